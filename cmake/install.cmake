@@ -42,10 +42,3 @@ if(YOKE_HAS_CUDA)
 endif()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/yoke.pc.in ${PROJECT_BINARY_DIR}/yoke.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/yoke.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-
-# What pyproject.toml adds to a wheel, beside the module: one file a library, because wheels keep no symbolic links.
-install(FILES $<TARGET_FILE:yoke_shared> DESTINATION yoke RENAME libyoke.so COMPONENT python EXCLUDE_FROM_ALL)
-install(PROGRAMS $<TARGET_FILE:yoke-tool> DESTINATION yoke COMPONENT python EXCLUDE_FROM_ALL)
-if(YOKE_HAS_MPI)
-  install(FILES $<TARGET_FILE:yoke_mpi> DESTINATION yoke COMPONENT python EXCLUDE_FROM_ALL)
-endif()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The mirrors of python/yoke/_library.py are the structs, defaults, enumerations and functions of include/yoke: compared
-with the C compiler's layout and with the headers' text.
+"""layout.json, from which the module knows structs, defaults, enumerations and functions, is what the compiler makes of
+include/yoke, and its words are those of the tool.
 
-usage: test_layout.py CC ROOT, with YOKE_LIBRARY
+usage: test_layout.py CC ROOT TOOL, with YOKE_LIBRARY
 """
 import ctypes
 import importlib.util
@@ -13,95 +13,80 @@ import sys
 import tempfile
 import unittest
 
-CC, ROOT = sys.argv[1], pathlib.Path(sys.argv[2])
+FOLDER = tempfile.TemporaryDirectory(prefix="yoke-layout-")
+CC, ROOT, TOOL = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
 SPEC = importlib.util.spec_from_file_location("own", ROOT / "python/yoke/_library.py")  # without the package: no numpy
 own = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(own)
-HEADERS = "\n".join(path.read_text() for path in sorted((ROOT / "include/yoke").glob("*.h")))
-INITS = {"yoke_trainer_options": "YOKE_TRAINER_OPTIONS_INIT", "yoke_optimizer_options": "YOKE_SGD_OPTIONS_INIT",
-         "yoke_devices_options": "YOKE_DEVICES_OPTIONS_INIT"}
-# The enumeration of each option, and the words that are not its enumerators' own.
-ENUMERATIONS = {"kind": "yoke_optimizer_kind", "mode": "yoke_mode", "schedule": "yoke_schedule",
-                "precision": "yoke_precision", "algorithm": "yoke_algorithm", "collectives": "yoke_collectives",
-                "lr_schedule": "yoke_lr_schedule_kind", "augment": "yoke_augment",
-                "checkpoint_unit": "yoke_checkpoint_unit"}
-WORDS = {"data-parallel": "dp", "distributed-data-parallel": "ddp"}
-PREFIXES = r"^(YOKE_(MODE|SCHEDULE|ALGORITHM|COLLECTIVES|LR|AUGMENT|CHECKPOINT|EVENT)_|YOKE_)"
-LETTERS = {"yoke_status": "e", "void": "v", "int": "i", "bool": "b", "size_t": "z", "uint64_t": "u", "double": "d",
-           "yoke_split": "i", "yoke_shape": "yoke_shape"}
+HEADERS = "\n".join(path.read_text() for path in sorted((ROOT / "include/yoke").glob("*.h")) if path.name != "bench.h")
+C_TYPES = {"c_void_p": "void *", "c_char_p": "const char *", "c_bool": "_Bool", "c_size_t": "size_t",
+           "c_int32": "int32_t", "c_int64": "int64_t", "c_uint64": "uint64_t", "c_int": "int", "c_float": "float",
+           "c_double": "double"}
+# The tool's option of each enumeration, where a field of yoke_trainer_options has it.
+OPTIONS = {"mode": "yoke_mode", "schedule": "yoke_schedule", "precision": "yoke_precision",
+           "algorithm": "yoke_algorithm", "collectives": "yoke_collectives", "lr-schedule": "yoke_lr_schedule_kind",
+           "augment": "yoke_augment", "sampling": "yoke_sampling", "optimizer": "yoke_optimizer_kind"}
+
+
+def compile_c(code, *flags):
+    source = pathlib.Path(FOLDER.name, "layout.c")
+    source.write_text("#include <stdio.h>\n#include <yoke/yoke.h>\n" + code)
+    subprocess.run([CC, f"-I{ROOT / 'include'}", *flags, "-o", source.with_suffix(""), source], check=True)
+    return source.with_suffix("")
 
 
 def compile_and_run(code):
-    with tempfile.TemporaryDirectory() as folder:
-        source, program = pathlib.Path(folder, "layout.c"), pathlib.Path(folder, "layout")
-        source.write_text(code)
-        subprocess.run([CC, f"-I{ROOT / 'include'}", "-o", program, source], check=True)
-        return subprocess.run([program], check=True, capture_output=True, text=True).stdout.splitlines()
-
-
-def enumerators(name):
-    body = re.search(rf"typedef enum {name} {{(.*?)}} {name};", HEADERS, re.S)[1]
-    return re.findall(r"YOKE_\w+", re.sub(r"/\*.*?\*/", "", body, flags=re.S))
-
-
-def word(enumerator):
-    text = re.sub(PREFIXES, "", enumerator).lower().replace("_", "-")
-    return WORDS.get(text, text)
-
-
-def letter(declared):
-    """s, p or the letter of a parameter or result, as FUNCTIONS writes it."""
-    kind = re.sub(r"\bconst\b|\b\w+$" if "*" not in declared else r"\bconst\b", "", declared).strip()
-    if "*" in declared:
-        return "s" if kind.startswith("char *") and "**" not in kind else "p"
-    return LETTERS[kind]
+    return subprocess.run([compile_c(code)], check=True, capture_output=True, text=True).stdout.splitlines()
 
 
 class Layout(unittest.TestCase):
-    def test_every_field_lies_where_the_compiler_puts_it(self):
-        lines = [f'puts("{struct}"); printf("%zu\\n", sizeof({struct}));' + "".join(
-            f'printf("{field} %zu %zu\\n", offsetof({struct}, {field}), sizeof((({struct} *)0)->{field}));'
-            for field, _ in mirror._fields_) for struct, mirror in own.MIRRORS.items()]
-        head = "#include <stdio.h>\n#include <yoke/yoke.h>\nint main(void) {"
-        printed = compile_and_run(head + "\n".join(lines) + "}")
-        for struct, mirror in own.MIRRORS.items():
-            self.assertEqual(printed.pop(0), struct)
-            self.assertLessEqual(ctypes.sizeof(mirror), int(printed.pop(0)), struct)
-            for name, _ in mirror._fields_:
-                field = getattr(mirror, name)
-                self.assertEqual(printed.pop(0), f"{name} {field.offset} {field.size}", struct)
+    def test_every_field_of_every_struct_lies_where_the_compiler_puts_it(self):
+        declared = re.findall(r"^typedef struct (yoke_\w+) \{", HEADERS, re.M)
+        self.assertEqual(sorted(own.LAYOUT["structs"]), sorted(declared))
+        lines = []
+        for struct, fields in own.LAYOUT["structs"].items():
+            lines += [f'puts("{struct}"); printf("%zu\\n", sizeof({struct}));']
+            lines += [f'printf("%zu %zu\\n", offsetof({struct}, {field}), sizeof((({struct} *)0)->{field}));'
+                      for field, _, _ in fields]
+        printed = iter(compile_and_run("int main(void) {" + "\n".join(lines) + "}"))
+        for struct, fields in own.LAYOUT["structs"].items():
+            self.assertEqual(next(printed), struct)
+            self.assertEqual(str(ctypes.sizeof(own.TYPES[struct])), next(printed), struct)
+            for name, _, _ in fields:
+                field = getattr(own.TYPES[struct], name)
+                self.assertEqual(next(printed), f"{field.offset} {field.size}", f"{struct}.{name}")
 
-    def test_defaults_are_those_of_the_init_macros_and_no_other_field_has_one(self):
-        wanted = {(struct, macro): own.MIRRORS[struct]() for struct, macro in INITS.items()}
-        adamw = own.MIRRORS["yoke_optimizer_options"](**own.ADAMW)
-        wanted["yoke_optimizer_options", "YOKE_ADAMW_OPTIONS_INIT"] = adamw
-        code = "#include <stdio.h>\n#include <yoke/yoke.h>\n"
-        code += "static void show(const void *from, size_t bytes) { const unsigned char *at = from;\n"
+    def test_defaults_are_the_bytes_of_the_init_macros(self):
+        macros = re.findall(r"#define (YOKE_\w+_INIT)\b[\s\\]*\{[\s\\]*sizeof\((\w+)\)", HEADERS)
+        self.assertEqual(sorted(own.LAYOUT["defaults"]), sorted(name for name, _ in macros))
+        code = "static void show(const void *from, size_t bytes) { const unsigned char *at = from;\n"
         code += "for (size_t i = 0; i < bytes; i++) printf(\"%02x\", at[i]); putchar('\\n'); }\nint main(void) {\n"
-        for struct, macro in wanted:
-            code += f"{{ static const {struct} made = {macro}; show(&made, sizeof made); }}\n"
-        for ((struct, macro), mirror), line in zip(wanted.items(), compile_and_run(code + "}")):
-            made, bytes_ = bytes.fromhex(line), ctypes.sizeof(ctypes.c_size_t)
-            mine = bytes(mirror).ljust(len(made), b"\0")
-            self.assertEqual(made[bytes_:].hex(), mine[bytes_:].hex(), f"{macro} of {struct}")
+        code += "".join(f"{{ static const {struct} made = {name}; show(&made, sizeof made); }}\n"
+                        for name, struct in macros)
+        for (name, struct), line in zip(macros, compile_and_run(code + "}")):
+            self.assertEqual(line, bytes(own.make(struct, name)).hex(), name)
 
-    def test_words_of_options_are_the_enumerators_in_their_order(self):
-        self.assertEqual(set(ENUMERATIONS), set(own.ENUMS))
-        for option, words in own.ENUMS.items():
-            found = [word(name) for name in enumerators(ENUMERATIONS[option])]
-            self.assertEqual([name for name in found if name != "ddp"], list(words), option)
-            self.assertEqual(found[:len(words)], list(words), option)
-        self.assertEqual([word(name) for name in enumerators("yoke_event_kind")], list(own.EVENTS))
+    def test_words_of_options_are_those_of_the_tool(self):
+        options = {kind for _, kind, _ in own.LAYOUT["structs"]["yoke_trainer_options"] if kind in own.LAYOUT["enums"]}
+        self.assertEqual(options - set(OPTIONS.values()), {"yoke_checkpoint_unit"})
+        for option, kind in OPTIONS.items():
+            done = subprocess.run([TOOL, "train", f"--{option}", "?"], capture_output=True, text=True, check=False)
+            self.assertIn(f"is not one of {'|'.join(own.LAYOUT['enums'][kind])}\n", done.stderr, option)
+            self.assertEqual(list(own.LAYOUT["enums"][kind].values()), list(range(len(own.LAYOUT["enums"][kind]))))
 
-    def test_functions_have_the_parameters_of_their_declarations(self):
-        for declaration in own.FUNCTIONS.replace("\n", " ").split(", "):
-            result, name, *parameters = declaration.split()
-            found = re.search(rf"^YOKE_API ([^;(]*?)\b{name}\(([^;]*?)\);", HEADERS, re.M | re.S)
-            self.assertTrue(found, name)
-            declared = [" ".join(part.split()) for part in found[2].split(",")]
-            letters = ["i" if letter(part) == "e" else letter(part) for part in declared if part != "void"]
-            returned = letter(found[1] if "*" in found[1] else found[1] + "x")
-            self.assertEqual([result, *parameters], [returned, *letters], name)
+    def test_functions_take_and_return_what_the_headers_declare(self):
+        declared = re.findall(r"^YOKE_API [^;(]*?\b(yoke_\w+)\(", HEADERS, re.M)
+        left_out = re.findall(r"^YOKE_API [^;(]*?\b(yoke_\w+)\([^;()]*(?:\(\*|\.\.\.)", HEADERS, re.M)
+        self.assertEqual(left_out, ["yoke_dataset_skip_bad", "yoke_error_raise"])  # a callback, and any parameters
+        self.assertEqual(sorted(own.LAYOUT["functions"]), sorted(set(declared) - set(left_out)))
+        code = ""
+        for name, (result, parameters) in own.LAYOUT["functions"].items():
+            kinds = [C_TYPES.get(kind, kind) for kind in parameters]
+            takes = ", ".join(f"{kind} a{k}" for k, kind in enumerate(kinds)) or "void"
+            call = f"{name}({', '.join(f'a{k}' for k in range(len(kinds)))})"
+            returned = {"c_void_p": "const void *"}.get(result, C_TYPES.get(result, result))
+            code += f"{returned} call_{name}({takes}) {{ {'' if result == 'void' else 'return '}{call}; }}\n"
+        compile_c(code, "-c", "-Wconversion", "-Wsign-conversion", "-Werror")  # refuses other numbers and kinds
 
 
 if __name__ == "__main__":

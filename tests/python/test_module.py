@@ -4,11 +4,12 @@ and what does not fit is refused in one sentence.
 
 usage: test_module.py ROOT, with the module installed or YOKE_LIBRARY and PYTHONPATH. Exit code 77: there is no numpy.
 """
-import contextlib
 import gc
 import json
 import os
 import pathlib
+import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,18 +18,18 @@ import threading
 import time
 import unittest
 import unittest.mock
+import weakref
 
 try:
     import numpy
 except ImportError:
     print("no numpy for this Python: pip install numpy, or apt-get install python3-numpy")
     sys.exit(77)
-ROOT = pathlib.Path(sys.argv[1])
+ROOT = pathlib.Path(sys.argv[1]).resolve()
 FOLDER = tempfile.TemporaryDirectory(prefix="yoke-python-")
 os.environ["XDG_CACHE_HOME"] = FOLDER.name  # choices of the tool and the module, not the user's
 os.chdir(FOLDER.name)
 import yoke  # noqa: E402
-from yoke import _library  # noqa: E402
 
 CIFAR_MEAN = numpy.array([0.4914, 0.4822, 0.4465], numpy.float32).reshape(3, 1, 1)
 CIFAR_DEVIATION = numpy.array([0.2470, 0.2435, 0.2616], numpy.float32).reshape(3, 1, 1)
@@ -67,6 +68,12 @@ def cross_entropy(outputs, labels):
     return float(numpy.mean(numpy.log(numpy.exp(shifted).sum(axis=1)) - shifted[numpy.arange(len(labels)), labels]))
 
 
+def train(*arguments, on_event=None, **options):
+    trainer = yoke.Trainer(*arguments, **options)
+    trainer.run(on_event)
+    return trainer
+
+
 def interrupt_after(seconds):
     """Sends this process what Ctrl-C sends."""
     threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -78,15 +85,15 @@ class Training(unittest.TestCase):
         words = ["--dataset", "cifar10:cifar", "--devices", "2xcpu", "--threads", 1, "--batch", 16, "--steps", 4]
         wanted = yoke.tool("train", *words, "--quiet")  # resnet20, algorithms by measurement
         options = {"devices": "2xcpu", "threads": 1, "batch": 16, "steps": 4}
-        for trainer in (yoke.train(*("resnet20", *training), test=test, classes=10, **options),
-                        yoke.train("resnet20", dataset="cifar10:cifar", **options)):
+        for trainer in (train(*("resnet20", *training), test=test, classes=10, **options),
+                        train("resnet20", dataset="cifar10:cifar", **options)):
             for field in ("weights_hash", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "steps",
                           "parameters"):
                 self.assertEqual(trainer.summary()[field], wanted[field])
 
     def test_the_loss_falls_and_events_come_to_the_calling_thread(self):
         events = []
-        trainer = yoke.train("mlp", *blobs(50, 1), test=blobs(20, 2), epochs=5, **SMALL,
+        trainer = train("mlp", *blobs(50, 1), test=blobs(20, 2), epochs=5, **SMALL,
                              on_event=lambda event: events.append((event["kind"], threading.get_ident())))
         losses = [event["loss"] for event in trainer.history if event["kind"] == "step"]
         self.assertEqual(len(losses), 5 * 4)
@@ -98,7 +105,7 @@ class Training(unittest.TestCase):
 
     def test_arrays_live_as_long_as_the_trainer(self):
         inputs, labels = blobs(400, 3, 64)
-        kept = yoke.train("mlp", inputs, labels, steps=30, **SMALL).summary()["weights_hash"]
+        kept = train("mlp", inputs, labels, steps=30, **SMALL).summary()["weights_hash"]
         trainer = yoke.Trainer("mlp", inputs.copy(), labels.copy(), steps=30, **SMALL)
         gc.collect()
         rubbish = [numpy.full(inputs.shape, 1e6, numpy.float32) for _ in range(20)]
@@ -108,7 +115,7 @@ class Training(unittest.TestCase):
     def test_targets_train_by_mean_squared_error(self):
         inputs, _ = blobs(60, 4)
         targets = inputs[:, :2] * numpy.float32(0.5)
-        trainer = yoke.train("mlp", inputs, targets, test=(inputs, targets), epochs=30, learning_rate=0.02, **SMALL)
+        trainer = train("mlp", inputs, targets, test=(inputs, targets), epochs=30, learning_rate=0.02, **SMALL)
         error = numpy.mean((trainer.predict(inputs) - targets) ** 2)
         self.assertAlmostEqual(trainer.evaluate()["loss"], float(error), places=5)
         self.assertIsNone(trainer.evaluate()["accuracy"])
@@ -138,7 +145,7 @@ class Weights(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.rows = blobs(50, 7)
-        cls.trainer = yoke.train("mlp", *cls.rows, test=blobs(21, 8), epochs=2, **SMALL)
+        cls.trainer = train("mlp", *cls.rows, test=blobs(21, 8), epochs=2, **SMALL)
 
     def test_outputs_and_loss_are_those_of_the_formulas(self):
         inputs, labels = blobs(21, 8)
@@ -154,8 +161,8 @@ class Weights(unittest.TestCase):
         numpy.testing.assert_array_equal(self.trainer.predict(spread), self.trainer.predict(inputs))
 
     def test_a_file_of_weights_holds_the_arrays_and_comes_back(self):
-        self.trainer.save("weights.safetensors")
-        weights, content = self.trainer.weights(), pathlib.Path("weights.safetensors").read_bytes()
+        trainer = train("mlp", *self.rows, epochs=1, save="weights.safetensors", **SMALL)
+        weights, content = trainer.weights(), pathlib.Path("weights.safetensors").read_bytes()
         length = int.from_bytes(content[:8], "little")
         header, body = json.loads(content[8:8 + length]), content[8 + length:]
         header.pop("__metadata__", None)
@@ -164,10 +171,13 @@ class Weights(unittest.TestCase):
             begin, end = entry["data_offsets"]
             stored = numpy.frombuffer(body[begin:end], numpy.float32).reshape(entry["shape"])
             numpy.testing.assert_array_equal(stored, weights[name])
+        other = yoke.Trainer("mlp", *self.rows, seed=5, init=pathlib.Path("weights.safetensors"), **SMALL)
+        self.assertEqual(other.summary()["weights_hash"], trainer.summary()["weights_hash"])
+
+    def test_a_trainer_with_the_weights_of_another_is_its_twin(self):
         other = yoke.Trainer("mlp", *self.rows, seed=5, **SMALL)
-        before = other.summary()["weights_hash"]
-        other.load(pathlib.Path("weights.safetensors"))
-        self.assertNotEqual(other.summary()["weights_hash"], before)
+        self.assertNotEqual(other.summary()["weights_hash"], self.trainer.summary()["weights_hash"])
+        other.write(self.trainer.weights())
         self.assertEqual(other.summary()["weights_hash"], self.trainer.summary()["weights_hash"])
 
     def test_written_weights_are_read_back_and_used(self):
@@ -181,7 +191,7 @@ class Weights(unittest.TestCase):
         numpy.testing.assert_allclose(trainer.predict(self.rows[0]), mlp(weights, self.rows[0]), rtol=1e-4, atol=1e-4)
 
     def test_running_statistics_are_weights_too(self):
-        trainer = yoke.train("resnet20", dataset="synthetic:3x16x16,rows=64", steps=3, evaluate_every=-1, **SMALL)
+        trainer = train("resnet20", dataset="synthetic:3x16x16,rows=64", steps=3, evaluate_every=-1, **SMALL)
         weights = trainer.weights()
         self.assertNotEqual(weights["bn1.running_mean"].tolist(), [0] * 16)
         trainer.write({"bn1.running_var": weights["bn1.running_var"] * 2})
@@ -192,7 +202,7 @@ class Weights(unittest.TestCase):
         zeros = numpy.zeros_like(weights["fc1.bias"])
         broken = zeros.copy()
         broken[7] = numpy.inf
-        for name, values, text in (("fc9.bias", zeros, "no tensor fc9.bias, did you mean fc"),
+        for name, values, text in (("fc9.bias", zeros, "the model has no tensor fc9.bias: see weights"),
                                    ("fc2.bias", zeros[1:], r"fc2.bias has shape \(1023,\), expected \(1024,\)"),
                                    ("fc2.bias", broken, r"fc2.bias\[7\] is inf")):
             with self.assertRaisesRegex(ValueError, text):
@@ -248,26 +258,13 @@ class Ending(unittest.TestCase):
         trainer.run(lambda event: (seen.append(event["kind"]), len(seen) > 3 and trainer.stop()))
         self.assertEqual(seen[:3], ["ready", "step", "step"])
 
-    def test_ctrl_c_reaches_the_tool_which_saves(self):
-        code = ("import yoke; yoke.tool('train', '--model', 'mlp', '--dataset', 'synthetic:1x8x8,rows=64', "
-                "'--steps', 10**9, '--metrics', 'tool.jsonl', '--save', 'tool.safetensors')")
-        with subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stderr=subprocess.PIPE,
-                              text=True) as process:
-            metrics, limit = pathlib.Path("tool.jsonl"), time.monotonic() + 60
-            while not (metrics.exists() and metrics.stat().st_size) and time.monotonic() < limit:
-                time.sleep(0.05)
-            os.killpg(process.pid, signal.SIGINT)  # a terminal interrupts the whole group
-            complaint = process.communicate()[1]
-        self.assertEqual(complaint.splitlines()[-1], "KeyboardInterrupt")
-        self.assertTrue(pathlib.Path("tool.safetensors").exists())
-
-    def test_a_closed_trainer_says_so(self):
-        with self.endless() as trainer:
-            pass
-        trainer.close()
-        for call in (trainer.run, trainer.summary, trainer.stop, trainer.weights, trainer.evaluate):
-            with self.assertRaisesRegex(ValueError, "this Trainer is closed"):
-                call()
+    def test_the_last_reference_frees_the_trainer_and_its_arrays(self):
+        trainer, (inputs, labels) = self.endless(), blobs(64, 10)
+        trainer.run(lambda event: event["step"] == 2 and trainer.stop())
+        kept = yoke.Trainer("mlp", inputs, labels, **SMALL)
+        ends = [weakref.ref(trainer), weakref.ref(kept), weakref.ref(inputs)]
+        del trainer, kept, inputs
+        self.assertEqual([end() for end in ends], [None, None, None])  # without the garbage collector
 
 
 class Refusals(unittest.TestCase):
@@ -283,68 +280,86 @@ class Refusals(unittest.TestCase):
                 ((inputs[:0], labels[:0]), ValueError, r"shape \(0, 12\)"),
                 ((inputs, labels[:-1]), ValueError, r"inputs has 32 rows, labels has shape \(31,\)"),
                 ((inputs, None), ValueError, r"labels has shape \(\)"),
-                ((inputs, labels - 1), ValueError, "values from -1 to 1"),
+                ((inputs, labels - 1), ValueError, r"labels has shape \(32,\) and values -1 to 1: expected cl"),
+                ((inputs, labels + 2**32), ValueError, "values 4294967296 to 4294967298: expected classes"),
                 ((inputs, labels.astype(str)), TypeError, "labels has dtype"),
-                ((inputs, labels[:, None]), ValueError, r"expected \[rows\] with the class of each row")):
+                ((inputs, labels[:, None]), ValueError, r"labels has shape \(32, 1\) and values 0 to 2")):
             with self.assertRaisesRegex(kind, text):
                 yoke.Trainer("mlp", *rows, **SMALL)
         with self.assertRaisesRegex(yoke.YokeError, r"row \d+: label 2, expected 0..1") as caught:
             yoke.Trainer("mlp", inputs, labels, classes=2, **SMALL)
         self.assertEqual(caught.exception.status, "YOKE_ERROR_ARGUMENT")
-        with yoke.Trainer("mlp", inputs, labels, **SMALL) as trainer:
-            with self.assertRaisesRegex(ValueError, "'channels': 11.*the model reads.*'channels': 12"):
-                trainer.predict(inputs[:, :11])
+        with self.assertRaisesRegex(ValueError, "'channels': 11.*the model reads.*'channels': 12"):
+            yoke.Trainer("mlp", inputs, labels, **SMALL).predict(inputs[:, :11])
 
     def test_options_that_do_not_fit(self):
         rows = blobs(32, 13)
         for options, kind, text in (({"bath": 3}, TypeError, "no option bath, did you mean batch?"),
                                     ({"process_group": 3}, TypeError, "no option process_group"),
-                                    ({"batch": "many"}, TypeError, "batch='many'"),
-                                    ({"batch": 2**40}, ValueError, "batch=1099511627776 does not fit"),
-                                    ({"steps": -1}, ValueError, "steps=-1 does not fit"),
-                                    ({"mode": "ddp"}, ValueError, "expected one of dp, single; ddp: yoke.tool"),
-                                    ({"schedule": "fast"}, ValueError, "expected one of overlap, classic"),
+                                    ({"batch": "many"}, ValueError, "batch is 'many': .*int"),
+                                    ({"batch": 2**40}, ValueError, "batch is 1099511627776: it does not fit"),
+                                    ({"batch": numpy.int64(2**40)}, ValueError, "it does not fit"),
+                                    ({"steps": -1}, ValueError, "steps is -1: it does not fit"),
+                                    ({"save": 5}, ValueError, "save is 5: .*str"),
+                                    ({"mode": "ddp"}, yoke.YokeError, "process_group"),
+                                    ({"schedule": "fast"}, ValueError, "expected overlap, classic, sharded, python"),
                                     ({"init": "nowhere"}, yoke.YokeError, "YOKE_ERROR_MISSING: .*nowhere"),
                                     ({"dataset": "synthetic"}, yoke.YokeError, "both set"),
                                     ({"evaluate_every": 1}, yoke.YokeError, "test_rows is NULL")):
             with self.assertRaisesRegex(kind, text):
                 yoke.Trainer("mlp", *rows, **{**SMALL, "batch": 16, **options})
 
+    def test_options_may_be_scalars_of_numpy_and_tuples(self):
+        given = {"batch": numpy.int64(16), "learning_rate": numpy.float32(0.5), "nesterov": numpy.bool_(True),
+                 "epochs": 1, "devices": "2xcpu", "threads": 1, "algorithm": "direct"}
+        plain = {**given, "batch": 16, "learning_rate": 0.5, "nesterov": True}
+        runs = [yoke.Trainer("mlp", *blobs(32, 15), **options).run()["weights_hash"] for options in (given, plain)]
+        self.assertEqual(*runs)
+        shaken = yoke.Trainer(dataset="synthetic:3x16x16,rows=64", steps=1, color_jitter=(0.4, 0.4, 0.4, 0.1), **SMALL)
+        self.assertEqual(shaken.run()["steps"], 1)
+
     def test_a_gradient_that_is_not_finite_names_its_status(self):
         inputs, labels = blobs(32, 14)
         with self.assertRaises(yoke.YokeError) as caught:
-            yoke.train("mlp", inputs * numpy.float32(1e37), labels, **SMALL)
+            train("mlp", inputs * numpy.float32(1e37), labels, **SMALL)
         self.assertEqual(caught.exception.status, "YOKE_ERROR_NUMERIC")
 
 
 class Tool(unittest.TestCase):
     def test_results_are_dicts_and_errors_exceptions(self):
-        self.assertEqual(yoke.tool("--version", text=True).split(), ["yoke", yoke.__version__])
+        self.assertEqual(yoke.tool("--version", text=True).split()[:2], ["yoke", yoke.__version__])
         self.assertIsInstance(yoke.tool("devices"), dict)
-        with self.assertRaisesRegex(yoke.YokeError, "did you mean 'mlp'") as caught:
+        with self.assertRaisesRegex(yoke.YokeError, "exit code 2: .*did you mean 'mlp'"):
             yoke.tool("train", "--model", "mpl")
-        self.assertEqual(caught.exception.status, "YOKE_ERROR_ARGUMENT")
 
-    def test_a_comparison_writes_its_page(self):
-        found = yoke.tool("compare", "--devices", "2xcpu", "--model", "mlp", "--dataset", "synthetic:1x8x8,rows=64",
-                          "--batch", 16, "--rounds", 3, "--steps", 2, "--learn-steps", 1, "--seconds", 1,
-                          "--html", "page.html", "--quiet")
-        self.assertIn("contenders", found)
-        self.assertIn("<html", pathlib.Path("page.html").read_text(encoding="utf-8"))
-
-    def test_devices_are_those_of_the_list(self):
-        self.assertEqual([device["name"] for device in yoke.devices("3xcpu")], ["cpu:0", "cpu:1", "cpu:2"])
-        with self.assertRaisesRegex(yoke.YokeError, "YOKE_ERROR_ARGUMENT"):
-            yoke.devices("3xtpu")
+    def test_ctrl_c_reaches_the_tool_which_saves(self):
+        code = ("import yoke; yoke.tool('train', '--model', 'mlp', '--dataset', 'synthetic:1x8x8,rows=64', "
+                "'--steps', 10**9, '--metrics', 'tool.jsonl', '--save', 'tool.safetensors')")
+        with subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stderr=subprocess.PIPE,
+                              text=True) as process:
+            metrics, limit = pathlib.Path("tool.jsonl"), time.monotonic() + 60
+            while not (metrics.exists() and metrics.stat().st_size) and time.monotonic() < limit:
+                time.sleep(0.05)
+            os.killpg(process.pid, signal.SIGINT)  # a terminal interrupts the whole group
+            complaint = process.communicate()[1]
+        self.assertEqual(complaint.splitlines()[-1], "KeyboardInterrupt")
+        self.assertTrue(pathlib.Path("tool.safetensors").exists())
 
 
 class Choices(unittest.TestCase):
     def test_the_file_of_choices_is_the_tool_s(self):
-        for cache, home in (("", "/h"), ("relative", "/h"), ("/c", "/h"), ("/c", ""), ("", ""), ("", "relative")):
-            wanted = "/c" if cache == "/c" else "/h/.cache" if home == "/h" else None
-            with unittest.mock.patch.dict(os.environ, {"XDG_CACHE_HOME": cache, "HOME": home}), \
-                    unittest.mock.patch("pathlib.Path.mkdir"):
-                self.assertEqual(yoke._choices(), wanted and pathlib.Path(wanted, "yoke/choices-1.txt"))
+        home, cache = str(pathlib.Path("home").resolve()), str(pathlib.Path("cache").resolve())
+        for given, wanted in ((cache, cache), ("", home + "/.cache"), ("relative", home + "/.cache")):
+            with unittest.mock.patch.dict(os.environ, {"XDG_CACHE_HOME": given, "HOME": home}):
+                self.assertEqual(yoke._choices(), pathlib.Path(wanted, "yoke/choices-1.txt"))
+                self.assertTrue(yoke._choices().parent.is_dir())
+                yoke.tool("train", "--model", "mlp", "--dataset", "synthetic:1x8x8,rows=64", "--steps", 1, "--quiet")
+                self.assertTrue(yoke._choices().is_file())
+                yoke._choices().unlink()
+
+    def test_a_home_that_keeps_no_file_is_no_error(self):
+        with unittest.mock.patch.dict(os.environ, {"XDG_CACHE_HOME": "/proc/nowhere"}):
+            self.assertIsNone(yoke._choices())
 
 
 class Loading(unittest.TestCase):
@@ -354,38 +369,41 @@ class Loading(unittest.TestCase):
 
     def test_a_library_that_is_not_there_or_not_one_is_named(self):
         pathlib.Path("text.so").write_text("no library", encoding="utf-8")
-        for path, text in (("/nowhere/libyoke.so", "there is no /nowhere/libyoke.so: pip install ."),
-                           ("text.so", f"cannot load {pathlib.Path('text.so').resolve()}:")):
+        for path, text in (("/nowhere/libyoke.so", "cannot load /nowhere/libyoke.so (no library"),
+                           ("text.so", f"cannot load {pathlib.Path('text.so').resolve()} (no library")):
             done = self.import_with(YOKE_LIBRARY=path)
             self.assertEqual(done.returncode, 1)
             self.assertIn("ImportError: " + text, done.stderr.splitlines()[-1])
+            self.assertIn("build the wheel here (pip install .)", done.stderr.splitlines()[-1])
 
-    def test_a_library_of_another_version_is_refused(self):
+    def test_a_library_without_its_layout_or_of_another_version_is_refused(self):
         compiler = os.environ.get("CC", "cc")
-        with contextlib.suppress(FileNotFoundError):
-            command = [compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", "other.so"]
-            code = 'const char *yoke_version(void) { return "9.1.0"; }'
-            subprocess.run(command, input=code, text=True, check=True)
-            done = self.import_with(YOKE_LIBRARY="./other.so")
-            self.assertIn("is Yoke 9.1.0, this module needs 0.1", done.stderr.splitlines()[-1])
-            return
-        self.skipTest("no compiler")
+        if not shutil.which(compiler):
+            self.skipTest("no compiler")
+        command = [compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", "other.so"]
+        subprocess.run(command, input='const char *yoke_version(void) { return "9.1.0"; }', text=True, check=True)
+        self.assertIn("layout.json", self.import_with(YOKE_LIBRARY="./other.so").stderr.splitlines()[-1])
+        pathlib.Path("layout.json").write_text("{}", encoding="utf-8")
+        done = self.import_with(YOKE_LIBRARY="./other.so")
+        self.assertIn("is Yoke 9.1.0, this module needs 0.1", done.stderr.splitlines()[-1])
 
-    def test_processors_and_systems_that_cannot_run_it_get_a_sentence(self):
-        _library._refuse_processor("x86_64", "flags : fpu sse4_1\n")
-        _library._refuse_processor("x86_64", "")  # unknown: try
-        _library._refuse_processor("aarch64", "Features : asimd\n")
-        with self.assertRaisesRegex(ImportError, "this processor has no SSE4.1"):
-            _library._refuse_processor("x86_64", "processor : 0\nflags : fpu sse3\n")
-        self.assertIn("runs on musl", _library._explain("libyoke.so", "no symbol", "cpython-313-x86_64-linux-musl"))
+    def test_a_library_for_another_machine_is_named_with_this_one(self):
+        foreign, name = (183, "aarch64") if platform.machine() == "x86_64" else (62, "x86_64")
+        path = pathlib.Path("foreign.so")
+        path.write_bytes(b"\x7fELF\2\1\1".ljust(16, b"\0") + b"\3\0" + foreign.to_bytes(2, "little") + bytes(2000))
+        complaint = self.import_with(YOKE_LIBRARY="foreign.so").stderr.splitlines()[-1]
+        self.assertIn(f"foreign.so ({name} library for glibc) on {platform.machine()} with glibc: ", complaint)
+
+    def test_a_python_on_musl_is_told_so(self):
+        code = "import platform; platform.libc_ver = lambda: ('', ''); import yoke"
+        complaint = self.import_with(code, YOKE_LIBRARY="nowhere.so").stderr.splitlines()[-1]
+        self.assertIn(f"library for glibc) on {platform.machine()} with musl: ", complaint)
 
     def test_onednn_without_avx2_trains(self):
         code = ("import numpy, yoke; x = numpy.eye(32, dtype=numpy.float32); "
-                "print(yoke.tool('devices', text=True)); "
-                "print(yoke.train('mlp', x, numpy.arange(32) % 4, batch=16, steps=3).summary()['steps'])")
+                "print(yoke.Trainer('mlp', x, numpy.arange(32) % 4, batch=16, steps=3).run()['steps'])")
         done = self.import_with(code, DNNL_MAX_CPU_ISA="SSE41", ONEDNN_MAX_CPU_ISA="SSE41")
         self.assertEqual(done.stdout.split()[-1:], ["3"], done.stderr)
-        self.assertIn("portable code", done.stdout)
 
 
 class Page(unittest.TestCase):

@@ -11,7 +11,7 @@ import tempfile
 import zipfile
 
 SKIPPED = 77
-WANTED = {"yoke/__init__.py", "yoke/_library.py", "yoke/libyoke.so", "yoke/yoke"}
+WANTED = {"yoke/__init__.py", "yoke/_library.py", "yoke/layout.json", "yoke/libyoke.so"}
 
 
 def call(*command, **options):
@@ -43,7 +43,7 @@ def main():
     bare = {name: value for name, value in os.environ.items() if name not in ("YOKE_LIBRARY", "PYTHONPATH")}
     with tempfile.TemporaryDirectory(prefix="yoke-wheel-") as name:
         folder = pathlib.Path(name)
-        builder = make_environment(folder / "builder", "scikit-build-core>=0.10")
+        builder = make_environment(folder / "builder", "scikit-build-core>=0.11")
         programs = builder and make_environment(folder / "bare", "numpy")
         if not programs:
             return SKIPPED

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Writes layout.json: the structs, enumerations, INIT macros and functions of include/yoke, from which the module of
+python/yoke knows them. The C preprocessor reads the headers, and ctypes computes the offsets: no declaration is copied.
+
+usage: make_layout.py COMPILER INCLUDE_FOLDER layout.json
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+# C types that are no struct or enumeration, by their names in ctypes.
+TYPES = {"void": "void", "char": "c_char", "_Bool": "c_bool", "int": "c_int", "size_t": "c_size_t",
+         "int32_t": "c_int32", "int64_t": "c_int64", "uint64_t": "c_uint64", "float": "c_float", "double": "c_double"}
+WORDS = {"data-parallel": "dp", "distributed-data-parallel": "ddp"}  # where the tool has a word of its own
+
+
+def preprocess(compiler, folder):
+    """yoke.h with all that it includes; then each INIT macro: its name in quotes, and what it stands for."""
+    headers = "".join(path.read_text(encoding="utf-8") for path in sorted((folder / "yoke").glob("*.h")))
+    source = "#include <yoke/yoke.h>\n"
+    source += "".join(f'"{name}" = {name};\n' for name in re.findall(r"#define (YOKE_\w+_INIT)\b", headers))
+    command = [compiler, "-E", "-P", "-x", "c", f"-I{folder}", "-"]
+    return subprocess.run(command, input=source, check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout
+
+
+def declaration(text):
+    """[name, type, count] of a field or parameter; the count is 0 where it is no array."""
+    text = " ".join(text.split())
+    if "(*" in text:
+        return [re.search(r"\(\*(\w+)\)", text)[1], "c_void_p", 0]
+    kind, name, count = re.fullmatch(r"(.*?)(\w+)(?:\[(\d+)\])?", text).groups()
+    if "*" in kind:
+        return [name, "c_char_p" if kind == "const char *" else "c_void_p", 0]
+    kind = kind.replace("const ", "").strip()
+    return [name, TYPES.get(kind, kind), int(count or 0)]
+
+
+def parameter(text, callbacks):
+    """The type of a parameter: an array or a function is a pointer."""
+    _, kind, count = declaration(text)
+    return "c_void_p" if count or kind in callbacks else kind
+
+
+def enumerators(body):
+    """{name: value} of an enumeration."""
+    values, value = {}, -1
+    for name, given in re.findall(r"(\w+)(?: = (-?\d+))?", body):
+        value = int(given) if given else value + 1
+        values[name] = value
+    return values
+
+
+def words(values):
+    """The enumerators as the tool calls them: "crop-flip" is YOKE_AUGMENT_CROP_FLIP."""
+    start = os.path.commonprefix(list(values)).rindex("_") + 1
+    named = {name[start:].lower().replace("_", "-"): value for name, value in values.items()}
+    return {WORDS.get(name, name): value for name, value in named.items()}
+
+
+def defaults(fields, values, constants):
+    """{field: value} of an INIT macro, without those that are 0."""
+    values = [value.strip() for value in re.sub(r"\{[ 0,]*\}", "0", values).split(",")]
+    given = dict(zip([name for name, _, _ in fields], values))
+    del given["struct_size"]
+    numbers = {name: constants[value] if value in constants else json.loads(value)
+               for name, value in given.items() if value != "((void *)0)"}
+    return {name: value for name, value in numbers.items() if value}
+
+
+def main():
+    text = preprocess(sys.argv[1], pathlib.Path(sys.argv[2]))
+    structs = {name: [declaration(field) for field in body.split(";") if field.strip()]
+               for name, body in re.findall(r"typedef struct (yoke_\w+) \{(.*?)\} \1;", text, re.S)}
+    enums = {name: enumerators(body) for name, body in re.findall(r"typedef enum (yoke_\w+) \{(.*?)\} \1;", text, re.S)}
+    constants = {name: value for values in enums.values() for name, value in values.items()}
+    macros = re.findall(r'"(YOKE_\w+_INIT)" = \{ (sizeof\((\w+)\).*)\};', text)
+    functions = re.findall(r"([\w *]+\b|[\w *]+\*)(yoke_\w+)\(([^;{}()]*)\);", text)
+    callbacks = re.findall(r"typedef [^;]*\(\*(yoke_\w+)\)", text)
+    layout = {
+        "structs": structs,
+        "enums": {name: words(values) for name, values in enums.items()},
+        "defaults": {name: defaults(structs[struct], values, constants) for name, values, struct in macros},
+        "functions": {name: [declaration(result + name)[1],
+                             [parameter(part, callbacks) for part in parameters.split(",") if part != "void"]]
+                      for result, name, parameters in functions},
+    }
+    pathlib.Path(sys.argv[3]).write_text(json.dumps(layout, indent=0), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

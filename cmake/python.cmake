@@ -1,0 +1,22 @@
+# The parts of a wheel that are not Python (pyproject.toml), and layout.json for the tests of a build folder: the module
+# reads the structs and functions of the headers from it. Without Python nobody needs it.
+find_package(Python3 COMPONENTS Interpreter QUIET)
+if(NOT Python3_Interpreter_FOUND)
+  return()
+endif()
+set(YOKE_LAYOUT ${PROJECT_BINARY_DIR}/layout.json)
+file(GLOB YOKE_PUBLIC_HEADERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/yoke/*.h)
+set(YOKE_MAKE_LAYOUT ${CMAKE_CURRENT_LIST_DIR}/make_layout.py)
+add_custom_command(OUTPUT ${YOKE_LAYOUT} VERBATIM DEPENDS ${YOKE_MAKE_LAYOUT} ${YOKE_PUBLIC_HEADERS}
+  COMMAND Python3::Interpreter ${YOKE_MAKE_LAYOUT} ${CMAKE_C_COMPILER} ${PROJECT_SOURCE_DIR}/include ${YOKE_LAYOUT})
+add_custom_target(yoke-layout ALL DEPENDS ${YOKE_LAYOUT})
+
+if(SKBUILD) # one file a library, because wheels keep no symbolic links; the tool goes to the environment's programs
+  install(FILES $<TARGET_FILE:yoke_shared> DESTINATION yoke RENAME libyoke.so COMPONENT python)
+  install(FILES ${YOKE_LAYOUT} DESTINATION yoke COMPONENT python)
+  install(PROGRAMS $<TARGET_FILE:yoke-tool> DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
+  if(YOKE_HAS_MPI) # once for the library and once for the tool, which look for it near themselves
+    install(FILES $<TARGET_FILE:yoke_mpi> DESTINATION yoke COMPONENT python)
+    install(FILES $<TARGET_FILE:yoke_mpi> DESTINATION ${SKBUILD_DATA_DIR}/${CMAKE_INSTALL_LIBDIR}/yoke COMPONENT python)
+  endif()
+endif()
