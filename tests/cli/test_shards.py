@@ -41,7 +41,7 @@ class Shards:
                                     "OMPI_MCA_rmaps_base_oversubscribe": "1"}
         if launcher and launcher[0] == MPIEXEC:  # what an MPI keeps until its process ends is no leak
             environment["ASAN_OPTIONS"] = "detect_leaks=0"
-        run = [*RUN, *cls.MODEL, *cls.choices]
+        run = [*RUN, *cls.MODEL, *([] if "--no-cache" in arguments else cls.choices)]
         command = [*launcher, YOKE, *run, *arguments]
         if launcher == "yoke launch":
             command = [YOKE, "launch", *arguments[:2], "--", *run, *arguments[2:]]
