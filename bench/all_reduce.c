@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* All-reduce between processes of one machine, float32 sums: over the shared memory that all ranks
  * read ("direct"), from private buffers, and by MPI_Allreduce where the program is built with it.
  * All are timed in turns within a round. Printed are medians over the rounds, and how many times as

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Races builds of Yoke against each other: other versions of oneDNN, other compilers, other commits.
 
 usage: builds.py [--models LIST] [--precisions LIST] [--rounds N] [--seconds X] [--devices WORDS]

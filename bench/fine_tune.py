@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Fine-tuning against training from scratch, with the same steps on the same few photographs: five classes of CIFAR-10
 train a network, which then learns the other five.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What pytorch_gpu.py races, and the lines to reach.
 
 A setup is one piece of work for all its contenders. A row is a ratio within a setup's rounds: how

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """JAX's contender, in a process of its own that serves requests: a training step under jit and shard_map
 over one device, the same model, weights, batch and update as PyTorch's contenders.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Rows per second that Yoke's loader and torchvision's DataLoader decode, crop, flip and normalise, in turns.
 
 usage: load_images.py LOAD_ROWS [--folder DIR] [--side N] [--workers N] [--rounds N] [--batch N]

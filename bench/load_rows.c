@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How fast a loader makes batches: reads "N" lines from stdin, and for each prints the seconds in
  * which it made N batches, behind a first one that does not count.
  *

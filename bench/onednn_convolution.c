@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution: the best of direct and Winograd for each pass, measured; weights kept in the layout
  * in which their gradient is computed, reordered only where a pass wants another. */
 #include "onednn_loop_parts.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory and bound primitives of one device of the oneDNN loop. */
 #include "onednn_loop_parts.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loop's own arithmetic: what oneDNN does not fuse. `narrow` means bfloat16; each kernel is
  * compiled for both because its helpers are inlined with the constant. */
 #include "onednn_loop_parts.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Batch norm with its ReLU, and max pooling, as oneDNN fuses them. */
 #include "onednn_loop_parts.h"
 

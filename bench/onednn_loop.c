@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Host threads posing as devices, the step, and the exchange between them. */
 #include "onednn_loop.h"
 

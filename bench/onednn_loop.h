@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A hand-written oneDNN training loop without an engine around it: the ceiling `versus_loop` races
  * Yoke against. It knows nothing of Yoke. It is a bench's tool: a failing oneDNN call ends the
  * program with the call's text. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The oneDNN loop alone: images per second, and with --check the proof that it trains. */
 #include <stdio.h>
 #include <stdlib.h>

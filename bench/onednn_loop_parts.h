@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the oneDNN loop share: a network as a list of operations, and the device that
  * runs it. */
 #ifndef BENCH_ONEDNN_LOOP_PARTS_H

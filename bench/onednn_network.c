@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ResNets as lists of operations, in the order forward runs them. */
 #include "onednn_loop_parts.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drawn photographs, for benchmarks of loading."""
 import numpy as np
 from PIL import Image

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The other side of the race: ways to take a training step in PyTorch, and JAX's."""
 import pathlib
 import sys

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Races Yoke against PyTorch on the CPU: the same weights, inputs and updates, in interleaved rounds.
 
 usage: pytorch_cpu.py [--yoke PROGRAM] [--models LIST] [--precisions LIST] [--contenders LIST]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Races Yoke against PyTorch on one GPU: the same weights, inputs and updates, in interleaved rounds.
 
 usage: pytorch_gpu.py --yoke PROGRAM [--only ROW]... [--compile] [--seconds X] [--json FILE]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What Python costs nn.DataParallel: the microseconds that `yoke train --schedule python` imitates.
 
 Needs PyTorch on any CPU, no GPU. Measures the least of many rounds:

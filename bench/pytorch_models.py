@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The models of the races against PyTorch, with the names of torchvision and of openai-community/gpt2."""
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Races Yoke's inference-only engine against PyTorch on the CPU: ResNet-18 at 224, one row, in interleaved rounds.
 
 usage: pytorch_predict.py [--yoke PROGRAM] [--model NAME] [--side N] [--rows N] [--threads N]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the races against PyTorch share: the driven programs, and figures made of their times."""
 import json
 import math

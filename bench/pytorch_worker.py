@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch's contenders on the CPU, in a process of their own that serves requests.
 
 usage: pytorch_worker.py THREADS [RANK RANKS STORE]

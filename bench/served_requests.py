@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What contenders in a process of their own share: they read a request a line from stdin and answer each with a
 line of JSON on stdout, as `yoke bench --drive` does.
 """

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What tracing costs: the time to record one span, the clock readings included, and the share of a
  * step that all its spans take, lane by lane.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Yoke against the hand-written oneDNN loop: the same network, weights, batch and update, in
  * interleaved rounds. A race counts only when both lose their loss alike. */
 #include <math.h>

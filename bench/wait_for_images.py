@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How long a step of `yoke train` on photographs waits for its batch.
 
 usage: wait_for_images.py [--yoke PROGRAM] [--folder DIR] [--model NAME] [--devices LIST] [--batch N] [--steps N]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How far float32 is from float64: Yoke's gradients beside PyTorch's, over twenty steps of ten models.
 
 usage: yardstick.py [--yoke PROGRAM] [--algorithm direct|measured] [--models LIST] [--steps N] [--json FILE]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cuDNN: sets CUDNN_FOUND, CUDNN_VERSION, CUDNN_INCLUDE_DIR, CUDNN_LIBRARY (a full path) and CUDNN_PLACE (where it came
 # from). CUDNN_ROOT or CUDNN_HOME name another place than those of cuda_places.cmake.
 include(${CMAKE_CURRENT_LIST_DIR}/cuda_places.cmake)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # NCCL: sets NCCL_FOUND, NCCL_VERSION, NCCL_INCLUDE_DIR, NCCL_LIBRARY (a full path) and NCCL_PLACE (where it came from).
 # NCCL_ROOT or NCCL_HOME name another place than those of cuda_places.cmake.
 include(${CMAKE_CURRENT_LIST_DIR}/cuda_places.cmake)

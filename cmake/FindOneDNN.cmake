@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # oneDNN's C API. ONEDNN_ROOT or DNNL_ROOT name another place than the system's. Defines OneDNN::dnnl.
 find_path(ONEDNN_INCLUDE_DIR dnnl.h HINTS ${ONEDNN_ROOT} ${DNNL_ROOT} ENV ONEDNN_ROOT ENV DNNL_ROOT PATH_SUFFIXES include)
 find_library(ONEDNN_LIBRARY NAMES dnnl HINTS ${ONEDNN_ROOT} ${DNNL_ROOT} ENV ONEDNN_ROOT ENV DNNL_ROOT PATH_SUFFIXES lib)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Cross-compiles for arm64 on Debian: gcc-aarch64-linux-gnu, and the libraries' arm64 packages beside the machine's own
 # ("dpkg --add-architecture arm64"). Where qemu-user is installed, ctest runs the tests in it.
 # usage: cmake --preset arm64, or -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64-linux-gnu.cmake

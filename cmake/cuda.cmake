@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # CUDA in the build, or why not. Sets YOKE_HAS_CUDA, YOKE_HAS_CUDNN and YOKE_HAS_NCCL; yoke_cuda is what to compile
 # with (headers, definitions, flags) and yoke_cuda_runtime what to link. With YOKE_SIMCUDA the GPUs are those of
 # tests/simcuda, .cu files are C++, and the toolkit's headers are enough.

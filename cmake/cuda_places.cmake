@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Where CUDA and the libraries around it are looked for, and in which order: roots the user names, the active conda
 # environment, wheels of the active Python, the toolkit, the system. The first place with a whole answer gives it.
 # The runtime's header comes from the compiler's place where that has one.

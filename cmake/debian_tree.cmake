@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What Debian asks of a package's files and `cmake --install` does not do. cpack runs it before it packs.
 set(version ${CPACK_PACKAGE_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})
 string(TIMESTAMP today "%a, %d %b %Y %H:%M:%S +0000" UTC) # SOURCE_DATE_EPOCH, where it is set

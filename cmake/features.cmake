@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What a build may have or lack: YOKE_WITH_<feature> = AUTO, ON or OFF, and the table that says what came of it.
 
 function(yoke_feature feature)

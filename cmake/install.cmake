@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What `cmake --install` puts where, and how other builds find it: find_package(yoke) and yoke.pc give the
 # shared library, whose dependencies do not show; find_package(yoke COMPONENTS static) and `pkg-config --static` give
 # libyoke.a with what it needs. Components, a Debian package each (packages.cmake): runtime, tool, and development for

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes layout.json: the structs, enumerations, INIT macros and functions of include/yoke, from which the module of
 python/yoke knows them. The C preprocessor reads the headers, and ctypes computes the offsets: no declaration is copied.
 

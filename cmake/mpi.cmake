@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # MPI in the build, or why not. Sets YOKE_HAS_MPI; the target yoke_mpi is libyoke_mpi.so, which alone needs MPI: Yoke
 # opens it when the MPI transport is asked for.
 yoke_feature(MPI)

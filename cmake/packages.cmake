@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What only an installation has: the manual page, completions and documents. And the three Debian packages that cpack
 # makes of a build for /usr: scripts/package.sh.
 

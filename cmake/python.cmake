@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The parts of a wheel that are not Python (pyproject.toml), and layout.json for the tests of a build folder: the module
 # reads the structs and functions of the headers from it. Without Python nobody needs it.
 find_package(Python3 COMPONENTS Interpreter QUIET)

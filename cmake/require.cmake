@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # yoke_require(NAME VERSION LEAST BELOW PACKAGE): Yoke can't do without it. VERSION is what was found, empty for nothing;
 # BELOW is the first version that is too new, "" when every later one serves. PACKAGE is Debian's and Ubuntu's; the
 # property YOKE_DEV_PACKAGES lists those that a program links beside libyoke.a.

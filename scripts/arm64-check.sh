@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Cross-compiles all there is for arm64 with warnings as errors, then runs tests of base, data, the optimizer and the
 # engine on two CPU devices in qemu-user. Debian; what is missing it installs as root, and adds arm64 to dpkg's
 # architectures, so try it in a bare root: scripts/fresh-check.sh --arm64.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
 # For scripts that try Yoke where nothing is installed: makes bare roots of Debian suites from the mirror that apt uses
 # here, and runs commands in them. The caller sets `suites` and `logs`, a folder. It may set `includes`, packages of a

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Configures and builds one preset and shows how far it is: ninja's status line on a terminal, elsewhere
 # a plain line for each tenth. What a compiler says is shown at once; what CMake says when it fails.
 # usage: scripts/build.sh PRESET [TARGET...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds all there is with one compiler of the distribution, warnings as errors; installs it where it is missing.
 # scripts/fresh-check.sh --compilers calls it for each compiler in bare roots.
 # usage: scripts/compiler-check.sh gcc-NN|clang-NN

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The main job, as the first command after a clone: trains a ResNet with DataParallel on two devices
 # posed by the CPU, on images drawn by Yoke itself. Nothing is downloaded but missing packages.
 set -euo pipefail

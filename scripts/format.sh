@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Formats every C file with the repository's .clang-format; --check changes nothing and fails on a
 # difference (77, "skipped" to ctest, without clang-format 14: other versions format differently).
 set -euo pipefail

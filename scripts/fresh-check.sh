@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Tries the README where nothing is installed: makes a bare root of each Debian suite from the mirror that apt
 # uses here, puts a clone of HEAD in it and runs scripts/demo.sh as the first command, without a terminal. Says what
 # each command fetched and how long it took, and holds what the demo printed against README.md.

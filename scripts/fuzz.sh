@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds the fuzz targets for libFuzzer, with AddressSanitizer, and runs each of them for a while, as many at a time as
 # there are cores. An input that fails stays in build/fuzz/. Exit code 77: clang, its libFuzzer or its OpenMP is not here.
 # usage: scripts/fuzz.sh [SECONDS [OTHERS]]   (60); OTHERS: for targets that read no bytes of a stranger: see fuzz_one

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Proves Yoke on this machine's GPUs, in four stages that --stage runs one by one: probe (a minute: what this GPU
 # does best), prove (six: builds Yoke, compares every operation with the CPU's and training with PyTorch's, looks for
 # races), race (nine: measures beside PyTorch and JAX), ways (seven: measures Yoke's second ways to compute beside its

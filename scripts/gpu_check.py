@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stages of gpu-check.sh and their parts. A part's failure does not stop the others. Each stage has a
 budget of seconds; a part gets what the stage has left, less what its later parts need.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What machine gpu-check.sh runs on: its GPUs first, since nothing can be checked without one."""
 import ctypes
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One run of gpu-check.sh: its clock, the commands that it starts, its checks, and the report, which is
 written after every check, so that a run that is killed loses nothing.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of gpu-check.sh for a reader: its verdicts first, then the machine, the checks and the tables."""
 import collections
 

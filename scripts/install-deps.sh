@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what Yoke needs to build and test on Debian or Ubuntu: only what is missing, and says so. Asks nothing
 # when there is no terminal. Looks for the thing itself (a command, a header), not for a package, so other sources count.
 # --launchers: also both MPIs that a transport of DDP can use and the launchers whose tests are skipped without them.

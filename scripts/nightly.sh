@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The long runs that scripts/test.sh has no time for: each fuzz target for minutes, and every attack of tests/torture/
 # in full (fault injection, memory limits, stopped ranks, half an hour of training, ...). What each printed stays in
 # build/nightly/. One that fails does not stop the others.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Copies what Yoke's build needs beside a compiler and CMake into one folder, from the Debian packages
 # installed here: for a machine that has none of it and reaches no package registry. Notes the commit, too,
 # for a machine without git. scripts/gpu-check.sh there uses build/deps when it finds it.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Tries the Debian packages where nothing is installed: scripts/package.sh in a bare root of each suite, lintian, and
 # scripts/package-trial.sh in another bare root of it. The packages lie in build/packages/SUITE then.
 # usage: scripts/package-check.sh [SUITE...]   (bookworm trixie)

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # In a bare Debian of the same release: installs the packages of scripts/package.sh, trains, builds a sample, purges
 # them, and names what they leave. Only for a root that goes afterwards: scripts/package-check.sh makes one.
 # usage: scripts/package-trial.sh FOLDER, of the packages

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes the Debian packages yoke, libyoke0 and libyoke-dev in build/package, for the release of Debian that it runs on:
 # libraries differ between releases. Hardened as Debian's own packages are; without CUDA, with MPI where there is one.
 # usage: scripts/package.sh [CMAKE OPTION...]   -DYOKE_PACKAGE_CONTACT='Name <address>' is who answers for the packages

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the tests of preset simcuda under many seeds, and some with SIMCUDA_LATE.
 
 A seed draws the order of streams, of a kernel's blocks and of a block's threads; SIMCUDA_LATE leaves all work that no

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Every test, as the first command after a clone: the release build (with CUDA where nvcc is), then
 # AddressSanitizer and UndefinedBehaviorSanitizer, ThreadSanitizer where threads meet, and the tests of the
 # engine over simulated GPUs under both, up to a minute of each fuzz target, and builds without each optional part. --quick:

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trains a recorded run again in PyTorch, from its initial weights and on its batches.
 
 usage: verify_pytorch.py RECORDED OUTPUT [float32|float64]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a table of short runs learns: one weights_hash a run, to prove that a change changes no bit.
 
 usage: weights_table.py record TOOL FILE [--backend cpu|cuda] [--every N]

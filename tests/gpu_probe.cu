@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels of gpu_probe, whose program is in probe/. Sampled sums take a block for each sample
  * and a part of it for each thread; the host adds the parts in float64. */
 #include "device/cuda/kernel.h"

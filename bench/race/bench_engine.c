@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Builds an engine with its batch, and times its steps and kernels. */
 #include "bench/race/bench_engine.h"
 

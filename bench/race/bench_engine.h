@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Engines as contenders of a race: a model, devices and a fixed random batch. */
 #ifndef BENCH_RACE_BENCH_ENGINE_H
 #define BENCH_RACE_BENCH_ENGINE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The order of turns, the quiet gate, and the statistics of ratios. */
 #include "bench/race/rounds.h"
 

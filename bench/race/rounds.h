@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Races contenders in rounds, on a machine that other programs may disturb. A figure is a median
  * over the rounds or a quotient of two medians, so figures of one race never contradict each other;
  * each comes with its interval. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke bench: ratios of two contenders raced in one run, each with its line and its noise. */
 #include <math.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* replicate and reduce by hand, against memcpy of as many bytes by the same threads. */
 #include <stdlib.h>
 #include <string.h>

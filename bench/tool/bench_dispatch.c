@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What it costs to give every device a job and wait for all, against the barriers threads usually
  * meet at. A job is two meetings: one to begin, one to end. */
 #include <linux/futex.h>

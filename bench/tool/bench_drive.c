@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Serves the requests of another program's race. */
 #include "bench/tool/bench_drive.h"
 

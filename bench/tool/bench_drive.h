@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `yoke bench --drive` runs engines for another program's race: it reads requests on stdin and
  * answers each with a line of JSON on stdout. */
 #ifndef BENCH_TOOL_BENCH_DRIVE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who races in each form, and the one way in which every row is measured. */
 #include "bench/tool/bench_forms.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The forms of a race. A row opens one or two contenders, warms them up, races them in rounds and
  * reads one value; forms differ only in who races and in how the value is made. */
 #ifndef BENCH_TOOL_BENCH_FORMS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel calls of a step: like ones become one row of the table, the longest first. */
 #include "bench/tool/bench_kernels.h"
 

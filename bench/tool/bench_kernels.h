@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `yoke bench --kernels`: every kernel call of a training step alone, against what the device could
  * reach. */
 #ifndef BENCH_TOOL_BENCH_KERNELS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A profile from the trace of an engine on one device: means over its fastest steps. */
 #include "bench/tool/bench_profile.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `yoke bench --profile FILE`: what a step of one device takes, for yoke simulate and yoke advise.
  */
 #ifndef BENCH_TOOL_BENCH_PROFILE_H

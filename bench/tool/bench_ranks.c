@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the setup of a bench row on the ranks of `yoke compare`. */
 #include "bench/tool/bench_ranks.h"
 

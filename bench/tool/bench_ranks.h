@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ranks of DDP as a contender: processes with one engine each and a fixed random batch. */
 #ifndef BENCH_TOOL_BENCH_RANKS_H
 #define BENCH_TOOL_BENCH_RANKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of `yoke bench`: what each races, and the line it must reach. */
 #ifndef BENCH_TOOL_BENCH_ROWS_H
 #define BENCH_TOOL_BENCH_ROWS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * For benchmarks: the time of a training step's kernels without the engine around them, what they
  * could take at best, and the buckets that a step exchanges.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * Checkpoints: one safetensors file with all that a run needs to go on bit for bit. Weights and
  * buffers have PyTorch's names, the optimizer's state those of its state_dict, as in

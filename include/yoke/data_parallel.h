@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * torch.nn.DataParallel in C: one process, one worker thread per device, stage by stage.
  *

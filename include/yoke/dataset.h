@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * Rows to train on: files in well-known formats, drawn images, arrays or callbacks of the host
  * program; and the loader that makes batches of them.

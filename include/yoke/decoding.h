@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * What devices read of a row beside its values: how stored pixels become inputs (shift, mirror, cut
  * out, normalise), and a second label.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * The devices of one machine. With no GPU the CPU poses as N devices: each has memory of its own,
  * a fixed share of the cores and the threads to use them.

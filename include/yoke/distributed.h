@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * Processes that train together: who they are, how they meet, and their collectives. Each process
  * is a rank; the ranks of one run form a process group, as in torch.distributed.

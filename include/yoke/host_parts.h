@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * A loss and metrics of the host program, for a trainer.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * A model: a list of layers in topological order, each naming the values it reads. A layer call
  * does not return an error: the model keeps the first one, and yoke_model_finish reports it.

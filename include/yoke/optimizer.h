@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * How gradients change parameters: SGD and AdamW with PyTorch's arithmetic, and the learning rate
  * over a run.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * Models by name: torchvision's and others, with options behind the name.
  */

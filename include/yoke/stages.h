@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * The stages of a step, a function each; samples/03_stages_by_hand runs a step with them. The order
  * is scatter, replicate, forward_replicas, loss_replicas, backward_replicas, reduce, update,

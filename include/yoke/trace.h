@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * When each stage ran and on which device: rows of a table, bars of a timeline.
  */

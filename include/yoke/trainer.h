@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * Training from a dataset to a checkpoint with one call. A callback reports everything; the library
  * prints nothing.

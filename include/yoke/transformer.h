@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * Layers of transformers: sequences of pixels and of tokens, their positions, attention, a learned
  * token before a sequence, one position of it. Like all layers they join a yoke_model.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * What proves a run: training in float64 on the host, to compare an engine with, and files of named
  * tensors, to compare runs of different programs.

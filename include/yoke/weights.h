@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * What a file of weights says of itself, so that a program which has the file alone can build the
  * model and prepare its inputs.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Yoke from Python: train on numpy arrays, predict, read and write weights, run the tool. docs/python.md shows how."""
 import contextlib
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """libyoke through ctypes, the tool, and their errors. The build makes layout.json from the headers and lays it beside
 the library, so that nothing here repeats a declaration."""
 import ctypes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Trains a small convolutional network on one device: open, build, loop, evaluate. */
 #include <stdio.h>
 #include <stdlib.h>

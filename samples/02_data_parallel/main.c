@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Trains one model twice, on one device and on two, with the same batches: the losses agree. */
 #include <math.h>
 #include <stdio.h>

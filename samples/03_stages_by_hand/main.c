@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One step of DataParallel by hand, stage by stage, and the time each stage took. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loop of PyTorch's DistributedDataParallel tutorial: every rank trains on rows of its own, and
  * all end with the same weights. */
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One model on two devices, the first half here, the second there: values cross on the way forward,
  * their gradients on the way back. */
 #include <math.h>

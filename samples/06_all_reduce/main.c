@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What DDP does, by hand: after backward every gradient becomes the mean of all ranks' gradients,
  * then every rank updates itself. */
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """main.c in PyTorch: the same data, initial weights and loop."""
 import math
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* PyTorch's training loop line by line, with a loss that Yoke does not have; loop.py beside this
  * file is the same program in PyTorch. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ResNet-50 on CIFAR-10 under SLURM, a rank a GPU: each reads its part of every batch, rank 0 saves
  * the weights of every epoch, and it shows whether time goes to data or to training. */
 #include <stdio.h>

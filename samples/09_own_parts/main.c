@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A trainer whose parts are this program's: model, rows, loss and metric. A sensor measures x and y
  * and reports f(x, y); one report in ten is wild. */
 #include <math.h>

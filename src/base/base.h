@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The door of base: things that know neither tensors nor devices. */
 #ifndef BASE_BASE_H
 #define BASE_BASE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bfloat16 in the common subset of C17 and C++17, since kernels include this file. */
 #ifndef BASE_BFLOAT16_H
 #define BASE_BFLOAT16_H

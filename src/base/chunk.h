@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* torch.chunk: every part has ceil(rows / parts) rows, except the last ones, which may be shorter
  * or empty. */
 #ifndef BASE_CHUNK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Monotonic time in nanoseconds. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H

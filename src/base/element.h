@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The size of a collective's element. C++ reads this file too: kernels include base. */
 #ifndef BASE_ELEMENT_H
 #define BASE_ELEMENT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One line of text per thread. The function that knows the cause writes it; its callers pass the
  * status on. */
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Errors: a status and one thread-local line. The function that knows the cause writes; its callers
  * pass it on. */
 #ifndef BASE_ERROR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads files whole, or maps them. */
 #include "base/file.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files that are never half written: write goes to a temporary file, commit renames it over the
  * target. */
 #ifndef BASE_FILE_H

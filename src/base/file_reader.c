@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens without waiting, looks at what it has opened, and reads with pread. */
 #include "base/file_reader.h"
 

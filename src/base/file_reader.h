@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A regular file, open to read parts of it wherever they lie. Reading costs no memory but the
  * caller's; a file that another program cuts off meanwhile is an error, where a mapping of it would
  * end the process with SIGBUS. */

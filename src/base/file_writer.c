@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A reader of the target sees the old file or the whole new one, never a part. The new file has no
  * name while it is written, so that nothing stays behind a kill; commit syncs it, gives it a random
  * name beside the target, renames it over the target and syncs the folder, so that file and name

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes JSON. Texts may hold any bytes; those that are not UTF-8 become U+FFFD. */
 #include "base/json.h"
 

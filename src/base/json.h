@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The one writer of JSON: it places commas, escapes texts and formats numbers. NaN and infinities
  * become null. json_scan.h reads the JSON of weights, jansson that of other files. */
 #ifndef BASE_JSON_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The grammar of RFC 8259. Like jansson it refuses texts that are not UTF-8, a NUL in a text, and
  * integers that 64 bits cannot hold. */
 #include "base/json_scan.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads untrusted JSON of a known form, token by token, in the memory of the text itself: the
  * caller asks for what may stand at the next place, and nothing is kept of what it did not ask for.
  * So a hostile text costs no memory beside its own, and nesting costs no stack. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sized structs across versions: what both sides know is copied, what this side does not know must
  * be zero. */
 #include "base/options.h"

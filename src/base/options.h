@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The caller's structs. They begin with struct_size, and fields are only appended: a field whose
  * default is not zero gets it from the struct's INIT macro. */
 #ifndef BASE_OPTIONS_H

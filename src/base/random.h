@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counter-based random numbers (Philox 4x32-10, Salmon et al. 2011, from Random123): the same
  * numbers for the same key and counter on any thread or device. */
 #ifndef BASE_RANDOM_H

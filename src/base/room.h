@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Room in the address space, which ulimit -v limits. oneDNN crashes and libgomp ends the process
  * where an allocation of theirs fails, in a step too. So that none fails, what takes memory for
  * long leaves room for theirs, or fails with a status. */

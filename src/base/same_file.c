@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A file that exists is its device and inode; one that does not exist yet is its name in the device
  * and inode of its folder. */
 #include "base/same_file.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which of a program's files are one file, before it writes to any of them. */
 #ifndef BASE_SAME_FILE_H
 #define BASE_SAME_FILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The processor's hint in a loop that waits for another core. */
 #ifndef BASE_SPIN_H
 #define BASE_SPIN_H

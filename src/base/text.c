@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Strict numbers and nearest names, independent of the locale that the host program sets. */
 #include "base/text.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers and names in texts. */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H

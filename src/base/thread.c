@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A thread inherits the mask of the thread that starts it, so that no signal reaches it before it
  * could block them itself. */
 #include "base/thread.h"

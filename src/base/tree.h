@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The one order in which Yoke adds what several contributors give: a balanced binary tree over
  * them. The left subtree has the largest power of two of them that leaves some for the right one:
  * ((0 + 1) + (2 + 3)) + 4. The tree over 2N contributors is thus that over N pairs, which is how

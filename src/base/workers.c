@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Permanent threads that run one job after another. A thread waits at a bell: it checks its
  * condition for a short time, then sleeps on a futex until another thread rings. */
 #include "base/workers.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Permanent threads, one for each device. The caller is worker 0: a run on N workers wakes N - 1
  * threads. A waiting thread spins for a short time, then sleeps on a futex. */
 #ifndef BASE_WORKERS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a command line by the table of its verb, and prints the same table as help. */
 #include "cli/arguments.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of a verb: one table of options makes parsing, help and messages. */
 #ifndef CLI_ARGUMENTS_H
 #define CLI_ARGUMENTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads "0.4,0.4,0.4,0.1". */
 #include "cli/augment_flags.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --augment and its neighbours. */
 #ifndef CLI_AUGMENT_FLAGS_H
 #define CLI_AUGMENT_FLAGS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke checkpoint diff: tensor by tensor, in the order of the first file. */
 #include <inttypes.h>
 #include <math.h>

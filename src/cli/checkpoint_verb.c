@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke checkpoint: what a folder of checkpoints holds, and what a checkpoint says. */
 #include "cli/checkpoint_verb.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke checkpoint, shared by its files. */
 #ifndef CLI_CHECKPOINT_VERB_H
 #define CLI_CHECKPOINT_VERB_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The XDG Base Directory Specification's folder for what a program can make again. */
 #include "cli/choices_place.h"
 

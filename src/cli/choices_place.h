@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the tool keeps the choices of measured algorithms. */
 #ifndef CLI_CHOICES_PLACE_H
 #define CLI_CHOICES_PLACE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the verbs of the tool share. Results go to stdout, everything else to stderr. Of the library
  * the tool sees include/yoke and base. */
 #ifndef CLI_CLI_H

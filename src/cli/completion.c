@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke completion: what makes a shell complete verbs, options and their words. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* In placeholders, lower case is what a user types and upper case is what stands for it. */
 #include "cli/completion_words.h"
 

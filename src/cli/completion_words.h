@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a shell offers as the value of an option and as the operands of a verb: read from the
  * placeholders of help, "auto|FILE", so that no second list exists. */
 #ifndef CLI_COMPLETION_WORDS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads and writes the options of a verb by its table: what a command can say, a file can. */
 #include "cli/config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --recipe, --config and --print-config: options that a name or a file stands for. What the command
  * line says wins over the file, and the file over the recipe. */
 #ifndef CLI_CONFIG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads "auto" or a number. */
 #include "cli/data_flags.h"
 

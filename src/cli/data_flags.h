@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What to read of a dataset, and how: --limit-rows and its neighbours. */
 #ifndef CLI_DATA_FLAGS_H
 #define CLI_DATA_FLAGS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a split as training does, but without normalisation. */
 #include "cli/data_survey.h"
 

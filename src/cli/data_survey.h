@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What one pass over a split finds: counts, means, files that cannot be read, pictures. */
 #ifndef CLI_DATA_SURVEY_H
 #define CLI_DATA_SURVEY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke data inspect: what a dataset holds, and which of its files cannot be read. */
 #include <stddef.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke devices: the backends of this build, the devices of this machine, and how fast GPUs copy to
  * each other. */
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke evaluate: how well saved weights know a dataset's test split. */
 #include <math.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke generate: continues a text with a model of bytes, one byte after the other. */
 #include <math.h>
 #include <stddef.h>

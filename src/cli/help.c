@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke help: the verbs, the options of one, the exit codes, or all of it as a manual page. */
 #include <stddef.h>
 #include <string.h>

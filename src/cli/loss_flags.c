@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads "balanced", or a number for each class. */
 #include "cli/loss_flags.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --loss and its neighbours. */
 #ifndef CLI_LOSS_FLAGS_H
 #define CLI_LOSS_FLAGS_H

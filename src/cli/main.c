@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tool `yoke`: finds the verb and runs it. */
 #include <errno.h>
 #include <locale.h>

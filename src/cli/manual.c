@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke(1) in the macros of man(7), from the tables that `yoke help VERB` prints. */
 #include <ctype.h>
 #include <stdlib.h>

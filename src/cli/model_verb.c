@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke model: the models by name, and the layers, sizes and costs of one. */
 #include <stddef.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads "layer1.*:lr=0.1,decay=0;layer2.*:lr=0.5" and prints what it came to. */
 #include "cli/parameter_groups.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --freeze, --group and --no-decay: parameter groups on the command line. */
 #ifndef CLI_PARAMETER_GROUPS_H
 #define CLI_PARAMETER_GROUPS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke predict: what saved weights say of photographs, or of a dataset's rows. */
 #include <math.h>
 #include <stddef.h>

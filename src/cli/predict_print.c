@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a model says of one row: its most probable classes, or its values. */
 #include "cli/predict_print.h"
 

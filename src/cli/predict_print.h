@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Predictions as text, JSON or CSV, in the order of the rows. */
 #ifndef CLI_PREDICT_PRINT_H
 #define CLI_PREDICT_PRINT_H

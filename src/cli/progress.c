@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A line like tqdm's, drawn at most ten times a second over itself:
  * epoch 3/15  42%|####      | 131/391 [00:41<00:57, 412 img/s, loss 1.93] */
 #include "cli/progress.h"

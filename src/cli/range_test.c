@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/range_test.h"
 
 #include <langinfo.h>

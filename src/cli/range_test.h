@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke train --lr-find: what the command may say, and what it prints. */
 #ifndef CLI_RANGE_TEST_H
 #define CLI_RANGE_TEST_H

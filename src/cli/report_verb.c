@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke report: the page of files that other runs wrote. */
 #include <stddef.h>
 #include <string.h>

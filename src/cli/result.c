@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prints a run: its plan, its result, and what to do next. */
 #include "cli/result.h"
 

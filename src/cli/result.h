@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a person, or with --json a script, reads of a run. */
 #ifndef CLI_RESULT_H
 #define CLI_RESULT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads "10m" and "500steps", and refuses what contradicts itself before a run begins. */
 #include "cli/saving_flags.h"
 

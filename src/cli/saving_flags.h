@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --checkpoint-dir, --resume and their neighbours: checkpoints on the command line. */
 #ifndef CLI_SAVING_FLAGS_H
 #define CLI_SAVING_FLAGS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SGD here has momentum and weight decay, unlike the library's default. */
 #include "cli/shared_options.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What several verbs mean by the same option: its row in their tables, and its default. */
 #ifndef CLI_SHARED_OPTIONS_H
 #define CLI_SHARED_OPTIONS_H

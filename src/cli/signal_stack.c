@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/signal_stack.h"
 
 #include <stddef.h>

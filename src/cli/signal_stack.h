@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Signal handlers with a stack of their own. oneDNN's kernels on the CPU use the stack pointer as
  * an ordinary register: a handler that ran on it would write into the memory of a layer. */
 #ifndef CLI_SIGNAL_STACK_H

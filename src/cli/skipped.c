@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Collects the names of tensors as the trainer reports them. */
 #include "cli/skipped.h"
 

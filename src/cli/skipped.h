@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tensors that --init left out, for the result. */
 #ifndef CLI_SKIPPED_H
 #define CLI_SKIPPED_H

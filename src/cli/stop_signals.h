@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever asks the process to end ends a run after its step, so that the run saves. */
 #ifndef CLI_STOP_SIGNALS_H
 #define CLI_STOP_SIGNALS_H

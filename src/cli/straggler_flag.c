@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads "1:2.0". */
 #include "cli/straggler_flag.h"
 

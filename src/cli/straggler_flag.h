@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --straggler K:X of yoke train and yoke compare. */
 #ifndef CLI_STRAGGLER_FLAG_H
 #define CLI_STRAGGLER_FLAG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke train: one run, from the command line to its result. */
 #include <math.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The curves of a run that goes on, in memory that does not grow with its steps. */
 #ifndef CLI_TRAIN_CURVES_H
 #define CLI_TRAIN_CURVES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke train --report: the page of one run. */
 #ifndef CLI_TRAIN_PAGE_H
 #define CLI_TRAIN_PAGE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From a file of weights to an engine: what the file says of itself decides, unless the user names
  * a model. */
 #include "cli/trained.h"

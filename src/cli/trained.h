@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What evaluate and predict share: a file of weights becomes an engine that only predicts. */
 #ifndef CLI_TRAINED_H
 #define CLI_TRAINED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the flags of fine-tuning mean for a trainer. */
 #include "cli/tuning_flags.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --new-head, --ema, --patience and their neighbours: fine-tuning on the command line. */
 #ifndef CLI_TUNING_FLAGS_H
 #define CLI_TUNING_FLAGS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* npy:X.npy,Y.npy and npz:FILE.npz. Inputs stay in the mapped file where their bytes are those that
  * a dataset needs; labels are copied. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Arrays as NumPy saves them, and the words of a SPEC that names files. For this room only. */
 #ifndef DATA_ARRAYS_H
 #define DATA_ARRAYS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From a stored row to the model's input: crop, flip, normalise and cut out in one pass over the
  * output. The arithmetic is torchvision's. device/cuda/decode.cu does the same on a GPU. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads every file of a dataset once, before training, and leaves out the rows whose file cannot be
  * read. Every rank that does so finds the same rows, so that ranks agree on every batch. */
 #include <sched.h>

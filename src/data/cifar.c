@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CIFAR-10 and CIFAR-100 in their binary format (Krizhevsky 2009): records of one or two label
  * bytes and 3072 pixels, nothing else. A file must consist of whole records. */
 #include "data/data.h"

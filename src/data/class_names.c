@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names of classes, as the archives of CIFAR bring them: a line for each class. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random changes of colour: torchvision's ColorJitter on a tensor of bytes, bit for bit for the
  * same factors (torchvision/transforms/_functional_tensor.py). An image is [3, pixels]. */
 #include <math.h>

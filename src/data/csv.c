@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads lines of fields with commas between them (RFC 4180): a field in quotes may hold commas,
  * doubled quotes and line ends. */
 #include "data/csv.h"

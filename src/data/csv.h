@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Text with commas (RFC 4180). For this room only. */
 #ifndef DATA_CSV_H
 #define DATA_CSV_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* csv:FILE,label=COLUMN or csv:FILE,target=COLUMN; csv:FILE alone has rows to predict. The first
  * line names the columns; every other column is a feature, a number in each line. */
 #include <float.h>

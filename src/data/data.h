@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The door of data: makes batches of files, arrays and callbacks. */
 #ifndef DATA_DATA_H
 #define DATA_DATA_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens datasets by SPEC, from arrays or from a callback, and checks sizes and labels before the
  * first batch. */
 #include "data/arrays.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Draws the images of the synthetic set. A class is a figure with a texture; position, size, angle,
  * colours, light and noise are independent of the class. Figure and ground exchange colours at
  * random, so the mean image of every class is the same grey: a linear model cannot learn the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows that callbacks of the host program make: one at a time, or a batch at a time. */
 #include <stdio.h>
 

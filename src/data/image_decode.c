@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* JPEG by libjpeg, PNG by libpng, line by line, so that memory does not grow with the image. Both
  * libraries report errors by longjmp: what they allocate belongs to their own structs. */
 #include <setjmp.h>

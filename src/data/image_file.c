@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One photograph as a row, outside any dataset: for predictions. */
 #include <stdlib.h>
 

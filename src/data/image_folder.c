@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* images:DIR. Classes are the folders of DIR in the order of their names, rows the files in them in
  * the order of their paths: torchvision's ImageFolder. */
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bilinear resampling on the host, with the weights of device/resample.h. */
 #include <math.h>
 #include <stdlib.h>

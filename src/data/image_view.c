@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From a file of any size to the pixels of a row: which part, at which size. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Photographs in folders: files that loader threads decode when a batch needs them. For this room
  * only. */
 #ifndef DATA_IMAGES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The classes of a column of labels. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The background loader: threads fill slots ahead of the caller. The content of a batch depends
  * only on (seed, epoch, batch), not on threads or time. Nothing is allocated after creation. */
 #include "data/row_stream.h"

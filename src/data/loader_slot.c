@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A batch of a loader: rows of files, arrays, texts or callbacks become inputs, or pixels for a
  * GPU, with their labels. */
 #include "data/loader_slot.h"

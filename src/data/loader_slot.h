@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A batch of a loader: its memory, and how rows get into it. For this room only. */
 #ifndef DATA_LOADER_SLOT_H
 #define DATA_LOADER_SLOT_H

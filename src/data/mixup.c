@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* torchvision's MixUp: a row's share of itself, and the sum of two rows. */
 #include <math.h>
 #include <string.h>

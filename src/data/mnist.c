@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* MNIST and other sets in its format, IDX (LeCun), plain or .gz: a big-endian header, which must
  * match the file's size exactly, then pixels or labels. */
 #include "data/data.h"

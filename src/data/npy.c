@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NumPy's .npy format (numpy.lib.format): a magic string, a version, the length of a header, the
  * header, which is a Python dictionary, and the values. */
 #include <stdio.h>

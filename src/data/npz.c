@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NumPy's .npz files are ZIP archives (APPNOTE.TXT 6.3) of .npy files, stored or deflated. The
  * central directory at the end lists the files. */
 #include <stdio.h>

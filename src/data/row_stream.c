@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads rows that come in a stream of unknown length: batch after batch, pass after pass. In DDP
  * every rank reads the whole batch and keeps its part, so that DDP trains on the rows of one
  * process and all ranks see the same end. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A row stream as one loader reads it. For this room only. */
 #ifndef DATA_ROW_STREAM_H
 #define DATA_ROW_STREAM_H

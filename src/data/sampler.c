@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* torch.utils.data.DistributedSampler and torch.randperm, index for index. */
 #include "data/data.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which of the stored rows a dataset has: the rows of a split, a smaller number, those that are not
  * damaged. All draws are the same in every run and on every rank. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The words of a SPEC that names files: "FILE,FILE,name=value". */
 #include <string.h>
 

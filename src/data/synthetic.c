@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The synthetic set: opening it draws the images, so that a first run needs no download. */
 #include "data/data.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A text file: rows are windows of its bytes, and the label of each byte is the next one. */
 #include "data/text_file.h"
 

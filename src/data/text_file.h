@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A text file as a dataset; for this room's files only. */
 #ifndef DATA_TEXT_FILE_H
 #define DATA_TEXT_FILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The backend table: what a folder under device/ must implement. Only device.c names a backend.
  * Every entry is required unless its comment says that it may be NULL. An entry may only queue
  * its work on the device; the CPU finishes it at once. device.h explains the functions that call

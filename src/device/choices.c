@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The record of measured choices: a short list. The search is linear, since only planning reads
  * it. */
 #include <limits.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading, locking and replacing the file of choices. A lock file beside it orders the processes;
  * the file itself is replaced as a whole, so a reader needs no lock and no crash leaves a part of a
  * line. */

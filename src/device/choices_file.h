@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The file in which choices outlive a run. It is text: a header line, then one choice per line. A
  * line never changes once it is written, so the first run to measure a key decides for all. */
 #ifndef DEVICE_CHOICES_FILE_H

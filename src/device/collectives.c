@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives: chooses the kind of group for a list of devices, and checks the arguments that every
  * kind relies on. */
 #include "device/backend.h"

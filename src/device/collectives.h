@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives: a group joins the devices of one process, a communicator joins one device with those
  * of other processes. Calls queue work on communication streams and return. One thread at a time
  * calls a group or a communicator. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives by copies, sums and events alone. They work on any backend, for any order of devices,
  * and for several devices on one GPU. Sums are trees in the order of the devices, so the bits
  * never change.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The value of a pixel, for host loops and for kernels (C17 and C++17): the same operations give
  * the same bits. */
 #ifndef DEVICE_DECODE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens the devices that a list names. The only file that names a backend. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The door of device: the only way to hardware. Rooms above see devices, operations and plans; only
  * device.c knows the backends. */
 #ifndef DEVICE_DEVICE_H

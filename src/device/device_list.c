@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads "auto", "4xcpu", "cpu,cpu", "cpu:0,cpu:1" and "2xcuda+waves". */
 #include "device/device_list.h"
 

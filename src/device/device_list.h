@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses `--devices LIST`. It knows the grammar, not the machine. */
 #ifndef DEVICE_DEVICE_LIST_H
 #define DEVICE_DEVICE_LIST_H

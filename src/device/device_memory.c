@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of devices and copies between them. It keeps a list of the allocations, so that an
  * out-of-memory message can name the largest. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Forwards calls to the device's backend, after the checks that all backends share. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nn.DataParallel's balance warning: memory first, then processors, below three quarters. */
 #include "device/imbalance.h"
 

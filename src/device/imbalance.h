@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Devices of one list that are too unequal for equal shards. */
 #ifndef DEVICE_IMBALANCE_H
 #define DEVICE_IMBALANCE_H

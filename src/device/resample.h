@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bilinear resampling with antialiasing in the integers of Pillow's Resample.c, for host loops and
  * for kernels (C17 and C++17): the same operations give the same bits. */
 #ifndef DEVICE_RESAMPLE_H

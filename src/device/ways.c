@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The names of a GPU's ways. */
 #include "device/ways.h"
 

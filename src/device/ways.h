@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ways to compute that a GPU takes only where the list of devices names them, "cuda:0+waves+sums":
  * no GPU has measured yet whether they are faster. Every way gives the same bits in every run;
  * docs/cuda.md says which of them give those of the computation without it. */

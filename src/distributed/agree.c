@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Texts of all ranks: rank 0's goes to the others; facts that must be equal are compared. If they
  * are equal, ranks exchange one hash; otherwise a binary search over hashes finds the first line
  * that differs, and the error shows both sides. */

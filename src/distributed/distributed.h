@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The door of distributed: what the other rooms call beside yoke/distributed.h. This room knows
  * devices only where NCCL needs one, and neither models nor training. */
 #ifndef DISTRIBUTED_DISTRIBUTED_H

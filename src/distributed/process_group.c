@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How ranks become a group: store, rendezvous, transport. The transport does the work; this file
  * checks its arguments, and a group that failed once returns that failure from every later call. */
 #include <stdlib.h>

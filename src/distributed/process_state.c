@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads /proc/PID/stat. A pid alone proves nothing: a killed process keeps its pid until its parent
  * reaps it, and a later process may get the same one. */
 #include "distributed/process_state.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether another process of this machine still runs. */
 #ifndef DISTRIBUTED_PROCESS_STATE_H
 #define DISTRIBUTED_PROCESS_STATE_H

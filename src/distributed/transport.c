@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the transports share: the comparison of the ranks' calls, and private memory. */
 #include "distributed/transport.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What every transport is made of: the table of a process group, and the calls that ranks compare
  * before any data move. */
 #ifndef DISTRIBUTED_TRANSPORT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Only a rank that waits long reads the store: an operation that all ranks reach in time costs
  * nothing here. */
 #include "distributed/watchdog.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The watchdog of a transport that cannot say which rank is missing. A rank that waits long writes
  * the number of its operation to the store; a rank whose deadline passes reads there which ranks
  * have not reached that operation. The first failure is in the store, too, so every rank reports

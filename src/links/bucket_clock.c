@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The order in which the buckets of a step travel. The exchange's clock and the simulator's. */
 #include "links/links.h"
 

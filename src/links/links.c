@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The clock of modelled links: presets, when each direction of each link is free again, and how
  * long a collective takes. */
 #include "links/links.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The door of links. Links that CPU devices do not have: the time at which a transfer would be
  * over. The data lie in memory that all devices share, so nothing moves here and nobody waits here:
  * whoever needs the data sleeps until that time, and workers compute meanwhile.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Activations: layers that apply a function to each element. */
 #include "model/graph.h"
 

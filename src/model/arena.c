@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The arena: storages share memory unless they live at the same step. */
 #include <assert.h>
 #include <stdlib.h>

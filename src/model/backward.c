@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans the order of backward and the places of gradients. Nodes run in reverse order. The first
  * reader to contribute to a value's gradient writes it; later contributions are accumulated, by an
  * action of their own unless the plan can add. The two inputs of an add share one gradient, which

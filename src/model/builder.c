@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Creates a model, collects its layers and finishes it. The model stores the first error: later
  * calls do nothing, and finish reports it. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layers over the channels of each position: layer norm, softmax, concatenation. */
 #include "model/graph.h"
 

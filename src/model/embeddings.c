@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layers that begin a sequence: of an image's pixels, of tokens, of positions. */
 #include "model/graph.h"
 #include "yoke/transformer.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The layout of the flat buffers: parameters in the order in which backward completes their
  * gradients, in buckets by DDP's rule. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The float64 reference: the list of layers as plain loops over double. The tests compare replicas
  * with it, and `yoke verify` whole runs. float64_*.c hold the layers. */
 #include <stdlib.h>

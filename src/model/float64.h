@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The layers of the float64 reference; for its own files only. */
 #ifndef MODEL_FLOAT64_H
 #define MODEL_FLOAT64_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The float64 reference of a class token, and of select. */
 #include "model/float64.h"
 

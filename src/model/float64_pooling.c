@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The float64 reference of max and average pooling. */
 #include <float.h>
 #include <math.h>

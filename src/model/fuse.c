@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Turns the layers that a user writes into the operations that a device runs: fuses a ReLU with the
  * batch norm or the add before it, and these with the batch norm before such an add, if no other
  * layer reads the value between them. Appends the OUTPUTs. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The layers of a model and the operations that finish makes of them; for this room's files
  * only. */
 #ifndef MODEL_GRAPH_H

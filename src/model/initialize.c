@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Initial values by PyTorch's rules. Tensor i of the table draws from stream i of the seed, in
  * plain element order, so the values do not depend on layouts or devices. */
 #include <stdlib.h>

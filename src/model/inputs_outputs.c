@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The inputs and outputs of a model: what it reads and writes for every row of a batch. */
 #include <stdlib.h>
 #include <string.h>

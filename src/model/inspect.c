@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the first value of a replica that is not finite: runs the plans one by one and restores the
  * running statistics. */
 #include <math.h>

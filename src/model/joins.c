@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A linear layer that computes the ReLU behind it, and one that computes backward of the ReLU
  * before it and the bias's gradient of the layer before that: where nobody else reads the values
  * between them, and the plans can. */

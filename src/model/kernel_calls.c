@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a call of a training step is: its layer, shape and algorithm, and the bytes and operations
  * that it cannot do without. */
 #include <stdio.h>

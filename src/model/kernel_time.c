@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Times the calls of a step without the engine: by the host's clock where calls finish before they
  * return, by the device's events around recordings where calls are queued. Restores the running
  * statistics. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a layer is and costs, for people who read a model. */
 #include "model/graph.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The layers that a model can have. Each checks its arguments and sets its output shape and its
  * tensors. Shapes and names are PyTorch's. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The places and lifetimes of values: a value lives from the forward step that writes it to the
  * last step, forward or backward, that reads it. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The door of model: the list of layers, the flat layout of their tensors, and the replica, which
  * is one device's copy of the model with its plans. */
 #ifndef MODEL_MODEL_H

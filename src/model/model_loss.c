@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A model's loss: its options checked and kept, its operation, and what divides the sum of a
  * batch's losses. */
 #include <math.h>

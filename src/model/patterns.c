@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of patterns of tensor names: the shell's, with commas between them, as in
  * "layer1.*,*.bias". */
 #include <fnmatch.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Creates and runs programs. First it creates the plans in forward order, since a plan needs its
  * inputs' layouts; then it places all values; then it binds the plans to the addresses. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program: all plans of a model for one number of rows, for training or inference, with the
  * places of all values; for this room's files only. */
 #ifndef MODEL_PROGRAM_H

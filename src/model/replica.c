@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One device's copy of the model: its flat buffers, its shard of the batch, and a program for every
  * prepared number of rows. */
 #include <stdlib.h>

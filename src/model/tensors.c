@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of tensors in state_dict order: the order in which layers were added. */
 #include <stdlib.h>
 #include <string.h>

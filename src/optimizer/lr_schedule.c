@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The learning rate over a run: the formulas of torch.optim.lr_scheduler in closed form. */
 #include <math.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SGD and AdamW on ranges of flat buffers. The device does the arithmetic; this file holds the
  * state and computes the scalars of each step. */
 #include "optimizer/optimizer.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The door of optimizer: updates parameters from gradients, by ranges of flat buffers. It knows no
  * layers. */
 #ifndef OPTIMIZER_OPTIMIZER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which options an optimizer accepts: torch.optim's conditions. */
 #include <math.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn: the first update copies the
  * weights, every further one adds (1 - decay) (weights - average). Running statistics are the
  * model's. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The exponential moving average of the weights. */
 #ifndef PARALLEL_AVERAGE_H
 #define PARALLEL_AVERAGE_H

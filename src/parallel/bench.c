@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What yoke/bench.h promises. */
 #include "yoke/bench.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The steps as lists of stages. step_classic is nn.DataParallel phase by phase, also in the
  * schedule python, whose stages cost what Python's do (interpreter.c); step_overlap is the same
  * arithmetic without the waits, and it is DistributedDataParallel, too: only what the exchange does

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The life of an engine: options, lanes whose replicas their own workers make, the exchange. */
 #include "parallel/engine.h"
 

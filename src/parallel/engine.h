@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The engine. Each struct in it belongs to the file of its name. */
 #ifndef PARALLEL_ENGINE_H
 #define PARALLEL_ENGINE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who may be inside an engine. */
 #include "parallel/entry.h"
 

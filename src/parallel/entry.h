@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every public call that computes enters the engine: one thread at a time, in the process that made
  * it, with the root's compute threads. A second thread waits for its turn if the engine only
  * predicts; otherwise it is a mistake. */

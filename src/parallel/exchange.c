@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What every exchange shares: its kind, its participants, the optimizer's state, clipping; and the
  * pass over memory that all participants reach, block by block while a block is in the cache. */
 #include "parallel/exchange.h"

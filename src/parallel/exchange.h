@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The exchange: how a finished bucket of gradients becomes new weights everywhere. There is one
  * table and four kinds of exchange behind it; a step calls the table and never asks which kind it
  * has.

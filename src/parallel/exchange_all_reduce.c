@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* DistributedDataParallel on CPU devices: ranks all-reduce a finished bucket while backward goes
  * on, and each rank then updates its own weights: there is no root and nothing to publish. The loss
  * travels ahead of bucket 0, so that no rank updates in a step whose loss is not finite on any. All

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The carriers: collectives of a device group or of a process group over ranges of the flat
  * buffers. */
 #include "parallel/exchange_carrier.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What moves the data of an exchange between GPUs: nothing for one, the device group of several, or
  * the process group of ranks. Calls queue work on the communication streams. */
 #ifndef PARALLEL_EXCHANGE_CARRIER_H

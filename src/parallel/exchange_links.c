@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* When the collectives and copies of a step would be over on modelled links. */
 #include "parallel/exchange_links.h"
 

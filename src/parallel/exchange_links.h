@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What modelled links add to a step. An engine without links, or with one device, skips it all. */
 #ifndef PARALLEL_EXCHANGE_LINKS_H
 #define PARALLEL_EXCHANGE_LINKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Devices that queue: the root's worker queues reduce, update and publish of a bucket on the
  * communication streams, behind the bucket's events, while the compute streams run backward. The
  * host waits for the norm when clipping, and in DDP for missing ranks; gates on the devices keep a

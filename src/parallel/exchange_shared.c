@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* DDP's sharded schedule over shared memory: ranks share the update as threads do. Each rank sums
  * its slice of a bucket, updates it with the optimizer's state that it alone holds, and publishes
  * it to all: ZeRO's first stage (Rajbhandari et al. 2020). */

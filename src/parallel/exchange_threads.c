@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* DataParallel where lanes share memory: every worker sums its slice of a bucket, updates it and
  * publishes it. It takes the buckets that are complete on every lane after each of its segments,
  * without waiting, while backward's writes are still in the shared cache. Only after its last

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A batch before it travels: checks, micro-batches, shards, and the order of the stages by hand. */
 #include "parallel/flight.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The batch in flight, from the call that brings it to its result. */
 #ifndef PARALLEL_FLIGHT_H
 #define PARALLEL_FLIGHT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gather: scalars, or rows of outputs and input gradients in order, come back to the host. */
 #include "parallel/engine.h"
 #include "parallel/stages.h"

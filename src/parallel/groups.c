@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the parameters of each group by name, and lists what the optimizer needs of them. */
 #include "parallel/groups.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parameter groups: which parameters are frozen, and the ranges of the flat buffer that have a
  * learning rate or a weight decay of their own. */
 #ifndef PARALLEL_GROUPS_H

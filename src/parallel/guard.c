@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a failed step must not spoil, and how its error names the cause. */
 #include "parallel/guard.h"
 

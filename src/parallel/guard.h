@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A failed step spoils no more than it must: running statistics return to those before it, no
  * weight is updated from a loss or gradient that is not finite, and the error names the first bad
  * layer or parameter. */

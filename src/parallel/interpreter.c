@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Python's lock is a mutex; a thread that holds it spins for the time that Python would take. It
  * spins, as Python does, because a sleeping thread wakes up later than a layer's time. */
 #include "parallel/interpreter.h"

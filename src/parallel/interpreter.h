@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What Python adds to the algorithm of nn.DataParallel, for the schedule python: replicas that are
  * rebuilt, and threads that are started, in every forward; and the interpreter's lock, which one
  * thread at a time holds to call a layer. Kernels run without it, and so does backward, which

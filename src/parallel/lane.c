@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What each worker does with its lane: memory and events, then forward, loss, and backward segment
  * by segment. What it queues is also what recorded.c records. */
 #include "parallel/lane.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A lane: one device with its worker, its replica and its shard of the batch in flight. Lane 0 is
  * the root's; the calling thread is its worker. */
 #ifndef PARALLEL_LANE_H

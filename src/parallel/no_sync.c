@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients that add up over backward calls by hand, and the call that forgets them. */
 #include "parallel/no_sync.h"
 

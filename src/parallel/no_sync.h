@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* no_sync: the gradients of several backward calls add up in the replicas, which exchange nothing
  * until one reduce sums them all. */
 #ifndef PARALLEL_NO_SYNC_H

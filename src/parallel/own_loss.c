@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The host's loss sees the rows of a micro-batch and answers with their mean; what divides the
  * gradient of the whole batch is the engine's to know. */
 #include "parallel/own_loss.h"

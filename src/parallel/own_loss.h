@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A loss of the host program, between the stages of a step. */
 #ifndef PARALLEL_OWN_LOSS_H
 #define PARALLEL_OWN_LOSS_H

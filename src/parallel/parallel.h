@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The door of parallel: nn.DataParallel, one file per stage. */
 #ifndef PARALLEL_PARALLEL_H
 #define PARALLEL_PARALLEL_H

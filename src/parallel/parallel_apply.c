@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* parallel_apply: the same job on every lane's worker at once; each returns its status. */
 #include "parallel/engine.h"
 

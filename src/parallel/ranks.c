@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ranks of DDP: comparing, following rank 0, placing batches, adding results. */
 #include "parallel/ranks.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* DDP: what makes the processes of a group train one model. They compare what must be alike, follow
  * rank 0's choices and weights, know their place in each batch, and add up results. Without a
  * process group there is one rank, and nothing is sent. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a device reaches at best: the bytes of a copy or a ReLU, and the operations of a matrix
  * product, each of operands that no cache holds. */
 #include <math.h>

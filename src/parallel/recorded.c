@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A recording for each number of rows and each turn of the timeline, whose events it holds. */
 #include "parallel/recorded.h"
 

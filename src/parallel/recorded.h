@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recorded steps: forward, loss and backward of a shard as one launch (a CUDA graph), with the
  * events of its stages, losses and buckets inside. */
 #ifndef PARALLEL_RECORDED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* replicate: the root's weights go to the replicas whose version is behind the root's; frozen ones,
  * which lie behind the others, only where they changed too. */
 #include "parallel/engine.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a host program may ask of an engine: counts, choices, the trace, memory. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loss of classic on the root: one plan for each number of rows, and the copies around it. */
 #include "parallel/root_loss.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* classic's loss, as users of nn.DataParallel write it: gather the outputs on the root, take the
  * loss there over the whole batch, scatter its gradient back to the replicas. */
 #ifndef PARALLEL_ROOT_LOSS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* scatter: cuts the rows of a batch by torch.chunk's rule and uploads each shard to its device. */
 #include "parallel/engine.h"
 #include "parallel/exchange_links.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shards that do not depend on the devices: which rows, in what order gradients and losses add up,
  * and whose running statistics remain. */
 #include "parallel/shards.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* options.shards V: the batch is cut into V shards whatever the number of devices, so that the same
  * sums of the same gradients are taken in the same order on 1, 2, 4 ... devices and ranks. A lane
  * computes its V / (devices x ranks) consecutive shards one after the other, a round each. */

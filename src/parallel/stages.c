@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The stages by hand, and forward and backward made of them. Each refuses to run on what an earlier
  * stage has not made, or a later one has overwritten. */
 #include "parallel/stages.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The stages that travel: what the steps call beside the public stages of yoke/data_parallel.h. */
 #ifndef PARALLEL_STAGES_H
 #define PARALLEL_STAGES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The state of an engine on the host: weights, running statistics, the optimizer's state, counters.
  * An engine of any number of devices and any schedule takes it and gives it: owners' slices are
  * gathered into one flat buffer and scattered from it. Random numbers are keyed by seed, step and

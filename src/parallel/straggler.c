@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Slows one lane down by sleeping on the clock: its core stays free, as if the work were done on a
  * slower device elsewhere. */
 #include "parallel/straggler.h"

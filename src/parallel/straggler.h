@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A straggler: one device or rank that computes more slowly than the others, on purpose, to show
  * which others wait for it. */
 #ifndef PARALLEL_STRAGGLER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The all-gathers of batch norms: of lanes over two buffers and a barrier, of ranks over their
  * process group. */
 #include "parallel/sync_batch_norm.h"

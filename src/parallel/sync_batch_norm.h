@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Synchronised batch norm: the batch norms of all lanes, or of all ranks, gather their statistics.
  * Every participant takes part in every all-gather of a micro-batch, in the order of the model,
  * also without rows and after an error in its values: nobody waits for one that does not come. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors of the root by name, and the hash over all of them. */
 #include <stdlib.h>
 

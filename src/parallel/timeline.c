@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bars of the timeline: events at begin and end of a stage, and a base event of known time. */
 #include "parallel/timeline.h"
 

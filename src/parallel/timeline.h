@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* When each stage ran. Where lanes share memory the host's clock measures it; on devices that
  * queue, events in their streams do, and are read one batch later, when they have passed. */
 #ifndef PARALLEL_TIMELINE_H

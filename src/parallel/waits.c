@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Waits of lanes that share memory, as spans of the trace. */
 #include "parallel/waits.h"
 

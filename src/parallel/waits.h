@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where a lane on the CPU waits in a step: for another lane, for another rank, or for the root's
  * worker, which gives out the jobs. On GPUs, streams wait for each other and record nothing. */
 #ifndef PARALLEL_WAITS_H

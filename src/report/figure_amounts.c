@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes: in each device's memory by category, over each device's link, and moved in memory. */
 #include <math.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which classes the model takes for which. */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a run learns: a figure for each kind of curve, with a line for each run. Of one run alone,
  * the batches and the test split share a figure. */
 #include <math.h>

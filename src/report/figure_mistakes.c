@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The wrong rows of the largest loss, with their pictures. */
 #include <inttypes.h>
 #include <stdio.h>

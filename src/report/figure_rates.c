@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A learning rate range test: the losses of its steps against their rates. */
 #include <math.h>
 #include <stdlib.h>

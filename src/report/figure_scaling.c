@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How fast: a table of all runs, throughput and step time against the number of devices. */
 #include <math.h>
 #include <stdio.h>

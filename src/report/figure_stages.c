@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the time goes: a bar of stages for each mode, and what each device does. */
 #include <stdio.h>
 #include <stdlib.h>

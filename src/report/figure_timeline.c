@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One step of each mode on one axis of time. */
 #include <math.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Inside report: the figures of the page. Each writes its title, sentences made from the numbers,
  * the drawing, what the numbers mean, the data as a table and source files; or nothing where the
  * report lacks its data. */

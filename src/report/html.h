@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The frame of the page: head with the style sheet, figures, tables. */
 #ifndef REPORT_HTML_H
 #define REPORT_HTML_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a lane does at every instant of a step, and what it waits for. Where spans lie in each
  * other, the inner one counts; an all-reduce that runs behind other work does not count. */
 #include <stdlib.h>

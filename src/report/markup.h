@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes HTML and SVG that are well-formed XML too: elements close in order, texts and attributes
  * are escaped, numbers have a point in every locale. */
 #ifndef REPORT_MARKUP_H

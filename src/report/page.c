@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The page: facts and notes, a table of all runs, then every figure that has data. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Images as PNG by libpng's simplified API, which touches no state of the process. */
 #include "report/png.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Inside report: images as PNG, in the page or as a file. */
 #ifndef REPORT_PNG_H
 #define REPORT_PNG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a file of either kind into a mode of its own. */
 #include <jansson.h>
 #include <stdlib.h>

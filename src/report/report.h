@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The door of report: what a person looks at. A report is one model of the data, filled by a
  * comparison or from files; yoke_report_write makes one HTML page of it. */
 #ifndef REPORT_REPORT_H

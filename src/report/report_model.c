@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model of a report: arrays that grow, freed as one. */
 #include <stdarg.h>
 #include <stdio.h>

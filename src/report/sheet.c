@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A contact sheet: small pictures side by side in one PNG file. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Inside report: how a stage is called, coloured, and where its source is. */
 #ifndef REPORT_STAGE_FACTS_H
 #define REPORT_STAGE_FACTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The style sheet. Text, fills and lines have a contrast of 4.5 : 1 and more with the page, and so
  * has a number in a fill; test_html computes it from these lines. In print the page is light. */
 #include "report/html.h"

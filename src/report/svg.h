@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A small SVG writer: four kinds of charts, each drawn from a struct that its table is made of
  * too. Colours are classes of the page's style sheet. */
 #ifndef REPORT_SVG_H

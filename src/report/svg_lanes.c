@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The timeline: lanes of spans on one axis. */
 #include <stdio.h>
 

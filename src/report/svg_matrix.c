@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counts by row and column as a heat map. */
 #include <inttypes.h>
 #include <stdio.h>

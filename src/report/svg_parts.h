@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Inside report: what the charts of svg.h share. Lengths are units of the view box; a letter is
  * about 6.4 wide. */
 #ifndef REPORT_SVG_PARTS_H

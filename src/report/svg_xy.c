@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lines over two axes. */
 #include <math.h>
 #include <stdio.h>

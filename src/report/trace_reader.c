@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads Chrome's trace format event by event, so that a file that ends early loses its end only. */
 #include "report/trace_reader.h"
 

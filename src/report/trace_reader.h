@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Inside report: reads the events of a Chrome trace, and sums them up. */
 #ifndef REPORT_TRACE_READER_H
 #define REPORT_TRACE_READER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sums up a trace: what each lane does at every instant of a step. A step lasts from the first
  * process's begin to the last one's end. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A step as events: each stage begins when what it needs is there. Devices are alike, so a bucket
  * is complete on all of them at the same time; links.h says when it has travelled. */
 #include "simulate/simulate.h"

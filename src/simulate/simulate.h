@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The door of simulate: how long a training step takes on devices that one does not have. A profile
  * says how long one device computes; modelled links (links/links.h) say how long transfers take;
  * the order of both is that of the engine. */

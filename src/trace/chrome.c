@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes Chrome's trace format in object form ("Trace Event Format", Google 2016): a span is a
  * complete event, a lane is a thread, a rank is a process, an arrow is a flow. docs/traces.md
  * describes the file. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Collects the spans of all processes, and finds the cause of each wait from when other lanes ended
  * their work. Recording a wait costs one span; who was waited for is worked out here. */
 #include "trace/events.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The spans of all processes as one list, with what each wait waited for, and the arrows between
  * them. For the files of this room only. */
 #ifndef TRACE_EVENTS_H

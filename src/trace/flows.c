@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The arrows of a timeline: from a bucket's gradient through its reduce to its update, from the
  * last update to the copies of the weights, and from the work that a lane waited for to the end of
  * its wait. */

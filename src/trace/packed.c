@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A trace as words: the number of lanes; then for each lane its name, its number of spans, and the
  * spans, oldest first. */
 #include <stdlib.h>

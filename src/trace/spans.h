@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of a trace; for the files of this room only. */
 #ifndef TRACE_SPANS_H
 #define TRACE_SPANS_H

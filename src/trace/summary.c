@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of the stage table. A step waits for its slowest device, so a stage's time in a step is
  * the time of the lane that spent longest in that stage. */
 #include <stdlib.h>

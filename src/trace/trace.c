@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Records spans: one store per span into the lane's ring, without locks or allocation. */
 #include "trace/trace.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The door of trace: each lane has a fixed ring of spans and one writer; recording allocates
  * nothing. */
 #ifndef TRACE_TRACE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The checkpoint file: what yoke_state_save writes and yoke_state_load reads. */
 #include "train/checkpoint.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints inside the library: the facts that they state, writing them and reading them back.
  * The public interface is yoke/checkpoint.h. */
 #ifndef TRAIN_CHECKPOINT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which checkpoints a folder holds: by name, newest first. */
 #include "train/checkpoint_folder.h"
 

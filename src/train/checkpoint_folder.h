@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A folder of checkpoints: step-00001234.safetensors for each, and best.safetensors. */
 #ifndef TRAIN_CHECKPOINT_FOLDER_H
 #define TRAIN_CHECKPOINT_FOLDER_H

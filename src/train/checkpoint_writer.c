@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The thread that writes checkpoints. The mutex protects the phase; in phase BUSY the thread owns
  * the rest, in every other phase the caller does. */
 #include "train/checkpoint_writer.h"

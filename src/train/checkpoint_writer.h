@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes checkpoints on a thread of its own while training goes on. One at a time: the state that
  * is being written must not change. */
 #ifndef TRAIN_CHECKPOINT_WRITER_H

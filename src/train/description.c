@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes what a file of weights says of itself, and reads it back: whoever made the file, every
  * value is checked. */
 #include "train/description.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What files of weights say of themselves, as keys and values in __metadata__. The public interface
  * is yoke/weights.h. */
 #ifndef TRAIN_DESCRIPTION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A flip of any byte of a sealed header changes its digest: the seal covers every byte but its own
  * value, which must equal the digest digit by digit. */
 #include "train/digest.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* XXH3-64 digests as 16 lower-case hexadecimal digits; and the seal, a digest of a file's header
  * inside that header. */
 #ifndef TRAIN_DIGEST_H

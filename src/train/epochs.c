@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a run learned in an epoch: means over the labels that it trained on. */
 #include <math.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One pass over a dataset, for programs without a trainer. */
 #include "yoke/evaluation.h"
 

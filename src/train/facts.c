@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a checkpoint states about its run, and how a resumed run compares that with its own. */
 #include <stdarg.h>
 #include <stdio.h>

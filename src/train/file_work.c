@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading and writing by rank 0 while the other ranks wait: one short collective follows another,
  * so that no deadline passes, however slow the disk is, and a rank that ends is noticed. */
 #include <time.h>

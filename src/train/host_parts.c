@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The parts that a host program may bring, a model, a loss and metrics, and what stands in for
  * them. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The file that options.save names: prepared before the first step, so that the save after the last
  * one needs nothing new, and written elsewhere rather than lost. */
 #include "train/rescue.h"

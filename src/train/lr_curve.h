@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The losses of a range test, their smoothed curve, and the rate that it suggests. Knows no
  * trainer.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A range test by a trainer: steps at growing rates, after which it is as before. */
 #include <stdio.h>
 

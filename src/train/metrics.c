@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes a line with one call and truncates the file if the write fails, so that it never ends with
  * a part of a line. */
 #include "train/metrics.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The numbers of a run: metrics as JSON lines, written at once, one for each step and evaluation;
  * and step times. */
 #ifndef TRAIN_METRICS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "train/own_metrics.h"
 
 #include <stdlib.h>

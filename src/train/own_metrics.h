@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Metrics of the host program: sums over the rows of an evaluation. */
 #ifndef TRAIN_OWN_METRICS_H
 #define TRAIN_OWN_METRICS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a model takes rows for: counts by class, and the wrong rows of the largest loss. Its memory
  * does not grow with the rows. */
 #ifndef TRAIN_PREDICTIONS_H

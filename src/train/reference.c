@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Trains the float64 model: what an engine does in a step, without devices. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Places for a result that cannot be written where it should be. */
 #include "train/rescue.h"
 

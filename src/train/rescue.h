@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A result that cannot be written where it should be goes elsewhere, and the error says where. */
 #ifndef TRAIN_RESCUE_H
 #define TRAIN_RESCUE_H

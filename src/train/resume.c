@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Going on from a checkpoint: which one, whether it fits this run, and where in the run it was. */
 #include <float.h>
 #include <stdio.h>

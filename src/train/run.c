@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loop: epochs of batches, each batch one step; then evaluation, checkpoint and trace. */
 #include "train/run.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of a trainer, for the files of this room only. */
 #ifndef TRAIN_RUN_H
 #define TRAIN_RUN_H

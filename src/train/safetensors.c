@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads safetensors with every check of the specification, and writes files as the reference writer
  * does. */
 #include "train/safetensors.h"

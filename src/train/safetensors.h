@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The safetensors format (github.com/huggingface/safetensors, README and tensor.rs): 8 bytes of
  * header length, a JSON header, packed little-endian tensors. The reader trusts nothing in a
  * file. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the header by its grammar: an object of tensors, each an object of dtype, shape and
  * data_offsets, and one object of texts. What else JSON could hold is refused where it begins, so
  * that a header costs its own bytes and its tables, whatever is in it. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The header of a safetensors file, for safetensors.c. */
 #ifndef TRAIN_SAFETENSORS_HEADER_H
 #define TRAIN_SAFETENSORS_HEADER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the weights go at the end of a run: to the file that the options name, or beside it, where
  * an earlier run's file is worth more than what this run ended with. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* When a run writes checkpoints, and what they state about it. The training thread copies the
  * state; the writer's thread writes the copy. */
 #include <stdio.h>

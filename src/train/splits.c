@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of a run: opens the splits of its dataset and leaves out what the options say. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The public face of safetensors files: tensors of any program, by name. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The trace of a run. Ranks that end together send rank 0 their spans, and it writes one file.
  * After a failure, which breaks the process group, each rank writes what it has: nothing is lost.
  */

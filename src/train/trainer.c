@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens what a run needs, in the order of use, and closes it in reverse; summarizes a run. */
 #include <math.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The predictions of an evaluation: every rank tallies its rows, and all ranks add them up. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The trainer as one of several ranks: its device, its process group, and stopping together. */
 #include <sched.h>
 #include <stdio.h>

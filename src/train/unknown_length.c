@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs on a row stream: nobody knows how many steps an epoch has until it ends. */
 #include <inttypes.h>
 #include <stdio.h>

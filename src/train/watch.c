@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What follows from an evaluation: a lower learning rate, the weights to keep, the end of the run.
  */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Saves and loads weights as safetensors, with PyTorch's names. Loading compares the whole file
  * with the model before it changes a weight. */
 #include "train/weights.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weights in files, inside the library. */
 #ifndef TRAIN_WEIGHTS_H
 #define TRAIN_WEIGHTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compares a file of weights with a model, tensor by tensor, before anything changes. */
 #include "train/weights_match.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which tensor of a file belongs to which of a model, and what may be left out. */
 #ifndef TRAIN_WEIGHTS_MATCH_H
 #define TRAIN_WEIGHTS_MATCH_H

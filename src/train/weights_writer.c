@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A file of weights is its header and one block for each tensor, in the reference writer's order. A
  * writer that is apart holds all blocks as they will lie in the file; others hold one at a time. */
 #include "train/weights_writer.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The one way to write weights. What a save needs is there before it: the header, memory for the
  * values, the open file and its space on the disk. The save itself then only copies values and
  * writes them. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the tests of files share: a folder of their own with one target in it. */
 #ifndef TESTS_BASE_FILE_CHECK_H
 #define TESTS_BASE_FILE_CHECK_H

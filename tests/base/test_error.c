@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The last error's line: who writes it, which thread reads it, what it may contain. */
 #include <pthread.h>
 #include <setjmp.h>

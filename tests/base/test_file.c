@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A file is complete or as it was before, whichever call fails. */
 #include <errno.h>
 #include <fcntl.h>

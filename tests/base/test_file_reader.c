@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of files: what can be opened, and what happens when a file becomes shorter. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where a new file goes: through links, beside strangers, past pipes; and what it needs on the way.
  */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The writer writes JSON: a strict parser reads back what went in. */
 #include <float.h>
 #include <jansson.h>

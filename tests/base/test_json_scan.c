@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* JSON read token by token: what it takes, what it refuses, and where it writes. */
 #include <math.h>
 #include <setjmp.h>

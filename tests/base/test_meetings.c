@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workers meet inside a job, at barriers and counters, also when one of them never comes. */
 #include <setjmp.h>
 #include <stdarg.h>

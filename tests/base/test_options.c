@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Options across versions: old callers with a new library, new callers with an old one. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random numbers: the published vectors, the stated intervals and moments, no collisions. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Room in the address space. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether two paths are one file: by name, through links, and before the file exists. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers are parsed strictly; an unknown name gets the nearest known one. */
 #include <float.h>
 #include <locale.h>

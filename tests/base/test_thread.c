@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Threads of the library's own: the host program's threads handle its signals. */
 #include <dlfcn.h>
 #include <errno.h>

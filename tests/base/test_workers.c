@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workers: every one runs the job, an error comes back by value, nobody waits for a worker that
  * failed. */
 #include <pthread.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """bench/pytorch_cpu.py, in tiny rounds: it races equal work and refuses unequal work; when one contender
 fails the others go on; without PyTorch it says so.
 

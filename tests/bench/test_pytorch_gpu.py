@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """bench/pytorch_gpu.py on the CPU: it fills every row, races equal work and refuses unequal work; without PyTorch
 it measures Yoke alone.
 

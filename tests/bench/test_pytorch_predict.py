@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """bench/pytorch_predict.py, in tiny rounds: it races equal outputs and refuses unequal ones; without PyTorch it says so.
 
 usage: test_pytorch_predict.py YOKE. Skipped (77) where no Python here has PyTorch.

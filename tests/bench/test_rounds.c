@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The rounds of a race: fair turns, ratios within a round, an interval that holds them. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs yoke launch for the tests: each run in its own folder, with a time limit, and nothing left behind."""
 import os
 import pathlib

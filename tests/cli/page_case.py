@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests of HTML pages share: the tool, the page as XML, its colours.
 
 A test that imports this runs as: test_NAME.py YOKE [unittest arguments]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PNG files of 8 bits without interlacing, grey or RGB, decoded from the standard alone."""
 import struct
 import zlib

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A rank as an outside program writes it: adds 10^rank + the argument over all ranks; rank 0
  * prints the sum. tests/cli/test_launch.py starts it. */
 #include <inttypes.h>

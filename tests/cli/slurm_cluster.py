@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A private SLURM cluster of two nodes on this machine: munge, the controller and both daemons keep their files in
 one folder, listen on loopback and end with the cluster. Its daemons need root."""
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints as the tool writes, reads and compares them: killed runs go on bit for bit.
 
 usage: test_checkpoint_tool.py YOKE [unittest arguments]

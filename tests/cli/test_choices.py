@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Two runs of one command compute the same bits: the tool keeps what it measured in a file.
 
 usage: test_choices.py YOKE [unittest arguments]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The tool as users and scripts run it: exit codes, messages, files, signals, a terminal.
 YOKE_TEST_BACKEND names the devices' backend; the default is "cpu".
 

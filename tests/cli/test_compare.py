@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """yoke compare as users and scripts run it: what it prints, and what it leaves behind.
 
 usage: test_compare.py YOKE [unittest arguments]

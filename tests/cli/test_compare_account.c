@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The account of a device: at every instant one stage or none, and all of them make the step. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What completes the command line, and the manual page: both hold every verb and option of the help.
 
 usage: test_completion.py YOKE [unittest arguments]

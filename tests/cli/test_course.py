@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The lessons of docs/course: their commands print what they show, and what they claim holds here.
 
 usage: test_course.py YOKE ROOT [unittest arguments]. With YOKE_TEST_TORCH=PYTHON, an interpreter that has PyTorch, the

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Datasets of the user's own through the tool: what `yoke data inspect` finds, and what `yoke train` reads.
 
 usage: test_data.py YOKE [unittest arguments]

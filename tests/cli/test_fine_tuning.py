@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Fine-tuning with the tool: a new head, averages in DP and DDP, early stopping, the learning rate finder.
 
 usage: test_fine_tuning.py YOKE [unittest arguments]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A model of text continues what it has learnt: yoke generate.
 
 usage: test_generate.py YOKE [unittest arguments]. Exit code 77: this build has no gpt2.

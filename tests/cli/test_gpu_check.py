@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """scripts/gpu-check.sh on a build over simulated GPUs: it names targets that the build has, reads what the tool
 really prints, and races Yoke against whom this Python has.
 

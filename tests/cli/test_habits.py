@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What yoke train tells before, during and after a run, and the options that a file or a name stands for.
 
 usage: test_habits.py YOKE [unittest arguments]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """yoke bench --kernels: the kernels of a step, their algorithms and their part of the roofline.
 
 usage: test_kernels.py YOKE [unittest arguments]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """yoke launch before its workers run: ranks, variables, mistakes, batch scripts; and what a worker finds at its start.
 
 usage: test_launch.py YOKE RANK_SUM [unittest arguments]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """yoke launch while its workers run: how they end, and how their output reaches the user.
 
 usage: test_launch_life.py YOKE [unittest arguments]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Yoke as a rank under mpirun of Open MPI and of MPICH, SLURM's srun, and torchrun's variables. Every launcher's run
 must learn the weights of one process. The test skips launchers that are not installed and says so. YOKE_TEST_MPIEXEC
 names the launcher of this build's MPI; test_each_mpi.py tries the others.

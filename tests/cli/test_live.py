@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """yoke train --live on a pseudo-terminal: a small terminal emulator shows what a person would see, and what each way to
 end a run leaves behind.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What devices do in the last steps: shares of the whole, and stages that make the step. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The picture of a run at any size: it never wraps or scrolls, and its parts add up. */
 #include <locale.h>
 #include <math.h>

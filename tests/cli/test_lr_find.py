@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """yoke train --lr-find: what it prints, the page that it writes, what it refuses, and that it keeps nothing.
 
 usage: test_lr_find.py YOKE [unittest arguments]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """yoke model: what it lists and shows agrees with itself and with what yoke train trains.
 
 usage: test_model_verb.py YOKE [unittest arguments]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The MPI transport without a usable module: Yoke says what is wrong and what to do before it waits for any rank.
 A run without that transport never opens the module.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The files of a run: none is written twice, read and written, or lost to a run that failed.
 
 usage: test_paths.py YOKE [unittest arguments]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What was trained is used: yoke predict and yoke evaluate on weights that describe themselves.
 
 usage: test_predict.py YOKE [unittest arguments]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The pages of yoke report and yoke compare --html: self-contained, well-formed, readable, true to the files.
 
 usage: test_report_page.py YOKE [unittest arguments]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """yoke train --shards: equal weights on 1, 2, 4, 8 devices and on 1, 2, 4 processes.
 
 usage: test_shards.py YOKE [unittest arguments]. YOKE_TEST_MPIEXEC: mpiexec, where the build has MPI. YOKE_TEST_STEPS:

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """yoke bench --profile, yoke simulate and yoke advise: simulated steps against measured ones, and bad input.
 
 usage: test_simulate.py YOKE [unittest arguments]

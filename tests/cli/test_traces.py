@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """yoke train --trace and --straggler: every rank in one file that follows the Trace Event Format, and who waits for whom.
 
 usage: test_traces.py YOKE [unittest arguments]. YOKE_TEST_MPIEXEC: mpiexec, where the build has MPI.

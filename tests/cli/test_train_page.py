@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The page of yoke train --report: true to the run, the files of the dataset and a model computed in Python.
 
 usage: test_train_page.py YOKE [unittest arguments]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Sample 07 prints the losses that PyTorch printed for the same loop: its page holds both outputs. With
 YOKE_TEST_TORCH=PYTHON, an interpreter that has PyTorch, loop.py runs, too.
 

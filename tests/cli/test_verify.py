@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """yoke verify as users and scripts run it: equal roads, planted differences, mistakes.
 
 usage: test_verify.py YOKE [unittest arguments]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A file of weights says its loss and the columns of its table: evaluate and predict need no training rows.
 
 usage: test_weights_facts.py YOKE [unittest arguments]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the tests of GPU memory and order: devices opened by a list, values that count
  * up. */
 #ifndef GPU_MEMORY_CHECK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks with a GPU each, as threads of one process, and buffers on their GPUs. */
 #ifndef TESTS_GPU_RANKS_H
 #define TESTS_GPU_RANKS_H

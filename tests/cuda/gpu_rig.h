@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One GPU, entered by the calling thread, for tests of the CUDA room's own files. */
 #ifndef GPU_RIG_H
 #define GPU_RIG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Decoding images into the layout of a convolution, "+decode", beside decoding them to float32. */
 #ifndef IMAGE_LAYOUT_CHECK_H
 #define IMAGE_LAYOUT_CHECK_H

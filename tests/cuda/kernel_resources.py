@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every kernel keeps within the registers and the stack that kernel_limits.txt allows, and as many of its blocks fit a
 multiprocessor as it wants: the compiler's figures of the code in the library, by cuobjdump. Needs no GPU.
 

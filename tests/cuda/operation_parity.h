@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs one operation on two devices, with the same plan, values and step: on the CPU in float32
  * and on the device under test in any precision. Uses device.h alone. */
 #ifndef OPERATION_PARITY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A case for comparing two devices: an operation, its shapes and random values. Unless the case
  * says otherwise bfloat16 holds the values exactly, so that only the arithmetic can differ. */
 #ifndef PARITY_CASE_H

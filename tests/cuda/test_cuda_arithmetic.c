@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Flat arithmetic on a GPU gives the CPU's bits, whatever the length and alignment of a
  * range. */
 #include <math.h>

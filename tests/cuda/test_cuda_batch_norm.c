@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Batch norm on a GPU: channels too large for one block, means that hide the deviation,
  * statistics that overflow. Skipped without a GPU. */
 #include "operation_parity.h"

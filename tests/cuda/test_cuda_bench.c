@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A race's clock stops when the GPUs, real or simulated, are idle: a step returns when its loss is
  * known, long before backward and the update are done. */
 #include "bench/race/bench_engine.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A GPU measures the candidates of a choice once, records the winner and passes over candidates
  * that cannot serve. Skipped without a GPU. */
 #include <limits.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GPUs, real or simulated, crop and scale photographs to the bits that the host makes of them: the
  * operation alone, what a loader hands over, and what a trainer learns from it. */
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* DDP with a GPU per rank, over NCCL: all ranks hold the same bits, and learn what one engine
  * learns on as many GPUs, up to rounding, because NCCL adds in its own order. */
 #include "support/ddp_check.h"

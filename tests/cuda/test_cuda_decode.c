@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GPUs, real or simulated, decode images to the bits that the loader makes on the host. Tests
  * the operation alone, and what an engine learns from batches of pixels. */
 #include "data/data.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GPUs as devices, real or simulated: lists, descriptions, memory, the worker's scope, and the
  * bandwidth between two GPUs. */
 #include "gpu_memory_check.h"

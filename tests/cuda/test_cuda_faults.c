@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A whole run on two simulated GPUs, from opening the devices to closing them. Each call to
  * CUDA, cuBLASLt, cuDNN and NCCL fails once, alone: the run ends with an error status, never hangs
  * and leaks nothing. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What each way takes from the launches of a step, counted by the simulated GPUs, which count those
  * of a graph one by one. */
 #include "simcuda/control.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Libraries of simulated GPUs that fail: a cuDNN that does not start, that says why it fails, that
  * serves few convolutions, and that loses the GPU. */
 #include "device/cuda/cuda.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* This program links only if the libraries of this build have every function that Yoke looks up
  * at run time. Runs anywhere: it calls none that needs a GPU. */
 #include <setjmp.h>

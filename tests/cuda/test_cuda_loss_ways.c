@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ways "mapped" and "loss": a loss writes its sum and the number of correct rows to memory of
  * the host, so that no copy follows it; cross-entropy writes its gradient, too, so that no second
  * kernel follows. Every bit is that of a run without them. Skipped without a GPU. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ways that the list of devices names, "cuda:0+waves": what they change, and that results equal the
  * CPU's with all of them. Skipped without a GPU. */
 #include "operation_parity.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every operation computes on a GPU what it computes on the CPU: outputs, gradients, running
  * statistics, losses and dropout masks, for a grid of shapes, in every precision. Skipped without a
  * GPU. */

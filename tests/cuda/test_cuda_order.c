@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The order of work on GPUs, real or simulated: events between streams, recordings, and
  * arguments that change from step to step. */
 #include "gpu_memory_check.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Process groups with a GPU per rank: collectives on memory of GPUs and of the host equal a
  * plain loop, and all-reduces run while the host goes on. */
 #include "gpu_ranks.h"

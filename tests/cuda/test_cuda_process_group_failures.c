@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks with a GPU each disagree, fail to come or share a GPU: every rank ends with an error
  * that says why. */
 #include "device/collectives.h"

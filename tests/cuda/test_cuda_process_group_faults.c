@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A call to CUDA or NCCL fails in one rank: both ranks end soon and leak nothing. */
 #include "gpu_ranks.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products on a GPU equal plain loops, for every shape, stride, type and algorithm.
  * Skipped without a GPU. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The engine records a step and launches it as one. These tests count the launches of a step and
  * find every stage of a recorded step in the trace. */
 #include "device/backend.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* "+relu": linear layers that compute the ReLU behind them, against the float64 reference and
  * against the two operations apart. Skipped without a GPU. */
 #include "model/networks.h"

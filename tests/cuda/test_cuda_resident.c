@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Batches that a host program has made in memory of GPUs, and outputs and gradients that it wants
  * left there: the bits are those of host memory. */
 #include <cuda_runtime_api.h>

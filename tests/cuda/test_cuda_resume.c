@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks with a GPU each, over NCCL, that go on from a file: the bits of the run that did not stop,
  * because NCCL adds in the same order for the same ranks. */
 #include "support/resume_check.h"

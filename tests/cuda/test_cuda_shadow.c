@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The way "shadow": an update writes the weights in bfloat16, which the products of the next
  * forward read, so that no pass of its own does. Every bit is that of a run without the way,
  * whoever writes the weights between two steps. Skipped without a GPU. */

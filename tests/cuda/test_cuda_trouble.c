@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Simulated GPUs in trouble: no driver, no code for the GPU, no peer access or a corrupting one,
  * sticky errors. */
 #include "simcuda/control.h"

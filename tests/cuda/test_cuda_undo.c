@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GPUs update and publish a bucket while backward computes the next ones. If a later bucket's
  * gradient is not finite, every replica's weights and every owner's optimizer state return to the
  * bits from before the step. */

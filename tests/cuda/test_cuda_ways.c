@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution and linear on a GPU equal the CPU's, whichever algorithm computes them: a record
  * of choices imposes each in turn. Skipped without a GPU. */
 #include "device/cuda/weighted.h"

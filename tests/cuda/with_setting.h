@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The simulator reads its settings when a process begins, so a test with a setting of its own runs
  * its program again, in a process that has it. */
 #ifndef TESTS_WITH_SETTING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A folder of small dataset files for one test program. */
 #ifndef DATA_FOLDER_H
 #define DATA_FOLDER_H

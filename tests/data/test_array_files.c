@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files that NumPy wrote become rows; files that Yoke does not read become errors that say what to
  * do. tests/fixtures/make_array_fixture.py made the files. */
 #include "data_folder.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the model reads of a row: torchvision's crop, flip and normalisation, and cutout. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CIFAR files become rows, or an error that names file and byte. */
 #include "data_folder.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names of classes come from the archive's file, or there are none. */
 #include "data_folder.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Changes of colour: torchvision's bytes, random order and factors, and which rows have colours. */
 #include "data_folder.h"
 

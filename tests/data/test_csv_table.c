@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A table of text becomes rows; what is wrong with it is named with its line and column. */
 #include "data_folder.h"
 

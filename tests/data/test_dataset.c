@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which datasets open, which are refused, and with which message. */
 #include "data_folder.h"
 

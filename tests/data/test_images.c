@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files of images become torchvision's pixels; folders become rows and classes. */
 #include <sys/stat.h>
 

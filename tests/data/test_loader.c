@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every row comes once an epoch, whatever the threads do; an error reaches the call it belongs
  * to; nothing hangs. */
 #include <setjmp.h>

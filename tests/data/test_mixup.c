@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mixup: torchvision's bits, shares from Beta(alpha, alpha) for each row, and the row before as the
  * partner, whatever threads and ranks load. */
 #include "data/data.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A loader on a row stream: the rows of an array in its order, whatever the stream gives at a time;
  * an end that nobody knew; errors in the host's words. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sampler gives the indices of torch.randperm and DistributedSampler, one by one. */
 #include <setjmp.h>
 #include <stdarg.h>

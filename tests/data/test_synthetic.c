@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The synthetic dataset: the same every time, balanced, its splits disjoint, and too hard for a
  * linear model. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A text file as rows: windows of bytes whose labels are the next bytes. */
 #include "data_folder.h"
 

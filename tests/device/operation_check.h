@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One operation under test on the CPU device: a plan with its own memory, values of any layout
  * read as doubles in logical order, and a finite-difference check against a reference in double. */
 #ifndef OPERATION_CHECK_H

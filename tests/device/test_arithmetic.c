@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Flat arithmetic on the CPU gives a plain loop's bits, whatever the instruction set, the number
  * of threads and the cut of the range. */
 #include <float.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Multi-head attention on the CPU: softmax(q k^T / sqrt(size)) v of each head, whatever the tiles.
  */
 #include "operation_check.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Batch normalisation on the CPU against torch.nn.BatchNorm2d's formulas in double. */
 #include "operation_check.h"
 

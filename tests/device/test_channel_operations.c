@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Softmax and concatenation on the CPU equal their definitions and slopes. */
 #include "operation_check.h"
 

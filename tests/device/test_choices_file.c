@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The file in which measured choices outlive a run: the first to measure decides for all, and
  * damage is named by its line. */
 #include <math.h>

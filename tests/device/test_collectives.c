@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every collective over 1 to 8 devices, each a GPU of its own or several on one, equals a plain
  * loop. Values arrive on the communication streams just before the collective and vanish right
  * behind it: a device that reads too early or too late reads something else. SIMCUDA_SEED changes

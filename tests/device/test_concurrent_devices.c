@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two devices compute at the same time without disturbing each other. */
 #include <pthread.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Conversions between layouts: the first prepares what the next ones need, in both directions. */
 #include "support/failing_allocator.h"
 

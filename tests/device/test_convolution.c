@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution equals a plain loop in double, whatever algorithm and layout compute it. */
 #include "weighted_check.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Devices: what a list means, what a description says, and what a worker's scope changes and
  * restores. */
 #include <omp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of a device: what the device grants and refuses; copies between hosts and devices
  * arrive in the order of streams and events. */
 #include "support/devices.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dropout on the CPU: which elements fall depends on seed, step, layer, global row and position
  * in the row, and on nothing else. */
 #include "operation_check.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Activations, addition, accumulation, flatten and output on the CPU equal their definitions. */
 #include "operation_check.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Devices too unequal for equal shards are named, with what each has; equal ones are not. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layer norm on the CPU equals its definition, and its gradients are those of the definition; the
  * number of threads changes no bit. */
 #include "operation_check.h"

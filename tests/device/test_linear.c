@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Linear equals a plain loop in double. */
 #include "weighted_check.h"
 

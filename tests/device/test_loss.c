@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The losses on the CPU equal PyTorch's written in double; their gradients equal finite
  * differences. */
 #include "operation_check.h"

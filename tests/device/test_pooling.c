@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Max and average pooling on the CPU against torch.nn's formulas in double. */
 #include "operation_check.h"
 

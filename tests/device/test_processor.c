@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The processor's name, from what /proc/cpuinfo says on several machines. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Winograd's convolution equals a plain one in double, for every pass, layout of values and
  * weights, padding, bias, number of threads, and for sizes that no tile divides; a second run gives
  * the same bits. */

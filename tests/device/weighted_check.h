@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the tests of convolution and linear: runs one plan forward and backward on random
  * values and brings its results back to plain float32. */
 #ifndef WEIGHTED_CHECK_H

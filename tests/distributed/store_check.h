@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stores under test, their keepers and joiners, and the checks that both kinds of store must
  * pass. For one file a program. */
 #ifndef STORE_CHECK_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One build works with any MPI: with a module built for Open MPI, then for MPICH, the same programs pass the MPI tests
 and train to the weights of one process. The test skips an MPI that is not installed and says so.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks of one machine meet in a private folder: names that other users can make neither lead a
  * rank astray nor hold it up, and no folder of a dead run remains. */
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A rank of test_mpi_failures.py's scenes, in which ranks disagree, fail to come or die. Prints the
  * error it gets, "rank R: STATUS: text", then stays until the others have printed theirs: mpirun
  * ends them all when one leaves without finalizing MPI.

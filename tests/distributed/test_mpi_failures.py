@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Ranks under mpirun disagree, fail to come or die: all end in time and say why.
 
 usage: test_mpi_failures.py MPIEXEC PROGRAM

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that mpirun starts: every collective equals a plain loop, and all-reduces run behind the
  * computation. Every process runs these tests at the same time. Built WITH_MPI the program starts
  * MPI itself, as one that embeds Yoke may; otherwise the library does. */

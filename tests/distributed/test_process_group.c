@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A process group consists of ranks that met, checks its arguments, and once broken says why.
  * The transports' own tests check what they compute. */
 #include <pthread.h>

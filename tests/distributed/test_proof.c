@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The proofs of the store's handshake and the digests of texts equal those of Python's hmac and
  * hashlib. */
 #include <setjmp.h>

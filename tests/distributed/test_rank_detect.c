@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every launcher's variables become the same few facts; an incomplete set becomes a message that
  * says what to do. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Either all ranks meet, or every rank learns why not, in time. Ranks are threads, each with its
  * own store. */
 #include <poll.h>

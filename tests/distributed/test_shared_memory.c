@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives over shared memory equal a plain loop, bit for bit, among threads and among
  * processes. */
 #include "support/collective_grid.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks disagree, fail to come or die: every other rank reports it, nobody waits for the dead,
  * and nothing stays behind. */
 #include <dirent.h>

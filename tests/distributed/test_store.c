@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Both kinds of store, over files and over TCP, keep the same promises. */
 #include <poll.h>
 #include <pthread.h>

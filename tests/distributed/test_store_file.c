@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A run's folder belongs to its keeper while the keeper lives; another run notices what a dead
  * keeper left, and no run leaves anything. */
 #include <fcntl.h>

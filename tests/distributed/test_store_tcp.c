@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The TCP store serves its own run alone: strangers, false keepers and silent connections cost
  * the others nothing. */
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a fuzz target without libFuzzer: every seed, then a fixed number of mutations of them. The
  * same numbers always give the same inputs.
  *

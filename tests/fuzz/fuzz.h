@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A fuzz target: reads bytes that anyone may have written. It answers 0; what it must not do is
  * crash. libFuzzer calls it, or driver.c where libFuzzer is missing. */
 #ifndef TESTS_FUZZ_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A checkpoint with any metadata: sealed again, so that its content is looked at, then verified and
  * read into the state of a small model whether its digests are right or not. */
 #include <stdio.h>

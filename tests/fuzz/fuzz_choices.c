@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Measured choices, as ranks send them and as files keep them: what was read is written the same
  * way. */
 #include <stdio.h>

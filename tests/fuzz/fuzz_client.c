@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a rank reads of the server of its store, or of whoever listens there. The first byte says
  * whether the handshake comes first; the rest is what the server sends. */
 #include <sys/socket.h>

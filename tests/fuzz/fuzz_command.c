@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The words of a command line, by the tables of all verbs, and those options of `yoke train` that
  * have a grammar of their own. Nothing runs. The first line is a verb; each other line is a word.
  */

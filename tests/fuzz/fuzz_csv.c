@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tables, with labels and with targets. The file lies in memory. */
 #include <stdio.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The files of datasets. The first byte says which; they lie in a folder in memory, beside valid
  * ones. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A file of an image: refused, or decoded in whole and in part. */
 #include "data/images.h"
 #include "fuzz/fuzz.h"

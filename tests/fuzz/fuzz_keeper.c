@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What ranks and strangers send to the store's server: two connections, whose pieces arrive in the
  * order of the input, of which the first byte says who has passed the handshake. Without a thread
  * and a clock: the harness includes the server and calls its rounds. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The environment of a launcher: lines "NAME=value" that anyone may have set. */
 #include <stdio.h>
 

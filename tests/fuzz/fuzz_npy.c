@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Arrays of NumPy, alone or in an archive: the header, and the directory of a ZIP file. */
 #include "data/arrays.h"
 #include "fuzz/fuzz.h"

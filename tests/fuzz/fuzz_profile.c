@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Profiles: one that is accepted simulates in every mode, and its timeline lies in its step. */
 #include "fuzz/fuzz.h"
 #include "simulate/simulate.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What ranks read of each other and of launchers: frames of the store, its table of values,
  * addresses, SLURM's lists. */
 #include "distributed/rendezvous/slurm.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Traces and metrics: the stages of what was read add up to the step, and it makes a page. */
 #include <math.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The reader of safetensors: a file that it accepts is covered by its tensors, and jansson accepts
  * its header. */
 #include <jansson.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Texts that name things: datasets, devices, models, links, patterns of parameters. The first byte
  * says which. */
 #include <ctype.h>

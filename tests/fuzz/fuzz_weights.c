@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A file of weights, loaded into an engine that lives: it is refused, or the engine has finite
  * weights. */
 #include <fcntl.h>

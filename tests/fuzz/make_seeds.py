@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes seeds for the fuzz targets: small valid inputs, and some that are almost valid.
 
 usage: make_seeds.py FOLDER

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Programs that were built against other headers meet today's library: abi_host.c, built against structs that have
 grown by a field and against structs that lack their last one, prints what it prints with today's headers; abi_future.c,
 which sets a field that the library does not know, is refused in words. No sized struct holds another one by value, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A host program of a later version that sets a field which this library does not know, in each
  * struct that the library reads: prints the struct's name and the refusal. abi.py builds it against
  * headers whose structs have grown. */

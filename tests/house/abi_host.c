@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A host program that uses every sized struct of include/yoke and prints what the library answers.
  * abi.py builds it against today's headers, against headers whose structs have grown by a field,
  * and against headers whose structs lack their last one: all three meet the same libyoke.so. */

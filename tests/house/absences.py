@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Yoke configures, builds and trains without each optional part, and without all of them. Every build runs in a
 temporary overlay of this machine's file system, from which the test deletes the part's files wherever they are: no
 search can find them, and the test trusts no build option. Debug builds: they compile in a third of the time.

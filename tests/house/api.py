@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The API reference is complete: Doxygen reads every public header without a warning, and finds what is
 planted: a parameter that does not exist, one that is not documented, a member without a word.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """CMake finds NCCL and cuDNN in toolkit, conda and wheel layouts, in the documented order. A required part
 that is missing, or of a wrong version, is an error that says what to do.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a program can check of the pages: the files they name exist, links lead somewhere, tables are whole, the table
 of errors is the one of status.h, and README.md stays short.
 

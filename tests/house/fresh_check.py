@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """scripts/fresh-check.sh skips with a reason where it cannot make a root, and fails when a command fails.
 
 usage: fresh_check.py ROOT. Small scripts replace the commands that make and enter a root.

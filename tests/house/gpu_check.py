@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """scripts/gpu-check.sh without a GPU, on a machine that has nothing but Python and a driver: its parts fail,
 skip or run out of time one by one, its report says what happened and is whole at any moment.
 

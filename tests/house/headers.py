@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every public header compiles alone as C11 and as C++11, without a warning; so does each INIT macro,
 which must name every field of its struct.
 

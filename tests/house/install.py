@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """find_package and pkg-config find an installed Yoke, shared and static, and another project can add its folder: each way
 builds one small program and runs it. What cannot serve a program is refused in words.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """scripts/install-deps.sh never prompts, and where it cannot go on it says what to do: without a package system, root or
 network, with too small a disk or too old a cmake.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The rooms keep to src/LAYERS: who may include whom, and whose public headers, by every #include in the tree.
 
 usage: layers.py ROOT. Prints every violation; exits 1 when there is one.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A program that trains in one process loads neither an MPI, nor an MPI's own libraries, nor NCCL: the tool and the
 library do not link them, and a run does not open them. On the module, which links an MPI, the check must find one.
 

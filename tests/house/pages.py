@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages with commands: a ```sh block holds commands, a ```text block right after it their output.
 
 The comparison masks numbers and units such as KiB behind them, and reads runs of blanks as one. A line of three dots

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """docs/parity.md: every item has a verdict and a test that exists, or a reason why none, and the counts at its top are
 those of its rows.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The house tests can fail: they pass a small correct source tree and catch each planted fault."""
 import pathlib
 import subprocess
@@ -142,6 +143,17 @@ def check_built(work):
     return unseen
 
 
+def check_licenses(work):
+    """A file without the line; with it, also behind #!."""
+    line = "SPDX-License-Identifier: Apache-2.0"
+    build(work, {"CMakeLists.txt": f"# {line}\n", "pyproject.toml": f"# {line}\n", "src/a.c": f"/* {line} */\n",
+                 "scripts/a.sh": f"#!/bin/sh\n# {line}\n"})
+    good = run("licenses.py", work)
+    build(work, {"src/bad.c": f"int a;\nint b;\n/* {line} */\n"})
+    bad = run("licenses.py", work)
+    return [] if good[0] == 0 and bad[0] == 1 and "src/bad.c" in bad[1] else [f"licenses.py: {good}, {bad}"]
+
+
 def main():
     unseen = []
     with tempfile.TemporaryDirectory(prefix="yoke-planted-") as name:
@@ -157,8 +169,8 @@ def main():
             code, text = run(check, root)
             if code != 1 or complaint not in text:
                 unseen.append(f"{check} misses {path} with {content[:50]!r}: exit {code}: {text}")
-        unseen += check_built(pathlib.Path(name))
-    count = len(FAULTS) + len(RUDE) + len(LINKED) + len(HEADERS)
+        unseen += check_built(pathlib.Path(name)) + check_licenses(pathlib.Path(name) / "licenses")
+    count = 1 + len(FAULTS) + len(RUDE) + len(LINKED) + len(HEADERS)
     print("\n".join(unseen) or f"{count} planted faults found")
     return 1 if unseen else 0
 

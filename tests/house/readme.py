@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every command of README.md runs, in order, in a copy of the tree as a clone has it, and prints what
 the page shows; the page's C program compiles.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every sample prints what its README shows.
 
 usage: samples.py ROOT BUILD_FOLDER. Commands name build/release/; the test puts the build under test

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A command's output (standard input) equals what a page shows below the command, numbers aside.
 
 usage: shown.py PAGE COMMAND

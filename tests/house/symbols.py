@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The library is a good guest: it exports the functions of its headers and no other name, calls them itself without a detour
 through the PLT, keeps no mutable globals, and never prints, exits, reads the environment or installs signal handlers.
 

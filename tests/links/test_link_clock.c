@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The clock of modelled links by itself: the formulas of docs/ddp.md, and texts of links. */
 #include "links/links.h"
 #include "support/engine_check.h"

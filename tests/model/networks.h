@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small networks for the tests of replicas. */
 #ifndef TESTS_NETWORKS_H
 #define TESTS_NETWORKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A replica of a model on one device, with random data scattered to it. */
 #ifndef TESTS_REPLICA_RIG_H
 #define TESTS_REPLICA_RIG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The arena: values that live at the same time never share memory, whatever their lifetimes. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Backward's list of actions: gradients of values and parameters with any number of readers, and
  * its segments. */
 #include "model/program.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The flat buffers: DDP's buckets, the order of offsets, alignment. */
 #include "replica_rig.h"
 

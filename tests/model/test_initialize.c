@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Initial values follow PyTorch's distributions and depend on the seed alone. */
 #include "replica_rig.h"
 

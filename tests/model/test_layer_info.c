@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What yoke_model_describe_layer says of a model's layers: shapes, parameters, FLOPs, bytes. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A replica's steady step allocates nothing, and a replica whose allocation fails leaks
  * nothing. */
 #include "replica_rig.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The builder, its sticky errors and the tensor table. */
 #include <setjmp.h>
 #include <stdarg.h>

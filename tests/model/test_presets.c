@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Models by name: the presets and their options. */
 #include <setjmp.h>
 #include <stdarg.h>

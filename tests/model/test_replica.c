@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A replica's forward, loss and backward equal plain loops in double, for every kind of layer
  * and every way of sharing values and parameters. */
 #include "networks.h"

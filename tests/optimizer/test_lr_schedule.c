@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Learning rates over a run equal values worked out by hand, and PyTorch's own loop for one-
  * cycle. */
 #include <math.h>

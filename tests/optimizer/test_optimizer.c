@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SGD and AdamW equal the formulas of torch.optim, written here again in double. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which options an optimizer accepts, and what its INIT macros set. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The models that fixtures/make_fixtures.py and make_ddp_fixture.py trained, an engine that
  * trains them, and the comparison. Weights and inputs come from a formula that both sides share. */
 #ifndef TESTS_PYTORCH_RIG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model that fixtures/make_several_fixture.py trained, its batches and its loss: two images go
  * through one tower with the same weights; a class of the pair, and three numbers beside it. */
 #ifndef TESTS_SIAMESE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A batch without rows, with too many, or with arrays of different lengths is refused by every call
  * that takes one, with the sizes, and changes nothing. */
 #include "support/engine_check.h"

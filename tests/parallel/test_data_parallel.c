@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The engine is exact, whatever the number of devices, the schedule and the size of buckets. */
 #include "support/engine_check.h"
 

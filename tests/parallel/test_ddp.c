@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* DDP with threads as ranks: n ranks learn what n devices of one engine learn, and what one
  * device learns. */
 #include "model/model.h"

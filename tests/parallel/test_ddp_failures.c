@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One rank dies, stops or never comes, in any stage of a run: within the deadline every other
  * rank ends with an error that names it, and nothing stays behind. Wrapped calls (-Wl,--wrap) mark
  * the stages; ranks are processes. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* After a failure that breaks their process group, the same processes meet again in a new group and
  * go on with the weights they have. */
 #include "support/ddp_check.h"

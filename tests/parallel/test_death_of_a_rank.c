@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A rank is killed at every call of a step in turn: rank 0 saves the weights of a whole step, bit
  * for bit those of a run of as many steps. Wrapped calls (-Wl,--wrap) count; ranks are processes.
  */

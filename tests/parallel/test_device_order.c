@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The first device of the list is the root, whatever its number; the order of the list and repeated
  * devices change no value. */
 #include "support/engine_check.h"

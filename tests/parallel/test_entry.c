@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who may be inside an engine, and with how many threads: one thread of the process that made it;
  * no public call leaves a thread of OpenMP behind or ends the process for want of one. */
 #include <dlfcn.h>

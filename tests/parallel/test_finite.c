@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A gradient that is not finite, although the loss is, ends the step that made it: NUMERIC names
  * the parameter, and training goes on as if the step had never been, to the bit. */
 #include <unistd.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The preset gpt2 trains as in PyTorch (fixtures/make_gpt2_fixture.py), on any number of devices,
  * and has the tensors of openai-community/gpt2. */
 #include "model/graph.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each call to a device in a step fails once: the step reports it, nobody waits for the
  * failed worker, running statistics are those before the step, the replicas agree and the engine
  * goes on. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An engine that only predicts: what it computes, what it does without, and several threads in it
  * at once. */
 #include <pthread.h>

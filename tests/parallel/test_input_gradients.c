@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of an engine's inputs, and of its parameters by hand: what a caller needs to train a
  * model in several parts. */
 #include "support/engine_check.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The schedule python: nn.DataParallel with Python's costs. The weights are classic's; what Python
  * adds shows in the trace. RUN_ON_DEVICES */
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke/bench.h: kernel time is measured without the engine around the kernels, and the model stays
  * as it was; the buckets and the layers of a step. */
 #include "support/engine_check.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Modelled links: steps of every schedule and of ranks against the formulas of docs/ddp.md. The
  * linker wraps backward's segments (-Wl,--wrap), so that they take a known time on any machine. */
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory runs out in each allocation of an engine: the text advises what helps with that one. With
  * shards accumulation does not, and with accumulation no shards do. */
 #include "device/backend.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A steady step allocates nothing: this program counts every call of the allocator and of the
  * devices' own. It counts calls from shared libraries apart (oneDNN makes an argument map per
  * execution); those must free what they allocate. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* no_sync: gradients of several backward calls are the gradient of one large batch, whatever the
  * devices, and travel once. zero_grad forgets them. */
 #include "support/engine_check.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* For a small model with each operation: n devices learn what one does, and as many ranks what n
  * devices do. Bits may differ: the shards differ. */
 #include "support/ddp_check.h"

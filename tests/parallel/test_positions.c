@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A model with a label for each position of its output: any number of devices and ranks learns what
  * one device does. */
 #include "base/chunk.h"

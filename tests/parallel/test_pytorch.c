@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Yoke computes what PyTorch computes: models, optimizers, nn.DataParallel and samplers, against
  * values that fixtures/make_fixtures.py took from PyTorch. */
 #include "pytorch_rig.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The engines of a process group compute what PyTorch's DistributedDataParallel computes, uneven
  * ranks included, against values that fixtures/make_ddp_fixture.py took from it over gloo. Ranks
  * are threads. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Losses are PyTorch's: the mean divides by what counts in the whole batch, however many devices or
  * ranks share it, and wherever the rows that are ignored lie. Values come from
  * fixtures/make_losses_fixture.py and, of mixed rows, make_mixup_fixture.py. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Index lists, shard sizes and learning rates equal the vectors that fixtures/make_fixtures.py
  * took from PyTorch. */
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* torchvision's models: names and shapes of their tensors, outputs, and the gradients of one step,
  * against what fixtures/make_vision_fixture.py took from PyTorch. */
 #include "pytorch_rig.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A model of two inputs and two outputs on any number of devices: as in PyTorch, and the same by
  * hand, in whole steps and in ranks. */
 #include "base/chunk.h"

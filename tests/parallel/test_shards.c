@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* With options.shards the weights do not depend on the number of devices and ranks, nor on the
  * schedule: to the bit. */
 #include "support/ddp_check.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The bytes that the stage table shows are those that each stage must move, by hand calculation.
  * Every byte counts once where it is read and once where it is written. */
 #include "support/ddp_check.h"

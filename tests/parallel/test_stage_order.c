@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The engine refuses stages called in a wrong order and then changes nothing; evaluation and
  * other calls between two stages do not disturb them. */
 #include "support/engine_check.h"

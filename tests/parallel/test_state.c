@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The state of ranks: one that has no memory for it keeps no other waiting. The wrapped call
  * (-Wl,--wrap) fails on that rank's thread. */
 #include <unistd.h>

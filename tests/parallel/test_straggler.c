@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A straggler: one device computes more slowly, the weights stay the same, and the trace shows that
  * the others wait for it. RUN_ON_DEVICES */
 #include "support/engine_check.h"

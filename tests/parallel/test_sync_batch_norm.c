@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Synchronised batch norm: any number of devices, or of ranks, computes what one device computes
  * over the whole batch. Calls wrapped by the linker (-Wl,--wrap) fail on one of them. */
 #include <stdatomic.h>

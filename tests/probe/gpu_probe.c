@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The probe's program: options, lines and clocks. */
 #include <errno.h>
 #include <stdlib.h>

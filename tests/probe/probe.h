@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gpu_probe: what one GPU and its libraries do, in under a minute, for whoever decides what to
  * build next. Every result is a line on stdout, and an object of one line in the file of --json, as
  * soon as it is known. A way is timed only after its result was compared with a reference. */

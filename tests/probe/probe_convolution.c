@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every convolution of ResNet-18 for CIFAR and of ResNet-50 at 224 pixels, in each direction and by
  * each way: matrix products, cuDNN's algorithms and plans, im2col; and the stems with 3, 4 and 8
  * channels. */

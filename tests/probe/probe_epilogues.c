@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLASLt's epilogues by type: which exist, whether they are right, and what they cost beside the
  * bare product. Column-major: D[m, n] = A[k, m] transposed times B[k, n]; m are the features. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Events that a graph records for work outside of it: what a stream that waits for one sees, and
  * what their times are when the graph runs again; and what launching a graph costs the host. */
 #include <stdlib.h>

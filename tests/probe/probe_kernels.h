@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The probe's own kernels: work that lasts, marks of order, and sampled elements of a convolution
  * by plain loops. Launchers return the launch error. */
 #ifndef PROBE_KERNELS_H

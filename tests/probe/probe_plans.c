@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions by cuDNN's backend: an operation graph of one node, the engine configurations that
  * heuristics offer for it, and a plan of each. */
 #include "probe/probe.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """layout.json, from which the module knows structs, defaults, enumerations and functions, is what the compiler makes of
 include/yoke, and its words are those of the tool.
 

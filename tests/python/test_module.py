@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The module `yoke`: arrays train to the weights of the tool, outputs are those of the formulas, Ctrl-C keeps the weights,
 and what does not fit is refused in one sentence.
 

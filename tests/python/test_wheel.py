@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`pip wheel .` builds a wheel that works in a bare virtual environment: the module passes its tests, and the tool runs.
 
 usage: test_wheel.py ROOT BUILD_FOLDER. Exit code 77: this machine makes no virtual environment, or pip gets no packages.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever goes in, what comes out is well-formed: texts cannot leave their place. */
 #include <locale.h>
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A picture of the page decodes to the pixels that it was made of. */
 #include <setjmp.h>
 #include <stdarg.h>

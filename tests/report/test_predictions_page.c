@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The figures of predictions where no run of the tool leads: no classes, many, none tested. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a report makes of files: sums that make the step, waits with their causes, files cut short.
  */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How every simulated function of the runtime begins and ends. */
 #ifndef SIMCUDA_API_H
 #define SIMCUDA_API_H

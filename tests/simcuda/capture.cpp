@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recording of captured streams, graphs and their replay. */
 #include "simcuda/capture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Captures and graphs. A captured stream is a lane of the graph: a replay runs the first lane in
  * the stream it is launched in and the others beside it, in streams of the graph's own. */
 #ifndef SIMCUDA_CAPTURE_H

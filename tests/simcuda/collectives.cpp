@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reductions in the order of the ranks, in the buffers' own type, as the rings of a GPU
  * round. */
 #include "simcuda/collectives.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What NCCL's collectives do to the buffers of all ranks at once. */
 #ifndef SIMCUDA_COLLECTIVES_H
 #define SIMCUDA_COLLECTIVES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's communicators, and how their calls meet. Everything here runs inside an Entry. */
 #ifndef SIMCUDA_COMMUNICATOR_H
 #define SIMCUDA_COMMUNICATOR_H

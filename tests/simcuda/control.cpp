@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The simulator's controls, for tests in C. */
 #include "simcuda/control.h"
 

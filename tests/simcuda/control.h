@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a test in C sees and steers of the simulated CUDA; sim.h explains the words. */
 #ifndef SIMCUDA_CONTROL_H
 #define SIMCUDA_CONTROL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution as a sum of matrix products: for every tap of the filter one product reads a line
  * of pixels. Inside, values are float, channels last. */
 #include "simcuda/convolution.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two-dimensional convolution (cross-correlation, as cuDNN and PyTorch mean it) with float sums. */
 #ifndef SIMCUDA_CONVOLUTION_H
 #define SIMCUDA_CONVOLUTION_H

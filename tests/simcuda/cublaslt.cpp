@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLASLt: handles, descriptors and algorithms over product.h. It checks them as the real
  * library does and refuses what the real one refuses on a GPU. */
 #include <cstring>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuDNN 9: handles and the descriptors of its legacy convolutions. */
 #include <cstdio>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuDNN's backend: descriptors with attributes, and graphs of one convolution. Mode A offers two
  * engines, mode B the second of them and one more; they differ in their workspaces. */
 #include <cstring>

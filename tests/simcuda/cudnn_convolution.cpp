@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuDNN's legacy convolutions: algorithms, their workspaces, and the three passes. */
 #include <atomic>
 #include <cstring>

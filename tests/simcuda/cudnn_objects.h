@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuDNN's objects, for cudnn.cpp, which makes them, and cudnn_convolution.cpp, which uses them. */
 #ifndef SIMCUDA_CUDNN_OBJECTS_H
 #define SIMCUDA_CUDNN_OBJECTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SIMCUDA_LATE: a host that waits runs what it waits for and all that this needs, and no more. */
 #include <unordered_map>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Devices: what they are, which one is current, and who may touch whose memory. */
 #include <cstdio>
 #include <cstring>

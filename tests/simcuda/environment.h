@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sets a variable for the scenarios that run while the object lives. */
 #ifndef SIMCUDA_ENVIRONMENT_H
 #define SIMCUDA_ENVIRONMENT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The last error of a host thread, and the names and texts of errors. */
 #include "simcuda/api.h"
 #include "simcuda/schedule.h"

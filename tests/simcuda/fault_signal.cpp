@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The handler of SIGSEGV. */
 #include "simcuda/fault_signal.h"
 

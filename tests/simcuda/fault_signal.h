@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Touches of closed memory. The simulator opens to running work what it may reach, and reports
  * any other touch by its cause. */
 #ifndef SIMCUDA_FAULT_SIGNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Context switches: x86-64 in a few instructions, ucontext elsewhere. */
 #include "simcuda/fiber.h"
 

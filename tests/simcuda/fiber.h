@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fibers: stacks that one OS thread changes between. This file reports each change to a
  * sanitizer, if one is linked in; it finds them by their symbols, so it needs no special build. */
 #ifndef SIMCUDA_FIBER_H

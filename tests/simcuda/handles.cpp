@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of what the program holds, places in its code, violations. */
 #include "simcuda/handles.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the program holds, where it got it, and reports that name places in its code. */
 #ifndef SIMCUDA_HANDLES_H
 #define SIMCUDA_HANDLES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The device language of src/device/cuda/kernel.h on the host, for .cu files compiled by g++: a
  * block runs on one OS thread, so shared memory is thread-local; its GPU threads run one after
  * another (LAUNCH) or as fibers that change places at barriers (LAUNCH_BLOCK). Included by

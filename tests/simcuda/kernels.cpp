@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the GPU threads of a launch on the calling OS thread, block after block in an order drawn
  * from the seed. With barriers every GPU thread is a fiber on its own stack; at a barrier the next
  * one that can run goes on, in a drawn order, too, so that a missing barrier shows as a wrong

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checked work and the arithmetic of matrices: one kernel serves products and convolutions. */
 #include "simcuda/library.h"
 

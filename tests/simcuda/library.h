@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the simulated libraries share: work on checked operands, and their arithmetic. */
 #ifndef SIMCUDA_LIBRARY_H
 #define SIMCUDA_LIBRARY_H

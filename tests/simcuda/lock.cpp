@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The lock, Entry and Outside, bells, and the notes to ThreadSanitizer. */
 #include "simcuda/lock.h"
 

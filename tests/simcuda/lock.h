@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One lock for the whole simulator, and the bells that wake its threads. Both are futexes: a
  * lock that ThreadSanitizer knew would order works of streams that nothing orders, and hide their
  * races. For the same reason these files are never instrumented; `publish` and `observe` alone tell

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Arenas: where device memory lies, what is live, freed and open. */
 #include "simcuda/memory.h"
 

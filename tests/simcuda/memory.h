@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory spaces: a range of addresses per device. Every allocation ends at a page that no file
  * backs, as does a freed one: a touch raises SIGBUS. The seeded scheduler opens a range only while
  * work that may reach it runs: any other touch raises SIGSEGV. */

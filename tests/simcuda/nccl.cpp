@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL in one process: communicators and the functions that programs call. */
 #include <cstring>
 #include <map>

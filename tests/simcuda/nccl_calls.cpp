@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where NCCL's calls meet: an operation is queued once all ranks have called it. Until then a
  * blocking rank waits in its call, as NCCL may, and a non-blocking rank's call is in progress. */
 #include <algorithm>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of float32 and bfloat16 with float sums. */
 #include "simcuda/product.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A matrix product as cuBLASLt describes it: checks and arithmetic, without the library's handles.
  */
 #ifndef SIMCUDA_PRODUCT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the schedulers, the queues and waiting threads: schedule.cpp, streams.cpp,
  * wait.cpp. */
 #ifndef SIMCUDA_QUEUES_H

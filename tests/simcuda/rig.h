@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* For the simulator's own tests: buffers on a device, references, and scenarios that must break
  * a rule. */
 #ifndef SIMCUDA_RIG_H

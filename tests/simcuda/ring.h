@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators of three ranks for the tests of NCCL, and values on their devices. */
 #ifndef SIMCUDA_RING_H
 #define SIMCUDA_RING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The schedulers: which queued work runs, and when. */
 #include <algorithm>
 #include <pthread.h>

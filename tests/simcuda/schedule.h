@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Queues of work and the schedulers that run them: one host thread at a time, in an order drawn
  * from the seed, or a thread per stream. Everything here runs inside an Entry. */
 #ifndef SIMCUDA_SCHEDULE_H

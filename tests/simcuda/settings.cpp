@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Settings from the environment, the count of calls, and planted failures. */
 #include <cstdlib>
 #include <cstring>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The simulated CUDA, for its own files and its tests. Implements the functions of the toolkit's
  * own headers (cuda_runtime_api.h, cublasLt.h, cudnn.h, nccl.h) on the host: N devices with
  * separate memory, asynchronous streams, and CUDA's and NCCL's rules enforced as errors with the

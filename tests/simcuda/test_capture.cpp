@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Captures and graphs: what a program may capture, and that a replay repeats it. */
 #include <thread>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products equal a plain reference in every layout, type and epilogue; the library
  * refuses bad ones. */
 #include <cublasLt.h>

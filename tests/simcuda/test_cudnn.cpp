@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions equal a plain reference in every shape and by every algorithm; the library
  * refuses bad ones. */
 #include <cudnn.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How kernels run: blocks, threads, barriers and shuffles as on a GPU; the simulator enforces their
  * rules and shows a missing barrier, and what needs an order of blocks. */
 #include "device/cuda/kernel.h"

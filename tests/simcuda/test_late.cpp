@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SIMCUDA_LATE: whoever reads what he did not wait for reads it unwritten, under every seed. */
 #include "simcuda/environment.h"
 #include "simcuda/rig.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What NCCL computes: every operation equals a plain reference, rank by rank. */
 #include <thread>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What NCCL refuses, waits for and never ends: groups, progress, aborts and its rules. */
 #include <atomic>
 #include <chrono>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streams, events and waits: what CUDA promises holds, and what it does not promise does not. */
 #include <thread>
 

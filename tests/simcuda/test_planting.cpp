@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Planted failures, the report of leaks, and settings. */
 #include "simcuda/environment.h"
 #include "simcuda/rig.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Races: accesses that nothing orders show as data races or wrong results; accesses that CUDA orders
  * never do. */
 #include "simcuda/environment.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory spaces: the simulator reports every touch of foreign memory by its cause. */
 #include "simcuda/environment.h"
 #include "simcuda/rig.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Host threads that wait, and deadlocks: waits that nothing can end. */
 #include <algorithm>
 #include <dirent.h>

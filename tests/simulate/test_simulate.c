@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The simulator against the formulas of docs/ddp.md, and profiles that are none. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A row stream over arrays, and what the loader did with it. */
 #ifndef SUPPORT_ARRAY_STREAM_H
 #define SUPPORT_ARRAY_STREAM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs every collective beside a plain loop, as a rank, over counts, elements and reductions. */
 #ifndef TESTS_COLLECTIVE_GRID_H
 #define TESTS_COLLECTIVE_GRID_H

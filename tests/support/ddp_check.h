@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Trains once by ranks as threads and once by the devices of one engine, and compares the
  * two. */
 #ifndef TESTS_DDP_CHECK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The devices a test runs on. YOKE_TEST_BACKEND of the environment names their backend: "cpu",
  * the default, or "cuda" for GPUs, real or simulated. Tests reach memory of a device through
  * device_put and device_take only. */

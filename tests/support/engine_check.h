@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small models, batches and engines for tests that train. */
 #ifndef ENGINE_CHECK_H
 #define ENGINE_CHECK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An allocator that counts calls and fails the chosen one, over the C library's. It counts calls
  * of oneDNN and its libraries apart and never fails them: oneDNN 2 makes a small map of arguments
  * at every execution. Nor those of Jansson 2.14: where the buffer of its lexer cannot grow, it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* File calls that fail, stop half way or kill the process: a program linked with --wrap for each
  * call of CALL_TABLE (tests/CMakeLists.txt) plans one of them. Only calls on files of `place`
  * count. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs one script on every rank of a process group; the ranks are threads or processes. */
 #ifndef TESTS_PROCESS_RANKS_H
 #define TESTS_PROCESS_RANKS_H

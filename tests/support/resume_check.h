@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The state of an engine in a file, and DDP that goes on from it. */
 #ifndef TESTS_RESUME_CHECK_H
 #define TESTS_RESUME_CHECK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Preloaded into the tool: lets the n-th call of one kind fail that the tool's own code makes, of
  * memory or of the system; calls of the libraries under it go through. By test_faults.py, with
  *   FAULT_KIND=memory|system  FAULT_AT=n (0: none)  FAULT_RANK=rank ("": a process without one)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """However a run ends, it saves: every signal at random moments after step 1, and the death of a rank at random moments,
 start-up included. Weights are compared bit for bit with those of a run of as many steps.
 

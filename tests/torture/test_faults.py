@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Each call of yoke train that asks for memory or for something of the system fails once: allocations and mappings;
 open, socket, pipe, fork, pthread_create, eventfd, ... No run crashes or hangs; it ends well, with the weights saved, or
 with a message and one of the exit codes of the statuses, and it leaves no temporary file.

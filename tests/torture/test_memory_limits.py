@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs of yoke train under limits of the address space, from too small to start to enough: every run ends well or with
 a message and the exit code of MEMORY or SYSTEM, and none that took a step loses its weights or crashes.
 

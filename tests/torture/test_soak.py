@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Long runs of DataParallel and DDP, with checkpoints, evaluations and metrics, keep no more memory, descriptors and
 threads than at their beginning: in every process the median of the last third is that of the first third.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Nobody waits for ever: one rank of three is stopped (SIGSTOP) at moments from its first instruction to the end of
 another rank, and programs that do not end get SIGTERM through the launcher. Every run ends within time-out + grace, and
 says who stopped.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Jobs of one user while another user tries to stop or enter them: by look-alikes of the folder where the ranks meet
 (folders with forged records, files, FIFOs, links), by the folder itself, by the job's ports and by a false store at
 the port that the job names. Root alone can be two users; without root, the test skips.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Two containers that save to one path: each run has process ids of its own, so that both have the same ones. The file
 is one of the two models afterwards, never a mix, and no run fails.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The file of a timeline: which bucket a span worked on, who a wait waited for, arrows that viewers
  * accept, and the traces of several processes as one. */
 #include <jansson.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The spans a program records come out in the stage table and in a file that timeline viewers
  * read. */
 #include <jansson.h>

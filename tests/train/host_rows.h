@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows, a model and a loss of a host program, for tests that give them to a trainer. */
 #ifndef HOST_ROWS_H
 #define HOST_ROWS_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes a call for each pointer that a function of the public API takes, with NULL there and what test_null.c keeps
 everywhere else: tests/train/test_null.c includes them. A function with a type that has no value here is an error, so
 that no new function stays untested.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small runs of two ranks, as threads, with a deadline that a slow disk passes. */
 #ifndef RANK_RUNS_H
 #define RANK_RUNS_H

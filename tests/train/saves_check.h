@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs with a folder of checkpoints. */
 #ifndef SAVES_CHECK_H
 #define SAVES_CHECK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every public call of engine, trainer and devices refuses arguments that make no sense and
  * names them: a caller's mistake ends in a status, not in a crash. */
 #include "support/engine_check.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The state of an engine in a file: another engine goes on with it bit for bit. */
 #include "support/resume_check.h"
 

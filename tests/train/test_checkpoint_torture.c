@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A save that fails at any call: a kill, a full disk, a bad disk or a short write at every call on
  * its files leaves a checkpoint that verifies. The calls fail in a child process, which may die of
  * them. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What files of weights say of themselves. */
 #include "parallel/parallel.h"
 #include "support/engine_check.h"

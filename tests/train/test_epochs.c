@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The event that ends an epoch: means over its rows, and the evaluation that came with it. */
 #include <math.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files that rank 0 reads and writes for longer than the deadline of the other ranks; traces of
  * ranks that fail. Wrapped calls (-Wl,--wrap) are slow, or fail. */
 #include "rank_runs.h"

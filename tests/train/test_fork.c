@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A process that forks in the middle of a run: the child gets ARGUMENT from every object that it
  * inherits, destroys them without a wait, and leaves the parent's run and files alone. */
 #include <signal.h>

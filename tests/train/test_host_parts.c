@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The trainer with parts of the host program: a model, a loss, metrics, rows, and words for errors.
  */
 #include "host_rows.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A loss of the host program beside a model that reads labels: its targets are of any width. */
 #include "trainer_check.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The trainer on a text: from a file to the loss of its next bytes. */
 #include "saves_check.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The arithmetic of a range test, beside numpy's in float64
  * (tests/fixtures/make_lr_find_fixture.py). */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The range test of a trainer: what it suggests, on any devices and ranks, and that it leaves no
  * trace. */
 #include "rank_runs.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Metrics of a run that goes on: every line once. */
 #include <fcntl.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NULL in place of each pointer of the public API, one at a time: a call with a status answers
  * ARGUMENT, a call that returns a value 0, -1, NULL, "" or false, and none crashes. The calls are
  * made from the headers, which also say where NULL is allowed. */

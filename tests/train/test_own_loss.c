@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A loss of the host program: what it reads, and that a run with it is one with the model's own. */
 #include "host_rows.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What an evaluation counts, beside the same model computed in float64 from its weights. */
 #include "trainer_check.h"
 

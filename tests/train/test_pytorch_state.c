@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The optimizer's state under PyTorch's names: Yoke takes PyTorch's after four steps and learns
  * what PyTorch goes on to learn; its own file has the same names and values. */
 #include <unistd.h>

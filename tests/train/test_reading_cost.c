@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What reading a file of weights costs at most, whoever made the file: memory, and time. */
 #include "parallel/parallel.h"
 #include "support/engine_check.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The float64 reference beside an engine: every optimizer, dropout, several shards, and mistakes.
  */
 #include <math.h>

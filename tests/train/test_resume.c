@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A trainer that goes on from its checkpoints, and the folder that it keeps them in. */
 #include <signal.h>
 #include <sys/resource.h>

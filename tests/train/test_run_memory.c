@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A whole run, from options to files, in which each allocation fails once. */
 #include "support/failing_allocator.h"
 #include "trainer_check.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors files: exact bytes, round trips, and malicious files. */
 #include <math.h>
 #include <setjmp.h>

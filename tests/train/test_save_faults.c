@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weights survive a disk that fails: any call on the files of a run's save fails, once or from then
  * on, in a child process that trains. Either the run is refused before its first step, or its
  * weights of the last step are in a file that the run names. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the weights of a run go that must not replace an earlier file, and what stays open then. */
 #include <dirent.h>
 #include <limits.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints on a disk that is slow or fails, in a folder that is a file, is gone or belongs to
  * another run. fsync is wrapped (-Wl,--wrap). */
 #include <errno.h>

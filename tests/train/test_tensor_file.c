@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files of tensors: what is added comes back, and mistakes are named. */
 #include <math.h>
 #include <setjmp.h>

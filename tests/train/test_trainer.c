@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The trainer: a run from synthetic images to its summary. */
 #include "trainer_check.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A run with mixup: the same bits on any devices, ranks and loader threads; what is refused. */
 #include "rank_runs.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A trainer on row streams: the numbers of an array in its order, whatever the length turns out to
  * be; and ranks whose streams differ end with an error. */
 #include "rank_runs.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a run does with its evaluations: it lowers the rate, stops, and ends with the best weights;
  * an average of the weights is evaluated and saved; all of it resumes bit for bit. */
 #include <math.h>

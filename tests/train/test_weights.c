@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files of a run: weights, metrics, and disks that refuse them. */
 #include "parallel/parallel.h"
 #include "trainer_check.h"

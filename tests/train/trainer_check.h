@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A small run, the events it reported, and a folder for its files. */
 #ifndef TRAINER_CHECK_H
 #define TRAINER_CHECK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke compare: trains one configuration on one device, on several by threads and on several by
  * processes. Do all learn the same, and how fast is each? */
 #include "cli/compare/compare.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke compare, shared by its files: a comparison while it runs, and the reports of its result. */
 #ifndef CLI_COMPARE_H
 #define CLI_COMPARE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Adds up spans: at every instant a device is in one stage, or idle. */
 #include "cli/compare/compare_account.h"
 

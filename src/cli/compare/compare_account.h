@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where a device's time goes: the spans of some steps, added up so that the parts make the whole.
  */
 #ifndef CLI_COMPARE_ACCOUNT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls the engine in this process, or the ranks. */
 #include "cli/compare/compare_contender.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A contender of a comparison: devices of this process, or ranks, behind the same calls. */
 #ifndef CLI_COMPARE_CONTENDER_H
 #define CLI_COMPARE_CONTENDER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Builds an engine from a setup, trains it and times its steps. */
 #include "cli/compare/compare_engine.h"
 

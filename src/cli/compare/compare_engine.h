@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One engine of a comparison: model, data and devices, in this process or in a rank. */
 #ifndef CLI_COMPARE_ENGINE_H
 #define CLI_COMPARE_ENGINE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From contenders that have raced to a result. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A comparison for scripts: everything that the result holds. */
 #include <math.h>
 

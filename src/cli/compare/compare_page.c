@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A comparison as a page: its result becomes the model of a report. Stages, timeline, memory and
  * bytes are those of one device and of all devices. */
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Both ends of a DDP contender: this process starts ranks and sends every request to all of them;
  * a rank serves requests until its socket closes. */
 #include "cli/compare/compare_ranks.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ranks of a DDP contender: processes of this program that sleep between requests. */
 #ifndef CLI_COMPARE_RANKS_H
 #define CLI_COMPARE_RANKS_H

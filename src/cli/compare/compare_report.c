@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A comparison for people: tables of what each mode learned, how fast it was, where its time went
  * and what memory it took, at most 80 columns wide; then what the tables say. */
 #include <inttypes.h>

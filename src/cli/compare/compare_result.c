@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What follows from a result: whether modes learned the same, and means over devices. */
 #include "cli/compare/compare_result.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a comparison found: the tables, the JSON object and the page are printed from this one model
  * of the data. It holds no engine and no process. */
 #ifndef CLI_COMPARE_RESULT_H

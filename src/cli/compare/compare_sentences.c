@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the tables of a comparison say, in sentences of at most 80 columns. A difference counts only
  * outside its interval, and only in a race that nothing disturbed. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From options to a setup. */
 #include "cli/compare/compare_setup.h"
 

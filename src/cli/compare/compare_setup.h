@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What all contenders of a comparison share, from the options that yoke compare and yoke verify
  * have in common. */
 #ifndef CLI_COMPARE_SETUP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke launch: starts the ranks of a run as processes, as torchrun does. launch_run.c runs them. */
 #include <stddef.h>
 #include <stdio.h>

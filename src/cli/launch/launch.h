@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke launch, shared by its files: the options, and the plan of which process is which rank. */
 #ifndef CLI_LAUNCH_H
 #define CLI_LAUNCH_H

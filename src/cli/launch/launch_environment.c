@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Variables of ranks. A secret travels in the environment or a file, never on a command line, which
  * every user of the machine can read. */
 #include "cli/launch/launch_environment.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The environment between a launcher and its ranks: the variables that launch sets, and those that
  * a verb reads to learn which rank it is. */
 #ifndef CLI_LAUNCH_ENVIRONMENT_H

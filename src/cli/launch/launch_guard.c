@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The guard sleeps on a pipe; the kernel closes the launcher's end however the launcher ends. */
 #include "cli/launch/launch_guard.h"
 

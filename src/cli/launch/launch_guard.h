@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A process that outlives the launcher, even a killed one, and cleans up: it kills the workers'
  * process groups and removes the folder of their store. */
 #ifndef CLI_LAUNCH_GUARD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Control groups of version 2 count such kills in memory.events, those of version 1 in
  * memory.oom_control. */
 #include "cli/launch/launch_memory.h"

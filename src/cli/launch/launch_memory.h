@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kills for lack of memory, as the kernel counts them. */
 #ifndef CLI_LAUNCH_MEMORY_H
 #define CLI_LAUNCH_MEMORY_H

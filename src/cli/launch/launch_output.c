@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Passes whole lines on, so that no rank cuts the line of another. */
 #include "cli/launch/launch_output.h"
 

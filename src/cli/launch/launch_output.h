@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The output of workers: from their pipes, line by line, to the launcher's streams and to logs.
  * Nothing here blocks: a slow reader slows the workers down, not the launcher. */
 #ifndef CLI_LAUNCH_OUTPUT_H

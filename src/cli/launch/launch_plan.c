@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which process is which rank: from the flags and the devices of this machine. */
 #include <errno.h>
 #include <sched.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --explain prints the plan, --print-sbatch a script for SLURM; neither starts anything. */
 #include <stdio.h>
 #include <stdlib.h>

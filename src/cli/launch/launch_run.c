@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the ranks of this machine: opens what they need, starts them, and returns the exit code. */
 #include <errno.h>
 #include <fcntl.h>

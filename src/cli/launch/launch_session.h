@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The workers of a run on this machine: launch_run.c starts and ends them, launch_watch.c waits for
  * them. */
 #ifndef CLI_LAUNCH_SESSION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loop of a run: waits for deaths, signals, output and deadlines in one poll, and handles each
  * as it comes. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A worker leads a process group, so that a signal reaches all its children; it dies with the
  * launcher. */
 #include "cli/launch/launch_worker.h"

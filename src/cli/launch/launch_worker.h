@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A worker: the process of one rank, and its output. */
 #ifndef CLI_LAUNCH_WORKER_H
 #define CLI_LAUNCH_WORKER_H

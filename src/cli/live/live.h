@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke train --live: the run in the terminal, a few times a second (docs/live.md). It draws behind
  * the same events as the progress bar. */
 #ifndef CLI_LIVE_LIVE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A curve in cells of several dots: Braille patterns have 2 x 4, ASCII 1 x 3. */
 #include <math.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes one line of a fixed width: what does not fit is left out. */
 #ifndef CLI_LIVE_LINE_H
 #define CLI_LIVE_LINE_H

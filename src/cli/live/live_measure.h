@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What each device does in the last steps, from the engine's trace. */
 #ifndef CLI_LIVE_MEASURE_H
 #define CLI_LIVE_MEASURE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the live view shows of a run, as numbers. NaN: not known. */
 #ifndef CLI_LIVE_NUMBERS_H
 #define CLI_LIVE_NUMBERS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The picture of a run: numbers become lines of text. Knows no terminal. */
 #ifndef CLI_LIVE_PICTURE_H
 #define CLI_LIVE_PICTURE_H

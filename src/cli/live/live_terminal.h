@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The terminal of the live view. Between two frames the terminal is as the shell left it: no mode
  * is set, no attribute is on, the cursor is visible and stands on an empty line below the frame. So
  * the end of the process, by whatever signal, has nothing to restore. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke advise: which mode to train in on 2, 4 and 8 devices, what it gains, and what limits it. */
 #include <math.h>
 #include <string.h>

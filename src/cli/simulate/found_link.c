@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens the devices of this machine and lets them copy. */
 #include "cli/simulate/found_link.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --link auto: the link between the devices of this machine. */
 #ifndef CLI_SIMULATE_FOUND_LINK_H
 #define CLI_SIMULATE_FOUND_LINK_H

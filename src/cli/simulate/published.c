@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of published figures, and profiles computed from them. */
 #include "cli/simulate/published.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Profiles that come with Yoke: of GPUs whose training throughput somebody has published. */
 #ifndef CLI_SIMULATE_PUBLISHED_H
 #define CLI_SIMULATE_PUBLISHED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Simulations as a page: they become the model of a report. */
 #include <stdlib.h>
 

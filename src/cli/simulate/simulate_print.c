@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Simulations as a table and as JSON. */
 #include "cli/simulate/simulate_setup.h"
 

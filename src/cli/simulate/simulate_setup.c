@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a profile and the links, and says what they are. */
 #include "cli/simulate/simulate_setup.h"
 

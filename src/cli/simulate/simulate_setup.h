@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What yoke simulate and yoke advise read: a profile, and the links of devices. */
 #ifndef CLI_SIMULATE_SIMULATE_SETUP_H
 #define CLI_SIMULATE_SIMULATE_SETUP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke simulate: the step of a profile on devices that one does not have. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke verify: trains one configuration on every road and compares every tensor after every step.
  */
 #include "cli/verify/verify.h"

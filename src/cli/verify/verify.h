@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke verify, shared by its files: the roads, the pairs to compare, and the report. */
 #ifndef CLI_VERIFY_H
 #define CLI_VERIFY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Compares the tensors of two roads, element by element. */
 #include "cli/verify/verify_difference.h"
 

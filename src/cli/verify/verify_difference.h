@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How far two roads are apart. */
 #ifndef CLI_VERIFY_DIFFERENCE_H
 #define CLI_VERIFY_DIFFERENCE_H

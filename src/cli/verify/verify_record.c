@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes and reads the files of runs. */
 #include "cli/verify/verify_record.h"
 

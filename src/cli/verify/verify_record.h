@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs in files: --record writes one, --against reads one. A file holds step_000003/NAME for every
  * tensor after step 3 (0: before the first), gradient_000003/NAME, batch_000003/inputs and /labels,
  * and the configuration as texts. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What verify found: a table with one row for each pair of roads, then where they first differ. */
 #include <inttypes.h>
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens, steps and reads a road, whatever it is. */
 #include "cli/verify/verify_road.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A road: one way to train the configuration, or a file that holds such a run. */
 #ifndef CLI_VERIFY_ROAD_H
 #define CLI_VERIFY_ROAD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Average pooling to a given size, with PyTorch's windows: neighbours overlap where the sizes do
  * not divide. The output is plain in any layout of the input. */
 #include "device/cpu/cpu.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Arithmetic on flat float32 ranges, limited by memory bandwidth. Every loop is elementwise IEEE
  * without contraction, so that the bits depend neither on the instruction set nor on how a range is
  * cut. */

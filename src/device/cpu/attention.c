@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Multi-head attention over the packed projections [q | k | v]. Each head of each row is computed
  * alone, by one thread. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Copies of a head's operands are matrices of float32, padded with zeros to whole tiles. A tile has
  * TILE_QUERIES positions that read and TILE_KEYS that are read; its scores fit the first-level
  * cache. */

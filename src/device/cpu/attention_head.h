@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention of one head over one row: softmax(q k^T / sqrt(size)) v, tile by tile, so that the
  * weights of all pairs of positions are never in memory at once (Dao 2023, FlashAttention-2).
  * Arithmetic is float32, in an order that depends on the shape alone. */

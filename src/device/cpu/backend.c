@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CPU as N devices: each has its own memory, a share of the cores, and threads to use them. */
 #include <omp.h>
 #include <stdio.h>

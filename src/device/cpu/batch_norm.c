@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Batch normalisation with an optional ReLU: one oneDNN primitive for each pass, in the layout of
  * its input. Forward saves mean, variance and the ReLU's mask for backward. Running statistics
  * follow torch.nn.BatchNorm2d. With a norm group, as torch.nn.SyncBatchNorm, sync_norm.c computes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What all operations use of oneDNN: errors, layouts, calls with bound arguments, reorders,
  * primitives. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An image times a factor for each channel of a row. The gradient of a factor is the sum over the
  * pixels of the output's gradient times the image, in double. */
 #include "device/cpu/clones.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A learned token before a sequence, and one position of a sequence as a flat value. A thread adds
  * the gradient of the token in the order of the rows. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CPU_CLONES compiles a function for several instruction sets; the dynamic loader picks one. It
  * picks before a sanitizer's runtime is ready, so sanitizer builds compile the plain loop only. */
 #ifndef DEVICE_CPU_CLONES_H

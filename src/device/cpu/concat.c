@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Concatenation of the channels of two values: a reorder of each into its part of the output, and
  * back for the gradients. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Conversions between layouts, for loading and saving. A device keeps the reorder of each pair of
  * layouts: oneDNN compiles code for it, which a save at the end of a run may have no memory for. */
 #include <stdlib.h>

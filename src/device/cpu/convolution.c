@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two-dimensional convolution: direct, or Winograd's F(4x4, 3x3) (Lavin and Gray 2016), by oneDNN 2
  * or by winograd.c; depthwise.c serves small images with a channel a group. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CPU room, for its own files only: the device, and the oneDNN calls its operations share. */
 #ifndef DEVICE_CPU_CPU_H
 #define DEVICE_CPU_CPU_H

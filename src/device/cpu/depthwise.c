@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dw[channel][tap] = the sum over rows and places of dy[place] * x[place * stride + tap]. Channels
  * of one block lie side by side: the loop over them is the innermost. */
 #include "device/cpu/depthwise.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gradient of the weights of a depthwise convolution by plain loops: oneDNN 2 has none for
  * images that are smaller than the kernel, and falls back to a product that takes a hundred times
  * as long. */

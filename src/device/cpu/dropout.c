@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dropout. The mask of an element depends only on seed, step, layer, global row and the element's
  * index in its row, not on the layout or the number of devices. Forward saves the mask for
  * backward. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Addition, with an optional ReLU behind the sum, and multiplication. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Embeddings of tokens and of positions. The order of additions to a gradient is that of the
  * positions, whatever the threads. */
 #include <math.h>

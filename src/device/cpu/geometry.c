@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the geometry of a value from its descriptor. */
 #include "device/cpu/geometry.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the elements of a value [rows, channels, height, width] lie, for loops over them. */
 #ifndef DEVICE_CPU_GEOMETRY_H
 #define DEVICE_CPU_GEOMETRY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layer norm: torch.nn.LayerNorm over the features of each position of a sequence, or of each row
  * of a flat value. Forward saves each position's mean and reciprocal deviation. The sums over
  * positions in backward run over parts whose number depends on the shape alone, so the bits do not

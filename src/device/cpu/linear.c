@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Linear: [rows, in] times [out, in] transposed; of a sequence, all positions are rows. oneDNN
  * chooses layouts for its fastest kernels, and those add all products of an output one after the
  * other. On plain matrices it takes kernels that add blocks of a few hundred: the rounding error of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A convolution with one output pixel is a matrix product of the input pixels and the filter taps
  * over them. Taps that meet only padding (eight of nine at 1x1) are left out; their gradient is
  * zero. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What versions 2 and 3 of oneDNN share: unique descriptors, and descriptions of primitives. */
 #include "device/cpu/onednn.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* oneDNN for the CPU room and its benchmarks, the same in versions 2 and 3. onednn.c holds the
  * common part; CMake compiles onednn_2.c or onednn_3.c, which implement the same functions. No
  * dnnl_ name leaves this folder. */

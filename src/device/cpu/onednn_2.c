@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* oneDNN 2: descriptors by value, an operation descriptor for each description. onednn_3.c
  * implements the same functions. */
 #include "device/cpu/onednn.h"

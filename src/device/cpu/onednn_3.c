@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* oneDNN 3: opaque descriptors, descriptions in one call. onednn_2.c implements the same
  * functions. */
 #include "device/cpu/onednn.h"

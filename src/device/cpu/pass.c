@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One primitive with the reorders around it. */
 #include "device/cpu/pass.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A pass: one primitive, with reorders through scratch memory for the tensors whose layout differs
  * from the one it prefers. Winograd reads and writes every layout directly. */
 #ifndef DEVICE_CPU_PASS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Max and average pooling in the layout of the input. Max pooling saves the positions of the maxima
  * for backward; average pooling counts padding. With a kernel of 0 the windows divide the image. */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The processor's name and instruction sets. oneDNN's API names x86's instruction sets only, and
  * elsewhere answers with numbers that mean others. */
 #include "device/cpu/processor.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the processor is, and what oneDNN makes of it. */
 #ifndef DEVICE_CPU_PROCESSOR_H
 #define DEVICE_CPU_PROCESSOR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Flatten and output: convert a value of any layout to plain rows, in the compute precision or in
  * float32. Sequence: converts an image to channels last, the order of a sequence. One reorder for
  * each pass; none where the layouts are equal. */

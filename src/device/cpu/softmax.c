@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Softmax over the channels of each position. Backward reads the output instead of the input, so
  * that both passes may run in place. */
 #include "device/cpu/cpu.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each participant reduces its rows to count, mean and squared deviations per channel. All
  * participants gather these and combine them in the same order (Chan, Golub and LeVeque 1983), so
  * they all have the same statistics, to the bit. Backward gathers the two sums over rows in which

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Batch norm over the rows of several participants: sums over this participant's rows, the
  * all-gather, and what it changes in the gradient of the input. */
 #ifndef DEVICE_CPU_SYNC_NORM_H

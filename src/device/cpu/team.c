@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The OpenMP team of a device's worker. libgomp ends the process when it cannot start a thread, so
  * plain threads try first; and it keeps a team until its thread ends, so the caller's is ended. */
 #include <execinfo.h>

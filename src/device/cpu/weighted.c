@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plan of convolution and linear. Planning has three steps: (1) a fixed rule chooses the
  * output's layout; (2) the gradient of the weights is planned, and its preferred layout becomes
  * that of the master weights; (3) forward and the gradient of the data are planned, and their

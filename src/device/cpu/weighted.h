@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operations with weights, convolution and linear: output = input * weights + bias. One kind of
  * plan for both: a forward pass, a pass for the gradient of the data and one for the gradient of
  * the weights, each with the algorithm and layouts that were fastest when measured. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transforms tiles of values and filters into 36 matrices each, multiplies them with oneDNN, and
  * transforms the products back. A chunk of tiles goes through all three steps while it is in the
  * second-level cache. With many filters and few tiles, all tiles stay in the cache and slices of

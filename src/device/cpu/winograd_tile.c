@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each transform is one-dimensional: first down the columns, then along the rows. The points are 0,
  * +-5/8, +-3/2 and infinity, which are more accurate in float32 than 0, +-1, +-2 (Barabasz and
  * others 2020). */

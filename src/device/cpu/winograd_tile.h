@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The transforms of one Winograd tile, WINOGRAD_LANES channels at a time. */
 #ifndef DEVICE_CPU_WINOGRAD_TILE_H
 #define DEVICE_CPU_WINOGRAD_TILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Activations: functions of one element, and their slopes. */
 #include "device/cuda/kernel_plan.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Activations in one pass over flat values. `to` may equal `from`. */
 #include <math.h>
 

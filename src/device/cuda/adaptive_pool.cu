@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Average pooling to a given size, channels last, with PyTorch's windows. A thread computes a pack
  * of channels of one pixel; backward gathers from the windows over an input pixel. */
 #include "device/cuda/kernel.h"

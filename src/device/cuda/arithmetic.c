@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The backend table's arithmetic and images: fills in the kernels' jobs. The scalars have the CPU's
  * bits. */
 #include "device/cuda/cuda.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Arithmetic on flat ranges: one pass each, limited by memory bandwidth. The operations and their
  * order are those of device/cpu/arithmetic.c, compiled without contraction, so the bits are the
  * same. */

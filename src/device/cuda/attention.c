@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Multi-head attention over the packed projections [q | k | v]. */
 #include "device/cuda/kernel_plan.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Multi-head attention without the matrix of all pairs of positions (Dao 2023, FlashAttention-2). A
  * block has some positions of one head of one row; threads side by side share each of them, and a
  * tile of the positions on the other side passes through shared memory. Forward and the gradient of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GPUs as devices: open and close, the worker's scope, memory, and the backend table. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Batch normalisation, forward and evaluation. ADD: followed by a sum and its ReLU. */
 #include "device/cuda/batch_norm.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What forward and backward of batch norm share: which thread reads which pixels, channels last. A
  * small tensor takes one launch: a block owns a few channels and reads its pixels a second time
  * from the cache. A large tensor takes two: first each block sums over its chunk of pixels, then

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Batch normalisation, backward. With x^ = (x - mean) * reciprocal and g the gradient before the
  * ReLU, bias gradient = sum g, weight gradient = sum g x^, input gradient = weight * reciprocal *
  * (g - mean of g - x^ * mean of g x^). The ReLU's mask is computed again from x, which is read

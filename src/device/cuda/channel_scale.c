@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An image times a factor for each channel of a row. */
 #include "device/cuda/kernel_plan.h"
 

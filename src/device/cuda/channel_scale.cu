@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels of an image times a factor for each channel of a row. */
 #include <cuda_runtime.h>
 

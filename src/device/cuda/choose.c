@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Measures which of several algorithms for a pass is fastest on this GPU: times all candidates
  * shortly, then the fastest few again. The GPU works first, since an idle one lowers its clocks,
  * and each timing has two heats, the second in the opposite order; the shorter time counts. */

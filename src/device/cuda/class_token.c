@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A learned token before a sequence, and one position of a sequence as a flat value. */
 #include "device/cuda/kernel_plan.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Copies between sequences of different lengths, row by row. */
 #include "device/cuda/kernel.h"
 #include "device/cuda/kernels.h"

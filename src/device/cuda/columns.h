@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sums over the pixels of channels-last values by one block: LANES neighbouring threads read
  * neighbouring channels of one pixel, the next LANES threads those of the next pixel. Threads with
  * equal threadIdx.x % LANES form a column. For .cu files only. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Joins one GPU of this process with those of other ranks, by NCCL. */
 #include "device/cuda/nccl.h"
 

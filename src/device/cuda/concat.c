@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Concatenation of the channels of two values. Channels lie side by side at each pixel or position:
  * each input is a range of columns of the output. */
 #include "device/cuda/kernel_plan.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Copies a range of columns between values of different widths. */
 #include "device/cuda/kernel.h"
 #include "device/cuda/kernels.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two-dimensional convolution: a matrix product where possible, cuDNN, or im2col. */
 #include <stdio.h>
 

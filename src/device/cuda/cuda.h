@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CUDA room, for its own .c files only: the device and what the operations share. No CUDA name
  * leaves this folder. Kernels are in .cu files; kernels.h declares their launchers. */
 #ifndef DEVICE_CUDA_CUDA_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution by cuDNN: NHWC values, KRSC filters, both in the compute type. cuDNN writes the
  * gradient of bfloat16 weights in bfloat16; it is widened to float32 afterwards. */
 #include "device/cuda/weighted.h"

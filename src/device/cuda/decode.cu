@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From stored images to the model's inputs: scale a crop of an image, or take a stored one; shift,
  * flip, normalise and cut out in one pass over the output. data/augment.c and data/image_view.c do
  * the same on the host. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Describes GPUs: whether each is usable and why not, what it is, and what this build has for
  * it. */
 #include <stdio.h>

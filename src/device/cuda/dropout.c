@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dropout. The mask of an element depends only on seed, step, layer, global row and the element's
  * index in its row. Each pass draws the mask on the device, from the step's values in device
  * memory: a recorded step draws a new mask at every replay, and nothing is saved. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dropout. The mask of an element depends only on seed, step, layer, global row and the element's
  * index in its row in plain order, as on every device. Backward draws it again, which costs less
  * than saving it. */

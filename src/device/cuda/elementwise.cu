@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Addition and multiplication in one pass over flat values. `to` may equal an operand. */
 #include "device/cuda/kernel.h"
 #include "device/cuda/kernels.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Embeddings of tokens and of positions. */
 #include "device/cuda/kernel_plan.h"
 

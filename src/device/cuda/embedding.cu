@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Embeddings of tokens and of positions. A thread adds the gradients of one weight in the order of
  * the positions. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Turns a failed call of CUDA or its libraries into a status and one line that names device, call,
  * cause and cure. A sticky error poisons its device, and no other. */
 #include <stdatomic.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution by im2col: copies the window of each output pixel to a row of a matrix, then computes
  * a matrix product. Works for every shape, with or without cuDNN. Images are processed in pieces,
  * which limits the size of the columns. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Images to columns and back, channels last. */
 #include <cuda_runtime_api.h>
 #include <vector_types.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How kernels of this room are written: once, for nvcc and for the simulated CUDA of the tests,
  * which compiles the same .cu files for the host. For .cu files only.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What plans share that run Yoke's own kernels. */
 #include "device/cuda/kernel_plan.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans that run Yoke's own kernels read values channels last in the compute type. An input in
  * another layout (the model's input) is first reordered into scratch, and its gradient back. */
 #ifndef DEVICE_CUDA_KERNEL_PLAN_H

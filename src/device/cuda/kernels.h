@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The launchers of this room's kernels: C functions with the stream last that return the launch
  * error. Sizes are in elements. `half`: values are bfloat16, otherwise float32; arithmetic is
  * always float32. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layer norm: a block for each position. The gradients of weight and bias are sums over positions:
  * a thread adds those of one part and one feature, and a second kernel adds the parts in order. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layouts: the order and type of a tensor's elements, and conversion between them. */
 #include <assert.h>
 #include <string.h>

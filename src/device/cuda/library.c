@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens cuBLASLt, cuDNN and NCCL once in a process: first at the paths that configuring found, then
  * where the system's loader looks. Without a GPU it opens none. */
 #include "device/cuda/library.h"

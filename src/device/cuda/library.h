@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The libraries that this room calls. The CUDA runtime is linked in. Opening the first GPU opens
  * cuBLASLt, cuDNN and NCCL, so a program without GPUs does not need them. A call is written
  * cuda_lt()->cublasLtMatmul(...). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Linear: [rows, in] times [out, in] transposed; of a sequence, all positions are rows. */
 #include <stdio.h>
 

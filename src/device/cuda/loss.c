@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Losses over plain float32 rows: torch.nn.CrossEntropyLoss with label smoothing, class weights,
  * ignore_index and mixed labels, MSELoss, BCEWithLogitsLoss with pos_weight, and HuberLoss. Sums
  * are in double. Backward multiplies the gradient by the step's loss_scale in device memory. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Losses over plain float32 rows, one warp for each row, sums in double: torch.nn.CrossEntropyLoss
  * with label smoothing, class weights, ignore_index and mixed labels, MSELoss, BCEWithLogitsLoss
  * with pos_weight, and HuberLoss. */

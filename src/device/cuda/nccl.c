@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives by NCCL: one communicator for each GPU; one thread issues a call on all of them as an
  * NCCL group. */
 #include "device/cuda/nccl.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What groups of one process and communicators of several share of NCCL. */
 #ifndef DEVICE_CUDA_NCCL_H
 #define DEVICE_CUDA_NCCL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ends calls of NCCL that wait too long for another rank.
  *
  * Communicators are blocking: a call returns when its work is queued. A non-blocking communicator

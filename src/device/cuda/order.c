@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Events, which order streams, and recordings, which turn the work of a step into one launch. Only
  * timed events store a time stamp. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions over a few channels read pixels and filter taps of 4 or 8, the last ones zero: their
  * loads are then aligned. */
 #include "device/cuda/kernel.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Peer access and copies between GPUs. Some hardware and virtual machines report peer access but
  * copy wrong data, so a test copies a pattern between each pair of GPUs; a pair that fails is
  * copied through host memory from then on. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Max and average pooling. Max pooling saves the positions of the maxima for backward; average
  * pooling counts padding, and with a kernel of 0 its windows are adaptive. */
 #include "device/cuda/kernel_plan.h"

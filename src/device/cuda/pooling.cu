@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pooling, channels last. Forward, a block computes one row of output pixels. Backward, a block
  * computes one row of input pixels: each gathers from the windows that cover it, so no two threads
  * write to one place. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products by cuBLASLt, which is column-major. A row-major matrix is the transpose of a
  * column-major one, so the call computes output^T = b^T * a^T, with b first. */
 #include <assert.h>

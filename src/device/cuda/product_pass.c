@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Linear, convolution with 1x1 kernels and convolution to one output pixel are matrix products
  * without reordering: output[m, n] = input[m, k] * weights[n, k] transposed. With one output pixel
  * only the taps over input pixels take part (one of nine at 1x1); the gradient of the others is

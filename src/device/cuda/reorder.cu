@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transposes values and weights: [outer, rows, columns] becomes [outer, columns, rows], in the
  * requested type. Reads and writes are contiguous. */
 #include "device/cuda/kernel.h"

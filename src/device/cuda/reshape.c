@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operations that only copy a value. Flatten and output convert it to plain, in the compute type or
  * in float32; sequence, and an operation that is the identity (dropout in evaluation), convert it
  * to channels last. One reorder for each pass; none where the layouts are equal. */

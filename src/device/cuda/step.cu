@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Copies a step's values to the device; and finds whether this build has code for the GPU. */
 #include "device/cuda/kernel.h"
 #include "device/cuda/kernels.h"

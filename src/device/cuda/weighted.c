@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plan of convolution and linear: chooses an algorithm for each direction, converts the model's
  * input to the passes' layout, perhaps with more channels, and adds the bias where a pass does not.
  */

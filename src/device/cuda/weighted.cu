@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What convolution and linear need besides their products: biases, their gradients, type
  * conversion. */
 #include "device/cuda/kernel.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives over MPI. Before any data move the ranks compare their calls, because MPI itself
  * would mix up, truncate or hang where they differ. bfloat16 is summed as float32; a mean is a sum,
  * then a division. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The process group of ranks that mpirun or srun started, on any number of machines. A process can
  * initialize MPI once, and the program that embeds Yoke may have done so before. */
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The MPI transport, for its own files only. It calls MPI through the module; every MPI call is
  * non-blocking and polled, so that a deadline can end the wait. */
 #ifndef DISTRIBUTED_MPI_GROUP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds and opens the module that calls MPI: in the folder of libyoke.so, or of the program that
  * contains libyoke.a, or where Yoke is installed. Only the MPI transport comes here. */
 #include <dlfcn.h>

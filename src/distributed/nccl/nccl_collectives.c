@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives over NCCL. Buckets travel on the communication stream while the host goes on; for any
  * other call the ranks first compare what they call, because NCCL would hang where they differ.
  * Where ranks have no host group, host memory passes through the stage: device memory that grows

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The process group of ranks with one GPU each: how they join one communicator, and how they leave.
  */
 #include <stdio.h>

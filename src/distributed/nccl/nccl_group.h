@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The NCCL transport, for its own files only: a communicator for device memory, and a host group,
  * or else a stage on the device, for host memory. */
 #ifndef DISTRIBUTED_NCCL_GROUP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds which launcher started this process, from the variables that it sets: one row per launcher,
  * the most specific first. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every rank claims its number and adds itself to a count; the last one publishes the table of
  * peers, then the outcome. A rank that finds an error publishes it as the outcome, so every rank
  * reports one text. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rendezvous: where the ranks of a run find the store, and how each learns who the others are. */
 #ifndef DISTRIBUTED_RENDEZVOUS_H
 #define DISTRIBUTED_RENDEZVOUS_H

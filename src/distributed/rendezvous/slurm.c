@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Both parsers read left to right and expand SLURM's repeats. */
 #include "distributed/rendezvous/slurm.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SLURM's abbreviated lists of nodes and of tasks per node. */
 #ifndef DISTRIBUTED_SLURM_H
 #define DISTRIBUTED_SLURM_H

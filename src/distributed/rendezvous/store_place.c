@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the ranks find the store: those of one machine in a private folder, whatever port the
  * launcher names, because every local user can connect to a port. */
 #include "distributed/rendezvous/rendezvous.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Trees over the ranks' buffers (base/tree.h), in blocks that stay in the first-level cache. Every
  * loop is elementwise, so the bits depend neither on the instruction set nor on the blocks. */
 #include "distributed/shared_memory/reduce_kernels.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reductions over the buffers of several ranks, in one order. */
 #ifndef DISTRIBUTED_REDUCE_KERNELS_H
 #define DISTRIBUTED_REDUCE_KERNELS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The process group of the ranks of one machine, over memory that all of them map. */
 #include <stdio.h>
 #include <stdlib.h>

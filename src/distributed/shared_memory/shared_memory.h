@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The shared-memory transport, for its own files only: segments that all ranks of a machine map,
  * and counters in them that the ranks wait for. */
 #ifndef DISTRIBUTED_SHARED_MEMORY_H

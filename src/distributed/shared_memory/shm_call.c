@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls over shared memory: each rank announces its call and goes on when every rank has announced
  * the same one. For an all_reduce_async each rank, in order of the calls, sums its slice of every
  * bucket that all ranks have announced and writes it to every rank's buffer. */

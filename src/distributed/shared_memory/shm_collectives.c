@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives over shared memory. Every rank packs what the others need into one of its two slots,
  * waits until all have packed, and reads what it needs from the others' slots; a buffer larger than
  * a slot goes chunk by chunk. Large buffers in shared memory need neither slots nor chunks: the

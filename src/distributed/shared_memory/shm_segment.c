@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that several processes map. A memfd has no name and exists while a process has it open or
  * mapped: nothing stays behind however the ranks end, and the size of /dev/shm does not limit it.
  * Other ranks open it as /proc/PID/fd/DESCRIPTOR, which the kernel allows only to the same user. */

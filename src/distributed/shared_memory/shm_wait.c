@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The waits of the shared-memory transport: spin shortly, then sleep on the awaited rank's counter.
  * A sleeper wakes ten times a second to check that the awaited ranks still run. */
 #include <linux/futex.h>

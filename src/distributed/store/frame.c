@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Encodes and decodes the store's wire format. */
 #include "distributed/store/frame.h"
 

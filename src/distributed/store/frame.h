@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The TCP store's wire format: frames, and the handshake that opens a connection. The server sends
  * a challenge, the client answers hello with its proof, the server answers welcome with its own.
  * Both have then proved that they know the token and the run id, and neither sent the token. The

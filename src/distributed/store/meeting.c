@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The library reads no environment, and two ranks of one run may have different ones: so all look
  * through the same places. /run/user comes last because a logout empties it, and a run may go on.
  */

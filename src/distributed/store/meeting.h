@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the ranks of one machine meet: a folder that rank 0 makes with a random name and that only
  * its user can enter. The other ranks know the beginning of the name and look for the folder. Other
  * users can make such names, too, but no folder that belongs to this user. */

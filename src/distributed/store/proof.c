@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libsodium's HMAC-SHA-256 (RFC 2104) and SHA-256 (FIPS 180-4). */
 #include "distributed/store/proof.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How ranks prove to each other that they know a run's token, and digests that name files. */
 #ifndef DISTRIBUTED_PROOF_H
 #define DISTRIBUTED_PROOF_H

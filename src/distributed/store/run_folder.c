@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The owner holds the lock of yoke-owner-NONCE, the other ranks share the lock of yoke-members, and
  * a rank that changes a file holds yoke-guard. */
 #include "distributed/store/run_folder.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A folder that one run holds for as long as its owner, rank 0, runs. File locks show which ranks
  * run: the kernel releases a process's locks however it ends. */
 #ifndef DISTRIBUTED_RUN_FOLDER_H

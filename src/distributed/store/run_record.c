@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yoke-run names the run, its owner and a nonce; the owner holds the lock of yoke-owner-NONCE. */
 #include "distributed/store/run_record.h"
 

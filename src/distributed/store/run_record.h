@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a run's folder says about its run, for whoever looks into the folder before it joins. */
 #ifndef DISTRIBUTED_RUN_RECORD_H
 #define DISTRIBUTED_RUN_RECORD_H

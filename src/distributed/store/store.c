@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks arguments and waits; the kind of store that the address names does the rest. */
 #include "distributed/store/store.h"
 

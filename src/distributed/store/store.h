@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The store of a run: small values by key, each set once, where ranks find each other and leave
  * their errors. Rank 0 serves it over TCP, or a folder that all ranks see holds it. One thread at a
  * time uses a store. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A store in a folder that all ranks see: one file per key, complete when it has its name. The
  * file holds the nonce of its run, then the value. */
 #include <errno.h>

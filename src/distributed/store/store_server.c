@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One thread and one poll. Until a connection passes the handshake it has a deadline, a limit on
  * its frame and a place in a small queue, so it costs little and cannot delay the ranks. */
 #include "distributed/store/store_server.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The thread that serves a TCP store. It answers clients that pass the handshake; it closes all
  * other connections within seconds, and they use bounded memory. */
 #ifndef DISTRIBUTED_STORE_SERVER_H

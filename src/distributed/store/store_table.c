@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A balanced tree: the C library's tsearch. */
 #include "distributed/store/store_table.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The values of a TCP store's server, by key: each set once, or a sum. */
 #ifndef DISTRIBUTED_STORE_TABLE_H
 #define DISTRIBUTED_STORE_TABLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A rank's side of the TCP store: connects until the server accepts, passes the handshake and sends
  * one request at a time. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sockets never block: poll waits, up to a deadline. */
 #include "distributed/store/tcp.h"
 

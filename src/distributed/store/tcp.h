@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* TCP sockets with deadlines. Without a token an address must be a loopback one. */
 #ifndef DISTRIBUTED_TCP_H
 #define DISTRIBUTED_TCP_H

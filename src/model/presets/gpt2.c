@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GPT-2 (Radford et al. 2019), with the names and shapes of openai-community/gpt2. The vocabulary
  * is the classes of the rows, and the context the length of a row. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Multilayer perceptrons: two hidden layers, and dropout behind each (of 0.5 in mlp-dropout, as in
  * Srivastava et al. 2014). */
 #include "model/presets/preset.h"

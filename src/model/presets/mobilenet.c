@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* MobileNetV2 (Sandler et al. 2018): torchvision/models/mobilenetv2.py, with its names and
  * initialisation. */
 #include <stdio.h>

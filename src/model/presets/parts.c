@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parts that several families are made of. */
 #include "model/presets/preset.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Models by name: a family of models is one file of this folder, and presets.c has the list of
  * families; for this folder's files only. */
 #ifndef MODEL_PRESETS_PRESET_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The options behind a preset's name: "mlp:width=256,dropout=0.1". */
 #include <stdio.h>
 #include <string.h>

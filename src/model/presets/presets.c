@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The list of all presets, and a model by the name of one of them. */
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Residual networks: torchvision/models/resnet.py for 18, 34 and 50; kuangliu/pytorch-cifar for
  * their 3x3 stem; He et al. 2015, section 4.2 (6n + 2 layers, 16 channels) with projection
  * shortcuts (option B) for 20 to 56. Names and initialisation are torchvision's throughout. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* VGG with batch norm (Simonyan and Zisserman 2015): torchvision/models/vgg.py, with its names and
  * initialisation. An image needs 32 x 32 pixels. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Vision transformers: torchvision/models/vision_transformer.py, its names and its initialisation
  * (but normal numbers where torchvision truncates them). */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The interface between Yoke and MPI. The module libyoke_mpi.so, built with this machine's MPI,
  * exports one table of these calls. It uses nothing else of Yoke, and Yoke nothing of MPI. */
 #ifndef DISTRIBUTED_MPI_MODULE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The module: translates Yoke's calls to MPI's. All decisions are in the library. */
 #include <mpi.h>
 #include <stdio.h>
