@@ -15,7 +15,7 @@ set_target_properties(yoke_shared PROPERTIES EXPORT_NAME yoke)
 set_target_properties(yoke PROPERTIES EXPORT_NAME yoke_static)
 install(TARGETS yoke-tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tool)
 if(YOKE_HAS_MPI)
-  install(TARGETS yoke_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/yoke COMPONENT runtime)
+  install(TARGETS yoke_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/yoke${YOKE_ABI} COMPONENT runtime)
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/yoke DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 

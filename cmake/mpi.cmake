@@ -23,11 +23,11 @@ if(YOKE_HAS_MPI)
   set_target_properties(yoke_mpi PROPERTIES C_VISIBILITY_PRESET hidden INSTALL_RPATH_USE_LINK_PATH ON)
 
   # Where it lies: from the tool's folder as installed, and for a program that is elsewhere.
-  file(RELATIVE_PATH from_tool ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/yoke)
-  set(folder ${CMAKE_INSTALL_FULL_LIBDIR}/yoke)
+  file(RELATIVE_PATH from_tool ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/yoke${YOKE_ABI})
+  set(folder ${CMAKE_INSTALL_FULL_LIBDIR}/yoke${YOKE_ABI})
   if(NOT PROJECT_IS_TOP_LEVEL) # who adds this folder does not install it
     set(folder $<TARGET_FILE_DIR:yoke_mpi>)
   endif()
   set_source_files_properties(src/distributed/mpi/mpi_library.c PROPERTIES COMPILE_DEFINITIONS
-    "YOKE_HAS_MPI;YOKE_MPI_FROM_TOOL=\"${from_tool}\";YOKE_MPI_FOLDER=\"${folder}\"")
+    "YOKE_HAS_MPI;YOKE_MPI_BESIDE=\"yoke${YOKE_ABI}\";YOKE_MPI_FROM_TOOL=\"${from_tool}\";YOKE_MPI_FOLDER=\"${folder}\"")
 endif()

@@ -3,7 +3,9 @@
 # makes of a build for /usr: scripts/package.sh.
 
 # The tool prints its page and its completions itself.
-if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
+if(YOKE_TSAN)
+  yoke_note(manual no "" "YOKE_TSAN: such programs may need setarch -R to start: neither yoke.1 nor completions")
+elseif(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
   yoke_note(manual no "" "cross-compiling without CMAKE_CROSSCOMPILING_EMULATOR: neither yoke.1 nor completions")
 else()
   set(pages ${PROJECT_BINARY_DIR}/pages)

@@ -18,6 +18,6 @@ if(SKBUILD) # one file a library, because wheels keep no symbolic links; the too
   install(PROGRAMS $<TARGET_FILE:yoke-tool> DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
   if(YOKE_HAS_MPI) # once for the library and once for the tool, which look for it near themselves
     install(FILES $<TARGET_FILE:yoke_mpi> DESTINATION yoke COMPONENT python)
-    install(FILES $<TARGET_FILE:yoke_mpi> DESTINATION ${SKBUILD_DATA_DIR}/${CMAKE_INSTALL_LIBDIR}/yoke COMPONENT python)
+    install(FILES $<TARGET_FILE:yoke_mpi> DESTINATION ${SKBUILD_DATA_DIR}/${CMAKE_INSTALL_LIBDIR}/yoke${YOKE_ABI} COMPONENT python)
   endif()
 endif()

@@ -136,7 +136,7 @@ static void zsh_verb(const cli_verb *verb) {
         zsh_option(&verb->options[i]);
     printf(" \\\n            '--help[explain the options]'");
     if (verb->command)
-        printf(" \\\n            '*:: :_yoke_verb'");
+        printf(" \\\n            '*:: :{_yoke_verb; ((CURRENT > 1)) || _files}'");
     else if (verb->operands != NULL) {
         printf(" \\\n            '*: :");
         zsh_action(&operands);

@@ -59,7 +59,7 @@ class Unasked(ModuleCase):
 @unittest.skipUnless(HAS_MPI, "MPI is not in this build")
 class Broken(ModuleCase):
     def test_a_missing_file_is_reported_with_the_places_searched(self):
-        self.expect_refused("libyoke_mpi.so is not in", f"{self.folder},", f"{self.folder}/yoke,",
+        self.expect_refused("libyoke_mpi.so is not in", f"{self.folder},", f"{self.folder}/yoke0,",
                             f"{self.folder}/../lib", "install Yoke again")
 
     def test_a_corrupt_file_is_reported_with_the_loaders_error(self):

@@ -43,7 +43,11 @@ EXPECTED = re.compile(r"^yoke \d+\.\d+\.\d+, mlp has 1863690 parameters$")
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 FOUND = """cmake_minimum_required(VERSION 3.22)
 project(consumer LANGUAGES {languages})
+set(name kept)
 find_package(yoke {wanted} REQUIRED)
+if(NOT name STREQUAL kept OR CMAKE_MODULE_PATH)
+  message(FATAL_ERROR "find_package(yoke) changes variables of the program")
+endif()
 add_executable(program program.c)
 target_link_libraries(program PRIVATE {target})
 """

@@ -16,11 +16,11 @@ typedef struct arm_core {
 } arm_core;
 
 static const arm_core arm_cores[] = {
-    {0x41, 0xd08, "Arm Cortex-A72"},  {0x41, 0xd0b, "Arm Cortex-A76"},
-    {0x41, 0xd0c, "Arm Neoverse-N1"}, {0x41, 0xd40, "Arm Neoverse-V1"},
-    {0x41, 0xd49, "Arm Neoverse-N2"}, {0x41, 0xd4f, "Arm Neoverse-V2"},
-    {0x41, 0xd83, "Arm Neoverse-V3"}, {0x41, 0xd8e, "Arm Neoverse-N3"},
-    {0x46, 0x001, "Fujitsu A64FX"},
+    {0x41, 0xd08, "Arm Cortex-A72"},    {0x41, 0xd0b, "Arm Cortex-A76"},
+    {0x41, 0xd0c, "Arm Neoverse-N1"},   {0x41, 0xd40, "Arm Neoverse-V1"},
+    {0x41, 0xd49, "Arm Neoverse-N2"},   {0x41, 0xd4f, "Arm Neoverse-V2"},
+    {0x41, 0xd83, "Arm Neoverse-V3AE"}, {0x41, 0xd84, "Arm Neoverse-V3"},
+    {0x41, 0xd8e, "Arm Neoverse-N3"},   {0x46, 0x001, "Fujitsu A64FX"},
 };
 
 static void name_arm_core(unsigned implementer, unsigned part, char *name, size_t size) {

@@ -33,16 +33,18 @@ static yoke_status find_module(char path[PATH_MAX]) {
     /* The build folder; a library, then a program, as installed and perhaps moved; any program. */
     const struct {
         const char *from, *folder;
-    } places[] = {
-        {folder, ""}, {folder, "/yoke"}, {folder, "/" YOKE_MPI_FROM_TOOL}, {"", YOKE_MPI_FOLDER}};
+    } places[] = {{folder, ""},
+                  {folder, "/" YOKE_MPI_BESIDE},
+                  {folder, "/" YOKE_MPI_FROM_TOOL},
+                  {"", YOKE_MPI_FOLDER}};
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         int length =
             snprintf(path, PATH_MAX, "%s%s/" YOKE_MPI_FILE, places[i].from, places[i].folder);
         if (length < PATH_MAX && access(path, F_OK) == 0) return YOKE_OK;
     }
     return FAIL(YOKE_ERROR_DEVICE,
-                "cannot open MPI: " YOKE_MPI_FILE
-                " is not in %s, %s/yoke, %s/%s or %s: build or install Yoke again",
+                "cannot open MPI: " YOKE_MPI_FILE " is not in %s, %s/" YOKE_MPI_BESIDE
+                ", %s/%s or %s: build or install Yoke again",
                 folder, folder, folder, YOKE_MPI_FROM_TOOL, YOKE_MPI_FOLDER);
 }
 
