@@ -23,7 +23,7 @@ def preprocess(compiler, folder):
     headers = "".join(path.read_text(encoding="utf-8") for path in sorted((folder / "yoke").glob("*.h")))
     source = "#include <yoke/yoke.h>\n"
     source += "".join(f'"{name}" = {name};\n' for name in re.findall(r"#define (YOKE_\w+_INIT)\b", headers))
-    command = [compiler, "-E", "-P", "-x", "c", f"-I{folder}", "-"]
+    command = [compiler, "-std=c11", "-E", "-P", "-x", "c", f"-I{folder}", "-"]
     return subprocess.run(command, input=source, check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout
 
 
@@ -67,7 +67,7 @@ def defaults(fields, values, constants):
     given = dict(zip([name for name, _, _ in fields], values))
     del given["struct_size"]
     numbers = {name: constants[value] if value in constants else json.loads(value)
-               for name, value in given.items() if value != "((void *)0)"}
+               for name, value in given.items() if value.replace(" ", "") != "((void*)0)"}
     return {name: value for name, value in numbers.items() if value}
 
 

@@ -135,8 +135,9 @@ typedef struct yoke_data_parallel_options {
                              in yoke_data_parallel_choices_warning. false: that is DATA or IO, since
                              another file may be what the user's exact bits depend on. */
     /** Begin no measurement of an algorithm so many seconds after the first unknown shape: what is
-     * still unknown takes YOKE_ALGORITHM_DIRECT's rule in this engine and is not kept in `choices`;
-     * yoke_data_parallel_choices_warning says so. In DDP rank 0's counts. 0: no limit. */
+     * still unknown takes the first algorithm in this engine (of a convolution on CPU devices, that
+     * of YOKE_ALGORITHM_DIRECT) and is not kept in `choices`; yoke_data_parallel_choices_warning
+     * says so. In DDP rank 0's counts. 0: no limit. */
     double measure_seconds;
 } yoke_data_parallel_options;
 

@@ -42,7 +42,7 @@ def _set(structs, name, value):
         elif kind == "c_char_p":
             value = value and os.fsencode(value)
         setattr(struct, name, value)
-        if hasattr(value, "__index__") and getattr(struct, name) != value:
+        if value not in (0, 1) if kind == "c_bool" else hasattr(value, "__index__") and getattr(struct, name) != value:
             raise TypeError("it does not fit")
     except (KeyError, TypeError) as error:
         raise ValueError(f"{name} is {given!r}: {'expected ' + ', '.join(words) if words else error}") from None
@@ -111,7 +111,7 @@ class Trainer:
         rule = make("yoke_optimizer_options", "YOKE_ADAMW_OPTIONS_INIT") if optimizer == "adamw" else rule
         run = make("yoke_trainer_options", "YOKE_TRAINER_OPTIONS_INIT", epochs=3)
         own = "choices" in options or options.get("algorithm") == "direct"
-        choices = {} if own else {"choices": _choices(), "cache_choices": True, "measure_seconds": 60.0}
+        choices = {} if own else {"choices": _choices(), "cache_choices": True}
         for name, value in {"model": model, "kind": optimizer, **choices, **options}.items():
             _set((rule, run), name, value)
         if inputs is not None:
@@ -131,7 +131,7 @@ class Trainer:
 
     def stop(self):
         """Lets run return after its step; any thread may call it. Without a run it does nothing."""
-        if self._running and not self._running.done():
+        if (running := self._running) and not running.done():  # run may end meanwhile
             LIBRARY.yoke_trainer_stop(self._trainer)
 
     def run(self, on_event=None):
@@ -154,10 +154,11 @@ class Trainer:
         except BaseException:
             self.stop()
             wait([self._running])
+            self._seen, self._running = len(self.history), None  # the frames of its exception hold self
             raise
-        failure, self._running = self._running.exception(), None
-        if failure and failure.status != "YOKE_ERROR_CANCELLED":
-            raise failure
+        failure, self._running = [self._running.exception()], None
+        if failure[0] and failure[0].status != "YOKE_ERROR_CANCELLED":
+            raise failure.pop()  # of a variable it would make a circle
         return self.summary()
 
     def evaluate(self):

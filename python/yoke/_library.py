@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libyoke through ctypes, the tool, and their errors. The build makes layout.json from the headers and lays it beside
-the library, so that nothing here repeats a declaration."""
+"""libyoke through ctypes, the tool, and their errors. Beside the library lies what its headers declare: layout.json."""
 import ctypes
 import json
 import os

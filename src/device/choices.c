@@ -25,7 +25,8 @@ struct yoke_choices {
     void *context;           /* of the hook */
     yoke_error failure;      /* of the hook */
     double limit_seconds;    /* 0: none */
-    uint64_t first_ns;       /* when the first key was unknown; 0: none was */
+    uint64_t first_ns;       /* when a key was unknown first, since commit; 0: none was */
+    uint64_t spent_ns;       /* measuring, before the last commit */
     char warning[2 * YOKE_ERROR_TEXT_BYTES];
 };
 
@@ -146,9 +147,15 @@ yoke_status yoke_choices_find(yoke_choices *choices, const char *key,
     return YOKE_OK;
 }
 
+static uint64_t measured_ns(const yoke_choices *choices) {
+    return choices->spent_ns + (choices->first_ns > 0 ? yoke_now_ns() - choices->first_ns : 0);
+}
+
 /* A broken cache is replaced even where this run measured nothing. */
 yoke_status yoke_choices_commit(yoke_choices *choices) {
     yoke_choices_file *file = choices->file;
+    choices->spent_ns = measured_ns(choices);
+    choices->first_ns = 0;
     if (file == NULL) return YOKE_OK;
     if (yoke_choices_file_is_broken(file)) (void)hold(choices);
     bool whole = yoke_choices_file_is_broken(file);
@@ -186,8 +193,8 @@ void yoke_choices_limit(yoke_choices *choices, double seconds) {
 }
 
 bool yoke_choices_late(const yoke_choices *choices) {
-    if (choices->limit_seconds == 0 || choices->first_ns == 0) return false;
-    return (double)(yoke_now_ns() - choices->first_ns) >= choices->limit_seconds * 1e9;
+    return choices->limit_seconds > 0 && choices->first_ns > 0 &&
+           (double)measured_ns(choices) >= choices->limit_seconds * 1e9;
 }
 
 static yoke_status grow(yoke_choices *choices) {

@@ -238,6 +238,12 @@ static yoke_status prepare_shard(int lane, void *context) {
     return yoke_replica_prepare(parallel->lanes[lane].replica, rows, job->training);
 }
 
+/* The root alone meets unknown choices and measures them; the others then only read. */
+static yoke_status prepare_lanes(yoke_data_parallel *parallel, prepare_job *job) {
+    TRY(yoke_apply(parallel, 1, "prepare", prepare_shard, job));
+    return yoke_apply(parallel, parallel->count, "prepare", prepare_shard, job);
+}
+
 static yoke_status prepare_rounds(yoke_data_parallel *parallel, int rows, bool training) {
     for (int round = 0; round < parallel->shards.rounds; round++) {
         prepare_job job = {parallel, .rows = rows, .round = round, .training = training};
@@ -245,7 +251,7 @@ static yoke_status prepare_rounds(yoke_data_parallel *parallel, int rows, bool t
         for (int k = 0; k < parallel->count; k++)
             all += yoke_shard_of_lane(parallel, rows, k, round).rows;
         if (all == 0) return YOKE_OK; /* neither have later rounds any */
-        TRY(yoke_apply(parallel, parallel->count, "prepare", prepare_shard, &job));
+        TRY(prepare_lanes(parallel, &job));
         TRY(yoke_record_lanes(parallel, all, training));
         if (training) TRY(yoke_root_loss_prepare(parallel, all));
     }
@@ -257,7 +263,7 @@ static yoke_status prepare_micros(yoke_data_parallel *parallel, int rows, bool t
         int micro = yoke_shard_rows(rows, parallel->options.accumulate, part);
         if (micro == 0) break;
         prepare_job job = {parallel, .rows = micro, .round = -1, .training = training};
-        TRY(yoke_apply(parallel, parallel->count, "prepare", prepare_shard, &job));
+        TRY(prepare_lanes(parallel, &job));
         TRY(yoke_record_lanes(parallel, micro, training));
         if (training) TRY(yoke_root_loss_prepare(parallel, micro));
     }

@@ -167,6 +167,13 @@ class Cache(Case):
             self.assertNotIn(wrong, self.cache.read_text())
             self.assertEqual(self.small(), (first, ""))
 
+    def test_a_comparison_says_that_it_writes_the_file_anew(self):
+        self.cache.write_text("yoke choices 2\n")
+        comparison = self.start("compare", *SMALL, "--batch", "16", "--rounds", "3", "--seconds", "1", "--devices",
+                                "2xcpu", "--threads", "1", "--quiet", XDG_CACHE_HOME=str(self.folder))
+        _, said = comparison.communicate(timeout=LIMIT_S)
+        self.assertEqual(said.count(f"yoke: warning: {self.cache}: "), 1, said)
+
     def test_what_cannot_be_a_cache_is_one_warning(self):
         self.cache.mkdir()
         _, said = self.small()

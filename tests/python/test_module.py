@@ -267,6 +267,18 @@ class Ending(unittest.TestCase):
         del trainer, kept, inputs
         self.assertEqual([end() for end in ends], [None, None, None])  # without the garbage collector
 
+    def test_a_run_that_ends_in_an_exception_holds_nothing_back(self):
+        gc.disable()
+        self.addCleanup(gc.enable)
+        for options, on_event, wanted in [({}, lambda event: [][0], IndexError),
+                                          ({"learning_rate": 1e30}, None, yoke.YokeError)]:
+            trainer = self.endless(**options)
+            with self.assertRaises(wanted):
+                trainer.run(on_event)
+            end = weakref.ref(trainer)
+            del trainer
+            self.assertIsNone(end())
+
 
 class Refusals(unittest.TestCase):
     def test_arrays_that_do_not_fit(self):
@@ -301,6 +313,7 @@ class Refusals(unittest.TestCase):
                                     ({"batch": 2**40}, ValueError, "batch is 1099511627776: it does not fit"),
                                     ({"batch": numpy.int64(2**40)}, ValueError, "it does not fit"),
                                     ({"steps": -1}, ValueError, "steps is -1: it does not fit"),
+                                    ({"nesterov": "no"}, ValueError, "nesterov is 'no': it does not fit"),
                                     ({"save": 5}, ValueError, "save is 5: .*str"),
                                     ({"mode": "ddp"}, yoke.YokeError, "process_group"),
                                     ({"schedule": "fast"}, ValueError, "expected overlap, classic, sharded, python"),

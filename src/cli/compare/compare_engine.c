@@ -123,8 +123,11 @@ static yoke_status build_parallel(compare_engine *engine) {
     yoke_status status = yoke_model_preset(&engine->model, setup->model, engine->rows.shape,
                                            engine->rows.classes, NULL);
     if (status != YOKE_OK) return status;
-    return yoke_data_parallel_create(&engine->parallel, engine->model, engine->devices,
-                                     &setup->optimizer, &options);
+    status = yoke_data_parallel_create(&engine->parallel, engine->model, engine->devices,
+                                       &setup->optimizer, &options);
+    const char *warning = yoke_data_parallel_choices_warning(engine->parallel);
+    if (warning != NULL) fprintf(stderr, "yoke: warning: %s\n", warning);
+    return status;
 }
 
 static yoke_status build(compare_engine *engine) {
