@@ -16,6 +16,10 @@ static yoke_status check_options(const yoke_image_options *options) {
             "a photograph as %dx%dx%d: 1 or 3 channels of N x N pixels are possible, N 1 to "
             "4096",
             shape->channels, shape->height, shape->width);
+    for (int i = 0; i < shape->channels; i++)
+        if (!(options->deviation[i] > 0))
+            return FAIL(YOKE_ERROR_ARGUMENT, "deviation[%d] is %g: it must be above 0", i,
+                        (double)options->deviation[i]);
     if (options->resize == 0 || options->resize >= shape->height) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT,
                 "resize is %d: it must be 0, or at least the %d pixels of a row", options->resize,

@@ -21,7 +21,7 @@ import time
 
 SKIPPED = 77
 SHORT_MINUTES, FULL_MINUTES = 0.12, 15
-TOLERANCE, SHORT_TOLERANCE, PAGES_KIB = 0.02, 0.1, 256 # a short run still warms up
+TOLERANCE, SHORT_TOLERANCE, PAGES_KIB = 0.02, 0.25, 256  # on a busy machine a short run still fills its rings
 END_S = 120
 TRAIN = ["train", "--model", "resnet20", "--dataset", "synthetic:1x8x8,classes=10,rows=512", "--batch", "8",
          "--threads", "1", "--epochs", "1000000", "--augment", "crop-flip", "--ema", "0.9", "--keep-best",
