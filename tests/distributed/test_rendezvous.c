@@ -26,7 +26,7 @@ static char address[128], folder[64];
 
 typedef struct member {
     int rank, world, delay_ms, timeout_ms;
-    const char *token;
+    const char *token, *stops_before; /* the key that it would set, or the count */
     pthread_t thread;
     yoke_peer peers[RANKS_LIMIT];
     yoke_error error;
@@ -49,6 +49,36 @@ static void keep(bool in_folder, const char *token) {
         snprintf(address, sizeof address, "tcp://127.0.0.1:%d", yoke_store_port(keeper));
 }
 
+/* A stopped rank asks the store for nothing more. */
+
+static _Thread_local const char *stops_before;
+static _Thread_local yoke_status (*real_set)(yoke_store *store, const char *key, const void *value,
+                                             size_t bytes);
+static _Thread_local yoke_status (*real_add)(yoke_store *store, const char *key, int64_t value,
+                                             int64_t *sum);
+
+static yoke_status set_until_stopped(yoke_store *store, const char *key, const void *value,
+                                     size_t bytes) {
+    if (strstr(key, stops_before) != NULL) stops_before = "";
+    if (*stops_before == '\0') return FAIL(YOKE_ERROR_INTERNAL, "stopped");
+    return real_set(store, key, value, bytes);
+}
+
+static yoke_status add_until_stopped(yoke_store *store, const char *key, int64_t value,
+                                     int64_t *sum) {
+    if (strstr(key, stops_before) != NULL) stops_before = "";
+    if (*stops_before == '\0') return FAIL(YOKE_ERROR_INTERNAL, "stopped");
+    return real_add(store, key, value, sum);
+}
+
+static void stop_before(yoke_store *store, const char *key) {
+    stops_before = key;
+    real_set = store->set;
+    real_add = store->add;
+    store->set = set_until_stopped;
+    store->add = add_until_stopped;
+}
+
 static yoke_status attend(member *one, yoke_store *store) {
     yoke_rank_info info = {.rank = one->rank, .world = one->world, .local_rank = 10 + one->rank};
     return yoke_rendezvous(store, &info, one->peers, one->timeout_ms);
@@ -61,6 +91,7 @@ static void *run_member(void *context) {
         .address = address, .run_id = "run", .token = one->token, .timeout_ms = PATIENT_MS};
     if (one->delay_ms > 0) poll(NULL, 0, one->delay_ms);
     yoke_status status = yoke_store_create(&store, &options);
+    if (status == YOKE_OK && one->stops_before != NULL) stop_before(store, one->stops_before);
     if (status == YOKE_OK) status = attend(one, store);
     one->error = yoke_error_take(status);
     yoke_store_destroy(store);
@@ -179,6 +210,23 @@ static void one_missing_rank_is_named_alone(void **state) {
     assert_says(&one, YOKE_ERROR_TIMEOUT, "rank 0; were they started?");
 }
 
+/* Every rank claimed its number, so none is missing from the store. */
+static void a_rank_that_stops_once_all_have_joined_is_named(void **state) {
+    (void)state;
+    static const char *const moments[] = {"/count", "/peers/", "/outcome"};
+    for (int i = 0; i < 3; i++) {
+        member members[3] = {{.world = 3, .timeout_ms = SOON_MS},
+                             {.rank = 1, .world = 3, .delay_ms = 100, .stops_before = moments[i]},
+                             {.rank = 2, .world = 3, .timeout_ms = SOON_MS}};
+        keep(false, NULL);
+        run_members(members, 3);
+        yoke_store_destroy(keeper);
+        for (int k = 0; k < 3; k += 2)
+            assert_says(&members[k], YOKE_ERROR_TIMEOUT,
+                        "all 3 ranks joined, but rank 1 did not end the rendezvous within 400 ms");
+    }
+}
+
 static void many_missing_ranks_are_counted(void **state) {
     (void)state;
     keep(false, NULL);
@@ -257,6 +305,7 @@ int main(void) {
         cmocka_unit_test(a_rank_that_comes_again_after_the_meeting_is_refused_alone),
         cmocka_unit_test(a_world_that_never_fills_names_the_missing),
         cmocka_unit_test(one_missing_rank_is_named_alone),
+        cmocka_unit_test(a_rank_that_stops_once_all_have_joined_is_named),
         cmocka_unit_test(many_missing_ranks_are_counted),
         cmocka_unit_test(different_worlds_are_named_with_their_ranks),
         cmocka_unit_test(a_rank_outside_the_world_is_refused),

@@ -226,6 +226,26 @@ static yoke_status reduce_once(yoke_process_group *group, const script *play) {
     return group->reduce(group, memory, &call);
 }
 
+/* Rank 0 met the others and went. */
+static void a_rank_0_that_never_creates_the_memory_is_named(void **state) {
+    (void)state;
+    yoke_store *keeper;
+    yoke_peer peers[2] = {{.host = "here"}, {.host = "here"}};
+    char address[64];
+    name_store(address, sizeof address);
+    const yoke_store_options served = {.address = address, .serve = true, .timeout_ms = 100};
+    assert_int_equal(yoke_store_create(&keeper, &served), YOKE_OK);
+    const yoke_rank_info rank = {.struct_size = sizeof rank, .rank = 1, .world = 2};
+    const yoke_process_group_options options = {
+        .struct_size = sizeof options, .rank = &rank, .timeout_ms = 100};
+    const yoke_transport_request request = {.options = &options, .store = keeper, .peers = peers};
+    yoke_process_group *group = NULL;
+    assert_int_equal(yoke_shared_memory_group(&group, &request), YOKE_ERROR_TIMEOUT);
+    assert_non_null(
+        strstr(yoke_last_error(), "rank 0 did not set \"shared_memory\" within 100 ms"));
+    yoke_store_destroy(keeper);
+}
+
 static int count_entries(const char *path) {
     int count = 0;
     DIR *folder = opendir(path);
@@ -272,6 +292,7 @@ int main(void) {
         cmocka_unit_test(a_killed_rank_is_noticed_long_before_the_deadline),
         cmocka_unit_test(a_stopped_rank_is_named_at_the_deadline),
         cmocka_unit_test(ranks_of_two_machines_are_refused),
+        cmocka_unit_test(a_rank_0_that_never_creates_the_memory_is_named),
         cmocka_unit_test(nothing_is_left_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

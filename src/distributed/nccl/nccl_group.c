@@ -60,7 +60,7 @@ static yoke_status share_id(nccl_group *nccl, nccl_ticket *ticket) {
         ticket->error = yoke_error_take(yoke_communicator_id(nccl->device, ticket->id));
         TRY(yoke_store_set(nccl->watchdog.store, ID_KEY, ticket, sizeof *ticket));
     } else {
-        TRY(yoke_store_wait(nccl->watchdog.store, ID_KEY, ticket, sizeof *ticket, &bytes));
+        TRY(yoke_store_wait_root(nccl->watchdog.store, ID_KEY, ticket, sizeof *ticket, &bytes));
     }
     return yoke_error_restore(&ticket->error);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every rank claims its number and adds itself to a count; the last one publishes the table of
- * peers, then the outcome. A rank that finds an error publishes it as the outcome, so every rank
+ * peers, then the outcome; the others say that they wait, and wait for it. A rank that finds an error publishes it as the outcome, so every rank
  * reports one text. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,8 +30,11 @@ typedef struct rendezvous {
     int timeout_ms;
 } rendezvous;
 
-static void name_claim(char key[64], int rank) {
-    snprintf(key, 64, "rendezvous/rank/%d", rank);
+#define CLAIM "rank" /* what each rank sets */
+#define WAITS "waits"
+
+static void name_key(char key[64], const char *what, int rank) {
+    snprintf(key, 64, "rendezvous/%s/%d", what, rank);
 }
 
 /* In ms, rounded up, so that the wait does not end before the deadline. */
@@ -82,7 +85,7 @@ static yoke_status check_rank(const rendezvous *state) {
     const claim *own = &state->own;
     claim found;
     char key[64];
-    name_claim(key, own->rank);
+    name_key(key, CLAIM, own->rank);
     TRY(claim_key(state, key, &found));
     if (memcmp(found.nonce, own->nonce, sizeof own->nonce) == 0) return YOKE_OK;
     return FAIL(YOKE_ERROR_PEER,
@@ -118,7 +121,7 @@ static yoke_status publish_peers(const rendezvous *state, yoke_peer *peers) {
     char key[64];
     for (int rank = 0; rank < state->own.world; rank++) {
         claim found;
-        name_claim(key, rank);
+        name_key(key, CLAIM, rank);
         yoke_status status = read_claim(state, key, &found);
         TRY(status == YOKE_ERROR_MISSING ? YOKE_ERROR_TIMEOUT : status);
         peers[rank] = found.peer;
@@ -146,15 +149,15 @@ static yoke_status read_peers(const rendezvous *state, yoke_peer *peers) {
     return YOKE_OK;
 }
 
-/* "1, 3, 4 and 7 more". Returns the number of missing ranks. */
-static int list_missing(const rendezvous *state, char *list, size_t size) {
+/* The ranks that did not set their key: "1, 3, 4 and 7 more". Returns their number. */
+static int list_missing(const rendezvous *state, const char *what, char *list, size_t size) {
     int missing = 0;
     list[0] = '\0';
     for (int rank = 0; rank < state->own.world; rank++) {
         claim found;
         char key[64];
         size_t used = strlen(list);
-        name_claim(key, rank);
+        name_key(key, what, rank);
         if (read_claim(state, key, &found) != YOKE_ERROR_MISSING) continue;
         if (missing < MISSING_NAMED)
             snprintf(list + used, size - used, "%s%d", missing == 0 ? "" : ", ", rank);
@@ -166,19 +169,20 @@ static int list_missing(const rendezvous *state, char *list, size_t size) {
     return missing;
 }
 
-/* At the deadline: publishes the missing ranks. */
+/* At the deadline: publishes which ranks are missing. Once all have joined, these are the ranks that
+ * neither wait nor publish the outcome. */
 static void publish_missing(const rendezvous *state) {
     char list[MISSING_NAMED * 12 + 32];
-    int missing = list_missing(state, list, sizeof list);
+    int world = state->own.world, missing = list_missing(state, CLAIM, list, sizeof list);
     if (missing == 0) {
+        missing = list_missing(state, WAITS, list, sizeof list);
         FAIL(YOKE_ERROR_TIMEOUT,
-             "all %d ranks joined within %d ms, but the last one stopped before the rendezvous "
-             "ended",
-             state->own.world, state->timeout_ms);
+             "all %d ranks joined, but rank%s %s did not end the rendezvous within %d ms", world,
+             missing == 1 ? "" : "s", list, state->timeout_ms);
     } else {
         FAIL(YOKE_ERROR_TIMEOUT,
              "%d of %d ranks did not join within %d ms: rank%s %s; were they started?", missing,
-             state->own.world, state->timeout_ms, missing == 1 ? "" : "s", list);
+             world, state->timeout_ms, missing == 1 ? "" : "s", list);
     }
     publish_outcome(state, YOKE_ERROR_TIMEOUT, yoke_last_error());
 }
@@ -213,11 +217,18 @@ static yoke_status await_outcome(const rendezvous *state) {
     return read_outcome(state, yoke_now_ns() + REQUEST_MS * 1000000u);
 }
 
+static yoke_status announce_wait(const rendezvous *state) {
+    char key[64];
+    name_key(key, WAITS, state->own.rank);
+    return yoke_store_set(state->store, key, &state->own, sizeof state->own);
+}
+
 static yoke_status meet_peers(const rendezvous *state, yoke_peer *peers) {
     int64_t count;
     begin_wait(state);
     TRY(claim_rank(state, &count));
     if (count != state->own.world) {
+        TRY(announce_wait(state));
         TRY(await_outcome(state));
         begin_wait(state);
         return read_peers(state, peers);

@@ -47,7 +47,7 @@ static yoke_status open_published(shm_group *shm, yoke_store *store) {
     size_t bytes;
     unsigned long long inode, total;
     shm_handle handle;
-    TRY(yoke_store_wait(store, STORE_KEY, line, sizeof line - 1, &bytes));
+    TRY(yoke_store_wait_root(store, STORE_KEY, line, sizeof line - 1, &bytes));
     if (sscanf(line, "memory %d %d %llu %llu", &handle.pid, &handle.descriptor, &inode, &total) !=
         4)
         return FAIL(YOKE_ERROR_PEER, "rank 0: %s", line);

@@ -69,15 +69,16 @@ yoke_status yoke_store_set(yoke_store *store, const char *key, const void *value
     return store->set(store, key, value, bytes);
 }
 
-yoke_status yoke_store_wait(yoke_store *store, const char *key, void *value, size_t capacity,
-                            size_t *bytes) {
+/* missing: "no rank set" or who did not. */
+static yoke_status wait_for_key(yoke_store *store, const char *missing, const char *key,
+                                void *value, size_t capacity, size_t *bytes) {
     TRY(check_key(key));
     yoke_store_value found = {.data = value, .capacity = capacity};
     uint64_t wait_ns = (uint64_t)store->timeout_ms * 1000000u;
     yoke_status status =
         store->wait(store, key, &found, wait_ns == 0 ? 0 : yoke_now_ns() + wait_ns);
     if (status == YOKE_ERROR_MISSING)
-        return FAIL(YOKE_ERROR_TIMEOUT, "%s: no rank set \"%s\" within %d ms", store->address, key,
+        return FAIL(YOKE_ERROR_TIMEOUT, "%s: %s \"%s\" within %d ms", store->address, missing, key,
                     store->timeout_ms);
     TRY(status);
     if (found.bytes > capacity)
@@ -85,6 +86,16 @@ yoke_status yoke_store_wait(yoke_store *store, const char *key, void *value, siz
                     found.bytes, capacity);
     *bytes = found.bytes;
     return YOKE_OK;
+}
+
+yoke_status yoke_store_wait(yoke_store *store, const char *key, void *value, size_t capacity,
+                            size_t *bytes) {
+    return wait_for_key(store, "no rank set", key, value, capacity, bytes);
+}
+
+yoke_status yoke_store_wait_root(yoke_store *store, const char *key, void *value, size_t capacity,
+                                 size_t *bytes) {
+    return wait_for_key(store, "rank 0 did not set", key, value, capacity, bytes);
 }
 
 yoke_status yoke_store_add(yoke_store *store, const char *key, int64_t value, int64_t *sum) {

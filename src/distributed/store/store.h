@@ -35,6 +35,9 @@ yoke_status yoke_store_set(yoke_store *store, const char *key, const void *value
 /* Waits until the key is set. TIMEOUT at the deadline; the text names the key. */
 yoke_status yoke_store_wait(yoke_store *store, const char *key, void *value, size_t capacity,
                             size_t *bytes);
+/* The same for a key that only rank 0 sets: the text of TIMEOUT names rank 0. */
+yoke_status yoke_store_wait_root(yoke_store *store, const char *key, void *value, size_t capacity,
+                                 size_t *bytes);
 /* Adds to the key's sum, which begins at 0, and returns the new sum. */
 yoke_status yoke_store_add(yoke_store *store, const char *key, int64_t value, int64_t *sum);
 
