@@ -154,6 +154,43 @@ class Cache(Case):
                 self.assertEqual(self.small(), (first, ""))
                 self.assertEqual(len(self.cache.read_bytes().splitlines()), len(whole.splitlines()))
 
+    def lines(self):
+        """[[machine, candidate, milliseconds, name, key]]"""
+        return [line.split("\t") for line in self.cache.read_text().splitlines()[1:]]
+
+    def write_lines(self, lines):
+        self.cache.write_text("".join("\t".join(fields) + "\n" for fields in [["yoke choices 1"], *lines]))
+
+    def test_another_machine_measures_for_itself(self):
+        """The version of the library, the processor, oneDNN's version, its threads, the instructions."""
+        self.small()
+        own = self.lines()
+        keys, facts = {fields[4] for fields in own}, own[0][0].split(", ")
+        self.assertGreaterEqual(len(facts), 2)
+        for part, fact in enumerate(facts):
+            with self.subTest(fact=fact):
+                machine = ", ".join([*facts[:part], fact + "x", *facts[part + 1:]])
+                foreign = [[machine, *fields[1:]] for fields in own]
+                self.write_lines(foreign)
+                self.assertEqual(self.small()[1], "")
+                lines = self.lines()
+                self.assertEqual([fields for fields in lines if fields[0] == machine], foreign)
+                self.assertEqual({fields[4] for fields in lines if fields[0] == own[0][0]}, keys)
+
+    def test_another_layer_is_measured_and_the_same_one_is_not(self):
+        """Of another shape, in another precision, on another number of threads."""
+        self.small()
+        own = self.lines()
+        for arguments in (["--model", "mlp:width=32"], ["--precision", "bfloat16"], ["--threads", "2"]):
+            with self.subTest(arguments=arguments):
+                self.write_lines(own)
+                self.small(*arguments)
+                lines = self.lines()
+                self.assertEqual([fields for fields in lines if fields in own], own)
+                self.assertEqual(len({fields[4] for fields in lines}), 2 * len(own), lines)
+                self.small(*arguments)
+                self.assertEqual(self.lines(), lines)
+
     def test_choices_that_no_algorithm_has_are_measured_again(self):
         self.small()
         whole = self.cache.read_text()
