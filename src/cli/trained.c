@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/progress.h"
+
 #define SPEC_BYTES 5000
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 
@@ -207,6 +209,7 @@ yoke_status trained_build(trained *made, const trained_flags *flags, int batch, 
     const yoke_weights_info *info = &made->info;
     bool regression = info->classes == 0;
     choices_place choices;
+    progress view;
     yoke_loss_options loss = {.struct_size = sizeof loss,
                               .kind = regression ? YOKE_LOSS_MSE : YOKE_LOSS_CROSS_ENTROPY};
     if (made->described && info->loss != NULL) loss = *info->loss;
@@ -221,7 +224,12 @@ yoke_status trained_build(trained *made, const trained_flags *flags, int batch, 
                                          .inference = true};
     TRY(yoke_model_preset(&made->model, info->model, info->input,
                           regression ? info->target_count : info->classes, &loss));
-    TRY(yoke_data_parallel_create(&made->parallel, made->model, made->devices, NULL, &engine));
+    progress_begin(&view, 0, 0, false);
+    progress_note(&view, "measuring the fastest algorithms ...");
+    yoke_status status =
+        yoke_data_parallel_create(&made->parallel, made->model, made->devices, NULL, &engine);
+    progress_clear(&view);
+    TRY(status);
     const char *warning = yoke_data_parallel_choices_warning(made->parallel);
     if (warning != NULL) fprintf(stderr, "yoke: warning: %s\n", warning);
     return yoke_weights_load(made->parallel, made->model, flags->weights);

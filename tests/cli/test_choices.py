@@ -7,6 +7,7 @@ usage: test_choices.py YOKE [unittest arguments]
 import json
 import os
 import pathlib
+import pty
 import shutil
 import subprocess
 import sys
@@ -268,6 +269,20 @@ class Cache(Case):
                                  XDG_CACHE_HOME=str(self.folder))
             _, said = process.communicate(timeout=LIMIT_S)
             self.assertEqual((process.returncode, said.count("writes the file anew")), (0, expected), said)
+
+    def test_a_terminal_shows_that_a_prediction_measures(self):
+        weights = self.folder / "w.safetensors"
+        self.small("--no-cache", "--save", str(weights))
+        try:
+            ours, theirs = pty.openpty()
+        except OSError:
+            self.skipTest("this system offers no pseudo-terminals")
+        with os.fdopen(ours, "rb", buffering=0) as screen:
+            subprocess.run([YOKE, "predict", "--weights", str(weights), *ONE_CPU, "--no-cache", ROWS],
+                           stdout=subprocess.DEVNULL, stderr=theirs, timeout=LIMIT_S, check=True,
+                           env=self.environment | {"TERM": "xterm"})
+            os.close(theirs)
+            self.assertEqual(screen.read(4096), b"measuring the fastest algorithms ...\r\x1b[K")
 
 
 if __name__ == "__main__":

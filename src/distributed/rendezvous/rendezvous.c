@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every rank claims its number and adds itself to a count; the last one publishes the table of
- * peers, then the outcome; the others say that they wait, and wait for it. A rank that finds an error publishes it as the outcome, so every rank
- * reports one text. */
+ * peers, then the outcome; the others say that they wait, and wait for it. A rank that finds an
+ * error publishes it as the outcome, so every rank reports one text. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,8 +169,8 @@ static int list_missing(const rendezvous *state, const char *what, char *list, s
     return missing;
 }
 
-/* At the deadline: publishes which ranks are missing. Once all have joined, these are the ranks that
- * neither wait nor publish the outcome. */
+/* At the deadline: publishes which ranks are missing. Once all have joined, these are the ranks
+ * that neither wait nor publish the outcome. */
 static void publish_missing(const rendezvous *state) {
     char list[MISSING_NAMED * 12 + 32];
     int world = state->own.world, missing = list_missing(state, CLAIM, list, sizeof list);
