@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tries the Debian packages where nothing is installed: scripts/package.sh in a bare root of each suite, lintian, and
 # scripts/package-trial.sh in another bare root of it. The packages lie in build/packages/SUITE then.
-# usage: scripts/package-check.sh [SUITE...]   (bookworm trixie)
+# --mpi: with Open MPI in the first root, so that the packages hold the MPI module.
+# usage: scripts/package-check.sh [--mpi] [SUITE...]   (bookworm trixie)
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -10,6 +11,11 @@ PACKAGE_LIMIT_S=1800
 TRIAL_LIMIT_S=1200
 LINTIAN_LIMIT_S=300
 
+mpi=no
+if [[ ${1-} == --mpi ]]; then
+    mpi=yes
+    shift
+fi
 suites=("$@")
 ((${#suites[@]} > 0)) || suites=(bookworm trixie)
 logs=build/packages
@@ -21,6 +27,10 @@ make_packages() {
     local suite=$1 root=$work/$1-build code=0
     bare_root "$suite" "$root" || return
     git clone -q --depth 1 "file://$PWD" "$root/yoke" || return
+    if [[ $mpi == yes ]]; then
+        inside "$root" "$PACKAGE_LIMIT_S" "apt-get update && apt-get -y install --no-install-recommends libopenmpi-dev" \
+            >"$logs/$suite-mpi.log" 2>&1 || { echo "$suite: no Open MPI: $(tail -n 1 "$logs/$suite-mpi.log")"; failed=yes; return 1; }
+    fi
     try_command "$suite" "$root" "$PACKAGE_LIMIT_S" scripts/package.sh || return
     grep -A 1 '\.deb: ' "$logs/$suite-package.log"
     rm -rf "${logs:?}/$suite"

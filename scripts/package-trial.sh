@@ -56,6 +56,10 @@ if ldd static | grep libyoke; then exit 1; fi
 try ./shared
 # shellcheck disable=SC2086
 of_packages $packages >/tmp/installed
+if grep libyoke_mpi.so /tmp/installed; then
+    get install openmpi-bin
+    try mpirun --allow-run-as-root --oversubscribe -n 2 yoke train --mode ddp --transport mpi --threads 1 --steps 20
+fi
 # shellcheck disable=SC2086
 get purge $packages
 while read -r path; do [[ ! -e $path ]] || echo "$path"; done </tmp/installed >/tmp/after
