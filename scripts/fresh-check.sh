@@ -6,9 +6,10 @@
 # --tests: scripts/test.sh --quick as the second command. --compilers: instead, every gcc from 11 to 14 and clang
 # from 14 to 19 of the suite builds all there is with warnings as errors.
 # --arm64: instead, scripts/arm64-check.sh cross-compiles for arm64 and runs tests in qemu-user.
+# --python: instead, scripts/python-check.sh installs the Python module with pip and tests it.
 # --gpu-check: instead, scripts/gpu-check.sh over simulated GPUs where there is a compiler, CMake, Python and this
 # machine's CUDA toolkit, but neither git nor a network; what else the build needs comes from scripts/pack-deps.sh.
-# usage: scripts/fresh-check.sh [--tests | --compilers | --arm64 | --gpu-check] [SUITE...]   (bookworm trixie)
+# usage: scripts/fresh-check.sh [--tests | --compilers | --arm64 | --python | --gpu-check] [SUITE...]   (bookworm trixie)
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -17,6 +18,7 @@ TESTS_LIMIT_S=3600
 COMPILER_LIMIT_S=1800
 ARM64_LIMIT_S=7200
 GPU_CHECK_LIMIT_S=14400
+PYTHON_LIMIT_S=3600
 CUDA=/usr/local/cuda
 
 what=demo
@@ -26,9 +28,10 @@ for word in "$@"; do
     --tests) what=tests ;;
     --compilers) what=compilers ;;
     --arm64) what=arm64 ;;
+    --python) what=python ;;
     --gpu-check) what=gpu-check ;;
     -*)
-        echo "usage: scripts/fresh-check.sh [--tests | --compilers | --arm64 | --gpu-check] [SUITE...]" >&2
+        echo "usage: scripts/fresh-check.sh [--tests | --compilers | --arm64 | --python | --gpu-check] [SUITE...]" >&2
         exit 2
         ;;
     *) suites+=("$word") ;;
@@ -59,6 +62,18 @@ try_compilers() {
     done
 }
 
+# pip reaches its index the way pip here does.
+try_python() {
+    local suite=$1 root=$2
+    {
+        echo "[global]"
+        [[ -z ${PIP_INDEX_URL-} ]] || echo "index-url = $PIP_INDEX_URL"
+        [[ -z ${PIP_CERT-} ]] || { cp "$PIP_CERT" "$root/etc/pip.crt" && echo "cert = /etc/pip.crt"; }
+    } >"$root/etc/pip.conf"
+    try_command "$suite" "$root" "$PYTHON_LIMIT_S" scripts/python-check.sh || return
+    grep -E "^(Python|pip install|yoke|Ran|OK|accuracy)" "build/fresh/$suite-python-check.log"
+}
+
 # Without .git, and with packages in build/deps.
 try_gpu_check() {
     local suite=$1 root=$2
@@ -82,6 +97,7 @@ check_suite() {
         try_command "$suite" "$root" "$ARM64_LIMIT_S" scripts/arm64-check.sh
         grep -A 20 "^backend " "build/fresh/$suite-arm64-check.log"
         ;;
+    python) try_python "$suite" "$root" ;;
     gpu-check) try_gpu_check "$suite" "$root" ;;
     *)
         try_command "$suite" "$root" "$DEMO_LIMIT_S" scripts/demo.sh && compare_readme "$suite"
