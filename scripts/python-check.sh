@@ -22,6 +22,7 @@ install() {
 
 scripts/install-deps.sh --python
 python3 --version
+# shellcheck disable=SC2016
 sed -n '/^```python/,/^```/p' docs/python.md | sed '/^```/d' >"$work/lines.py"
 install clone .
 python3 -m venv "$work/builder"

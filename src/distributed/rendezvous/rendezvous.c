@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every rank claims its number and adds itself to a count; the last one publishes the table of
- * peers, then the outcome; the others say that they wait, and wait for it. A rank that finds an
- * error publishes it as the outcome, so every rank reports one text. */
+/* Every rank claims its number; rank 0 waits for all claims, publishes the table of peers, then the
+ * outcome. A rank that finds an error publishes it as the outcome, so every rank reports one text.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +15,7 @@
 #define PEERS_PART 512 /* ranks per value of the table: fits YOKE_STORE_VALUE_LIMIT */
 #define MISSING_NAMED 16
 #define REQUEST_MS 1000 /* for requests that the store answers at once */
+#define LOOK_MS 50 /* from one look at the outcome to the next, while rank 0 waits for claims */
 
 /* Who a rank is. The nonce tells apart threads of one process. */
 typedef struct claim {
@@ -30,11 +31,8 @@ typedef struct rendezvous {
     int timeout_ms;
 } rendezvous;
 
-#define CLAIM "rank" /* what each rank sets */
-#define WAITS "waits"
-
-static void name_key(char key[64], const char *what, int rank) {
-    snprintf(key, 64, "rendezvous/%s/%d", what, rank);
+static void name_claim(char key[64], int rank) {
+    snprintf(key, 64, "rendezvous/rank/%d", rank);
 }
 
 /* In ms, rounded up, so that the wait does not end before the deadline. */
@@ -49,10 +47,11 @@ static void begin_wait(const rendezvous *state) {
     yoke_store_timeout(state->store, left < REQUEST_MS ? REQUEST_MS : left);
 }
 
-/* Reads a claim now: MISSING if the key is not set. */
-static yoke_status read_claim(const rendezvous *state, const char *key, claim *found) {
+/* MISSING if the key is not set within `timeout_ms`. */
+static yoke_status read_claim(const rendezvous *state, const char *key, claim *found,
+                              int timeout_ms) {
     size_t bytes;
-    yoke_store_timeout(state->store, 0);
+    yoke_store_timeout(state->store, timeout_ms);
     yoke_status status = yoke_store_wait(state->store, key, found, sizeof *found, &bytes);
     begin_wait(state);
     if (status == YOKE_OK && bytes != sizeof *found)
@@ -77,7 +76,7 @@ static yoke_status claim_key(const rendezvous *state, const char *key, claim *fo
     *found = state->own;
     yoke_status status = yoke_store_set(state->store, key, &state->own, sizeof state->own);
     if (status != YOKE_ERROR_ARGUMENT) return status;
-    status = read_claim(state, key, found);
+    status = read_claim(state, key, found, 0);
     return status == YOKE_ERROR_MISSING ? YOKE_ERROR_TIMEOUT : status;
 }
 
@@ -85,7 +84,7 @@ static yoke_status check_rank(const rendezvous *state) {
     const claim *own = &state->own;
     claim found;
     char key[64];
-    name_key(key, CLAIM, own->rank);
+    name_claim(key, own->rank);
     TRY(claim_key(state, key, &found));
     if (memcmp(found.nonce, own->nonce, sizeof own->nonce) == 0) return YOKE_OK;
     return FAIL(YOKE_ERROR_PEER,
@@ -108,26 +107,44 @@ static yoke_status check_world(const rendezvous *state) {
 }
 
 /* Compares the world size first: two runs of different sizes claim the same ranks. */
-static yoke_status claim_rank(const rendezvous *state, int64_t *count) {
+static yoke_status claim_rank(const rendezvous *state) {
     yoke_status status = check_world(state);
     if (status == YOKE_OK) status = check_rank(state);
     if (status == YOKE_ERROR_PEER) publish_outcome(state, status, yoke_last_error());
-    TRY(status);
-    return yoke_store_add(state->store, "rendezvous/count", 1, count);
+    return status;
 }
 
-/* On the last rank: every claim is set. */
-static yoke_status publish_peers(const rendezvous *state, yoke_peer *peers) {
-    char key[64];
+static bool outcome_is_known(const rendezvous *state) {
+    char outcome[OUTCOME_BYTES];
+    size_t bytes;
+    yoke_store_timeout(state->store, 0);
+    return yoke_store_wait(state->store, OUTCOME, outcome, sizeof outcome, &bytes) == YOKE_OK;
+}
+
+/* On rank 0. TIMEOUT: at the deadline, or when another rank has published an error. */
+static yoke_status await_claims(const rendezvous *state, yoke_peer *peers) {
     for (int rank = 0; rank < state->own.world; rank++) {
         claim found;
-        name_key(key, CLAIM, rank);
-        yoke_status status = read_claim(state, key, &found);
-        TRY(status == YOKE_ERROR_MISSING ? YOKE_ERROR_TIMEOUT : status);
+        char key[64];
+        yoke_status status;
+        name_claim(key, rank);
+        do {
+            int left = time_left(state->deadline);
+            status = read_claim(state, key, &found, left < LOOK_MS ? left : LOOK_MS);
+            if (status == YOKE_ERROR_MISSING && (left == 0 || outcome_is_known(state)))
+                return YOKE_ERROR_TIMEOUT;
+        } while (status == YOKE_ERROR_MISSING);
+        TRY(status);
         peers[rank] = found.peer;
     }
+    return YOKE_OK;
+}
+
+static yoke_status publish_peers(const rendezvous *state, const yoke_peer *peers) {
+    begin_wait(state);
     for (int first = 0; first < state->own.world; first += PEERS_PART) {
         int left = state->own.world - first, part = left < PEERS_PART ? left : PEERS_PART;
+        char key[64];
         snprintf(key, sizeof key, "rendezvous/peers/%d", first);
         TRY(yoke_store_set(state->store, key, &peers[first], (size_t)part * sizeof *peers));
     }
@@ -149,16 +166,16 @@ static yoke_status read_peers(const rendezvous *state, yoke_peer *peers) {
     return YOKE_OK;
 }
 
-/* The ranks that did not set their key: "1, 3, 4 and 7 more". Returns their number. */
-static int list_missing(const rendezvous *state, const char *what, char *list, size_t size) {
+/* "1, 3, 4 and 7 more". Returns the number of missing ranks. */
+static int list_missing(const rendezvous *state, char *list, size_t size) {
     int missing = 0;
     list[0] = '\0';
     for (int rank = 0; rank < state->own.world; rank++) {
         claim found;
         char key[64];
         size_t used = strlen(list);
-        name_key(key, what, rank);
-        if (read_claim(state, key, &found) != YOKE_ERROR_MISSING) continue;
+        name_claim(key, rank);
+        if (read_claim(state, key, &found, 0) != YOKE_ERROR_MISSING) continue;
         if (missing < MISSING_NAMED)
             snprintf(list + used, size - used, "%s%d", missing == 0 ? "" : ", ", rank);
         missing++;
@@ -169,20 +186,18 @@ static int list_missing(const rendezvous *state, const char *what, char *list, s
     return missing;
 }
 
-/* At the deadline: publishes which ranks are missing. Once all have joined, these are the ranks
- * that neither wait nor publish the outcome. */
+/* At the deadline: publishes who is missing. */
 static void publish_missing(const rendezvous *state) {
     char list[MISSING_NAMED * 12 + 32];
-    int world = state->own.world, missing = list_missing(state, CLAIM, list, sizeof list);
+    int missing = list_missing(state, list, sizeof list);
     if (missing == 0) {
-        missing = list_missing(state, WAITS, list, sizeof list);
         FAIL(YOKE_ERROR_TIMEOUT,
-             "all %d ranks joined, but rank%s %s did not end the rendezvous within %d ms", world,
-             missing == 1 ? "" : "s", list, state->timeout_ms);
+             "all %d ranks joined, but rank 0 did not end the rendezvous within %d ms",
+             state->own.world, state->timeout_ms);
     } else {
         FAIL(YOKE_ERROR_TIMEOUT,
              "%d of %d ranks did not join within %d ms: rank%s %s; were they started?", missing,
-             world, state->timeout_ms, missing == 1 ? "" : "s", list);
+             state->own.world, state->timeout_ms, missing == 1 ? "" : "s", list);
     }
     publish_outcome(state, YOKE_ERROR_TIMEOUT, yoke_last_error());
 }
@@ -217,26 +232,26 @@ static yoke_status await_outcome(const rendezvous *state) {
     return read_outcome(state, yoke_now_ns() + REQUEST_MS * 1000000u);
 }
 
-static yoke_status announce_wait(const rendezvous *state) {
-    char key[64];
-    name_key(key, WAITS, state->own.rank);
-    return yoke_store_set(state->store, key, &state->own, sizeof state->own);
-}
-
-static yoke_status meet_peers(const rendezvous *state, yoke_peer *peers) {
-    int64_t count;
-    begin_wait(state);
-    TRY(claim_rank(state, &count));
-    if (count != state->own.world) {
-        TRY(announce_wait(state));
-        TRY(await_outcome(state));
-        begin_wait(state);
-        return read_peers(state, peers);
-    }
-    yoke_status status = publish_peers(state, peers);
+/* Rank 0. Not in time: await_outcome says why. */
+static yoke_status lead(const rendezvous *state, yoke_peer *peers) {
+    yoke_status status = await_claims(state, peers);
+    if (status == YOKE_ERROR_TIMEOUT) return await_outcome(state);
+    if (status == YOKE_OK) status = publish_peers(state, peers);
     publish_outcome(state, status, status == YOKE_OK ? "all joined" : yoke_last_error());
     TRY(status);
     return await_outcome(state);
+}
+
+static yoke_status follow(const rendezvous *state, yoke_peer *peers) {
+    TRY(await_outcome(state));
+    begin_wait(state);
+    return read_peers(state, peers);
+}
+
+static yoke_status meet_peers(const rendezvous *state, yoke_peer *peers) {
+    begin_wait(state);
+    TRY(claim_rank(state));
+    return state->own.rank == 0 ? lead(state, peers) : follow(state, peers);
 }
 
 yoke_status yoke_rendezvous(yoke_store *store, const yoke_rank_info *rank, yoke_peer *peers,
