@@ -121,20 +121,21 @@ static bool outcome_is_known(const rendezvous *state) {
     return yoke_store_wait(state->store, OUTCOME, outcome, sizeof outcome, &bytes) == YOKE_OK;
 }
 
-/* On rank 0. TIMEOUT: at the deadline, or when another rank has published an error. */
+/* MISSING: at the deadline, or when another rank has published an error. */
+static yoke_status await_claim(const rendezvous *state, int rank, claim *found) {
+    char key[64];
+    name_claim(key, rank);
+    for (;;) {
+        int left = time_left(state->deadline);
+        yoke_status status = read_claim(state, key, found, left < LOOK_MS ? left : LOOK_MS);
+        if (status != YOKE_ERROR_MISSING || left == 0 || outcome_is_known(state)) return status;
+    }
+}
+
 static yoke_status await_claims(const rendezvous *state, yoke_peer *peers) {
     for (int rank = 0; rank < state->own.world; rank++) {
         claim found;
-        char key[64];
-        yoke_status status;
-        name_claim(key, rank);
-        do {
-            int left = time_left(state->deadline);
-            status = read_claim(state, key, &found, left < LOOK_MS ? left : LOOK_MS);
-            if (status == YOKE_ERROR_MISSING && (left == 0 || outcome_is_known(state)))
-                return YOKE_ERROR_TIMEOUT;
-        } while (status == YOKE_ERROR_MISSING);
-        TRY(status);
+        TRY(await_claim(state, rank, &found));
         peers[rank] = found.peer;
     }
     return YOKE_OK;
@@ -232,10 +233,10 @@ static yoke_status await_outcome(const rendezvous *state) {
     return read_outcome(state, yoke_now_ns() + REQUEST_MS * 1000000u);
 }
 
-/* Rank 0. Not in time: await_outcome says why. */
+/* On rank 0. Where claims are missing, await_outcome says why. */
 static yoke_status lead(const rendezvous *state, yoke_peer *peers) {
     yoke_status status = await_claims(state, peers);
-    if (status == YOKE_ERROR_TIMEOUT) return await_outcome(state);
+    if (status == YOKE_ERROR_MISSING) return await_outcome(state);
     if (status == YOKE_OK) status = publish_peers(state, peers);
     publish_outcome(state, status, status == YOKE_OK ? "all joined" : yoke_last_error());
     TRY(status);
