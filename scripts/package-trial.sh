@@ -15,9 +15,9 @@ try() {
     "$@" </dev/null
 }
 get() { try apt-get -q -y -o Acquire::Retries=1 "$@"; }
-# All but what apt and dpkg keep for themselves.
+# All but what apt and dpkg keep for themselves, and adduser, which a library of Open MPI calls: copies like /etc/group-.
 files() {
-    find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path "$PWD" -o -path /var/cache -o -path /var/log \
+    find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path /run -o -path '/etc/*-' -o -path "$PWD" -o -path /var/cache -o -path /var/log \
         -o -path /var/lib/apt -o -path /var/lib/dpkg \) -prune -o -print | sort
 }
 # of_packages NAME...: the files that they installed.
