@@ -111,28 +111,48 @@ static yoke_status publish_operation(yoke_watchdog *watchdog) {
     return YOKE_OK;
 }
 
-/* "rank 1 (host:1234, is stopped), rank 3 (...)" */
-static yoke_status list_missing(const yoke_watchdog *watchdog, char *text, size_t size) {
-    size_t length = 0;
-    text[0] = '\0';
-    for (int rank = 0; rank < watchdog->group->world && length < size; rank++) {
+/* "rank 1 (host:1234, is stopped), rank 3 (...)", cut at the end. */
+typedef struct rank_list {
+    char text[400];
+    size_t length;
+} rank_list;
+
+static void add_rank(const yoke_watchdog *watchdog, int rank, rank_list *list) {
+    size_t left = sizeof list->text - list->length;
+    int length = snprintf(list->text + list->length, left, "%srank %d (%s:%d, %s)",
+                          list->length == 0 ? "" : ", ", rank, watchdog->peers[rank].host,
+                          watchdog->peers[rank].pid, describe_state(watchdog, rank));
+    list->length += (size_t)length < left ? (size_t)length : left - 1;
+}
+
+static yoke_status list_missing(const yoke_watchdog *watchdog, rank_list *list) {
+    for (int rank = 0; rank < watchdog->group->world; rank++) {
         int64_t operation;
         if (rank == watchdog->group->rank) continue;
         TRY(add_operations(watchdog, rank, 0, &operation));
-        if (operation >= watchdog->awaited) continue;
-        length += (size_t)snprintf(text + length, size - length, "%srank %d (%s:%d, %s)",
-                                   length == 0 ? "" : ", ", rank, watchdog->peers[rank].host,
-                                   watchdog->peers[rank].pid, describe_state(watchdog, rank));
+        if (operation < watchdog->awaited) add_rank(watchdog, rank, list);
     }
     return YOKE_OK;
 }
 
+static void list_stopped(const yoke_watchdog *watchdog, rank_list *list) {
+    for (int rank = 0; rank < watchdog->group->world; rank++)
+        if (state_of(watchdog, rank) == YOKE_PROCESS_STOPPED) add_rank(watchdog, rank, list);
+}
+
+/* A rank may stop after it has reached the operation and before it has sent its part. */
 static yoke_status fail_overdue(yoke_watchdog *watchdog) {
-    char missing[400];
-    TRY(list_missing(watchdog, missing, sizeof missing));
-    return FAIL(YOKE_ERROR_TIMEOUT, "%s: rank %d waited %d ms for %s",
+    rank_list late = {.length = 0}, stopped = {.length = 0};
+    const char *whom = late.text, *others = "";
+    TRY(list_missing(watchdog, &late));
+    if (late.length == 0) {
+        list_stopped(watchdog, &stopped);
+        whom = stopped.length > 0 ? stopped.text : "it to end";
+        others = "; all ranks have reached it";
+    }
+    return FAIL(YOKE_ERROR_TIMEOUT, "%s: rank %d waited %d ms for %s%s",
                 yoke_call_name(watchdog->kind), watchdog->group->rank, watchdog->group->timeout_ms,
-                missing[0] != '\0' ? missing : "it to end; all ranks have reached it");
+                whom, others);
 }
 
 /* A rank of this machine whose process has ended; -1: none. */
