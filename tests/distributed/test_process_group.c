@@ -371,7 +371,7 @@ static void a_group_that_never_fills_names_who_is_missing(void **state) {
         members[i].options = (yoke_process_group_options){.struct_size = sizeof members[i].options,
                                                           .rank = &members[i].rank,
                                                           .store = address,
-                                                          .timeout_ms = 300};
+                                                          .timeout_ms = 2000};
     }
     run_members(members, 2);
     for (int i = 0; i < 2; i++) {

@@ -4,12 +4,15 @@
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -17,7 +20,7 @@
 #include "distributed/rendezvous/rendezvous.h"
 
 #define PATIENT_MS 20000
-#define SOON_MS 400
+#define SOON_MS 2000 /* a busy machine starts all ranks in it */
 #define RANKS_LIMIT 8
 
 /* The keeper is apart from the ranks, so that any rank may be the one that fails. */
@@ -186,7 +189,7 @@ static void a_world_that_never_fills_names_the_missing(void **state) {
         yoke_store_destroy(keeper);
         for (int k = 0; k < 3; k++)
             assert_says(&members[k], YOKE_ERROR_TIMEOUT,
-                        "4 of 7 ranks did not join within 400 ms: ranks 1, 3, 5, 6;");
+                        "4 of 7 ranks did not join within 2000 ms: ranks 1, 3, 5, 6;");
     }
 }
 
@@ -212,8 +215,44 @@ static void a_rank_0_that_stops_once_all_have_joined_is_named(void **state) {
         yoke_store_destroy(keeper);
         for (int k = 1; k < 3; k++)
             assert_says(&members[k], YOKE_ERROR_TIMEOUT,
-                        "all 3 ranks joined, but rank 0 did not end the rendezvous within 400 ms");
+                        "all 3 ranks joined, but rank 0 did not end the rendezvous within 2000 ms");
     }
+}
+
+/* Serves the store in a process of its own, and writes where. */
+static pid_t start_keeper(void) {
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        keep(false, NULL);
+        if (write(ends[1], address, sizeof address) != sizeof address) _exit(1);
+        for (;;)
+            pause();
+    }
+    assert_true(child > 0);
+    assert_int_equal(read(ends[0], address, sizeof address), sizeof address);
+    close(ends[0]);
+    close(ends[1]);
+    return child;
+}
+
+static void a_rank_0_that_is_stopped_with_its_store_is_named(void **state) {
+    (void)state;
+    member one = {.rank = 1, .world = 2, .timeout_ms = SOON_MS};
+    pid_t rank_0 = start_keeper();
+    uint64_t begin = yoke_now_ns();
+    assert_int_equal(pthread_create(&one.thread, NULL, run_member, &one), 0);
+    poll(NULL, 0, SOON_MS / 2); /* it waits for the outcome */
+    assert_int_equal(kill(rank_0, SIGSTOP), 0);
+    pthread_join(one.thread, NULL);
+    assert_true(yoke_now_ns() - begin < (uint64_t)PATIENT_MS * 500000u);
+    kill(rank_0, SIGKILL);
+    waitpid(rank_0, NULL, 0);
+    assert_says(&one, YOKE_ERROR_TIMEOUT,
+                "rank 0 did not end the rendezvous within 2000 ms, and the store that it serves "
+                "does not answer");
 }
 
 static void many_missing_ranks_are_counted(void **state) {
@@ -295,6 +334,7 @@ int main(void) {
         cmocka_unit_test(a_world_that_never_fills_names_the_missing),
         cmocka_unit_test(one_missing_rank_is_named_alone),
         cmocka_unit_test(a_rank_0_that_stops_once_all_have_joined_is_named),
+        cmocka_unit_test(a_rank_0_that_is_stopped_with_its_store_is_named),
         cmocka_unit_test(many_missing_ranks_are_counted),
         cmocka_unit_test(different_worlds_are_named_with_their_ranks),
         cmocka_unit_test(a_rank_outside_the_world_is_refused),

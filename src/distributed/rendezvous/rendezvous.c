@@ -15,6 +15,7 @@
 #define PEERS_PART 512 /* ranks per value of the table: fits YOKE_STORE_VALUE_LIMIT */
 #define MISSING_NAMED 16
 #define REQUEST_MS 1000 /* for requests that the store answers at once */
+#define ANSWER_MS 400   /* beyond the deadline, for rank 0 and for the store */
 #define LOOK_MS 50 /* from one look at the outcome to the next, while rank 0 waits for claims */
 
 /* Who a rank is. The nonce tells apart threads of one process. */
@@ -158,7 +159,7 @@ static yoke_status read_peers(const rendezvous *state, yoke_peer *peers) {
         char key[64];
         size_t bytes, wanted = (size_t)part * sizeof *peers;
         snprintf(key, sizeof key, "rendezvous/peers/%d", first);
-        TRY(yoke_store_wait(state->store, key, &peers[first], wanted, &bytes));
+        TRY(yoke_store_wait_root(state->store, key, &peers[first], wanted, &bytes));
         if (bytes != wanted)
             return FAIL(YOKE_ERROR_DATA, "%s has %zu bytes, not %zu", key, bytes, wanted);
         for (int rank = first; rank < first + part; rank++)
@@ -225,10 +226,26 @@ static yoke_status read_outcome(const rendezvous *state, uint64_t deadline) {
     return number == YOKE_OK ? YOKE_OK : FAIL((yoke_status)number, "%s", text + 1);
 }
 
-/* At the deadline, too, the outcome in the store decides, so that all ranks end alike. */
+/* The store has this rank's own claim, and says so unless rank 0, which serves it, is stopped. */
+static yoke_status check_store(const rendezvous *state) {
+    claim found;
+    char key[64];
+    name_claim(key, state->own.rank);
+    yoke_status status = read_claim(state, key, &found, ANSWER_MS);
+    if (status != YOKE_ERROR_MISSING) return status;
+    return FAIL(YOKE_ERROR_TIMEOUT,
+                "rank 0 did not end the rendezvous within %d ms, and the store that it serves does "
+                "not answer",
+                state->timeout_ms);
+}
+
+/* At the deadline, too, the outcome in the store decides, so that all ranks end alike. Rank 0,
+ * where it runs, says who is missing; so not every rank asks for every claim. */
 static yoke_status await_outcome(const rendezvous *state) {
-    yoke_status status = read_outcome(state, state->deadline);
+    uint64_t grace = state->own.rank > 0 ? ANSWER_MS * 1000000u : 0;
+    yoke_status status = read_outcome(state, state->deadline + grace);
     if (status != YOKE_ERROR_TIMEOUT || yoke_now_ns() < state->deadline) return status;
+    TRY(check_store(state));
     publish_missing(state);
     return read_outcome(state, yoke_now_ns() + REQUEST_MS * 1000000u);
 }

@@ -102,16 +102,25 @@ static yoke_status file_wait(yoke_store *store, const char *key, yoke_store_valu
     }
 }
 
-/* The caller holds the folder's lock. */
-static yoke_status add_locked(const file_store *own, const char *key, int64_t value, int64_t *sum) {
+/* 0 where the key is not set. */
+static yoke_status read_sum(const file_store *own, const char *key, int64_t *sum) {
     uint8_t bytes[8] = {0};
-    yoke_store_value before = {.data = bytes, .capacity = sizeof bytes};
-    yoke_status status = read_value(own, key, &before);
+    yoke_store_value found = {.data = bytes, .capacity = sizeof bytes};
+    yoke_status status = read_value(own, key, &found);
     if (status != YOKE_OK && status != YOKE_ERROR_MISSING) return status;
-    if (status == YOKE_OK && before.bytes != sizeof bytes)
+    if (status == YOKE_OK && found.bytes != sizeof bytes)
         return FAIL(YOKE_ERROR_ARGUMENT, "cannot add to \"%s\": %s: the key's value is not a sum",
                     key, own->store.address);
-    if (__builtin_add_overflow(yoke_int64_read(bytes), value, sum))
+    *sum = yoke_int64_read(bytes);
+    return YOKE_OK;
+}
+
+/* The caller holds the folder's lock. */
+static yoke_status add_locked(const file_store *own, const char *key, int64_t value, int64_t *sum) {
+    int64_t before = 0;
+    uint8_t bytes[8];
+    TRY(read_sum(own, key, &before));
+    if (__builtin_add_overflow(before, value, sum))
         return FAIL(YOKE_ERROR_ARGUMENT, "cannot add to \"%s\": %s: the sum overflows an int64",
                     key, own->store.address);
     yoke_int64_write(bytes, *sum);
@@ -119,9 +128,14 @@ static yoke_status add_locked(const file_store *own, const char *key, int64_t va
     return cause == 0 ? YOKE_OK : fail_publish(own, key, cause);
 }
 
+/* Adding 0 only reads, and waits for no rank that holds the lock. */
 static yoke_status file_add(yoke_store *store, const char *key, int64_t value, int64_t *sum) {
     file_store *own = (file_store *)store;
     uint64_t wait_ns = (uint64_t)store->timeout_ms * 1000000u;
+    if (value == 0) {
+        TRY(read_sum(own, key, sum));
+        return *sum != 0 || yoke_run_folder_owner_runs(&own->folder) ? YOKE_OK : fail_left(own);
+    }
     if (!yoke_run_folder_lock(&own->folder, yoke_now_ns() + wait_ns))
         return FAIL(YOKE_ERROR_TIMEOUT, "%s: another rank held the lock for %d ms", store->address,
                     store->timeout_ms);
