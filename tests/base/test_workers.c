@@ -143,18 +143,23 @@ static void each_workers_failure_comes_back_with_its_text(void **state) {
     yoke_workers_destroy(crew);
 }
 
+/* context: the worker that fails next. The higher the index the earlier: the first in time is not
+ * the first in order. */
 static yoke_status fail_in_turn(int worker, void *context) {
-    (void)context;
-    /* The higher the index the earlier: the first in time is not the first in order. */
-    sleep_ms(20L * (2 - worker));
+    atomic_int *turn = context;
+    while (atomic_load(turn) != worker)
+        sleep_ms(1);
+    if (worker < 2) sleep_ms(100); /* the one before returns meanwhile */
+    atomic_store(turn, worker - 1);
     return FAIL(YOKE_ERROR_DEVICE, "worker %d gave up", worker);
 }
 
 static void the_first_failure_in_time_is_the_cause(void **state) {
     (void)state;
     yoke_workers *crew = start(3);
+    atomic_int turn = 2;
     int failed = -1;
-    assert_int_equal(yoke_workers_run(crew, 3, fail_in_turn, NULL, &failed), YOKE_ERROR_DEVICE);
+    assert_int_equal(yoke_workers_run(crew, 3, fail_in_turn, &turn, &failed), YOKE_ERROR_DEVICE);
     assert_int_equal(failed, 2);
     assert_string_equal(yoke_last_error(), "worker 2 gave up");
     yoke_workers_destroy(crew);

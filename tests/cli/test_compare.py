@@ -44,7 +44,7 @@ def ranks_of(pid):
                  if b"--rank-worker" in pathlib.Path(f"/proc/{child}/cmdline").read_bytes()]
     except (FileNotFoundError, ProcessLookupError):
         return []
-    return sorted(found)
+    return found  # in the order of their birth: pids begin anew after the highest
 
 
 def folders():

@@ -58,7 +58,14 @@ class Ends(Case):
                              "--nproc-per-node", "3")
         pids = [self.pid(f"p{rank}") for rank in range(3)]
         facts = pathlib.Path(f"/proc/{process.pid}/fdinfo")
-        wait_until(lambda: sum(fact.read_text().count("tfd:") for fact in facts.iterdir()) == 3, "the watch")
+
+        def watched():
+            try:
+                return sum(fact.read_text().count("tfd:") for fact in facts.iterdir())
+            except OSError:  # one was closed meanwhile
+                return 0
+
+        wait_until(lambda: watched() == 3, "the watch")
         process.send_signal(signal.SIGSTOP)
         for rank in [2, 0, 1]:
             (self.folder / f"go{rank}").touch()
@@ -70,9 +77,9 @@ class Ends(Case):
         self.assertEqual(stderr.count("exited with code"), 1)
 
     def test_a_worker_that_survives_sigterm_is_killed_after_the_grace(self):
-        for stubborn in ["trap '' TERM; while :; do sleep 0.05; done", "kill -STOP $$"]:
-            process = self.start(SAY_PID + f"[ $RANK = 1 ] || {{ {stubborn}; }}; read x < /dev/null; "
-                                 "until [ -e p0 ]; do sleep 0.01; done; sleep 0.1; exit 4",
+        for stubborn, ready in [("trap '' TERM; " + SAY_PID + "while :; do sleep 0.05; done", "[ -e p0 ]"),
+                                (SAY_PID + "kill -STOP $$", "grep -qs '^State:.T' /proc/$(cat p0 2>&-)/status")]:
+            process = self.start(f"[ $RANK = 1 ] || {{ {stubborn}; }}; until {ready}; do sleep 0.01; done; exit 4",
                                  "--nproc-per-node", "2", "--grace", "0.3")
             code, _, stderr = self.finish(process)
             self.assertEqual(code, 4)

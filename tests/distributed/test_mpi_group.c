@@ -166,15 +166,20 @@ static void sums_in_a_fixed_order_are_trees_to_the_bit(void **state) {
 
 static void progress_never_waits(void **state) {
     yoke_process_group *group = *state;
-    float value = 1;
-    EXPECT_OK(yoke_process_group_barrier(group));
-    if (group->rank != 0) usleep(300000);
-    uint64_t begin = yoke_now_ns();
-    EXPECT_OK(yoke_process_group_all_reduce_async(group, &value, 1));
-    EXPECT_OK(yoke_process_group_progress(group));
-    if (group->rank == 0) assert_true(yoke_now_ns() - begin < 200000000);
-    EXPECT_OK(yoke_process_group_wait(group));
-    assert_true(value == (float)group->world);
+    int64_t slow = 1; /* on a busy machine once; a progress that waits is slow every time */
+    for (int attempt = 0; attempt < 5 && slow != 0; attempt++) {
+        float value = 1;
+        EXPECT_OK(yoke_process_group_barrier(group));
+        if (group->rank != 0) usleep(300000);
+        uint64_t begin = yoke_now_ns();
+        EXPECT_OK(yoke_process_group_all_reduce_async(group, &value, 1));
+        EXPECT_OK(yoke_process_group_progress(group));
+        slow = group->rank == 0 && yoke_now_ns() - begin >= 200000000;
+        EXPECT_OK(yoke_process_group_wait(group));
+        assert_true(value == (float)group->world);
+        EXPECT_OK(yoke_process_group_all_reduce(group, &slow, 1, YOKE_ELEMENT_INT64, YOKE_MAX));
+    }
+    assert_int_equal(slow, 0);
 }
 
 static void a_nan_is_not_lost_in_a_minimum(void **state) {

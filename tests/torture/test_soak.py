@@ -22,7 +22,7 @@ import time
 SKIPPED = 77
 SHORT_MINUTES, FULL_MINUTES = 0.12, 15
 TOLERANCE, SHORT_TOLERANCE, PAGES_KIB = 0.02, 0.25, 256  # on a busy machine a short run still fills its rings
-END_S = 120
+START_S = END_S = 120
 TRAIN = ["train", "--model", "resnet20", "--dataset", "synthetic:1x8x8,classes=10,rows=512", "--batch", "8",
          "--threads", "1", "--epochs", "1000000", "--augment", "crop-flip", "--ema", "0.9", "--keep-best",
          "--checkpoint-every", "2s", "--no-cache"]
@@ -49,6 +49,15 @@ def sample(pid):
                 "descriptors": len(os.listdir(f"/proc/{pid}/fd")), "threads": int(status["Threads"])}
     except (OSError, KeyError):
         return None
+
+
+def await_first_step(process, metrics):
+    """Measuring algorithms is no training: the threads of a run come after it."""
+    latest = time.monotonic() + START_S
+    while process.poll() is None and time.monotonic() < latest:
+        if metrics.exists() and metrics.stat().st_size:
+            return
+        time.sleep(0.02)
 
 
 def watch(process, seconds):
@@ -95,6 +104,7 @@ def soak(yoke, mode, minutes, folder):
     with open(folder / f"{mode}.log", "w+", encoding="utf-8") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
                                    start_new_session=True)
+        await_first_step(process, metrics)
         samples = watch(process, minutes * 60)
         alive = process.poll() is None
         code = end(process)
