@@ -3,6 +3,7 @@
  * error it gets, "rank R: STATUS: text", then stays until the others have printed theirs: mpirun
  * ends them all when one leaves without finalizing MPI.
  * usage: test_mpi_failures SCENE STORE */
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +71,21 @@ static yoke_status stopped_at_the_end(yoke_process_group *group) {
     return YOKE_OK;
 }
 
+/* MPI's own function, found in the program first: rank 1 stops on its way into MPI. */
+
+static bool stops_in_start;
+
+__attribute__((visibility("default"))) int MPI_Init_thread(int *count, char ***arguments, int level,
+                                                           int *provided);
+
+int MPI_Init_thread(int *count, char ***arguments, int level, int *provided) {
+    int (*start)(int *, char ***, int, int *);
+    void *address = dlsym(RTLD_DEFAULT, "PMPI_Init_thread");
+    memcpy(&start, &address, sizeof address);
+    if (stops_in_start) raise(SIGSTOP);
+    return start(count, arguments, level, provided);
+}
+
 static yoke_status killed(yoke_process_group *group) {
     for (int round = 0;; round++) {
         if (round == 100 && group->rank == 1) raise(SIGKILL);
@@ -92,6 +108,7 @@ static const struct {
               {"patient", patient},
               {"stopped_at_the_end", stopped_at_the_end},
               {"killed", killed},
+              {"stopped_in_start", nothing},
               {"wrong_rank", nothing},
               {"alone", nothing}};
 
@@ -101,6 +118,10 @@ static yoke_status detect(const char *scene, yoke_process_group_options *options
     TRY(yoke_rank_detect(rank, look_up, NULL));
     options->rank = rank;
     if (strcmp(scene, "wrong_rank") == 0) rank->rank = rank->world - 1 - rank->rank;
+    if (strcmp(scene, "stopped_in_start") == 0) {
+        options->timeout_ms = 2000;
+        stops_in_start = rank->rank == 1;
+    }
     if (strcmp(scene, "alone") == 0) {
         options->store = "tcp://127.0.0.1:0";
         *rank = (yoke_rank_info){.struct_size = sizeof *rank, .world = 1};

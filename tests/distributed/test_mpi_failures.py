@@ -59,12 +59,14 @@ def check_deadlines():
     expect("patient", said, range(3), "YOKE_OK")
 
 
-def check_last_stop():
-    """Ranks 0 and 2 end: then nobody is left but rank 1, which is stopped, and mpirun."""
+def play_stop(scene):
+    """Ranks 0 and 2 end: then nobody is left but rank 1, which is stopped, and mpirun. {rank: what it said}: to a file,
+    since mpirun drops what ranks write at their end."""
     mpiexec, program = sys.argv[1:3]
-    with tempfile.TemporaryDirectory(prefix="yoke-mpi-") as folder:
-        job = subprocess.Popen([mpiexec, "-n", "3", program, "stopped_at_the_end", f"file://{folder}/store"],
-                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with tempfile.TemporaryDirectory(prefix="yoke-mpi-") as folder, tempfile.NamedTemporaryFile("r") as output:
+        rank = ["sh", "-c", 'exec "$0" "$1" "$2" >> "$3"', program, scene, f"file://{folder}/store", output.name]
+        job = subprocess.Popen([mpiexec, "-n", "3", *rank], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
         begin = time.monotonic()
         states = ranks = []
         while states != ["T"] and job.poll() is None and time.monotonic() - begin < LIMIT_S:
@@ -75,8 +77,16 @@ def check_last_stop():
         job.wait()
         for pid, _ in ranks_of(folder):
             os.kill(pid, signal.SIGKILL)
+        said = dict(re.findall(r"^rank (\d+): (.*)$", output.read(), re.MULTILINE))
     if states not in (["T"], []):
-        raise Failure(f"stopped_at_the_end: after {LIMIT_S} s ranks are left: {ranks}")
+        raise Failure(f"{scene}: after {LIMIT_S} s ranks are left: {ranks}")
+    return {int(rank): text for rank, text in said.items()}
+
+
+def check_stops():
+    play_stop("stopped_at_the_end")
+    said = play_stop("stopped_in_start")  # the first to end has mpirun end the others, who may say nothing then
+    expect("stopped_in_start", said, said or (0, 2), "YOKE_ERROR_TIMEOUT", "joining: rank ", " ms for rank 1 (", "is stopped)")
 
 
 def ranks_of(folder):
@@ -131,7 +141,7 @@ def main():
         print("skipped: this build has no MPI")
         return 77
     try:
-        for check in (check_differences, check_deadlines, check_last_stop, check_other_ranks, check_death):
+        for check in (check_differences, check_deadlines, check_stops, check_other_ranks, check_death):
             check()
     except Failure as failure:
         print(failure)

@@ -25,8 +25,10 @@ static yoke_status name_library(mpi_group *mpi) {
                 mpi->calls->open_mpi ? open_mpi : "another MPI");
 }
 
+/* Ranks whose program has initialized MPI begin the operation, too: all count alike. */
 static yoke_status initialize(mpi_group *mpi) {
-    int initialized = 0, finalized = 0, serialized = 0;
+    int initialized = 0, finalized = 0, serialized = 0, code = 0;
+    yoke_watchdog_begin(&mpi->watchdog, CALL_JOIN);
     TRY_MPI(mpi, is_finalized(&finalized));
     if (finalized)
         return FAIL(
@@ -34,8 +36,8 @@ static yoke_status initialize(mpi_group *mpi) {
             "MPI was finalized in this process and cannot start again: create all groups between "
             "the program's own MPI_Init_thread and MPI_Finalize");
     TRY_MPI(mpi, is_initialized(&initialized));
-    if (!initialized) TRY_MPI(mpi, initialize());
-    mpi->initialized_here = !initialized;
+    if (!initialized) TRY(yoke_mpi_life_begin(&mpi->life, mpi->calls, &mpi->watchdog, &code));
+    TRY(yoke_mpi_check_code(mpi, code));
     TRY_MPI(mpi, is_serialized(&serialized));
     if (serialized) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT,
@@ -61,6 +63,7 @@ static yoke_status check_rank(const mpi_group *mpi) {
 static yoke_status open_channel(mpi_group *mpi, yoke_mpi_channel channel) {
     yoke_mpi_request request;
     yoke_watchdog_begin(&mpi->watchdog, CALL_JOIN);
+    mpi->posted = true;
     TRY_MPI(mpi, open(mpi->world, channel, &request));
     return yoke_mpi_wait(mpi, &request);
 }
@@ -111,7 +114,7 @@ static void leave(yoke_process_group *group) {
     if (group->broken && !mpi->disagreed) return;
     if (group->barrier(group) != YOKE_OK) return;
     mpi->calls->close(mpi->world);
-    if (mpi->initialized_here) mpi->calls->finalize();
+    yoke_mpi_life_end(mpi->life);
     yoke_private_memory_free(mpi->memory);
     release(mpi);
 }
@@ -121,9 +124,9 @@ static void leave(yoke_process_group *group) {
 static yoke_status release_failed(mpi_group *mpi, yoke_status status) {
     int rank, world = 0;
     yoke_error error = yoke_error_take(yoke_watchdog_fail(&mpi->watchdog, status));
-    if (mpi->watchdog.operation > 0) return yoke_error_restore(&error);
-    if (mpi->initialized_here && mpi->calls->place(&rank, &world) == 0 && world == 1)
-        mpi->calls->finalize();
+    if (mpi->posted) return yoke_error_restore(&error);
+    if (mpi->life != NULL && mpi->calls->place(&rank, &world) == 0 && world == 1)
+        yoke_mpi_life_end(mpi->life);
     release(mpi);
     return yoke_error_restore(&error);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The MPI transport, for its own files only. It calls MPI through the module; every MPI call is
- * non-blocking and polled, so that a deadline can end the wait. */
+/* The MPI transport, for its own files only. It calls MPI through the module; every MPI call but
+ * its start and end is non-blocking and polled, so that a deadline can end the wait. */
 #ifndef DISTRIBUTED_MPI_GROUP_H
 #define DISTRIBUTED_MPI_GROUP_H
 
 #include "distributed/mpi/module/module.h"
+#include "distributed/mpi/mpi_life.h"
 #include "distributed/watchdog.h"
 
 enum {
@@ -35,8 +36,9 @@ typedef struct mpi_group {
     yoke_process_group group;
     const yoke_mpi_calls *calls;
     yoke_mpi_world *world; /* on each of its channels every rank posts the same calls in order */
-    bool initialized_here;
-    bool disagreed; /* every rank failed at the same call, so all can still close together */
+    yoke_mpi_life *life;   /* NULL: the program initialized MPI */
+    bool posted;           /* requests that use the group */
+    bool disagreed;        /* every rank failed at the same call, so all can still close together */
     yoke_watchdog watchdog;
     int64_t *headers; /* [world][CALL_WORDS] */
     float *wide;      /* bfloat16 as float32, while MPI sums it */
