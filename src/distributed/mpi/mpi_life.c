@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/thread.h"
-
 struct yoke_mpi_life {
     const yoke_mpi_calls *calls;
     pthread_t thread;
