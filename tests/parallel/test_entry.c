@@ -358,6 +358,9 @@ static void expect_child_to_end_well(int threads) {
     EXPECT_OK(yoke_dataset_open(&dataset, "synthetic:1x8x8", YOKE_SPLIT_TRAIN));
     EXPECT_OK(yoke_loader_create(&loader, dataset, &load));
     EXPECT_OK(yoke_loader_begin(loader, 0));
+    /* Until the loader has filled its buffers: AddressSanitizer's allocator, unlike glibc's, stays
+     * locked in the child when another thread allocates during the fork. */
+    usleep(300000);
     pid_t pid = fork();
     if (pid == 0) {
         alarm(SECONDS / 2);
