@@ -143,19 +143,15 @@ static void list_stopped(const yoke_watchdog *watchdog, rank_list *list) {
 /* A rank may stop after it has reached the operation and before it has sent its part. The ranks of
  * its machine see that, so the others leave them the time to say so first. */
 static yoke_status fail_overdue(yoke_watchdog *watchdog) {
-    rank_list late = {.length = 0}, stopped = {.length = 0};
-    const char *whom = late.text, *others = "";
+    rank_list late = {.length = 0};
     TRY(list_missing(watchdog, &late));
-    if (late.length == 0) {
-        list_stopped(watchdog, &stopped);
-        if (stopped.length == 0 && watchdog->waited_ns < timeout_ns(watchdog) + OTHERS_NS)
-            return YOKE_OK;
-        whom = stopped.length > 0 ? stopped.text : "it to end";
-        others = "; all ranks have reached it";
-    }
+    bool all_here = late.length == 0;
+    if (all_here) list_stopped(watchdog, &late);
+    if (late.length == 0 && watchdog->waited_ns < timeout_ns(watchdog) + OTHERS_NS) return YOKE_OK;
     return FAIL(YOKE_ERROR_TIMEOUT, "%s: rank %d waited %d ms for %s%s",
                 yoke_call_name(watchdog->kind), watchdog->group->rank, watchdog->group->timeout_ms,
-                whom, others);
+                late.length > 0 ? late.text : "the others to finish",
+                all_here ? "; all ranks have reached it" : "");
 }
 
 /* A rank of this machine whose process has ended; -1: none. */

@@ -105,8 +105,9 @@ static void an_operation_that_hangs_by_itself_accuses_nobody(void **state) {
     make_ranks(&made);
     reach(&made.watchdogs[1]);
     reach(&made.watchdogs[2]);
-    expect_overdue(&made.watchdogs[0],
-                   "barrier: rank 0 waited 300 ms for it to end; all ranks have reached it");
+    expect_overdue(
+        &made.watchdogs[0],
+        "barrier: rank 0 waited 300 ms for the others to finish; all ranks have reached it");
     yoke_store_destroy(made.store);
 }
 

@@ -36,7 +36,7 @@ static yoke_status initialize(mpi_group *mpi) {
             "MPI was finalized in this process and cannot start again: create all groups between "
             "the program's own MPI_Init_thread and MPI_Finalize");
     TRY_MPI(mpi, is_initialized(&initialized));
-    if (!initialized) TRY(yoke_mpi_life_begin(&mpi->life, mpi->calls, &mpi->watchdog, &code));
+    if (!initialized) TRY(yoke_mpi_thread_begin(&mpi->thread, mpi->calls, &mpi->watchdog, &code));
     TRY(yoke_mpi_check_code(mpi, code));
     TRY_MPI(mpi, is_serialized(&serialized));
     if (serialized) return YOKE_OK;
@@ -114,7 +114,7 @@ static void leave(yoke_process_group *group) {
     if (group->broken && !mpi->disagreed) return;
     if (group->barrier(group) != YOKE_OK) return;
     mpi->calls->close(mpi->world);
-    yoke_mpi_life_end(mpi->life);
+    yoke_mpi_thread_end(mpi->thread);
     yoke_private_memory_free(mpi->memory);
     release(mpi);
 }
@@ -125,8 +125,8 @@ static yoke_status release_failed(mpi_group *mpi, yoke_status status) {
     int rank, world = 0;
     yoke_error error = yoke_error_take(yoke_watchdog_fail(&mpi->watchdog, status));
     if (mpi->posted) return yoke_error_restore(&error);
-    if (mpi->life != NULL && mpi->calls->place(&rank, &world) == 0 && world == 1)
-        yoke_mpi_life_end(mpi->life);
+    if (mpi->thread != NULL && mpi->calls->place(&rank, &world) == 0 && world == 1)
+        yoke_mpi_thread_end(mpi->thread);
     release(mpi);
     return yoke_error_restore(&error);
 }

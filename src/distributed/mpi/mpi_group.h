@@ -5,7 +5,7 @@
 #define DISTRIBUTED_MPI_GROUP_H
 
 #include "distributed/mpi/module/module.h"
-#include "distributed/mpi/mpi_life.h"
+#include "distributed/mpi/mpi_thread.h"
 #include "distributed/watchdog.h"
 
 enum {
@@ -35,10 +35,10 @@ typedef struct mpi_pending {
 typedef struct mpi_group {
     yoke_process_group group;
     const yoke_mpi_calls *calls;
-    yoke_mpi_world *world; /* on each of its channels every rank posts the same calls in order */
-    yoke_mpi_life *life;   /* NULL: the program initialized MPI */
-    bool posted;           /* requests that use the group */
-    bool disagreed;        /* every rank failed at the same call, so all can still close together */
+    yoke_mpi_world *world;   /* on each of its channels every rank posts the same calls in order */
+    yoke_mpi_thread *thread; /* NULL: the program initialized MPI */
+    bool posted;             /* requests that use the group */
+    bool disagreed; /* every rank failed at the same call, so all can still close together */
     yoke_watchdog watchdog;
     int64_t *headers; /* [world][CALL_WORDS] */
     float *wide;      /* bfloat16 as float32, while MPI sums it */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "distributed/mpi/mpi_life.h"
+#include "distributed/mpi/mpi_thread.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct yoke_mpi_life {
+struct yoke_mpi_thread {
     const yoke_mpi_calls *calls;
     pthread_t thread;
     sem_t end;
@@ -18,41 +18,41 @@ struct yoke_mpi_life {
     atomic_bool started;
 };
 
-static void *live(void *context) {
-    yoke_mpi_life *life = context;
-    life->code = life->calls->initialize();
-    if (sched_getaffinity(0, sizeof life->cores, &life->cores) != 0) CPU_ZERO(&life->cores);
-    atomic_store(&life->started, true);
-    if (life->code != 0) return NULL;
-    while (sem_wait(&life->end) != 0 && errno == EINTR)
+static void *run_mpi(void *context) {
+    yoke_mpi_thread *self = context;
+    self->code = self->calls->initialize();
+    if (sched_getaffinity(0, sizeof self->cores, &self->cores) != 0) CPU_ZERO(&self->cores);
+    atomic_store(&self->started, true);
+    if (self->code != 0) return NULL;
+    while (sem_wait(&self->end) != 0 && errno == EINTR)
         ;
-    life->calls->finalize();
+    self->calls->finalize();
     return NULL;
 }
 
-static void destroy(yoke_mpi_life *life) {
-    sem_destroy(&life->end);
-    free(life);
+static void destroy(yoke_mpi_thread *self) {
+    sem_destroy(&self->end);
+    free(self);
 }
 
 /* Some launchers leave it to MPI to bind a rank to its cores, and MPI binds the thread that starts
  * it. */
-static void follow_binding(const yoke_mpi_life *life, const cpu_set_t *before) {
-    if (CPU_COUNT(&life->cores) > 0 && !CPU_EQUAL(&life->cores, before))
-        (void)sched_setaffinity(0, sizeof life->cores, &life->cores);
+static void follow_binding(const yoke_mpi_thread *self, const cpu_set_t *before) {
+    if (CPU_COUNT(&self->cores) > 0 && !CPU_EQUAL(&self->cores, before))
+        (void)sched_setaffinity(0, sizeof self->cores, &self->cores);
 }
 
-yoke_status yoke_mpi_life_begin(yoke_mpi_life **life, const yoke_mpi_calls *calls,
-                                yoke_watchdog *watchdog, int *code) {
+yoke_status yoke_mpi_thread_begin(yoke_mpi_thread **self, const yoke_mpi_calls *calls,
+                                  yoke_watchdog *watchdog, int *code) {
     cpu_set_t before;
-    *life = NULL;
+    *self = NULL;
     *code = 0;
-    yoke_mpi_life *made = calloc(1, sizeof *made);
+    yoke_mpi_thread *made = calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "the thread that starts MPI");
     made->calls = calls;
     sem_init(&made->end, 0, 0);
     if (sched_getaffinity(0, sizeof before, &before) != 0) CPU_ZERO(&before);
-    int cause = yoke_thread_start(&made->thread, live, made);
+    int cause = yoke_thread_start(&made->thread, run_mpi, made);
     if (cause != 0) {
         destroy(made);
         return FAIL(YOKE_ERROR_SYSTEM, "cannot start the thread that starts MPI: %s",
@@ -63,7 +63,7 @@ yoke_status yoke_mpi_life_begin(yoke_mpi_life **life, const yoke_mpi_calls *call
     *code = made->code;
     if (made->code == 0) {
         follow_binding(made, &before);
-        *life = made;
+        *self = made;
         return YOKE_OK;
     }
     pthread_join(made->thread, NULL);
@@ -71,9 +71,9 @@ yoke_status yoke_mpi_life_begin(yoke_mpi_life **life, const yoke_mpi_calls *call
     return YOKE_OK;
 }
 
-void yoke_mpi_life_end(yoke_mpi_life *life) {
-    if (life == NULL) return;
-    sem_post(&life->end);
-    pthread_join(life->thread, NULL);
-    destroy(life);
+void yoke_mpi_thread_end(yoke_mpi_thread *self) {
+    if (self == NULL) return;
+    sem_post(&self->end);
+    pthread_join(self->thread, NULL);
+    destroy(self);
 }
