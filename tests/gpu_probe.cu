@@ -25,6 +25,16 @@ extern "C" cudaError_t probe_run_count(int *counter, cudaStream_t stream) {
     return cudaGetLastError();
 }
 
+static __global__ void spring(int *counter) {
+    *counter += 1;
+    __trap();
+}
+
+extern "C" cudaError_t probe_run_trap(int *counter, cudaStream_t stream) {
+    LAUNCH(spring, 1, 1, stream, counter);
+    return cudaGetLastError();
+}
+
 static __global__ void keep(int *to, const int *from) {
     *to = *from;
 }

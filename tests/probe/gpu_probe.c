@@ -1,198 +1,202 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The probe's program: options, lines and clocks. */
+/* The probe's program: its questions, each asked in a process of its own, and its options. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "base/json.h"
 #include "probe/probe.h"
 
 #define SKIPPED 77
-#define BATCH 4          /* calls of a recording */
-#define SPAN_MS 4.0      /* of replays of a way */
-#define LEAST_REPLAYS 3  /* of them */
-#define MOST_REPLAYS 15  /* of them */
-#define WARM_UP_MS 100.0 /* of work before the first timing */
+#define GRACE_SECONDS 4.0 /* that a late question has to end its measurement */
 
-/* Lines. */
-
-static void json_text(yoke_json *json, const char *key, const char *value) {
-    if (value != NULL) yoke_json_text(json, key, value);
-}
-
-static void write_json(const gpu_probe *probe, const probe_row *row) {
-    yoke_json json;
-    yoke_json_begin(&json);
-    yoke_json_open(&json, NULL, '{');
-    json_text(&json, "section", row->section);
-    json_text(&json, "what", row->what);
-    json_text(&json, "direction", row->direction);
-    json_text(&json, "way", row->way);
-    json_text(&json, "detail", row->detail);
-    json_text(&json, "verdict", row->verdict);
-    if (row->milliseconds >= 0) yoke_json_real(&json, "ms", row->milliseconds);
-    if (row->error >= 0) yoke_json_real(&json, "error", row->error);
-    if (row->value >= 0) yoke_json_real(&json, "value", row->value);
-    json_text(&json, "unit", row->unit);
-    yoke_json_close(&json, '}');
-    if (!json.failed) fprintf(probe->json, "%s\n", json.text);
-    fflush(probe->json);
-    yoke_json_end(&json);
-}
-
-void probe_print(const gpu_probe *probe, const probe_row *row) {
-    const char *const words[] = {row->section, row->what,   row->direction,
-                                 row->way,     row->detail, row->verdict};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (words[i] != NULL) printf("%s%s", i > 0 ? " | " : "", words[i]);
-    if (row->milliseconds >= 0) printf(" | %.4f ms", row->milliseconds);
-    if (row->error >= 0) printf(" | error %.1e", row->error);
-    if (row->value >= 0) printf(" | %.4g %s", row->value, row->unit != NULL ? row->unit : "");
-    printf("\n");
-    fflush(stdout);
-    if (probe->json != NULL) write_json(probe, row);
-}
-
-/* Clocks. */
-
-static double seconds_of(const gpu_probe *probe) {
-    return (double)(yoke_now_ns() - probe->begin_ns) * 1e-9;
-}
-
-bool probe_late(const gpu_probe *probe) {
-    return seconds_of(probe) > probe->seconds;
-}
-
-typedef struct repeated {
-    yoke_status (*queue)(void *context);
-    void *context;
-} repeated;
-
-static yoke_status record(const gpu_probe *probe, const repeated *calls,
-                          yoke_recording **recording) {
-    yoke_status status = YOKE_OK;
-    TRY(yoke_recording_begin(&probe->device->base));
-    for (int i = 0; i < BATCH && status == YOKE_OK; i++)
-        status = calls->queue(calls->context);
-    return yoke_recording_end(&probe->device->base, status, recording);
-}
-
-typedef struct marks {
-    yoke_device_event *begin, *end;
-} marks;
-
-static yoke_status replay(yoke_recording *recording, const marks *at, double *milliseconds) {
-    TRY(yoke_device_event_record(at->begin, YOKE_STREAM_COMPUTE));
-    TRY(yoke_recording_run(recording));
-    TRY(yoke_device_event_record(at->end, YOKE_STREAM_COMPUTE));
-    TRY(yoke_device_event_synchronize(at->end));
-    TRY(yoke_device_event_elapsed(at->begin, at->end, milliseconds));
-    *milliseconds /= BATCH;
-    return YOKE_OK;
-}
-
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static int replays_of(double first_ms, bool quick) {
-    if (quick) return 0;
-    int wanted = first_ms > 0 ? (int)(SPAN_MS / (BATCH * first_ms)) : MOST_REPLAYS;
-    if (wanted < LEAST_REPLAYS) return LEAST_REPLAYS;
-    return wanted > MOST_REPLAYS ? MOST_REPLAYS : wanted;
-}
-
-static yoke_status time_recording(yoke_recording *recording, const marks *at, bool quick,
-                                  double *milliseconds) {
-    double times[MOST_REPLAYS];
-    TRY(replay(recording, at, milliseconds)); /* the first one uploads it */
-    TRY(replay(recording, at, milliseconds));
-    int count = replays_of(*milliseconds, quick);
-    for (int i = 0; i < count; i++)
-        TRY(replay(recording, at, &times[i]));
-    qsort(times, (size_t)count, sizeof *times, ascending);
-    if (count > 0) *milliseconds = times[count / 2];
-    return YOKE_OK;
-}
-
-yoke_status probe_time(const gpu_probe *probe, yoke_status (*queue)(void *context), void *context,
-                       bool quick, double *milliseconds) {
-    yoke_device *device = &probe->device->base;
-    const repeated calls = {queue, context};
-    yoke_recording *recording = NULL;
-    marks at = {NULL, NULL};
-    yoke_status status = record(probe, &calls, &recording);
-    if (status == YOKE_OK) status = yoke_device_event_create_timed(&at.begin, device);
-    if (status == YOKE_OK) status = yoke_device_event_create_timed(&at.end, device);
-    if (status == YOKE_OK) status = time_recording(recording, &at, quick, milliseconds);
-    yoke_device_event_destroy(at.end);
-    yoke_device_event_destroy(at.begin);
-    yoke_recording_destroy(recording);
-    return status;
-}
-
-static yoke_status clear_workspace(void *context) {
-    const gpu_probe *probe = context;
-    return yoke_device_clear(&probe->device->base, YOKE_STREAM_COMPUTE, probe->device->workspace,
-                             CUDA_WORKSPACE_BYTES);
-}
-
-/* An idle GPU lowers its clocks. */
-static yoke_status warm_up(gpu_probe *probe) {
-    uint64_t begin = yoke_now_ns();
-    double wanted_ns = probe->tiny ? 0 : WARM_UP_MS * 1e6, milliseconds;
-    do
-        TRY(probe_time(probe, clear_workspace, probe, false, &milliseconds));
-    while ((double)(yoke_now_ns() - begin) < wanted_ns);
-    return YOKE_OK;
-}
-
-/* The program. */
+/* Exit codes of a process that asks one question. */
+enum { COMPLETE, FAILED, WRONG, LEFT_OUT };
 
 static yoke_status describe(gpu_probe *probe) {
     char facts[512];
     probe_row row = PROBE_ROW_INIT;
     yoke_device_facts(&probe->device->base, facts, sizeof facts);
+    if (!probe_ask(probe, "device", facts, NULL)) return YOKE_OK;
     row.section = "device";
     row.what = facts;
     row.detail = cuda_library_detail("cudnn");
     row.way = cuda_library_detail("cublasLt");
     probe_print(probe, &row);
+    probe_answered(probe, "device", facts, NULL);
     return YOKE_OK;
 }
 
-static yoke_status run_sections(gpu_probe *probe) {
-    static yoke_status (*const sections[])(struct gpu_probe *) = {
-        describe, warm_up, probe_events, probe_launches, probe_epilogues, probe_convolutions};
-    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)
-        TRY(sections[i](probe));
-    return YOKE_OK;
-}
+/* The most decisive first; what one leaves of its share the next ones have. */
+static const struct {
+    const char *name, *about;
+    double share; /* of the time */
+    bool bare;    /* opens its devices itself */
+    yoke_status (*ask)(gpu_probe *probe);
+} questions[] = {
+    {"device", "the GPU and its libraries", 3, false, describe},
+    {"queries", "a host's queries of an event that a graph records", 3, false, probe_queries},
+    {"poison", "what still works after a kernel's __trap()", 6, true, probe_poison},
+    {"plans", "the plans of cuDNN's backend for the layers of ResNet-50", 20, false, probe_plans},
+    {"stem", "the stem of ResNet-50 with 3, 4 and 8 channels", 8, false, probe_stem},
+    {"epilogues", "cuBLASLt's epilogues by type", 6, false, probe_epilogues},
+    {"events", "a stream's waits for events that a graph records, and their times", 2, false,
+     probe_events},
+    {"launches", "what launching a graph costs the host", 2, false, probe_launches}};
+#define QUESTIONS (sizeof questions / sizeof questions[0])
 
-static yoke_status run(gpu_probe *probe, yoke_devices *devices) {
+typedef struct settings {
+    const char *device, *json, *missing;
+    bool only[QUESTIONS], some, list;
+    int asked; /* this process asks one question: its index; -1: it asks all, in others */
+} settings;
+
+/* One question, in this process. */
+
+static yoke_status ask_on(gpu_probe *probe, yoke_devices *devices, int question) {
     yoke_device_scope scope;
     probe->device = cuda_of(yoke_devices_at(devices, 0));
     TRY(yoke_device_enter(&probe->device->base, false, &scope));
-    yoke_status status = run_sections(probe);
+    yoke_status status = question == 0 ? YOKE_OK : probe_warm_up(probe);
+    if (status == YOKE_OK) status = questions[question].ask(probe);
     yoke_device_leave(&probe->device->base, &scope);
     return status;
 }
 
+static int code_of(const gpu_probe *probe, const char *name, yoke_status status) {
+    probe_row row = PROBE_ROW_INIT;
+    if (status == YOKE_OK)
+        return probe->wrong > 0 ? WRONG : probe->left_out > 0 ? LEFT_OUT : COMPLETE;
+    row.section = "question";
+    row.what = name;
+    row.detail = yoke_last_error();
+    row.verdict = "failed";
+    probe_print(probe, &row);
+    return FAILED;
+}
+
+static int ask_one(gpu_probe *probe, const settings *given) {
+    const char *name = questions[given->asked].name;
+    yoke_devices *devices = NULL;
+    yoke_devices_options options = {.struct_size = sizeof options, .list = given->device};
+    if (questions[given->asked].bare)
+        return code_of(probe, name, questions[given->asked].ask(probe));
+    if (yoke_devices_open(&devices, &options) != YOKE_OK) {
+        fprintf(stderr, "gpu_probe: %s\n", yoke_last_error());
+        return SKIPPED;
+    }
+    int code = code_of(probe, name, ask_on(probe, devices, given->asked));
+    yoke_devices_close(devices);
+    return code;
+}
+
+/* All of them, in others. */
+
+/* A process that was killed may have left a part of a line. */
+static void cut_broken_line(const gpu_probe *probe) {
+    off_t end = probe->json >= 0 ? lseek(probe->json, 0, SEEK_END) : 0, whole = end;
+    char last = '\n';
+    while (whole > 0 && pread(probe->json, &last, 1, whole - 1) == 1 && last != '\n')
+        whole--;
+    if (whole < end && ftruncate(probe->json, whole) != 0)
+        fprintf(stderr, "gpu_probe: the file of --json ends with a broken line\n");
+}
+
+/* What became of a question. failed: the probe fails. */
+static void note(gpu_probe *probe, const char *name, probe_end end, int code, bool *failed) {
+    char detail[64];
+    probe_row row = PROBE_ROW_INIT;
+    if (end == PROBE_EXITED && code == COMPLETE) probe_answered(probe, "question", name, NULL);
+    probe->wrong += end == PROBE_EXITED && code == WRONG;
+    probe->left_out += end == PROBE_KILLED || (end == PROBE_EXITED && code == LEFT_OUT);
+    if (end == PROBE_EXITED && code <= LEFT_OUT) {
+        *failed = *failed || code == FAILED;
+        return;
+    }
+    cut_broken_line(probe);
+    snprintf(detail, sizeof detail, end == PROBE_EXITED ? "exit code %d" : "signal %d", code);
+    row.section = "question";
+    row.what = name;
+    row.detail = end == PROBE_KILLED ? "it did not end" : detail;
+    row.verdict = end == PROBE_KILLED ? "killed at its deadline" : "failed";
+    probe_print(probe, &row);
+    *failed = *failed || end != PROBE_KILLED;
+}
+
+/* Out: *skip: no device can be opened. */
+static yoke_status ask_in_child(gpu_probe *probe, char **argv, size_t question, double ends,
+                                bool *failed, bool *skip) {
+    char name[32], seconds[32], ask[] = "--ask", until[] = "--seconds";
+    double left = ends - probe_seconds(probe);
+    probe_end end;
+    int code;
+    snprintf(name, sizeof name, "%s", questions[question].name);
+    snprintf(seconds, sizeof seconds, "%.3f", left);
+    char *const extra[] = {ask, name, until, seconds, NULL};
+    TRY(probe_run_child(argv, extra, left + GRACE_SECONDS, &end, &code));
+    *skip = end == PROBE_EXITED && code == SKIPPED;
+    if (!*skip) note(probe, name, end, code, failed);
+    return YOKE_OK;
+}
+
+static double share_of(const settings *given, size_t question) {
+    return given->only[question] || !given->some ? questions[question].share : 0;
+}
+
+static yoke_status ask_all(gpu_probe *probe, const settings *given, char **argv, bool *failed,
+                           bool *skip) {
+    double all = 0, until = 0;
+    for (size_t i = 0; i < QUESTIONS; i++)
+        all += share_of(given, i);
+    for (size_t i = 0; i < QUESTIONS && !*skip; i++) {
+        until += share_of(given, i);
+        double ends = probe->seconds * until / all;
+        if (share_of(given, i) > 0 && probe_ask(probe, "question", questions[i].name, NULL))
+            TRY(ask_in_child(probe, argv, i, ends, failed, skip));
+    }
+    return YOKE_OK;
+}
+
+static void finish(const gpu_probe *probe, bool failed) {
+    probe_row row = PROBE_ROW_INIT;
+    row.section = "end";
+    row.what = "all questions";
+    row.verdict = failed                ? "failed"
+                  : probe->wrong > 0    ? "wrong results"
+                  : probe->left_out > 0 ? "no time for all of it; more: --seconds, --missing"
+                                        : "complete";
+    row.value = probe_seconds(probe);
+    row.unit = "s";
+    probe_print(probe, &row);
+}
+
+static int ask_everything(gpu_probe *probe, const settings *given, char **argv) {
+    bool failed = false, skip = false;
+    if (ask_all(probe, given, argv, &failed, &skip) != YOKE_OK) {
+        fprintf(stderr, "gpu_probe: %s\n", yoke_last_error());
+        failed = true;
+    }
+    if (skip) return SKIPPED;
+    finish(probe, failed);
+    return failed || probe->wrong > 0 ? 1 : 0;
+}
+
+/* Options. */
+
 static int usage(const char *given) {
     fprintf(stderr,
-            "gpu_probe: %s\nusage: gpu_probe [--json FILE] [--device cuda:N] [--rows N] "
-            "[--precision float32|tf32|bfloat16] [--seconds X] [--tiny]\n"
-            "FILE gets one JSON object a line. --rows: of the convolutions of ResNet-50 (256). "
-            "--seconds: when no more\nmeasurements begin (50). --tiny: shapes for a simulated "
+            "gpu_probe: %s\n"
+            "usage: gpu_probe [--json FILE] [--missing FROM] [--only NAME]... [--list]\n"
+            "                 [--device cuda:N] [--rows N] [--precision float32|tf32|bfloat16]\n"
+            "                 [--seconds X] [--tiny]\n"
+            "FILE gets one JSON object a line. --missing: asks what the lines of FROM leave open\n"
+            "and copies the others; FROM may be FILE. --rows: of the convolutions (256).\n"
+            "--seconds: when no more measurements begin (50). --tiny: shapes for a simulated\n"
             "GPU.\n",
             given);
     return 64;
 }
-
-typedef struct settings {
-    const char *device, *json;
-} settings;
 
 static bool read_precision(gpu_probe *probe, const char *text) {
     static const yoke_precision all[] = {YOKE_FLOAT32, YOKE_TF32, YOKE_BFLOAT16};
@@ -204,72 +208,109 @@ static bool read_precision(gpu_probe *probe, const char *text) {
     return false;
 }
 
-/* Takes an option's value; false: it has no such value. */
-static bool take(gpu_probe *probe, settings *given, const char *name, const char *value) {
-    int64_t rows;
-    if (strcmp(name, "--json") == 0) {
-        given->json = value;
-    } else if (strcmp(name, "--device") == 0) {
-        given->device = value;
-    } else if (strcmp(name, "--precision") == 0) {
-        return read_precision(probe, value);
-    } else if (strcmp(name, "--seconds") == 0) {
-        return yoke_text_real(value, 0.1, 86400, &probe->seconds);
-    } else if (strcmp(name, "--rows") == 0) {
-        bool known = yoke_text_integer(value, 1, 4096, &rows);
-        if (known) probe->rows = (int)rows;
-        return known;
-    } else {
-        return false;
-    }
+/* -1: no question has the name. */
+static int question_of(const char *name) {
+    for (size_t i = 0; i < QUESTIONS; i++)
+        if (strcmp(questions[i].name, name) == 0) return (int)i;
+    return -1;
+}
+
+static bool take_only(settings *given, const char *name) {
+    int question = question_of(name);
+    if (question < 0) return false;
+    given->only[question] = given->some = true;
     return true;
 }
 
-static const char *verdict_of(const gpu_probe *probe, yoke_status status) {
-    if (status != YOKE_OK) return "failed";
-    if (probe->wrong > 0) return "wrong results";
-    return probe->left_out > 0 ? "no time for all of it; more: --seconds" : "complete";
+static bool take_number(const char *value, int64_t lowest, int64_t most, int *number) {
+    int64_t read;
+    if (!yoke_text_integer(value, lowest, most, &read)) return false;
+    *number = (int)read;
+    return true;
 }
 
-static int finish(gpu_probe *probe, yoke_status status) {
-    probe_row row = PROBE_ROW_INIT;
-    char failure[512];
-    snprintf(failure, sizeof failure, "%s", status == YOKE_OK ? "" : yoke_last_error());
-    row.section = "end";
-    row.detail = status == YOKE_OK ? NULL : failure;
-    row.verdict = verdict_of(probe, status);
-    row.value = seconds_of(probe);
-    row.unit = "s";
-    probe_print(probe, &row);
-    if (probe->json != NULL && fclose(probe->json) != 0) return 1;
-    return status == YOKE_OK && probe->wrong == 0 ? 0 : 1;
+/* The list of one device. */
+static bool take_device(gpu_probe *probe, settings *given, const char *value) {
+    given->device = value;
+    return strncmp(value, "cuda:", 5) == 0 && take_number(value + 5, 0, 1023, &probe->number);
+}
+
+/* Takes an option's value; false: it has no such value. */
+static bool take(gpu_probe *probe, settings *given, const char *name, const char *value) {
+    if (strcmp(name, "--json") == 0)
+        given->json = value;
+    else if (strcmp(name, "--missing") == 0)
+        given->missing = value;
+    else if (strcmp(name, "--only") == 0)
+        return take_only(given, value);
+    else if (strcmp(name, "--ask") == 0) /* how the program calls itself */
+        return (given->asked = question_of(value)) >= 0;
+    else if (strcmp(name, "--device") == 0)
+        return take_device(probe, given, value);
+    else if (strcmp(name, "--precision") == 0)
+        return read_precision(probe, value);
+    else if (strcmp(name, "--seconds") == 0)
+        return yoke_text_real(value, 0.001, 86400, &probe->seconds);
+    else if (strcmp(name, "--rows") == 0)
+        return take_number(value, 1, 4096, &probe->rows);
+    else
+        return false;
+    return true;
+}
+
+/* NULL, or the option that is none. */
+static const char *read_options(gpu_probe *probe, settings *given, char **argv) {
+    for (char **at = argv + 1; *at != NULL; at++) {
+        if (strcmp(*at, "--tiny") == 0) {
+            probe->tiny = true;
+        } else if (strcmp(*at, "--list") == 0) {
+            given->list = true;
+        } else {
+            if (at[1] == NULL || !take(probe, given, at[0], at[1])) return *at;
+            at++;
+        }
+    }
+    return NULL;
+}
+
+static int list_questions(void) {
+    for (size_t i = 0; i < QUESTIONS; i++)
+        printf("%-9s  %s\n", questions[i].name, questions[i].about);
+    return 0;
+}
+
+static int cannot_open(const char *path, const char *why) {
+    fprintf(stderr, "gpu_probe: %s: %s; name a file that can be written\n", path, why);
+    return 73;
+}
+
+static int run(gpu_probe *probe, const settings *given, char **argv) {
+    bool first = given->asked < 0;
+    if (given->missing != NULL && probe_read_known(probe, given->missing) != YOKE_OK) {
+        fprintf(stderr, "gpu_probe: %s; --missing takes the file of an earlier --json\n",
+                yoke_last_error());
+        return 66;
+    }
+    if (given->json != NULL) {
+        if (first && probe_write_known(probe, given->json) != YOKE_OK)
+            return cannot_open(given->json, yoke_last_error());
+        probe->json = open(given->json, O_RDWR | O_APPEND | O_CLOEXEC);
+        if (probe->json < 0) return cannot_open(given->json, strerror(errno));
+    }
+    int code = first ? ask_everything(probe, given, argv) : ask_one(probe, given);
+    if (probe->json >= 0 && close(probe->json) != 0) return 1;
+    return code;
 }
 
 int main(int argc, char **argv) {
-    gpu_probe probe = {.rows = 256, .seconds = 50, .precision = YOKE_BFLOAT16};
-    settings given = {.device = "cuda:0"};
-    yoke_devices *devices = NULL;
+    gpu_probe probe = {.json = -1, .rows = 256, .seconds = 50, .precision = YOKE_BFLOAT16};
+    settings given = {.device = "cuda:0", .asked = -1};
+    (void)argc;
     probe.begin_ns = yoke_now_ns();
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--tiny") == 0) {
-            probe.tiny = true;
-            continue;
-        }
-        if (i + 1 == argc || !take(&probe, &given, argv[i], argv[i + 1])) return usage(argv[i]);
-        i++;
-    }
-    yoke_devices_options options = {.struct_size = sizeof options, .list = given.device};
-    if (yoke_devices_open(&devices, &options) != YOKE_OK) {
-        fprintf(stderr, "gpu_probe: %s\n", yoke_last_error());
-        return SKIPPED;
-    }
-    if (given.json != NULL && (probe.json = fopen(given.json, "w")) == NULL) {
-        fprintf(stderr, "gpu_probe: %s: %s; name a file that can be written\n", given.json,
-                strerror(errno));
-        yoke_devices_close(devices);
-        return 73;
-    }
-    int code = finish(&probe, run(&probe, devices));
-    yoke_devices_close(devices);
+    const char *unknown = read_options(&probe, &given, argv);
+    if (unknown != NULL) return usage(unknown);
+    if (given.list) return list_questions();
+    int code = run(&probe, &given, argv);
+    free(probe.known);
     return code;
 }

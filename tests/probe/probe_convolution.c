@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every convolution of ResNet-18 for CIFAR and of ResNet-50 at 224 pixels, in each direction and by
- * each way: matrix products, cuDNN's algorithms and plans, im2col; and the stems with 3, 4 and 8
- * channels. */
+/* The distinct convolutions of ResNet-50 at 224 pixels, in each direction: the plans that cuDNN's
+ * backend names first, beside matrix products and cuDNN's algorithms; and the stem with 3, 4 and 8
+ * channels. Each direction of a layer has an equal part of the time that is left. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "probe/probe.h"
 
+#define SECTION "convolution"
 #define SAMPLES 512
 #define SLOW 2.0 /* times the best so far: such a way is timed once */
 #define SCRATCH_BYTES ((size_t)1 << 30)
@@ -19,7 +19,8 @@ typedef struct layer {
     int in, size, out, kernel, stride, padding;
 } layer;
 
-/* The longest first: what the time leaves out matters least. */
+/* The stems; then the longest first: what the time leaves out matters least. */
+#define STEMS 3
 static const layer layers[] = {
     {"resnet50 stem, 3 channels", 1, 3, 224, 64, 7, 2, 3},
     {"resnet50 stem, 4 channels", 0, 4, 224, 64, 7, 2, 3},
@@ -46,19 +47,6 @@ static const layer layers[] = {
     {"resnet50", 1, 1024, 14, 2048, 1, 2, 0},
     {"resnet50", 1, 1024, 14, 512, 1, 1, 0},
     {"resnet50", 1, 512, 14, 512, 3, 2, 1},
-    {"resnet18-cifar", 4, 64, 32, 64, 3, 1, 1},
-    {"resnet18-cifar", 3, 128, 16, 128, 3, 1, 1},
-    {"resnet18-cifar", 3, 256, 8, 256, 3, 1, 1},
-    {"resnet18-cifar", 3, 512, 4, 512, 3, 1, 1},
-    {"resnet18-cifar stem, 3 channels", 1, 3, 32, 64, 3, 1, 1},
-    {"resnet18-cifar stem, 4 channels", 0, 4, 32, 64, 3, 1, 1},
-    {"resnet18-cifar stem, 8 channels", 0, 8, 32, 64, 3, 1, 1},
-    {"resnet18-cifar", 1, 64, 32, 128, 3, 2, 1},
-    {"resnet18-cifar", 1, 64, 32, 128, 1, 2, 0},
-    {"resnet18-cifar", 1, 128, 16, 256, 3, 2, 1},
-    {"resnet18-cifar", 1, 128, 16, 256, 1, 2, 0},
-    {"resnet18-cifar", 1, 256, 8, 512, 3, 2, 1},
-    {"resnet18-cifar", 1, 256, 8, 512, 1, 2, 0},
 };
 
 static const struct {
@@ -67,8 +55,7 @@ static const struct {
                           int variant);
     int variants;
 } kinds[] = {{"matrix product", cuda_product_pass, CUDA_PRODUCT_ALGORITHMS},
-             {"cuDNN", cuda_cudnn_pass, 8},
-             {"im2col", cuda_im2col_pass, 1}};
+             {"cuDNN", cuda_cudnn_pass, 8}};
 
 static const char *const direction_names[CUDA_DIRECTIONS] = {"forward", "backward data",
                                                              "backward weights"};
@@ -86,6 +73,8 @@ typedef struct pass_course {
     char what[128];
     double wanted[SAMPLES], best_ms;
     char best[64];
+    double ends_seconds; /* of the probe's: no more ways begin */
+    bool cut;            /* some were left out */
 } pass_course;
 
 /* Device memory, for the largest of all layers. */
@@ -132,9 +121,8 @@ static yoke_operation operation_of(const gpu_probe *probe, const layer *of) {
                             .dilation = 1};
 }
 
-static int rows_of(const gpu_probe *probe, const layer *of) {
-    if (probe->tiny) return 2;
-    return strncmp(of->model, "resnet50", 8) == 0 ? probe->rows : 256;
+static int rows_of(const gpu_probe *probe) {
+    return probe->tiny ? 2 : probe->rows;
 }
 
 static probe_shape shape_of(const cuda_problem *problem) {
@@ -157,7 +145,7 @@ static yoke_status allocate(probe_memory *memory, const gpu_probe *probe) {
     yoke_device *device = &probe->device->base;
     for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++) {
         yoke_operation o = operation_of(probe, &layers[i]);
-        size_t rows = (size_t)rows_of(probe, &layers[i]);
+        size_t rows = (size_t)rows_of(probe);
         input = larger(input, rows * cuda_dims_count(o.input));
         weights = larger(weights, weight_count(&o));
         output = larger(output, rows * cuda_dims_count(o.output));
@@ -263,7 +251,7 @@ static double tolerance_of(const pass_course *of) {
 static void print_way(const pass_course *of, const char *way, const char *detail,
                       const char *verdict, const double numbers[2]) {
     probe_row row = PROBE_ROW_INIT;
-    row.section = "convolution";
+    row.section = SECTION;
     row.what = of->what;
     row.direction = direction_names[of->direction];
     row.way = way;
@@ -288,7 +276,7 @@ static yoke_status check(const contender *way, const probe_memory *memory, bool 
 
 static yoke_status time_way(contender *way, pass_course *of, double *milliseconds) {
     TRY(probe_time(of->probe, run, way, true, milliseconds));
-    if (of->probe->tiny || *milliseconds > SLOW * of->best_ms || probe_late(of->probe))
+    if (of->probe->tiny || *milliseconds > SLOW * of->best_ms)
         return YOKE_OK;
     return probe_time(of->probe, run, way, false, milliseconds);
 }
@@ -317,10 +305,10 @@ static yoke_status check_and_time(contender *way, pass_course *of, const probe_m
 }
 
 /* A way that there is no time for has a line. */
-static bool leave_out(const pass_course *of, const char *name) {
-    if (!probe_late(of->probe)) return false;
-    print_way(of, name, NULL, "left out: no time; more of it: --seconds", NULL);
-    of->probe->left_out++;
+static bool leave_out(pass_course *of, const char *name) {
+    if (probe_seconds(of->probe) <= of->ends_seconds) return false;
+    print_way(of, name, NULL, "no time", NULL);
+    of->cut = true;
     return true;
 }
 
@@ -387,7 +375,6 @@ static yoke_status probe_direction(pass_course *of, probe_memory *memory) {
     size_t output = (size_t)of->problem.rows * cuda_dims_count(of->operation.output);
     size_t weights = weight_count(&of->operation);
     bool half = of->problem.type == CUDA_BFLOAT16;
-    int left_out = of->probe->left_out;
     cuda_device *device = memory->device;
     cudaStream_t stream = device->streams[YOKE_STREAM_COMPUTE];
     of->operands = (cuda_operands){.input = memory->input,
@@ -404,40 +391,67 @@ static yoke_status probe_direction(pass_course *of, probe_memory *memory) {
     TRY_CUDA(device, cuda_run_probe(memory->output, half, output, stream));
     TRY(choose_places(memory, of->result_count));
     TRY(compute_reference(of, memory));
-    for (int kind = 0; kind < 3; kind++)
+    if (!leave_out(of, "plans")) TRY(probe_plan_ways(of, memory));
+    for (size_t kind = 0; kind < sizeof kinds / sizeof kinds[0]; kind++)
         for (int variant = 0; variant < kinds[kind].variants; variant++)
-            TRY(probe_pass(of, memory, kind, variant));
-    if (!leave_out(of, "cuDNN's plans")) TRY(probe_plan_ways(of, memory));
+            TRY(probe_pass(of, memory, (int)kind, variant));
     double numbers[2] = {of->best_ms, -1};
-    const char *verdict = of->probe->left_out > left_out ? "fastest of those timed" : "fastest";
+    const char *verdict = of->cut ? "fastest of those timed" : "fastest";
     if (isfinite(of->best_ms)) print_way(of, of->best, NULL, verdict, numbers);
     return YOKE_OK;
 }
 
-static yoke_status probe_layer(gpu_probe *probe, const layer *of, probe_memory *memory) {
-    pass_course course = {.probe = probe, .operation = operation_of(probe, of)};
-    course.problem = (cuda_problem){.device = probe->device,
-                                    .operation = &course.operation,
-                                    .rows = rows_of(probe, of),
-                                    .type = cuda_compute_type(probe->precision),
-                                    .tf32 = probe->precision == YOKE_TF32};
-    course.shape = shape_of(&course.problem);
-    const yoke_operation *o = &course.operation;
-    snprintf(course.what, sizeof course.what, "%s, %d of it, %d x %dx%dx%d to %d, kernel %d/%d",
-             of->model, of->count, course.problem.rows, o->input.channels, o->input.height,
+static void describe(pass_course *of, gpu_probe *probe, const layer *which, int direction) {
+    *of = (pass_course){.probe = probe, .operation = operation_of(probe, which)};
+    of->direction = (cuda_direction)direction;
+    of->problem = (cuda_problem){.device = probe->device,
+                                 .operation = &of->operation,
+                                 .rows = rows_of(probe),
+                                 .type = cuda_compute_type(probe->precision),
+                                 .tf32 = probe->precision == YOKE_TF32};
+    of->shape = shape_of(&of->problem);
+    const yoke_operation *o = &of->operation;
+    snprintf(of->what, sizeof of->what, "%s, %d of it, %d x %dx%dx%d to %d, kernel %d/%d",
+             which->model, which->count, of->problem.rows, o->input.channels, o->input.height,
              o->input.width, o->output.channels, o->kernel, o->stride);
-    for (int direction = 0; direction < CUDA_DIRECTIONS; direction++) {
-        course.direction = (cuda_direction)direction;
-        if (!leave_out(&course, NULL)) TRY(probe_direction(&course, memory));
-    }
+}
+
+/* A direction whose time was cut is asked again by --missing. */
+static yoke_status probe_item(pass_course *of, probe_memory *memory) {
+    gpu_probe *probe = of->probe;
+    TRY(probe_direction(of, memory));
+    if (of->cut)
+        probe->left_out++;
+    else
+        probe_answered(probe, SECTION, of->what, direction_names[of->direction]);
     return YOKE_OK;
 }
 
-yoke_status probe_convolutions(gpu_probe *probe) {
+static yoke_status probe_layers(gpu_probe *probe, size_t first, size_t end) {
     probe_memory memory = {0};
-    yoke_status status = allocate(&memory, probe);
-    for (size_t i = 0; i < sizeof layers / sizeof layers[0] && status == YOKE_OK; i++)
-        status = probe_layer(probe, &layers[i], &memory);
+    pass_course of;
+    int open = 0;
+    size_t from = first * CUDA_DIRECTIONS, to = end * CUDA_DIRECTIONS;
+    for (size_t i = from; i < to; i++) {
+        describe(&of, probe, &layers[i / CUDA_DIRECTIONS], (int)(i % CUDA_DIRECTIONS));
+        open += !probe_is_known(probe, SECTION, of.what, direction_names[of.direction]);
+    }
+    yoke_status status = open > 0 ? allocate(&memory, probe) : YOKE_OK;
+    for (size_t i = from; i < to && status == YOKE_OK && open > 0; i++) {
+        describe(&of, probe, &layers[i / CUDA_DIRECTIONS], (int)(i % CUDA_DIRECTIONS));
+        if (!probe_ask(probe, SECTION, of.what, direction_names[of.direction])) continue;
+        double now = probe_seconds(probe);
+        of.ends_seconds = now + (probe->seconds - now) / open--;
+        status = probe_item(&of, &memory);
+    }
     release(&memory);
     return status;
+}
+
+yoke_status probe_stem(gpu_probe *probe) {
+    return probe_layers(probe, 0, STEMS);
+}
+
+yoke_status probe_plans(gpu_probe *probe) {
+    return probe_layers(probe, STEMS, sizeof layers / sizeof layers[0]);
 }

@@ -275,13 +275,17 @@ static yoke_status compare(const lt_stage *stage, double *error) {
 
 /* Measuring. */
 
+static void name_item(const lt_stage *stage, char *what, size_t bytes) {
+    snprintf(what, bytes, "%s, bias %s, %lldx%lldx%lld", stage->type->name,
+             stage->bias_type == CUDA_BFLOAT16 ? "bfloat16" : "float32", (long long)stage->m,
+             (long long)stage->n, (long long)stage->k);
+}
+
 static void print(const lt_stage *stage, const char *detail, const char *verdict,
                   const double numbers[2]) {
     probe_row row = PROBE_ROW_INIT;
     char what[96];
-    snprintf(what, sizeof what, "%s, bias %s, %lldx%lldx%lld", stage->type->name,
-             stage->bias_type == CUDA_BFLOAT16 ? "bfloat16" : "float32", (long long)stage->m,
-             (long long)stage->n, (long long)stage->k);
+    name_item(stage, what, sizeof what);
     row.section = "epilogue";
     row.what = what;
     row.way = stage->epilogue->name;
@@ -327,17 +331,19 @@ static yoke_status probe_type(lt_stage *stage) {
     size_t m = (size_t)stage->m, n = (size_t)stage->n, k = (size_t)stage->k;
     TRY(fill(stage, stage->a, stage->host_a, m * k, stage->type->operands));
     TRY(fill(stage, stage->b, stage->host_b, n * k, stage->type->operands));
-    stage->masked = false;
     int kinds = stage->type->operands == CUDA_BFLOAT16 ? 2 : 1;
-    for (int bias = 0; bias < kinds; bias++)
+    for (int bias = 0; bias < kinds; bias++) {
+        char what[96];
+        stage->bias_type = biases[bias];
+        stage->masked = false;
+        name_item(stage, what, sizeof what);
+        if (!probe_ask(stage->probe, "epilogue", what, NULL)) continue;
         for (size_t i = 0; i < sizeof epilogues / sizeof epilogues[0]; i++) {
-            stage->bias_type = biases[bias];
             stage->epilogue = &epilogues[i];
-            if (probe_late(stage->probe))
-                stage->probe->left_out++;
-            else
-                TRY(probe_epilogue(stage));
+            TRY(probe_epilogue(stage));
         }
+        probe_answered(stage->probe, "epilogue", what, NULL);
+    }
     return YOKE_OK;
 }
 

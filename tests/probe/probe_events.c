@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events that a graph records for work outside of it: what a stream that waits for one sees, and
- * what their times are when the graph runs again; and what launching a graph costs the host. */
+/* Events that a graph records for work outside of it: what a host that asks for one sees, what a
+ * stream that waits for one sees, and what their times are when the graph runs again; and what
+ * launching a graph costs the host. */
 #include <stdlib.h>
 
 #include "probe/probe.h"
@@ -21,6 +22,7 @@ typedef struct event_scene {
     float *value;
     int *numbers; /* [0]: rounds, [1]: counter, [2 ..]: what was seen */
     cuda_device *device;
+    volatile int *pinned; /* a copy of the counter, on the host */
 } event_scene;
 
 static yoke_status open_scene(event_scene *scene, gpu_probe *probe) {
@@ -32,8 +34,14 @@ static yoke_status open_scene(event_scene *scene, gpu_probe *probe) {
     TRY_CUDA(scene->device, cudaEventCreateWithFlags(&scene->back, cudaEventDisableTiming));
     TRY(yoke_device_allocate(&scene->device->base, sizeof(float), "the probe",
                              (void **)&scene->value));
-    return yoke_device_allocate(&scene->device->base, (2 + LAUNCHES) * sizeof(int), "the probe",
-                                (void **)&scene->numbers);
+    TRY(yoke_device_allocate(&scene->device->base, (2 + LAUNCHES) * sizeof(int), "the probe",
+                             (void **)&scene->numbers));
+    TRY_CUDA(scene->device, cudaMallocHost((void **)&scene->pinned, sizeof *scene->pinned));
+    *scene->pinned = 0;
+    TRY_CUDA(scene->device, cudaMemsetAsync(scene->value, 0, sizeof *scene->value, scene->stream));
+    TRY_CUDA(scene->device,
+             cudaMemsetAsync(scene->numbers, 0, (2 + LAUNCHES) * sizeof(int), scene->stream));
+    return YOKE_OK;
 }
 
 static void close_graph(event_scene *scene) {
@@ -43,6 +51,7 @@ static void close_graph(event_scene *scene) {
 
 static void close_scene(event_scene *scene) {
     close_graph(scene);
+    if (scene->pinned != NULL) cudaFreeHost((void *)scene->pinned);
     yoke_device_free(&scene->device->base, scene->numbers);
     yoke_device_free(&scene->device->base, scene->value);
     if (scene->back != NULL) cudaEventDestroy(scene->back);
@@ -91,6 +100,109 @@ static yoke_status count(const event_scene *scene) {
     return YOKE_OK;
 }
 
+/* Queries by the host: each launch works long, counts, copies the count to the host, records, and
+ * works long again. An event is over too early if the host sees it so before it sees the count. */
+
+#define QUERIES "a host asks for an event that a graph records"
+#define NEVER_SECONDS 2.0
+
+static yoke_status queue_counted_work(const event_scene *scene) {
+    TRY(work(scene));
+    TRY(count(scene));
+    TRY_CUDA(scene->device, cudaMemcpyAsync((void *)scene->pinned, scene->numbers + 1, sizeof(int),
+                                            cudaMemcpyDeviceToHost, scene->stream));
+    TRY(record_mark(scene, 0));
+    return work(scene);
+}
+
+/* What the launches of one way came to. */
+typedef struct answers {
+    int launches; /* so far, of the whole scene */
+    int open;     /* the first query said not ready */
+    int early;    /* over before the count of the latest launch was seen */
+    int before;   /* over before the graph was */
+    int never;    /* not over within 2 s */
+} answers;
+
+static void note_end(const event_scene *scene, answers *sum) {
+    sum->early += *scene->pinned < sum->launches;
+    sum->before += cudaStreamQuery(scene->stream) == cudaErrorNotReady;
+}
+
+static yoke_status poll(const event_scene *scene, answers *sum) {
+    uint64_t begin = yoke_now_ns();
+    cudaError_t error = cudaEventQuery(scene->marks[0]);
+    sum->open += error == cudaErrorNotReady;
+    while (error == cudaErrorNotReady && (double)(yoke_now_ns() - begin) * 1e-9 < NEVER_SECONDS)
+        error = cudaEventQuery(scene->marks[0]);
+    if (error != cudaErrorNotReady) TRY_CUDA(scene->device, error);
+    sum->never += error == cudaErrorNotReady;
+    if (error == cudaSuccess) note_end(scene, sum);
+    return YOKE_OK;
+}
+
+static yoke_status synchronize(const event_scene *scene, answers *sum) {
+    sum->open += cudaEventQuery(scene->marks[0]) == cudaErrorNotReady;
+    TRY_CUDA(scene->device, cudaEventSynchronize(scene->marks[0]));
+    note_end(scene, sum);
+    return YOKE_OK;
+}
+
+/* `queued`: launches before the host asks. */
+static yoke_status ask_host(event_scene *scene, const char *way, int queued,
+                            yoke_status (*ask)(const event_scene *, answers *), answers *sum) {
+    char detail[128];
+    sum->open = sum->early = sum->before = sum->never = 0;
+    for (int i = 0; i < LAUNCHES; i++) {
+        for (int k = 0; k < queued; k++, sum->launches++)
+            TRY_CUDA(scene->device, cudaGraphLaunch(scene->graph, scene->stream));
+        TRY(ask(scene, sum));
+        TRY_CUDA(scene->device, cudaStreamSynchronize(scene->stream));
+    }
+    snprintf(detail, sizeof detail,
+             "of %d: not ready at first %d, over before the graph %d, never over %d", LAUNCHES,
+             sum->open, sum->before, sum->never);
+    probe_row row = PROBE_ROW_INIT;
+    row.section = "queries";
+    row.what = QUERIES;
+    row.way = way;
+    row.detail = detail;
+    row.expected = "over only after the latest launch's work before its record";
+    row.verdict = sum->early + sum->never == 0 ? "yes" : "NO";
+    row.value = sum->early;
+    row.unit = "of 20 over too early";
+    probe_print(scene->probe, &row);
+    scene->probe->wrong += sum->early + sum->never;
+    return YOKE_OK;
+}
+
+static yoke_status ask_queries(event_scene *scene) {
+    answers sum = {0};
+    TRY(begin_capture(scene));
+    TRY(end_capture(scene, queue_counted_work(scene)));
+    TRY(set_rounds(scene, SHORT_ROUNDS));
+    TRY(ask_host(scene, "cudaEventQuery", 1, poll, &sum));
+    TRY(ask_host(scene, "cudaEventSynchronize", 1, synchronize, &sum));
+    TRY(ask_host(scene, "cudaEventQuery, two launches queued", 2, poll, &sum));
+    return ask_host(scene, "cudaEventSynchronize, two launches queued", 2, synchronize, &sum);
+}
+
+/* Asks about one thing on a scene of its own. */
+static yoke_status ask_item(gpu_probe *probe, const char *section, const char *what,
+                            yoke_status (*ask)(event_scene *)) {
+    event_scene scene;
+    if (!probe_ask(probe, section, what, NULL)) return YOKE_OK;
+    yoke_status status = open_scene(&scene, probe);
+    if (status == YOKE_OK) status = ask(&scene);
+    close_scene(&scene);
+    if (status == YOKE_OK) probe_answered(probe, section, what, NULL);
+    return status;
+}
+
+yoke_status probe_queries(gpu_probe *probe) {
+    return ask_item(probe, "queries", QUERIES, ask_queries);
+}
+
 /* Order: each launch works long, counts, and records; the other stream waits for the record of the
  * latest launch and keeps what it sees. */
 
@@ -111,6 +223,8 @@ static yoke_status launch_and_look(const event_scene *scene, int launch) {
     return YOKE_OK;
 }
 
+#define ORDER "a wait queued after a graph's launch sees what the launch did before its record"
+
 static yoke_status probe_order(event_scene *scene) {
     int seen[2 + LAUNCHES], stale = 0;
     TRY(begin_capture(scene));
@@ -124,7 +238,7 @@ static yoke_status probe_order(event_scene *scene) {
         stale += seen[2 + i] != i + 1;
     probe_row row = PROBE_ROW_INIT;
     row.section = "events";
-    row.what = "a wait queued after a graph's launch sees what the launch did before its record";
+    row.what = ORDER;
     row.verdict = stale == 0 ? "yes" : "NO";
     row.value = stale;
     row.unit = "of 20 launches seen too early";
@@ -163,38 +277,34 @@ static yoke_status time_launch(event_scene *scene, int rounds, double *plain_ms,
     return elapsed(scene, 0, 1, graph_ms);
 }
 
-static void print_time(const event_scene *scene, const char *what, const char *way,
-                       double milliseconds) {
+#define TIMES "time of a graph's work"
+
+static void print_time(const event_scene *scene, const char *way, double milliseconds) {
     probe_row row = PROBE_ROW_INIT;
     row.section = "events";
-    row.what = what;
+    row.what = TIMES;
     row.way = way;
     row.milliseconds = milliseconds;
     probe_print(scene->probe, &row);
 }
 
 static yoke_status probe_times(event_scene *scene) {
-    static const char first[] = "time of a graph's work", second[] = "the same, launched again";
     double plain = 0, graph = 0;
     TRY(begin_capture(scene));
     TRY(end_capture(scene, queue_marked_work(scene)));
     TRY(time_launch(scene, LONG_ROUNDS, &plain, &graph)); /* loads the kernel */
     TRY(time_launch(scene, LONG_ROUNDS, &plain, &graph));
-    print_time(scene, first, "events outside, no graph", plain);
-    print_time(scene, first, "events in the graph", graph);
+    print_time(scene, "events outside, no graph", plain);
+    print_time(scene, "events in the graph", graph);
     TRY(time_launch(scene, SHORT_ROUNDS, &plain, &graph));
-    print_time(scene, second, "events outside, a tenth of the work", plain);
-    print_time(scene, second, "events in the graph, a tenth of the work", graph);
+    print_time(scene, "events outside, a tenth of the work", plain);
+    print_time(scene, "events in the graph, launched again with a tenth of the work", graph);
     return YOKE_OK;
 }
 
 yoke_status probe_events(gpu_probe *probe) {
-    event_scene scene;
-    yoke_status status = open_scene(&scene, probe);
-    if (status == YOKE_OK) status = probe_order(&scene);
-    if (status == YOKE_OK) status = probe_times(&scene);
-    close_scene(&scene);
-    return status;
+    TRY(ask_item(probe, "events", ORDER, probe_order));
+    return ask_item(probe, "events", TIMES, probe_times);
 }
 
 /* Launches. */
@@ -229,32 +339,35 @@ static yoke_status time_launches(const event_scene *scene, double *host_us, doub
     return YOKE_OK;
 }
 
+#define LAUNCH_COST "a graph of 400 kernels"
+
 static yoke_status probe_launch(event_scene *scene, int events) {
-    char what[64];
+    char way[64];
     double host_us = 0, whole_us = 0;
     TRY(begin_capture(scene));
     TRY(end_capture(scene, queue_nodes(scene, events)));
     TRY(time_launches(scene, &host_us, &whole_us));
-    snprintf(what, sizeof what, "a graph of %d kernels and %d event nodes", NODES, events);
     probe_row row = PROBE_ROW_INIT;
     row.section = "launch";
-    row.what = what;
-    row.way = "the host's launch call";
+    row.what = LAUNCH_COST;
+    row.way = way;
+    snprintf(way, sizeof way, "%d events, the host's launch call", events);
     row.value = host_us;
     row.unit = "us";
     probe_print(scene->probe, &row);
-    row.way = "from launch to end";
+    snprintf(way, sizeof way, "%d events, from launch to end", events);
     row.value = whole_us;
     probe_print(scene->probe, &row);
     return YOKE_OK;
 }
 
-yoke_status probe_launches(gpu_probe *probe) {
+static yoke_status ask_launches(event_scene *scene) {
     static const int events[] = {0, 4, 8};
-    event_scene scene;
-    yoke_status status = open_scene(&scene, probe);
-    for (int i = 0; i < 3 && status == YOKE_OK; i++)
-        status = probe_launch(&scene, events[i]);
-    close_scene(&scene);
-    return status;
+    for (int i = 0; i < 3; i++)
+        TRY(probe_launch(scene, events[i]));
+    return YOKE_OK;
+}
+
+yoke_status probe_launches(gpu_probe *probe) {
+    return ask_item(probe, "launch", LAUNCH_COST, ask_launches);
 }

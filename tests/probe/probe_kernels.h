@@ -16,6 +16,8 @@ extern "C" {
 cudaError_t probe_run_work(float *value, const int *rounds, cudaStream_t stream);
 /* ++*counter. */
 cudaError_t probe_run_count(int *counter, cudaStream_t stream);
+/* Poisons its context. */
+cudaError_t probe_run_trap(int *counter, cudaStream_t stream);
 /* *to = *from. */
 cudaError_t probe_run_keep(int *to, const int *from, cudaStream_t stream);
 /* to[i] = values[places[i]] as float. */

@@ -277,43 +277,26 @@ static yoke_status create_plan(const description *of, object configuration, cons
         status = of->calls.get((*plan)->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                CUDNN_TYPE_INT64, 1, &count, &(*plan)->workspace_bytes);
     if (status == CUDNN_STATUS_SUCCESS) return YOKE_OK;
-    probe_plan_destroy(*plan); /* a configuration that does not serve is passed over */
+    probe_plan_destroy(*plan);
     *plan = NULL;
     return YOKE_OK;
 }
 
-/* Configurations of one mode. The same engine and workspace count once: the second mode repeats
- * much of the first. */
-static bool is_known(probe_plan *const *plans, int count, const probe_plan *plan) {
-    for (int i = 0; i < count; i++)
-        if (plans[i]->engine == plan->engine && plans[i]->name[5] != plan->name[5] &&
-            plans[i]->workspace_bytes == plan->workspace_bytes)
-            return true;
-    return false;
-}
-
-typedef struct plan_list {
-    probe_plan **plans;
-    int count, most;
-} plan_list;
-
+/* A configuration that does not serve is passed over. */
 static yoke_status add_plans(const description *of, const object *configurations, int64_t found,
-                             char letter, plan_list *list) {
-    for (int64_t i = 0; i < found && list->count < list->most; i++) {
+                             probe_plan **plans, int *count) {
+    for (int64_t i = 0; i < found; i++) {
         char name[24];
-        probe_plan *plan;
-        snprintf(name, sizeof name, "plan %c%d", letter, (int)i);
-        TRY(create_plan(of, configurations[i], name, &plan));
-        if (plan != NULL && is_known(list->plans, list->count, plan)) {
-            probe_plan_destroy(plan);
-            plan = NULL;
-        }
-        if (plan != NULL) list->plans[list->count++] = plan;
+        snprintf(name, sizeof name, "plan %d", (int)i);
+        TRY(create_plan(of, configurations[i], name, &plans[*count]));
+        *count += plans[*count] != NULL;
     }
     return YOKE_OK;
 }
 
-static yoke_status offer(const description *of, cudnnBackendHeurMode_t mode, plan_list *list) {
+/* By heuristic A, cuDNN's own recommendation. */
+static yoke_status offer(const description *of, probe_plan **plans, int *count) {
+    const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     object heuristics = NULL, configurations[PROBE_PLANS] = {NULL};
     const attribute attributes[] = {
         {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &of->graph},
@@ -326,25 +309,14 @@ static yoke_status offer(const description *of, cudnnBackendHeurMode_t mode, pla
     if (status == CUDNN_STATUS_SUCCESS)
         status = of->calls.get(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                CUDNN_TYPE_BACKEND_DESCRIPTOR, PROBE_PLANS, &found, configurations);
-    char letter = mode == CUDNN_HEUR_MODE_A ? 'A' : 'B';
     if (found > PROBE_PLANS) found = PROBE_PLANS; /* cuDNN may count more than it wrote */
     yoke_status done = status == CUDNN_STATUS_SUCCESS
-                           ? add_plans(of, configurations, found, letter, list)
+                           ? add_plans(of, configurations, found, plans, count)
                            : YOKE_OK;
     for (int i = 0; i < PROBE_PLANS; i++)
         drop(&of->calls, &configurations[i]);
     drop(&of->calls, &heuristics);
     return done;
-}
-
-/* Most of the room is for mode A, cuDNN's own recommendation. */
-static yoke_status offer_all(const description *of, probe_plan **plans, int *count) {
-    plan_list list = {.plans = plans, .most = PROBE_PLANS * 3 / 4};
-    yoke_status status = offer(of, CUDNN_HEUR_MODE_A, &list);
-    list.most = PROBE_PLANS;
-    if (status == YOKE_OK) status = offer(of, CUDNN_HEUR_MODE_B, &list);
-    *count = list.count;
-    return status;
 }
 
 yoke_status probe_plans_create(const cuda_problem *problem, cuda_direction direction,
@@ -358,12 +330,12 @@ yoke_status probe_plans_create(const cuda_problem *problem, cuda_direction direc
         *reason = "this cuDNN has no backend functions";
     if (*reason != NULL) return YOKE_OK;
     cudnnStatus_t described = describe(&of);
-    yoke_status status = described == CUDNN_STATUS_SUCCESS ? offer_all(&of, plans, count) : YOKE_OK;
+    yoke_status status = described == CUDNN_STATUS_SUCCESS ? offer(&of, plans, count) : YOKE_OK;
     forget(&of);
     if (described != CUDNN_STATUS_SUCCESS)
         *reason = cuda_cudnn()->cudnnGetErrorString(described);
     else if (*count == 0)
-        *reason = "heuristics A and B offer no plan that serves";
+        *reason = "heuristic A offers no plan that serves";
     return status;
 }
 

@@ -80,7 +80,7 @@ cudaError_t cudaSetDevice(int device) {
 
 cudaError_t cudaGetDevice(int *device) {
     ENTER(cudaErrorInitializationError);
-    *device = this_host().device;
+    *device = gpu_of(this_host().device);
     return cudaSuccess;
 }
 

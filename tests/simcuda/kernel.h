@@ -71,6 +71,11 @@ template <typename T> static inline T __shfl_xor_sync(unsigned mask, T value, in
     return sim::shuffle_value(mask, value, (threadIdx.x ^ (unsigned)lanes) % 32);
 }
 
+/* The rest of the kernel runs all the same. */
+static inline void __trap() {
+    sim::poison_running_context();
+}
+
 static inline int atomicAdd(int *address, int value) {
     return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }

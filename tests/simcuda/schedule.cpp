@@ -90,7 +90,7 @@ uint64_t finish_time(const Claim &taken) {
 void execute(Claim taken) {
     const Work &work = taken.joint ? taken.joint->work : taken.nodes[0].work;
     observe_all(taken);
-    if (work) {
+    if (work && context_error(taken.nodes[0].device) == 0) { /* a poisoned one runs nothing */
         bool threads = settings().threads;
         reach = reach_of(taken);
         close_memory_but(reach);

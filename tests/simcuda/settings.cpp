@@ -114,6 +114,20 @@ bool is_runtime(const char *call) {
     return strncmp(call, "cuda", 4) == 0;
 }
 
+/* How a program leaves a poisoned context. */
+bool needs_no_context(const char *call) {
+    static const char *const calls[] = {"cudaSetDevice", "cudaGetDevice", "cudaGetDeviceCount",
+                                        "cuCtxCreate",   "cuCtxDestroy",  "cuCtxSetCurrent"};
+    for (const char *one : calls)
+        if (strcmp(call, one) == 0) return true;
+    return false;
+}
+
+int lost(const char *call) {
+    if (faults().sticky != 0) return faults().sticky;
+    return needs_no_context(call) ? 0 : context_error(this_host().device);
+}
+
 /* A library answers a status of its own; the code is what the runtime answers from now on. */
 int lose_gpus(const Fault &planted, const char *call, int natural) {
     int otherwise = is_runtime(call) ? natural : (int)cudaErrorLaunchFailure;
@@ -138,7 +152,7 @@ int fault(const char *call, int natural) {
         all.failed = call;
         return natural;
     }
-    if (all.sticky != 0) return is_runtime(call) ? all.sticky : natural;
+    if (int code = lost(call)) return is_runtime(call) ? code : natural;
     for (const Fault &planted : all.planted) {
         bool any = planted.call == "*";
         if (!any && planted.call != call) continue;
@@ -151,7 +165,8 @@ int fault(const char *call, int natural) {
 }
 
 int sticky_error() {
-    return faults().sticky;
+    Entry entry;
+    return faults().sticky != 0 ? faults().sticky : context_error(this_host().device);
 }
 
 uint64_t calls_so_far() {

@@ -6,6 +6,7 @@
  *
  *   devices.cpp, order.cpp, copies.cpp, capture.cpp: the runtime's functions, by subject, on
  *   lock, schedule, streams, wait, memory, fault_signal, handles, settings and errors
+ *   contexts.cpp                                a GPU's contexts, and what poisons one
  *   kernels.cpp, kernel.h                       runs a kernel's threads on the host
  *   cublaslt.cpp, cudnn.cpp, nccl.cpp           the libraries, on `enqueue` and `enqueue_joint`
  *
@@ -61,7 +62,12 @@ const char *failed_call();      /* the name of the one that did, or NULL */
 uint64_t works_so_far();        /* kernels, copies and fills that streams were given */
 size_t outstanding(void);       /* allocations, streams, events, graphs, handles not given back */
 std::string outstanding_list(); /* one line each with the call site */
-int sticky_error();             /* the planted one that every call answers, or 0 */
+int sticky_error();             /* what every call answers: the planted one, or the context's, or 0 */
+
+/* A context of the driver has a number as a device has: that of memory, streams and errors. */
+int gpu_of(int context);
+int context_error(int context);
+void poison_running_context(); /* of the kernel that calls it */
 
 /* Work in a stream. `what` is for reports. cost_ns is virtual time. Capturing streams record it.
  * The work may touch the memory of the stream's device and of peers it has access to, no other. */
