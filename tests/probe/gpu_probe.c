@@ -9,7 +9,9 @@
 #include "probe/probe.h"
 
 #define SKIPPED 77
-#define GRACE_SECONDS 4.0 /* that a late question has to end its measurement */
+/* What a late question has to end its measurement: seconds, and a part of all the time. */
+#define GRACE_SECONDS 2.0
+#define GRACE_PART 0.04
 
 /* Exit codes of a process that asks one question. */
 enum { COMPLETE, FAILED, WRONG, LEFT_OUT };
@@ -50,6 +52,7 @@ typedef struct settings {
     const char *device, *json, *missing;
     bool only[QUESTIONS], some, list;
     int asked; /* this process asks one question: its index; -1: it asks all, in others */
+    int hangs; /* for a test: the question that never ends; -1: none */
 } settings;
 
 /* One question, in this process. */
@@ -80,8 +83,13 @@ static int ask_one(gpu_probe *probe, const settings *given) {
     const char *name = questions[given->asked].name;
     yoke_devices *devices = NULL;
     yoke_devices_options options = {.struct_size = sizeof options, .list = given->device};
-    if (questions[given->asked].bare)
+    while (given->asked == given->hangs)
+        pause();
+    if (questions[given->asked].bare) {
+        int count = 0;
+        if (cudaGetDeviceCount(&count) != cudaSuccess || count <= probe->number) return SKIPPED;
         return code_of(probe, name, questions[given->asked].ask(probe));
+    }
     if (yoke_devices_open(&devices, &options) != YOKE_OK) {
         fprintf(stderr, "gpu_probe: %s\n", yoke_last_error());
         return SKIPPED;
@@ -134,7 +142,8 @@ static yoke_status ask_in_child(gpu_probe *probe, char **argv, size_t question, 
     snprintf(name, sizeof name, "%s", questions[question].name);
     snprintf(seconds, sizeof seconds, "%.3f", left);
     char *const extra[] = {ask, name, until, seconds, NULL};
-    TRY(probe_run_child(argv, extra, left + GRACE_SECONDS, &end, &code));
+    TRY(probe_run_child(argv, extra, left + GRACE_SECONDS + GRACE_PART * probe->seconds, &end,
+                        &code));
     *skip = end == PROBE_EXITED && code == SKIPPED;
     if (!*skip) note(probe, name, end, code, failed);
     return YOKE_OK;
@@ -245,6 +254,8 @@ static bool take(gpu_probe *probe, settings *given, const char *name, const char
         return take_only(given, value);
     else if (strcmp(name, "--ask") == 0) /* how the program calls itself */
         return (given->asked = question_of(value)) >= 0;
+    else if (strcmp(name, "--hang") == 0)
+        return (given->hangs = question_of(value)) >= 0;
     else if (strcmp(name, "--device") == 0)
         return take_device(probe, given, value);
     else if (strcmp(name, "--precision") == 0)
@@ -304,7 +315,7 @@ static int run(gpu_probe *probe, const settings *given, char **argv) {
 
 int main(int argc, char **argv) {
     gpu_probe probe = {.json = -1, .rows = 256, .seconds = 50, .precision = YOKE_BFLOAT16};
-    settings given = {.device = "cuda:0", .asked = -1};
+    settings given = {.device = "cuda:0", .asked = -1, .hangs = -1};
     (void)argc;
     probe.begin_ns = yoke_now_ns();
     const char *unknown = read_options(&probe, &given, argv);

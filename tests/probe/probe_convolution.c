@@ -276,8 +276,7 @@ static yoke_status check(const contender *way, const probe_memory *memory, bool 
 
 static yoke_status time_way(contender *way, pass_course *of, double *milliseconds) {
     TRY(probe_time(of->probe, run, way, true, milliseconds));
-    if (of->probe->tiny || *milliseconds > SLOW * of->best_ms)
-        return YOKE_OK;
+    if (of->probe->tiny || *milliseconds > SLOW * of->best_ms) return YOKE_OK;
     return probe_time(of->probe, run, way, false, milliseconds);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A poisoned context: what a process can still do after __trap() in a kernel, on the same GPU, on
  * another one, and in other contexts of the same GPU. By the runtime alone: it counts what CUDA
- * answers, not what Yoke makes of it. Nothing here resets a GPU; cudaDeviceReset ends this process's
- * own context. */
+ * answers, not what Yoke makes of it. Nothing here resets a GPU; cudaDeviceReset ends this
+ * process's own context. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #define SECTION "poison"
 #define WHAT "after __trap() in a kernel"
 #define BYTES 4096
-#define ANY "?" /* nobody knows: the probe is here to say */
+#define ANY "nobody knows"
 
 /* Another place to work in: another GPU, or another context of this one. */
 typedef struct place {
@@ -150,10 +150,19 @@ static cudaError_t touch_pinned(void) {
 static cudaError_t set_device(void) {
     return use_own();
 }
+static cudaError_t last_error_on_other_gpu(void) {
+    RETURN_ERROR(use_other_gpu());
+    return cudaGetLastError();
+}
+/* The thread may still remember the poisoned context's error. */
+static cudaError_t work_elsewhere(const place *at) {
+    (void)cudaGetLastError();
+    return work_in(at);
+}
 static cudaError_t work_on_other_gpu(void) {
     if (!scene.other_gpu.open) return cudaErrorNoDevice;
     RETURN_ERROR(use_other_gpu());
-    return work_in(&scene.other_gpu);
+    return work_elsewhere(&scene.other_gpu);
 }
 static cudaError_t allocate_on_other_gpu(void) {
     RETURN_ERROR(use_other_gpu());
@@ -166,11 +175,11 @@ static cudaError_t close_on_other_gpu(void) {
 static cudaError_t work_in_context_before(void) {
     if (scene.before == NULL) return cudaErrorNotSupported;
     if (scene.use(scene.before) != CUDA_SUCCESS) return cudaErrorInvalidResourceHandle;
-    return scene.made_before.open ? work_in(&scene.made_before) : cudaErrorNotSupported;
+    return scene.made_before.open ? work_elsewhere(&scene.made_before) : cudaErrorNotSupported;
 }
 static cudaError_t work_in_context_after(void) {
     RETURN_ERROR(open_context(&scene.after, &scene.made_after));
-    return work_in(&scene.made_after);
+    return work_elsewhere(&scene.made_after);
 }
 static cudaError_t close_context(CUcontext *context, place *at) {
     if (*context == NULL) return cudaErrorNotSupported;
@@ -209,6 +218,7 @@ static const struct {
     {"cudaMalloc", "cudaErrorLaunchFailure", allocate},
     {"cudaMallocHost", "cudaErrorLaunchFailure", allocate_pinned},
     {"the host touches memory pinned before", "cudaSuccess", touch_pinned},
+    {"cudaGetLastError on another GPU", ANY, last_error_on_other_gpu},
     {"work on another GPU", "cudaSuccess", work_on_other_gpu},
     {"cudaMalloc and cudaFree on another GPU", "cudaSuccess", allocate_on_other_gpu},
     {"work in a context of this GPU made before", "cudaSuccess", work_in_context_before},
@@ -241,8 +251,9 @@ static cudaError_t prepare(void) {
     RETURN_ERROR(open_place(&scene.other_stream));
     if (use_other_gpu() == cudaSuccess) RETURN_ERROR(open_place(&scene.other_gpu));
     RETURN_ERROR(use_own());
-    if (find_driver()) print("a second context of this GPU", "cudaSuccess",
-                             open_context(&scene.before, &scene.made_before));
+    if (find_driver())
+        print("a second context of this GPU", "cudaSuccess",
+              open_context(&scene.before, &scene.made_before));
     return use_own();
 }
 

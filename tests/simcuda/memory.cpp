@@ -247,7 +247,7 @@ size_t device_memory_used(int device) {
 
 Address find_address(const void *pointer) {
     uintptr_t address = (uintptr_t)pointer;
-    for (int device = 0; device < settings().devices; device++)
+    for (int device = 0; device < DEVICES_LIMIT; device++) /* and contexts of the driver */
         if (holds(memory().arenas[device], address)) return {Place::device, device};
     const auto &pinned = memory().pinned;
     auto behind = pinned.upper_bound(address);

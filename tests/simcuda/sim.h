@@ -62,7 +62,7 @@ const char *failed_call();      /* the name of the one that did, or NULL */
 uint64_t works_so_far();        /* kernels, copies and fills that streams were given */
 size_t outstanding(void);       /* allocations, streams, events, graphs, handles not given back */
 std::string outstanding_list(); /* one line each with the call site */
-int sticky_error();             /* what every call answers: the planted one, or the context's, or 0 */
+int sticky_error(); /* what every call answers: the planted one, or the context's, or 0 */
 
 /* A context of the driver has a number as a device has: that of memory, streams and errors. */
 int gpu_of(int context);
