@@ -2,6 +2,7 @@
 /* The probe's program: its questions, each asked in a process of its own, and its options. */
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -136,7 +137,7 @@ static void note(gpu_probe *probe, const char *name, probe_end end, int code, bo
 static yoke_status ask_in_child(gpu_probe *probe, char **argv, size_t question, double ends,
                                 bool *failed, bool *skip) {
     char name[32], seconds[32], ask[] = "--ask", until[] = "--seconds";
-    double left = ends - probe_seconds(probe);
+    double left = fmax(ends - probe_seconds(probe), 0.001);
     probe_end end;
     int code;
     snprintf(name, sizeof name, "%s", questions[question].name);

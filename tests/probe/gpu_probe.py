@@ -79,6 +79,10 @@ def missing_asks_nothing_that_is_known(folder, whole):
     assert completed.returncode == 0 and completed.stdout.startswith("end"), completed.stdout
     kept = [line for line in whole if line["section"] != "end"]
     assert lines_of(again)[:-1] == kept
+    wrong = [{**line, "verdict": "WRONG"} if "error" in line else line for line in kept]
+    path.write_text("".join(json.dumps(line) + "\n" for line in wrong))
+    completed = probe("--json", again, "--missing", path)
+    assert completed.returncode == 1 and "wrong results" in completed.stdout, completed.stdout
     some = [line for line in kept if line["section"] not in ("events", "question")]
     path.write_text("".join(json.dumps(line) + "\n" for line in some))
     probe("--json", again, "--missing", path, "--seconds", 100)
@@ -96,7 +100,7 @@ def without_time_every_item_says_so(folder):
 
 def a_question_that_never_ends_costs_the_others_nothing(folder):
     path = folder / "hung.json"
-    completed = probe("--only", "events", "--only", "launches", "--hang", "events", "--seconds", 16, "--json", path)
+    completed = probe("--only", "events", "--only", "launches", "--hang", "events", "--seconds", 40, "--json", path)
     assert completed.returncode == 0, completed.stdout
     lines = lines_of(path)
     verdicts = {line["what"]: line["verdict"] for line in lines if line["section"] in ("question", "end")}

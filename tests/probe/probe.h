@@ -37,6 +37,9 @@ typedef struct probe_row {
 } probe_row;
 #define PROBE_ROW_INIT                                                                             \
     { .milliseconds = -1, .error = -1, .value = -1 }
+/* Verdicts of results that differ from their reference. */
+#define PROBE_WRONG "WRONG"
+#define PROBE_NO "NO"
 void probe_print(const gpu_probe *probe, const probe_row *row);
 double probe_seconds(const gpu_probe *probe); /* since it began */
 bool probe_late(const gpu_probe *probe);      /* no time for another measurement */
@@ -52,7 +55,7 @@ bool probe_is_known(const gpu_probe *probe, const char *section, const char *wha
 /* The lines of an earlier --json; a last line that was cut off does not count. */
 yoke_status probe_read_known(gpu_probe *probe, const char *path);
 /* Makes the file of --json: the known lines of complete items, and nothing else. */
-yoke_status probe_write_known(const gpu_probe *probe, const char *path);
+yoke_status probe_write_known(gpu_probe *probe, const char *path);
 
 /* Records a few of the calls that `queue` makes, replays them, and takes the median: by the GPU's
  * clock. quick: one replay. DEVICE: it cannot be recorded, or fails. */

@@ -291,7 +291,7 @@ static yoke_status check_and_time(contender *way, pass_course *of, const probe_m
     }
     if (!(numbers[1] <= tolerance_of(of))) {
         of->probe->wrong++;
-        print_way(of, name, detail, "WRONG", numbers);
+        print_way(of, name, detail, PROBE_WRONG, numbers);
         return YOKE_OK;
     }
     TRY(time_way(way, of, &numbers[0]));

@@ -305,7 +305,7 @@ static yoke_status run_and_time(lt_stage *stage) {
     stage->probe->wrong += !right;
     if (right) TRY(probe_time(stage->probe, run, stage, false, &numbers[0]));
     if (right && stage->epilogue->number == CUBLASLT_EPILOGUE_RELU_AUX) stage->masked = true;
-    print(stage, NULL, right ? NULL : "WRONG", numbers);
+    print(stage, NULL, right ? NULL : PROBE_WRONG, numbers);
     return YOKE_OK;
 }
 

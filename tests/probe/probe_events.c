@@ -168,7 +168,7 @@ static yoke_status ask_host(event_scene *scene, const char *way, int queued,
     row.way = way;
     row.detail = detail;
     row.expected = "over only after the latest launch's work before its record";
-    row.verdict = sum->early + sum->never == 0 ? "yes" : "NO";
+    row.verdict = sum->early + sum->never == 0 ? "yes" : PROBE_NO;
     row.value = sum->early;
     row.unit = "of 20 over too early";
     probe_print(scene->probe, &row);
@@ -239,7 +239,7 @@ static yoke_status probe_order(event_scene *scene) {
     probe_row row = PROBE_ROW_INIT;
     row.section = "events";
     row.what = ORDER;
-    row.verdict = stale == 0 ? "yes" : "NO";
+    row.verdict = stale == 0 ? "yes" : PROBE_NO;
     row.value = stale;
     row.unit = "of 20 launches seen too early";
     probe_print(scene->probe, &row);

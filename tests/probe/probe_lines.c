@@ -162,12 +162,16 @@ yoke_status probe_read_known(gpu_probe *probe, const char *path) {
     return YOKE_OK;
 }
 
-static bool belongs(const gpu_probe *probe, char *line, size_t bytes) {
+/* A wrong result stays one in the completed file. */
+static bool belongs(gpu_probe *probe, char *line, size_t bytes) {
     item of;
-    return read_item(line, bytes, &of) && probe_is_known(probe, of.section, of.what, of.direction);
+    if (!read_item(line, bytes, &of) || !probe_is_known(probe, of.section, of.what, of.direction))
+        return false;
+    probe->wrong += same(of.verdict, PROBE_WRONG) || same(of.verdict, PROBE_NO);
+    return true;
 }
 
-yoke_status probe_write_known(const gpu_probe *probe, const char *path) {
+yoke_status probe_write_known(gpu_probe *probe, const char *path) {
     yoke_file_writer writer;
     TRY(yoke_file_create(&writer, path));
     yoke_status status = YOKE_OK;
