@@ -31,8 +31,11 @@ typedef enum yoke_collectives {
 
 /** How to choose the algorithm of a layer. */
 typedef enum yoke_algorithm {
-    YOKE_ALGORITHM_MEASURED, /**< The fastest: timed once, on the root, for all replicas. */
-    YOKE_ALGORITHM_DIRECT    /**< By a fixed rule: every run computes the same bits. */
+    YOKE_ALGORITHM_MEASURED, /**< The fastest of those that compute the same bits in every run:
+                                  timed once, on the root, for all replicas. */
+    YOKE_ALGORITHM_DIRECT,   /**< By a fixed rule: every run computes the same bits. */
+    YOKE_ALGORITHM_FASTEST   /**< Measured, and GPUs may take algorithms that add in another order
+                                  in each run: two runs may compute different bits. */
 } yoke_algorithm;
 
 /** Open devices. */

@@ -2,6 +2,7 @@
 /* The record of measured choices: a short list. The search is linear, since only planning reads
  * it. */
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,12 +28,17 @@ struct yoke_choices {
     double limit_seconds;    /* 0: none */
     uint64_t first_ns;       /* when a key was unknown first, since commit; 0: none was */
     uint64_t spent_ns;       /* measuring, before the last commit */
-    char warning[2 * YOKE_ERROR_TEXT_BYTES];
+    bool sent;               /* by rank 0: this record follows it */
+    pthread_mutex_t lock;    /* of what follows: devices plan at once */
+    int gone_count;          /* choices whose algorithm does not exist here */
+    char gone[400];          /* the first of them */
+    char warning[3 * YOKE_ERROR_TEXT_BYTES];
 };
 
 yoke_status yoke_choices_create(yoke_choices **choices) {
     *choices = calloc(1, sizeof **choices);
     if (*choices == NULL) return FAIL_MEMORY(sizeof **choices, "the record of choices");
+    pthread_mutex_init(&(*choices)->lock, NULL);
     return YOKE_OK;
 }
 
@@ -43,6 +49,7 @@ void yoke_choices_destroy(yoke_choices *choices) {
         free(choices->rows[i].name);
     }
     yoke_choices_file_close(choices->file);
+    pthread_mutex_destroy(&choices->lock);
     free(choices->rows);
     free(choices);
 }
@@ -54,10 +61,20 @@ static choice *row_of(const yoke_choices *choices, const char *key) {
     return NULL;
 }
 
-/* A yoke_choice_taker. */
+static void forget(yoke_choices *choices, choice *row) {
+    free(row->key);
+    free(row->name);
+    choices->count--;
+    memmove(row, row + 1, (size_t)(choices->rows + choices->count - row) * sizeof *row);
+}
+
+/* A yoke_choice_taker. Of two lines with one key the later counts: the algorithm of the earlier one
+ * did not exist. */
 static yoke_status add_saved(void *record, const yoke_choice_line *line) {
     yoke_choices *choices = record;
-    if (row_of(choices, line->key) != NULL) return YOKE_OK;
+    choice *known = row_of(choices, line->key);
+    if (known != NULL && known->used) return YOKE_OK;
+    if (known != NULL) forget(choices, known);
     TRY(yoke_choices_add(choices, line->key, line->candidate, line->name, line->milliseconds));
     choices->rows[choices->count - 1].used = false;
     choices->rows[choices->count - 1].saved = true;
@@ -92,43 +109,69 @@ static bool hold(yoke_choices *choices) {
 }
 
 /* A record adds details to the algorithm's name: "winograd (jit:avx2, 1 reordered)". */
-static bool fits(const choice *row, const yoke_choice_names *names) {
-    const char *name = names->name_of(names->context, row->candidate);
+static bool fits(const choice *row, const char *name) {
     size_t length = name != NULL ? strlen(name) : 0;
+    const char *rest = row->name + length;
     return name != NULL && strncmp(row->name, name, length) == 0 &&
-           (row->name[length] == '\0' || row->name[length] == ' ');
+           (*rest == '\0' || strncmp(rest, " (", 2) == 0);
 }
 
-static yoke_status refuse(const yoke_choices *choices, const choice *row,
-                          const yoke_choice_names *names) {
-    const yoke_choices_file *file = choices->file;
-    const char *name = names->name_of(names->context, row->candidate);
-    return FAIL(YOKE_ERROR_DATA,
-                "%s: the choice of '%s' is number %d, '%s'; that number is %s here; delete the "
-                "file, and the next run measures anew",
-                file != NULL ? yoke_choices_file_path(file) : "the choices of rank 0", row->key,
-                row->candidate, row->name, name != NULL ? name : "no algorithm");
+/* *candidate: -1 where no algorithm has the recorded name. Several may have it: then the number
+ * counts. */
+static yoke_status read_row(const choice *row, const yoke_choice_names *names, int *candidate) {
+    *candidate = row->candidate;
+    if (names == NULL) return YOKE_OK;
+    if (names->take != NULL) return names->take(names->taker, row->name, candidate);
+    if (fits(row, names->name_of(names->context, row->candidate))) return YOKE_OK;
+    const char *name;
+    for (int i = 0; (name = names->name_of(names->context, i)) != NULL; i++) {
+        *candidate = i;
+        if (fits(row, name)) return YOKE_OK;
+    }
+    *candidate = -1;
+    return YOKE_OK;
 }
 
-static void forget(yoke_choices *choices, choice *row) {
-    free(row->key);
-    free(row->name);
-    choices->count--;
-    memmove(row, row + 1, (size_t)(choices->rows + choices->count - row) * sizeof *row);
+static void name_gone(yoke_choices *choices, const choice *row, const char *instead) {
+    const char *path = choices->file != NULL ? yoke_choices_file_path(choices->file) : NULL;
+    pthread_mutex_lock(&choices->lock);
+    if (choices->gone_count++ == 0)
+        snprintf(choices->gone, sizeof choices->gone,
+                 "%.150s%sthe choice of '%.100s' was '%.60s', which does not exist here; %s",
+                 path != NULL ? path : "", path != NULL ? ": " : "", row->key, row->name, instead);
+    pthread_mutex_unlock(&choices->lock);
 }
 
-/* A choice of a cache that does not fit, unless another process has replaced it meanwhile. */
-static choice *replaced(yoke_choices *choices, const char *key, const yoke_choice_names *names) {
-    char cause[YOKE_ERROR_TEXT_BYTES];
-    forget(choices, row_of(choices, key));
+/* Forgets the row, so that it is measured anew, unless another process has done so meanwhile. */
+static yoke_status find_anew(yoke_choices *choices, choice *row, const yoke_choice_names *names,
+                             int *candidate) {
+    const choice gone = *row;
+    row->key = row->name = NULL;
+    forget(choices, row);
     (void)hold(choices);
-    choice *row = row_of(choices, key);
-    if (row != NULL && fits(row, names)) return row;
-    if (row != NULL) forget(choices, row);
-    snprintf(cause, sizeof cause, "%.150s: the choice of '%.120s' is no algorithm of that number",
-             yoke_choices_file_path(choices->file), key);
-    yoke_choices_file_break(choices->file, cause);
-    return NULL;
+    row = row_of(choices, gone.key);
+    yoke_status status = row != NULL ? read_row(row, names, candidate) : YOKE_OK;
+    if (status == YOKE_OK && row != NULL && *candidate < 0) forget(choices, row);
+    if (status == YOKE_OK && *candidate < 0) name_gone(choices, &gone, "it is measured anew");
+    free(gone.key);
+    free(gone.name);
+    return status;
+}
+
+/* A follower neither measures nor changes the record: other devices read it now. */
+static yoke_status replace_gone(yoke_choices *choices, choice *row, const yoke_choice_names *names,
+                                int *candidate) {
+    if (names->follows) {
+        *candidate = YOKE_CHOICE_GONE;
+        name_gone(choices, row, "the first algorithm that does exist takes its place");
+        return YOKE_OK;
+    }
+    if (!choices->sent) return find_anew(choices, row, names, candidate);
+    return FAIL(YOKE_ERROR_DATA,
+                "rank 0 chose '%s' for '%s', which does not exist on this rank's device; give all "
+                "ranks devices and libraries of one kind, or choose by the fixed rule (algorithm "
+                "direct)",
+                row->name, row->key);
 }
 
 /* An unknown key: another process may have measured it since this one read the file, or measure it
@@ -136,12 +179,13 @@ static choice *replaced(yoke_choices *choices, const char *key, const yoke_choic
 yoke_status yoke_choices_find(yoke_choices *choices, const char *key,
                               const yoke_choice_names *names, int *candidate) {
     choice *row = row_of(choices, key);
+    *candidate = -1;
     if (row == NULL && hold(choices)) row = row_of(choices, key);
-    if (row != NULL && names != NULL && !fits(row, names)) {
-        if (!yoke_choices_file_is_cache(choices->file)) return refuse(choices, row, names);
-        row = replaced(choices, key, names);
+    if (row != NULL) {
+        TRY(read_row(row, names, candidate));
+        if (*candidate < 0) TRY(replace_gone(choices, row, names, candidate));
+        row = row_of(choices, key);
     }
-    *candidate = row != NULL ? row->candidate : -1;
     if (row == NULL && choices->first_ns == 0) choices->first_ns = yoke_now_ns();
     if (row != NULL && !row->used) row->used = true; /* devices only read while they plan at once */
     return YOKE_OK;
@@ -176,16 +220,31 @@ static int count_assumed(const yoke_choices *choices) {
     return count;
 }
 
+static void warn_of_gone(const yoke_choices *choices, FILE *to, const char *between) {
+    if (choices->gone_count == 0) return;
+    fprintf(to, "%s%s", between, choices->gone);
+    if (choices->gone_count > 1) fprintf(to, "; and %d choices more", choices->gone_count - 1);
+}
+
+static void warn_of_assumed(const yoke_choices *choices, FILE *to, const char *between) {
+    int assumed = count_assumed(choices);
+    if (assumed == 0) return;
+    fprintf(to,
+            "%smeasuring algorithms took %g s, the limit: %d passes run unmeasured; another run "
+            "measures them and may get other bits",
+            between, choices->limit_seconds, assumed);
+}
+
 const char *yoke_choices_warning(yoke_choices *choices) {
     const char *of_file = yoke_choices_file_warning(choices->file);
-    int assumed = count_assumed(choices);
-    if (assumed == 0) return of_file;
-    snprintf(choices->warning, sizeof choices->warning,
-             "%s%smeasuring algorithms took %g s, the limit: %d passes run unmeasured; another run "
-             "measures them and may get other bits",
-             of_file != NULL ? of_file : "", of_file != NULL ? "; " : "", choices->limit_seconds,
-             assumed);
-    return choices->warning;
+    choices->warning[0] = '\0';
+    FILE *to = fmemopen(choices->warning, sizeof choices->warning, "w");
+    if (to == NULL) return of_file;
+    if (of_file != NULL) fputs(of_file, to);
+    warn_of_gone(choices, to, ftell(to) > 0 ? "; " : "");
+    warn_of_assumed(choices, to, ftell(to) > 0 ? "; " : "");
+    fclose(to);
+    return choices->warning[0] != '\0' ? choices->warning : NULL;
 }
 
 void yoke_choices_limit(yoke_choices *choices, double seconds) {
@@ -261,6 +320,7 @@ yoke_status yoke_choices_write(const yoke_choices *choices, char **text) {
 
 yoke_status yoke_choices_read(yoke_choices *choices, char *text) {
     char *rest = NULL;
+    choices->sent = true;
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         char *at = line, *fields[4] = {NULL};
         for (int i = 0; i < 4; i++)

@@ -90,15 +90,11 @@ static void warn(yoke_choices_file *file, const char *cause) {
              cause);
 }
 
-bool yoke_choices_file_is_cache(const yoke_choices_file *file) {
-    return file != NULL && file->cache;
-}
-
 bool yoke_choices_file_is_broken(const yoke_choices_file *file) {
     return file->broken;
 }
 
-void yoke_choices_file_break(yoke_choices_file *file, const char *cause) {
+static void break_cache(yoke_choices_file *file, const char *cause) {
     file->broken = true;
     if (file->gave_up) return;
     snprintf(file->warning, sizeof file->warning, "%.300s; this run writes the file anew", cause);
@@ -165,7 +161,7 @@ static yoke_status settle(yoke_choices_file *file, yoke_status status) {
     file->broken = false;
     if (was_broken && !file->gave_up) file->warning[0] = '\0'; /* another process replaced it */
     if (file->cache && (status == YOKE_ERROR_DATA || status == YOKE_ERROR_IO)) {
-        yoke_choices_file_break(file, yoke_last_error());
+        break_cache(file, yoke_last_error());
         return YOKE_OK;
     }
     if (status != YOKE_ERROR_DATA) return status;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The file in which choices outlive a run. It is text: a header line, then one choice per line. A
- * line never changes once it is written, so the first run to measure a key decides for all. */
+ * line never changes once it is written, so the first run to measure a key decides for all, until
+ * its algorithm does not exist any more: a later line with the same key then counts. */
 #ifndef DEVICE_CHOICES_FILE_H
 #define DEVICE_CHOICES_FILE_H
 
@@ -37,9 +38,7 @@ typedef struct yoke_choices_holder {
  * a process that is measuring. Takes NULL. Returns whether choices were read. */
 bool yoke_choices_file_hold(yoke_choices_file *file, const yoke_choices_holder *holder);
 /* A cache that is broken: commit replaces it by what was added since. */
-bool yoke_choices_file_is_cache(const yoke_choices_file *file); /* takes NULL */
 bool yoke_choices_file_is_broken(const yoke_choices_file *file);
-void yoke_choices_file_break(yoke_choices_file *file, const char *cause);
 /* Adds a line, for commit to write. */
 void yoke_choices_file_add(yoke_choices_file *file, const yoke_choice_line *line);
 /* Replaces the file by one with the added lines, and unlocks it. DATA: what the last hold met. */

@@ -354,6 +354,8 @@ typedef struct yoke_norm_group {
 typedef struct yoke_plan_request {
     const yoke_operation *operation;
     int rows;
+    int most_rows; /* of all plans of this operation in an engine, which keys of choices name; 0:
+                      `rows` */
     bool training;
     bool inference; /* no plan of this model trains: its choices are keyed apart, since the
                        parameters have another layout */
@@ -526,8 +528,8 @@ typedef struct yoke_choices_place {
  * names the line. */
 yoke_status yoke_choices_keep(yoke_choices *choices, const yoke_choices_place *place);
 yoke_status yoke_choices_commit(yoke_choices *choices);
-/* Why choices of this record are in no file or not measured, or replaced a broken cache; NULL: none
- * of these. */
+/* Why choices of this record are in no file, or not measured, or measured anew, or replaced a
+ * broken cache; NULL: none of these. */
 const char *yoke_choices_warning(yoke_choices *choices);
 /* What decides which algorithm is fastest and which bits it gives: the device, the libraries and
  * their versions, in one line. */
@@ -539,14 +541,22 @@ typedef yoke_status (*yoke_choices_hook)(void *context);
 void yoke_choices_watch(yoke_choices *choices, yoke_choices_hook hook, void *context);
 /* Runs the hook. Takes NULL. */
 yoke_status yoke_choices_go_on(yoke_choices *choices);
-/* The name of an algorithm by its number; it returns NULL where none has this number. */
+/* How a record's names become candidates here. Candidates may have another order than when they
+ * were measured, so it is the name that counts. */
 typedef struct yoke_choice_names {
-    const char *(*name_of)(const void *context, int candidate);
+    const char *(*name_of)(const void *context, int candidate); /* NULL past the last */
     const void *context;
+    /* For names that no table holds: sets *candidate to the number of the one that `name` means, or
+     * to -1. NULL: the candidate with the name. */
+    yoke_status (*take)(void *taker, const char *name, int *candidate);
+    void *taker;
+    bool follows; /* the plan must not measure: a device beside the root, or fewer rows */
 } yoke_choice_names;
-/* `key` names shape, pass and precision, but not the number of rows. *candidate is -1 when unknown.
- * DATA, with file and key: the choice's name is not that of its number; in a cache such a choice is
- * unknown. `names` NULL: any name will do. */
+#define YOKE_CHOICE_GONE (-2)
+/* `key` names shape, pass and precision, and the rows if the choice depends on them. *candidate is
+ * -1 when unknown. A choice whose algorithm does not exist here becomes unknown, and the warning
+ * names it; to a plan that follows it is YOKE_CHOICE_GONE. DATA: rank 0 made it, so that this rank
+ * may not measure another. `names` NULL: any name will do. */
 yoke_status yoke_choices_find(yoke_choices *choices, const char *key,
                               const yoke_choice_names *names, int *candidate);
 yoke_status yoke_choices_add(yoke_choices *choices, const char *key, int candidate,

@@ -13,6 +13,7 @@ static yoke_plan_request request_of(const yoke_program *program, const yoke_prog
     yoke_plan_request request = {
         .operation = &node->operation,
         .rows = from->rows,
+        .most_rows = from->most_rows,
         .training = from->training,
         .inference = from->inference,
         .precision = from->precision,
@@ -50,6 +51,7 @@ static yoke_status plan_loss(yoke_program *program, const yoke_program_request *
     yoke_plan_request request = {
         .operation = &operation,
         .rows = from->rows,
+        .most_rows = from->most_rows,
         .training = from->training,
         .precision = YOKE_FLOAT32,
         .algorithm = from->algorithm,

@@ -86,7 +86,7 @@ typedef struct yoke_program_request {
     yoke_device *device;
     yoke_precision precision;
     yoke_algorithm algorithm;
-    int rows;
+    int rows, most_rows; /* of this program, and of the largest */
     bool training;
     bool inference;        /* no program of this model trains */
     bool input_gradients;  /* backward also computes the gradient of the model's input */

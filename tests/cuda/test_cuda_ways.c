@@ -22,30 +22,81 @@ static void measure(parity_rig *rig, const parity_case *c) {
     assert_int_equal(rows, c->first_layer ? 2 : 3);
 }
 
-/* A convolution's algorithms by their numbers: the engine refuses a choice with another name. */
-static const char *const names[CUDA_ALGORITHMS_LIMIT] = {
-    "matrix product",   "matrix product 1", "matrix product 2", "matrix product 3",
-    "matrix product 4", "matrix product 5", "matrix product 6", "matrix product 7",
-    "cuDNN 1",          "im2col",           "cuDNN 0",          "cuDNN 2",
-    "cuDNN 3",          "cuDNN 4",          "cuDNN 5",          "cuDNN 6",
-    "cuDNN 7"};
+typedef yoke_status create_pass(cuda_pass **pass, const cuda_problem *problem,
+                                cuda_direction direction, int variant);
+
+/* A convolution's algorithms, the first ones a linear layer's, too. The products have the names of
+ * their configurations. */
+static const struct {
+    const char *name;
+    create_pass *create;
+    int variant;
+} algorithms[] = {
+    {"matrix product", cuda_product_pass, 0}, {"matrix product", cuda_product_pass, 1},
+    {"matrix product", cuda_product_pass, 2}, {"matrix product", cuda_product_pass, 3},
+    {"matrix product", cuda_product_pass, 4}, {"matrix product", cuda_product_pass, 5},
+    {"matrix product", cuda_product_pass, 6}, {"matrix product", cuda_product_pass, 7},
+    {"cuDNN 1", cuda_cudnn_pass, 1},          {"im2col", cuda_im2col_pass, 0},
+    {"cuDNN 0", cuda_cudnn_pass, 0},          {"cuDNN 2", cuda_cudnn_pass, 2},
+    {"cuDNN 3", cuda_cudnn_pass, 3},          {"cuDNN 4", cuda_cudnn_pass, 4},
+    {"cuDNN 5", cuda_cudnn_pass, 5},          {"cuDNN 6", cuda_cudnn_pass, 6},
+    {"cuDNN 7", cuda_cudnn_pass, 7}};
+enum { CUDNN_1 = 8, IM2COL = 9, CUDNN_0 = 10 };
 
 #define PRODUCTS 8 /* of them; a linear layer has no others */
 
-/* A record that chooses `algorithm` for every pass. */
-static yoke_choices *imposed(const parity_rig *rig, int algorithm) {
+/* The name in a record of an algorithm for one direction of a case; false: it does not exist. */
+static bool name_algorithm(const parity_rig *rig, const parity_case *c, cuda_direction direction,
+                           int algorithm, char name[CUDA_NAME_BYTES]) {
+    cuda_device *device = cuda_of(yoke_devices_at(rig->devices, 0));
+    const cuda_problem problem = {.device = device,
+                                  .operation = &c->operation,
+                                  .rows = c->rows,
+                                  .type = cuda_compute_type(c->precision),
+                                  .tf32 = c->precision == YOKE_TF32};
+    cuda_pass *pass = NULL;
+    PARITY_OK(cuda_use(&device->base));
+    yoke_status status =
+        algorithms[algorithm].create(&pass, &problem, direction, algorithms[algorithm].variant);
+    if (status != YOKE_ERROR_DEVICE) PARITY_OK(status);
+    if (pass == NULL) return false;
+    snprintf(name, CUDA_NAME_BYTES, "%s%s%s", algorithms[algorithm].name,
+             pass->configuration[0] != '\0' ? " " : "", pass->configuration);
+    pass->destroy(pass);
+    return true;
+}
+
+static cuda_direction direction_of(const char *key) {
+    return strstr(key, "backward data") != NULL      ? CUDA_BACKWARD_DATA
+           : strstr(key, "backward weights") != NULL ? CUDA_BACKWARD_WEIGHTS
+                                                     : CUDA_FORWARD;
+}
+
+/* A record that chooses `algorithm` for every pass that has it, and the first that exists for the
+ * others. NULL: no pass has it. */
+static yoke_choices *imposed(const parity_rig *rig, const parity_case *c, int algorithm) {
     yoke_choices *choices = NULL;
-    const char *key, *name;
+    const char *key, *measured;
+    char name[CUDA_NAME_BYTES];
     double milliseconds;
+    bool serves = false;
     PARITY_OK(yoke_choices_create(&choices));
-    for (int i = 0; yoke_choices_at(rig->choices, i, &key, &name, &milliseconds); i++)
-        PARITY_OK(yoke_choices_add(choices, key, algorithm, names[algorithm], 0));
-    return choices;
+    for (int i = 0; yoke_choices_at(rig->choices, i, &key, &measured, &milliseconds); i++) {
+        bool has = name_algorithm(rig, c, direction_of(key), algorithm, name);
+        serves = serves || has;
+        for (int first = 0; !has; first++)
+            has = name_algorithm(rig, c, direction_of(key), first, name);
+        PARITY_OK(yoke_choices_add(choices, key, 0, name, 0));
+    }
+    if (serves) return choices;
+    yoke_choices_destroy(choices);
+    return NULL;
 }
 
 static void impose(const parity_rig *rig, const parity_case *c, int algorithm) {
     parity_rig with = *rig;
-    with.choices = imposed(rig, algorithm);
+    with.choices = imposed(rig, c, algorithm);
+    if (with.choices == NULL) return;
     parity_check(&with, c);
     yoke_choices_destroy(with.choices);
 }
@@ -207,10 +258,9 @@ static void linear(void **state) {
         }
 }
 
-static void expect_ways(const parity_rig *rig, const parity_case *c, int algorithm,
+static void expect_ways(const parity_rig *rig, const parity_case *c, yoke_choices *choices,
                         const char *expected) {
     parity_side side = {.c = c, .device = yoke_devices_at(rig->devices, 0)};
-    yoke_choices *choices = imposed(rig, algorithm);
     parity_plan(&side, choices);
     for (int direction = 0; direction < YOKE_DIRECTIONS; direction++)
         assert_string_equal(yoke_plan_way(side.plan, (yoke_direction)direction), expected);
@@ -218,19 +268,99 @@ static void expect_ways(const parity_rig *rig, const parity_case *c, int algorit
     yoke_choices_destroy(choices);
 }
 
-/* Also where the record's choice does not exist for the shape: then it is the first that does. */
 static void a_plan_names_the_algorithms_that_compute_it(void **state) {
     parity_rig *rig = *state;
     parity_case c = convolution((yoke_dims){8, 6, 6}, 8, 3, 1, 1);
     measure(rig, &c);
-    expect_ways(rig, &c, 9, "im2col");
-    bool cudnn = cuda_of(yoke_devices_at(rig->devices, 0))->cudnn != NULL;
-    const char *first = cudnn ? "cuDNN 1" : "im2col";
-    expect_ways(rig, &c, 8, first);
-    expect_ways(rig, &c, 0, first);
+    expect_ways(rig, &c, imposed(rig, &c, IM2COL), "im2col");
+    if (cuda_of(yoke_devices_at(rig->devices, 0))->cudnn != NULL)
+        expect_ways(rig, &c, imposed(rig, &c, CUDNN_1), "cuDNN 1");
     c = convolution((yoke_dims){8, 6, 6}, 8, 1, 1, 0);
     measure(rig, &c);
-    expect_ways(rig, &c, 0, "matrix product");
+    expect_ways(rig, &c, imposed(rig, &c, 0), "matrix product");
+}
+
+/* A record for every pass of the last measured case. */
+static yoke_choices *named(const parity_rig *rig, const char *name) {
+    yoke_choices *choices = NULL;
+    const char *key, *measured;
+    double milliseconds;
+    PARITY_OK(yoke_choices_create(&choices));
+    for (int i = 0; yoke_choices_at(rig->choices, i, &key, &measured, &milliseconds); i++)
+        PARITY_OK(yoke_choices_add(choices, key, 0, name, 0));
+    return choices;
+}
+
+static void what_does_not_exist_is_measured_anew_and_named(void **state) {
+    parity_rig *rig = *state;
+    static const char *const names[] = {"cuDNN 77", "matrix product 3",
+                                        "matrix product 9999:0:0:1:0:0:0:0:0",
+                                        "matrix product 21:20:0:1:0:0:0:0:70000"};
+    parity_case c = convolution((yoke_dims){8, 6, 6}, 8, 1, 1, 0);
+    measure(rig, &c);
+    for (size_t i = 0; i < COUNT(names); i++) {
+        parity_rig with = *rig;
+        with.choices = named(rig, names[i]);
+        parity_check(&with, &c);
+        const char *warning = yoke_choices_warning(with.choices), *key, *name;
+        double milliseconds;
+        assert_non_null(warning);
+        assert_non_null(strstr(warning, names[i]));
+        for (int k = 0; yoke_choices_at(with.choices, k, &key, &name, &milliseconds); k++)
+            assert_string_not_equal(name, names[i]);
+        yoke_choices_destroy(with.choices);
+    }
+}
+
+/* Atomic additions: an algorithm of cuDNN, and a split of k that is added in place. */
+static void what_adds_in_any_order_does_not_exist(void **state) {
+    parity_rig *rig = *state;
+    static const char *const names[] = {"cuDNN 0", "matrix product 21:20:0:2:1:0:0:0:2"};
+    parity_case c = convolution((yoke_dims){8, 6, 6}, 8, 1, 1, 0);
+    measure(rig, &c);
+    for (size_t i = 0; i < COUNT(names); i++) {
+        yoke_choices *choices = named(rig, names[i]);
+        parity_side side = {.c = &c, .device = yoke_devices_at(rig->devices, 0)};
+        parity_plan(&side, choices);
+        const char *way = yoke_plan_way(side.plan, YOKE_BACKWARD_WEIGHTS);
+        assert_string_not_equal(way, "cuDNN 0");
+        assert_non_null(yoke_choices_warning(choices));
+        yoke_plan_destroy(side.plan);
+        yoke_choices_destroy(choices);
+    }
+}
+
+/* In the library's list for 512 rows another algorithm has the rank; and splits of k, which need
+ * memory for each row, do not fit. Both rows' results equal the CPU's. */
+static void choices_made_at_8_rows_serve_512(void **state) {
+    parity_rig *rig = *state;
+    for (int algorithm = 0; algorithm < PRODUCTS; algorithm++) {
+        parity_case c = convolution((yoke_dims){8, 4, 4}, 16, 1, 1, 0);
+        c.rows = 8;
+        measure(rig, &c);
+        parity_rig with = *rig;
+        with.choices = imposed(rig, &c, algorithm);
+        if (with.choices == NULL) continue;
+        parity_check(&with, &c);
+        assert_null(yoke_choices_warning(with.choices));
+        char before[YOKE_DIRECTIONS][CUDA_NAME_BYTES];
+        const char *key, *name, *warning;
+        double milliseconds;
+        for (int i = 0; i < YOKE_DIRECTIONS; i++) {
+            assert_true(yoke_choices_at(with.choices, i, &key, &name, &milliseconds));
+            snprintf(before[i], sizeof before[i], "%s", name);
+        }
+        c.rows = 512;
+        parity_check(&with, &c);
+        bool same = true;
+        for (int i = 0; i < YOKE_DIRECTIONS; i++) {
+            assert_true(yoke_choices_at(with.choices, i, &key, &name, &milliseconds));
+            same = same && strcmp(before[i], name) == 0;
+        }
+        warning = yoke_choices_warning(with.choices);
+        assert_int_equal(same, warning == NULL);
+        yoke_choices_destroy(with.choices);
+    }
 }
 
 /* Where the device adds, "+sums", every algorithm does. */
@@ -261,7 +391,8 @@ static void gradients_that_are_added_to_others(void **state) {
 
 static size_t scratch_of(const parity_rig *rig, const parity_case *c, int algorithm) {
     parity_side side = {.c = c, .device = yoke_devices_at(rig->devices, 0)};
-    yoke_choices *choices = imposed(rig, algorithm);
+    yoke_choices *choices = imposed(rig, c, algorithm);
+    if (choices == NULL) return 0;
     parity_plan(&side, choices);
     size_t bytes = side.needs->scratch_bytes;
     yoke_plan_destroy(side.plan);
@@ -322,6 +453,9 @@ int main(void) {
         cmocka_unit_test(first_layers_with_more_channels),
         cmocka_unit_test(linear),
         cmocka_unit_test(a_plan_names_the_algorithms_that_compute_it),
+        cmocka_unit_test(what_does_not_exist_is_measured_anew_and_named),
+        cmocka_unit_test(what_adds_in_any_order_does_not_exist),
+        cmocka_unit_test(choices_made_at_8_rows_serve_512),
         cmocka_unit_test(gradients_that_are_added_to_others),
         cmocka_unit_test(images_in_pieces),
         cmocka_unit_test(a_fixed_choice_gives_the_same_bits),

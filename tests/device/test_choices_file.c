@@ -206,32 +206,97 @@ static void test_the_hook_runs_while_another_process_measures_and_ends_the_wait(
     yoke_choices_destroy(holder);
 }
 
-/* Every number has the name that `context` is. */
+/* Eight candidates with the name that `context` is. */
 static const char *only_name(const void *context, int candidate) {
-    (void)candidate;
-    return context;
+    return candidate < 8 ? context : NULL;
 }
 
-static void test_a_choice_of_another_algorithm_is_named_with_file_and_key(void **state) {
+/* Three candidates, in an order that `context` turns. */
+static const char *turned_name(const void *context, int candidate) {
+    static const char *const names[] = {"direct", "an algorithm", "winograd"};
+    return candidate < 3 ? names[(candidate + *(const int *)context) % 3] : NULL;
+}
+
+static void test_the_name_finds_an_algorithm_whatever_its_number(void **state) {
+    (void)state;
+    run_once(MACHINE, "conv forward", 3);
+    yoke_choices *choices = record_of(MACHINE);
+    for (int turn = 0; turn < 3; turn++) {
+        int known = -2;
+        const yoke_choice_names names = {.name_of = turned_name, .context = &turn};
+        EXPECT_OK(yoke_choices_find(choices, "conv forward", &names, &known));
+        assert_string_equal(turned_name(&turn, known), "an algorithm");
+        EXPECT_OK(yoke_choices_find(choices, "unknown", &names, &known));
+        assert_int_equal(known, -1);
+    }
+    yoke_choices_destroy(choices);
+}
+
+/* Several candidates of the CPU have one name. */
+static void test_of_candidates_with_one_name_the_number_decides(void **state) {
     (void)state;
     int known = -2;
     run_once(MACHINE, "conv forward", 3);
     yoke_choices *choices = record_of(MACHINE);
-    static const char *const names[] = {"an algorithm", "an"};
-    static const char *const others[] = {NULL, "a", "winograd", "an algorithm too"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const yoke_choice_names own = {only_name, names[i]};
-        EXPECT_OK(yoke_choices_find(choices, "conv forward", &own, &known));
-        assert_int_equal(known, 3);
-        EXPECT_OK(yoke_choices_find(choices, "unknown", &own, &known));
-        assert_int_equal(known, -1);
-    }
+    const yoke_choice_names names = {.name_of = only_name, .context = "an algorithm"};
+    EXPECT_OK(yoke_choices_find(choices, "conv forward", &names, &known));
+    assert_int_equal(known, 3);
+    yoke_choices_destroy(choices);
+}
+
+static void test_a_choice_that_does_not_exist_is_measured_anew_and_named(void **state) {
+    (void)state;
+    static const char *const others[] = {"an", "winograd", "an algorithm too"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        const yoke_choice_names own = {only_name, others[i]};
-        assert_int_equal(yoke_choices_find(choices, "conv forward", &own, &known), YOKE_ERROR_DATA);
-        assert_non_null(strstr(yoke_last_error(), path));
-        assert_non_null(strstr(yoke_last_error(), "'conv forward' is number 3"));
+        int known = -2;
+        unlink(path);
+        run_once("another machine", "conv forward", 6);
+        run_once(MACHINE, "conv forward", 3);
+        yoke_choices *choices = record_of(MACHINE);
+        const yoke_choice_names names = {.name_of = only_name, .context = others[i]};
+        EXPECT_OK(yoke_choices_find(choices, "conv forward", &names, &known));
+        assert_int_equal(known, -1);
+        EXPECT_OK(yoke_choices_add(choices, "conv forward", 5, others[i], 1));
+        EXPECT_OK(yoke_choices_commit(choices));
+        const char *warning = yoke_choices_warning(choices);
+        assert_non_null(warning);
+        assert_non_null(strstr(warning, path));
+        assert_non_null(strstr(warning, "'conv forward' was 'an algorithm'"));
+        assert_non_null(strstr(warning, "measured anew"));
+        yoke_choices_destroy(choices);
+        choices = record_of(MACHINE);
+        EXPECT_OK(yoke_choices_find(choices, "conv forward", &names, &known));
+        assert_int_equal(known, 5);
+        assert_null(yoke_choices_warning(choices));
+        yoke_choices_destroy(choices);
+        assert_int_equal(run_once("another machine", "conv forward", 0), 6);
     }
+}
+
+static void test_a_plan_that_follows_neither_measures_nor_forgets(void **state) {
+    (void)state;
+    int known = -2;
+    run_once(MACHINE, "conv forward", 3);
+    yoke_choices *choices = record_of(MACHINE);
+    const yoke_choice_names names = {.name_of = only_name, .context = "winograd", .follows = true};
+    EXPECT_OK(yoke_choices_find(choices, "conv forward", &names, &known));
+    assert_int_equal(known, YOKE_CHOICE_GONE);
+    assert_non_null(strstr(yoke_choices_warning(choices), "'conv forward' was 'an algorithm'"));
+    assert_int_equal(known_of(choices, "conv forward"), 3);
+    yoke_choices_destroy(choices);
+}
+
+/* Devices of two ranks must never choose differently. */
+static void test_a_choice_of_rank_0_that_does_not_exist_is_an_error(void **state) {
+    (void)state;
+    int known = -2;
+    char text[] = "4\t0.5\twinograd (yoke)\tconv\n";
+    yoke_choices *choices = NULL;
+    EXPECT_OK(yoke_choices_create(&choices));
+    EXPECT_OK(yoke_choices_read(choices, text));
+    const yoke_choice_names names = {.name_of = only_name, .context = "direct"};
+    assert_int_equal(yoke_choices_find(choices, "conv", &names, &known), YOKE_ERROR_DATA);
+    assert_non_null(strstr(yoke_last_error(), "rank 0 chose 'winograd (yoke)' for 'conv'"));
     yoke_choices_destroy(choices);
 }
 
@@ -352,7 +417,7 @@ static void test_a_cache_with_nothing_new_to_write_is_mended_all_the_same(void *
 
 static void test_a_choice_of_a_cache_that_does_not_fit_is_measured_and_replaced(void **state) {
     (void)state;
-    const yoke_choice_names names = {only_name, "winograd"};
+    const yoke_choice_names names = {.name_of = only_name, .context = "winograd"};
     yoke_choices *choices = NULL;
     int known = -2;
     run_once(MACHINE, "conv", 3);
@@ -362,7 +427,7 @@ static void test_a_choice_of_a_cache_that_does_not_fit_is_measured_and_replaced(
     assert_int_equal(known, -1);
     EXPECT_OK(yoke_choices_add(choices, "conv", 7, "winograd (yoke)", 1));
     EXPECT_OK(yoke_choices_commit(choices));
-    assert_non_null(strstr(yoke_choices_warning(choices), "'conv' is no algorithm"));
+    assert_non_null(strstr(yoke_choices_warning(choices), "'conv' was 'an algorithm'"));
     yoke_choices_destroy(choices);
     choices = record_of(MACHINE);
     EXPECT_OK(yoke_choices_find(choices, "conv", &names, &known));
@@ -421,7 +486,7 @@ static void test_what_the_time_did_not_suffice_for_is_measured_by_the_next_run(v
     assert_int_equal(choose(choices, "conv", 3), 3);
     assert_true(yoke_choices_late(choices));
     EXPECT_OK(yoke_choices_assume(choices, "linear", 0, "direct"));
-    const yoke_choice_names names = {only_name, "direct"};
+    const yoke_choice_names names = {.name_of = only_name, .context = "direct"};
     EXPECT_OK(yoke_choices_find(choices, "linear", &names, &known));
     assert_int_equal(known, 0);
     EXPECT_OK(yoke_choices_commit(choices));
@@ -514,7 +579,11 @@ int main(void) {
         IN_CLEAN_FOLDER(test_processes_that_start_together_end_with_the_same_choices),
         IN_CLEAN_FOLDER(test_a_process_that_dies_while_it_measures_leaves_the_file_free),
         IN_CLEAN_FOLDER(test_the_hook_runs_while_another_process_measures_and_ends_the_wait),
-        IN_CLEAN_FOLDER(test_a_choice_of_another_algorithm_is_named_with_file_and_key),
+        IN_CLEAN_FOLDER(test_the_name_finds_an_algorithm_whatever_its_number),
+        IN_CLEAN_FOLDER(test_of_candidates_with_one_name_the_number_decides),
+        IN_CLEAN_FOLDER(test_a_choice_that_does_not_exist_is_measured_anew_and_named),
+        IN_CLEAN_FOLDER(test_a_plan_that_follows_neither_measures_nor_forgets),
+        IN_CLEAN_FOLDER(test_a_choice_of_rank_0_that_does_not_exist_is_an_error),
         IN_CLEAN_FOLDER(test_a_peers_record_without_numbers_is_refused),
         IN_CLEAN_FOLDER(test_damage_is_named_by_file_and_line),
         IN_CLEAN_FOLDER(test_damage_met_behind_the_lock_fails_the_run_that_meets_it),

@@ -15,17 +15,20 @@ namespace {
 
 struct Preference {
     uint64_t workspace_bytes;
-    uint32_t search_mode, alignments[4];
+    uint32_t search_mode, alignments[4], reduction_schemes;
 };
 static_assert(sizeof(Descriptor) <= sizeof(cublasLtMatmulDescOpaque_t), "fits");
 static_assert(sizeof(Layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "fits");
 static_assert(sizeof(Preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "fits");
 
-/* Three algorithms: the sum over k in 1, 2 or 3 parts, which differ in their last bits and, from
- * two parts on, keep the parts in the workspace. */
-constexpr int ALGORITHMS = 3;
+/* One algorithm with the sum over k in 1 to 3 parts, which differ in their last bits. From two parts
+ * on they lie in the workspace and are added in their order; "in place" adds them as they finish. */
+constexpr int32_t NUMBER = 21;
+constexpr int SETTINGS = 9; /* of CUBLASLT_ALGO_CONFIG_... */
+constexpr int32_t MOST_PARTS = 3;
 struct Algorithm {
-    uint64_t parts, problem; /* problem: what it was found for */
+    int32_t settings[SETTINGS];
+    int32_t compute, types; /* that it was made for */
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t), "fits");
 
@@ -59,6 +62,63 @@ cublasStatus_t assign(void *field, size_t field_bytes, const void *value, size_t
         return CUBLAS_STATUS_INVALID_VALUE;
     std::memcpy(field, value, bytes);
     return CUBLAS_STATUS_SUCCESS;
+}
+
+Algorithm &algorithm_in(cublasLtMatmulAlgo_t *algo) {
+    return *reinterpret_cast<Algorithm *>(algo);
+}
+
+int32_t types_of(int32_t a, int32_t b, int32_t c, int32_t d) {
+    return ((a * 64 + b) * 64 + c) * 64 + d;
+}
+
+Algorithm algorithm_for(const Problem &p, int32_t parts, cublasLtReductionScheme_t scheme) {
+    Algorithm made{};
+    made.settings[CUBLASLT_ALGO_CONFIG_ID] = NUMBER;
+    made.settings[CUBLASLT_ALGO_CONFIG_TILE_ID] = 20;
+    made.settings[CUBLASLT_ALGO_CONFIG_SPLITK_NUM] = parts;
+    made.settings[CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME] = scheme;
+    made.settings[CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID] = 2;
+    made.compute = p.descriptor.compute;
+    made.types = types_of(p.a.type, p.b.type, p.c.type, p.d.type);
+    return made;
+}
+
+bool in_place(const Algorithm &algorithm) {
+    return algorithm.settings[CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME] ==
+           CUBLASLT_REDUCTION_SCHEME_INPLACE;
+}
+
+uint64_t parts_of(const Algorithm &algorithm) {
+    return (uint64_t)algorithm.settings[CUBLASLT_ALGO_CONFIG_SPLITK_NUM];
+}
+
+/* Whether the algorithm computes the problem: settings that belong together, for these types. */
+cublasStatus_t check_algorithm(const Problem &p, const Algorithm &algorithm) {
+    int32_t parts = algorithm.settings[CUBLASLT_ALGO_CONFIG_SPLITK_NUM];
+    int32_t scheme = algorithm.settings[CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME];
+    if (algorithm.settings[CUBLASLT_ALGO_CONFIG_ID] != NUMBER ||
+        algorithm.compute != p.descriptor.compute ||
+        algorithm.types != types_of(p.a.type, p.b.type, p.c.type, p.d.type))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    bool whole = parts == 1 && scheme == CUBLASLT_REDUCTION_SCHEME_NONE;
+    bool cut = parts > 1 && parts <= MOST_PARTS && (uint64_t)parts <= p.k &&
+               (scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE ||
+                scheme == CUBLASLT_REDUCTION_SCHEME_INPLACE);
+    return whole || cut ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+/* The list for a problem: its order depends on the shape, as the library's does. */
+std::vector<Algorithm> algorithms_for(const Problem &p) {
+    auto cut = [&p](int32_t parts) {
+        return algorithm_for(p, parts, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+    };
+    std::vector<Algorithm> list = {algorithm_for(p, 1, CUBLASLT_REDUCTION_SCHEME_NONE)};
+    bool small = p.m * p.n < 4096;
+    for (int32_t parts : {small ? 2 : 3, small ? 3 : 2})
+        list.push_back(cut(parts));
+    list.push_back(algorithm_for(p, 2, CUBLASLT_REDUCTION_SCHEME_INPLACE));
+    return list;
 }
 
 bool same(const Layout &one, const Layout &other) {
@@ -250,7 +310,9 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
     FAULT("cublasLtMatmulPreferenceCreate", CUBLAS_STATUS_ALLOC_FAILED);
-    return create(preference, "cuBLASLt preference", Preference{});
+    Preference value{};
+    value.reduction_schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
+    return create(preference, "cuBLASLt preference", value);
 }
 
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
@@ -266,6 +328,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     switch (attribute) {
     case CUBLASLT_MATMUL_PREF_SEARCH_MODE:
         return assign(&to.search_mode, 4, value, bytes);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+        return assign(&to.reduction_schemes, 4, value, bytes);
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
         return assign(&to.workspace_bytes, 8, value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
@@ -294,16 +358,81 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     *count = 0;
     cublasStatus_t status = read_problem(p, {descriptor, a, b, c, d});
     if (status != CUBLAS_STATUS_SUCCESS) return status;
-    for (uint64_t parts = 1; parts <= ALGORITHMS && *count < most; parts++) {
-        size_t bytes = workspace_bytes(p, parts);
-        if (bytes > own<Preference>(preference).workspace_bytes || parts > p.k) break;
+    const Preference &wanted = own<Preference>(preference);
+    for (const Algorithm &algorithm : algorithms_for(p)) {
+        size_t bytes = workspace_bytes(p, parts_of(algorithm));
+        auto scheme =
+            (uint32_t)algorithm.settings[CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME];
+        if (*count == most || bytes > wanted.workspace_bytes ||
+            (scheme & ~wanted.reduction_schemes) != 0 ||
+            check_algorithm(p, algorithm) != CUBLAS_STATUS_SUCCESS)
+            continue;
         cublasLtMatmulHeuristicResult_t &result = results[(*count)++];
         result = cublasLtMatmulHeuristicResult_t();
-        Algorithm algorithm{parts, fingerprint(p)};
-        std::memcpy(&result.algo, &algorithm, sizeof algorithm);
+        algorithm_in(&result.algo) = algorithm;
         result.workspaceSize = bytes;
         result.wavesCount = 1;
     }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoInit(cublasLtHandle_t handle, cublasComputeType_t compute,
+                                      cudaDataType_t scale, cudaDataType_t a, cudaDataType_t b,
+                                      cudaDataType_t c, cudaDataType_t d, int number,
+                                      cublasLtMatmulAlgo_t *algo) {
+    FAULT("cublasLtMatmulAlgoInit", CUBLAS_STATUS_NOT_SUPPORTED);
+    if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (algo == nullptr || number != NUMBER || scale != CUDA_R_32F)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    Algorithm made{};
+    made.settings[CUBLASLT_ALGO_CONFIG_ID] = number;
+    made.settings[CUBLASLT_ALGO_CONFIG_SPLITK_NUM] = 1;
+    made.compute = compute;
+    made.types = types_of(a, b, c, d);
+    algorithm_in(algo) = made;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t descriptor,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t *algo,
+                                       cublasLtMatmulHeuristicResult_t *result) {
+    FAULT("cublasLtMatmulAlgoCheck", CUBLAS_STATUS_NOT_SUPPORTED);
+    if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (algo == nullptr || result == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+    Problem p;
+    cublasStatus_t status = read_problem(p, {descriptor, a, b, c, d});
+    if (status == CUBLAS_STATUS_SUCCESS) status = check_algorithm(p, own<Algorithm>(algo));
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+    result->workspaceSize = workspace_bytes(p, parts_of(own<Algorithm>(algo)));
+    result->wavesCount = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                                    void *value, size_t bytes, size_t *written) {
+    FAULT("cublasLtMatmulAlgoConfigGetAttribute", CUBLAS_STATUS_INVALID_VALUE);
+    size_t wanted = attribute < CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID ? 4 : 2;
+    if (algo == nullptr || value == nullptr || attribute >= SETTINGS || bytes != wanted)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(value, &own<Algorithm>(algo).settings[attribute], bytes); /* little-endian */
+    if (written != nullptr) *written = bytes;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigSetAttribute(cublasLtMatmulAlgo_t *algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                                    const void *value, size_t bytes) {
+    FAULT("cublasLtMatmulAlgoConfigSetAttribute", CUBLAS_STATUS_INVALID_VALUE);
+    size_t wanted = attribute < CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID ? 4 : 2;
+    if (algo == nullptr || value == nullptr || attribute == CUBLASLT_ALGO_CONFIG_ID ||
+        attribute >= SETTINGS || bytes != wanted)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    int32_t read = 0;
+    std::memcpy(&read, value, bytes);
+    algorithm_in(algo).settings[attribute] = read;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -322,8 +451,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     Pointers pointers{a, b, c, d, workspace, *(const float *)alpha, *(const float *)beta, 1};
     if (algo != nullptr) {
         const Algorithm &algorithm = own<Algorithm>(algo);
-        if (algorithm.problem != fingerprint(p)) return CUBLAS_STATUS_INVALID_VALUE;
-        pointers.parts = algorithm.parts;
+        status = check_algorithm(p, algorithm);
+        if (status != CUBLAS_STATUS_SUCCESS) return status;
+        pointers.parts = parts_of(algorithm);
     }
     if ((pointers.beta != 0 && c == nullptr) || (c == d && !same(p.c, p.d)) ||
         (wants_bias(p.descriptor) && p.descriptor.bias == nullptr) ||
@@ -332,9 +462,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         return CUBLAS_STATUS_INVALID_VALUE;
     check_device(handle, stream);
     double operations = 2.0 * (double)(p.batch * p.m * p.n * p.k);
-    cudaError_t error =
-        sim::enqueue_on(stream, "cublasLtMatmul", sim::library_cost_ns(operations, 0),
-                        operands(p, pointers), [p, pointers] { run(p, pointers); });
+    bool atomics = algo != nullptr && in_place(own<Algorithm>(algo));
+    double cost_ns = (double)sim::library_cost_ns(operations, 0);
+    cudaError_t error = sim::enqueue_on(
+        stream, "cublasLtMatmul", (uint64_t)(cost_ns * (atomics ? sim::ATOMICS_COST : 1)),
+        operands(p, pointers),
+        [p, pointers, atomics] { run(p, pointers, atomics ? sim::any_order() : 0); });
     return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuDNN's legacy convolutions: algorithms, their workspaces, and the three passes. */
-#include <atomic>
 #include <cstring>
 
 #include "simcuda/cudnn_objects.h"
@@ -142,10 +141,8 @@ cudnnStatus_t list(const Algorithm (&algorithms)[COUNT], const Shape &shape, cud
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* A running number: what is not deterministic differs from call to call. */
 unsigned order_of(const Algorithm &algorithm) {
-    static std::atomic<unsigned> calls{0};
-    return algorithm.deterministic ? 0 : ++calls;
+    return algorithm.deterministic ? 0 : sim::any_order();
 }
 
 struct Call {
@@ -181,8 +178,10 @@ template <typename Run> cudnnStatus_t queue(Call call, Run run) {
     if (needed > 0) call.operands.push_back({workspace, needed, true, "cuDNN workspace"});
     const size_t *w = call.shape.w.dims, *y = call.shape.y.dims;
     double operations = 2.0 * (double)(y[0] * y[2] * y[3] * w[0] * w[1] * w[2] * w[3]);
+    double cost_ns = (double)sim::library_cost_ns(operations, 0);
+    if (!call.algorithm.deterministic) cost_ns *= sim::ATOMICS_COST;
     cudaError_t error =
-        sim::enqueue_on(handle.stream, call.name, sim::library_cost_ns(operations, 0),
+        sim::enqueue_on(handle.stream, call.name, (uint64_t)cost_ns,
                         call.operands, [workspace, needed, run, scale] {
                             if (needed > 0) std::memset(workspace, 0xff, needed);
                             run(scale);
@@ -295,7 +294,6 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alp
     if (cudnnStatus_t status = read_shape(handle, {dx_as, w_as, convolution, dy_as}, &shape))
         return status;
     if (cudnnStatus_t status = find(data_algorithms, number, shape, &algorithm)) return status;
-    unsigned order = order_of(*algorithm);
     return queue(
         {"cudnnConvolutionBackwardData",
          handle,
@@ -308,7 +306,7 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alp
          {reads(shape.w, w, "cudnnConvolutionBackwardData w"),
           reads(shape.y, dy, "cudnnConvolutionBackwardData dy"),
           writes(shape.x, dx, "cudnnConvolutionBackwardData dx")}},
-        [=](sim::conv::Scale scale) { sim::conv::backward_data(shape, scale, w, dy, dx, order); });
+        [=](sim::conv::Scale scale) { sim::conv::backward_data(shape, scale, w, dy, dx, order_of(*algorithm)); });
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
@@ -350,7 +348,6 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *a
     if (cudnnStatus_t status = read_shape(handle, {x_as, dw_as, convolution, dy_as}, &shape))
         return status;
     if (cudnnStatus_t status = find(filter_algorithms, number, shape, &algorithm)) return status;
-    unsigned order = order_of(*algorithm);
     return queue({"cudnnConvolutionBackwardFilter",
                   handle,
                   shape,
@@ -363,7 +360,7 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *a
                    reads(shape.y, dy, "cudnnConvolutionBackwardFilter dy"),
                    writes(shape.w, dw, "cudnnConvolutionBackwardFilter dw")}},
                  [=](sim::conv::Scale scale) {
-                     sim::conv::backward_filter(shape, scale, x, dy, dw, order);
+                     sim::conv::backward_filter(shape, scale, x, dy, dw, order_of(*algorithm));
                  });
 }
 }

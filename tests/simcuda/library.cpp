@@ -2,6 +2,8 @@
 /* Checked work and the arithmetic of matrices: one kernel serves products and convolutions. */
 #include "simcuda/library.h"
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -43,6 +45,12 @@ cudaError_t enqueue_on(cudaStream_t stream, const char *what, uint64_t cost_ns,
 /* 50 TFLOP/s, 4 TB/s, a launch. */
 uint64_t library_cost_ns(double operations, size_t bytes) {
     return 3000 + (uint64_t)(operations / 50e3 + (double)bytes / 4000.0);
+}
+
+unsigned any_order() {
+    static std::atomic<unsigned> calls{
+        (unsigned)std::chrono::steady_clock::now().time_since_epoch().count()};
+    return ++calls;
 }
 
 float round_to_tf32(float value) {

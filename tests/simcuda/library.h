@@ -26,6 +26,10 @@ void touch_operands(const std::vector<Operand> &operands);
 
 /* Virtual time of so much arithmetic and memory traffic on a large GPU. */
 uint64_t library_cost_ns(double operations, size_t bytes);
+/* Atomic additions save a quarter of the time, so that they win where they may run. Their order is
+ * another one in each call and in each process. */
+constexpr double ATOMICS_COST = 0.75;
+unsigned any_order();
 
 enum class Type { float32, bfloat16 };
 inline size_t type_bytes(Type type) {

@@ -206,20 +206,11 @@ cublasStatus_t check(Problem &p) {
     return supported(p) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-uint64_t fingerprint(const Problem &p) {
-    Problem plain = p;
-    plain.descriptor.bias = plain.descriptor.mask = nullptr;
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < sizeof plain; i++)
-        hash = (hash ^ ((const unsigned char *)&plain)[i]) * 0x100000001b3u;
-    return hash;
-}
-
 size_t workspace_bytes(const Problem &p, uint64_t parts) {
     return parts < 2 ? 0 : parts * p.batch * p.m * p.n * sizeof(float);
 }
 
-void run(const Problem &p, const Pointers &pointers) {
+void run(const Problem &p, const Pointers &pointers, uint64_t first_part) {
     bool tf32 = p.descriptor.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     std::vector<float> a(p.m * p.k), b(p.k * p.n), sums(p.m * p.n), own_part(p.m * p.n);
     for (size_t batch = 0; batch < p.batch; batch++) {
@@ -228,7 +219,8 @@ void run(const Problem &p, const Pointers &pointers) {
         widen(p.b, transposed(p.descriptor.transpose_b), tf32, at(pointers.b, p.b, batch),
               b.data());
         std::fill(sums.begin(), sums.end(), 0.0f);
-        for (uint64_t part = 0; part < pointers.parts; part++) {
+        for (uint64_t i = 0; i < pointers.parts; i++) {
+            uint64_t part = (first_part + i) % pointers.parts;
             size_t first = p.k * part / pointers.parts, end = p.k * (part + 1) / pointers.parts;
             float *to = own_part.data();
             if (pointers.parts > 1)
@@ -236,8 +228,8 @@ void run(const Problem &p, const Pointers &pointers) {
             std::fill(to, to + p.m * p.n, 0.0f);
             multiply({p.m, p.n, end - first, a.data() + first, p.k, 1, b.data() + first * p.n, p.n,
                       to, p.n});
-            for (size_t i = 0; i < p.m * p.n; i++)
-                sums[i] += to[i];
+            for (size_t at = 0; at < p.m * p.n; at++)
+                sums[at] += to[at];
         }
         for (size_t i = 0; i < p.m; i++)
             for (size_t j = 0; j < p.n; j++)

@@ -31,7 +31,6 @@ struct Problem {
 /* Fills in m, n, k and batch. INVALID_VALUE: numbers contradict each other. NOT_SUPPORTED: a GPU
  * has no kernel for it. */
 cublasStatus_t check(Problem &problem);
-uint64_t fingerprint(const Problem &problem); /* of everything but the pointers */
 bool wants_bias(const Descriptor &descriptor);
 bool wants_mask(const Descriptor &descriptor);
 
@@ -43,7 +42,8 @@ struct Pointers {
 };
 size_t workspace_bytes(const Problem &problem, uint64_t parts);
 std::vector<Operand> operands(const Problem &problem, const Pointers &pointers);
-void run(const Problem &problem, const Pointers &pointers);
+/* first: the part that the addition begins with */
+void run(const Problem &problem, const Pointers &pointers, uint64_t first);
 
 } // namespace sim::lt
 

@@ -268,7 +268,7 @@ static yoke_status choose(const weighted_planner *planner, cpu_direction directi
              request->precision == YOKE_BFLOAT16 ? "bfloat16" : "float32",
              planner->device->base.threads, direction_names[direction],
              request->inference ? " inference" : "");
-    const yoke_choice_names names = {algorithm_name, planner->problem};
+    const yoke_choice_names names = {.name_of = algorithm_name, .context = planner->problem};
     TRY(yoke_choices_find(request->choices, key, &names, candidate));
     if (*candidate >= 0) return YOKE_OK;
     if (!yoke_choices_late(request->choices)) return measure(planner, direction, key, candidate);

@@ -26,8 +26,11 @@
 static const char *const precision_names[] = {
     [YOKE_FLOAT32] = "float32", [YOKE_BFLOAT16] = "bfloat16", [YOKE_TF32] = "tf32"};
 
+/* What the fastest is where all may run is nothing for a run that refuses some. */
 static void write_key(char key[KEY_BYTES], const cuda_tuning *tuning) {
-    snprintf(key, KEY_BYTES, "%s %s", tuning->key, precision_names[tuning->request->precision]);
+    bool all = tuning->request->algorithm == YOKE_ALGORITHM_FASTEST;
+    snprintf(key, KEY_BYTES, "%s %s%s", tuning->key, precision_names[tuning->request->precision],
+             all ? " fastest" : "");
 }
 
 static const char *candidate_name(const void *context, int candidate) {
@@ -42,13 +45,23 @@ yoke_status cuda_chosen(const cuda_tuning *tuning, bool *chosen, int *best) {
     if (*chosen) return YOKE_OK;
     char key[KEY_BYTES];
     write_key(key, tuning);
-    const yoke_choice_names names = {candidate_name, tuning};
+    bool fewer_rows = request->most_rows > request->rows;
+    const yoke_choice_names names = {.name_of = candidate_name,
+                                     .context = tuning,
+                                     .take = tuning->take,
+                                     .taker = tuning->taker,
+                                     .follows = fewer_rows || tuning->device->base.index > 0};
     int known;
     TRY(yoke_choices_find(request->choices, key, &names, &known));
-    *chosen = known >= 0 || yoke_choices_late(request->choices);
+    *chosen = known >= 0 || known == YOKE_CHOICE_GONE;
     if (known >= 0) *best = known;
-    if (known >= 0 || !*chosen) return YOKE_OK;
-    return yoke_choices_assume(request->choices, key, *best, tuning->candidates[*best].name);
+    return YOKE_OK;
+}
+
+yoke_status cuda_assume(const cuda_tuning *tuning, const char *name) {
+    char key[KEY_BYTES];
+    write_key(key, tuning);
+    return yoke_choices_assume(tuning->request->choices, key, 0, name);
 }
 
 /* Timing. */
@@ -207,10 +220,7 @@ static yoke_status measure(const cuda_tuning *tuning, float *times, int *best) {
                 tuning->key);
 }
 
-yoke_status cuda_choose(const cuda_tuning *tuning, int *best) {
-    bool chosen;
-    TRY(cuda_chosen(tuning, &chosen, best));
-    if (chosen) return YOKE_OK;
+yoke_status cuda_measure(const cuda_tuning *tuning, int *best) {
     size_t bytes = (size_t)tuning->count * sizeof(float);
     float *times = calloc(1, bytes);
     if (times == NULL) return FAIL_MEMORY(bytes, "measured times");
@@ -223,4 +233,12 @@ yoke_status cuda_choose(const cuda_tuning *tuning, int *best) {
     }
     free(times);
     return status;
+}
+
+yoke_status cuda_choose(const cuda_tuning *tuning, int *best) {
+    bool chosen;
+    TRY(cuda_chosen(tuning, &chosen, best));
+    if (chosen) return YOKE_OK;
+    if (!yoke_choices_late(tuning->request->choices)) return cuda_measure(tuning, best);
+    return cuda_assume(tuning, tuning->candidates[*best].name);
 }

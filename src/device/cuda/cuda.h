@@ -134,24 +134,36 @@ typedef enum cuda_epilogue {
     CUDA_MASKED_SUMS, /* and writes the sums of the columns; float32 alone */
     CUDA_EPILOGUES
 } cuda_epilogue;
+/* The library's own description of an algorithm, as text: id, tile, stages, splits of k, reduction
+ * scheme, swizzling, custom option, inner shape and cluster shape, "21:20:35:1:0:0:0:0:0". It means
+ * the same kernel for every shape that the kernel serves; a rank in the library's list does not. */
+#define CUDA_CONFIGURATION_BYTES 64
 typedef struct cuda_product_shape {
     int64_t m, n, k;
     int batch;                           /* 0 or 1: one product */
     int64_t a_step, b_step, output_step; /* elements from one of the batch to the next */
     cuda_matrix a, b, output;
     cuda_epilogue epilogue;
-    bool bias;     /* [n], added to every row; float32 without an epilogue */
-    bool add;      /* output += */
-    bool tf32;     /* may round float32 operands to TF32 */
-    int algorithm; /* rank in the library's list: 0 is its best guess */
-    int alignment; /* of operand addresses, in bytes; 0: 16 */
+    bool bias;                 /* [n], added to every row; float32 without an epilogue */
+    bool add;                  /* output += */
+    bool tf32;                 /* may round float32 operands to TF32 */
+    bool atomics;              /* may add in another order in each run */
+    int algorithm;             /* rank in the library's list: 0 is its best guess */
+    const char *configuration; /* instead of a rank, while planning; NULL: the rank */
+    int alignment;             /* of operand addresses, in bytes; 0: 16 */
 } cuda_product_shape;
 #define CUDA_PRODUCT_ALGORITHMS 8
 typedef struct cuda_product cuda_product;
 /* *product is NULL, without an error, where shape->algorithm > 0 and the library has fewer
- * algorithms, or has none with this epilogue. */
+ * algorithms, or has none with this epilogue, or does not compute this shape by the configuration.
+ */
 yoke_status cuda_product_create(cuda_product **product, cuda_device *device,
                                 const cuda_product_shape *shape);
+/* The configuration of its algorithm. */
+yoke_status cuda_product_configuration(const cuda_product *product,
+                                       char text[CUDA_CONFIGURATION_BYTES]);
+/* Whether a text is a configuration. */
+bool cuda_is_configuration(const char *text);
 void cuda_product_destroy(cuda_product *product);
 yoke_status cuda_product_run(const cuda_product *product, const void *a, const void *b,
                              const void *bias, void *output);
@@ -172,9 +184,8 @@ yoke_status cuda_product_add(const cuda_product *product, const void *a, const v
 /* Tuning: times the candidates for one pass on probe data and chooses the fastest. With
  * YOKE_ALGORITHM_DIRECT it chooses the first; a key known to `choices` is not measured again. */
 typedef struct cuda_candidate {
-    const char *name;
-    /* NULL: does not exist for this shape. DEVICE: it fails for this shape. A candidate's number
-     * means the same for every shape and device. */
+    const char *name; /* means the same for every shape and device: the record holds it */
+    /* NULL: does not exist for this shape. DEVICE: it fails for this shape. */
     yoke_status (*run)(void *context, int candidate);
 } cuda_candidate;
 typedef struct cuda_tuning {
@@ -184,11 +195,19 @@ typedef struct cuda_tuning {
     const cuda_candidate *candidates;
     int count;
     void *context;
+    /* yoke_choice_names's, for candidates whose names are known only once they are made; NULL: they
+     * have their names. */
+    yoke_status (*take)(void *taker, const char *name, int *candidate);
+    void *taker;
 } cuda_tuning;
 yoke_status cuda_choose(const cuda_tuning *tuning, int *best);
-/* Whether the choice is known without timing; of the candidates it reads only the names. DATA: the
- * record has a number of no candidate, or of one with another name. */
+/* Whether the choice is known without timing; of the candidates it reads only the names. *best is 0
+ * where a fixed rule decides. DATA: rank 0 chose what this device lacks. */
 yoke_status cuda_chosen(const cuda_tuning *tuning, bool *chosen, int *best);
+/* What cuda_choose does with an unknown key: times the candidates, or, once the time for measuring
+ * is over, records what a fixed rule chose. */
+yoke_status cuda_measure(const cuda_tuning *tuning, int *best);
+yoke_status cuda_assume(const cuda_tuning *tuning, const char *name);
 
 /* One planner for each kind of operation. */
 yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,

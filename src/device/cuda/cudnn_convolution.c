@@ -182,7 +182,7 @@ static const cudnn_result *find_result(const cudnn_results *found, const cuda_pr
         const cudnn_result *result = &found->list[i];
         if (result->algorithm != algorithm || result->status != CUDNN_STATUS_SUCCESS) continue;
         if (result->memory > workspace_limit(problem)) continue;
-        if (problem->deterministic && result->determinism != CUDNN_DETERMINISTIC) continue;
+        if (!problem->atomics && result->determinism != CUDNN_DETERMINISTIC) continue;
         return result;
     }
     return NULL;

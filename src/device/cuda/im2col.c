@@ -117,7 +117,8 @@ static cuda_product_shape forward_shape(const cuda_problem *problem, const cuda_
                                 .a = {problem->type, false, seen},
                                 .b = {problem->type, true, seen},
                                 .output = {problem->type, false, channels},
-                                .tf32 = problem->tf32};
+                                .tf32 = problem->tf32,
+                                .atomics = problem->atomics};
 }
 
 /* The same matrices in other roles. */

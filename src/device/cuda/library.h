@@ -30,6 +30,10 @@ typedef int cudnnStatus_t;
     X(cublasLtGetStatusString)                                                                     \
     X(cublasLtMatmul)                                                                              \
     X(cublasLtMatmulAlgoGetHeuristic)                                                              \
+    X(cublasLtMatmulAlgoInit)                                                                      \
+    X(cublasLtMatmulAlgoCheck)                                                                     \
+    X(cublasLtMatmulAlgoConfigGetAttribute)                                                        \
+    X(cublasLtMatmulAlgoConfigSetAttribute)                                                        \
     X(cublasLtMatmulDescCreate)                                                                    \
     X(cublasLtMatmulDescDestroy)                                                                   \
     X(cublasLtMatmulDescSetAttribute)                                                              \

@@ -14,9 +14,10 @@ yoke_status cuda_plan_linear(yoke_plan **plan, cuda_device *device,
                              const yoke_plan_request *request) {
     const yoke_operation *operation = request->operation;
     int64_t in = operation->input.channels, out = operation->output.channels;
+    int rows = request->most_rows > 0 ? request->most_rows : request->rows;
     char key[96];
-    int length = snprintf(key, sizeof key, "linear %lld to %lld%s", (long long)in, (long long)out,
-                          operation->transposed ? " transposed" : "");
+    int length = snprintf(key, sizeof key, "linear %lld to %lld%s, %d rows", (long long)in,
+                          (long long)out, operation->transposed ? " transposed" : "", rows);
     if (operation->input.sequence)
         snprintf(key + length, sizeof key - (size_t)length, " at %d positions",
                  operation->input.height);

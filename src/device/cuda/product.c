@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "device/cuda/cuda.h"
+#include "device/cuda/product_algorithm.h"
 
 #define ALIGNMENT_BYTES 16   /* of operands by default: that of the widest loads */
 #define MASK_STRIDE_BITS 128 /* the library wants a multiple of these */
@@ -129,11 +129,14 @@ static const cublasLtEpilogue_t epilogues[CUDA_EPILOGUES][2] = {
     [CUDA_MASKED] = {CUBLASLT_EPILOGUE_DRELU, CUBLASLT_EPILOGUE_DRELU},
     [CUDA_MASKED_SUMS] = {CUBLASLT_EPILOGUE_DRELU_BGRAD, CUBLASLT_EPILOGUE_DRELU_BGRAD}};
 
+static cublasComputeType_t compute_type(const cuda_product_shape *shape) {
+    return shape->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
 static yoke_status describe_product(cuda_product *product) {
     const cuda_product_shape *shape = &product->shape;
-    cublasComputeType_t compute = shape->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    TRY_LT(product->device,
-           cuda_lt()->cublasLtMatmulDescCreate(&product->description, compute, CUDA_R_32F));
+    TRY_LT(product->device, cuda_lt()->cublasLtMatmulDescCreate(&product->description,
+                                                                compute_type(shape), CUDA_R_32F));
     TRY(set_transpose(product, CUBLASLT_MATMUL_DESC_TRANSA, &shape->b));
     TRY(set_transpose(product, CUBLASLT_MATMUL_DESC_TRANSB, &shape->a));
     TRY(set_epilogue(product, epilogues[shape->epilogue][shape->bias]));
@@ -157,7 +160,9 @@ static yoke_status describe_preference(cuda_product *product) {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     TRY_LT(product->device, cuda_lt()->cublasLtMatmulPreferenceCreate(&product->preference));
     uint64_t workspace = CUDA_WORKSPACE_BYTES;
+    uint32_t schemes = cuda_reduction_schemes(product->shape.atomics);
     TRY(prefer(product, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
+    TRY(prefer(product, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes));
     int wanted = product->shape.alignment;
     uint32_t alignment = wanted > 0 ? (uint32_t)wanted : ALIGNMENT_BYTES;
     for (size_t i = 0; i < sizeof alignments / sizeof alignments[0]; i++)
@@ -187,20 +192,45 @@ static yoke_status query_heuristic(cuda_product *product, int *count) {
     return YOKE_OK;
 }
 
+/* Sets *count to 1 where the library computes the shape by shape.configuration. */
+static yoke_status query_configuration(cuda_product *product, int *count) {
+    const cuda_product_shape *shape = &product->shape;
+    const product_call call = {.device = product->device,
+                               .description = product->description,
+                               .first = product->b,
+                               .second = product->a,
+                               .output = product->output,
+                               .compute = compute_type(shape),
+                               .operand_type = data_type(shape->b.type),
+                               .output_type = data_type(shape->output.type),
+                               .atomics = shape->atomics};
+    bool made;
+    TRY(cuda_algorithm_make(&call, shape->configuration, &product->algorithm, &made));
+    *count = made;
+    return YOKE_OK;
+}
+
+static yoke_status query(cuda_product *product, int *count) {
+    return product->shape.configuration != NULL ? query_configuration(product, count)
+                                                : query_heuristic(product, count);
+}
+
 static yoke_status find_algorithm(cuda_product *product, bool *found) {
     int count = 0;
     TRY(describe_preference(product));
-    TRY(query_heuristic(product, &count));
+    TRY(query(product, &count));
     bool bare = product->shape.epilogue == CUDA_NO_EPILOGUE;
     if (count == 0 && product->shape.bias && bare) {
         product->own_bias = true;
         TRY(set_epilogue(product, CUBLASLT_EPILOGUE_DEFAULT));
-        TRY(query_heuristic(product, &count));
+        TRY(query(product, &count));
     }
     cuda_lt()->cublasLtMatmulPreferenceDestroy(product->preference);
     product->preference = NULL;
     *found = product->shape.algorithm < count;
-    if (*found || product->shape.algorithm > 0 || !bare) return YOKE_OK;
+    bool optional = product->shape.algorithm > 0 || product->shape.configuration != NULL || !bare;
+    product->shape.configuration = NULL; /* borrowed */
+    if (*found || optional) return YOKE_OK;
     const cuda_product_shape *shape = &product->shape;
     return FAIL(YOKE_ERROR_DEVICE,
                 "%s: cuBLASLt has no algorithm for a product [%lld, %lld] x [%lld, %lld]",
@@ -228,6 +258,11 @@ yoke_status cuda_product_create(cuda_product **product, cuda_device *device,
     else
         cuda_product_destroy(made);
     return status;
+}
+
+yoke_status cuda_product_configuration(const cuda_product *product,
+                                       char text[CUDA_CONFIGURATION_BYTES]) {
+    return cuda_algorithm_write(product->device, &product->algorithm, text);
 }
 
 /* Running. */

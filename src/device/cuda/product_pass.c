@@ -119,8 +119,11 @@ static cuda_product_shape common_shape(const cuda_problem *problem, const produc
     int64_t distances = view->weight_offset;
     if (view->batch > 1) distances |= view->input_step | view->weight_step | view->output_step;
     size_t distance_bytes = (size_t)distances * cuda_type_bytes(problem->type);
-    return (cuda_product_shape){
-        .batch = view->batch, .tf32 = problem->tf32, .alignment = cuda_alignment(distance_bytes)};
+    return (cuda_product_shape){.batch = view->batch,
+                                .tf32 = problem->tf32,
+                                .atomics = problem->atomics,
+                                .configuration = problem->configuration,
+                                .alignment = cuda_alignment(distance_bytes)};
 }
 
 static cuda_product_shape forward_shape(const cuda_problem *problem, const product_view *view) {
@@ -236,6 +239,7 @@ static yoke_status build_forward(product_pass *self, const cuda_problem *problem
     TRY(cuda_product_create(&self->product, problem->device, &shape));
     if (!self->view.parts || self->product == NULL) return YOKE_OK;
     shape.algorithm = 0;
+    shape.configuration = NULL;
     shape.bias = false;
     shape.add = true;
     return cuda_product_create(&self->rest, problem->device, &shape);
@@ -278,6 +282,8 @@ yoke_status cuda_product_pass(cuda_pass **pass, const cuda_problem *problem,
     self->view = view;
     self->type = problem->type;
     yoke_status status = builders[direction](self, problem, variant);
+    if (status == YOKE_OK && self->product != NULL)
+        status = cuda_product_configuration(self->product, self->base.configuration);
     if (status == YOKE_OK && self->product != NULL)
         *pass = &self->base;
     else

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct cuda_weighted {
     yoke_plan base;
@@ -76,6 +77,13 @@ static const cuda_algorithm *algorithms_of(const weighted_planner *planner,
     return epilogue == CUDA_NO_EPILOGUE ? planner->request->algorithms : joined;
 }
 
+static void name_pass(cuda_pass *pass, const cuda_algorithm *algorithm) {
+    const char *configuration = pass->configuration;
+    pass->way = algorithm->name;
+    snprintf(pass->name, sizeof pass->name, "%s%s%s", algorithm->name,
+             configuration[0] != '\0' ? " " : "", configuration);
+}
+
 /* An algorithm that fails with DEVICE counts as absent: another one may work. */
 static yoke_status create_algorithm(const weighted_planner *planner, cuda_direction direction,
                                     int number, cuda_pass **pass) {
@@ -83,7 +91,7 @@ static yoke_status create_algorithm(const weighted_planner *planner, cuda_direct
     if (number >= planner->request->algorithm_count) return YOKE_OK;
     const cuda_algorithm *algorithm = &algorithms_of(planner, direction)[number];
     yoke_status status = algorithm->create(pass, &planner->problem, direction, algorithm->variant);
-    if (*pass != NULL) (*pass)->name = algorithm->name;
+    if (*pass != NULL) name_pass(*pass, algorithm);
     bool refused = status == YOKE_ERROR_DEVICE && !cuda_poisoned(planner->problem.device);
     return refused ? YOKE_OK : status;
 }
@@ -94,6 +102,7 @@ static yoke_status create_candidates(const weighted_planner *planner, cuda_direc
     for (int i = 0; i < planner->request->algorithm_count; i++) {
         TRY(create_algorithm(planner, direction, i, &trial->passes[i]));
         if (trial->passes[i] == NULL) continue;
+        candidates[i].name = trial->passes[i]->name;
         candidates[i].run = run_candidate;
         *scratch_bytes = larger(*scratch_bytes, trial->passes[i]->scratch_bytes);
     }
@@ -145,13 +154,18 @@ static yoke_status provide_operands(const weighted_planner *planner, cuda_direct
 }
 
 static yoke_status measure(const weighted_planner *planner, cuda_direction direction,
-                           cuda_tuning *tuning, cuda_candidate *candidates, int *best) {
+                           cuda_tuning *tuning, cuda_candidate *candidates, cuda_pass **best) {
+    int fastest = 0;
     weighted_trial trial = {.self = planner->self};
     size_t scratch_bytes = 0;
     yoke_status status = create_candidates(planner, direction, &trial, candidates, &scratch_bytes);
     if (status == YOKE_OK) status = provide_operands(planner, direction, &trial, scratch_bytes);
     tuning->context = &trial;
-    if (status == YOKE_OK) status = cuda_choose(tuning, best);
+    if (status == YOKE_OK) status = cuda_measure(tuning, &fastest);
+    if (status == YOKE_OK) {
+        *best = trial.passes[fastest];
+        trial.passes[fastest] = NULL;
+    }
     yoke_device_free(&planner->problem.device->base, trial.memory);
     for (int i = 0; i < planner->request->algorithm_count; i++)
         if (trial.passes[i] != NULL) trial.passes[i]->destroy(trial.passes[i]);
@@ -169,10 +183,67 @@ static yoke_status create_first(const weighted_planner *planner, cuda_direction 
                 planner->request->key, direction_names[direction]);
 }
 
+/* A recorded choice, on its way to a pass. */
+typedef struct weighted_taker {
+    weighted_planner planner; /* a copy, whose problem asks for the recorded configuration */
+    cuda_direction direction;
+    cuda_pass **pass;
+} weighted_taker;
+
+/* Whether the name is this algorithm's, and which configuration follows it: "" for none. A record
+ * adds details in parentheses. */
+static bool read_name(const cuda_algorithm *algorithm, const char *name,
+                      char configuration[CUDA_CONFIGURATION_BYTES]) {
+    size_t length = strlen(algorithm->name);
+    configuration[0] = '\0';
+    if (strncmp(name, algorithm->name, length) != 0) return false;
+    name += length;
+    if (name[0] == '\0' || strncmp(name, " (", 2) == 0) return true;
+    if (*name++ != ' ' || strcspn(name, " ") >= CUDA_CONFIGURATION_BYTES) return false;
+    memcpy(configuration, name, strcspn(name, " "));
+    configuration[strcspn(name, " ")] = '\0';
+    return cuda_is_configuration(configuration);
+}
+
+/* A yoke_choice_names.take: makes the pass that the record names, if there is one here. */
+static yoke_status take_recorded(void *taker, const char *name, int *candidate) {
+    weighted_taker *self = taker;
+    weighted_planner *planner = &self->planner;
+    const cuda_algorithm *algorithms = algorithms_of(planner, self->direction);
+    char configuration[CUDA_CONFIGURATION_BYTES];
+    *candidate = -1;
+    for (int i = 0; i < planner->request->algorithm_count; i++) {
+        if (!read_name(&algorithms[i], name, configuration)) continue;
+        planner->problem.configuration = configuration[0] != '\0' ? configuration : NULL;
+        TRY(create_algorithm(planner, self->direction, i, self->pass));
+        planner->problem.configuration = NULL;
+        if (*self->pass != NULL) *candidate = i;
+        return YOKE_OK;
+    }
+    return YOKE_OK;
+}
+
 /* The copy of the weights, or of their gradient, lies before a pass's scratch. */
 static size_t padded_weight_bytes(const cuda_weighted *self) {
     const cuda_pad_job *weights = &self->weights;
     return cuda_aligned(weights->outer * (size_t)weights->padded * sizeof(float));
+}
+
+/* By the record, by the fixed rule, or by a contest. */
+static yoke_status choose_pass(const weighted_planner *planner, cuda_direction direction,
+                               cuda_tuning *tuning, cuda_candidate *candidates, cuda_pass **pass) {
+    weighted_taker taker = {*planner, direction, pass};
+    int known;
+    bool chosen;
+    tuning->take = take_recorded;
+    tuning->taker = &taker;
+    TRY(cuda_chosen(tuning, &chosen, &known));
+    if (*pass != NULL) return YOKE_OK;
+    bool late = !chosen && yoke_choices_late(planner->request->plan->choices);
+    if (!chosen && !late) return measure(planner, direction, tuning, candidates, pass);
+    TRY(create_algorithm(planner, direction, known, pass));
+    if (*pass == NULL) TRY(create_first(planner, direction, pass));
+    return late ? cuda_assume(tuning, (*pass)->name) : YOKE_OK;
 }
 
 static yoke_status plan_direction(const weighted_planner *planner, cuda_direction direction) {
@@ -187,15 +258,9 @@ static yoke_status plan_direction(const weighted_planner *planner, cuda_directio
                           .key = key,
                           .candidates = candidates,
                           .count = planner->request->algorithm_count};
-    int best = 0;
-    bool chosen;
-    TRY(cuda_chosen(&tuning, &chosen, &best));
-    if (!chosen) TRY(measure(planner, direction, &tuning, candidates, &best));
     cuda_pass **pass = &planner->self->passes[direction];
-    TRY(create_algorithm(planner, direction, best, pass));
-    /* The choice was measured for another number of rows and does not exist for this one. */
-    if (*pass == NULL) TRY(create_first(planner, direction, pass));
-    planner->self->base.ways[direction] = (*pass)->name;
+    TRY(choose_pass(planner, direction, &tuning, candidates, pass));
+    planner->self->base.ways[direction] = (*pass)->way;
     yoke_plan_needs *needs = &planner->self->base.needs;
     size_t bytes = (*pass)->scratch_bytes + padded_weight_bytes(planner->self);
     needs->scratch_bytes = larger(needs->scratch_bytes, bytes);
@@ -477,7 +542,7 @@ yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
                     .rows = request->plan->rows,
                     .type = cuda_compute_type(request->plan->precision),
                     .tf32 = request->plan->precision == YOKE_TF32,
-                    .deterministic = request->plan->algorithm == YOKE_ALGORITHM_DIRECT}};
+                    .atomics = request->plan->algorithm == YOKE_ALGORITHM_FASTEST}};
     planner.problem.operation = &planner.operation;
     if (request->padded > 0) planner.operation.input.channels = request->padded;
     return build(&planner);

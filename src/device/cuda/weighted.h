@@ -24,9 +24,12 @@ typedef struct cuda_operands {
 
 /* One algorithm for one direction, ready to run; first member of each kind. */
 typedef struct cuda_pass cuda_pass;
+#define CUDA_NAME_BYTES 112
 struct cuda_pass {
     cuda_device *device;
-    const char *name; /* the algorithm's */
+    const char *way;                              /* the algorithm's name; static */
+    char name[CUDA_NAME_BYTES];                   /* as the record holds it */
+    char configuration[CUDA_CONFIGURATION_BYTES]; /* of a product; "": this is none */
     size_t scratch_bytes;
     bool adds_bias; /* otherwise the plan does */
     yoke_status (*run)(const cuda_pass *pass, const cuda_operands *operands);
@@ -39,12 +42,14 @@ typedef struct cuda_problem {
     int rows;
     cuda_type type;
     bool tf32;
-    bool deterministic;                       /* the same bits in every run */
+    bool atomics;                             /* the bits may differ from run to run */
+    const char *configuration;                /* of the product; NULL: by its rank */
     cuda_epilogue epilogues[CUDA_DIRECTIONS]; /* of linear */
 } cuda_problem;
 
 /* Without measuring, the plan uses the first algorithm that exists for the problem. The record of
- * choices holds an algorithm's number. */
+ * choices holds an algorithm's name, and with it a product's configuration: "matrix product
+ * 21:20:35:1:0:0:0:0:0". */
 typedef struct cuda_algorithm {
     const char *name;
     /* *pass is NULL, without an error, where this algorithm does not exist for the problem. */
@@ -68,8 +73,8 @@ typedef struct cuda_weighted_request {
 yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
                                  const cuda_weighted_request *request);
 
-/* The operation as one product, with cuBLASLt's algorithm number `variant`: linear, convolution
- * with 1x1 kernels, convolution to one pixel. */
+/* The operation as one product, with cuBLASLt's algorithm of rank `variant`, or of the problem's
+ * configuration: linear, convolution with 1x1 kernels, convolution to one pixel. */
 yoke_status cuda_product_pass(cuda_pass **pass, const cuda_problem *problem,
                               cuda_direction direction, int variant);
 /* Any convolution, by im2col. */
@@ -79,15 +84,14 @@ yoke_status cuda_im2col_pass(cuda_pass **pass, const cuda_problem *problem,
 yoke_status cuda_cudnn_pass(cuda_pass **pass, const cuda_problem *problem, cuda_direction direction,
                             int variant);
 
-/* The first rows of a table of algorithms: the product with each of cuBLASLt's algorithms, and
- * `what` follows it. */
-#define CUDA_PRODUCT_ROW(what, number)                                                             \
-    { "matrix product" what, cuda_product_pass, number }
+/* The first rows of a table of algorithms: the product with each algorithm of cuBLASLt's list, best
+ * guess first, and `what` follows it. */
+#define CUDA_PRODUCT_ROW(what, rank)                                                               \
+    { "matrix product" what, cuda_product_pass, rank }
 #define CUDA_PRODUCT_ROWS(what)                                                                    \
-    CUDA_PRODUCT_ROW(what, 0), CUDA_PRODUCT_ROW(" 1" what, 1), CUDA_PRODUCT_ROW(" 2" what, 2),     \
-        CUDA_PRODUCT_ROW(" 3" what, 3), CUDA_PRODUCT_ROW(" 4" what, 4),                            \
-        CUDA_PRODUCT_ROW(" 5" what, 5), CUDA_PRODUCT_ROW(" 6" what, 6),                            \
-        CUDA_PRODUCT_ROW(" 7" what, 7)
+    CUDA_PRODUCT_ROW(what, 0), CUDA_PRODUCT_ROW(what, 1), CUDA_PRODUCT_ROW(what, 2),               \
+        CUDA_PRODUCT_ROW(what, 3), CUDA_PRODUCT_ROW(what, 4), CUDA_PRODUCT_ROW(what, 5),           \
+        CUDA_PRODUCT_ROW(what, 6), CUDA_PRODUCT_ROW(what, 7)
 
 static inline size_t cuda_dims_count(yoke_dims dims) {
     return (size_t)dims.channels * (size_t)dims.height * (size_t)dims.width;
