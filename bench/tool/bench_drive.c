@@ -60,14 +60,14 @@ static int choice_of(const drive_request *request, const char *key, const char *
 static yoke_status open_engine(drive_request *request, yoke_json *answer) {
     static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
     static const char *const schedules[] = {"overlap", "classic", "sharded"};
-    static const char *const algorithms[] = {"measured", "direct"};
+    static const char *const algorithms[] = {"measured", "direct", "fastest"};
     drive_engine *slot = request->slot;
     const char *model = value_of(request, "model"), *list = value_of(request, "devices");
     static const char *const collectives[] = {"auto", "nccl", "copy"};
     const char *rate = value_of(request, "learning_rate");
     int precision = choice_of(request, "precision", precisions, 3);
     int schedule = choice_of(request, "schedule", schedules, 3);
-    int algorithm = choice_of(request, "algorithm", algorithms, 2);
+    int algorithm = choice_of(request, "algorithm", algorithms, 3);
     int way = choice_of(request, "collectives", collectives, 3);
     int ranks = number_of(request, "ranks");
     if (!model || !list == !ranks || ranks < 0 || ranks > MOST_RANKS ||
@@ -89,8 +89,7 @@ static yoke_status open_engine(drive_request *request, yoke_json *answer) {
                          .schedule = (yoke_schedule)schedule,
                          .collectives = (yoke_collectives)way,
                          .learning_rate = rate ? atof(rate) : 0,
-                         .algorithm =
-                             algorithm == 0 ? YOKE_ALGORITHM_MEASURED : YOKE_ALGORITHM_DIRECT,
+                         .algorithm = (yoke_algorithm)algorithm,
                          .inference = number_of(request, "inference") != 0};
     if (ranks > 0) return bench_ranks_create(&slot->ranks, &setup);
     yoke_status status = bench_engine_create(&slot->engine, &setup);

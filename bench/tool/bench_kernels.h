@@ -6,8 +6,8 @@
 
 #include "bench/race/bench_engine.h"
 
-/* Measures each call `repeat` times and prints the table, or one JSON object. *slow gets the number
- * of convolution passes that im2col computes, since no faster algorithm serves them. */
-yoke_status bench_kernels(const bench_setup *setup, int repeat, bool json, int *slow);
+/* Measures each call `repeat` times and prints the table, or one JSON object. *unserved gets the
+ * number of convolution passes that im2col computes because no library has an algorithm. */
+yoke_status bench_kernels(const bench_setup *setup, int repeat, bool json, int *unserved);
 
 #endif

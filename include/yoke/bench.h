@@ -48,7 +48,8 @@ typedef struct yoke_kernel_call {
     const char *direction; /**< "forward", "backward", of convolution and linear instead
                                 "backward data" and "backward weights". */
     const char *way;     /**< The algorithm that computes it: "cuDNN 1", "im2col", "matrix product",
-                              oneDNN's name of its implementation. NULL: there is no choice. */
+                              oneDNN's name of its implementation; "im2col, no other" where the
+                              libraries have none. NULL: there is no choice. */
     char shape[64];      /**< "64x56x56 to 64x56x56, kernel 3/1". */
     double milliseconds; /**< The call alone, the best of all repetitions. */
     double bytes;        /**< It must move at least: each operand once. */

@@ -53,7 +53,7 @@
             0, 1e6                                                                                 \
     }
 #define CLI_OPTION_ALGORITHM(at, help)                                                             \
-    { "algorithm", "measured|direct", help, CLI_CHOICE, at, 0, 0 }
+    { "algorithm", "measured|direct|fastest", help, CLI_CHOICE, at, 0, 0 }
 #define CLI_OPTION_SEED(at, of)                                                                    \
     { "seed", "N", "seed of " of " (0)", CLI_UNSIGNED, at, 0, 0 }
 #define CLI_OPTION_STRAGGLER(at, but)                                                              \

@@ -121,7 +121,8 @@ static const cli_option options[] = {
      1 << 20},
     CLI_OPTION_ALGORITHM(
         AT(algorithm),
-        "for convolutions and products: the fastest by measurement, or a fixed rule (measured)"),
+        "for convolutions and products: the fastest by measurement of those with equal bits in "
+        "every run, a fixed rule, or the fastest of all (measured)"),
     CHOICES_OPTION_FILE(AT(choices)),
     CHOICES_OPTION_NO_CACHE(AT(choices)),
     CLI_OPTION_SEED(AT(seed), "weights, row order, augmentation and dropout"),
@@ -399,6 +400,12 @@ static yoke_status report(session *now) {
     return status;
 }
 
+static const char *algorithm_of(const session *now) {
+    static const char *const names[] = {"measured", "direct", "fastest"};
+    bool fixed = now->flags->shards > 0 && now->choices.path == NULL;
+    return names[fixed ? YOKE_ALGORITHM_DIRECT : now->flags->algorithm];
+}
+
 /* After the result, which is then out even if the page cannot be written. ended: why the run ended
  * early; NULL: it did not. */
 static yoke_status write_page(const session *now, const char *ended) {
@@ -410,8 +417,7 @@ static yoke_status write_page(const session *now, const char *ended) {
                        .optimizer = &now->optimizer,
                        .seed = flags->seed,
                        .steps = now->steps,
-                       .direct = flags->algorithm == YOKE_ALGORITHM_DIRECT ||
-                                 (flags->shards > 0 && now->choices.path == NULL),
+                       .algorithm = algorithm_of(now),
                        .evaluates = flags->evaluate_every >= 0,
                        .seconds = now->seconds,
                        .ended = ended,
@@ -500,6 +506,9 @@ static void choose_algorithms(session *now, yoke_trainer_options *run) {
     const train_flags *flags = now->flags;
     bool speaks = now->speaks && flags->shards == 0;
     if (flags->algorithm == YOKE_ALGORITHM_DIRECT) return;
+    if (flags->algorithm == YOKE_ALGORITHM_FASTEST && now->speaks && !flags->quiet)
+        fprintf(stderr, "yoke: --algorithm fastest: on GPUs two runs may differ, because some "
+                        "algorithms add in another order in each run\n");
     choices_place_find(&now->choices, &flags->choices, speaks);
     run->choices = now->choices.path;
     run->cache_choices = now->choices.cache;

@@ -101,7 +101,7 @@ static yoke_status add_facts(yoke_report *report, const train_page *page,
     TRY(add_fact(report, "batch", "%d rows on all devices together", summary->batch));
     TRY(add_fact(report, "steps", "%" PRIu64 " of %" PRIu64, taken(page, summary), page->steps));
     TRY(add_optimizer(report, page));
-    TRY(add_fact(report, "algorithms", page->direct ? "direct" : "measured"));
+    TRY(add_fact(report, "algorithms", page->algorithm));
     TRY(add_fact(report, "seed", "%" PRIu64, page->seed));
     TRY(add_fact(report, "duration", "%s%s", duration_text(page->seconds, text),
                  page->found != NULL ? "" : ", with evaluations"));

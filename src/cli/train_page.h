@@ -17,7 +17,8 @@ typedef struct train_page {
     char *const *command; /* the words that started the run; NULL ends them */
     const yoke_optimizer_options *optimizer;
     uint64_t seed, steps; /* steps: of the whole run */
-    bool direct, evaluates;
+    const char *algorithm;
+    bool evaluates;
     double seconds;                   /* from the begin of training to its last event */
     const char *ended;                /* why the run ended early; NULL: it did not */
     const yoke_lr_find_result *found; /* of a range test; NULL: a run */

@@ -466,8 +466,8 @@ typedef enum yoke_direction {
     YOKE_BACKWARD_WEIGHTS,
     YOKE_DIRECTIONS
 } yoke_direction;
-/* The algorithm: "cuDNN 1", "im2col", oneDNN's name of its own; a static text. NULL: nothing runs
- * in this direction, or the operation has no choice. */
+/* The algorithm: "cuDNN 1", "im2col", "im2col, no other", oneDNN's name of its own; a static text.
+ * NULL: nothing runs in this direction, or the operation has no choice. */
 const char *yoke_plan_way(const yoke_plan *plan, yoke_direction direction);
 /* A part of backward that yoke_plan_way names, alone; to be timed. */
 yoke_status yoke_plan_backward_part(yoke_plan *plan, yoke_direction direction);

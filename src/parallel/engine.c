@@ -57,7 +57,7 @@ static yoke_status load_options(yoke_data_parallel *parallel,
     TRY(check_inference(own));
     TRY(check_choice("schedule", (int)own->schedule, YOKE_SCHEDULE_PYTHON));
     TRY(check_choice("precision", (int)own->precision, YOKE_TF32));
-    return check_choice("algorithm", (int)own->algorithm, YOKE_ALGORITHM_DIRECT);
+    return check_choice("algorithm", (int)own->algorithm, YOKE_ALGORITHM_FASTEST);
 }
 
 /* This process's rows of the largest batch; rank 0 has no fewer than any other. */

@@ -61,6 +61,7 @@ void yoke_facts_add_engine(yoke_facts *facts, const yoke_data_parallel *parallel
     const yoke_model *model = yoke_data_parallel_model(parallel);
     yoke_shape in = yoke_model_input_shape(model);
     static const char *const schedules[] = {"overlap", "classic", "sharded", "python"};
+    static const char *const algorithms[] = {"measured", "direct", "fastest"};
     yoke_facts_add(facts, CONFIG "model", "%s for %dx%dx%d", yoke_model_name(model), in.channels,
                    in.height, in.width);
     yoke_facts_add(facts, CONFIG "seed", "%llu", (unsigned long long)options->seed);
@@ -75,8 +76,7 @@ void yoke_facts_add_engine(yoke_facts *facts, const yoke_data_parallel *parallel
     yoke_facts_add_real(facts, CONFIG "ema_decay", options->ema_decay);
     add_groups(facts, parallel);
     yoke_facts_add(facts, "run.schedule", "%s", schedules[options->schedule]);
-    yoke_facts_add(facts, "run.algorithm", "%s",
-                   options->algorithm == YOKE_ALGORITHM_DIRECT ? "direct" : "measured");
+    yoke_facts_add(facts, "run.algorithm", "%s", algorithms[options->algorithm]);
     yoke_facts_add(facts, "run.devices", "%d", yoke_data_parallel_device_count(parallel));
 }
 

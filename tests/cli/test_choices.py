@@ -99,20 +99,22 @@ class Choices(Case):
         self.assertIn("warning: /proc/yoke/choices.lock", said)
         self.assertIn("other bits", said)
 
-    def test_a_number_of_no_algorithm_is_named_with_file_and_key(self):
+    def test_an_algorithm_that_does_not_exist_is_measured_anew_and_named(self):
         file = self.folder / "choices"
         self.train("--choices", str(file))
         whole = file.read_text().splitlines()
-        for place, wrong in [(1, "400000"), (3, "another algorithm")]:
-            with self.subTest(wrong=wrong):
-                lines = [line.split("\t") for line in whole]
-                lines[1][place] = wrong
-                file.write_text("\n".join("\t".join(fields) for fields in lines) + "\n")
-                process = self.start(*RUN, "--choices", str(file))
-                _, said = process.communicate(timeout=LIMIT_S)
-                self.assertEqual(process.returncode, 65, said)
-                for word in (str(file), lines[1][4], wrong):
-                    self.assertIn(word, said)
+        fields = whole[1].split("\t")
+        fields[3] = "another algorithm"
+        file.write_text("\n".join([whole[0], "\t".join(fields), *whole[2:]]) + "\n")
+        first, said = self.train("--choices", str(file))
+        for word in (str(file), fields[4], "another algorithm", "measured anew"):
+            self.assertIn(word, said)
+        self.assertEqual(len(file.read_text().splitlines()), len(whole) + 1)
+        self.assertEqual(self.train("--choices", str(file)), (first, ""))
+
+    def test_the_fastest_says_that_two_runs_may_differ(self):
+        _, said = self.train("--choices", str(self.folder / "choices"), "--algorithm", "fastest")
+        self.assertIn("two runs may differ", said)
 
     def test_a_file_that_the_user_names_must_be_whole(self):
         file = self.folder / "choices"

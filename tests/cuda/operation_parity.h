@@ -348,7 +348,10 @@ static inline void parity_run(parity_side *side, const parity_values *values,
 
 /* Comparing. */
 
-/* Float32 sums in another order; TF32 products keep 11 bits, bfloat16 values 8. */
+/* Of the largest magnitude. Float32: sums in another order. TF32: operands are rounded to 11 bits.
+ * bfloat16 has 8 bits, so a rounding is off by at most 2^-9 of a value: a pass rounds its sum, then
+ * the sum with the bias, then perhaps a gradient that is added, 3 * 2^-9 = 0.006; the float32 sums
+ * of exact products need no more than the rest. A tap or channel that is left out costs a tenth. */
 static inline double parity_tolerance(yoke_precision precision) {
     static const double tolerances[] = {
         [YOKE_FLOAT32] = 1e-5, [YOKE_TF32] = 1e-3, [YOKE_BFLOAT16] = 1e-2};

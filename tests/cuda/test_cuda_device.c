@@ -205,6 +205,11 @@ static void the_callers_gpu_is_current_again_after_every_visit(void **state) {
     assert_true(cudaGetDevice(&now) == cudaSuccess && now == own);
     EXPECT_OK(yoke_devices_synchronize(devices));
     assert_true(cudaGetDevice(&now) == cudaSuccess && now == own);
+    EXPECT_OK(yoke_device_enter(yoke_devices_at(devices, 0), true, &scope));
+    void *memory = allocate(yoke_devices_at(devices, 0), 64);
+    yoke_device_leave(yoke_devices_at(devices, 0), &scope);
+    yoke_device_free(yoke_devices_at(devices, 0), memory);
+    assert_true(cudaGetDevice(&now) == cudaSuccess && now == own);
     yoke_devices_close(devices);
     assert_true(cudaGetDevice(&now) == cudaSuccess && now == own);
 }

@@ -6,7 +6,7 @@
 #include "cli/compare/compare.h"
 
 static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
-static const char *const algorithms[] = {"measured", "direct"};
+static const char *const algorithms[] = {"measured", "direct", "fastest"};
 
 static void json_setup(yoke_json *json, const compare_result *result) {
     const compare_setup *setup = &result->setup;

@@ -78,11 +78,12 @@ static void print_sentences(FILE *out, const verification *all) {
                 all->tolerance);
 }
 
+static const char *const algorithms[] = {"measured", "direct", "fastest"};
+
 void verify_print(FILE *out, const verification *all) {
     const compare_setup *setup = &all->setup;
     fprintf(out, "model    %s, %zu parameters, float32, %s algorithms\n", setup->model,
-            yoke_model_parameter_count(all->model),
-            setup->algorithm == YOKE_ALGORITHM_DIRECT ? "direct" : "measured");
+            yoke_model_parameter_count(all->model), algorithms[setup->algorithm]);
     fprintf(out, "data     %s, %d steps with batches of %d, seed %" PRIu64 "\n", setup->dataset,
             all->steps, setup->batch, setup->seed);
     fprintf(out, "devices  %d, the first is %s\n", setup->device_count, setup->names[0]);
@@ -136,8 +137,7 @@ yoke_status verify_print_json(FILE *out, const verification *all) {
     yoke_json_open(&json, NULL, '{');
     yoke_json_text(&json, "model", setup->model);
     yoke_json_text(&json, "dataset", setup->dataset);
-    yoke_json_text(&json, "algorithm",
-                   setup->algorithm == YOKE_ALGORITHM_DIRECT ? "direct" : "measured");
+    yoke_json_text(&json, "algorithm", algorithms[setup->algorithm]);
     yoke_json_integer(&json, "devices", setup->device_count);
     yoke_json_integer(&json, "batch", setup->batch);
     yoke_json_integer(&json, "steps", all->steps);

@@ -191,8 +191,10 @@ static yoke_status cuda_clear(yoke_device *device, yoke_stream stream, void *to,
 
 static void cuda_release(yoke_device *device, void *pointer) {
     if (pointer == NULL) return;
-    cudaSetDevice(cuda_of(device)->ordinal);
+    int before = cuda_current();
+    cuda_return_to(cuda_of(device)->ordinal);
     if (cudaFree(pointer) != cudaSuccess) cudaGetLastError();
+    cuda_return_to(before);
 }
 
 /* Waits, so that every stream sees the zeros. */

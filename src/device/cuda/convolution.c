@@ -6,12 +6,16 @@
 
 /* cuDNN's algorithm 1 is deterministic in all directions, so the fixed rule chooses it where the
  * convolution is no matrix product; im2col supports every shape. */
-static const cuda_algorithm algorithms[] = {
-    CUDA_PRODUCT_ROWS(""),           {"cuDNN 1", cuda_cudnn_pass, 1},
-    {"im2col", cuda_im2col_pass, 0}, {"cuDNN 0", cuda_cudnn_pass, 0},
-    {"cuDNN 2", cuda_cudnn_pass, 2}, {"cuDNN 3", cuda_cudnn_pass, 3},
-    {"cuDNN 4", cuda_cudnn_pass, 4}, {"cuDNN 5", cuda_cudnn_pass, 5},
-    {"cuDNN 6", cuda_cudnn_pass, 6}, {"cuDNN 7", cuda_cudnn_pass, 7}};
+static const cuda_algorithm algorithms[] = {CUDA_PRODUCT_ROWS(""),
+                                            {"cuDNN 1", cuda_cudnn_pass, 1},
+                                            {CUDA_IM2COL, cuda_im2col_pass, 0},
+                                            {"cuDNN 0", cuda_cudnn_pass, 0},
+                                            {"cuDNN 2", cuda_cudnn_pass, 2},
+                                            {"cuDNN 3", cuda_cudnn_pass, 3},
+                                            {"cuDNN 4", cuda_cudnn_pass, 4},
+                                            {"cuDNN 5", cuda_cudnn_pass, 5},
+                                            {"cuDNN 6", cuda_cudnn_pass, 6},
+                                            {"cuDNN 7", cuda_cudnn_pass, 7}};
 _Static_assert(sizeof algorithms / sizeof algorithms[0] <= CUDA_ALGORITHMS_LIMIT,
                "a trial has room for all");
 

@@ -32,11 +32,12 @@ typedef union stored {
     uint32_t four;
 } stored;
 
-/* "In place" adds the parts of a split to the output in the order in which they finish: the library
- * promises that they take turns, and not which. */
+/* How the parts of a split of k are added. "In place" adds them to the output as they finish: the
+ * library promises that they take turns, and not in which order. "Output type" would round each
+ * part to bfloat16, but sums are float32. */
 uint32_t cuda_reduction_schemes(bool atomics) {
-    uint32_t all = CUBLASLT_REDUCTION_SCHEME_MASK;
-    return atomics ? all : all & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE;
+    return atomics ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_INPLACE
+                   : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 }
 
 yoke_status cuda_algorithm_write(cuda_device *device, const cublasLtMatmulAlgo_t *algorithm,

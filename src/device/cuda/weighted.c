@@ -246,6 +246,21 @@ static yoke_status choose_pass(const weighted_planner *planner, cuda_direction d
     return late ? cuda_assume(tuning, (*pass)->name) : YOKE_OK;
 }
 
+/* Whether im2col was the only choice. */
+static yoke_status is_only(const weighted_planner *planner, cuda_direction direction,
+                           const cuda_pass *chosen, bool *only) {
+    *only = strcmp(chosen->way, CUDA_IM2COL) == 0;
+    for (int i = 0; *only && i < planner->request->algorithm_count; i++) {
+        cuda_pass *other = NULL;
+        if (strcmp(algorithms_of(planner, direction)[i].name, chosen->way) == 0) continue;
+        TRY(create_algorithm(planner, direction, i, &other));
+        if (other == NULL) continue;
+        other->destroy(other);
+        *only = false;
+    }
+    return YOKE_OK;
+}
+
 static yoke_status plan_direction(const weighted_planner *planner, cuda_direction direction) {
     char key[160];
     cuda_candidate candidates[CUDA_ALGORITHMS_LIMIT] = {{0}};
@@ -260,7 +275,9 @@ static yoke_status plan_direction(const weighted_planner *planner, cuda_directio
                           .count = planner->request->algorithm_count};
     cuda_pass **pass = &planner->self->passes[direction];
     TRY(choose_pass(planner, direction, &tuning, candidates, pass));
-    planner->self->base.ways[direction] = (*pass)->way;
+    bool only;
+    TRY(is_only(planner, direction, *pass, &only));
+    planner->self->base.ways[direction] = only ? CUDA_IM2COL ", no other" : (*pass)->way;
     yoke_plan_needs *needs = &planner->self->base.needs;
     size_t bytes = (*pass)->scratch_bytes + padded_weight_bytes(planner->self);
     needs->scratch_bytes = larger(needs->scratch_bytes, bytes);

@@ -77,7 +77,8 @@ yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
  * configuration: linear, convolution with 1x1 kernels, convolution to one pixel. */
 yoke_status cuda_product_pass(cuda_pass **pass, const cuda_problem *problem,
                               cuda_direction direction, int variant);
-/* Any convolution, by im2col. */
+/* Any convolution, by im2col. A plan's way says ", no other" where no library has an algorithm. */
+#define CUDA_IM2COL "im2col"
 yoke_status cuda_im2col_pass(cuda_pass **pass, const cuda_problem *problem,
                              cuda_direction direction, int variant);
 /* A convolution by cuDNN's algorithm number `variant`, where cuDNN has it for the problem. */
