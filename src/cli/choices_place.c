@@ -30,6 +30,12 @@ int choices_flags_check(const choices_flags *flags, const char *verb) {
                            "--choices names a file, and --no-cache keeps none; leave one out");
 }
 
+void choices_note_fastest(int algorithm) {
+    if (algorithm == YOKE_ALGORITHM_FASTEST)
+        fprintf(stderr, "yoke: --algorithm fastest: on GPUs two runs may differ, because some "
+                        "algorithms add in another order in each run\n");
+}
+
 void choices_place_find(choices_place *place, const choices_flags *flags, bool speaks) {
     place->path = flags->file;
     place->cache = flags->file == NULL;

@@ -34,6 +34,9 @@ int choices_flags_check(const choices_flags *flags, const char *verb);
 #define CHOICES_SECONDS_TRAINING 60
 #define CHOICES_SECONDS_PREDICTING 10
 
+/* Says what the fastest algorithms cost; of others nothing. */
+void choices_note_fastest(int algorithm);
+
 /* yoke_data_parallel_options.choices and cache_choices. */
 typedef struct choices_place {
     const char *path; /* NULL: none; may point to `text` */

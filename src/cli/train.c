@@ -119,10 +119,8 @@ static const cli_option options[] = {
      AT(loss_mean), 0, 0},
     {"timeout", "SECONDS", "ddp: longest wait for another rank (60)", CLI_INTEGER, AT(timeout), 1,
      1 << 20},
-    CLI_OPTION_ALGORITHM(
-        AT(algorithm),
-        "for convolutions and products: the fastest by measurement of those with equal bits in "
-        "every run, a fixed rule, or the fastest of all (measured)"),
+    CLI_OPTION_ALGORITHM(AT(algorithm),
+                         "of convolutions and products; with fastest, runs may differ (measured)"),
     CHOICES_OPTION_FILE(AT(choices)),
     CHOICES_OPTION_NO_CACHE(AT(choices)),
     CLI_OPTION_SEED(AT(seed), "weights, row order, augmentation and dropout"),
@@ -400,12 +398,6 @@ static yoke_status report(session *now) {
     return status;
 }
 
-static const char *algorithm_of(const session *now) {
-    static const char *const names[] = {"measured", "direct", "fastest"};
-    bool fixed = now->flags->shards > 0 && now->choices.path == NULL;
-    return names[fixed ? YOKE_ALGORITHM_DIRECT : now->flags->algorithm];
-}
-
 /* After the result, which is then out even if the page cannot be written. ended: why the run ended
  * early; NULL: it did not. */
 static yoke_status write_page(const session *now, const char *ended) {
@@ -417,7 +409,8 @@ static yoke_status write_page(const session *now, const char *ended) {
                        .optimizer = &now->optimizer,
                        .seed = flags->seed,
                        .steps = now->steps,
-                       .algorithm = algorithm_of(now),
+                       .algorithm = flags->algorithm,
+                       .fixed = flags->shards > 0 && now->choices.path == NULL,
                        .evaluates = flags->evaluate_every >= 0,
                        .seconds = now->seconds,
                        .ended = ended,
@@ -506,9 +499,7 @@ static void choose_algorithms(session *now, yoke_trainer_options *run) {
     const train_flags *flags = now->flags;
     bool speaks = now->speaks && flags->shards == 0;
     if (flags->algorithm == YOKE_ALGORITHM_DIRECT) return;
-    if (flags->algorithm == YOKE_ALGORITHM_FASTEST && now->speaks && !flags->quiet)
-        fprintf(stderr, "yoke: --algorithm fastest: on GPUs two runs may differ, because some "
-                        "algorithms add in another order in each run\n");
+    if (now->speaks && !flags->quiet) choices_note_fastest(flags->algorithm);
     choices_place_find(&now->choices, &flags->choices, speaks);
     run->choices = now->choices.path;
     run->cache_choices = now->choices.cache;

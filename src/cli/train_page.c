@@ -93,6 +93,7 @@ static uint64_t taken(const train_page *page, const yoke_trainer_summary *summar
 
 static yoke_status add_facts(yoke_report *report, const train_page *page,
                              const yoke_trainer_summary *summary) {
+    static const char *const algorithms[] = {"measured", "direct", "fastest"};
     char text[32];
     TRY(add_fact(report, "model", "%s, %zu parameters, %s", summary->model, summary->parameters,
                  summary->precision));
@@ -101,7 +102,8 @@ static yoke_status add_facts(yoke_report *report, const train_page *page,
     TRY(add_fact(report, "batch", "%d rows on all devices together", summary->batch));
     TRY(add_fact(report, "steps", "%" PRIu64 " of %" PRIu64, taken(page, summary), page->steps));
     TRY(add_optimizer(report, page));
-    TRY(add_fact(report, "algorithms", page->algorithm));
+    TRY(add_fact(report, "algorithms",
+                 algorithms[page->fixed ? YOKE_ALGORITHM_DIRECT : page->algorithm]));
     TRY(add_fact(report, "seed", "%" PRIu64, page->seed));
     TRY(add_fact(report, "duration", "%s%s", duration_text(page->seconds, text),
                  page->found != NULL ? "" : ", with evaluations"));

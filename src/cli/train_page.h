@@ -17,7 +17,8 @@ typedef struct train_page {
     char *const *command; /* the words that started the run; NULL ends them */
     const yoke_optimizer_options *optimizer;
     uint64_t seed, steps; /* steps: of the whole run */
-    const char *algorithm;
+    int algorithm;        /* a yoke_algorithm */
+    bool fixed;           /* direct instead */
     bool evaluates;
     double seconds;                   /* from the begin of training to its last event */
     const char *ended;                /* why the run ended early; NULL: it did not */

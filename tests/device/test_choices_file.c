@@ -206,12 +206,11 @@ static void test_the_hook_runs_while_another_process_measures_and_ends_the_wait(
     yoke_choices_destroy(holder);
 }
 
-/* Eight candidates with the name that `context` is. */
+/* Of eight candidates. */
 static const char *only_name(const void *context, int candidate) {
     return candidate < 8 ? context : NULL;
 }
 
-/* Three candidates, in an order that `context` turns. */
 static const char *turned_name(const void *context, int candidate) {
     static const char *const names[] = {"direct", "an algorithm", "winograd"};
     return candidate < 3 ? names[(candidate + *(const int *)context) % 3] : NULL;
@@ -232,7 +231,6 @@ static void test_the_name_finds_an_algorithm_whatever_its_number(void **state) {
     yoke_choices_destroy(choices);
 }
 
-/* Several candidates of the CPU have one name. */
 static void test_of_candidates_with_one_name_the_number_decides(void **state) {
     (void)state;
     int known = -2;
@@ -278,7 +276,7 @@ static void test_a_plan_that_follows_neither_measures_nor_forgets(void **state) 
     int known = -2;
     run_once(MACHINE, "conv forward", 3);
     yoke_choices *choices = record_of(MACHINE);
-    const yoke_choice_names names = {.name_of = only_name, .context = "winograd", .follows = true};
+    const yoke_choice_names names = {only_name, "winograd", .follows = true};
     EXPECT_OK(yoke_choices_find(choices, "conv forward", &names, &known));
     assert_int_equal(known, YOKE_CHOICE_GONE);
     assert_non_null(strstr(yoke_choices_warning(choices), "'conv forward' was 'an algorithm'"));
@@ -286,7 +284,6 @@ static void test_a_plan_that_follows_neither_measures_nor_forgets(void **state) 
     yoke_choices_destroy(choices);
 }
 
-/* Devices of two ranks must never choose differently. */
 static void test_a_choice_of_rank_0_that_does_not_exist_is_an_error(void **state) {
     (void)state;
     int known = -2;

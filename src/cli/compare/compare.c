@@ -118,6 +118,7 @@ static int fill_choices(compare_setup *setup, const compare_flags *flags) {
     choices_place place;
     int code = choices_flags_check(&flags->choices, "compare");
     if (code >= 0 || setup->algorithm == YOKE_ALGORITHM_DIRECT) return code;
+    if (!flags->quiet) choices_note_fastest(flags->algorithm);
     choices_place_find(&place, &flags->choices, !flags->quiet);
     if (place.path == NULL) return -1;
     setup->cache_choices = place.cache;
