@@ -6,13 +6,13 @@ over one device, the same model, weights, batch and update as PyTorch's contende
 usage: jax_worker.py [--fake]     --fake: on the CPU
 
 Requests come on stdin, a line each, and answers go to stdout, as those of `yoke bench --drive`:
-  open FOLDER    what Yoke wrote, with work.json: the setup, each tensor's name and shape, the batch's values
-  losses N       of the next N steps
-  steps N        mean milliseconds of N steps
+  hello               JAX's version and its device
+  open NAME FOLDER    what Yoke wrote, with work.json: the setup, each tensor's name, count and shape, the batch's values
+  losses NAME N       of the next N steps
+  steps NAME N        mean milliseconds of N steps
 """
 import functools
 import json
-import math
 import os
 import pathlib
 import sys
@@ -128,8 +128,6 @@ def train(weights, momenta, statistics, inputs, labels, *, model, half):
 
 class Contender:
     def __init__(self, folder):
-        if "--fake" not in sys.argv and jax.default_backend() == "cpu":
-            raise RuntimeError("this JAX finds no GPU")
         work = json.loads((folder / "work.json").read_text())
         self.setup = Setup(*work["setup"])
         # jit keys on it: set for the whole process, which has one contender
@@ -147,8 +145,8 @@ class Contender:
     def read_weights(self, folder, tensors):
         values, begin = numpy.fromfile(folder / "weights", numpy.float32), 0
         weights, statistics = {}, {}
-        for name, shape in tensors:
-            end = begin + math.prod(shape)
+        for name, count, shape in tensors:
+            end = begin + count
             part = jax.device_put(values[begin:end].reshape(shape), self.everywhere)
             (statistics if ".running_" in name else weights)[name] = part
             begin = end
@@ -183,17 +181,25 @@ class Contender:
         return (time.monotonic() - begin) * 1e3 / count
 
 
-def answer(contenders, verb, argument):
+def hello():
+    if "--fake" not in sys.argv and jax.default_backend() == "cpu":
+        raise RuntimeError("this JAX finds no GPU")
+    return {"jax": jax.__version__, "device": str(jax.devices()[0])}
+
+
+def answer(contenders, verb, name="", argument=""):
+    if verb == "hello":
+        return hello()
     if verb == "open":
-        contenders[:] = [Contender(pathlib.Path(argument))]
-        return {"jax": jax.__version__, "device": str(jax.devices()[0])}
+        contenders[name] = Contender(pathlib.Path(argument))
+        return {}
     if verb == "losses":
-        return {"losses": contenders[0].losses(int(argument))}
-    return {"ms": contenders[0].steps(int(argument))}
+        return {"losses": contenders[name].losses(int(argument))}
+    return {"ms": contenders[name].steps(int(argument))}
 
 
 def main():
-    serve(open_answers(), functools.partial(answer, []))
+    serve(open_answers(), functools.partial(answer, {}))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The other side of the race: ways to take a training step in PyTorch, and JAX's."""
+"""The other side of the race: ways to take a training step in PyTorch."""
+import json
 import pathlib
-import sys
 import time
+import types
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from pytorch_models import MODELS, input_of
-from pytorch_race import Driven, DrivenError
-
-JAX_WORKER = pathlib.Path(__file__).with_name("jax_worker.py")
+from gpu_rows import Setup
+from pytorch_models import input_of, make_model, reads_text
 
 LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 1e-3, 0.9, 5e-4  # as `yoke bench`
 
@@ -20,10 +19,10 @@ LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 1e-3, 0.9, 5e-4  # as `yoke bench`
 
 
 def read_weights(path, tensors):
-    """{state_dict name: flat tensor}; tensors: [name, count] in the order of the file"""
+    """{state_dict name: flat tensor}; tensors: [name, count, shape] in the order of the file"""
     with open(path, "rb") as file:
         values = torch.frombuffer(bytearray(file.read()), dtype=torch.float32)
-    return dict(zip((name for name, _ in tensors), torch.split(values, [count for _, count in tensors])))
+    return dict(zip((name for name, *_ in tensors), torch.split(values, [count for _, count, _ in tensors])))
 
 
 def read_batch(path, values, setup):
@@ -32,38 +31,100 @@ def read_batch(path, values, setup):
         data = bytearray(file.read())
     inputs = torch.frombuffer(data, dtype=torch.float32, count=values)
     labels = torch.frombuffer(data, dtype=torch.int32, offset=4 * values)
-    inputs = input_of(setup.model, inputs, setup.side)
+    inputs = input_of(setup, inputs)
     return inputs, labels.long().view(len(inputs), -1).squeeze(1)
+
+
+def read_work(folder, fake):
+    """(setup, its weights and batch), as the race left them; fake: the CPU computes"""
+    folder = pathlib.Path(folder)
+    told = json.loads((folder / "work.json").read_text())
+    setup = Setup(*told["setup"])
+    inputs, labels = read_batch(folder / "batch", told["values"], setup)
+    return setup, types.SimpleNamespace(fake=fake, weights=read_weights(folder / "weights", told["tensors"]),
+                                        inputs=inputs, labels=labels)
+
+
+# How a batch gets to the device.
+
+
+class OnHost:
+    """The CPU reads the batch where it is."""
+
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def take(self):
+        return self.parts
+
+    def release(self):
+        """Nothing waits for the batch."""
+
+
+class Prefetched:
+    """The next step's batch travels while this step computes: from pinned memory, on a stream of its own, into
+    the one of two buffers that this step does not read."""
+
+    def __init__(self, *parts):
+        self.pinned = [part.pin_memory() for part in parts]
+        self.stream = torch.cuda.Stream()
+        self.buffers = [[part.to("cuda") for part in parts] for _ in range(2)]
+        self.arrived, self.read = ([torch.cuda.Event() for _ in range(2)] for _ in range(2))
+        self.now = 0
+        torch.cuda.synchronize()  # the buffers exist before another stream writes them
+        self.upload(0)
+
+    def upload(self, to):
+        with torch.cuda.stream(self.stream):
+            self.stream.wait_event(self.read[to])
+            for buffer, part in zip(self.buffers[to], self.pinned):
+                buffer.copy_(part, non_blocking=True)
+            self.arrived[to].record()
+
+    def take(self):
+        torch.cuda.current_stream().wait_event(self.arrived[self.now])
+        self.upload(1 - self.now)
+        return self.buffers[self.now]
+
+    def release(self):
+        """All that reads the batch is queued."""
+        self.read[self.now].record()
+        self.now = 1 - self.now
 
 
 # Contenders.
 
 
 class Eager:
-    """A training step as PyTorch's tutorials write it, at its best settings: the batch comes from
-    pinned memory without waiting, the optimizer is fused, nothing asks for the loss."""
+    """A training step as PyTorch's tutorials write it, at its best settings: the batch is prefetched, the
+    optimizer is fused, nothing asks for the loss."""
 
     def __init__(self, setup, work, channels_last=False):
         self.setup, self.cuda = setup, torch.cuda.is_available() and not work.fake
         self.device = "cuda" if self.cuda else "cpu"
         self.format = torch.channels_last if channels_last else torch.contiguous_format
         self.set_precision()
-        self.model = MODELS[setup.model]()
+        self.model = make_model(setup)
         load(self.model, work.weights)
         self.model = self.model.to(self.device, memory_format=self.format)
-        self.inputs = self.pinned(work.inputs.contiguous(memory_format=self.format))
-        self.labels = self.pinned(work.labels)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), LEARNING_RATE, MOMENTUM,
+        self.inputs, self.labels = work.inputs.contiguous(memory_format=self.format), work.labels
+        self.batch = (Prefetched if self.cuda else OnHost)(self.inputs, self.labels)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), setup.rate or LEARNING_RATE, MOMENTUM,
                                          weight_decay=WEIGHT_DECAY, **({"fused": True} if self.cuda else {}))
         self.call = self.model
 
     def set_precision(self):
         tf32 = self.setup.precision != "float32"
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+        torch.set_float32_matmul_precision("high" if tf32 else "highest")
+        torch.backends.cudnn.allow_tf32 = tf32
         torch.backends.cudnn.benchmark = True
 
-    def pinned(self, tensor):
-        return tensor.pin_memory() if self.cuda else tensor
+    def settings(self):
+        """What may explain other losses."""
+        return {"cudnn.benchmark": torch.backends.cudnn.benchmark,
+                "cudnn.deterministic": torch.backends.cudnn.deterministic,
+                "cudnn.allow_tf32": torch.backends.cudnn.allow_tf32,
+                "float32_matmul_precision": torch.get_float32_matmul_precision()}
 
     def loss(self, inputs, labels):
         half = self.setup.precision == "bfloat16"
@@ -71,11 +132,10 @@ class Eager:
             return F.cross_entropy(self.call(inputs), labels.flatten())
 
     def step(self):
-        inputs = self.inputs.to(self.device, non_blocking=True)
-        labels = self.labels.to(self.device, non_blocking=True)
-        loss = self.loss(inputs, labels)
+        loss = self.loss(*self.batch.take())
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        self.batch.release()
         self.optimizer.step()
         return loss
 
@@ -97,8 +157,14 @@ class Eager:
         self.wait()
         return (time.monotonic() - begin) * 1e3 / count
 
-    def close(self):
-        """Nothing holds more than its memory."""
+
+def reads_images(setup):
+    return setup.model != "mlp" and not reads_text(setup)
+
+
+class ChannelsLast(Eager):
+    def __init__(self, setup, work):
+        super().__init__(setup, work, channels_last=True)
 
 
 class DataParallel(Eager):
@@ -113,7 +179,7 @@ class Compiled(Eager):
     """torch.compile in its default mode, of the model and its loss."""
 
     def __init__(self, setup, work):
-        super().__init__(setup, work, channels_last=setup.model != "mlp")
+        super().__init__(setup, work, channels_last=reads_images(setup))
         self.compiled = torch.compile(super().loss)
 
     def loss(self, inputs, labels):
@@ -124,9 +190,8 @@ class Graph(Eager):
     """The whole step in one CUDA graph; only the batch is copied in from outside."""
 
     def __init__(self, setup, work):
-        super().__init__(setup, work, channels_last=setup.model != "mlp")
-        self.static_inputs = self.inputs.to(self.device)
-        self.static_labels = self.labels.to(self.device)
+        super().__init__(setup, work, channels_last=reads_images(setup))
+        self.static = [part.to(self.device) for part in (self.inputs, self.labels)]
         self.capture()
         load(self.model, work.weights)
         for state in self.optimizer.state.values():
@@ -134,7 +199,7 @@ class Graph(Eager):
 
     def update(self):
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.loss(self.static_inputs, self.static_labels)
+        loss = self.loss(*self.static)
         loss.backward()
         self.optimizer.step()
         return loss
@@ -152,31 +217,15 @@ class Graph(Eager):
             self.static_loss = self.update()
 
     def step(self):
-        self.static_inputs.copy_(self.inputs, non_blocking=True)
-        self.static_labels.copy_(self.labels, non_blocking=True)
+        for static, part in zip(self.static, self.batch.take()):
+            static.copy_(part)
+        self.batch.release()
         self.graph.replay()
         return self.static_loss
 
 
-class Jax:
-    """bench/jax_worker.py: a step under jit and shard_map over one device."""
-
-    def __init__(self, _setup, work):
-        self.worker = Driven("JAX", [sys.executable, JAX_WORKER, *(["--fake"] if work.fake else [])])
-        try:
-            self.version = self.worker.ask("open", work.folder)["jax"]
-        except DrivenError:
-            self.worker.close()
-            raise
-
-    def losses(self, count):
-        return self.worker.ask("losses", count)["losses"]
-
-    def steps(self, count):
-        return self.worker.ask("steps", count)["ms"]
-
-    def close(self):
-        self.worker.close()
+CONTENDERS = {"eager": Eager, "eager channels_last": ChannelsLast, "graph": Graph, "compile": Compiled,
+              "data_parallel": DataParallel}
 
 
 def load(model, weights):

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 
 CLASSES = 10
-TOKENS, CONTEXT = 65, 128  # of gpt2: the vocabulary, the length of a row
+TOKENS, CONTEXT = 65, 128  # of gpt2, unless a setup has others: the vocabulary, the length of a row
 
 
 def convolution(inputs, outputs, kernel, stride):
@@ -114,9 +114,9 @@ class TransformerBlock(nn.Module):
 
 class Gpt2(nn.Module):
     """With the names of openai-community/gpt2; the head's weights are those of the tokens' embedding."""
-    def __init__(self, layers=4, width=128, heads=4):
+    def __init__(self, layers=4, width=128, heads=4, tokens=TOKENS, context=CONTEXT):
         super().__init__()
-        self.wte, self.wpe = nn.Embedding(TOKENS, width), nn.Embedding(CONTEXT, width)
+        self.wte, self.wpe = nn.Embedding(tokens, width), nn.Embedding(context, width)
         self.h = nn.ModuleList(TransformerBlock(width, heads) for _ in range(layers))
         self.ln_f = nn.LayerNorm(width)
 
@@ -146,13 +146,26 @@ MODELS = {"mlp": Mlp,
           "resnet20": lambda: ResNet((3, 3, 3), 16, False, False),
           "vgg11_bn:dropout=0": lambda: of_torchvision("vgg11_bn"),
           "mobilenet_v2:dropout=0": lambda: of_torchvision("mobilenet_v2"),
-          "vit_tiny": vit_tiny,
-          "gpt2": Gpt2}
+          "vit_tiny": vit_tiny}
 
 
-def input_of(model, values, side):
-    """The values of a batch [rows, channels, side, side], of text [rows, tokens]; 0: the model's usual side."""
-    if model == "gpt2":
-        return values.view(-1, CONTEXT).long()
-    channels, usual = (1, 28) if model == "mlp" else (3, 32)
-    return values.view(-1, channels, side or usual, side or usual).clone()
+def reads_text(setup):
+    return setup.model.partition(":")[0] == "gpt2"
+
+
+def make_model(setup):
+    """gpt2 may have the options of Yoke's preset: gpt2:layers=12,width=768,heads=12."""
+    if not reads_text(setup):
+        return MODELS[setup.model]()
+    options = (option.split("=") for option in setup.model.partition(":")[2].split(",") if option)
+    return Gpt2(**{name: int(value) for name, value in options}, tokens=setup.classes or TOKENS,
+                context=setup.side or CONTEXT)
+
+
+def input_of(setup, values):
+    """The values of a batch [rows, channels, side, side], of text [rows, tokens]."""
+    if reads_text(setup):
+        return values.view(-1, setup.side or CONTEXT).long()
+    channels, usual = (1, 28) if setup.model == "mlp" else (3, 32)
+    side = setup.side or usual
+    return values.view(-1, channels, side, side).clone()

@@ -35,10 +35,10 @@ class Predictor:
     def __init__(self, setup, weights, inputs, channels_last):
         import torch
         from pytorch_contenders import load
-        from pytorch_models import MODELS
+        from pytorch_models import make_model
         self.torch = torch
         layout = torch.channels_last if channels_last else torch.contiguous_format
-        self.model = MODELS[setup.model]()
+        self.model = make_model(setup)
         load(self.model, weights)
         self.model = self.model.eval().to(memory_format=layout)
         self.inputs = inputs.contiguous(memory_format=layout)

@@ -1,16 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the races against PyTorch share: the driven programs, and figures made of their times."""
+import ctypes
 import json
 import math
 import os
 import pathlib
 import random
+import select
+import signal
 import statistics
 import subprocess
 
 
+PR_SET_PDEATHSIG = 1  # of prctl
+
+
 class DrivenError(Exception):
     pass
+
+
+class Late(DrivenError):
+    """A program did not answer in time, and was killed."""
+
+
+def end_with_parent():
+    """A race that is killed leaves nobody on the GPU."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Driven:
@@ -18,8 +33,8 @@ class Driven:
 
     def __init__(self, name, command, environment=None):
         self.name = name
-        self.process = subprocess.Popen(command, text=True, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, env=environment)
+        self.process = subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        env=environment, start_new_session=True, preexec_fn=end_with_parent)
 
     def tell(self, *words):
         try:
@@ -28,7 +43,10 @@ class Driven:
         except OSError as error:
             raise DrivenError(f"{words[0]}: {self.name} has ended") from error
 
-    def hear(self, verb):
+    def hear(self, verb, limit_s=None):
+        if limit_s is not None and not select.select([self.process.stdout], [], [], max(limit_s, 0))[0]:
+            self.kill()
+            raise Late(f"{verb}: {self.name} did not answer within {limit_s:.0f} s")
         line = self.process.stdout.readline()
         if not line:
             raise DrivenError(f"{verb}: {self.name} ended with {self.process.wait()}")
@@ -37,9 +55,17 @@ class Driven:
             raise DrivenError(f"{verb}: {answer['error']}")
         return answer
 
-    def ask(self, *words):
+    def ask(self, *words, limit_s=None):
         self.tell(*words)
-        return self.hear(words[0])
+        return self.hear(words[0], limit_s)
+
+    def kill(self):
+        """With what it has started: compilers of torch.compile, say."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it has ended
+        self.process.wait()
 
     def close(self):
         """Its input ends, and it; one that does not is killed."""
@@ -50,8 +76,7 @@ class Driven:
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            self.kill()
 
 
 class Yoke(Driven):
@@ -61,8 +86,14 @@ class Yoke(Driven):
         super().__init__("yoke", [program, "bench", "--drive"])
 
     def open(self, name, setup, *devices):
-        words = [f"model={setup.model}", f"rows={setup.rows}", f"precision={setup.precision}", *devices]
-        return self.ask("open", name, *words, *([f"side={setup.side}"] if setup.side else []))
+        return self.ask("open", name, *words_of(setup), *devices)
+
+
+def words_of(setup):
+    """Of a request to open an engine."""
+    words = {"model": setup.model, "rows": setup.rows, "precision": setup.precision, "side": setup.side,
+             "classes": setup.classes, "learning_rate": setup.rate}
+    return [f"{key}={value}" for key, value in words.items() if value]
 
 
 def interval(values):
@@ -75,7 +106,7 @@ def interval(values):
 
 
 def largest_difference(got, wanted):
-    return max(abs(a - b) / max(abs(b), 1e-6) if math.isfinite(a) else math.inf
+    return max(abs(a - b) / max(abs(b), 1e-6) if math.isfinite(a) and math.isfinite(b) else math.inf
                for a, b in zip(got, wanted))
 
 

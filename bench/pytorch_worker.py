@@ -14,20 +14,15 @@ Requests come on stdin, a line each, and answers go to stdout, as those of `yoke
 import datetime
 import functools
 import gc
-import json
-import pathlib
 import re
 import sys
 import time
-import types
 import warnings
 
 import torch
 import torch.distributed as dist
 
-from gpu_rows import Setup
-from pytorch_contenders import (LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, Eager, load, read_batch,
-                                read_weights)
+from pytorch_contenders import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, Eager, load, read_work
 from served_requests import open_answers, serve
 
 warnings.simplefilter("ignore", FutureWarning)  # DDP renames broadcast_buffers
@@ -74,16 +69,13 @@ class Contender(Eager):
         return super().steps(count)
 
 
-def read_work(folder):
+def read_part(folder):
     """(setup, weights and this rank's part of the batch), as pytorch_cpu.py left them"""
-    folder = pathlib.Path(folder)
-    work = json.loads((folder / "work.json").read_text())
-    setup = Setup(*work["setup"])
-    inputs, labels = read_batch(folder / "batch", work["values"], setup)
+    setup, work = read_work(folder, fake=True)
     if dist.is_initialized():
-        inputs, labels = (part.chunk(dist.get_world_size())[dist.get_rank()] for part in (inputs, labels))
-    return setup, types.SimpleNamespace(fake=True, weights=read_weights(folder / "weights", work["tensors"]),
-                                        inputs=inputs, labels=labels)
+        work.inputs, work.labels = (part.chunk(dist.get_world_size())[dist.get_rank()]
+                                    for part in (work.inputs, work.labels))
+    return setup, work
 
 
 def describe():
@@ -93,7 +85,7 @@ def describe():
 
 
 def open_contender(contenders, name, folder):
-    contender = contenders[name] = Contender(*read_work(folder), name)
+    contender = contenders[name] = Contender(*read_part(folder), name)
     return {"update": next(key if on else "single tensor" for key, on in contender.update.items()),
             "parameters": sum(values.numel() for values in contender.model.parameters())}
 

@@ -17,6 +17,11 @@ static bool reads_text(const bench_setup *setup) {
     return strncmp(setup->model, "gpt2", 4) == 0;
 }
 
+static int classes_of(const bench_setup *setup) {
+    if (setup->classes > 0) return setup->classes;
+    return reads_text(setup) ? TOKENS : CLASSES;
+}
+
 yoke_shape bench_input_shape(const bench_setup *setup) {
     if (reads_text(setup))
         return (yoke_shape){
@@ -37,7 +42,7 @@ static yoke_status fill_batch(bench_engine *engine) {
     size_t rows = (size_t)(engine->setup.rows * engine->setup.devices);
     size_t count = rows * (size_t)(shape.channels * shape.height * shape.width);
     size_t labels = text ? count : rows;
-    uint32_t state = 2026, classes = text ? TOKENS : CLASSES;
+    uint32_t state = 2026, classes = (uint32_t)classes_of(&engine->setup);
     engine->inputs = malloc(count * sizeof *engine->inputs);
     engine->labels = malloc(labels * sizeof *engine->labels);
     if (!engine->inputs || !engine->labels) return YOKE_ERROR_MEMORY;
@@ -62,7 +67,7 @@ static yoke_status open_dataset(bench_engine *engine) {
                           .rows = (size_t)(setup->rows * setup->devices),
                           .shape = bench_input_shape(setup),
                           .inputs = engine->inputs,
-                          .classes = text ? TOKENS : CLASSES,
+                          .classes = classes_of(setup),
                           .labels = engine->labels};
     if (text) arrays.label_count = arrays.shape.channels;
     return yoke_dataset_from_arrays(&engine->dataset, &arrays);

@@ -15,6 +15,7 @@ typedef struct bench_setup {
     int devices, threads; /* compute threads per device */
     int rows;             /* per device */
     int side;             /* of the images, or tokens of a row; 0: as above */
+    int classes;          /* of the labels, or tokens that there are; 0: as above */
     yoke_precision precision;
     yoke_schedule schedule;
     yoke_algorithm algorithm;

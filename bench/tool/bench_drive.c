@@ -8,11 +8,13 @@
 
 #include "bench/tool/bench_ranks.h"
 #include "cli/cli.h"
+#include "yoke/bench.h"
 
 #define ENGINES 16
 #define WORD_BYTES 64
 #define WORDS 12
 #define MOST_RANKS 64
+#define MOST_CLASSES 65536 /* random tokens and labels have 16 bits */
 
 typedef struct drive_engine {
     char name[WORD_BYTES], model[WORD_BYTES], list[WORD_BYTES];
@@ -73,6 +75,9 @@ static yoke_status open_engine(drive_request *request, yoke_json *answer) {
     if (!model || !list == !ranks || ranks < 0 || ranks > MOST_RANKS ||
         number_of(request, "rows") < 1)
         return refuse(request, "open needs model=, rows= and devices= or ranks=");
+    int classes = number_of(request, "classes");
+    if (classes < 0 || classes > MOST_CLASSES)
+        return refuse(request, "classes= is a number from 1 to 65536");
     if (precision < 0 || schedule < 0 || algorithm < 0 || way < 0)
         return refuse(request,
                       "precision, schedule, algorithm or collectives has an unknown value");
@@ -85,6 +90,7 @@ static yoke_status open_engine(drive_request *request, yoke_json *answer) {
                          .threads = number_of(request, "threads"),
                          .rows = number_of(request, "rows"),
                          .side = number_of(request, "side"),
+                         .classes = classes,
                          .precision = (yoke_precision)precision,
                          .schedule = (yoke_schedule)schedule,
                          .collectives = (yoke_collectives)way,
@@ -144,6 +150,10 @@ static yoke_status write_weights(drive_request *request, yoke_json *answer) {
         yoke_json_open(answer, NULL, '[');
         yoke_json_text(answer, NULL, info.name);
         yoke_json_integer(answer, NULL, (int64_t)info.count);
+        yoke_json_open(answer, NULL, '[');
+        for (int j = 0; j < info.ndim; j++)
+            yoke_json_integer(answer, NULL, info.shape[j]);
+        yoke_json_close(answer, ']');
         yoke_json_close(answer, ']');
         status = write_tensor(request, &info, file);
     }
@@ -222,13 +232,41 @@ static yoke_status run_kernels(drive_request *request, yoke_json *answer) {
     return status;
 }
 
+/* The calls of a step that have several algorithms, each with the one that serves it. */
+static yoke_status write_algorithms(drive_request *request, yoke_json *answer) {
+    yoke_data_parallel *parallel = request->slot->engine->parallel;
+    int count = 0;
+    yoke_status status = yoke_data_parallel_kernel_calls(parallel, 1, NULL, 0, &count);
+    if (status != YOKE_OK) return status;
+    yoke_kernel_call *calls = calloc((size_t)count + 1, sizeof *calls);
+    if (calls == NULL) return refuse(request, "no memory for the algorithms");
+    status = yoke_data_parallel_kernel_calls(parallel, 1, calls, count, &count);
+    yoke_json_open(answer, "algorithms", '[');
+    for (int i = 0; i < count && status == YOKE_OK; i++) {
+        if (calls[i].way == NULL) continue;
+        yoke_json_open(answer, NULL, '[');
+        yoke_json_text(answer, NULL, calls[i].layer);
+        yoke_json_text(answer, NULL, calls[i].operation);
+        yoke_json_text(answer, NULL, calls[i].direction);
+        yoke_json_text(answer, NULL, calls[i].way);
+        yoke_json_close(answer, ']');
+    }
+    yoke_json_close(answer, ']');
+    free(calls);
+    return status;
+}
+
 static const struct {
     const char *word;
     drive_function function;
     bool of_ranks; /* ranks serve it, too */
-} functions[] = {{"open", open_engine, true},      {"weights", write_weights, false},
-                 {"batch", write_batch, false},    {"steps", run_steps, true},
-                 {"forward", run_forwards, false}, {"kernel_time", run_kernels, false},
+} functions[] = {{"open", open_engine, true},
+                 {"weights", write_weights, false},
+                 {"batch", write_batch, false},
+                 {"steps", run_steps, true},
+                 {"forward", run_forwards, false},
+                 {"kernel_time", run_kernels, false},
+                 {"algorithms", write_algorithms, false},
                  {"close", close_engine, true}};
 
 static drive_engine *find_slot(drive_engine *engines, const char *name, bool opens) {
@@ -253,9 +291,8 @@ static yoke_status serve(drive_engine *engines, drive_request *request, yoke_jso
             return request->slot->ranks && !functions[i].of_ranks
                        ? refuse(request, "ranks serve steps and close only")
                        : functions[i].function(request, answer);
-    return refuse(
-        request,
-        "a request begins with open, weights, batch, steps, forward, kernel_time or close");
+    return refuse(request, "a request begins with open, weights, batch, steps, forward, "
+                           "kernel_time, algorithms or close");
 }
 
 static void read_words(char *line, drive_request *request) {

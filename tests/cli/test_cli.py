@@ -487,7 +487,7 @@ class Bench(Case):
         self.assertTrue(min(opened.pop("made_ms"), alone["ms"], in_order["ms"]) > 0)
         self.assertEqual((opened, closed), ({"devices": 2, "rows": 4}, {}))
         self.assertEqual(set(steps), {"ms", "processor_ms", "loss"})
-        self.assertEqual((self.folder / "w").stat().st_size, 4 * sum(count for _, count in weights["tensors"]))
+        self.assertEqual((self.folder / "w").stat().st_size, 4 * sum(count for _, count, _ in weights["tensors"]))
         self.assertEqual((self.folder / "b").stat().st_size, 4 * batch["values"] + 4 * 4)
         self.assertIn("kernel_time", unknown["error"])
         self.assertIn("no engine", gone["error"])
