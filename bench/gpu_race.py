@@ -151,7 +151,7 @@ class SetupRace:
         self.setup, self.field = setup, field
         self.pace = FAKE_PACE if field.fake else PACE
         self.step_s = open_seconds(setup, self.pace)  # no answer to `steps` should take longer
-        self.is_open, self.losses, self.records = False, [], []
+        self.is_open, self.losses, self.records, self.last = False, [], [], None  # last: of the pairs that ran
         self.kept = tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(self.kept.name)
 
@@ -252,17 +252,21 @@ class SetupRace:
             if failed:
                 self.close_rival(name, True)
         self.close_rival(name, False)
+        self.last = found
         return found
 
     # Rows.
 
     def too_large(self, row):
-        free, need = self.field.free_gib, row_gib(row)
+        free, need = self.field.free_gib, self.need_gib(row)
         return free is not None and need > free and f"needs about {need:.1f} GiB, the GPU has {free:.1f} free"
+
+    def need_gib(self, row):
+        return row_gib(row, 0) if self.field.fake else row_gib(row)  # the other contenders are on the CPU
 
     def no_memory(self, row):
         free = self.field.free_gib
-        return (f"out of memory: needs about {row_gib(row):.1f} GiB, the GPU "
+        return (f"out of memory: needs about {self.need_gib(row):.1f} GiB, the GPU "
                 + (f"had {free:.1f} free" if free is not None else "has not as much"))
 
     def result(self, row):
@@ -280,6 +284,8 @@ class SetupRace:
 
     def race(self, row):
         """A contender's failure leaves the others their race; without Yoke there is none."""
+        if row.against == "processor" and self.last:
+            return self.judged(row, self.last)
         names, reasons, pairs = contenders_of(row), {}, []
         if row.against not in ALONE + ("one device", "without"):
             reasons = {name: why for name in names if (why := self.field.why_absent(name))}
@@ -314,9 +320,9 @@ class SetupRace:
 
     def compare_losses(self, pair, found):
         """Whether they differ by more than rounding can; if so, `found` says what may explain it."""
-        if len(pair["losses"]) < 2:
+        if found["rival"] not in pair["losses"]:
             return False
-        own, other = pair["losses"].values()
+        own, other = pair["losses"]["yoke"], pair["losses"][found["rival"]]
         found["loss_difference"] = largest_difference(other, own)
         tolerance = WINOGRAD_TOLERANCE if self.field.fake else LOSS_TOLERANCE[self.setup.precision]
         if found["loss_difference"] <= (0 if found["rival"] == "without" else tolerance):
@@ -356,7 +362,7 @@ def rival_of(row, pair):
 
 
 def pair_interval(row, pair):
-    """(median, low, high) of the row's value over the rounds"""
+    """The row's value over the rounds: (median, low, high)"""
     times, setup = pair["ms"], row.setup
     if row.against == "processor":
         return interval(pair["processor_us"])
