@@ -26,6 +26,7 @@ HELLO_S = 120            # PyTorch's first import on a bare machine
 PATIENCE, SPARE_S = 3, 60  # an answer may take so many times its estimate, and so long beyond
 KEPT_GIB = 1             # a worker that keeps more on the GPU after a contender is started anew
 LOSS_TOLERANCE = {"float32": 1e-4, "tf32": 2e-3, "bfloat16": 3e-2}
+TEXT_TOLERANCE = {"float32": 1e-4, "tf32": 1e-3, "bfloat16": 5e-3}  # without batch norm bits matter less
 WINOGRAD_TOLERANCE = 1e-3  # what the CPU may choose
 OUT_OF_MEMORY = re.compile(r"out of memory|no memory|MemoryAllocation|ALLOC_FAILED|ALLOCATION_FAILED|RESOURCE_EXHAUSTED",
                            re.IGNORECASE)
@@ -318,14 +319,20 @@ class SetupRace:
         found["text"] = text_of(row, found, pair)
         return found
 
+    def tolerance(self, rival):
+        if rival == "without":
+            return 0
+        if self.setup.model.startswith("gpt2"):
+            return TEXT_TOLERANCE[self.setup.precision]
+        return WINOGRAD_TOLERANCE if self.field.fake else LOSS_TOLERANCE[self.setup.precision]
+
     def compare_losses(self, pair, found):
         """Whether they differ by more than rounding can; if so, `found` says what may explain it."""
         if found["rival"] not in pair["losses"]:
             return False
         own, other = pair["losses"]["yoke"], pair["losses"][found["rival"]]
         found["loss_difference"] = largest_difference(other, own)
-        tolerance = WINOGRAD_TOLERANCE if self.field.fake else LOSS_TOLERANCE[self.setup.precision]
-        if found["loss_difference"] <= (0 if found["rival"] == "without" else tolerance):
+        if found["loss_difference"] <= self.tolerance(found["rival"]):
             return False
         found["losses"] = pair["losses"]
         found["algorithms"] = count_algorithms(self.ask_yoke("algorithms", "yoke")["algorithms"])

@@ -30,7 +30,7 @@ ONLY_NAMED = ("ways", "fake compile")
 # (model, side, what else differs from a usual setup)
 R18, R50, MLP = ("resnet18-cifar", 0, {}), ("resnet50", 224, {}), ("mlp", 0, {})
 # With the usual learning rate its losses would say nothing: they would not move.
-GPT2 = ("gpt2:layers=12,width=768,heads=12", 1024, {"classes": 50257, "rate": 0.1})
+GPT2 = ("gpt2:layers=12,width=768,heads=12", 1024, {"classes": 50257, "rate": 0.02})
 SHORT = {GPT2[0]: "gpt2-124m", "gpt2:layers=2,width=32,heads=2": "gpt2-tiny"}
 
 
