@@ -480,8 +480,7 @@ class Bench(Case):
     def test_another_program_drives_engines_by_lines(self):
         requests = ["open a model=mlp devices=2xcpu rows=2 threads=1", "steps a 2", "kernel_time a alone 1",
                     "kernel_time a in-order 1", f"weights a {self.folder}/w", f"batch a {self.folder}/b",
-                    "floor a alone 1", "algorithms a", "close a", "steps a 1",
-                    "open b model=mlp devices=1xcpu rows=2 classes=65537"]
+                    "floor a alone 1", "algorithms a", "close a", "steps a 1", "open b model=mlp rows=2 ranks=2 classes=65537"]
         result = yoke("bench", "--drive", input="\n".join(requests) + "\n")
         answers = [json.loads(line) for line in result.stdout.splitlines()]
         opened, steps, alone, in_order, weights, batch, unknown, algorithms, closed, gone, classes = answers
@@ -490,10 +489,8 @@ class Bench(Case):
         self.assertEqual(set(steps), {"ms", "processor_ms", "loss"})
         self.assertEqual((self.folder / "w").stat().st_size, 4 * sum(count for _, count, _ in weights["tensors"]))
         self.assertEqual((self.folder / "b").stat().st_size, 4 * batch["values"] + 4 * 4)
-        self.assertIn("kernel_time", unknown["error"])
-        self.assertIn("no engine", gone["error"])
-        self.assertEqual(weights["tensors"][0], ["fc1.weight", 1024 * 784, [1024, 784]])
-        self.assertEqual(algorithms["algorithms"][0][:3], ["fc1", "linear", "forward"])
+        self.assertTrue("kernel_time" in unknown["error"] and "no engine" in gone["error"], (unknown, gone))
+        self.assertEqual((weights["tensors"][0][2], algorithms["algorithms"][0][:2]), ([1024, 784], ["fc1", "linear"]))
         self.assertIn("classes=", classes["error"])
 
 
