@@ -1,469 +1,268 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages of gpu-check.sh and their parts. A part's failure does not stop the others. Each stage has a
-budget of seconds; a part gets what the stage has left, less what its later parts need.
+"""The pieces of gpu-check.sh: which parts each runs, in how many seconds. A part's failure does not stop the others.
+A part gets its seconds and what the parts before it left over, so that a piece ends in time by itself.
 """
 import argparse
-import collections
-import concurrent.futures
+import fnmatch
 import json
-import math
-import os
 import pathlib
-import re
-import shutil
 import signal
 import sys
 import time
 
 import gpu_machine
-from gpu_run import FAILED, LATE, PASSED, ROOT, SKIPPED, Failure, Late, Run, Skip
-from gpu_summary import kernel_lines
+from gpu_parts import (CONFIGURE_S, TARGETS, backend, backend_names, build, engine, engine_names, kernels,
+                       kernels_names, operations, operations_names, probe, probe_names, sanitizer, sanitizer_names)
+from gpu_race import list_rows, race, race_names, ways, ways_names
+from gpu_replicas import replicas, replicas_names
+from gpu_run import (FAILED, FINAL, LATE, PASSED, ROOT, SKIPPED, UNPACK_S, WAITING, Failure, Late, NotBuilt, Run, Skip)
+
+# The seconds of each piece: PIECE_S at most, so that a command that is killed after ten minutes has ended.
+PIECE_S = 570
+MACHINE_S, LIST_S, CLOSE_S = 35, 25, 10  # looks at the machine, lists the rows of a race; writes the report
+PREPARE_S = UNPACK_S + CONFIGURE_S
+PIECES = {"kernels": {build: PREPARE_S + 130, probe: 65, kernels: 80, operations: 90, backend: 80},
+          "race": {build: PREPARE_S + 100, race: 345},
+          "ways": {build: PREPARE_S + 100, ways: 300},
+          "prove": {build: PREPARE_S + 150, replicas: 60, sanitizer: 110, engine: 125},
+          "build": {build: PREPARE_S + 440}}
+ABOUT = {"kernels": "what this GPU does best, and whether each operation is right",
+         "race": "training steps beside PyTorch's, the rows that decide first",
+         "ways": "whether what only a GPU can confirm may be turned on",
+         "prove": "equal losses from many replicas, no race between threads, the engine's tests",
+         "build": "compiles all there is; only where a piece had no time to compile"}
+NAMES = {probe: probe_names, kernels: kernels_names, operations: operations_names, backend: backend_names,
+         race: race_names, ways: ways_names, replicas: replicas_names, sanitizer: sanitizer_names, engine: engine_names}
+NO_GPU, NO_INPUT, BAD_DATA = 77, 66, 65
+EPILOG = """exit code: 0 all passed; 1 a check failed; 2 usage; 3 something is out of time or was not begun: run it again with
+--missing; 4 all that ran passed, and what was skipped says why; 65 or 66 the report to complete is none or is not
+there; 77 no GPU"""
+
+
+def seconds_of(piece):
+    return MACHINE_S + LIST_S + sum(PIECES[piece].values()) + CLOSE_S
+
+
+def run_part(run, part, until, wanted=None):
+    """wanted: the names of its checks; None: it has no list of them."""
+    name = part.__name__
+    run.now["part"], run.until = name, until
+    run.parts[name] = part.__doc__
+    print(f"{name}: {part.__doc__}", flush=True)
+
+    def rest(verdict, reason):
+        for left in [name] if wanted is None else run.waiting(name, wanted):
+            run.check(left, verdict, reason)
 
-CASE = re.compile(r"^\[\s+(OK|FAILED|SKIPPED)\s+\] (\w+)$")
-VERDICTS = {"OK": PASSED, "FAILED": FAILED, "SKIPPED": SKIPPED}
-# Tests of the backend itself; the others that run on devices of any backend are the engine's.
-BACKEND_TESTS = ("test_collectives", "test_concurrent_devices")
-AT_ONCE = 4  # test programs on one GPU
-SKIPPED_CODE = 77
-
-
-def last_line(text, code=None):
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else f"exit {code}"
-
-
-def skip(run, text):
-    """Exit code 77 says that there is no GPU; where one was listed that is a failure."""
-    raise (Failure if run.facts.get("gpus") else Skip)(text)
-
-
-def need(*files):
-    for file in files:
-        if not file.exists():
-            raise Skip(f"{file.name} is not built")
-
-
-def folder_of(run, *name):
-    return run.build.joinpath("tests", *name)
-
-
-# Building.
-
-
-def test_sources(wanted):
-    """Those that steer simulated GPUs have nothing to prove on others."""
-    return [path for path in sorted((ROOT / "tests").glob("*/test_*.c"))
-            if wanted(path) and "#include \"simcuda/" not in path.read_text()]
-
-
-def is_backend(path):
-    if path.stem == "test_cuda_operations":
-        return False
-    return path.stem.startswith("test_cuda_") or path.stem in BACKEND_TESTS
-
-
-def is_engine(path):
-    own = path.stem.startswith("test_cuda_") or path.stem in BACKEND_TESTS
-    return not own and "RUN_ON_DEVICES" in path.read_text()
-
-
-def targets_of(run):
-    """What the stage runs."""
-    if run.now["stage"] == "probe":
-        return ["gpu_probe"]
-    if run.now["stage"] in ("race", "ways"):
-        return ["yoke-tool"]
-    tests = [path.stem for path in test_sources(lambda path: is_backend(path) or is_engine(path))]
-    return ["yoke-tool", "test_cuda_operations", *tests]
-
-
-def build(run):
-    """configures and builds what the stage runs, for this machine's GPUs only"""
-    targets = targets_of(run)
-    for tool in ("cmake", "ninja", "cc"):
-        if not gpu_machine.has(run, tool):
-            raise Failure(f"{tool} is not on this machine")
-    capabilities = {gpu["compute_cap"].replace(".", "") for gpu in run.facts.get("gpus", [])}
-    options = ["-DYOKE_WERROR=OFF", "-DYOKE_WITH_MPI=OFF"]
-    if run.preset == "cuda":
-        options += ["-DYOKE_WITH_CUDA=ON",
-                    f"-DCMAKE_CUDA_ARCHITECTURES={';'.join(sorted(capabilities)) or '90'}"]
-    # What does not compile leaves the rest to be built.
-    make = ["cmake", "--build", run.build, "--parallel", os.cpu_count(), "--target", *targets, "--", "-k", "0"]
-    for name, words in (("configure", ["cmake", "--preset", run.preset, *options]), ("compile", make)):
-        begin = time.monotonic()
-        code, text = run.command(words)
-        if code != 0:
-            error = re.search(r"^.*(?:CMake Error|error:).*(?:\n  .*)*", text, re.MULTILINE)
-            raise Failure(f"{name}: {' '.join(error[0].split())[:300] if error else last_line(text, code)}")
-        run.check(name, PASSED, seconds=round(time.monotonic() - begin, 1))
-
-
-# The probe.
-
-
-def probe(run):
-    """events in graphs, launches, every way to convolve, epilogues: a table of what this GPU does best"""
-    program = folder_of(run, "gpu_probe")
-    need(program)
-    rows, result = run.results.setdefault("probe_text", []), run.build / "gpu-probe.json"
-    result.unlink(missing_ok=True)
-    try:
-        tiny = ["--tiny"] if run.simulated else []
-        code, text = run.command([program, "--json", result, *tiny], heard=rows.append)
-    finally:
-        if result.exists():
-            whole = [line for line in result.read_text().split("\n")[:-1] if line]  # the last one may be cut
-            run.results["probe"] = [json.loads(line) for line in whole]
-    if code == SKIPPED_CODE:
-        skip(run, last_line(text))
-    run.check("gpu_probe", PASSED if code == 0 else FAILED, last_line(text, code))
-
-
-# The proof.
-
-
-class Cases:
-    """The cases of a cmocka program, each reported as soon as it has ended."""
-
-    def __init__(self, run, program):
-        self.run, self.program, self.found, self.reason = run, program, {}, ""
-
-    def hear(self, line):
-        case = CASE.match(line)
-        if case and case[2] not in self.found:  # failures are listed once more at the end
-            self.found[case[2]] = verdict = VERDICTS[case[1]]
-            self.run.check(f"{self.program}: {case[2]}", verdict, "" if verdict == PASSED else self.reason[:300])
-        elif line.startswith("[ RUN "):
-            self.reason = ""
-        elif not self.reason and re.match(r"skipped: |\[\s+ERROR\s+\] --- .", line):
-            self.reason = re.sub(r"^skipped: |^\[.*?\] --- ", "", line)
-
-
-def run_cases(run, program):
-    cases = Cases(run, program.name)
-    code, text = run.command([program], heard=cases.hear, folder=program.parent)
-    if code == SKIPPED_CODE:
-        skip(run, last_line(text))
-    if code != 0 and FAILED not in cases.found.values():
-        run.check(program.name, FAILED, last_line(text, code))
-
-
-def operations(run):
-    """every operation on the GPU against the CPU"""
-    program = folder_of(run, "test_cuda_operations")
-    need(program)
-    run_cases(run, program)
-
-
-def run_test(run, name):
-    """One test program on GPUs, as one check."""
-    program, begin = folder_of(run, name), time.monotonic()
-    settings = {"YOKE_TEST_BACKEND": "cuda", "XDG_CACHE_HOME": str(run.build / "cache"), "SIMCUDA_SEED": "2"}
-    try:
-        code, text = run.command([program], folder=program.parent, **settings)
-    except Late as late:
-        run.check(name, LATE, str(late))
-        return
-    counted = collections.Counter(case[1] for case in map(CASE.match, text.splitlines()) if case)
-    reason = f"{counted['OK']} cases passed, {counted['SKIPPED']} skipped"
-    absent = FAILED if run.facts.get("gpus") else SKIPPED
-    verdict = {0: PASSED, SKIPPED_CODE: absent}.get(code, FAILED)
-    if verdict != PASSED:
-        errors = re.findall(r"^\[\s+ERROR\s+\] --- (.+)$|^.*error:.*$", text, re.MULTILINE)
-        reason = next(filter(None, errors), last_line(text, code))[:300]
-    run.check(name, verdict, reason, seconds=round(time.monotonic() - begin, 1))
-
-
-def run_side_by_side(jobs):
-    """Calls without arguments, a few at a time."""
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        for done in [pool.submit(job) for job in jobs]:
-            done.result()
-
-
-def run_tests(run, wanted):
-    names = [path.stem for path in test_sources(wanted) if folder_of(run, path.stem).exists()]
-    if not names:
-        raise Skip("no test of this part is built")
-    run_side_by_side([lambda name=name: run_test(run, name) for name in names])
-
-
-def backend(run):
-    """devices, streams, arithmetic, collectives and own kernels"""
-    run_tests(run, is_backend)
-
-
-def engine(run):
-    """layers, replicas, schedules, training, PyTorch's fixtures"""
-    run_tests(run, is_engine)
-
-
-# What each engine trains: `like` names the engine whose losses must be the same.
-Engine = collections.namedtuple("Engine", "name model devices count like tolerance words", defaults=("",))
-MODELS = {"mlp": (20, "learning_rate=0.05"), "resnet20": (5, "learning_rate=0.01")}  # steps
-ROWS = 64
-# Whose kernels are timed: model, dataset, rows.
-LARGE = (("resnet18-cifar", "synthetic:3x32x32,classes=10", 256), ("resnet50", "synthetic:3x224x224,classes=1000", 256))
-SMALL = (("resnet20", "synthetic:3x8x8,classes=10", 4),)
-
-
-def engines_of(gpus):
-    """Those of one process. Batch norm sees one shard: as many CPU devices are what it must equal."""
-    found = [Engine("mlp", "mlp", "cuda:0", 1, None, 0)]
-    found += [Engine(f"mlp, {count} replicas", "mlp", f"{count}xcuda:0", count, "mlp", 1e-4) for count in (2, 4, 8)]
-    found += [Engine(f"mlp, 4 replicas, {schedule}", "mlp", "4xcuda:0", 4, "mlp", 1e-4, f"schedule={schedule}")
-              for schedule in ("classic", "sharded")]
-    half = "precision=bfloat16"
-    found += [Engine("mlp, bfloat16", "mlp", "cuda:0", 1, None, 0, half),
-              Engine("mlp, bfloat16, 4 replicas", "mlp", "4xcuda:0", 4, "mlp, bfloat16", 2e-2, half),
-              Engine("mlp, bfloat16, every way", "mlp", "cuda:0+all", 1, "mlp, bfloat16", 2e-2, half)]
-    for count in (1, 2, 4, 8):
-        cpu = f"resnet20, {count} CPU devices"
-        found += [Engine(cpu, "resnet20", f"{count}xcpu", count, None, 0),
-                  Engine(f"resnet20, {count} replicas", "resnet20", f"{count}xcuda:0", count, cpu, 1e-3)]
-    found += [Engine("resnet20, every way", "resnet20", "cuda:0+all", 1, "resnet20, 1 CPU devices", 1e-3)]
-    if gpus > 1:
-        found += [Engine(f"mlp, {gpus} GPUs, {way}", "mlp", f"{gpus}xcuda", gpus, "mlp", 1e-4, f"collectives={way}")
-                  for way in ("nccl", "copy")]
-    return found
-
-
-class Trainings:
-    """The answers of `yoke bench --drive` to requests_of(engines), checked as they come."""
-
-    def __init__(self, run, engines):
-        self.run, self.losses, self.error = run, {}, ""
-        self.waiting = [(engine, word) for engine in engines for word, _ in requests_of(engine, run)]
-
-    def hear(self, line):
-        if not line.startswith("{"):
-            return
-        answer, (engine, word) = json.loads(line), self.waiting.pop(0)
-        if word == "open":
-            self.losses[engine.name], self.error = [], ""
-        self.error = self.error or answer.get("error", "")
-        if word == "steps" and "loss" in answer:
-            self.losses[engine.name].append(answer["loss"])
-        if word == "close":
-            self.compare(engine)
-
-    def compare(self, engine):
-        got, wanted = self.losses[engine.name], self.losses.get(engine.like or engine.name)
-        if self.error or not got:
-            self.run.check(engine.name, FAILED, self.error or "no loss")
-        elif engine.like is None:
-            return
-        elif not wanted:
-            self.run.check(f"{engine.name} = {engine.like}", SKIPPED, f"{engine.like} has no losses")
-        else:
-            apart = max((abs(a - b) / max(abs(b), 1e-6) for a, b in zip(got, wanted)), default=math.inf)
-            good = len(got) == len(wanted) and apart <= engine.tolerance
-            self.run.check(f"{engine.name} = {engine.like}", PASSED if good else FAILED,
-                           f"losses of {len(got)} steps within {apart:.1e}, allowed {engine.tolerance:.0e}",
-                           losses=got, tolerance=engine.tolerance)
-
-
-def requests_of(engine, run):
-    """(word, line) of each request"""
-    steps, rate = MODELS[engine.model]
-    side = ""
-    if run.simulated:
-        steps, side = 5, "side=8" if engine.model != "mlp" else ""
-    words = f"model={engine.model} devices={engine.devices} rows={ROWS // engine.count} {rate} {side} {engine.words}"
-    return [("open", f"open e {words}"), *[("steps", "steps e 1")] * steps, ("close", "close e")]
-
-
-def replicas(run):
-    """the same losses from 1, 2, 4 and 8 replicas on one GPU, and from all GPUs, in one process"""
-    need(run.yoke)
-    gpus = 8 if run.simulated else len(run.facts.get("gpus", []))
-    engines = engines_of(gpus)
-    trainings = Trainings(run, engines)
-    requests = "".join(line + "\n" for engine in engines for _, line in requests_of(engine, run))
-    try:
-        code, text = run.command([run.yoke, "bench", "--drive"], given=requests, heard=trainings.hear)
-    except Late as late:
-        raise Late(f"in {trainings.waiting[0][0].name}" if trainings.waiting else str(late)) from None
-    if gpus < 2:
-        run.check("mlp, all GPUs", SKIPPED, "this machine has one GPU")
-    if trainings.waiting:
-        raise Failure(f"{trainings.waiting[0][0].name}: {last_line(text, code)}")
-
-
-def kernels(run):
-    """each kernel of a step alone, and no convolution by im2col"""
-    need(run.yoke)
-    gate = [] if run.simulated else ["--gate"]  # simulated times choose any algorithm
-    for model, dataset, rows in SMALL if run.simulated else LARGE:
-        code, text = run.command([run.yoke, "bench", "--kernels", "--model", model, "--dataset", dataset,
-                                  "--rows", rows, "--precision", "bfloat16", "--device", "cuda:0", "--json", *gate])
-        found = next((json.loads(line) for line in text.splitlines() if line.startswith("{")), None)
-        calls = found["calls"] if found else []
-        if calls:
-            run.results.setdefault("kernels", {})[model] = found
-            run.results.setdefault("kernels_text", []).extend(kernel_lines(found))
-        fallen = [f"{call['layer']} {call['direction']}" for call in calls if call.get("way") == "im2col"]
-        run.check(f"{model}, {rows} rows, bfloat16", PASSED if code == 0 and calls else FAILED,
-                  f"{sum(call['ms'] for call in calls):.3g} ms in {len(calls)} calls, {len(fallen)} by im2col"
-                  f"{': ' if fallen else ''}{', '.join(fallen[:5])}{', ...' if len(fallen) > 5 else ''}"
-                  if calls else last_line(text, code))
-
-
-def sanitize(run, name, tool, command):
-    try:
-        code, text = run.command(["compute-sanitizer", "--tool", tool, "--error-exitcode", 9, *command])
-    except Late as late:
-        run.check(name, LATE, str(late))
-        return
-    if re.search("Device not supported|Unable to (?:find|load)", text):
-        run.check(name, SKIPPED, "compute-sanitizer does not work on this machine")
-        return
-    found = re.findall(r"^=+ (ERROR SUMMARY.*|RACECHECK SUMMARY.*|Error.*)$", text, re.MULTILINE)
-    run.check(name, PASSED if code == 0 else FAILED, found[-1] if found else last_line(text, code))
-
-
-def sanitizer(run):
-    """compute-sanitizer's memcheck and racecheck on small shapes"""
-    if not gpu_machine.has(run, "compute-sanitizer"):
-        raise Skip("compute-sanitizer is not on this machine")
-    program = folder_of(run, "test_cuda_operations")
-    need(program, run.yoke)
-    short = [run.yoke, "train", "--model", "mlp", "--dataset", "synthetic:1x28x28,classes=10,rows=1280",
-             "--devices", "2xcuda:0", "--batch", 16, "--steps", 3, "--evaluate-every", -1, "--quiet"]
-    commands = (("memcheck: own kernels", "memcheck", [program, "*the_cpu"]),
-                ("racecheck: own kernels", "racecheck", [program, "*_cpu_drops"]),
-                ("racecheck: normalisation", "racecheck", [program, "batch_norm*"]),
-                ("racecheck: losses", "racecheck", [program, "losses*"]),
-                ("memcheck: a training run", "memcheck", short))
-    run_side_by_side([lambda words=words: sanitize(run, *words) for words in commands])
-
-
-# The race.
-
-
-RACED = {"pass": PASSED, "in noise": PASSED, "measured": PASSED, "MISS": FAILED, SKIPPED: SKIPPED, LATE: LATE}
-
-
-def bench(run):
-    """a training step beside PyTorch's and JAX's: their time / Yoke's, the median of the rounds and its interval"""
-    race(run, "bench", *(["--compile"] if run.compile else []))
-
-
-def ways(run):
-    """a training step in each way that is off by default: the time without it / the time with it"""
-    race(run, "ways", "--ways")
-
-
-def race(run, name, *options):
-    need(run.yoke)
-    result = run.build / f"gpu-{name}.json"
-    result.unlink(missing_ok=True)
-    reported = []
-    unequal = FAILED if name == "ways" else SKIPPED  # Yoke must equal itself; a contender may do other work
-
-    def report(_line=""):
-        """pytorch_gpu.py replaces the file after every setup."""
-        found = run.results[name] = json.loads(result.read_text()) if result.exists() else {}
-        versions = {package: found[package] for package in ("torch", "jax") if package in found}
-        run.facts["versions"] = {**run.facts.get("versions", {}), **versions}
-        for row in found.get("rows", [])[len(reported):]:
-            reported.append(row)
-            verdict, word = RACED.get(row["verdict"], unequal), row["verdict"]
-            run.check(row["name"], verdict, row["text"] if word in (SKIPPED, LATE) else f"{word}: {row['text']}")
-
-    words = [sys.executable, ROOT / "bench" / "pytorch_gpu.py", "--yoke", run.yoke, "--json", result,
-             "--seconds", int(max(run.left() - 30, 10)), *options, *(["--fake", "cuda:0"] if run.simulated else [])]
-    try:
-        code, text = run.command(words, heard=report)
-    except Late:
-        report()
-        for row in run.results[name].get("left", []):
-            run.check(row, LATE, "the race ended before it did")
-        raise
-    report()
-    if not run.results[name].get("whole"):
-        raise Failure(last_line(text, code))
-
-
-# Seconds of each stage, and of its parts what they need at least.
-STAGES = {"probe": (60, {probe: 55}),
-          "prove": (360, {build: 150, operations: 40, backend: 35, engine: 55, replicas: 25, kernels: 20,
-                          sanitizer: 35}),
-          "race": (540, {bench: 530}), "ways": (420, {ways: 410})}
-BUILD_S = 150  # of a stage whose clock begins when it is built
-MACHINE_S = 60
-
-
-def run_part(run, part, until):
-    run.now["part"], run.until = part.__name__, until
-    run.parts[part.__name__] = part.__doc__
-    print(f"{part.__name__}: {part.__doc__}", flush=True)
     try:
         if run.left() < 1:
             raise Late("before it began")
-        part(run)
+        part(run, wanted)
     except Skip as skip:
-        run.check(part.__name__, SKIPPED, str(skip))
-    except Failure as failure:
-        run.check(part.__name__, FAILED, str(failure))
+        rest(SKIPPED, str(skip))
     except Late as late:
-        run.check(part.__name__, LATE, str(late))
+        rest(LATE, str(late))
+    except NotBuilt as missing:
+        rest(WAITING, str(missing))
+    except Failure as failure:  # the checks that are left wait for another run
+        run.check(name, FAILED, str(failure))
     except Exception as error:  # the script's own mistake must not hide the other parts
-        run.check(part.__name__, FAILED, f"{type(error).__name__}: {error}")
+        run.check(name, FAILED, f"{type(error).__name__}: {error}")
 
 
-def run_stage(run, name, only):
-    run.now["stage"] = name
-    seconds, parts = STAGES[name]
-    if build not in parts and not only:
-        run_part(run, build, time.monotonic() + run.scale * BUILD_S)
-    end = time.monotonic() + run.scale * seconds
-    parts = {part: run.scale * least for part, least in parts.items() if not only or part.__name__ in only}
-    later = sum(parts.values())
-    for part, least in parts.items():
-        later -= least
-        run_part(run, part, end - later)
-    run.now["part"], run.until = None, time.monotonic() + MACHINE_S
-    run.facts["clocks"][f"after {name}"] = gpu_machine.clocks(run)
+def run_checks(run, part, until):
+    """A part's checks, less those that this machine cannot make."""
+    name = part.__name__
+    gpu_machine.look_at_build(run)
+    run.now["part"] = name
+    reasons = {check: gpu_machine.left_out(run, name, check) for check in run.missing(name)}
+    for check, reason in reasons.items():
+        if reason:
+            run.check(check, SKIPPED, reason)
+    wanted = [check for check, reason in reasons.items() if not reason]
+    if wanted:
+        run_part(run, part, until, wanted)
+
+
+def run_piece(run, piece, parts, begin):
+    run.now["piece"] = piece
+    end = begin + run.scale * (PIECE_S - CLOSE_S)
+    later = run.scale * sum(parts.values())
+    for part, seconds in parts.items():
+        later -= run.scale * seconds
+        if part is build:
+            run_part(run, build, end - later)
+        else:
+            run_checks(run, part, end - later)
+    run.now["part"], run.until = None, end + run.scale * CLOSE_S
+    run.facts.setdefault("clocks", {})[f"after {piece}"] = gpu_machine.clocks(run)
     run.write()
 
 
+# What is to do.
+
+
+def plan(run, pieces):
+    """Writes down every check of the pieces before the first one begins."""
+    for piece, parts in pieces.items():
+        for part in parts:
+            if part not in NAMES:
+                continue
+            run.now["piece"], run.now["part"] = piece, part.__name__
+            try:
+                names = NAMES[part](run)
+            except (Failure, Late) as error:
+                names = []
+                run.check(part.__name__, FAILED, f"its checks are unknown: {error}")
+            run.names[part.__name__] = names
+            run.plan(piece, part.__name__, names)
+
+
+def chosen_rows(run, rows):
+    """{(part, name)} that --rows names: names, patterns with *, and what else bench/pytorch_gpu.py knows them by."""
+    found = {(part, name) for part, names in run.names.items() for name in names
+             if any(fnmatch.fnmatchcase(name, row) for row in rows)}
+    for part in {"race", "ways"} & set(run.names):
+        try:
+            found |= {(part, name) for name in list_rows(run, part, rows)}
+        except (Failure, Late):
+            pass
+    return found
+
+
+def read_earlier(path, preset):
+    """The report to complete; ends the program where there is none."""
+    def stop(code, text):
+        print(f"gpu-check.sh: {path}: {text}", file=sys.stderr)
+        sys.exit(code)
+
+    try:
+        report = json.loads(path.read_text())
+    except OSError as error:
+        stop(NO_INPUT, f"{error.strerror}; --missing takes the .json of an earlier run")
+    except ValueError as error:
+        stop(BAD_DATA, f"no JSON: {error}")
+    if not isinstance(report, dict) or not isinstance(report.get("checks"), list) or "gpus" not in report:
+        stop(BAD_DATA, "no report of gpu-check.sh: it has no checks or no GPUs")
+    if report["preset"] != preset:
+        stop(2, f"its preset is {report['preset']}, this one's {preset}: they have no checks in common")
+    return report
+
+
+def take_earlier(run, earlier, path, rows):
+    if rows is None:
+        run.take(earlier, path.name, lambda check: check["verdict"] not in FINAL)
+    else:
+        run.take(earlier, path.name, lambda check: (check["part"], check["name"]) in rows)
+    run.facts["from"] = {"file": path.name, "date": earlier["date"], "commit": earlier.get("commit"),
+                         "gpus": [gpu["name"] for gpu in earlier["gpus"]]}
+    if earlier.get("commit") != run.facts["commit"]:
+        run.warn(f"{path.name} is of commit {earlier.get('commit')}, this tree of {run.facts['commit']}")
+    if run.facts["from"]["gpus"] != [gpu["name"] for gpu in run.facts["gpus"]]:
+        run.warn(f"{path.name} is of {', '.join(run.facts['from']['gpus']) or 'no GPU'}: times of the two do not compare")
+
+
+def choose(run, rows):
+    """Of the plan, the checks that --rows names alone; with --missing the others stay as they were."""
+    run.checks = [check for check in run.checks
+                  if check["part"] not in run.names or (check["part"], check["name"]) in rows or "from" in check]
+
+
 def read_arguments():
-    parts = {part.__name__: part for _, parts in STAGES.values() for part in parts}
-    texts = [f"  {name}, {seconds} s:\n" + "\n".join(f"    {part.__name__:11} {part.__doc__}" for part in parts)
-             for name, (seconds, parts) in STAGES.items()]
+    parts = {part.__name__: part for pieces in PIECES.values() for part in pieces}
+    texts = [f"  {piece}, {seconds_of(piece)} s: {ABOUT[piece]}\n" +
+             "\n".join(f"    {part.__name__:11} {seconds:4} s  {part.__doc__}" for part, seconds in parts.items())
+             for piece, parts in PIECES.items()]
     parser = argparse.ArgumentParser(prog="gpu-check.sh", formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     epilog="stages, their time and their parts:\n" + "\n".join(texts))
-    parser.add_argument("--stage", choices=STAGES, help="this stage alone, built first")
+                                     epilog="pieces, the most that they take, and their parts:\n" + "\n".join(texts) +
+                                     "\n\n" + EPILOG)
+    parser.add_argument("--piece", choices=PIECES, help="this piece alone; without it all but build, one after another")
     parser.add_argument("--only", action="append", choices=parts, metavar="PART",
                         help="this part alone, on what is built; may be repeated")
-    parser.add_argument("--compile", action="store_true", help="race torch.compile, too, which takes minutes")
+    parser.add_argument("--missing", type=pathlib.Path, metavar="FROM.json",
+                        help="complete this report: run what has no verdict there, take over the rest")
+    parser.add_argument("--rows", action="extend", nargs="+", metavar="NAME",
+                        help="these checks alone, by name or pattern; with --missing in the place of those there")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench" / "results", metavar="DIR",
-                        help="where the two files go (bench/results)")
+                        help="where report and log go (bench/results)")
     parser.add_argument("--scale", type=float, default=1, metavar="X",
                         help="every time limit X times as long, for simulated GPUs or a slow machine")
-    parser.add_argument("--preset", default="cuda", metavar="NAME", help="of the build: cuda or simcuda")
-    return parser.parse_args()
+    parser.add_argument("--preset", default="cuda", choices=("cuda", "simcuda"), help="of the build (cuda)")
+    return parser, parser.parse_args()
+
+
+def pieces_of(arguments):
+    """{piece: {part: seconds}} that the command line asks for"""
+    only = arguments.only
+    found = {piece: {part: seconds for part, seconds in parts.items() if not only or part.__name__ in only}
+             for piece, parts in PIECES.items()
+             if arguments.piece == piece or (arguments.piece is None and piece != "build")}
+    return {piece: parts for piece, parts in found.items() if parts}
+
+
+def exit_code(count):
+    return 1 if count[FAILED] else 3 if count[LATE] + count[WAITING] else 4 if count[SKIPPED] else 0
+
+
+def prepare(run, arguments, parser):
+    """Looks at the machine and writes the plan. Returns an exit code, or None to go on."""
+    earlier = read_earlier(arguments.missing, arguments.preset) if arguments.missing else None
+    pieces = pieces_of(arguments)
+    if not pieces:
+        parser.error(f"--piece {arguments.piece} has no part {' or '.join(arguments.only)}")
+    run.until = run.begin + run.scale * MACHINE_S
+    gpu_machine.find_gpus(run)
+    if arguments.missing:
+        run.replace(arguments.missing)
+    run.held = earlier is not None
+    run.write()
+    run_part(run, gpu_machine.machine, run.until)
+    if run.checks[-1]["verdict"] != PASSED:
+        return NO_GPU if not run.facts["gpus"] and not run.simulated else exit_code(run.count())
+    run.until += run.scale * LIST_S
+    plan(run, pieces)
+    rows = chosen_rows(run, arguments.rows) if arguments.rows else None
+    if rows is not None and not rows:
+        parser.error(f"--rows: nothing here is called {' or '.join(arguments.rows)}")
+    if earlier:
+        take_earlier(run, earlier, arguments.missing, rows)
+    if rows is not None:
+        choose(run, rows)
+    run.facts["again"] = again(run, arguments)
+    run.held = False
+    run.write()
+    return None
+
+
+def again(run, arguments):
+    """The command that completes the report."""
+    words = [word for option, value, default in (("--piece", arguments.piece, None), ("--preset", arguments.preset, "cuda"),
+                                                 ("--scale", arguments.scale, 1))
+             for word in (option, str(value)) if value != default]
+    return " ".join(["scripts/gpu-check.sh", *words, "--out", str(run.folder), "--missing", f"{run.path()}.json"])
 
 
 def main():
-    arguments = read_arguments()
-    run = Run(arguments.preset, arguments.out.resolve(), arguments.stage)
-    run.compile, run.scale = arguments.compile, arguments.scale
+    parser, arguments = read_arguments()
+    run = Run(arguments.preset, arguments.out.resolve(), arguments.piece)
+    run.scale = arguments.scale
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, run.stop)
-    run_part(run, gpu_machine.machine, time.monotonic() + MACHINE_S)
-    only = arguments.only or []
-    if run.checks[-1]["verdict"] == PASSED or only:
-        for name, (_, parts) in STAGES.items():
-            chosen = arguments.stage in (None, name)
-            if chosen and (not only or any(part.__name__ in only for part in parts)):
-                run_stage(run, name, only)
-    count = run.count()
-    print(f"\n{', '.join(f'{number} {verdict}' for verdict, number in count.items())}\n"
-          f"wrote {run.path()}.json and .txt; what ran is in {run.build}/gpu-check.log")
-    return 1 if count[FAILED] else 3 if count[LATE] else 0
+    code = prepare(run, arguments, parser)
+    begin = run.begin
+    for piece, parts in pieces_of(arguments).items() if code is None else ():
+        if piece == "build" or any(run.missing(part.__name__) for part in parts):
+            run_piece(run, piece, parts, begin)
+        begin = time.monotonic()
+    code = exit_code(run.count()) if code is None else code
+    if not run.count()[LATE] + run.count()[WAITING]:
+        run.facts.pop("again", None)
+    run.write()
+    print(f"\n{', '.join(f'{number} {verdict}' for verdict, number in run.count().items() if number)}\n"
+          f"wrote {run.path()}.json, .txt and .log")
+    if "again" in run.facts:
+        print(f"for what is missing: {run.facts['again']}")
+    return code
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What machine gpu-check.sh runs on: its GPUs first, since nothing can be checked without one."""
+"""What machine gpu-check.sh runs on, and what it lacks: its GPUs first, since nothing can be checked without one."""
 import ctypes
+import json
 import os
 import pathlib
 import re
-import shutil
-import subprocess
 import sys
 
-from gpu_run import DEPS, PASSED, Failure, Late
+from gpu_run import DEPS, PASSED, Late, Skip
 
 TOOLS = {"nvcc": ["nvcc", "--version"], "cc": ["cc", "--version"], "cmake": ["cmake", "--version"],
          "ninja": ["ninja", "--version"], "compute-sanitizer": ["compute-sanitizer", "--version"],
@@ -17,24 +16,79 @@ TOOLS = {"nvcc": ["nvcc", "--version"], "cc": ["cc", "--version"], "cmake": ["cm
 CAPABILITY = (75, 76)
 
 
-def machine(run):
+# MiB of GPU memory that checks need at least, by estimate: what their names begin with.
+LEAST_MIB = ((r"resnet50\b.*\D256\b", 20 << 10), (r"gpt2", 24 << 10))
+BUSY_PERCENT = 5  # of the time: a GPU that does nothing says 0
+
+
+def find_gpus(run):
+    run.facts["gpus"] = gpus(run) or driver_gpus(run)
+
+
+def machine(run, _wanted=()):
     """GPUs, driver, tools and their versions"""
-    found = gpus(run) or driver_gpus(run)
-    run.facts.update(gpus=found, commit=commit(run), processor=processor(), cores=os.cpu_count(),
-                     clocks={"before": clocks(run)})
+    found = run.facts["gpus"]
+    run.facts.update(commit=commit(run), processor=processor(), cores=os.cpu_count(), clocks={"before": clocks(run)})
     if not found and not run.simulated:
-        raise Failure("neither nvidia-smi nor libcuda shows a GPU")
+        raise Skip("neither nvidia-smi nor libcuda shows a GPU")
+    if not run.simulated:
+        warn_of_others(run)
     run.facts["versions"] = {name: first_version(run, command) for name, command in TOOLS.items()}
     run.check("machine", PASSED, ", ".join(gpu["name"] for gpu in found) or "simulated GPUs")
 
 
-def has(run, program):
-    return shutil.which(program, path=run.environment["PATH"]) is not None
+def warn_of_others(run):
+    """Times beside another process's work say nothing about either."""
+    programs = query(run, ["pid", "process_name"], "compute-apps")
+    loads = [row["utilization.gpu"] for row in query(run, ["utilization.gpu"])]
+    busy = [load for load in loads if load.isdigit() and int(load) > BUSY_PERCENT]
+    if programs or busy:
+        who = ", ".join(f"process {row['pid']} ({row['process_name']})" for row in programs)
+        run.facts["busy"] = "; ".join(filter(None, [who, f"at work {busy[0]} % of the time" if busy else ""]))
+        run.warn(f"the GPU is busy: {run.facts['busy']}; ratios of times are not judged. End what computes there and "
+                 "run the rows again with --rows")
+
+
+def look_at_build(run):
+    """What the build found when it opened the libraries: the text of `yoke devices`."""
+    if "backend" in run.facts or not run.yoke.exists():
+        return
+    try:
+        code, text = run.command([run.yoke, "devices", "--json"], run.scale * 20)
+        found = json.loads(text) if code == 0 else {}
+    except (Late, ValueError):
+        found = {}
+    details = [backend["detail"] for backend in found.get("backends", []) if backend["name"] == "cuda"]
+    notes = [device.get("note", "") for device in found.get("devices", [])]
+    run.facts["backend"] = "; ".join(dict.fromkeys(filter(None, details + notes)))
+    for library in ("cuDNN", "NCCL"):
+        if lacks(run, library):
+            run.warn(f"no {library} that Yoke can use: {run.facts['backend']}")
+
+
+def lacks(run, library):
+    """Where nothing is known, nothing is missing."""
+    text = run.facts.get("backend")
+    usable = re.search(rf"\b{library} [\d.]+ \(", text or "") and not re.search(rf"\bno {library}\b", text)
+    return bool(text) and not usable
+
+
+def left_out(run, part, name):
+    """Why this machine cannot make the check, or None."""
+    memory = [int(gpu["memory.total"]) for gpu in run.facts.get("gpus", []) if str(gpu["memory.total"]).isdigit()]
+    for pattern, least in LEAST_MIB:
+        if memory and re.match(pattern, name) and memory[0] < least:
+            return f"needs {least >> 10} GiB of GPU memory; this GPU has {memory[0] / 1024:.0f}"
+    if part in ("kernels", "race", "ways") and name.startswith("resnet") and lacks(run, "cuDNN"):
+        return "without cuDNN im2col computes every convolution"
+    if part == "replicas" and ", nccl" in name and lacks(run, "NCCL"):
+        return "no NCCL 2.22 or newer"
+    return None
 
 
 def first_version(run, command):
     """The text of the command's line that holds a version; None when there is no such command."""
-    if not has(run, command[0]):
+    if not run.has(command[0]):
         return None
     try:
         lines = run.command(command, 10)[1].splitlines()
@@ -46,7 +100,7 @@ def first_version(run, command):
 def commit(run):
     """From git; where there is none, what pack-deps.sh noted."""
     noted = DEPS / "commit"
-    if has(run, "git"):
+    if run.has("git"):
         code, text = run.command(["git", "describe", "--always", "--dirty"], 10)
         if code == 0:
             return text.strip()
@@ -62,11 +116,11 @@ def processor():
     return model[1] if model else None
 
 
-def query(run, fields):
-    if not has(run, "nvidia-smi"):
+def query(run, fields, what="gpu"):
+    if not run.has("nvidia-smi"):
         return []
     try:
-        code, text = run.command(["nvidia-smi", "--format=csv,noheader,nounits", "--query-gpu=" + ",".join(fields)], 20)
+        code, text = run.command(["nvidia-smi", "--format=csv,noheader,nounits", f"--query-{what}={','.join(fields)}"], 10)
     except Late:
         return []
     rows = [line.split(", ") for line in text.splitlines()] if code == 0 else []

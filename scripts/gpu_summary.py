@@ -8,11 +8,14 @@ LONGEST = 12  # rows of a table of kernels
 
 def summary(report):
     lines = [f"{report['date']}, commit {report.get('commit')}, preset {report['preset']}, {report['seconds']:.0f} s",
-             ", ".join(f"{number} {verdict}" for verdict, number in report["count"].items())]
+             ", ".join(f"{number} {verdict}" for verdict, number in report["count"].items() if number)]
     if "stopped" in report:
         lines.append(f"stopped by {report['stopped']}")
     if report["simulated"]:
         lines.append(SIMULATED)
+    lines += [f"warning: {text}" for text in report["warnings"]] + report.get("advice", [])
+    if "again" in report:
+        lines.append(f"for what is missing: {report['again']}")
     lines += machine_lines(report) + check_lines(report)
     for table in ("kernels_text", "probe_text"):
         if table in report:
@@ -37,11 +40,13 @@ def machine_lines(report):
 def check_lines(report):
     lines, place = [], None
     for check in report["checks"]:
-        if (check["stage"], check["part"]) != place:
-            place = check["stage"], check["part"]
+        if (check["piece"], check["part"]) != place:
+            place = check["piece"], check["part"]
             about = report["parts"].get(check["part"])
             lines += ["", ": ".join(filter(None, place)) + (f" ({about})" if about else "")]
-        lines.append(f"  {check['verdict']:11} {check['name']}{': ' + check['reason'] if check['reason'] else ''}")
+        earlier = f" ({check['from']})" if "from" in check else ""
+        reason = f": {check['reason']}" if check["reason"] else ""
+        lines.append(f"  {check['verdict']:11} {check['name']}{reason}{earlier}")
     return lines
 
 

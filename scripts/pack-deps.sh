@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Copies what Yoke's build needs beside a compiler and CMake into one folder, from the Debian packages
-# installed here: for a machine that has none of it and reaches no package registry. Notes the commit, too,
-# for a machine without git. scripts/gpu-check.sh there uses build/deps when it finds it.
-# usage: scripts/pack-deps.sh [FOLDER]   (build/deps)
+# Packs what Yoke's build needs beside a compiler and CMake into one archive, from the Debian packages installed here:
+# for a machine that has none of it and reaches no package registry. Notes the commit, too, for a machine without git.
+# scripts/gpu-check.sh there unpacks build/deps.tar.xz with Python alone.
+# usage: scripts/pack-deps.sh [ARCHIVE]   (build/deps.tar.xz)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-folder=${1-build/deps}
+archive=${1-build/deps.tar.xz}
 packages=(libdnnl-dev libjansson-dev libxxhash-dev libsodium-dev librandom123-dev libjpeg62-turbo-dev libpng-dev zlib1g-dev libcmocka-dev)
 # linker name: its file is copied under the name programs ask for at run time
 libraries=(dnnl jansson xxhash sodium jpeg png16 z cmocka)
@@ -15,8 +15,9 @@ libraries=(dnnl jansson xxhash sodium jpeg png16 z cmocka)
 common='^(libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+|libgomp|ld-linux.*|linux-vdso)\.so'
 
 scripts/install-deps.sh
-rm -rf "$folder"
-mkdir -p "$folder"/{bin,include,lib/pkgconfig,lib/needed}
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+mkdir -p "$(dirname "$archive")" "$folder"/{bin,include,lib/pkgconfig,lib/needed}
 triplet=$(cc -print-multiarch)
 
 copy_headers() {
@@ -69,7 +70,13 @@ for tool in pkg-config ninja; do
     copy_needed "$folder/bin/$tool"
 done
 git describe --always --dirty >"$folder/commit"
-# What travels: the tree as git knows it, with what is new in it, and this folder.
-megabytes() { awk '{sum += $1} END {printf "%.1f", sum / 1048576}'; }
-tree=$(git ls-files -z --cached --others --exclude-standard | du --files0-from=- -b 2>/dev/null | megabytes)
-echo "$folder: $(du -sb "$folder" | megabytes) MiB; the tree beside it: $tree MiB"
+# The same files give the same bytes. liblzma, which Python has too, undoes the filter for x86.
+tar -C "$folder" --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -c . |
+    xz --x86 --lzma2=preset=9e >"$archive.new"
+mv "$archive.new" "$archive"
+# What travels: the tree as git knows it, with what is new in it, and this archive.
+mebibytes() { awk -v bytes="$1" 'BEGIN {printf "%.1f", bytes / 1048576}'; }
+luggage=$(stat -c %s "$archive")
+tree=$(git ls-files -z --cached --others --exclude-standard | du --files0-from=- -b 2>/dev/null | awk '{sum += $1} END {print sum}')
+echo "$archive: $luggage bytes ($(mebibytes "$luggage") MiB); the tree beside it: $tree bytes ($(mebibytes "$tree") MiB);" \
+    "together $(mebibytes $((luggage + tree))) MiB"

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of gpu-check.sh that bench/pytorch_gpu.py measures: it races the rows and judges them, this passes its
+verdicts on as checks.
+"""
+import json
+import sys
+
+from gpu_parts import last_line, need
+from gpu_run import FAILED, LATE, PASSED, ROOT, SKIPPED, Failure, Late
+
+RACED = {"pass": PASSED, "in noise": PASSED, "measured": PASSED, "reported": PASSED, "MISS": FAILED,
+         "losses differ": FAILED, "skipped": SKIPPED, "out of time": LATE}
+JUDGED = ("pass", "in noise", "MISS")
+UNCONFIRMED = ("mapped", "decode")  # ways that stay off until a GPU has confirmed them
+END_S = 10  # between the race's last row and the end of the part
+OPTIONS = {"race": (), "ways": ("--ways",)}
+
+
+def race_words(run, name):
+    fake = ["--fake", "cuda:0"] if run.simulated else []
+    return [sys.executable, ROOT / "bench" / "pytorch_gpu.py", *OPTIONS[name], *fake]
+
+
+def options(name, values):
+    return [word for value in values for word in (name, value)]
+
+
+def list_rows(run, name, chosen=()):
+    """The names of the rows, or of those that `chosen` names, its groups, too."""
+    code, text = run.command([*race_words(run, name), "--list", *options("--rows", chosen)])
+    if code != 0:
+        raise Failure(last_line(text, code))
+    return [line.split("  ")[0].strip() for line in text.splitlines() if line.strip()]
+
+
+def race_names(run):
+    return list_rows(run, "race")
+
+
+def ways_names(run):
+    return list_rows(run, "ways")
+
+
+def earlier(run, name, wanted):
+    """Options for the rows that an earlier report holds and this run does not measure again."""
+    found = run.results.get(name)
+    if not found:
+        return []
+    file = run.build / f"gpu-{name}-earlier.json"
+    kept = [row for row in found.get("rows", []) if row["name"] not in wanted]
+    file.write_text(json.dumps({**found, "rows": kept}))
+    return ["--missing", file]
+
+
+def judge_row(run, row):
+    """(verdict, reason)"""
+    word = row["verdict"]
+    if word in JUDGED and "busy" in run.facts:
+        return SKIPPED, f"not judged, since the GPU was busy; {row['text']}"
+    return RACED.get(word, FAILED), row["text"] if word in ("skipped", "out of time") else f"{word}: {row['text']}"
+
+
+def measure(run, name, wanted):
+    need(run.yoke)
+    result, waiting = run.build / f"gpu-{name}.json", set(wanted)
+    options_of_rows = options("--rows", wanted) if waiting != set(run.names[name]) else []
+    words = [*race_words(run, name), "--yoke", run.yoke, "--json", result, *options_of_rows,
+             *earlier(run, name, waiting), "--seconds", max(int(run.left() - END_S), 1)]
+    result.unlink(missing_ok=True)
+
+    def report(_line=""):
+        """pytorch_gpu.py replaces the file after every row."""
+        if not result.exists():
+            return
+        found = run.results[name] = json.loads(result.read_text())
+        versions = {package: found[package] for package in ("torch", "jax") if package in found}
+        run.facts["versions"] = {**run.facts.get("versions", {}), **versions}
+        for row in found.get("rows", []):
+            if row["name"] in waiting:
+                waiting.remove(row["name"])
+                run.check(row["name"], *judge_row(run, row))
+
+    try:
+        code, text = run.command(words, heard=report)
+    finally:
+        report()
+    if waiting:
+        raise Failure(last_line(text, code))
+
+
+def race(run, wanted):
+    """a training step beside PyTorch's and JAX's: their time / Yoke's, the median of the rounds and its interval"""
+    measure(run, "race", wanted)
+
+
+def ways(run, wanted):
+    """a training step in each way that no GPU has confirmed: the time without it / the time with it, equal losses"""
+    try:
+        measure(run, "ways", wanted)
+    finally:
+        run.results["advice"] = [line for way in UNCONFIRMED for line in advice(run, way)]
+        for line in run.results["advice"]:
+            print(f"  {line}", flush=True)
+
+
+def advice(run, way):
+    """How to turn on a way whose rows are all measured, with equal losses, and not slower than without it."""
+    rows = [row for row in run.results.get("ways", {}).get("rows", []) if f"+{way}" in row["name"].split()[0]]
+    if not rows or any(RACED.get(row["verdict"]) != PASSED for row in rows) or "busy" in run.facts:
+        return []
+    slow = [row["name"] for row in rows if row["high"] < 1]
+    if slow:
+        return [f"{way}: the same losses, but slower in {', '.join(slow)}: leave it off"]
+    return [f"{way} passed: to turn it on, say so in its line of the table in src/device/ways.c"]
