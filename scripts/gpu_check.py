@@ -11,21 +11,22 @@ import sys
 import time
 
 import gpu_machine
-from gpu_parts import (CONFIGURE_S, TARGETS, backend, backend_names, build, engine, engine_names, kernels,
+from gpu_parts import (CONFIGURE_S, backend, backend_names, build, engine, engine_names, kernels,
                        kernels_names, operations, operations_names, probe, probe_names, sanitizer, sanitizer_names)
 from gpu_race import list_rows, race, race_names, ways, ways_names
 from gpu_replicas import replicas, replicas_names
-from gpu_run import (FAILED, FINAL, LATE, PASSED, ROOT, SKIPPED, UNPACK_S, WAITING, Failure, Late, NotBuilt, Run, Skip)
+from gpu_run import (FAILED, FINAL, LATE, PASSED, ROOT, SKIPPED, UNPACK_S, WAITING, Failure, Late, LUGGAGE,
+                     NotBuilt, Run, Skip, packages)
 
 # The seconds of each piece: PIECE_S at most, so that a command that is killed after ten minutes has ended.
 PIECE_S = 570
-MACHINE_S, LIST_S, CLOSE_S = 35, 25, 10  # looks at the machine, lists the rows of a race; writes the report
-PREPARE_S = UNPACK_S + CONFIGURE_S
-PIECES = {"kernels": {build: PREPARE_S + 130, probe: 65, kernels: 80, operations: 90, backend: 80},
-          "race": {build: PREPARE_S + 100, race: 345},
-          "ways": {build: PREPARE_S + 100, ways: 300},
-          "prove": {build: PREPARE_S + 150, replicas: 60, sanitizer: 110, engine: 125},
-          "build": {build: PREPARE_S + 440}}
+MACHINE_S, LIST_S, CLOSE_S = 35, 10, 10  # looks at the machine, lists the checks; writes the report
+START_S = UNPACK_S + MACHINE_S + LIST_S
+PIECES = {"kernels": {build: CONFIGURE_S + 130, probe: 65, kernels: 80, operations: 90, backend: 80},
+          "race": {build: CONFIGURE_S + 100, race: 345},
+          "ways": {build: CONFIGURE_S + 100, ways: 300},
+          "prove": {build: CONFIGURE_S + 150, replicas: 60, sanitizer: 110, engine: 125},
+          "build": {build: CONFIGURE_S + 440}}
 ABOUT = {"kernels": "what this GPU does best, and whether each operation is right",
          "race": "training steps beside PyTorch's, the rows that decide first",
          "ways": "whether what only a GPU can confirm may be turned on",
@@ -40,7 +41,7 @@ there; 77 no GPU"""
 
 
 def seconds_of(piece):
-    return MACHINE_S + LIST_S + sum(PIECES[piece].values()) + CLOSE_S
+    return START_S + sum(PIECES[piece].values()) + CLOSE_S
 
 
 def run_part(run, part, until, wanted=None):
@@ -122,11 +123,11 @@ def chosen_rows(run, rows):
     """{(part, name)} that --rows names: names, patterns with *, and what else bench/pytorch_gpu.py knows them by."""
     found = {(part, name) for part, names in run.names.items() for name in names
              if any(fnmatch.fnmatchcase(name, row) for row in rows)}
-    for part in {"race", "ways"} & set(run.names):
-        try:
-            found |= {(part, name) for name in list_rows(run, part, rows)}
-        except (Failure, Late):
-            pass
+    raced = {name: part for part in ("race", "ways") for name in run.names.get(part, ())}
+    try:
+        found |= {(raced[name], name) for name in list_rows(run, rows) if name in raced} if raced else set()
+    except (Failure, Late):
+        pass  # it knows none of them
     return found
 
 
@@ -212,10 +213,12 @@ def prepare(run, arguments, parser):
         parser.error(f"--piece {arguments.piece} has no part {' or '.join(arguments.only)}")
     run.until = run.begin + run.scale * MACHINE_S
     gpu_machine.find_gpus(run)
-    if arguments.missing:
-        run.replace(arguments.missing)
+    run.name_files(arguments.missing)
     run.held = earlier is not None
     run.write()
+    if LUGGAGE.exists():
+        run_part(run, packages, run.until)
+        run.until += run.scale * UNPACK_S
     run_part(run, gpu_machine.machine, run.until)
     if run.checks[-1]["verdict"] != PASSED:
         return NO_GPU if not run.facts["gpus"] and not run.simulated else exit_code(run.count())
@@ -239,7 +242,7 @@ def again(run, arguments):
     words = [word for option, value, default in (("--piece", arguments.piece, None), ("--preset", arguments.preset, "cuda"),
                                                  ("--scale", arguments.scale, 1))
              for word in (option, str(value)) if value != default]
-    return " ".join(["scripts/gpu-check.sh", *words, "--out", str(run.folder), "--missing", f"{run.path()}.json"])
+    return " ".join(["scripts/gpu-check.sh", *words, "--out", str(run.folder), "--missing", f"{run.files}.json"])
 
 
 def main():
@@ -259,7 +262,7 @@ def main():
         run.facts.pop("again", None)
     run.write()
     print(f"\n{', '.join(f'{number} {verdict}' for verdict, number in run.count().items() if number)}\n"
-          f"wrote {run.path()}.json, .txt and .log")
+          f"wrote {run.files}.json, .txt and .log")
     if "again" in run.facts:
         print(f"for what is missing: {run.facts['again']}")
     return code

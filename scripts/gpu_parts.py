@@ -8,9 +8,10 @@ import json
 import math
 import os
 import re
+import signal
 import time
 
-from gpu_run import FAILED, LATE, PASSED, ROOT, SKIPPED, Failure, Late, NotBuilt, Skip, unpack
+from gpu_run import FAILED, LATE, PASSED, ROOT, SKIPPED, Failure, Late, NotBuilt, Skip
 from gpu_summary import kernel_lines
 
 CASE = re.compile(r"^\[\s+(OK|FAILED|SKIPPED)\s+\] (\w+)$", re.MULTILINE)
@@ -77,8 +78,7 @@ def configure_words(run):
 
 
 def build(run, _wanted):
-    """unpacks the packages, configures, and compiles what the piece runs for this machine's GPUs only"""
-    unpack(run)
+    """configures, and compiles what the piece runs for this machine's GPUs only"""
     targets = TARGETS[run.now["piece"]]()
     for tool in ("cmake", "ninja", "cc"):
         if not run.has(tool):
@@ -130,6 +130,8 @@ def judge_test(run, code, text):
     counted = collections.Counter(case[1] for case in CASE.finditer(text))
     if code == SKIPPED_CODE:
         return FAILED if run.facts.get("gpus") else SKIPPED, last_line(text, code)
+    if code < 0:
+        return FAILED, f"ended by {signal.Signals(-code).name}: {last_line(text)}"
     if code != 0 or not counted:
         errors = re.findall(r"^\[\s+ERROR\s+\] --- (.+)$|^(.*error:.*)$", text, re.MULTILINE)
         return FAILED, next(filter(None, map("".join, errors)), last_line(text, code))[:300]

@@ -13,32 +13,29 @@ RACED = {"pass": PASSED, "in noise": PASSED, "measured": PASSED, "reported": PAS
 JUDGED = ("pass", "in noise", "MISS")
 UNCONFIRMED = ("mapped", "decode")  # ways that stay off until a GPU has confirmed them
 END_S = 10  # between the race's last row and the end of the part
-OPTIONS = {"race": (), "ways": ("--ways",)}
+GROUPS = {"race": (), "ways": ("ways",)}  # of its rows; (): all that need not be named
 
 
-def race_words(run, name):
+def race_words(run, rows):
     fake = ["--fake", "cuda:0"] if run.simulated else []
-    return [sys.executable, ROOT / "bench" / "pytorch_gpu.py", *OPTIONS[name], *fake]
+    chosen = [word for row in rows for word in ("--rows", row)]
+    return [sys.executable, ROOT / "bench" / "pytorch_gpu.py", *fake, *chosen]
 
 
-def options(name, values):
-    return [word for value in values for word in (name, value)]
-
-
-def list_rows(run, name, chosen=()):
-    """The names of the rows, or of those that `chosen` names, its groups, too."""
-    code, text = run.command([*race_words(run, name), "--list", *options("--rows", chosen)])
+def list_rows(run, rows):
+    """The names of the rows that `rows` names; a group's name is one of them."""
+    code, text = run.command([*race_words(run, rows), "--list"])
     if code != 0:
         raise Failure(last_line(text, code))
     return [line.split("  ")[0].strip() for line in text.splitlines() if line.strip()]
 
 
 def race_names(run):
-    return list_rows(run, "race")
+    return list_rows(run, GROUPS["race"])
 
 
 def ways_names(run):
-    return list_rows(run, "ways")
+    return list_rows(run, GROUPS["ways"])
 
 
 def earlier(run, name, wanted):
@@ -63,8 +60,8 @@ def judge_row(run, row):
 def measure(run, name, wanted):
     need(run.yoke)
     result, waiting = run.build / f"gpu-{name}.json", set(wanted)
-    options_of_rows = options("--rows", wanted) if waiting != set(run.names[name]) else []
-    words = [*race_words(run, name), "--yoke", run.yoke, "--json", result, *options_of_rows,
+    rows = GROUPS[name] if waiting == set(run.names[name]) else wanted
+    words = [*race_words(run, rows), "--yoke", run.yoke, "--json", result,
              *earlier(run, name, waiting), "--seconds", max(int(run.left() - END_S), 1)]
     result.unlink(missing_ok=True)
 

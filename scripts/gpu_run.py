@@ -59,7 +59,7 @@ class Run:
         self.facts, self.checks, self.results = {"warnings": []}, [], {}
         self.parts, self.names = {}, {}  # what each does; its checks
         self.now = {"piece": None, "part": None}
-        self.files = None  # of the report, without a suffix
+        self.files, self.notes = None, []  # of the report, without a suffix; the log until it has a name
         self.held = False  # while it would lose what an earlier report says
         self.lock = threading.RLock()
         self.environment = dict(os.environ)
@@ -108,7 +108,7 @@ class Run:
         earlier = {(check["part"], check["name"]): check for check in report["checks"]}
         for i, check in enumerate(self.checks):
             found = earlier.get((check["part"], check["name"]))
-            if found and not wanted(found):
+            if found and check["part"] in self.names and not wanted(found):
                 self.checks[i] = {"from": file, **found}
         self.results.update({name: report[name] for name in RESULTS if name in report})
 
@@ -158,10 +158,14 @@ class Run:
     # The report.
 
     def note(self, text):
-        """Adds to the log."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with self.lock, open(self.path().with_suffix(".log"), "a") as file:
-            file.write(text + "\n")
+        """Adds to the log, once its name is known."""
+        with self.lock:
+            self.notes.append(text + "\n")
+            if self.files:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                with open(self.files.with_suffix(".log"), "a") as file:
+                    file.write("".join(self.notes))
+                self.notes.clear()
 
     def count(self):
         return {verdict: sum(check["verdict"] == verdict for check in self.checks) for verdict in VERDICTS}
@@ -171,31 +175,27 @@ class Run:
                 "seconds": round(time.monotonic() - self.begin, 1), **self.facts,
                 "count": self.count(), "parts": self.parts, "checks": self.checks, **self.results}
 
-    def path(self):
-        """Without a suffix: date, GPUs and piece, and a number where another report has that name."""
-        if not self.files:
-            names = ["simulated"] if self.simulated else [gpu["name"] for gpu in self.facts.get("gpus", [])]
-            gpu = re.sub(r"[^a-z0-9]+", "-", (names[0] if names else "no gpu").lower()).strip("-")
-            several = f"{len(names)}x-" if len(names) > 1 else ""
-            piece = f"-{self.piece}" if self.piece else ""
-            first = self.folder / f"{self.date:%Y-%m-%d}-{several}{gpu}{piece}"
-            self.files, number = first, 1
-            while self.files.with_suffix(".json").exists():
-                number += 1
-                self.files = first.with_name(f"{first.name}-{number}")
-        return self.files
-
-    def replace(self, path):
-        """The report goes to where the one lies that it completes, if that is its folder."""
-        if path.resolve().parent == self.folder and path.suffix == ".json":
-            self.files = path.resolve().with_suffix("")
+    def name_files(self, earlier=None):
+        """After date, GPUs and piece, and with a number where another report has that name; a report in the same
+        folder that this one completes is replaced."""
+        names = ["simulated"] if self.simulated else [gpu["name"] for gpu in self.facts["gpus"]]
+        gpu = re.sub(r"[^a-z0-9]+", "-", (names[0] if names else "no gpu").lower()).strip("-")
+        several = f"{len(names)}x-" if len(names) > 1 else ""
+        piece = f"-{self.piece}" if self.piece else ""
+        first, number = self.folder / f"{self.date:%Y-%m-%d}-{several}{gpu}{piece}", 1
+        self.files = first
+        while self.files.with_suffix(".json").exists():
+            number += 1
+            self.files = first.with_name(f"{first.name}-{number}")
+        if earlier and earlier.resolve().parent == self.folder and earlier.suffix == ".json":
+            self.files = earlier.resolve().with_suffix("")
 
     def write(self):
         """Both files whole: a reader and a kill find the old ones or the new ones."""
-        if self.held:
+        if self.held or not self.files:
             return
         with self.lock:
-            report, path = self.report(), self.path()
+            report, path = self.report(), self.files
             self.folder.mkdir(parents=True, exist_ok=True)
             for suffix, text in ((".json", json.dumps(report, indent=1) + "\n"), (".txt", summary(report))):
                 new = path.with_suffix(suffix + ".new")
@@ -232,10 +232,8 @@ def end_group(process):
     process.stdout.close()
 
 
-def unpack(run):
-    """build/deps from the archive beside it, if that is not what lies there; whole or not at all."""
-    if not LUGGAGE.exists():
-        return
+def packages(run, _wanted=None):
+    """build/deps from the archive beside it, if that is not what lies there; whole or not at all"""
     digest, mark = hashlib.sha256(LUGGAGE.read_bytes()).hexdigest(), DEPS / "archive"
     if mark.exists() and mark.read_text() == digest:
         return
