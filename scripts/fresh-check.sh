@@ -7,8 +7,9 @@
 # from 14 to 19 of the suite builds all there is with warnings as errors.
 # --arm64: instead, scripts/arm64-check.sh cross-compiles for arm64 and runs tests in qemu-user.
 # --python: instead, scripts/python-check.sh installs the Python module with pip and tests it.
-# --gpu-check: instead, scripts/gpu-check.sh over simulated GPUs where there is a compiler, CMake, Python and this
-# machine's CUDA toolkit, but neither git nor a network; what else the build needs comes from scripts/pack-deps.sh.
+# --gpu-check: instead, scripts/gpu_rehearsal.py (gpu-check.sh over simulated GPUs, piece by piece, killed and completed)
+# where there is a compiler, CMake, Python and this machine's CUDA toolkit, but neither git nor a network; what else the
+# build needs comes from scripts/pack-deps.sh.
 # usage: scripts/fresh-check.sh [--tests | --compilers | --arm64 | --python | --gpu-check] [SUITE...]   (bookworm trixie)
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -74,16 +75,16 @@ try_python() {
     grep -E "^(Python|pip install|yoke|Ran|OK)" "build/fresh/$suite-python-check.log"
 }
 
-# Without .git, and with packages in build/deps.
+# Without .git, and with the archive of packages.
 try_gpu_check() {
     local suite=$1 root=$2
     rm -rf "$root/yoke"
     mkdir -p "$root/yoke" "$root/usr/local/cuda"
     git archive HEAD | tar -x -C "$root/yoke"
-    scripts/pack-deps.sh "$root/yoke/build/deps" || failed=yes
-    try_command "$suite" "$root" "$GPU_CHECK_LIMIT_S" "scripts/gpu-check.sh --preset simcuda --scale 30 --out out"
-    cp "$root"/yoke/out/*.{json,txt} build/fresh/ || failed=yes
-    sed -n 2p "$root"/yoke/out/*.txt
+    scripts/pack-deps.sh "$root/yoke/build/deps.tar.xz" || failed=yes
+    try_command "$suite" "$root" "$GPU_CHECK_LIMIT_S" "scripts/gpu_rehearsal.py --keep out"
+    cat "build/fresh/$suite-gpu_rehearsal.py.log"
+    cp "$root"/yoke/out/{kernels,race,ways,prove}/*.{json,txt} build/fresh/ || failed=yes
 }
 
 check_suite() {

@@ -13,7 +13,7 @@ import time
 import gpu_machine
 from gpu_parts import (CONFIGURE_S, backend, backend_names, build, engine, engine_names, kernels,
                        kernels_names, operations, operations_names, probe, probe_names, sanitizer, sanitizer_names)
-from gpu_race import list_rows, race, race_names, ways, ways_names
+from gpu_ratios import list_rows, race, race_names, ways, ways_names
 from gpu_replicas import replicas, replicas_names
 from gpu_run import (FAILED, FINAL, LATE, PASSED, ROOT, SKIPPED, UNPACK_S, WAITING, Failure, Late, LUGGAGE,
                      NotBuilt, Run, Skip, packages)
@@ -124,10 +124,11 @@ def chosen_rows(run, rows):
     found = {(part, name) for part, names in run.names.items() for name in names
              if any(fnmatch.fnmatchcase(name, row) for row in rows)}
     raced = {name: part for part in ("race", "ways") for name in run.names.get(part, ())}
-    try:
-        found |= {(raced[name], name) for name in list_rows(run, rows) if name in raced} if raced else set()
-    except (Failure, Late):
-        pass  # it knows none of them
+    for row in rows if raced else ():
+        try:
+            found |= {(raced[name], name) for name in list_rows(run, [row]) if name in raced}
+        except Failure:
+            pass  # it knows none of that name
     return found
 
 
@@ -160,13 +161,21 @@ def take_earlier(run, earlier, path, rows):
     if earlier.get("commit") != run.facts["commit"]:
         run.warn(f"{path.name} is of commit {earlier.get('commit')}, this tree of {run.facts['commit']}")
     if run.facts["from"]["gpus"] != [gpu["name"] for gpu in run.facts["gpus"]]:
-        run.warn(f"{path.name} is of {', '.join(run.facts['from']['gpus']) or 'no GPU'}: times of the two do not compare")
+        run.warn(f"{path.name} is of {', '.join(run.facts['from']['gpus']) or 'no GPU'}: their times do not compare")
 
 
-def choose(run, rows):
-    """Of the plan, the checks that --rows names alone; with --missing the others stay as they were."""
+def limit(run, rows):
+    """Leaves of the plan what --rows names."""
+    chosen = chosen_rows(run, rows)
     run.checks = [check for check in run.checks
-                  if check["part"] not in run.names or (check["part"], check["name"]) in rows or "from" in check]
+                  if check["part"] not in run.names or (check["part"], check["name"]) in chosen]
+
+
+def rows_of(arguments, earlier):
+    """The names that the whole report is limited to, or None."""
+    if earlier is None:
+        return arguments.rows
+    return earlier["rows"] + (arguments.rows or []) if "rows" in earlier else None
 
 
 def read_arguments():
@@ -213,6 +222,8 @@ def prepare(run, arguments, parser):
         parser.error(f"--piece {arguments.piece} has no part {' or '.join(arguments.only)}")
     run.until = run.begin + run.scale * MACHINE_S
     gpu_machine.find_gpus(run)
+    if rows_of(arguments, earlier):
+        run.facts["rows"] = rows_of(arguments, earlier)
     run.name_files(arguments.missing)
     run.held = earlier is not None
     run.write()
@@ -224,13 +235,13 @@ def prepare(run, arguments, parser):
         return NO_GPU if not run.facts["gpus"] and not run.simulated else exit_code(run.count())
     run.until += run.scale * LIST_S
     plan(run, pieces)
+    if "rows" in run.facts:
+        limit(run, run.facts["rows"])
     rows = chosen_rows(run, arguments.rows) if arguments.rows else None
     if rows is not None and not rows:
         parser.error(f"--rows: nothing here is called {' or '.join(arguments.rows)}")
     if earlier:
         take_earlier(run, earlier, arguments.missing, rows)
-    if rows is not None:
-        choose(run, rows)
     run.facts["again"] = again(run, arguments)
     run.held = False
     run.write()
@@ -239,9 +250,9 @@ def prepare(run, arguments, parser):
 
 def again(run, arguments):
     """The command that completes the report."""
-    words = [word for option, value, default in (("--piece", arguments.piece, None), ("--preset", arguments.preset, "cuda"),
-                                                 ("--scale", arguments.scale, 1))
-             for word in (option, str(value)) if value != default]
+    options = (("--piece", arguments.piece, None), ("--preset", arguments.preset, "cuda"), ("--scale", arguments.scale, 1))
+    words = [word for option, value, default in options for word in (option, str(value)) if value != default]
+    words += [word for part in arguments.only or () for word in ("--only", part)]
     return " ".join(["scripts/gpu-check.sh", *words, "--out", str(run.folder), "--missing", f"{run.files}.json"])
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The long runs that scripts/test.sh has no time for: each fuzz target for minutes, and every attack of tests/torture/
-# in full (fault injection, memory limits, stopped ranks, half an hour of training, ...). What each printed stays in
-# build/nightly/. One that fails does not stop the others.
+# The long runs that scripts/test.sh has no time for: each fuzz target for minutes, every attack of tests/torture/ in
+# full (fault injection, memory limits, stopped ranks, half an hour of training, ...), and the GPU check rehearsed over
+# simulated GPUs and killed. What each printed stays in build/nightly/. One that fails does not stop the others.
 # usage: scripts/nightly.sh [--minutes N] [NAME...]
 #   --minutes N  for each fuzz target (10); 0: no fuzzing
 #   NAME...      these of tests/torture/test_NAME.py only, as in: soak faults
@@ -31,7 +31,9 @@ while (($# > 0)); do
         ;;
     esac
 done
+everything=no
 if ((${#names[@]} == 0)); then
+    everything=yes
     for script in tests/torture/test_*.py; do names+=("$(basename "$script" .py)"); done
     names=("${names[@]#test_}")
 fi
@@ -64,6 +66,7 @@ for name in "${names[@]}"; do
     attack "$name" python3 "tests/torture/test_$name.py" build/release/yoke --full
 done
 ((minutes == 0)) || attack fuzz scripts/fuzz.sh $((60 * minutes))
+[[ $everything == no || ! -d /usr/local/cuda ]] || attack gpu_rehearsal scripts/gpu_rehearsal.py --kills 3
 
 echo
 echo "== summary (build/nightly/ has all they printed)"

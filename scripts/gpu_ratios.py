@@ -13,39 +13,42 @@ RACED = {"pass": PASSED, "in noise": PASSED, "measured": PASSED, "reported": PAS
 JUDGED = ("pass", "in noise", "MISS")
 UNCONFIRMED = ("mapped", "decode")  # ways that stay off until a GPU has confirmed them
 END_S = 10  # between the race's last row and the end of the part
-GROUPS = {"race": (), "ways": ("ways",)}  # of its rows; (): all that need not be named
+BENCH = ROOT / "bench"
 
 
-def race_words(run, rows):
-    fake = ["--fake", "cuda:0"] if run.simulated else []
-    chosen = [word for row in rows for word in ("--rows", row)]
-    return [sys.executable, ROOT / "bench" / "pytorch_gpu.py", *fake, *chosen]
-
-
-def list_rows(run, rows):
-    """The names of the rows that `rows` names; a group's name is one of them."""
-    code, text = run.command([*race_words(run, rows), "--list"])
-    if code != 0:
-        raise Failure(last_line(text, code))
-    return [line.split("  ")[0].strip() for line in text.splitlines() if line.strip()]
+def list_rows(run, words):
+    """The names of the rows that any of the words names: a row, a setup, a rival, a group; without words all but those
+    of groups that must be named."""
+    sys.path.insert(0, str(BENCH))
+    try:
+        import gpu_rows
+        import pytorch_gpu
+        every = gpu_rows.FAKE_ROWS if run.simulated else gpu_rows.ROWS
+        return [pytorch_gpu.name_of(row) for row in pytorch_gpu.select(every, words)]
+    except SystemExit as unknown:
+        raise Failure(str(unknown)) from None
+    except Exception as error:
+        raise Failure(f"bench/pytorch_gpu.py: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(str(BENCH))
 
 
 def race_names(run):
-    return list_rows(run, GROUPS["race"])
+    return list_rows(run, [])
 
 
 def ways_names(run):
-    return list_rows(run, GROUPS["ways"])
+    return list_rows(run, ["ways"])
 
 
-def earlier(run, name, wanted):
-    """Options for the rows that an earlier report holds and this run does not measure again."""
+def rows_to_measure(run, name, wanted):
+    """The options for them; what an earlier report has measured goes into the new one."""
     found = run.results.get(name)
     if not found:
-        return []
+        return ["--rows", *wanted]
+    kept = [row for row in found["rows"] if row["name"] not in wanted and row["verdict"] not in ("skipped", "out of time")]
     file = run.build / f"gpu-{name}-earlier.json"
-    kept = [row for row in found.get("rows", []) if row["name"] not in wanted]
-    file.write_text(json.dumps({**found, "rows": kept}))
+    file.write_text(json.dumps({**found, "asked": [row["name"] for row in kept] + wanted, "rows": kept}))
     return ["--missing", file]
 
 
@@ -60,9 +63,9 @@ def judge_row(run, row):
 def measure(run, name, wanted):
     need(run.yoke)
     result, waiting = run.build / f"gpu-{name}.json", set(wanted)
-    rows = GROUPS[name] if waiting == set(run.names[name]) else wanted
-    words = [*race_words(run, rows), "--yoke", run.yoke, "--json", result,
-             *earlier(run, name, waiting), "--seconds", max(int(run.left() - END_S), 1)]
+    words = [sys.executable, BENCH / "pytorch_gpu.py", "--yoke", run.yoke, "--json", result,
+             "--seconds", max(int(run.left() - END_S), 1), *(["--fake", "cuda:0"] if run.simulated else []),
+             *rows_to_measure(run, name, wanted)]
     result.unlink(missing_ok=True)
 
     def report(_line=""):
@@ -108,4 +111,5 @@ def advice(run, way):
     slow = [row["name"] for row in rows if row["high"] < 1]
     if slow:
         return [f"{way}: the same losses, but slower in {', '.join(slow)}: leave it off"]
-    return [f"{way} passed: to turn it on, say so in its line of the table in src/device/ways.c"]
+    return [f"{way} passed on this GPU. To give it to every GPU, set its `confirmed` to `true` in the table of "
+            "src/device/ways.c"]
