@@ -24,7 +24,7 @@ MACHINE_S, LIST_S, CLOSE_S = 35, 10, 10  # looks at the machine, lists the check
 START_S = UNPACK_S + MACHINE_S + LIST_S
 PIECES = {"kernels": {build: CONFIGURE_S + 130, probe: 65, kernels: 80, operations: 90, backend: 80},
           "race": {build: CONFIGURE_S + 100, race: 345},
-          "ways": {build: CONFIGURE_S + 100, ways: 300},
+          "ways": {build: CONFIGURE_S + 100, ways: 345},
           "prove": {build: CONFIGURE_S + 150, replicas: 60, sanitizer: 110, engine: 125},
           "build": {build: CONFIGURE_S + 440}}
 ABOUT = {"kernels": "what this GPU does best, and whether each operation is right",
