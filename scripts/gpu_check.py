@@ -156,6 +156,8 @@ def take_earlier(run, earlier, path, rows):
         run.take(earlier, path.name, lambda check: check["verdict"] not in FINAL)
     else:
         run.take(earlier, path.name, lambda check: (check["part"], check["name"]) in rows)
+        if ("probe", "gpu_probe") in rows:  # all of its questions, also those that have an answer
+            run.results.pop("probe", None)
     run.facts["from"] = {"file": path.name, "date": earlier["date"], "commit": earlier.get("commit"),
                          "gpus": [gpu["name"] for gpu in earlier["gpus"]]}
     if earlier.get("commit") != run.facts["commit"]:

@@ -107,11 +107,11 @@ def probe(run, _wanted):
     program = folder_of(run, "gpu_probe")
     need(program)
     rows, result = [], run.build / "gpu-probe.json"
+    result.write_text("".join(json.dumps(row) + "\n" for row in run.results.get("probe", [])))
+    options = ["--missing", result] * (result.stat().st_size > 0) + ["--tiny"] * run.simulated
     run.results["probe_text"] = rows
-    result.unlink(missing_ok=True)
     try:
-        tiny = ["--tiny"] if run.simulated else []
-        code, text = run.command([program, "--json", result, *tiny], heard=rows.append)
+        code, text = run.command([program, "--json", result, *options], heard=rows.append)
     finally:
         if result.exists():
             whole = [line for line in result.read_text().split("\n")[:-1] if line]  # the last one may be cut
