@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The record of measured choices: a short list. The search is linear, since only planning reads
  * it. */
+#include <assert.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -18,9 +19,13 @@ typedef struct choice {
     bool assumed; /* for lack of time: not for the file */
 } choice;
 
+#define PREFERRED_LIMIT 8
+
 struct yoke_choices {
     choice *rows;
     int count, capacity;
+    const char *preferred[PREFERRED_LIMIT];
+    int preferred_count;
     yoke_choices_file *file; /* NULL: none */
     yoke_choices_hook hook;  /* NULL: none */
     void *context;           /* of the hook */
@@ -174,6 +179,30 @@ static yoke_status replace_gone(yoke_choices *choices, choice *row, const yoke_c
                 row->name, row->key);
 }
 
+void yoke_choices_prefer(yoke_choices *choices, const char *name) {
+    assert(choices->preferred_count < PREFERRED_LIMIT);
+    choices->preferred[choices->preferred_count++] = name;
+}
+
+static bool prefers(const yoke_choices *choices, const char *name) {
+    for (int i = 0; i < choices->preferred_count; i++)
+        if (strcmp(choices->preferred[i], name) == 0) return true;
+    return false;
+}
+
+/* Of an unknown key; *candidate stays -1 where none of its names is preferred. */
+static yoke_status take_preferred(yoke_choices *choices, const char *key,
+                                  const yoke_choice_names *names, int *candidate) {
+    const char *name;
+    for (int i = 0; choices->preferred_count > 0; i++) {
+        if ((name = names->name_of(names->context, i)) == NULL) return YOKE_OK;
+        if (!prefers(choices, name)) continue;
+        *candidate = i;
+        return yoke_choices_add(choices, key, i, name, 0);
+    }
+    return YOKE_OK;
+}
+
 /* An unknown key: another process may have measured it since this one read the file, or measure it
  * now. */
 yoke_status yoke_choices_find(yoke_choices *choices, const char *key,
@@ -186,7 +215,8 @@ yoke_status yoke_choices_find(yoke_choices *choices, const char *key,
         if (*candidate < 0) TRY(replace_gone(choices, row, names, candidate));
         row = row_of(choices, key);
     }
-    if (row == NULL && choices->first_ns == 0) choices->first_ns = yoke_now_ns();
+    if (row == NULL && names != NULL) TRY(take_preferred(choices, key, names, candidate));
+    if (row == NULL && *candidate < 0 && choices->first_ns == 0) choices->first_ns = yoke_now_ns();
     if (row != NULL && !row->used) row->used = true; /* devices only read while they plan at once */
     return YOKE_OK;
 }

@@ -561,6 +561,9 @@ yoke_status yoke_choices_find(yoke_choices *choices, const char *key,
                               const yoke_choice_names *names, int *candidate);
 yoke_status yoke_choices_add(yoke_choices *choices, const char *key, int candidate,
                              const char *candidate_name, double milliseconds);
+/* For tests of one computation among several: a key that is unknown, one of whose candidates has
+ * this name, takes it unmeasured. Up to 8 names, which outlive the record. */
+void yoke_choices_prefer(yoke_choices *choices, const char *name);
 /* Limits measuring to so many seconds from the first unknown key on; 0: no limit. late: they are
  * over; assume then adds what a fixed rule chooses, for this record alone: no file gets it. */
 void yoke_choices_limit(yoke_choices *choices, double seconds);

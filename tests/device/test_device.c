@@ -312,6 +312,35 @@ static void choices_are_found_again_and_listed_in_order(void **state) {
     yoke_choices_destroy(NULL);
 }
 
+static const char *name_at(const void *context, int candidate) {
+    const char *const *names = context;
+    return names[candidate];
+}
+
+static void an_unknown_key_takes_a_preferred_candidate_unmeasured(void **state) {
+    (void)state;
+    const char *const names[] = {"direct", "winograd", NULL}, *const others[] = {"one", NULL};
+    const yoke_choice_names two = {name_at, names}, one = {name_at, others};
+    yoke_choices *choices = NULL;
+    int known;
+    EXPECT_OK(yoke_choices_create(&choices));
+    yoke_choices_prefer(choices, "im2col");
+    EXPECT_OK(yoke_choices_find(choices, "conv", &two, &known));
+    assert_int_equal(known, -1);
+    EXPECT_OK(yoke_choices_add(choices, "measured", 0, "direct", 1));
+    yoke_choices_prefer(choices, "winograd");
+    const struct {
+        const char *key;
+        const yoke_choice_names *names;
+        int known;
+    } rows[] = {{"conv", &two, 1}, {"conv", NULL, 1}, {"measured", &two, 0}, {"linear", &one, -1}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        EXPECT_OK(yoke_choices_find(choices, rows[i].key, rows[i].names, &known));
+        assert_int_equal(known, rows[i].known);
+    }
+    yoke_choices_destroy(choices);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_list_opens_the_devices_it_names_in_its_order),
@@ -327,6 +356,7 @@ int main(void) {
         cmocka_unit_test(a_scope_binds_and_leaving_restores),
         cmocka_unit_test(a_scope_without_binding_leaves_cores_alone),
         cmocka_unit_test(choices_are_found_again_and_listed_in_order),
+        cmocka_unit_test(an_unknown_key_takes_a_preferred_candidate_unmeasured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
