@@ -180,7 +180,7 @@ static yoke_status keep_choices(yoke_data_parallel *parallel) {
 }
 
 static yoke_status plan_root(yoke_data_parallel *parallel) {
-    TRY(yoke_choices_create(&parallel->choices));
+    if (parallel->choices == NULL) TRY(yoke_choices_create(&parallel->choices));
     yoke_choices_limit(parallel->choices, parallel->options.measure_seconds);
     TRY(keep_choices(parallel));
     TRY(yoke_ranks_await_choices(parallel));
@@ -334,18 +334,18 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     return YOKE_OK;
 }
 
-yoke_status yoke_data_parallel_create(yoke_data_parallel **parallel, const yoke_model *model,
-                                      yoke_devices *devices,
-                                      const yoke_optimizer_options *optimizer,
-                                      const yoke_data_parallel_options *options) {
-    if (parallel == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "parallel is NULL");
+yoke_status yoke_engine_create(yoke_data_parallel **parallel, const yoke_model *model,
+                               yoke_devices *devices, const yoke_optimizer_options *optimizer,
+                               const yoke_data_parallel_options *options, yoke_choices *choices) {
     *parallel = NULL;
-    if (model == NULL || devices == NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s is NULL", model == NULL ? "model" : "devices");
     yoke_data_parallel *own = calloc(1, sizeof *own);
-    if (own == NULL) return FAIL_MEMORY(sizeof *own, "the engine");
+    if (own == NULL) {
+        yoke_choices_destroy(choices);
+        return FAIL_MEMORY(sizeof *own, "the engine");
+    }
     own->model = model;
     own->devices = devices;
+    own->choices = choices;
     yoke_status status = build(own, options, optimizer);
     if (status != YOKE_OK) {
         yoke_process_group *ranks = own->options.process_group;
@@ -355,6 +355,17 @@ yoke_status yoke_data_parallel_create(yoke_data_parallel **parallel, const yoke_
     }
     *parallel = own;
     return YOKE_OK;
+}
+
+yoke_status yoke_data_parallel_create(yoke_data_parallel **parallel, const yoke_model *model,
+                                      yoke_devices *devices,
+                                      const yoke_optimizer_options *optimizer,
+                                      const yoke_data_parallel_options *options) {
+    if (parallel == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "parallel is NULL");
+    *parallel = NULL;
+    if (model == NULL || devices == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s is NULL", model == NULL ? "model" : "devices");
+    return yoke_engine_create(parallel, model, devices, optimizer, options, NULL);
 }
 
 void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {

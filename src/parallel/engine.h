@@ -72,6 +72,12 @@ struct yoke_data_parallel {
     bool input_gradients;  /* the replicas hold those of the last backward */
 };
 
+/* yoke_data_parallel_create with a record of choices, which the engine takes over, whether or not
+ * create succeeds; NULL: a new one. The pointers are not checked. */
+yoke_status yoke_engine_create(yoke_data_parallel **parallel, const yoke_model *model,
+                               yoke_devices *devices, const yoke_optimizer_options *optimizer,
+                               const yoke_data_parallel_options *options, yoke_choices *choices);
+
 /* A training forward begins: even one that fails changes the root's running statistics. An exchange
  * has run: every replica holds the new weights. */
 void yoke_count_forward(yoke_data_parallel *parallel);

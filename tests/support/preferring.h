@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Records of choices, and engines, that take the candidates a test wants instead of measuring
+ * them. */
+#ifndef PREFERRING_H
+#define PREFERRING_H
+
+#include "parallel/engine.h"
+#include "support/engine_check.h"
+
+/* `names`: of candidates, up to 8 and NULL behind the last; they outlive the record. */
+static inline yoke_choices *preferring(const char *const *names) {
+    yoke_choices *choices = NULL;
+    EXPECT_OK(yoke_choices_create(&choices));
+    for (; *names != NULL; names++)
+        yoke_choices_prefer(choices, *names);
+    return choices;
+}
+
+static inline check_engine check_engine_preferring(const yoke_model *model, const char *list,
+                                                   yoke_data_parallel_options options,
+                                                   const yoke_optimizer_options *optimizer,
+                                                   const char *const *names) {
+    check_engine made = {0};
+    yoke_devices_options open = {.struct_size = sizeof open, .list = list, .threads = 1};
+    EXPECT_OK(yoke_devices_open(&made.devices, &open));
+    options.struct_size = sizeof options;
+    EXPECT_OK(yoke_engine_create(&made.parallel, model, made.devices, optimizer, &options,
+                                 preferring(names)));
+    return made;
+}
+
+#endif
