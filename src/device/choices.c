@@ -190,17 +190,20 @@ static bool prefers(const yoke_choices *choices, const char *name) {
     return false;
 }
 
-/* Of an unknown key; *candidate stays -1 where none of its names is preferred. */
+int yoke_choices_preferred(const yoke_choices *choices, const yoke_choice_names *names) {
+    const char *name;
+    if (choices == NULL || choices->preferred_count == 0) return -1;
+    for (int i = 0; (name = names->name_of(names->context, i)) != NULL; i++)
+        if (prefers(choices, name)) return i;
+    return -1;
+}
+
 static yoke_status take_preferred(yoke_choices *choices, const char *key,
                                   const yoke_choice_names *names, int *candidate) {
-    const char *name;
-    for (int i = 0; choices->preferred_count > 0; i++) {
-        if ((name = names->name_of(names->context, i)) == NULL) return YOKE_OK;
-        if (!prefers(choices, name)) continue;
-        *candidate = i;
-        return yoke_choices_add(choices, key, i, name, 0);
-    }
-    return YOKE_OK;
+    *candidate = yoke_choices_preferred(choices, names);
+    if (*candidate < 0) return YOKE_OK;
+    return yoke_choices_add(choices, key, *candidate, names->name_of(names->context, *candidate),
+                            0);
 }
 
 /* An unknown key: another process may have measured it since this one read the file, or measure it

@@ -561,9 +561,12 @@ yoke_status yoke_choices_find(yoke_choices *choices, const char *key,
                               const yoke_choice_names *names, int *candidate);
 yoke_status yoke_choices_add(yoke_choices *choices, const char *key, int candidate,
                              const char *candidate_name, double milliseconds);
-/* For tests of one computation among several: a key that is unknown, one of whose candidates has
- * this name, takes it unmeasured. Up to 8 names, which outlive the record. */
+/* For tests of one computation among several: an unknown key one of whose candidates has this name
+ * takes it unmeasured. Up to 8 names, which outlive the record. */
 void yoke_choices_prefer(yoke_choices *choices, const char *name);
+/* The first candidate with such a name, also for a fixed rule; -1: there is none. Takes no
+ * record. */
+int yoke_choices_preferred(const yoke_choices *choices, const yoke_choice_names *names);
 /* Limits measuring to so many seconds from the first unknown key on; 0: no limit. late: they are
  * over; assume then adds what a fixed rule chooses, for this record alone: no file gets it. */
 void yoke_choices_limit(yoke_choices *choices, double seconds);

@@ -56,6 +56,24 @@ static void a_fixed_choice_measures_nothing(void **state) {
     yoke_choices_destroy(request.choices);
 }
 
+static void a_preferred_candidate_is_taken_without_measuring(void **state) {
+    const yoke_algorithm algorithms[] = {YOKE_ALGORITHM_MEASURED, YOKE_ALGORITHM_DIRECT};
+    for (int i = 0; i < 2; i++) {
+        cuda_device *device = ((rig *)*state)->device;
+        yoke_plan_request request = {.algorithm = algorithms[i]};
+        CHECK(yoke_choices_create(&request.choices));
+        yoke_choices_prefer(request.choices, "two");
+        const cuda_candidate candidates[] = {{"one", count_run}, {"two", count_run}};
+        runs counted = {.status = YOKE_OK};
+        cuda_tuning tuning = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
+        int best = -1;
+        CHECK(cuda_choose(&tuning, &best));
+        assert_int_equal(best, 1);
+        assert_int_equal(counted.counts[0] + counted.counts[1], 0);
+        yoke_choices_destroy(request.choices);
+    }
+}
+
 static yoke_status refuse(void *context, int candidate) {
     (void)context, (void)candidate;
     return YOKE_ERROR_DEVICE;
@@ -202,6 +220,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_choice_is_measured_once_and_then_known),
         cmocka_unit_test(a_fixed_choice_measures_nothing),
+        cmocka_unit_test(a_preferred_candidate_is_taken_without_measuring),
         cmocka_unit_test(a_candidate_that_does_not_serve_is_passed_over),
         cmocka_unit_test(what_a_library_fails_at_is_passed_over),
         cmocka_unit_test(a_candidate_that_fails_otherwise_ends_the_contest),

@@ -40,18 +40,18 @@ static const char *candidate_name(const void *context, int candidate) {
 
 yoke_status cuda_chosen(const cuda_tuning *tuning, bool *chosen, int *best) {
     const yoke_plan_request *request = tuning->request;
-    *best = 0;
-    *chosen = request->algorithm == YOKE_ALGORITHM_DIRECT || request->choices == NULL;
-    if (*chosen) return YOKE_OK;
-    char key[KEY_BYTES];
-    write_key(key, tuning);
     bool fewer_rows = request->most_rows > request->rows;
     const yoke_choice_names names = {.name_of = candidate_name,
                                      .context = tuning,
                                      .take = tuning->take,
                                      .taker = tuning->taker,
                                      .follows = fewer_rows || tuning->device->base.index > 0};
-    int known;
+    int known = yoke_choices_preferred(request->choices, &names);
+    *best = known > 0 ? known : 0;
+    *chosen = request->algorithm == YOKE_ALGORITHM_DIRECT || request->choices == NULL;
+    if (*chosen) return YOKE_OK;
+    char key[KEY_BYTES];
+    write_key(key, tuning);
     TRY(yoke_choices_find(request->choices, key, &names, &known));
     *chosen = known >= 0 || known == YOKE_CHOICE_GONE;
     if (known >= 0) *best = known;
