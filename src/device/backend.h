@@ -32,10 +32,10 @@ struct yoke_plan {
     yoke_status (*bind)(yoke_plan *plan, const yoke_plan_binding *binding);
     yoke_status (*forward)(yoke_plan *plan, const yoke_plan_step *step);
     yoke_status (*backward)(yoke_plan *plan, const yoke_plan_step *step); /* NULL: inference only */
-    void (*destroy)(yoke_plan *plan); /* accepts half-built plans */
+    void (*destroy)(yoke_plan *plan);  /* accepts half-built plans */
+    const char *ways[YOKE_DIRECTIONS]; /* static texts */
     /* Of convolution and linear alone: */
     yoke_status (*backward_part)(yoke_plan *plan, yoke_direction direction);
-    const char *ways[YOKE_DIRECTIONS]; /* static texts */
 };
 
 /* What a kind of plan can do; backward is dropped where the request does not train. */
@@ -150,6 +150,8 @@ struct yoke_backend {
     yoke_status (*layout_convert)(yoke_device *device, const yoke_layout *to_layout, void *to,
                                   const yoke_layout *from_layout, const void *from);
     yoke_status (*plan)(yoke_plan **plan, yoke_device *device, const yoke_plan_request *request);
+    yoke_status (*choose)(yoke_device *device, const yoke_contest *contest,
+                          int *best); /* NULL: candidate 0 */
 
     /* collectives: a group by the backend's own library, NULL where there is none. For AUTO it may
      * leave *group NULL and return OK; the caller then makes a group of copies. */

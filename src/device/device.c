@@ -115,7 +115,8 @@ static yoke_status open_one(yoke_devices *devices, const yoke_devices_options *o
                                  .threads = threads_of(options),
                                  .unbound = options->unbound};
     TRY(backends[backend].table()->open(&devices->at[index], &request));
-    devices->at[index]->ways = list->ways;
+    if (!devices->at[index]->backend->shares_memory)
+        devices->at[index]->ways = list->ways | yoke_ways_confirmed();
     devices->count++;
     devices->spare_cores -= devices->at[index]->threads * processes;
     return YOKE_OK;

@@ -459,16 +459,17 @@ yoke_status yoke_plan_forward(yoke_plan *plan, const yoke_plan_step *step);
 
 yoke_status yoke_plan_backward(yoke_plan *plan, const yoke_plan_step *step);
 
-/* Convolution and linear: backward has two parts, and an algorithm computes each direction. */
+/* Backward of a convolution and a linear layer has two parts; that of others counts as data. */
 typedef enum yoke_direction {
     YOKE_FORWARD,
     YOKE_BACKWARD_DATA,
     YOKE_BACKWARD_WEIGHTS,
     YOKE_DIRECTIONS
 } yoke_direction;
-/* The algorithm: "cuDNN 1", "im2col", "im2col, no other", oneDNN's name of its own; a static text.
- * NULL: nothing runs in this direction, or the operation has no choice. */
+/* The algorithm: "cuDNN 1", "im2col", "im2col, no other", "264 blocks at most", oneDNN's name of
+ * its own; a static text. NULL: nothing runs in this direction, or the plan has no choice. */
 const char *yoke_plan_way(const yoke_plan *plan, yoke_direction direction);
+bool yoke_plan_has_parts(const yoke_plan *plan);
 /* A part of backward that yoke_plan_way names, alone; to be timed. */
 yoke_status yoke_plan_backward_part(yoke_plan *plan, yoke_direction direction);
 
@@ -573,6 +574,20 @@ void yoke_choices_limit(yoke_choices *choices, double seconds);
 bool yoke_choices_late(const yoke_choices *choices);
 yoke_status yoke_choices_assume(yoke_choices *choices, const char *key, int candidate,
                                 const char *candidate_name);
+/* A choice of a room above, measured as a plan's are: candidate 0 by the fixed rule, and where
+ * devices do not measure such choices. */
+typedef struct yoke_contest {
+    const char *key;
+    yoke_precision precision;
+    yoke_algorithm algorithm;
+    yoke_choices *choices;
+    const char *const *names; /* [count] */
+    int count;
+    yoke_status (*prepare)(void *context);            /* before anything runs */
+    yoke_status (*run)(void *context, int candidate); /* queues one on the compute stream */
+    void *context;
+} yoke_contest;
+yoke_status yoke_device_choose(yoke_device *device, const yoke_contest *contest, int *best);
 /* Row `index` of the choices in use; false past the end. */
 bool yoke_choices_at(const yoke_choices *choices, int index, const char **key, const char **name,
                      double *milliseconds);

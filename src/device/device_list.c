@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads "auto", "4xcpu", "cpu,cpu", "cpu:0,cpu:1" and "2xcuda+waves". */
+/* Reads "auto", "4xcpu", "cpu,cpu", "cpu:0,cpu:1" and "2xcuda+mapped". */
 #include "device/device_list.h"
 
 #include <ctype.h>

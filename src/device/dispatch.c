@@ -246,6 +246,12 @@ yoke_status yoke_plan_create(yoke_plan **plan, yoke_device *device,
     return status;
 }
 
+yoke_status yoke_device_choose(yoke_device *device, const yoke_contest *contest, int *best) {
+    *best = 0;
+    if (device->backend->choose == NULL) return YOKE_OK;
+    return device->backend->choose(device, contest, best);
+}
+
 void yoke_plan_destroy(yoke_plan *plan) {
     if (plan != NULL) plan->destroy(plan);
 }
@@ -268,6 +274,10 @@ yoke_status yoke_plan_backward(yoke_plan *plan, const yoke_plan_step *step) {
 
 const char *yoke_plan_way(const yoke_plan *plan, yoke_direction direction) {
     return plan->ways[direction];
+}
+
+bool yoke_plan_has_parts(const yoke_plan *plan) {
+    return plan->backward_part != NULL;
 }
 
 yoke_status yoke_plan_backward_part(yoke_plan *plan, yoke_direction direction) {

@@ -8,12 +8,20 @@
 static const struct {
     const char *name;
     yoke_way way;
+    bool confirmed; /* true: every GPU takes it, and its name stays one that a list may have */
 } table[] = {
-    {"waves", YOKE_WAY_WAVES},   {"sums", YOKE_WAY_SUMS},     {"stem4", YOKE_WAY_STEM4},
-    {"stem8", YOKE_WAY_STEM8},   {"shadow", YOKE_WAY_SHADOW}, {"relu", YOKE_WAY_RELU},
-    {"mapped", YOKE_WAY_MAPPED}, {"loss", YOKE_WAY_LOSS},     {"decode", YOKE_WAY_DECODE},
+    {"mapped", YOKE_WAY_MAPPED, false}, {"decode", YOKE_WAY_DECODE, false},
+    {"sums", YOKE_WAY_SUMS, false},     {"stem4", YOKE_WAY_STEM4, false},
+    {"stem8", YOKE_WAY_STEM8, false},   {"relu", YOKE_WAY_RELU, false},
 };
 enum { COUNT = sizeof table / sizeof table[0] };
+
+unsigned yoke_ways_confirmed(void) {
+    unsigned ways = 0;
+    for (int i = 0; i < COUNT; i++)
+        if (table[i].confirmed) ways |= (unsigned)table[i].way;
+    return ways;
+}
 
 static bool is_name(const char *name, const char *text, size_t length) {
     return strncmp(name, text, length) == 0 && name[length] == '\0';

@@ -77,8 +77,7 @@ static double node_bytes(const yoke_program *program, const yoke_call_subject *s
                added_bytes(program, node, subject);
     double bytes = input_bytes(program, node) + value_bytes(program, node->output);
     /* What convolution and linear save is a copy in another layout, which others do without. */
-    if (yoke_plan_way(program->plans[subject->node], YOKE_FORWARD) == NULL)
-        bytes += (double)needs->saved_bytes;
+    if (!yoke_plan_has_parts(program->plans[subject->node])) bytes += (double)needs->saved_bytes;
     return bytes + parameter_bytes(program, node, needs) + (double)needs->mask_bytes;
 }
 
@@ -106,8 +105,9 @@ static void describe_node(const yoke_program *program, const yoke_call_subject *
                           ? yoke_activation_name(operation->activation)
                           : yoke_kind_name(operation->kind);
     call->direction = subject->backward ? parts[subject->part] : "forward";
-    if (!subject->backward || subject->part != YOKE_FORWARD)
-        call->way = yoke_plan_way(program->plans[subject->node], subject->part);
+    bool whole = subject->backward && subject->part == YOKE_FORWARD;
+    call->way =
+        yoke_plan_way(program->plans[subject->node], whole ? YOKE_BACKWARD_DATA : subject->part);
     call->bytes = node_bytes(program, subject);
     call->operations = node_operations(program, subject);
     write_shape(operation, call);
@@ -139,6 +139,7 @@ static void describe_loss(const yoke_program *program, bool backward, yoke_kerne
     bool joined = !yoke_plan_describe(program->loss)->backward_reads_input;
     call->bytes = backward == joined ? output : 2 * output;
     if (joined && backward) call->bytes = 0;
+    call->way = yoke_plan_way(program->loss, YOKE_FORWARD);
     snprintf(call->shape, sizeof call->shape, "%.0f bytes", output);
 }
 

@@ -200,8 +200,7 @@ static yoke_status time_parts(stopwatch *watch, timed_call *call) {
 static yoke_status time_backward(stopwatch *watch, const yoke_replica_memory *memory) {
     for (int i = 0; i < watch->program->action_count; i++) {
         timed_call call = action_call(watch->program, memory, &watch->program->actions[i]);
-        bool parts =
-            watch->lists && call.plan != NULL && yoke_plan_way(call.plan, YOKE_FORWARD) != NULL;
+        bool parts = watch->lists && call.plan != NULL && yoke_plan_has_parts(call.plan);
         TRY(parts ? time_parts(watch, &call) : time_call(watch, &call));
     }
     return YOKE_OK;

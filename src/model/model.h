@@ -75,7 +75,6 @@ typedef struct yoke_replica_options {
     const bool *frozen;   /* [tensors] parameters without a gradient; outlives the replica. NULL:
                              none */
     bool input_gradients; /* backward also computes the gradients of the model's inputs */
-    bool updates_write_shadow; /* forward writes the shadow after yoke_replica_renew_shadow alone */
     int bucket_parts; /* every bucket divides into this many equal parts of whole cache lines; 0: 1
                        */
     yoke_norm_group *norm_group; /* of its batch norms in training; NULL: none */
@@ -98,6 +97,7 @@ void yoke_replica_destroy(yoke_replica *replica);
 typedef struct yoke_replica_memory {
     float *parameters, *gradients, *buffers; /* flat */
     uint16_t *shadow; /* the parameters in bfloat16, if plans read them; otherwise NULL */
+    bool updates_write_shadow;
     float *inputs[YOKE_INPUTS_LIMIT]; /* [rows, input shape], float32; scatter writes them */
     void *image;              /* input 0 as its reader wants it; NULL: that reads inputs[0] */
     yoke_layout image_layout; /* for options.rows */
@@ -128,8 +128,11 @@ yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,
  * recording. */
 yoke_status yoke_replica_begin(yoke_replica *replica, int rows, bool training,
                                const yoke_plan_step *step);
-/* With options.updates_write_shadow: the weights are not those of which an update wrote the shadow,
- * so the next forward writes it. yoke_replica_write calls it. */
+/* Whether plans read a shadow. Forward writes it, unless the caller's updates do: leave_shadow, to
+ * be called before allocate, says so. Then forward writes it after renew_shadow alone: the weights
+ * are not those of which an update wrote the shadow. yoke_replica_write calls renew_shadow. */
+bool yoke_replica_reads_shadow(const yoke_replica *replica);
+void yoke_replica_leave_shadow(yoke_replica *replica);
 void yoke_replica_renew_shadow(yoke_replica *replica);
 /* Records what `queue` calls on the replica, for `rows`, and on its device; the caller owns the
  * recording. Nothing runs, and the results of the latest forward stay valid. */

@@ -128,7 +128,6 @@ static yoke_status build_program(yoke_program *program, const yoke_program_reque
     program->rows = request->rows;
     program->training = request->training;
     program->input_gradients = request->input_gradients;
-    program->writes_shadow = request->writes_shadow;
     program->frozen = request->frozen;
     program->before_operation = request->before_operation;
     TRY(allocate_lists(program));
@@ -302,7 +301,7 @@ yoke_status yoke_program_bind(yoke_program *program, const yoke_flat *flat,
 
 static yoke_status queue_forward(yoke_program *program, const yoke_flat *flat,
                                  const yoke_replica_memory *memory, const yoke_plan_step *step) {
-    if (program->writes_shadow && memory->shadow != NULL)
+    if (memory->shadow != NULL && !memory->updates_write_shadow)
         TRY(yoke_device_shadow(program->device, memory->shadow, memory->parameters,
                                flat->elements));
     const yoke_operation_hook *hook = &program->before_operation;

@@ -90,7 +90,6 @@ typedef struct yoke_program_request {
     bool training;
     bool inference;        /* no program of this model trains */
     bool input_gradients;  /* backward also computes the gradient of the model's input */
-    bool writes_shadow;    /* forward does; otherwise the caller, before it */
     const bool *frozen;    /* [tensors]; NULL: none */
     const yoke_flat *flat; /* NULL: the plans choose the layouts of parameters */
     yoke_choices *choices;
@@ -103,7 +102,6 @@ typedef struct yoke_program {
     yoke_device *device;
     int rows;
     bool training, input_gradients;
-    bool writes_shadow;
     bool reads_image; /* input 0 from the replica's `image` */
     yoke_operation_hook before_operation;
     const bool *frozen;      /* [tensors]; NULL: none */

@@ -158,7 +158,6 @@ static yoke_status plan_program(yoke_replica *replica, int rows, bool training,
         .training = training,
         .inference = options->inference,
         .input_gradients = options->input_gradients,
-        .writes_shadow = !options->updates_write_shadow,
         .frozen = options->frozen,
         .flat = replica->flat,
         .choices = options->choices,
@@ -292,6 +291,14 @@ const yoke_flat *yoke_replica_flat(const yoke_replica *replica) {
 
 /* Running. */
 
+bool yoke_replica_reads_shadow(const yoke_replica *replica) {
+    return yoke_program_reads_shadow(replica->programs[0]);
+}
+
+void yoke_replica_leave_shadow(yoke_replica *replica) {
+    replica->memory.updates_write_shadow = true;
+}
+
 void yoke_replica_renew_shadow(yoke_replica *replica) {
     replica->shadow_is_current = false;
 }
@@ -300,7 +307,7 @@ void yoke_replica_renew_shadow(yoke_replica *replica) {
 static yoke_status renew_shadow(yoke_replica *replica) {
     const yoke_replica_memory *memory = &replica->memory;
     yoke_device *device = replica->options.device;
-    if (!replica->options.updates_write_shadow || memory->shadow == NULL) return YOKE_OK;
+    if (!memory->updates_write_shadow || memory->shadow == NULL) return YOKE_OK;
     if (replica->shadow_is_current || yoke_device_is_recording(device)) return YOKE_OK;
     TRY(yoke_device_shadow(device, memory->shadow, memory->parameters, replica->flat->elements));
     replica->shadow_is_current = true;

@@ -14,30 +14,22 @@ typedef struct kernel_job {
     bool lists; /* the calls, in place of their sum */
     yoke_kernel_call *calls;
     int capacity, count;
-    /* The update runs on buffers of its own, so that nothing of the model changes. */
-    float *weights, *gradients;
-    yoke_optimizer *optimizer;
+    yoke_spare_update update;
 } kernel_job;
 
 static yoke_status queue_update(void *context) {
-    kernel_job *job = context;
-    const yoke_data_parallel *parallel = job->parallel;
-    yoke_optimizer_step step = {.step = 1, .learning_rate = 1e-3, .gradient_scale = 1};
-    return yoke_optimizer_update(job->optimizer, &step, parallel->lanes[0].device, 0,
-                                 parallel->flat->trainable_elements, job->weights, job->gradients);
+    const kernel_job *job = context;
+    return yoke_spare_update_run(&job->update, job->parallel->exchange->writes_shadow);
 }
 
 static yoke_status time_update(kernel_job *job, yoke_device *root, double *milliseconds) {
-    yoke_data_parallel *parallel = job->parallel;
-    size_t elements = parallel->flat->trainable_elements, bytes = elements * sizeof(float);
-    TRY(yoke_device_allocate(root, bytes, "weights to time", (void **)&job->weights));
-    TRY(yoke_device_allocate(root, bytes, "gradients to time", (void **)&job->gradients));
-    TRY(yoke_optimizer_create(&job->optimizer, &parallel->optimizer_options,
-                              yoke_groups_ranges(&parallel->groups), root, 0, elements));
+    TRY(yoke_spare_update_open(&job->update, job->parallel,
+                               job->parallel->flat->trainable_elements));
     return yoke_time_calls(root, queue_update, job, job->repeat, milliseconds);
 }
 
-/* It reads and writes weights and state, and reads gradients. */
+/* It reads and writes weights and state, reads gradients, and may write half as many bytes of
+ * shadow. */
 static void list_update(kernel_job *job, double milliseconds) {
     const yoke_data_parallel *parallel = job->parallel;
     const yoke_optimizer_options *options = &parallel->optimizer_options;
@@ -48,8 +40,10 @@ static void list_update(kernel_job *job, double milliseconds) {
     *call = (yoke_kernel_call){.layer = "update",
                                .operation = "update",
                                .direction = "",
+                               .way = yoke_shadow_way(parallel),
                                .milliseconds = milliseconds,
                                .bytes = (3 + 2 * states) * bytes};
+    if (parallel->exchange->writes_shadow) call->bytes += bytes / 2;
     snprintf(call->shape, sizeof call->shape, "%.0f bytes", bytes);
 }
 
@@ -81,9 +75,7 @@ static yoke_status run_job(kernel_job *job) {
     parallel->flight.losses_known = parallel->gradient_on_root = parallel->input_gradients = false;
     TRY(yoke_guard_begin(parallel));
     yoke_status status = yoke_apply(parallel, 1, "kernel time", time_kernels, job);
-    yoke_optimizer_destroy(job->optimizer);
-    yoke_device_free(parallel->lanes[0].device, job->gradients);
-    yoke_device_free(parallel->lanes[0].device, job->weights);
+    yoke_spare_update_close(&job->update);
     yoke_status restored = yoke_guard_restore(parallel);
     return status != YOKE_OK ? status : restored;
 }

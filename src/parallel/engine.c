@@ -161,7 +161,6 @@ static yoke_status plan_replica(int index, void *context) {
             parallel->options.shards > 0 ? parallel->options.shards : parallel->exchange->owners,
         .frozen = parallel->groups.frozen,
         .input_gradients = parallel->options.input_gradients,
-        .updates_write_shadow = yoke_exchange_writes_shadow(parallel->exchange, index),
         .norm_group = yoke_sync_norm_group(parallel, index),
         .before_operation = yoke_interpreter_hook(parallel, index),
         .rows_advice = yoke_rows_advice(parallel),
@@ -185,10 +184,11 @@ static yoke_status plan_root(yoke_data_parallel *parallel) {
     TRY(keep_choices(parallel));
     TRY(yoke_ranks_await_choices(parallel));
     TRY(yoke_apply(parallel, 1, "create", plan_replica, parallel));
-    TRY(yoke_choices_commit(parallel->choices));
-    TRY(yoke_ranks_send_choices(parallel));
     parallel->flat = yoke_replica_flat(parallel->lanes[0].replica);
     TRY(yoke_groups_cut(parallel));
+    TRY(yoke_apply(parallel, 1, "create", yoke_shadow_choose, parallel));
+    TRY(yoke_choices_commit(parallel->choices));
+    TRY(yoke_ranks_send_choices(parallel));
     return yoke_ranks_compare_layouts(parallel);
 }
 

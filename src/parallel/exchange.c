@@ -206,11 +206,6 @@ yoke_slice yoke_exchange_owned(const yoke_exchange *exchange, int owner, int buc
     return cut(exchange, exchange->owners, owner, bucket);
 }
 
-bool yoke_exchange_writes_shadow(const yoke_exchange *exchange, int lane) {
-    unsigned ways = yoke_device_ways(exchange->parallel->lanes[lane].device);
-    return lane == 0 && exchange->owners == 1 && (ways & YOKE_WAY_SHADOW);
-}
-
 yoke_bucket yoke_exchange_square_range(const yoke_exchange *exchange, int part, int bucket) {
     yoke_slice slice = cut(exchange, exchange->norm_parts, part, bucket);
     return (yoke_bucket){.offset = slice.offset, .elements = slice.elements};

@@ -90,7 +90,8 @@ struct yoke_exchange {
     double *square_sums; /* [norm_parts][buckets] of the summed gradient, for clipping */
     uint64_t *first_bad; /* [lanes] flat element, as yoke_device_check_finite's */
     yoke_optimizer_step update; /* of this step */
-    yoke_bucket_times *times;   /* on modelled links; NULL: there are none */
+    bool writes_shadow;       /* updates write the root's shadow, too; yoke_shadow_choose decides */
+    yoke_bucket_times *times; /* on modelled links; NULL: there are none */
 };
 
 /* create picks the kind and the participants; open, after the replicas, makes the optimizers. */
@@ -124,8 +125,6 @@ typedef struct yoke_slice {
 
 /* The participant's slice of a bucket: whole cache lines, so that no two workers write to one. */
 yoke_slice yoke_exchange_slice(const yoke_exchange *exchange, int participant, int bucket);
-/* Whether the updates of the lane's weights, all on its own device, write their shadow, too. */
-bool yoke_exchange_writes_shadow(const yoke_exchange *exchange, int lane);
 /* All of a bucket that `owner` updates: its slice, or the whole of it where there is one owner. */
 yoke_slice yoke_exchange_owned(const yoke_exchange *exchange, int owner, int bucket);
 /* Part `part` of the exchange's norm_parts: owners' and participants' slices are whole ones. */

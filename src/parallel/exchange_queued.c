@@ -281,8 +281,7 @@ static yoke_status update_slice(queued_exchange *queued, int owner, int bucket, 
     step.stream = YOKE_STREAM_COMMUNICATION;
     step.gate = queued->memory[owner].gate;
     step.kept = keeps ? gradients : NULL;
-    if (shadowed && yoke_exchange_writes_shadow(exchange, owner) && shadow != NULL)
-        step.shadow = shadow + slice.offset;
+    if (shadowed && exchange->writes_shadow && shadow != NULL) step.shadow = shadow + slice.offset;
     return yoke_optimizer_update(slice.optimizer, &step, lane_of(queued, owner)->device,
                                  slice.offset, slice.elements,
                                  exchange->parameters[owner] + slice.offset, gradients);

@@ -63,6 +63,7 @@ const char *yoke_rows_advice(const yoke_data_parallel *parallel) {
 yoke_status yoke_lane_open(yoke_data_parallel *parallel, int index) {
     yoke_lane *lane = &parallel->lanes[index];
     size_t sums = (size_t)yoke_lane_sums(parallel);
+    lane->loss_is_mapped = yoke_device_ways(lane->device) & YOKE_WAY_MAPPED;
     if (sums > 0)
         TRY(yoke_memory_advice(
             yoke_device_allocate(lane->device,
@@ -126,7 +127,7 @@ yoke_status yoke_lanes_order(yoke_data_parallel *parallel, yoke_stream from, yok
 
 yoke_status yoke_lane_download_scalars(const yoke_lane *lane) {
     const yoke_replica_memory *memory = lane->memory;
-    if (yoke_device_ways(lane->device) & YOKE_WAY_MAPPED) return YOKE_OK;
+    if (lane->loss_is_mapped) return YOKE_OK;
     return yoke_device_download(lane->device, YOKE_STREAM_COMPUTE, memory->on_host, memory->scalars,
                                 sizeof *memory->on_host);
 }

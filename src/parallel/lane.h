@@ -44,6 +44,7 @@ typedef struct yoke_lane {
     yoke_shard shard;
     int position;        /* of the shard's first row among those of all lanes */
     bool bad_statistics; /* statistics of forward are not finite: the loss is NaN */
+    bool loss_is_mapped; /* the loss writes memory->on_host itself */
     float *accumulated;  /* gradients of earlier micro-batches, or shards; NULL: none are kept */
     /* Of the weights and running statistics this replica holds; behind the engine's: stale. */
     uint64_t weights_version, buffers_version;

@@ -512,4 +512,14 @@ static inline void parity_check(const parity_rig *rig, const parity_case *c) {
     parity_check_steps(rig, c, &step, 1, parity_tolerance(c->precision));
 }
 
+/* Of the candidates of its choices, the plan takes those of this name. */
+static inline void parity_check_preferring(const parity_rig *rig, const parity_case *c,
+                                           const char *name) {
+    parity_rig own = *rig;
+    PARITY_OK(yoke_choices_create(&own.choices));
+    yoke_choices_prefer(own.choices, name);
+    parity_check(&own, c);
+    yoke_choices_destroy(own.choices);
+}
+
 #endif

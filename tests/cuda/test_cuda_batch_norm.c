@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batch norm on a GPU: channels too large for one block, means that hide the deviation,
- * statistics that overflow. Skipped without a GPU. */
+/* Batch norm on a GPU: channels too large for one block and how they are cut, means that hide the
+ * deviation, statistics that overflow. Skipped without a GPU. */
 #include "operation_parity.h"
+
+#include "device/cuda/kernels.h"
 #include "support/devices.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -45,6 +47,69 @@ static void large_values_equal_the_cpu(void **state) {
     }
 }
 
+/* Cuts. */
+
+static const char *const cut_names[] = {"264 blocks or more", "264 blocks at most",
+                                        "216 blocks at most"};
+static const cuda_batch_norm_cut cuts[] = {{264, false}, {264, true}, {216, true}};
+
+/* Of 4 packs of channels. */
+static size_t norm_groups(int channels, bool half) {
+    size_t group = 4 * (half ? 8 : 4);
+    return ((size_t)channels + group - 1) / group;
+}
+
+/* Each chunk of pixels has two partial sums for each channel, and a block for each group. */
+static size_t norm_blocks(int channels, bool half, cuda_batch_norm_cut cut) {
+    const cuda_batch_norm_job job = {
+        .pixels = 256 * 7 * 7, .channels = channels, .half = half, .cut = cut};
+    size_t chunks = cuda_batch_norm_partial_bytes(&job) / (2 * sizeof(float) * (size_t)channels);
+    return norm_groups(channels, half) * chunks;
+}
+
+static void a_cut_limits_the_blocks_that_are_launched(void **state) {
+    (void)state;
+    for (size_t i = 0; i < COUNT(cuts); i++) {
+        size_t most[2] = {0, 0};
+        for (int channels = 64; channels <= 2048; channels *= 2)
+            for (int half = 0; half < 2; half++) {
+                size_t blocks = norm_blocks(channels, half != 0, cuts[i]);
+                assert_true(blocks + norm_groups(channels, half != 0) > cuts[i].blocks);
+                if (blocks > most[half]) most[half] = blocks;
+            }
+        if (!cuts[i].at_most) {
+            assert_int_equal(most[0], 384); /* what the others avoid */
+            assert_int_equal(most[1], 320);
+        } else {
+            assert_true(most[0] <= cuts[i].blocks && most[1] <= cuts[i].blocks);
+        }
+    }
+}
+
+static parity_case wide_case(size_t i) {
+    static const yoke_dims dims[] = {{512, 3, 3}, {1032, 2, 2}};
+    yoke_dims own = dims[i % COUNT(dims)];
+    return (parity_case){.operation = {.kind = YOKE_OP_BATCH_NORM,
+                                       .name = "layer",
+                                       .input = own,
+                                       .output = own,
+                                       .relu = true,
+                                       .add = i % 4 > 1,
+                                       .epsilon = 1e-5,
+                                       .momentum = 0.1},
+                         .rows = 2100 / (own.height * own.width),
+                         .precision = precisions[i / 4 % 2],
+                         .algorithm = YOKE_ALGORITHM_DIRECT};
+}
+
+static void every_cut_equals_the_cpu(void **state) {
+    for (size_t k = 1; k < COUNT(cuts); k++)
+        for (size_t i = 0; i < 8; i += k == 1 ? 1 : 4) {
+            parity_case c = wide_case(i);
+            parity_check_preferring(*state, &c, cut_names[k]);
+        }
+}
+
 /* Runs one step on the GPU alone. */
 static void run_norm(const parity_rig *rig, const parity_case *c, parity_side *side,
                      const parity_values *given) {
@@ -62,6 +127,68 @@ static void close_norm(const parity_rig *rig, parity_side *side) {
     PARITY_OK(yoke_device_enter(yoke_devices_at(rig->devices, 0), false, &scope));
     parity_close(side);
     yoke_device_leave(yoke_devices_at(rig->devices, 0), &scope);
+}
+
+/* The plan of this case by a record of choices; its names of both passes. */
+static void plan_ways(const parity_rig *rig, const parity_case *c, yoke_choices *choices,
+                      const char *ways[2]) {
+    parity_side side;
+    yoke_device *device = yoke_devices_at(rig->devices, 0);
+    yoke_device_scope scope;
+    PARITY_OK(yoke_device_enter(device, false, &scope));
+    parity_open(&side, c, device, choices);
+    ways[0] = yoke_plan_way(side.plan, YOKE_FORWARD);
+    ways[1] = yoke_plan_way(side.plan, YOKE_BACKWARD_DATA);
+    parity_close(&side);
+    yoke_device_leave(device, &scope);
+}
+
+static const char *chosen_name(const yoke_choices *choices, const char *key) {
+    const char *found, *name;
+    double milliseconds;
+    for (int i = 0; yoke_choices_at(choices, i, &found, &name, &milliseconds); i++)
+        if (strcmp(found, key) == 0) return name;
+    fail_msg("no choice of '%s'", key);
+    return NULL;
+}
+
+static void both_passes_choose_their_cuts_by_measuring(void **state) {
+    parity_case c = wide_case(0);
+    const char *ways[2], *again[2];
+    yoke_choices *choices = NULL;
+    PARITY_OK(yoke_choices_create(&choices));
+    c.algorithm = YOKE_ALGORITHM_MEASURED;
+    plan_ways(*state, &c, choices, ways);
+    assert_string_equal(ways[0], chosen_name(choices, "batch norm 512x3x3 relu forward float32"));
+    assert_string_equal(ways[1], chosen_name(choices, "batch norm 512x3x3 relu backward float32"));
+    c.rows--; /* the choice holds for other rows */
+    plan_ways(*state, &c, choices, again);
+    assert_ptr_equal(again[0], ways[0]);
+    assert_ptr_equal(again[1], ways[1]);
+    yoke_choices_destroy(choices);
+}
+
+static void a_recorded_cut_is_taken_and_a_fixed_rule_takes_the_first(void **state) {
+    parity_case c = wide_case(0);
+    const char *ways[2];
+    yoke_choices *choices = NULL;
+    PARITY_OK(yoke_choices_create(&choices));
+    PARITY_OK(
+        yoke_choices_add(choices, "batch norm 512x3x3 relu forward float32", 2, cut_names[2], 1));
+    PARITY_OK(
+        yoke_choices_add(choices, "batch norm 512x3x3 relu backward float32", 1, cut_names[1], 1));
+    plan_ways(*state, &c, choices, ways);
+    assert_string_equal(ways[0], cut_names[0]);
+    assert_string_equal(ways[1], cut_names[0]);
+    c.algorithm = YOKE_ALGORITHM_MEASURED;
+    plan_ways(*state, &c, choices, ways);
+    assert_string_equal(ways[0], cut_names[2]);
+    assert_string_equal(ways[1], cut_names[1]);
+    c.rows = 2; /* one launch: there is nothing to choose */
+    plan_ways(*state, &c, choices, ways);
+    assert_null(ways[0]);
+    assert_null(ways[1]);
+    yoke_choices_destroy(choices);
 }
 
 static void expect_same(const parity_case *c, const char *what, const float *got,
@@ -164,6 +291,10 @@ int main(void) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_values_equal_the_cpu),
+        cmocka_unit_test(a_cut_limits_the_blocks_that_are_launched),
+        cmocka_unit_test(every_cut_equals_the_cpu),
+        cmocka_unit_test(both_passes_choose_their_cuts_by_measuring),
+        cmocka_unit_test(a_recorded_cut_is_taken_and_a_fixed_rule_takes_the_first),
         cmocka_unit_test(a_joined_sum_is_its_parts_to_the_bit),
         cmocka_unit_test(a_mean_far_from_zero_leaves_the_deviation),
         cmocka_unit_test(an_overflow_reaches_the_output_and_spares_the_running_statistics),

@@ -344,7 +344,7 @@ static void expect_same_course(const yoke_model *model, const yoke_dataset *data
     assert_true(with.hash == without.hash);
 }
 
-static const char *const stems[] = {"", "+stem4", "+stem8", "+waves+sums+stem4+stem8+shadow+relu"};
+static const char *const stems[] = {"", "+stem4", "+stem8", "+sums+stem4+stem8+relu"};
 
 static void pixels_decoded_for_the_first_layer_teach_the_same(void **state) {
     (void)state;

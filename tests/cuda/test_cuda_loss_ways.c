@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ways "mapped" and "loss": a loss writes its sum and the number of correct rows to memory of
- * the host, so that no copy follows it; cross-entropy writes its gradient, too, so that no second
- * kernel follows. Every bit is that of a run without them. Skipped without a GPU. */
+/* Other ways to a loss. With "mapped" it writes its sum and the number of correct rows to memory of
+ * the host, so that no copy follows it; in one kernel cross-entropy writes its gradient, too, so
+ * that no second kernel follows. Every bit is that of a run without them. Skipped without a GPU. */
 #include "device/backend.h"
-#include "support/engine_check.h"
+#include "operation_parity.h"
+#include "support/preferring.h"
 
 enum { ROWS = 12, STEPS = 4, MODELS = 4 };
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -13,7 +14,17 @@ typedef struct course {
     int devices, accumulate, shards;
 } course;
 
-static check_engine open_engine(const yoke_model *model, const course *of, const char *ways) {
+/* What a run does otherwise. */
+typedef struct alternative {
+    const char *ways;     /* behind the list of devices */
+    const char *names[2]; /* candidates, NULL behind the last */
+} alternative;
+
+static const alternative plain = {"", {NULL}}, mapped = {"+mapped", {NULL}},
+                         joined = {"", {"one kernel"}}, both = {"+mapped", {"one kernel"}};
+
+static check_engine open_engine(const yoke_model *model, const course *of,
+                                const alternative *with) {
     char list[48];
     yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT;
     yoke_data_parallel_options options = {.schedule = of->schedule,
@@ -25,8 +36,8 @@ static check_engine open_engine(const yoke_model *model, const course *of, const
                                           .shards = of->shards,
                                           .first_bucket_bytes = 1,
                                           .bucket_bytes = 1};
-    snprintf(list, sizeof list, "%dxcuda:0%s", of->devices, ways);
-    return check_engine_on(model, list, options, &sgd);
+    snprintf(list, sizeof list, "%dxcuda:0%s", of->devices, with->ways);
+    return check_engine_preferring(model, list, options, &sgd, with->names);
 }
 
 /* What steps of changing sizes and evaluations between them gave. */
@@ -36,8 +47,8 @@ typedef struct record {
     uint64_t hash;
 } record;
 
-static record train(const yoke_model *model, const course *of, const char *ways) {
-    check_engine engine = open_engine(model, of, ways);
+static record train(const yoke_model *model, const course *of, const alternative *with) {
+    check_engine engine = open_engine(model, of, with);
     record gave;
     memset(&gave, 0, sizeof gave);
     for (int i = 0; i < 2 * STEPS; i++) {
@@ -69,7 +80,7 @@ static yoke_model *model_at(int index) {
     return check_model_with(true, 0.2, &losses[index]);
 }
 
-static void expect_equal_runs(const char *ways) {
+static void expect_equal_runs(const alternative *taken) {
     static const course courses[] = {
         {YOKE_SCHEDULE_OVERLAP, 1, 1, 0}, {YOKE_SCHEDULE_OVERLAP, 3, 2, 0},
         {YOKE_SCHEDULE_CLASSIC, 2, 1, 0}, {YOKE_SCHEDULE_SHARDED, 2, 1, 0},
@@ -78,9 +89,11 @@ static void expect_equal_runs(const char *ways) {
     for (int m = 0; m < MODELS; m++)
         for (size_t i = 0; i < COUNT(courses); i++) {
             yoke_model *model = model_at(m);
-            record with = train(model, &courses[i], ways), without = train(model, &courses[i], "");
+            record with = train(model, &courses[i], taken);
+            record without = train(model, &courses[i], &plain);
             if (memcmp(&with, &without, sizeof with) != 0)
-                fail_msg("model %d, course %zu: a run with %s has other bits", m, i, ways);
+                fail_msg("model %d, course %zu: a run with \"%s\" has other bits", m, i,
+                         taken->ways);
             assert_true(with.losses[0] > 0);
             yoke_model_destroy(model);
         }
@@ -100,10 +113,10 @@ static yoke_status watched_download(yoke_device *device, yoke_stream stream, voi
 }
 
 /* Of a step, in the recordings that its number of rows needs: one for each turn. */
-static int downloads_of_step(const char *ways) {
+static int downloads_of_step(const alternative *with) {
     static const course alone = {YOKE_SCHEDULE_OVERLAP, 1, 1, 0};
     yoke_model *model = check_model(true, 0);
-    check_engine engine = open_engine(model, &alone, ways);
+    check_engine engine = open_engine(model, &alone, with);
     yoke_device *device = yoke_devices_at(engine.devices, 0);
     check_batch batch = check_batch_make(ROWS - 5, 1);
     whole = device->backend;
@@ -120,21 +133,79 @@ static int downloads_of_step(const char *ways) {
 
 static void a_loss_in_mapped_memory_needs_no_copy(void **state) {
     (void)state;
-    assert_int_equal(downloads_of_step(""), 2);
-    assert_int_equal(downloads_of_step("+mapped"), 0);
+    assert_int_equal(downloads_of_step(&plain), 2);
+    assert_int_equal(downloads_of_step(&mapped), 0);
 }
 
 static void a_loss_in_mapped_memory_has_the_bits_of_its_copy(void **state) {
     (void)state;
-    expect_equal_runs("+mapped");
+    expect_equal_runs(&mapped);
 }
 
 /* loss. */
 
 static void cross_entropy_and_its_gradient_in_one_kernel_have_the_bits_of_two(void **state) {
     (void)state;
-    expect_equal_runs("+loss");
-    expect_equal_runs("+loss+mapped");
+    expect_equal_runs(&joined);
+    expect_equal_runs(&both);
+}
+
+/* Between the passes the parity forgets the values that the plan does not ask for: backward has the
+ * gradient that forward wrote. The last shape needs several blocks. */
+static void one_kernel_equals_the_cpu(void **state) {
+    (void)state;
+    static float weights[1000];
+    static const int shapes[][2] = {{1, 1}, {5, 10}, {300, 33}, {300, 1000}};
+    static const char *const lists[] = {"cuda:0", "cuda:0+mapped"};
+    for (size_t i = 0; i < COUNT(weights); i++)
+        weights[i] = 0.25f * (float)(i % 7);
+    for (size_t i = 0; i < 8 * COUNT(shapes); i++) {
+        bool weighs = i % 4 > 1;
+        parity_case c = {.operation = {.kind = YOKE_OP_CROSS_ENTROPY,
+                                       .name = "loss",
+                                       .input = {shapes[i / 8][1], 1, 1},
+                                       .label_smoothing = i % 2 == 1 ? 0.1 : 0,
+                                       .weights = weighs ? weights : NULL,
+                                       .ignores = weighs,
+                                       .ignored = 1},
+                         .rows = shapes[i / 8][0],
+                         .algorithm = YOKE_ALGORITHM_DIRECT};
+        parity_rig rig;
+        parity_rig_open(&rig, lists[i / 4 % 2]);
+        parity_check_preferring(&rig, &c, "one kernel");
+        c.evaluation = true;
+        parity_check_preferring(&rig, &c, "one kernel");
+        c.evaluation = false;
+        c.mixed = !weighs;
+        if (c.mixed) parity_check_preferring(&rig, &c, "one kernel");
+        parity_rig_close(&rig);
+    }
+}
+
+/* The root measures; the other replica, and the loss on the root, follow it. */
+static void the_kernels_of_a_loss_are_measured_once(void **state) {
+    (void)state;
+    static const course courses[] = {{YOKE_SCHEDULE_OVERLAP, 2, 1, 0},
+                                     {YOKE_SCHEDULE_CLASSIC, 2, 1, 0}};
+    for (size_t i = 0; i < COUNT(courses); i++) {
+        yoke_model *model = model_at(0);
+        yoke_data_parallel_options options = {.schedule = courses[i].schedule, .batch = ROWS};
+        check_engine engine = check_engine_on(model, "2xcuda:0", options, NULL);
+        const char *key, *name = NULL, *at;
+        double milliseconds;
+        int found = 0;
+        for (int k = 0; yoke_data_parallel_choice(engine.parallel, k, &key, &at, &milliseconds);
+             k++) {
+            if (strcmp(key, "cross-entropy of 5 float32") != 0) continue;
+            name = at;
+            assert_true(milliseconds > 0);
+            found++;
+        }
+        assert_int_equal(found, 1);
+        assert_true(strcmp(name, "one kernel") == 0 || strcmp(name, "two kernels") == 0);
+        check_engine_free(&engine);
+        yoke_model_destroy(model);
+    }
 }
 
 int main(void) {
@@ -142,6 +213,8 @@ int main(void) {
         cmocka_unit_test(a_loss_in_mapped_memory_needs_no_copy),
         cmocka_unit_test(a_loss_in_mapped_memory_has_the_bits_of_its_copy),
         cmocka_unit_test(cross_entropy_and_its_gradient_in_one_kernel_have_the_bits_of_two),
+        cmocka_unit_test(one_kernel_equals_the_cpu),
+        cmocka_unit_test(the_kernels_of_a_loss_are_measured_once),
     };
     setenv("YOKE_TEST_BACKEND", "cuda", 1);
     return RUN_ON_DEVICES(tests, NULL, NULL);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way "shadow": an update writes the weights in bfloat16, which the products of the next
- * forward read, so that no pass of its own does. Every bit is that of a run without the way,
- * whoever writes the weights between two steps. Skipped without a GPU. */
+/* The shadow in the update: it writes the weights in bfloat16, which the products of the next
+ * forward read, so that no pass of its own does. Every bit is that of a run with the pass, whoever
+ * writes the weights between two steps. Skipped without a GPU. */
 #include "device/backend.h"
-#include "parallel/engine.h"
-#include "support/engine_check.h"
+#include "support/preferring.h"
+#include "yoke/bench.h"
 #undef EXPECT_OK
 #include "gpu_ranks.h"
 
@@ -40,6 +40,9 @@ static void watch(yoke_devices *devices) {
         yoke_devices_at(devices, k)->backend = &watched;
 }
 
+static const char *const in_update[] = {"shadow in the update", NULL};
+static const char *const in_pass[] = {"shadow in a pass", NULL};
+
 /* Engines. */
 
 typedef struct course {
@@ -56,7 +59,6 @@ static const yoke_parameter_group frozen_layer = {
     .struct_size = sizeof frozen_layer, .pattern = "fc.*", .frozen = true};
 
 static check_engine open_engine(const yoke_model *model, const course *of, bool by_update) {
-    char list[48];
     yoke_optimizer_options adamw = YOKE_ADAMW_OPTIONS_INIT, sgd = YOKE_SGD_OPTIONS_INIT;
     yoke_optimizer_options optimizer = of->adamw ? adamw : sgd;
     yoke_data_parallel_options options = {.schedule = of->schedule,
@@ -74,8 +76,8 @@ static check_engine open_engine(const yoke_model *model, const course *of, bool 
     optimizer.learning_rate = 0.05;
     optimizer.clip_norm = of->clip_norm;
     if (!of->adamw) optimizer.momentum = 0.9;
-    snprintf(list, sizeof list, "%s%s", of->list, by_update ? "+shadow" : "");
-    check_engine engine = check_engine_on(model, list, options, &optimizer);
+    check_engine engine = check_engine_preferring(model, of->list, options, &optimizer,
+                                                  by_update ? in_update : in_pass);
     watch(engine.devices);
     return engine;
 }
@@ -200,7 +202,7 @@ static record train(const yoke_model *model, const course *of, bool by_update) {
     return gave;
 }
 
-static void a_run_has_the_bits_of_one_without_the_way(void **state) {
+static void a_run_has_the_bits_of_one_with_a_pass(void **state) {
     (void)state;
     static const course courses[] = {
         {"cuda:0", YOKE_SCHEDULE_OVERLAP, 1, 0, false, 0, false, false},
@@ -217,7 +219,7 @@ static void a_run_has_the_bits_of_one_without_the_way(void **state) {
         record with = train(model, &courses[i], true);
         for (size_t k = 0; k < COUNT(with.losses); k++)
             if (with.losses[k] != without.losses[k])
-                fail_msg("course %zu, loss %zu: %.17g, without the way %.17g", i, k, with.losses[k],
+                fail_msg("course %zu, loss %zu: %.17g, with a pass %.17g", i, k, with.losses[k],
                          without.losses[k]);
         assert_true(with.hash == without.hash);
     }
@@ -226,19 +228,26 @@ static void a_run_has_the_bits_of_one_without_the_way(void **state) {
 
 /* Ranks. Rank 0 writes a tensor, which the other one receives. */
 
+typedef struct rank_task {
+    record *records;
+    const char *const *names;
+} rank_task;
+
 static yoke_status open_rank(check_engine *engine, const yoke_model *model,
                              yoke_process_group *group, const script *play) {
+    const rank_task *task = play->detail;
     yoke_data_parallel_options options = {.struct_size = sizeof options,
                                           .precision = YOKE_BFLOAT16,
                                           .algorithm = YOKE_ALGORITHM_DIRECT,
                                           .batch = 2 * ROWS,
                                           .process_group = group};
-    return yoke_data_parallel_create(&engine->parallel, model, play->devices[group->rank], NULL,
-                                     &options);
+    return yoke_engine_create(&engine->parallel, model, play->devices[group->rank], NULL, &options,
+                              preferring(task->names));
 }
 
 static yoke_status train_rank(yoke_process_group *group, const script *play) {
-    record *gave = &((record *)play->detail)[group->rank];
+    const rank_task *task = play->detail;
+    record *gave = &task->records[group->rank];
     yoke_model *model = check_model(false, 0);
     check_engine engine = {0};
     yoke_status status = open_rank(&engine, model, group, play);
@@ -254,11 +263,11 @@ static yoke_status train_rank(yoke_process_group *group, const script *play) {
     return yoke_error_restore(&error);
 }
 
-static outcome *play_ranks(scene plays, record *records, const char *way) {
+static outcome *play_ranks(scene plays, rank_task *task) {
     gpu_ranks ranks = {.world = 2};
     for (int rank = 0; rank < ranks.world; rank++) {
         char list[24];
-        snprintf(list, sizeof list, "cuda:%d%s", rank, way);
+        snprintf(list, sizeof list, "cuda:%d", rank);
         yoke_devices_options options = {.struct_size = sizeof options, .list = list};
         EXPECT_OK(yoke_devices_open(&ranks.devices[rank], &options));
         watch(ranks.devices[rank]);
@@ -266,14 +275,14 @@ static outcome *play_ranks(scene plays, record *records, const char *way) {
     outcome *outcomes = play_threads(&(script){.world = ranks.world,
                                                .timeout_ms = TIMEOUT_MS,
                                                .scene = plays,
-                                               .detail = records,
+                                               .detail = task,
                                                .devices = ranks.devices});
     close_gpus(&ranks);
     return outcomes;
 }
 
-static void train_ranks(record *records, const char *way) {
-    outcome *outcomes = play_ranks(train_rank, records, way);
+static void train_ranks(record *records, const char *const *names) {
+    outcome *outcomes = play_ranks(train_rank, &(rank_task){records, names});
     expect_all_well(outcomes, 2);
     free(outcomes);
 }
@@ -293,12 +302,12 @@ static yoke_status spoil_rank(yoke_process_group *group, const script *play) {
     return yoke_error_restore(&error);
 }
 
-static void ranks_have_the_bits_of_ranks_without_the_way(void **state) {
+static void ranks_have_the_bits_of_ranks_with_a_pass(void **state) {
     (void)state;
     record with[2] = {0}, without[2] = {0};
     if (most_gpu_ranks() < 2) skip();
-    train_ranks(with, "+shadow");
-    train_ranks(without, "");
+    train_ranks(with, in_update);
+    train_ranks(without, in_pass);
     assert_true(with[0].losses[CALLS - 1] != 0);
     assert_memory_equal(with, without, sizeof with);
 }
@@ -309,7 +318,7 @@ static void a_bad_gradient_of_a_rank_blames_no_layer(void **state) {
     (void)state;
     if (most_gpu_ranks() < 2) skip();
     spoils = LAST; /* a weight, which the shadow has, too */
-    outcome *outcomes = play_ranks(spoil_rank, NULL, "+shadow");
+    outcome *outcomes = play_ranks(spoil_rank, &(rank_task){.names = in_update});
     spoils = NOTHING;
     for (int rank = 0; rank < 2; rank++) {
         assert_int_equal(outcomes[rank].error.status, YOKE_ERROR_NUMERIC);
@@ -318,7 +327,7 @@ static void a_bad_gradient_of_a_rank_blames_no_layer(void **state) {
     free(outcomes);
 }
 
-/* Passes. Those of the way are no part of a recording. */
+/* Passes. Where updates write the shadow, those are no part of a recording. */
 
 static void no_pass_follows_an_update_of_the_root(void **state) {
     (void)state;
@@ -351,10 +360,57 @@ static void no_pass_follows_an_update_of_the_root(void **state) {
     yoke_model_destroy(model);
 }
 
+/* Choosing. */
+
+/* The choice of who writes the shadow; NULL: there was none. */
+static const char *chosen_way(const check_engine *engine) {
+    const char *key, *name;
+    double milliseconds;
+    for (int i = 0; yoke_data_parallel_choice(engine->parallel, i, &key, &name, &milliseconds); i++)
+        if (strncmp(key, "update of ", 10) == 0) return name;
+    return NULL;
+}
+
+static const char *listed_way(const check_engine *engine) {
+    static yoke_kernel_call calls[128];
+    int count = 0;
+    EXPECT_OK(
+        yoke_data_parallel_kernel_calls(engine->parallel, 1, calls, (int)COUNT(calls), &count));
+    assert_in_range(count, 1, COUNT(calls));
+    assert_string_equal(calls[count - 1].operation, "update");
+    return calls[count - 1].way;
+}
+
+static void who_writes_the_shadow_is_measured_and_listed(void **state) {
+    (void)state;
+    static const struct {
+        const char *list;
+        yoke_precision precision;
+        yoke_schedule schedule;
+        bool chosen;
+    } rows[] = {{"cuda:0", YOKE_BFLOAT16, YOKE_SCHEDULE_OVERLAP, true},
+                {"2xcuda:0", YOKE_BFLOAT16, YOKE_SCHEDULE_CLASSIC, true},
+                {"2xcuda:0", YOKE_BFLOAT16, YOKE_SCHEDULE_SHARDED, false},
+                {"cuda:0", YOKE_FLOAT32, YOKE_SCHEDULE_OVERLAP, false}};
+    yoke_model *model = check_model(true, 0);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        yoke_data_parallel_options options = {
+            .precision = rows[i].precision, .schedule = rows[i].schedule, .batch = ROWS};
+        check_engine engine = check_engine_on(model, rows[i].list, options, NULL);
+        const char *way = chosen_way(&engine), *listed = listed_way(&engine);
+        assert_int_equal(way != NULL, rows[i].chosen);
+        assert_int_equal(listed != NULL, rows[i].chosen);
+        if (way != NULL) assert_string_equal(listed, way);
+        check_engine_free(&engine);
+    }
+    yoke_model_destroy(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_has_the_bits_of_one_without_the_way),
-        cmocka_unit_test(ranks_have_the_bits_of_ranks_without_the_way),
+        cmocka_unit_test(who_writes_the_shadow_is_measured_and_listed),
+        cmocka_unit_test(a_run_has_the_bits_of_one_with_a_pass),
+        cmocka_unit_test(ranks_have_the_bits_of_ranks_with_a_pass),
         cmocka_unit_test(a_bad_gradient_of_a_rank_blames_no_layer),
         cmocka_unit_test(no_pass_follows_an_update_of_the_root),
     };

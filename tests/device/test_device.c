@@ -85,13 +85,13 @@ static void a_list_that_cannot_be_read_is_refused_with_the_part_at_fault(void **
         {"x", YOKE_ERROR_ARGUMENT, "\"x\" is not a device"},
         {"4", YOKE_ERROR_ARGUMENT, "\"4\" is not a device"},
         {" cpu", YOKE_ERROR_ARGUMENT, "\" cpu\" is not a device"},
-        {"+waves", YOKE_ERROR_ARGUMENT, "nothing at position 0"},
-        {"cpu,+waves", YOKE_ERROR_ARGUMENT, "nothing at position 4"},
+        {"+mapped", YOKE_ERROR_ARGUMENT, "nothing at position 0"},
+        {"cpu,+mapped", YOKE_ERROR_ARGUMENT, "nothing at position 4"},
         {"cpu+", YOKE_ERROR_ARGUMENT, "\"\" is not a way to compute"},
         {"cpu+wave", YOKE_ERROR_ARGUMENT, "\"wave\" is not a way to compute; \"+all\", or some of"},
-        {"cpu+waves+", YOKE_ERROR_ARGUMENT, "\"\" is not a way to compute"},
-        {"cpu+waves,cpu", YOKE_ERROR_ARGUMENT, "\"waves,cpu\" is not a way to compute"},
-        {"2xcpu+waves", YOKE_ERROR_ARGUMENT,
+        {"cpu+mapped+", YOKE_ERROR_ARGUMENT, "\"\" is not a way to compute"},
+        {"cpu+mapped,cpu", YOKE_ERROR_ARGUMENT, "\"mapped,cpu\" is not a way to compute"},
+        {"2xcpu+mapped", YOKE_ERROR_ARGUMENT,
          "ways to compute are for GPUs; leave them out for cpu"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

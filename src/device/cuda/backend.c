@@ -381,6 +381,7 @@ const yoke_backend *yoke_cuda_backend(void) {
         .layout_plain = cuda_layout_plain,
         .layout_convert = cuda_layout_convert,
         .plan = cuda_plan,
+        .choose = cuda_choose_for,
         .group = cuda_nccl_group,
         .communicator_check = cuda_communicator_check,
         .communicator_id = cuda_communicator_id,

@@ -167,7 +167,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
 
 template <typename T, int N, bool ADD>
 static void launch_forward(const cuda_batch_norm_job *job, cudaStream_t stream) {
-    if (job->pixels <= WHOLE_FORWARD) {
+    if (job->pixels <= CUDA_NORM_WHOLE_FORWARD) {
         LAUNCH_BLOCK((forward_whole<T, N, ADD>), whole_blocks<N>(job), whole_threads(job), stream,
                      *job);
         return;
@@ -198,7 +198,7 @@ static void evaluate(const cuda_batch_norm_job *job, cudaStream_t stream) {
 }
 
 template <typename T, int N> static size_t partial_bytes(const cuda_batch_norm_job *job) {
-    if (job->pixels <= WHOLE_FORWARD && job->pixels <= WHOLE_BACKWARD) return 0;
+    if (job->pixels <= CUDA_NORM_WHOLE_FORWARD && job->pixels <= CUDA_NORM_WHOLE_BACKWARD) return 0;
     return 2 * sizeof(float) * (size_t)job->channels * chunks_of<N>(job).count;
 }
 

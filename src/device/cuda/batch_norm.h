@@ -15,11 +15,6 @@
 constexpr int WHOLE_LANES = 2; /* 32 bytes of a pixel: one sector of memory */
 constexpr int CHUNK_LANES = 4;
 constexpr int CHUNK_THREADS = 256;
-/* Pixels up to which one launch is faster than two. */
-constexpr size_t WHOLE_FORWARD = 2048, WHOLE_BACKWARD = 1024;
-/* Two blocks for each multiprocessor of the largest GPU; constant, so that all GPUs add in the same
- * order. */
-constexpr size_t CHUNK_BLOCKS = 264;
 
 struct chunks {
     unsigned groups; /* of CHUNK_LANES packs of channels */
@@ -103,13 +98,11 @@ static __device__ float sum_chunks(const chunks &chunks, float *room, Term term)
     return sum[0];
 }
 
-/* Rounded up, the blocks are a few more than CHUNK_BLOCKS, and these run alone behind all others;
- * rounded down, the last few multiprocessors have one block. */
 template <int N> static chunks chunks_of(const cuda_batch_norm_job *job) {
     size_t pixels = job->pixels, lanes = CHUNK_THREADS / CHUNK_LANES;
     size_t groups = ((size_t)job->channels + CHUNK_LANES * N - 1) / (CHUNK_LANES * N);
     size_t most = (pixels + lanes - 1) / lanes;
-    size_t count = (CHUNK_BLOCKS + (job->even ? 0 : groups - 1)) / groups;
+    size_t count = (job->cut.blocks + (job->cut.at_most ? 0 : groups - 1)) / groups;
     if (count < 1) count = 1;
     size_t chunk_pixels = (pixels - 1) / (count < most ? count : most) + 1;
     return {(unsigned)groups, (unsigned)((pixels - 1) / chunk_pixels + 1), chunk_pixels};

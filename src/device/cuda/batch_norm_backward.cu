@@ -162,7 +162,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
 
 template <typename T, int N, bool ADD>
 static void launch_backward(const cuda_batch_norm_job *job, cudaStream_t stream) {
-    if (job->pixels <= WHOLE_BACKWARD) {
+    if (job->pixels <= CUDA_NORM_WHOLE_BACKWARD) {
         LAUNCH_BLOCK((backward_whole<T, N, ADD>), whole_blocks<N>(job), whole_threads(job), stream,
                      *job);
         return;

@@ -2,6 +2,7 @@
 /* Measures which of several algorithms for a pass is fastest on this GPU: times all candidates
  * shortly, then the fastest few again. The GPU works first, since an idle one lowers its clocks,
  * and each timing has two heats, the second in the opposite order; the shorter time counts. */
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include "device/cuda/cuda.h"
 
 #define KEY_BYTES 192
+#define CONTEST_LIMIT 4 /* candidates of a room above */
 #define SHORT_RUNS 2
 #define LONG_RUNS 10
 #define HEATS 2
@@ -235,10 +237,32 @@ yoke_status cuda_measure(const cuda_tuning *tuning, int *best) {
     return status;
 }
 
-yoke_status cuda_choose(const cuda_tuning *tuning, int *best) {
-    bool chosen;
-    TRY(cuda_chosen(tuning, &chosen, best));
-    if (chosen) return YOKE_OK;
-    if (!yoke_choices_late(tuning->request->choices)) return cuda_measure(tuning, best);
+yoke_status cuda_settled(const cuda_tuning *tuning, bool *settled, int *best) {
+    TRY(cuda_chosen(tuning, settled, best));
+    if (*settled || !yoke_choices_late(tuning->request->choices)) return YOKE_OK;
+    *settled = true;
     return cuda_assume(tuning, tuning->candidates[*best].name);
+}
+
+yoke_status cuda_choose(const cuda_tuning *tuning, int *best) {
+    bool settled;
+    TRY(cuda_settled(tuning, &settled, best));
+    return settled ? YOKE_OK : cuda_measure(tuning, best);
+}
+
+yoke_status cuda_choose_for(yoke_device *device, const yoke_contest *contest, int *best) {
+    cuda_candidate candidates[CONTEST_LIMIT] = {{0}};
+    const yoke_plan_request request = {.precision = contest->precision,
+                                       .algorithm = contest->algorithm,
+                                       .choices = contest->choices};
+    bool settled;
+    assert(contest->count <= CONTEST_LIMIT);
+    for (int i = 0; i < contest->count; i++)
+        candidates[i] = (cuda_candidate){contest->names[i], contest->run};
+    const cuda_tuning tuning = {cuda_of(device), &request,       contest->key,
+                                candidates,      contest->count, contest->context};
+    TRY(cuda_settled(&tuning, &settled, best));
+    if (settled) return YOKE_OK;
+    TRY(contest->prepare(contest->context));
+    return cuda_measure(&tuning, best);
 }

@@ -208,6 +208,9 @@ yoke_status cuda_chosen(const cuda_tuning *tuning, bool *chosen, int *best);
  * is over, records what a fixed rule chose. */
 yoke_status cuda_measure(const cuda_tuning *tuning, int *best);
 yoke_status cuda_assume(const cuda_tuning *tuning, const char *name);
+/* cuda_choose up to cuda_measure: a plan then makes no operands that nobody measures. */
+yoke_status cuda_settled(const cuda_tuning *tuning, bool *settled, int *best);
+yoke_status cuda_choose_for(yoke_device *device, const yoke_contest *contest, int *best);
 
 /* One planner for each kind of operation. */
 yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,

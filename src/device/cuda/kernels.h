@@ -154,13 +154,22 @@ cudaError_t cuda_run_col2im(const cuda_images *images, const void *columns,
 
 /* Operations. Values are channels last and aligned to 16 bytes. */
 
+/* Batch norm sums up to so many pixels in one launch, more in two: then it cuts them into chunks, a
+ * block for each chunk of each group of channels. `blocks` is what the number of blocks is rounded
+ * to. The cut decides the order of the sums. */
+enum { CUDA_NORM_WHOLE_FORWARD = 2048, CUDA_NORM_WHOLE_BACKWARD = 1024 };
+typedef struct cuda_batch_norm_cut {
+    unsigned blocks;
+    bool at_most; /* rounded down to whole chunks; otherwise up */
+} cuda_batch_norm_cut;
+
 /* Values [pixels, channels]. With `added` the output is ReLU(norm + added), and backward reads the
  * ReLU's mask from the output. */
 typedef struct cuda_batch_norm_job {
     size_t pixels; /* of all rows */
     int channels;
     bool half, relu;
-    bool even; /* no more blocks than run at once, on GPUs of 132 multiprocessors or more */
+    cuda_batch_norm_cut cut; /* of this pass */
     float epsilon;
     double momentum;
     const void *input, *added, *output_gradient;

@@ -2,6 +2,7 @@
 /* Losses over plain float32 rows: torch.nn.CrossEntropyLoss with label smoothing, class weights,
  * ignore_index and mixed labels, MSELoss, BCEWithLogitsLoss with pos_weight, and HuberLoss. Sums
  * are in double. Backward multiplies the gradient by the step's loss_scale in device memory. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "device/cuda/kernel_plan.h"
@@ -76,6 +77,90 @@ static cuda_loss_kind kind_of(const yoke_operation *operation) {
     }
 }
 
+/* Cross-entropy and its gradient: in two kernels, or in one, which reads the logits once less. */
+
+static const char *const kernels[] = {"two kernels", "one kernel"};
+enum { TWO_KERNELS, ONE_KERNEL, WAYS };
+
+typedef struct loss_trial {
+    cuda_device *device;
+    cuda_loss_job job;
+} loss_trial;
+
+static yoke_status run_trial(void *context, int candidate) {
+    const loss_trial *trial = context;
+    cudaStream_t stream = trial->device->streams[YOKE_STREAM_COMPUTE];
+    cuda_loss_job job = trial->job;
+    job.joined = candidate == ONE_KERNEL;
+    TRY_CUDA(trial->device, cuda_run_loss(&job, stream));
+    if (!job.joined) TRY_CUDA(trial->device, cuda_run_loss_backward(&job, stream));
+    return YOKE_OK;
+}
+
+/* A contest needs no more rows than these: a language model has gigabytes of logits. */
+#define TRIAL_LOGITS ((size_t)1 << 25)
+
+static void shorten(cuda_loss_job *job) {
+    size_t most = TRIAL_LOGITS / (size_t)job->outputs;
+    if (most < 1) most = 1;
+    if (job->rows > most) job->rows = most;
+}
+
+/* Zeroed: labels of class 0, and a step that mixes none. */
+static yoke_status provide_operands(loss_trial *trial, void **memory) {
+    cuda_loss_job *job = &trial->job;
+    size_t logits = cuda_aligned(job->rows * (size_t)job->outputs * sizeof(float));
+    size_t labels = 2 * logits, saved = labels + cuda_aligned(job->rows * sizeof(int32_t));
+    size_t scalars = saved + cuda_aligned(job->rows * sizeof(cuda_loss_row));
+    size_t step = scalars + cuda_aligned(sizeof(yoke_loss_scalars));
+    size_t parts = step + cuda_aligned(sizeof(cuda_step));
+    size_t part_count = cuda_loss_parts(job->rows, job->outputs);
+    size_t bytes = parts + part_count * (sizeof(double) + sizeof(int32_t));
+    TRY(yoke_device_allocate(&trial->device->base, bytes, "measuring", memory));
+    char *base = *memory;
+    job->values = (float *)(void *)base;
+    job->gradient = (float *)(void *)(base + logits);
+    job->labels = (int32_t *)(void *)(base + labels);
+    job->saved = (cuda_loss_row *)(void *)(base + saved);
+    job->scalars = (yoke_loss_scalars *)(void *)(base + scalars);
+    job->step = (cuda_step *)(void *)(base + step);
+    job->loss_parts = (double *)(void *)(base + parts);
+    job->correct_parts = (int32_t *)(job->loss_parts + part_count);
+    TRY_CUDA(trial->device, cuda_run_probe(base, false, logits / sizeof(float),
+                                           trial->device->streams[YOKE_STREAM_COMPUTE]));
+    return YOKE_OK;
+}
+
+static yoke_status measure(const cuda_tuning *tuning, const cuda_loss_job *job, int *best) {
+    loss_trial trial = {tuning->device, *job};
+    cuda_tuning own = *tuning;
+    void *memory = NULL;
+    own.context = &trial;
+    shorten(&trial.job);
+    yoke_status status = provide_operands(&trial, &memory);
+    if (status == YOKE_OK) status = cuda_measure(&own, best);
+    yoke_device_free(&trial.device->base, memory);
+    return status;
+}
+
+static yoke_status choose_kernels(loss_plan *loss, const yoke_plan_request *request) {
+    const cuda_loss_job *job = &loss->job;
+    const cuda_candidate candidates[WAYS] = {{kernels[TWO_KERNELS], run_trial},
+                                             {kernels[ONE_KERNEL], run_trial}};
+    char key[96];
+    int best;
+    bool settled;
+    snprintf(key, sizeof key, "cross-entropy of %d%s%s", job->outputs,
+             job->kind == CUDA_LOSS_WEIGHTED_CROSS_ENTROPY ? " weighted" : "",
+             job->smoothing > 0 ? " smoothed" : "");
+    const cuda_tuning tuning = {cuda_of(loss->base.device), request, key, candidates, WAYS, NULL};
+    TRY(cuda_settled(&tuning, &settled, &best));
+    if (!settled) TRY(measure(&tuning, job, &best));
+    loss->job.joined = best == ONE_KERNEL;
+    loss->base.ways[YOKE_FORWARD] = kernels[best];
+    return YOKE_OK;
+}
+
 /* On failure the caller destroys what *plan holds. */
 yoke_status cuda_plan_loss(yoke_plan **plan, cuda_device *device,
                            const yoke_plan_request *request) {
@@ -86,21 +171,22 @@ yoke_status cuda_plan_loss(yoke_plan **plan, cuda_device *device,
     loss_plan *loss = (loss_plan *)*plan;
     yoke_dims dims = operation->input;
     bool by_position = by_label && dims.sequence;
-    loss->job = (cuda_loss_job){
-        .kind = kind_of(operation),
-        .rows = (size_t)request->rows * (size_t)(by_position ? dims.height : 1),
-        .outputs = dims.channels * (by_position ? 1 : dims.height * dims.width),
-        .smoothing = operation->label_smoothing,
-        .ignores = operation->ignores,
-        .ignored = operation->ignored,
-        .delta = operation->delta,
-        .step = device->step,
-        .joined = by_label && request->training && cuda_takes(device, YOKE_WAY_LOSS)};
+    loss->job =
+        (cuda_loss_job){.kind = kind_of(operation),
+                        .rows = (size_t)request->rows * (size_t)(by_position ? dims.height : 1),
+                        .outputs = dims.channels * (by_position ? 1 : dims.height * dims.width),
+                        .smoothing = operation->label_smoothing,
+                        .ignores = operation->ignores,
+                        .ignored = operation->ignored,
+                        .delta = operation->delta,
+                        .step = device->step};
+    TRY(upload_weights(loss, operation->weights));
+    if (by_label && request->training) TRY(choose_kernels(loss, request));
     loss->parts = cuda_loss_parts(loss->job.rows, loss->job.outputs);
     yoke_plan_needs *needs = &loss->base.needs;
     needs->scratch_bytes = loss->parts * (sizeof(double) + sizeof(int32_t));
     needs->backward_reads_input = request->training && !loss->job.joined;
     if (request->training && by_label && !loss->job.joined)
         needs->saved_bytes = loss->job.rows * sizeof(cuda_loss_row);
-    return upload_weights(loss, operation->weights);
+    return YOKE_OK;
 }
