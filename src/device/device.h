@@ -574,8 +574,8 @@ void yoke_choices_limit(yoke_choices *choices, double seconds);
 bool yoke_choices_late(const yoke_choices *choices);
 yoke_status yoke_choices_assume(yoke_choices *choices, const char *key, int candidate,
                                 const char *candidate_name);
-/* A choice of a room above, measured as a plan's are: candidate 0 by the fixed rule, and where
- * devices do not measure such choices. */
+/* A choice of a room above, measured as a plan's are: candidate 0 by the fixed rule, and on devices
+ * that measure none of these. prepare runs only where it is measured. */
 typedef struct yoke_contest {
     const char *key;
     yoke_precision precision;
@@ -583,7 +583,7 @@ typedef struct yoke_contest {
     yoke_choices *choices;
     const char *const *names; /* [count] */
     int count;
-    yoke_status (*prepare)(void *context);            /* before anything runs */
+    yoke_status (*prepare)(void *context);            /* the caller undoes it */
     yoke_status (*run)(void *context, int candidate); /* queues one on the compute stream */
     void *context;
 } yoke_contest;

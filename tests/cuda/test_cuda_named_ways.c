@@ -14,8 +14,11 @@
 static void a_device_says_which_ways_it_takes(void **state) {
     (void)state;
     static const struct {
-        const char *list, *ways;
-    } rows[] = {{"cuda:0", ""}, {"2xcuda:0+mapped", "+mapped"}, {"auto+mapped+mapped", "+mapped"}};
+        const char *list;
+        unsigned ways;
+    } rows[] = {{"cuda:0", 0},
+                {"2xcuda:0+mapped", YOKE_WAY_MAPPED},
+                {"auto+decode+mapped+mapped", YOKE_WAY_MAPPED | YOKE_WAY_DECODE}};
     for (size_t i = 0; i < COUNT(rows); i++) {
         yoke_devices_options options = {.struct_size = sizeof options, .list = rows[i].list};
         yoke_device_info info = {.struct_size = sizeof info};
@@ -25,8 +28,10 @@ static void a_device_says_which_ways_it_takes(void **state) {
         PARITY_OK(yoke_devices_describe(devices, yoke_devices_count(devices) - 1, &info));
         yoke_device_facts(yoke_devices_at(devices, 0), facts, sizeof facts);
         yoke_devices_close(devices);
-        assert_string_equal(info.ways, rows[i].ways);
-        assert_int_equal(strstr(facts, "+mapped") != NULL, rows[i].ways[0] != '\0');
+        char expected[YOKE_WAYS_BYTES];
+        yoke_ways_write(rows[i].ways | yoke_ways_confirmed(), expected, sizeof expected);
+        assert_string_equal(info.ways, expected);
+        assert_non_null(strstr(facts, expected));
     }
 }
 
