@@ -74,7 +74,7 @@ static void a_cut_limits_the_blocks_that_are_launched(void **state) {
         for (int channels = 64; channels <= 2048; channels *= 2)
             for (int half = 0; half < 2; half++) {
                 size_t blocks = norm_blocks(channels, half != 0, cuts[i]);
-                assert_true(blocks + norm_groups(channels, half != 0) > cuts[i].blocks);
+                assert_true(2 * blocks > cuts[i].blocks); /* a chunk may be all that is left */
                 if (blocks > most[half]) most[half] = blocks;
             }
         if (!cuts[i].at_most) {
