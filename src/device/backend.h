@@ -141,7 +141,8 @@ struct yoke_backend {
                               const void *from);
 
     /* images; image_layout: NULL where plans read plain float32 alone */
-    bool (*image_layout)(yoke_device *device, const yoke_plan_request *reader, yoke_layout *layout);
+    yoke_status (*image_layout)(yoke_device *device, const yoke_plan_request *reader,
+                                yoke_layout *layout);
     yoke_status (*decode)(yoke_device *device, const yoke_decode_request *request);
 
     /* layouts and plans */

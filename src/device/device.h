@@ -369,6 +369,9 @@ typedef struct yoke_plan_request {
     /* Linear: input 0 comes from a plan that keeps such a mask; the plan may write the gradient
      * before the ReLU, and with input_bias that of the bias before it. */
     bool input_masked, input_bias;
+    /* Convolution, linear: another operation reads input 0, too, and contributes to its gradient
+     * first; the plan may add its own to that. */
+    bool input_shared;
     yoke_layout
         inputs[YOKE_PLAN_INPUTS]; /* the layouts in which the inputs' producers write them */
     /* bytes = 0: the plan chooses the layout (the model's first plan); otherwise it must use this
@@ -396,7 +399,7 @@ typedef struct yoke_plan_needs {
     bool joined_in_place;
     /* Both inputs have the same gradient (add): the plan writes input_gradients[0] only. */
     bool shared_input_gradient;
-    /* Backward can add input 0's gradient to what is in its place. */
+    /* As the request offers: backward can add input 0's gradient to what is in its place. */
     bool adds_input_gradient;
     bool applies_relu; /* as the request offers: the output is the ReLU's */
     size_t mask_bytes; /* `saved` begins with a mask of what the ReLU let through; 0: none */
@@ -488,10 +491,10 @@ yoke_status yoke_device_accumulate(yoke_device *device, const yoke_layout *layou
 /* Images. */
 
 /* The layout in which the plan of `reader` reads images without a copy of its own, where decode can
- * write it; the call does not look at reader->inputs. false: there is none, the plan reads plain
- * float32. */
-bool yoke_device_image_layout(yoke_device *device, const yoke_plan_request *reader,
-                              yoke_layout *layout);
+ * write it; reader->inputs[0] is plain. It may measure, as the plan does. bytes = 0: there is none,
+ * the plan reads plain float32. */
+yoke_status yoke_device_image_layout(yoke_device *device, const yoke_plan_request *reader,
+                                     yoke_layout *layout);
 
 /* Decodes stored pixels to inputs [rows, image], with the bits that the loader's decoding on the
  * host gives, rounded where `layout` has another type; queued on the compute stream. All pointers

@@ -154,10 +154,11 @@ yoke_status yoke_device_accumulate(yoke_device *device, const yoke_layout *layou
 
 /* Images. */
 
-bool yoke_device_image_layout(yoke_device *device, const yoke_plan_request *reader,
-                              yoke_layout *layout) {
+yoke_status yoke_device_image_layout(yoke_device *device, const yoke_plan_request *reader,
+                                     yoke_layout *layout) {
     const yoke_backend *backend = device->backend;
-    return backend->image_layout != NULL && backend->image_layout(device, reader, layout);
+    *layout = (yoke_layout){0};
+    return backend->image_layout != NULL ? backend->image_layout(device, reader, layout) : YOKE_OK;
 }
 
 yoke_status yoke_device_decode(yoke_device *device, const yoke_decode_request *request) {

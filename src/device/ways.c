@@ -10,9 +10,8 @@ static const struct {
     yoke_way way;
     bool confirmed; /* true: every GPU takes it, and its name stays one that a list may have */
 } table[] = {
-    {"mapped", YOKE_WAY_MAPPED, false}, {"decode", YOKE_WAY_DECODE, false},
-    {"sums", YOKE_WAY_SUMS, false},     {"stem4", YOKE_WAY_STEM4, false},
-    {"stem8", YOKE_WAY_STEM8, false},   {"relu", YOKE_WAY_RELU, false},
+    {"mapped", YOKE_WAY_MAPPED, false},
+    {"decode", YOKE_WAY_DECODE, false},
 };
 enum { COUNT = sizeof table / sizeof table[0] };
 

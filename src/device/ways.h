@@ -11,12 +11,8 @@
 #include "base/base.h"
 
 typedef enum yoke_way {
-    YOKE_WAY_SUMS = 2,     /* a convolution adds its input's gradient to that of another reader */
-    YOKE_WAY_STEM4 = 4,    /* the first convolution reads 4 channels, the last ones zero */
-    YOKE_WAY_STEM8 = 8,    /* 8 channels; before STEM4 */
-    YOKE_WAY_RELU = 32,    /* a linear layer computes the ReLU behind it */
-    YOKE_WAY_MAPPED = 64,  /* a loss writes what it gives to memory of the host, too */
-    YOKE_WAY_DECODE = 256, /* images are decoded as the first convolution reads them */
+    YOKE_WAY_MAPPED = 1, /* a loss writes what it gives to memory of the host, too */
+    YOKE_WAY_DECODE = 2, /* images are decoded as the first convolution reads them */
 } yoke_way;
 
 /* Reads "mapped+decode", or "all". ARGUMENT names the part that is no way; `list` is the whole

@@ -28,6 +28,15 @@ bool yoke_program_requires_input_gradient(const yoke_program *program, const yok
     return wanted;
 }
 
+/* Backward goes from the last node to the first. */
+bool yoke_program_shares_input(const yoke_program *program, int index) {
+    const yoke_model *model = program->model;
+    for (int i = index + 1; i < model->node_count; i++)
+        for (int k = 0; k < model->nodes[i].input_count; k++)
+            if (model->nodes[i].inputs[k] == model->nodes[index].inputs[0]) return true;
+    return false;
+}
+
 /* Nodes are in topological order. */
 void yoke_program_mark_gradients(yoke_program *program) {
     const yoke_model *model = program->model;

@@ -34,6 +34,7 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
     const yoke_node *node = &program->model->nodes[index];
     yoke_plan_request request = request_of(program, from, index);
     yoke_offer_joins(program, index, &request);
+    request.input_shared = program->training && yoke_program_shares_input(program, index);
     TRY(yoke_choices_go_on(from->choices));
     TRY(yoke_plan_create(&program->plans[index], from->device, &request));
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
@@ -76,12 +77,16 @@ static int only_reader(const yoke_model *model, int value) {
 
 /* Input 0, where its one reader takes images in a layout of its own. Every program of a replica
  * decides alike. */
-static void choose_image_layout(yoke_program *program, const yoke_program_request *from) {
+static yoke_status choose_image_layout(yoke_program *program, const yoke_program_request *from) {
     int value = program->model->inputs[0].value, reader = only_reader(program->model, value);
-    if (reader == YOKE_NONE || from->input_gradients) return;
+    if (reader == YOKE_NONE || from->input_gradients) return YOKE_OK;
     yoke_plan_request request = request_of(program, from, reader);
-    program->reads_image =
-        yoke_device_image_layout(program->device, &request, &program->layouts[value]);
+    yoke_layout layout;
+    TRY(yoke_choices_go_on(from->choices));
+    TRY(yoke_device_image_layout(program->device, &request, &layout));
+    program->reads_image = layout.bytes > 0;
+    if (program->reads_image) program->layouts[value] = layout;
+    return YOKE_OK;
 }
 
 static yoke_status make_plans(yoke_program *program, const yoke_program_request *request) {
@@ -93,9 +98,9 @@ static yoke_status make_plans(yoke_program *program, const yoke_program_request 
         yoke_dims_shape(yoke_dims_of(yoke_value_shape(model, value)), request->rows, shape);
         TRY(yoke_layout_plain(program->device, shape, 4, &program->layouts[value]));
     }
-    choose_image_layout(program, request);
     for (int i = 0; flat != NULL && i < flat->parameter_count; i++)
         program->parameters[flat->parameters[i].tensor] = flat->parameters[i].layout;
+    TRY(choose_image_layout(program, request));
     for (int i = 0; i < model->node_count; i++)
         TRY(plan_node(program, request, i));
     return plan_loss(program, request);

@@ -176,6 +176,8 @@ void yoke_program_mark_gradients(yoke_program *program);
 bool yoke_program_requires_input_gradient(const yoke_program *program, const yoke_node *node);
 bool yoke_program_trains(const yoke_program *program, const yoke_node *node);
 bool yoke_program_runs_backward(const yoke_program *program, const yoke_node *node);
+/* Whether a later node reads input 0, too: it contributes to the gradient first. */
+bool yoke_program_shares_input(const yoke_program *program, int index);
 
 /* joins.c: what a plan may do for its neighbours; what they leave out then, once values have their
  * places. */

@@ -2,6 +2,7 @@
 /* Two-dimensional convolution: a matrix product where possible, cuDNN, or im2col. */
 #include <stdio.h>
 
+#include "device/cuda/stem.h"
 #include "device/cuda/weighted.h"
 
 /* cuDNN's algorithm 1 is deterministic in all directions, so the fixed rule chooses it where the
@@ -18,36 +19,6 @@ static const cuda_algorithm algorithms[] = {CUDA_PRODUCT_ROWS(""),
                                             {"cuDNN 7", cuda_cudnn_pass, 7}};
 _Static_assert(sizeof algorithms / sizeof algorithms[0] <= CUDA_ALGORITHMS_LIMIT,
                "a trial has room for all");
-
-/* The channels that the passes of a model's first convolution read; 0: those it has. */
-static int padded_channels(const cuda_device *device, const yoke_operation *operation) {
-    int padded = cuda_takes(device, YOKE_WAY_STEM8)   ? 8
-                 : cuda_takes(device, YOKE_WAY_STEM4) ? 4
-                                                      : 0;
-    bool few = operation->input.channels > 1 && operation->input.channels < padded;
-    return few && operation->groups == 1 ? padded : 0;
-}
-
-/* The model's first convolution copies its input in any case, or reads what decode has laid out. */
-static bool reads_images(const yoke_plan_request *request) {
-    const cuda_layout *given = cuda_layout_of(&request->inputs[0]);
-    bool plain = given->type == CUDA_FLOAT32 && !given->channels_last;
-    bool padded = given->dims[1] > request->operation->input.channels;
-    return (plain || padded) && !request->input_gradient;
-}
-
-bool cuda_image_layout(yoke_device *device, const yoke_plan_request *reader, yoke_layout *layout) {
-    const yoke_operation *operation = reader->operation;
-    if (!cuda_takes(cuda_of(device), YOKE_WAY_DECODE) || reader->precision != YOKE_BFLOAT16 ||
-        operation->kind != YOKE_OP_CONV2D)
-        return false;
-    yoke_dims image = operation->input;
-    int padded = padded_channels(cuda_of(device), operation);
-    if (padded > 0) image.channels = padded;
-    cuda_layout own = cuda_value_layout(reader->rows, image, reader->precision);
-    cuda_layout_store(layout, &own);
-    return true;
-}
 
 static bool lacks_cudnn(const cuda_device *device) {
 #ifdef YOKE_HAS_CUDNN
@@ -74,12 +45,11 @@ static void write_key(char *key, size_t size, const cuda_device *device,
     if (lacks_cudnn(device)) snprintf(key + length, size - (size_t)length, " without cuDNN");
 }
 
-yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,
-                                  const yoke_plan_request *request) {
+static yoke_status plan_as(yoke_plan **plan, cuda_device *device, const yoke_plan_request *request,
+                           int padded) {
     const yoke_operation *operation = request->operation;
     yoke_dims input = operation->input, output = operation->output;
     int64_t kernel = operation->kernel, in = input.channels / operation->groups;
-    int padded = reads_images(request) ? padded_channels(device, operation) : 0;
     char key[128];
     write_key(key, sizeof key, device, operation, padded);
     if (padded > 0) input.channels = padded;
@@ -92,4 +62,42 @@ yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,
         .algorithms = algorithms,
         .algorithm_count = sizeof algorithms / sizeof algorithms[0]};
     return cuda_weighted_create(plan, device, &weighted);
+}
+
+static yoke_status choose_channels(cuda_device *device, const yoke_plan_request *request,
+                                   int *padded) {
+    char key[128];
+    write_key(key, sizeof key, device, request->operation, 0);
+    return cuda_stem_choose(device, request, key, plan_as, padded);
+}
+
+/* It copies its input in any case. */
+static bool reads_plain_images(const yoke_plan_request *request) {
+    const cuda_layout *given = cuda_layout_of(&request->inputs[0]);
+    return given->type == CUDA_FLOAT32 && !given->channels_last && !request->input_gradient;
+}
+
+/* Decode may have laid images out with more channels than they have. */
+yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,
+                                  const yoke_plan_request *request) {
+    int own = request->operation->input.channels;
+    int given = (int)cuda_layout_of(&request->inputs[0])->dims[1];
+    int padded = given > own ? given : 0;
+    if (reads_plain_images(request)) TRY(choose_channels(device, request, &padded));
+    return plan_as(plan, device, request, padded);
+}
+
+yoke_status cuda_image_layout(yoke_device *device, const yoke_plan_request *reader,
+                              yoke_layout *layout) {
+    const yoke_operation *operation = reader->operation;
+    if (!cuda_takes(cuda_of(device), YOKE_WAY_DECODE) || reader->precision != YOKE_BFLOAT16 ||
+        operation->kind != YOKE_OP_CONV2D)
+        return YOKE_OK;
+    yoke_dims image = operation->input;
+    int padded;
+    TRY(choose_channels(cuda_of(device), reader, &padded));
+    if (padded > 0) image.channels = padded;
+    cuda_layout own = cuda_value_layout(reader->rows, image, reader->precision);
+    cuda_layout_store(layout, &own);
+    return YOKE_OK;
 }

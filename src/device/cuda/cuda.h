@@ -272,7 +272,8 @@ yoke_status cuda_accumulate(yoke_device *device, const yoke_layout *layout, void
                             const void *from);
 yoke_status cuda_decode(yoke_device *device, const yoke_decode_request *request);
 /* convolution.c: it says how its plans read images. */
-bool cuda_image_layout(yoke_device *device, const yoke_plan_request *reader, yoke_layout *layout);
+yoke_status cuda_image_layout(yoke_device *device, const yoke_plan_request *reader,
+                              yoke_layout *layout);
 
 /* order.c: events and recordings. peers.c: access, self test, copies. nccl.c, communicator.c.
  * describe.c. */

@@ -45,6 +45,7 @@ typedef struct cuda_problem {
     bool atomics;                             /* the bits may differ from run to run */
     const char *configuration;                /* of the product; NULL: by its rank */
     cuda_epilogue epilogues[CUDA_DIRECTIONS]; /* of linear */
+    bool adds;                                /* backward data may, to what `input` holds */
 } cuda_problem;
 
 /* Without measuring, the plan uses the first algorithm that exists for the problem. The record of

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A pass of convolution or linear may take over what otherwise follows it in a pass of its own: the
+ * ReLU behind a linear layer, backward of the ReLU before it, or adding the input's gradient to the
+ * one that another reader has contributed. Measures whether that is faster than the two apart. */
+#include <stdio.h>
+
+#include "device/cuda/weighted_plan.h"
+
+enum { APART, JOINED, JOININGS };
+
+typedef struct weighted_joining {
+    cuda_epilogue epilogue;
+    bool adds; /* with no epilogue */
+} weighted_joining;
+
+typedef struct joining_trial {
+    const weighted_planner *planner;
+    cuda_direction direction;
+    weighted_joining joining;
+    cuda_pass *passes[JOININGS];
+    weighted_trial with; /* its operands and memory */
+    void *other;         /* as large as the input: its values, or a gradient of it */
+    float *partial;
+} joining_trial;
+
+static bool joins(const weighted_joining *joining) {
+    return joining->adds || joining->epilogue != CUDA_NO_EPILOGUE;
+}
+
+static void join(weighted_planner *planner, cuda_direction direction,
+                 const weighted_joining *joining) {
+    planner->problem.epilogues[direction] = joining->epilogue;
+    if (direction == CUDA_BACKWARD_DATA) planner->problem.adds = joining->adds;
+}
+
+/* Takes the epilogue if the library has an algorithm with it, and there is none yet. */
+static yoke_status try_epilogue(weighted_planner *planner, cuda_direction direction,
+                                cuda_epilogue epilogue, weighted_joining *joining) {
+    cuda_pass *pass;
+    if (joining->epilogue != CUDA_NO_EPILOGUE) return YOKE_OK;
+    planner->problem.epilogues[direction] = epilogue;
+    yoke_status status = cuda_weighted_try(planner, direction, 0, &pass);
+    planner->problem.epilogues[direction] = CUDA_NO_EPILOGUE;
+    TRY(status);
+    if (pass == NULL) return YOKE_OK;
+    pass->destroy(pass);
+    joining->epilogue = epilogue;
+    return YOKE_OK;
+}
+
+/* What the request offers and the library has. */
+static yoke_status find_joining(weighted_planner *planner, cuda_direction direction,
+                                weighted_joining *joining) {
+    const yoke_plan_request *request = planner->request->plan;
+    bool in_floats = planner->problem.type == CUDA_FLOAT32;
+    bool forward = direction == CUDA_FORWARD, data = direction == CUDA_BACKWARD_DATA;
+    *joining = (weighted_joining){.adds = data && request->input_shared && !request->input_masked &&
+                                          !planner->self->reordered};
+    if (forward && request->relu_mask)
+        TRY(try_epilogue(planner, direction, CUDA_RELU_MASK, joining));
+    if (forward && request->relu) TRY(try_epilogue(planner, direction, CUDA_RELU, joining));
+    if (!data || !request->input_masked) return YOKE_OK;
+    /* The library rounds sums to the output's type, and the gradient of a bias is float32. */
+    if (request->input_bias && in_floats)
+        TRY(try_epilogue(planner, direction, CUDA_MASKED_SUMS, joining));
+    return try_epilogue(planner, direction, CUDA_MASKED, joining);
+}
+
+static cuda_columns input_columns(const weighted_planner *planner) {
+    yoke_dims input = planner->problem.operation->input;
+    size_t channels = (size_t)input.channels;
+    size_t pixels = (size_t)planner->problem.rows * (cuda_dims_count(input) / channels);
+    return (cuda_columns){pixels, channels, channels};
+}
+
+/* Backward of the ReLU, and the bias's gradient if the joined pass would sum it up. */
+static yoke_status queue_relu_backward(const joining_trial *trial) {
+    cuda_device *device = trial->planner->problem.device;
+    cudaStream_t stream = device->streams[YOKE_STREAM_COMPUTE];
+    cuda_columns columns = input_columns(trial->planner);
+    bool half = trial->planner->problem.type == CUDA_BFLOAT16;
+    void *gradient = trial->with.operands.input;
+    const cuda_activation_job relu = {.to = gradient,
+                                      .from = gradient,
+                                      .kept = trial->other,
+                                      .activation = YOKE_RELU,
+                                      .half = half,
+                                      .elements = columns.rows * columns.columns};
+    const cuda_column_sums sums = {.values = gradient,
+                                   .half = half,
+                                   .shape = columns,
+                                   .sums = trial->with.operands.beside.sums,
+                                   .partial = trial->partial};
+    TRY_CUDA(device, cuda_run_activation_backward(&relu, stream));
+    if (trial->joining.epilogue != CUDA_MASKED_SUMS) return YOKE_OK;
+    TRY_CUDA(device, cuda_run_column_sums(&sums, stream));
+    return YOKE_OK;
+}
+
+/* What follows the pass where it is not joined. */
+static yoke_status queue_follower(const joining_trial *trial) {
+    const weighted_planner *planner = trial->planner;
+    cuda_device *device = planner->problem.device;
+    cudaStream_t stream = device->streams[YOKE_STREAM_COMPUTE];
+    const cuda_operands *operands = &trial->with.operands;
+    cuda_columns input = input_columns(planner), output = planner->self->output;
+    bool half = planner->problem.type == CUDA_BFLOAT16;
+    const cuda_activation_job relu = {.to = operands->output,
+                                      .from = operands->output,
+                                      .activation = YOKE_RELU,
+                                      .half = half,
+                                      .elements = output.rows * output.columns};
+    if (trial->joining.adds)
+        TRY_CUDA(device, cuda_run_accumulate(trial->other, operands->input, half,
+                                             input.rows * input.columns, stream));
+    else if (trial->direction == CUDA_FORWARD)
+        TRY_CUDA(device, cuda_run_activation(&relu, stream));
+    else
+        return queue_relu_backward(trial);
+    return YOKE_OK;
+}
+
+static yoke_status run_joining(void *context, int candidate) {
+    const joining_trial *trial = context;
+    cuda_operands operands = trial->with.operands;
+    operands.add = candidate == JOINED && trial->joining.adds;
+    TRY(cuda_weighted_run(trial->planner->self, trial->passes[candidate], &operands));
+    return candidate == JOINED ? YOKE_OK : queue_follower(trial);
+}
+
+/* The library may offer an algorithm with an epilogue that then does not run. */
+static yoke_status open_joinings(weighted_planner *planner, joining_trial *trial,
+                                 cuda_candidate *candidates) {
+    static const weighted_joining apart;
+    size_t columns =
+        cuda_aligned(CUDA_COLUMN_PARTS * input_columns(planner).columns * sizeof(float));
+    size_t input = cuda_aligned(input_columns(planner).rows * input_columns(planner).columns *
+                                cuda_type_bytes(planner->problem.type));
+    size_t scratch_bytes = 0;
+    for (int i = 0; i < JOININGS; i++) {
+        join(planner, trial->direction, i == JOINED ? &trial->joining : &apart);
+        yoke_status status = cuda_weighted_choose(planner, trial->direction, &trial->passes[i]);
+        bool refused = status == YOKE_ERROR_DEVICE && !cuda_poisoned(planner->problem.device);
+        if (i == APART || !refused) TRY(status);
+        if (trial->passes[i] == NULL) continue;
+        candidates[i].run = run_joining;
+        scratch_bytes = cuda_larger(scratch_bytes, cuda_aligned(trial->passes[i]->scratch_bytes));
+    }
+    TRY(cuda_weighted_operands(planner, trial->direction, &trial->with,
+                               scratch_bytes + input + columns));
+    trial->other = (char *)trial->with.operands.scratch + scratch_bytes;
+    trial->partial = (float *)(void *)((char *)trial->other + input);
+    return YOKE_OK;
+}
+
+static yoke_status compare_joining(weighted_planner *planner, cuda_direction direction,
+                                   const weighted_joining *joining, cuda_tuning *tuning,
+                                   cuda_candidate *candidates, int *best) {
+    joining_trial trial = {.planner = planner, .direction = direction, .joining = *joining};
+    yoke_status status = open_joinings(planner, &trial, candidates);
+    tuning->context = &trial;
+    if (status == YOKE_OK) status = cuda_measure(tuning, best);
+    yoke_device_free(&planner->problem.device->base, trial.with.memory);
+    for (int i = 0; i < JOININGS; i++)
+        if (trial.passes[i] != NULL) trial.passes[i]->destroy(trial.passes[i]);
+    return status;
+}
+
+/* Decides whether a direction's pass is joined. It counts this layer's time alone: forward with a
+ * mask pays for writing it, and what it saves backward counts where backward is decided. */
+yoke_status cuda_weighted_join(weighted_planner *planner, cuda_direction direction) {
+    static const char *const followers[CUDA_EPILOGUES] = {" and sum", " and ReLU",
+                                                          " and ReLU that keeps a mask",
+                                                          " of a ReLU", " of a ReLU and bias"};
+    weighted_joining joining;
+    TRY(find_joining(planner, direction, &joining));
+    if (!joins(&joining)) return YOKE_OK;
+    char key[160];
+    snprintf(key, sizeof key, "%s %s%s", planner->request->key, cuda_direction_names[direction],
+             followers[joining.epilogue]);
+    cuda_candidate candidates[JOININGS] = {
+        [APART] = {.name = joining.adds ? "added by a pass of its own" : "apart"},
+        [JOINED] = {.name = joining.adds ? "added by the same pass" : "joined"}};
+    cuda_tuning tuning = {.device = planner->problem.device,
+                          .request = planner->request->plan,
+                          .key = key,
+                          .candidates = candidates,
+                          .count = JOININGS};
+    int best = APART;
+    bool settled;
+    TRY(cuda_settled(&tuning, &settled, &best));
+    if (!settled) TRY(compare_joining(planner, direction, &joining, &tuning, candidates, &best));
+    join(planner, direction, best == JOINED ? &joining : &(weighted_joining){0});
+    return YOKE_OK;
+}
