@@ -88,6 +88,7 @@ static inline void parity_plan(parity_side *side, yoke_choices *choices) {
                                  .precision = c->precision,
                                  .algorithm = c->algorithm,
                                  .input_gradient = !c->evaluation && !c->first_layer,
+                                 .input_shared = c->adds,
                                  .choices = choices};
     for (int i = 0; i < parity_inputs(c); i++) {
         parity_shape shape = parity_value_shape(c->rows, parity_input_dims(c, i));

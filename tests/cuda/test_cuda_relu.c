@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* "+relu": linear layers that compute the ReLU behind them, against the float64 reference and
- * against the two operations apart. Skipped without a GPU. */
+/* Linear layers that compute the ReLU behind them, against the float64 reference and against the
+ * two operations apart. Skipped without a GPU. */
 #include "model/networks.h"
 #include "model/program.h"
 #include "support/devices.h"
@@ -15,15 +15,19 @@ static const struct {
     double tolerance;
 } precisions[] = {{YOKE_FLOAT32, 1e-5}, {YOKE_TF32, 2e-2}, {YOKE_BFLOAT16, 0.1}};
 
-static void open_model(struct rig *rig, yoke_model *model, const char *list,
-                       yoke_precision precision) {
-    *rig = (struct rig){.list = list,
-                        .model = model,
-                        .rows = 5,
-                        .precision = precision,
-                        .algorithm = YOKE_ALGORITHM_DIRECT};
+/* choice: "joined", or "apart". */
+static void open_rig(struct rig *rig, const char *choice) {
+    rig->list = "cuda:0";
     rig_devices(rig);
+    yoke_choices_prefer(rig->choices, choice);
     rig_replica(rig, 1);
+}
+
+static void open_model(struct rig *rig, yoke_model *model, const char *choice,
+                       yoke_precision precision) {
+    *rig = (struct rig){
+        .model = model, .rows = 5, .precision = precision, .algorithm = YOKE_ALGORITHM_DIRECT};
+    open_rig(rig, choice);
 }
 
 /* Models. */
@@ -94,7 +98,7 @@ static void random_perceptrons_equal_the_reference(void **state) {
     (void)state;
     struct rig rig;
     for (uint32_t seed = 1; seed <= 40; seed++) {
-        open_model(&rig, random_perceptron(seed), "cuda:0+relu", YOKE_FLOAT32);
+        open_model(&rig, random_perceptron(seed), "joined", YOKE_FLOAT32);
         assert_step_near(&rig, 1e-5);
         rig_destroy(&rig);
     }
@@ -106,7 +110,7 @@ static void perceptrons_equal_the_reference_in_every_precision(void **state) {
     struct rig rig;
     for (size_t i = 0; i < COUNT(widths) * COUNT(precisions); i++) {
         size_t precision = i % COUNT(precisions);
-        open_model(&rig, perceptron(widths[i / COUNT(precisions)], i % 2 == 0), "cuda:0+relu",
+        open_model(&rig, perceptron(widths[i / COUNT(precisions)], i % 2 == 0), "joined",
                    precisions[precision].precision);
         assert_step_near(&rig, precisions[precision].tolerance);
         rig_destroy(&rig);
@@ -117,14 +121,12 @@ static void perceptrons_equal_the_reference_in_every_precision(void **state) {
 static void frozen_parameters(void) {
     for (unsigned bits = 0; bits < 32; bits++) {
         bool frozen[6] = {bits & 1, bits & 2, bits & 4, bits & 8, false, false};
-        struct rig rig = {.list = "cuda:0+relu",
-                          .model = perceptron(16, true),
+        struct rig rig = {.model = perceptron(16, true),
                           .rows = 3,
                           .algorithm = YOKE_ALGORITHM_DIRECT,
                           .frozen = frozen,
                           .input_gradients = bits & 16};
-        rig_devices(&rig);
-        rig_replica(&rig, 1);
+        open_rig(&rig, "joined");
         assert_step_near(&rig, 1e-5);
         rig_destroy(&rig);
     }
@@ -144,7 +146,7 @@ static void frozen_and_shared_parameters_equal_the_reference(void **state) {
         x = yoke_relu(model, linear(model, x, name, 16, "first"));
     }
     assert_ok(yoke_model_finish(model, linear(model, x, "last", 3, NULL), NULL));
-    open_model(&rig, model, "cuda:0+relu", YOKE_FLOAT32);
+    open_model(&rig, model, "joined", YOKE_FLOAT32);
     assert_step_near(&rig, 1e-5);
     rig_destroy(&rig);
 }
@@ -159,7 +161,7 @@ static void positions_of_a_sequence_equal_the_reference(void **state) {
         x = yoke_relu(model, dense(model, x, "fc1", 24, true));
         x = yoke_relu(model, dense(model, x, "fc2", 8, true));
         assert_ok(yoke_model_finish(model, dense(model, x, "fc3", 3, true), NULL));
-        open_model(&rig, model, "cuda:0+relu", precisions[i].precision);
+        open_model(&rig, model, "joined", precisions[i].precision);
         assert_step_near(&rig, precisions[i].tolerance);
         rig_destroy(&rig);
     }
@@ -168,12 +170,9 @@ static void positions_of_a_sequence_equal_the_reference(void **state) {
 static void measured_algorithms_equal_the_reference(void **state) {
     (void)state;
     for (size_t i = 0; i < COUNT(precisions); i++) {
-        struct rig rig = {.list = "cuda:0+relu",
-                          .model = perceptron(40, true),
-                          .rows = 5,
-                          .precision = precisions[i].precision};
-        rig_devices(&rig);
-        rig_replica(&rig, 1);
+        struct rig rig = {
+            .model = perceptron(40, true), .rows = 5, .precision = precisions[i].precision};
+        open_rig(&rig, "joined");
         assert_step_near(&rig, precisions[i].tolerance);
         rig_destroy(&rig);
     }
@@ -181,11 +180,11 @@ static void measured_algorithms_equal_the_reference(void **state) {
 
 /* The passes of a step. */
 
-static int list_calls(yoke_model *model, const char *list, yoke_precision precision,
+static int list_calls(yoke_model *model, const char *choice, yoke_precision precision,
                       yoke_kernel_call *calls) {
     struct rig rig;
     int count = 0;
-    open_model(&rig, model, list, precision);
+    open_model(&rig, model, choice, precision);
     assert_ok(yoke_replica_kernel_calls(rig.replica, rig.rows, 1, calls, CALLS, &count));
     assert_in_range(count, 1, CALLS);
     rig_destroy(&rig);
@@ -208,6 +207,39 @@ static int passes_by(const yoke_kernel_call *calls, int count, const char *way) 
     return found;
 }
 
+/* Whatever wins, the record names it, and the plans compute it. */
+static void a_contest_decides_and_its_record_decides_again(void **state) {
+    (void)state;
+    for (size_t i = 0; i < COUNT(precisions); i++) {
+        struct rig rig = {.list = "cuda:0",
+                          .model = perceptron(16, true),
+                          .rows = 5,
+                          .precision = precisions[i].precision};
+        rig_devices(&rig);
+        rig_replica(&rig, 1);
+        assert_step_near(&rig, precisions[i].tolerance);
+        const char *key, *name;
+        double milliseconds;
+        int decisions = 0, joined = 0;
+        for (int k = 0; yoke_choices_at(rig.choices, k, &key, &name, &milliseconds); k++) {
+            if (strstr(key, "ReLU that keeps a mask") == NULL) continue;
+            assert_true(milliseconds > 0);
+            joined += strcmp(name, "joined") == 0;
+            decisions++;
+        }
+        assert_int_equal(decisions, 2);
+        yoke_kernel_call calls[CALLS];
+        for (int again = 0; again < 2; again++) {
+            int count = 0;
+            assert_ok(yoke_replica_kernel_calls(rig.replica, rig.rows, 1, calls, CALLS, &count));
+            assert_int_equal(passes_of(calls, count, "relu", "forward"), 2 - joined);
+            yoke_replica_destroy(rig.replica);
+            rig_replica(&rig, 1);
+        }
+        rig_destroy(&rig);
+    }
+}
+
 static void a_relu_between_linear_layers_costs_no_pass_of_its_own(void **state) {
     (void)state;
     yoke_kernel_call calls[CALLS];
@@ -215,11 +247,11 @@ static void a_relu_between_linear_layers_costs_no_pass_of_its_own(void **state) 
         yoke_precision precision = precisions[i].precision;
         bool half = precision == YOKE_BFLOAT16; /* sums would be rounded to it */
         const char *masked = half ? "matrix product, masked" : "matrix product, masked and summed";
-        int count = list_calls(perceptron(16, true), "cuda:0", precision, calls);
+        int count = list_calls(perceptron(16, true), "apart", precision, calls);
         assert_int_equal(passes_of(calls, count, "relu", "forward"), 2);
         assert_int_equal(passes_of(calls, count, "relu", "backward"), 2);
         assert_int_equal(passes_by(calls, count, "matrix product with ReLU and mask"), 0);
-        count = list_calls(perceptron(16, true), "cuda:0+relu", precision, calls);
+        count = list_calls(perceptron(16, true), "joined", precision, calls);
         int masks = passes_by(calls, count, "matrix product with ReLU and mask");
         int read = passes_by(calls, count, masked);
 #ifdef YOKE_SIMCUDA /* the library may have less */
@@ -237,7 +269,7 @@ static void a_relu_between_linear_layers_costs_no_pass_of_its_own(void **state) 
 static void without_a_bias_nothing_is_summed(void **state) {
     (void)state;
     yoke_kernel_call calls[CALLS];
-    int count = list_calls(perceptron(16, false), "cuda:0+relu", YOKE_FLOAT32, calls);
+    int count = list_calls(perceptron(16, false), "joined", YOKE_FLOAT32, calls);
     assert_int_equal(passes_by(calls, count, "matrix product, masked and summed"), 0);
 #ifdef YOKE_SIMCUDA
     assert_int_equal(passes_by(calls, count, "matrix product, masked"), 2);
@@ -248,7 +280,7 @@ static void without_a_bias_nothing_is_summed(void **state) {
 static void a_width_without_a_mask_keeps_backward_of_the_relu(void **state) {
     (void)state;
     yoke_kernel_call calls[CALLS];
-    int count = list_calls(perceptron(13, true), "cuda:0+relu", YOKE_FLOAT32, calls);
+    int count = list_calls(perceptron(13, true), "joined", YOKE_FLOAT32, calls);
     int masks = passes_by(calls, count, "matrix product with ReLU and mask");
     assert_int_equal(passes_by(calls, count, "matrix product with ReLU") + masks, 2);
     assert_int_equal(passes_of(calls, count, "relu", "backward") + masks, 2);
@@ -270,15 +302,16 @@ static yoke_model *read_between(void) {
 static void a_value_that_others_read_stays_as_it_was_before_the_relu(void **state) {
     (void)state;
     yoke_kernel_call calls[CALLS];
-    int count = list_calls(read_between(), "cuda:0+relu", YOKE_FLOAT32, calls);
+    int count = list_calls(read_between(), "joined", YOKE_FLOAT32, calls);
     assert_int_equal(passes_of(calls, count, "relu", "forward"), 1);
     assert_int_equal(passes_by(calls, count, "matrix product with ReLU"), 0);
 }
 
 /* Output 0 in training, or in evaluation; freed by the caller. */
-static float *outputs_of(const char *list, yoke_precision precision, bool training, size_t *bytes) {
+static float *outputs_of(const char *choice, yoke_precision precision, bool training,
+                         size_t *bytes) {
     struct rig rig;
-    open_model(&rig, perceptron(24, true), list, precision);
+    open_model(&rig, perceptron(24, true), choice, precision);
     yoke_plan_step step = rig_step(&rig);
     assert_ok(yoke_replica_prepare(rig.replica, rig.rows, training));
     assert_ok(yoke_replica_forward(rig.replica, rig.rows, training, &step));
@@ -294,8 +327,8 @@ static void float32_has_the_bits_of_the_two_operations_apart(void **state) {
     (void)state;
     for (int training = 0; training < 2; training++) {
         size_t bytes;
-        float *joined = outputs_of("cuda:0+relu", YOKE_FLOAT32, training != 0, &bytes);
-        float *apart = outputs_of("cuda:0", YOKE_FLOAT32, training != 0, &bytes);
+        float *joined = outputs_of("joined", YOKE_FLOAT32, training != 0, &bytes);
+        float *apart = outputs_of("apart", YOKE_FLOAT32, training != 0, &bytes);
 #ifdef YOKE_SIMCUDA
         assert_memory_equal(joined, apart, bytes);
 #endif
@@ -309,7 +342,7 @@ static void float32_has_the_bits_of_the_two_operations_apart(void **state) {
 /* The gradients of one step, freed by the caller. */
 static float *gradients_of(size_t *bytes) {
     struct rig rig;
-    open_model(&rig, perceptron(136, true), "cuda:0+relu", YOKE_BFLOAT16);
+    open_model(&rig, perceptron(136, true), "joined", YOKE_BFLOAT16);
     yoke_plan_step step = rig_step(&rig);
     assert_ok(yoke_replica_forward(rig.replica, rig.rows, true, &step));
     assert_ok(yoke_replica_loss(rig.replica, &step));
@@ -331,17 +364,24 @@ static void two_runs_give_the_same_bits(void **state) {
 }
 
 #ifdef YOKE_SIMCUDA
-/* All of the first measurement's candidates fail: forward of the first layer. */
+static const yoke_kernel_call *forward_of(const yoke_kernel_call *calls, int count,
+                                          const char *layer) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(calls[i].layer, layer) == 0 && strcmp(calls[i].direction, "forward") == 0)
+            return &calls[i];
+    fail_msg("no forward of %s", layer);
+    return NULL;
+}
+
+/* Only joined passes are measured, and all candidates of the first, forward of fc1, fail. */
 static void an_epilogue_that_is_offered_but_does_not_run_is_given_up(void **state) {
     WITH("SIMCUDA_FAULT", "cublasLtMatmul@1=15;cublasLtMatmul@2=15;cublasLtMatmul@3=15");
-    struct rig rig = {
-        .list = "cuda:0+relu", .model = perceptron(40, true), .rows = 5, .precision = YOKE_FLOAT32};
-    rig_devices(&rig);
-    rig_replica(&rig, 1);
+    struct rig rig = {.model = perceptron(40, true), .rows = 5, .precision = YOKE_FLOAT32};
+    open_rig(&rig, "matrix product");
     yoke_kernel_call calls[CALLS];
     int count = 0;
     assert_ok(yoke_replica_kernel_calls(rig.replica, rig.rows, 1, calls, CALLS, &count));
-    assert_int_equal(passes_of(calls, count, "relu", "forward"), 1);
+    assert_string_equal(forward_of(calls, count, "fc1")->way, "matrix product");
     assert_step_near(&rig, 1e-5);
     rig_destroy(&rig);
 }
@@ -350,7 +390,7 @@ static void an_epilogue_that_is_offered_but_does_not_run_is_given_up(void **stat
 static void a_shape_without_a_mask_still_has_its_relu(void **state) {
     WITH("SIMCUDA_FAULT", "cublasLtMatmulAlgoGetHeuristic@1=15"); /* NOT_SUPPORTED */
     yoke_kernel_call calls[CALLS];
-    int count = list_calls(perceptron(16, true), "cuda:0+relu", YOKE_FLOAT32, calls);
+    int count = list_calls(perceptron(16, true), "joined", YOKE_FLOAT32, calls);
     assert_int_equal(passes_of(calls, count, "relu", "forward"), 0);
     assert_int_equal(passes_of(calls, count, "relu", "backward"), 1);
     assert_int_equal(passes_by(calls, count, "matrix product with ReLU"), 1);
@@ -361,7 +401,7 @@ static void a_shape_without_an_algorithm_keeps_its_passes(void **state) {
     WITH("SIMCUDA_FAULT",
          "cublasLtMatmulAlgoGetHeuristic@1=15;cublasLtMatmulAlgoGetHeuristic@2=15");
     yoke_kernel_call calls[CALLS];
-    int count = list_calls(perceptron(16, true), "cuda:0+relu", YOKE_FLOAT32, calls);
+    int count = list_calls(perceptron(16, true), "joined", YOKE_FLOAT32, calls);
     assert_int_equal(passes_of(calls, count, "relu", "forward"), 1);
     assert_int_equal(passes_of(calls, count, "relu", "backward"), 1);
     assert_int_equal(passes_by(calls, count, "matrix product with ReLU"), 0);
@@ -380,6 +420,7 @@ int main(void) {
         cmocka_unit_test(frozen_and_shared_parameters_equal_the_reference),
         cmocka_unit_test(positions_of_a_sequence_equal_the_reference),
         cmocka_unit_test(measured_algorithms_equal_the_reference),
+        cmocka_unit_test(a_contest_decides_and_its_record_decides_again),
         cmocka_unit_test(a_relu_between_linear_layers_costs_no_pass_of_its_own),
         cmocka_unit_test(without_a_bias_nothing_is_summed),
         cmocka_unit_test(a_width_without_a_mask_keeps_backward_of_the_relu),
