@@ -3,6 +3,7 @@
  * the operation alone, and what an engine learns from batches of pixels. */
 #include "data/data.h"
 #include "image_layout_check.h"
+#include "parallel/engine.h"
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -316,10 +317,36 @@ static yoke_model *model_without_image(bool convolutions) {
     return model;
 }
 
+/* The candidates that choices take. */
+typedef struct preference {
+    const char *names[3];
+} preference;
+
+static const preference stems[] = {{{NULL}},
+                                   {{"4 channels"}},
+                                   {{"8 channels"}},
+                                   {{"8 channels", "joined", "added by the same pass"}}};
+
+static check_engine engine_on(const yoke_model *model, const char *list,
+                              yoke_data_parallel_options options, const preference *preferred) {
+    check_engine made = {0};
+    yoke_choices *choices = NULL;
+    yoke_devices_options open = {.struct_size = sizeof open, .list = list, .threads = 1};
+    EXPECT_OK(yoke_devices_open(&made.devices, &open));
+    EXPECT_OK(yoke_choices_create(&choices));
+    for (size_t i = 0; i < COUNT(preferred->names) && preferred->names[i] != NULL; i++)
+        yoke_choices_prefer(choices, preferred->names[i]);
+    options.struct_size = sizeof options;
+    options.algorithm = YOKE_ALGORITHM_DIRECT;
+    EXPECT_OK(yoke_engine_create(&made.parallel, model, made.devices, NULL, &options, choices));
+    return made;
+}
+
 static course course_on(const yoke_model *model, const yoke_dataset *dataset, const char *list,
-                        yoke_data_parallel_options options, double mixup) {
+                        yoke_data_parallel_options options, const preference *preferred,
+                        double mixup) {
     course told;
-    check_engine engine = check_engine_on(model, list, options, NULL);
+    check_engine engine = engine_on(model, list, options, preferred);
     yoke_loader *loader =
         open_loader(dataset, engine.devices, YOKE_AUGMENT_CROP_FLIP_CUTOUT, mixup);
     watch(engine.devices);
@@ -330,21 +357,18 @@ static course course_on(const yoke_model *model, const yoke_dataset *dataset, co
 }
 
 static void expect_same_course(const yoke_model *model, const yoke_dataset *dataset, int devices,
-                               const char *ways, yoke_data_parallel_options options, double mixup) {
+                               const preference *preferred, yoke_data_parallel_options options,
+                               double mixup) {
     char list[64];
-    options.algorithm = YOKE_ALGORITHM_DIRECT;
     options.batch = 10;
-    snprintf(list, sizeof list, "%s%s", devices_of(devices), ways);
-    course without = course_on(model, dataset, list, options, mixup);
+    course without = course_on(model, dataset, devices_of(devices), options, preferred, mixup);
     assert_int_equal(decoded_to_layout + laid_out, 0);
-    snprintf(list, sizeof list, "%s%s+decode", devices_of(devices), ways);
-    course with = course_on(model, dataset, list, options, mixup);
+    snprintf(list, sizeof list, "%s+decode", devices_of(devices));
+    course with = course_on(model, dataset, list, options, preferred, mixup);
     assert_int_equal(with.count, 16);
     assert_memory_equal(with.losses, without.losses, sizeof with.losses);
     assert_true(with.hash == without.hash);
 }
-
-static const char *const stems[] = {"", "+stem4", "+stem8", "+sums+stem4+stem8+relu"};
 
 static void pixels_decoded_for_the_first_layer_teach_the_same(void **state) {
     (void)state;
@@ -355,7 +379,7 @@ static void pixels_decoded_for_the_first_layer_teach_the_same(void **state) {
                                               .schedule = (yoke_schedule)(i % 3),
                                               .accumulate = i % 2 + 1,
                                               .pixels = i % 4 < 2};
-        expect_same_course(model, dataset, 1 + i / (int)COUNT(stems), stems[i % (int)COUNT(stems)],
+        expect_same_course(model, dataset, 1 + i / (int)COUNT(stems), &stems[i % (int)COUNT(stems)],
                            options, 0);
         assert_true(decoded_to_layout > 0 && decoded_plain + laid_out == 0);
     }
@@ -371,7 +395,7 @@ static void floats_laid_out_for_the_first_layer_teach_the_same(void **state) {
     for (int i = 0; i < 2 * (int)COUNT(stems); i++) {
         yoke_data_parallel_options options = {
             .precision = YOKE_BFLOAT16, .schedule = (yoke_schedule)(i % 3), .pixels = i % 4 < 2};
-        expect_same_course(model, dataset, 1 + i / (int)COUNT(stems), stems[i % (int)COUNT(stems)],
+        expect_same_course(model, dataset, 1 + i / (int)COUNT(stems), &stems[i % (int)COUNT(stems)],
                            options, 0.4);
         assert_true(laid_out > 0 && decoded_plain + decoded_to_layout == 0);
     }
@@ -380,10 +404,9 @@ static void floats_laid_out_for_the_first_layer_teach_the_same(void **state) {
 }
 
 static double loss_after_two_steps(const yoke_model *model, const char *list, bool on_the_gpu) {
-    yoke_data_parallel_options options = {
-        .precision = YOKE_BFLOAT16, .algorithm = YOKE_ALGORITHM_DIRECT, .batch = 6};
+    yoke_data_parallel_options options = {.precision = YOKE_BFLOAT16, .batch = 6};
     yoke_step_result result = {.struct_size = sizeof result};
-    check_engine engine = check_engine_on(model, list, options, NULL);
+    check_engine engine = engine_on(model, list, options, &stems[1]);
     yoke_device *root = yoke_devices_at(engine.devices, 0);
     check_batch made = check_batch_make(6, 1);
     yoke_batch batch = made.batch;
@@ -401,9 +424,8 @@ static void inputs_on_a_gpu_are_laid_out_there(void **state) {
     (void)state;
     yoke_model *model = check_model(true, 0);
     char list[64];
-    snprintf(list, sizeof list, "%s+stem4", devices_of(2));
-    double wanted = loss_after_two_steps(model, list, false);
-    snprintf(list, sizeof list, "%s+stem4+decode", devices_of(2));
+    double wanted = loss_after_two_steps(model, devices_of(2), false);
+    snprintf(list, sizeof list, "%s+decode", devices_of(2));
     assert_true(loss_after_two_steps(model, list, true) == wanted);
     yoke_model_destroy(model);
 }
@@ -416,7 +438,7 @@ static void others_are_decoded_to_plain_float32(void **state) {
         yoke_model *model = i < 2 ? check_model(true, 0) : model_without_image(i == 2);
         yoke_data_parallel_options options = {.precision = i == 0 ? YOKE_FLOAT32 : YOKE_BFLOAT16,
                                               .input_gradients = i == 1};
-        expect_same_course(model, dataset, 2, "+stem4", options, 0);
+        expect_same_course(model, dataset, 2, &stems[1], options, 0);
         assert_true(decoded_plain > 0 && decoded_to_layout + laid_out == 0);
         yoke_model_destroy(model);
     }
@@ -436,10 +458,10 @@ static void a_bad_input_is_found_in_every_layout(void **state) {
     yoke_model *model = check_model(true, 0);
     for (size_t i = 0; i < COUNT(stems); i++) {
         char list[64];
-        snprintf(list, sizeof list, "%s%s+decode", devices_of(1), stems[i]);
-        check_engine engine = check_engine_on(
+        snprintf(list, sizeof list, "%s+decode", devices_of(1));
+        check_engine engine = engine_on(
             model, list, (yoke_data_parallel_options){.precision = YOKE_BFLOAT16, .batch = 4},
-            NULL);
+            &stems[i]);
         check_batch made = check_batch_make(4, 1);
         made.inputs[4 * CHECK_ROW - 1] = NAN;
         expect_bad(&engine, &made.batch, "first at input on");
