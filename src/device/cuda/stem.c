@@ -75,18 +75,20 @@ static yoke_status bind_stems(stem_trial *trial, int count) {
         if (own->scratch_bytes > scratch_bytes) scratch_bytes = own->scratch_bytes;
     }
     size_t filter = needs->parameters[0].bytes, bias = needs->parameters[1].bytes;
+    size_t trained = trial->request.training ? 1 : 0; /* otherwise there are no gradients */
     yoke_plan_binding *to = &trial->binding;
     void *shadow = NULL;
-    const stem_operand operands[] = {{&to->inputs[0], trial->request.inputs[0].bytes, false},
-                                     {&to->output, needs->output.bytes, half},
-                                     {&to->output_gradient, needs->output.bytes, half},
-                                     {(void **)&to->parameters[0], filter, false},
-                                     {(void **)&to->parameters[1], bias, false},
-                                     {(void **)&to->parameter_gradients[0], filter, false},
-                                     {(void **)&to->parameter_gradients[1], bias, false},
-                                     {&shadow, filter / 2, true},
-                                     {&to->saved, saved_bytes, half},
-                                     {&to->scratch, scratch_bytes, half}};
+    const stem_operand operands[] = {
+        {&to->inputs[0], trial->request.inputs[0].bytes, false},
+        {&to->output, needs->output.bytes, half},
+        {&to->output_gradient, trained * needs->output.bytes, half},
+        {(void **)&to->parameters[0], filter, false},
+        {(void **)&to->parameters[1], bias, false},
+        {(void **)&to->parameter_gradients[0], trained * filter, false},
+        {(void **)&to->parameter_gradients[1], trained * bias, false},
+        {&shadow, filter / 2, true},
+        {&to->saved, saved_bytes, half},
+        {&to->scratch, scratch_bytes, half}};
     TRY(provide(trial, operands, sizeof operands / sizeof operands[0]));
     to->shadows[0] = shadow;
     for (int i = 0; i < count; i++)
