@@ -369,9 +369,7 @@ typedef struct yoke_plan_request {
     /* Linear: input 0 comes from a plan that keeps such a mask; the plan may write the gradient
      * before the ReLU, and with input_bias that of the bias before it. */
     bool input_masked, input_bias;
-    /* Convolution, linear: another operation reads input 0, too, and contributes to its gradient
-     * first; the plan may add its own to that. */
-    bool input_shared;
+    bool input_shared; /* convolution, linear: the plan may add its gradient to another reader's */
     yoke_layout
         inputs[YOKE_PLAN_INPUTS]; /* the layouts in which the inputs' producers write them */
     /* bytes = 0: the plan chooses the layout (the model's first plan); otherwise it must use this
@@ -399,7 +397,7 @@ typedef struct yoke_plan_needs {
     bool joined_in_place;
     /* Both inputs have the same gradient (add): the plan writes input_gradients[0] only. */
     bool shared_input_gradient;
-    /* As the request offers: backward can add input 0's gradient to what is in its place. */
+    /* Backward can add input 0's gradient to what is in its place. */
     bool adds_input_gradient;
     bool applies_relu; /* as the request offers: the output is the ReLU's */
     size_t mask_bytes; /* `saved` begins with a mask of what the ReLU let through; 0: none */
