@@ -207,9 +207,8 @@ static int passes_by(const yoke_kernel_call *calls, int count, const char *way) 
     return found;
 }
 
-/* Whatever wins, the record names it, and the plans compute it. */
-static void a_contest_decides_and_its_record_decides_again(void **state) {
-    (void)state;
+/* Whatever wins, the record names it, and the plans compute it. `most_joined`: of the two. */
+static void hold_contests(int most_joined) {
     for (size_t i = 0; i < COUNT(precisions); i++) {
         struct rig rig = {.list = "cuda:0",
                           .model = perceptron(16, true),
@@ -228,6 +227,7 @@ static void a_contest_decides_and_its_record_decides_again(void **state) {
             decisions++;
         }
         assert_int_equal(decisions, 2);
+        assert_in_range(joined, 0, most_joined);
         yoke_kernel_call calls[CALLS];
         for (int again = 0; again < 2; again++) {
             int count = 0;
@@ -239,6 +239,23 @@ static void a_contest_decides_and_its_record_decides_again(void **state) {
         rig_destroy(&rig);
     }
 }
+
+static void a_contest_decides_and_its_record_decides_again(void **state) {
+    (void)state;
+    hold_contests(2);
+}
+
+#ifdef YOKE_SIMCUDA
+static void a_contest_decides_where_the_librarys_relu_keeps_a_nan(void **state) {
+    WITH("SIMCUDA_RELU_KEEPS_NAN", "1");
+    hold_contests(2);
+}
+
+static void a_relu_that_turns_a_nan_into_0_wins_no_contest(void **state) {
+    WITH("SIMCUDA_RELU_KEEPS_NAN", "0");
+    hold_contests(0);
+}
+#endif
 
 static void a_relu_between_linear_layers_costs_no_pass_of_its_own(void **state) {
     (void)state;
@@ -421,6 +438,10 @@ int main(void) {
         cmocka_unit_test(positions_of_a_sequence_equal_the_reference),
         cmocka_unit_test(measured_algorithms_equal_the_reference),
         cmocka_unit_test(a_contest_decides_and_its_record_decides_again),
+#ifdef YOKE_SIMCUDA
+        cmocka_unit_test(a_contest_decides_where_the_librarys_relu_keeps_a_nan),
+        cmocka_unit_test(a_relu_that_turns_a_nan_into_0_wins_no_contest),
+#endif
         cmocka_unit_test(a_relu_between_linear_layers_costs_no_pass_of_its_own),
         cmocka_unit_test(without_a_bias_nothing_is_summed),
         cmocka_unit_test(a_width_without_a_mask_keeps_backward_of_the_relu),

@@ -134,7 +134,8 @@ float clip(const Descriptor &descriptor, size_t i, size_t j, float value) {
         Bit bit = bit_of(descriptor, i, j);
         bit.byte = (uint8_t)(value > 0 ? bit.byte | bit.mask : bit.byte & ~bit.mask);
     }
-    return value > 0 ? value : 0; /* a NaN becomes 0, as users of the library report */
+    bool keeps = settings().relu_keeps_nan; /* users of the library report that it does not */
+    return value > 0 || (keeps && value != value) ? value : 0;
 }
 
 void finish_element(const Problem &p, const Pointers &pointers, size_t batch, size_t i, size_t j,

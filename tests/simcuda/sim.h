@@ -40,6 +40,7 @@ struct Settings {
     bool threads;
     uint64_t seed;
     bool late;
+    bool relu_keeps_nan;
     bool peers, corrupt_peers;
     bool racecheck;
     int deadlock_ms;

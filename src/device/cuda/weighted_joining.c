@@ -128,6 +128,49 @@ static yoke_status run_joining(void *context, int candidate) {
     return candidate == JOINED ? YOKE_OK : queue_follower(trial);
 }
 
+/* Copies one value of the compute type between the host and the first place of an operand. */
+static yoke_status copy_first(const joining_trial *trial, void *to, const void *from,
+                              enum cudaMemcpyKind way) {
+    cuda_device *device = trial->planner->problem.device;
+    cudaStream_t stream = device->streams[YOKE_STREAM_COMPUTE];
+    size_t bytes = cuda_type_bytes(trial->planner->problem.type);
+    TRY_CUDA(device, cudaMemcpyAsync(to, from, bytes, way, stream));
+    TRY_CUDA(device, cudaStreamSynchronize(stream));
+    return YOKE_OK;
+}
+
+static bool is_nan(cuda_type type, uint32_t bits) {
+    uint32_t wide = type == CUDA_BFLOAT16 ? bits << 16 : bits;
+    return (wide & 0x7fffffffu) > 0x7f800000u;
+}
+
+/* Whether a NaN of the first row passes the library's ReLU, as it passes Yoke's: one that becomes 0
+ * would hide a network that has diverged. */
+static yoke_status keeps_nan(const joining_trial *trial, bool *keeps) {
+    const cuda_operands *operands = &trial->with.operands;
+    const uint32_t nan = trial->planner->problem.type == CUDA_BFLOAT16 ? 0x7fc0u : 0x7fc00000u;
+    uint32_t before = 0, after = 0;
+    TRY(copy_first(trial, &before, operands->input, cudaMemcpyDeviceToHost));
+    TRY(copy_first(trial, operands->input, &nan, cudaMemcpyHostToDevice));
+    TRY(cuda_weighted_run(trial->planner->self, trial->passes[JOINED], operands));
+    TRY(copy_first(trial, &after, operands->output, cudaMemcpyDeviceToHost));
+    TRY(copy_first(trial, operands->input, &before, cudaMemcpyHostToDevice));
+    *keeps = is_nan(trial->planner->problem.type, after);
+    return YOKE_OK;
+}
+
+/* A joined pass that turns a NaN into 0, or does not run, takes no part. */
+static yoke_status check_nan(const joining_trial *trial, cuda_candidate *joined) {
+    cuda_epilogue epilogue = trial->joining.epilogue;
+    bool keeps = false;
+    if (joined->run == NULL || (epilogue != CUDA_RELU && epilogue != CUDA_RELU_MASK))
+        return YOKE_OK;
+    yoke_status status = keeps_nan(trial, &keeps);
+    if (!keeps) joined->run = NULL;
+    bool refused = status == YOKE_ERROR_DEVICE && !cuda_poisoned(trial->planner->problem.device);
+    return refused ? YOKE_OK : status;
+}
+
 /* The library may offer an algorithm with an epilogue that then does not run. */
 static yoke_status open_joinings(weighted_planner *planner, joining_trial *trial,
                                  cuda_candidate *candidates) {
@@ -150,7 +193,7 @@ static yoke_status open_joinings(weighted_planner *planner, joining_trial *trial
                                scratch_bytes + input + columns));
     trial->other = (char *)trial->with.operands.scratch + scratch_bytes;
     trial->partial = (float *)(void *)((char *)trial->other + input);
-    return YOKE_OK;
+    return check_nan(trial, &candidates[JOINED]);
 }
 
 static yoke_status compare_joining(weighted_planner *planner, cuda_direction direction,
