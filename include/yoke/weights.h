@@ -84,6 +84,17 @@ YOKE_API void yoke_weights_description_close(yoke_weights_description *descripti
 YOKE_API yoke_status yoke_weights_describe(const yoke_weights_description *description,
                                            yoke_weights_info *info);
 
+/** Compares the tensors of a file with those of a model by name, shape and type. It needs no engine
+ * and reads no value, so a program can refuse a file of unknown origin before it allocates memory
+ * for the model that the file describes.
+ *
+ * @param model  A finished model.
+ * @param path   The file.
+ * @return MISSING: there is no such file. DATA: the file is malformed, or does not fit the model;
+ *         the text says where.
+ */
+YOKE_API yoke_status yoke_weights_check(const yoke_model *model, const char *path);
+
 #ifdef __cplusplus
 }
 #endif

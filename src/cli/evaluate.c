@@ -97,6 +97,7 @@ static yoke_status open_all(evaluation *run, const evaluate_flags *flags) {
     TRY(trained_dataset(own, run->spec, &flags->trained.data, &run->dataset));
     TRY(yoke_dataset_describe(run->dataset, &rows));
     TRY(check_classes(&own->info, &rows, run->spec));
+    TRY(trained_model(own, &flags->trained, flags->trained.batch));
     yoke_loader_options loader = {.struct_size = sizeof loader,
                                   .batch = flags->trained.batch,
                                   .threads =

@@ -94,6 +94,7 @@ static yoke_status open_all(generation *run) {
     const trained_flags *flags = &run->flags->trained;
     TRY(trained_open(&run->trained, flags));
     TRY(read_vocabulary(run));
+    TRY(trained_model(&run->trained, flags, 1));
     TRY(trained_build(&run->trained, flags, 1, false));
     yoke_shape output = yoke_model_output_shape(run->trained.model);
     if (!output.sequence || output.height != run->context)

@@ -102,6 +102,7 @@ static yoke_status open_rows(prediction *run, const char *spec) {
     TRY(trained_dataset(own, spec, &run->flags->trained.data, &run->dataset));
     TRY(yoke_dataset_describe(run->dataset, &rows));
     if (rows.rows < (size_t)run->batch) run->batch = (int)rows.rows;
+    TRY(trained_model(own, &run->flags->trained, run->batch));
     yoke_loader_options loader = {.struct_size = sizeof loader,
                                   .batch = run->batch,
                                   .threads =
@@ -190,6 +191,7 @@ static yoke_status open_photographs(prediction *run) {
     if (run->count < run->batch) run->batch = run->count;
     yoke_workers_options workers = {.count = decoder_count(run), .spare_cores = -1};
     size_t rows = (size_t)run->batch;
+    TRY(trained_model(&run->trained, &run->flags->trained, run->batch));
     run->row_values = (size_t)shape->channels * (size_t)shape->height * (size_t)shape->width;
     run->inputs = malloc(rows * run->row_values * sizeof *run->inputs);
     run->errors = malloc(rows * sizeof *run->errors);

@@ -5,11 +5,25 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/progress.h"
 
 #define SPEC_BYTES 5000
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
+
+/* The model, which only names its tensors, must fit the file before rows and an engine take memory
+ * for what the file claims. */
+static yoke_status make_model(trained *made, const char *weights) {
+    const yoke_weights_info *info = &made->info;
+    bool regression = info->classes == 0;
+    yoke_loss_options loss = {.struct_size = sizeof loss,
+                              .kind = regression ? YOKE_LOSS_MSE : YOKE_LOSS_CROSS_ENTROPY};
+    if (made->described && info->loss != NULL) loss = *info->loss;
+    TRY(yoke_model_preset(&made->model, info->model, info->input,
+                          regression ? info->target_count : info->classes, &loss));
+    return yoke_weights_check(made->model, weights);
+}
 
 yoke_status trained_open(trained *made, const trained_flags *flags) {
     yoke_devices_options devices = {
@@ -25,6 +39,7 @@ yoke_status trained_open(trained *made, const trained_flags *flags) {
         return cli_refuse(YOKE_ERROR_ARGUMENT,
                           "%s does not say which model its weights are of: add --model NAME",
                           flags->weights);
+    if (made->described) TRY(make_model(made, flags->weights));
     return yoke_devices_open(&made->devices, &devices);
 }
 
@@ -203,16 +218,43 @@ yoke_status trained_guess(trained *made, const trained_flags *flags) {
     return YOKE_OK;
 }
 
+/* The model. */
+
+/* Two values at a time are the least that a forward holds. */
+static double forward_bytes(const yoke_model *model) {
+    size_t largest = 0;
+    for (int i = 0; i < yoke_model_layer_count(model); i++) {
+        yoke_layer_info layer = {.struct_size = sizeof layer};
+        if (yoke_model_describe_layer(model, i, &layer) != YOKE_OK) continue;
+        if (layer.activation_bytes > largest) largest = layer.activation_bytes;
+    }
+    return 2 * (double)largest;
+}
+
+/* A small file can name an input of any size: the machine would swap, or kill the process. */
+static yoke_status check_memory(const yoke_model *model, int batch) {
+    double row = forward_bytes(model);
+    double half = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 2;
+    yoke_shape input = yoke_model_input_shape(model);
+    if (row * batch <= half) return YOKE_OK;
+    return cli_refuse(YOKE_ERROR_MEMORY,
+                      "%d rows of %dx%dx%d need %.1f GB in %s, more than half of this machine's "
+                      "memory, %.1f GB: %s",
+                      batch, input.channels, input.height, input.width, row * batch / 1e9,
+                      yoke_model_name(model), half / 1e9,
+                      row <= half ? "take fewer rows with --batch" : "take smaller rows");
+}
+
+yoke_status trained_model(trained *made, const trained_flags *flags, int batch) {
+    if (made->model == NULL) TRY(make_model(made, flags->weights));
+    return check_memory(made->model, batch);
+}
+
 /* The engine. */
 
 yoke_status trained_build(trained *made, const trained_flags *flags, int batch, bool pixels) {
-    const yoke_weights_info *info = &made->info;
-    bool regression = info->classes == 0;
     choices_place choices;
     progress view;
-    yoke_loss_options loss = {.struct_size = sizeof loss,
-                              .kind = regression ? YOKE_LOSS_MSE : YOKE_LOSS_CROSS_ENTROPY};
-    if (made->described && info->loss != NULL) loss = *info->loss;
     choices_place_find(&choices, &flags->choices, false);
     yoke_data_parallel_options engine = {.struct_size = sizeof engine,
                                          .precision = (yoke_precision)flags->precision,
@@ -222,8 +264,6 @@ yoke_status trained_build(trained *made, const trained_flags *flags, int batch, 
                                          .cache_choices = choices.cache,
                                          .measure_seconds = CHOICES_SECONDS_PREDICTING,
                                          .inference = true};
-    TRY(yoke_model_preset(&made->model, info->model, info->input,
-                          regression ? info->target_count : info->classes, &loss));
     progress_begin(&view, 0, 0, false);
     progress_note(&view, "measuring the fastest algorithms ...");
     yoke_status status =

@@ -43,7 +43,7 @@ typedef struct trained {
     yoke_data_parallel *parallel;
 } trained;
 
-/* Reads the description and opens the devices. Takes a zeroed struct; close it in any case. */
+/* Reads the description, compares the file with the model that it names, and opens the devices. Takes a zeroed struct; close it in any case. */
 yoke_status trained_open(trained *made, const trained_flags *flags);
 /* Opens the test split of SPEC as the flags say, with the sizes and the normalization of the
  * weights. Of weights that say nothing the dataset decides the input and the classes. */
@@ -52,7 +52,10 @@ yoke_status trained_dataset(trained *made, const char *spec, const data_flags *f
 /* Of weights that say nothing: input and normalization as torchvision's models have them, and as
  * many classes as the last tensor has elements. */
 yoke_status trained_guess(trained *made, const trained_flags *flags);
-/* The model, the engine for `batch` rows, the weights. A warning of the cache goes to stderr. */
+/* The model for `batch` rows, before they take memory. DATA: the file does not fit it. MEMORY: such
+ * rows take more than half of the machine's. */
+yoke_status trained_model(trained *made, const trained_flags *flags, int batch);
+/* The engine of that model, the weights. A warning of the cache goes to stderr. */
 yoke_status trained_build(trained *made, const trained_flags *flags, int batch, bool pixels);
 void trained_close(trained *made);
 

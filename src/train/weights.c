@@ -72,6 +72,18 @@ static yoke_status check_other_model(const yoke_weights_match *of_engine, const 
     return status;
 }
 
+yoke_status yoke_weights_check(const yoke_model *model, const char *path) {
+    yoke_safetensors file = {0};
+    yoke_weights_match match = {.file = &file, .model = model};
+    TRY(yoke_pointer_check(model, "model"));
+    TRY(yoke_pointer_check(path, "path"));
+    TRY(yoke_safetensors_open(&file, path));
+    yoke_status status = yoke_weights_match_open(&match);
+    yoke_weights_match_close(&match);
+    yoke_safetensors_close(&file);
+    return status;
+}
+
 /* A checkpoint has digests; plain weights have none. */
 static yoke_status check_digests(const yoke_safetensors *file) {
     bool checkpoint = yoke_safetensors_note(file, YOKE_FORMAT_KEY) != NULL;

@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import math
+import os
 import pathlib
 import random
 import struct
@@ -146,6 +147,35 @@ class Predict(unittest.TestCase):
         lines = self.run_ok("predict", "--weights", self.weights, *chosen).splitlines()
         for line, row in zip(lines, said, strict=True):
             self.assertEqual(line, f'{row["name"]}  {row["class"]} {100 * row["probability"]:.2f} %')
+
+    def test_a_file_that_only_claims_a_model_costs_no_memory_for_it(self):
+        claims = self.folder / "claims.safetensors"
+
+        def claim(header):
+            header["__metadata__"] |= {"yoke.model": "mlp:width=12000", "yoke.input": "[3,16,16]"}
+            for name in set(header) - {"__metadata__"}:
+                del header[name]
+
+        rewrite_header(self.weights, claims, claim)
+        claims.write_bytes(claims.read_bytes()[:8 + int.from_bytes(claims.read_bytes()[:8], "little")])
+        for command in (["predict", self.pictures[0]], ["evaluate", "--dataset", "synthetic"]):
+            child = subprocess.Popen([YOKE, *command, "--weights", claims, "--no-cache"], stderr=subprocess.PIPE)
+            said = child.stderr.read().decode()
+            _, outcome, used = os.wait4(child.pid, 0)
+            child.stderr.close()
+            child.returncode = os.waitstatus_to_exitcode(outcome)
+            self.assertEqual(child.returncode, 65, said)
+            self.assertIn("6 missing (fc1.weight", said)
+            self.assertLess(used.ru_maxrss, 500_000)  # kB; 144 million weights would be 580 MB
+
+    def test_rows_that_no_machine_has_memory_for_are_refused(self):
+        huge = self.folder / "huge.safetensors"
+        rewrite_header(self.weights, huge, lambda header: header["__metadata__"].update(
+            {"yoke.input": "[3,4096,4096]", "yoke.resize": "4096"}))
+        for command in (["predict", *8000 * self.pictures[:1]],
+                        ["evaluate", "--dataset", f"images:{self.folder}/data,size=4096"]):
+            self.fails(71, ["of 3x4096x4096 need", "more than half", "--batch"], *command, "--weights", huge, "--batch",
+                       "8000")
 
     def test_what_is_no_image_is_named_and_the_others_are_predicted(self):
         broken, cut = self.folder / "broken.jpg", self.folder / "cut.png"

@@ -98,6 +98,13 @@ def seeds():
         safetensors(LAYERS), safetensors(LAYERS[2:], {"yoke.model": "mlp", "yoke.classes": "2", "yoke.class_names": '["a","b"]'}),
         safetensors([(f"module.{name}", dtype, shape) for name, dtype, shape in LAYERS] + [("more", "U8", [3])]),
         safetensors([(name, "BF16", shape) for name, _, shape in LAYERS[:-1]] + LAYERS[-1:]), files[1]])
+    said = {"yoke.classes": "2", "yoke.mean": "[0.5]", "yoke.deviation": "[0.25]"}
+    small = [(f"fc{i}.{name}", "F32", shape) for i, inputs, outputs in ((1, 192, 4), (2, 4, 4), (3, 4, 2))
+             for name, shape in (("weight", [outputs, inputs]), ("bias", [outputs]))]
+    for model, tensors in [("mlp:width=4", small), ("mlp:width=50000", []), ("mlp:width=4,dropout=0.5", small[2:]),
+                           ("resnet50", small), ("vgg11_bn:hidden=1000000", []), ("vit_tiny:layers=1000", [])]:
+        yield "predict", safetensors(tensors, {**said, "yoke.model": model, "yoke.input": "[3,8,8]"})
+    yield "predict", safetensors(small, {**said, "yoke.model": "resnet20", "yoke.input": "[3,1024,1024]"})
     for kind, texts in enumerate([
             ["synthetic", "synthetic:1x8x8,classes=3,rows=9", "csv:a.csv,label=y,ignore=b,validation=0.2", "npz:a,x=X,y=Y",
              "npy:X.npy,Y.npy,channels=first", "images:d,size=32,resize=40", "text:t,tokens=8", "mnist:d", "cifar10:d"],
