@@ -82,6 +82,9 @@ bool yoke_dataset_rewinds(const yoke_dataset *dataset);
 /* A number that depends on the labels or targets of the whole batch that the loader of a row stream
  * lent last, in DDP; 0: none, or the epoch is over. */
 uint64_t yoke_loader_digest(const yoke_loader *loader);
+/* From now on `stop`, a flag that outlives the loader, ends the decoders of its threads: the batch
+ * that is not complete is CANCELLED. Before the first epoch. */
+void yoke_loader_stop_on(yoke_loader *loader, const atomic_bool *stop);
 /* One mean and deviation for all channels. */
 void yoke_dataset_set_statistics(yoke_dataset *dataset, float mean, float deviation);
 /* Mean and deviation of each channel of bytes; floats are used as they are. The table has four
@@ -164,11 +167,20 @@ typedef struct yoke_augmentation {
 void yoke_augment_row(const yoke_dataset *dataset, size_t row, const yoke_stored_row *stored,
                       const yoke_augmentation *augmentation, float *output);
 const char *yoke_images_path(const yoke_image_folder *folder, size_t row);
+/* Flags that end a decoder within a line; each may be NULL. */
+typedef struct yoke_stops {
+    const atomic_bool *one, *other;
+} yoke_stops;
+/* How a row's file is read. */
+typedef struct yoke_image_request {
+    const yoke_augmentation *augmentation;
+    yoke_crop *crop; /* NULL: none */
+    yoke_stops stops;
+} yoke_image_request;
 /* Decodes a row's file: [3, size, size]; or, with a crop, what yoke_image_cut makes. Any thread.
- * DATA: the file is no image, or damaged. */
+ * DATA: the file is no image, or damaged. CANCELLED: a flag says so. */
 yoke_status yoke_images_read(const yoke_image_folder *folder, size_t row,
-                             const yoke_augmentation *augmentation, yoke_crop *crop,
-                             uint8_t *pixels);
+                             const yoke_image_request *request, uint8_t *pixels);
 /* Whether GPUs crop and scale its rows; NULL: no. */
 bool yoke_dataset_has_crops(const yoke_dataset *dataset);
 /* Decodes the whole file, a JPEG at an eighth of its size. */

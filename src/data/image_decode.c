@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JPEG by libjpeg, PNG by libpng, line by line, so that memory does not grow with the image. Both
+/* JPEG by libjpeg, PNG by libpng, line by line, so that memory does not grow with the image. What
+ * must be decoded as a whole, a progressive JPEG or an interlaced PNG, has limits of its own. Both
  * libraries report errors by longjmp: what they allocate belongs to their own structs. */
 #include <setjmp.h>
 #include <stdio.h> /* before jpeglib.h, which needs it; and that before jerror.h */
@@ -15,6 +16,10 @@
 
 #define SIDE_LIMIT (1ul << 18)        /* sizes after Resize fit into an int */
 #define WHOLE_BYTES ((size_t)1 << 29) /* of an image that must be decoded as a whole */
+#define WHOLE_PIXELS (1ul << 26)      /* of such an image: 8 bytes for each pixel */
+#define SCANS 100                     /* of a JPEG: encoders write 10 */
+#define SCANNED_PIXELS (1ull << 30)   /* of all scans: some seconds */
+#define CHUNK_BYTES 8000000           /* of a PNG, unpacked */
 
 static yoke_status damaged(const yoke_image *image, const char *text) {
     return FAIL(YOKE_ERROR_DATA, "%s: %s", image->name, text);
@@ -32,12 +37,36 @@ static yoke_status check_size(yoke_image *image, unsigned long width, unsigned l
     return YOKE_OK;
 }
 
+static yoke_status check_whole(const yoke_image *image, const char *kind) {
+    unsigned long width = (unsigned long)image->width, height = (unsigned long)image->height;
+    if (width <= WHOLE_PIXELS / height) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DATA,
+                "%s: %lu x %lu pixels; at most %lu in all of %s, which is decoded as a whole: "
+                "convert it to a plain JPEG or PNG file",
+                image->name, width, height, WHOLE_PIXELS, kind);
+}
+
+static bool is_set(const atomic_bool *flag) {
+    return flag != NULL && atomic_load_explicit(flag, memory_order_relaxed);
+}
+
+static bool must_stop(const yoke_image *image) {
+    return is_set(image->stops.one) || is_set(image->stops.other);
+}
+
+static yoke_status stopped(const yoke_image *image) {
+    return FAIL(YOKE_ERROR_CANCELLED, "%s: not decoded: the run stops", image->name);
+}
+
 /* JPEG. */
 
 typedef struct jpeg_reader {
     struct jpeg_decompress_struct info;
     struct jpeg_error_mgr errors;
+    struct jpeg_progress_mgr progress;
     jmp_buf leave;
+    const yoke_image *image;
+    bool stopped;
     char text[JMSG_LENGTH_MAX];
 } jpeg_reader;
 
@@ -56,10 +85,38 @@ static void jpeg_warn(j_common_ptr info, int level) {
     if (level < 0 && info->err->msg_code == JWRN_JPEG_EOF) jpeg_leave(info);
 }
 
-static void jpeg_begin(jpeg_reader *reader, const yoke_image *image) {
+/* libjpeg calls it before each row of blocks that it reads or writes. A scan can be a few bytes and
+ * walk over the whole picture, so a small file could ask for any amount of work. */
+static void jpeg_progress(j_common_ptr info) {
+    jpeg_reader *reader = info->client_data;
+    const struct jpeg_decompress_struct *own = &reader->info;
+    unsigned long long pixels = (unsigned long long)own->image_width * own->image_height;
+    unsigned long long scans = (unsigned long long)own->input_scan_number;
+    reader->stopped = must_stop(reader->image);
+    bool many = scans > SCANS || scans * pixels > SCANNED_PIXELS;
+    if (many)
+        snprintf(reader->text, sizeof reader->text,
+                 "more than %llu scans of %u x %u pixels; at most %d scans, and %llu pixels in all",
+                 scans - 1, own->image_width, own->image_height, SCANS, SCANNED_PIXELS);
+    if (many || reader->stopped) longjmp(reader->leave, 1);
+}
+
+static void jpeg_begin(jpeg_reader *reader) {
     jpeg_create_decompress(&reader->info);
-    jpeg_mem_src(&reader->info, image->data, (unsigned long)image->bytes);
+    reader->progress.progress_monitor = jpeg_progress;
+    reader->info.progress = &reader->progress;
+    reader->info.mem->max_memory_to_use = WHOLE_BYTES;
+    jpeg_mem_src(&reader->info, reader->image->data, (unsigned long)reader->image->bytes);
     (void)jpeg_read_header(&reader->info, TRUE);
+}
+
+static yoke_status jpeg_check(jpeg_reader *reader, yoke_image *image) {
+    j_decompress_ptr info = &reader->info;
+    if (info->num_components != 1 && info->num_components != 3)
+        return FAIL(YOKE_ERROR_DATA, "%s: %d colour components (CMYK?): convert it to RGB",
+                    image->name, info->num_components);
+    TRY(check_size(image, info->image_width, info->image_height));
+    return jpeg_has_multiple_scans(info) ? check_whole(image, "a progressive JPEG") : YOKE_OK;
 }
 
 static void jpeg_lines(jpeg_reader *reader, const yoke_image_part *part) {
@@ -86,18 +143,16 @@ static yoke_status jpeg_run(yoke_image *image, const yoke_image_part *part) {
     reader->errors.error_exit = jpeg_leave;
     reader->errors.output_message = jpeg_say_nothing;
     reader->errors.emit_message = jpeg_warn;
+    reader->image = image;
     yoke_status status = YOKE_OK;
     if (setjmp(reader->leave) != 0) {
-        status = damaged(image, reader->text);
+        status = reader->stopped ? stopped(image) : damaged(image, reader->text);
     } else {
-        jpeg_begin(reader, image);
+        jpeg_begin(reader);
         if (part != NULL)
             jpeg_lines(reader, part);
-        else if (reader->info.num_components != 1 && reader->info.num_components != 3)
-            status = FAIL(YOKE_ERROR_DATA, "%s: %d colour components (CMYK?): convert it to RGB",
-                          image->name, reader->info.num_components);
         else
-            status = check_size(image, reader->info.image_width, reader->info.image_height);
+            status = jpeg_check(reader, image);
     }
     jpeg_destroy_decompress(&reader->info);
     free(reader);
@@ -113,6 +168,7 @@ typedef struct png_reader {
     png_infop info;
     uint8_t *lines; /* of the whole image, or one */
     png_bytep *rows;
+    bool stopped;
     char text[96];
 } png_reader;
 
@@ -138,6 +194,9 @@ static void png_take(png_structp png, png_bytep output, size_t bytes) {
 static void png_begin(png_reader *reader) {
     png_set_read_fn(reader->png, reader, png_take);
     png_set_user_limits(reader->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
+    png_set_chunk_malloc_max(reader->png, CHUNK_BYTES);
+    /* Texts and profiles are skipped unread: a thousand of them may unpack to that much each. */
+    png_set_keep_unknown_chunks(reader->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_read_info(reader->png, reader->info);
     png_set_expand(reader->png);
     png_set_scale_16(reader->png);
@@ -147,7 +206,6 @@ static void png_begin(png_reader *reader) {
 
 static void png_reserve(png_reader *reader, size_t lines) {
     size_t bytes = 3 * (size_t)reader->image->width;
-    if (lines > WHOLE_BYTES / bytes) png_error(reader->png, "too large for an interlaced image");
     reader->lines = malloc(lines * bytes);
     reader->rows = malloc(lines * sizeof *reader->rows);
     if (reader->lines == NULL || reader->rows == NULL)
@@ -156,16 +214,34 @@ static void png_reserve(png_reader *reader, size_t lines) {
         reader->rows[y] = reader->lines + y * bytes;
 }
 
+static bool is_interlaced(const png_reader *reader) {
+    return png_get_interlace_type(reader->png, reader->info) != PNG_INTERLACE_NONE;
+}
+
+static void png_line(png_reader *reader, png_bytep row) {
+    reader->stopped = must_stop(reader->image);
+    if (reader->stopped) png_error(reader->png, "stopped");
+    png_read_row(reader->png, row, NULL);
+}
+
 static void png_lines(png_reader *reader, const yoke_image_part *part) {
-    bool interlaced = png_get_interlace_type(reader->png, reader->info) != PNG_INTERLACE_NONE;
-    if (interlaced) (void)png_set_interlace_handling(reader->png);
+    bool interlaced = is_interlaced(reader);
+    int height = reader->image->height;
+    int passes = interlaced ? png_set_interlace_handling(reader->png) : 0;
     png_read_update_info(reader->png, reader->info);
-    png_reserve(reader, interlaced ? (size_t)reader->image->height : 1);
-    if (interlaced) png_read_image(reader->png, reader->rows);
+    png_reserve(reader, interlaced ? (size_t)height : 1);
+    for (int line = 0; line < passes * height; line++)
+        png_line(reader, reader->rows[line % height]);
     for (int y = 0; y < part->end; y++) {
-        if (!interlaced) png_read_row(reader->png, reader->rows[0], NULL);
+        if (!interlaced) png_line(reader, reader->rows[0]);
         if (y >= part->first) part->take(part->context, y, reader->rows[interlaced ? y : 0]);
     }
+}
+
+static yoke_status png_check(const png_reader *reader, yoke_image *image) {
+    TRY(check_size(image, png_get_image_width(reader->png, reader->info),
+                   png_get_image_height(reader->png, reader->info)));
+    return is_interlaced(reader) ? check_whole(image, "an interlaced PNG") : YOKE_OK;
 }
 
 static yoke_status png_run(yoke_image *image, const yoke_image_part *part) {
@@ -178,14 +254,13 @@ static yoke_status png_run(yoke_image *image, const yoke_image_part *part) {
     if (reader->info == NULL) {
         status = FAIL_MEMORY(sizeof *reader, "a PNG decoder");
     } else if (setjmp(png_jmpbuf(reader->png)) != 0) {
-        status = damaged(image, reader->text);
+        status = reader->stopped ? stopped(image) : damaged(image, reader->text);
     } else {
         png_begin(reader);
         if (part != NULL)
             png_lines(reader, part);
         else
-            status = check_size(image, png_get_image_width(reader->png, reader->info),
-                                png_get_image_height(reader->png, reader->info));
+            status = png_check(reader, image);
     }
     png_destroy_read_struct(&reader->png, &reader->info, NULL);
     free(reader->rows);

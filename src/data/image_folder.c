@@ -334,9 +334,9 @@ const char *yoke_images_path(const yoke_image_folder *folder, size_t row) {
 }
 
 yoke_status yoke_images_read(const yoke_image_folder *folder, size_t row,
-                             const yoke_augmentation *augmentation, yoke_crop *crop,
-                             uint8_t *pixels) {
-    yoke_image image = {.name = folder->paths.items[row]};
+                             const yoke_image_request *request, uint8_t *pixels) {
+    yoke_image image = {.name = folder->paths.items[row], .stops = request->stops};
+    const yoke_augmentation *augmentation = request->augmentation;
     unsigned char *data = NULL;
     TRY(yoke_file_read(image.name, FILE_LIMIT, &data, &image.bytes));
     image.data = data;
@@ -346,9 +346,10 @@ yoke_status yoke_images_read(const yoke_image_folder *folder, size_t row,
         yoke_image_view view =
             random ? yoke_image_random(image.width, image.height, folder->size, augmentation, row)
                    : yoke_image_center(image.width, image.height, folder->resize, folder->size);
-        status = crop != NULL
-                     ? yoke_image_cut(&image, &view, folder->size, !folder->exact, crop, pixels)
-                     : yoke_image_render(&image, &view, folder->size, !folder->exact, pixels);
+        status =
+            request->crop != NULL
+                ? yoke_image_cut(&image, &view, folder->size, !folder->exact, request->crop, pixels)
+                : yoke_image_render(&image, &view, folder->size, !folder->exact, pixels);
     }
     free(data);
     if (status != YOKE_ERROR_DATA) return status;

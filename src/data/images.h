@@ -14,10 +14,11 @@ typedef struct yoke_image {
     size_t bytes;
     int width, height; /* yoke_image_open sets them */
     bool jpeg;
+    yoke_stops stops; /* asked before every line */
 } yoke_image;
 
-/* Reads the header. DATA: neither JPEG nor PNG, damaged, four colour components (CMYK), or more
- * pixels than YOKE_IMAGE_PIXELS. */
+/* Reads the header. DATA: neither JPEG nor PNG, damaged, four colour components (CMYK), more pixels
+ * than YOKE_IMAGE_PIXELS, or more than 2^26 that are decoded as a whole. */
 #define YOKE_IMAGE_PIXELS 178956970 /* Pillow's DecompressionBombError */
 yoke_status yoke_image_open(yoke_image *image);
 
@@ -28,7 +29,8 @@ typedef struct yoke_image_part {
     void (*take)(void *context, int y, const uint8_t *rgb); /* gets each line, [width, 3] */
     void *context;
 } yoke_image_part;
-/* DATA: the file is damaged or ends early. MEMORY. */
+/* DATA: the file is damaged, ends early, or asks for too much work. CANCELLED: a flag of `stops`.
+ * MEMORY. */
 yoke_status yoke_image_decode(const yoke_image *image, const yoke_image_part *part);
 
 /* One axis of a bilinear resampling, antialiased: Pillow's ImagingResample for 8 bits, bit for bit.

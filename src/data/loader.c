@@ -272,6 +272,7 @@ static yoke_slot_kind kind_of(const yoke_loader *loader) {
     return (yoke_slot_kind){
         .dataset = loader->dataset,
         .augmentation = &loader->augmentation,
+        .stops.one = &loader->cancelled,
         .device = devices ? yoke_devices_at(devices, 0) : NULL,
         .rows = (size_t)yoke_chunk_span(most, options->shards, 0, options->shards / options->world)
                     .rows +
@@ -356,6 +357,10 @@ yoke_status yoke_loader_create(yoke_loader **out, const yoke_dataset *dataset,
     }
     *out = loader;
     return YOKE_OK;
+}
+
+void yoke_loader_stop_on(yoke_loader *loader, const atomic_bool *stop) {
+    loader->kind.stops.other = stop;
 }
 
 static void stop_threads(yoke_loader *loader) {

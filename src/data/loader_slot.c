@@ -73,8 +73,9 @@ static yoke_stored_row stored_row(const yoke_dataset *dataset, size_t row,
 static yoke_status copy_pixels(const yoke_slot_kind *kind, size_t row, uint8_t *pixels) {
     const yoke_dataset *dataset = kind->dataset;
     size_t values = yoke_dataset_values(dataset);
+    const yoke_image_request request = {.augmentation = kind->augmentation, .stops = kind->stops};
     if (dataset->images)
-        TRY(yoke_images_read(dataset->images, row, kind->augmentation, NULL, pixels));
+        TRY(yoke_images_read(dataset->images, row, &request, pixels));
     else
         memcpy(pixels, dataset->bytes + row * values, values);
     yoke_color_jitter_row(pixels, values / 3, kind->augmentation, row);
@@ -85,8 +86,8 @@ static yoke_status copy_pixels(const yoke_slot_kind *kind, size_t row, uint8_t *
 static yoke_status cut(yoke_loader_slot *slot, int i, const yoke_slot_kind *kind, size_t row) {
     yoke_crop *crop = &slot->crops[i];
     crop->offset = i > 0 ? crop[-1].offset + yoke_crop_bytes(&crop[-1], 3) : 0;
-    return yoke_images_read(kind->dataset->images, row, kind->augmentation, crop,
-                            slot->pixels + crop->offset);
+    const yoke_image_request request = {kind->augmentation, crop, kind->stops};
+    return yoke_images_read(kind->dataset->images, row, &request, slot->pixels + crop->offset);
 }
 
 yoke_status yoke_slot_fill(yoke_loader_slot *slot, int i, const yoke_slot_kind *kind, size_t row,

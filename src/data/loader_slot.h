@@ -14,6 +14,7 @@ typedef struct yoke_slot_kind {
     size_t rows;         /* rows that a slot has room for: with mixup one more than its part */
     bool pixels, placed; /* slots hold stored pixels; and placements */
     bool cropped;        /* the pixels are crops, which GPUs scale */
+    yoke_stops stops;    /* of decoders: the loader's, and the run's */
 } yoke_slot_kind;
 
 typedef struct yoke_loader_slot {

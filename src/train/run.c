@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "data/data.h"
 #include "trace/trace.h"
 
 #define ROOT_LANE 0
@@ -88,11 +89,30 @@ static yoke_status end_ranks_on(const yoke_trainer *trainer, yoke_status status)
     return yoke_process_group_abort(trainer->ranks, status);
 }
 
+static yoke_status serve_requests(yoke_trainer *trainer) {
+    yoke_requests asked;
+    char steps[32];
+    yoke_trainer_collect_saves(trainer);
+    TRY(yoke_trainer_poll(trainer, &asked));
+    if (asked.save) TRY(yoke_trainer_begin_save(trainer));
+    if (!asked.stop) return YOKE_OK;
+    return FAIL(YOKE_ERROR_CANCELLED, "stopped after step %llu%s",
+                (unsigned long long)trainer->step, yoke_trainer_of_steps(trainer, steps));
+}
+
+/* A stop ends the wait for large pictures. A rank that left the others in their step would take
+ * their result along: ranks wait for the batch, and agree on the stop after it. */
+void yoke_trainer_stop_loader(const yoke_trainer *trainer, yoke_loader *loader) {
+    if (trainer->ranks == NULL) yoke_loader_stop_on(loader, &trainer->stopping);
+}
+
 yoke_status yoke_trainer_next_batch(yoke_trainer *trainer, yoke_batch *batch, uint64_t *waited_ns) {
     yoke_trace *trace = yoke_data_parallel_recorder(trainer->parallel);
     uint64_t begin = yoke_trace_now();
     *waited_ns = 0;
-    TRY(end_ranks_on(trainer, yoke_loader_next(trainer->loader, batch, waited_ns)));
+    yoke_status status = yoke_loader_next(trainer->loader, batch, waited_ns);
+    if (status == YOKE_ERROR_CANCELLED) TRY(serve_requests(trainer));
+    TRY(end_ranks_on(trainer, status));
     TRY(yoke_trainer_agree(trainer, &trainer->dataset, trainer->loader, batch));
     if (!epoch_is_over(batch))
         yoke_trace_span(trace, ROOT_LANE, YOKE_STAGE_LOAD,
@@ -141,17 +161,6 @@ static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uin
 }
 
 /* The loop. */
-
-static yoke_status serve_requests(yoke_trainer *trainer) {
-    yoke_requests asked;
-    char steps[32];
-    yoke_trainer_collect_saves(trainer);
-    TRY(yoke_trainer_poll(trainer, &asked));
-    if (asked.save) TRY(yoke_trainer_begin_save(trainer));
-    if (!asked.stop) return YOKE_OK;
-    return FAIL(YOKE_ERROR_CANCELLED, "stopped after step %llu%s",
-                (unsigned long long)trainer->step, yoke_trainer_of_steps(trainer, steps));
-}
 
 /* An epoch of a row stream may be empty: without steps the run would never end. */
 yoke_status yoke_trainer_check_epoch(const yoke_trainer *trainer) {
@@ -220,6 +229,7 @@ yoke_status yoke_trainer_open_test(yoke_trainer *trainer) {
                                   .devices = trainer->devices};
     yoke_trainer_set_shard(trainer, &loader);
     TRY(yoke_loader_create(&trainer->test_loader, trainer->test_rows, &loader));
+    yoke_trainer_stop_loader(trainer, trainer->test_loader);
     return yoke_trainer_open_tallies(trainer);
 }
 

@@ -233,6 +233,8 @@ yoke_status yoke_trainer_open_split(yoke_trainer *trainer, yoke_split split);
 yoke_status yoke_trainer_labels_text(const yoke_dataset *rows, char text[YOKE_DIGEST_TEXT]);
 /* Opens the test split and its loader unless they are open. */
 yoke_status yoke_trainer_open_test(yoke_trainer *trainer);
+/* A stop ends the decoders of this loader, but in DDP. */
+void yoke_trainer_stop_loader(const yoke_trainer *trainer, yoke_loader *loader);
 /* The share of rows classified correctly; -1 for regression. */
 double yoke_trainer_accuracy(const yoke_step_result *result);
 

@@ -240,6 +240,7 @@ static yoke_status open_dataset(yoke_trainer *trainer) {
                                   .devices = trainer->devices};
     yoke_trainer_set_shard(trainer, &loader);
     TRY(yoke_loader_create(&trainer->loader, trainer->training_rows, &loader));
+    yoke_trainer_stop_loader(trainer, trainer->loader);
     return options->evaluate_every == -1 ? YOKE_OK : yoke_trainer_open_test(trainer);
 }
 

@@ -82,8 +82,9 @@ static const uint8_t *pixels_of(const yoke_trainer *trainer, int index, size_t r
     size_t values = yoke_dataset_values(rows), stored = yoke_dataset_stored(rows, row);
     if (rows->images == NULL) return rows->bytes != NULL ? rows->bytes + stored * values : NULL;
     const yoke_augmentation none = {.kind = YOKE_AUGMENT_NONE};
+    const yoke_image_request request = {.augmentation = &none};
     uint8_t *pixels = trainer->mistake_pixels + (size_t)index * values;
-    return yoke_images_read(rows->images, stored, &none, NULL, pixels) == YOKE_OK ? pixels : NULL;
+    return yoke_images_read(rows->images, stored, &request, pixels) == YOKE_OK ? pixels : NULL;
 }
 
 yoke_status yoke_trainer_mistake(const yoke_trainer *trainer, int index, yoke_mistake *mistake) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files of images become torchvision's pixels; folders become rows and classes. */
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <zlib.h>
 
 #include "data_folder.h"
 
@@ -195,6 +197,91 @@ static void a_bomb_is_refused_before_memory_is_taken(void **state) {
         file[sizeof bomb - 1 + (size_t)i] = (unsigned char)(sum >> (24 - 8 * i));
     memcpy(file + sizeof file - 4, "IDAT", 4);
     expect_bad(file, sizeof file, "65535 x 65535 pixels");
+}
+
+/* A progressive JPEG of one grey component whose scans are empty: libjpeg walks over the whole
+ * picture for each of them. */
+static size_t make_scans(uint8_t *file, unsigned side, int scans) {
+    static const uint8_t table[] = {0xff, 0xc4, 0, 20, 0, 1, 0, 0, 0, 0, 0,
+                                    0,    0,    0, 0,  0, 0, 0, 0, 0, 0, 0};
+    static const uint8_t scan[] = {0xff, 0xda, 0, 8, 1, 1, 0, 0, 0, 0};
+    const uint8_t high = (uint8_t)(side >> 8), low = (uint8_t)side;
+    const uint8_t frame[] = {0xff, 0xc2, 0, 11, 8, high, low, high, low, 1, 1, 0x11, 0};
+    const uint8_t begin[] = {0xff, 0xd8, 0xff, 0xdb, 0, 67, 0};
+    uint8_t *end = file;
+    end = (uint8_t *)memcpy(end, begin, sizeof begin) + sizeof begin;
+    end = (uint8_t *)memset(end, 1, 64) + 64;
+    end = (uint8_t *)memcpy(end, frame, sizeof frame) + sizeof frame;
+    end = (uint8_t *)memcpy(end, table, sizeof table) + sizeof table;
+    for (int i = 0; i < scans; i++)
+        end = (uint8_t *)memcpy(end, scan, sizeof scan) + sizeof scan;
+    end = (uint8_t *)memcpy(end, "\xff\xd9", 2) + 2;
+    return (size_t)(end - file);
+}
+
+static void a_small_progressive_file_asks_for_bounded_work(void **state) {
+    (void)state;
+    uint8_t file[2048], pixels[VALUES];
+    yoke_image image;
+    yoke_image_view view = yoke_image_center(32, 32, 14, SIDE);
+    must(open_bytes(&image, file, make_scans(file, 32, 100)));
+    must(yoke_image_render(&image, &view, SIDE, false, pixels));
+    expect_bad(file, make_scans(file, 32, 101), "more than 100 scans of 32 x 32 pixels");
+    expect_bad(file, make_scans(file, 13000, 10), "13000 x 13000 pixels; at most 67108864 in all");
+}
+
+/* Chunk texts that unpack to 64 times 4 MB; libpng keeps each. */
+static void texts_of_a_png_are_not_unpacked(void **state) {
+    (void)state;
+    encoded file;
+    yoke_image image;
+    struct rusage before, after;
+    enum { TEXTS = 64, UNPACKED = 4 << 20, HEADER = 33 };
+    uint8_t *zeros = calloc(1, UNPACKED), chunk[8192] = {0, 0, 0, 0, 'z', 'T', 'X', 't', 'n'};
+    uLongf packed = sizeof chunk - 24;
+    assert_non_null(zeros);
+    assert_int_equal(compress2(chunk + 11, &packed, zeros, UNPACKED, 9), Z_OK);
+    size_t length = 3 + packed, whole = length + 12;
+    uint32_t sum = (uint32_t)crc32(0, chunk + 4, (uInt)(length + 4));
+    for (int i = 0; i < 4; i++) {
+        chunk[i] = (uint8_t)(length >> (24 - 8 * i));
+        chunk[8 + length + (size_t)i] = (uint8_t)(sum >> (24 - 8 * i));
+    }
+    read_encoded(&file, "color.png");
+    uint8_t *bomb = malloc(file.bytes + TEXTS * whole);
+    assert_non_null(bomb);
+    memcpy(bomb, file.data, HEADER);
+    for (size_t i = 0; i < TEXTS; i++)
+        memcpy(bomb + HEADER + i * whole, chunk, whole);
+    memcpy(bomb + HEADER + TEXTS * whole, file.data + HEADER, file.bytes - HEADER);
+    assert_int_equal(getrusage(RUSAGE_SELF, &before), 0);
+    must(open_bytes(&image, bomb, file.bytes + TEXTS * whole));
+    assert_int_equal(getrusage(RUSAGE_SELF, &after), 0);
+    assert_true(after.ru_maxrss - before.ru_maxrss < 64 << 10); /* KiB */
+    free(bomb);
+    free(file.data);
+    free(zeros);
+}
+
+static void a_stop_ends_every_decoder(void **state) {
+    (void)state;
+    static const char *const names[] = {"color.jpg", "progressive.jpg", "color.png", "gray.png"};
+    atomic_bool flags[2] = {false, false};
+    uint8_t pixels[VALUES];
+    for (size_t i = 0; i < 2 * sizeof names / sizeof *names; i++) {
+        encoded file;
+        yoke_image image;
+        read_encoded(&file, names[i / 2]);
+        must(open_bytes(&image, file.data, file.bytes));
+        image.stops = (yoke_stops){&flags[0], &flags[1]};
+        yoke_image_view view = yoke_image_center(image.width, image.height, 14, SIDE);
+        must(yoke_image_render(&image, &view, SIDE, false, pixels));
+        atomic_store(&flags[i % 2], true);
+        assert_int_equal(yoke_image_render(&image, &view, SIDE, false, pixels),
+                         YOKE_ERROR_CANCELLED);
+        atomic_store(&flags[i % 2], false);
+        free(file.data);
+    }
 }
 
 /* Folders. */
@@ -464,6 +551,9 @@ int main(void) {
         cmocka_unit_test(what_is_no_image_is_an_error_that_names_it),
         cmocka_unit_test(a_file_that_ends_early_is_an_error),
         cmocka_unit_test(a_bomb_is_refused_before_memory_is_taken),
+        cmocka_unit_test(a_small_progressive_file_asks_for_bounded_work),
+        cmocka_unit_test(texts_of_a_png_are_not_unpacked),
+        cmocka_unit_test(a_stop_ends_every_decoder),
         IN_FOLDER(train_and_val_are_the_splits),
         IN_FOLDER(without_val_a_part_of_each_class_is_the_test_split),
         IN_FOLDER(folders_that_do_not_fit_are_refused),

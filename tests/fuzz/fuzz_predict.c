@@ -2,8 +2,6 @@
 /* A file of weights, from its bytes to the verbs that build an engine of what it claims: predict
  * and evaluate refuse it, or end within limits of memory and processor time. */
 #include <fcntl.h>
-#include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #define main tool_main
@@ -12,8 +10,6 @@ int tool_main(int argc, char **argv);
 #undef main
 
 #include "fuzz/fuzz.h"
-
-enum { MEMORY_MB = 512, PROCESSOR_S = 30 }; /* more than the first input needs in a sanitizer */
 
 /* A PNG file of one pixel. */
 static const uint8_t picture[] = {
@@ -46,30 +42,14 @@ static void prepare(void) {
     if (nowhere == NULL) abort();
 }
 
-static long peak_mb(void) {
-    struct rusage used;
-    return getrusage(RUSAGE_SELF, &used) == 0 ? used.ru_maxrss / 1024 : 0;
-}
-
-static double processor_s(void) {
-    struct timespec now;
-    return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now) == 0
-               ? (double)now.tv_sec + 1e-9 * (double)now.tv_nsec
-               : 0;
-}
-
 /* Messages and results go nowhere meanwhile; a sanitizer writes to the descriptor. */
 static void run(int (*verb)(int argc, char **argv), int argc, char **argv) {
     FILE *kept[2] = {stdout, stderr};
-    long memory = peak_mb();
-    double time = processor_s();
+    fuzz_cost before = fuzz_cost_now();
     stdout = stderr = nowhere;
     (void)verb(argc, argv);
     stdout = kept[0], stderr = kept[1];
-    if (peak_mb() - memory < MEMORY_MB && processor_s() - time < PROCESSOR_S) return;
-    fprintf(stderr, "%s took %ld MB more and %.1f s\n", argv[0], peak_mb() - memory,
-            processor_s() - time);
-    abort();
+    fuzz_cost_check(&before, (fuzz_cost){.mb = 512, .s = 30});
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -131,6 +131,11 @@ def seeds():
         yield "command", "\n".join(words).encode()
     for image in sorted((pathlib.Path(__file__).parent.parent / "fixtures/images").iterdir()):
         yield "image", image.read_bytes()
+    for side, parts, scans in (13000, 3, 10), (600, 1, 3000):  # each empty scan walks over the whole picture
+        frame_of = struct.pack(">HHBHHB", 0xffc2, 8 + 3 * parts, 8, side, side, parts) + b"".join(
+            bytes([part + 1, 0x11, 0]) for part in range(parts))
+        scan = struct.pack(">HHB", 0xffda, 6 + 2 * parts, parts) + b"".join(bytes([part + 1, 0]) for part in range(parts)) + bytes(3)
+        yield "image", b"\xff\xd8\xff\xdb\0C\0" + b"\1" * 64 + frame_of + b"\xff\xc4\0\x14\0\1" + bytes(16) + scan * scans + b"\xff\xd9"
     for array in sorted((pathlib.Path(__file__).parent.parent / "fixtures/arrays").glob("*.np[yz]")):
         yield "npy", array.read_bytes()
     for text in ["x,y\n1,a\n2,b\n3,a\n4,b\n", "\ufeffy,x,z\r\n\"1\",2,-3e4\r\n\"07\",\" 5 \",.5\r\n", "x,y\n1\n", "x,y\n\"a",
