@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file_reader.h"
 
 #define WRITER_S 10 /* for a program to write into a pipe with a name */
 
@@ -72,6 +73,8 @@ static yoke_status read_open(int descriptor, const char *path, size_t limit, buf
     struct stat file;
     if (fstat(descriptor, &file) != 0)
         return FAIL(YOKE_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
+    if (S_ISCHR(file.st_mode) || S_ISBLK(file.st_mode))
+        return FAIL(YOKE_ERROR_IO, "%s: is a device; expected a file or a pipe", path);
     if (S_ISFIFO(file.st_mode)) TRY(await_writer(descriptor, path));
     if (fcntl(descriptor, F_SETFL, 0) != 0) /* read waits for what a program writes later */
         return FAIL(YOKE_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
@@ -113,26 +116,19 @@ bool yoke_file_exists(const char *path) {
     return access(path, F_OK) == 0;
 }
 
-static yoke_status map_open(yoke_file_mapping *mapping, const char *path, int descriptor) {
-    struct stat file;
-    if (fstat(descriptor, &file) != 0)
-        return FAIL(YOKE_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
-    if (!S_ISREG(file.st_mode))
-        return FAIL(YOKE_ERROR_IO, "%s: a pipe, device or folder; expected a file", path);
-    if (file.st_size == 0) return YOKE_OK;
-    void *data = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (data == MAP_FAILED) return FAIL(YOKE_ERROR_IO, "%s: cannot map: %s", path, strerror(errno));
-    *mapping = (yoke_file_mapping){.data = data, .bytes = (size_t)file.st_size};
-    return YOKE_OK;
-}
-
 yoke_status yoke_file_map(yoke_file_mapping *mapping, const char *path) {
-    int descriptor;
+    yoke_file_reader reader;
     *mapping = (yoke_file_mapping){0};
-    TRY(open_to_read(path, &descriptor));
-    yoke_status status = map_open(mapping, path, descriptor);
-    close(descriptor);
-    return status;
+    TRY(yoke_file_open(&reader, path));
+    void *data = NULL;
+    if (reader.bytes > 0)
+        data = mmap(NULL, reader.bytes, PROT_READ, MAP_PRIVATE, reader.descriptor, 0);
+    int cause = errno;
+    size_t bytes = reader.bytes;
+    yoke_file_close(&reader);
+    if (data == MAP_FAILED) return FAIL(YOKE_ERROR_IO, "%s: cannot map: %s", path, strerror(cause));
+    *mapping = (yoke_file_mapping){.data = data, .bytes = bytes};
+    return YOKE_OK;
 }
 
 void yoke_file_unmap(yoke_file_mapping *mapping) {

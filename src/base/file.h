@@ -45,8 +45,8 @@ yoke_status yoke_file_check(const char *path);
 yoke_status yoke_file_check_whole(const char *path);
 
 /* Reads a whole file, or a pipe to its end. MISSING when it does not exist, IO for any other
- * failure, also for a pipe with a name into which no program writes for 10 s. The caller frees
- * *data. */
+ * failure, also for a device, which may have no end, and for a pipe with a name into which no
+ * program writes for 10 s. The caller frees *data. */
 yoke_status yoke_file_read(const char *path, size_t limit_bytes, unsigned char **data,
                            size_t *bytes);
 bool yoke_file_exists(const char *path);

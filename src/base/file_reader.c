@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -65,4 +66,33 @@ yoke_status yoke_file_read_at(const yoke_file_reader *reader, const char *path, 
 void yoke_file_close(yoke_file_reader *reader) {
     if (reader->descriptor >= 0) close(reader->descriptor);
     *reader = (yoke_file_reader){.descriptor = -1};
+}
+
+static yoke_status read_whole(const yoke_file_reader *reader, const char *path, size_t limit,
+                              unsigned char **data) {
+    if (reader->bytes > limit)
+        return FAIL(YOKE_ERROR_IO, "%s: %zu bytes long, the limit is %zu", path, reader->bytes,
+                    limit);
+    unsigned char *made = malloc(reader->bytes + 1);
+    if (made == NULL) return FAIL_MEMORY(reader->bytes + 1, "a file's content");
+    yoke_status status = yoke_file_read_at(reader, path, 0, made, reader->bytes);
+    if (status != YOKE_OK) {
+        free(made);
+        return status;
+    }
+    made[reader->bytes] = '\0';
+    *data = made;
+    return YOKE_OK;
+}
+
+yoke_status yoke_file_read_regular(const char *path, size_t limit_bytes, unsigned char **data,
+                                   size_t *bytes) {
+    yoke_file_reader reader;
+    *data = NULL;
+    *bytes = 0;
+    TRY(yoke_file_open(&reader, path));
+    yoke_status status = read_whole(&reader, path, limit_bytes, data);
+    if (status == YOKE_OK) *bytes = reader.bytes;
+    yoke_file_close(&reader);
+    return status;
 }

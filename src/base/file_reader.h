@@ -22,4 +22,9 @@ yoke_status yoke_file_read_at(const yoke_file_reader *reader, const char *path, 
                               void *data, size_t bytes);
 void yoke_file_close(yoke_file_reader *reader);
 
+/* Reads a regular file as a whole, with a closing NUL behind it; the caller frees *data. MISSING
+ * and IO as above; IO, too, for a file longer than `limit_bytes`. */
+yoke_status yoke_file_read_regular(const char *path, size_t limit_bytes, unsigned char **data,
+                                   size_t *bytes);
+
 #endif

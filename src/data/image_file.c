@@ -30,7 +30,7 @@ static yoke_status render(const char *path, const yoke_image_options *options, u
     yoke_image image = {.name = path};
     unsigned char *data = NULL;
     int size = options->shape.height, resize = options->resize > 0 ? options->resize : size;
-    TRY(yoke_file_read(path, FILE_LIMIT, &data, &image.bytes));
+    TRY(yoke_file_read_regular(path, FILE_LIMIT, &data, &image.bytes));
     image.data = data;
     yoke_status status = yoke_image_open(&image);
     if (status == YOKE_OK) {

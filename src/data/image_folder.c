@@ -11,7 +11,8 @@
 #include "data/images.h"
 
 #define SIZE 224
-#define DEPTH_LIMIT 16 /* of folders in a class: links may form a ring */
+#define DEPTH_LIMIT 16        /* of folders in a class */
+#define FOLDERS_LIMIT 1000000 /* walked through: links among them multiply */
 #define FILE_LIMIT ((size_t)256 << 20)
 
 typedef struct image_options {
@@ -136,17 +137,38 @@ static bool has_image_name(const char *name) {
     return false;
 }
 
+/* The folders from a class to the one that is listed, and how many were. */
+typedef struct walk {
+    struct stat above[DEPTH_LIMIT + 1];
+    int count;
+} walk;
+
+/* Whether a link leads back to a folder that it lies in. */
+static bool is_ring(const walk *own, const struct stat *folder, int depth) {
+    for (int i = 0; i < depth; i++)
+        if (own->above[i].st_dev == folder->st_dev && own->above[i].st_ino == folder->st_ino)
+            return true;
+    return false;
+}
+
 /* Files before the folders beside them, as os.walk goes. */
-static yoke_status add_files(names *files, const char *directory, int depth) {
+static yoke_status add_files(names *files, const char *directory, walk *own, int depth) {
     names entries = {0};
     char path[YOKE_DATA_PATH_BYTES];
+    if (depth > DEPTH_LIMIT) return YOKE_OK;
+    struct stat *self = &own->above[depth];
+    if (stat(directory, self) == 0 && is_ring(own, self, depth)) return YOKE_OK;
+    if (++own->count > FOLDERS_LIMIT)
+        return FAIL(YOKE_ERROR_DATA,
+                    "%s: more than %d folders in a class; links among them multiply: remove some",
+                    directory, FOLDERS_LIMIT);
     yoke_status status = list_folder(&entries, directory);
     for (int folders = 0; folders < 2; folders++)
         for (size_t i = 0; status == YOKE_OK && i < entries.count; i++) {
             status = yoke_data_path(path, directory, entries.items[i]);
             if (status != YOKE_OK || is_folder(path) != (folders == 1)) continue;
             if (folders == 1)
-                status = depth < DEPTH_LIMIT ? add_files(files, path, depth + 1) : YOKE_OK;
+                status = add_files(files, path, own, depth + 1);
             else if (has_image_name(path))
                 status = add_name(files, path);
         }
@@ -205,7 +227,7 @@ static yoke_status add_class(yoke_image_folder *folder, const char *directory, s
     TRY(yoke_data_path(path, directory, folder->classes.items[label]));
     bool absent = split == YOKE_SPLIT_TEST && validation == 0 && !is_folder(path);
     if (absent) return YOKE_OK;
-    TRY(add_files(&folder->paths, path, 0));
+    TRY(add_files(&folder->paths, path, &(walk){.count = 0}, 0));
     size_t count = folder->paths.count - before;
     if (count == 0 && split == YOKE_SPLIT_TRAIN)
         return FAIL(YOKE_ERROR_DATA, "%s: no .jpg, .jpeg or .png file in the folder of this class",
@@ -317,7 +339,7 @@ static void take_nothing(void *context, int y, const uint8_t *rgb) {
 yoke_status yoke_images_check(const yoke_image_folder *folder, size_t row) {
     yoke_image image = {.name = folder->paths.items[row]};
     unsigned char *data = NULL;
-    TRY(yoke_file_read(image.name, FILE_LIMIT, &data, &image.bytes));
+    TRY(yoke_file_read_regular(image.name, FILE_LIMIT, &data, &image.bytes));
     image.data = data;
     yoke_status status = yoke_image_open(&image);
     int denominator = image.jpeg ? 8 : 1;
@@ -338,7 +360,7 @@ yoke_status yoke_images_read(const yoke_image_folder *folder, size_t row,
     yoke_image image = {.name = folder->paths.items[row], .stops = request->stops};
     const yoke_augmentation *augmentation = request->augmentation;
     unsigned char *data = NULL;
-    TRY(yoke_file_read(image.name, FILE_LIMIT, &data, &image.bytes));
+    TRY(yoke_file_read_regular(image.name, FILE_LIMIT, &data, &image.bytes));
     image.data = data;
     yoke_status status = yoke_image_open(&image);
     if (status == YOKE_OK) {

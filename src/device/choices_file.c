@@ -144,7 +144,7 @@ static yoke_status take_lines(const yoke_choices_file *file, char *text, yoke_ch
 static yoke_status read_text(const yoke_choices_file *file, char **text, size_t *bytes) {
     unsigned char *data = NULL;
     *text = NULL;
-    yoke_status status = yoke_file_read(file->path, LIMIT_BYTES, &data, bytes);
+    yoke_status status = yoke_file_read_regular(file->path, LIMIT_BYTES, &data, bytes);
     if (status == YOKE_ERROR_MISSING) return YOKE_OK;
     TRY(status);
     if (*bytes > 0 && memchr(data, '\0', *bytes) == NULL) {

@@ -52,6 +52,25 @@ static void only_regular_files_are_opened_and_none_is_waited_for(void **state) {
     assert_int_equal(unlink(target), 0);
 }
 
+static void what_is_no_regular_file_is_not_read_as_one(void **state) {
+    (void)state;
+    unsigned char *data;
+    size_t bytes;
+    assert_int_equal(yoke_file_read_regular("/dev/zero", 100, &data, &bytes), YOKE_ERROR_IO);
+    assert_int_equal(yoke_file_read("/dev/zero", 100, &data, &bytes), YOKE_ERROR_IO);
+    assert_non_null(strstr(yoke_last_error(), "is a device"));
+    assert_int_equal(mkfifo(target, 0600), 0); /* no one writes to it */
+    assert_int_equal(yoke_file_read_regular(target, 100, &data, &bytes), YOKE_ERROR_IO);
+    assert_non_null(strstr(yoke_last_error(), "a pipe"));
+    assert_int_equal(unlink(target), 0);
+    write_bytes("0123456789");
+    assert_int_equal(yoke_file_read_regular(target, 9, &data, &bytes), YOKE_ERROR_IO);
+    assert_int_equal(yoke_file_read_regular(target, 10, &data, &bytes), YOKE_OK);
+    assert_string_equal((const char *)data, "0123456789");
+    assert_int_equal(bytes, 10);
+    free(data);
+}
+
 static void parts_are_read_where_they_lie(void **state) {
     (void)state;
     yoke_file_reader reader;
@@ -94,6 +113,7 @@ static void a_file_that_another_replaces_stays_the_one_that_was_opened(void **st
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_regular_files_are_opened_and_none_is_waited_for),
+        cmocka_unit_test(what_is_no_regular_file_is_not_read_as_one),
         cmocka_unit_test(parts_are_read_where_they_lie),
         cmocka_unit_test(a_file_that_becomes_shorter_is_an_error_and_no_signal),
         cmocka_unit_test(a_file_that_another_replaces_stays_the_one_that_was_opened),

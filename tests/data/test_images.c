@@ -440,7 +440,29 @@ static void a_damaged_file_stops_its_batch_with_its_name(void **state) {
     yoke_dataset_close(dataset);
 }
 
-/* Bad rows. */
+static size_t count_rows(const char *spec) {
+    yoke_dataset *dataset;
+    yoke_dataset_info info = {.struct_size = sizeof info};
+    must(open_spec(&dataset, spec, YOKE_SPLIT_TRAIN));
+    must(yoke_dataset_describe(dataset, &info));
+    yoke_dataset_close(dataset);
+    return info.rows;
+}
+
+/* Three links to the own folder would be 3^16 folders, each with the picture. */
+static void a_link_to_a_folder_above_it_is_not_followed(void **state) {
+    (void)state;
+    static const char *const files[] = {"train/ant/in/1.jpg", "train/bee/1.jpg", "val/ant/1.jpg",
+                                        "val/bee/1.jpg", NULL};
+    make_tree(files);
+    assert_int_equal(symlink("..", in_folder("train/ant/in/a")), 0);
+    assert_int_equal(symlink(".", in_folder("train/ant/in/b")), 0);
+    assert_int_equal(symlink(".", in_folder("train/ant/in/c")), 0);
+    assert_int_equal(count_rows("images"), 2);
+    /* No ring: its file is a row, as torchvision's. */
+    assert_int_equal(symlink("../ant/in", in_folder("train/bee/other")), 0);
+    assert_int_equal(count_rows("images"), 3);
+}
 
 typedef struct bad_list {
     char text[2000];
@@ -462,6 +484,23 @@ static void copy_fixture(const char *name, const char *fixture, size_t bytes) {
 }
 
 /* Beside files that are only unusual: another format than their name says, one pixel, gray. */
+static void what_is_no_regular_file_is_a_bad_row(void **state) {
+    (void)state;
+    static const char *const files[] = {"train/ant/1.jpg", "train/bee/1.jpg", "val/ant/1.jpg",
+                                        "val/bee/1.jpg", NULL};
+    yoke_dataset *dataset;
+    bad_list found = {.count = 0};
+    make_tree(files);
+    assert_int_equal(symlink("/dev/zero", in_folder("train/ant/2.jpg")), 0);
+    assert_int_equal(mkfifo(in_folder("train/bee/2.jpg"), 0600), 0);
+    must(open_spec(&dataset, "images", YOKE_SPLIT_TRAIN));
+    must(yoke_dataset_skip_bad(dataset, 1, add_bad, &found));
+    assert_int_equal(found.count, 2);
+    assert_non_null(strstr(found.text, "is a device; expected a regular file"));
+    assert_non_null(strstr(found.text, "is a pipe; expected a regular file"));
+    yoke_dataset_close(dataset);
+}
+
 static void damaged_files_are_named_and_left_out(void **state) {
     (void)state;
     static const char *const files[] = {"ant/1.jpg", "ant/2.jpg", "ant/3.jpg", "ant/4.jpg",
@@ -560,6 +599,8 @@ int main(void) {
         cmocka_unit_test(settings_are_checked),
         IN_FOLDER(batches_do_not_depend_on_the_number_of_threads),
         IN_FOLDER(a_damaged_file_stops_its_batch_with_its_name),
+        IN_FOLDER(a_link_to_a_folder_above_it_is_not_followed),
+        IN_FOLDER(what_is_no_regular_file_is_a_bad_row),
         IN_FOLDER(damaged_files_are_named_and_left_out),
         IN_FOLDER(an_epoch_without_the_bad_rows_goes_to_its_end),
         IN_FOLDER(a_folder_with_no_readable_file_is_refused),
