@@ -2,12 +2,20 @@
 /* The XDG Base Directory Specification's folder for what a program can make again. */
 #include "cli/choices_place.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
+
+#define LOOK_NS 50000000L
+#define LOOKS 40 /* 2 s */
 
 /* Relative paths are invalid there, says the specification. */
 static const char *folder_in(const char *variable) {
@@ -19,7 +27,7 @@ static const char *folder_in(const char *variable) {
 static void make_folders(char *path) {
     for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        (void)mkdir(path, 0777);
+        (void)mkdir(path, 0700);
         *slash = '/';
     }
 }
@@ -36,9 +44,32 @@ void choices_note_fastest(int algorithm) {
                         "algorithms add in another order in each run\n");
 }
 
+/* The library waits and prints nothing: a user should know for whom. Another run that measures is
+ * soon done, or else holds the lock for as long as it is stopped. */
+void choices_place_say_held(const choices_place *place) {
+    const struct timespec pause = {.tv_nsec = LOOK_NS};
+    char lock[sizeof place->text + 8];
+    if (place->path == NULL) return;
+    snprintf(lock, sizeof lock, "%s.lock", place->path);
+    int descriptor = open(lock, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int looks = 0;
+    while (descriptor >= 0 && looks < LOOKS && flock(descriptor, LOCK_SH | LOCK_NB) != 0 &&
+           errno == EWOULDBLOCK) {
+        nanosleep(&pause, NULL);
+        looks++;
+    }
+    if (descriptor >= 0) close(descriptor);
+    if (looks == LOOKS)
+        fprintf(stderr,
+                "yoke: another run holds %s while it measures: this one waits for it up to 120 s; "
+                "--no-cache waits for nobody\n",
+                lock);
+}
+
 void choices_place_find(choices_place *place, const choices_flags *flags, bool speaks) {
     place->path = flags->file;
     place->cache = flags->file == NULL;
+    if (flags->file != NULL && speaks) choices_place_say_held(place);
     if (flags->file != NULL || flags->no_cache) return;
     const char *cache = folder_in("XDG_CACHE_HOME"), *home = folder_in("HOME");
     const char *folder = cache != NULL ? cache : home;
@@ -51,7 +82,17 @@ void choices_place_find(choices_place *place, const choices_flags *flags, bool s
     }
     int length = snprintf(place->text, sizeof place->text, "%s%s/yoke/choices-1.txt", folder,
                           cache != NULL ? "" : "/.cache");
-    if (length >= (int)sizeof place->text) return;
+    if (length >= (int)sizeof place->text) {
+        if (speaks)
+            fprintf(
+                stderr,
+                "yoke: warning: %s names a folder of %zu bytes, too long for a path, so another "
+                "run may choose other algorithms and get other bits; --choices FILE keeps "
+                "them\n",
+                cache != NULL ? "XDG_CACHE_HOME" : "HOME", strlen(folder));
+        return;
+    }
     make_folders(place->text);
     place->path = place->text;
+    if (speaks) choices_place_say_held(place);
 }

@@ -45,8 +45,10 @@ typedef struct choices_place {
 } choices_place;
 
 /* The file that --choices names, or choices-1.txt in $XDG_CACHE_HOME/yoke or ~/.cache/yoke, whose
- * folders it makes. None with --no-cache, or when the environment has neither, which it says on
- * stderr if `speaks`. */
+ * folders it makes. None with --no-cache, or when the environment has neither or one
+ * too long for a path, which it says on stderr if `speaks`. */
 void choices_place_find(choices_place *place, const choices_flags *flags, bool speaks);
+/* Says on stderr, after 2 s, that another run has locked the file; find does where it speaks. */
+void choices_place_say_held(const choices_place *place);
 
 #endif

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -180,9 +181,21 @@ yoke_status yoke_choices_file_read(yoke_choices_file *file, yoke_choice_taker ta
 
 /* Locking. */
 
+/* Whoever may open a file may lock it: this one is for its owner alone. An older version made it
+ * for all readers. */
+static int open_lock(const char *path) {
+    struct stat found;
+    int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+    int descriptor = open(path, flags, 0600);
+    if (descriptor >= 0 && fstat(descriptor, &found) == 0 && found.st_uid == geteuid() &&
+        S_ISREG(found.st_mode) && (found.st_mode & 077) != 0)
+        (void)fchmod(descriptor, 0600);
+    return descriptor;
+}
+
 static bool lock(yoke_choices_file *file, const yoke_choices_holder *holder) {
     char cause[YOKE_ERROR_TEXT_BYTES];
-    int descriptor = open(file->lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int descriptor = open_lock(file->lock_path);
     int failed = descriptor < 0 ? errno : 0;
     for (long polls = 0; failed == 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0; polls++) {
         const struct timespec pause = {.tv_nsec = POLL_NS};

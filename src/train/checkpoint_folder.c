@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define LOCK_NAME ".lock"
 #define STEP_FORMAT "step-%08" PRIu64 ".safetensors"
 
 static void join(char path[PATH_MAX], const char *folder, const char *name) {
@@ -98,28 +99,55 @@ static yoke_status make(const char *path) {
     return YOKE_OK;
 }
 
-/* Every open of the folder has a lock of its own: two runs of one process exclude each other, too.
- */
-static yoke_status lock(yoke_folder *folder) {
-    folder->lock = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder->lock < 0) return YOKE_OK; /* a folder one may only write to */
-    if (flock(folder->lock, LOCK_EX | LOCK_NB) == 0) return YOKE_OK;
-    int cause = errno;
-    close(folder->lock);
-    folder->lock = -1;
-    if (cause != EWOULDBLOCK) return YOKE_OK; /* no locks here, as on some network file systems */
+static yoke_status refuse_locked(const char *path) {
     return FAIL(YOKE_ERROR_ARGUMENT,
                 "%s: another run writes its checkpoints here: wait for its end, or choose another "
                 "folder",
+                path);
+}
+
+/* Another run may remove the file between open and flock: that lock keeps nobody out. */
+static bool is_in_place(const yoke_folder *folder) {
+    struct stat file, named;
+    return fstat(folder->lock, &file) == 0 &&
+           fstatat(folder->place, LOCK_NAME, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           file.st_dev == named.st_dev && file.st_ino == named.st_ino;
+}
+
+static int open_lock(int place) {
+    return openat(place, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+}
+
+/* Whoever may open a file may lock it: this one is for its owner alone. Every open has a lock of
+ * its own: two runs of one process exclude each other, too. */
+static yoke_status lock(yoke_folder *folder) {
+    folder->place = open(folder->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (folder->place < 0) return YOKE_OK; /* shows when a file is written */
+    while ((folder->lock = open_lock(folder->place)) >= 0) {
+        int cause = flock(folder->lock, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+        if (cause == 0 && is_in_place(folder)) return YOKE_OK;
+        close(folder->lock);
+        folder->lock = -1;
+        if (cause == EWOULDBLOCK) return refuse_locked(folder->path);
+        if (cause != 0) return YOKE_OK; /* no locks here, as on some network file systems */
+    }
+    bool other = errno == EACCES && faccessat(folder->place, LOCK_NAME, F_OK, 0) == 0;
+    if (!other) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "%s: another user's run writes its checkpoints here, or was killed: choose another "
+                "folder, or remove " LOCK_NAME,
                 folder->path);
 }
 
 /* Also while a forked child of the host program has the descriptor. */
 static void unlock(yoke_folder *folder) {
-    if (folder->lock < 0) return;
-    (void)flock(folder->lock, LOCK_UN);
-    close(folder->lock);
-    folder->lock = -1;
+    if (folder->lock >= 0) {
+        if (is_in_place(folder)) (void)unlinkat(folder->place, LOCK_NAME, 0);
+        (void)flock(folder->lock, LOCK_UN);
+        close(folder->lock);
+    }
+    if (folder->place >= 0) close(folder->place);
+    folder->lock = folder->place = -1;
 }
 
 /* A killed writer leaves a temporary file. */
@@ -152,7 +180,7 @@ yoke_status yoke_folder_open(yoke_folder *folder, const char *path) {
     if (strlen(path) + 64 > PATH_MAX)
         return FAIL(YOKE_ERROR_ARGUMENT, "a folder's name of %zu bytes: at most %d fit a path",
                     strlen(path), PATH_MAX - 64);
-    *folder = (yoke_folder){.path = path, .lock = -1};
+    *folder = (yoke_folder){.path = path, .place = -1, .lock = -1};
     yoke_status status = prepare(folder);
     if (status != YOKE_OK) yoke_folder_close(folder);
     return status;
@@ -179,17 +207,17 @@ static yoke_status refuse_used(const char *folder) {
 }
 
 yoke_status yoke_folder_restore(yoke_folder *folder) {
-    struct stat now, locked;
+    struct stat now, held;
     bool exists = stat(folder->path, &now) == 0, own = !folder->is_lost;
-    if (folder->lock >= 0)
-        own = exists && fstat(folder->lock, &locked) == 0 && now.st_dev == locked.st_dev &&
-              now.st_ino == locked.st_ino;
+    if (folder->place >= 0)
+        own = exists && fstat(folder->place, &held) == 0 && now.st_dev == held.st_dev &&
+              now.st_ino == held.st_ino;
     if (exists && own) return YOKE_OK;
     unlock(folder);
     folder->is_lost = true;
     TRY(make(folder->path));
-    TRY(lock(folder));
-    yoke_status status = refuse_used(folder->path);
+    yoke_status status = lock(folder);
+    if (status == YOKE_OK) status = refuse_used(folder->path);
     folder->is_lost = status != YOKE_OK;
     if (status != YOKE_OK) unlock(folder);
     return status;

@@ -12,7 +12,8 @@
 /* The folder of one run. The lock keeps other runs out; it ends with the process. */
 typedef struct yoke_folder {
     const char *path; /* of the caller; NULL: not open */
-    int lock;         /* -1: the file system has no locks, or is_lost */
+    int place;        /* the folder itself, by which it is known again; -1: is_lost, or closed */
+    int lock;         /* a file in it, for this user alone; -1: no locks there, or is_lost */
     bool is_lost;     /* the folder of this name is not this run's any more */
 } yoke_folder;
 

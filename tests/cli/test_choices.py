@@ -4,6 +4,7 @@
 
 usage: test_choices.py YOKE [unittest arguments]
 """
+import fcntl
 import json
 import os
 import pathlib
@@ -93,6 +94,24 @@ class Choices(Case):
         self.assertEqual(said, "")
         _, said = self.train("--no-cache")
         self.assertEqual(said, "")
+
+    def test_a_home_too_long_for_a_path_is_a_warning(self):
+        _, said = self.train(HOME="/" + "long/" * 1000)
+        self.assertIn("HOME names a folder of 5001 bytes", said)
+
+    def test_the_cache_is_for_its_user_alone(self):
+        self.train(HOME=str(self.folder))
+        for name, mode in ((".cache", 0o700), (".cache/yoke", 0o700), (".cache/yoke/choices-1.txt.lock", 0o600)):
+            self.assertEqual((self.folder / name).stat().st_mode & 0o777, mode, name)
+
+    def test_a_run_says_that_another_one_holds_the_choices(self):
+        choices = self.folder / "choices.txt"
+        with open(f"{choices}.lock", "w", encoding="utf-8") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            process = self.start(*RUN, "--choices", str(choices))
+            line = process.stderr.readline()
+        self.assertIn(f"another run holds {choices}.lock", line)
+        self.finish(process)
 
     def test_a_folder_that_cannot_be_written_is_a_warning(self):
         _, said = self.train("--choices", "/proc/yoke/choices")

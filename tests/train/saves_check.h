@@ -20,7 +20,7 @@ static inline void clear_saves(void) {
     if (directory == NULL) return;
     for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
         snprintf(path, sizeof path, "%s/%s", saves, entry->d_name);
-        if (entry->d_name[0] != '.') unlink(path);
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) unlink(path);
     }
     closedir(directory);
     rmdir(saves);

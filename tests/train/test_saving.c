@@ -2,7 +2,9 @@
 /* Checkpoints on a disk that is slow or fails, in a folder that is a file, is gone or belongs to
  * another run. fsync is wrapped (-Wl,--wrap). */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <sys/file.h>
 
 #include "rank_runs.h"
 #include "saves_check.h"
@@ -253,6 +255,27 @@ static void a_folder_has_one_run_at_a_time(void **state) {
     clear_saves();
 }
 
+/* Every user may open and lock a folder that he may read. */
+static void who_may_only_read_a_folder_keeps_no_run_out(void **state) {
+    (void)state;
+    char path[192];
+    yoke_folder own;
+    struct stat facts;
+    clear_saves();
+    EXPECT_OK(yoke_folder_open(&own, saves));
+    yoke_folder_close(&own);
+    int stranger = open(saves, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(stranger >= 0 && flock(stranger, LOCK_EX | LOCK_NB) == 0);
+    EXPECT_OK(yoke_folder_open(&own, saves));
+    snprintf(path, sizeof path, "%s/.lock", saves);
+    assert_int_equal(stat(path, &facts), 0);
+    assert_int_equal(facts.st_mode & 0777, 0600);
+    yoke_folder_close(&own);
+    assert_int_equal(access(path, F_OK), -1);
+    close(stranger);
+    clear_saves();
+}
+
 /* A run whose folder was moved away, and another run made a new one of that name. */
 static void a_folder_of_another_run_stays_refused(void **state) {
     (void)state;
@@ -289,6 +312,7 @@ int main(void) {
         cmocka_unit_test(a_best_that_the_folder_has_not_is_written_again),
         cmocka_unit_test(a_file_is_no_folder),
         cmocka_unit_test(a_folder_that_somebody_removes_is_made_again),
+        cmocka_unit_test(who_may_only_read_a_folder_keeps_no_run_out),
         cmocka_unit_test(a_folder_has_one_run_at_a_time),
         cmocka_unit_test(a_folder_of_another_run_stays_refused),
     };
