@@ -77,15 +77,12 @@ class Ends(Case):
         self.assertEqual(stderr.count("exited with code"), 1)
 
     def test_a_worker_that_survives_sigterm_is_killed_after_the_grace(self):
-        for stubborn, ready in [("trap '' TERM; " + SAY_PID + "while :; do sleep 0.05; done", "[ -e p0 ]"),
-                                (SAY_PID + "kill -STOP $$", "grep -qs '^State:.T' /proc/$(cat p0 2>&-)/status")]:
-            process = self.start(f"[ $RANK = 1 ] || {{ {stubborn}; }}; until {ready}; do sleep 0.01; done; exit 4",
-                                 "--nproc-per-node", "2", "--grace", "0.3")
-            code, _, stderr = self.finish(process)
-            self.assertEqual(code, 4)
-            self.assertIn("1 rank did not end within 0.3 s: sending SIGKILL", stderr)
-            self.gone(self.pid("p0"))
-            (self.folder / "p0").unlink()
+        process = self.start("[ $RANK = 1 ] || { trap '' TERM; " + SAY_PID + "while :; do sleep 0.05; done; }; "
+                             "until [ -e p0 ]; do sleep 0.01; done; exit 4", "--nproc-per-node", "2", "--grace", "0.3")
+        code, _, stderr = self.finish(process)
+        self.assertEqual(code, 4)
+        self.assertIn("1 rank did not end within 0.3 s: sending SIGKILL", stderr)
+        self.gone(self.pid("p0"))
 
     def meeting(self):
         """The folder that launcher and ranks share; a worker has written where the store is."""
@@ -152,20 +149,40 @@ class Ends(Case):
         self.gone(*pids)
 
     def test_one_signal_kills_after_the_grace_whoever_does_not_end(self):
-        for stubborn, state in [("trap '' TERM; " + SAY_PID + "while :; do sleep 0.05; done", ""),
-                                (SAY_PID + "kill -STOP $$", "T")]:
-            process = self.start(stubborn, "--nproc-per-node", "2", "--grace", "0.3")
-            pids = [self.pid("p0"), self.pid("p1")]
-            wait_until(lambda: all(state in state_of(pid) for pid in pids), "their stop")
-            process.send_signal(signal.SIGTERM)
-            code, _, stderr = self.finish(process)
-            self.assertEqual(code, 143)
-            self.assertEqual(stderr.splitlines(), [
-                "yoke: passed SIGTERM on to 2 ranks, to end within 0.3 s; a second signal kills at once",
-                "yoke: 2 ranks did not end within 0.3 s: sending SIGKILL"])
-            self.gone(*pids)
-            (self.folder / "p0").unlink()
-            (self.folder / "p1").unlink()
+        process = self.start("trap '' TERM; " + SAY_PID + "while :; do sleep 0.05; done", "--nproc-per-node", "2",
+                             "--grace", "0.3")
+        pids = [self.pid("p0"), self.pid("p1")]
+        process.send_signal(signal.SIGTERM)
+        code, _, stderr = self.finish(process)
+        self.assertEqual(code, 143)
+        self.assertEqual(stderr.splitlines(), [
+            "yoke: passed SIGTERM on to 2 ranks, to end within 0.3 s; a second signal kills at once",
+            "yoke: 2 ranks did not end within 0.3 s: sending SIGKILL"])
+        self.gone(*pids)
+
+    def test_who_is_stopped_when_the_others_are_to_end_is_killed_at_once(self):
+        """The others have their grace: rank 0 saves, and a stopped rank costs none of it."""
+        save = "trap 'sleep 0.5; echo > saved; exit 0' TERM; "
+        for end, script, expected in [
+                ("a signal", "[ $RANK = 0 ] || kill -STOP $$; ", 143),
+                ("a failure", "[ $RANK != 1 ] || kill -STOP $$; [ $RANK != 2 ] || { until [ -e go ]; do sleep 0.05; done; "
+                              "exit 3; }; ", 3)]:
+            with self.subTest(end=end):
+                process = self.start(save + SAY_PID + script + "while :; do sleep 0.05; done", "--nproc-per-node", "3",
+                                     "--grace", "1000")
+                pids = [self.pid(f"p{rank}") for rank in range(3)]
+                wait_until(lambda: "T" in state_of(pids[1]), "its stop")
+                if expected == 143:
+                    process.send_signal(signal.SIGTERM)
+                else:
+                    (self.folder / "go").touch()
+                code, _, stderr = self.finish(process)
+                self.assertEqual(code, expected, stderr)
+                self.assertIn(f"yoke: rank 1 (pid {pids[1]}) is stopped, and cannot end: sending SIGKILL", stderr)
+                self.assertTrue((self.folder / "saved").exists())
+                self.gone(*pids)
+                for path in self.folder.iterdir():
+                    path.unlink()
 
     def test_a_rank_stopped_when_all_others_have_ended_is_not_waited_for(self):
         process = self.start(SAY_PID + "[ $RANK = 1 ] || kill -STOP $$", "--nproc-per-node", "2", "--grace", "0.3")
@@ -174,7 +191,7 @@ class Ends(Case):
         self.assertEqual(code, 137)
         self.assertEqual(stderr.splitlines(), [
             f"yoke: rank 0 (pid {stopped}) is stopped, and no other rank runs here",
-            "yoke: 1 rank did not end within 0.3 s: sending SIGKILL"])
+            f"yoke: rank 0 (pid {stopped}) is stopped, and cannot end: sending SIGKILL"])
         self.gone(stopped)
 
     def test_a_rank_that_fails_after_a_signal_hurries_no_other(self):

@@ -10,6 +10,7 @@
 #include "cli/launch/launch_environment.h"
 
 #define AT(field) offsetof(launch_flags, field)
+#define GRACE_S 90 /* longer than the time-out of a rank that waits for another, and then saves */
 
 static const cli_option options[] = {
     {"nproc-per-node", "N", "processes on this machine: a number, auto, cpu or gpu (1)", CLI_TEXT,
@@ -26,7 +27,7 @@ static const cli_option options[] = {
      AT(standalone), 0, 0},
     {"max-restarts", "N", "restart all ranks after a failure, N times at most (0)", CLI_INTEGER,
      AT(max_restarts), 0, 1000},
-    {"grace", "S", "seconds that ranks get to end after a failure or a signal (30)", CLI_REAL,
+    {"grace", "S", "seconds that ranks get to end after a failure or a signal (90)", CLI_REAL,
      AT(grace_s), 0, 3600},
     {"log-dir", "DIR", "write all output of rank K to DIR/rank_K.out and DIR/rank_K.err", CLI_TEXT,
      AT(log_dir), 0, 0},
@@ -99,7 +100,7 @@ int launch_main(int argc, char **argv) {
                           .nodes = 1,
                           .node_rank = -1,
                           .log_ranks = "0",
-                          .grace_s = 30,
+                          .grace_s = GRACE_S,
                           .gpus_per_node = -1};
     launch_plan plan;
     int words = 0, code = cli_parse(&launch_verb, argc, argv, &flags, &words);

@@ -27,10 +27,27 @@ static void kill_all(launch_session *session) {
     launch_signal_all(session, SIGKILL);
 }
 
+/* A stopped worker cannot end, and the others would wait for it until they are killed themselves,
+ * before they have saved. */
+static void kill_stopped(launch_session *session) {
+    for (int i = 0; i < session->count; i++) {
+        launch_worker *worker = &session->workers[i];
+        if (!launch_worker_is_alive(worker) || !launch_worker_is_stopped(worker)) continue;
+        if (!worker->given_up)
+            launch_sink_print(session->start.err,
+                              "yoke: rank %d (pid %d) is stopped, and cannot end: sending SIGKILL",
+                              worker->rank, (int)worker->pid);
+        worker->given_up = true;
+        launch_worker_signal(worker, SIGKILL);
+    }
+    session->look_ns = yoke_now_ns() + LOOK_NS;
+}
+
 /* What follows does not prolong it. */
 static void begin_grace(launch_session *session) {
     if (session->kill_ns != 0 || session->killed) return;
     session->kill_ns = yoke_now_ns() + (uint64_t)(session->start.flags->grace_s * 1e9);
+    kill_stopped(session);
 }
 
 /* Ends of workers. */
@@ -68,7 +85,8 @@ static bool ended_as_told(launch_session *session, int code) {
 static void check_exit(launch_session *session, launch_worker *worker) {
     char how[256];
     int code = worker->code;
-    bool expected = session->ending != 0 && (code == 128 + session->ending || session->killed);
+    bool expected = session->ending != 0 &&
+                    (code == 128 + session->ending || session->killed || worker->given_up);
     if (code == 0 || expected || ended_as_told(session, code)) return;
     const char *name = worker->killed ? sigabbrev_np(code - 128) : NULL;
     if (name != NULL)
@@ -106,14 +124,17 @@ static launch_worker *find_stopped(launch_session *session) {
     return stopped;
 }
 
-/* Some workers have ended. A worker that is stopped on its way out misses no other rank, so none
- * reports it, and the run would last for ever. */
+/* Some workers have ended, or were asked to. A worker that is stopped on its way out misses no
+ * other rank, so none reports it, and the run would last for ever. */
 static void look_for_stopped(launch_session *session) {
+    if (session->kill_ns != 0 || session->killed) {
+        kill_stopped(session);
+        return;
+    }
     launch_worker *stopped = find_stopped(session);
-    bool deadline = session->kill_ns != 0 || session->killed; /* it ends without this, too */
     session->stopped = stopped != NULL ? session->stopped + 1 : 0;
-    session->look_ns = deadline ? 0 : yoke_now_ns() + LOOK_NS;
-    if (session->stopped < LOOKS || deadline) return;
+    session->look_ns = yoke_now_ns() + LOOK_NS;
+    if (session->stopped < LOOKS) return;
     char how[80];
     snprintf(how, sizeof how, "(pid %d) is stopped, and no other rank runs here",
              (int)stopped->pid);

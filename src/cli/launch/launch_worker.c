@@ -38,6 +38,7 @@ void launch_worker_prepare(launch_worker *worker, const launch_start *start, int
     bool listed = launch_is_listed(start->flags->log_ranks, rank) || start->flags->tee;
     worker->rank = rank;
     worker->pid = 0;
+    worker->given_up = false;
     worker->death = worker->out.descriptor = worker->err.descriptor = -1;
     worker->out.log = worker->err.log = -1;
     worker->out.sink = listed ? start->out : NULL;

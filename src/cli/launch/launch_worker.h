@@ -15,6 +15,7 @@ typedef struct launch_worker {
     int death; /* a pidfd; -1: the process has ended */
     int code;  /* the exit code, or 128 + signal */
     bool killed, core_dumped;
+    bool given_up; /* it was stopped when the others were asked to end, and got SIGKILL */
     char prefix[32];
     launch_stream out, err;
 } launch_worker;
