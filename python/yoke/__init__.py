@@ -41,6 +41,8 @@ def _set(structs, name, value):
             value = words[value]
         elif kind == "c_char_p":
             value = value and os.fsencode(value)
+            if value and b"\0" in value:
+                raise TypeError("a NUL would end it")
         setattr(struct, name, value)
         if value not in (0, 1) if kind == "c_bool" else hasattr(value, "__index__") and getattr(struct, name) != value:
             raise TypeError("it does not fit")
@@ -48,9 +50,16 @@ def _set(structs, name, value):
         raise ValueError(f"{name} is {given!r}: {'expected ' + ', '.join(words) if words else error}") from None
 
 
+def _array(name, given):
+    """given as an array; the values under a mask would count like all others."""
+    if numpy.ma.is_masked(given):
+        raise ValueError(f"{name} has masked values, which would not stay masked: fill or remove them")
+    return numpy.asarray(given)
+
+
 def _floats(name, given, expected, dimensions=()):
     """given as contiguous float32, every value finite: of the expected shape, or of so many dimensions."""
-    array = numpy.asarray(given)
+    array = _array(name, given)
     if array.dtype != numpy.float32:
         scale = " / 255" if array.dtype == numpy.uint8 else ""
         raise TypeError(f"{name} has dtype {array.dtype}, expected float32: {name}.astype(numpy.float32){scale}")
@@ -71,7 +80,7 @@ def _inputs(given):
 
 def _labels(given, rows):
     """Classes as int32 [rows], or targets as float32 [rows, targets]."""
-    array = numpy.asarray(given)
+    array = _array("labels", given)
     if array.shape[:1] != (rows,):
         raise ValueError(f"inputs has {rows} rows, labels has shape {array.shape}")
     if array.dtype.kind not in "iu":
@@ -87,7 +96,8 @@ def _open(owner, inputs, labels, classes):
     labels = _labels(labels, len(inputs))
     arrays = make("yoke_arrays", rows=len(inputs), shape=shape, inputs=inputs.ctypes.data)
     if labels.dtype == numpy.int32:
-        arrays.classes, arrays.labels = classes or int(labels.max()) + 1, labels.ctypes.data
+        _set((arrays,), "classes", classes or int(labels.max()) + 1)
+        arrays.labels = labels.ctypes.data
     else:
         arrays.target_count, arrays.targets = labels.shape[1], labels.ctypes.data
     LIBRARY.yoke_dataset_from_arrays(ctypes.byref(dataset), ctypes.byref(arrays))
@@ -106,6 +116,7 @@ class Trainer:
     def __init__(self, model="resnet20", inputs=None, labels=None, *, test=None, classes=None, optimizer="sgd",
                  **options):
         self._trainer, self._running, self._seen = ctypes.c_void_p(), None, 0  # _seen: events that run has reported
+        self._reporting = False  # run calls on_event
         history = self.history = []  # each yoke_event as a dict
         rule = make("yoke_optimizer_options", learning_rate=0.05, momentum=0.9, weight_decay=5e-4)
         rule = make("yoke_optimizer_options", "YOKE_ADAMW_OPTIONS_INIT") if optimizer == "adamw" else rule
@@ -137,6 +148,8 @@ class Trainer:
     def run(self, on_event=None):
         """Trains, and returns the summary. on_event gets each event as a dict, in the calling thread. Ctrl-C, or an
         exception of on_event, finishes the step and keeps its weights; run then raises it."""
+        if self._reporting:
+            raise RuntimeError("run was called inside on_event, while this trainer runs: call stop, and run afterwards")
         if self._running:  # a second Ctrl-C left it behind
             wait([self._running])
             self._seen = len(self.history)
@@ -150,8 +163,11 @@ class Trainer:
                 if event["kind"] == "warning":
                     warnings.warn(event["text"], stacklevel=2)
                 if on_event:
+                    self._reporting = True
                     on_event(event)
+                    self._reporting = False
         except BaseException:
+            self._reporting = False
             self.stop()
             wait([self._running])
             self._seen, self._running = len(self.history), None  # the frames of its exception hold self

@@ -35,6 +35,12 @@ yoke_status yoke_file_write(yoke_file_writer *writer, const void *data, size_t b
 yoke_status yoke_file_commit(yoke_file_writer *writer);
 void yoke_file_abort(yoke_file_writer *writer);
 
+/* Opens a file to append to it, and makes it where it is missing; a pipe without a reader is not
+ * waited for. Links as above: that of a stranger in a folder for all, as /tmp, is EACCES. -1 and
+ * errno. check_links: 0, EACCES, or what else errno says. */
+int yoke_file_append(const char *path);
+int yoke_file_check_links(const char *path);
+
 /* Makes the name of a new file or folder survive a power cut: syncs the folder that it lies in. 0,
  * or errno. Some file systems cannot sync a folder: 0. */
 int yoke_file_sync_name(const char *path);

@@ -94,6 +94,29 @@ static int find_target(yoke_file_writer *writer) {
     return ELOOP;
 }
 
+int yoke_file_append(const char *path) {
+    struct stat file;
+    yoke_file_writer at = {.path = (char *)path, .descriptor = -1, .folder = -1};
+    int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+    /* The name of an open pipe under /proc leads nowhere. */
+    if (stat(path, &file) == 0 && !S_ISREG(file.st_mode)) return open(path, flags, 0666);
+    int cause = find_target(&at), descriptor = -1;
+    if (cause == 0) {
+        descriptor = openat(at.folder, at.name, flags | O_NOFOLLOW, 0666);
+        cause = errno;
+    }
+    if (at.folder >= 0) close(at.folder);
+    errno = cause;
+    return descriptor;
+}
+
+int yoke_file_check_links(const char *path) {
+    yoke_file_writer at = {.path = (char *)path, .descriptor = -1, .folder = -1};
+    int cause = find_target(&at);
+    if (at.folder >= 0) close(at.folder);
+    return cause;
+}
+
 /* A name that nobody can guess: who made it first could have the file's content, or stop us. */
 static int draw_name(yoke_file_writer *writer) {
     uint64_t number;

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cli.h"
+
 #include "base/base.h"
 
 #define USAGE_EXIT 2
@@ -21,10 +23,13 @@
 
 int cli_usage_error(const char *verb, const char *format, ...) {
     va_list arguments;
+    char *text = NULL;
     va_start(arguments, format);
-    fputs("yoke: ", stderr);
-    vfprintf(stderr, format, arguments);
+    if (vasprintf(&text, format, arguments) < 0) text = NULL;
     va_end(arguments);
+    fputs("yoke: ", stderr);
+    cli_print_text(stderr, text != NULL ? text : "no memory for the message", 0);
+    free(text);
     fprintf(stderr, "\nType 'yoke help%s%s' for the usage.\n", verb != NULL ? " " : "",
             verb != NULL ? verb : "");
     return USAGE_EXIT;

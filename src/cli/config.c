@@ -2,14 +2,15 @@
 /* Reads and writes the options of a verb by its table: what a command can say, a file can. */
 #include "cli/config.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 
 #define NUMBER_BYTES 32
+#define FILE_LIMIT ((size_t)1 << 20)
 
 /* Recipes: each a list of options, which NULL ends. */
 
@@ -133,13 +134,15 @@ static int malformed(const config_place *place, const json_error_t *error) {
 static int open_file(const config_place *place) {
     const char *path = place->flags->file;
     json_error_t error;
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        cli_refuse(YOKE_ERROR_MISSING, "%s: cannot read the options: %s", path, strerror(errno));
-        return cli_fail(YOKE_ERROR_MISSING);
+    unsigned char *text = NULL;
+    size_t bytes = 0;
+    yoke_status status = yoke_file_read(path, FILE_LIMIT, &text, &bytes);
+    if (status != YOKE_OK) {
+        yoke_error_prefix("cannot read the options");
+        return cli_fail(status);
     }
-    json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
-    fclose(file);
+    json_t *root = json_loadb((const char *)text, bytes, JSON_REJECT_DUPLICATES, &error);
+    free(text);
     if (root == NULL) return malformed(place, &error);
     place->flags->texts = root;
     if (json_is_object(root)) return -1;

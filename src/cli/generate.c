@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/shared_options.h"
@@ -175,15 +176,28 @@ static int draw(const generation *run, const float *outputs, int index) {
     return best;
 }
 
+/* A stranger's weights must not steer a terminal: there a control character is shown as \\x1b.
+ * UTF-8 has 0x80 to 0x9f behind another byte; alone, or behind 0xc2, they are controls. */
+static void print_byte(unsigned char byte, unsigned char last) {
+    bool control = byte < ' ' ? byte != '\n' && byte != '\t' : byte == 0x7f;
+    bool high = byte >= 0x80 && byte < 0xa0 && (last < 0x80 || last == 0xc2);
+    if ((control || high) && isatty(STDOUT_FILENO))
+        printf("\\x%02x", byte);
+    else
+        putchar(byte);
+    fflush(stdout);
+}
+
 /* A model of text looks back only: what lies behind the last token changes nothing. */
 static yoke_status generate(generation *run) {
     yoke_batch batch = {.struct_size = sizeof batch, .rows = 1, .inputs = run->window};
+    unsigned char last_byte = 0;
     for (int i = 0; i < run->flags->length; i++) {
         TRY(yoke_data_parallel_forward(run->trained.parallel, &batch, false, run->outputs));
         size_t last = (size_t)(run->filled - 1) * (size_t)run->classes;
         int token = draw(run, run->outputs + last, i);
-        putchar(run->bytes[token]);
-        fflush(stdout);
+        print_byte(run->bytes[token], last_byte);
+        last_byte = run->bytes[token];
         append(run, token);
     }
     putchar('\n');

@@ -26,6 +26,7 @@ static const struct {
     {&advise_verb, advise_main},   {&completion_verb, completion_main},
     {&version_verb, version_main}, {&help_verb, help_main},
 };
+#define STACK_BYTES (256 << 10)
 #define VERB_COUNT ((int)(sizeof verbs / sizeof verbs[0]))
 
 const cli_verb version_verb = {.name = "version", .summary = "print the version"};
@@ -145,7 +146,18 @@ static void share_heap(void) {
 #endif
 }
 
+/* A stack that is too small ends a program with SIGSEGV and without a word. */
+static bool has_stack(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK_BYTES) return true;
+    fprintf(stderr,
+            "yoke: the stack is limited to %llu KiB; yoke needs %d: raise it with ulimit -s\n",
+            (unsigned long long)limit.rlim_cur / 1024, STACK_BYTES / 1024);
+    return false;
+}
+
 int main(int argc, char **argv) {
+    if (!has_stack()) return yoke_status_exit_code(YOKE_ERROR_MEMORY);
     share_heap();
     setlocale(LC_CTYPE, ""); /* the progress bar draws block characters where UTF-8 allows it */
     /* Replicas that share a GPU use more streams than CUDA's default of 8 connections. */

@@ -38,8 +38,7 @@ static yoke_status fail(const char *path, int cause) {
 /* O_NONBLOCK: a pipe without a reader would keep open waiting. Later writes do wait for a slow
  * reader. */
 static yoke_status open_file(const char *path, int *descriptor) {
-    *descriptor =
-        open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    *descriptor = yoke_file_append(path);
     if (*descriptor < 0) return fail(path, errno);
     int flags = fcntl(*descriptor, F_GETFL);
     if (flags >= 0 && fcntl(*descriptor, F_SETFL, flags & ~O_NONBLOCK) == 0) return YOKE_OK;

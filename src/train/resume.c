@@ -92,33 +92,34 @@ static void emit_text(yoke_trainer *trainer, yoke_event_kind kind, const char *t
     yoke_trainer_emit(trainer, &event);
 }
 
+#define PASSED_TEXTS 10 /* warnings about damaged files, at most */
+
 /* What rank 0 reads. */
 typedef struct reading {
     yoke_trainer *trainer;
     yoke_facts own;
     yoke_checkpoint *checkpoint; /* NULL: the run begins from scratch */
-    char **passed;               /* [passed_count]: texts about damaged files */
-    size_t passed_count;
+    char *passed[PASSED_TEXTS];  /* of the first damaged files */
+    size_t passed_count;         /* of all */
 } reading;
 
 /* Events come from the thread that creates the trainer. */
 static void keep_passed(void *payload, const char *text) {
     reading *own = payload;
-    char **more = realloc(own->passed, (own->passed_count + 1) * sizeof *more);
-    char *copy = strdup(text);
-    if (more != NULL) own->passed = more;
-    if (more != NULL && copy != NULL)
-        own->passed[own->passed_count++] = copy;
-    else
-        free(copy);
+    if (own->passed_count < PASSED_TEXTS) own->passed[own->passed_count] = strdup(text);
+    own->passed_count++;
 }
 
 static void report_passed(reading *own) {
-    for (size_t i = 0; i < own->passed_count; i++) {
-        emit_text(own->trainer, YOKE_EVENT_WARNING, own->passed[i]);
+    char rest[64];
+    for (size_t i = 0; i < own->passed_count && i < PASSED_TEXTS; i++) {
+        if (own->passed[i] != NULL) emit_text(own->trainer, YOKE_EVENT_WARNING, own->passed[i]);
         free(own->passed[i]);
     }
-    free(own->passed);
+    if (own->passed_count <= PASSED_TEXTS) return;
+    snprintf(rest, sizeof rest, "passed over %zu more damaged files",
+             own->passed_count - PASSED_TEXTS);
+    emit_text(own->trainer, YOKE_EVENT_WARNING, rest);
 }
 
 static yoke_status find_checkpoint(reading *own) {

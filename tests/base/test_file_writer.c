@@ -101,7 +101,13 @@ static void a_strangers_link_in_a_folder_for_all_is_not_followed(void **state) {
     assert_int_equal(link(in_folder("precious"), target), 0);
     assert_int_equal(yoke_file_check(in_folder("all/weights")), YOKE_ERROR_IO);
     assert_non_null(strstr(yoke_last_error(), strerror(EACCES)));
+    assert_int_equal(yoke_file_append(in_folder("all/weights")), -1);
+    assert_int_equal(errno, EACCES);
+    assert_int_equal(yoke_file_check_links(in_folder("all/weights")), EACCES);
     assert_int_equal(lchown(in_folder("all/weights"), 0, 0), 0);
+    assert_int_equal(yoke_file_check_links(in_folder("all/weights")), 0);
+    int own = yoke_file_append(in_folder("all/weights"));
+    assert_true(own >= 0 && close(own) == 0);
     save(in_folder("all/weights"), "new");
     assert_content(target, "new");
     assert_content(in_folder("precious"), "kept"); /* a hard link is another name */

@@ -4,7 +4,10 @@
 
 usage: test_generate.py YOKE [unittest arguments]. Exit code 77: this build has no gpt2.
 """
+import contextlib
+import os
 import pathlib
+import pty
 import re
 import subprocess
 import sys
@@ -55,6 +58,28 @@ class Generate(unittest.TestCase):
         self.assertNotEqual(drawn(1), drawn(2))
         self.assertEqual(len(drawn(1)), 62)
         self.assertLessEqual(set(drawn(1)), set(PERIOD))
+
+    def test_a_terminal_sees_control_characters_as_text(self):
+        text, weights = self.folder / "escapes", self.folder / "e.safetensors"
+        text.write_bytes(b"\x1b[2Jab" * 200)
+        said = yoke("train", "--dataset", f"text:{text},context=8", "--model", "gpt2:layers=1,width=8,heads=1",
+                    "--batch", "8", "--steps", "2", "--devices", "cpu", "--threads", "1", "--quiet", "--no-cache",
+                    "--save", weights)
+        self.assertEqual(said.returncode, 0, said.stderr)
+        command = ["generate", "--weights", weights, "--threads", "1", "--no-cache", "--prompt", "a", "--length", "60",
+                   "--temperature", "9"]
+        self.assertIn(b"\x1b", yoke(*command).stdout)  # a file gets the bytes
+        ours, theirs = pty.openpty()
+        with subprocess.Popen([YOKE, *map(str, command)], stdout=theirs, stderr=subprocess.DEVNULL) as process:
+            os.close(theirs)
+            shown = b""
+            with contextlib.suppress(OSError):
+                while part := os.read(ours, 4096):
+                    shown += part
+            os.close(ours)
+            self.assertEqual(process.wait(), 0)
+        self.assertNotIn(b"\x1b", shown)
+        self.assertIn(b"\\x1b", shown)
 
     def test_evaluate_takes_the_context_from_the_weights(self):
         result = yoke("evaluate", "--weights", self.weights, "--dataset", f"text:{self.text}", "--threads", "1")

@@ -185,6 +185,20 @@ class Options(Case):
                 self.fails(2, words, "train", "--config", config)
         self.fails(66, ["no.json", "cannot read"], "train", "--config", self.folder / "no.json")
 
+    def test_a_config_of_a_stranger_steers_no_terminal_and_is_not_waited_for(self):
+        config, pipe = self.folder / "run.json", self.folder / "pipe"
+        config.write_text(json.dumps({"\x1b[31mred": 1}))
+        self.fails(2, ["has no option '\\x1b[31mred'"], "train", "--config", config)
+        os.mkfifo(pipe)
+        self.fails(74, ["no program has written for 10 s"], "train", "--config", pipe)
+        self.fails(74, ["is a device"], "train", "--config", "/dev/zero")
+
+    def test_a_stack_that_is_too_small_is_named(self):
+        result = subprocess.run(["sh", "-c", 'ulimit -s 64; "$0" version', YOKE], capture_output=True, text=True,
+                                check=False)
+        self.assertEqual((result.returncode, result.stdout), (71, ""))
+        self.assertIn("the stack is limited to 64 KiB", result.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

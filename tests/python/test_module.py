@@ -242,6 +242,12 @@ class Ending(unittest.TestCase):
             trainer.run(fail_at_three)
         self.assertGreaterEqual(trainer.summary()["steps"], 3)
 
+    def test_a_run_inside_on_event_is_refused_in_words(self):
+        trainer = yoke.Trainer("mlp", *blobs(64, 9), **SMALL)
+        with self.assertRaisesRegex(RuntimeError, "run was called inside on_event"):
+            trainer.run(lambda _event: trainer.run())
+        self.assertGreater(trainer.run()["step"], 0)
+
     def test_stop_is_no_error_and_the_run_goes_on(self):
         trainer = self.endless()
         for _ in range(2):
@@ -296,6 +302,8 @@ class Refusals(unittest.TestCase):
                 ((inputs, labels - 1), ValueError, r"labels has shape \(32,\) and values -1 to 1: expected cl"),
                 ((inputs, labels + 2**32), ValueError, "values 4294967296 to 4294967298: expected classes"),
                 ((inputs, labels.astype(str)), TypeError, "labels has dtype"),
+                ((numpy.ma.masked_less(inputs, 0), labels), ValueError, "inputs has masked values"),
+                ((inputs, numpy.ma.masked_equal(labels, 1)), ValueError, "labels has masked values"),
                 ((inputs, labels[:, None]), ValueError, r"labels has shape \(32, 1\) and values 0 to 2")):
             with self.assertRaisesRegex(kind, text):
                 yoke.Trainer("mlp", *rows, **SMALL)
@@ -314,6 +322,8 @@ class Refusals(unittest.TestCase):
                                     ({"batch": numpy.int64(2**40)}, ValueError, "it does not fit"),
                                     ({"steps": -1}, ValueError, "steps is -1: it does not fit"),
                                     ({"nesterov": "no"}, ValueError, "nesterov is 'no': it does not fit"),
+                                    ({"classes": 2**40}, ValueError, "classes is 1099511627776: it does not fit"),
+                                    ({"save": "a\0b"}, ValueError, "save is .*: a NUL would end it"),
                                     ({"save": 5}, ValueError, "save is 5: .*str"),
                                     ({"mode": "ddp"}, yoke.YokeError, "process_group"),
                                     ({"schedule": "fast"}, ValueError, "expected overlap, classic, sharded, python"),

@@ -19,9 +19,10 @@
 #include "cli/cli.h"
 #include "cli/launch/launch.h"
 
-/* Folders. They lie in TMPDIR, else in /tmp, else in XDG_RUNTIME_DIR: a logout empties this one,
- * and a run may outlive it. Launcher and guard share the lock of a file in the folder. If both were
- * killed, the next launcher removes the folder. */
+/* Folders. They lie in TMPDIR, else in the first of /tmp, XDG_RUNTIME_DIR, /dev/shm and /var/tmp
+ * that one can write to: a logout empties XDG_RUNTIME_DIR, and a run may outlive it. Launcher and
+ * guard share the lock of a file in the folder. If both were killed, the next launcher removes the
+ * folder. */
 
 #define LOCK_PREFIX "launcher-" /* and the host: locks of another host's processes do not show */
 #define LOCK_BYTES 80
@@ -46,9 +47,12 @@ static bool is_safe(const char *place) {
 }
 
 static const char *choose_place(void) {
-    const char *given = path_in("TMPDIR"), *own = path_in("XDG_RUNTIME_DIR");
+    const char *given = path_in("TMPDIR");
+    const char *const places[] = {"/tmp", path_in("XDG_RUNTIME_DIR"), "/dev/shm", "/var/tmp"};
     if (given != NULL) return given;
-    return own != NULL && !is_safe("/tmp") && is_safe(own) ? own : "/tmp";
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+        if (places[i] != NULL && is_safe(places[i])) return places[i];
+    return "/tmp";
 }
 
 void launch_folder_template(char *folder, const char *verb) {

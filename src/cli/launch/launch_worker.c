@@ -25,9 +25,9 @@ static int open_log(launch_stream *stream, const launch_start *start, int rank, 
     const char *folder = start->flags->log_dir;
     if (folder == NULL) return -1;
     snprintf(stream->path, sizeof stream->path, "%s/rank_%d.%s", folder, rank, kind);
-    int fresh = start->plan->restart == 0 ? O_TRUNC : 0;
-    int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | fresh;
-    stream->log = open(stream->path, flags, 0666);
+    stream->log = yoke_file_append(stream->path);
+    bool begins = stream->log >= 0 && start->plan->restart == 0;
+    if (begins && ftruncate(stream->log, 0) != 0) errno = 0; /* a pipe has no length */
     if (stream->log >= 0) return -1;
     fprintf(stderr, "yoke: %s: cannot write the log: %s\n", stream->path,
             errno == ENXIO ? "it is a FIFO that nobody reads; remove it" : strerror(errno));
