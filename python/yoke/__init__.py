@@ -23,7 +23,7 @@ def _choices():
     cache = os.environ.get("XDG_CACHE_HOME", "")
     with contextlib.suppress(OSError, RuntimeError):
         folder = pathlib.Path(cache if os.path.isabs(cache) else "~/.cache", "yoke").expanduser()
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(0o700, parents=True, exist_ok=True)
         return folder / "choices-1.txt"
 
 
