@@ -116,6 +116,47 @@ static void array_file_close(array_file *file) {
     free(file->inflated);
 }
 
+#define LOOK_BYTES ((size_t)16 << 20) /* smaller arrays are unpacked: their checksum says more */
+
+/* Of a packed array: its header, so that arrays which do not fit each other are not unpacked. */
+static yoke_status array_file_look(yoke_npy *array, const char *path, const char *member) {
+    char name[NAME_BYTES];
+    yoke_file_mapping zip;
+    size_t bytes = 0;
+    uint8_t *head = malloc(YOKE_NPZ_HEAD);
+    if (head == NULL) return FAIL_MEMORY(YOKE_NPZ_HEAD, "the header of an array");
+    yoke_status status = yoke_file_map(&zip, path);
+    if (status == YOKE_OK) status = yoke_npz_look(head, &bytes, path, &zip, member);
+    yoke_file_unmap(&zip);
+    snprintf(name, sizeof name, "%s: %.100s.npy", path, member);
+    *array = (yoke_npy){.dimensions = 0};
+    if (status == YOKE_OK && bytes > 0) status = yoke_npy_parse(array, name, head, bytes);
+    if (status == YOKE_ERROR_DATA && bytes < LOOK_BYTES) {
+        (void)yoke_error_take(status);
+        *array = (yoke_npy){.dimensions = 0};
+        status = YOKE_OK;
+    }
+    array->name = NULL;
+    array->values = NULL;
+    free(head);
+    return status;
+}
+
+/* DATA: the headers of two packed arrays contradict each other, or their files. */
+static yoke_status check_headers(const array_place *place, bool labelled) {
+    yoke_npy x, y;
+    char text[YOKE_NPY_TEXT], other[YOKE_NPY_TEXT];
+    if (place->x_name == NULL) return YOKE_OK;
+    TRY(array_file_look(&x, place->x_file, place->x_name));
+    if (!labelled) return YOKE_OK;
+    TRY(array_file_look(&y, place->y_file, place->y_name));
+    if (x.dimensions == 0 || y.dimensions == 0 || x.shape[0] == y.shape[0]) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DATA,
+                "%s: %s.npy has shape %s, but %s.npy has shape %s: a label for each row is needed",
+                place->x_file, place->y_name, yoke_npy_shape_text(&y, text), place->x_name,
+                yoke_npy_shape_text(&x, other));
+}
+
 /* member NULL: an .npy file. */
 static yoke_status array_file_open(array_file *file, const char *path, const char *member) {
     yoke_npz_member found;
@@ -329,12 +370,13 @@ static yoke_status take_labels(yoke_dataset *dataset, const yoke_npy *labels,
 
 static yoke_status take_place(yoke_dataset *dataset, const array_place *place,
                               const array_options *options, int classes) {
+    bool labelled = !options->unlabelled;
+    TRY(check_headers(place, labelled));
     array_file *files = calloc(2, sizeof *files);
     if (files == NULL) return FAIL_MEMORY(2 * sizeof *files, "two arrays");
     const yoke_npy *inputs = &files[0].array;
     yoke_npy whole;
     yoke_status status = array_file_open(&files[0], place->x_file, place->x_name);
-    bool labelled = !options->unlabelled;
     if (status == YOKE_OK && labelled)
         status = array_file_open(&files[1], place->y_file, place->y_name);
     if (status == YOKE_OK) whole = *inputs;

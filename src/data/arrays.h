@@ -41,6 +41,11 @@ yoke_status yoke_npz_has(const char *path, const yoke_file_mapping *zip, const c
  * archive is damaged, or the file is encrypted or packed in another way than by deflate. */
 yoke_status yoke_npz_find(yoke_npz_member *member, const char *path, const yoke_file_mapping *zip,
                           const char *name);
+/* The first bytes of a packed NAME.npy, 0 behind its end, without unpacking the rest; *bytes: of
+ * the whole file, 0 where it is not packed or not there. DATA as above. */
+#define YOKE_NPZ_HEAD (65536 + 16) /* the longest header of an .npy file */
+yoke_status yoke_npz_look(uint8_t head[YOKE_NPZ_HEAD], size_t *bytes, const char *path,
+                          const yoke_file_mapping *zip, const char *name);
 /* "x, y": the files of the archive without ".npy", as many as fit. */
 void yoke_npz_list(const yoke_file_mapping *zip, char *text, size_t size);
 

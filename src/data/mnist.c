@@ -45,47 +45,6 @@ static yoke_status inflate_whole(idx_file *file, unsigned char *unpacked, size_t
     return status;
 }
 
-static yoke_status gunzip(idx_file *file) {
-    if (file->bytes < 18 || file->data[0] != 0x1f || file->data[1] != 0x8b)
-        return FAIL(YOKE_ERROR_DATA,
-                    "%s: not a gzip file at byte 0 of %zu, expected 1f 8b and at "
-                    "least 18 bytes; fetch the file again",
-                    file->path, file->bytes);
-    const unsigned char *tail = file->data + file->bytes - 4;
-    size_t size = (size_t)tail[3] << 24 | (size_t)tail[2] << 16 | (size_t)tail[1] << 8 | tail[0];
-    if (size > MNIST_FILE_LIMIT || size / DEFLATE_RATIO_LIMIT > file->bytes)
-        return FAIL(YOKE_ERROR_DATA,
-                    "%s: the trailer at byte %zu claims %zu unpacked bytes, impossible for %zu "
-                    "packed ones; fetch the file again",
-                    file->path, file->bytes - 4, size, file->bytes);
-    unsigned char *unpacked = malloc(size + 1);
-    if (!unpacked) return FAIL_MEMORY(size, file->path);
-    yoke_status status = inflate_whole(file, unpacked, size);
-    free(file->data);
-    file->data = unpacked;
-    file->bytes = size;
-    return status;
-}
-
-/* Finds and reads "train-images-idx3-ubyte", also spelled "train-images.idx3-ubyte" and with
- * .gz. */
-static yoke_status read_idx(idx_file *file, const char *directory, const char *stem,
-                            const char *suffix) {
-    char name[64];
-    for (int i = 0; i < 4; i++) {
-        bool packed = i >= 2;
-        snprintf(name, sizeof name, "%s%c%s%s", stem, i % 2 ? '.' : '-', suffix,
-                 packed ? ".gz" : "");
-        TRY(yoke_data_path(file->path, directory, name));
-        if (!yoke_file_exists(file->path)) continue;
-        TRY(yoke_file_read(file->path, MNIST_FILE_LIMIT, &file->data, &file->bytes));
-        return packed ? gunzip(file) : YOKE_OK;
-    }
-    return FAIL(YOKE_ERROR_MISSING,
-                "%s/%s-%s: no such file, nor with .gz; put the official %s-%s.gz there", directory,
-                stem, suffix, stem, suffix);
-}
-
 /* The header: 0 0 08 (bytes), the number of dimensions, then each dimension in 32 bits. The rest of
  * the file must have the size of their product. */
 static yoke_status check_header(const idx_file *file, int dimensions) {
@@ -113,6 +72,64 @@ static yoke_status check_header(const idx_file *file, int dimensions) {
                     file->path, file->bytes, expected, rows,
                     rows ? "" : "; at least one is needed");
     return YOKE_OK;
+}
+
+/* The header comes first: a file that lies is not unpacked. */
+static yoke_status check_packed_header(const idx_file *file, size_t size, int dimensions) {
+    unsigned char first[16] = {0};
+    idx_file head = {.data = first, .bytes = size};
+    z_stream stream = {.next_in = file->data,
+                       .avail_in = (uInt)file->bytes,
+                       .next_out = first,
+                       .avail_out = sizeof first};
+    if (inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) return FAIL_MEMORY(size, "inflating");
+    int code = inflate(&stream, Z_SYNC_FLUSH);
+    inflateEnd(&stream);
+    if (code != Z_OK && code != Z_STREAM_END) return YOKE_OK; /* inflate_whole says where */
+    memcpy(head.path, file->path, sizeof head.path);
+    return check_header(&head, dimensions);
+}
+
+static yoke_status gunzip(idx_file *file, int dimensions) {
+    if (file->bytes < 18 || file->data[0] != 0x1f || file->data[1] != 0x8b)
+        return FAIL(YOKE_ERROR_DATA,
+                    "%s: not a gzip file at byte 0 of %zu, expected 1f 8b and at "
+                    "least 18 bytes; fetch the file again",
+                    file->path, file->bytes);
+    const unsigned char *tail = file->data + file->bytes - 4;
+    size_t size = (size_t)tail[3] << 24 | (size_t)tail[2] << 16 | (size_t)tail[1] << 8 | tail[0];
+    if (size > MNIST_FILE_LIMIT || size / DEFLATE_RATIO_LIMIT > file->bytes)
+        return FAIL(YOKE_ERROR_DATA,
+                    "%s: the trailer at byte %zu claims %zu unpacked bytes, impossible for %zu "
+                    "packed ones; fetch the file again",
+                    file->path, file->bytes - 4, size, file->bytes);
+    TRY(check_packed_header(file, size, dimensions));
+    unsigned char *unpacked = malloc(size + 1);
+    if (!unpacked) return FAIL_MEMORY(size, file->path);
+    yoke_status status = inflate_whole(file, unpacked, size);
+    free(file->data);
+    file->data = unpacked;
+    file->bytes = size;
+    return status;
+}
+
+/* Finds and reads "train-images-idx3-ubyte", also spelled "train-images.idx3-ubyte" and with
+ * .gz. */
+static yoke_status read_idx(idx_file *file, const char *directory, const char *stem,
+                            const char *suffix) {
+    char name[64];
+    for (int i = 0; i < 4; i++) {
+        bool packed = i >= 2;
+        snprintf(name, sizeof name, "%s%c%s%s", stem, i % 2 ? '.' : '-', suffix,
+                 packed ? ".gz" : "");
+        TRY(yoke_data_path(file->path, directory, name));
+        if (!yoke_file_exists(file->path)) continue;
+        TRY(yoke_file_read(file->path, MNIST_FILE_LIMIT, &file->data, &file->bytes));
+        return packed ? gunzip(file, suffix[3] - '0') : YOKE_OK; /* "idx3-ubyte" */
+    }
+    return FAIL(YOKE_ERROR_MISSING,
+                "%s/%s-%s: no such file, nor with .gz; put the official %s-%s.gz there", directory,
+                stem, suffix, stem, suffix);
 }
 
 static yoke_status open_images(yoke_dataset *dataset, const idx_file *file) {

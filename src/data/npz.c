@@ -141,8 +141,9 @@ static yoke_status inflate_entry(yoke_npz_member *member, const char *path, cons
     return check_sum(path, entry, member->data);
 }
 
-static yoke_status take_entry(yoke_npz_member *member, const char *path,
-                              const yoke_file_mapping *zip, const zip_entry *entry) {
+/* Where the bytes of a file are that Yoke can read. */
+static yoke_status locate(const uint8_t **packed, const char *path, const yoke_file_mapping *zip,
+                          const zip_entry *entry) {
     int length = (int)entry->name_bytes;
     const char *name = (const char *)entry->name;
     if (entry->flags & ENCRYPTED)
@@ -163,8 +164,16 @@ static yoke_status take_entry(yoke_npz_member *member, const char *path,
                     "%s: %.*s at byte %llu of %zu is not there as the directory says; copy or save "
                     "the file again",
                     path, length, name, (unsigned long long)entry->offset, zip->bytes);
-    if (entry->method == DEFLATED) return inflate_entry(member, path, entry, local + head);
-    member->data = local + head;
+    *packed = local + head;
+    return YOKE_OK;
+}
+
+static yoke_status take_entry(yoke_npz_member *member, const char *path,
+                              const yoke_file_mapping *zip, const zip_entry *entry) {
+    const uint8_t *packed = NULL;
+    TRY(locate(&packed, path, zip, entry));
+    if (entry->method == DEFLATED) return inflate_entry(member, path, entry, packed);
+    member->data = packed;
     member->bytes = (size_t)entry->size;
     return check_sum(path, entry, member->data);
 }
@@ -200,6 +209,32 @@ yoke_status yoke_npz_find(yoke_npz_member *member, const char *path, const yoke_
     free(member->inflated);
     *member = (yoke_npz_member){0};
     return status;
+}
+
+/* Unpacks as much as fits; false: it is damaged, which shows when all of it is unpacked. */
+static bool inflate_head(uint8_t *head, const zip_entry *entry, const uint8_t *packed) {
+    z_stream stream = {.next_in = (Bytef *)packed,
+                       .avail_in = (uInt)(entry->packed < UINT32_MAX ? entry->packed : UINT32_MAX),
+                       .next_out = head,
+                       .avail_out = YOKE_NPZ_HEAD};
+    if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return false;
+    int code = inflate(&stream, Z_SYNC_FLUSH);
+    inflateEnd(&stream);
+    return code == Z_OK || code == Z_STREAM_END;
+}
+
+yoke_status yoke_npz_look(uint8_t head[YOKE_NPZ_HEAD], size_t *bytes, const char *path,
+                          const yoke_file_mapping *file, const char *name) {
+    zip_entry entry;
+    bool has;
+    const uint8_t *packed = NULL;
+    *bytes = 0;
+    memset(head, 0, YOKE_NPZ_HEAD);
+    TRY(find_entry(path, file, name, &entry, &has));
+    if (!has || entry.method != DEFLATED) return YOKE_OK;
+    TRY(locate(&packed, path, file, &entry));
+    if (inflate_head(head, &entry, packed)) *bytes = (size_t)entry.size;
+    return YOKE_OK;
 }
 
 void yoke_npz_list(const yoke_file_mapping *file, char *text, size_t size) {

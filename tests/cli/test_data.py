@@ -4,13 +4,19 @@
 
 usage: test_data.py YOKE [unittest arguments]
 """
+import gzip
 import json
+import os
 import pathlib
 import shutil
+import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
+import zipfile
 
 import png_file
 
@@ -20,6 +26,7 @@ ARRAYS = FIXTURES / "arrays"
 LIMIT_S = 120
 RUN = ["--model", "mlp:width=8", "--batch", "4", "--threads", "1", "--algorithm", "direct", "--quiet"]
 BAD_DATA = 65
+MB = 1_000_000
 
 
 def yoke(*arguments):
@@ -210,6 +217,74 @@ class Train(Case):
         few = json.loads(self.succeed("evaluate", "--init", weights, "--model", "mlp:width=8", "--dataset", spec, "--devices",
                                       "cpu", "--limit-rows", "2", "--json").stdout)
         self.assertEqual(few["rows"], 2)
+
+
+def jpeg(side, scans):
+    """A progressive JPEG of one component whose scans are empty: the decoder walks over the picture for each."""
+    return b"\xff\xd8\xff\xdb\0C\0" + b"\1" * 64 + struct.pack(">HHBHHBHB", 0xffc2, 11, 8, side, side, 1, 0x111, 0) + \
+        b"\xff\xc4\0\x14\0\1" + bytes(16) + bytes.fromhex("ffda0008010100000000") * scans + b"\xff\xd9"
+
+
+class Costs(Case):
+    def peak_kb(self, *arguments):
+        """What the tool says, its exit code, and the most memory that it had."""
+        with subprocess.Popen([YOKE, *map(str, arguments)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+            said = process.stderr.read().decode()
+            _, outcome, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(outcome)
+        return said, process.returncode, used.ru_maxrss
+
+    def test_arrays_that_do_not_fit_each_other_are_not_unpacked(self):
+        def add(archive, name, shape, size):
+            head = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+            with archive.open(name, "w") as file:
+                file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode())
+                for _ in range(size // MB):
+                    file.write(bytes(MB))
+                file.write(bytes(size % MB))
+
+        for name, shape, words in (("lies", (10, 10), "bytes of values"), ("rows", (1000, 400 * 1000), "a label for each row")):
+            with zipfile.ZipFile(self.folder / f"{name}.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+                add(archive, "x.npy", shape, 400 * MB)
+                add(archive, "y.npy", (3,), 3)
+            said, code, peak = self.peak_kb("data", "inspect", f"npz:{self.folder}/{name}.npz")
+            self.assertEqual(code, BAD_DATA, said)
+            self.assertIn(words, said)
+            self.assertLess(peak, 300_000)
+
+    def test_a_packed_set_that_lies_is_not_unpacked(self):
+        for kind, head in (("images-idx3", struct.pack(">IIII", 0x803, 2, 28, 28)), ("labels-idx1", struct.pack(">II", 0x801, 2))):
+            with gzip.open(self.folder / f"train-{kind}-ubyte.gz", "wb") as file:
+                file.write(head)
+                for _ in range(400):
+                    file.write(bytes(MB))
+        said, code, peak = self.peak_kb("data", "inspect", f"mnist:{self.folder}")
+        self.assertEqual(code, BAD_DATA, said)
+        self.assertIn("for the 2 rows announced", said)
+        self.assertLess(peak, 300_000)
+
+    def test_the_first_signal_ends_a_run_that_decodes(self):
+        """Each picture takes the decoder seconds, and a batch many of them: no step has ended when the run ends."""
+        for kind in "ab":
+            (self.folder / kind).mkdir()
+            for i in range(12):
+                (self.folder / kind / f"{i}.jpg").write_bytes(jpeg(8000, 16))
+        with subprocess.Popen([YOKE, "train", "--dataset", f"images:{self.folder},size=16", "--model", "mlp:width=8",
+                               "--batch", "16", "--loader-threads", "1", "--devices", "cpu", "--threads", "1", "--algorithm",
+                               "direct", "--evaluate-every", "-1", "--steps", "2"], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True) as process:
+            caught = 1 << signal.SIGINT - 1
+            while process.poll() is None:
+                facts = dict(line.split(":\t") for line in
+                             pathlib.Path(f"/proc/{process.pid}/status").read_text().splitlines() if ":\t" in line)
+                if int(facts["SigCgt"], 16) & caught:
+                    break
+                time.sleep(0.05)
+            time.sleep(0.5)  # from there to the loader
+            process.send_signal(signal.SIGINT)
+            said = process.communicate(timeout=LIMIT_S)[1]
+        self.assertEqual(process.returncode, 130, said)
+        self.assertIn("stopped after step 0", said)
 
 
 if __name__ == "__main__":
