@@ -41,25 +41,19 @@ def _set(structs, name, value):
             value = words[value]
         elif kind == "c_char_p":
             value = value and os.fsencode(value)
-            if value and b"\0" in value:
-                raise TypeError("a NUL would end it")
         setattr(struct, name, value)
-        if value not in (0, 1) if kind == "c_bool" else hasattr(value, "__index__") and getattr(struct, name) != value:
+        if value not in (0, 1) if kind == "c_bool" else (
+                hasattr(value, "__index__") or isinstance(value, bytes)) and getattr(struct, name) != value:
             raise TypeError("it does not fit")
     except (KeyError, TypeError) as error:
         raise ValueError(f"{name} is {given!r}: {'expected ' + ', '.join(words) if words else error}") from None
 
 
-def _array(name, given):
-    """given as an array; the values under a mask would count like all others."""
-    if numpy.ma.is_masked(given):
-        raise ValueError(f"{name} has masked values, which would not stay masked: fill or remove them")
-    return numpy.asarray(given)
-
-
 def _floats(name, given, expected, dimensions=()):
     """given as contiguous float32, every value finite: of the expected shape, or of so many dimensions."""
-    array = _array(name, given)
+    if numpy.ma.is_masked(given):
+        raise ValueError(f"{name} has masked values, which would count like all others: fill or remove them")
+    array = numpy.asarray(given)
     if array.dtype != numpy.float32:
         scale = " / 255" if array.dtype == numpy.uint8 else ""
         raise TypeError(f"{name} has dtype {array.dtype}, expected float32: {name}.astype(numpy.float32){scale}")
@@ -80,7 +74,9 @@ def _inputs(given):
 
 def _labels(given, rows):
     """Classes as int32 [rows], or targets as float32 [rows, targets]."""
-    array = _array("labels", given)
+    array = numpy.asarray(given)
+    if numpy.ma.is_masked(given):
+        raise ValueError("labels has masked values, which would count like all others: fill or remove them")
     if array.shape[:1] != (rows,):
         raise ValueError(f"inputs has {rows} rows, labels has shape {array.shape}")
     if array.dtype.kind not in "iu":

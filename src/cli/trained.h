@@ -43,7 +43,8 @@ typedef struct trained {
     yoke_data_parallel *parallel;
 } trained;
 
-/* Reads the description, compares the file with the model that it names, and opens the devices. Takes a zeroed struct; close it in any case. */
+/* Reads the description, compares the file with the model that it names, and opens the devices.
+ * Takes a zeroed struct; close it in any case. */
 yoke_status trained_open(trained *made, const trained_flags *flags);
 /* Opens the test split of SPEC as the flags say, with the sizes and the normalization of the
  * weights. Of weights that say nothing the dataset decides the input and the classes. */

@@ -103,6 +103,17 @@ class Choices(Case):
         self.train(HOME=str(self.folder))
         for name, mode in ((".cache", 0o700), (".cache/yoke", 0o700), (".cache/yoke/choices-1.txt.lock", 0o600)):
             self.assertEqual((self.folder / name).stat().st_mode & 0o777, mode, name)
+        lock = self.folder / ".cache/yoke/choices-1.txt.lock"
+        lock.chmod(0o644)  # as older versions made it
+        (self.folder / ".cache/yoke/choices-1.txt").unlink()
+        self.train(HOME=str(self.folder))
+        self.assertEqual(lock.stat().st_mode & 0o777, 0o600)
+
+    def test_a_pipe_in_place_of_the_choices_is_not_waited_for(self):
+        (self.folder / "yoke").mkdir()
+        os.mkfifo(self.folder / "yoke/choices-1.txt")
+        _, said = self.train(XDG_CACHE_HOME=str(self.folder))
+        self.assertIn("is a pipe; expected a regular file", said)
 
     def test_a_run_says_that_another_one_holds_the_choices(self):
         choices = self.folder / "choices.txt"

@@ -532,26 +532,6 @@ static void test_a_cache_that_may_not_be_read_is_replaced(void **state) {
     assert_string_equal(warning, "");
 }
 
-static void test_nobody_else_may_open_the_lock(void **state) {
-    (void)state;
-    struct stat facts;
-    run_once(MACHINE, "conv", 1);
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(stat(lock_path, &facts), 0);
-        assert_int_equal(facts.st_mode & 0777, 0600);
-        assert_int_equal(chmod(lock_path, 0644), 0); /* as older versions made it */
-        run_once(MACHINE, i == 0 ? "linear" : "pool", 1);
-    }
-}
-
-static void test_a_pipe_in_place_of_the_file_is_not_waited_for(void **state) {
-    (void)state;
-    char warning[YOKE_ERROR_TEXT_BYTES];
-    assert_int_equal(mkfifo(path, 0600), 0);
-    assert_int_equal(run_cached("conv", 4, warning), 4);
-    assert_non_null(strstr(warning, "is a pipe; expected a regular file"));
-}
-
 static void test_a_folder_that_cannot_be_written_is_a_warning(void **state) {
     (void)state;
     yoke_choices *choices = NULL;
@@ -610,8 +590,6 @@ int main(void) {
         IN_CLEAN_FOLDER(test_a_cache_that_another_process_has_mended_is_used),
         IN_CLEAN_FOLDER(test_a_cache_broken_while_a_run_measures_is_mended_with_all_it_uses),
         IN_CLEAN_FOLDER(test_a_folder_in_place_of_a_cache_is_a_warning),
-        IN_CLEAN_FOLDER(test_nobody_else_may_open_the_lock),
-        IN_CLEAN_FOLDER(test_a_pipe_in_place_of_the_file_is_not_waited_for),
         IN_CLEAN_FOLDER(test_a_cache_that_may_not_be_read_is_replaced),
         IN_CLEAN_FOLDER(test_what_the_time_did_not_suffice_for_is_measured_by_the_next_run),
         IN_CLEAN_FOLDER(test_ranks_agree_on_what_was_not_measured),

@@ -324,7 +324,7 @@ class Refusals(unittest.TestCase):
                                     ({"steps": -1}, ValueError, "steps is -1: it does not fit"),
                                     ({"nesterov": "no"}, ValueError, "nesterov is 'no': it does not fit"),
                                     ({"classes": 2**40}, ValueError, "classes is 1099511627776: it does not fit"),
-                                    ({"save": "a\0b"}, ValueError, "save is .*: a NUL would end it"),
+                                    ({"save": "a\0b"}, ValueError, "save is .*: it does not fit"),
                                     ({"save": 5}, ValueError, "save is 5: .*str"),
                                     ({"mode": "ddp"}, yoke.YokeError, "process_group"),
                                     ({"schedule": "fast"}, ValueError, "expected overlap, classic, sharded, python"),

@@ -71,8 +71,9 @@ static int open_folder(const launch_plan *plan, char *folder) {
 
 static int open_log_folder(const launch_flags *flags) {
     if (flags->log_dir == NULL || mkdir(flags->log_dir, 0777) == 0) return -1;
-    int cause = errno == EEXIST ? yoke_file_check_links(flags->log_dir) : errno;
-    if (cause != EACCES && errno == EEXIST) return -1; /* the logs show what else is wrong */
+    bool exists = errno == EEXIST;
+    int cause = exists ? yoke_file_check_links(flags->log_dir) : errno;
+    if (exists && cause != EACCES) return -1; /* the logs show what else is wrong */
     fprintf(stderr, "yoke: %s: cannot create the folder: %s\n", flags->log_dir, strerror(cause));
     return yoke_status_exit_code(YOKE_ERROR_IO);
 }
