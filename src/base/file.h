@@ -23,8 +23,9 @@ typedef struct yoke_file_writer {
  * the temporary file is gone; only where commit could not sync the folder, the target is the new
  * file, which a power cut may still undo. Commit opens nothing where it may link a file. A link
  * stays one: the file that it leads to is replaced, or made. The target keeps its permissions. A
- * pipe or a device is written in place; create never waits for its reader. create_whole: only for a
- * file, ARGUMENT for a pipe, a socket or a device. */
+ * pipe or a device is written in place; create never waits for its reader. ARGUMENT: the path leads
+ * to a file that has no name. create_whole: only for a file, ARGUMENT for a pipe, a socket or a
+ * device, too. */
 yoke_status yoke_file_create(yoke_file_writer *writer, const char *path);
 yoke_status yoke_file_create_whole(yoke_file_writer *writer, const char *path);
 /* Takes the space on the disk now, so that writes do not fail for want of it. Nothing happens where

@@ -155,9 +155,30 @@ static int open_temporary(yoke_file_writer *writer) {
     return open_named(writer);
 }
 
+/* Whether the name that was found is that of the file at the path. /proc/self/fd/N may lead to a
+ * file that has lost its name, or never had one. Another process may replace the file between the
+ * two looks, but not each time. */
+static bool has_name(const yoke_file_writer *writer) {
+    struct stat file, named;
+    for (int tries = 0; tries < NAME_TRIES; tries++) {
+        if (stat(writer->path, &file) != 0) return true; /* a new file */
+        if (fstatat(writer->folder, writer->name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+            file.st_dev == named.st_dev && file.st_ino == named.st_ino)
+            return true;
+    }
+    return false;
+}
+
 static yoke_status open_file(yoke_file_writer *writer) {
     struct stat old;
     int cause = find_target(writer);
+    if (cause == 0 && !has_name(writer))
+        return close_failed(
+            writer, FAIL(YOKE_ERROR_ARGUMENT,
+                         "%s leads to a file without a name (of memfd_create, or deleted), which a "
+                         "whole new file cannot replace: save to a path in a folder, as in "
+                         "/dev/shm, and read it from there",
+                         writer->path));
     if (cause == 0) cause = open_temporary(writer);
     if (cause != 0) return fail_writer(writer, "create a file in its directory", cause);
     if (fstatat(writer->folder, writer->name, &old, AT_SYMLINK_NOFOLLOW) == 0 &&

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -131,6 +132,42 @@ static void a_pipe_or_device_is_no_place_for_a_whole_file(void **state) {
     assert_non_null(strstr(yoke_last_error(), "nobody reads"));
     assert_int_equal(yoke_file_check(target), YOKE_OK); /* a reader may come */
     alarm(0);
+}
+
+/* Once such a save made a file `memfd:weights (deleted)` in the root folder, and answered OK. */
+static void a_file_without_a_name_is_refused(void **state) {
+    (void)state;
+    char deleted[256], path[64];
+    snprintf(deleted, sizeof deleted, "%s (deleted)", target);
+    for (int kind = 0; kind < 3; kind++) {
+        int file = kind == 0 ? memfd_create("weights", 0) : open(target, O_RDWR | O_CREAT, 0600);
+        assert_true(file >= 0);
+        if (kind == 2) assert_int_equal(link(target, in_folder("another")), 0);
+        if (kind > 0) assert_int_equal(unlink(target), 0);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+        for (int by_link = 0; by_link < 2; by_link++) {
+            yoke_file_writer writer;
+            if (by_link) assert_int_equal(symlink(path, in_folder("way")), 0);
+            const char *to = by_link ? in_folder("way") : path;
+            assert_int_equal(yoke_file_check_whole(to), YOKE_ERROR_ARGUMENT);
+            assert_int_equal(yoke_file_create_whole(&writer, to), YOKE_ERROR_ARGUMENT);
+            assert_non_null(strstr(yoke_last_error(), "without a name"));
+            if (by_link) unlink(to);
+        }
+        assert_int_equal(access(deleted, F_OK), -1);
+        close(file);
+    }
+    assert_int_equal(access("/memfd:weights (deleted)", F_OK), -1);
+}
+
+static void a_file_in_a_folder_may_be_named_by_its_descriptor(void **state) {
+    (void)state;
+    char path[64];
+    int file = open(target, O_RDWR | O_CREAT, 0600);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    save(path, "new");
+    assert_content(target, "new");
+    close(file);
 }
 
 static void a_text_may_go_to_a_pipe_and_a_check_does_not_end_it(void **state) {
@@ -269,6 +306,8 @@ int main(void) {
         IN_FOLDER(the_file_that_a_dangling_link_names_is_made),
         IN_FOLDER(a_strangers_link_in_a_folder_for_all_is_not_followed),
         IN_FOLDER(a_pipe_or_device_is_no_place_for_a_whole_file),
+        IN_FOLDER(a_file_without_a_name_is_refused),
+        IN_FOLDER(a_file_in_a_folder_may_be_named_by_its_descriptor),
         IN_FOLDER(a_text_may_go_to_a_pipe_and_a_check_does_not_end_it),
         IN_FOLDER(to_commit_needs_no_new_descriptor),
         IN_FOLDER(space_that_is_not_there_is_named_in_bytes_and_not_taken),
