@@ -21,11 +21,13 @@ yoke_status yoke_process_check(pid_t process, const char *what) {
                 (int)process, what);
 }
 
-/* Far above what any struct will grow to; a struct_size beyond it was never set. */
-#define GROWTH_BYTES 4096
+/* How much a newer version may have added to a struct; a larger struct_size was never set. */
+#define OPTIONS_GROWTH_BYTES 4096
+#define RESULT_GROWTH_BYTES 512
 
-static yoke_status check_size(size_t given_size, size_t own_size, const char *type_name) {
-    if (given_size >= sizeof(size_t) && given_size <= own_size + GROWTH_BYTES) return YOKE_OK;
+static yoke_status check_size(size_t given_size, size_t own_size, size_t growth,
+                              const char *type_name) {
+    if (given_size >= sizeof(size_t) && given_size <= own_size + growth) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT,
                 "%s.struct_size is %zu: set it to sizeof(%s), which is %zu here", type_name,
                 given_size, type_name, own_size);
@@ -44,7 +46,7 @@ yoke_status yoke_options_load(void *own, size_t own_size, const void *given,
     if (given != NULL) {
         size_t given_size;
         memcpy(&given_size, given, sizeof given_size);
-        TRY(check_size(given_size, own_size, type_name));
+        TRY(check_size(given_size, own_size, OPTIONS_GROWTH_BYTES, type_name));
         if (given_size > own_size &&
             !all_zero((const unsigned char *)given + own_size, given_size - own_size)) {
             return FAIL(YOKE_ERROR_ARGUMENT,
@@ -58,13 +60,14 @@ yoke_status yoke_options_load(void *own, size_t own_size, const void *given,
     return YOKE_OK;
 }
 
+/* Writes no byte beyond the struct that this version knows: struct_size may be what lay in the
+ * caller's memory by chance. */
 yoke_status yoke_options_store(void *given, const void *own, size_t own_size,
                                const char *type_name) {
     size_t given_size;
     TRY(yoke_pointer_check(given, type_name));
     memcpy(&given_size, given, sizeof given_size);
-    TRY(check_size(given_size, own_size, type_name));
-    memset(given, 0, given_size);
+    TRY(check_size(given_size, own_size, RESULT_GROWTH_BYTES, type_name));
     memcpy(given, own, given_size < own_size ? given_size : own_size);
     memcpy(given, &given_size, sizeof given_size);
     return YOKE_OK;

@@ -11,7 +11,8 @@
 
 /* Copies the caller's options over zeroed `own`: min(caller, library) bytes. ARGUMENT when
  * struct_size is 0 or when a newer caller sets a field this library does not know. NULL `given`
- * leaves all zero. Likewise yoke_options_store writes into a caller's struct. */
+ * leaves all zero. Likewise yoke_options_store writes into a caller's struct: never beyond what
+ * this library knows of it, since struct_size may be there by chance. */
 yoke_status yoke_options_load(void *own, size_t own_size, const void *given, const char *type_name);
 yoke_status yoke_options_store(void *given, const void *own, size_t own_size,
                                const char *type_name);
