@@ -117,6 +117,30 @@ yoke_status yoke_sampler_indices(const yoke_sampler *given, int64_t *order) {
     return YOKE_OK;
 }
 
+/* The class of a row now: the labels are the host program's, and it may have changed them. */
+static yoke_status class_of(const yoke_dataset *dataset, size_t row, size_t *class) {
+    int64_t label = dataset->labels[yoke_dataset_stored(dataset, row)];
+    *class = (size_t)label;
+    if (label >= 0 && label < dataset->classes) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "dataset '%s': row %zu has label %lld now, and there are %d classes: labels may "
+                "not change to another class than 0 to %d",
+                dataset->name, row, (long long)label, dataset->classes, dataset->classes - 1);
+}
+
+/* weights: 1 / rows of its class, for each row. */
+static yoke_status add_classes(const yoke_dataset *dataset, size_t *counts, double *weights) {
+    size_t class;
+    for (size_t row = 0; row < dataset->rows; row++) {
+        TRY(class_of(dataset, row, &class));
+        weights[row] = (double)class; /* read once: another thread may write labels */
+        counts[class]++;
+    }
+    for (size_t row = 0; row < dataset->rows; row++)
+        weights[row] = 1.0 / (double)counts[(size_t)weights[row]];
+    return YOKE_OK;
+}
+
 yoke_status yoke_balanced_weights(const yoke_dataset *dataset, double *sums) {
     double sum = 0;
     bool several = yoke_dataset_labels(dataset) > 1;
@@ -130,13 +154,13 @@ yoke_status yoke_balanced_weights(const yoke_dataset *dataset, double *sums) {
                                            : "targets");
     size_t *counts = calloc((size_t)dataset->classes, sizeof *counts);
     if (!counts) return FAIL_MEMORY((size_t)dataset->classes * sizeof *counts, "class counts");
-    for (size_t row = 0; row < dataset->rows; row++)
-        counts[dataset->labels[yoke_dataset_stored(dataset, row)]]++;
+    yoke_status status = add_classes(dataset, counts, sums);
+    free(counts);
+    if (status != YOKE_OK) return status;
     for (size_t row = 0; row < dataset->rows; row++) {
-        sum += 1.0 / (double)counts[dataset->labels[yoke_dataset_stored(dataset, row)]];
+        sum += sums[row];
         sums[row] = sum;
     }
-    free(counts);
     for (size_t row = 0; row < dataset->rows; row++)
         sums[row] /= sum;
     sums[dataset->rows - 1] = 1;

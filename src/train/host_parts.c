@@ -95,6 +95,11 @@ static yoke_status count_classes(const yoke_trainer *trainer, const yoke_loss_op
     for (size_t i = 0; i < rows->rows * each; i++) {
         int32_t label = rows->labels[yoke_dataset_stored(rows, i / each) * each + i % each];
         if (loss->set_ignore_index && label == loss->ignore_index) continue;
+        if (label < 0 || (size_t)label >= classes) /* the host program has changed it */
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "%s: row %zu has label %d now, and there are %zu "
+                        "classes",
+                        trainer->dataset.name, i / each, (int)label, classes);
         (*counts)[label]++;
         (*all)++;
     }
@@ -111,8 +116,8 @@ static yoke_status balance(const yoke_trainer *trainer, yoke_loss_options *loss,
                           : "its labels are not known before they are read; give class_weights");
     *weights = calloc(classes, sizeof **weights);
     if (*weights == NULL) return FAIL_MEMORY(classes * sizeof **weights, "class weights");
-    TRY(count_classes(trainer, loss, &counts, &all));
-    for (size_t c = 0; c < classes; c++)
+    yoke_status status = count_classes(trainer, loss, &counts, &all);
+    for (size_t c = 0; c < classes && status == YOKE_OK; c++)
         if (counts[c] > 0)
             (*weights)[c] = (float)((double)all / ((double)classes * (double)counts[c]));
     free(counts);

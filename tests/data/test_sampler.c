@@ -296,6 +296,32 @@ static void balanced_sampling_needs_classes_and_shuffling(void **state) {
     yoke_dataset_close(dataset);
 }
 
+static void balanced_sampling_refuses_labels_that_have_changed(void **state) {
+    (void)state;
+    static const uint8_t pixels[] = {1, 2};
+    static const int32_t bad[] = {2, -1, 1000000000};
+    for (size_t i = 0; i < 3; i++) {
+        int32_t labels[] = {0, 1};
+        yoke_arrays arrays = {.struct_size = sizeof arrays,
+                              .rows = 2,
+                              .shape = {.channels = 1, .height = 1, .width = 1, .flat = true},
+                              .classes = 2,
+                              .labels = labels,
+                              .pixels = pixels};
+        yoke_loader_options options = YOKE_LOADER_OPTIONS_INIT;
+        yoke_dataset *dataset;
+        yoke_loader *loader;
+        options.batch = 1;
+        options.shuffle = true;
+        options.sampling = YOKE_SAMPLING_BALANCED;
+        must(yoke_dataset_from_arrays(&dataset, &arrays));
+        labels[1] = bad[i];
+        assert_int_equal(yoke_loader_create(&loader, dataset, &options), YOKE_ERROR_ARGUMENT);
+        assert_non_null(strstr(yoke_last_error(), "row 1 has label"));
+        yoke_dataset_close(dataset);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(randperm_of_ten_is_torchs),
@@ -309,6 +335,7 @@ int main(void) {
         cmocka_unit_test(balanced_draws_are_those_of_weighted_random_sampler),
         cmocka_unit_test(balanced_batches_do_not_depend_on_ranks),
         cmocka_unit_test(balanced_sampling_needs_classes_and_shuffling),
+        cmocka_unit_test(balanced_sampling_refuses_labels_that_have_changed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
