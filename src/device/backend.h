@@ -82,7 +82,10 @@ struct yoke_backend {
     void (*leave)(yoke_device *device, const yoke_device_scope *scope);
     yoke_status (*start_team)(yoke_device *device); /* NULL: no compute threads */
     void (*end_team)(yoke_device *device);          /* NULL: no compute threads */
-    yoke_status (*use)(yoke_device *device);        /* NULL: nothing to do */
+    void (*hold_signals)(yoke_device *device);      /* NULL: signals disturb no work */
+    void (*release_signals)(yoke_device *device);   /* NULL: likewise */
+    yoke_status (*use)(yoke_device *device);
+    void (*step_out)(yoke_device *device, const yoke_device_scope *scope);
     /* Runs once all devices of a list are open: enables peer access and tests it. NULL: nothing to
      * do. */
     yoke_status (*connect)(yoke_device *const *devices, int count);

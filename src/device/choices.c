@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/signals.h"
 #include "device/choices_file.h"
 
 typedef struct choice {
@@ -97,6 +98,7 @@ void yoke_choices_watch(yoke_choices *choices, yoke_choices_hook hook, void *con
 }
 
 yoke_status yoke_choices_go_on(yoke_choices *choices) {
+    yoke_signals_serve(); /* measuring takes seconds */
     if (choices == NULL || choices->hook == NULL) return YOKE_OK;
     if (choices->failure.status == YOKE_OK)
         choices->failure = yoke_error_take(choices->hook(choices->context));

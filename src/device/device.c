@@ -283,8 +283,20 @@ void yoke_device_end_team(yoke_device *device) {
     if (device->backend->end_team != NULL) device->backend->end_team(device);
 }
 
+void yoke_device_hold_signals(yoke_device *device) {
+    if (device->backend->hold_signals != NULL) device->backend->hold_signals(device);
+}
+
+void yoke_device_release_signals(yoke_device *device) {
+    if (device->backend->release_signals != NULL) device->backend->release_signals(device);
+}
+
 yoke_status yoke_device_use(yoke_device *device) {
-    return device->backend->use != NULL ? device->backend->use(device) : YOKE_OK;
+    return device->backend->use(device);
+}
+
+void yoke_device_step_out(yoke_device *device, const yoke_device_scope *scope) {
+    device->backend->step_out(device, scope);
 }
 
 const char *yoke_activation_name(yoke_activation activation) {

@@ -44,8 +44,15 @@ void yoke_device_leave(yoke_device *device, const yoke_device_scope *scope);
  * keeps for it. */
 yoke_status yoke_device_start_team(yoke_device *device);
 void yoke_device_end_team(yoke_device *device);
-/* A worker that queued work on other devices calls this to return to its own. */
+/* Between the two, the calling thread and its compute threads take no signal of the host program
+ * (base/signals.h); workers never take one. Pairs may be nested. Every call that computes on the
+ * calling thread stands between them, and the host program's callbacks do not. */
+void yoke_device_hold_signals(yoke_device *device);
+void yoke_device_release_signals(yoke_device *device);
+/* A worker that queued work on other devices, or has stepped out, calls this to return to its own.
+ * step_out: as leave, but the thread stays bound to the cores of `scope`. */
 yoke_status yoke_device_use(yoke_device *device);
+void yoke_device_step_out(yoke_device *device, const yoke_device_scope *scope);
 const char *yoke_precision_name(yoke_precision precision); /* "float32" */
 
 /* Whether every worker may access every device's memory and calls finish before they return (CPU

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every public call that computes enters the engine: one thread at a time, in the process that made
- * it, with the root's compute threads. A second thread waits for its turn if the engine only
- * predicts; otherwise it is a mistake. */
+ * it, with the root's compute threads and without signals. A second thread waits for its turn if
+ * the engine only predicts; otherwise it is a mistake, except of the thread that the engine is
+ * bound to, which waits until the other is out. */
 #ifndef PARALLEL_ENTRY_H
 #define PARALLEL_ENTRY_H
 
@@ -13,11 +14,13 @@
 
 typedef struct yoke_entry {
     pid_t process;
-    pthread_mutex_t turn;    /* of an engine that only predicts: locked while it has an owner */
+    pthread_mutex_t turn;    /* locked while it has an owner */
     _Atomic pthread_t owner; /* the thread inside, which is alive; 0: none */
     int depth;               /* of its calls, since one may make another */
+    int root_depth;          /* of the call that made it the root's worker; 0: it is not */
     bool is_scoped;          /* `scope` holds what leave restores */
     yoke_device_scope scope;
+    _Atomic pthread_t binder; /* the thread that the engine is bound to; 0: none */
 } yoke_entry;
 
 void yoke_entry_begin(yoke_data_parallel *parallel);

@@ -90,9 +90,11 @@ yoke_status yoke_own_loss_compute(yoke_data_parallel *parallel, const yoke_host_
                           .count = count,
                           .outputs = (const float *const *)outputs,
                           .gradients = flight->training ? gradients : NULL};
+    yoke_outside outside = yoke_step_out(parallel);
     yoke_error_forget();
     yoke_status status =
         yoke_error_of_host(host->loss->compute(host->loss->payload, &given, &mean), "own_loss");
+    status = yoke_step_in(parallel, &outside, status);
     /* Also NUMERIC, which the engine takes for a status that all ranks have. */
     TRY(yoke_process_group_abort(parallel->ranks.process_group, status));
     flight->result.loss += mean * flight->batch.rows;

@@ -86,24 +86,3 @@ yoke_status yoke_parallel_apply(yoke_data_parallel *parallel, yoke_replica_job j
     return yoke_leave(parallel,
                       yoke_apply(parallel, parallel->count, "parallel_apply", run_host_job, &host));
 }
-
-static yoke_status bind(yoke_data_parallel *parallel) {
-    yoke_lane *root = &parallel->lanes[0];
-    if (parallel->bound) return YOKE_OK;
-    TRY(yoke_engine_check_trains(parallel, true)); /* threads that predict take turns */
-    TRY(yoke_device_start_team(root->device));
-    TRY(yoke_device_enter(root->device, true, &root->scope));
-    parallel->bound = true;
-    return YOKE_OK;
-}
-
-yoke_status yoke_data_parallel_bind(yoke_data_parallel *parallel) {
-    TRY(yoke_claim(parallel, "yoke_data_parallel_bind"));
-    return yoke_leave(parallel, bind(parallel));
-}
-
-void yoke_data_parallel_release(yoke_data_parallel *parallel) {
-    if (parallel == NULL || !parallel->bound) return;
-    yoke_device_leave(parallel->lanes[0].device, &parallel->lanes[0].scope);
-    parallel->bound = false;
-}

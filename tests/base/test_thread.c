@@ -30,8 +30,9 @@ static void *look_at_signals(void *blocked) {
 
 static void a_thread_accepts_its_own_faults_and_leaves_other_signals_to_the_host(void **state) {
     (void)state;
-    static const int left[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGUSR1, SIGALRM, SIGPIPE};
-    static const int taken[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGPROF};
+    static const int left[] = {SIGINT,  SIGTERM, SIGHUP,  SIGCHLD, SIGUSR1,
+                               SIGALRM, SIGPIPE, SIGPROF, SIGABRT};
+    static const int taken[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
     pthread_t thread;
     sigset_t blocked;
     void *answer = NULL;

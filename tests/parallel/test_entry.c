@@ -6,6 +6,7 @@
 #include <omp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -247,6 +248,73 @@ static void an_engine_survives_the_end_of_another_on_its_thread(void **state) {
     free_rig(&other);
 }
 
+/* Signals. */
+
+/* Threads of the team, the caller among them, that take SIGALRM. */
+static int count_open(int threads) {
+    int open = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : open)
+    {
+        sigset_t blocked;
+        pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+        open += sigismember(&blocked, SIGALRM) == 0;
+    }
+    return open;
+}
+
+static yoke_status look_at_team(int replica, void *open) {
+    ((int *)open)[replica] = count_open(3);
+    return YOKE_OK;
+}
+
+/* First the program's own OpenMP threads, then a smaller and a larger team of its own in between,
+ * which ends the library's threads and starts others. */
+static void no_thread_that_computes_takes_a_signal_and_the_programs_own_do_again(void **state) {
+    (void)state;
+    NEEDS_TEAMS();
+    assert_int_equal(count_open(3), 3);
+    rig own = make_rig("2xcpu", 3);
+    for (int round = 0; round < 3; round++) {
+        int inside[2] = {-1, -1};
+        EXPECT_OK(yoke_parallel_apply(own.parallel, look_at_team, inside));
+        assert_int_equal(inside[0], 0);
+        assert_int_equal(inside[1], 0);
+        if (round != 1) assert_int_equal(count_open(3), 3);
+        (void)count_open(2);
+        (void)count_open(4);
+    }
+    free_rig(&own);
+    assert_int_equal(count_open(3), 3);
+}
+
+static volatile sig_atomic_t handled;
+
+static void handle(int number) {
+    (void)number;
+    handled++;
+}
+
+static yoke_status send_signal(int replica, void *seen) {
+    if (replica > 0) return YOKE_OK;
+    kill(getpid(), SIGUSR1);
+    *(int *)seen = handled;
+    return YOKE_OK;
+}
+
+static void a_signal_within_a_call_is_handled_at_its_end(void **state) {
+    (void)state;
+    struct sigaction action = {.sa_handler = handle}, before;
+    rig own = make_rig("2xcpu", 1);
+    int seen = -1;
+    handled = 0;
+    sigaction(SIGUSR1, &action, &before);
+    EXPECT_OK(yoke_parallel_apply(own.parallel, send_signal, &seen));
+    sigaction(SIGUSR1, &before, NULL);
+    assert_int_equal(seen, 0);
+    assert_int_equal(handled, 1);
+    free_rig(&own);
+}
+
 /* Two threads. */
 
 typedef struct visit {
@@ -311,6 +379,24 @@ static void threads_may_take_turns(void **state) {
         assert_int_equal(v.status, YOKE_OK);
         EXPECT_OK(yoke_data_parallel_step(own.parallel, &own.batch.batch, 0.1, NULL));
     }
+    free_rig(&own);
+}
+
+/* The engine is bound to the test's thread. */
+static void a_bound_engine_refuses_other_threads_until_released(void **state) {
+    (void)state;
+    rig own = make_rig("2xcpu", 1);
+    visit v = {.own = &own};
+    pthread_t other;
+    EXPECT_OK(yoke_data_parallel_bind(own.parallel));
+    assert_int_equal(pthread_create(&other, NULL, visit_later, &v), 0);
+    pthread_join(other, NULL);
+    assert_int_equal(v.status, YOKE_ERROR_ARGUMENT);
+    EXPECT_OK(yoke_data_parallel_step(own.parallel, &own.batch.batch, 0.1, NULL));
+    yoke_data_parallel_release(own.parallel);
+    assert_int_equal(pthread_create(&other, NULL, visit_later, &v), 0);
+    pthread_join(other, NULL);
+    assert_int_equal(v.status, YOKE_OK);
     free_rig(&own);
 }
 
@@ -427,6 +513,9 @@ int main(int count, char **words) {
         cmocka_unit_test(another_caller_without_threads_gets_a_status),
         cmocka_unit_test(a_thread_with_the_number_of_an_ended_one_has_no_threads_yet),
         cmocka_unit_test(an_engine_survives_the_end_of_another_on_its_thread),
+        cmocka_unit_test(no_thread_that_computes_takes_a_signal_and_the_programs_own_do_again),
+        cmocka_unit_test(a_signal_within_a_call_is_handled_at_its_end),
+        cmocka_unit_test(a_bound_engine_refuses_other_threads_until_released),
         cmocka_unit_test(a_second_thread_inside_an_engine_is_refused),
         cmocka_unit_test(threads_may_take_turns),
         cmocka_unit_test(a_forked_child_gets_a_status),

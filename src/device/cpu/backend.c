@@ -134,6 +134,18 @@ static void cpu_leave(yoke_device *device, const yoke_device_scope *scope) {
     omp_set_num_threads(before.threads);
 }
 
+static yoke_status cpu_use(yoke_device *device) {
+    omp_set_num_threads(device->threads);
+    return YOKE_OK;
+}
+
+static void cpu_step_out(yoke_device *device, const yoke_device_scope *scope) {
+    cpu_scope before;
+    (void)device;
+    memcpy(&before, scope->opaque, sizeof before);
+    omp_set_num_threads(before.threads);
+}
+
 /* Memory. */
 
 #define SMALL_ALIGNMENT ((size_t)64)
@@ -299,6 +311,10 @@ const yoke_backend *yoke_cpu_backend(void) {
         .leave = cpu_leave,
         .start_team = cpu_start_team,
         .end_team = cpu_end_team,
+        .use = cpu_use,
+        .step_out = cpu_step_out,
+        .hold_signals = cpu_hold_signals,
+        .release_signals = cpu_release_signals,
         .allocate = cpu_allocate,
         .release = cpu_release,
         .upload = cpu_upload,

@@ -39,6 +39,8 @@ static inline size_t cpu_align(size_t bytes, size_t alignment) {
 /* The compute threads of the calling thread. */
 yoke_status cpu_start_team(yoke_device *device);
 void cpu_end_team(yoke_device *device);
+void cpu_hold_signals(yoke_device *device);
+void cpu_release_signals(yoke_device *device);
 
 /* Zeroes memory with the device's threads. */
 void cpu_clear(cpu_device *device, void *memory, size_t bytes);

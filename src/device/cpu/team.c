@@ -8,17 +8,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/signals.h"
 #include "device/cpu/cpu.h"
 
 #define LOOKS 100000 /* each yields the core */
+#define TEAM_IDS 128
 
 /* The team of the calling thread ends with that thread, and so does this. A forked child inherits
  * the number but not the threads, and OpenMP would wait for them forever. */
 static _Thread_local struct {
     int threads; /* 0: no team */
     pid_t process;
+    int holds;           /* of signals, since pairs may be nested */
+    int open_threads;    /* of a team with threads that took signals; 0: none did */
+    int safe_threads;    /* of the team in which none did; 0: unknown */
+    pid_t ids[TEAM_IDS]; /* of that team's threads; 0: the caller */
 } own;
 
 /* Of this process; 0: unknown. The system lists a folder for each, and each links to its parent. */
@@ -86,15 +93,73 @@ yoke_status cpu_start_team(yoke_device *device) {
                     "threads, or raise the limit on processes (ulimit -u)",
                     device->name, started + 2, device->threads, strerror(cause));
     await_count(before);
+    (void)yoke_signals_hold(); /* new threads inherit the mask */
 #pragma omp parallel num_threads(device->threads)
     __asm__ volatile(""); /* compilers leave an empty region out */
+    yoke_signals_release();
     own.threads = device->threads;
     own.process = process;
     return YOKE_OK;
 }
 
+/* A thread of the team that the host program started, for parallel regions of its own, takes
+ * signals until it is held. */
+static _Thread_local struct {
+    bool is_held;
+    sigset_t before;
+} of_team;
+
+static bool hold_team_thread(void) {
+    if (omp_get_thread_num() == 0 || of_team.is_held) return of_team.is_held;
+    of_team.is_held = yoke_signals_block(&of_team.before);
+    return of_team.is_held;
+}
+
+static void release_team_thread(void) {
+    if (of_team.is_held) pthread_sigmask(SIG_SETMASK, &of_team.before, NULL);
+    of_team.is_held = false;
+}
+
+/* A thread of OpenMP leaves its team only to end. To wake all of them in order to ask would cost up
+ * to 2 % of a small step. */
+static bool team_is_safe(int threads) {
+    if (own.safe_threads != threads) return false;
+    for (int i = 1; i < threads; i++)
+        if (syscall(SYS_tgkill, own.process, own.ids[i], 0) != 0) return false;
+    return true;
+}
+
+static void hold_team(int threads) {
+    bool open = false;
+    pid_t *ids = own.ids;
+#pragma omp parallel num_threads(threads) reduction(|| : open)
+    {
+        int number = omp_get_thread_num();
+        open = hold_team_thread();
+        if (number < TEAM_IDS) ids[number] = gettid();
+    }
+    own.safe_threads = open || threads > TEAM_IDS ? 0 : threads;
+    if (open && threads > own.open_threads) own.open_threads = threads;
+}
+
+void cpu_hold_signals(yoke_device *device) {
+    (void)yoke_signals_hold();
+    own.holds++;
+    if (device->threads > 1 && !team_is_safe(device->threads)) hold_team(device->threads);
+}
+
+void cpu_release_signals(yoke_device *device) {
+    (void)device;
+    if (--own.holds == 0 && own.open_threads > 0) {
+#pragma omp parallel num_threads(own.open_threads)
+        release_team_thread();
+        own.open_threads = 0;
+    }
+    yoke_signals_release();
+}
+
 void cpu_end_team(yoke_device *device) {
     if (device->threads < 2 || own.threads == 0 || own.process != getpid()) return;
     omp_pause_resource_all(omp_pause_soft);
-    own.threads = 0;
+    own.threads = own.safe_threads = 0;
 }

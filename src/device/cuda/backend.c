@@ -344,6 +344,7 @@ const yoke_backend *yoke_cuda_backend(void) {
         .enter = cuda_enter,
         .leave = cuda_leave,
         .use = cuda_use,
+        .step_out = cuda_leave,
         .connect = connect_all,
         .allocate = cuda_allocate,
         .release = cuda_release,
