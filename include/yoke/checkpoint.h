@@ -26,7 +26,8 @@ extern "C" {
  *
  * @param parallel  The engine.
  * @param path      The file; it is complete and on the disk, or what it was before.
- * @return IO: the text names the path and the cause. NUMERIC: a value is not finite.
+ * @return IO: the text names the path and the cause. ARGUMENT: as yoke_weights_save. NUMERIC: a
+ *         value is not finite.
  */
 YOKE_API yoke_status yoke_state_save(yoke_data_parallel *parallel, const char *path);
 

@@ -10,8 +10,10 @@
  *
  * The calling thread is the root device's worker. One thread at a time may use an engine, or the
  * devices that several engines share; engines with devices of their own run side by side. A second
- * thread inside an engine that trains and a forked child get ARGUMENT; SYSTEM means that the system
- * refused a compute thread.
+ * thread inside an engine that trains and a forked child get ARGUMENT; so does every other thread
+ * while the engine is bound to one (yoke_data_parallel_bind, yoke_trainer_run), which itself waits
+ * for the call of another thread that is inside. SYSTEM means that the system refused a compute
+ * thread. What signals find: yoke.h.
  *
  * On GPUs of one process a call may find that the gradient of the step before it was not finite. It
  * then returns NUMERIC, once, and that step has changed nothing (see yoke_data_parallel_step).

@@ -268,8 +268,14 @@ YOKE_API void yoke_trainer_destroy(yoke_trainer *trainer);
 /** Trains to the end, evaluates and saves. A checkpoint that cannot be written is a WARNING, and
  * training goes on; only the last one's failure is the run's. In DDP all ranks call it together.
  *
+ * While it runs, the trainer and its engine are the calling thread's: callbacks on that thread may
+ * read them, and every other thread gets ARGUMENT, except from yoke_trainer_progress and
+ * yoke_trainer_stop. No question of another thread ends a run. A run that fails also saves what the
+ * options say: the weights after the last whole step.
+ *
  * @param trainer  The trainer.
- * @return CANCELLED: a rank called yoke_trainer_stop; the step was finished and the file saved, and
+ * @return ARGUMENT: another thread uses the trainer, or a callback of its run calls this.
+ *         CANCELLED: a rank called yoke_trainer_stop; the step was finished and the file saved, and
  *         another run continues from there. NUMERIC: as yoke_data_parallel_step; the file has the
  *         weights before that step. PEER, TIMEOUT: another rank has ended; the text says of which
  *         whole step the file has the weights. Otherwise the earliest error.
@@ -282,11 +288,35 @@ YOKE_API yoke_status yoke_trainer_run(yoke_trainer *trainer);
  */
 YOKE_API void yoke_trainer_stop(yoke_trainer *trainer);
 
+/** How far a trainer is. */
+typedef struct yoke_progress {
+    size_t struct_size;   /**< sizeof(yoke_progress). */
+    bool running;         /**< In yoke_trainer_run or yoke_trainer_find_lr. */
+    uint64_t step;        /**< Updates done. */
+    uint64_t steps;       /**< When the run ends; 0: unknown. */
+    uint64_t epoch;       /**< Counted from 0. */
+    double seconds;       /**< From the start of the latest run to the latest step, evaluation or
+                               end. */
+    double loss;          /**< Of the latest step; NaN: none. */
+    double test_loss;     /**< Of the latest evaluation; NaN: none. */
+    double test_accuracy; /**< Likewise, 0 to 1; -1: none. */
+} yoke_progress;
+
+/** Tells how far a trainer is: after the latest step or evaluation. Any thread and any signal
+ * handler may call it at any time from yoke_trainer_create to yoke_trainer_destroy; it neither
+ * waits for the run nor delays it.
+ *
+ * @param trainer        The trainer.
+ * @param[out] progress  Set struct_size first.
+ * @return ARGUMENT: a pointer or struct_size is wrong.
+ */
+YOKE_API yoke_status yoke_trainer_progress(const yoke_trainer *trainer, yoke_progress *progress);
+
 /** One pass over the test split: every row once. In DDP all ranks call it together.
  *
  * @param trainer      The trainer.
  * @param[out] result  Of all rows. Set struct_size first.
- * @return As yoke_data_parallel_evaluate.
+ * @return As yoke_data_parallel_evaluate. ARGUMENT: another thread uses the trainer.
  */
 YOKE_API yoke_status yoke_trainer_evaluate(yoke_trainer *trainer, yoke_step_result *result);
 
@@ -322,9 +352,9 @@ typedef struct yoke_trainer_summary {
 
 /** Summarizes a run, for its last line.
  *
- * @param trainer       The trainer; not running.
+ * @param trainer       The trainer; not running in another thread.
  * @param[out] summary  Set struct_size first.
- * @return ARGUMENT: a pointer or struct_size is wrong.
+ * @return ARGUMENT: a pointer or struct_size is wrong, or another thread uses the trainer.
  */
 YOKE_API yoke_status yoke_trainer_summarize(yoke_trainer *trainer, yoke_trainer_summary *summary);
 
@@ -407,7 +437,8 @@ YOKE_API yoke_status yoke_trainer_dataset(const yoke_trainer *trainer, yoke_spli
  * @param parallel  The engine.
  * @param model     The engine's model.
  * @param path      The file; it is complete, or what it was before.
- * @return IO: the text names the path and the cause. ARGUMENT: the path is a pipe or a device.
+ * @return IO: the text names the path and the cause. ARGUMENT: the path is a pipe or a device, or
+ *         leads to a file without a name (/proc/self/fd/N of memfd_create, or of a deleted file).
  *         NUMERIC: a value is not finite.
  */
 YOKE_API yoke_status yoke_weights_save(yoke_data_parallel *parallel, const yoke_model *model,
@@ -415,7 +446,10 @@ YOKE_API yoke_status yoke_weights_save(yoke_data_parallel *parallel, const yoke_
 
 /** Loads an engine's weights and buffers from a safetensors file. A "module." prefix of the names
  * is accepted. It checks every name, shape and value before it changes anything. In DDP, call
- * yoke_data_parallel_synchronize afterwards.
+ * yoke_data_parallel_synchronize afterwards. It writes tensor by tensor: where other threads
+ * predict with the engine meanwhile, a prediction may mix old and new weights. To change the
+ * weights under predictors, load into a second engine, then call yoke_data_parallel_copy_weights,
+ * which no prediction sees half done.
  *
  * @param parallel  The engine.
  * @param model     The engine's model.

@@ -40,6 +40,41 @@
  * Without the macro, set `struct_size` and leave the rest zero: 0 is the default where 0 has no
  * meaning of its own (0 threads, 0 bytes), and 0 where it has one (a learning rate). Calls copy the
  * option structs; the documentation of each struct says which objects it refers to must live on.
+ * Structs for results begin with `struct_size`, too: set it, and zero the rest. A call writes no
+ * further than the library knows the struct, so that a newer program's fields stay as they were,
+ * and a struct_size by chance harms nothing; ARGUMENT, and nothing is written: it is absurd.
+ *
+ * **Signals, threads and their settings.** The library installs no signal handler and changes none.
+ * oneDNN's kernels on the CPU use the stack pointer as an ordinary register, so a handler that
+ * interrupted one would write into the heap, an alternate stack or not. Therefore:
+ *
+ * - The library's own threads, OpenMP's among them, take no signal for life, except SIGSEGV,
+ *   SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGSYS, which a thread's own instructions cause.
+ * - The calling thread takes none inside a call that computes on CPU devices: a step, a forward, an
+ *   evaluation of one batch, the read or write of a tensor. What comes meanwhile waits. Its handler
+ *   runs when the call returns: in yoke_trainer_run between two steps and while the run waits for
+ *   rows; in create between two measurements. A call of DDP may wait for other ranks as long as its
+ *   timeout. A program that must react at once, also to SIGTERM's default action, leaves one thread
+ *   of its own that takes signals, as `yoke train` does (src/cli/stop_signals.c).
+ * - Masks are exactly what they were when a call returns, also of OpenMP threads that the program
+ *   started for itself.
+ * - A callback on the calling thread (on_event, own_loss, own_metrics) has the program's own mask
+ *   and cores, and so do threads that it starts. Rows are read on loader threads, and the job of
+ *   yoke_parallel_apply runs on workers: their callbacks, and threads started there, have all
+ *   signals blocked; loader threads also have a nice value higher by 5, and workers one core each.
+ *   Reset with pthread_sigmask, setpriority and sched_setaffinity what a new thread should not
+ *   inherit.
+ *
+ * What the C library does by signals that nobody can block is left to the program: while an engine
+ * computes, no thread may call setuid, setgid, setgroups and their kin, nor pthread_cancel a thread
+ * that is in a call; and memory that a call reads must not be under a handler of SIGSEGV or SIGBUS
+ * (userfaultfd, a garbage collector's guard pages).
+ *
+ * **Not under the library's control**: oneDNN prints on stdout when the environment has
+ * ONEDNN_VERBOSE or DNNL_VERBOSE; a program whose stdout matters unsets them, or calls
+ * dnnl_set_verbose(0), which holds for the whole process, and is therefore the program's to call.
+ * oneDNN 2.6 ends the process in places where an allocation of 4 KiB or more fails; the library
+ * checks beforehand that there is room for what it knows.
  */
 #ifndef YOKE_YOKE_H
 #define YOKE_YOKE_H

@@ -147,14 +147,16 @@ static yoke_status fill(const yoke_lr_curve *curve, yoke_lr_find_result *result)
 
 yoke_status yoke_trainer_find_lr(yoke_trainer *trainer, const yoke_lr_find_options *options,
                                  yoke_lr_find_result *result) {
-    TRY(yoke_trainer_check(trainer));
+    TRY(yoke_pointer_check(trainer, "trainer"));
     TRY(yoke_pointer_check(result, "result"));
-    TRY(yoke_data_parallel_bind(trainer->parallel));
+    TRY(yoke_trainer_begin_work(trainer, "yoke_trainer_find_lr"));
     yoke_lr_curve_clear(&trainer->lr_curve);
     yoke_status status = fill(&trainer->lr_curve, result); /* before a long test */
     if (status == YOKE_OK) status = find(trainer, options);
-    yoke_data_parallel_release(trainer->parallel);
     atomic_store(&trainer->stopping, false); /* the stop was seen, or came too late */
+    trainer->running = false;
+    yoke_trainer_publish(trainer);
+    yoke_trainer_end_work(trainer);
     if (!yoke_trainer_is_common(status)) status = yoke_process_group_abort(trainer->ranks, status);
     yoke_error error = yoke_error_take(status);
     status = fill(&trainer->lr_curve, result);

@@ -17,7 +17,9 @@ void yoke_trainer_emit(yoke_trainer *trainer, yoke_event *event) {
     event->epoch = trainer->epoch;
     if (trainer->begin_ns > 0)
         event->seconds_elapsed = (double)(yoke_now_ns() - trainer->begin_ns) * 1e-9;
+    yoke_outside outside = yoke_step_out(trainer->parallel);
     trainer->options.on_event(event, trainer->options.payload);
+    (void)yoke_step_in(trainer->parallel, &outside, YOKE_OK); /* the next step reports a failure */
 }
 
 void yoke_trainer_stop(yoke_trainer *trainer) {
@@ -70,6 +72,8 @@ yoke_status yoke_trainer_begin(yoke_trainer *trainer, bool saves) {
     if (saves) TRY(yoke_trainer_prepare_save(trainer));
     TRY(yoke_room_check());
     trainer->begin_ns = yoke_now_ns();
+    trainer->running = true;
+    yoke_trainer_publish(trainer);
     warn_of_choices(trainer);
     yoke_event ready = {.kind = YOKE_EVENT_READY, .accuracy = -1};
     yoke_trainer_emit(trainer, &ready);
@@ -147,6 +151,7 @@ static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uin
     trainer->computed_ns += computed_ns;
     trainer->waited_ns += waited_ns;
     if (result.rows == trainer->options.batch) yoke_step_times_add(&trainer->times, step_ms);
+    yoke_trainer_publish(trainer);
     yoke_course_add(&trainer->course, result.loss);
     yoke_epoch_add(&trainer->sums, &result, rate, computed_ns + waited_ns);
     yoke_event event = {.kind = YOKE_EVENT_STEP,
@@ -238,6 +243,21 @@ double yoke_trainer_accuracy(const yoke_step_result *result) {
     return (double)result->correct / result->labels;
 }
 
+/* The host program's metrics. */
+static yoke_status add_to_metrics(yoke_trainer *trainer, const yoke_outputs *rows) {
+    if (trainer->own_metrics.count == 0) return YOKE_OK;
+    yoke_outside outside = yoke_step_out(trainer->parallel);
+    yoke_status status = yoke_own_metrics_add(&trainer->own_metrics, rows);
+    return yoke_step_in(trainer->parallel, &outside, status);
+}
+
+static yoke_status end_metrics(yoke_trainer *trainer) {
+    if (trainer->own_metrics.count == 0) return YOKE_OK;
+    yoke_outside outside = yoke_step_out(trainer->parallel);
+    yoke_status status = yoke_own_metrics_end(&trainer->own_metrics, trainer->ranks);
+    return yoke_step_in(trainer->parallel, &outside, status);
+}
+
 /* One batch of the test split. */
 static yoke_status evaluate_batch(yoke_trainer *trainer, const yoke_batch *batch,
                                   yoke_step_result *sum) {
@@ -250,7 +270,7 @@ static yoke_status evaluate_batch(yoke_trainer *trainer, const yoke_batch *batch
                          .batch = batch,
                          .count = own ? yoke_model_output_count(trainer->model) : 1,
                          .outputs = (const float *const *)host->outputs};
-    TRY(end_ranks_on(trainer, yoke_own_metrics_add(&trainer->own_metrics, &rows)));
+    TRY(end_ranks_on(trainer, add_to_metrics(trainer, &rows)));
     yoke_tally_add(&trainer->tally,
                    &(yoke_tally_rows){batch, host->outputs[0], trainer->model, (size_t)sum->rows});
     sum->loss += result.loss * result.weight; /* a sum over rows until all are added */
@@ -279,23 +299,32 @@ static yoke_status sum_batches(yoke_trainer *trainer, yoke_step_result *sum) {
     }
 }
 
-yoke_status yoke_trainer_evaluate(yoke_trainer *trainer, yoke_step_result *result) {
+static yoke_status evaluate_rows(yoke_trainer *trainer, yoke_step_result *result) {
     yoke_step_result sum = {.struct_size = sizeof sum, .gradient_norm = -1};
-    TRY(yoke_trainer_check(trainer));
     TRY(yoke_trainer_open_test(trainer));
     yoke_tally_begin(&trainer->tally, trainer->step);
     yoke_own_metrics_begin(&trainer->own_metrics);
     TRY(sum_batches(trainer, &sum));
     TRY(yoke_trainer_end_tally(trainer));
-    TRY(yoke_own_metrics_end(&trainer->own_metrics, trainer->ranks));
+    TRY(end_metrics(trainer));
     sum.loss /= sum.weight > 0 ? sum.weight : 1;
     trainer->last_evaluation = sum;
+    yoke_trainer_publish(trainer);
     return yoke_options_store(result, &sum, sizeof sum, "yoke_step_result");
+}
+
+yoke_status yoke_trainer_evaluate(yoke_trainer *trainer, yoke_step_result *result) {
+    TRY(yoke_trainer_check(trainer));
+    if (yoke_trainer_is_mine(trainer)) return evaluate_rows(trainer, result);
+    TRY(yoke_trainer_begin_work(trainer, "yoke_trainer_evaluate"));
+    yoke_status status = evaluate_rows(trainer, result);
+    yoke_trainer_end_work(trainer);
+    return status;
 }
 
 static yoke_status evaluate(yoke_trainer *trainer) {
     yoke_step_result result = {.struct_size = sizeof result};
-    TRY(yoke_trainer_evaluate(trainer, &result));
+    TRY(evaluate_rows(trainer, &result));
     yoke_event event = {.kind = YOKE_EVENT_EVALUATION,
                         .loss = result.loss,
                         .accuracy = yoke_trainer_accuracy(&result),
@@ -466,10 +495,11 @@ static yoke_status run(yoke_trainer *trainer) {
 }
 
 yoke_status yoke_trainer_run(yoke_trainer *trainer) {
-    TRY(yoke_trainer_check(trainer));
-    TRY(yoke_data_parallel_bind(trainer->parallel));
+    TRY(yoke_trainer_begin_work(trainer, "yoke_trainer_run"));
     yoke_status status = run(trainer);
-    yoke_data_parallel_release(trainer->parallel);
     atomic_store(&trainer->stopping, false); /* the stop was seen, or came too late */
+    trainer->running = false;
+    yoke_trainer_publish(trainer);
+    yoke_trainer_end_work(trainer);
     return status;
 }

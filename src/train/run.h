@@ -3,6 +3,7 @@
 #ifndef TRAIN_RUN_H
 #define TRAIN_RUN_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "distributed/distributed.h"
@@ -58,6 +59,30 @@ typedef struct yoke_course {
     double first, last[YOKE_COURSE_STEPS]; /* last: a ring */
 } yoke_course;
 
+/* Who uses a trainer, turns.c. */
+typedef struct yoke_turns {
+    pthread_mutex_t turn;    /* held by the thread that works, or asks */
+    _Atomic pthread_t owner; /* the thread that works; 0: none */
+    atomic_bool is_working;  /* a thread works, or waits for its turn to */
+} yoke_turns;
+
+/* What yoke_trainer_progress reads, trainer_progress.c. */
+enum {
+    YOKE_PUBLISHED_RUNNING,
+    YOKE_PUBLISHED_STEP,
+    YOKE_PUBLISHED_STEPS,
+    YOKE_PUBLISHED_EPOCH,
+    YOKE_PUBLISHED_SECONDS,
+    YOKE_PUBLISHED_LOSS,
+    YOKE_PUBLISHED_TEST_LOSS,
+    YOKE_PUBLISHED_TEST_ACCURACY,
+    YOKE_PUBLISHED_WORDS
+};
+typedef struct yoke_published {
+    _Atomic uint32_t newest; /* modulo 2, the copy to read */
+    _Atomic uint64_t copies[2][YOKE_PUBLISHED_WORDS];
+} yoke_published;
+
 struct yoke_trainer {
     pid_t process;                /* that made it */
     yoke_trainer_options options; /* defaults filled in; points to `texts` and `optimizer` */
@@ -83,6 +108,7 @@ struct yoke_trainer {
     yoke_lr_schedule schedule;
 
     atomic_bool stopping;
+    bool running;                  /* a run, or a range test, takes steps */
     bool in_step;                  /* a step failed in its update: the weights are undefined */
     uint64_t step, epoch, batches; /* batches: done in this epoch */
     uint64_t steps, epochs;        /* either ends the run; UINT64_MAX: the other does */
@@ -99,6 +125,8 @@ struct yoke_trainer {
     yoke_tally predictions;                      /* of the last complete one */
     uint8_t *mistake_pixels; /* [mistakes] rows, where the dataset decodes files */
     yoke_lr_curve lr_curve;  /* of the last range test */
+    yoke_turns turns;
+    yoke_published published;
 };
 
 /* host_parts.c: the model, loss and metrics of the host program, or what takes their place. check:
@@ -123,14 +151,31 @@ typedef struct yoke_requests {
 yoke_status yoke_trainer_poll(yoke_trainer *trainer, yoke_requests *asked);
 yoke_status yoke_trainer_any(yoke_trainer *trainer, bool *value);
 
+/* turns.c. Around a call that trains or evaluates: work owns trainer and engine, waits for the
+ * question of another thread, and refuses later ones; ARGUMENT: another thread works, or this one
+ * does already. Around a call that reads: ARGUMENT while another thread uses the trainer. is_mine:
+ * whether this thread works, and a callback of the host program makes the call. */
+bool yoke_trainer_is_mine(const yoke_trainer *trainer);
+void yoke_trainer_begin_turns(yoke_trainer *trainer);
+void yoke_trainer_end_turns(yoke_trainer *trainer);
+yoke_status yoke_trainer_begin_work(yoke_trainer *trainer, const char *call);
+void yoke_trainer_end_work(yoke_trainer *trainer);
+yoke_status yoke_trainer_begin_question(yoke_trainer *trainer, const char *call);
+void yoke_trainer_end_question(yoke_trainer *trainer);
+/* Of a call that reads what only work changes: ARGUMENT while another thread works. */
+yoke_status yoke_trainer_check_idle(const yoke_trainer *trainer, const char *call);
+
+/* trainer_progress.c: what yoke_trainer_progress answers from now on. */
+void yoke_trainer_publish(yoke_trainer *trainer);
+
 /* trainer.c. ARGUMENT: the trainer is NULL, or this process is a fork of the trainer's. */
 yoke_status yoke_trainer_check(const yoke_trainer *trainer);
 
 /* run.c. begin: makes plans, prepares the save of a run that saves, and reports that the run is
  * ready. next_batch: rows and whole_rows are 0 at the end of the epoch. check_epoch: at that end,
  * DATA where there was no batch. update: one step of the engine. is_common: whether all ranks get
- * this result after the same step. emit: calls the host program's on_event; fills in the fields
- * that all events share. warn: reports the last error as a warning.
+ * this result after the same step. emit: calls the host program's on_event, outside the engine;
+ * fills in the fields that all events share. warn: reports the last error as a warning.
  */
 yoke_status yoke_trainer_begin(yoke_trainer *trainer, bool saves);
 yoke_status yoke_trainer_next_batch(yoke_trainer *trainer, yoke_batch *batch, uint64_t *waited_ns);

@@ -381,12 +381,14 @@ yoke_status yoke_trainer_create(yoke_trainer **trainer, const yoke_trainer_optio
     yoke_trainer *made = calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a trainer");
     made->process = getpid();
+    yoke_trainer_begin_turns(made);
     yoke_status status = build(made, options);
     if (status != YOKE_OK) {
         yoke_error error = yoke_error_take(yoke_process_group_abort(made->ranks, status));
         yoke_trainer_destroy(made);
         return yoke_error_restore(&error);
     }
+    yoke_trainer_publish(made);
     *trainer = made;
     return YOKE_OK;
 }
@@ -414,6 +416,7 @@ void yoke_trainer_destroy(yoke_trainer *trainer) {
     yoke_devices_close(trainer->devices);
     for (size_t i = 0; i < sizeof trainer->texts / sizeof trainer->texts[0]; i++)
         free(trainer->texts[i]);
+    yoke_trainer_end_turns(trainer);
     free(trainer);
 }
 
@@ -505,12 +508,18 @@ static void describe_result(const yoke_trainer *trainer, yoke_trainer_summary *s
     summary->test_accuracy = summary->accuracy;
 }
 
-yoke_status yoke_trainer_summarize(yoke_trainer *trainer, yoke_trainer_summary *summary) {
-    TRY(yoke_pointer_check(trainer, "trainer"));
+static yoke_status summarize(yoke_trainer *trainer, yoke_trainer_summary *summary) {
     yoke_trainer_summary own = {.struct_size = sizeof own};
     describe_setting(trainer, &own);
     describe_result(trainer, &own);
     TRY(peak_bytes(trainer, &own.peak_bytes));
     TRY(yoke_data_parallel_hash(trainer->parallel, &own.weights_hash));
     return yoke_options_store(summary, &own, sizeof own, "yoke_trainer_summary");
+}
+
+yoke_status yoke_trainer_summarize(yoke_trainer *trainer, yoke_trainer_summary *summary) {
+    TRY(yoke_trainer_begin_question(trainer, "yoke_trainer_summarize"));
+    yoke_status status = summarize(trainer, summary);
+    yoke_trainer_end_question(trainer);
+    return status;
 }

@@ -60,7 +60,7 @@ yoke_status yoke_trainer_end_tally(yoke_trainer *trainer) {
 }
 
 yoke_status yoke_trainer_predictions(const yoke_trainer *trainer, yoke_predictions *predictions) {
-    TRY(yoke_pointer_check(trainer, "trainer"));
+    TRY(yoke_trainer_check_idle(trainer, "yoke_trainer_predictions"));
     if (trainer->options.mistakes == 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "this trainer keeps no predictions: set options.mistakes");
     const yoke_tally *tally = &trainer->predictions;
@@ -88,7 +88,7 @@ static const uint8_t *pixels_of(const yoke_trainer *trainer, int index, size_t r
 }
 
 yoke_status yoke_trainer_mistake(const yoke_trainer *trainer, int index, yoke_mistake *mistake) {
-    TRY(yoke_pointer_check(trainer, "trainer"));
+    TRY(yoke_trainer_check_idle(trainer, "yoke_trainer_mistake"));
     const yoke_tally *tally = &trainer->predictions;
     if (index < 0 || index >= tally->worst_count)
         return FAIL(YOKE_ERROR_ARGUMENT, "mistake %d: there are %d, counted from 0", index,
