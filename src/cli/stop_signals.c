@@ -2,13 +2,13 @@
 #include "cli/stop_signals.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/live/live_terminal.h"
-#include "cli/signal_stack.h"
 
 typedef struct stop_signal {
     int number;
@@ -34,7 +34,7 @@ static const stop_signal stops[] = {
 /* A signal handler has no context argument: a run leaves here what the handler needs. */
 static yoke_trainer *running;
 static bool has_launcher;
-static volatile sig_atomic_t first_caught;
+static volatile sig_atomic_t first_caught, first_by_hand;
 static struct sigaction before[STOPS];
 
 static const stop_signal *find(int number) {
@@ -44,9 +44,16 @@ static const stop_signal *find(int number) {
     return &stops[i];
 }
 
-static void set_by_hand(void (*action)(int)) {
+static void ignore_by_hand(void) {
     for (size_t i = 0; i < STOPS; i++)
-        if (stops[i].by_hand && before[i].sa_handler != SIG_IGN) signal(stops[i].number, action);
+        if (stops[i].by_hand) signal(stops[i].number, SIG_IGN);
+}
+
+/* When the handler returns, the signal ends the process; no frame of the live view is cut. */
+static void end_at_once(int number) {
+    live_terminal_disturb();
+    signal(number, SIG_DFL);
+    raise(number);
 }
 
 /* What no user sends is ignored from now on, before the text is written: to a broken pipe, or to a
@@ -57,10 +64,13 @@ static void on_signal(int number) {
     int error = errno;
     const stop_signal *stop = find(number);
     const char *text = !stop->by_hand ? stop->text : has_launcher ? ranks : one;
-    if (stop->by_hand)
-        set_by_hand(has_launcher ? SIG_IGN : SIG_DFL);
-    else
-        signal(number, SIG_IGN);
+    if (stop->by_hand && first_by_hand != 0) {
+        end_at_once(number);
+        return;
+    }
+    if (stop->by_hand && has_launcher) ignore_by_hand();
+    if (stop->by_hand) first_by_hand = number;
+    if (!stop->by_hand) signal(number, SIG_IGN);
     if (first_caught == 0) first_caught = number;
     yoke_trainer_stop(running);
     live_terminal_disturb();
@@ -69,14 +79,37 @@ static void on_signal(int number) {
     errno = error;
 }
 
+static void *await_signals(void *stopping) {
+    pthread_sigmask(SIG_UNBLOCK, stopping, NULL);
+    for (;;)
+        pause();
+    return NULL;
+}
+
+/* While the calling thread computes it takes no signal; a user should not wait for the end of a
+ * long step to read that the run will stop. Without the thread the handlers run after the step. */
+static void start_thread(void) {
+    static sigset_t stopping; /* outlives the caller, and the thread never ends */
+    sigset_t all, own;
+    pthread_t thread;
+    sigemptyset(&stopping);
+    for (size_t i = 0; i < STOPS; i++)
+        sigaddset(&stopping, stops[i].number);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &own);
+    if (pthread_create(&thread, NULL, await_signals, &stopping) == 0) pthread_detach(thread);
+    pthread_sigmask(SIG_SETMASK, &own, NULL);
+}
+
 void stop_signals_begin(yoke_trainer *trainer, bool is_rank) {
     running = trainer;
     has_launcher = is_rank;
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     for (size_t i = 0; i < STOPS; i++) {
         sigaction(stops[i].number, NULL, &before[i]);
-        if (before[i].sa_handler != SIG_IGN)
-            cli_handle_signal(stops[i].number, on_signal, SA_RESTART, NULL);
+        if (before[i].sa_handler != SIG_IGN) sigaction(stops[i].number, &action, NULL);
     }
+    start_thread();
 }
 
 int stop_signals_caught(void) {

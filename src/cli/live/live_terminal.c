@@ -6,14 +6,15 @@
 #include <langinfo.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/base.h"
-#include "cli/signal_stack.h"
 
 #define PATIENCE_MS 200
 #define LINE_END "\033[K\r\n"
@@ -21,9 +22,13 @@
 
 /* A signal handler has no context argument. */
 static volatile sig_atomic_t is_disturbed;
+static atomic_bool is_drawing;
 static struct sigaction old_continue;
 
+/* The thread that draws takes no signals meanwhile, so that it never waits for itself. */
 void live_terminal_disturb(void) {
+    while (atomic_load(&is_drawing))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     is_disturbed = 1;
 }
 
@@ -47,7 +52,8 @@ bool live_terminal_open(live_terminal *terminal) {
     terminal->owner = tcgetpgrp(terminal->descriptor);
     terminal->unicode = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     terminal->color = has_color();
-    cli_handle_signal(SIGCONT, on_continue, SA_RESTART, &old_continue);
+    const struct sigaction action = {.sa_handler = on_continue, .sa_flags = SA_RESTART};
+    sigaction(SIGCONT, &action, &old_continue);
     is_disturbed = 0;
     return true;
 }
@@ -84,14 +90,16 @@ static bool write_all(const live_terminal *terminal, const char *text, size_t by
 }
 
 /* No signal ends or stops the process within a frame: all wait until it is complete. The library's
- * threads take no signals. */
+ * threads take no signals, and that of stop_signals.c waits in live_terminal_disturb. */
 static void hold_signals(sigset_t *kept) {
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, kept);
+    atomic_store(&is_drawing, true);
 }
 
 static void release_signals(const sigset_t *kept) {
+    atomic_store(&is_drawing, false);
     pthread_sigmask(SIG_SETMASK, kept, NULL);
 }
 
@@ -129,7 +137,7 @@ void live_terminal_show(live_terminal *terminal, const live_picture *picture) {
     sigset_t kept;
     hold_signals(&kept);
     if (!may_draw(terminal))
-        live_terminal_disturb();
+        is_disturbed = 1;
     else if (is_writable(terminal, 0))
         show(terminal, picture);
     release_signals(&kept);

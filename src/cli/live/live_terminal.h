@@ -29,8 +29,8 @@ live_canvas live_terminal_canvas(const live_terminal *terminal);
 void live_terminal_show(live_terminal *terminal, const live_picture *picture);
 /* Removes the frame, so that a message can take its place. */
 void live_terminal_erase(live_terminal *terminal);
-/* Someone else has written to the terminal: the next frame comes below. A signal handler may call
- * it. */
+/* Someone else writes to the terminal now: the next frame comes below. Waits for the end of a frame
+ * that another thread draws. A signal handler may call it. */
 void live_terminal_disturb(void);
 
 #endif
