@@ -40,9 +40,9 @@
  * Without the macro, set `struct_size` and leave the rest zero: 0 is the default where 0 has no
  * meaning of its own (0 threads, 0 bytes), and 0 where it has one (a learning rate). Calls copy the
  * option structs; the documentation of each struct says which objects it refers to must live on.
- * Structs for results begin with `struct_size`, too: set it, and zero the rest. A call writes no
- * further than the library knows the struct, so that a newer program's fields stay as they were,
- * and a struct_size by chance harms nothing; ARGUMENT, and nothing is written: it is absurd.
+ * Structs for results begin with `struct_size`, too; set it. A call writes so many bytes: fields
+ * that the library does not know become zero. A struct_size that no version can have, more than 64
+ * bytes above the library's own, is refused with ARGUMENT, and nothing is written.
  *
  * **Signals, threads and their settings.** The library installs no signal handler and changes none.
  * oneDNN's kernels on the CPU use the stack pointer as an ordinary register, so a handler that

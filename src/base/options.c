@@ -21,9 +21,11 @@ yoke_status yoke_process_check(pid_t process, const char *what) {
                 (int)process, what);
 }
 
-/* How much a newer version may have added to a struct; a larger struct_size was never set. */
+/* How much a newer version may have added to a struct; a larger struct_size was never set. Options
+ * are only read; a result is cleared to its end, so that one which has 2000 there by chance would
+ * lose what lies behind it on the caller's stack. */
 #define OPTIONS_GROWTH_BYTES 4096
-#define RESULT_GROWTH_BYTES 512
+#define RESULT_GROWTH_BYTES 64
 
 static yoke_status check_size(size_t given_size, size_t own_size, size_t growth,
                               const char *type_name) {
@@ -60,14 +62,13 @@ yoke_status yoke_options_load(void *own, size_t own_size, const void *given,
     return YOKE_OK;
 }
 
-/* Writes no byte beyond the struct that this version knows: struct_size may be what lay in the
- * caller's memory by chance. */
 yoke_status yoke_options_store(void *given, const void *own, size_t own_size,
                                const char *type_name) {
     size_t given_size;
     TRY(yoke_pointer_check(given, type_name));
     memcpy(&given_size, given, sizeof given_size);
     TRY(check_size(given_size, own_size, RESULT_GROWTH_BYTES, type_name));
+    memset(given, 0, given_size);
     memcpy(given, own, given_size < own_size ? given_size : own_size);
     memcpy(given, &given_size, sizeof given_size);
     return YOKE_OK;

@@ -443,12 +443,15 @@ static void use_trainer(const yoke_model *model) {
     CHECK_TAIL(found);
     must(yoke_trainer_run(trainer));
     RESULT(yoke_trainer_summary, summary);
+    RESULT(yoke_progress, progress);
     RESULT(yoke_predictions, predictions);
     RESULT(yoke_mistake, mistake);
     must(yoke_trainer_summarize(trainer, &summary));
+    must(yoke_trainer_progress(trainer, &progress));
     must(yoke_trainer_predictions(trainer, &predictions));
     must(yoke_trainer_mistake(trainer, 0, &mistake));
     CHECK_TAIL(summary);
+    CHECK_TAIL(progress);
     CHECK_TAIL(predictions);
     CHECK_TAIL(mistake);
     printf("trainer: %d rates, %d events, weights %016" PRIx64 ", %zu predicted, row %zu\n",

@@ -19,7 +19,7 @@ IMAGES = "synthetic:3x32x32,classes=10,rows=512"
 MODELS = {"mlp": "synthetic:1x28x28,rows=512", "resnet20": IMAGES, "resnet18": IMAGES, "vgg11_bn": IMAGES}
 GPT2 = ("gpt2:width=64,layers=2,heads=4", 32)
 RATES = [20, 100, 2000]
-# Without protection each of these ends within a second.
+# Without protection the first two end within a second.
 SHORT = [("mlp", "direct", "cpu", 1), ("mlp", "direct", "2xcpu", 2), ("mlp", "measured", "cpu", 2)]
 SHORT_STEPS = "150steps"
 

@@ -109,6 +109,7 @@ typedef struct kit {
     yoke_tensor_info tensor_info;
     yoke_trainer_options trainer_options;
     yoke_trainer_summary trainer_summary;
+    yoke_progress progress;
     yoke_value_info value_info;
     yoke_weights_info weights_info;
     yoke_weights_load_options weights_load_options;
@@ -267,7 +268,7 @@ static void fill_results(kit *k) {
     SIZE(backend_info), SIZE(checkpoint_tensor_info), SIZE(dataset_info), SIZE(device_info);
     SIZE(evaluation_info), SIZE(group_report), SIZE(layer_info), SIZE(lr_find_result);
     SIZE(lr_plateau), SIZE(lr_schedule), SIZE(memory_report), SIZE(mistake), SIZE(peer_info);
-    SIZE(predictions), SIZE(preset_info), SIZE(rank_info), SIZE(span_info), SIZE(stage_summary);
+    SIZE(predictions), SIZE(preset_info), SIZE(progress), SIZE(rank_info), SIZE(span_info), SIZE(stage_summary);
     SIZE(step_result), SIZE(tensor_info), SIZE(trainer_summary), SIZE(value_info), SIZE(lent);
 }
 
