@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/install-deps.sh --room 40
-scripts/build.sh release yoke-tool samples
+scripts/build.sh release yoke-tool samples yoke_shared yoke_pages # the last two: cmake --install needs them
 
 set -x
 build/release/yoke train --devices 2xcpu --trace build/trace.json

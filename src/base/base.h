@@ -16,6 +16,7 @@
 #include "base/random.h"
 #include "base/room.h"
 #include "base/same_file.h"
+#include "base/signals.h"
 #include "base/spin.h"
 #include "base/text.h"
 #include "base/thread.h"

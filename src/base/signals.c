@@ -4,11 +4,15 @@
 #include "base/signals.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
+#include <string.h>
+
+_Static_assert(sizeof(sigset_t) <= sizeof(yoke_signal_mask), "a mask holds a sigset_t");
 
 static _Thread_local struct {
     int depth;
-    sigset_t before;
+    yoke_signal_mask before;
 } held;
 
 static void choose(sigset_t *blocked) {
@@ -18,13 +22,20 @@ static void choose(sigset_t *blocked) {
         sigdelset(blocked, own[i]);
 }
 
-bool yoke_signals_block(sigset_t *before) {
-    sigset_t blocked;
+bool yoke_signals_block(yoke_signal_mask *before) {
+    sigset_t blocked, own;
     choose(&blocked);
-    pthread_sigmask(SIG_SETMASK, &blocked, before);
+    pthread_sigmask(SIG_SETMASK, &blocked, &own);
+    memcpy(before, &own, sizeof own);
     for (int number = 1; number < NSIG; number++)
-        if (sigismember(&blocked, number) == 1 && sigismember(before, number) == 0) return true;
+        if (sigismember(&blocked, number) == 1 && sigismember(&own, number) == 0) return true;
     return false;
+}
+
+void yoke_signals_restore(const yoke_signal_mask *before) {
+    sigset_t own;
+    memcpy(&own, before, sizeof own);
+    pthread_sigmask(SIG_SETMASK, &own, NULL);
 }
 
 bool yoke_signals_hold(void) {
@@ -34,13 +45,12 @@ bool yoke_signals_hold(void) {
 }
 
 void yoke_signals_release(void) {
-    if (held.depth == 0 || --held.depth > 0) return;
-    pthread_sigmask(SIG_SETMASK, &held.before, NULL);
+    if (held.depth > 0 && --held.depth == 0) yoke_signals_restore(&held.before);
 }
 
 void yoke_signals_serve(void) {
-    sigset_t blocked;
+    yoke_signal_mask again;
     if (held.depth == 0) return;
-    pthread_sigmask(SIG_SETMASK, &held.before, &blocked);
-    pthread_sigmask(SIG_SETMASK, &blocked, NULL);
+    yoke_signals_restore(&held.before);
+    (void)yoke_signals_block(&again); /* a handler may not change the mask for good */
 }

@@ -5,12 +5,18 @@
 #ifndef BASE_SIGNALS_H
 #define BASE_SIGNALS_H
 
-#include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
+
+/* A sigset_t, whose header brings half of unistd.h along. */
+typedef struct yoke_signal_mask {
+    uint64_t opaque[16];
+} yoke_signal_mask;
 
 /* Blocks every signal but those that a thread's own instructions cause; *before gets the mask that
  * was. Returns whether one of them was open. */
-bool yoke_signals_block(sigset_t *before);
+bool yoke_signals_block(yoke_signal_mask *before);
+void yoke_signals_restore(const yoke_signal_mask *before);
 
 /* Of the calling thread; pairs may be nested, and the last release restores the mask. hold returns
  * whether a signal was open, and without one it needs no release, which then does nothing. serve:

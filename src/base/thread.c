@@ -6,9 +6,9 @@
 #include "base/signals.h"
 
 int yoke_thread_start(pthread_t *thread, void *(*run)(void *), void *context) {
-    sigset_t before;
+    yoke_signal_mask before;
     (void)yoke_signals_block(&before);
     int cause = pthread_create(thread, NULL, run, context);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    yoke_signals_restore(&before);
     return cause;
 }

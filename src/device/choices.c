@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/signals.h"
 #include "device/choices_file.h"
 
 typedef struct choice {

@@ -268,7 +268,8 @@ static void fill_results(kit *k) {
     SIZE(backend_info), SIZE(checkpoint_tensor_info), SIZE(dataset_info), SIZE(device_info);
     SIZE(evaluation_info), SIZE(group_report), SIZE(layer_info), SIZE(lr_find_result);
     SIZE(lr_plateau), SIZE(lr_schedule), SIZE(memory_report), SIZE(mistake), SIZE(peer_info);
-    SIZE(predictions), SIZE(preset_info), SIZE(progress), SIZE(rank_info), SIZE(span_info), SIZE(stage_summary);
+    SIZE(predictions), SIZE(preset_info), SIZE(progress), SIZE(rank_info), SIZE(span_info),
+        SIZE(stage_summary);
     SIZE(step_result), SIZE(tensor_info), SIZE(trainer_summary), SIZE(value_info), SIZE(lent);
 }
 

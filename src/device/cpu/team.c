@@ -11,7 +11,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/signals.h"
 #include "device/cpu/cpu.h"
 
 #define LOOKS 100000 /* each yields the core */
@@ -106,7 +105,7 @@ yoke_status cpu_start_team(yoke_device *device) {
  * signals until it is held. */
 static _Thread_local struct {
     bool is_held;
-    sigset_t before;
+    yoke_signal_mask before;
 } of_team;
 
 static bool hold_team_thread(void) {
@@ -116,7 +115,7 @@ static bool hold_team_thread(void) {
 }
 
 static void release_team_thread(void) {
-    if (of_team.is_held) pthread_sigmask(SIG_SETMASK, &of_team.before, NULL);
+    if (of_team.is_held) yoke_signals_restore(&of_team.before);
     of_team.is_held = false;
 }
 
