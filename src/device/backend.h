@@ -84,7 +84,7 @@ struct yoke_backend {
     void (*end_team)(yoke_device *device);          /* NULL: no compute threads */
     void (*hold_signals)(yoke_device *device);      /* NULL: signals disturb no work */
     void (*release_signals)(yoke_device *device);   /* NULL: likewise */
-    yoke_status (*use)(yoke_device *device);
+    yoke_status (*use)(yoke_device *device);        /* after step_out, or work on other devices */
     void (*step_out)(yoke_device *device, const yoke_device_scope *scope);
     /* Runs once all devices of a list are open: enables peer access and tests it. NULL: nothing to
      * do. */

@@ -30,27 +30,21 @@ unsigned yoke_device_ways(const yoke_device *device); /* of the list; 0 on CPU d
 /* Cores online minus all devices' threads; negative when threads share cores. */
 int yoke_devices_spare_cores(const yoke_devices *devices);
 
-/* Makes the calling thread `device`'s worker: binds it to the device's cores (unless unbound)
- * and sets its number of compute threads. leave restores the previous state; pairs may not be
- * nested. */
+/* Makes the calling thread `device`'s worker: binds it to the device's cores (unless unbound) and
+ * sets its number of compute threads. leave restores what was; pairs may not be nested. */
 typedef struct yoke_device_scope {
     uint64_t opaque[20];
 } yoke_device_scope;
 yoke_status yoke_device_enter(yoke_device *device, bool bind, yoke_device_scope *scope);
 void yoke_device_leave(yoke_device *device, const yoke_device_scope *scope);
-/* Before the calling thread enters: starts its compute threads, so that no later call has to;
- * nothing where they run already. SYSTEM: the system refused one, or this is a forked child of a
- * process that had some. end_team ends those of the calling thread, and with them any that OpenMP
- * keeps for it. */
+/* Before the calling thread enters: starts its compute threads unless they run. SYSTEM: it got
+ * none, or a fork's parent had some. end_team ends all that OpenMP keeps for the calling thread.
+ * Between hold and release (all that computes, callbacks not) they take no signal. */
 yoke_status yoke_device_start_team(yoke_device *device);
 void yoke_device_end_team(yoke_device *device);
-/* Between the two, the calling thread and its compute threads take no signal of the host program
- * (base/signals.h); workers never take one. Pairs may be nested. Every call that computes on the
- * calling thread stands between them, and the host program's callbacks do not. */
 void yoke_device_hold_signals(yoke_device *device);
 void yoke_device_release_signals(yoke_device *device);
-/* A worker that queued work on other devices, or has stepped out, calls this to return to its own.
- * step_out: as leave, but the thread stays bound to the cores of `scope`. */
+/* Returns to the own device from others, or after step_out, which leaves but stays bound. */
 yoke_status yoke_device_use(yoke_device *device);
 void yoke_device_step_out(yoke_device *device, const yoke_device_scope *scope);
 const char *yoke_precision_name(yoke_precision precision); /* "float32" */
