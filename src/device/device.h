@@ -20,7 +20,6 @@ typedef struct yoke_plan yoke_plan;
 typedef struct yoke_choices yoke_choices;
 
 /* Devices. */
-
 #define YOKE_DEVICES_LIMIT 64 /* in one list */
 
 yoke_device *yoke_devices_at(const yoke_devices *devices, int index);
