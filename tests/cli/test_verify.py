@@ -166,6 +166,17 @@ class Files(unittest.TestCase):
                     data[place] ^= 0x80
         pathlib.Path(self.path).write_bytes(data)
 
+    def scale_gradients(self, factor, tensor=""):
+        """Multiplies every float32 of the gradients, or of one tensor's."""
+        header, begin = self.header()
+        data = bytearray(pathlib.Path(self.path).read_bytes())
+        for name, place in header.items():
+            if name.startswith("gradient_") and name.endswith(tensor):
+                first, end = (begin + offset for offset in place["data_offsets"])
+                values = struct.unpack(f"<{(end - first) // 4}f", data[first:end])
+                data[first:end] = struct.pack(f"<{len(values)}f", *(factor * value for value in values))
+        pathlib.Path(self.path).write_bytes(data)
+
     def change_text(self, key, value):
         header, begin = self.header()
         data = pathlib.Path(self.path).read_bytes()[begin:]
@@ -227,6 +238,19 @@ class Files(unittest.TestCase):
         self.assertEqual((result.returncode, pair["must_agree_by"], pair["passes"]), (1, "tolerance", False))
         self.assertAlmostEqual(pair["gradient_relative"], 2, places=5)
         self.assertEqual(pair["relative"], 0)
+
+    def test_a_gradient_scaled_by_a_thousandth_is_found_whatever_the_tolerance(self):
+        for tensor, name in [("", "fc1.weight"), ("/fc2.weight", "fc2.weight"), ("/fc2.bias", "fc2.bias")]:
+            with self.subTest(tensor=tensor):
+                self.record()
+                self.scale_gradients(1 / 1.001, tensor)
+                self.change_text("writer", "pytorch 2")
+                result = self.against("--json", "--tolerance", "1")
+                pair = json.loads(result.stdout)["pairs"][0]
+                self.assertEqual((result.returncode, pair["passes"]), (1, False), pair)
+                self.assertEqual((pair["scaled"]["step"], pair["scaled"]["tensor"]), (1, name))
+                self.assertAlmostEqual(pair["scaled"]["factor"], 1.001, places=6)
+                self.assertIn(f"single computes 1.001 times the gradient of file in step 1: {name}.", result.stderr)
 
     def fails(self, code, words, *arguments):
         result = self.against(*arguments)

@@ -57,6 +57,34 @@ static double rounding_of(const verify_road *road, const yoke_model *model, bool
     return FLT_EPSILON * norm;
 }
 
+#define SCALE_APART 1e-4 /* from 1: a hundred times what float32 sums of these models are apart */
+#define SCALE_PURE 0.1   /* of that distance: what one factor may leave unexplained */
+#define SCALE_FEWEST 8   /* elements: of fewer, chance can make a factor */
+
+/* The factor is that of least squares: <values, others> / <others, others>. */
+bool verify_is_scaled(const double *values, const double *others, size_t count, double *factor) {
+    double product = 0, square = 0, rest = 0;
+    for (size_t i = 0; i < count; i++) {
+        product += values[i] * others[i];
+        square += others[i] * others[i];
+    }
+    if (count < SCALE_FEWEST || !(square > 0) || !isfinite(product)) return false;
+    *factor = product / square;
+    for (size_t i = 0; i < count; i++) {
+        double unexplained = values[i] - *factor * others[i];
+        rest += unexplained * unexplained;
+    }
+    double apart = fabs(*factor - 1);
+    return apart > SCALE_APART && sqrt(rest / square) < SCALE_PURE * apart;
+}
+
+static void note_scale(verify_pair *pair, tensor_pair both, verify_element place) {
+    double factor;
+    if (pair->scale.tensor != NULL) return;
+    if (verify_is_scaled(both.values, both.others, both.count, &factor))
+        pair->scale = (verify_scale){place.step, place.tensor, factor};
+}
+
 static void note_first(verify_pair *pair, verify_element element) {
     if (!pair->differs) pair->first = element;
     pair->differs = true;
@@ -96,6 +124,7 @@ void verify_pair_compare(verify_pair *pair, const yoke_model *model, int step) {
             equal = compare_tensor(pair, of_loss, found) && equal;
             pair->gradient_relative =
                 fmax(pair->gradient_relative, relative_difference(of_loss, of_gradients));
+            note_scale(pair, of_loss, found);
             found.gradient = false;
         }
         equal = compare_tensor(pair, weights, found) && equal;
@@ -110,5 +139,6 @@ bool verify_pair_passes(const verify_pair *pair, double tolerance) {
     if (pair->bar == VERIFY_NOTHING) return true;
     if (pair->steps == 0) return false;
     if (pair->bar == VERIFY_BITS) return !pair->differs;
+    if (pair->scale.tensor != NULL) return false;
     return pair->relative <= tolerance && pair->gradient_relative <= tolerance;
 }

@@ -22,6 +22,13 @@ typedef struct verify_element {
     int64_t ulp;
 } verify_element;
 
+/* One road's gradient of a tensor is the other's times a factor: what rounding never does. */
+typedef struct verify_scale {
+    int step;
+    const char *tensor; /* borrowed from the model; NULL: there is none */
+    double factor;
+} verify_scale;
+
 typedef struct verify_pair {
     const verify_road *road, *with;
     verify_bar bar;
@@ -31,11 +38,16 @@ typedef struct verify_pair {
     double relative, gradient_relative; /* the second -1: no gradients */
     bool differs;
     verify_element first; /* if it differs */
+    verify_scale scale;   /* the first one found */
 } verify_pair;
 
 /* Compares what both roads have read after a step. */
 void verify_pair_compare(verify_pair *pair, const yoke_model *model, int step);
-/* Roads that were never compared, although they should agree, do not pass. */
+/* Whether all elements of a gradient, [count], are those of another times one factor that is not 1
+ * within 1e-4. Rounding and a ReLU that switches move elements by factors of their own. */
+bool verify_is_scaled(const double *values, const double *others, size_t count, double *factor);
+/* Roads that were never compared, although they should agree, do not pass, nor does a scaled
+ * gradient, whatever the tolerance. */
 bool verify_pair_passes(const verify_pair *pair, double tolerance);
 
 /* Float32 numbers between two, the second one included; -0 and 0 are neighbours. INT64_MAX where

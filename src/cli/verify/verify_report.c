@@ -55,6 +55,16 @@ static void print_first(FILE *out, const verify_pair *pair) {
             first->index, first->value, first->other, ulp);
 }
 
+static void print_scale(FILE *out, const verify_pair *pair) {
+    const verify_scale *scale = &pair->scale;
+    char road[48], with[48];
+    if (scale->tensor == NULL) return;
+    name_road(road, pair->road);
+    name_road(with, pair->with);
+    fprintf(out, "%s computes %.6g times the gradient of %s in step %d: %s.\n", road, scale->factor,
+            with, scale->step, scale->tensor);
+}
+
 static void print_sentences(FILE *out, const verification *all) {
     bool stands_alone = false;
     for (int i = 0; i < all->pair_count; i++)
@@ -70,8 +80,8 @@ static void print_sentences(FILE *out, const verification *all) {
         fprintf(out, "NOTHING WAS COMPARED: no step of the roads that must agree.\n");
     else if (!verify_passes(all))
         fprintf(out,
-                "ROADS DIFFER: by more than the tolerance of %g, or where bits must be "
-                "equal.\n",
+                "ROADS DIFFER: by more than the tolerance of %g, by a factor, or where bits must "
+                "be equal.\n",
                 all->tolerance);
     else
         fprintf(out, "All roads agree: bit for bit where they must, elsewhere within %g.\n",
@@ -96,6 +106,8 @@ void verify_print(FILE *out, const verification *all) {
     fputc('\n', out);
     for (int i = 0; i < all->pair_count; i++)
         print_first(out, &all->pairs[i]);
+    for (int i = 0; i < all->pair_count; i++)
+        print_scale(out, &all->pairs[i]);
     print_sentences(out, all);
 }
 
@@ -113,6 +125,14 @@ static void json_first(yoke_json *json, const verify_element *first) {
     yoke_json_close(json, '}');
 }
 
+static void json_scale(yoke_json *json, const verify_scale *scale) {
+    yoke_json_open(json, "scaled", '{');
+    yoke_json_integer(json, "step", scale->step);
+    yoke_json_text(json, "tensor", scale->tensor);
+    yoke_json_real(json, "factor", scale->factor);
+    yoke_json_close(json, '}');
+}
+
 static void json_pair(yoke_json *json, const verification *all, const verify_pair *pair) {
     yoke_json_open(json, NULL, '{');
     yoke_json_text(json, "road", verify_road_name(pair->road));
@@ -127,6 +147,7 @@ static void json_pair(yoke_json *json, const verification *all, const verify_pai
     if (pair->gradient_relative >= 0)
         yoke_json_real(json, "gradient_relative", pair->gradient_relative);
     if (pair->differs) json_first(json, &pair->first);
+    if (pair->scale.tensor != NULL) json_scale(json, &pair->scale);
     yoke_json_close(json, '}');
 }
 
