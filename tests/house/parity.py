@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""docs/parity.md: every item has a verdict and a test that exists, or a reason why none, and the counts at its top are
-those of its rows.
+"""docs/parity.md: every item has a verdict and a test that exists, or a reason why none; tests that only GPUs run are
+marked as simulated; and the counts at its top are those of its rows.
 
 usage: parity.py ROOT
 """
@@ -13,7 +13,9 @@ VERDICTS = ("same", "better", "differs", "not here")
 SECTIONS = {"DataParallel": "DataParallel", "DistributedDataParallel": "DDP"}
 ROW = re.compile(r"^\| (\d+) \| (.+?) \| \*\*(.+?)\*\*(?:: (.+?))? \| (.+?) \|$")
 COUNTS = re.compile(r"^\| (DataParallel|DDP) ((?:\| \d+ )+)\|$", re.M)
-TESTS = re.compile(r"`([\w/]+\.(?:c|py))`: ([\w, ]+)")
+TESTS = re.compile(r"`([\w/]+\.(?:c|py))`(?: \((simulated|skips without \w+)\))?: ([\w, ]+)")
+NONE = re.compile(r"no test[: ].+")
+GPUS_ALONE = re.compile(r"cuda/|device/test_collectives\.c")
 
 
 def sections(text):
@@ -33,18 +35,19 @@ def has_test(path, name):
 
 
 def check_tests(root, item, cell):
-    if cell.startswith("no test: "):
-        return
-    groups = [TESTS.fullmatch(group) for group in cell.split("; ")]
-    if not all(groups):
-        yield f"{item}: `FILE`: NAME, NAME; ... or no test: REASON is expected, not {cell!r}"
-        return
-    for group in groups:
+    for part in cell.split("; "):
+        group = TESTS.fullmatch(part)
+        if group is None:
+            if not NONE.fullmatch(part):
+                yield f"{item}: `FILE`: NAME, NAME; `FILE` (simulated): ...; or no test: REASON is expected, not {part!r}"
+            continue
+        if GPUS_ALONE.match(group[1]) and group[2] != "simulated":
+            yield f"{item}: only GPUs run tests/{group[1]}, so it needs the mark (simulated)"
         path = root / "tests" / group[1]
         if not path.exists():
             yield f"{item}: there is no tests/{group[1]}"
             continue
-        yield from (f"{item}: tests/{group[1]} has no test {name}" for name in group[2].split(", ")
+        yield from (f"{item}: tests/{group[1]} has no test {name}" for name in group[3].split(", ")
                     if not has_test(path, name))
 
 

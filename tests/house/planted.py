@@ -78,6 +78,7 @@ FAULTS = [
     ("parity.py", "docs/parity.md", PARITY % "| 1 | it | **better**: how | no test: none |", "are [1, 0, 1, 0, 0]"),
     ("parity.py", "docs/parity.md", PARITY % "| 1 | it | **same** | by hand |", "is expected"),
     ("parity.py", "docs/parity.md", PARITY % "| 1 | it | **same** | `base/test_b.c`: a_b |", "there is no tests/"),
+    ("parity.py", "docs/parity.md", PARITY % "| 1 | it | **same** | `cuda/test_b.c`: a_b |", "needs the mark"),
     ("readme.py", "README.md", "```sh\nfalse\n```\n", "false"),
     ("readme.py", "README.md", "```sh\necho one\n```\n```text\ntwo\n```\n", "two"),
     ("readme.py", "README.md", "```sh\necho one two\n```\n```text\ntwo ...\n```\n", "two"),

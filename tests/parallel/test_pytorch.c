@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Yoke computes what PyTorch computes: models, optimizers, nn.DataParallel and samplers, against
- * values that fixtures/make_fixtures.py took from PyTorch. */
+/* Yoke computes what PyTorch computes: models and optimizers, against values that
+ * fixtures/make_fixtures.py took from PyTorch. Several devices are compared with its imitation of
+ * nn.DataParallel, which computes one part of the batch after the other on a CPU. */
 #include "pytorch_rig.h"
 
 static void evaluate(test_rig *rig, const json_t *wanted) {
@@ -77,7 +78,7 @@ static void a_vision_transformer_trains_as_in_torchvision(void **state) {
     run_subject(&vit);
 }
 
-static void a_resnet_trains_as_under_nn_data_parallel(void **state) {
+static void a_resnet_trains_as_in_pytorch_with_a_batch_norm_a_shard(void **state) {
     (void)state;
     run_subject(&resnet);
 }
@@ -125,7 +126,7 @@ int main(void) {
         cmocka_unit_test(a_convnet_trains_as_in_pytorch_on_one_to_four_devices),
         cmocka_unit_test(dilated_and_depthwise_convolutions_train_as_in_pytorch),
         cmocka_unit_test(a_vision_transformer_trains_as_in_torchvision),
-        cmocka_unit_test(a_resnet_trains_as_under_nn_data_parallel),
+        cmocka_unit_test(a_resnet_trains_as_in_pytorch_with_a_batch_norm_a_shard),
         cmocka_unit_test(devices_that_synchronise_batch_norm_train_as_one_in_pytorch),
         cmocka_unit_test(activations_norms_and_gates_train_as_in_pytorch),
         cmocka_unit_test(squeeze_and_excitation_trains_as_in_pytorch),
