@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PyTorch's training loop line by line, with a loss that Yoke does not have; loop.py beside this
- * file is the same program in PyTorch. */
+/* PyTorch's training loop line by line, with a loss written out here; loop.py beside this file is
+ * the same program in PyTorch. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

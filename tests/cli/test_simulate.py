@@ -71,9 +71,9 @@ def measured_ms(mode, devices):
 
 
 class Against(unittest.TestCase):
-    def fail_if_idle(self, found):
-        """Threads that compute all the time: other programs delay every step."""
-        if os.getloadavg()[0] > os.cpu_count():
+    def fail_unless_delayed(self, found, expected, fastest):
+        """Threads that compute all the time: other programs delay every step. They make none shorter."""
+        if fastest > expected and os.getloadavg()[0] > os.cpu_count():
             self.skipTest(f"{found}, on a busy machine")
         self.fail(found)
 
@@ -87,7 +87,7 @@ class Against(unittest.TestCase):
                 return
         found = f"{mode} on {devices} devices: simulated {expected:.2f} ms, measured {fastest:.2f} ms"
         if mode == "dp-python":
-            self.fail_if_idle(found)
+            self.fail_unless_delayed(found, expected, fastest)
         self.fail(found)
 
     def test_python_classic_overlap_and_sharded_take_the_measured_time(self):
@@ -110,7 +110,7 @@ class Against(unittest.TestCase):
             fastest = min(fastest, *steps_of(trace))
             if abs(fastest - expected) <= CLOSE * fastest:
                 return
-        self.fail_if_idle(f"simulated {expected:.2f} ms, measured {fastest:.2f} ms")
+        self.fail_unless_delayed(f"simulated {expected:.2f} ms, measured {fastest:.2f} ms", expected, fastest)
 
     def test_ddp_takes_the_measured_time(self):
         for devices in (2, 4, 8):
@@ -268,7 +268,9 @@ class Published(unittest.TestCase):
         for name, one, devices, every in self.listed():
             runs = simulated(name, "--devices", f"1,{devices}")
             self.assertAlmostEqual(runs["single", 1]["rows_per_second"], one, delta=0.51)
-            if abs(runs["ddp-ring", devices]["rows_per_second"] / every - 1) > 0.15:
+            ratio = runs["ddp-ring", devices]["rows_per_second"] / every
+            self.assertTrue(1 < ratio < 1.195, f"{name}: --list calls all nine 1 to 19 % too fast, this one is {ratio:.3f}")
+            if ratio > 1.15:
                 far.add(name)
         self.assertEqual(far, self.FAR)
 

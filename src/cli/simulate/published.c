@@ -125,5 +125,6 @@ void published_print(FILE *out) {
     fprintf(out, "\nrows      of a step, on each device: images of 3 x 224 x 224\n"
                  "images/s  published, of one device and of several in one machine\n"
                  "[1] https://" LAMBDA "\n[2] https://" NVIDIA "\n"
-                 "Computed from the figure of one device: docs/simulate.md says how.\n");
+                 "Profiles are computed from the figure of one device. Of several devices all\n"
+                 "nine are simulated too fast, by 1 to 19 %%: upper bounds (docs/simulate.md).\n");
 }
