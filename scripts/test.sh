@@ -24,11 +24,21 @@ jobs=$(($(nproc 2>/dev/null || echo 2) + 1)) # some tests wait: for a link's tim
 summary=()
 failed=no
 
-# The cmocka tests of a run, counted from ctest's log: "passed failed skipped".
+# The cases of a run, of cmocka and of Python's unittest, counted from ctest's log: "passed failed skipped". What unittest
+# skips is among those that it ran.
 count_cases() {
-    awk '/^\[  PASSED  \] [0-9]+ test/ {passed += $4}
+    awk 'function said(word) {
+             return match($0, "[( ]" word "=[0-9]+") ? substr($0, RSTART + length(word) + 2, RLENGTH - length(word) - 2) : 0
+         }
+         /^\[  PASSED  \] [0-9]+ test/ {passed += $4}
          /^\[  FAILED  \] [0-9]+ test/ {failed += $4}
          /^\[  SKIPPED \] [0-9]+ test/ {skipped += $4}
+         /^Ran [0-9]+ tests? in / {ran = $2}
+         /^(OK|FAILED|NO TESTS RAN)( \(|$)/ {
+             bad = said("failures") + said("errors")
+             left = ran - bad - said("skipped")
+             passed += left > 0 ? left : 0; failed += bad; skipped += said("skipped"); ran = 0
+         }
          END {print passed + 0, failed + 0, skipped + 0}' "$1"
 }
 

@@ -452,9 +452,15 @@ static void quantiles_of_a_long_run_stay_true_in_fixed_memory(void **state) {
     assert_true(fabs(yoke_step_times_quantile(&times, 0.9) - 90.5) < 3);
 }
 
+/* It does nothing, so it leaves the last error to its caller, too. */
 static void destroy_takes_null(void **state) {
     (void)state;
+    assert_int_equal(yoke_trainer_create(NULL, NULL), YOKE_ERROR_ARGUMENT);
+    char before[256];
+    snprintf(before, sizeof before, "%s", yoke_last_error());
     yoke_trainer_destroy(NULL);
+    assert_true(before[0] != '\0');
+    assert_string_equal(yoke_last_error(), before);
 }
 
 int main(void) {

@@ -47,7 +47,7 @@ static void devices_and_loader_threads_change_no_bit(void **state) {
  * first one's, on the other rank. */
 static void ranks_train_to_the_bits_of_one_process(void **state) {
     (void)state;
-    if (!devices_are_cpus()) return; /* ranks that are threads share no GPU */
+    if (!devices_are_cpus()) skip(); /* ranks that are threads share no GPU */
     log_of_run one = {0};
     yoke_trainer_options options = mixing(&one);
     uint64_t hash = run_to_the_end(&options);
