@@ -115,7 +115,8 @@ yoke_status yoke_trainer_next_batch(yoke_trainer *trainer, yoke_batch *batch, ui
     uint64_t begin = yoke_trace_now();
     *waited_ns = 0;
     yoke_status status = yoke_loader_next(trainer->loader, batch, waited_ns);
-    if (status == YOKE_ERROR_CANCELLED) TRY(serve_requests(trainer));
+    bool alone = trainer->ranks == NULL; /* ranks agree on a stop after the step */
+    if (status == YOKE_ERROR_CANCELLED && alone) TRY(serve_requests(trainer));
     TRY(end_ranks_on(trainer, status));
     TRY(yoke_trainer_agree(trainer, &trainer->dataset, trainer->loader, batch));
     if (!epoch_is_over(batch))
