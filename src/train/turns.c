@@ -23,8 +23,8 @@ static yoke_status refuse(const char *call) {
 }
 
 yoke_status yoke_trainer_begin_work(yoke_trainer *trainer, const char *call) {
-    yoke_turns *turns = &trainer->turns;
     TRY(yoke_trainer_check(trainer));
+    yoke_turns *turns = &trainer->turns;
     if (yoke_trainer_is_mine(trainer))
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "%s: this thread is inside a call of the same trainer; wait until that returns",
@@ -46,8 +46,8 @@ void yoke_trainer_end_work(yoke_trainer *trainer) {
 }
 
 yoke_status yoke_trainer_begin_question(yoke_trainer *trainer, const char *call) {
-    yoke_turns *turns = &trainer->turns;
     TRY(yoke_trainer_check(trainer));
+    yoke_turns *turns = &trainer->turns;
     if (yoke_trainer_is_mine(trainer)) return YOKE_OK;
     if (atomic_load(&turns->is_working) || pthread_mutex_trylock(&turns->turn) != 0)
         return refuse(call);
