@@ -2,7 +2,6 @@
 /* Who may be inside an engine. */
 #include "parallel/entry.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include "parallel/engine.h"
@@ -119,14 +118,6 @@ yoke_status yoke_data_parallel_bind(yoke_data_parallel *parallel) {
     if (status == YOKE_OK) status = yoke_leave(parallel, bind(parallel));
     if (first && status != YOKE_OK) atomic_store(&parallel->entry.binder, 0);
     return status;
-}
-
-yoke_status yoke_data_parallel_bind_team(yoke_data_parallel *parallel) {
-    cpu_set_t cores;
-    int unknown = sched_getaffinity(0, sizeof cores, &cores);
-    TRY(yoke_data_parallel_bind(parallel));
-    if (unknown == 0) (void)sched_setaffinity(0, sizeof cores, &cores);
-    return YOKE_OK;
 }
 
 void yoke_data_parallel_release(yoke_data_parallel *parallel) {

@@ -48,13 +48,9 @@ bool yoke_data_parallel_is_first(const yoke_data_parallel *parallel);
 /* Returns `status`; a failure ends the process group, so that no other rank waits for this one. */
 yoke_status yoke_data_parallel_report(const yoke_data_parallel *parallel, yoke_status status);
 
-/* yoke_data_parallel_bind, except that the calling thread keeps its own cores: callbacks of the
- * host program run on it, and threads that they start inherit them. */
-yoke_status yoke_data_parallel_bind_team(yoke_data_parallel *parallel);
-
 /* Around a callback of the host program on the calling thread, inside the engine or where the
- * engine is bound to it: the callback, and what it starts, gets the host's own signals and number
- * of threads, and may itself call the engine. NULL: there is no engine yet. step_in returns
+ * engine is bound to it: the callback, and what it starts, gets the host's own signals, cores and
+ * number of threads, and may itself call the engine. NULL: there is no engine yet. step_in returns
  * `status`, or why the thread cannot go on as the root's worker. */
 typedef struct yoke_outside {
     int root_depth;

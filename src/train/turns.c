@@ -32,7 +32,7 @@ yoke_status yoke_trainer_begin_work(yoke_trainer *trainer, const char *call) {
     if (atomic_exchange(&turns->is_working, true)) return refuse(call);
     pthread_mutex_lock(&turns->turn);
     atomic_store(&turns->owner, pthread_self());
-    yoke_status status = yoke_data_parallel_bind_team(trainer->parallel);
+    yoke_status status = yoke_data_parallel_bind(trainer->parallel);
     if (status != YOKE_OK) yoke_trainer_end_work(trainer);
     return status;
 }

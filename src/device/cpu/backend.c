@@ -118,6 +118,7 @@ static yoke_status cpu_enter(yoke_device *device, bool bind, yoke_device_scope *
     yoke_cores_allowed(&before.cores);
     memcpy(scope->opaque, &before, sizeof before);
     omp_set_num_threads(device->threads);
+    if (before.bound) cpu->bound = true;
     if (!before.bound || bind_team(device->threads, &cpu->cores, true)) return YOKE_OK;
     cpu->base.backend->leave(device, scope);
     return FAIL(
@@ -130,12 +131,22 @@ static yoke_status cpu_enter(yoke_device *device, bool bind, yoke_device_scope *
 static void cpu_leave(yoke_device *device, const yoke_device_scope *scope) {
     cpu_scope before;
     memcpy(&before, scope->opaque, sizeof before);
-    if (before.bound) bind_team(device->threads, &before.cores, false);
+    if (before.bound) {
+        bind_team(device->threads, &before.cores, false);
+        cpu_of((yoke_device *)device)->bound = false;
+    }
     omp_set_num_threads(before.threads);
 }
 
+/* The calling thread, thread 0 of the team; the others stay bound meanwhile. */
 static yoke_status cpu_use(yoke_device *device) {
+    const cpu_device *cpu = cpu_of(device);
+    cpu_set_t own;
     omp_set_num_threads(device->threads);
+    if (!cpu->bound) return YOKE_OK;
+    CPU_ZERO(&own);
+    CPU_SET(yoke_cores_at(&cpu->cores, 0), &own);
+    (void)sched_setaffinity(0, sizeof own, &own); /* enter has shown that the system allows it */
     return YOKE_OK;
 }
 
@@ -143,6 +154,7 @@ static void cpu_step_out(yoke_device *device, const yoke_device_scope *scope) {
     cpu_scope before;
     (void)device;
     memcpy(&before, scope->opaque, sizeof before);
+    if (before.bound) (void)sched_setaffinity(0, sizeof before.cores, &before.cores);
     omp_set_num_threads(before.threads);
 }
 

@@ -23,6 +23,7 @@ typedef struct cpu_device {
     cpu_descs descs; /* the descriptors of all its plans and layouts */
     cpu_conversions conversions;
     cpu_set_t cores; /* the cores it is bound to; empty: unbound */
+    bool bound;      /* its worker is, between enter and leave */
 } cpu_device;
 
 static inline cpu_device *cpu_of(yoke_device *device) {
