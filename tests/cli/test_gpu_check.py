@@ -43,8 +43,9 @@ def read(folder):
 def check_kernels(folder):
     report, text, found = read(folder)
     verdict, reason = found["resnet20, 4 rows, bfloat16"]
-    assert verdict == "passed" and re.fullmatch(r"[\d.e-]+ ms in 125 calls, \d+ by im2col.*", reason), found
-    assert len(report["kernels"]["resnet20"]["calls"]) == 125 and report["probe"], report
+    calls = len(report["kernels"]["resnet20"]["calls"])  # fewer, where a contest joins some
+    assert verdict == "passed" and re.fullmatch(rf"[\d.e-]+ ms in {calls} calls, \d+ by im2col.*", reason), found
+    assert calls > 100 and report["probe"], report
     assert report["simulated"] and "SIMULATED GPUs, sizes reduced" in text.splitlines()[2], text
     table = r"^the longest kernels of a step of resnet20.*\n +ms calls .*\n +\d+\.\d{4} +\d+ "
     assert re.search(table, text, re.MULTILINE), text

@@ -52,12 +52,15 @@ class Kernels(unittest.TestCase):
     def test_im2col_is_counted(self):
         ways = [call.get("way") for call in self.calls if call["operation"] == "conv2d"]
         self.assertEqual(self.result["im2col_passes"], sum(way.startswith("im2col") for way in ways))
-        self.assertEqual(self.result["unserved_passes"], ways.count("im2col, no other"))
+        self.assertEqual(self.result["unserved_passes"], sum(way.startswith("im2col, no other") for way in ways))
         if not ON_GPUS:
             self.assertEqual(self.result["im2col_passes"], 0)
 
     def test_the_roofline_follows_from_bytes_operations_and_rates(self):
         for call in self.calls:
+            if (call["operation"], call["direction"], call.get("way")) == ("loss", "backward", "one kernel"):
+                self.assertEqual((call["bytes"], call["operations"]), (0, 0)) # forward has written the gradient
+                continue
             least = 1e3 * max(call["bytes"] / self.result["bytes_per_s"],
                               call["operations"] / self.result["operations_per_s"])
             self.assertAlmostEqual(call["roofline_ms"] / least, 1, places=4)
