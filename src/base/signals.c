@@ -25,7 +25,7 @@ static void choose(sigset_t *blocked) {
 bool yoke_signals_block(yoke_signal_mask *before) {
     sigset_t blocked, own;
     choose(&blocked);
-    pthread_sigmask(SIG_SETMASK, &blocked, &own);
+    pthread_sigmask(SIG_BLOCK, &blocked, &own); /* what the host blocks stays blocked */
     memcpy(before, &own, sizeof own);
     for (int number = 1; number < NSIG; number++)
         if (sigismember(&blocked, number) == 1 && sigismember(&own, number) == 0) return true;

@@ -18,9 +18,10 @@ typedef struct yoke_signal_mask {
 bool yoke_signals_block(yoke_signal_mask *before);
 void yoke_signals_restore(const yoke_signal_mask *before);
 
-/* Of the calling thread; pairs may be nested, and the last release restores the mask. hold returns
- * whether a signal was open, and without one it needs no release, which then does nothing. serve:
- * between the two, the handlers of the signals that came meanwhile run now. */
+/* hold blocks the calling thread's signals, and release restores its mask. Pairs may be nested: the
+ * outermost pair counts. hold returns false if all signals were blocked already; it has then
+ * changed nothing. Between hold and release, serve runs the handlers of the signals that have come.
+ */
 bool yoke_signals_hold(void);
 void yoke_signals_release(void);
 void yoke_signals_serve(void);

@@ -44,8 +44,8 @@ void choices_note_fastest(int algorithm) {
                         "algorithms add in another order in each run\n");
 }
 
-/* The library waits and prints nothing: a user should know for whom. Another run that measures is
- * soon done, or else holds the lock for as long as it is stopped. */
+/* The library waits for the lock in silence, so the tool says which file it waits for. A run that
+ * measures lets go of the lock within seconds; one that is stopped keeps it. */
 void choices_place_say_held(const choices_place *place) {
     const struct timespec pause = {.tv_nsec = LOOK_NS};
     char lock[sizeof place->text + 8];

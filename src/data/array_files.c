@@ -118,7 +118,7 @@ static void array_file_close(array_file *file) {
 
 #define LOOK_BYTES ((size_t)16 << 20) /* smaller arrays are unpacked: their checksum says more */
 
-/* Of a packed array: its header, so that arrays which do not fit each other are not unpacked. */
+/* Reads only the header of a packed array: arrays that do not fit each other are not unpacked. */
 static yoke_status array_file_look(yoke_npy *array, const char *path, const char *member) {
     char name[NAME_BYTES];
     yoke_file_mapping zip;

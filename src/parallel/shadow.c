@@ -13,7 +13,7 @@ typedef struct shadow_trial {
     yoke_spare_update update;
 } shadow_trial;
 
-/* Of the weights: GPUs that are busy with so many take as long for each of them as for more. */
+/* The contest updates no more weights than this: they already keep a GPU busy. */
 #define MOST_ELEMENTS ((size_t)1 << 24)
 
 static yoke_status prepare_trial(void *context) {

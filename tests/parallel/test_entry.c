@@ -316,6 +316,20 @@ static void a_signal_within_a_call_is_handled_at_its_end(void **state) {
     free_rig(&own);
 }
 
+static void a_mask_that_blocks_everything_stays_as_it_is(void **state) {
+    (void)state;
+    sigset_t all, before, after;
+    rig own = make_rig("cpu", 1);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    yoke_status status = yoke_data_parallel_step(own.parallel, &own.batch.batch, 0.1, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, &after);
+    EXPECT_OK(status);
+    assert_int_equal(sigismember(&after, SIGSEGV), 1);
+    assert_int_equal(sigismember(&after, SIGALRM), 1);
+    free_rig(&own);
+}
+
 /* Two threads. */
 
 typedef struct visit {
@@ -516,6 +530,7 @@ int main(int count, char **words) {
         cmocka_unit_test(an_engine_survives_the_end_of_another_on_its_thread),
         cmocka_unit_test(no_thread_that_computes_takes_a_signal_and_the_programs_own_do_again),
         cmocka_unit_test(a_signal_within_a_call_is_handled_at_its_end),
+        cmocka_unit_test(a_mask_that_blocks_everything_stays_as_it_is),
         cmocka_unit_test(a_bound_engine_refuses_other_threads_until_released),
         cmocka_unit_test(a_second_thread_inside_an_engine_is_refused),
         cmocka_unit_test(threads_may_take_turns),

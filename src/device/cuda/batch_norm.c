@@ -102,7 +102,7 @@ static size_t bytes_with(const cuda_batch_norm_job *job, cuda_batch_norm_cut cut
     return cuda_batch_norm_partial_bytes(&with);
 }
 
-/* Of those that give the same chunks, the first; their partial sums are as many. */
+/* Two cuts that give the same chunks compute the same sums, so only the first of them races. */
 static void list_cuts(const cuda_batch_norm_job *job, cuda_candidate candidates[CUTS]) {
     for (int i = 0; i < CUTS; i++) {
         bool repeats = false;

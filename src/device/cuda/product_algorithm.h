@@ -5,7 +5,7 @@
 
 #include "device/cuda/cuda.h"
 
-/* What the library is asked to compute: b first, see product.c. */
+/* A product as cuBLASLt sees it, column-major and with b first (product.c says why). */
 typedef struct product_call {
     cuda_device *device;
     cublasLtMatmulDesc_t description;
