@@ -16,6 +16,7 @@ typedef struct evaluate_flags {
 } evaluate_flags;
 
 #define WHY_BYTES 96
+#define COLUMN_MAX 12 /* bytes of a class's name above its column of the confusion table */
 #define AT(field) offsetof(evaluate_flags, field)
 
 static const cli_option options[] = {
@@ -234,18 +235,37 @@ static void print_classes(const evaluation *run) {
     }
 }
 
-/* A line for each true class, a column for each predicted one. */
+/* Of the columns of the confusion table: as wide as the longest name; 0: a name is too long. */
+static int column_width(const evaluation *run) {
+    size_t width = 6;
+    char text[16];
+    for (int i = 0; i < run->info.classes; i++) {
+        size_t bytes = strlen(trained_class(&run->trained, i, text));
+        width = bytes > width ? bytes : width;
+    }
+    return width <= COLUMN_MAX ? (int)width : 0;
+}
+
+/* A line for each true class, a column for each predicted one, below its name. Where names are too
+ * long for that, the numbers of the classes stand above the columns and before the names. */
 static void print_confusion(const evaluation *run) {
+    char text[16], line[64];
+    int named = column_width(run), width = named > 0 ? named : 6;
     printf("\n%-20s", "true \\ predicted");
-    for (int i = 0; i < run->info.classes; i++)
-        printf(" %6d", i);
+    for (int i = 0; i < run->info.classes; i++) {
+        const char *name = trained_class(&run->trained, i, text);
+        snprintf(line, sizeof line, "%d", i);
+        name = named > 0 ? name : line;
+        printf("%*s", 2 + width - (int)strlen(name), "");
+        cli_print_text(stdout, name, 0);
+    }
     printf("\n");
     for (int i = 0; i < run->info.classes; i++) {
-        char name[16], line[64];
-        snprintf(line, sizeof line, "%d %s", i, trained_class(&run->trained, i, name));
-        cli_print_text(stdout, run->trained.info.class_names != NULL ? line : name, 20);
+        const char *name = trained_class(&run->trained, i, text);
+        snprintf(line, sizeof line, "%d %s", i, name);
+        cli_print_text(stdout, named > 0 ? name : line, 20);
         for (int j = 0; j < run->info.classes; j++)
-            printf(" %6lld", (long long)count_of(&run->info, i, j));
+            printf("  %*lld", width, (long long)count_of(&run->info, i, j));
         printf("\n");
     }
 }

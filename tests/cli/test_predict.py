@@ -11,6 +11,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -216,7 +217,10 @@ class Predict(unittest.TestCase):
         self.assertEqual(said["accuracy_top5"], 1)  # of three classes
         text = self.run_ok("evaluate", "--weights", self.weights, "--dataset", spec, "--confusion")
         self.assertIn("precision", text)
-        self.assertIn("2 red", text)
+        head = next(line for line in text.splitlines() if line.startswith("true"))
+        self.assertEqual(re.split(" {2,}", head)[1:], names)
+        cells = {re.split(" {2,}", line)[0]: line.split()[-len(names):] for line in text.split(head)[1].strip().splitlines()}
+        self.assertEqual(cells, {true: list(map(str, row)) for true, row in zip(names, said["confusion"])})
 
     def test_top_5_is_counted_from_all_probabilities(self):
         save, spec = self.folder / "ten.safetensors", "synthetic:3x8x8,classes=10,rows=300"
