@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes course.ipynb from the lessons: their text, their commands as calls of the module `yoke`, and a cell of Python at
-the end of each lesson that checks the prediction or tries more values.
+the end of each lesson that checks the prediction or tries more values. Where a lesson has a picture, the notebook has
+a cell that shows the same figure of the page that its reader's run wrote.
 
 usage: docs/course/notebook.py [FILE]. The notebook holds no outputs: run it to see yours.
 """
@@ -10,13 +11,31 @@ import re
 import shlex
 import sys
 
+from renew import FIGURES
+
 COURSE = pathlib.Path(__file__).resolve().parent
 FENCE = re.compile(r"^```(sh|text|console)\n(.*?)^```\n", re.S | re.M)
-FIRST = """import json, os, tempfile
+PICTURE = re.compile(r"^!\[[^]]*\]\(\w+\.svg\)\n", re.M)
+FIRST = """import html, json, os, tempfile
 import yoke  # pip install .
 
 os.chdir(tempfile.mkdtemp())  # traces and pages go there
-os.mkdir("build")"""
+os.mkdir("build")
+
+
+class show:
+    \"\"\"A page that a run of yours wrote, or one figure of it.\"\"\"
+
+    def __init__(self, page, figure=None, height=600):
+        with open(page) as file:
+            self.text, self.height = file.read(), height
+        if figure:  # the head of the page has its colours
+            head = self.text[:self.text.index("<main>")]
+            section = self.text[self.text.index(f'<section id="{figure}"'):]
+            self.text = head + section[:section.index("</section>") + len("</section>")]
+
+    def _repr_html_(self):
+        return f'<iframe srcdoc="{html.escape(self.text)}" width="100%" height="{self.height}"></iframe>'"""
 # Code that follows the commands of a lesson.
 TRIALS = {
     "1-step": """run = ["train", "--devices", "2xcpu", "--batch", 32, "--steps", 20, "--evaluate-every", -1]
@@ -55,16 +74,31 @@ def code_of(block):
     return "\n".join(calls)
 
 
+def figure_cell(lesson, text):
+    """The cell that shows the figure whose picture the lesson has."""
+    page = re.findall(r"--html (\S+)", text)[-1]
+    return f'show("{page}", "{FIGURES[lesson]}")  # show("{page}") shows the whole page'
+
+
+def part_of(lesson, text, part):
+    """A part of a lesson between two commands, with the reader's own figure in the place of the lesson's picture."""
+    words, *rest = PICTURE.split(part)
+    yield "markdown", words
+    if rest:
+        yield "code", figure_cell(lesson, text)
+        yield "markdown", rest[0]
+
+
 def cells_of(lesson):
     text, at = (COURSE / f"{lesson}.md").read_text(), 0
     begin_of_scripts = text.index("## The same in PyTorch")
     for fence in FENCE.finditer(text):
         if fence[1] != "sh":
             continue
-        yield "markdown", text[at:fence.start()]
+        yield from part_of(lesson, text, text[at:fence.start()])
         yield "code", code_of(fence[2])
         at = fence.end()
-    yield "markdown", text[at:begin_of_scripts]
+    yield from part_of(lesson, text, text[at:begin_of_scripts])
     yield "markdown", "**More values.** Change them."
     yield "code", TRIALS[lesson]
     yield "markdown", text[begin_of_scripts:]

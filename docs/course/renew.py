@@ -57,7 +57,7 @@ def renew_page(lesson, python):
 def style_of(page, svg):
     """The rules that the figure needs: colours in light and dark, and the classes that it uses."""
     sheet = re.search(r"<style>(.*?)</style>", page, re.S)[1].splitlines()
-    used = set(re.findall(r'class="([\w-]+)', svg)) | {"page"}
+    used = {name for names in re.findall(r'class="([^"]+)"', svg) for name in names.split()} | {"page"}
     colours = [line for line in sheet if line.startswith((":root", "@media (prefers-color-scheme:dark)"))]
     shapes = [line for line in sheet if line.startswith(("svg text", "svg .", "rect", "path.line", ".grid", ".dashed"))]
     fills = [line for line in sheet if (name := re.match(r"\.([\w-]+)\{fill", line)) and name[1] in used]

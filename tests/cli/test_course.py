@@ -146,7 +146,11 @@ class Notebook(unittest.TestCase):
             self.skipTest("no Python here can import the module yoke: it needs numpy and libyoke.so")
         cells = json.loads((COURSE / "course.ipynb").read_text())["cells"]
         code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-        printed = run([python, "-c", code], folder("notebook"), env=module)
+        shown = re.sub(r"^(show\(.*?\))", r"print(\1._repr_html_())", code, flags=re.M)
+        printed = run([python, "-c", shown], folder("notebook"), env=module)
+        figures = re.findall(r'<iframe srcdoc="[^"]*&lt;section id=&quot;([\w-]+)&quot;[^"]*&lt;svg[^"]*"', printed)
+        self.assertEqual(figures, ["timeline", "stages", "timeline", "timeline", "timeline", "step-time"])
+        self.assertNotRegex("".join("".join(cell["source"]) for cell in cells), r"!\[.*\]\(\w+\.svg\)")
         self.assertEqual(printed.count("the same bits: True"), 2)
 
 
