@@ -69,8 +69,12 @@ static void add_ideal(scaling *all) {
     for (int devices = 1; devices <= most; devices++)
         all->ideal[count++] = (yoke_svg_point){devices, ideal_of(all, one, devices), 0, 0};
     all->has_ideal = true;
-    all->series[all->count++] = (yoke_svg_series){
-        .name = "ideal", .style = "ideal", .points = all->ideal, .count = count, .dashed = true};
+    all->series[all->count++] = (yoke_svg_series){.name = "ideal",
+                                                  .style = "quiet",
+                                                  .points = all->ideal,
+                                                  .count = count,
+                                                  .dashed = true,
+                                                  .guide = true};
 }
 
 static void collect(yoke_markup *out, scaling *all) {
@@ -83,8 +87,6 @@ static void collect(yoke_markup *out, scaling *all) {
         series->points[series->count++] =
             (yoke_svg_point){mode->devices, figure.value, figure.low, figure.high};
     }
-    for (int i = 0; i < all->count; i++)
-        all->series[i].shift = 7 * (i - (all->count - 1) / 2.0);
     add_ideal(all);
 }
 
@@ -104,6 +106,33 @@ static void find_ends(const scaling *all, const yoke_report_mode **fast,
         if (*fast == NULL || mode->step_ms.value < (*fast)->step_ms.value) *fast = mode;
         if (*slow == NULL || mode->step_ms.value > (*slow)->step_ms.value) *slow = mode;
     }
+}
+
+/* Whether the intervals say that one of them is faster. */
+static bool are_apart(const scaling *all, const yoke_report_mode *fast,
+                      const yoke_report_mode *slow) {
+    if (fast == NULL || fast == slow || all->report->no_verdict) return false;
+    return fast->step_ms.value < slow->step_ms.value &&
+           (fast->step_ms.high <= slow->step_ms.low || !(slow->step_ms.low > 0));
+}
+
+/* The result where there is one, otherwise the subject. */
+static const char *title_of(const scaling *all, char text[YOKE_TITLE_BYTES]) {
+    const yoke_report_mode *fast, *slow;
+    char number[2][64];
+    find_ends(all, &fast, &slow);
+    if (!are_apart(all, fast, slow))
+        snprintf(text, YOKE_TITLE_BYTES, "%s", all->throughput ? "Throughput" : "Step time");
+    else if (all->throughput)
+        snprintf(text, YOKE_TITLE_BYTES, "%s is %s times as fast as %s on %d device%s", fast->name,
+                 yoke_decimal(slow->step_ms.value / fast->step_ms.value, 2, number[0]), slow->name,
+                 fast->devices, fast->devices == 1 ? "" : "s");
+    else
+        snprintf(text, YOKE_TITLE_BYTES, "A step takes %s in %s and %s in %s on %d device%s",
+                 yoke_text_ms(fast->step_ms.value, number[0]), fast->name,
+                 yoke_text_ms(slow->step_ms.value, number[1]), slow->name, fast->devices,
+                 fast->devices == 1 ? "" : "s");
+    return text;
 }
 
 /* Every mode on the largest number of devices beside the first mode on one. */
@@ -138,23 +167,22 @@ static void say_step_time(yoke_markup *out, const scaling *all) {
                     yoke_text_ms(slow->step_ms.value, number[1]), slow->name,
                     yoke_text_percent(slow->step_ms.value - fast->step_ms.value,
                                       fast->step_ms.value, number[2]));
-    if (fast->step_ms.high > slow->step_ms.low && slow->step_ms.low > 0)
-        yoke_figure_say(out, NULL,
-                        "Their intervals overlap: this run does not say which is faster.");
-    else if (all->report->no_verdict)
-        yoke_figure_say(out, NULL,
-                        "The race was disturbed or too short: it does not say which is faster.");
+    if (are_apart(all, fast, slow)) return;
+    yoke_figure_say(out, NULL,
+                    all->report->no_verdict
+                        ? "The race was disturbed or too short: it does not say which is faster."
+                        : "Their intervals overlap: this run does not say which is faster.");
 }
 
 static void draw(yoke_markup *out, const yoke_report *report, bool throughput) {
     scaling all = {.report = report, .throughput = throughput};
     collect(out, &all);
     if (all.count > 0) {
-        const char *title = throughput ? "Throughput" : "Step time";
+        char title[YOKE_TITLE_BYTES];
         const char *source =
             report->simulated ? "src/simulate/simulate.c" : "src/parallel/data_parallel.c";
         yoke_svg_xy chart = {
-            .head = {throughput ? "throughput-chart" : "step-time-chart", title,
+            .head = {throughput ? "throughput-chart" : "step-time-chart", title_of(&all, title),
                      throughput ? "A line for each mode: images a second against the number of "
                                   "devices, with intervals, beside the ideal line. The data "
                                   "follow as a table."
@@ -163,7 +191,7 @@ static void draw(yoke_markup *out, const yoke_report *report, bool throughput) {
                                   "data follow as a table."},
             .x_name = "devices",
             .y_name = throughput ? "images / s" : "ms / step",
-            .whole_x = true,
+            .counts = true,
             .from_zero = true,
             .series = all.series,
             .count = all.count};

@@ -132,15 +132,6 @@ void yoke_figure_bars(yoke_markup *out, const yoke_svg_bars *chart) {
 
 /* Lines. */
 
-/* The smallest x above `x` of any series; INFINITY: none. */
-static double next_x(const yoke_svg_xy *chart, double x) {
-    double next = INFINITY;
-    for (int s = 0; s < chart->count; s++)
-        for (int i = 0; i < chart->series[s].count; i++)
-            if (chart->series[s].points[i].x > x) next = fmin(next, chart->series[s].points[i].x);
-    return next;
-}
-
 static void point_cell(yoke_markup *out, const yoke_svg_series *series, double x) {
     char text[128], number[3][YOKE_NUMBER_BYTES];
     const yoke_svg_point *point = NULL;
@@ -160,7 +151,7 @@ static void point_cell(yoke_markup *out, const yoke_svg_series *series, double x
 
 static int count_rows(const yoke_svg_xy *chart) {
     int count = 0;
-    for (double x = next_x(chart, -INFINITY); isfinite(x); x = next_x(chart, x))
+    for (double x = yoke_svg_next_x(chart, -INFINITY); isfinite(x); x = yoke_svg_next_x(chart, x))
         count++;
     return count;
 }
@@ -176,7 +167,7 @@ static void lines_table(yoke_markup *out, const yoke_svg_xy *chart) {
     int stride = 1 + count_rows(chart) * columns / CELLS_MAX, row = 0;
     if (stride > 1) snprintf(summary, sizeof summary, "Data, one row of %d", stride);
     yoke_html_table_begin(out, summary, chart->y_name, headers, columns + 1);
-    for (double x = next_x(chart, -INFINITY); isfinite(x); x = next_x(chart, x)) {
+    for (double x = yoke_svg_next_x(chart, -INFINITY); isfinite(x); x = yoke_svg_next_x(chart, x)) {
         if (row++ % stride != 0) continue;
         yoke_html_row_begin(out,
                             chart->log_x ? yoke_scientific(x, number) : yoke_decimal(x, 2, number));

@@ -30,6 +30,7 @@ void yoke_figure_mistakes(yoke_markup *out, const yoke_report_predictions *predi
 /* What they share. */
 
 #define YOKE_LABEL_BYTES (YOKE_REPORT_NAME_BYTES + 16)
+#define YOKE_TITLE_BYTES 384 /* of a figure: what it shows, or its result */
 
 /* The mode's name, with its devices where another mode has the same name: "dp overlap on 4". */
 const char *yoke_mode_label(const yoke_report *report, const yoke_report_mode *mode,

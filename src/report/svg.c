@@ -22,14 +22,13 @@ double yoke_svg_place(const svg_scale *scale, double value) {
     return scale->begin + share * (scale->end - scale->begin);
 }
 
-double yoke_svg_tick(double range, int count, bool whole) {
+double yoke_svg_tick(double range, int count) {
     if (!(range > 0)) return 1;
     double rough = range / count, power = pow(10, floor(log10(rough)));
-    double tick = rough <= power       ? power
-                  : rough <= 2 * power ? 2 * power
-                  : rough <= 5 * power ? 5 * power
-                                       : 10 * power;
-    return whole && tick < 1 ? 1 : tick;
+    return rough <= power       ? power
+           : rough <= 2 * power ? 2 * power
+           : rough <= 5 * power ? 5 * power
+                                : 10 * power;
 }
 
 void yoke_svg_begin(yoke_markup *out, const yoke_svg_head *head, double width, double height) {
@@ -158,14 +157,14 @@ static double tick_at(const svg_scale *scale, double tick, int i) {
     return tick * (ceil(scale->low / tick - 1e-9) + i) + 0.0;
 }
 
-static void x_tick(yoke_markup *out, const svg_scale *scale, svg_box box, double value,
-                   const char *text) {
+void yoke_svg_x_tick(yoke_markup *out, const svg_scale *scale, svg_box box, double value,
+                     const char *text) {
     double x = yoke_svg_place(scale, value), bottom = box.y + box.height;
     yoke_svg_line(out, "grid", x, box.y, x, bottom);
-    yoke_svg_label(out, "middle", x, bottom + 15, text, 16);
+    if (text != NULL) yoke_svg_label(out, "middle", x, bottom + 15, text, 16);
 }
 
-static void x_line(yoke_markup *out, svg_box box, const char *name) {
+void yoke_svg_x_line(yoke_markup *out, svg_box box, const char *name) {
     double bottom = box.y + box.height;
     yoke_svg_line(out, "axis", box.x, bottom, box.x + box.width, bottom);
     yoke_svg_label(out, "middle", box.x + box.width / 2, bottom + 31, name, 80);
@@ -181,11 +180,11 @@ void yoke_svg_log_axis(yoke_markup *out, const svg_scale *scale, svg_box box, co
             double value = digits[i] * pow(10, power);
             if (value < scale->low * (1 - 1e-9) || value > scale->high * (1 + 1e-9)) continue;
             snprintf(text, sizeof text, "%de%d", digits[i], power);
-            x_tick(out, scale, box, value,
-                   power < -2 || power > 3 ? text : tick_text(value, false, text));
+            yoke_svg_x_tick(out, scale, box, value,
+                            power < -2 || power > 3 ? text : tick_text(value, false, text));
         }
     }
-    x_line(out, box, name);
+    yoke_svg_x_line(out, box, name);
 }
 
 void yoke_svg_x_axis(yoke_markup *out, const svg_scale *scale, svg_box box, const char *name,
@@ -193,13 +192,13 @@ void yoke_svg_x_axis(yoke_markup *out, const svg_scale *scale, svg_box box, cons
     char text[YOKE_NUMBER_BYTES];
     if (bytes) {
         double unit = binary_unit(scale->high);
-        tick = unit * yoke_svg_tick(scale->high / unit, 4, false);
+        tick = unit * yoke_svg_tick(scale->high / unit, 4);
     }
     for (int i = 0; i < TICKS_MAX && tick_at(scale, tick, i) <= scale->high + 1e-9 * tick; i++) {
         double value = tick_at(scale, tick, i);
-        x_tick(out, scale, box, value, tick_text(value, bytes, text));
+        yoke_svg_x_tick(out, scale, box, value, tick_text(value, bytes, text));
     }
-    x_line(out, box, name);
+    yoke_svg_x_line(out, box, name);
 }
 
 void yoke_svg_y_axis(yoke_markup *out, const svg_scale *scale, svg_box box, const char *name,
@@ -233,11 +232,18 @@ static void draw_key(yoke_markup *out, const svg_key *key, double x, double y) {
     yoke_svg_label(out, "start", x + 24, y + 10, key->name, 48);
 }
 
-/* Places the keys in rows; draws them unless `out` is NULL. Returns the height. */
+static bool has_key(const svg_key *keys, int count, const char *name) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(keys[i].name, name) == 0) return true;
+    return false;
+}
+
+/* Places the keys in rows, each name once; draws them unless `out` is NULL. Returns the height. */
 static double lay_keys(yoke_markup *out, const svg_key *keys, int count, svg_box box) {
     double x = 0, y = 0;
     for (int i = 0; i < count; i++) {
         double width = key_width(&keys[i]);
+        if (has_key(keys, i, keys[i].name)) continue;
         if (x > 0 && x + width > box.width) {
             x = 0;
             y += SVG_LEGEND_ROW;

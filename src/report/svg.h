@@ -28,13 +28,14 @@ typedef struct yoke_svg_series {
     bool markers, dashed;
     bool apart;   /* no line joins the points */
     bool upright; /* a vertical line goes through each marker */
-    double shift; /* of markers to the right, in units of the view box */
+    bool guide; /* what could be: no axis grows for it, and a text says where it ends when its line
+                   leaves the drawing */
 } yoke_svg_series;
 
 typedef struct yoke_svg_xy {
     yoke_svg_head head;
     const char *x_name, *y_name;
-    bool whole_x;                  /* ticks at whole numbers only */
+    bool counts;                   /* x counts something: ticks where a series has points */
     bool log_x;                    /* a logarithmic axis; x above 0 */
     double y_most;                 /* what is above is not drawn; 0: everything is */
     bool from_zero;                /* the y axis begins at 0 */
@@ -97,6 +98,8 @@ typedef struct yoke_svg_matrix {
 } yoke_svg_matrix;
 
 void yoke_svg_draw_xy(yoke_markup *out, const yoke_svg_xy *chart);
+/* The smallest x above `x` of any series that is no guide; INFINITY: none. */
+double yoke_svg_next_x(const yoke_svg_xy *chart, double x);
 void yoke_svg_draw_bars(yoke_markup *out, const yoke_svg_bars *chart);
 void yoke_svg_draw_lanes(yoke_markup *out, const yoke_svg_lanes *chart);
 void yoke_svg_draw_matrix(yoke_markup *out, const yoke_svg_matrix *matrix);

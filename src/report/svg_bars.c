@@ -68,7 +68,7 @@ void yoke_svg_draw_bars(yoke_markup *out, const yoke_svg_bars *chart) {
     svg_box legend = {8, TOP + box.height + 44, WIDTH - 8, 0};
     double height = legend.y + yoke_svg_legend_height(keys, count, legend.width) + 2;
     yoke_svg_begin(out, &chart->head, WIDTH, height);
-    yoke_svg_x_axis(out, &scale, box, chart->x_name, yoke_svg_tick(scale.high, 5, false),
+    yoke_svg_x_axis(out, &scale, box, chart->x_name, yoke_svg_tick(scale.high, 5),
                     chart->unit == YOKE_SVG_BYTES);
     double y = TOP;
     for (int row = 0; row < chart->row_count; row++, y += ROW) {

@@ -42,7 +42,7 @@ void yoke_svg_draw_lanes(yoke_markup *out, const yoke_svg_lanes *chart) {
     svg_box legend = {8, TOP + box.height + 44, WIDTH - 8, 0};
     double height = legend.y + yoke_svg_legend_height(keys, count, legend.width) + 2;
     yoke_svg_begin(out, &chart->head, WIDTH, height);
-    yoke_svg_x_axis(out, &scale, box, chart->x_name, yoke_svg_tick(scale.high, 10, false), false);
+    yoke_svg_x_axis(out, &scale, box, chart->x_name, yoke_svg_tick(scale.high, 10), false);
     double y = TOP;
     for (int i = 0; i < chart->count; i++) {
         const yoke_svg_lane *lane = &chart->lanes[i];

@@ -17,7 +17,7 @@ typedef struct svg_scale {
 double yoke_svg_place(const svg_scale *scale, double value);
 
 /* The step between ticks, 1, 2 or 5 times a power of ten, so that about `count` of them fit. */
-double yoke_svg_tick(double range, int count, bool whole);
+double yoke_svg_tick(double range, int count);
 
 typedef struct svg_box {
     double x, y, width, height;
@@ -39,6 +39,10 @@ void yoke_svg_group(yoke_markup *out, const char *name, double y);
 /* Ticks with grid lines over `box`, and the axis's name below it. bytes: numbers are bytes. */
 void yoke_svg_x_axis(yoke_markup *out, const svg_scale *scale, svg_box box, const char *name,
                      double tick, bool bytes);
+/* One tick with its grid line; text NULL: no text. And the axis's line, with its name. */
+void yoke_svg_x_tick(yoke_markup *out, const svg_scale *scale, svg_box box, double value,
+                     const char *text);
+void yoke_svg_x_line(yoke_markup *out, svg_box box, const char *name);
 /* Likewise of a logarithmic scale: ticks at powers of ten, and between them where there are few. */
 void yoke_svg_log_axis(yoke_markup *out, const svg_scale *scale, svg_box box, const char *name);
 void yoke_svg_y_axis(yoke_markup *out, const svg_scale *scale, svg_box box, const char *name,
