@@ -15,9 +15,11 @@
 /* What one of the figures is about. */
 typedef struct subject {
     const char *id, *title, *description, *x_name, *meaning, *source;
+    const char *subject, *verb; /* "the link of " a device "carries" */
     bool names_link;
     const yoke_report_amounts *(*amounts_of)(const yoke_report_mode *mode);
-    void (*say)(yoke_markup *out, const char *label, const yoke_report_amounts *amounts);
+    void (*say)(yoke_markup *out, const struct subject *of, const char *label,
+                const yoke_report_amounts *amounts);
 } subject;
 
 /* A bar for each place of each mode, a part for each kind. */
@@ -29,16 +31,20 @@ typedef struct amount_rows {
     int row_count, part_count;
 } amount_rows;
 
+/* What bytes are of, besides stages; each has a colour. */
+static const char *const kinds[] = {"weights",     "gradients",     "optimizer",
+                                    "activations", YOKE_REPORT_OUT, YOKE_REPORT_IN};
+
 static int find_part(amount_rows *all, const char *what) {
     for (int i = 0; i < all->part_count; i++)
         if (strcmp(all->parts[i].name, what) == 0) return i;
     if (all->part_count == PARTS_MAX) return -1;
     yoke_svg_part *part = &all->parts[all->part_count];
-    part->name = what;
-    snprintf(part->style, sizeof part->style, "m%d", all->part_count % 8);
+    *part = (yoke_svg_part){.name = what, .style = "s-other"};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(what, kinds[i]) == 0) snprintf(part->style, sizeof part->style, "b-%.20s", what);
     for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++)
         if (strcmp(what, yoke_stage_name((yoke_stage)stage)) == 0) *part = yoke_stage_part(stage);
-    part->name = what;
     return all->part_count++;
 }
 
@@ -117,29 +123,23 @@ static const char *least_of(const yoke_report_amounts *amounts) {
 }
 
 /* The places with the most and the fewest bytes. */
-static void say_extremes(yoke_markup *out, const char *label, const yoke_report_amounts *amounts,
-                         const char *verb) {
+static void say_extremes(yoke_markup *out, const subject *of, const char *label,
+                         const yoke_report_amounts *amounts) {
     char text[2][64];
     const char *most = most_of(amounts, NULL), *least = least_of(amounts);
     double high = bytes_at(amounts, most, NULL), low = bytes_at(amounts, least, NULL);
     yoke_text_bytes(high, text[0], sizeof text[0]);
     if (high - low < ALIKE * high)
-        yoke_figure_say(out, NULL, "%s: every device %s about %s.", label, verb, text[0]);
+        yoke_figure_say(out, NULL, "%s: every device %s about %s.", label, of->verb, text[0]);
     else
-        yoke_figure_say(out, NULL, "%s: %s %s most, %s; %s the least, %s.", label, most, verb,
+        yoke_figure_say(out, NULL, "%s: %s %s most, %s; %s the least, %s.", label, most, of->verb,
                         text[0], least, yoke_text_bytes(low, text[1], sizeof text[1]));
 }
 
-static void say_memory(yoke_markup *out, const char *label, const yoke_report_amounts *amounts) {
-    say_extremes(out, label, amounts, "holds");
-}
-
-static void say_moved(yoke_markup *out, const char *label, const yoke_report_amounts *amounts) {
-    say_extremes(out, label, amounts, "moves");
-}
-
 /* The first place is the root's. In DDP no rank is one, and then all links carry the same. */
-static void say_links(yoke_markup *out, const char *label, const yoke_report_amounts *amounts) {
+static void say_links(yoke_markup *out, const subject *of, const char *label,
+                      const yoke_report_amounts *amounts) {
+    (void)of;
     char text[2][64], times[YOKE_NUMBER_BYTES];
     const char *root = amounts->rows[0].where, *other = most_of(amounts, root);
     double own = bytes_at(amounts, root, NULL), others = bytes_at(amounts, other, NULL);
@@ -164,6 +164,25 @@ static void say_links(yoke_markup *out, const char *label, const yoke_report_amo
 
 /* Figures. */
 
+/* The mode whose devices differ most, "In dp classic cpu:0 holds 2.1 times as much as cpu:1";
+ * where all are alike, the subject. */
+static void write_title(const yoke_report *report, const subject *of, char text[YOKE_TITLE_BYTES]) {
+    double most = 1 + ALIKE;
+    snprintf(text, YOKE_TITLE_BYTES, "%s", of->title);
+    for (int m = 0; m < report->mode_count; m++) {
+        const yoke_report_amounts *amounts = of->amounts_of(&report->modes[m]);
+        char label[YOKE_LABEL_BYTES], times[YOKE_NUMBER_BYTES];
+        if (count_places(amounts) < 2) continue;
+        const char *high = most_of(amounts, NULL), *low = least_of(amounts);
+        double least = bytes_at(amounts, low, NULL), ratio = bytes_at(amounts, high, NULL) / least;
+        if (!(least > 0) || ratio <= most) continue;
+        most = ratio;
+        snprintf(text, YOKE_TITLE_BYTES, "In %s %s%s %s %s times as much as %s%s",
+                 yoke_mode_label(report, &report->modes[m], label), of->subject, high, of->verb,
+                 yoke_decimal(ratio, 2, times), of->subject[0] != '\0' ? "that of " : "", low);
+    }
+}
+
 static int rows_of(const yoke_report *report, const subject *of) {
     int count = 0;
     for (int m = 0; m < report->mode_count; m++)
@@ -177,17 +196,18 @@ static void say(yoke_markup *out, const yoke_report *report, const subject *of) 
         const yoke_report_amounts *amounts = of->amounts_of(&report->modes[m]);
         char label[YOKE_LABEL_BYTES];
         if (count_places(amounts) < 2 || said++ >= SAID_MAX) continue;
-        of->say(out, yoke_mode_label(report, &report->modes[m], label), amounts);
+        of->say(out, of, yoke_mode_label(report, &report->modes[m], label), amounts);
     }
 }
 
 static void draw(yoke_markup *out, const yoke_report *report, const subject *of) {
-    char chart_id[32];
+    char chart_id[32], title[YOKE_TITLE_BYTES];
     amount_rows *all = yoke_figure_memory_for(out, 1, sizeof *all);
     if (all == NULL) return;
     collect(report, of, all);
     if (all->row_count > 0) {
-        yoke_html_figure_begin(out, of->id, of->title, false);
+        write_title(report, of, title);
+        yoke_html_figure_begin(out, of->id, title, false);
         say(out, report, of);
         snprintf(chart_id, sizeof chart_id, "%s-chart", of->id);
         yoke_svg_bars chart = {.head = {chart_id, of->title, of->description},
@@ -232,8 +252,10 @@ void yoke_figure_memory(yoke_markup *out, const yoke_report *report) {
         .meaning = "Bytes that an engine allocates on the device before the first step; no step "
                    "allocates more.",
         .source = "src/model/arena.c",
+        .subject = "",
+        .verb = "holds",
         .amounts_of = memory_of,
-        .say = say_memory};
+        .say = say_extremes};
     draw(out, report, &memory);
 }
 
@@ -248,6 +270,8 @@ void yoke_figure_links(yoke_markup *out, const yoke_report *report) {
                    "that it receives. A link is full duplex, so that the larger of the two decides "
                    "how long it is busy.",
         .source = "src/links/links.c",
+        .subject = "the link of ",
+        .verb = "carries",
         .names_link = true,
         .amounts_of = links_of,
         .say = say_links};
@@ -266,7 +290,9 @@ void yoke_figure_moved(yoke_markup *out, const yoke_report *report) {
                    "--link models links between them, and between GPUs the driver or NCCL chooses "
                    "the way.",
         .source = "src/parallel/exchange.c",
+        .subject = "",
+        .verb = "moves",
         .amounts_of = moved_of,
-        .say = say_moved};
+        .say = say_extremes};
     draw(out, report, &moved);
 }

@@ -94,22 +94,39 @@ static void say_class(yoke_markup *out, const yoke_report_predictions *predictio
                     yoke_number(percent_of(result), number), result->right, result->rows, mostly);
 }
 
+/* Of all classes. */
+static class_result sum_of(const class_result *all, int count) {
+    class_result sum = {.index = -1};
+    for (int i = 0; i < count; i++) {
+        sum.right += all[i].right;
+        sum.rows += all[i].rows;
+    }
+    return sum;
+}
+
 /* sorted: by accuracy. */
+static void write_title(const yoke_report_predictions *predictions, const class_result *sorted,
+                        char text[YOKE_TITLE_BYTES]) {
+    class_result sum = sum_of(sorted, predictions->classes);
+    char number[2][YOKE_NUMBER_BYTES], name[16];
+    snprintf(text, YOKE_TITLE_BYTES,
+             "%s %% of the test rows are right; least of class %.80s: %s %%",
+             yoke_number(percent_of(&sum), number[0]),
+             yoke_class_name(predictions, sorted[0].index, name),
+             yoke_number(percent_of(&sorted[0]), number[1]));
+}
+
 static void say(yoke_markup *out, const yoke_report_predictions *predictions,
                 const class_result *sorted) {
-    int count = predictions->classes, tested = 0;
-    int64_t right = 0, rows = 0;
+    int tested = 0;
+    class_result sum = sum_of(sorted, predictions->classes);
     char number[YOKE_NUMBER_BYTES];
-    for (int i = 0; i < count; i++) {
-        right += sorted[i].right;
-        rows += sorted[i].rows;
+    for (int i = 0; i < predictions->classes; i++)
         tested += sorted[i].rows > 0;
-    }
     yoke_figure_say(out, NULL,
                     "After step %" PRIu64 " the model classifies %" PRId64 " of %" PRId64
                     " rows of the test split correctly: %s %%.",
-                    predictions->step, right, rows,
-                    yoke_number(100 * (double)right / (double)rows, number));
+                    predictions->step, sum.right, sum.rows, yoke_number(percent_of(&sum), number));
     say_class(out, predictions, &sorted[0], "least");
     if (tested > 1) say_class(out, predictions, &sorted[tested - 1], "best");
 }
@@ -148,7 +165,7 @@ static void fill_bars(class_bars *bars, const yoke_report_predictions *predictio
 }
 
 static void draw(yoke_markup *out, const class_bars *bars, bool all) {
-    const yoke_svg_part part = {.name = "rows classified correctly", .style = "m0"};
+    const yoke_svg_part part = {.name = "rows classified correctly", .style = "right"};
     yoke_svg_bars chart = {.head = {"classes-chart", "Accuracy by class",
                                     all ? "A bar for each class: percent of its rows that the "
                                           "model classifies correctly. The data follow as a table."
@@ -202,7 +219,9 @@ void yoke_figure_classes(yoke_markup *out, const yoke_report_predictions *predic
         memcpy(sorted, all, count * sizeof *sorted);
         qsort(sorted, count, sizeof *sorted, by_accuracy);
         fill_bars(&bars, predictions, all, sorted);
-        yoke_html_figure_begin(out, "classes", "Accuracy by class", false);
+        char title[YOKE_TITLE_BYTES];
+        write_title(predictions, sorted, title);
+        yoke_html_figure_begin(out, "classes", title, false);
         say(out, predictions, sorted);
         draw(out, &bars, predictions->classes <= ALL_BARS);
         table(out, predictions, all);

@@ -43,22 +43,29 @@ static int64_t count_wrong(const yoke_report_predictions *predictions) {
     return wrong;
 }
 
+static void write_title(const yoke_report_predictions *predictions, const confusion *most,
+                        int found, char text[YOKE_TITLE_BYTES]) {
+    char name[2][16];
+    if (found > 0)
+        snprintf(text, YOKE_TITLE_BYTES, "Most often the model takes %.80s for %.80s",
+                 yoke_class_name(predictions, most->label, name[0]),
+                 yoke_class_name(predictions, most->predicted, name[1]));
+    else
+        snprintf(text, YOKE_TITLE_BYTES, "The model confuses no two classes");
+}
+
 static void say(yoke_markup *out, const yoke_report_predictions *predictions, const confusion *most,
-                int found) {
-    char name[2][16], back[256] = "", percent[64];
+                const char *title, int found) {
+    char back[256] = "", percent[64];
     if (found == 0) {
-        yoke_figure_say(out, NULL, "The model confuses no two classes.");
+        yoke_figure_say(out, NULL, "%s.", title);
         return;
     }
     int64_t wrong = count_wrong(predictions);
     int64_t reverse = yoke_class_count(predictions, most->predicted, most->label);
-    const char *label = yoke_class_name(predictions, most->label, name[0]);
-    const char *predicted = yoke_class_name(predictions, most->predicted, name[1]);
     if (reverse > 0) snprintf(back, sizeof back, "; the other way round, %" PRId64, reverse);
-    yoke_figure_say(out, NULL,
-                    "Most often the model takes %.80s for %.80s: %" PRId64 " of the %" PRId64
-                    " wrong rows (%s)%s.",
-                    label, predicted, most->count, wrong,
+    yoke_figure_say(out, NULL, "%s: %" PRId64 " of the %" PRId64 " wrong rows (%s)%s.", title,
+                    most->count, wrong,
                     yoke_text_percent((double)most->count, (double)wrong, percent), back);
 }
 
@@ -68,9 +75,7 @@ static void draw(yoke_markup *out, const yoke_report_predictions *predictions,
         .head = {"confusion-chart", "Confusion matrix",
                  "A cell for each true class and each predicted class: the darker, the larger the "
                  "share of the rows of the true class. The data follow as a table."},
-        .axes = predictions->names != NULL || predictions->classes <= TABLE_CLASSES
-                    ? "row: true class; column: predicted class"
-                    : "row: number of the true class; column: of the predicted class",
+        .axes = "row: true class; column: predicted class",
         .names = names,
         .values = predictions->counts,
         .count = predictions->classes};
@@ -123,8 +128,10 @@ void yoke_figure_confusion(yoke_markup *out, const yoke_report_predictions *pred
     bool drawn = predictions->classes <= DRAWN_CLASSES;
     const char **names = yoke_class_names(out, predictions);
     if (names == NULL) return;
-    yoke_html_figure_begin(out, "confusion", "Confusion matrix", false);
-    say(out, predictions, most, found);
+    char title[YOKE_TITLE_BYTES];
+    write_title(predictions, most, found, title);
+    yoke_html_figure_begin(out, "confusion", title, false);
+    say(out, predictions, most, title, found);
     if (drawn) draw(out, predictions, names);
     if (predictions->classes > TABLE_CLASSES) confusion_table(out, predictions, most, found);
     if (drawn) data_table(out, predictions, names);

@@ -225,8 +225,24 @@ static void say_meaning(yoke_markup *out, const yoke_report *report, const curve
                     together ? facts[fact->other].meaning : "", mean);
 }
 
+/* Where the loss or the accuracy of one run ends; otherwise the subject. */
+static void write_title(const yoke_report *report, const curve_lines *lines, yoke_report_curve kind,
+                        char text[YOKE_TITLE_BYTES]) {
+    const yoke_svg_series *last = &lines->series[lines->count - 1];
+    bool loss = kind == YOKE_REPORT_LOSS || kind == YOKE_REPORT_TEST_LOSS;
+    bool accuracy = kind == YOKE_REPORT_TRAINING_ACCURACY || kind == YOKE_REPORT_ACCURACY;
+    bool tested = lines->count > 1 || facts[kind].evaluated;
+    char number[YOKE_NUMBER_BYTES];
+    snprintf(text, YOKE_TITLE_BYTES, "%s", facts[kind].title);
+    if (report->mode_count == 1 && (loss || accuracy))
+        snprintf(text, YOKE_TITLE_BYTES, "At the end the %s is %s%s on %s",
+                 loss ? "loss" : "accuracy", yoke_number(last->points[last->count - 1].y, number),
+                 loss ? "" : " %", tested ? "the test split" : "a batch");
+}
+
 static void draw(yoke_markup *out, const yoke_report *report, const curve_lines *lines,
                  yoke_report_curve kind) {
+    char title[YOKE_TITLE_BYTES];
     const curve_fact *fact = &facts[kind];
     bool alone = report->mode_count == 1, together = alone && lines->count > 1;
     yoke_svg_xy chart = {
@@ -242,7 +258,8 @@ static void draw(yoke_markup *out, const yoke_report *report, const curve_lines 
         .from_zero = kind >= YOKE_REPORT_LEARNING_RATE,
         .series = lines->series,
         .count = lines->count};
-    yoke_html_figure_begin(out, fact->id, fact->title, false);
+    write_title(report, lines, kind, title);
+    yoke_html_figure_begin(out, fact->id, title, false);
     if (kind == YOKE_REPORT_LOSS && !alone)
         say_loss(out, report, lines->series, lines->count);
     else

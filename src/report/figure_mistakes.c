@@ -111,15 +111,16 @@ void yoke_figure_mistakes(yoke_markup *out, const yoke_report_predictions *predi
     const char *source = "src/train/predictions.c";
     int count =
         predictions->mistake_count < MISTAKES_MAX ? predictions->mistake_count : MISTAKES_MAX;
-    char text[256], number[YOKE_NUMBER_BYTES];
+    char text[256], title[YOKE_TITLE_BYTES], number[YOKE_NUMBER_BYTES];
     if (count == 0) return; /* the confusion matrix says that nothing is wrong */
-    yoke_html_figure_begin(out, "mistakes", "Worst mistakes", true);
     describe(predictions, &predictions->mistakes[0], text);
+    snprintf(title, sizeof title, "The worst mistake is %s", text);
+    yoke_html_figure_begin(out, "mistakes", title, true);
     yoke_figure_say(out, NULL,
                     "The %d wrong rows of the largest loss, the largest first: the true class in "
                     "bold, below it what the model took the row for, and how sure it was.",
                     count);
-    yoke_figure_say(out, NULL, "The worst is %s: a loss of %s.", text,
+    yoke_figure_say(out, NULL, "%s: a loss of %s.", title,
                     yoke_number(predictions->mistakes[0].loss, number));
     draw(out, predictions, count);
     table(out, predictions, count);

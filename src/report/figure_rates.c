@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A learning rate range test: the losses of its steps against their rates. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,7 +105,11 @@ void yoke_figure_rates(yoke_markup *out, const yoke_report *report) {
         .y_most = lines.top,
         .series = lines.series,
         .count = lines.count};
-    yoke_html_figure_begin(out, "rates", "Loss by learning rate", false);
+    char title[96] = "Loss by learning rate", number[YOKE_NUMBER_BYTES];
+    if (test->suggested >= 0)
+        snprintf(title, sizeof title, "The smoothed loss falls fastest at a rate of %s",
+                 yoke_scientific(test->rates[test->suggested], number));
+    yoke_html_figure_begin(out, "rates", title, false);
     say(out, test, lines.top);
     yoke_figure_lines(out, &chart);
     yoke_figure_say(out, "meaning",

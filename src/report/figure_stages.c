@@ -184,7 +184,7 @@ static int count_devices(const yoke_report *report) {
 
 void yoke_figure_devices(yoke_markup *out, const yoke_report *report) {
     static const yoke_svg_part parts[] = {
-        {"works", "s-forward"}, {"waits", "s-waiting"}, {"idle", "s-idle"}};
+        {"works", "s-compute"}, {"waits", "s-wait"}, {"idle", "s-idle"}};
     char labels[ROWS_MAX][YOKE_LABEL_BYTES];
     const char *rows[ROWS_MAX], *groups[ROWS_MAX] = {NULL};
     double values[3 * ROWS_MAX];

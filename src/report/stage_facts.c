@@ -32,7 +32,7 @@ static const char *const meanings[] = {
 
 stage_fact yoke_stage_fact(int stage) {
     if (stage == YOKE_REPORT_WAITING)
-        return (stage_fact){"waiting", "no stage runs here, and another device works", NULL};
+        return (stage_fact){"wait", "no stage runs here, and another device works", NULL};
     if (stage == YOKE_REPORT_IDLE)
         return (stage_fact){
             "idle", "no stage runs here: the device waits for another one, or for the host", NULL};

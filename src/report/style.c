@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The style sheet. Text, fills and lines have a contrast of 4.5 : 1 and more with the page, and so
- * has a number in a fill; test_html computes it from these lines. In print the page is light. */
+/* The style sheet, with the one list of colours. A colour has one meaning: no two of the list are
+ * alike, for those who cannot tell red from green neither, and each has a contrast of 4.5 : 1 and
+ * more with the page; so has a number in a fill. test_report_page computes all this from these
+ * lines. In print the page is light. */
 #include "report/html.h"
 
 #include <stddef.h>
@@ -11,32 +13,38 @@
     X("text", "#1b1f24", "#e8ecf1")                                                                \
     X("quiet", "#57606a", "#aab4c0")                                                               \
     X("link", "#0b57d0", "#8ab4f8")                                                                \
-    X("s-load", "#57534e", "#d6d3d1")                                                              \
-    X("s-scatter", "#0f766e", "#5eead4")                                                           \
-    X("s-replicate", "#7e22ce", "#d8b4fe")                                                         \
-    X("s-python", "#111111", "#fafafa")                                                            \
-    X("s-forward", "#1d4ed8", "#93c5fd")                                                           \
-    X("s-loss", "#be185d", "#f9a8d4")                                                              \
-    X("s-backward", "#15803d", "#86efac")                                                          \
-    X("s-reduce", "#a16207", "#fde68a")                                                            \
-    X("s-update", "#334155", "#e2e8f0")                                                            \
-    X("s-exchange", "#b45309", "#fdba74")                                                          \
-    X("s-all_reduce", "#0e7490", "#67e8f9")                                                        \
-    X("s-wait", "#dc2626", "#fca5a5")                                                              \
-    X("s-gather", "#4d7c0f", "#bef264")                                                            \
-    X("s-evaluate", "#404040", "#d4d4d4")                                                          \
-    X("s-other", "#57534e", "#cbd5e1")                                                             \
-    X("s-waiting", "#e11d48", "#fda4af")                                                           \
-    X("s-idle", "#6b7280", "#9ca3af")                                                              \
-    X("m0", "#1d4ed8", "#93c5fd")                                                                  \
-    X("m1", "#b45309", "#fcd34d")                                                                  \
-    X("m2", "#15803d", "#86efac")                                                                  \
-    X("m3", "#7e22ce", "#d8b4fe")                                                                  \
-    X("m4", "#be185d", "#f9a8d4")                                                                  \
-    X("m5", "#334155", "#e2e8f0")                                                                  \
-    X("m6", "#57534e", "#d6d3d1")                                                                  \
-    X("m7", "#4d7c0f", "#bef264")                                                                  \
-    X("ideal", "#57606a", "#aab4c0")
+    X("wrong", "#c40d1e", "#ff5c50")                                                               \
+    X("s-load", "#4e4239", "#c2c2a5")                                                              \
+    X("s-scatter", "#277b7f", "#97e4ba")                                                           \
+    X("s-replicate", "#6b46cf", "#e291f4")                                                         \
+    X("s-python", "#323226", "#e4ddcf")                                                            \
+    X("s-forward", "#133fbb", "#4e9dfe")                                                           \
+    X("s-loss", "#c83b85", "#e77693")                                                              \
+    X("s-backward", "#058657", "#a4f886")                                                          \
+    X("s-reduce", "#877444", "#eabc49")                                                            \
+    X("s-update", "#162a4d", "#a8e4fd")                                                            \
+    X("s-exchange", "#c44f21", "#fea881")                                                          \
+    X("s-all_reduce", "#087eaf", "#58b7c5")                                                        \
+    X("s-gather", "#2a4300", "#f8ed60")                                                            \
+    X("s-other", "#211201", "#818181")                                                             \
+    X("s-compute", "#3f263b", "#dcbcd6")                                                           \
+    X("s-communicate", "#412f75", "#9a8c38")                                                       \
+    X("s-wait", "#57606a", "#aab4c0")                                                              \
+    X("m0", "#220d90", "#a19bfd")                                                                  \
+    X("m1", "#7e5907", "#fb9016")                                                                  \
+    X("m2", "#1e6233", "#65c980")                                                                  \
+    X("m3", "#63059c", "#ad53fb")                                                                  \
+    X("m4", "#733560", "#e84574")                                                                  \
+    X("m5", "#17527d", "#51dcf9")                                                                  \
+    X("m6", "#5a6536", "#4f8e1a")                                                                  \
+    X("m7", "#230136", "#be76dd")                                                                  \
+    X("b-weights", "#030052", "#4f81d5")                                                           \
+    X("b-gradients", "#774207", "#fff8bf")                                                         \
+    X("b-optimizer", "#9232b1", "#a987a1")                                                         \
+    X("b-activations", "#184c4d", "#23909a")                                                       \
+    X("b-out", "#4f0801", "#e37007")                                                               \
+    X("b-in", "#4c68e8", "#9074c0")                                                                \
+    X("right", "#00473a", "#14b8a6")
 
 #define LIGHT(name, light, dark) "--" name ":" light ";"
 #define DARK(name, light, dark) "--" name ":" dark ";"
@@ -54,6 +62,7 @@ static const char *const parts[] = {
     "font:16px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu "
     "Sans',sans-serif}\n"
     "main{max-width:1240px;margin:0 auto;padding:16px 20px 48px}\n"
+    "h1,h2{overflow-wrap:anywhere}\n"
     "h1{font-size:28px;line-height:1.2;margin:16px 0 8px}\n"
     "h2{font-size:19px;line-height:1.3;margin:0 0 6px}\n"
     "p{margin:0 0 8px;max-width:80ch}\n"
@@ -67,7 +76,7 @@ static const char *const parts[] = {
     "var(--faint);padding-top:14px}\n"
     ".wide{grid-column:1/-1}\n"
     ".meaning,.source,figcaption{color:var(--quiet);font-size:14px}\n"
-    ".note{border-left:4px solid var(--s-wait);padding-left:10px}\n"
+    ".note{border-left:4px solid var(--wrong);padding-left:10px}\n"
     ".facts{display:grid;grid-template-columns:max-content 1fr;gap:2px "
     "16px;margin:12px 0}\n"
     ".facts dt{color:var(--quiet)}.facts "
@@ -120,8 +129,11 @@ static const char *const parts[] = {
                   ".k1,.k2,.k3,.k4,.k5{stroke-width:0}\n"
                   ".k1{fill-opacity:.1}.k2{fill-opacity:.2}.k3{fill-opacity:.32}"
                   ".k4{fill-opacity:.43}.k5{fill-opacity:1}\n"
-                  /* Idle time is empty, with an outline. */
-                  "rect.s-idle{fill:none;stroke-width:1}\n",
+                  /* Waiting is pale, idle time empty; both have an outline. */
+                  "rect.s-wait{fill-opacity:.16;stroke-width:1}"
+                  "rect.s-wait+.in{fill:var(--text)}\n"
+                  "rect.s-idle{fill:none;stroke:var(--s-wait);stroke-dasharray:2 2;stroke-width:1}"
+                  "\n",
     NULL};
 
 const char *const *yoke_html_style(void) {

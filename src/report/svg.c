@@ -161,13 +161,13 @@ void yoke_svg_x_tick(yoke_markup *out, const svg_scale *scale, svg_box box, doub
                      const char *text) {
     double x = yoke_svg_place(scale, value), bottom = box.y + box.height;
     yoke_svg_line(out, "grid", x, box.y, x, bottom);
-    if (text != NULL) yoke_svg_label(out, "middle", x, bottom + 15, text, 16);
+    if (text != NULL) yoke_svg_label(out, "middle", x, bottom + 17, text, 16);
 }
 
 void yoke_svg_x_line(yoke_markup *out, svg_box box, const char *name) {
     double bottom = box.y + box.height;
     yoke_svg_line(out, "axis", box.x, bottom, box.x + box.width, bottom);
-    yoke_svg_label(out, "middle", box.x + box.width / 2, bottom + 31, name, 80);
+    yoke_svg_label(out, "middle", box.x + box.width / 2, bottom + 33, name, 80);
 }
 
 void yoke_svg_log_axis(yoke_markup *out, const svg_scale *scale, svg_box box, const char *name) {

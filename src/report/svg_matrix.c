@@ -12,8 +12,9 @@
 #define FEW 12      /* larger ones need a wider drawing */
 #define LEVELS 5
 #define KEYS (LEVELS + 1)
-#define HIT "m0"  /* on the diagonal */
-#define MISS "m1" /* beside it */
+#define HIT "right"  /* on the diagonal */
+#define MISS "wrong" /* beside it */
+#define NAME_ROOM 13 /* of a name, from one to the next */
 
 /* The share of its row from which a cell has this colour, in percent. In the full colour a number
  * is light, in the others dark: test_report_page computes the contrast. */
@@ -22,6 +23,7 @@ static const int level_percents[LEVELS] = {0, 5, 10, 20, 50};
 typedef struct matrix_plot {
     const yoke_svg_matrix *matrix;
     double left, top, cell, width;
+    int stride;  /* of the rows and columns that have a name */
     bool aslant; /* names of columns */
 } matrix_plot;
 
@@ -58,15 +60,15 @@ static int longest_name(const yoke_svg_matrix *matrix) {
     return longest < LETTERS ? longest : LETTERS;
 }
 
-/* Every name where there is room; otherwise each tenth row and column has its number. */
 static matrix_plot plan(const yoke_svg_matrix *matrix) {
-    bool numbered = matrix->count <= NUMBERED;
-    double letters = numbered ? longest_name(matrix) * SVG_LETTER : 3 * SVG_LETTER;
+    double letters = longest_name(matrix) * SVG_LETTER;
     matrix_plot plot = {.matrix = matrix, .width = matrix->count <= FEW ? 480 : 640};
     plot.aslant = letters > 3 * SVG_LETTER;
     plot.left = 16 + letters;
     plot.top = TOP + (plot.aslant ? 8 + 0.75 * letters : 12);
     plot.cell = (plot.width - plot.left - 0.5 * letters) / matrix->count;
+    while (plot.stride * plot.cell < NAME_ROOM)
+        plot.stride++;
     return plot;
 }
 
@@ -86,21 +88,17 @@ static void draw_column_name(yoke_markup *out, const matrix_plot *plot, int colu
 
 static void draw_names(yoke_markup *out, const matrix_plot *plot) {
     const yoke_svg_matrix *matrix = plot->matrix;
-    bool numbered = matrix->count <= NUMBERED;
-    char number[16];
-    for (int i = 0; i < matrix->count; i += numbered ? 1 : 10) {
-        snprintf(number, sizeof number, "%d", i);
-        const char *name = numbered ? matrix->names[i] : number;
-        yoke_svg_label(out, "end", plot->left - 6, plot->top + (i + 0.5) * plot->cell + 4, name,
-                       LETTERS);
-        draw_column_name(out, plot, i, name);
+    for (int i = 0; i < matrix->count; i += plot->stride) {
+        yoke_svg_label(out, "end", plot->left - 6, plot->top + (i + 0.5) * plot->cell + 4,
+                       matrix->names[i], LETTERS);
+        draw_column_name(out, plot, i, matrix->names[i]);
     }
 }
 
 static void draw_grid(yoke_markup *out, const matrix_plot *plot) {
-    int count = plot->matrix->count, stride = count <= NUMBERED ? 1 : 10;
+    int count = plot->matrix->count;
     double side = count * plot->cell, right = plot->left + side, bottom = plot->top + side;
-    for (int i = 0; i <= count; i += stride) {
+    for (int i = 0; i <= count; i += plot->stride) {
         double x = plot->left + i * plot->cell, y = plot->top + i * plot->cell;
         yoke_svg_line(out, "grid", x, plot->top, x, bottom);
         yoke_svg_line(out, "grid", plot->left, y, right, y);

@@ -5,15 +5,17 @@
 usage: test_report_page.py YOKE [unittest arguments]
 """
 import functools
+import itertools
 import json
 import pathlib
 import re
 import tempfile
 import unittest
 
-from page_case import SVG, contrast, parse, themes, yoke
+from page_case import SVG, contrast, distances, highest_tick, markers, mixed, parse, themes, ticks, yoke
 
 CONTRAST = 4.5  # WCAG 2.2, success criterion 1.4.3, level AA
+DISTANCE, WITHOUT_GREEN = 6, 3.5  # of two colours that differ in meaning, in hundredths of OKLab
 
 
 def span(name, lane, begin, duration, step=1, **arguments):
@@ -125,6 +127,34 @@ class Colours(Page):
                 if name not in ("page", "faint"):
                     self.assertGreaterEqual(contrast(colour, colours["page"]), CONTRAST, f"{name} {colour}")
 
+    def test_no_two_meanings_of_a_page_look_alike_with_and_without_green(self):
+        text = compared()[0]
+        pale = float(re.search(r"rect\.s-wait\{fill-opacity:([.\d]+)", text)[1])
+        for theme, colours in zip(("light", "dark", "print"), themes(text)):
+            colours["s-wait"] = mixed(colours["s-wait"], colours["page"], pale)
+            lines = [name for name in colours if re.fullmatch(r"m\d|quiet|wrong", name)]
+            run = [*lines, "right"]
+            comparison = [*lines, *(name for name in colours if name[:2] in ("s-", "b-"))]
+            self.assertGreater(len(comparison), 25)
+            for page in run, comparison:
+                for one, other in itertools.combinations(page, 2):
+                    most, green = distances(colours[one], colours[other])
+                    self.assertGreaterEqual(most, DISTANCE, f"{theme}: {one} and {other}")
+                    self.assertGreaterEqual(green, WITHOUT_GREEN, f"{theme}: {one} and {other}")
+
+    def test_only_what_is_wrong_is_red(self):
+        for colours in themes(compared()[0]):
+            red = [name for name, colour in colours.items()
+                   if int(colour[1:3], 16) > max(int(colour[3:5], 16), int(colour[5:], 16)) + 140]
+            self.assertEqual(red, ["wrong"])
+
+    def test_every_name_of_a_legend_has_one_colour(self):
+        for name, text in self.every_page():
+            for svg in parse(text).iter(f"{SVG}svg"):
+                keys = [element.text for before, element in itertools.pairwise(svg)
+                        if before.tag == f"{SVG}rect" and (before.get("width"), before.get("height")) == ("14", "12")]
+                self.assertEqual(sorted(keys), sorted(set(keys)), name)
+
     def test_every_class_of_a_drawing_has_a_rule(self):
         for name, text in self.every_page():
             style = text[text.index("<style>"):text.index("</style>")]
@@ -132,6 +162,74 @@ class Colours(Page):
                     for word in (element.get("class") or "").split()}
             with self.subTest(page=name):
                 self.assertEqual([word for word in used if f".{word}" not in style], [])
+
+
+class Counts(Page):
+    """Charts over the number of devices."""
+
+    def test_every_marker_stands_over_the_tick_of_its_count(self):
+        text, result = compared("--devices", "3xcpu", "--counts", "doubling", "--link", "2,5,bridge")
+        measured = {contender["devices"] for contender in result["contenders"]}
+        for figure in "throughput", "step-time":
+            svg = parse(text).find(f".//section[@id='{figure}']//{SVG}svg")
+            places, drawn = ticks(svg), list(markers(svg))
+            self.assertEqual(set(places), measured)
+            self.assertEqual(len(drawn), len(result["contenders"]))
+            for name, devices, x in drawn:
+                self.assertAlmostEqual(x, places[devices], delta=0.06, msg=f"{figure}: {name} on {devices}")
+
+    def simulated(self, *arguments):
+        """The page and the JSON object of a simulation, which is the same on every machine."""
+        page = self.folder / "simulated.html"
+        result = yoke("simulate", "h100:resnet50", "--json", "--html", page, *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return page.read_text(), json.loads(result.stdout)
+
+    def test_the_scale_is_that_of_the_runs_and_the_ideal_leaves_it_with_its_name(self):
+        text, result = self.simulated("--devices", "1,2,8", "--link", "0.1,20", "--mode", "dp-classic")
+        figure = parse(text).find(".//section[@id='throughput']")
+        svg = figure.find(f".//{SVG}svg")
+        cells = [[float(cell.text) for cell in row.findall("td") if cell.text] for row in figure.iter("tr")]
+        measured = [row[0] for row in cells if row]
+        ideal = 8 * measured[0]
+        self.assertGreater(ideal, 3 * max(measured))
+        self.assertGreaterEqual(highest_tick(svg), max(measured))
+        self.assertLessEqual(highest_tick(svg), 2 * max(measured))
+        name, = [element.text for element in svg.iter(f"{SVG}text") if (element.text or "").startswith("ideal: ")]
+        self.assertRegex(name, r"^ideal: \d+ at 8$")
+        self.assertAlmostEqual(float(name.split()[1]), ideal, delta=0.01 * ideal)
+
+    def test_many_counts_have_a_tick_each_and_texts_that_do_not_touch(self):
+        text, _ = self.simulated("--devices", "1..64")
+        svg = parse(text).find(f".//section[@id='throughput']//{SVG}svg")
+        places = ticks(svg)
+        grid = [float(line.get("x1")) for line in svg.iter(f"{SVG}line")
+                if line.get("class") == "grid" and line.get("x1") == line.get("x2")]
+        self.assertEqual(len(grid), 7)
+        self.assertLessEqual({1, 64}, set(places))
+        self.assertGreaterEqual(min(b - a for a, b in itertools.pairwise(sorted(places.values()))), 18)
+        self.assertLessEqual({x for _, _, x in markers(svg)}, {round(x, 1) for x in grid})
+
+    def test_a_link_has_a_lane_where_collectives_hide_behind_backward(self):
+        for mode, lanes in ("ddp-ring", 1), ("dp-classic", 0):
+            text, _ = self.simulated("--devices", "4", "--mode", mode, "--link", "0.3,20")
+            svg = parse(text).find(f".//section[@id='timeline']//{SVG}svg")
+            names = [element.text for element in svg.iter(f"{SVG}text") if element.get("text-anchor") == "end"]
+            self.assertEqual(names, [f"device {k}" for k in range(4)] + ["link"] * lanes)
+            self.assertEqual("while link runs all_reduce" in text, lanes > 0)
+
+    def test_a_title_states_the_result_that_the_runs_have(self):
+        text, result = self.simulated("--devices", "1,8", "--link", "0.3,20")
+        runs = {run["mode"]: run["step_ms"] for run in result["runs"] if run["devices"] == 8}
+        fast, slow = min(runs, key=runs.get), max(runs, key=runs.get)
+        title = parse(text).find(".//section[@id='throughput']/h2").text
+        self.assertRegex(title, rf"^{fast} is [\d.]+ times as fast as {slow} on 8 devices$")
+        self.assertAlmostEqual(float(title.split()[2]), runs[slow] / runs[fast], delta=0.01 * runs[slow] / runs[fast])
+        text = compared("--devices", "3xcpu", "--counts", "doubling", "--link", "2,5,bridge")[0]
+        title = parse(text).find(".//section[@id='links']/h2").text
+        self.assertRegex(title, r"^In dp \w+ on 3 the link of cpu:\d carries [\d.]+ times as much as that of cpu:\d$")
+        disturbed = parse(compared()[0])  # three rounds of two steps say nothing
+        self.assertEqual(disturbed.find(".//section[@id='throughput']/h2").text, "Throughput")
 
 
 class Numbers(Page):

@@ -198,12 +198,12 @@ class Structure(Case):
         shares = {level: float(share) for level, share in re.findall(r"\.(k\d)\{fill-opacity:([.\d]+)\}", text)}
         self.assertEqual(sorted(shares), ["k1", "k2", "k3", "k4", "k5"])
         for colours in themes(text):
-            for colour in ("m0", "m1"):
+            for colour in ("right", "wrong"):
                 for level, share in shares.items():
                     cell = mixed(colours[colour], colours["page"], share)
                     number = colours["page" if level == "k5" else "text"]  # as the drawing has it
                     self.assertGreaterEqual(contrast(number, cell), CONTRAST, f"{colour} {level} {cell}")
-        pairs = re.findall(r'<rect class="m\d (k\d)"[^>]*><title>[^<]*</title></rect><text class="(\w+)"', text)
+        pairs = re.findall(r'<rect class="(?:right|wrong) (k\d)"[^>]*><title>[^<]*</title></rect><text class="(\w+)"', text)
         self.assertGreater(len(pairs), 10)
         for rect, number in pairs:
             self.assertEqual(number, "in" if rect == "k5" else "cell")
@@ -329,6 +329,18 @@ class Numbers(Case):
         svg = section(text, "confusion").find(f".//{SVG}svg")
         cells = [(int(y), int(x)) for path in svg.iter(f"{SVG}path") for x, y in re.findall(r"M(\d+) (\d+)h1", path.get("d"))]
         self.assertEqual(sorted(cells), [(i, j) for i in range(100) for j in range(100) if counts[i][j]])
+
+    def test_titles_state_the_result_and_name_the_classes(self):
+        text, result, _, _ = cifar()
+        titles = {figure.get("id"): figure.find("h2").text for figure in parse(text).iter("section")}
+        counts = confusion(text)
+        right, rows = sum(row[i] for i, row in enumerate(counts)), sum(map(sum, counts))
+        share = float(re.fullmatch(r"At the end the accuracy is ([\d.]+) % on the test split", titles["batch-accuracy"])[1])
+        self.assertAlmostEqual(share, 100 * right / rows, delta=0.06)
+        one, other = re.fullmatch(r"Most often the model takes (\w+) for (\w+)", titles["confusion"]).groups()
+        most = max(counts[i][j] for i in range(10) for j in range(10) if i != j)
+        self.assertEqual(counts[NAMES.index(one)][NAMES.index(other)], most)
+        self.assertRegex(titles["mistakes"], rf"^The worst mistake is row \d+: ({'|'.join(NAMES)}), taken for ")
 
     def test_large_pictures_are_reduced(self):
         for image in section(hundred(), "mistakes").iter("img"):

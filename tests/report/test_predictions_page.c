@@ -71,6 +71,7 @@ static void a_few_classes_have_numbers_in_their_cells(void **state) {
     expect_text(page, "18 taken for 19: 27 of 36");
     assert_null(strstr(page, "The most frequent confusions"));
     expect_text(page, "Most often the model takes 19 for 0: 28 of the 370 wrong rows (8 %).");
+    expect_text(page, "Most often the model takes 19 for 0</h2>");
     free(page);
 }
 
@@ -81,6 +82,26 @@ static void a_hundred_classes_have_a_heat_map_and_a_table_of_confusions(void **s
     expect_text(page, "<th scope=\"row\">99</th><td>0</td><td>108</td><td>92.3</td>");
     expect_text(page, "M0 99h1v1h-1z"); /* row 99, column 0 */
     assert_null(strstr(page, "99 taken for 0:"));
+    free(page);
+}
+
+static void rows_and_columns_of_many_classes_have_their_names_where_there_is_room(void **state) {
+    (void)state;
+    const char *names[50];
+    char texts[50][16];
+    for (int i = 0; i < 50; i++) {
+        snprintf(texts[i], sizeof texts[i], "kind %c%c", 'a' + i / 26, 'a' + i % 26);
+        names[i] = texts[i];
+    }
+    yoke_report_predictions many = {
+        .step = 3, .classes = 50, .names = names, .counts = counts_of(50, 9)};
+    char *page = page_of(&many);
+    int named = 0;
+    for (const char *at = page; (at = strstr(at, ">kind ")) != NULL; at++)
+        named += strncmp(at + 8, "</text>", 7) == 0;
+    assert_in_range(named, 50, 100); /* every second one at least, in rows and columns */
+    assert_null(strstr(page, ">10</text>"));
+    free((void *)many.counts);
     free(page);
 }
 
@@ -143,6 +164,7 @@ int main(void) {
         cmocka_unit_test(a_report_without_a_run_has_neither_figures_nor_sentence),
         cmocka_unit_test(a_few_classes_have_numbers_in_their_cells),
         cmocka_unit_test(a_hundred_classes_have_a_heat_map_and_a_table_of_confusions),
+        cmocka_unit_test(rows_and_columns_of_many_classes_have_their_names_where_there_is_room),
         cmocka_unit_test(more_classes_are_counted_but_not_drawn),
         cmocka_unit_test(a_class_without_rows_is_neither_best_nor_worst),
         cmocka_unit_test(a_model_that_is_always_right_has_no_mistakes),
