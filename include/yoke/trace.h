@@ -54,15 +54,21 @@ typedef struct yoke_trace yoke_trace;
  */
 YOKE_API const char *yoke_stage_name(yoke_stage stage);
 
-/** One stage over the steps that are still in the ring. */
+/** One stage over the steps that are still in the ring. At every instant a device is in one stage
+ * or idle: where spans overlap, computation counts before communication, and communication before a
+ * wait; of two of a kind, the one that began last. A time is that of the lane that spends longest
+ * in the stage. */
 typedef struct yoke_stage_summary {
     size_t struct_size;          /**< sizeof(yoke_stage_summary). */
     yoke_stage stage;            /**< The stage. */
     size_t count;                /**< Steps in which it ran. */
-    double median_ms;            /**< Over steps, of the longest lane's time in the step. */
-    double share;                /**< Of the steps' total time; 0 to 1. */
+    double median_ms;            /**< Over those steps. */
+    double share;                /**< Of the time of all steps, long ones included; 0 to 1. */
     double bytes;                /**< Moved in a step by all lanes; 0 for pure computation. */
-    double gigabytes_per_second; /**< bytes / median, in 1e9 bytes. */
+    double gigabytes_per_second; /**< 1e9 bytes a second, while the stage's spans last, behind
+                                    other stages, too. 0: it moves none; it waits; an all-reduce on
+                                    CPUs, whose bytes move beside its spans; with modelled links,
+                                    they carry nothing in it. */
 } yoke_stage_summary;
 
 /** Summarizes the recorded steps. Call it while no stage is running.

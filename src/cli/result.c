@@ -185,22 +185,28 @@ void print_epoch(FILE *out, const yoke_event *epoch, bool tests, bool with_head)
 
 void print_stages(FILE *out, const yoke_trace *trace) {
     yoke_stage_summary rows[YOKE_STAGE_COUNT];
+    bool waits = false;
     for (int i = 0; i < YOKE_STAGE_COUNT; i++)
         rows[i].struct_size = sizeof rows[i];
     int count = yoke_trace_summarize(trace, rows, YOKE_STAGE_COUNT);
-    if (count > 0) fprintf(out, "\nstage          median    share       bytes      GB/s\n");
+    if (count == 0) return;
+    fprintf(out, "\nStages of a step, on the device that is slowest in each:\n"
+                 "stage          median    share       bytes      GB/s\n");
     for (int i = 0; i < count; i++) {
         char bytes[16];
         if (rows[i].stage == YOKE_STAGE_EVALUATE) continue; /* not part of a step */
+        waits |= rows[i].stage == YOKE_STAGE_WAIT;
         fprintf(out, "%-10s %7.2f ms  %5.1f %%", yoke_stage_name(rows[i].stage), rows[i].median_ms,
                 100 * rows[i].share);
         if (rows[i].bytes > 0)
             fprintf(out, "  %10s", yoke_text_bytes(rows[i].bytes, bytes, sizeof bytes));
-        if (rows[i].bytes > 0 && rows[i].stage != YOKE_STAGE_WAIT) /* backward hid a part of it */
+        if (rows[i].gigabytes_per_second > 0)
             fprintf(out, "  %8.*f", rows[i].gigabytes_per_second < 1 ? 3 : 1,
                     rows[i].gigabytes_per_second);
         fputc('\n', out);
     }
+    fprintf(out, "  share: of the time of all steps; long steps count in it, not in the median\n");
+    if (waits) fprintf(out, "  wait: a device waits for another one, or for its link\n");
 }
 
 /* A line, where there is a loss. */

@@ -9,18 +9,10 @@
 #define ROWS_MAX 96
 #define SAID_MAX 6
 
-/* Times without a stage are one part here; the timeline tells waiting from idle. */
-static double time_of(const yoke_report_lane *lane, int stage) {
-    if (stage == YOKE_REPORT_WAITING) return 0;
-    return lane->stage_ms[stage] +
-           (stage == YOKE_REPORT_IDLE ? lane->stage_ms[YOKE_REPORT_WAITING] : 0);
-}
-
 static bool used_stage(const yoke_report *report, int stage) {
     for (int i = 0; i < report->mode_count; i++)
         for (int j = 0; j < report->modes[i].lane_count; j++)
-            if (!report->modes[i].lanes[j].beside && time_of(&report->modes[i].lanes[j], stage) > 0)
-                return true;
+            if (report->modes[i].lanes[j].stage_ms[stage] > 0) return true;
     return false;
 }
 
@@ -30,7 +22,7 @@ static double mean_ms(const yoke_report_mode *mode, int stage) {
     int count = 0;
     for (int i = 0; i < mode->lane_count; i++) {
         if (mode->lanes[i].beside) continue;
-        sum += time_of(&mode->lanes[i], stage);
+        sum += mode->lanes[i].stage_ms[stage];
         count++;
     }
     return count > 0 ? sum / count : 0;
@@ -40,24 +32,51 @@ static bool has_stages(const yoke_report_mode *mode) {
     return mode->lane_count > 0 && mode->mean_step_ms > 0;
 }
 
-static void say_mode(yoke_markup *out, const yoke_report *report, const yoke_report_mode *mode) {
-    char label[YOKE_LABEL_BYTES], text[4][64];
-    double waits = 0;
-    int longest = -1;
-    for (int stage = 0; stage < YOKE_REPORT_STAGES; stage++) {
-        if (yoke_stage_waits(stage))
-            waits += mean_ms(mode, stage);
-        else if (longest < 0 || mean_ms(mode, stage) > mean_ms(mode, longest))
-            longest = stage;
+/* Where the root's link has more to do than the others', a mean over devices hides it. */
+static void say_root(yoke_markup *out, const yoke_report_mode *mode, const char *label,
+                     const double means[YOKE_ACCOUNT_STAGES]) {
+    const yoke_report_lane *root = &mode->lanes[0];
+    double root_ms = yoke_account_activity_ms(root->stage_ms, YOKE_COMMUNICATES);
+    double mean = yoke_account_activity_ms(means, YOKE_COMMUNICATES);
+    if (root->beside || root_ms < 1.1 * mean || root_ms < 0.05 * mode->mean_step_ms) return;
+    yoke_figure_say(out, NULL, "%s: the root, %s, communicates for %s of the step.", label,
+                    root->name, yoke_text_ms(root_ms, (char[64]){0}));
+}
+
+/* "computes for 3 ms, communicates for 1 ms and waits for 2 ms"; what takes no time is left out. */
+static const char *say_activities(const double means[YOKE_ACCOUNT_STAGES], char text[256]) {
+    static const char *const verbs[] = {"computes", "communicates", "waits", "is idle"};
+    double spent[YOKE_ACTIVITIES];
+    int count = 0, said = 0;
+    size_t length = 0;
+    for (int i = 0; i < YOKE_ACTIVITIES; i++) {
+        spent[i] = yoke_account_activity_ms(means, (yoke_activity)i);
+        count += spent[i] > 0;
     }
-    yoke_figure_say(
-        out, NULL,
-        "%s: a device works %s of the %s of a step and waits the other %s (%s). Its "
-        "longest stage is %s, %s.",
-        yoke_mode_label(report, mode, label), yoke_text_ms(mode->mean_step_ms - waits, text[0]),
-        yoke_text_ms(mode->mean_step_ms, text[1]), yoke_text_ms(waits, text[2]),
-        yoke_text_percent(waits, mode->mean_step_ms, text[3]), yoke_stage_fact(longest).name,
-        yoke_text_ms(mean_ms(mode, longest), (char[64]){0}));
+    text[0] = '\0';
+    for (int i = 0; i < YOKE_ACTIVITIES && length < 256; i++) {
+        if (!(spent[i] > 0)) continue;
+        const char *before = said == 0 ? "" : said + 1 < count ? ", " : " and ";
+        length += (size_t)snprintf(text + length, 256 - length, "%s%s for %s", before, verbs[i],
+                                   yoke_text_ms(spent[i], (char[64]){0}));
+        said++;
+    }
+    return text;
+}
+
+static void say_mode(yoke_markup *out, const yoke_report *report, const yoke_report_mode *mode) {
+    char label[YOKE_LABEL_BYTES], parts[256], text[2][64];
+    double means[YOKE_ACCOUNT_STAGES];
+    int longest = YOKE_STAGE_FORWARD;
+    for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++)
+        means[stage] = mean_ms(mode, stage);
+    for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++)
+        if (yoke_activity_of(stage) < YOKE_WAITS && means[stage] > means[longest]) longest = stage;
+    yoke_mode_label(report, mode, label);
+    yoke_figure_say(out, NULL, "%s: of the %s of a step a device %s. Its longest stage is %s, %s.",
+                    label, yoke_text_ms(mode->mean_step_ms, text[0]), say_activities(means, parts),
+                    yoke_stage_fact(longest).name, yoke_text_ms(means[longest], text[1]));
+    say_root(out, mode, label, means);
 }
 
 static void stage_table(yoke_markup *out, const int *stages, int count) {
@@ -77,10 +96,10 @@ static void stage_table(yoke_markup *out, const int *stages, int count) {
 }
 
 static void draw_stages(yoke_markup *out, const yoke_report *report, yoke_svg_bars *chart) {
-    yoke_svg_part parts[YOKE_REPORT_STAGES];
-    int stages[YOKE_REPORT_STAGES], count = 0, said = 0;
+    yoke_svg_part parts[YOKE_ACCOUNT_STAGES];
+    int stages[YOKE_ACCOUNT_STAGES], count = 0, said = 0;
     size_t modes = (size_t)report->mode_count;
-    for (int stage = 0; stage < YOKE_REPORT_STAGES; stage++)
+    for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++)
         if (used_stage(report, stage)) stages[count++] = stage;
     char(*labels)[YOKE_LABEL_BYTES] = yoke_figure_memory_for(out, modes, sizeof *labels);
     const char **rows = yoke_figure_memory_for(out, modes, sizeof *rows);
@@ -122,72 +141,62 @@ void yoke_figure_stages(yoke_markup *out, const yoke_report *report) {
     draw_stages(out, report, &chart);
     yoke_figure_say(out, "meaning",
                     "A part is the time that a device spends in the stage, as a mean over devices "
-                    "and steps; the parts of a bar add up to the step. Idle: no stage runs on the "
-                    "device; it waits for another one, or for the host.");
+                    "and steps; the parts of a bar add up to the step. At every instant a device "
+                    "is in one stage or idle: where spans overlap, computation counts before "
+                    "communication, and communication before a wait; of two of a kind, the one "
+                    "that began last. Wait: for another device, or for its link. Idle: no stage "
+                    "runs, and the device is not known to wait.");
     yoke_html_figure_end(out);
 }
 
 /* Devices. */
 
 /* Which has a bar. */
-static bool is_device(const yoke_report_lane *lane) {
-    return !lane->beside && lane->span_count > 0;
+static bool is_device(const yoke_report_mode *mode, const yoke_report_lane *lane) {
+    return has_stages(mode) && !lane->beside;
 }
 
-typedef struct lane_load {
-    double busy, waiting, idle;
-} lane_load;
-
-static lane_load load_of(const yoke_report_lane *lane) {
-    lane_load sum = {0};
-    for (int i = 0; i < lane->span_count; i++) {
-        const yoke_report_span *span = &lane->spans[i];
-        double ms = span->end_ms - span->begin_ms;
-        if (span->stage == YOKE_REPORT_IDLE)
-            sum.idle += ms;
-        else if (yoke_stage_waits(span->stage))
-            sum.waiting += ms;
-        else
-            sum.busy += ms;
-    }
-    return sum;
+static double busy_ms(const yoke_report_lane *lane) {
+    return yoke_account_activity_ms(lane->stage_ms, YOKE_COMPUTES);
 }
 
 static void say_devices(yoke_markup *out, const yoke_report *report, const yoke_report_mode *mode) {
     char label[YOKE_LABEL_BYTES], text[2][64];
-    int most = -1, least = -1;
+    const yoke_report_lane *most = NULL, *least = NULL;
     for (int i = 0; i < mode->lane_count; i++) {
-        if (!is_device(&mode->lanes[i])) continue;
-        double busy = load_of(&mode->lanes[i]).busy;
-        if (most < 0 || busy > load_of(&mode->lanes[most]).busy) most = i;
-        if (least < 0 || busy <= load_of(&mode->lanes[least]).busy) least = i;
+        const yoke_report_lane *lane = &mode->lanes[i];
+        if (!is_device(mode, lane)) continue;
+        if (most == NULL || busy_ms(lane) > busy_ms(most)) most = lane;
+        if (least == NULL || busy_ms(lane) <= busy_ms(least)) least = lane;
     }
     if (most == least) return;
-    double busiest = load_of(&mode->lanes[most]).busy, laziest = load_of(&mode->lanes[least]).busy;
     yoke_mode_label(report, mode, label);
-    yoke_text_percent(busiest, mode->shown_ms, text[0]);
-    if (busiest - laziest < 0.02 * mode->shown_ms)
-        yoke_figure_say(out, NULL, "%s: every device works about %s of the step.", label, text[0]);
+    yoke_text_percent(busy_ms(most), mode->mean_step_ms, text[0]);
+    if (busy_ms(most) - busy_ms(least) < 0.02 * mode->mean_step_ms)
+        yoke_figure_say(out, NULL, "%s: every device computes for about %s of the step.", label,
+                        text[0]);
     else
-        yoke_figure_say(out, NULL, "%s: %s works most, %s of the step; %s least, %s.", label,
-                        mode->lanes[most].name, text[0], mode->lanes[least].name,
-                        yoke_text_percent(laziest, mode->shown_ms, text[1]));
+        yoke_figure_say(out, NULL, "%s: %s computes most, for %s of the step; %s least, for %s.",
+                        label, most->name, text[0], least->name,
+                        yoke_text_percent(busy_ms(least), mode->mean_step_ms, text[1]));
 }
 
 static int count_devices(const yoke_report *report) {
     int count = 0;
     for (int m = 0; m < report->mode_count; m++)
         for (int i = 0; i < report->modes[m].lane_count; i++)
-            count += is_device(&report->modes[m].lanes[i]);
+            count += is_device(&report->modes[m], &report->modes[m].lanes[i]);
     return count;
 }
 
 void yoke_figure_devices(yoke_markup *out, const yoke_report *report) {
-    static const yoke_svg_part parts[] = {
-        {"works", "s-compute"}, {"waits", "s-wait"}, {"idle", "s-idle"}};
+    static const yoke_svg_part parts[YOKE_ACTIVITIES] = {{"compute", "s-compute"},
+                                                         {"communicate", "s-communicate"},
+                                                         {"wait", "s-wait"},
+                                                         {"idle", "s-idle"}};
     char labels[ROWS_MAX][YOKE_LABEL_BYTES];
     const char *rows[ROWS_MAX], *groups[ROWS_MAX] = {NULL};
-    double values[3 * ROWS_MAX];
+    double values[YOKE_ACTIVITIES * ROWS_MAX];
     int all = count_devices(report), count = all < ROWS_MAX ? all : ROWS_MAX, row = 0, said = 0;
     const yoke_report_mode *last = NULL;
     if (count == 0) return;
@@ -196,31 +205,33 @@ void yoke_figure_devices(yoke_markup *out, const yoke_report *report) {
         const yoke_report_mode *mode = &report->modes[m];
         if (mode->lane_count > 0 && said++ < SAID_MAX) say_devices(out, report, mode);
         for (int i = 0; i < mode->lane_count && row < count; i++) {
-            if (!is_device(&mode->lanes[i])) continue;
-            lane_load parts_of = load_of(&mode->lanes[i]);
+            if (!is_device(mode, &mode->lanes[i])) continue;
             if (row == 0 || mode != last) groups[row] = yoke_mode_label(report, mode, labels[row]);
             last = mode;
             rows[row] = mode->lanes[i].name;
-            memcpy(&values[3 * row], (double[]){parts_of.busy, parts_of.waiting, parts_of.idle},
-                   3 * sizeof values[0]);
+            for (int k = 0; k < YOKE_ACTIVITIES; k++)
+                values[YOKE_ACTIVITIES * row + k] =
+                    yoke_account_activity_ms(mode->lanes[i].stage_ms, (yoke_activity)k);
             row++;
         }
     }
     yoke_svg_bars chart = {.head = {"devices-chart", "What each device does",
-                                    "A bar for each device of each mode: working, waiting and "
-                                    "idle milliseconds of one step. The data follow as a table."},
-                           .x_name = "ms of the step in the timeline",
+                                    "A bar for each device of each mode: milliseconds of a step "
+                                    "in which it computes, communicates, waits or is idle. The "
+                                    "data follow as a table."},
+                           .x_name = "ms in a step",
                            .rows = rows,
                            .groups = groups,
                            .parts = parts,
                            .values = values,
                            .row_count = count,
-                           .part_count = 3};
+                           .part_count = YOKE_ACTIVITIES};
     yoke_figure_bars(out, &chart);
     yoke_figure_say_left_out(out, count, all, "devices");
     yoke_figure_say(out, "meaning",
-                    "Works: a stage runs. Waits: in stage load or wait, or without a stage while "
-                    "another device works for half of that time at least. Idle: the rest.");
+                    "A mean over the same steps as in the figure of stages, by the same rule. "
+                    "Compute: python, forward, loss, backward, update. Communicate: scatter, "
+                    "replicate, reduce, exchange, all_reduce, gather. Wait: load, wait.");
     const char *source = "src/parallel/parallel_apply.c";
     yoke_figure_sources(out, &source, 1);
     yoke_html_figure_end(out);

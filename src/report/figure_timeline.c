@@ -55,7 +55,7 @@ typedef struct timeline {
     int count;
     double length_ms;
     double shortest_ms; /* of those that are drawn */
-    bool used[YOKE_REPORT_STAGES];
+    bool used[YOKE_ACCOUNT_STAGES];
 } timeline;
 
 static int by_length(const void *left, const void *right) {
@@ -110,50 +110,41 @@ static void collect(yoke_markup *out, const yoke_report *report, timeline *all) 
 
 /* Sentences. */
 
-/* The waits of a device in ms, as a mean, and the longest of them. */
-static double mean_waits(const yoke_report_mode *mode, const yoke_report_lane **waiter,
-                         const yoke_report_span **longest) {
-    double sum = 0;
-    int devices = 0;
-    *waiter = NULL;
-    *longest = NULL;
+static double length_of(const yoke_report_span *span) {
+    return span->end_ms - span->begin_ms;
+}
+
+/* NULL: no device waits. */
+static const yoke_report_span *find_longest_wait(const yoke_report_mode *mode,
+                                                 const yoke_report_lane **waiter) {
+    const yoke_report_span *longest = NULL;
     for (int i = 0; i < mode->lane_count; i++) {
-        if (mode->lanes[i].beside) continue;
-        devices++;
-        for (int j = 0; j < mode->lanes[i].span_count; j++) {
+        for (int j = 0; j < mode->lanes[i].span_count && !mode->lanes[i].beside; j++) {
             const yoke_report_span *span = &mode->lanes[i].spans[j];
-            double ms = span->end_ms - span->begin_ms;
-            if (!yoke_stage_waits(span->stage)) continue;
-            sum += ms;
-            if (*longest != NULL && ms <= (*longest)->end_ms - (*longest)->begin_ms) continue;
-            *longest = span;
+            if (yoke_activity_of(span->stage) != YOKE_WAITS) continue;
+            if (longest != NULL && length_of(span) <= length_of(longest)) continue;
+            longest = span;
             *waiter = &mode->lanes[i];
         }
     }
-    return devices > 0 ? sum / devices : 0;
+    return longest;
 }
 
+/* Sums over a step are those of the mean step, in another figure: here is one step. */
 static void say_mode(yoke_markup *out, const yoke_report *report, const yoke_report_mode *mode) {
-    const yoke_report_lane *waiter;
-    const yoke_report_span *longest;
-    char label[YOKE_LABEL_BYTES], cause[CAUSE_BYTES], ms[3][64];
-    const char *no_cause = report->simulated ? ", for its link or the host"
-                                             : ", and no other device works for half of it";
-    double waits = mean_waits(mode, &waiter, &longest);
-    yoke_mode_label(report, mode, label);
-    yoke_text_ms(mode->shown_ms, ms[0]);
-    if (longest == NULL || waits < 0.01 * mode->shown_ms) {
-        yoke_figure_say(out, NULL, "%s: a device waits less than 1 %% of %s, as a mean.", label,
-                        ms[0]);
-        return;
-    }
-    cause_text(mode, longest, cause);
-    yoke_figure_say(out, NULL,
-                    "%s: a device waits %s of %s, as a mean. The longest wait, %s, is that of "
-                    "%s%s%s.",
-                    label, yoke_text_ms(waits, ms[1]), ms[0],
-                    yoke_text_ms(longest->end_ms - longest->begin_ms, ms[2]), waiter->name,
-                    cause[0] != '\0' ? ", " : no_cause, cause);
+    const yoke_report_lane *waiter = NULL;
+    const yoke_report_span *longest = find_longest_wait(mode, &waiter);
+    char label[YOKE_LABEL_BYTES], cause[CAUSE_BYTES], ms[3][64], median[80] = "";
+    char wait[256] = "No device waits for long.";
+    if (mode->median_ms > 0)
+        snprintf(median, sizeof median, " (median %s)", yoke_text_ms(mode->median_ms, ms[0]));
+    if (longest != NULL && length_of(longest) >= 0.01 * mode->shown_ms)
+        snprintf(wait, sizeof wait, "The longest wait is %s, on %s%s%s%s.",
+                 yoke_text_ms(length_of(longest), ms[1]), waiter->name,
+                 longest->cause_lane >= 0 ? ", " : "", cause_text(mode, longest, cause),
+                 longest->cause_lane < 0 && report->simulated ? ", for its link" : "");
+    yoke_figure_say(out, NULL, "%s: one step: %s%s. %s", yoke_mode_label(report, mode, label),
+                    yoke_text_ms(mode->shown_ms, ms[2]), median, wait);
 }
 
 static void say(yoke_markup *out, const yoke_report *report) {
@@ -196,11 +187,11 @@ static int make_lanes(const yoke_report *report, const timeline *all, yoke_svg_s
 
 static void draw(yoke_markup *out, const yoke_report *report, const timeline *all) {
     static yoke_svg_part none;
-    yoke_svg_part legend[YOKE_REPORT_STAGES] = {none};
+    yoke_svg_part legend[YOKE_ACCOUNT_STAGES] = {none};
     yoke_svg_lane lanes[LANES_MAX];
     char labels[LANES_MAX][YOKE_LABEL_BYTES];
     int used = 0;
-    for (int stage = 0; stage < YOKE_REPORT_STAGES; stage++)
+    for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++)
         if (all->used[stage]) legend[used++] = yoke_stage_part(stage);
     yoke_svg_span *spans = yoke_figure_memory_for(out, (size_t)all->count, sizeof *spans);
     if (spans == NULL) return;
@@ -243,7 +234,7 @@ static void span_row(yoke_markup *out, const yoke_report *report, const shown *r
 
 static void table(yoke_markup *out, const yoke_report *report, const timeline *all) {
     static const char *const headers[] = {"run",      "device",    "stage", "bucket",
-                                          "begin ms", "length ms", "bytes", "cause of a wait"};
+                                          "begin ms", "length ms", "bytes", "meanwhile"};
     int rows = 0;
     yoke_html_table_begin(out, "Data", "Spans of the step", headers, 8);
     for (int i = 0; i < all->count && rows < ROWS_MAX; i++) {
@@ -270,12 +261,12 @@ void yoke_figure_timeline(yoke_markup *out, const yoke_report *report) {
         table(out, report, &all);
     }
     yoke_figure_say(out, "meaning",
-                    "%s All runs share the axis. A number in a "
-                    "span is its bucket. Where spans lie in each other, the inner one shows; an "
-                    "all-reduce behind backward shows only where nothing else runs.",
+                    "%s All runs share the axis. A number in a span is its bucket. Where spans "
+                    "overlap, computation shows before communication, and communication before a "
+                    "wait; of two of a kind, the one that began last.",
                     report->simulated ? "A simulated step, on its first devices."
-                                      : "Of a trace the step of median length; of a comparison the "
-                                        "step of the last round that is closest to the median.");
+                                      : "Of each run one recorded step, the one closest to the "
+                                        "median of all; other figures show means.");
     yoke_figure_sources(out, report->simulated ? &model : sources, report->simulated ? 1 : 2);
     yoke_html_figure_end(out);
     free(all.all);

@@ -1,84 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a lane does at every instant of a step, and what it waits for. Where spans lie in each
- * other, the inner one counts; an all-reduce that runs behind other work does not count. */
+/* What a lane does at every instant of a step, by the rule of trace/account.h, and what other lanes
+ * do while it waits. */
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "report/report.h"
-
-static int compare_times(const void *left, const void *right) {
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
+#include "report/trace_reader.h"
 
 static bool works(int stage) {
-    return stage != YOKE_STAGE_LOAD && stage != YOKE_STAGE_WAIT && stage < YOKE_STAGE_COUNT;
+    return yoke_activity_of(stage) < YOKE_WAITS;
 }
 
-/* Cutting. */
-
-/* The span, of those sorted by begin, that counts at the time; NULL: none. */
-static const yoke_report_span *span_at(const yoke_report_span *spans, int count, double time_ms) {
-    const yoke_report_span *found = NULL;
-    for (int i = 0; i < count && spans[i].begin_ms <= time_ms; i++) {
-        if (spans[i].end_ms <= time_ms) continue;
-        if (found == NULL || found->stage == YOKE_STAGE_ALL_REDUCE ||
-            spans[i].stage != YOKE_STAGE_ALL_REDUCE)
-            found = &spans[i];
+yoke_status yoke_report_add_pieces(yoke_report_lane *lane, const yoke_piece *pieces, size_t count,
+                                   uint64_t begin_ns) {
+    for (size_t i = 0; i < count; i++) {
+        const yoke_span_info *of = pieces[i].span;
+        yoke_report_span span = {.stage = YOKE_STAGE_IDLE,
+                                 .bucket = -1,
+                                 .begin_ms = 1e-6 * (double)(pieces[i].begin_ns - begin_ns),
+                                 .end_ms = 1e-6 * (double)(pieces[i].end_ns - begin_ns),
+                                 .cause_lane = -1,
+                                 .cause_stage = -1};
+        if (of != NULL) {
+            span.stage = (int)of->stage;
+            span.bucket = of->bucket;
+            span.bytes = (double)of->bytes;
+        }
+        TRY(yoke_report_add_span(lane, &span));
     }
-    return found;
+    return YOKE_OK;
 }
 
-static double clip(double time_ms, double step_ms) {
-    return time_ms < 0 ? 0 : time_ms > step_ms ? step_ms : time_ms;
-}
-
-static yoke_status add_piece(yoke_report_lane *lane, const yoke_report_span *of, double begin_ms,
-                             double end_ms) {
-    yoke_report_span piece = {
-        .stage = YOKE_REPORT_IDLE, .bucket = -1, .cause_lane = -1, .cause_stage = -1};
-    if (of != NULL) piece = *of;
-    piece.begin_ms = begin_ms;
-    piece.end_ms = end_ms;
-    return yoke_report_add_span(lane, &piece);
-}
-
-/* Where a span begins or ends, and the ends of the step. */
-static int sort_times(const yoke_report_span *spans, int count, double step_ms, double *times) {
-    int used = 0;
-    times[used++] = 0;
-    times[used++] = step_ms;
-    for (int i = 0; i < count; i++) {
-        times[used++] = clip(spans[i].begin_ms, step_ms);
-        times[used++] = clip(spans[i].end_ms, step_ms);
-    }
-    qsort(times, (size_t)used, sizeof *times, compare_times);
-    return used;
-}
-
-/* The pieces of one span that touch are one piece. */
-yoke_status yoke_report_cut(yoke_report_lane *lane, const yoke_report_span *spans, int count,
-                            double step_ms) {
-    size_t bytes = (2 * (size_t)count + 2) * sizeof(double);
-    double *times = malloc(bytes);
-    if (times == NULL) return FAIL_MEMORY(bytes, "a step of a report");
-    int time_count = sort_times(spans, count, step_ms, times);
+yoke_status yoke_report_cut(yoke_report_lane *lane, const yoke_span_info *spans, size_t count,
+                            int number, uint64_t begin_ns, uint64_t end_ns) {
+    size_t bytes = (count + 1) * sizeof(yoke_span_info *);
+    size_t piece_bytes = (2 * count + 1) * sizeof(yoke_piece);
+    const yoke_span_info **list = malloc(bytes);
+    yoke_piece *pieces = malloc(piece_bytes);
     yoke_status status = YOKE_OK;
-    double begin_ms = 0;
-    const yoke_report_span *current = span_at(spans, count, 0);
-    for (int i = 1; i < time_count && status == YOKE_OK; i++) {
-        bool last = i + 1 == time_count;
-        const yoke_report_span *next = last ? NULL : span_at(spans, count, times[i]);
-        if (!last && next == current) continue;
-        if (times[i] > begin_ms) status = add_piece(lane, current, begin_ms, times[i]);
-        begin_ms = times[i];
-        current = next;
+    if (list == NULL || pieces == NULL) {
+        status = FAIL_MEMORY(bytes + piece_bytes, "a step of a report");
+    } else {
+        count = yoke_spans_of_lane(spans, count, number, list);
+        count = yoke_account_cut(list, count, begin_ns, end_ns, pieces);
+        status = yoke_report_add_pieces(lane, pieces, count, begin_ns);
     }
-    free(times);
+    free(pieces);
+    free(list);
     return status;
 }
 
-/* Waits and their causes. */
+/* Causes. */
 
 /* The first span that ends behind the time. */
 static int first_behind(const yoke_report_lane *lane, double time_ms) {
@@ -112,7 +83,7 @@ static double work_within(const yoke_report_lane *lane, double begin_ms, double 
     return total;
 }
 
-/* A gap is waiting when another lane works for half of it at least; otherwise nobody works. */
+/* Another lane that works for half of the time at least. */
 static void find_cause(const yoke_report_mode *mode, int waiter, yoke_report_span *span) {
     double longest = 0;
     for (int i = 0; i < mode->lane_count; i++) {
@@ -124,10 +95,9 @@ static void find_cause(const yoke_report_mode *mode, int waiter, yoke_report_spa
         span->cause_lane = i;
         span->cause_stage = stage;
     }
-    if (span->stage == YOKE_REPORT_IDLE && span->cause_lane >= 0) span->stage = YOKE_REPORT_WAITING;
 }
 
-void yoke_report_find_waits(yoke_report_mode *mode) {
+void yoke_report_find_causes(yoke_report_mode *mode) {
     for (int i = 0; i < mode->lane_count; i++) {
         yoke_report_lane *lane = &mode->lanes[i];
         for (int j = 0; j < lane->span_count; j++)

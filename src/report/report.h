@@ -10,11 +10,6 @@
 
 #include "trace/trace.h"
 
-/* Besides the stages, what a device does in a step: */
-#define YOKE_REPORT_WAITING YOKE_STAGE_COUNT    /* nothing, while another one works */
-#define YOKE_REPORT_IDLE (YOKE_STAGE_COUNT + 1) /* nothing, and no other device works so long */
-#define YOKE_REPORT_STAGES (YOKE_STAGE_COUNT + 2)
-
 #define YOKE_REPORT_NAME_BYTES 96
 
 /* value <= 0: not measured; low == high: one measurement, without an interval. */
@@ -24,11 +19,12 @@ typedef struct yoke_report_interval {
 
 /* What a lane does for a part of the step; the spans of a lane do not overlap. */
 typedef struct yoke_report_span {
-    int stage;
+    int stage;               /* a yoke_stage or YOKE_STAGE_IDLE */
     int bucket;              /* -1: none */
     double begin_ms, end_ms; /* since the begin of the step */
     double bytes;
-    int cause_lane, cause_stage; /* of a wait: what another lane does most of that time; -1: none */
+    int cause_lane, cause_stage; /* of a wait or idle time: what another lane does most of that
+                                    time; -1: none */
 } yoke_report_span;
 
 /* One device of a run, or a thread that a trace has beside it. */
@@ -36,8 +32,9 @@ typedef struct yoke_report_lane {
     char name[YOKE_REPORT_NAME_BYTES];
     bool beside; /* copies, communication or the host of a GPU, which has a lane of its own: only
                     the timeline shows it */
-    double stage_ms[YOKE_REPORT_STAGES]; /* of the mean step; their sum is the mode's step */
-    yoke_report_span *spans;             /* [span_count], of one step, in order of time */
+    double stage_ms[YOKE_ACCOUNT_STAGES]; /* of the mean step, by trace/account.h; their sum is the
+                                             mode's step; 0 beside a device */
+    yoke_report_span *spans;              /* [span_count], of one step, in order of time */
     int span_count;
 } yoke_report_lane;
 
@@ -83,7 +80,8 @@ typedef struct yoke_report_mode {
     yoke_report_interval step_ms, images_per_second, speedup;
     double mean_step_ms; /* of the steps behind lanes[].stage_ms; 0: no lanes */
     int steps;           /* number of those */
-    double shown_ms;     /* the step whose spans the lanes have */
+    double median_ms;    /* of the measured steps; 0: unknown */
+    double shown_ms;     /* the step whose spans the lanes have: the one closest to the median */
     yoke_report_lane *lanes;
     int lane_count;
     yoke_report_amounts memory; /* bytes in a device's memory, by category */
@@ -135,7 +133,7 @@ typedef struct yoke_report {
     char link[YOKE_REPORT_NAME_BYTES];         /* of each device: "12.3 GB/s, 5 us, switch"; "":
                                                   unknown */
     bool simulated;          /* predicted by a model: no rounds, and devices wait for links */
-    bool no_verdict;         /* disturbed or short: the figures do not say which mode is faster */
+    bool no_verdict;         /* too short: the figures do not say which mode is faster */
     yoke_report_fact *facts; /* model, dataset, processor ... */
     int fact_count;
     char (*notes)[512]; /* what the reader must know: a file that is cut short */
@@ -157,12 +155,12 @@ yoke_status yoke_report_add_note(yoke_report *report, const char *format, ...)
 yoke_status yoke_report_add_mode(yoke_report *report, const char *name, yoke_report_mode **mode);
 yoke_status yoke_report_add_lane(yoke_report_mode *mode, const char *name, yoke_report_lane **lane);
 yoke_status yoke_report_add_span(yoke_report_lane *lane, const yoke_report_span *span);
-/* Fills an empty lane's spans from a step's stages as they were recorded, sorted by begin: they may
- * lie in each other. Behind the last lane, find_waits tells waiting from idle and finds the causes
- * that are not known yet. */
-yoke_status yoke_report_cut(yoke_report_lane *lane, const yoke_report_span *spans, int count,
-                            double step_ms);
-void yoke_report_find_waits(yoke_report_mode *mode);
+/* Fills an empty lane's spans from those of lane `number` in a step, which may overlap: they are
+ * cut by the rule of trace/account.h. Behind the last lane, find_causes finds the causes of waits
+ * and idle times that are not known yet. */
+yoke_status yoke_report_cut(yoke_report_lane *lane, const yoke_span_info *spans, size_t count,
+                            int number, uint64_t begin_ns, uint64_t end_ns);
+void yoke_report_find_causes(yoke_report_mode *mode);
 /* Adds to the amount of this kind at this place. */
 yoke_status yoke_report_add_amount(yoke_report_amounts *amounts, const char *where,
                                    const char *what, double bytes);

@@ -31,12 +31,10 @@ static const char *const meanings[] = {
 };
 
 stage_fact yoke_stage_fact(int stage) {
-    if (stage == YOKE_REPORT_WAITING)
-        return (stage_fact){"wait", "no stage runs here, and another device works", NULL};
-    if (stage == YOKE_REPORT_IDLE)
-        return (stage_fact){
-            "idle", "no stage runs here: the device waits for another one, or for the host", NULL};
-    return (stage_fact){yoke_stage_name((yoke_stage)stage), meanings[stage], sources[stage]};
+    if (stage == YOKE_STAGE_IDLE)
+        return (stage_fact){yoke_account_name(stage),
+                            "no stage runs here, and the device is not known to wait", NULL};
+    return (stage_fact){yoke_account_name(stage), meanings[stage], sources[stage]};
 }
 
 static bool is_in_style(const char *name) {
@@ -50,9 +48,4 @@ yoke_svg_part yoke_stage_part(int stage) {
     snprintf(part.style, sizeof part.style, "s-%s", part.name);
     if (!is_in_style(part.style)) snprintf(part.style, sizeof part.style, "s-other");
     return part;
-}
-
-bool yoke_stage_waits(int stage) {
-    return stage == YOKE_STAGE_LOAD || stage == YOKE_STAGE_WAIT || stage == YOKE_REPORT_WAITING ||
-           stage == YOKE_REPORT_IDLE;
 }

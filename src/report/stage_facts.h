@@ -11,12 +11,9 @@ typedef struct stage_fact {
     const char *source; /* below the root of Yoke's source; NULL: no stage */
 } stage_fact;
 
-/* stage: a yoke_stage, YOKE_REPORT_WAITING or YOKE_REPORT_IDLE. */
+/* stage: a yoke_stage or YOKE_STAGE_IDLE. */
 stage_fact yoke_stage_fact(int stage);
 /* The class of its colour. */
 yoke_svg_part yoke_stage_part(int stage);
-
-/* Whether the device does nothing but wait. */
-bool yoke_stage_waits(int stage);
 
 #endif

@@ -11,6 +11,9 @@
 
 #include "base/base.h"
 
+#define NS_MOST 4e18    /* two of them fit into 64 bits */
+#define BYTES_MOST 1e18 /* of a span; more are damaged */
+
 void yoke_trace_file_clear(trace_file *file) {
     free(file->events);
     free(file->lanes);
@@ -74,16 +77,21 @@ static void read_cause(const trace_file *file, const json_t *arguments, trace_ev
         event->cause_lane = event->cause_stage = -1;
 }
 
+static uint64_t bytes_of(const json_t *arguments, const char *key) {
+    double bytes = json_number_value(json_object_get(arguments, key));
+    return bytes > 0 && bytes < BYTES_MOST ? (uint64_t)bytes : 0;
+}
+
 static yoke_status read_span(trace_file *file, const json_t *event) {
     const json_t *arguments = json_object_get(event, "args");
     const json_t *step = json_object_get(arguments, "step");
     const json_t *bucket = json_object_get(arguments, "bucket");
     const char *name = json_string_value(json_object_get(event, "name"));
     int stage = name != NULL ? stage_of(name) : -1;
-    double begin = json_number_value(json_object_get(event, "ts")) / 1e3;
-    double duration = json_number_value(json_object_get(event, "dur")) / 1e3;
-    if (stage < 0 || !json_is_integer(step) || !isfinite(begin) || !isfinite(duration) ||
-        duration < 0) {
+    double begin = json_number_value(json_object_get(event, "ts")) * 1e3;
+    double duration = json_number_value(json_object_get(event, "dur")) * 1e3;
+    if (stage < 0 || !json_is_integer(step) || !(begin >= 0 && begin < NS_MOST) ||
+        !(duration >= 0 && duration < NS_MOST)) {
         file->unknown++;
         return YOKE_OK;
     }
@@ -93,15 +101,16 @@ static yoke_status read_span(trace_file *file, const json_t *event) {
         file->no_lane++;
         return YOKE_OK;
     }
-    trace_event read = {.lane = lane,
-                        .stage = stage,
-                        .bucket = json_is_integer(bucket) ? (int)json_integer_value(bucket) : -1,
-                        .step = json_integer_value(step),
-                        .begin_ms = begin,
-                        .end_ms = begin + duration,
-                        .bytes = json_number_value(json_object_get(arguments, "bytes")),
-                        .sent = json_number_value(json_object_get(arguments, "sent")),
-                        .received = json_number_value(json_object_get(arguments, "received"))};
+    trace_event read = {
+        .span = {.lane = lane,
+                 .stage = (yoke_stage)stage,
+                 .bucket = json_is_integer(bucket) ? (int)json_integer_value(bucket) : -1,
+                 .step = (uint64_t)json_integer_value(step),
+                 .begin_ns = (uint64_t)llround(begin),
+                 .end_ns = (uint64_t)llround(begin) + (uint64_t)llround(duration),
+                 .bytes = bytes_of(arguments, "bytes"),
+                 .sent_bytes = bytes_of(arguments, "sent"),
+                 .received_bytes = bytes_of(arguments, "received")}};
     read_cause(file, arguments, &read);
     return add_event(file, &read);
 }

@@ -5,12 +5,9 @@
 
 #include "report/report.h"
 
-/* A span as the file has it. Times in ms. */
+/* A span as the file has it, on a lane of the file. */
 typedef struct trace_event {
-    int lane, stage, bucket;
-    int64_t step;
-    double begin_ms, end_ms, bytes;
-    double sent, received;       /* over the lane's link */
+    yoke_span_info span;         /* first: a piece's span is a part of its event */
     int cause_lane, cause_stage; /* as the file names them; -1: it does not */
 } trace_event;
 
@@ -36,6 +33,10 @@ typedef struct trace_file {
 /* Reads the text's events as far as it goes. MEMORY. */
 yoke_status yoke_trace_file_read(trace_file *file, const char *text, size_t bytes);
 void yoke_trace_file_clear(trace_file *file);
+
+/* Appends a lane's pieces of a step. */
+yoke_status yoke_report_add_pieces(yoke_report_lane *lane, const yoke_piece *pieces, size_t count,
+                                   uint64_t begin_ns);
 
 /* Fills in the lanes and the step of a mode from the last complete steps. Sorts the events. DATA:
  * no complete step. */

@@ -11,77 +11,31 @@
 #define STEPS_MAX 64 /* the last ones of the file */
 
 typedef struct window {
-    int64_t step;
-    double begin_ms, end_ms;
+    uint64_t step;
+    uint64_t begin_ns, end_ns;
     size_t first, last; /* its events */
 } window;
 
+static double window_ms(const window *step) {
+    return 1e-6 * (double)(step->end_ns - step->begin_ns);
+}
+
 static int compare_events(const void *left, const void *right) {
-    const trace_event *a = left, *b = right;
+    const yoke_span_info *a = &((const trace_event *)left)->span;
+    const yoke_span_info *b = &((const trace_event *)right)->span;
     if (a->step != b->step) return a->step < b->step ? -1 : 1;
     if (a->lane != b->lane) return a->lane < b->lane ? -1 : 1;
-    if (a->begin_ms != b->begin_ms) return a->begin_ms < b->begin_ms ? -1 : 1;
-    return (a->end_ms < b->end_ms) - (a->end_ms > b->end_ms);
-}
-
-static bool counts(const trace_event *event) {
-    return event->stage != YOKE_STAGE_STEP && event->stage != YOKE_STAGE_EVALUATE;
-}
-
-static yoke_status cut_lane(yoke_report_lane *lane, const window *step, const trace_event *events,
-                            size_t count) {
-    size_t bytes = count * sizeof(yoke_report_span);
-    yoke_report_span *spans = malloc(bytes > 0 ? bytes : 1);
-    if (spans == NULL) return FAIL_MEMORY(bytes, "a step of a trace");
-    int used = 0;
-    for (size_t i = 0; i < count; i++)
-        if (counts(&events[i]))
-            spans[used++] = (yoke_report_span){.stage = events[i].stage,
-                                               .bucket = events[i].bucket,
-                                               .begin_ms = events[i].begin_ms - step->begin_ms,
-                                               .end_ms = events[i].end_ms - step->begin_ms,
-                                               .bytes = events[i].bytes,
-                                               .cause_lane = events[i].cause_lane,
-                                               .cause_stage = events[i].cause_stage};
-    yoke_status status = yoke_report_cut(lane, spans, used, step->end_ms - step->begin_ms);
-    free(spans);
-    return status;
-}
-
-/* An evaluation has the number of the step behind it. */
-static bool is_before(const trace_event *event, int lane, const window *step) {
-    return event->lane == lane && event->end_ms <= step->begin_ms;
-}
-
-/* One step: `one` gets a lane for each of the file's. */
-static yoke_status look_at_step(trace_file *file, const window *step, yoke_report_mode *one) {
-    size_t at = step->first;
-    for (int i = 0; i < file->lane_count; i++) {
-        yoke_report_lane *lane;
-        TRY(yoke_report_add_lane(one, file->lanes[i].name, &lane));
-        while (at < step->last && is_before(&file->events[at], i, step))
-            at++;
-        size_t begin = at;
-        while (at < step->last && file->events[at].lane == i)
-            at++;
-        size_t count = at - begin;
-        if (count > YOKE_TRACE_STEP_SPANS) {
-            file->crowded += count - YOKE_TRACE_STEP_SPANS;
-            count = YOKE_TRACE_STEP_SPANS;
-        }
-        TRY(cut_lane(lane, step, &file->events[begin], count));
-    }
-    yoke_report_find_waits(one);
-    return YOKE_OK;
+    if (a->begin_ns != b->begin_ns) return a->begin_ns < b->begin_ns ? -1 : 1;
+    return (a->end_ns < b->end_ns) - (a->end_ns > b->end_ns);
 }
 
 /* All steps. */
 
 static bool seen_before(const trace_file *file, size_t first, size_t event) {
     for (size_t i = first; i < event; i++)
-        if (file->events[i].stage == YOKE_STAGE_STEP &&
-            file->lanes[file->events[i].lane].process ==
-                file->lanes[file->events[event].lane].process)
+        if (file->events[i].span.stage == YOKE_STAGE_STEP &&
+            file->lanes[file->events[i].span.lane].process ==
+                file->lanes[file->events[event].span.lane].process)
             return true;
     return false;
 }
@@ -90,13 +44,13 @@ static bool seen_before(const trace_file *file, size_t first, size_t event) {
 static bool measure_window(const trace_file *file, int processes, window *step) {
     int found = 0;
     for (size_t i = step->first; i < step->last; i++) {
-        const trace_event *event = &file->events[i];
-        if (event->stage != YOKE_STAGE_STEP || seen_before(file, step->first, i)) continue;
-        if (found == 0 || event->begin_ms < step->begin_ms) step->begin_ms = event->begin_ms;
-        if (found == 0 || event->end_ms > step->end_ms) step->end_ms = event->end_ms;
+        const yoke_span_info *span = &file->events[i].span;
+        if (span->stage != YOKE_STAGE_STEP || seen_before(file, step->first, i)) continue;
+        if (found == 0 || span->begin_ns < step->begin_ns) step->begin_ns = span->begin_ns;
+        if (found == 0 || span->end_ns > step->end_ns) step->end_ns = span->end_ns;
         found++;
     }
-    return found > 0 && found == processes && step->end_ms > step->begin_ms;
+    return found > 0 && found == processes && step->end_ns > step->begin_ns;
 }
 
 static int count_processes(const trace_file *file) {
@@ -116,9 +70,9 @@ static int find_windows(const trace_file *file, window windows[STEPS_MAX]) {
     int processes = count_processes(file), count = 0;
     for (size_t last = file->event_count; last > 0 && count < STEPS_MAX;) {
         size_t first = last - 1;
-        while (first > 0 && file->events[first - 1].step == file->events[first].step)
+        while (first > 0 && file->events[first - 1].span.step == file->events[first].span.step)
             first--;
-        window step = {.step = file->events[first].step, .first = first, .last = last};
+        window step = {.step = file->events[first].span.step, .first = first, .last = last};
         if (measure_window(file, processes, &step)) windows[count++] = step;
         last = first;
     }
@@ -127,9 +81,8 @@ static int find_windows(const trace_file *file, window windows[STEPS_MAX]) {
 }
 
 static int compare_windows(const void *left, const void *right) {
-    const window *a = left, *b = right;
-    double a_ms = a->end_ms - a->begin_ms, b_ms = b->end_ms - b->begin_ms;
-    return (a_ms > b_ms) - (a_ms < b_ms);
+    double a = window_ms(left), b = window_ms(right);
+    return (a > b) - (a < b);
 }
 
 /* A GPU has threads of its own for copies, communication and its host: "cuda:0 · copy". Returns the
@@ -150,78 +103,153 @@ static yoke_status add_lanes(const trace_file *file, yoke_report_mode *mode) {
         const char *name = file->lanes[i].name;
         TRY(yoke_report_add_lane(mode, name, &lane));
         lane->beside = name[device_length(name)] != '\0';
+        mode->devices += !lane->beside;
     }
     return YOKE_OK;
 }
 
-/* Adds a step to the sums. keep: its spans become the mode's. */
-static void add_step(yoke_report_mode *mode, yoke_report_mode *one, bool keep) {
-    for (int i = 0; i < mode->lane_count; i++) {
-        yoke_report_lane *from = &one->lanes[i], *to = &mode->lanes[i];
-        for (int j = 0; j < from->span_count; j++)
-            to->stage_ms[from->spans[j].stage] += from->spans[j].end_ms - from->spans[j].begin_ms;
-        if (!keep) continue;
-        to->spans = from->spans;
-        to->span_count = from->span_count;
-        from->spans = NULL;
-        from->span_count = 0;
+/* Whether the lane is the device, or a thread beside it. */
+static bool belongs_to(const trace_file *file, int lane, int device) {
+    const trace_lane *own = &file->lanes[lane], *of = &file->lanes[device];
+    size_t length = device_length(own->name);
+    return lane == device || (own->process == of->process && strlen(of->name) == length &&
+                              memcmp(own->name, of->name, length) == 0);
+}
+
+/* The events of a lane in a step. */
+typedef struct lane_events {
+    size_t first, last;
+} lane_events;
+
+/* An evaluation has the number of the step behind it. */
+static void find_events(trace_file *file, const window *step, lane_events *lanes) {
+    size_t at = step->first;
+    for (int i = 0; i < file->lane_count; i++) {
+        while (at < step->last && file->events[at].span.lane == i &&
+               file->events[at].span.end_ns <= step->begin_ns)
+            at++;
+        lanes[i].first = at;
+        while (at < step->last && file->events[at].span.lane == i)
+            at++;
+        lanes[i].last = at;
+        size_t count = at - lanes[i].first;
+        if (count <= YOKE_TRACE_STEP_SPANS) continue;
+        file->crowded += count - YOKE_TRACE_STEP_SPANS;
+        lanes[i].last = lanes[i].first + YOKE_TRACE_STEP_SPANS;
     }
 }
 
-static yoke_status add_bytes_of(yoke_report_mode *mode, const char *lane_name,
-                                const trace_event *event) {
-    char lane[YOKE_REPORT_NAME_BYTES];
-    snprintf(lane, sizeof lane, "%.*s", (int)device_length(lane_name), lane_name);
-    if (event->sent > 0)
-        TRY(yoke_report_add_amount(&mode->links, lane, YOKE_REPORT_OUT, event->sent));
-    if (event->received > 0)
-        TRY(yoke_report_add_amount(&mode->links, lane, YOKE_REPORT_IN, event->received));
-    if (!(event->bytes > 0)) return YOKE_OK;
-    return yoke_report_add_amount(&mode->moved, lane, yoke_stage_name((yoke_stage)event->stage),
-                                  event->bytes);
+/* What the steps of a file need to be summed up. */
+typedef struct summing {
+    trace_file *file;
+    yoke_report_mode *mode;
+    lane_events lanes[YOKE_TRACE_LANES];
+    const yoke_span_info **list; /* room for the events of any step */
+    yoke_piece *pieces;          /* likewise, and for the pieces they make */
+} summing;
+
+/* A device's events, with those of the threads beside it, or a lane's alone. Returns the number of
+ * pieces. */
+static size_t cut(summing *all, const window *step, int lane, bool device) {
+    size_t count = 0;
+    for (int i = 0; i < all->file->lane_count; i++) {
+        if (i != lane && !(device && belongs_to(all->file, i, lane))) continue;
+        for (size_t at = all->lanes[i].first; at < all->lanes[i].last; at++)
+            all->list[count++] = &all->file->events[at].span;
+    }
+    return yoke_account_cut(all->list, count, step->begin_ns, step->end_ns, all->pieces);
 }
 
-/* The bytes of the step's spans; whole ones, where spans lie in each other too. With links the
- * spans show transfers in place of copies in memory. */
+static void add_step(summing *all, const window *step, int steps) {
+    find_events(all->file, step, all->lanes);
+    for (int i = 0; i < all->mode->lane_count; i++) {
+        yoke_account account = {0};
+        if (all->mode->lanes[i].beside) continue;
+        size_t count = cut(all, step, i, true);
+        yoke_account_add_pieces(&account, all->pieces, count, 1.0 / steps);
+        for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++)
+            all->mode->lanes[i].stage_ms[stage] += account.stage_ms[stage];
+    }
+    all->mode->mean_step_ms += window_ms(step) / steps;
+}
+
+/* The step of the timeline. */
+static yoke_status show_step(summing *all, const window *step) {
+    size_t crowded = all->file->crowded; /* is counted once */
+    find_events(all->file, step, all->lanes);
+    all->file->crowded = crowded;
+    for (int i = 0; i < all->mode->lane_count; i++) {
+        yoke_report_lane *lane = &all->mode->lanes[i];
+        size_t count = cut(all, step, i, false);
+        TRY(yoke_report_add_pieces(lane, all->pieces, count, step->begin_ns));
+        for (size_t k = 0; k < count; k++) {
+            const trace_event *event = (const trace_event *)(const void *)all->pieces[k].span;
+            if (event == NULL) continue;
+            lane->spans[k].cause_lane = event->cause_lane;
+            lane->spans[k].cause_stage = event->cause_stage;
+        }
+    }
+    yoke_report_find_causes(all->mode);
+    all->mode->shown_ms = window_ms(step);
+    return YOKE_OK;
+}
+
+static yoke_status add_bytes_of(yoke_report_mode *mode, const char *lane_name,
+                                const yoke_span_info *span) {
+    char lane[YOKE_REPORT_NAME_BYTES];
+    snprintf(lane, sizeof lane, "%.*s", (int)device_length(lane_name), lane_name);
+    if (span->sent_bytes > 0)
+        TRY(yoke_report_add_amount(&mode->links, lane, YOKE_REPORT_OUT, (double)span->sent_bytes));
+    if (span->received_bytes > 0)
+        TRY(yoke_report_add_amount(&mode->links, lane, YOKE_REPORT_IN,
+                                   (double)span->received_bytes));
+    if (span->bytes == 0) return YOKE_OK;
+    return yoke_report_add_amount(&mode->moved, lane, yoke_stage_name(span->stage),
+                                  (double)span->bytes);
+}
+
+/* The bytes of the step's spans; whole ones, where spans overlap, too. With links the spans show
+ * transfers in place of copies in memory. */
 static yoke_status add_bytes(const trace_file *file, const window *step, yoke_report_mode *mode) {
     for (size_t i = step->first; i < step->last; i++) {
-        const trace_event *event = &file->events[i];
-        if (counts(event) && event->end_ms > step->begin_ms)
-            TRY(add_bytes_of(mode, file->lanes[event->lane].name, event));
+        const yoke_span_info *span = &file->events[i].span;
+        if (yoke_activity_of((int)span->stage) != YOKE_IDLES && span->end_ns > step->begin_ns)
+            TRY(add_bytes_of(mode, file->lanes[span->lane].name, span));
     }
     if (mode->links.count > 0) yoke_report_clear_amounts(&mode->moved);
     return YOKE_OK;
 }
 
-static void divide(yoke_report_mode *mode) {
-    mode->mean_step_ms /= mode->steps;
-    for (int i = 0; i < mode->lane_count; i++)
-        for (int stage = 0; stage < YOKE_REPORT_STAGES; stage++)
-            mode->lanes[i].stage_ms[stage] /= mode->steps;
+/* The windows come by length; the one in the middle is the closest to the median, or one of two. */
+static yoke_status sum_steps(summing *all, const window *windows, int count) {
+    const window *middle = &windows[count / 2];
+    TRY(add_lanes(all->file, all->mode));
+    for (int i = 0; i < count; i++)
+        add_step(all, &windows[i], count);
+    all->mode->steps = count;
+    all->mode->median_ms = (window_ms(&windows[(count - 1) / 2]) + window_ms(middle)) / 2;
+    TRY(show_step(all, middle));
+    return add_bytes(all->file, middle, all->mode);
 }
 
 yoke_status yoke_trace_file_sum(trace_file *file, yoke_report_mode *mode) {
     window windows[STEPS_MAX];
+    size_t most = 0;
     if (file->event_count > 0)
         qsort(file->events, file->event_count, sizeof *file->events, compare_events);
     int count = find_windows(file, windows);
     if (count == 0) return FAIL(YOKE_ERROR_DATA, "the trace holds no complete step");
     qsort(windows, (size_t)count, sizeof windows[0], compare_windows);
-    TRY(add_lanes(file, mode));
-    for (int i = 0; i < count; i++) {
-        yoke_report one = {0};
-        yoke_report_mode *step;
-        yoke_status status = yoke_report_add_mode(&one, "", &step);
-        if (status == YOKE_OK) status = look_at_step(file, &windows[i], step);
-        if (status == YOKE_OK) add_step(mode, step, i == count / 2);
-        yoke_report_clear(&one);
-        TRY(status);
-        mode->mean_step_ms += windows[i].end_ms - windows[i].begin_ms;
-    }
-    mode->steps = count;
-    for (int i = 0; i < mode->lane_count; i++)
-        mode->devices += !mode->lanes[i].beside;
-    mode->shown_ms = windows[count / 2].end_ms - windows[count / 2].begin_ms;
-    divide(mode);
-    return add_bytes(file, &windows[count / 2], mode);
+    for (int i = 0; i < count; i++)
+        if (windows[i].last - windows[i].first > most) most = windows[i].last - windows[i].first;
+    summing all = {.file = file,
+                   .mode = mode,
+                   .list = malloc(most * sizeof(yoke_span_info *)),
+                   .pieces = malloc((2 * most + 1) * sizeof(yoke_piece))};
+    yoke_status status = all.list != NULL && all.pieces != NULL
+                             ? sum_steps(&all, windows, count)
+                             : FAIL_MEMORY(most * sizeof(yoke_piece), "a step of a trace");
+    free(all.pieces);
+    free(all.list);
+    return status;
 }

@@ -89,18 +89,20 @@ static uint64_t ns_of_ms(double ms) {
 /* Spans. */
 
 /* A span of less than a nanosecond is none. */
-static yoke_status add_span(simulator *run, const yoke_simulated_span *span) {
+static yoke_status add_span(simulator *run, int lane, yoke_stage stage, int bucket,
+                            uint64_t begin_ns, uint64_t end_ns) {
     yoke_simulation *result = run->result;
-    if (span->end_ns <= span->begin_ns) return YOKE_OK;
+    if (end_ns <= begin_ns) return YOKE_OK;
     if (result->span_count == run->span_capacity) {
         int capacity = run->span_capacity > 0 ? 2 * run->span_capacity : 64;
-        size_t bytes = (size_t)capacity * sizeof *span;
-        yoke_simulated_span *larger = realloc(result->spans, bytes);
+        size_t bytes = (size_t)capacity * sizeof *result->spans;
+        yoke_span_info *larger = realloc(result->spans, bytes);
         if (larger == NULL) return FAIL_MEMORY(bytes, "a simulated timeline");
         result->spans = larger;
         run->span_capacity = capacity;
     }
-    result->spans[result->span_count++] = *span;
+    result->spans[result->span_count++] = (yoke_span_info){
+        .lane = lane, .stage = stage, .bucket = bucket, .begin_ns = begin_ns, .end_ns = end_ns};
     return YOKE_OK;
 }
 
@@ -113,7 +115,7 @@ static uint64_t clock_of(const simulator *run, int device) {
 static yoke_status note(simulator *run, int lane, yoke_stage stage, int bucket, uint64_t end_ns) {
     uint64_t begin_ns = clock_of(run, lane);
     if (lane >= YOKE_SIMULATED_LANES) return YOKE_OK;
-    return add_span(run, &(yoke_simulated_span){lane, stage, bucket, begin_ns, end_ns});
+    return add_span(run, lane, stage, bucket, begin_ns, end_ns);
 }
 
 static int shown(const simulator *run) {
@@ -122,7 +124,7 @@ static int shown(const simulator *run) {
 }
 
 static int by_lane_and_time(const void *a, const void *b) {
-    const yoke_simulated_span *x = a, *y = b;
+    const yoke_span_info *x = a, *y = b;
     if (x->lane != y->lane) return x->lane < y->lane ? -1 : 1;
     if (x->begin_ns != y->begin_ns) return x->begin_ns < y->begin_ns ? -1 : 1;
     return (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
@@ -130,12 +132,12 @@ static int by_lane_and_time(const void *a, const void *b) {
 
 /* Stages. */
 
-/* On one device, when all are at the same time, or on all. */
+/* On one device, when all are at the same time and the others wait for it, or on all. */
 static yoke_status compute(simulator *run, int lane, yoke_stage stage, int bucket, uint64_t ns) {
-    int first = lane == ALL_DEVICES ? 0 : lane;
-    int last = lane == ALL_DEVICES ? shown(run) - 1 : lane;
-    for (int k = first; k <= last; k++)
-        TRY(note(run, k, stage, bucket, clock_of(run, k) + ns));
+    for (int k = 0; k < shown(run); k++) {
+        bool own = lane == ALL_DEVICES || lane == k;
+        TRY(note(run, k, own ? stage : YOKE_STAGE_WAIT, bucket, clock_of(run, k) + ns));
+    }
     run->now_ns += ns;
     return YOKE_OK;
 }
@@ -156,13 +158,12 @@ static yoke_status await(simulator *run, uint64_t until_ns) {
     if (until_ns < run->now_ns) until_ns = run->now_ns;
     for (int k = 0; k < shown(run); k++)
         TRY(note(run, k, YOKE_STAGE_WAIT, NO_BUCKET, until_ns));
-    run->result->wait_ns += until_ns - clock_of(run, 0);
     run->now_ns = until_ns;
     run->lag_ns = 0;
     return YOKE_OK;
 }
 
-/* All devices stand still until the last transfer is over. */
+/* All devices wait until the last transfer is over. */
 static yoke_status transfer(simulator *run, yoke_stage stage, bool to_root, size_t bytes) {
     int devices = run->result->devices;
     if (devices < 2) return YOKE_OK;
@@ -172,11 +173,13 @@ static yoke_status transfer(simulator *run, yoke_stage stage, bool to_root, size
     uint64_t end_ns =
         yoke_links_root_stage(run->links, to_root, run->bytes, begin_ns, run->ends_ns);
     uint64_t span_ns = yoke_links_span(run->links, bytes);
-    for (int k = 1; k < devices && k < YOKE_SIMULATED_LANES; k++)
-        TRY(add_span(run, &(yoke_simulated_span){k, stage, NO_BUCKET, run->ends_ns[k] - span_ns,
-                                                 run->ends_ns[k]}));
+    for (int k = 1; k < shown(run); k++) {
+        uint64_t own_ns = run->ends_ns[k] - span_ns;
+        TRY(add_span(run, k, YOKE_STAGE_WAIT, NO_BUCKET, begin_ns, own_ns));
+        TRY(add_span(run, k, stage, NO_BUCKET, own_ns, run->ends_ns[k]));
+        TRY(add_span(run, k, YOKE_STAGE_WAIT, NO_BUCKET, run->ends_ns[k], end_ns));
+    }
     TRY(note(run, 0, stage, NO_BUCKET, end_ns));
-    run->result->wait_ns += end_ns - begin_ns;
     run->result->travel_ns += end_ns - begin_ns;
     run->now_ns = end_ns;
     return YOKE_OK;
@@ -262,7 +265,7 @@ static yoke_status note_travel(simulator *run, const yoke_bucket_clock *clock, i
     yoke_stage stage = clock->all_reduces ? YOKE_STAGE_ALL_REDUCE : YOKE_STAGE_EXCHANGE;
     *free_ns = clock->published_ns[bucket];
     run->result->travel_ns += *free_ns - begin_ns;
-    return add_span(run, &(yoke_simulated_span){COLLECTIVES, stage, bucket, begin_ns, *free_ns});
+    return add_span(run, COLLECTIVES, stage, bucket, begin_ns, *free_ns);
 }
 
 static yoke_status backward_and_travel(simulator *run, const yoke_bucket_clock *clock) {
@@ -332,6 +335,30 @@ static yoke_status prepare(simulator *run, const yoke_topology *topology) {
     return YOKE_OK;
 }
 
+/* Sums up what the root does. */
+static yoke_status account_root(yoke_simulation *result) {
+    size_t count = (size_t)result->span_count, bytes = (count + 1) * sizeof(yoke_span_info *);
+    const yoke_span_info **list = malloc(bytes);
+    yoke_piece *pieces = malloc((2 * count + 1) * sizeof *pieces);
+    yoke_status status = YOKE_OK;
+    if (list == NULL || pieces == NULL) {
+        status = FAIL_MEMORY(bytes, "a simulated timeline");
+    } else {
+        count = yoke_spans_of_lane(result->spans, count, 0, list);
+        count = yoke_account_cut(list, count, 0, result->step_ns, pieces);
+        for (size_t i = 0; i < count; i++) {
+            uint64_t ns = pieces[i].end_ns - pieces[i].begin_ns;
+            if (pieces[i].span == NULL) continue;
+            yoke_activity activity = yoke_activity_of((int)pieces[i].span->stage);
+            if (activity == YOKE_COMMUNICATES) result->communicate_ns += ns;
+            if (activity == YOKE_WAITS) result->wait_ns += ns;
+        }
+    }
+    free(pieces);
+    free(list);
+    return status;
+}
+
 static yoke_status run_step(simulator *run, const yoke_topology *topology) {
     yoke_simulation *result = run->result;
     TRY(prepare(run, topology));
@@ -346,7 +373,7 @@ static yoke_status run_step(simulator *run, const yoke_topology *topology) {
     result->efficiency = 1e6 * yoke_profile_step_ms(run->profile) / (double)result->step_ns;
     if (result->span_count > 0)
         qsort(result->spans, (size_t)result->span_count, sizeof *result->spans, by_lane_and_time);
-    return YOKE_OK;
+    return account_root(result);
 }
 
 yoke_status yoke_simulate(yoke_simulation *simulation, const yoke_profile *profile,

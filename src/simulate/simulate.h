@@ -91,23 +91,18 @@ const char *yoke_simulated_name(yoke_simulated_mode mode);
 
 #define YOKE_SIMULATED_LANES 4 /* the timeline shows the first devices; many are alike */
 
-typedef struct yoke_simulated_span {
-    int lane; /* a device; YOKE_SIMULATED_LANES: the collectives of buckets */
-    yoke_stage stage;
-    int bucket; /* -1: none */
-    uint64_t begin_ns, end_ns;
-} yoke_simulated_span;
-
 typedef struct yoke_simulation {
     yoke_simulated_mode mode;
     int devices, nodes;
     uint64_t step_ns;
-    uint64_t wait_ns;   /* of it: the root neither computes nor updates, it waits for its link */
+    /* Of it on the root, by the rule of trace/account.h. */
+    uint64_t communicate_ns, wait_ns;
     uint64_t travel_ns; /* all transfers and collectives, one after the other as they run */
     uint64_t update_ns, loss_ns; /* on the root */
     uint64_t python_ns;          /* of the step: rebuilding replicas, and what the lock adds */
     double efficiency;           /* step of one device / step: each device keeps its rows */
-    yoke_simulated_span *spans;  /* in the order of lanes and time */
+    yoke_span_info *spans;       /* in the order of lanes and time; a lane is a device, or
+                                    YOKE_SIMULATED_LANES: the collectives of buckets */
     int span_count;
 } yoke_simulation;
 

@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of the stage table. A step waits for its slowest device, so a stage's time in a step is
- * the time of the lane that spent longest in that stage. */
+ * that of the lane that spends longest in it, by the rule of account.h. */
 #include <stdlib.h>
 
 #include "base/base.h"
+#include "trace/account.h"
 #include "trace/spans.h"
 
-/* A span in sortable form: by stage, step and lane. */
-typedef struct part {
-    yoke_stage stage;
-    int lane;
-    uint64_t step, ns, bytes;
-} part;
+/* A stage over all steps. */
+typedef struct stage_sum {
+    uint64_t *times; /* [count]: of each step, of the longest lane */
+    size_t count;
+    uint64_t moving_ns; /* spans of the lane whose spans take longest, other stages or not */
+    double bytes;
+    bool linked; /* a modelled link carried bytes in it */
+} stage_sum;
 
-static int compare_parts(const void *left, const void *right) {
-    const part *a = left, *b = right;
-    if (a->stage != b->stage) return a->stage < b->stage ? -1 : 1;
+_Static_assert(2 * sizeof(yoke_piece) <= sizeof(yoke_span_info), "room for pieces");
+
+static int by_step_and_lane(const void *left, const void *right) {
+    const yoke_span_info *a = left, *b = right;
     if (a->step != b->step) return a->step < b->step ? -1 : 1;
     return (a->lane > b->lane) - (a->lane < b->lane);
 }
@@ -25,63 +29,97 @@ static int compare_times(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* The evaluations, in order of time; lane 0 records them. `spans` has room for all. */
-static size_t find_evaluations(const yoke_trace *trace, const yoke_span **spans) {
+/* The evaluations, in order of time; lane 0 records them. `list` has room for all. */
+static size_t find_evaluations(const yoke_spans *spans, yoke_span_info *list) {
     size_t count = 0;
-    for (uint32_t i = 0; i < yoke_lane_count(trace, 0); i++) {
-        const yoke_span *span = yoke_lane_span(trace, 0, i);
-        if (span->stage == YOKE_STAGE_EVALUATE) spans[count++] = span;
-    }
+    for (size_t i = 0; i < spans->count; i++)
+        if (spans->all[i].stage == YOKE_STAGE_EVALUATE && spans->all[i].lane == 0)
+            list[count++] = spans->all[i];
     return count;
 }
 
 /* Whether the span lies inside an evaluation: an evaluation is one row of the table, and its stages
  * belong to no step. */
-static bool is_within(const yoke_span *span, const yoke_span *const *evaluations, size_t count) {
-    size_t low = 0;
-    while (count > 0) { /* find the first evaluation that ends after the span begins */
-        size_t half = count / 2;
-        bool before = evaluations[low + half]->end_ns <= span->begin_ns;
+static bool is_within(const yoke_span_info *span, const yoke_span_info *evaluations, size_t count) {
+    size_t low = 0, left = count;
+    while (left > 0) { /* find the first evaluation that ends after the span begins */
+        size_t half = left / 2;
+        bool before = evaluations[low + half].end_ns <= span->begin_ns;
         low += before ? half + 1 : 0;
-        count = before ? count - half - 1 : half;
+        left = before ? left - half - 1 : half;
     }
-    return evaluations[low] != NULL && evaluations[low]->begin_ns <= span->begin_ns &&
+    return low < count && evaluations[low].begin_ns <= span->begin_ns &&
            span->stage != YOKE_STAGE_EVALUATE;
 }
 
-/* evaluations[spans of lane 0 + 1], all NULL. */
-static size_t collect(const yoke_trace *trace, const yoke_span **evaluations, part *parts) {
-    uint64_t first = yoke_trace_first_step(trace);
-    size_t count = 0, evaluation_count = find_evaluations(trace, evaluations);
-    for (int lane = 0; lane < trace->lane_count; lane++) {
-        for (uint32_t i = 0; i < yoke_lane_count(trace, lane); i++) {
-            const yoke_span *span = yoke_lane_span(trace, lane, i);
-            if (span->step < first || is_within(span, evaluations, evaluation_count)) continue;
-            parts[count++] = (part){.stage = span->stage,
-                                    .lane = lane,
-                                    .step = span->step,
-                                    .ns = span->end_ns - span->begin_ns,
-                                    .bytes = span->bytes};
-        }
-    }
-    return count;
+/* Leaves the spans of steps, and evaluations. `room` has room for all. */
+static void leave_out_evaluations(yoke_spans *spans, yoke_span_info *room) {
+    size_t evaluations = find_evaluations(spans, room), kept = 0;
+    for (size_t i = 0; i < spans->count; i++)
+        if (!is_within(&spans->all[i], room, evaluations)) spans->all[kept++] = spans->all[i];
+    spans->count = kept;
 }
 
-/* Sums the parts of one stage in one step by lane; returns how many parts there are. */
-static size_t longest_lane(const part *parts, size_t count, uint64_t *longest_ns,
-                           double *total_bytes) {
-    size_t i = 0;
-    *longest_ns = 0;
-    while (i < count && parts[i].stage == parts[0].stage && parts[i].step == parts[0].step) {
-        uint64_t lane_ns = 0;
-        size_t lane_begin = i;
-        for (; i < count && compare_parts(&parts[i], &parts[lane_begin]) == 0; i++) {
-            lane_ns += parts[i].ns;
-            *total_bytes += (double)parts[i].bytes;
-        }
-        if (lane_ns > *longest_ns) *longest_ns = lane_ns;
+/* A lane's spans of one step. */
+typedef struct lane_step {
+    uint64_t ns[YOKE_ACCOUNT_STAGES]; /* by the rule */
+    uint64_t moving_ns[YOKE_STAGE_COUNT];
+    bool ran[YOKE_STAGE_COUNT];
+} lane_step;
+
+static void measure(const yoke_span_info *spans, size_t count, const yoke_span_info **list,
+                    yoke_piece *pieces, lane_step *lane) {
+    uint64_t begin_ns = UINT64_MAX, end_ns = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t ns = spans[i].end_ns - spans[i].begin_ns;
+        list[i] = &spans[i];
+        if (spans[i].begin_ns < begin_ns) begin_ns = spans[i].begin_ns;
+        if (spans[i].end_ns > end_ns) end_ns = spans[i].end_ns;
+        lane->ran[spans[i].stage] = true;
+        lane->moving_ns[spans[i].stage] += ns;
+        if (yoke_activity_of((int)spans[i].stage) == YOKE_IDLES) lane->ns[spans[i].stage] += ns;
     }
-    return i;
+    count = yoke_account_cut(list, count, begin_ns, end_ns, pieces);
+    for (size_t i = 0; i < count; i++)
+        if (pieces[i].span != NULL)
+            lane->ns[pieces[i].span->stage] += pieces[i].end_ns - pieces[i].begin_ns;
+}
+
+static void add_step(stage_sum *sums, const lane_step *longest) {
+    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++) {
+        if (!longest->ran[stage]) continue;
+        sums[stage].times[sums[stage].count++] = longest->ns[stage];
+        sums[stage].moving_ns += longest->moving_ns[stage];
+    }
+}
+
+static void keep_longest(lane_step *longest, const lane_step *lane) {
+    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++) {
+        longest->ran[stage] |= lane->ran[stage];
+        if (lane->ns[stage] > longest->ns[stage]) longest->ns[stage] = lane->ns[stage];
+        if (lane->moving_ns[stage] > longest->moving_ns[stage])
+            longest->moving_ns[stage] = lane->moving_ns[stage];
+    }
+}
+
+/* The spans are those of steps in order, lane by lane. */
+static void add_up(const yoke_spans *spans, const yoke_span_info **list, yoke_piece *pieces,
+                   stage_sum *sums) {
+    lane_step longest = {0};
+    for (size_t first = 0, i = 0; i < spans->count; i++) {
+        const yoke_span_info *span = &spans->all[i], *next = span + 1;
+        bool last = i + 1 == spans->count;
+        sums[span->stage].bytes += (double)span->bytes;
+        sums[span->stage].linked |= span->sent_bytes + span->received_bytes > 0;
+        if (!last && by_step_and_lane(span, next) == 0) continue;
+        lane_step lane = {0};
+        measure(&spans->all[first], i + 1 - first, list, pieces, &lane);
+        keep_longest(&longest, &lane);
+        first = i + 1;
+        if (!last && next->step == span->step) continue;
+        add_step(sums, &longest);
+        longest = (lane_step){0};
+    }
 }
 
 static double median_ms(uint64_t *times, size_t count) {
@@ -91,38 +129,40 @@ static double median_ms(uint64_t *times, size_t count) {
     return ((double)middle + (double)other) / 2e6;
 }
 
-/* Makes one row of the parts at the beginning of parts[0 .. count) that have its stage; returns how
- * many. Until all rows are known, `share` holds the stage's total in milliseconds. */
-static size_t summarize_stage(const part *parts, size_t count, uint64_t *times,
-                              yoke_stage_summary *row) {
-    size_t used = 0, steps = 0;
-    double bytes = 0, total_ns = 0;
-    while (used < count && parts[used].stage == parts[0].stage) {
-        used += longest_lane(parts + used, count - used, &times[steps], &bytes);
-        total_ns += (double)times[steps++];
-    }
-    *row = (yoke_stage_summary){.struct_size = sizeof *row,
-                                .stage = parts[0].stage,
-                                .count = steps,
-                                .share = total_ns / 1e6,
-                                .bytes = bytes / (double)steps};
-    row->median_ms = median_ms(times, steps);
-    if (row->median_ms > 0) row->gigabytes_per_second = row->bytes / (row->median_ms * 1e6);
-    return used;
+static double total_ms(const stage_sum *sum) {
+    double total = 0;
+    for (size_t i = 0; i < sum->count; i++)
+        total += 1e-6 * (double)sum->times[i];
+    return total;
 }
 
-static int summarize(part *parts, size_t count, uint64_t *times,
-                     yoke_stage_summary own[YOKE_STAGE_COUNT]) {
-    qsort(parts, count, sizeof *parts, compare_parts);
-    int rows = 0;
-    double steps_ms = 0;
-    for (size_t used = 0; used < count; rows++) {
-        used += summarize_stage(parts + used, count - used, times, &own[rows]);
-        if (own[rows].stage == YOKE_STAGE_STEP) steps_ms = own[rows].share;
+/* The ranks of a CPU move the bytes of an all-reduce beside its span, which only posts them; a
+ * stage that waits moves none itself. Beside modelled links the speed of memory says nothing. */
+static bool has_rate(const stage_sum *sums, int stage, bool queued) {
+    bool links = false;
+    for (int i = 0; i < YOKE_STAGE_COUNT; i++)
+        links |= sums[i].linked;
+    return sums[stage].moving_ns > 0 && sums[stage].linked == links &&
+           yoke_activity_of(stage) != YOKE_WAITS && (stage != YOKE_STAGE_ALL_REDUCE || queued);
+}
+
+static int fill_rows(stage_sum *sums, bool queued, yoke_stage_summary rows[YOKE_STAGE_COUNT]) {
+    int count = 0;
+    double steps_ms = total_ms(&sums[YOKE_STAGE_STEP]);
+    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++) {
+        stage_sum *sum = &sums[stage];
+        if (sum->count == 0) continue;
+        rows[count] = (yoke_stage_summary){.struct_size = sizeof rows[count],
+                                           .stage = (yoke_stage)stage,
+                                           .count = sum->count,
+                                           .median_ms = median_ms(sum->times, sum->count),
+                                           .share = steps_ms > 0 ? total_ms(sum) / steps_ms : 0,
+                                           .bytes = sum->bytes / (double)sum->count};
+        if (has_rate(sums, stage, queued))
+            rows[count].gigabytes_per_second = sum->bytes / (double)sum->moving_ns;
+        count++;
     }
-    for (int i = 0; i < rows; i++)
-        own[i].share = steps_ms > 0 ? own[i].share / steps_ms : 0;
-    return rows;
+    return count;
 }
 
 /* Copies into the caller's rows, which may have the size of another version. */
@@ -139,23 +179,37 @@ static int copy_rows(const yoke_stage_summary *own, int count, yoke_stage_summar
     return given;
 }
 
-int yoke_trace_summarize(const yoke_trace *trace, yoke_stage_summary *rows, int capacity) {
-    if (trace == NULL || rows == NULL || capacity < 1) return 0;
-    size_t spans = 0;
-    for (int lane = 0; lane < trace->lane_count; lane++)
-        spans += yoke_lane_count(trace, lane);
-    if (spans == 0) return 0;
-    part *parts = malloc(spans * sizeof *parts);
-    uint64_t *times = malloc(spans * sizeof *times);
-    const yoke_span **evaluations = calloc(yoke_lane_count(trace, 0) + 1u, sizeof *evaluations);
-    int given = 0;
-    if (parts != NULL && times != NULL && evaluations != NULL) {
-        yoke_stage_summary own[YOKE_STAGE_COUNT];
-        int count = summarize(parts, collect(trace, evaluations, parts), times, own);
-        given = copy_rows(own, count, rows, capacity);
+static int summarize(const yoke_trace *trace, yoke_spans *spans, void *room,
+                     yoke_stage_summary rows[YOKE_STAGE_COUNT]) {
+    stage_sum sums[YOKE_STAGE_COUNT] = {{0}};
+    size_t steps = 0;
+    leave_out_evaluations(spans, room);
+    qsort(spans->all, spans->count, sizeof *spans->all, by_step_and_lane);
+    for (size_t i = 0; i < spans->count; i++)
+        steps += i == 0 || spans->all[i].step != spans->all[i - 1].step;
+    const yoke_span_info **list = malloc(spans->count * sizeof *list);
+    uint64_t *times = malloc(YOKE_STAGE_COUNT * steps * sizeof *times);
+    int count = 0;
+    if (list != NULL && times != NULL) {
+        for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++)
+            sums[stage].times = times + (size_t)stage * steps;
+        add_up(spans, list, room, sums);
+        count = fill_rows(sums, trace->queued, rows);
     }
-    free(evaluations);
     free(times);
-    free(parts);
-    return given;
+    free(list);
+    return count;
+}
+
+int yoke_trace_summarize(const yoke_trace *trace, yoke_stage_summary *rows, int capacity) {
+    yoke_spans spans;
+    yoke_stage_summary own[YOKE_STAGE_COUNT];
+    if (trace == NULL || rows == NULL || capacity < 1) return 0;
+    if (yoke_spans_read(trace, 0, &spans) != YOKE_OK) return 0;
+    /* For the evaluations first, then for pieces, which are smaller. */
+    void *room = malloc((spans.count + 1) * sizeof(yoke_span_info));
+    int count = room != NULL && spans.count > 0 ? summarize(trace, &spans, room, own) : 0;
+    free(room);
+    yoke_spans_free(&spans);
+    return count > 0 ? copy_rows(own, count, rows, capacity) : 0;
 }

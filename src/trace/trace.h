@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The door of trace: each lane has a fixed ring of spans and one writer; recording allocates
- * nothing. */
+ * nothing. account.h says where the time of the spans goes. */
 #ifndef TRACE_TRACE_H
 #define TRACE_TRACE_H
 
 #include <stdbool.h>
 
+#include "trace/account.h"
 #include "yoke/trace.h"
 
 #define YOKE_NO_BUCKET (-1)

@@ -14,6 +14,8 @@ import unittest
 
 from page_case import SVG, contrast, distances, highest_tick, markers, mixed, parse, themes, ticks, yoke
 
+KINDS = [["python", "forward", "loss", "backward", "update"],
+         ["scatter", "replicate", "reduce", "exchange", "all_reduce", "gather"], ["load", "wait"]]
 CONTRAST = 4.5  # WCAG 2.2, success criterion 1.4.3, level AA
 DISTANCE, WITHOUT_GREEN = 6, 3.5  # of two colours that differ in meaning, in hundredths of OKLab
 
@@ -257,7 +259,7 @@ class Numbers(Page):
         self.assertEqual(cells, {"forward": 4.5, "update": 2, "idle": 3.5, "sum": 10})
         _, rows = self.table(text, "devices")
         self.assertEqual([float(cell) for cell in rows["cpu:1"]] if "cpu:1" in rows else
-                         [float(cell) for cell in rows["trace.json, cpu:1"]], [3, 7, 0, 10])
+                         [float(cell) for cell in rows["trace.json, cpu:1"]], [3, 0, 0, 7, 10])
         self.assertIn("while cpu:0 runs update", text)
         self.assertIn(">7</text>", text)  # the bucket's number, in its span
 
@@ -267,11 +269,39 @@ class Numbers(Page):
             span("step", 5, 0, 10000), span("backward", 0, 0, 6000), span("backward", 1, 0, 8000),
             span("scatter", 2, 0, 100), span("scatter", 3, 0, 100), span("exchange", 4, 6000, 3000)]))
         head, rows = self.table(text, "stages")
-        self.assertEqual(dict(zip(head[1:], map(float, rows["gpu.json"]))), {"backward": 7, "idle": 3, "sum": 10})
+        self.assertEqual(dict(zip(head[1:], map(float, rows["gpu.json"]))), {"backward": 7, "exchange": 1.5, "idle": 1.5, "sum": 10})
         self.assertEqual([name.split(", ")[-1] for name in self.table(text, "devices")[1]], ["cuda:0", "cuda:1"])
         self.assertEqual([name.split(", ")[-1] for name in self.table(text, "moved")[1]], ["cuda:0", "cuda:1"])
-        self.assertIn("a device waits 3.00 ms of 10.0 ms, as a mean. The longest wait, 4.00 ms, is that of cuda:0, while "
-                      "cuda:0 · communication runs exchange.", text)
+        self.assertIn("one step: 10.0 ms (median 10.0 ms). No device waits for long.", text)
+        self.assertIn("cuda:0: idle, 6.00 to 10.0 ms, while cuda:0 · communication runs exchange", text)
+
+    def test_each_number_of_a_contender_is_the_same_in_table_bars_caption_and_json(self):
+        """The step of the median in every table; of each device the same stages in both figures; one recorded step."""
+        text, result = compared()
+        heads = {figure: self.table(text, figure) for figure in ["stages", "devices"]}
+        page = {element.get("id"): "".join(element.itertext()) for element in parse(text).iter("section")}
+        shown = []
+        for contender in result["contenders"]:
+            name, median = contender["name"], contender["step_ms"]["median"]
+            with self.subTest(name=name):
+                head, rows = heads["stages"]
+                cells = dict(zip(head[1:], map(float, rows[name])))
+                for stage, cell in cells.items():
+                    part = contender["stages"].get("step" if stage == "sum" else stage, {"ms": 0})
+                    self.assertAlmostEqual(cell, part["ms"], delta=0.006 * max(part["ms"], 0.01), msg=stage)
+                for index, part in enumerate(contender["parts"]):
+                    device = f"rank {index} {part['name']}" if name == "ddp" else part["name"]
+                    computes, communicates, waits, idle, whole = map(float, heads["devices"][1][f"{name}, {device}"])
+                    times = {stage: value["ms"] for stage, value in part["stages"].items()}
+                    expected = [sum(times.get(stage, 0) for stage in kind) for kind in KINDS] + [times["idle"], median]
+                    for cell, ms in zip([computes, communicates, waits, idle, whole], expected):
+                        self.assertAlmostEqual(cell, ms, delta=0.006 * max(ms, 0.01), msg=device)
+                caption = re.search(rf"{name}: one step: ([\d.]+) ms \(median ([\d.]+) ms\)", page["timeline"])
+                self.assertAlmostEqual(float(caption[1]), contender["recorded_step"]["ms"], delta=0.006 * float(caption[1]))
+                self.assertAlmostEqual(float(caption[2]), median, delta=0.006 * median)
+                shown.append((median, contender["recorded_step"]["ms"]))
+        lengths = [length for _, length in sorted(shown)]
+        self.assertEqual("The timeline shows a longer step of" in text, lengths != sorted(lengths))
 
     def test_a_disturbed_race_gives_a_note_and_no_verdict(self):
         text, result = compared()

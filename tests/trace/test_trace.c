@@ -99,7 +99,7 @@ static void a_step_takes_as_long_as_its_slowest_lane(void **state) {
             put_bytes(trace, lane, YOKE_STAGE_FORWARD, step, forward_us[step][lane], 0);
         put_bytes(trace, 0, YOKE_STAGE_STEP, step, 1000 * (step + 1), 0);
     }
-    put_bytes(trace, 0, YOKE_STAGE_FORWARD, 0, 350, 0); /* 650 in all */
+    put(trace, 0, YOKE_STAGE_FORWARD, 0, 2000, 2350); /* 650 in all */
 
     yoke_stage_summary rows[YOKE_STAGE_COUNT];
     assert_int_equal(summarize(trace, rows), 2);
@@ -127,6 +127,57 @@ static void bandwidth_is_all_lanes_bytes_over_the_slowest_lanes_time(void **stat
     assert_near(rows[0].bytes, 9e6);
     assert_near(rows[0].gigabytes_per_second, 4.5);
     assert_true(rows[0].share == 0); /* no step to be a share of */
+    yoke_trace_destroy(trace);
+}
+
+/* Its time is that which backward leaves over; its rate that of the transfer. */
+static void an_exchange_behind_backward_costs_nothing_and_has_the_rate_of_its_span(void **state) {
+    (void)state;
+    yoke_trace *trace = start(64);
+    put(trace, 0, YOKE_STAGE_BACKWARD, 0, 1000, 4000);
+    put_bytes(trace, 0, YOKE_STAGE_EXCHANGE, 0, 2000, 6000000);
+    put(trace, 0, YOKE_STAGE_BACKWARD, 1, 1000, 4000);
+    put_bytes(trace, 0, YOKE_STAGE_EXCHANGE, 1, 4000, 6000000);
+    yoke_stage_summary rows[YOKE_STAGE_COUNT];
+    assert_int_equal(summarize(trace, rows), 2);
+    assert_near(rows[0].median_ms, 3);
+    assert_int_equal(rows[1].stage, YOKE_STAGE_EXCHANGE);
+    assert_int_equal(rows[1].count, 2);
+    assert_near(rows[1].median_ms, 0.5); /* of 0 and 1 ms */
+    assert_near(rows[1].gigabytes_per_second, 2);
+    yoke_trace_destroy(trace);
+}
+
+/* Ranks on CPUs: the span posts the all-reduce, and the bytes move beside it, perhaps over a link
+ * that is a thousand times slower. */
+static void bytes_that_move_beside_their_spans_have_no_rate(void **state) {
+    (void)state;
+    yoke_trace *trace = start(64);
+    put_bytes(trace, 0, YOKE_STAGE_ALL_REDUCE, 0, 10, 6000000);
+    put_bytes(trace, 0, YOKE_STAGE_WAIT, 0, 20, 6000000);
+    yoke_stage_summary rows[YOKE_STAGE_COUNT];
+    assert_int_equal(summarize(trace, rows), 2);
+    for (int i = 0; i < 2; i++) {
+        assert_near(rows[i].bytes, 6e6);
+        assert_true(rows[i].gigabytes_per_second == 0);
+    }
+    yoke_trace_destroy(trace);
+}
+
+static void beside_modelled_links_only_their_bytes_have_a_rate(void **state) {
+    (void)state;
+    yoke_trace *trace = start(64);
+    put_bytes(trace, 0, YOKE_STAGE_UPDATE, 0, 1, 60000);
+    yoke_trace_past_span(trace, 1,
+                         &(yoke_span){.begin_ns = 3000000,
+                                      .end_ns = 5000000,
+                                      .bytes = 600000,
+                                      .received = 600000,
+                                      .stage = YOKE_STAGE_REDUCE});
+    yoke_stage_summary rows[YOKE_STAGE_COUNT];
+    assert_int_equal(summarize(trace, rows), 2);
+    assert_near(rows[0].gigabytes_per_second, 0.3);
+    assert_true(rows[1].bytes == 60000 && rows[1].gigabytes_per_second == 0);
     yoke_trace_destroy(trace);
 }
 
@@ -169,8 +220,8 @@ static void a_full_ring_forgets_whole_steps_oldest_first(void **state) {
     yoke_trace *trace = start(10);
     /* Lane 0 has three spans a step and keeps the last ten: of step 6 only one. */
     for (uint64_t step = 0; step < 10; step++) {
-        for (int i = 0; i < 3; i++)
-            put_bytes(trace, 0, YOKE_STAGE_BACKWARD, step, 100, 0);
+        for (uint64_t i = 0; i < 3; i++)
+            put(trace, 0, YOKE_STAGE_BACKWARD, step, 1000 + 200 * i, 1100 + 200 * i);
         put_bytes(trace, 1, YOKE_STAGE_BACKWARD, step, 50, 0);
     }
     assert_int_equal(yoke_lane_count(trace, 0), 10);
@@ -429,6 +480,9 @@ int main(void) {
         cmocka_unit_test(a_span_lasts_from_begin_to_now),
         cmocka_unit_test(no_trace_records_nothing_and_harms_nobody),
         cmocka_unit_test(a_step_takes_as_long_as_its_slowest_lane),
+        cmocka_unit_test(an_exchange_behind_backward_costs_nothing_and_has_the_rate_of_its_span),
+        cmocka_unit_test(beside_modelled_links_only_their_bytes_have_a_rate),
+        cmocka_unit_test(bytes_that_move_beside_their_spans_have_no_rate),
         cmocka_unit_test(bandwidth_is_all_lanes_bytes_over_the_slowest_lanes_time),
         cmocka_unit_test(stages_of_an_evaluation_are_no_part_of_a_step),
         cmocka_unit_test(an_even_count_has_its_median_in_the_middle),

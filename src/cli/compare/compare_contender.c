@@ -76,32 +76,38 @@ static yoke_status run(compare_contender *contender, int steps, bool fresh, doub
 
 static yoke_status account(compare_contender *contender, int round, double milliseconds) {
     if (round < 0 || round >= RACE_ROUNDS) return YOKE_OK;
-    compare_account *lanes = contender->history + (size_t)(round * contender->devices);
+    yoke_account *lanes = contender->history + (size_t)(round * contender->devices);
     yoke_status status = contender->ranks != NULL
                              ? compare_ranks_account(contender->ranks, lanes)
                              : compare_engine_account(contender->engine, lanes);
     /* A rank that ends before the slowest one is idle. */
     for (int i = 0; i < contender->devices && status == YOKE_OK; i++)
-        compare_account_stretch(&lanes[i], milliseconds);
+        yoke_account_stretch(&lanes[i], milliseconds);
     return status;
 }
 
 yoke_status compare_contender_run(void *context, int steps, double *milliseconds) {
     compare_contender *contender = context;
     int round = contender->runs++ - 1;
-    bool fresh = contender->history != NULL || round < 1;
-    yoke_status status = run(contender, steps, fresh, milliseconds);
+    yoke_status status = run(contender, steps, round < 1, milliseconds);
     if (status != YOKE_OK || contender->history == NULL) return status;
     return account(contender, round, *milliseconds);
 }
 
-yoke_status compare_contender_step(compare_contender *contender, compare_step *step) {
-    int capacity = contender->devices * COMPARE_LANE_SPANS;
-    step->spans = calloc((size_t)capacity, sizeof *step->spans);
+yoke_status compare_contender_step(compare_contender *contender, double milliseconds,
+                                   double least_ms, compare_step *step) {
+    int capacity = contender->devices * COMPARE_LANE_SPANS, count = 0;
+    bool ranks = contender->ranks != NULL;
+    *step = (compare_step){.spans = calloc((size_t)capacity, sizeof *step->spans)};
     if (step->spans == NULL)
         return cli_refuse(YOKE_ERROR_MEMORY, "no memory for %d spans", capacity);
-    return contender->ranks != NULL ? compare_ranks_step(contender->ranks, step)
-                                    : compare_engine_step(contender->engine, step, capacity);
+    yoke_status status =
+        ranks ? compare_ranks_steps(contender->ranks, step->spans, &count)
+              : compare_engine_steps(contender->engine, step->spans, capacity, &count);
+    step->number = compare_steps_choose(step->spans, count, milliseconds, least_ms);
+    if (status != YOKE_OK || step->number == COMPARE_NO_STEP) return status;
+    return ranks ? compare_ranks_step(contender->ranks, step)
+                 : compare_engine_step(contender->engine, step, capacity);
 }
 
 yoke_status compare_contender_look(compare_contender *contender) {

@@ -16,8 +16,8 @@ typedef struct compare_contender {
     compare_learned learned;
     compare_stages stages;
     /* Of a contender that records. */
-    compare_account *history; /* [RACE_ROUNDS][devices]: each run but the first; NULL: none */
-    compare_memory *memory;   /* [devices] */
+    yoke_account *history;  /* [RACE_ROUNDS][devices]: each run but the first; NULL: none */
+    compare_memory *memory; /* [devices] */
 } compare_contender;
 
 /* The caller sets kind, devices and threads. meeting: for DDP. */
@@ -34,7 +34,9 @@ yoke_status compare_contender_run(void *context, int steps, double *milliseconds
 yoke_status compare_contender_wait(void *context, int steps, double *percent);
 /* Fills in `stages`, without the first run. */
 yoke_status compare_contender_look(compare_contender *contender);
-/* Fills in a step of the last run; the caller frees step->spans. */
-yoke_status compare_contender_step(compare_contender *contender, compare_step *step);
+/* Fills in the step of all runs but the first that compare_steps_choose chooses, of all ranks; the
+ * caller frees step->spans. */
+yoke_status compare_contender_step(compare_contender *contender, double milliseconds,
+                                   double least_ms, compare_step *step);
 
 #endif

@@ -24,8 +24,8 @@ struct compare_engine {
     uint64_t epoch;
     yoke_process_group *group;
     yoke_data_parallel *parallel;
-    yoke_batch batch;      /* the last one of the loader */
-    compare_window window; /* of the last run */
+    yoke_batch batch;           /* the last one of the loader */
+    yoke_account_window window; /* of the last run */
 };
 
 static bool is_rank(const compare_engine *engine) {
@@ -214,7 +214,7 @@ yoke_status compare_engine_run(compare_engine *engine, int steps, bool fresh,
     if (status == YOKE_OK) status = yoke_data_parallel_bind(engine->parallel);
     if (fresh) yoke_trace_reset(yoke_data_parallel_trace(engine->parallel));
     if (status == YOKE_OK) status = begin_together(engine);
-    engine->window = (compare_window){.begin_ns = yoke_now_ns(), .steps = steps};
+    engine->window = (yoke_account_window){.begin_ns = yoke_now_ns(), .steps = steps};
     for (int i = 0; i < steps && status == YOKE_OK; i++)
         status =
             yoke_data_parallel_step(engine->parallel, &engine->batch, RACE_LEARNING_RATE, &result);
@@ -232,23 +232,33 @@ void compare_engine_stages(compare_engine *engine, compare_stages *stages) {
                                          YOKE_STAGE_COUNT);
 }
 
-yoke_status compare_engine_account(compare_engine *engine, compare_account *lanes) {
-    compare_spans spans;
+yoke_status compare_engine_account(compare_engine *engine, yoke_account *lanes) {
+    yoke_spans spans;
     int count = is_rank(engine) ? 1 : engine->role.devices;
-    yoke_status status = compare_spans_read(yoke_data_parallel_trace(engine->parallel), &spans);
-    if (status == YOKE_OK) status = compare_account_read(&spans, &engine->window, lanes, count);
-    compare_spans_free(&spans);
+    yoke_status status = yoke_spans_read(yoke_data_parallel_trace(engine->parallel),
+                                         (uint64_t)engine->window.steps, &spans);
+    if (status == YOKE_OK) status = yoke_account_read(&spans, &engine->window, lanes, count);
+    yoke_spans_free(&spans);
     /* The span of an all-reduce counts the whole collective; every rank moves an equal part. */
     if (is_rank(engine)) lanes[0].bytes[YOKE_STAGE_ALL_REDUCE] /= engine->role.rank.world;
     return status;
 }
 
+yoke_status compare_engine_steps(compare_engine *engine, yoke_span_info *steps, int capacity,
+                                 int *count) {
+    yoke_spans spans;
+    yoke_status status = yoke_spans_read(yoke_data_parallel_trace(engine->parallel), 0, &spans);
+    *count = status == YOKE_OK ? compare_steps_list(&spans, steps, capacity) : 0;
+    yoke_spans_free(&spans);
+    return status;
+}
+
 yoke_status compare_engine_step(compare_engine *engine, compare_step *step, int capacity) {
-    compare_spans spans;
-    yoke_status status = compare_spans_read(yoke_data_parallel_trace(engine->parallel), &spans);
+    yoke_spans spans;
+    yoke_status status = yoke_spans_read(yoke_data_parallel_trace(engine->parallel), 0, &spans);
     step->count = step->left_out = 0;
     if (status == YOKE_OK) compare_step_read(&spans, step, capacity);
-    compare_spans_free(&spans);
+    yoke_spans_free(&spans);
     return status;
 }
 

@@ -3,8 +3,9 @@
 #ifndef CLI_COMPARE_ENGINE_H
 #define CLI_COMPARE_ENGINE_H
 
-#include "cli/compare/compare_account.h"
 #include "cli/compare/compare_setup.h"
+#include "cli/compare/compare_step.h"
+#include "trace/trace.h"
 
 #define COMPARE_LEARN_STEPS 1000
 #define COMPARE_LIST_BYTES 1024
@@ -58,9 +59,12 @@ yoke_status compare_engine_learn(compare_engine *engine, int steps, compare_lear
  * fresh: resets the trace first. Ranks begin together. */
 yoke_status compare_engine_run(compare_engine *engine, int steps, bool fresh, double *milliseconds);
 void compare_engine_stages(compare_engine *engine, compare_stages *stages);
-/* Of the last run, which was fresh: lanes[devices of this process]. */
-yoke_status compare_engine_account(compare_engine *engine, compare_account *lanes);
-/* Fills in the step; it has room for `capacity` spans. */
+/* Of the last run: lanes[devices of this process]. */
+yoke_status compare_engine_account(compare_engine *engine, yoke_account *lanes);
+/* As compare_steps_list, of the runs since the last fresh one. */
+yoke_status compare_engine_steps(compare_engine *engine, yoke_span_info *steps, int capacity,
+                                 int *count);
+/* As compare_step_read. */
 yoke_status compare_engine_step(compare_engine *engine, compare_step *step, int capacity);
 /* devices[devices of this process]. */
 yoke_status compare_engine_memory(const compare_engine *engine, compare_memory *devices);

@@ -60,8 +60,8 @@ static void fill_accounts(const comparison *all, const compare_contender *conten
     const int middle[] = {order[(count - 1) / 2].number, order[count / 2].number};
     for (int k = 0; k < mode->devices; k++)
         for (int i = 0; i < 2; i++)
-            compare_account_add(&mode->parts[k].account,
-                                &contender->history[middle[i] * contender->devices + k], 0.5);
+            yoke_account_add(&mode->parts[k].account,
+                             &contender->history[middle[i] * contender->devices + k], 0.5);
 }
 
 static yoke_status fill_parts(const comparison *all, const compare_contender *contender,
@@ -78,36 +78,38 @@ static yoke_status fill_parts(const comparison *all, const compare_contender *co
 }
 
 static int by_device_and_begin(const void *left, const void *right) {
-    const compare_span *a = left, *b = right;
-    if (a->device != b->device) return a->device < b->device ? -1 : 1;
-    return (a->begin_ms > b->begin_ms) - (a->begin_ms < b->begin_ms);
+    const yoke_span_info *a = left, *b = right;
+    if (a->lane != b->lane) return a->lane < b->lane ? -1 : 1;
+    return (a->begin_ns > b->begin_ns) - (a->begin_ns < b->begin_ns);
 }
 
-static double since(const compare_step *step, uint64_t ns) {
-    return 1e-6 * ((double)ns - (double)step->begin_ns);
+/* least_ms: the recorded step of the next faster mode takes so long. So the recorded steps have the
+ * order of the medians. */
+static yoke_status fill_step(compare_contender *contender, double least_ms, compare_mode *mode) {
+    compare_step *step = &mode->step;
+    yoke_status status = compare_contender_step(contender, mode->step_ms.median, least_ms, step);
+    if (status == YOKE_OK && step->count > 0)
+        qsort(step->spans, (size_t)step->count, sizeof *step->spans, by_device_and_begin);
+    return status;
 }
 
-static yoke_status fill_spans(compare_contender *contender, compare_mode *mode) {
-    compare_step step = {.number = COMPARE_NO_STEP, .milliseconds = mode->step_ms.median};
-    yoke_status status = compare_contender_step(contender, &step);
-    mode->spans = calloc((size_t)step.count + 1, sizeof *mode->spans);
-    if (status == YOKE_OK && mode->spans == NULL)
-        status = cli_refuse(YOKE_ERROR_MEMORY, "no memory for %d spans", step.count);
-    for (int i = 0; i < step.count && status == YOKE_OK; i++) {
-        const yoke_span_info *span = &step.spans[i];
-        mode->spans[mode->span_count++] = (compare_span){.device = span->lane,
-                                                         .bucket = span->bucket,
-                                                         .stage = span->stage,
-                                                         .awaits = span->awaits,
-                                                         .begin_ms = since(&step, span->begin_ns),
-                                                         .end_ms = since(&step, span->end_ns),
-                                                         .bytes = (double)span->bytes};
+static int by_median(const void *left, const void *right) {
+    double a = (*(compare_mode *const *)left)->step_ms.median;
+    double b = (*(compare_mode *const *)right)->step_ms.median;
+    return (a > b) - (a < b);
+}
+
+static yoke_status fill_steps(comparison *all) {
+    compare_mode *order[RACE_CONTENDERS];
+    yoke_status status = YOKE_OK;
+    double least_ms = 0;
+    for (int i = 0; i < all->count; i++)
+        order[i] = &all->result.modes[i];
+    qsort(order, (size_t)all->count, sizeof *order, by_median);
+    for (int i = 0; i < all->count && status == YOKE_OK; i++) {
+        status = fill_step(&all->contenders[order[i] - all->result.modes], least_ms, order[i]);
+        least_ms = order[i]->step.milliseconds;
     }
-    if (status == YOKE_OK)
-        qsort(mode->spans, (size_t)mode->span_count, sizeof *mode->spans, by_device_and_begin);
-    mode->span_step_ms = step.milliseconds;
-    mode->spans_left_out = step.left_out;
-    free(step.spans);
     return status;
 }
 
@@ -121,8 +123,7 @@ static yoke_status fill_mode(comparison *all, int index) {
     memcpy(mode->transport, contender->facts.transport, sizeof mode->transport);
     fill_figures(all, index, mode);
     yoke_status status = fill_learned(contender, all->result.learn_steps, mode);
-    if (status == YOKE_OK) status = fill_parts(all, contender, mode);
-    return status == YOKE_OK ? fill_spans(contender, mode) : status;
+    return status == YOKE_OK ? fill_parts(all, contender, mode) : status;
 }
 
 yoke_status compare_fill(comparison *all) {
@@ -141,6 +142,7 @@ yoke_status compare_fill(comparison *all) {
     yoke_status status = YOKE_OK;
     for (int i = 0; i < all->count && status == YOKE_OK; i++)
         status = fill_mode(all, i);
+    if (status == YOKE_OK) status = fill_steps(all);
     if (status == YOKE_OK) compare_judge(result);
     return status;
 }

@@ -83,13 +83,14 @@ static void json_part(yoke_json *json, const char *name, double ms, double step_
 }
 
 /* Idle time and the stages that ran, which add up to the step. */
-static void json_stages(yoke_json *json, const compare_account *account) {
+static void json_stages(yoke_json *json, const yoke_account *account) {
     yoke_json_open(json, "stages", '{');
     for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++)
         if (account->stage_ms[stage] > 0)
             json_part(json, yoke_stage_name((yoke_stage)stage), account->stage_ms[stage],
                       account->step_ms, account->bytes[stage]);
-    json_part(json, "idle", account->idle_ms, account->step_ms, 0);
+    json_part(json, yoke_account_name(YOKE_STAGE_IDLE), account->stage_ms[YOKE_STAGE_IDLE],
+              account->step_ms, 0);
     json_part(json, "step", account->step_ms, account->step_ms, compare_moved(account));
     yoke_json_close(json, '}');
 }
@@ -105,7 +106,7 @@ static void json_memory(yoke_json *json, const compare_memory *memory) {
     yoke_json_close(json, '}');
 }
 
-static void json_link(yoke_json *json, const compare_account *account) {
+static void json_link(yoke_json *json, const yoke_account *account) {
     if (account->sent + account->received == 0) return;
     yoke_json_real(json, "sent_bytes", account->sent);
     yoke_json_real(json, "received_bytes", account->received);
@@ -124,22 +125,26 @@ static void json_parts(yoke_json *json, const compare_mode *mode) {
     yoke_json_close(json, ']');
 }
 
-static void json_spans(yoke_json *json, const compare_mode *mode) {
+static double since(const compare_step *step, uint64_t ns) {
+    return 1e-6 * ((double)ns - (double)step->begin_ns);
+}
+
+static void json_spans(yoke_json *json, const compare_step *step) {
     yoke_json_open(json, "recorded_step", '{');
-    yoke_json_real(json, "ms", mode->span_step_ms);
-    if (mode->spans_left_out > 0) yoke_json_integer(json, "left_out", mode->spans_left_out);
+    yoke_json_real(json, "ms", step->milliseconds);
+    if (step->left_out > 0) yoke_json_integer(json, "left_out", step->left_out);
     yoke_json_open(json, "spans", '[');
-    for (int i = 0; i < mode->span_count; i++) {
-        const compare_span *span = &mode->spans[i];
+    for (int i = 0; i < step->count; i++) {
+        const yoke_span_info *span = &step->spans[i];
         yoke_json_open(json, NULL, '{');
-        yoke_json_integer(json, "device", span->device);
+        yoke_json_integer(json, "device", span->lane);
         yoke_json_text(json, "stage", yoke_stage_name(span->stage));
         if (span->bucket >= 0) yoke_json_integer(json, "bucket", span->bucket);
         if (span->awaits != YOKE_STAGE_COUNT)
             yoke_json_text(json, "awaits", yoke_stage_name(span->awaits));
-        yoke_json_real(json, "begin_ms", span->begin_ms);
-        yoke_json_real(json, "end_ms", span->end_ms);
-        yoke_json_real(json, "bytes", span->bytes);
+        yoke_json_real(json, "begin_ms", since(step, span->begin_ns));
+        yoke_json_real(json, "end_ms", since(step, span->end_ns));
+        yoke_json_real(json, "bytes", (double)span->bytes);
         yoke_json_close(json, '}');
     }
     yoke_json_close(json, ']');
@@ -154,7 +159,7 @@ static void json_rounds(yoke_json *json, const compare_result *result, const com
 }
 
 static void json_mode(yoke_json *json, const compare_result *result, const compare_mode *mode) {
-    compare_account mean = compare_mean_account(mode);
+    yoke_account mean = compare_mean_account(mode);
     yoke_json_open(json, NULL, '{');
     yoke_json_text(json, "name", compare_kind_name(mode->kind));
     yoke_json_integer(json, "devices", mode->devices);
@@ -170,7 +175,7 @@ static void json_mode(yoke_json *json, const compare_result *result, const compa
     json_rounds(json, result, mode);
     json_stages(json, &mean);
     json_parts(json, mode);
-    json_spans(json, mode);
+    json_spans(json, &mode->step);
     yoke_json_close(json, '}');
 }
 

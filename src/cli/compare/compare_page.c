@@ -3,7 +3,7 @@
  * bytes are those of one device and of all devices. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "base/base.h"
 #include "cli/compare/compare.h"
@@ -52,53 +52,49 @@ static yoke_status add_facts(yoke_report *report, const compare_result *result) 
     return yoke_report_add_fact(report, "race", text);
 }
 
+/* Where so few steps were recorded that none of the right length is there. */
+static yoke_status note_order(yoke_report *report, const compare_result *result) {
+    for (int i = 0; i < result->mode_count; i++)
+        for (int k = 0; k < result->mode_count; k++) {
+            const compare_mode *one = &result->modes[i], *other = &result->modes[k];
+            if (one->step_ms.median < other->step_ms.median &&
+                one->step.milliseconds > other->step.milliseconds)
+                TRY(yoke_report_add_note(report,
+                                         "The timeline shows a longer step of %s than of %s: too "
+                                         "few steps were recorded. Their medians count.",
+                                         compare_kind_name(one->kind),
+                                         compare_kind_name(other->kind)));
+        }
+    return YOKE_OK;
+}
+
 static yoke_status add_notes(yoke_report *report, const compare_result *result) {
+    char order[1024] = "Their number is too small to tell which mode is faster.";
+    int most = result->modes[result->mode_count - 1].devices;
+    if (result->interval) compare_order(result, most, order, sizeof order);
     if (result->disturbed > 0)
-        TRY(yoke_report_add_note(report,
-                                 "Other programs disturbed %d of the %d rounds: nothing follows "
-                                 "from the differences between these figures.",
-                                 result->disturbed, result->rounds));
+        TRY(yoke_report_add_note(report, "Other programs disturbed %d of the %d rounds. %s",
+                                 result->disturbed, result->rounds, order));
     if (!compare_all_equal(result))
         TRY(yoke_report_add_note(report, "Not all modes learned the same."));
     if (result->ddp_left_out)
         TRY(yoke_report_add_note(
             report, "No ddp where devices share a GPU: NCCL allows one rank for each GPU."));
+    TRY(note_order(report, result));
     for (int i = 0; i < result->mode_count; i++) {
         const compare_mode *mode = &result->modes[i];
-        if (mode->spans_left_out > 0)
+        if (mode->step.left_out > 0)
             TRY(yoke_report_add_note(report,
                                      "%s on %d: the timeline leaves out %d spans: it keeps %d of a "
                                      "step for each device.",
                                      compare_kind_name(mode->kind), mode->devices,
-                                     mode->spans_left_out, COMPARE_LANE_SPANS));
+                                     mode->step.left_out, COMPARE_LANE_SPANS));
     }
     return YOKE_OK;
 }
 
 static yoke_report_interval interval_of(race_ratio figure) {
     return (yoke_report_interval){figure.median, figure.low, figure.high};
-}
-
-/* The spans of device k; those of a mode come by device and begin. */
-static yoke_status cut_device(yoke_report_lane *lane, const compare_mode *mode, int device) {
-    size_t bytes = (size_t)mode->span_count * sizeof(yoke_report_span);
-    yoke_report_span *spans = malloc(bytes > 0 ? bytes : 1);
-    int count = 0;
-    if (spans == NULL) return FAIL_MEMORY(bytes, "the spans of a page");
-    for (int i = 0; i < mode->span_count; i++) {
-        const compare_span *span = &mode->spans[i];
-        if (span->device != device || span->stage == YOKE_STAGE_STEP) continue;
-        spans[count++] = (yoke_report_span){.stage = (int)span->stage,
-                                            .bucket = span->bucket,
-                                            .begin_ms = span->begin_ms,
-                                            .end_ms = span->end_ms,
-                                            .bytes = span->bytes,
-                                            .cause_lane = -1,
-                                            .cause_stage = -1};
-    }
-    yoke_status status = yoke_report_cut(lane, spans, count, mode->span_step_ms);
-    free(spans);
-    return status;
 }
 
 static yoke_status add_memory(yoke_report_mode *mode, const compare_device *device,
@@ -112,8 +108,8 @@ static yoke_status add_memory(yoke_report_mode *mode, const compare_device *devi
     return yoke_report_add_amount(&mode->memory, name, "other", memory->other);
 }
 
-static yoke_status add_bytes(yoke_report_mode *mode, const char *name,
-                             const compare_account *account, bool linked) {
+static yoke_status add_bytes(yoke_report_mode *mode, const char *name, const yoke_account *account,
+                             bool linked) {
     if (account->sent > 0)
         TRY(yoke_report_add_amount(&mode->links, name, YOKE_REPORT_OUT, account->sent));
     if (account->received > 0)
@@ -136,19 +132,19 @@ static yoke_status add_device(yoke_report_mode *mode, const compare_mode *from, 
         snprintf(name, sizeof name, "%s", device->name);
     TRY(yoke_report_add_lane(mode, name, &lane));
     TRY(add_bytes(mode, name, &device->account, linked));
-    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++)
-        lane->stage_ms[stage] = device->account.stage_ms[stage];
-    lane->stage_ms[YOKE_REPORT_IDLE] = device->account.idle_ms;
-    TRY(cut_device(lane, from, index));
+    memcpy(lane->stage_ms, device->account.stage_ms, sizeof lane->stage_ms);
+    TRY(yoke_report_cut(lane, from->step.spans, (size_t)from->step.count, index,
+                        from->step.begin_ns, from->step.end_ns));
     return add_memory(mode, device, name);
 }
 
 static yoke_status add_devices(yoke_report_mode *mode, const compare_mode *from, bool linked) {
     for (int i = 0; i < from->devices; i++)
         TRY(add_device(mode, from, i, linked));
-    yoke_report_find_waits(mode);
+    yoke_report_find_causes(mode);
     mode->mean_step_ms = from->parts[0].account.step_ms;
-    mode->shown_ms = from->span_step_ms;
+    mode->median_ms = from->step_ms.median;
+    mode->shown_ms = from->step.milliseconds;
     return YOKE_OK;
 }
 
@@ -173,7 +169,7 @@ static yoke_status fill(yoke_report *report, const compare_result *result) {
              result->setup.model);
     snprintf(report->interval, sizeof report->interval, "%s",
              result->interval ? "95 % interval" : "range of the rounds");
-    report->no_verdict = result->disturbed > 0 || !result->interval;
+    report->no_verdict = !result->interval;
     TRY(add_facts(report, result));
     TRY(add_notes(report, result));
     for (int i = 0; i < result->mode_count; i++)

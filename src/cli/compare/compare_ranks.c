@@ -29,6 +29,7 @@ typedef enum request_kind {
     REQUEST_LEARN,
     REQUEST_RUN,
     REQUEST_STAGES,
+    REQUEST_STEPS,
     REQUEST_STEP,
     REQUEST_READ
 } request_kind;
@@ -49,10 +50,10 @@ typedef struct rank_reply {
     compare_facts facts;
     compare_memory memory;
     compare_learned learned;
-    compare_account account;
+    yoke_account account;
     compare_stages stages;
     compare_step step;
-    yoke_span_info spans[COMPARE_LANE_SPANS]; /* [step.count] */
+    yoke_span_info spans[COMPARE_LANE_SPANS]; /* [step.count]; of STEPS whole steps */
 } rank_reply;
 
 typedef enum rank_state { RANK_IDLE, RANK_WAITING, RANK_FAILED, RANK_GONE } rank_state;
@@ -341,20 +342,30 @@ yoke_status compare_ranks_stages(compare_ranks *ranks, compare_stages *stages) {
     return status;
 }
 
-yoke_status compare_ranks_account(compare_ranks *ranks, compare_account *lanes) {
+yoke_status compare_ranks_account(compare_ranks *ranks, yoke_account *lanes) {
     for (int i = 0; i < ranks->world; i++)
         lanes[i] = ranks->ranks[i].reply.account;
     return YOKE_OK;
 }
 
-/* The step that rank 0 chooses, of all ranks. */
+/* Widens the steps of rank 0 to those of the others. */
+yoke_status compare_ranks_steps(compare_ranks *ranks, yoke_span_info *steps, int *count) {
+    ranks->request.kind = REQUEST_STEPS;
+    yoke_status status = request_all(ranks);
+    const rank_reply *first = &ranks->ranks[0].reply;
+    *count = status == YOKE_OK ? first->step.count : 0;
+    memcpy(steps, first->spans, (size_t)*count * sizeof *steps);
+    for (int i = 1; i < ranks->world && status == YOKE_OK; i++)
+        *count = compare_steps_join(steps, *count, ranks->ranks[i].reply.spans,
+                                    ranks->ranks[i].reply.step.count);
+    return status;
+}
+
 yoke_status compare_ranks_step(compare_ranks *ranks, compare_step *step) {
     yoke_span_info *spans = step->spans;
     ranks->request.kind = REQUEST_STEP;
     ranks->request.step = *step;
     yoke_status status = request_all(ranks);
-    ranks->request.step.number = ranks->ranks[0].reply.step.number;
-    if (status == YOKE_OK) status = request_all(ranks);
     if (status != YOKE_OK) return status;
     *step = ranks->ranks[0].reply.step;
     step->spans = spans;
@@ -434,8 +445,8 @@ static yoke_status run_engine(compare_engine *engine, const rank_request *reques
                               rank_reply *reply) {
     yoke_status status =
         compare_engine_run(engine, request->steps, request->fresh, &reply->milliseconds);
-    if (status != YOKE_OK || !request->fresh) return status;
-    return compare_engine_account(engine, &reply->account);
+    if (status == YOKE_OK) status = compare_engine_account(engine, &reply->account);
+    return status;
 }
 
 static yoke_status read_step(compare_engine *engine, const rank_request *request,
@@ -451,6 +462,8 @@ static yoke_status run_request(compare_engine **engine, const rank_request *requ
     if (request->kind == REQUEST_LEARN)
         return compare_engine_learn(*engine, request->steps, &reply->learned);
     if (request->kind == REQUEST_RUN) return run_engine(*engine, request, reply);
+    if (request->kind == REQUEST_STEPS)
+        return compare_engine_steps(*engine, reply->spans, COMPARE_LANE_SPANS, &reply->step.count);
     if (request->kind == REQUEST_STEP) return read_step(*engine, request, reply);
     if (request->kind == REQUEST_READ) return leave_weights(*engine, &request->role.rank);
     compare_engine_stages(*engine, &reply->stages);

@@ -33,7 +33,9 @@ yoke_status compare_ranks_run(compare_ranks *ranks, int steps, bool fresh, doubl
 yoke_status compare_ranks_stages(compare_ranks *ranks, compare_stages *stages);
 /* Of every rank: lanes, memory[ranks]; spans of all ranks one after another, with the rank as their
  * lane, in step->spans[ranks * COMPARE_LANE_SPANS]. */
-yoke_status compare_ranks_account(compare_ranks *ranks, compare_account *lanes);
+yoke_status compare_ranks_account(compare_ranks *ranks, yoke_account *lanes);
+/* The recorded steps of all ranks, in steps[COMPARE_LANE_SPANS]. */
+yoke_status compare_ranks_steps(compare_ranks *ranks, yoke_span_info *steps, int *count);
 yoke_status compare_ranks_step(compare_ranks *ranks, compare_step *step);
 void compare_ranks_memory(const compare_ranks *ranks, compare_memory *memory);
 /* Of rank 0; through a file in the meeting's folder. */

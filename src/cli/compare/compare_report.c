@@ -152,7 +152,7 @@ static int choose_columns(const compare_result *result, int devices,
     return count;
 }
 
-static bool is_shown(yoke_stage stage, const compare_account *accounts, int count) {
+static bool is_shown(int stage, const yoke_account *accounts, int count) {
     for (int i = 0; i < count; i++)
         if (accounts[i].stage_ms[stage] >= SHOWN_SHARE * accounts[i].step_ms) return true;
     return false;
@@ -165,51 +165,51 @@ static void print_cell(FILE *out, double milliseconds, double step_ms) {
         fprintf(out, " %7s %5s", "-", "-");
 }
 
-static void print_head(FILE *out, int devices, const compare_mode *const *columns, int count,
-                       const char *units) {
+/* kind: of the figures, "mean". */
+static void print_head(FILE *out, int devices, const char *kind, const compare_mode *const *columns,
+                       int count, const char *units) {
     char head[32];
     snprintf(head, sizeof head, "%d devices", devices);
     fprintf(out, "\n%-10s", head);
     for (int i = 0; i < count; i++)
         fprintf(out, " %13s", compare_kind_name(columns[i]->kind));
-    fprintf(out, "\n%-10s", "");
+    fprintf(out, "\n%-10s", kind);
     for (int i = 0; i < count; i++)
         fputs(units, out);
     fputc('\n', out);
 }
 
 static void print_stages(FILE *out, const compare_result *result, int devices,
-                         bool shown[YOKE_STAGE_COUNT]) {
+                         bool shown[YOKE_ACCOUNT_STAGES]) {
     const compare_mode *columns[COLUMNS];
-    compare_account accounts[COLUMNS];
+    yoke_account accounts[COLUMNS];
     int count = choose_columns(result, devices, columns);
     for (int i = 0; i < count; i++)
         accounts[i] = compare_mean_account(columns[i]);
-    print_head(out, devices, columns, count, "      ms     %");
-    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++) {
-        if (!is_shown((yoke_stage)stage, accounts, count)) continue;
+    print_head(out, devices, "mean", columns, count, "      ms     %");
+    for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++) {
+        if (stage != YOKE_STAGE_IDLE && !is_shown(stage, accounts, count)) continue;
         shown[stage] = true;
-        fprintf(out, "%-10s", yoke_stage_name((yoke_stage)stage));
+        fprintf(out, "%-10s", yoke_account_name(stage));
         for (int i = 0; i < count; i++)
             print_cell(out, accounts[i].stage_ms[stage], accounts[i].step_ms);
         fputc('\n', out);
     }
-    fprintf(out, "%-10s", "idle");
-    for (int i = 0; i < count; i++)
-        print_cell(out, accounts[i].idle_ms, accounts[i].step_ms);
-    fprintf(out, "\n%-10s", "step");
+    fprintf(out, "%-10s", "step");
     for (int i = 0; i < count; i++)
         print_cell(out, accounts[i].step_ms, accounts[i].step_ms);
     fputc('\n', out);
 }
 
-static void print_stage_meanings(FILE *out, const bool shown[YOKE_STAGE_COUNT]) {
-    fprintf(out, "  Each figure is a mean over the devices; the rows add up to the step.\n");
+static void print_stage_meanings(FILE *out, const bool shown[YOKE_ACCOUNT_STAGES]) {
+    fprintf(out, "  Each figure is a mean over the devices; the rows add up to the step. Where\n"
+                 "  stages overlap, computation counts before communication, and that before a\n"
+                 "  wait.\n");
     for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++)
         if (shown[stage])
             fprintf(out, "  %s: %s\n", yoke_stage_name((yoke_stage)stage),
                     stage_meaning((yoke_stage)stage));
-    fprintf(out, "  idle: no stage runs, and the device waits for no other one\n"
+    fprintf(out, "  idle: no stage runs, and the device is not known to wait\n"
                  "  step: step ms of the table above\n");
 }
 
@@ -301,7 +301,7 @@ static void print_memory(FILE *out, const compare_result *result, int devices) {
     for (int i = 0; i < count; i++)
         most = fmax(most, fmax(total_of(&columns[i]->parts[0]), moved_of(&columns[i]->parts[0])));
     double unit = most < 1000 * MEBIBYTE ? MEBIBYTE : GIBIBYTE;
-    print_head(out, devices, columns, count, "   root others");
+    print_head(out, devices, "", columns, count, "   root others");
     for (size_t row = 0; row < MEMORY_ROWS; row++) {
         if (!is_row_shown(result, row)) continue;
         fprintf(out, "%-10s", memory_rows[row].name);
@@ -321,7 +321,7 @@ static void print_memory_meanings(FILE *out, const compare_result *result) {
 }
 
 void compare_print(FILE *out, const compare_result *result) {
-    bool shown[YOKE_STAGE_COUNT] = {false};
+    bool shown[YOKE_ACCOUNT_STAGES] = {false};
     print_width(out);
     print_setup(out, result);
     print_learned(out, result);

@@ -31,20 +31,10 @@ const char *compare_verdict_name(compare_verdict verdict); /* "same bits" */
 
 /* Device k of one process, or rank k. */
 typedef struct compare_device {
-    char name[32];           /* "cpu:0"; 0 is the root */
-    compare_account account; /* its step_ms is the mode's median */
+    char name[32];        /* "cpu:0"; 0 is the root */
+    yoke_account account; /* its step_ms is the mode's median */
     compare_memory memory;
 } compare_device;
-
-/* One stage of one device in the recorded step. */
-typedef struct compare_span {
-    int device; /* index in compare_mode.parts: the lane, or the rank */
-    int bucket; /* -1: none, or all of them */
-    yoke_stage stage;
-    yoke_stage awaits;       /* of a wait: as yoke_span_info.awaits */
-    double begin_ms, end_ms; /* since the first rank began the step */
-    double bytes;
-} compare_span;
 
 /* One way to train: a row of the tables. */
 typedef struct compare_mode {
@@ -72,10 +62,9 @@ typedef struct compare_mode {
 
     compare_device *parts; /* [devices] */
 
-    compare_span *spans; /* [span_count], of one step, by device and begin; waits are
-                            YOKE_STAGE_WAIT, idle time is what lies between spans */
-    int span_count, spans_left_out;
-    double span_step_ms; /* how long that step took, to the end of the last rank */
+    /* The recorded step that is closest to the median, of all rounds. Its spans come by device (the
+     * lane, or the rank) and begin. */
+    compare_step step;
 } compare_mode;
 
 typedef struct compare_result {
@@ -92,7 +81,7 @@ typedef struct compare_result {
     int steps;     /* of each mode in a round */
     int rounds;    /* in round_ms */
     int repeated;  /* disturbed rounds thrown away */
-    int disturbed; /* disturbed rounds among `rounds`: then nothing follows from a difference */
+    int disturbed; /* disturbed rounds among `rounds`: then only disjoint intervals say something */
     bool interval; /* low and high bound a 95 % interval; false: the range of the rounds */
     double seconds_limit, seconds_learning, seconds_preparing, seconds_racing;
 
@@ -104,13 +93,18 @@ typedef struct compare_result {
 void compare_result_clear(compare_result *result);
 /* NULL: no such mode. */
 const compare_mode *compare_find(const compare_result *result, compare_kind kind, int devices);
+/* Whether every figure of `slow` lies above those of `fast`: the intervals are disjoint. */
+bool compare_is_slower(const compare_mode *slow, const compare_mode *fast);
+/* The modes on so many devices whose intervals are disjoint, and that the others cannot be told
+ * apart, in one sentence. */
+void compare_order(const compare_result *result, int devices, char *text, size_t size);
 /* The mean over the mode's devices. */
-compare_account compare_mean_account(const compare_mode *mode);
+yoke_account compare_mean_account(const compare_mode *mode);
 /* Sets verdict, compared_with and difference of every mode. */
 void compare_judge(compare_result *result);
 bool compare_all_equal(const compare_result *result);
 /* Bytes that a device moves in a step to exchange rows, gradients and weights: over its modelled
  * link, in both directions, if it has one, and in memory otherwise. */
-double compare_moved(const compare_account *account);
+double compare_moved(const yoke_account *account);
 
 #endif

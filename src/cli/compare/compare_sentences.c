@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the tables of a comparison say, in sentences of at most 80 columns. A difference counts only
- * outside its interval, and only in a race that nothing disturbed. */
+ * outside its interval; in a disturbed race only where the intervals of two modes are disjoint. */
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 /* Prints a paragraph, broken at blanks. */
 static void say(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void say(FILE *out, const char *format, ...) {
-    char text[1024];
+    char text[2048];
     va_list values;
     va_start(values, format);
     vsnprintf(text, sizeof text, format, values);
@@ -72,17 +72,21 @@ static bool has_verdict(const compare_result *result) {
     return result->interval && result->disturbed == 0;
 }
 
-static void say_why_no_verdict(FILE *out, const compare_result *result) {
-    if (result->disturbed > 0)
-        say(out,
-            "Other programs disturbed %d of %d rounds, so this race has no verdict on what is "
-            "faster. Run it again on a quiet machine, or with more --seconds.",
-            result->disturbed, result->rounds);
-    else if (!result->interval)
-        say(out,
-            "%d rounds are too few for a verdict on what is faster; %d are enough. Run it again "
-            "with more --seconds.",
-            result->rounds, RACE_INTERVAL_ROUNDS);
+/* Disturbed rounds make intervals wide; those that are disjoint even so order their modes. */
+static void say_order(FILE *out, const compare_result *result, int devices) {
+    char order[1024];
+    compare_order(result, devices, order, sizeof order);
+    say(out,
+        "Other programs disturbed %d of %d rounds. %s Run it again on a quiet machine, or with "
+        "more --seconds.",
+        result->disturbed, result->rounds, order);
+}
+
+static void say_too_few(FILE *out, const compare_result *result) {
+    say(out,
+        "%d rounds are too few for a verdict on what is faster; %d are enough. Run it again "
+        "with more --seconds.",
+        result->rounds, RACE_INTERVAL_ROUNDS);
 }
 
 /* The rounds of both modes, as in race_compare. */
@@ -109,7 +113,7 @@ static void say_faster(FILE *out, const compare_result *result, const compare_mo
 
 /* Time. */
 
-static double computing_ms(const compare_account *account) {
+static double computing_ms(const yoke_account *account) {
     return account->stage_ms[YOKE_STAGE_FORWARD] + account->stage_ms[YOKE_STAGE_LOSS] +
            account->stage_ms[YOKE_STAGE_BACKWARD];
 }
@@ -123,17 +127,16 @@ static void name_part(char *text, size_t size, const char *name, double ms, doub
 
 /* All that is not forward, loss and backward. */
 static void say_overhead(FILE *out, const compare_mode *mode) {
-    compare_account mean = compare_mean_account(mode);
+    yoke_account mean = compare_mean_account(mode);
     char parts[512] = "";
     double lost = 100 - 100 * computing_ms(&mean) / mean.step_ms;
-    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++) {
+    for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++) {
         bool computes =
             stage == YOKE_STAGE_FORWARD || stage == YOKE_STAGE_LOSS || stage == YOKE_STAGE_BACKWARD;
         if (!computes)
-            name_part(parts, sizeof parts, yoke_stage_name((yoke_stage)stage), mean.stage_ms[stage],
+            name_part(parts, sizeof parts, yoke_account_name(stage), mean.stage_ms[stage],
                       mean.step_ms);
     }
-    name_part(parts, sizeof parts, "idle", mean.idle_ms, mean.step_ms);
     say(out, "In %s a device spends %.1f %% of a step outside forward, loss and backward%s%s.",
         compare_kind_name(mode->kind), lost, parts[0] != '\0' ? ": " : "", parts);
 }
@@ -172,7 +175,10 @@ void compare_print_sentences(FILE *out, const compare_result *result) {
     const compare_mode *ddp = compare_find(result, COMPARE_DDP, devices);
     fputc('\n', out);
     if (result->learn_steps > 0) say_learning(out, result);
-    say_why_no_verdict(out, result);
+    if (!result->interval)
+        say_too_few(out, result);
+    else if (result->disturbed > 0)
+        say_order(out, result, devices);
     if (has_verdict(result) && ddp != NULL) say_faster(out, result, ddp, overlap);
     if (has_verdict(result)) say_faster(out, result, classic, overlap);
     if (has_verdict(result) && python != NULL) say_faster(out, result, python, classic);

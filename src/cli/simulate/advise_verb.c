@@ -116,7 +116,7 @@ static yoke_status print_limit(const simulate_setup *setup, yoke_simulated_mode 
     double now, no_latency;
     yoke_simulation found;
     TRY(yoke_simulate(&found, &setup->profile, &setup->topology, mode, devices));
-    double waits = (double)found.wait_ns / (double)found.step_ns;
+    double waits = (double)(found.communicate_ns + found.wait_ns) / (double)found.step_ns;
     now = found.efficiency;
     yoke_simulation_clear(&found);
     if (waits < 0.02) {

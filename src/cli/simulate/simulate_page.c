@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simulations as a page: they become the model of a report. */
-#include <stdlib.h>
+#include <stdio.h>
 
+#include "base/base.h"
 #include "cli/simulate/simulate_setup.h"
 #include "report/report.h"
 
@@ -21,39 +22,17 @@ static yoke_status add_facts(yoke_report *report, const simulate_setup *setup) {
                                         "profile's rows.");
 }
 
-static yoke_report_span page_span(const yoke_simulated_span *span) {
-    bool waits = span->stage == YOKE_STAGE_WAIT;
-    return (yoke_report_span){.stage = waits ? YOKE_REPORT_WAITING : (int)span->stage,
-                              .bucket = span->bucket,
-                              .begin_ms = 1e-6 * (double)span->begin_ns,
-                              .end_ms = 1e-6 * (double)span->end_ns,
-                              .cause_lane = -1,
-                              .cause_stage = -1};
-}
-
-static yoke_status add_lane(yoke_report_mode *mode, const yoke_simulation *found, int device) {
-    yoke_report_lane *lane;
-    char name[24];
-    size_t bytes = ((size_t)found->span_count + 1) * sizeof(yoke_report_span);
-    yoke_report_span *spans = malloc(bytes);
-    int count = 0;
-    if (spans == NULL) return cli_refuse(YOKE_ERROR_MEMORY, "no memory for a page");
-    for (int i = 0; i < found->span_count; i++)
-        if (found->spans[i].lane == device) spans[count++] = page_span(&found->spans[i]);
-    snprintf(name, sizeof name, "device %d", device);
-    yoke_status status = yoke_report_add_lane(mode, name, &lane);
-    if (status == YOKE_OK)
-        status = yoke_report_cut(lane, spans, count, 1e-6 * (double)found->step_ns);
-    free(spans);
-    return status;
-}
-
 /* The collectives behind backward, one after the other. Where there are none, no lane. */
 static yoke_status add_link(yoke_report_mode *mode, const yoke_simulation *found) {
     yoke_report_lane *lane = NULL;
     for (int i = 0; i < found->span_count; i++) {
-        yoke_report_span span = page_span(&found->spans[i]);
         if (found->spans[i].lane != YOKE_SIMULATED_LANES) continue;
+        yoke_report_span span = {.stage = (int)found->spans[i].stage,
+                                 .bucket = found->spans[i].bucket,
+                                 .begin_ms = 1e-6 * (double)found->spans[i].begin_ns,
+                                 .end_ms = 1e-6 * (double)found->spans[i].end_ns,
+                                 .cause_lane = -1,
+                                 .cause_stage = -1};
         if (lane == NULL) TRY(yoke_report_add_lane(mode, "link", &lane));
         lane->beside = true;
         TRY(yoke_report_add_span(lane, &span));
@@ -62,15 +41,17 @@ static yoke_status add_link(yoke_report_mode *mode, const yoke_simulation *found
 }
 
 static yoke_status add_lanes(yoke_report_mode *mode, const yoke_simulation *found) {
-    for (int k = 0; k < YOKE_SIMULATED_LANES && k < found->devices; k++)
-        TRY(add_lane(mode, found, k));
-    TRY(add_link(mode, found));
-    yoke_report_find_waits(mode);
-    for (int k = 0; k < mode->lane_count; k++) {
-        yoke_report_lane *lane = &mode->lanes[k];
+    for (int k = 0; k < YOKE_SIMULATED_LANES && k < found->devices; k++) {
+        yoke_report_lane *lane;
+        char name[24];
+        snprintf(name, sizeof name, "device %d", k);
+        TRY(yoke_report_add_lane(mode, name, &lane));
+        TRY(yoke_report_cut(lane, found->spans, (size_t)found->span_count, k, 0, found->step_ns));
         for (int i = 0; i < lane->span_count; i++)
             lane->stage_ms[lane->spans[i].stage] += lane->spans[i].end_ms - lane->spans[i].begin_ms;
     }
+    TRY(add_link(mode, found));
+    yoke_report_find_causes(mode);
     return YOKE_OK;
 }
 

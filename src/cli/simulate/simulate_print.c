@@ -11,25 +11,26 @@ static const char *name_of(const yoke_simulation *found) {
 }
 
 static void print_row(FILE *out, const yoke_profile *profile, const yoke_simulation *found) {
-    fprintf(out, "%7d %5d  %-16s %10.3f %10.0f %8.2f %4.0f %% %8.3f\n", found->devices,
+    fprintf(out, "%7d %5d %-16s %9.2f %8.0f %8.2f %3.0f %% %7.2f %7.2f\n", found->devices,
             found->nodes, name_of(found), ms(found->step_ns),
             simulate_rows_per_second(profile, found), found->efficiency * found->devices,
-            100 * found->efficiency, ms(found->wait_ns));
+            100 * found->efficiency, ms(found->communicate_ns), ms(found->wait_ns));
 }
 
 void simulate_print_table(FILE *out, const simulate_setup *setup, const simulate_runs *runs) {
     simulate_print_head(out, setup);
-    fprintf(out, "\n%7s %5s  %-16s %10s %10s %8s %6s %8s\n", "devices", "nodes", "mode", "step ms",
-            "rows/s", "speed-up", "eff.", "waits ms");
+    fprintf(out, "\n%7s %5s %-16s %9s %8s %8s %5s %7s %7s\n", "devices", "nodes", "mode", "step ms",
+            "rows/s", "speed-up", "eff.", "comm ms", "wait ms");
     for (int i = 0; i < runs->count; i++)
         print_row(out, &setup->profile, &runs->list[i]);
     fprintf(out, "\nspeed-up  rows/s, divided by those of one device\n"
                  "eff.      speed-up / devices\n"
-                 "waits     time of the step in which the root waits for its link\n"
+                 "comm      time in which the root communicates and does not compute\n"
+                 "wait      time in which the root waits for its link or another device\n"
                  "Simulated from a profile: docs/simulate.md says what that leaves out.\n");
 }
 
-static void json_span(yoke_json *json, const yoke_simulated_span *span) {
+static void json_span(yoke_json *json, const yoke_span_info *span) {
     yoke_json_open(json, NULL, '{');
     if (span->lane == YOKE_SIMULATED_LANES)
         yoke_json_text(json, "lane", "links");
@@ -51,6 +52,7 @@ static void json_run(yoke_json *json, const yoke_profile *profile, const yoke_si
     yoke_json_real(json, "rows_per_second", simulate_rows_per_second(profile, found));
     yoke_json_real(json, "speedup", found->efficiency * found->devices);
     yoke_json_real(json, "efficiency", found->efficiency);
+    yoke_json_real(json, "communicate_ms", ms(found->communicate_ns));
     yoke_json_real(json, "wait_ms", ms(found->wait_ns));
     yoke_json_real(json, "travel_ms", ms(found->travel_ns));
     yoke_json_real(json, "update_ms", ms(found->update_ns));
