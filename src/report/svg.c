@@ -232,18 +232,11 @@ static void draw_key(yoke_markup *out, const svg_key *key, double x, double y) {
     yoke_svg_label(out, "start", x + 24, y + 10, key->name, 48);
 }
 
-static bool has_key(const svg_key *keys, int count, const char *name) {
-    for (int i = 0; i < count; i++)
-        if (strcmp(keys[i].name, name) == 0) return true;
-    return false;
-}
-
-/* Places the keys in rows, each name once; draws them unless `out` is NULL. Returns the height. */
+/* Places the keys in rows; draws them unless `out` is NULL. Returns the height. */
 static double lay_keys(yoke_markup *out, const svg_key *keys, int count, svg_box box) {
     double x = 0, y = 0;
     for (int i = 0; i < count; i++) {
         double width = key_width(&keys[i]);
-        if (has_key(keys, i, keys[i].name)) continue;
         if (x > 0 && x + width > box.width) {
             x = 0;
             y += SVG_LEGEND_ROW;
