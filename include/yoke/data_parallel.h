@@ -314,7 +314,7 @@ YOKE_API yoke_status yoke_data_parallel_backward(yoke_data_parallel *parallel,
  *
  * @param parallel          The engine.
  * @param output_gradients  [yoke_model_output_count] arrays, each d loss / d output, of the shape
- *                          of that output; NULL: zeros.
+ *                          of that output; NULL: zeros, of an output that the loss does not use.
  * @return As yoke_data_parallel_backward.
  */
 YOKE_API yoke_status yoke_data_parallel_backward_outputs(yoke_data_parallel *parallel,
@@ -505,6 +505,19 @@ YOKE_API bool yoke_data_parallel_choice(const yoke_data_parallel *parallel, int 
  * @return NULL: none of these. Borrowed from the engine, until the next call.
  */
 YOKE_API const char *yoke_data_parallel_choices_warning(const yoke_data_parallel *parallel);
+
+/** Names the parameters that no loss has reached, of a model with several outputs: the gradients of
+ * all updates so far were zero for them, so they have not moved. Weight decay rests for a parameter
+ * in each step whose loss does not use an output that the parameter changes, unless a parameter
+ * group of its own sets weight_decay above 0. A loss uses the outputs for which it gives gradients:
+ * the model's own loss output 0, a yoke_own_loss those whose gradients are not all zero, a backward
+ * by hand those that are not NULL; with ranks, those of any rank. Momentum of earlier steps moves
+ * such a parameter on.
+ *
+ * @param parallel  The engine, between steps. NULL: NULL.
+ * @return NULL: there is none, or no update yet. Borrowed from the engine, until the next call.
+ */
+YOKE_API const char *yoke_data_parallel_unreached(yoke_data_parallel *parallel);
 
 /** The engine's trace.
  *

@@ -22,7 +22,8 @@ typedef struct yoke_outputs {
                                       loss. */
     const float *const *outputs; /**< [count], each [batch->rows, shape of the output]; host. */
     float *const *gradients;     /**< Of a loss in training: the same shapes, zero before the call.
-                                      NULL otherwise. */
+                                      NULL otherwise. A loss that leaves all of an output's at zero
+                                      does not use that output (yoke_data_parallel_unreached). */
 } yoke_outputs;
 
 /** A loss of the host program over any outputs of a model. */

@@ -180,7 +180,8 @@ YOKE_API yoke_value yoke_model_add_input(yoke_model *model, const char *name, yo
 /** Names one more output, beside the one that yoke_model_finish names. Outputs are counted from 0
  * in this order: the one that the loss reads, then the added ones. The model's loss does not read
  * them; a program with a loss of its own does, with yoke_data_parallel_forward_outputs and
- * yoke_data_parallel_backward_outputs.
+ * yoke_data_parallel_backward_outputs. Weight decay leaves what no loss reaches alone
+ * (yoke_data_parallel_unreached).
  *
  * @param model  The model; yoke_model_finish reports an error of this call.
  * @param name   Of the output, for messages; copied. No other output has it.

@@ -29,7 +29,9 @@ typedef struct yoke_optimizer_options {
     double learning_rate;     /**< At least 0. */
     double momentum;          /**< SGD: 0 <= momentum < 1. */
     bool nesterov;            /**< SGD only: Nesterov's momentum; needs momentum > 0. */
-    double weight_decay;      /**< At least 0. SGD adds it to the gradient; AdamW decouples it. */
+    double weight_decay;      /**< At least 0. SGD adds it to the gradient; AdamW decouples it.
+                                   Not for parameters that the step's loss does not reach
+                                   (yoke_data_parallel_unreached). */
     double beta1;             /**< AdamW: decay of the first moment; 0 <= beta1 < 1. */
     double beta2;             /**< AdamW: decay of the second moment; 0 <= beta2 < 1. */
     double epsilon;           /**< AdamW: added to the denominator; at least 0. */
@@ -60,7 +62,9 @@ typedef struct yoke_parameter_group {
     const char *pattern;        /**< Shell patterns of PyTorch's names, with commas between them:
                                      "layer1.*,layer2.*", "*.bias,*bn?.*". `*` matches dots, too. */
     double learning_rate_scale; /**< Multiplies the learning rate of every step; at least 0. */
-    double weight_decay;        /**< Instead of the optimizer's, if set_weight_decay; at least 0. */
+    double weight_decay;        /**< Instead of the optimizer's, if set_weight_decay; at least 0.
+                                     Above 0 it holds in every step, also for parameters that no
+                                     loss reaches. */
     bool set_weight_decay;      /**< Whether weight_decay counts. */
     bool frozen; /**< PyTorch's requires_grad = False: these parameters never change, have no
                       gradient and no optimizer state, and no step reduces or sends them. A frozen

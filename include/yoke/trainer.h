@@ -37,7 +37,8 @@ typedef enum yoke_event_kind {
     YOKE_EVENT_STEP,       /**< After every update. */
     YOKE_EVENT_EVALUATION, /**< After an evaluation. */
     YOKE_EVENT_SAVED,      /**< A file was written; `text` is its path. */
-    YOKE_EVENT_WARNING, /**< Something failed but training goes on (a full disk); `text` says it. */
+    YOKE_EVENT_WARNING,    /**< Something failed but training goes on (a full disk), or, after the
+                              first    step, yoke_data_parallel_unreached; `text` says it. */
     YOKE_EVENT_SKIPPED, /**< During yoke_trainer_create: a tensor of `init` was left out; `skip` and
                              `text` say which. */
     YOKE_EVENT_RESUMED, /**< `text` says which checkpoint the run goes on from, or that there is

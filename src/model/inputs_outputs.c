@@ -184,3 +184,21 @@ yoke_status yoke_model_describe_output(const yoke_model *model, int index, yoke_
                     model->output_count - 1);
     return describe(model, &model->outputs[index], info);
 }
+
+/* From the last layer to the first: who changes a layer's output changes what reads it. */
+yoke_status yoke_model_reach(const yoke_model *model, unsigned *outputs) {
+    size_t values = (size_t)model->layer_count + 1;
+    unsigned *reached = calloc(values, sizeof *reached);
+    if (reached == NULL) return FAIL_MEMORY(values * sizeof *reached, "what a loss reaches");
+    for (int k = 0; k < model->output_count; k++)
+        reached[model->outputs[k].value] |= 1u << k;
+    for (int i = model->layer_count - 1; i >= 0; i--) {
+        const yoke_node *layer = &model->layers[i];
+        for (int k = 0; k < layer->input_count; k++)
+            reached[layer->inputs[k]] |= reached[layer->output];
+        for (int k = 0; k < layer->tensor_count; k++)
+            outputs[layer->tensors[k]] |= reached[layer->output];
+    }
+    free(reached);
+    return YOKE_OK;
+}

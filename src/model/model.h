@@ -240,6 +240,9 @@ bool yoke_patterns_match(const char *list, const char *name);
 yoke_status yoke_patterns_check(const yoke_model *model, const char *what, const char *list,
                                 bool parameters);
 
+/* outputs[tensors] gets for each, as bits, the outputs that it changes. */
+yoke_status yoke_model_reach(const yoke_model *model, unsigned *outputs);
+
 /* The ids of an input that embeddings read are 0 to this - 1; 0: no embedding reads it. */
 int yoke_model_tokens(const yoke_model *model, int input);
 /* The elements of one row. */

@@ -55,7 +55,7 @@ yoke_status yoke_optimizer_create(yoke_optimizer **optimizer, const yoke_optimiz
     created->offset = offset;
     created->elements = elements;
     yoke_status status = yoke_optimizer_options_load(&created->options, options);
-    created->whole = (yoke_optimizer_range){0, 1, created->options.weight_decay};
+    created->whole = (yoke_optimizer_range){0, 1, created->options.weight_decay, 0};
     created->ranges = ranges != NULL ? ranges->items : &created->whole;
     created->range_count = ranges != NULL ? ranges->count : 1;
     if (status == YOKE_OK) status = allocate(created, created->states);
@@ -86,12 +86,18 @@ size_t yoke_optimizer_bytes(const yoke_optimizer *optimizer) {
            sizeof(float);
 }
 
+/* It rests where the gradient comes from no output that the range changes. */
+static double decay_of(const yoke_optimizer_step *step, const yoke_optimizer_range *range) {
+    bool rests = range->reached_by != 0 && (range->reached_by & ~step->unreached) == 0;
+    return rests ? 0 : range->weight_decay;
+}
+
 static yoke_sgd_step sgd_step(const yoke_optimizer_options *options,
                               const yoke_optimizer_step *step, const yoke_optimizer_range *range) {
     return (yoke_sgd_step){
         .learning_rate = (float)(step->learning_rate * range->learning_rate_scale),
         .momentum = (float)options->momentum,
-        .weight_decay = (float)range->weight_decay,
+        .weight_decay = (float)decay_of(step, range),
         .gradient_scale = step->gradient_scale,
         .nesterov = options->nesterov,
         .first = step->step == 0,
@@ -110,7 +116,7 @@ static yoke_adamw_step adamw_step(const yoke_optimizer_options *options,
         .beta1 = options->beta1,
         .beta2 = options->beta2,
         .epsilon = options->epsilon,
-        .weight_decay = range->weight_decay,
+        .weight_decay = decay_of(step, range),
         .gradient_scale = step->gradient_scale,
         .gate = step->gate,
         .kept_weights = step->kept,

@@ -17,6 +17,8 @@ yoke_status yoke_optimizer_options_load(yoke_optimizer_options *own,
 typedef struct yoke_optimizer_range {
     size_t offset; /* floats */
     double learning_rate_scale, weight_decay;
+    unsigned reached_by; /* as bits, the outputs that the range changes: weight decay rests in a
+                            step whose gradient comes from none of them; 0: it never does */
 } yoke_optimizer_range;
 
 /* The settings of a whole flat buffer: sorted, the first range begins at 0. */
@@ -42,6 +44,7 @@ typedef struct yoke_optimizer_step {
     uint64_t step;
     double learning_rate;
     float gradient_scale; /* from clipping; 1: none */
+    unsigned unreached;   /* as bits, outputs that the gradient does not come from */
     yoke_stream stream;
     const yoke_gate *gate; /* on the updating device; NULL: open */
     float *kept; /* [elements of the update] gets the old weights, while the optimizer keeps its old

@@ -50,6 +50,7 @@ static yoke_status train_lane(int lane, void *context) {
 static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *batch,
                                 double learning_rate) {
     yoke_flight *flight = &parallel->flight;
+    parallel->reach.gradient = YOKE_LOSS_OUTPUT;
     TRY(yoke_exchange_begin(parallel->exchange, learning_rate));
     for (; flight->micro < flight->micros; flight->micro++) {
         TRY(yoke_scatter_micro_batch(parallel, batch));

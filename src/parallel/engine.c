@@ -319,6 +319,7 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     parallel->queued = !yoke_devices_share_memory(parallel->devices);
     TRY(load_options(parallel, options, optimizer));
     TRY(yoke_groups_create(parallel));
+    TRY(yoke_reach_create(parallel));
     TRY(yoke_ranks_join(parallel));
     TRY(yoke_shards_check(parallel));
     TRY(yoke_straggler_check(parallel));
@@ -389,6 +390,7 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
     yoke_interpreter_destroy(parallel->interpreter);
     yoke_links_destroy(parallel->links);
     yoke_choices_destroy(parallel->choices);
+    yoke_reach_destroy(&parallel->reach);
     yoke_groups_destroy(&parallel->groups);
     free(parallel->lanes);
     free(parallel->labels);

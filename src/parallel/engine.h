@@ -14,6 +14,7 @@
 #include "parallel/no_sync.h"
 #include "parallel/parallel.h"
 #include "parallel/ranks.h"
+#include "parallel/reach.h"
 #include "parallel/root_loss.h"
 #include "parallel/shadow.h"
 #include "parallel/shards.h"
@@ -61,6 +62,7 @@ struct yoke_data_parallel {
     yoke_guard guards[YOKE_GUARDS];
     yoke_flight flight;
     yoke_unsynced unsynced;
+    yoke_reach reach;
     int32_t *labels; /* [limits.rows, positions], on the host, of labels that lie on a device */
 
     /* Grow when the root's weights or running statistics change; a lane behind them is stale. */

@@ -120,7 +120,7 @@ size_t yoke_exchange_optimizer_bytes(const yoke_exchange *exchange, int lane) {
 }
 
 yoke_status yoke_exchange_set_rate(yoke_exchange *exchange, double learning_rate) {
-    const yoke_data_parallel *parallel = exchange->parallel;
+    yoke_data_parallel *parallel = exchange->parallel;
     if (!isfinite(learning_rate))
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "learning_rate is %g: it must be finite; a negative number means the "
@@ -131,6 +131,7 @@ yoke_status yoke_exchange_set_rate(yoke_exchange *exchange, double learning_rate
         .learning_rate =
             learning_rate >= 0 ? learning_rate : parallel->optimizer_options.learning_rate,
         .gradient_scale = 1,
+        .unreached = yoke_reach_use(&parallel->reach),
     };
     yoke_exchange_forget(exchange);
     return YOKE_OK;

@@ -32,6 +32,7 @@ typedef struct yoke_flight {
     int contributors;        /* participants 0 .. contributors - 1 hold a gradient */
     yoke_stage progress;     /* the last stage the batch went through; LOAD: not scattered yet */
     bool losses_known;       /* of the micro-batch */
+    unsigned reached;        /* as bits, the outputs that the gradient of its loss comes from */
     double gradient_norm;    /* -1 until clipping knows it */
     yoke_step_result result; /* sums over the micro-batches so far */
 } yoke_flight;

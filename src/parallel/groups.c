@@ -121,18 +121,28 @@ yoke_status yoke_groups_create(yoke_data_parallel *parallel) {
     return assign(groups, parallel->model);
 }
 
+static const yoke_parameter_group *group_of(const yoke_groups *groups, int tensor) {
+    int member = groups->members != NULL ? groups->members[tensor] : -1;
+    return member >= 0 ? &groups->list[member] : NULL;
+}
+
+bool yoke_groups_ask_decay(const yoke_groups *groups, int tensor) {
+    const yoke_parameter_group *group = group_of(groups, tensor);
+    return group != NULL && group->set_weight_decay && group->weight_decay > 0;
+}
+
 /* Ranges. */
 
 static yoke_optimizer_range range_of(const yoke_data_parallel *parallel,
                                      const yoke_parameter *parameter) {
-    int member = parallel->groups.members[parameter->tensor];
+    const yoke_parameter_group *group = group_of(&parallel->groups, parameter->tensor);
     yoke_optimizer_range range = {.offset = parameter->offset,
                                   .learning_rate_scale = 1,
                                   .weight_decay = parallel->optimizer_options.weight_decay};
-    if (member < 0) return range;
-    const yoke_parameter_group *group = &parallel->groups.list[member];
-    range.learning_rate_scale = group->learning_rate_scale;
-    if (group->set_weight_decay) range.weight_decay = group->weight_decay;
+    if (group != NULL) range.learning_rate_scale = group->learning_rate_scale;
+    if (group != NULL && group->set_weight_decay) range.weight_decay = group->weight_decay;
+    if (range.weight_decay > 0 && !yoke_groups_ask_decay(&parallel->groups, parameter->tensor))
+        range.reached_by = yoke_reach_of(&parallel->reach, parameter->tensor);
     return range;
 }
 
@@ -140,7 +150,8 @@ static yoke_optimizer_range range_of(const yoke_data_parallel *parallel,
 yoke_status yoke_groups_cut(yoke_data_parallel *parallel) {
     const yoke_flat *flat = parallel->flat;
     yoke_optimizer_ranges *ranges = &parallel->groups.ranges;
-    if (parallel->groups.count == 0) return YOKE_OK;
+    bool one = parallel->groups.count == 0 && parallel->reach.outputs == NULL;
+    if (one || flat->trainable_count == 0) return YOKE_OK;
     size_t bytes = (size_t)flat->trainable_count * sizeof *ranges->items;
     ranges->items = malloc(bytes);
     if (ranges->items == NULL) return FAIL_MEMORY(bytes, "parameter groups");
@@ -148,7 +159,7 @@ yoke_status yoke_groups_cut(yoke_data_parallel *parallel) {
         yoke_optimizer_range range = range_of(parallel, &flat->parameters[i]);
         const yoke_optimizer_range *last = &ranges->items[ranges->count - (i > 0)];
         if (i > 0 && last->learning_rate_scale == range.learning_rate_scale &&
-            last->weight_decay == range.weight_decay)
+            last->weight_decay == range.weight_decay && last->reached_by == range.reached_by)
             continue;
         ranges->items[ranges->count++] = range;
     }
@@ -184,7 +195,7 @@ bool yoke_groups_freeze(const yoke_groups *groups, int tensor) {
 }
 
 const yoke_optimizer_ranges *yoke_groups_ranges(const yoke_groups *groups) {
-    return groups->count > 0 ? &groups->ranges : NULL;
+    return groups->ranges.items != NULL ? &groups->ranges : NULL;
 }
 
 yoke_status yoke_data_parallel_group(const yoke_data_parallel *parallel, int group,
@@ -198,7 +209,8 @@ yoke_status yoke_data_parallel_group(const yoke_data_parallel *parallel, int gro
     for (int i = 0; i < yoke_model_tensor_count(parallel->model); i++) {
         yoke_tensor_info info = {.struct_size = sizeof info};
         TRY(yoke_model_tensor(parallel->model, i, &info));
-        if (!info.trainable || (groups->count > 0 ? groups->members[i] : -1) != group) continue;
+        if (!info.trainable || (groups->members != NULL ? groups->members[i] : -1) != group)
+            continue;
         own.tensors++;
         own.elements += info.count;
     }

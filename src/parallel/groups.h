@@ -28,6 +28,8 @@ void yoke_groups_destroy(yoke_groups *groups);
 /* One line for each group: what the ranks must agree on. */
 void yoke_groups_write(FILE *facts, const yoke_groups *groups);
 bool yoke_groups_freeze(const yoke_groups *groups, int tensor);
+/* Whether a group says that weight decay moves the parameter. */
+bool yoke_groups_ask_decay(const yoke_groups *groups, int tensor);
 /* NULL: the optimizer's options hold everywhere. */
 const yoke_optimizer_ranges *yoke_groups_ranges(const yoke_groups *groups);
 

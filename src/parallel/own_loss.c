@@ -103,8 +103,13 @@ yoke_status yoke_own_loss_compute(yoke_data_parallel *parallel, const yoke_host_
     return YOKE_OK;
 }
 
+/* An output whose gradient is still zero is one that the loss does not use. */
 yoke_status yoke_own_loss_scatter(yoke_data_parallel *parallel, const yoke_output_rows *rows) {
     float *gradients[YOKE_OUTPUTS_LIMIT];
+    size_t count = (size_t)parallel->flight.batch.rows;
     find_rows(parallel, rows->gradients, gradients);
+    for (int k = 0; k < yoke_model_output_count(parallel->model); k++)
+        if (yoke_is_zero(gradients[k], count * yoke_model_output_elements(parallel->model, k)))
+            gradients[k] = NULL;
     return yoke_scatter_output_gradients(parallel, (const float *const *)gradients);
 }

@@ -203,8 +203,11 @@ static yoke_status await_lanes(const yoke_data_parallel *parallel) {
 yoke_status yoke_scatter_output_gradients(yoke_data_parallel *parallel,
                                           const float *const *gradients) {
     yoke_device *locations[YOKE_OUTPUTS_LIMIT] = {NULL};
-    for (int k = 0; k < yoke_model_output_count(parallel->model); k++)
+    parallel->flight.reached = 0;
+    for (int k = 0; k < yoke_model_output_count(parallel->model); k++) {
         TRY(yoke_locate(parallel, gradients[k], &locations[k]));
+        if (gradients[k] != NULL) parallel->flight.reached |= 1u << k;
+    }
     for (int k = 0; k < parallel->count; k++)
         if (parallel->lanes[k].shard.rows > 0)
             TRY(scatter_to_lane(parallel, &parallel->lanes[k], gradients, locations));

@@ -33,6 +33,7 @@ static yoke_status forward_replicas(yoke_data_parallel *parallel, bool training)
                     "counted what its labels weigh; call yoke_scatter first");
     flight->training = training;
     flight->losses_known = false;
+    flight->reached = YOKE_LOSS_OUTPUT; /* unless a backward has gradients of its own */
     flight->progress = YOKE_STAGE_SCATTER;
     parallel->input_gradients = false;
     if (training) yoke_count_forward(parallel);
@@ -67,6 +68,7 @@ static yoke_status backward_replicas(yoke_data_parallel *parallel) {
     TRY(yoke_flight_require_training(parallel, "yoke_backward_replicas"));
     parallel->gradient_on_root = false;
     parallel->flight.progress = YOKE_STAGE_SCATTER;
+    yoke_reach_add(parallel);
     yoke_unsynced_begin(parallel);
     TRY(yoke_apply(parallel, parallel->count, "backward", backward_job, parallel));
     TRY(yoke_unsynced_add(parallel));
@@ -91,6 +93,7 @@ static yoke_status reduce(yoke_data_parallel *parallel) {
     TRY(yoke_unsynced_take(parallel));
     yoke_stage progress = flight->progress;
     if (progress == YOKE_STAGE_BACKWARD) flight->progress = YOKE_STAGE_SCATTER;
+    TRY(yoke_reach_agree(parallel));
     TRY(parallel->exchange->kind->reduce(parallel->exchange));
     flight->progress = progress;
     parallel->gradient_on_root = true;

@@ -47,7 +47,10 @@ static yoke_status write(yoke_data_parallel *parallel, const char *name, bool gr
     int tensor = -1;
     TRY(find_and_wait(parallel, name, gradient, values, count, &tensor));
     TRY(yoke_replica_write(parallel->lanes[0].replica, tensor, gradient, values));
-    if (gradient) return YOKE_OK;
+    if (gradient) {
+        yoke_reach_written(&parallel->reach, tensor, values, count);
+        return YOKE_OK;
+    }
     parallel->weights_version++;
     if (yoke_groups_freeze(&parallel->groups, tensor))
         parallel->frozen_version = parallel->weights_version;

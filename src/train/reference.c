@@ -15,6 +15,7 @@ struct yoke_reference {
     yoke_reference_options options;
     yoke_float64_model *net;
     double **states[2]; /* [tensors]: SGD's velocity, or AdamW's two moments */
+    unsigned *outputs;  /* [tensors] as bits, those that each changes; the loss reads output 0 */
     uint64_t steps;
 };
 
@@ -35,7 +36,10 @@ static yoke_status build(yoke_reference *reference) {
                 return FAIL_MEMORY(info.count * sizeof(double), "a reference's optimizer");
         }
     }
-    return YOKE_OK;
+    reference->outputs = calloc((size_t)count + 1, sizeof *reference->outputs);
+    if (reference->outputs == NULL)
+        return FAIL_MEMORY((size_t)count * sizeof *reference->outputs, "what a loss reaches");
+    return yoke_model_reach(reference->model, reference->outputs);
 }
 
 static yoke_status load_options(yoke_reference *reference, const yoke_optimizer_options *optimizer,
@@ -77,6 +81,7 @@ void yoke_reference_destroy(yoke_reference *reference) {
             free(reference->states[s][i]);
         free(reference->states[s]);
     }
+    free(reference->outputs);
     yoke_float64_destroy(reference->net);
     free(reference);
 }
@@ -170,12 +175,12 @@ static double gradient_norm(const yoke_reference *reference) {
 /* One parameter and what belongs to it. */
 typedef struct element {
     double *weight, *state[2];
-    double gradient;
+    double gradient, decay;
 } element;
 
 static void update_sgd(const yoke_reference *reference, element e, double learning_rate) {
     const yoke_optimizer_options *o = &reference->optimizer;
-    double step = e.gradient + o->weight_decay * *e.weight;
+    double step = e.gradient + e.decay * *e.weight;
     if (o->momentum > 0) {
         *e.state[0] = reference->steps == 0 ? step : o->momentum * *e.state[0] + step;
         step = o->nesterov ? step + o->momentum * *e.state[0] : *e.state[0];
@@ -186,7 +191,7 @@ static void update_sgd(const yoke_reference *reference, element e, double learni
 static void update_adamw(const yoke_reference *reference, element e, double learning_rate) {
     const yoke_optimizer_options *o = &reference->optimizer;
     double updates = (double)reference->steps + 1;
-    *e.weight *= 1 - learning_rate * o->weight_decay;
+    *e.weight *= 1 - learning_rate * e.decay;
     *e.state[0] = o->beta1 * *e.state[0] + (1 - o->beta1) * e.gradient;
     *e.state[1] = o->beta2 * *e.state[1] + (1 - o->beta2) * e.gradient * e.gradient;
     double mean = *e.state[0] / (1 - pow(o->beta1, updates));
@@ -198,10 +203,12 @@ static void update(yoke_reference *reference, double learning_rate, double gradi
     for (int i = 0; i < yoke_model_tensor_count(reference->model); i++) {
         yoke_tensor_info info = {.struct_size = sizeof info};
         if (yoke_model_tensor(reference->model, i, &info) != YOKE_OK || !info.trainable) continue;
+        bool reached = (reference->outputs[i] & 1) != 0;
         for (size_t k = 0; k < info.count; k++) {
             element e = {.weight = &reference->net->tensors[i][k],
                          .state = {&reference->states[0][i][k], &reference->states[1][i][k]},
-                         .gradient = reference->net->tensor_gradients[i][k] * gradient_scale};
+                         .gradient = reference->net->tensor_gradients[i][k] * gradient_scale,
+                         .decay = reached ? reference->optimizer.weight_decay : 0};
             if (reference->optimizer.kind == YOKE_SGD)
                 update_sgd(reference, e, learning_rate);
             else

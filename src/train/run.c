@@ -39,6 +39,13 @@ static void warn_of_choices(yoke_trainer *trainer) {
     if (event.text != NULL) yoke_trainer_emit(trainer, &event);
 }
 
+static void warn_of_unreached(yoke_trainer *trainer) {
+    yoke_event event = {.kind = YOKE_EVENT_WARNING,
+                        .accuracy = -1,
+                        .text = yoke_data_parallel_unreached(trainer->parallel)};
+    if (event.text != NULL) yoke_trainer_emit(trainer, &event);
+}
+
 /* Training continues without metrics: warns once, and tries again with every line. */
 static void record(yoke_trainer *trainer, yoke_event *event) {
     event->step = trainer->step;
@@ -146,6 +153,7 @@ static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uin
     TRY(yoke_trainer_update(trainer, batch, rate, &result));
     uint64_t computed_ns = yoke_now_ns() - begin;
     double step_ms = (double)(computed_ns + waited_ns) * 1e-6;
+    bool is_first = trainer->last_step.rows == 0;
     trainer->step++;
     trainer->batches++;
     trainer->last_step = result;
@@ -163,6 +171,7 @@ static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uin
                         .step_ms = step_ms};
     record(trainer, &event);
     yoke_trainer_emit(trainer, &event);
+    if (is_first) warn_of_unreached(trainer);
     return YOKE_OK;
 }
 

@@ -4,6 +4,7 @@
 #ifndef TESTS_SIAMESE_H
 #define TESTS_SIAMESE_H
 
+#include "base/chunk.h"
 #include "parallel/pytorch_rig.h"
 #include "support/engine_check.h"
 
@@ -69,6 +70,32 @@ static inline void pair_batch_make(pair_batch *made, int rows, uint32_t stream) 
                                .more_input_count = 1};
 }
 
+/* The rank's rows; the batch says where they lie in the whole. */
+static inline void pair_batch_cut(pair_batch *whole, int world, int rank) {
+    yoke_chunk part = yoke_chunk_of(whole->batch.rows, world, rank);
+    whole->batch.whole_rows = whole->batch.rows;
+    whole->batch.rows = part.rows;
+    whole->batch.first_row = part.first;
+    whole->batch.inputs += (size_t)part.first * PAIR_ROW;
+    whole->batch.labels += part.first;
+    whole->more[0] += (size_t)part.first * PAIR_ROW;
+}
+
+/* Of steps, by turns: 5 rows on 4 devices are 2, 2, 1 and none. */
+static inline int pair_rows(int step) {
+    return step % 2 == 0 ? MAX_ROWS : MAX_ROWS - 3;
+}
+
+static inline yoke_data_parallel_options pair_options(yoke_schedule schedule) {
+    return (yoke_data_parallel_options){.struct_size = sizeof(yoke_data_parallel_options),
+                                        .schedule = schedule,
+                                        .algorithm = YOKE_ALGORITHM_DIRECT,
+                                        .batch = MAX_ROWS,
+                                        .seed = 3,
+                                        .first_bucket_bytes = 256,
+                                        .bucket_bytes = 512};
+}
+
 typedef struct pair_outputs {
     float head[MAX_ROWS * PAIR_CLASSES], side[MAX_ROWS * PAIR_SIDE];
 } pair_outputs;
@@ -98,15 +125,22 @@ static inline double pair_loss(const pair_batch *batch, const pair_outputs *outp
     return loss;
 }
 
-/* Forward, the loss above and backward; the gradient is on the root then. */
-static inline double pair_gradient(yoke_data_parallel *parallel, const pair_batch *batch) {
+/* Forward, the loss above and backward of the outputs that the bits name; the gradient is on the
+ * root then. */
+static inline double pair_backward(yoke_data_parallel *parallel, const pair_batch *batch,
+                                   unsigned named) {
     pair_outputs outputs, gradients;
     must(yoke_data_parallel_forward_outputs(parallel, &batch->batch, true,
                                             (float *const[]){outputs.head, outputs.side}));
     double loss = pair_loss(batch, &outputs, &gradients);
     must(yoke_data_parallel_backward_outputs(
-        parallel, (const float *const[]){gradients.head, gradients.side}));
+        parallel, (const float *const[]){named & 1 ? gradients.head : NULL,
+                                         named & 2 ? gradients.side : NULL}));
     return loss;
+}
+
+static inline double pair_gradient(yoke_data_parallel *parallel, const pair_batch *batch) {
+    return pair_backward(parallel, batch, 3);
 }
 
 #endif

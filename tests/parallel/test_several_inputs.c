@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model of two inputs and two outputs on any number of devices: as in PyTorch, and the same by
  * hand, in whole steps and in ranks. */
-#include "base/chunk.h"
 #include "siamese.h"
 #include "support/process_ranks.h"
 
@@ -11,18 +10,9 @@ static const yoke_optimizer_options sgd = {
     .struct_size = sizeof sgd, .learning_rate = 0.05, .momentum = 0.9};
 
 static yoke_data_parallel_options options_of(yoke_schedule schedule) {
-    return (yoke_data_parallel_options){.struct_size = sizeof(yoke_data_parallel_options),
-                                        .schedule = schedule,
-                                        .algorithm = YOKE_ALGORITHM_DIRECT,
-                                        .batch = MAX_ROWS,
-                                        .seed = 3,
-                                        .first_bucket_bytes = 256,
-                                        .bucket_bytes = 512,
-                                        .input_gradients = true};
-}
-
-static int rows_of(int step) {
-    return step % 2 == 0 ? MAX_ROWS : MAX_ROWS - 3; /* 5 rows on 4 devices: 2, 2, 1 and none */
+    yoke_data_parallel_options options = pair_options(schedule);
+    options.input_gradients = true;
+    return options;
 }
 
 /* PyTorch. */
@@ -134,7 +124,7 @@ static run train(const yoke_model *model, int devices, yoke_data_parallel_option
     for (int step = 0; step < STEPS; step++) {
         pair_batch batch;
         yoke_step_result result = {.struct_size = sizeof result};
-        pair_batch_make(&batch, rows_of(step), (uint32_t)step);
+        pair_batch_make(&batch, pair_rows(step), (uint32_t)step);
         must(yoke_data_parallel_step(engine.parallel, &batch.batch, YOKE_OPTIMIZER_LEARNING_RATE,
                                      &result));
         made.losses[step] = result.loss;
@@ -186,7 +176,7 @@ static void stages_by_hand_learn_what_whole_steps_do(void **state) {
     for (int step = 0; step < STEPS; step++) {
         pair_batch batch;
         yoke_step_result result = {.struct_size = sizeof result};
-        pair_batch_make(&batch, rows_of(step), (uint32_t)step);
+        pair_batch_make(&batch, pair_rows(step), (uint32_t)step);
         must(yoke_data_parallel_forward(engine.parallel, &batch.batch, true, NULL));
         must(yoke_data_parallel_backward(engine.parallel, NULL));
         must(yoke_update(engine.parallel, YOKE_OPTIMIZER_LEARNING_RATE));
@@ -276,14 +266,8 @@ static yoke_status train_in_rank(yoke_data_parallel *parallel, int world, int ra
     for (int step = 0; step < STEPS; step++) {
         pair_batch whole;
         yoke_step_result result = {.struct_size = sizeof result};
-        pair_batch_make(&whole, rows_of(step), (uint32_t)step);
-        yoke_chunk part = yoke_chunk_of(whole.batch.rows, world, rank);
-        whole.batch.whole_rows = whole.batch.rows;
-        whole.batch.rows = part.rows;
-        whole.batch.first_row = part.first;
-        whole.batch.inputs += (size_t)part.first * PAIR_ROW;
-        whole.batch.labels += part.first;
-        whole.more[0] += (size_t)part.first * PAIR_ROW;
+        pair_batch_make(&whole, pair_rows(step), (uint32_t)step);
+        pair_batch_cut(&whole, world, rank);
         TRY(yoke_data_parallel_step(parallel, &whole.batch, YOKE_OPTIMIZER_LEARNING_RATE, &result));
         made->losses[step] = result.loss;
     }

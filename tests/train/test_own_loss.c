@@ -135,11 +135,60 @@ static void a_loss_of_the_host_reads_labels_that_the_models_own_would_refuse(voi
     free_rows(rows);
 }
 
+/* Its loss reads the first head. */
+static yoke_model *two_heads(void) {
+    yoke_model *model = NULL;
+    yoke_linear_options fc = YOKE_LINEAR_OPTIONS_INIT, aside = YOKE_LINEAR_OPTIONS_INIT;
+    fc.name = "fc";
+    fc.out_features = CLASSES;
+    aside.name = "aside";
+    aside.out_features = 2;
+    EXPECT_OK(yoke_model_create(&model, "two_heads", (yoke_shape){FEATURES, 1, 1, true}));
+    yoke_value input = yoke_model_input(model);
+    yoke_model_add_output(model, "aside", yoke_linear(model, input, &aside));
+    EXPECT_OK(yoke_model_finish(model, yoke_linear(model, input, &fc), NULL));
+    return model;
+}
+
+static yoke_status pull_both(void *payload, const yoke_outputs *rows, double *loss) {
+    (void)payload;
+    *loss = 1;
+    for (int k = 0; k < 2 && rows->gradients != NULL; k++)
+        rows->gradients[k][0] = 1e-3f;
+    return YOKE_OK;
+}
+
+/* One warning, after the first step of the run. */
+static void the_first_step_names_what_no_loss_has_reached(void **state) {
+    (void)state;
+    host_rows *rows = make_rows();
+    yoke_model *model = two_heads();
+    log_of_run run = {0};
+    yoke_trainer_options options = on_rows(&run, rows);
+    options.model = NULL;
+    options.own_model = model;
+    run_to_the_end(&run, &options);
+    assert_int_equal(run.warnings, 1);
+    assert_true(run.steps > 2);
+    if (strstr(run.warning,
+               "no loss has reached aside.weight, aside.bias (2 parameters, 26 values"
+               "): the gradients are zero, and weight decay leaves them alone") == NULL)
+        fail_msg("%s", run.warning);
+    const yoke_own_loss both = {sizeof both, pull_both, NULL};
+    options.own_loss = &both;
+    options.payload = &run;
+    run_to_the_end(&run, &options);
+    assert_int_equal(run.warnings, 0);
+    yoke_model_destroy(model);
+    free_rows(rows);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_loss_of_the_host_trains_as_the_models_own),
         cmocka_unit_test(a_loss_of_the_host_reads_second_labels),
         cmocka_unit_test(a_loss_of_the_host_reads_labels_that_the_models_own_would_refuse),
+        cmocka_unit_test(the_first_step_names_what_no_loss_has_reached),
     };
     return RUN_ON_DEVICES(tests, make_folder, remove_folder);
 }

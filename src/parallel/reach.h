@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which parameters the losses reach. A model of several outputs may have parameters that the loss
+ * of a step does not use: their gradients are zero, and weight decay leaves them alone. Where a
+ * model has one output, every loss reaches everything. */
+#ifndef PARALLEL_REACH_H
+#define PARALLEL_REACH_H
+
+#include "parallel/parallel.h"
+
+#define YOKE_LOSS_OUTPUT 1u /* what the model's own loss reads: output 0, as a bit */
+
+typedef struct yoke_reach {
+    unsigned *outputs; /* [tensors] as bits, those that the tensor changes; NULL: there is one */
+    unsigned gradient; /* as bits, those whose gradients the next update's gradient is made of */
+    unsigned so_far;   /* of all updates */
+    char *text;        /* of yoke_data_parallel_unreached */
+} yoke_reach;
+
+yoke_status yoke_reach_create(yoke_data_parallel *parallel);
+void yoke_reach_destroy(yoke_reach *reach);
+/* The outputs that the tensor changes, as bits; 0: all there is. */
+unsigned yoke_reach_of(const yoke_reach *reach, int tensor);
+
+/* A backward of the batch in flight is about to run: it begins a gradient, or adds to one. */
+void yoke_reach_add(yoke_data_parallel *parallel);
+/* Ranks reduce their gradients: what one reaches, all do. */
+yoke_status yoke_reach_agree(yoke_data_parallel *parallel);
+/* The host has written the gradient of a tensor, values[count]. */
+void yoke_reach_written(yoke_reach *reach, int tensor, const float *values, size_t count);
+/* An update begins; the outputs that its gradient does not come from, as bits. */
+unsigned yoke_reach_use(yoke_reach *reach);
+
+bool yoke_is_zero(const float *values, size_t count);
+
+#endif
