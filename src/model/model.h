@@ -233,12 +233,30 @@ yoke_status yoke_replica_write(yoke_replica *replica, int tensor, bool gradient,
  * message. */
 int yoke_model_find_tensor(const yoke_model *model, const char *name, const char **near);
 
-/* patterns.c: lists of the shell's patterns of tensor names, with commas between them. check:
- * ARGUMENT when one of them matches no tensor, or no parameter; the text begins with `what` and
- * names the nearest. */
-bool yoke_patterns_match(const char *list, const char *name);
-yoke_status yoke_patterns_check(const yoke_model *model, const char *what, const char *list,
-                                bool parameters);
+/* patterns.c: lists of the shell's patterns of tensor names, with commas between them. */
+typedef struct yoke_name {
+    const char *text; /* borrowed */
+    size_t length;
+    int index; /* the caller's number for it */
+} yoke_name;
+/* The names that patterns may match. Add them, then sort them. */
+typedef struct yoke_names {
+    yoke_name *sorted; /* [count] by text */
+    int count;
+    size_t tries; /* comparisons of a name with a pattern so far */
+} yoke_names;
+yoke_status yoke_names_create(yoke_names *names, int capacity);
+void yoke_names_destroy(yoke_names *names);
+void yoke_names_add(yoke_names *names, const char *text, int index);
+void yoke_names_sort(yoke_names *names);
+#define YOKE_PATTERN_BYTES 256
+/* marks[index] becomes `mark` for every name that a pattern of the list matches, where it was
+ * negative. unmatched: the first pattern that matches no name, or "". ARGUMENT: too many
+ * comparisons. */
+yoke_status yoke_patterns_mark(yoke_names *names, const char *list, int mark, int *marks,
+                               char unmatched[YOKE_PATTERN_BYTES]);
+/* ARGUMENT: the text begins with `what` and names the model's nearest tensor. */
+yoke_status yoke_patterns_fail(const yoke_model *model, const char *what, const char *pattern);
 
 /* outputs[tensors] gets for each, as bits, the outputs that it changes. */
 yoke_status yoke_model_reach(const yoke_model *model, unsigned *outputs);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of patterns of tensor names: the shell's, with commas between them, as in
- * "layer1.*,*.bias". */
+ * "layer1.*,*.bias". The names are sorted: a pattern is compared with those alone that begin and
+ * end as it does. */
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,25 +9,118 @@
 
 #include "model/graph.h"
 
-#define PATTERN_BYTES 256
 #define PIECE_BYTES 64
+#define SPECIAL "*?[]\\"
+#define TRIES_LIMIT ((size_t)1 << 24) /* some seconds */
+
+/* Names. */
+
+yoke_status yoke_names_create(yoke_names *names, int capacity) {
+    size_t bytes = ((size_t)capacity + 1) * sizeof *names->sorted;
+    *names = (yoke_names){.sorted = malloc(bytes)};
+    return names->sorted != NULL ? YOKE_OK : FAIL_MEMORY(bytes, "names to compare with patterns");
+}
+
+void yoke_names_destroy(yoke_names *names) {
+    free(names->sorted);
+}
+
+void yoke_names_add(yoke_names *names, const char *text, int index) {
+    names->sorted[names->count++] = (yoke_name){text, strlen(text), index};
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(((const yoke_name *)a)->text, ((const yoke_name *)b)->text);
+}
+
+void yoke_names_sort(yoke_names *names) {
+    qsort(names->sorted, (size_t)names->count, sizeof *names->sorted, compare_names);
+}
+
+/* The first name that is not before `text`, by bisection. */
+static int lower_bound(const yoke_names *names, const char *text, size_t length) {
+    int low = 0, high = names->count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (strncmp(names->sorted[middle].text, text, length) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Patterns. */
 
 /* The first pattern of a list; returns what follows its comma, or NULL behind the last. A pattern
  * longer than any name matches none. */
-static const char *next_pattern(const char *list, char pattern[PATTERN_BYTES]) {
+static const char *next_pattern(const char *list, char pattern[YOKE_PATTERN_BYTES]) {
     size_t length = strcspn(list, ",");
-    snprintf(pattern, PATTERN_BYTES, "%.*s", (int)(length < PATTERN_BYTES ? length : 0), list);
+    snprintf(pattern, YOKE_PATTERN_BYTES, "%.*s", (int)(length < YOKE_PATTERN_BYTES ? length : 0),
+             list);
     return list[length] == ',' ? list + length + 1 : NULL;
 }
 
-bool yoke_patterns_match(const char *list, const char *name) {
-    char pattern[PATTERN_BYTES];
+/* A pattern and the plain text that every name begins or ends with that it matches. */
+typedef struct split_pattern {
+    const char *text, *end;
+    size_t front, back; /* bytes */
+    bool plain;         /* it is a name */
+} split_pattern;
+
+static split_pattern split(const char *pattern) {
+    size_t length = strlen(pattern);
+    split_pattern parts = {pattern, pattern + length, strcspn(pattern, SPECIAL), 0, false};
+    parts.plain = parts.front == length;
+    while (parts.back < length && strchr(SPECIAL, parts.end[-1 - (ptrdiff_t)parts.back]) == NULL)
+        parts.back++;
+    return parts;
+}
+
+static bool matches(yoke_names *names, const split_pattern *pattern, const yoke_name *name) {
+    if (pattern->plain) return name->length == pattern->front; /* it begins so */
+    if (name->length < pattern->back || memcmp(name->text + name->length - pattern->back,
+                                               pattern->end - pattern->back, pattern->back) != 0)
+        return false;
+    names->tries++;
+    return fnmatch(pattern->text, name->text, 0) == 0;
+}
+
+/* Marks what the pattern matches and nobody has marked; whether it matches anything. */
+static bool mark_names(yoke_names *names, const char *text, int mark, int *marks) {
+    split_pattern pattern = split(text);
+    bool found = false;
+    for (int i = lower_bound(names, text, pattern.front); i < names->count; i++) {
+        const yoke_name *name = &names->sorted[i];
+        bool marked = marks[name->index] >= 0;
+        if (strncmp(name->text, text, pattern.front) != 0) break;
+        if ((pattern.plain && name->length > pattern.front) || names->tries > TRIES_LIMIT) break;
+        if ((marked && found) || !matches(names, &pattern, name)) continue;
+        found = true;
+        if (!marked) marks[name->index] = mark;
+    }
+    return found;
+}
+
+yoke_status yoke_patterns_mark(yoke_names *names, const char *list, int mark, int *marks,
+                               char unmatched[YOKE_PATTERN_BYTES]) {
+    char pattern[YOKE_PATTERN_BYTES];
+    unmatched[0] = '\0';
     while (list != NULL) {
         list = next_pattern(list, pattern);
-        if (fnmatch(pattern, name, 0) == 0) return true;
+        bool found = mark_names(names, pattern, mark, marks);
+        if (names->tries > TRIES_LIMIT)
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "pattern \"%.64s\": it and those before it have been compared with more "
+                        "than %zu names; begin or end patterns with plain text, as \"layer1.*\" "
+                        "and \"*.bias\" do, or make fewer of them",
+                        pattern, TRIES_LIMIT);
+        if (!found && unmatched[0] == '\0') memcpy(unmatched, pattern, sizeof pattern);
     }
-    return false;
+    return YOKE_OK;
 }
+
+/* A pattern that matches nothing. */
 
 static size_t count_dots(const char *text) {
     size_t dots = 0;
@@ -65,8 +159,7 @@ static void copy_parts(const char *name, bool front, size_t dots, char parts[PIE
     parts[length] = '\0';
 }
 
-/* ARGUMENT; the text names what the model has instead. */
-static yoke_status fail(const yoke_model *model, const char *what, const char *pattern) {
+yoke_status yoke_patterns_fail(const yoke_model *model, const char *what, const char *pattern) {
     char plain[PIECE_BYTES];
     if (model->tensor_count == 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s \"%s\": %s has no tensors", what, pattern,
@@ -92,18 +185,4 @@ static yoke_status fail(const yoke_model *model, const char *what, const char *p
     free(names);
     free(parts);
     return status;
-}
-
-yoke_status yoke_patterns_check(const yoke_model *model, const char *what, const char *list,
-                                bool parameters) {
-    char pattern[PATTERN_BYTES];
-    while (list != NULL) {
-        bool found = false;
-        list = next_pattern(list, pattern);
-        for (int i = 0; i < model->tensor_count && !found; i++)
-            found = (model->tensors[i].trainable || !parameters) &&
-                    fnmatch(pattern, model->tensors[i].name, 0) == 0;
-        if (!found) return fail(model, what, pattern);
-    }
-    return YOKE_OK;
 }

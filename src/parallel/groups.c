@@ -48,17 +48,6 @@ static yoke_status load_groups(yoke_groups *groups, const yoke_parameter_group *
 
 /* Members. */
 
-static bool matches(const yoke_parameter_group *group, const yoke_tensor_info *info) {
-    return (!group->one_dimensional || info->ndim == 1) &&
-           yoke_patterns_match(group->pattern, info->name);
-}
-
-static int find_group(const yoke_groups *groups, const yoke_tensor_info *info) {
-    for (int i = 0; i < groups->count; i++)
-        if (matches(&groups->list[i], info)) return i;
-    return -1;
-}
-
 /* Of an engine that only predicts nothing trains. */
 static yoke_status freeze_all(yoke_groups *groups, const yoke_model *model) {
     size_t tensors = (size_t)yoke_model_tensor_count(model);
@@ -69,34 +58,95 @@ static yoke_status freeze_all(yoke_groups *groups, const yoke_model *model) {
     return YOKE_OK;
 }
 
-/* A group without members is a mistake: a wrong pattern, or one behind a wider one. */
-static yoke_status check_members(const yoke_groups *groups, const yoke_model *model, int group) {
-    const char *pattern = groups->list[group].pattern;
-    TRY(yoke_patterns_check(model, "parameter group", pattern, true));
-    for (int i = 0; i < yoke_model_tensor_count(model); i++)
-        if (groups->members[i] == group) return YOKE_OK;
+/* What groups choose from: the parameters, and those of one dimension. */
+typedef struct candidates {
+    const yoke_model *model;
+    yoke_names parameters, vectors;
+} candidates;
+
+static yoke_status find_candidates(candidates *found, const yoke_model *model) {
+    int tensors = yoke_model_tensor_count(model);
+    found->model = model;
+    TRY(yoke_names_create(&found->parameters, tensors));
+    TRY(yoke_names_create(&found->vectors, tensors));
+    for (int i = 0; i < tensors; i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        TRY(yoke_model_tensor(model, i, &info));
+        if (info.trainable) yoke_names_add(&found->parameters, info.name, i);
+        if (info.trainable && info.ndim == 1) yoke_names_add(&found->vectors, info.name, i);
+    }
+    yoke_names_sort(&found->parameters);
+    yoke_names_sort(&found->vectors);
+    return YOKE_OK;
+}
+
+/* Marks what the group's patterns match and no earlier group has. A pattern that matches nothing is
+ * a mistake. */
+static yoke_status mark_members(candidates *among, const yoke_parameter_group *group, int mark,
+                                int *marks) {
+    char unmatched[YOKE_PATTERN_BYTES];
+    bool vectors = group->one_dimensional;
+    TRY(yoke_patterns_mark(vectors ? &among->vectors : &among->parameters, group->pattern, mark,
+                           marks, unmatched));
+    if (unmatched[0] == '\0') return YOKE_OK;
+    return yoke_patterns_fail(
+        among->model, vectors ? "parameter group of one dimension" : "parameter group", unmatched);
+}
+
+static int first_with(const int *marks, int count, int mark) {
+    int i = 0;
+    while (i < count && marks[i] != mark)
+        i++;
+    return i < count ? i : -1;
+}
+
+/* So is a group without members, behind wider ones. marks: room for those of all tensors. */
+static yoke_status check_members(const yoke_groups *groups, candidates *among, int group,
+                                 int *marks) {
+    int tensors = yoke_model_tensor_count(among->model);
+    if (first_with(groups->members, tensors, group) >= 0) return YOKE_OK;
+    for (int i = 0; i < tensors; i++)
+        marks[i] = -1;
+    TRY(mark_members(among, &groups->list[group], group, marks));
+    int taken = first_with(marks, tensors, group);
     yoke_tensor_info info = {.struct_size = sizeof info};
-    int taken = -1;
-    while (!info.trainable || !matches(&groups->list[group], &info))
-        TRY(yoke_model_tensor(model, ++taken, &info));
+    TRY(yoke_model_tensor(among->model, taken, &info));
     return FAIL(YOKE_ERROR_ARGUMENT,
                 "parameter group \"%s\" matches only parameters of earlier groups: \"%s\" has %s; "
                 "the first match counts, so put narrow patterns first",
-                pattern, groups->list[groups->members[taken]].pattern, info.name);
+                groups->list[group].pattern, groups->list[groups->members[taken]].pattern,
+                info.name);
+}
+
+static yoke_status find_members(yoke_groups *groups, candidates *among) {
+    int tensors = yoke_model_tensor_count(among->model);
+    for (int i = 0; i < tensors; i++)
+        groups->members[i] = -1;
+    for (int group = 0; group < groups->count; group++)
+        TRY(mark_members(among, &groups->list[group], group, groups->members));
+    int *marks = malloc((size_t)tensors * sizeof *marks);
+    if (marks == NULL) return FAIL_MEMORY((size_t)tensors * sizeof *marks, "parameter groups");
+    yoke_status status = YOKE_OK;
+    for (int group = 0; group < groups->count && status == YOKE_OK; group++)
+        status = check_members(groups, among, group, marks);
+    free(marks);
+    return status;
 }
 
 static yoke_status assign(yoke_groups *groups, const yoke_model *model) {
+    candidates among = {0};
     int trained = 0;
-    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
-        yoke_tensor_info info = {.struct_size = sizeof info};
-        TRY(yoke_model_tensor(model, i, &info));
-        groups->members[i] = info.trainable ? find_group(groups, &info) : -1;
-        groups->frozen[i] = groups->members[i] >= 0 && groups->list[groups->members[i]].frozen;
-        trained += info.trainable && !groups->frozen[i];
+    yoke_status status = find_candidates(&among, model);
+    if (status == YOKE_OK) status = find_members(groups, &among);
+    for (int i = 0; i < among.parameters.count && status == YOKE_OK; i++) {
+        int tensor = among.parameters.sorted[i].index;
+        groups->frozen[tensor] =
+            groups->members[tensor] >= 0 && groups->list[groups->members[tensor]].frozen;
+        trained += !groups->frozen[tensor];
     }
-    for (int group = 0; group < groups->count; group++)
-        TRY(check_members(groups, model, group));
-    if (trained > 0) return YOKE_OK;
+    yoke_names_destroy(&among.parameters);
+    yoke_names_destroy(&among.vectors);
+    if (status != YOKE_OK || trained > 0) return status;
     return FAIL(YOKE_ERROR_ARGUMENT, "the groups freeze every parameter of %s: leave one to train",
                 yoke_model_name(model));
 }

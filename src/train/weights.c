@@ -101,10 +101,7 @@ static yoke_status check_head(const yoke_model *model) {
 
 /* Everything that reading may find wrong, before a weight changes. */
 static yoke_status compare(yoke_weights_match *match, const yoke_model *model) {
-    const yoke_weights_load_options *own = &match->options;
-    if (own->allow_missing != NULL)
-        TRY(yoke_patterns_check(match->model, "allow_missing", own->allow_missing, false));
-    if (own->new_head) TRY(check_head(match->model));
+    if (match->options.new_head) TRY(check_head(match->model));
     TRY(check_other_model(match, model));
     TRY(yoke_weights_match_open(match)); /* before a byte of a tensor is read */
     TRY(check_digests(match->file));

@@ -53,9 +53,8 @@ typedef struct comparison {
     int heads; /* shapes of the head */
 } comparison;
 
-static bool may_be_missing(const yoke_weights_match *match, const char *name) {
-    return match->options.allow_missing != NULL &&
-           yoke_patterns_match(match->options.allow_missing, name);
+static bool may_be_missing(const yoke_weights_match *match, int index) {
+    return match->missing != NULL && match->missing[index] >= 0;
 }
 
 bool yoke_weights_shape_fits(const yoke_file_tensor *tensor, const yoke_tensor_info *info) {
@@ -87,7 +86,7 @@ static void add_type(mismatch *list, const yoke_file_tensor *tensor, const yoke_
 static void find_source(yoke_weights_match *match, int index, const yoke_tensor_info *info,
                         comparison *found) {
     const yoke_file_tensor *tensor = find(match->file, info->name);
-    bool allowed = may_be_missing(match, info->name);
+    bool allowed = may_be_missing(match, index);
     if (match->options.new_head && yoke_model_is_head(match->model, index)) {
         match->reasons[index] = YOKE_SKIP_NEW_HEAD;
     } else if (tensor == NULL) {
@@ -139,10 +138,56 @@ static bool is_lacking(const yoke_weights_match *match, int index) {
     return yoke_model_find_tensor(match->model, name, NULL) < 0;
 }
 
+/* What the options allow. */
+
+/* Marks those of `count` names that the list matches. */
+static yoke_status allow(yoke_names *names, int count, const char *list, int **marks,
+                         char unmatched[YOKE_PATTERN_BYTES]) {
+    size_t bytes = ((size_t)count + 1) * sizeof **marks;
+    *marks = malloc(bytes);
+    if (*marks == NULL) return FAIL_MEMORY(bytes, "what a file may lack");
+    for (int i = 0; i < count; i++)
+        (*marks)[i] = -1;
+    yoke_names_sort(names);
+    return yoke_patterns_mark(names, list, 0, *marks, unmatched);
+}
+
+static yoke_status allow_missing(yoke_weights_match *match) {
+    int count = yoke_model_tensor_count(match->model);
+    char unmatched[YOKE_PATTERN_BYTES];
+    yoke_names names;
+    if (match->options.allow_missing == NULL) return YOKE_OK;
+    TRY(yoke_names_create(&names, count));
+    for (int i = 0; i < count; i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        if (yoke_model_tensor(match->model, i, &info) == YOKE_OK)
+            yoke_names_add(&names, info.name, i);
+    }
+    yoke_status status =
+        allow(&names, count, match->options.allow_missing, &match->missing, unmatched);
+    yoke_names_destroy(&names);
+    if (status != YOKE_OK || unmatched[0] == '\0') return status;
+    return yoke_patterns_fail(match->model, "allow_missing", unmatched);
+}
+
+/* Patterns may match nothing. */
+static yoke_status allow_unknown(yoke_weights_match *match) {
+    const yoke_safetensors *file = match->file;
+    char unmatched[YOKE_PATTERN_BYTES];
+    yoke_names names;
+    if (match->options.allow_unknown == NULL) return YOKE_OK;
+    TRY(yoke_names_create(&names, file->count));
+    for (int i = 0; i < file->count; i++)
+        if (is_lacking(match, i))
+            yoke_names_add(&names, yoke_weights_plain_name(file->tensors[i].name), i);
+    yoke_status status =
+        allow(&names, file->count, match->options.allow_unknown, &match->unknown, unmatched);
+    yoke_names_destroy(&names);
+    return status;
+}
+
 static bool may_be_unknown(const yoke_weights_match *match, int index) {
-    return match->options.allow_unknown != NULL &&
-           yoke_patterns_match(match->options.allow_unknown,
-                               yoke_weights_plain_name(match->file->tensors[index].name));
+    return match->unknown != NULL && match->unknown[index] >= 0;
 }
 
 static yoke_status find_sources(yoke_weights_match *match) {
@@ -169,6 +214,8 @@ yoke_status yoke_weights_match_open(yoke_weights_match *match) {
     match->reasons = calloc(tensors, sizeof *match->reasons);
     if (match->sources == NULL || match->reasons == NULL)
         return FAIL_MEMORY(tensors * sizeof *match->sources, "the tensors of a file");
+    TRY(allow_missing(match));
+    TRY(allow_unknown(match));
     TRY(find_sources(match));
     for (size_t i = 0; i < tensors; i++)
         if (match->sources[i] != NULL && match->sources[i]->elements > largest)
@@ -181,6 +228,8 @@ yoke_status yoke_weights_match_open(yoke_weights_match *match) {
 
 void yoke_weights_match_close(yoke_weights_match *match) {
     free(match->values);
+    free(match->unknown);
+    free(match->missing);
     free(match->reasons);
     free(match->sources);
 }
@@ -194,7 +243,7 @@ static yoke_status check_values(yoke_weights_match *match, int index) {
     while (i < tensor->elements && isfinite(match->values[i]))
         i++;
     if (i == tensor->elements) return YOKE_OK;
-    if (!may_be_missing(match, yoke_weights_plain_name(tensor->name)))
+    if (!may_be_missing(match, index))
         return FAIL(YOKE_ERROR_DATA,
                     "%s: element %zu of %s is %g: weights must be finite; take an older file, or "
                     "allow this tensor to be missing",

@@ -12,7 +12,9 @@ typedef struct yoke_weights_match {
     yoke_weights_load_options options;
     const yoke_file_tensor **sources; /* [tensors of the model]; NULL: it keeps its values */
     yoke_skip_reason *reasons;        /* [tensors of the model] why it does; 0: no skip */
-    float *values;                    /* room for the largest of the sources */
+    int *missing, *unknown; /* [tensors of the model], [of the file]: those that may be are
+                               not negative; NULL: none may */
+    float *values;          /* room for the largest of the sources */
 } yoke_weights_match;
 
 /* The name without the prefix "module." of nn.DataParallel. */
@@ -23,7 +25,8 @@ void yoke_weights_shape_text(char *text, size_t size, const int64_t *shape, int 
 bool yoke_weights_shape_fits(const yoke_file_tensor *tensor, const yoke_tensor_info *info);
 
 /* Finds the sources; the caller has set file, model and options. DATA: a tensor is missing,
- * unknown, or of another shape or type, and the options do not allow it. Close it after a failure,
+ * unknown, or of another shape or type, and the options do not allow it. ARGUMENT: allow_missing
+ * has a pattern that matches no tensor. Close it after a failure,
  * too. */
 yoke_status yoke_weights_match_open(yoke_weights_match *match);
 void yoke_weights_match_close(yoke_weights_match *match);
