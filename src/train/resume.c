@@ -117,8 +117,8 @@ static void report_passed(reading *own) {
         free(own->passed[i]);
     }
     if (own->passed_count <= PASSED_TEXTS) return;
-    snprintf(rest, sizeof rest, "passed over %zu more damaged files",
-             own->passed_count - PASSED_TEXTS);
+    size_t more = own->passed_count - PASSED_TEXTS;
+    snprintf(rest, sizeof rest, "passed over %zu more damaged file%s", more, more == 1 ? "" : "s");
     emit_text(own->trainer, YOKE_EVENT_WARNING, rest);
 }
 

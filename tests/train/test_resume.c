@@ -201,6 +201,34 @@ static void auto_passes_over_what_is_damaged_and_says_why(void **state) {
     clear_saves();
 }
 
+/* A folder of any number of damaged files is told in eleven lines. */
+static void auto_names_ten_damaged_files_and_counts_the_rest(void **state) {
+    (void)state;
+    log_of_run resumed = {0};
+    char path[PATH_MAX];
+    clear_saves();
+    yoke_trainer_options options = saving(&resumed);
+    stop_at(5);
+    for (int damaged = 10; damaged <= 13; damaged++) {
+        for (int i = 0; i < damaged; i++) {
+            yoke_folder_path(path, saves, (uint64_t)(100 + i));
+            fclose(fopen(path, "w"));
+        }
+        resumed = (log_of_run){.stop_after = 6};
+        assert_int_equal(train(&resumed, &options), YOKE_ERROR_CANCELLED);
+        yoke_trainer_destroy(resumed.trainer);
+        assert_int_equal(resumed.warnings, damaged > 10 ? 11 : 10);
+        assert_non_null(strstr(resumed.resumed_from, "step-00000005.safetensors"));
+        char rest[64];
+        snprintf(rest, sizeof rest, "passed over %d more damaged file%s", damaged - 10,
+                 damaged == 11 ? "" : "s");
+        if (damaged > 10) assert_string_equal(resumed.warning, rest);
+        clear_saves();
+        stop_at(5);
+    }
+    clear_saves();
+}
+
 static void write_other_format(const char *path) {
     const yoke_file_note notes[] = {{YOKE_FORMAT_KEY, "2"}, {YOKE_SEAL, YOKE_SEAL_BLANK}};
     yoke_file_writer writer;
@@ -429,6 +457,7 @@ int main(void) {
         cmocka_unit_test(the_newest_checkpoints_and_the_best_are_kept),
         cmocka_unit_test(every_interval_gives_a_checkpoint),
         cmocka_unit_test(auto_passes_over_what_is_damaged_and_says_why),
+        cmocka_unit_test(auto_names_ten_damaged_files_and_counts_the_rest),
         cmocka_unit_test(auto_begins_again_only_where_no_checkpoint_is),
         cmocka_unit_test(without_a_checkpoint_auto_begins_from_scratch_and_says_so),
         cmocka_unit_test(another_run_is_refused_unless_the_field_is_named),
