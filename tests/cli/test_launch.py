@@ -13,7 +13,7 @@ import subprocess
 import sys
 import unittest
 
-from launch_case import Case, YOKE, end, environment, is_running, launch, wait_until
+from launch_case import Case, LIMIT_S, YOKE, end, environment, is_running, launch, wait_until
 
 RANK_SUM = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None
 TORCHRUN = """LOCAL_RANK RANK GROUP_RANK ROLE_RANK LOCAL_WORLD_SIZE WORLD_SIZE ROLE_WORLD_SIZE MASTER_ADDR
@@ -67,6 +67,20 @@ class Plan(Case):
         result = launch("--", "true", env={"TMPDIR": "/absent"})
         self.assertEqual(result.returncode, 74, result.stderr)
         self.assertRegex(result.stderr, "yoke: /absent/yoke-launch-......: cannot create the folder: No such file")
+
+    def test_ranks_meet_elsewhere_where_tmp_is_not_safe(self):
+        """Other file systems lie over /tmp and /mnt, for this process alone: /tmp is read-only, or anybody may
+        rename folders in it."""
+        for tmp in ["ro", "mode=777"]:
+            for runtime, used in [("/mnt", "/mnt"), ("/absent", "/dev/shm")]:
+                script = f"mount -t tmpfs -o {tmp} none /tmp && mount -t tmpfs -o mode=700 none /mnt && " \
+                    f"echo mounted && exec '{YOKE}' launch -- sh -c 'echo $YOKE_MASTER_ADDR'"
+                result = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True,
+                                        check=False, timeout=LIMIT_S, env=environment({"XDG_RUNTIME_DIR": runtime}))
+                if not result.stdout.startswith("mounted"):
+                    self.skipTest(f"no file systems of the test's own: {result.stderr.strip()}")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertRegex(result.stdout, f"^mounted\nfile://{used}/yoke-launch-")
 
     def start_in(self, place):
         """A launcher whose folder lies there and is old; returns it, its guard and the folder."""
