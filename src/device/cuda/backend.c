@@ -31,7 +31,8 @@ static void cuda_close(yoke_device *device) {
     free(device);
 }
 
-static yoke_status find_gpu(cuda_device *cuda, const yoke_backend_open *request) {
+/* Says what `yoke devices` says where there is none. */
+static yoke_status check_gpu(const yoke_backend_open *request) {
     int count = 0;
     yoke_status status = cuda_count(&count);
     if (status != YOKE_OK) {
@@ -45,6 +46,10 @@ static yoke_status find_gpu(cuda_device *cuda, const yoke_backend_open *request)
             "%s: this machine has %d usable GPU%s, counted from cuda:0; \"2xcuda:0\" puts two "
             "replicas on one",
             request->name, count, count == 1 ? "" : "s");
+    return YOKE_OK;
+}
+
+static yoke_status find_gpu(cuda_device *cuda) {
     TRY(cuda_libraries_open());
     TRY(cuda_use(&cuda->base));
     int major = 0, minor = 0;
@@ -105,8 +110,8 @@ static yoke_status create_handles(cuda_device *cuda) {
     return YOKE_OK;
 }
 
-static yoke_status cuda_build(cuda_device *cuda, const yoke_backend_open *request) {
-    TRY(find_gpu(cuda, request));
+static yoke_status cuda_build(cuda_device *cuda) {
+    TRY(find_gpu(cuda));
     cuda->reach = (uint64_t)1 << cuda->ordinal;
     TRY(create_streams(cuda));
     return create_handles(cuda);
@@ -134,11 +139,12 @@ static yoke_status connect_all(yoke_device *const *devices, int count) {
     return cuda_connect(devices, count);
 }
 
-/* Restores the caller's current GPU. */
+/* Restores the caller's current GPU; without a driver there is none. */
 static yoke_status build_away(cuda_device *cuda, const yoke_backend_open *request) {
     int before = 0;
+    TRY(check_gpu(request));
     TRY_CUDA(cuda, cudaGetDevice(&before));
-    yoke_status status = cuda_build(cuda, request);
+    yoke_status status = cuda_build(cuda);
     cudaError_t error = cudaSetDevice(before);
     return status == YOKE_OK && error != cudaSuccess ? cuda_failed(cuda, error, "cudaSetDevice")
                                                      : status;
