@@ -34,6 +34,25 @@ typedef struct yoke_shape {
     bool sequence; /**< A sequence, PyTorch's [N, L, C]: a row is [height, channels] in memory. */
 } yoke_shape;
 
+/** The shape of an image, with every field set: an initializer that leaves fields out warns under
+ * -Wextra. */
+static inline yoke_shape yoke_shape_image(int channels, int height, int width) {
+    yoke_shape shape = {channels, height, width, false, false};
+    return shape;
+}
+
+/** The shape of a vector: flat. */
+static inline yoke_shape yoke_shape_vector(int features) {
+    yoke_shape shape = {features, 1, 1, true, false};
+    return shape;
+}
+
+/** The shape of a sequence, PyTorch's [positions, features]. */
+static inline yoke_shape yoke_shape_sequence(int positions, int features) {
+    yoke_shape shape = {features, positions, 1, false, true};
+    return shape;
+}
+
 #define YOKE_INPUTS_LIMIT 8  /**< Inputs of a model, at most. */
 #define YOKE_OUTPUTS_LIMIT 8 /**< Outputs of a model, at most. */
 

@@ -68,7 +68,7 @@ int main(int argc, char **argv) {
     yoke_dataset *datasets[2] = {NULL};
     yoke_loader *train = open_loader(&datasets[0], YOKE_SPLIT_TRAIN);
     yoke_loader *test = open_loader(&datasets[1], YOKE_SPLIT_TEST);
-    yoke_model *model = build_model((yoke_shape){.channels = 3, .height = 24, .width = 24});
+    yoke_model *model = build_model(yoke_shape_image(3, 24, 24));
     yoke_devices *devices = NULL;
     yoke_data_parallel *engine = NULL;
     yoke_devices_options list = {.struct_size = sizeof list, .list = argc > 1 ? argv[1] : "cpu"};

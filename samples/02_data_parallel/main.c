@@ -63,7 +63,7 @@ int main(int argc, char **argv) {
     yoke_loader_options loading = {.struct_size = sizeof loading, .batch = BATCH, .shuffle = true};
     must(yoke_dataset_open(&dataset, "synthetic:3x24x24,classes=4,rows=2000", YOKE_SPLIT_TRAIN));
     must(yoke_loader_create(&loader, dataset, &loading));
-    yoke_model *model = build_model((yoke_shape){.channels = 3, .height = 24, .width = 24});
+    yoke_model *model = build_model(yoke_shape_image(3, 24, 24));
     runner one = open_runner(model, argc > 2 ? argv[1] : "cpu");
     runner two = open_runner(model, argc > 2 ? argv[2] : "2xcpu");
 

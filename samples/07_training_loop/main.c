@@ -35,7 +35,7 @@ static yoke_model *build_model(void) {
     fc1.out_features = HIDDEN;
     fc2.name = "fc2";
     fc2.out_features = OUTPUTS;
-    must(yoke_model_create(&model, "two layers", (yoke_shape){FEATURES, 1, 1, true}));
+    must(yoke_model_create(&model, "two layers", yoke_shape_vector(FEATURES)));
     yoke_value value = yoke_relu(model, yoke_linear(model, yoke_model_input(model), &fc1));
     must(yoke_model_finish(model, yoke_linear(model, value, &fc2), NULL));
     return model;

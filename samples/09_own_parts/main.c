@@ -69,7 +69,7 @@ static yoke_model *build_model(void) {
     wide.out_features = 64;
     last.name = "last";
     last.out_features = 1;
-    must(yoke_model_create(&model, "calibration", (yoke_shape){INPUTS, 1, 1, true}));
+    must(yoke_model_create(&model, "calibration", yoke_shape_vector(INPUTS)));
     yoke_value hidden = yoke_relu(model, yoke_linear(model, yoke_model_input(model), &wide));
     must(yoke_model_finish(model, yoke_linear(model, hidden, &last), NULL));
     return model;
