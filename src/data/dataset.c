@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#define SPEC_BYTES 256 /* of a hint */
 
 static yoke_status open_cifar10(yoke_dataset *dataset, const char *directory, yoke_split split) {
     return yoke_cifar_open(dataset, directory, split, 10);
@@ -212,10 +215,30 @@ static yoke_status build_from_callback(yoke_dataset *dataset, const yoke_row_sou
     return yoke_host_rows_check(dataset);
 }
 
+/* How to write a SPEC for a file or folder that a user named alone; "": there is none. */
+static void write_spec(const char *path, char spec[SPEC_BYTES]) {
+    static const struct {
+        const char *end, *before, *behind;
+    } files[] = {{".csv", "csv:", ",label=COLUMN"},
+                 {".npz", "npz:", ""},
+                 {".npy", "npy:", ",Y.npy"},
+                 {".txt", "text:", ""}};
+    struct stat found;
+    size_t length = strlen(path);
+    spec[0] = '\0';
+    if (stat(path, &found) != 0) return;
+    if (S_ISDIR(found.st_mode)) snprintf(spec, SPEC_BYTES, "images:%s", path);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        size_t end = strlen(files[i].end);
+        if (length > end && strcmp(path + length - end, files[i].end) == 0)
+            snprintf(spec, SPEC_BYTES, "%s%s%s", files[i].before, path, files[i].behind);
+    }
+}
+
 /* Finds the format that the first `length` bytes of a SPEC name. */
 static yoke_status find_format(const char *spec, size_t length, const dataset_format **found) {
     const char *names[FORMATS];
-    char known[320] = "", word[32];
+    char known[320] = "", word[32], written[SPEC_BYTES];
     for (size_t i = 0; i < FORMATS; i++) {
         size_t used = strlen(known);
         *found = &formats[i];
@@ -225,6 +248,10 @@ static yoke_status find_format(const char *spec, size_t length, const dataset_fo
                  formats[i].place[0] == '[' ? "" : ":", formats[i].place);
     }
     snprintf(word, sizeof word, "%.*s", (int)(length < 31 ? length : 31), spec);
+    write_spec(spec, written);
+    if (written[0] != '\0')
+        return FAIL(YOKE_ERROR_ARGUMENT, "dataset '%s' does not say its format: write %s", spec,
+                    written);
     const char *nearest = yoke_text_nearest(word, names, FORMATS);
     return FAIL(YOKE_ERROR_ARGUMENT, "unknown dataset '%s'%s%s%s; known: %s", word,
                 nearest ? ", did you mean '" : "", nearest ? nearest : "", nearest ? "'" : "",

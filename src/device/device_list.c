@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 
-#define FORMS "a list reads \"auto\", \"cpu\", \"4xcpu\", \"cpu,cpu\" or \"cpu:0,cpu:1\""
+#define FORMS "a list reads \"auto\", \"cpu\", \"4xcpu\", \"cuda\", \"2xcuda\" or \"cuda:0,cuda:1\""
 #define ITEM_BYTES 64
 #define UNNUMBERED (-1)
 
@@ -41,6 +41,14 @@ static yoke_status read_number(const list_reader *reader, const char *text, cons
                 text, what);
 }
 
+/* What other tools call a GPU; NULL: no such word. */
+static const char *other_name(const char *name) {
+    static const char *const gpu[] = {"gpu", "gpus", "nvidia", "CUDA", "GPU"};
+    for (size_t i = 0; i < sizeof gpu / sizeof gpu[0]; i++)
+        if (strcmp(name, gpu[i]) == 0) return "cuda";
+    return strcmp(name, "-1") == 0 || strcmp(name, "all") == 0 ? "auto" : NULL;
+}
+
 static yoke_status unknown_name(const list_reader *reader, const char *name) {
     if (strcmp(name, "auto") == 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "device list \"%s\": \"auto\" cannot be combined; " FORMS,
@@ -48,7 +56,13 @@ static yoke_status unknown_name(const list_reader *reader, const char *name) {
     const char *known[YOKE_BACKENDS_LIMIT + 1] = {"auto"};
     for (int i = 0; i < reader->name_count; i++)
         known[i + 1] = reader->names[i];
-    const char *nearest = yoke_text_nearest(name, known, (size_t)reader->name_count + 1);
+    if (name[0] != '\0' && strspn(name, "0123456789") == strlen(name))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "device list \"%s\": \"%s\" is not a device; \"cuda:%s\" names GPUs by their "
+                    "numbers, \"2xcuda\" are two GPUs, \"2xcpu\" two CPU devices",
+                    reader->list, name, reader->list);
+    const char *nearest = other_name(name);
+    if (nearest == NULL) nearest = yoke_text_nearest(name, known, (size_t)reader->name_count + 1);
     if (nearest == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "device list \"%s\": \"%s\" is not a device; " FORMS,
                     reader->list, name);

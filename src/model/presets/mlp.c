@@ -27,7 +27,10 @@ static yoke_value build_mlp(const yoke_preset_request *request) {
 }
 
 #define MLP(name, summary, options)                                                                \
-    { name, summary, build_mlp, NULL, options, {.channels = 1, .height = 28, .width = 28}, 10 }
+    {                                                                                              \
+        name, summary, build_mlp, NULL, options, {.channels = 1, .height = 28, .width = 28}, 10,   \
+            true                                                                                   \
+    }
 
 static const yoke_preset presets[] = {
     MLP("mlp", "two hidden layers; any input", plain_options),

@@ -33,6 +33,7 @@ struct yoke_preset {
     const yoke_preset_option *options; /* NULL: none */
     yoke_shape input;                  /* what the preset was published for */
     int classes;
+    bool reads_numbers; /* also rows that are no images, whatever `input` says */
 };
 
 typedef struct yoke_preset_family {
