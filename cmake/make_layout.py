@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes layout.json: the structs, enumerations, INIT macros and functions of include/yoke, from which the module of
 python/yoke knows them. The C preprocessor reads the headers, and ctypes computes the offsets: no declaration is copied.
+The words of other tools, for the module's hints, are the tables of the tool.
 
-usage: make_layout.py COMPILER INCLUDE_FOLDER layout.json
+usage: make_layout.py COMPILER INCLUDE_FOLDER OTHER_WORDS.C layout.json
 """
 import json
 import os
@@ -71,6 +72,27 @@ def defaults(fields, values, constants):
     return {name: value for name, value in numbers.items() if value}
 
 
+def table(text, name):
+    """The rows of a C table of texts: a list each, NULL as None."""
+    body = re.search(r"\} " + name + r"\[\] = \{\n(.*?)\n\};", text, re.S)[1]
+    rows = re.findall(r'\{((?:"[^"]*"|[^"{}])*)\}', body)
+    return [["".join(re.findall(r'"([^"]*)"', cell)) or None for cell in re.findall(r'(?:"[^"]*"|[^",])+', row)]
+            for row in rows]
+
+
+def hints(text):
+    """What to say of an option of another tool, by name, and of a value, by "option value"; with _ for - and as is."""
+    said = {}
+    for words, tool, own, note in table(text, "other_options"):
+        use = own and f"use {own}" or tool and f"the tool has --{tool}, the module nothing like it"
+        for word in words.split("|"):
+            said[word] = ": " + (f"{use} ({note})" if use and note else use or note)
+    for option, words, own, note in table(text, "other_values"):
+        for word in words.split("|"):
+            said[f"{option} {word}"] = f": use {own}" + (f" ({note})" if note else "")
+    return {**said, **{name.replace("-", "_"): text for name, text in said.items()}}
+
+
 def main():
     text = preprocess(sys.argv[1], pathlib.Path(sys.argv[2]))
     structs = {name: [declaration(field) for field in body.split(";") if field.strip()]
@@ -80,7 +102,9 @@ def main():
     macros = re.findall(r'"(YOKE_\w+_INIT)" = \{ (sizeof\((\w+)\).*)\};', text)
     functions = re.findall(r"([\w *]+\b|[\w *]+\*)(yoke_\w+)\(([^;{}()]*)\);", text)
     callbacks = re.findall(r"typedef [^;]*\(\*(yoke_\w+)\)", text)
+    others = pathlib.Path(sys.argv[3]).read_text(encoding="utf-8")
     layout = {
+        "hints": hints(others),
         "structs": structs,
         "enums": {name: words(values) for name, values in enums.items()},
         "defaults": {name: defaults(structs[struct], values, constants) for name, values, struct in macros},
@@ -88,7 +112,7 @@ def main():
                              [parameter(part, callbacks) for part in parameters.split(",") if part != "void"]]
                       for result, name, parameters in functions},
     }
-    pathlib.Path(sys.argv[3]).write_text(json.dumps(layout, indent=0), encoding="utf-8")
+    pathlib.Path(sys.argv[4]).write_text(json.dumps(layout, indent=0), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ endif()
 set(YOKE_LAYOUT ${PROJECT_BINARY_DIR}/layout.json)
 file(GLOB YOKE_PUBLIC_HEADERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/yoke/*.h)
 set(YOKE_MAKE_LAYOUT ${CMAKE_CURRENT_LIST_DIR}/make_layout.py)
-add_custom_command(OUTPUT ${YOKE_LAYOUT} VERBATIM DEPENDS ${YOKE_MAKE_LAYOUT} ${YOKE_PUBLIC_HEADERS}
-  COMMAND Python3::Interpreter ${YOKE_MAKE_LAYOUT} ${CMAKE_C_COMPILER} ${PROJECT_SOURCE_DIR}/include ${YOKE_LAYOUT})
+set(YOKE_OTHER_WORDS ${PROJECT_SOURCE_DIR}/src/cli/other_words.c)
+add_custom_command(OUTPUT ${YOKE_LAYOUT} VERBATIM DEPENDS ${YOKE_MAKE_LAYOUT} ${YOKE_PUBLIC_HEADERS} ${YOKE_OTHER_WORDS}
+  COMMAND Python3::Interpreter ${YOKE_MAKE_LAYOUT} ${CMAKE_C_COMPILER} ${PROJECT_SOURCE_DIR}/include ${YOKE_OTHER_WORDS} ${YOKE_LAYOUT})
 add_custom_target(yoke-layout ALL DEPENDS ${YOKE_LAYOUT})
 
 if(SKBUILD) # one file a library, because wheels keep no symbolic links; the tool goes to the environment's programs

@@ -33,7 +33,7 @@ def _set(structs, name, value):
              if kind != "c_void_p" and field != "struct_size"}
     if name not in known:
         near = difflib.get_close_matches(name, known, 1)
-        raise TypeError(f"there is no option {name}" + (f", did you mean {near[0]}?" if near else ""))
+        raise TypeError(f"there is no option {name}" + LAYOUT["hints"].get(name, f", did you mean {near[0]}?" if near else ""))
     struct, kind = known[name]
     words, given = LAYOUT["enums"].get(kind), value
     try:
@@ -46,7 +46,9 @@ def _set(structs, name, value):
                 hasattr(value, "__index__") or isinstance(value, bytes)) and getattr(struct, name) != value:
             raise TypeError("it does not fit")
     except (KeyError, TypeError) as error:
-        raise ValueError(f"{name} is {given!r}: {'expected ' + ', '.join(words) if words else error}") from None
+        name = "optimizer" if name == "kind" else name
+        hint = LAYOUT["hints"].get(f"{name} {given}".lower(), "")
+        raise ValueError(f"{name} is {given!r}: {'expected ' + ', '.join(words) if words else error}{hint}") from None
 
 
 def _floats(name, given, expected, dimensions=()):
@@ -86,9 +88,12 @@ def _labels(given, rows):
     return numpy.ascontiguousarray(array, numpy.int32)
 
 
-def _open(owner, inputs, labels, classes):
+def _open(owner, inputs, labels, classes, channels_first):
     """Opens a dataset of arrays that lives as long as its owner; returns it and its number of classes."""
     (inputs, shape), dataset = _inputs(inputs), ctypes.c_void_p()
+    if not channels_first and inputs.ndim == 4 and min(inputs.shape[1:3]) > 4 and inputs.shape[3] in (1, 3, 4):
+        raise ValueError(f"inputs: shape {inputs.shape} seems to be [rows, height, width, channels], expected [rows, "
+                         'channels, height, width]; inputs.transpose(0, 3, 1, 2) converts it, channels_first=True does not')
     labels = _labels(labels, len(inputs))
     arrays = make("yoke_arrays", rows=len(inputs), shape=shape, inputs=inputs.ctypes.data)
     if labels.dtype == numpy.int32:
@@ -107,10 +112,11 @@ class Trainer:
 
     inputs: float32 [rows, features] or [rows, channels, height, width]. labels: integers [rows], or float32 targets
     [rows, targets]. test: (inputs, labels) to evaluate on. Contiguous arrays are read in place while the trainer lives.
-    options: fields of yoke_trainer_options (dataset, devices, batch, epochs, ...) and of yoke_optimizer_options.
+    channels_first: take a shape that looks like [rows, height, width, channels] as it is. options: fields of
+    yoke_trainer_options (dataset, devices, batch, epochs, ...) and of yoke_optimizer_options.
     """
-    def __init__(self, model="resnet20", inputs=None, labels=None, *, test=None, classes=None, optimizer="sgd",
-                 **options):
+    def __init__(self, model="resnet20", inputs=None, labels=None, *, test=None, classes=None, channels_first=False,
+                 optimizer="sgd", **options):
         self._trainer, self._running, self._seen = ctypes.c_void_p(), None, 0  # _seen: events that run has reported
         self._reporting = False  # run calls on_event
         history = self.history = []  # each yoke_event as a dict
@@ -122,9 +128,9 @@ class Trainer:
         for name, value in {"model": model, "kind": optimizer, **choices, **options}.items():
             _set((rule, run), name, value)
         if inputs is not None:
-            run.training_rows, classes = _open(self, inputs, labels, classes)
+            run.training_rows, classes = _open(self, inputs, labels, classes, channels_first)
             if test is not None:
-                run.test_rows, _ = _open(self, *test, classes)
+                run.test_rows, _ = _open(self, *test, classes, channels_first)
             run.evaluate_every = run.evaluate_every or -(test is None)
         listener = ctypes.CFUNCTYPE(None, ctypes.POINTER(TYPES["yoke_event"]), ctypes.c_void_p)
         self._trainer.on_event = listener(lambda event, _payload: history.append(  # of self it would make a circle

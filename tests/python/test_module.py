@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -308,6 +309,13 @@ class Refusals(unittest.TestCase):
                 ((inputs, labels[:, None]), ValueError, r"labels has shape \(32, 1\) and values 0 to 2")):
             with self.assertRaisesRegex(kind, text):
                 yoke.Trainer("mlp", *rows, **SMALL)
+        images = numpy.zeros((32, 8, 8, 3), numpy.float32)
+        for given in ({"inputs": images}, {"inputs": images.transpose(0, 3, 1, 2), "test": (images, labels)}):
+            with self.assertRaisesRegex(ValueError, r"shape \(32, 8, 8, 3\) seems to be \[rows, height, width, channels\]"
+                                        r", expected .*; inputs.transpose\(0, 3, 1, 2\) converts it"):
+                yoke.Trainer("mlp", labels=labels, **given, **SMALL)
+        taken = yoke.Trainer("mlp", images, labels, channels_first=True, epochs=1, **SMALL)
+        self.assertEqual(taken.predict(images).shape, (32, 3))
         with self.assertRaisesRegex(yoke.YokeError, r"row \d+: label 2, expected 0..1") as caught:
             yoke.Trainer("mlp", inputs, labels, classes=2, **SMALL)
         self.assertEqual(caught.exception.status, "YOKE_ERROR_ARGUMENT")
@@ -317,6 +325,16 @@ class Refusals(unittest.TestCase):
     def test_options_that_do_not_fit(self):
         rows = blobs(32, 13)
         for options, kind, text in (({"bath": 3}, TypeError, "no option bath, did you mean batch?"),
+                                    ({"lr": 0.1}, TypeError, "no option lr: use learning_rate$"),
+                                    ({"batch_size": 3}, TypeError, r"no option batch_size: use batch \(the whole batch"),
+                                    ({"num_workers": 2}, TypeError, "use loader_threads"),
+                                    ({"gpus": 2}, TypeError, "use devices"), ({"amp": True}, TypeError, "use precision"),
+                                    ({"log_every": 2}, TypeError, "the tool has --log-every, the module nothing like it"),
+                                    ({"nproc_per_node": 2}, TypeError, "yoke launch"),
+                                    ({"devices": 2}, ValueError, r"devices is 2: .*: use 2xcuda \(two GPUs"),
+                                    ({"devices": "gpu"}, yoke.YokeError, 'did you mean "cuda"?'),
+                                    ({"optimizer": "adam"}, ValueError, "optimizer is 'adam': .*: use adamw"),
+                                    ({"precision": "fp16"}, ValueError, "use bfloat16"),
                                     ({"process_group": 3}, TypeError, "no option process_group"),
                                     ({"batch": "many"}, ValueError, "batch is 'many': .*int"),
                                     ({"batch": 2**40}, ValueError, "batch is 1099511627776: it does not fit"),
@@ -333,6 +351,23 @@ class Refusals(unittest.TestCase):
                                     ({"evaluate_every": 1}, yoke.YokeError, "test_rows is NULL")):
             with self.assertRaisesRegex(kind, text):
                 yoke.Trainer("mlp", *rows, **{**SMALL, "batch": 16, **options})
+
+    def test_every_hint_names_an_option_of_the_module(self):
+        named = {re.match(r": use (\w+)", hint)[1] for name, hint in yoke.LAYOUT["hints"].items()
+                 if hint.startswith(": use ") and " " not in name}
+        self.assertGreater(len(named), 30)
+        for option in named:
+            with self.assertRaises((TypeError, ValueError)) as caught:
+                yoke.Trainer("mlp", *blobs(32, 13), **{**SMALL, option: object()})
+            self.assertNotIn("there is no option", str(caught.exception))
+
+    def test_the_page_lists_every_option(self):
+        page = (ROOT / "docs/python.md").read_text().split("## Options")[1]
+        listed = re.findall(r"`(\w+)`", "".join(line for line in page.splitlines() if line.startswith("| ")))
+        fields = [name for struct in ("yoke_trainer_options", "yoke_optimizer_options")
+                  for name, kind, _ in yoke.LAYOUT["structs"][struct] if kind != "c_void_p"]
+        own = {"struct_size", "model", "kind"}  # of the library, and parameters with names of their own
+        self.assertEqual(sorted(listed), sorted({*fields, "optimizer"} - own))
 
     def test_options_may_be_scalars_of_numpy_and_tuples(self):
         given = {"batch": numpy.int64(16), "learning_rate": numpy.float32(0.5), "nesterov": numpy.bool_(True),
