@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/other_words.h"
 
 #include "base/base.h"
 
@@ -65,10 +66,12 @@ static int choice_error(const cli_verb *verb, const cli_option *option, const ch
         names[count] = words[count];
         count++;
     }
+    char hint[OTHER_WORDS_BYTES];
     const char *near = yoke_text_nearest(given, names, (size_t)count);
-    return cli_usage_error(verb->name, "--%s: '%s' is not one of %s%s%s%s", option->name, given,
-                           option->value, near != NULL ? "; did you mean '" : "",
-                           near != NULL ? near : "", near != NULL ? "'?" : "");
+    if (other_value_hint(option->name, given, hint)[0] == '\0' && near != NULL)
+        snprintf(hint, sizeof hint, "; did you mean '%s'?", near);
+    return cli_usage_error(verb->name, "--%s: '%s' is not one of %s%s", option->name, given,
+                           option->value, hint);
 }
 
 /* Values. */
@@ -140,6 +143,8 @@ int cli_store(const cli_verb *verb, const cli_option *option, const char *text, 
     case CLI_FLAG:
         *(bool *)field = strcmp(text, "true") == 0;
         break;
+    case CLI_GROUP:
+        break;
     }
     return read ? -1 : number_error(verb, option, text);
 }
@@ -156,7 +161,8 @@ static bool matches(const char *name, const char *given, size_t length) {
 
 static const cli_option *find_option(const cli_verb *verb, const char *given, size_t length) {
     for (int i = 0; i < verb->option_count; i++)
-        if (matches(verb->options[i].name, given, length)) return &verb->options[i];
+        if (verb->options[i].kind != CLI_GROUP && matches(verb->options[i].name, given, length))
+            return &verb->options[i];
     return NULL;
 }
 
@@ -167,18 +173,17 @@ const cli_option *cli_find_option(const cli_verb *verb, const char *name) {
 const char *cli_nearest_option(const cli_verb *verb, const char *name) {
     const char *names[OPTIONS_MAX];
     int count = 0;
-    for (; count < verb->option_count && count < OPTIONS_MAX; count++)
-        names[count] = verb->options[count].name;
+    for (int i = 0; i < verb->option_count && count < OPTIONS_MAX; i++)
+        if (verb->options[i].kind != CLI_GROUP) names[count++] = verb->options[i].name;
     return yoke_text_nearest(name, names, (size_t)count);
 }
 
+/* `given` with its dashes. */
 static int unknown_option(const cli_verb *verb, const char *given) {
-    char word[WORD_BYTES];
-    snprintf(word, sizeof word, "%.*s", (int)strcspn(given, "="), given);
-    const char *near = cli_nearest_option(verb, word);
-    return cli_usage_error(verb->name, "%s has no option --%s%s%s%s", verb->name, word,
-                           near != NULL ? "; did you mean --" : "", near != NULL ? near : "",
-                           near != NULL ? "?" : "");
+    char hint[OTHER_WORDS_BYTES];
+    return cli_usage_error(verb->name, "%s has no option %.*s%s", verb->name,
+                           (int)strcspn(given, "="), given,
+                           other_option_hint(verb, given + strspn(given, "-"), hint));
 }
 
 bool cli_names_option(const char *word, const char *name) {
@@ -198,7 +203,7 @@ static int parse_option(const cli_verb *verb, int argc, char **argv, int *index,
     const char *given = argv[*index] + 2;
     size_t length = strcspn(given, "=");
     const cli_option *option = find_option(verb, given, length);
-    if (option == NULL) return unknown_option(verb, given);
+    if (option == NULL) return unknown_option(verb, argv[*index]);
     bool attached = given[length] == '=';
     if (option->kind == CLI_FLAG && attached)
         return cli_usage_error(verb->name, "--%s takes no value", option->name);
@@ -239,11 +244,11 @@ int cli_parse(const cli_verb *verb, int argc, char **argv, void *values, int *op
             code = print_help_page(verb);
         else if (!ended && strncmp(argv[i], "--", 2) == 0)
             code = parse_option(verb, argc, argv, &i, values);
+        else if (!ended && argv[i][0] == '-' && (verb->operands == NULL || verb->command))
+            code = unknown_option(verb, argv[i]);
         else if (verb->operands == NULL)
             code = cli_usage_error(verb->name, "%s takes no operand, but got '%s'", verb->name,
                                    argv[i]);
-        else if (!ended && verb->command && argv[i][0] == '-')
-            code = cli_usage_error(verb->name, "%s has no option %s", verb->name, argv[i]);
         else {
             argv[++operands] = argv[i];
             ended = ended || verb->command;
@@ -274,21 +279,27 @@ void cli_print_word(FILE *out, const char *word) {
     fputc('\'', out);
 }
 
+static void print_option(const cli_option *option) {
+    int width = printf("  --%s%s%s", option->name, option->value != NULL ? " " : "",
+                       option->value != NULL ? option->value : "");
+    if (width > HELP_COLUMN - 2) {
+        printf("\n");
+        width = 0;
+    }
+    printf("%*s%s\n", HELP_COLUMN - width, "", option->help);
+}
+
 void cli_print_help(const cli_verb *verb) {
     printf("yoke %s: %s\n\nusage: yoke %s%s%s%s\n", verb->name, verb->summary, verb->name,
            verb->option_count > 0 ? " [options]" : "", verb->operands != NULL ? " " : "",
            verb->operands != NULL ? verb->operands : "");
-    if (verb->option_count > 0) printf("\noptions:\n");
+    if (verb->option_count > 0 && verb->options[0].kind != CLI_GROUP) printf("\noptions:\n");
     for (int i = 0; i < verb->option_count; i++) {
         const cli_option *option = &verb->options[i];
-        if (option->help == NULL) continue;
-        int width = printf("  --%s%s%s", option->name, option->value != NULL ? " " : "",
-                           option->value != NULL ? option->value : "");
-        if (width > HELP_COLUMN - 2) {
-            printf("\n");
-            width = 0;
-        }
-        printf("%*s%s\n", HELP_COLUMN - width, "", option->help);
+        if (option->kind == CLI_GROUP)
+            printf("\n%s:\n", option->name);
+        else if (option->help != NULL)
+            print_option(option);
     }
     if (verb->more != NULL) printf("\n%s", verb->more);
     if (verb->print_more != NULL) verb->print_more(stdout);

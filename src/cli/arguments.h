@@ -14,7 +14,8 @@ typedef enum cli_kind {
     CLI_INTEGER,  /* int */
     CLI_UNSIGNED, /* uint64_t */
     CLI_REAL,     /* double */
-    CLI_CHOICE    /* int: index of the word among those of `value`, "sgd|adamw" */
+    CLI_CHOICE,   /* int: index of the word among those of `value`, "sgd|adamw" */
+    CLI_GROUP     /* no option: the name of those below it, in help and manual */
 } cli_kind;
 
 typedef struct cli_option {
@@ -38,6 +39,9 @@ typedef struct cli_verb {
     bool command; /* the first operand begins a command; options behind it are the command's */
 } cli_verb;
 
+/* The row above a group of options. */
+#define CLI_HEADING(name)                                                                          \
+    { name, NULL, NULL, CLI_GROUP, 0, 0, 0 }
 #define CLI_OPTION_COUNT(options) ((int)(sizeof(options) / sizeof((options)[0])))
 
 /* Reads argv[1 ..] into `values`, the verb's struct, which holds its defaults. Moves the operands

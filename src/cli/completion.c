@@ -32,6 +32,7 @@ static const char bash_head[] =
     "_yoke() {\n"
     "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} verb= i\n"
     "    local options=--help words=\n"
+    "    compopt -o nosort 2>/dev/null\n"
     "    COMPREPLY=()\n"
     "    if [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD - 2]}; fi\n"
     "    if [[ $cur == = ]]; then cur=; fi\n";

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/other_words.h"
 
 #define NUMBER_BYTES 32
 #define FILE_LIMIT ((size_t)1 << 20)
@@ -90,9 +91,13 @@ static int apply_recipe(const config_place *place) {
 
 /* Whether an option has another value than its default. */
 static bool differs(const config_place *place, const cli_option *option) {
-    static const size_t sizes[] = {[CLI_FLAG] = sizeof(bool),         [CLI_TEXT] = 0,
-                                   [CLI_INTEGER] = sizeof(int),       [CLI_CHOICE] = sizeof(int),
-                                   [CLI_UNSIGNED] = sizeof(uint64_t), [CLI_REAL] = sizeof(double)};
+    static const size_t sizes[] = {[CLI_FLAG] = sizeof(bool),
+                                   [CLI_TEXT] = 0,
+                                   [CLI_INTEGER] = sizeof(int),
+                                   [CLI_CHOICE] = sizeof(int),
+                                   [CLI_UNSIGNED] = sizeof(uint64_t),
+                                   [CLI_REAL] = sizeof(double),
+                                   [CLI_GROUP] = 0};
     const char *own = (const char *)place->values + option->offset;
     const char *usual = (const char *)place->defaults + option->offset;
     if (option->kind != CLI_TEXT) return memcmp(own, usual, sizes[option->kind]) != 0;
@@ -150,10 +155,9 @@ static int open_file(const config_place *place) {
 }
 
 static int unknown_key(const config_place *place, const char *key) {
-    const char *near = cli_nearest_option(place->verb, key);
-    return cli_usage_error(place->verb->name, "%s: %s has no option '%s'%s%s%s", place->flags->file,
-                           place->verb->name, key, near != NULL ? "; did you mean '" : "",
-                           near != NULL ? near : "", near != NULL ? "'?" : "");
+    char hint[OTHER_WORDS_BYTES];
+    return cli_usage_error(place->verb->name, "%s: %s has no option '%s'%s", place->flags->file,
+                           place->verb->name, key, other_option_hint(place->verb, key, hint));
 }
 
 /* A value as a command says it; NULL: it is no text, number, true or false. */
@@ -249,6 +253,8 @@ static void write_value(yoke_json *json, const cli_option *option, const void *f
         break;
     case CLI_CHOICE:
         yoke_json_text(json, option->name, cli_choice_word(option, *(const int *)field, word));
+        break;
+    case CLI_GROUP:
         break;
     }
 }

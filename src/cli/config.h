@@ -14,26 +14,6 @@ typedef struct config_flags {
     void *texts; /* the file's, which options point to */
 } config_flags;
 
-#define CLI_OPTIONS_CONFIG(at_recipe, at_file, at_print)                                           \
-    {                                                                                              \
-        "recipe",                                                                                  \
-        "NAME",                                                                                    \
-        "options for a usual task: " CONFIG_RECIPES "; others of the command win",                 \
-        CLI_TEXT,                                                                                  \
-        at_recipe,                                                                                 \
-        0,                                                                                         \
-        0},                                                                                        \
-        {"config",                                                                                 \
-         "FILE",                                                                                   \
-         "options as a JSON object, {\"lr\": 0.1, \"nesterov\": true}; the command's win",         \
-         CLI_TEXT,                                                                                 \
-         at_file,                                                                                  \
-         0,                                                                                        \
-         0},                                                                                       \
-    {                                                                                              \
-        "print-config", NULL, "print the options in force as such an object, and do not train",    \
-            CLI_FLAG, at_print, 0, 0                                                               \
-    }
 #define CONFIG_RECIPES "cifar10, imagefolder-finetune, gpt-char"
 
 /* Where options lie. */

@@ -63,6 +63,11 @@ static void print_written(FILE *out, void (*print)(FILE *out)) {
 }
 
 static void print_option(FILE *out, const cli_option *option) {
+    if (option->kind == CLI_GROUP) {
+        fputs(".PP\n.B ", out);
+        print_plain(out, option->name);
+        fputc('\n', out);
+    }
     if (option->help == NULL) return;
     fputs(".TP\n\\fB\\-\\-", out);
     print_plain(out, option->name);

@@ -25,6 +25,7 @@ void progress_begin(progress *view, int epochs, int log_every, bool silent) {
                        .unicode = strcmp(nl_langinfo(CODESET), "UTF-8") == 0,
                        .silent = silent,
                        .log_every = log_every,
+                       .unit = "img/s",
                        .epochs = epochs};
 }
 
@@ -70,9 +71,9 @@ double progress_seconds_left(const progress *view, const yoke_event *event) {
 
 static void tail_text(const progress *view, const yoke_event *event, char *text, size_t size) {
     char elapsed[16], left[16];
-    snprintf(text, size, "[%s<%s, %.0f img/s, loss %.3g]",
+    snprintf(text, size, "[%s<%s, %.0f %s, loss %.3g]",
              progress_clock_text(event->seconds_elapsed, elapsed),
-             progress_clock_text(progress_seconds_left(view, event), left), view->rate,
+             progress_clock_text(progress_seconds_left(view, event), left), view->rate, view->unit,
              event->loss);
 }
 

@@ -24,7 +24,8 @@ struct progress {
     bool no_room;  /* the drawer has none */
     int log_every; /* steps from one plain line to the next; 0: by time, and no lines with a bar */
     int epochs;    /* 0: the run is one bar of steps */
-    double rate;   /* images a second, smoothed */
+    double rate;   /* rows a second, smoothed */
+    const char *unit;             /* of the rate: "img/s" */
     double last_drawn, last_line; /* seconds since the run began */
     bool begun;
     uint64_t first;  /* steps before this run, of the run that it resumes */

@@ -42,6 +42,11 @@ yoke_status device_view_choose(device_view *view, yoke_devices_options *options,
     return device_view_open(view, options);
 }
 
+const char *rate_unit(const yoke_model *model) {
+    yoke_shape row = yoke_model_input_shape(model);
+    return row.flat || row.sequence ? "rows/s" : "img/s";
+}
+
 /* Before. */
 
 /* Memory of each device by what holds it. */
@@ -166,11 +171,11 @@ static void print_scores(FILE *out, double loss, double accuracy) {
         fprintf(out, " %7.2f %%", 100 * accuracy);
 }
 
-void print_epoch(FILE *out, const yoke_event *epoch, bool tests, bool with_head) {
+void print_epoch(FILE *out, const yoke_event *epoch, bool tests, const char *head) {
     char name[32];
-    if (with_head)
+    if (head != NULL)
         fprintf(out, "%-10s %10s %9s%s %9s %7s\n", "", "train loss", "accuracy",
-                tests ? "  test loss  accuracy" : "", "lr", "img/s");
+                tests ? "  test loss  accuracy" : "", "lr", head);
     snprintf(name, sizeof name, "epoch %" PRIu64, epoch->epoch + 1);
     fprintf(out, "%-10s", name);
     print_scores(out, epoch->loss, epoch->accuracy);
@@ -217,16 +222,20 @@ static void print_score(FILE *out, const char *split, double loss, double accura
     fputc('\n', out);
 }
 
-void print_result(FILE *out, const yoke_trainer_summary *summary) {
-    fprintf(out, "\n%s on %d device%s: %" PRIu64 " steps, %.0f img/s (step %.2f ms, p90 %.2f ms",
-            summary->model, summary->devices, summary->devices == 1 ? "" : "s", summary->steps,
-            summary->images_per_second, summary->step_ms_median, summary->step_ms_p90);
+void print_result(FILE *out, const yoke_trainer_summary *summary, const char *unit) {
+    fprintf(out, "\n%s on %d device%s: %" PRIu64 " steps, ", summary->model, summary->devices,
+            summary->devices == 1 ? "" : "s", summary->steps);
+    if (summary->step_ms_median > 0)
+        fprintf(out, "%.0f %s (step %.2f ms, p90 %.2f ms", summary->images_per_second, unit,
+                summary->step_ms_median, summary->step_ms_p90);
+    else
+        fprintf(out, "nothing left to do (the checkpoint is of the whole run");
     if (summary->load_wait_share >= 0.01)
         fprintf(out, ", %.0f %% of it waits for data", 100 * summary->load_wait_share);
     fprintf(out, ")\n");
     print_score(out, "train", summary->train_loss, summary->train_accuracy);
     print_score(out, "test", summary->test_loss, summary->test_accuracy);
-    fprintf(out, "weights %016" PRIx64 "\n", summary->weights_hash);
+    fprintf(out, "weights_hash %016" PRIx64 "\n", summary->weights_hash);
 }
 
 static void json_lists(yoke_json *json, yoke_data_parallel *engine) {
@@ -328,8 +337,9 @@ static void print_use(FILE *out, const train_advice *run) {
         fprintf(out, "\n  let them write a text:\n");
         print_verb(out, run, "generate");
     } else {
-        fprintf(out,
-                "\n  see what they make of each test row; of your images, give their names:\n");
+        fprintf(out, "\n  see what they make of each test row%s:\n",
+                strncmp(run->dataset, "images:", 7) == 0 ? "; of your images, give their names"
+                                                         : "");
         print_verb(out, run, "predict");
         fputc(' ', out);
         cli_print_word(out, run->dataset);
@@ -351,8 +361,10 @@ void print_train_advice(FILE *out, const train_advice *run) {
         fprintf(out, "  see every stage as a bar, in https://ui.perfetto.dev:\n");
         print_again(out, run, "--trace", "trace.json");
     }
-    fprintf(out,
-            "  train on your own images (images:DIR, a folder for each class); all options:\n    ");
+    fprintf(out, strncmp(run->dataset, "synthetic", 9) == 0
+                     ? "  train on your own images (images:DIR, a folder for each class); all "
+                       "options:\n    "
+                     : "  all options:\n    ");
     cli_print_word(out, run->command[0]);
     fprintf(out, " help train\n");
 }

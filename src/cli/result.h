@@ -23,13 +23,17 @@ yoke_status device_view_open(device_view *view, const yoke_devices_options *opti
  * it has at least `cores` cores; -1: as one. */
 yoke_status device_view_choose(device_view *view, yoke_devices_options *options, int cores);
 
+/* What a model's speed counts: "img/s", or "rows/s" for tables and texts. */
+const char *rate_unit(const yoke_model *model);
+
 /* Before the run: model, devices, memory, batch. */
 void print_plan(FILE *out, yoke_trainer *trainer, const device_view *view);
-/* A row of the table of epochs: means of training, then of the test rows if `tests`. */
-void print_epoch(FILE *out, const yoke_event *epoch, bool tests, bool with_head);
+/* A row of the table of epochs: means of training, then of the test rows if `tests`. head: the unit
+ * of speed in the heads of the columns; NULL: no heads. */
+void print_epoch(FILE *out, const yoke_event *epoch, bool tests, const char *head);
 /* After it: the stages of a step, then speed and loss. */
 void print_stages(FILE *out, const yoke_trace *trace);
-void print_result(FILE *out, const yoke_trainer_summary *summary);
+void print_result(FILE *out, const yoke_trainer_summary *summary, const char *unit);
 yoke_status print_result_json(FILE *out, yoke_trainer *trainer, const yoke_trainer_summary *summary,
                               const skipped_list *skipped);
 

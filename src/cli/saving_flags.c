@@ -104,17 +104,31 @@ static bool has_checkpoints(const char *folder) {
     return found;
 }
 
-int saving_flags_check_file(const saving_flags *flags, const char *save, bool force, bool speaks) {
+static bool is_there(const char *path) {
     struct stat file;
+    return path != NULL && stat(path, &file) == 0 && S_ISREG(file.st_mode);
+}
+
+static void say_replaced(const char *option, const char *path) {
+    if (is_there(path)) fprintf(stderr, "yoke: %s replaces %s\n", option, path);
+}
+
+int saving_flags_check_replaced(const saving_flags *flags, const saving_files *files, bool speaks,
+                                bool quiet) {
     bool goes_on =
         flags->resume != NULL && (!is_auto(flags->resume) || has_checkpoints(flags->dir));
-    if (save == NULL || force || goes_on || is_restarted()) return -1;
-    if (stat(save, &file) != 0 || !S_ISREG(file.st_mode)) return -1;
-    if (!speaks) return yoke_status_exit_code(YOKE_ERROR_ARGUMENT);
-    return cli_usage_error("train",
-                           "--save: %s exists; --force lets the run replace it, or choose another "
-                           "name",
-                           save);
+    if (flags->force || goes_on || is_restarted()) return -1;
+    if (is_there(files->save) && !speaks) return yoke_status_exit_code(YOKE_ERROR_ARGUMENT);
+    if (is_there(files->save))
+        return cli_usage_error("train",
+                               "--save: %s exists; --force lets the run replace it, or choose "
+                               "another name",
+                               files->save);
+    if (!speaks || quiet) return -1;
+    say_replaced("--metrics", files->metrics);
+    say_replaced("--trace", files->trace);
+    say_replaced("--report", files->report);
+    return -1;
 }
 
 int saving_flags_check_apart(const saving_flags *flags, const saving_files *files, bool speaks) {

@@ -11,7 +11,7 @@
 typedef struct saving_flags {
     const char *dir, *every, *resume, *resume_anyway;
     int keep;
-    bool keep_best;
+    bool keep_best, force;
 } saving_flags;
 
 /* What the other options must not contradict. */
@@ -20,16 +20,18 @@ typedef struct saving_context {
     int evaluate_every;
 } saving_context;
 
-/* Before anything is trained: a file of earlier weights is not overwritten, unless the run goes on
- * from a checkpoint and the file may be its own. Every rank checks, so that none waits for another
- * that has left; the one that `speaks` prints. -1, or the exit code. */
-int saving_flags_check_file(const saving_flags *flags, const char *save, bool force, bool speaks);
 /* The files of a run beside its checkpoints; NULL: not given. */
 typedef struct saving_files {
     const char *save, *metrics, *trace, *report;   /* written */
     const char *init, *choices, *config, *dataset; /* read */
 } saving_files;
 
+/* Before anything is trained: refuses to replace weights that exist, and says which measurements of
+ * an earlier run give way; not where the run may do so, or goes on from a checkpoint and the files
+ * may be its own. Every rank checks, so that none waits for another that has left; the one that
+ * `speaks` prints. -1, or the exit code. */
+int saving_flags_check_replaced(const saving_flags *flags, const saving_files *files, bool speaks,
+                                bool quiet);
 /* Before a byte is written: no file is written twice, or written and read, save that --save may
  * replace the weights of --init. As above every rank checks, and one speaks. */
 int saving_flags_check_apart(const saving_flags *flags, const saving_files *files, bool speaks);

@@ -25,6 +25,14 @@ static yoke_status make_model(trained *made, const char *weights) {
     return yoke_weights_check(made->model, weights);
 }
 
+static bool is_preset(const char *model) {
+    const char *name;
+    size_t length = strcspn(model, ":");
+    for (int i = 0; (name = yoke_model_preset_name(i)) != NULL; i++)
+        if (strlen(name) == length && strncmp(name, model, length) == 0) return true;
+    return false;
+}
+
 yoke_status trained_open(trained *made, const trained_flags *flags) {
     yoke_devices_options devices = {
         .struct_size = sizeof devices, .list = flags->devices, .threads = flags->threads};
@@ -39,6 +47,13 @@ yoke_status trained_open(trained *made, const trained_flags *flags) {
         return cli_refuse(YOKE_ERROR_ARGUMENT,
                           "%s does not say which model its weights are of: add --model NAME",
                           flags->weights);
+    if (flags->model == NULL && !is_preset(made->info.model))
+        return cli_refuse(YOKE_ERROR_ARGUMENT,
+                          "%s has the weights of a network of its own program, '%s'; the tool "
+                          "builds presets only: build the network in C as that program does "
+                          "(yoke_model_create), read the file with yoke_weights_load, predict with "
+                          "yoke_data_parallel_forward, evaluate with yoke_evaluation_run",
+                          flags->weights, made->info.model);
     if (made->described) TRY(make_model(made, flags->weights));
     return yoke_devices_open(&made->devices, &devices);
 }

@@ -217,7 +217,7 @@ class Train(Case):
 
     def test_results_go_to_stdout_and_the_rest_to_stderr(self):
         result = self.run_ok("train", *SMALL, *devices(2), "--steps", "3")
-        for word in ["stage ", "forward", "img/s", "accuracy", "weights "]:
+        for word in ["stage ", "forward", "img/s", "accuracy", "weights_hash "]:
             self.assertIn(word, result.stdout)
         for word in ["parameters", f"{BACKEND}:0", "10 + 10", "Next:"]:
             self.assertIn(word, result.stderr)
@@ -225,7 +225,7 @@ class Train(Case):
         self.assertNotIn("\033", result.stdout + result.stderr)
         both = subprocess.run([YOKE, "train", *SMALL, "--steps", "3"], stdout=subprocess.PIPE, text=True,
                               stderr=subprocess.STDOUT, timeout=LIMIT_S, check=True).stdout
-        self.assertLess(both.index("weights "), both.index("Next:"))
+        self.assertLess(both.index("weights_hash "), both.index("Next:"))
         quiet = self.run_ok("train", *SMALL, "--steps", "3", "--quiet")
         self.assertEqual(quiet.stderr, "")
         self.assertIn("accuracy", quiet.stdout)

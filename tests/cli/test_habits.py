@@ -170,7 +170,7 @@ class Options(Case):
     def test_a_mistake_in_a_config_is_named(self):
         config = self.folder / "run.json"
         for text, words in [('{"leaning_rate": 1, "lr": 1}', ["run.json: train has no option 'leaning_rate'"]),
-                            ('{"epoch": 1}', ["'epoch'", "did you mean 'epochs'"]),
+                            ('{"epoch": 1}', ["'epoch'", "did you mean --epochs"]),
                             ('{"lr": "fast"}', ["--lr", "'fast'"]),
                             ('{"lr": [1]}', ["'lr' takes X"]),
                             ('{"nesterov": "yes"}', ["'nesterov' takes true or false"]),

@@ -271,8 +271,8 @@ class Picture(Case):
             self.assertEqual(terminal.finish(), 0)
             result = terminal.process.stdout.read().decode()
             self.assertNotIn("\033", result)
-            self.assertRegex(result, r"weights [0-9a-f]{16}")
-            steady = re.search(r"^train loss .*\ntest loss .*\nweights .*", result, re.MULTILINE)[0]
+            self.assertRegex(result, r"weights_hash [0-9a-f]{16}")
+            steady = re.search(r"^train loss .*\ntest loss .*\nweights_hash .*", result, re.MULTILINE)[0]
             results.append((steady, [line.split()[:1] for line in result.splitlines()]))
             terminal.process.stdout.close()
         self.assertEqual(results[0], results[1])
@@ -375,7 +375,7 @@ class Ends(Case):
                         self.assertEqual(self.count(terminal, "finishing the step"), 1)
                         self.assertEqual(self.count(terminal, "a second signal"), number in by_hand)
                         self.assertEqual(self.count(terminal, "yoke: stopped after step "), 1)
-                        self.assertEqual(sum(line.startswith("weights ") for line in terminal.screen.all()), 1)
+                        self.assertEqual(sum(line.startswith("weights_hash ") for line in terminal.screen.all()), 1)
                     terminal.close()
 
     def test_signals_at_any_moment_do_not_cut_a_frame(self):

@@ -33,6 +33,7 @@ static live_numbers typical(void) {
         .left_s = 62,
         .images_now = 512,
         .images_mean = 498.7,
+        .unit = "img/s",
         .devices = {{"cpu:0", 0.5, 0.25, 0.25}, {"cpu:1", 0.75, 0.25, 0}},
         .device_count = 2,
         .devices_note = "",

@@ -125,10 +125,10 @@ class Paths(unittest.TestCase):
         metrics.write_text("of an earlier run\n")
         for arguments in (("--init", "none.safetensors"), ("--save", "none/w.safetensors"), ("--batch", "100"),
                           ("--resume", "w.safetensors")):
-            result = self.train("--metrics", metrics, *arguments)
+            result = self.train("--metrics", metrics, "--force", *arguments)
             self.assertNotEqual(result.returncode, 0, arguments)
             self.assertEqual(metrics.read_text(), "of an earlier run\n", arguments)
-        self.ok("--metrics", metrics)
+        self.ok("--metrics", metrics, "--force")
         lines = [json.loads(line) for line in metrics.read_text().splitlines()]
         self.assertEqual([line["step"] for line in lines if "train_loss" in line], [1, 2])
 

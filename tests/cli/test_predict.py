@@ -281,7 +281,7 @@ class Predict(unittest.TestCase):
         self.fails(65, ["yoke.class_names", "2 names for 3"], "predict", "--weights",
                    change("yoke.class_names", '["a","b"]'), self.pictures[0])
         self.fails(65, ["yoke.input"], "predict", "--weights", change("yoke.input", "[3]x"), self.pictures[0])
-        self.fails(2, ["no model is called 'resnet21'"], "predict", "--weights", change("yoke.model", "resnet21"),
+        self.fails(2, ["network of its own program, 'resnet21'"], "predict", "--weights", change("yoke.model", "resnet21"),
                    self.pictures[0])
         self.fails(65, ["fc.weight", "wrong.safetensors"], "predict", "--weights",
                    change("yoke.classes", "4") and self.without_names(wrong), self.pictures[0])

@@ -84,7 +84,7 @@ class Traces(Case):
     def train(self, *arguments, launcher=(), steps=STEPS):
         tool = [] if YOKE in launcher else [YOKE]  # yoke launch runs its own program
         result = subprocess.run(
-            [*launcher, *tool, *RUN, "--steps", str(steps), "--trace", self.path, *map(str, arguments)],
+            [*launcher, *tool, *RUN, "--steps", str(steps), "--trace", self.path, "--force", *map(str, arguments)],
             capture_output=True, text=True, timeout=LIMIT_S, check=False,
             env=environment({"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                              "OMPI_MCA_rmaps_base_oversubscribe": "1", "ASAN_OPTIONS": "detect_leaks=0"}

@@ -76,6 +76,7 @@ void live_ready(live_view *live, yoke_trainer *trainer, const device_view *devic
     for (int i = 0; i < numbers->device_count; i++)
         snprintf(numbers->devices[i].name, sizeof numbers->devices[i].name, "%s",
                  devices->devices[i].name);
+    numbers->unit = rate_unit(yoke_trainer_model(trainer));
     live->trace = yoke_data_parallel_trace(engine);
 }
 

@@ -35,6 +35,7 @@ typedef struct live_numbers {
     uint64_t done, steps;
     double elapsed_s, left_s;
     double images_now, images_mean; /* a second */
+    const char *unit;               /* "img/s" */
     live_device devices[LIVE_DEVICES_MAX];
     int device_count;
     const char *devices_note; /* which devices are missing; "": none */

@@ -111,8 +111,8 @@ static void draw_speed(const live_numbers *numbers, const live_canvas *canvas,
                        live_picture *picture) {
     char now[32], mean[32];
     live_line line = labelled(picture, canvas, "speed");
-    live_line_print(&line, "%s img/s now, %s mean", number_text(numbers->images_now, 0, now),
-                    number_text(numbers->images_mean, 0, mean));
+    live_line_print(&line, "%s %s now, %s mean", number_text(numbers->images_now, 0, now),
+                    numbers->unit, number_text(numbers->images_mean, 0, mean));
     live_line_end(&line);
 }
 
