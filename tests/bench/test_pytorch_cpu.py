@@ -27,7 +27,7 @@ def race(command, yoke, *options):
         report = pathlib.Path(folder) / "rows.json"
         done = subprocess.run([*command, "--yoke", yoke, "--json", report, "--rounds", "3", "--seconds", "1",
                                *PATIENT, *options], cwd=BENCH, text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=240)
+                              stderr=subprocess.STDOUT, timeout=900)
         print(done.stdout)
         return done.returncode, done.stdout, json.loads(report.read_text()) if report.exists() else None
 

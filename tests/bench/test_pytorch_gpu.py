@@ -57,7 +57,7 @@ def race(command, yoke, *options):
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "rows.json"
         done = subprocess.run([*command, "--fake", "--yoke", yoke, "--json", report, *options], cwd=BENCH,
-                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240)
+                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900)
         print(done.stdout)
         return done.returncode, json.loads(report.read_text()) if report.exists() else {"rows": []}
 

@@ -23,7 +23,7 @@ def race(command, yoke):
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "times.json"
         done = subprocess.run([*command, "--yoke", yoke, "--json", report, *TINY], cwd=BENCH, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240)
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900)
         print(done.stdout)
         return done.returncode, done.stdout, json.loads(report.read_text()) if report.exists() else None
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "bench/race/rounds.h"
+#include "support/clock.h"
 
 static yoke_status run_known(void *context, int steps, double *milliseconds) {
     const double *own = context;
@@ -172,7 +173,7 @@ static void a_race_ends_before_a_round_that_would_exceed_the_time(void **state) 
     assert_int_equal(race_run(&race), YOKE_OK);
     assert_true(race.done >= RACE_FEWEST && race.done < 15);
     /* 99 rounds take 10 s; a busy machine may make the last one longer than those before it. */
-    if (race.done > RACE_FEWEST) assert_true(race_clock() - begin < 2.5);
+    if (race.done > RACE_FEWEST && judges_clock()) assert_true(race_clock() - begin < 2.5);
 }
 
 /* The processor time of helpers, as the gate asks for it before and after a round: where it

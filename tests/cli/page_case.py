@@ -11,7 +11,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 YOKE = sys.argv.pop(1)
-LIMIT_S = 120
+LIMIT_S = 900
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -10,7 +10,7 @@ import subprocess
 import time
 
 PROGRAMS = ["munged", "slurmctld", "slurmd", "srun", "sbatch", "sinfo", "squeue", "scancel"]
-LIMIT_S = 30
+LIMIT_S = 900
 NODES = ["n1", "n2"]
 
 
@@ -125,4 +125,4 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=10 State=UP
     def run(self, *command, env=None):
         return subprocess.run(command, env={**self.environment, **(env or {})}, text=True, check=False,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              timeout=120)
+                              timeout=900)

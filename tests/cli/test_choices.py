@@ -16,7 +16,7 @@ import tempfile
 import unittest
 
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
-LIMIT_S = 200
+LIMIT_S = 900
 RUN = ["train", "--model", "resnet20", "--dataset", "synthetic:3x32x32,rows=64", "--batch", "16",
        "--steps", "3", "--augment", "crop-flip", "--evaluate-every", "-1", "--devices", "2xcpu",
        "--threads", "1", "--json", "--quiet"]

@@ -27,7 +27,7 @@ os.environ.setdefault("SIMCUDA_DEVICES", "3")  # `yoke devices` measures every p
 SMALL = ["--model", "mlp:width=512", "--dataset", "synthetic:1x8x8,classes=3,rows=60", "--batch", "20",
          "--threads", "1", "--devices", BACKEND]
 LONG = SMALL + ["--epochs", "1000000", "--evaluate-every", "-1"]
-LIMIT_S = 100
+LIMIT_S = 900
 NO_DEVICES = 77
 
 

@@ -20,6 +20,7 @@ import termios
 import time
 import unittest
 
+from clock import judges_clock
 from launch_case import LIMIT_S, YOKE, environment, is_running, wait_until
 
 SMALL = ["--model", "mlp:width=512", "--dataset", "synthetic:1x8x8,classes=3,rows=40", "--batch", "9", "--threads", "1",
@@ -301,13 +302,20 @@ class Figures(unittest.TestCase):
         self.assertTrue(any(line.startswith("sent ") for line in lines))
         self.assertFalse(any(line.startswith("moved ") for line in lines))
 
-    def test_the_time_limit_covers_the_whole_command(self):
+    def limited(self):
         begin = time.monotonic()
         result = compare("--json", "--quiet", "--seconds", "6", "--learn-steps", "3", "--algorithm", "direct")
-        took = time.monotonic() - begin
+        return result, time.monotonic() - begin
+
+    def test_no_part_of_a_comparison_takes_longer_than_the_whole(self):
+        result, took = self.limited()
         seconds = json.loads(result.stdout)["seconds"]
         self.assertEqual(seconds["limit"], 6)
         self.assertLess(sum(seconds.values()) - 6, took + 0.01)
+
+    @judges_clock
+    def test_the_time_limit_covers_the_whole_command(self):
+        result, took = self.limited()
         if json.loads(result.stdout)["rounds"] > 3:  # else the machine was too slow for more
             self.assertLess(took, 12)  # ranks get up to 5 s to end
 

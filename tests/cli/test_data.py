@@ -23,7 +23,7 @@ import png_file
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
 FIXTURES = pathlib.Path(__file__).resolve().parent.parent / "fixtures"
 ARRAYS = FIXTURES / "arrays"
-LIMIT_S = 120
+LIMIT_S = 900
 RUN = ["--model", "mlp:width=8", "--batch", "4", "--threads", "1", "--algorithm", "direct", "--quiet"]
 BAD_DATA = 65
 MB = 1_000_000

@@ -15,7 +15,7 @@ YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
 RUN = ["--model", "mlp", "--batch", "20", "--threads", "1", "--algorithm", "direct"]
 OLD = [*RUN, "--dataset", "synthetic:1x8x8,classes=3,rows=60"]
 NEW = [*RUN, "--dataset", "synthetic:1x8x8,classes=5,rows=60"]
-LIMIT_S = 100
+LIMIT_S = 900
 
 
 class FineTuning(unittest.TestCase):

@@ -15,7 +15,7 @@ import tempfile
 import unittest
 
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
-LIMIT_S = 200
+LIMIT_S = 900
 PERIOD = b"one\\two\n\xc3\xa4, "  # a backslash, a line break, two bytes that are one character
 
 

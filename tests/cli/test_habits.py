@@ -16,7 +16,7 @@ import unittest
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
 SMALL = ["--model", "mlp", "--dataset", "synthetic:1x8x8,classes=3,rows=60", "--batch", "20", "--threads", "1",
          "--devices", "2xcpu", "--algorithm", "direct"]
-LIMIT_S = 100
+LIMIT_S = 900
 
 
 def yoke(*arguments):

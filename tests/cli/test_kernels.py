@@ -12,7 +12,7 @@ import sys
 import unittest
 
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
-LIMIT_S = 280
+LIMIT_S = 900
 ON_GPUS = os.environ.get("YOKE_TEST_BACKEND") == "cuda"
 SMALL = ["--kernels", "--model", "resnet20", "--dataset", "synthetic:3x8x8,classes=10,rows=4", "--rows", 4,
          "--steps", 1, *(["--device", "cuda:0"] if ON_GPUS else ["--threads", 1])]

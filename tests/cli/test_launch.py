@@ -297,7 +297,7 @@ class Meeting(Case):
         return process
 
     def finish(self, process):
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=900)
         self.assertEqual(process.returncode, 0, stderr)
         return stdout
 

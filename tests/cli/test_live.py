@@ -22,8 +22,10 @@ import termios
 import time
 import unittest
 
+from clock import CLOCK  # with judges_clock
+
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None
-LIMIT_S = 100
+LIMIT_S = 900
 SMALL = ["--model", "mlp:width=512", "--dataset", "synthetic:1x8x8,classes=3,rows=60", "--batch", "20", "--threads", "1",
          "--devices", "2xcpu", "--no-cache", "--algorithm", "direct"]
 LONG = SMALL + ["--epochs", "1000000", "--evaluate-every", "-1"]
@@ -220,8 +222,8 @@ class Picture(Case):
         self.assertEqual(self.count(terminal, TITLE), 1)
         lines = terminal.screen.all()
         for pattern in [r"epoch +█+ 100 % 100 of 100, 3/3$", r"run +█+ 100 % 300/300, \d\d:\d\d gone, 00:00 left",
-                        r"speed +\d+ img/s now, \d+ mean", r" cpu:0 +█.* work +[\d.]+ %  wait +[\d.]+ %  idle",
-                        r" cpu:1 +█.* work", r"step +[\d.]+ ms 100.0 %  mean of \d+ steps? and 2 devices",
+                        r"speed +\d+ img/s now, \d+ mean", r" cpu:0 .* work +[\d.]+ %  wait +[\d.]+ %  idle",
+                        r" cpu:1 .* work", r"step +[\d.]+ ms 100.0 %  mean of \d+ steps? and 2 devices",
                         r" forward +[\d.]+ ms +[\d.]+ %", r"loss     train [\d.]+, test [\d.]+ \(o\), accuracy "]:
             self.assertEqual(sum(re.match(pattern, line) is not None for line in lines), 1, (pattern, lines))
         self.assertTrue(any(re.search("[\u2801-\u28ff]", line) for line in lines))
@@ -241,7 +243,8 @@ class Picture(Case):
         self.assertAlmostEqual(sum(float(stage[2]) for stage in stages), 100, delta=0.1 * len(stages))
         work = [float(re.search(r"work +([\d.]+) %", line)[1]) for line in lines if re.match(r" cpu:\d .*work", line)]
         self.assertEqual(len(work), 2)
-        self.assertGreater(work[1], 1.2 * work[0])  # cpu:0 waits for cpu:1
+        if CLOCK:
+            self.assertGreater(work[1], 1.2 * work[0])  # cpu:0 waits for cpu:1
 
     def test_messages_are_whole_and_in_order(self):
         terminal = self.start(*SMALL, "--live", "--epochs", "30", "--evaluate-every", "1", "--log-every", "7",
@@ -281,7 +284,8 @@ class Picture(Case):
         terminal = self.start(*SMALL, "--live", "--epochs", "30", stdout=subprocess.DEVNULL, LC_ALL="C")
         self.assertEqual(terminal.finish(), 0)
         self.assertTrue(terminal.bytes.isascii())
-        self.assertIn(b"\033[32m####", terminal.bytes)
+        self.assertRegex(terminal.bytes, rb"\033\[[0-9;]+m")
+        self.assertIn(b"####", terminal.bytes)
         terminal = self.start(*SMALL, "--live", "--epochs", "30", stdout=subprocess.DEVNULL, NO_COLOR="1")
         self.assertEqual(terminal.finish(), 0)
         self.assertEqual(self.count(terminal, TITLE), 1)
@@ -441,10 +445,10 @@ class Ends(Case):
         terminal.frames(2)
         terminal.screen.may_tear = True  # what a full terminal does not take in time is left out
         termios.tcflow(terminal.theirs, termios.TCOOFF)  # Ctrl-S
-        time.sleep(0.5)
-        before = metrics.stat().st_size
-        time.sleep(1)
-        self.assertGreater(metrics.stat().st_size, before)
+        before, end = metrics.stat().st_size, time.monotonic() + LIMIT_S
+        while metrics.stat().st_size < before + 65536 and time.monotonic() < end:  # more than a terminal holds
+            time.sleep(0.01)
+        self.assertGreaterEqual(metrics.stat().st_size, before + 65536)
         termios.tcflow(terminal.theirs, termios.TCOON)
         terminal.frames(2)
         self.assertIn(self.count(terminal, TITLE), [1, 2])  # a torn frame stays above the next one

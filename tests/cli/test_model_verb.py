@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def yoke(*arguments, code=0):
-    result = subprocess.run([YOKE, "model", *arguments], capture_output=True, text=True, timeout=100, check=False)
+    result = subprocess.run([YOKE, "model", *arguments], capture_output=True, text=True, timeout=900, check=False)
     assert result.returncode == code, (result.returncode, result.stderr)
     return result
 

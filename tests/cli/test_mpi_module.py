@@ -29,7 +29,7 @@ class ModuleCase(Case):
 
     def train(self, *more):
         return subprocess.run([self.tool, *TRAIN, *more], env=environment(), capture_output=True, text=True,
-                              check=False, stdin=subprocess.DEVNULL, timeout=60)
+                              check=False, stdin=subprocess.DEVNULL, timeout=900)
 
     def expect_refused(self, *parts):
         ran = self.train("--transport", "mpi")

@@ -15,7 +15,7 @@ import tempfile
 import unittest
 
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
-LIMIT_S = 200
+LIMIT_S = 900
 USAGE, NUMERIC, IO = 2, 1, 74
 DATA = "synthetic:1x8x8,classes=2,rows=64"
 WRITTEN = ("--save", "--metrics", "--trace", "--report")

@@ -21,7 +21,7 @@ import unittest
 import png_file
 
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
-LIMIT_S = 200
+LIMIT_S = 900
 COLOURS = {"blue": (30, 40, 220), "green, light": (60, 230, 80), "red": (220, 40, 30)}
 
 

@@ -16,7 +16,7 @@ import unittest
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
 MPIEXEC = os.environ.get("YOKE_TEST_MPIEXEC", "")
 STEPS = os.environ.get("YOKE_TEST_STEPS", "4")
-LIMIT_S = 120 + 10 * int(STEPS)
+LIMIT_S = 900 + 10 * int(STEPS)
 # 44 rows are shards of 6, the last one of 2; the last batch of an epoch of 100 is short.
 RUN = ["train", "--dataset", "synthetic:3x32x32,rows=100", "--batch", "44", "--steps", STEPS, "--augment", "crop-flip",
        "--shards", "8", "--json", "--quiet"]

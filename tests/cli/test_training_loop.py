@@ -24,7 +24,7 @@ def losses(text):
 
 
 def run(*command):
-    return losses(subprocess.run(command, text=True, stdout=subprocess.PIPE, timeout=120, check=True).stdout)
+    return losses(subprocess.run(command, text=True, stdout=subprocess.PIPE, timeout=900, check=True).stdout)
 
 
 class TrainingLoop(unittest.TestCase):

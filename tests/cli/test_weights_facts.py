@@ -15,7 +15,7 @@ import tempfile
 import unittest
 
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
-LIMIT_S = 200
+LIMIT_S = 900
 ROWS = 80
 
 

@@ -10,7 +10,7 @@
 #include "support/engine_check.h"
 
 /* The simulator never gives an address out twice, so runs share a process a few at a time. */
-enum { ROWS = 4, STEPS = 3, SECONDS_LIMIT = 60, KINDS = 128, RUNS_A_PROCESS = 40 };
+enum { ROWS = 4, STEPS = 3, SECONDS_LIMIT = 600, KINDS = 128, RUNS_A_PROCESS = 40 };
 
 /* What failures of one call came to. */
 typedef struct outcome {

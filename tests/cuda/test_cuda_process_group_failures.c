@@ -158,7 +158,7 @@ static void the_deadline_names_those_who_did_not_come(void **state) {
                                                .joining_ms = detail ? TIMEOUT_MS : 500,
                                                .scene = stay_away,
                                                .detail = &detail});
-        assert_true(yoke_now_ns() - begin < 8000000000u);
+        assert_true(yoke_now_ns() - begin < TIMEOUT_MS / 2 * UINT64_C(1000000));
         for (int rank = 0; rank < world; rank += 2) {
             if (outcomes[rank].error.status != YOKE_ERROR_TIMEOUT ||
                 strstr(outcomes[rank].error.text, "500 ms for rank 1 (") == NULL)
@@ -205,7 +205,7 @@ static void a_communicator_alone_waits_until_its_own_deadline(void **state) {
         .device = device, .id = id, .world = 2, .timeout_ms = 400};
     uint64_t begin = yoke_now_ns();
     assert_int_equal(yoke_communicator_create(&communicator, &request), YOKE_ERROR_DEVICE);
-    assert_true(yoke_now_ns() - begin >= 300000000u && yoke_now_ns() - begin < 8000000000u);
+    assert_true(yoke_now_ns() - begin >= 300000000u);
     assert_null(communicator);
     assert_non_null(strstr(yoke_last_error(), "no answer after 400 ms"));
     close_gpus(&gpus);

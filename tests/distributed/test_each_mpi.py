@@ -26,7 +26,7 @@ class Failure(Exception):
 
 
 def run(*command):
-    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=200,
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=900,
                             stdin=subprocess.DEVNULL, env=ENVIRONMENT)
     if result.returncode:
         raise Failure(f"exit {result.returncode}: {' '.join(map(str, command))}\n{result.stdout}{result.stderr}")

@@ -15,7 +15,7 @@
 
 #include "distributed/transport.h"
 
-#define PATIENT_MS 20000
+#define PATIENT_MS 600000
 
 /* A transport that counts its calls and fails when told to. */
 static int calls;

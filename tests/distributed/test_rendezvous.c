@@ -19,7 +19,7 @@
 
 #include "distributed/rendezvous/rendezvous.h"
 
-#define PATIENT_MS 20000
+#define PATIENT_MS 600000
 #define SOON_MS 2000 /* a busy machine starts all ranks in it */
 #define RANKS_LIMIT 8
 

@@ -97,19 +97,27 @@ static void every_rank_reports_a_difference_between_ranks(void **state) {
     }
 }
 
-/* Ranks 1 and 3 do not come; they go when the others know. */
+/* Ranks 1 and 3 do not come; they go when the others, who come together, know. */
 static yoke_status stay_away(yoke_process_group *group, const script *play) {
-    (void)play;
-    if (group->rank % 2 == 0) return group->barrier(group);
-    usleep(900000);
-    return YOKE_OK;
+    atomic_int *moments = play->shared; /* both are there; both know */
+    yoke_status status = YOKE_OK;
+    if (group->rank % 2 == 0) {
+        atomic_fetch_add(moments, 1);
+        while (atomic_load(moments) < 2)
+            usleep(1000);
+        status = group->barrier(group);
+        atomic_fetch_add(moments, 1);
+    }
+    while (atomic_load(moments) < 4)
+        usleep(1000);
+    return status;
 }
 
 static void the_deadline_names_those_who_did_not_come(void **state) {
     (void)state;
-    uint64_t begin = yoke_now_ns();
-    outcome *outcomes = play_threads(&(script){.world = 4, .timeout_ms = 300, .scene = stay_away});
-    assert_true(yoke_now_ns() - begin < 5000000000u);
+    atomic_int moments = 0;
+    outcome *outcomes = play_threads(
+        &(script){.world = 4, .timeout_ms = 1000, .scene = stay_away, .shared = &moments});
     char now[64];
     snprintf(now, sizeof now, ":%d, is running)", (int)getpid());
     for (int rank = 0; rank < 4; rank += 2) {
@@ -132,7 +140,7 @@ static void a_rank_that_left_is_not_waited_for(void **state) {
     uint64_t begin = yoke_now_ns();
     outcome *outcomes =
         play_threads(&(script){.world = 3, .timeout_ms = TIMEOUT_MS, .scene = leave_early});
-    assert_true(yoke_now_ns() - begin < 5000000000u);
+    assert_true(yoke_now_ns() - begin < TIMEOUT_MS / 2 * UINT64_C(1000000));
     for (int rank = 0; rank < 3; rank += 2) {
         assert_int_equal(outcomes[rank].error.status, YOKE_ERROR_PEER);
         assert_non_null(strstr(outcomes[rank].error.text, "rank 1"));
@@ -171,7 +179,7 @@ static void hit_a_rank(int signal, int timeout_ms, const char *now) {
         assert_true(pid > 0);
         ended += pid != outcomes[1].pid;
     }
-    assert_true(yoke_now_ns() - begin < 5000000000u);
+    assert_true(yoke_now_ns() - begin < TIMEOUT_MS / 2 * UINT64_C(1000000));
     if (signal == SIGSTOP) {
         kill(outcomes[1].pid, SIGKILL);
         assert_int_equal(join_processes(1), 1);
@@ -191,12 +199,12 @@ static void hit_a_rank(int signal, int timeout_ms, const char *now) {
 
 static void a_killed_rank_is_noticed_long_before_the_deadline(void **state) {
     (void)state;
-    hit_a_rank(SIGKILL, 60000, "has ended");
+    hit_a_rank(SIGKILL, TIMEOUT_MS, "has ended");
 }
 
 static void a_stopped_rank_is_named_at_the_deadline(void **state) {
     (void)state;
-    hit_a_rank(SIGSTOP, 500, "is stopped");
+    hit_a_rank(SIGSTOP, 2000, "is stopped");
 }
 
 static yoke_status two_machines(void) {
@@ -275,7 +283,7 @@ static void nothing_is_left_behind(void **state) {
     free(play_threads(&play));
     play.scene = leave_early;
     free(play_threads(&play));
-    hit_a_rank(SIGKILL, 60000, "has ended");
+    hit_a_rank(SIGKILL, TIMEOUT_MS, "has ended");
     expect_entries("/dev/shm", names);
     assert_int_equal(count_entries("/proc/self/fd"), descriptors);
     FILE *maps = fopen("/proc/self/maps", "r");

@@ -16,7 +16,7 @@
 
 #include "distributed/watchdog.h"
 
-enum { WORLD = 3, SOON_MS = 300, PATIENT_MS = 20000 };
+enum { WORLD = 3, SOON_MS = 300, PATIENT_MS = 600000 };
 
 typedef struct ranks {
     yoke_store *store;

@@ -69,7 +69,7 @@ def build(cc, include, source, library, output, *flags):
 def run(program, folder, *words):
     """What it prints. OpenMP's threads are none of its business."""
     folder.mkdir()
-    result = subprocess.run([program, *words], cwd=folder, capture_output=True, text=True, check=False, timeout=120,
+    result = subprocess.run([program, *words], cwd=folder, capture_output=True, text=True, check=False, timeout=900,
                             env={**os.environ, "OMP_NUM_THREADS": "1"})
     return result.stdout.splitlines() + ([f"exit code {result.returncode}", result.stderr] if result.returncode else [])
 

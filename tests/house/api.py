@@ -35,7 +35,7 @@ def doxygen(root, headers, output):
     output.mkdir(parents=True, exist_ok=True)
     environment = dict(os.environ, YOKE_ROOT=str(headers), YOKE_API=str(output), YOKE_VERSION="test")
     done = subprocess.run(["doxygen", root / "docs/Doxyfile"], env=environment, capture_output=True, text=True,
-                          check=False, timeout=120)
+                          check=False, timeout=900)
     return done.returncode, done.stderr
 
 

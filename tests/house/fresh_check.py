@@ -61,7 +61,7 @@ def check(root, name, uid, changed, code, said):
                       ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "one"]):
             subprocess.run(["git", *words], cwd=folder, env=own, check=True)
         done = subprocess.run([shutil.which("bash"), folder / "scripts/fresh-check.sh"], text=True, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900, check=False,
                               env={**own, "PATH": str(folder / "bin"), "TMPDIR": str(folder)})
         left = [path.name for path in folder.glob("tmp.*")]
     if done.returncode != code or said not in done.stdout or left:

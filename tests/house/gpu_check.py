@@ -163,7 +163,7 @@ class Machine:
 
     def run_again(self, *options, **settings):
         with self.start(*options, **settings) as process:
-            printed = process.communicate(timeout=120)[0]
+            printed = process.communicate(timeout=900)[0]
         found = sorted(self.out.iterdir()) if self.out.exists() else []
         assert [path.suffix for path in found] == [".json", ".log", ".txt"], (found, printed)
         return process.returncode, json.loads(found[0].read_text()), found[2].read_text()
@@ -172,7 +172,7 @@ class Machine:
         """(exit code, what it printed) of a run that writes no report"""
         shutil.rmtree(self.out, ignore_errors=True)
         with self.start(*options) as process:
-            printed = process.communicate(timeout=120)[0]
+            printed = process.communicate(timeout=900)[0]
         return process.returncode, printed
 
     def file(self):
@@ -322,7 +322,7 @@ def check_endings(machine):
     process = machine.start("--only", "operations", "--only", "sanitizer")
     machine.wait_for("adds")
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=900)
     report = machine.report()
     assert process.returncode == 3 and report["stopped"] == "SIGTERM", report
     assert verdicts(report)["divides"][0] == verdicts(report)["memcheck: own kernels"][0] == "out of time", report

@@ -59,7 +59,7 @@ class System:
     def run(self, *arguments):
         bash = shutil.which("bash")
         done = subprocess.run([bash, self.folder / "scripts/install-deps.sh", *arguments], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900, check=False,
                               env={"PATH": str(self.folder / "bin"), "APT_CALLS": str(self.calls)},
                               start_new_session=True)
         return done.returncode, done.stdout

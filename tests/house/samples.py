@@ -31,7 +31,7 @@ def run_command(command, build):
     words = command.replace("build/release/", f"{build}/").split()
     with tempfile.TemporaryDirectory(prefix="yoke-sample-") as work:
         return subprocess.run(words, cwd=work, text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=120,
+                              stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=900,
                               check=False, env=dict(os.environ, **MPI))
 
 

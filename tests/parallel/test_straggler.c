@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A straggler: one device computes more slowly, the weights stay the same, and the trace shows that
  * the others wait for it. RUN_ON_DEVICES */
+#include "support/clock.h"
 #include "support/engine_check.h"
 #include "trace/spans.h"
 
@@ -68,7 +69,7 @@ static uint64_t least_computing_ns(const yoke_trace *trace, int lane) {
 
 static void a_straggler_computes_by_the_factor_longer(void **state) {
     (void)state;
-    if (!devices_are_cpus()) skip();
+    if (!devices_are_cpus() || !judges_clock()) skip();
     yoke_model *model = check_model(false, 0);
     check_engine engine = trained(model, 2, YOKE_SCHEDULE_OVERLAP, FACTOR);
     const yoke_trace *trace = yoke_data_parallel_trace(engine.parallel);
@@ -138,7 +139,8 @@ static void waits_fill_the_gaps_of_a_step(void **state) {
             const yoke_span *step = yoke_lane_span(trace, 0, k);
             if (step->stage == YOKE_STAGE_STEP) most = fmax(most, filled_share(trace, step));
         }
-        assert_true(most > 0.9);
+        assert_true(most > 0);
+        if (judges_clock()) assert_true(most > 0.9);
         check_engine_free(&engine);
     }
     yoke_model_destroy(model);

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 
-LIMIT_S = 300
+LIMIT_S = 900
 MLP = ["--model", "mlp:width=64", "--dataset", "synthetic:1x8x8,rows=256", "--batch", "64"]
 NORMS = ["--model", "resnet20", "--dataset", "synthetic:3x8x8,rows=32", "--batch", "8"]  # running statistics
 ALIKE = ["--algorithm", "direct", "--threads", "1", "--seed", "7"]
@@ -301,7 +301,8 @@ def check_death(reference, dice, longest_s, *until):
             os.kill(pid, signal.SIGKILL)
         run.finish()
         ended = run.steps()
-        named = re.search(r"has the weights after step (\d+)", run.text.decode(errors="replace"))
+        # The launcher may notice the death before the ranks do: then it stops them.
+        named = re.search(r"(?:has the weights|stopped) after step (\d+)", run.text.decode(errors="replace"))
         if not run.save.exists() and ended == 0:
             return 0
         if not run.save.exists() or (named is None and not until):

@@ -20,7 +20,7 @@ import tempfile
 import time
 
 SKIPPED = 77
-LIMIT_S = 90
+LIMIT_S = 900
 SAMPLE = 5
 EXITS = {71, 74, 75, 76}  # SYSTEM and MEMORY, IO, TIMEOUT, PEER
 LAUNCH_EXITS = EXITS | {126, 127}

@@ -18,7 +18,7 @@ import threading
 import time
 
 SKIPPED = 77
-LIMIT_S = 120
+LIMIT_S = 900
 EXIT_MEMORY = 71
 EXIT_LOADER = 127  # the dynamic loader found no room for the libraries, or the launcher for the program
 MIB = 1 << 20

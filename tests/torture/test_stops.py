@@ -14,6 +14,7 @@ deadlines, in the short form LOADED_S more.
 """
 import argparse
 import concurrent.futures
+import math
 import os
 import pathlib
 import re
@@ -26,15 +27,15 @@ import tempfile
 import time
 
 RANKS, MOMENTS, ENDINGS = 3, 12, 50
-TIMEOUT_S, GRACE_S = 3, 1
-SLACK_S, LOADED_S = 1, 30
-HANG_S = 120
+TIMEOUT_S, GRACE_S = 3, 1  # at least; see check_stops
+SLACK_S, LOADED_S = 1, 900  # side by side the runs judge no clock
+HANG_S = 900
 TRIES = 10  # of a stop that comes when the run is over
 QUIET_S = 2  # without another rank: all have ended
 AT_THE_END = -1
 TRAIN = ["train", "--mode", "ddp", "--model", "resnet20", "--dataset", "synthetic:3x32x32,classes=10,rows=512",
          "--devices", "cpu", "--threads", "1", "--no-cache", "--batch", "24", "--steps", "6", "--evaluate-every",
-         "0", "--timeout", str(TIMEOUT_S)]
+         "0", "--timeout", "TIMEOUT"]
 # What says which rank is missing, not which one says it.
 BLAMES = (r"(?:for|without) (?:.*, )?rank {0}\b", r"\brank {0} \([^)]*\) is stopped", r"ranks? (?:\d+, )*{0}\b.*; were",
           r"\brank {0} did not", r"store of rank {0}\b")
@@ -46,11 +47,13 @@ class Transport:
         self.command = command
         self.environment = {**os.environ, **(environment or {})}
         self.own_launcher = own_launcher
+        self.timeout_s = HANG_S
 
     def start(self, errors):
         """errors: the path of a file. Ranks of mpirun write it themselves: it drops what ranks write at their end."""
+        command = [str(self.timeout_s) if word == "TIMEOUT" else word for word in self.command]
         with open(errors, "a", encoding="utf-8") as stream:
-            return subprocess.Popen(self.command, env={**self.environment, "ERRORS": errors}, stdin=subprocess.DEVNULL,
+            return subprocess.Popen(command, env={**self.environment, "ERRORS": errors}, stdin=subprocess.DEVNULL,
                                     stdout=subprocess.DEVNULL, stderr=stream, start_new_session=True)
 
 
@@ -209,8 +212,10 @@ def stop_in_time(transport, rank, moment, whole):
 
 
 def check_stops(transport, places, side_by_side, slack_s):
-    """places: (moment, rank). Prints and returns (ended in time, all, seconds beyond the deadlines)."""
+    """places: (moment, rank). Prints and returns (ended in time, all, seconds beyond the deadlines). A rank that runs is
+    never late: the deadline is as long as the whole run is on a machine that is this busy."""
     whole = run_whole(transport)
+    transport.timeout_s = max(TIMEOUT_S, math.ceil(whole))
     good, excess = 0, []
     with concurrent.futures.ThreadPoolExecutor(side_by_side) as pool:
         jobs = [pool.submit(stop_in_time, transport, rank, moment, whole) for moment, rank in places]
@@ -219,7 +224,7 @@ def check_stops(transport, places, side_by_side, slack_s):
         if result is None:
             continue
         took, text, complaint = result
-        excess.append(took - TIMEOUT_S - (GRACE_S if transport.own_launcher else 0))
+        excess.append(took - transport.timeout_s - (GRACE_S if transport.own_launcher else 0))
         if complaint is None and excess[-1] > slack_s + whole:
             complaint = f"ends {excess[-1]:.1f} s after its deadlines"
         good += complaint is None

@@ -29,9 +29,9 @@ import traceback
 VICTIM, STRANGER = 4242, 65534  # user ids; every fourth job is root's
 PLACES = [pathlib.Path(place) for place in ("/tmp", "/var/tmp", "/dev/shm")]
 PORT = 29500
-LIMIT_S = 45  # below the ranks' own time-out: a job that waits in vain is caught, one on a busy machine is not
+LIMIT_S, TIMEOUT_S = 600, 1200  # a job that waits in vain ends below the ranks' own time-out
 TRAIN = ["train", "--mode", "ddp", "--model", "mlp", "--dataset", "synthetic:1x8x8,classes=4,rows=96", "--batch", "24",
-         "--steps", "6", "--algorithm", "direct", "--threads", "1", "--json", "--quiet"]
+         "--steps", "6", "--algorithm", "direct", "--threads", "1", "--timeout", str(TIMEOUT_S), "--json", "--quiet"]
 FLOOD = 100  # names that stay
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-LIMIT_S = 120
+LIMIT_S = 900
 SKIPPED = 77
 PAIRS, ALL_PAIRS = 10, 200
 NAMESPACES = [["unshare", "--pid", "--fork", "--kill-child"],

@@ -9,7 +9,7 @@
 #include "saves_check.h"
 #include "train/run.h"
 
-enum { FORK_STEP = 3, CHILD_SECONDS = 60 };
+enum { FORK_STEP = 3, CHILD_SECONDS = 900 };
 
 static char metrics[128];
 
@@ -116,7 +116,7 @@ static void a_fork_of_a_rank_leaves_the_others_alone(void **state) {
 }
 
 int main(void) {
-    alarm(240);
+    alarm(1500);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fork_inside_a_run_leaves_it_alone),
         cmocka_unit_test(a_fork_of_a_rank_leaves_the_others_alone),

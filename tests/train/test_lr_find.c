@@ -143,7 +143,7 @@ static void *find_as_rank(void *context) {
                                         .rank = &info,
                                         .transport = YOKE_TRANSPORT_SHARED_MEMORY,
                                         .store = self->store,
-                                        .timeout_ms = 20000};
+                                        .timeout_ms = 600000};
     self->error = yoke_error_take(create_and_find(self, &group));
     return NULL;
 }

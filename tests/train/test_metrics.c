@@ -111,7 +111,7 @@ static void metrics_of_a_pipe_are_not_read(void **state) {
     assert_int_equal(mkfifo(in_folder("pipe", path), 0600), 0);
     int reader = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     assert_true(reader >= 0);
-    alarm(60); /* a reader of the pipe would wait for ever */
+    alarm(900); /* a reader of the pipe would wait for ever */
     EXPECT_OK(yoke_metrics_open(&metrics, path));
     EXPECT_OK(yoke_metrics_go_on(&metrics, &(yoke_metrics_place){.step = 3}));
     alarm(0);
@@ -172,7 +172,7 @@ static void a_pipe_without_a_reader_is_refused_and_not_waited_for(void **state) 
     char path[128];
     yoke_metrics metrics;
     assert_int_equal(mkfifo(in_folder("pipe", path), 0600), 0);
-    alarm(60);
+    alarm(900);
     assert_int_equal(yoke_metrics_open(&metrics, path), YOKE_ERROR_IO);
     alarm(0);
     assert_non_null(strstr(yoke_last_error(), "a pipe needs its reader first"));

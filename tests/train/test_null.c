@@ -428,7 +428,7 @@ static void the_same_calls_without_a_null_succeed(void **state) {
 }
 
 int main(void) {
-    alarm(240); /* a deadlock ends the test */
+    alarm(900); /* a deadlock ends the test */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(null_is_refused_in_place_of_every_pointer),
         cmocka_unit_test(the_same_calls_without_a_null_succeed),
