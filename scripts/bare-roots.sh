@@ -17,6 +17,14 @@ obstacle() {
     echo "${missing-}"
 }
 
+# What says names of machines here, as far as it is here.
+copy_names() {
+    local file
+    for file in /etc/resolv.conf /etc/hosts; do
+        [[ ! -e $file ]] || cp -L "$file" "$1/etc/" || return
+    done
+}
+
 # make_root SUITE ROOT: its apt reaches the mirror the way apt here does.
 make_root() {
     local settings=$work/settings options=(--variant=minbase --components="$components") with=${includes-}
@@ -29,7 +37,7 @@ make_root() {
     else
         timeout -k 10 "$ROOT_LIMIT_S" debootstrap "${options[@]}" "$1" "$2" "$mirror" &&
             cp "$settings" "$2/etc/apt/apt.conf.d/99host"
-    fi && cp -L /etc/resolv.conf /etc/hosts "$2/etc/"
+    fi && copy_names "$2"
 }
 
 # bare_root SUITE ROOT: makes it and says so, or that it cannot.

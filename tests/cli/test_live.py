@@ -458,4 +458,4 @@ class Ends(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

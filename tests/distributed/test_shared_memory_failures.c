@@ -2,6 +2,7 @@
 /* Ranks disagree, fail to come or die: every other rank reports it, nobody waits for the dead,
  * and nothing stays behind. */
 #include <dirent.h>
+#include <errno.h>
 
 #include "support/process_ranks.h"
 
@@ -254,10 +255,11 @@ static void a_rank_0_that_never_creates_the_memory_is_named(void **state) {
     yoke_store_destroy(keeper);
 }
 
-/* Without those of Open MPI's ranks, which other tests start. */
+/* Without those of Open MPI's ranks, which other tests start. A folder that is not here has none. */
 static int count_entries(const char *path) {
     int count = 0;
     DIR *folder = opendir(path);
+    if (folder == NULL && errno == ENOENT) return 0;
     assert_non_null(folder);
     for (const struct dirent *each; (each = readdir(folder)) != NULL;)
         count += strncmp(each->d_name, "vader_segment.", 14) != 0;
