@@ -255,7 +255,8 @@ static void a_rank_0_that_never_creates_the_memory_is_named(void **state) {
     yoke_store_destroy(keeper);
 }
 
-/* Without those of Open MPI's ranks, which other tests start. A folder that is not here has none. */
+/* Without those of Open MPI's ranks, which other tests start. A folder that is not here has none.
+ */
 static int count_entries(const char *path) {
     int count = 0;
     DIR *folder = opendir(path);
