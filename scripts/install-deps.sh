@@ -6,6 +6,7 @@
 # --docs: also doxygen, which makes the API reference and checks it in a test that is skipped without it.
 # --fuzz: also clang with libFuzzer, for scripts/fuzz.sh.
 # --python: also numpy and venv, for the tests of the Python module, which are skipped without them.
+# --cache: also ccache, with which one run compiles nothing twice.
 # --packages: also what cpack needs for Debian packages.
 # --room MB: build/ will grow to that much; too small a disk is said here, before anything is fetched.
 set -euo pipefail
@@ -14,7 +15,7 @@ export LC_ALL=C # apt's figures are read below
 
 cmake_wanted=3.22
 usage() {
-    echo "usage: scripts/install-deps.sh [--launchers] [--docs] [--fuzz] [--python] [--packages] [--room MB]" >&2
+    echo "usage: scripts/install-deps.sh [--launchers] [--docs] [--fuzz] [--python] [--cache] [--packages] [--room MB]" >&2
     exit 2
 }
 
@@ -71,6 +72,7 @@ python=(
     "python3-numpy have_python numpy"
     "python3-venv have_python ensurepip"
 )
+cache=("ccache have_command ccache")
 packages=(
     "dpkg-dev have_command dpkg-shlibdeps"
     "file have_command file"
@@ -82,6 +84,7 @@ while (($# > 0)); do
     --docs) needs+=("${docs[@]}") ;;
     --fuzz) needs+=("${fuzz[@]}") ;;
     --python) needs+=("${python[@]}") ;;
+    --cache) needs+=("${cache[@]}") ;;
     --packages) needs+=("${packages[@]}") ;;
     --room)
         [[ ${2-} =~ ^[0-9]+$ ]] || usage

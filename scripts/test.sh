@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Every test, as the first command after a clone: the release build (with CUDA where nvcc is), then
-# AddressSanitizer and UndefinedBehaviorSanitizer, ThreadSanitizer where threads meet, and the tests of the
-# engine over simulated GPUs under both, up to a minute of each fuzz target, and builds without each optional part. --quick:
-# the release build only.
+# AddressSanitizer and UndefinedBehaviorSanitizer, ThreadSanitizer where threads meet, both with simulated GPUs where the
+# headers of the CUDA toolkit are, and builds and tests without each part that a machine may lack. --quick: the release
+# build only. What takes hours or judges a clock: scripts/nightly.sh. Where ccache is, it compiles nothing twice.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,9 +16,6 @@ case ${1-} in
     exit 2
     ;;
 esac
-
-# These over simulated GPUs under more seeds than ctest's: their results could depend on an order.
-reordered='^test_(simcuda_.*|cuda_(order|recorded|resident|undo|libraries)|collectives|data_parallel|finite|no_sync|replica|shards)$'
 
 jobs=$(($(nproc 2>/dev/null || echo 2) + 1)) # some tests wait: for a link's time, for a deadline
 summary=()
@@ -83,6 +80,7 @@ room=1500 # MB: sanitizers make large programs
 [[ $quick == no ]] || room=200
 scripts/install-deps.sh --room "$room" || exit 1
 mkdir -p build
+if command -v ccache >/dev/null 2>&1; then export CMAKE_{C,CXX,CUDA}_COMPILER_LAUNCHER=ccache; fi
 
 # With a CUDA compiler the release build has GPUs in it, warnings are errors, and the libraries are linked for real.
 prefix=()
@@ -91,29 +89,35 @@ if [[ -n ${CUDACXX-} ]] || command -v nvcc >/dev/null 2>&1; then run_preset cuda
     summary+=("cuda: skipped, there is no nvcc")
 fi
 if [[ $quick == no ]]; then
-    run_preset check
     # gcc's ThreadSanitizer can't map its shadow when addresses are randomised too widely.
-    if setarch "$(uname -m)" -R true 2>/dev/null; then prefix=(setarch "$(uname -m)" -R); fi
-    run_preset tsan threaded
+    no_randomising=()
+    if setarch "$(uname -m)" -R true 2>/dev/null; then no_randomising=(setarch "$(uname -m)" -R); fi
+    # With simulated GPUs a build has the tests of the CPU's devices, too.
+    sanitizers=()
     if cmake --preset simcuda >build/simcuda.log 2>&1; then
-        run_preset simcuda-tsan threaded
-        prefix=()
-        run_preset simcuda
-        # Seeds that no test of the preset has; the first with late work, too.
-        run_check seeds "" scripts/simulated_seeds.py --first 4 --seeds 2 --late 1 --jobs "$jobs" -R "$reordered"
+        sanitizers=(simcuda simcuda-tsan)
     elif grep -q "needs the headers of the CUDA toolkit" build/simcuda.log; then
+        sanitizers=(check tsan)
         summary+=("simcuda: skipped, the headers of the CUDA toolkit are not here")
     else
         tail -n 20 build/simcuda.log
         summary+=("simcuda: does not configure, see build/simcuda.log")
         failed=yes
     fi
-fi
-
-if [[ $quick == no ]]; then
-    run_check fuzz "there is no clang with libFuzzer" scripts/fuzz.sh 60 20
+    for preset in "${sanitizers[@]}"; do
+        if [[ $preset == *tsan ]]; then
+            prefix=("${no_randomising[@]}")
+            run_preset "$preset" threaded
+        else
+            prefix=()
+            run_preset "$preset"
+        fi
+    done
     # What a green run on this machine says about one that lacks some of its parts.
     run_check absences "no view of this machine without a part of it can be made" python3 tests/house/absences.py .
+    build=build/release
+    [[ ! -d build/cuda/tests ]] || build=build/cuda
+    run_check bare "no view of this machine without a part of it can be made" python3 tests/house/bare.py "$build"
 fi
 
 echo
