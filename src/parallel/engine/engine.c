@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of an engine. */
+#include "parallel/engine/engine.h"
+
+#include <stdlib.h>
+
+#include "parallel/engine/agreement.h"
+#include "parallel/engine/average.h"
+#include "parallel/engine/engine_parts.h"
+#include "parallel/engine/entry.h"
+#include "parallel/observers/observers.h"
+#include "parallel/stages/stages.h"
+
+static yoke_status prepare(yoke_data_parallel *parallel, int rows, bool training) {
+    TRY(yoke_engine_check_trains(parallel, training));
+    return yoke_engine_prepare(&parallel->step, rows, training);
+}
+
+yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, int rows, bool training) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_prepare"));
+    return yoke_leave(parallel, prepare(parallel, rows, training));
+}
+
+/* Create and destroy. */
+
+static yoke_status initialize_root(int lane, void *context) {
+    const yoke_step *step = context;
+    return yoke_replica_initialize(step->lanes[lane].replica, step->options.seed);
+}
+
+/* What computes. */
+static yoke_status build_replicas(yoke_data_parallel *parallel) {
+    yoke_step *step = &parallel->step;
+    TRY(yoke_exchange_create(step, yoke_exchange_kind_for(step)));
+    TRY(yoke_sync_norm_create(step));
+    TRY(yoke_engine_plan_root(step));
+    TRY(yoke_engine_open_lanes(step));
+    TRY(yoke_exchange_open(step->exchange));
+    TRY(yoke_guard_create(step));
+    TRY(yoke_average_create(parallel));
+    TRY(yoke_shards_create(step));
+    TRY(yoke_root_loss_create(step));
+    TRY(yoke_apply(step, 1, "create", initialize_root, step));
+    step->versions = (yoke_versions){1, 1, 1};
+    TRY(yoke_data_parallel_synchronize(parallel));
+    TRY(yoke_data_parallel_prepare(parallel, step->options.batch, !step->options.inference));
+    return yoke_replicate(parallel);
+}
+
+static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_options *options,
+                         const yoke_optimizer_options *optimizer) {
+    yoke_step *step = &parallel->step;
+    yoke_entry_begin(parallel);
+    step->count = yoke_devices_count(step->devices);
+    step->queued = !yoke_devices_share_memory(step->devices);
+    TRY(yoke_engine_load_options(step, options, optimizer));
+    TRY(yoke_groups_create(step));
+    TRY(yoke_reach_create(step));
+    TRY(yoke_ranks_join(step));
+    TRY(yoke_shards_check(step));
+    TRY(yoke_observers_create(step));
+    TRY(yoke_engine_set_limits(step));
+    TRY(yoke_engine_build_lanes(step));
+    yoke_observers_attach(step);
+    TRY(yoke_enter(parallel, "yoke_data_parallel_create"));
+    TRY(yoke_leave(parallel, build_replicas(parallel)));
+    yoke_trace_reset(step->watch.trace);
+    return YOKE_OK;
+}
+
+yoke_status yoke_engine_create(yoke_data_parallel **parallel, const yoke_model *model,
+                               yoke_devices *devices, const yoke_optimizer_options *optimizer,
+                               const yoke_data_parallel_options *options, yoke_choices *choices) {
+    *parallel = NULL;
+    yoke_data_parallel *own = calloc(1, sizeof *own);
+    if (own == NULL) {
+        yoke_choices_destroy(choices);
+        return FAIL_MEMORY(sizeof *own, "the engine");
+    }
+    own->step.model = model;
+    own->step.devices = devices;
+    own->step.choices = choices;
+    yoke_status status = build(own, options, optimizer);
+    if (status != YOKE_OK) {
+        yoke_process_group *ranks = own->step.options.process_group;
+        yoke_error error = yoke_error_take(yoke_process_group_abort(ranks, status));
+        yoke_data_parallel_destroy(own);
+        return yoke_error_restore(&error);
+    }
+    *parallel = own;
+    return YOKE_OK;
+}
+
+yoke_status yoke_data_parallel_create(yoke_data_parallel **parallel, const yoke_model *model,
+                                      yoke_devices *devices,
+                                      const yoke_optimizer_options *optimizer,
+                                      const yoke_data_parallel_options *options) {
+    if (parallel == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "parallel is NULL");
+    *parallel = NULL;
+    if (model == NULL || devices == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s is NULL", model == NULL ? "model" : "devices");
+    return yoke_engine_create(parallel, model, devices, optimizer, options, NULL);
+}
+
+void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
+    if (parallel == NULL) return;
+    yoke_step *step = &parallel->step;
+    yoke_data_parallel_release(parallel);
+    if (step->lanes != NULL) {
+        (void)yoke_lanes_synchronize(step);
+        yoke_unsynced_close(step);
+        yoke_root_loss_destroy(step);
+        yoke_shards_destroy(step);
+        yoke_guard_destroy(step);
+        yoke_average_destroy(parallel);
+        yoke_exchange_destroy(step->exchange);
+        yoke_engine_close_lanes(step);
+    }
+    yoke_sync_norm_destroy(step->sync_norm);
+    yoke_workers_destroy(step->workers);
+    if (step->workers != NULL) yoke_device_end_team(step->lanes[0].device);
+    yoke_trace_destroy(step->watch.trace);
+    yoke_observers_destroy(step);
+    yoke_choices_destroy(step->choices);
+    yoke_reach_destroy(&step->reach);
+    yoke_groups_destroy(&step->groups);
+    free(step->lanes);
+    free(step->labels);
+    yoke_entry_end(parallel);
+    free(parallel);
+}
+
+yoke_status yoke_engine_check_trains(const yoke_data_parallel *parallel, bool training) {
+    if (!training || !parallel->step.options.inference) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "this engine only predicts: create one without options.inference to train");
+}

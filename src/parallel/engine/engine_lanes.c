@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lanes of an engine: each lane's own worker makes its replica, so that memory lies near its
+ * cores; and the plans for every shard size. */
+#include <stdlib.h>
+
+#include "parallel/engine/agreement.h"
+#include "parallel/engine/engine_parts.h"
+#include "parallel/engine/shadow.h"
+#include "parallel/observers/observers.h"
+#include "parallel/stages/stages.h"
+
+static yoke_status enter_worker(int lane, void *context) {
+    yoke_step *step = context;
+    TRY(yoke_device_start_team(step->lanes[lane].device));
+    return yoke_device_enter(step->lanes[lane].device, true, &step->lanes[lane].scope);
+}
+
+static void leave_worker(int lane, void *context) {
+    yoke_step *step = context;
+    yoke_device_leave(step->lanes[lane].device, &step->lanes[lane].scope);
+}
+
+yoke_status yoke_engine_build_lanes(yoke_step *step) {
+    const char *names[YOKE_DEVICES_LIMIT];
+    step->lanes = calloc((size_t)step->count, sizeof *step->lanes);
+    if (step->lanes == NULL)
+        return FAIL_MEMORY((size_t)step->count * sizeof *step->lanes, "lanes");
+    for (int k = 0; k < step->count; k++)
+        step->lanes[k].device = yoke_devices_at(step->devices, k);
+    for (int k = 0; k < step->count; k++) {
+        names[k] = yoke_device_name(step->lanes[k].device);
+        if (!yoke_device_supports(step->lanes[k].device, step->options.precision))
+            return FAIL(YOKE_ERROR_DEVICE,
+                        "%s does not compute in %s (see yoke devices); use float32", names[k],
+                        yoke_precision_name(step->options.precision));
+    }
+    yoke_trace_options trace = {
+        .lanes = names, .lane_count = step->count, .queued = step->queued};
+    TRY(yoke_trace_create(&step->watch.trace, &trace));
+    yoke_workers_options workers = {.count = step->count,
+                                    .spare_cores = yoke_devices_spare_cores(step->devices),
+                                    .enter = enter_worker,
+                                    .leave = leave_worker,
+                                    .context = step};
+    return yoke_workers_create(&step->workers, &workers);
+}
+
+/* The root plans layouts and measures algorithms; the others follow it. */
+static yoke_status plan_replica(int index, void *context) {
+    yoke_step *step = context;
+    yoke_lane *lane = &step->lanes[index];
+    yoke_replica_options options = {
+        .device = lane->device,
+        .precision = step->options.precision,
+        .algorithm = step->options.algorithm,
+        .rows = yoke_shard_rows(step->limits.micro_rows, step->count, 0),
+        .inference = step->options.inference,
+        .flat = step->flat,
+        .choices = step->choices,
+        .first_bucket_bytes = step->options.first_bucket_bytes,
+        .bucket_bytes = step->options.bucket_bytes,
+        .bucket_parts =
+            step->options.shards > 0 ? step->options.shards : step->exchange->owners,
+        .frozen = step->groups.frozen,
+        .input_gradients = step->options.input_gradients,
+        .norm_group = yoke_sync_norm_group(step, index),
+        .before_operation = yoke_interpreter_hook(step, index),
+        .rows_advice = yoke_rows_advice(step),
+    };
+    return yoke_replica_create(&lane->replica, step->model, &options);
+}
+
+/* Rank 0's choices are everybody's, so it alone keeps them. */
+static yoke_status keep_choices(yoke_step *step) {
+    char machine[1280];
+    const yoke_data_parallel_options *options = &step->options;
+    if (options->choices == NULL || step->ranks.rank > 0) return YOKE_OK;
+    yoke_device_facts(step->lanes[0].device, machine, sizeof machine);
+    const yoke_choices_place place = {options->choices, machine, options->cache_choices};
+    return yoke_choices_keep(step->choices, &place);
+}
+
+yoke_status yoke_engine_plan_root(yoke_step *step) {
+    if (step->choices == NULL) TRY(yoke_choices_create(&step->choices));
+    yoke_choices_limit(step->choices, step->options.measure_seconds);
+    TRY(keep_choices(step));
+    TRY(yoke_ranks_await_choices(step));
+    TRY(yoke_apply(step, 1, "create", plan_replica, step));
+    step->flat = yoke_replica_flat(step->lanes[0].replica);
+    TRY(yoke_groups_cut(step));
+    TRY(yoke_apply(step, 1, "create", yoke_shadow_choose, step));
+    TRY(yoke_choices_commit(step->choices));
+    TRY(yoke_ranks_send_choices(step));
+    return yoke_ranks_compare_layouts(step);
+}
+
+typedef struct open_job {
+    yoke_step *step;
+    float *parameters, *gradients; /* the root's, where the exchange has placed them */
+} open_job;
+
+static yoke_status open_lane(int index, void *context) {
+    const open_job *job = context;
+    yoke_lane *lane = &job->step->lanes[index];
+    bool root = index == 0;
+    if (!root) TRY(plan_replica(index, job->step));
+    TRY(yoke_replica_allocate(lane->replica, root ? job->parameters : NULL,
+                              root ? job->gradients : NULL));
+    lane->memory = yoke_replica_memory_of(lane->replica);
+    TRY(yoke_lane_open(job->step, index));
+    if (!job->step->queued) return YOKE_OK;
+    TRY(yoke_clock_create(job->step, index));
+    return yoke_recordings_create(lane);
+}
+
+yoke_status yoke_engine_open_lanes(yoke_step *step) {
+    open_job job = {.step = step};
+    yoke_exchange *exchange = step->exchange;
+    size_t bytes = step->flat->elements * sizeof(float);
+    if (exchange->kind->place != NULL)
+        TRY(exchange->kind->place(exchange, bytes, &job.parameters, &job.gradients));
+    exchange->placed_bytes = bytes * (size_t)((job.parameters != NULL) + (job.gradients != NULL));
+    return yoke_apply(step, step->count, "create", open_lane, &job);
+}
+
+typedef struct prepare_job {
+    yoke_step *step;
+    int rows;  /* of a micro-batch; with shards, of the whole batch */
+    int round; /* with shards; -1: without */
+    bool training;
+} prepare_job;
+
+static yoke_status prepare_shard(int lane, void *context) {
+    const prepare_job *job = context;
+    const yoke_step *step = job->step;
+    int rows = job->round < 0 ? yoke_shard_rows(job->rows, step->count, lane)
+                              : yoke_shard_of_lane(step, job->rows, lane, job->round).rows;
+    return yoke_replica_prepare(step->lanes[lane].replica, rows, job->training);
+}
+
+/* The root alone meets unknown choices and measures them; the others then only read. */
+static yoke_status prepare_lanes(yoke_step *step, prepare_job *job) {
+    TRY(yoke_apply(step, 1, "prepare", prepare_shard, job));
+    return yoke_apply(step, step->count, "prepare", prepare_shard, job);
+}
+
+static yoke_status prepare_rounds(yoke_step *step, int rows, bool training) {
+    for (int round = 0; round < step->shards.rounds; round++) {
+        prepare_job job = {step, .rows = rows, .round = round, .training = training};
+        int all = 0;
+        for (int k = 0; k < step->count; k++)
+            all += yoke_shard_of_lane(step, rows, k, round).rows;
+        if (all == 0) return YOKE_OK; /* neither have later rounds any */
+        TRY(prepare_lanes(step, &job));
+        TRY(yoke_record_lanes(step, all, training));
+        if (training) TRY(yoke_root_loss_prepare(step, all));
+    }
+    return YOKE_OK;
+}
+
+static yoke_status prepare_micros(yoke_step *step, int rows, bool training) {
+    for (int part = 0; part < step->options.accumulate; part++) {
+        int micro = yoke_shard_rows(rows, step->options.accumulate, part);
+        if (micro == 0) break;
+        prepare_job job = {step, .rows = micro, .round = -1, .training = training};
+        TRY(prepare_lanes(step, &job));
+        TRY(yoke_record_lanes(step, micro, training));
+        if (training) TRY(yoke_root_loss_prepare(step, micro));
+    }
+    return YOKE_OK;
+}
+
+yoke_status yoke_engine_prepare(yoke_step *step, int rows, bool training) {
+    if (rows < 1 || rows > step->options.batch)
+        return FAIL(YOKE_ERROR_ARGUMENT, "prepare: %d rows: this engine was made for 1 to %d", rows,
+                    step->options.batch);
+    if (step->options.shards > 0)
+        TRY(prepare_rounds(step, rows, training));
+    else
+        TRY(prepare_micros(step, yoke_shard_rows(rows, step->ranks.world, step->ranks.rank),
+                           training));
+    return yoke_choices_commit(step->choices);
+}
+
+void yoke_engine_close_lanes(yoke_step *step) {
+    for (int k = step->count - 1; k >= 0; k--) {
+        yoke_recordings_destroy(&step->lanes[k]);
+        yoke_clock_destroy(step, k);
+        yoke_lane_close(step, k);
+    }
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a host program may ask of an engine: counts, choices, the trace, memory. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "parallel/engine/average.h"
+#include "parallel/engine/entry.h"
+#include "parallel/observers/observers.h"
+#include "parallel/stages/stages.h"
+
+#define NAMED 4 /* parameters that yoke_data_parallel_unreached names, at most */
+
+const yoke_model *yoke_data_parallel_model(const yoke_data_parallel *parallel) {
+    return parallel->step.model;
+}
+
+uint64_t yoke_data_parallel_batches_tracked(const yoke_data_parallel *parallel) {
+    return parallel->step.batches_tracked;
+}
+
+void yoke_data_parallel_set_batches_tracked(yoke_data_parallel *parallel, uint64_t count) {
+    parallel->step.batches_tracked = count;
+}
+
+uint64_t yoke_data_parallel_steps(const yoke_data_parallel *parallel) {
+    return parallel->step.steps;
+}
+
+bool yoke_data_parallel_is_whole(const yoke_data_parallel *parallel) {
+    return !parallel->is_torn;
+}
+
+const yoke_data_parallel_options *
+yoke_data_parallel_options_of(const yoke_data_parallel *parallel) {
+    return &parallel->step.options;
+}
+
+const yoke_optimizer_options *yoke_data_parallel_optimizer_of(const yoke_data_parallel *parallel) {
+    return &parallel->step.optimizer_options;
+}
+
+char *yoke_data_parallel_groups_text(const yoke_data_parallel *parallel) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *lines = open_memstream(&text, &bytes);
+    if (lines == NULL) return NULL;
+    yoke_groups_write(lines, &parallel->step.groups);
+    if (fclose(lines) == 0) return text;
+    free(text);
+    return NULL;
+}
+
+bool yoke_data_parallel_is_first(const yoke_data_parallel *parallel) {
+    return parallel->step.ranks.rank == 0;
+}
+
+yoke_status yoke_data_parallel_report(const yoke_data_parallel *parallel, yoke_status status) {
+    return yoke_ranks_report(&parallel->step, status);
+}
+
+yoke_status yoke_data_parallel_settle(yoke_data_parallel *parallel) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_settle"));
+    return yoke_leave(parallel, YOKE_OK);
+}
+
+yoke_trace *yoke_data_parallel_recorder(const yoke_data_parallel *parallel) {
+    return parallel->step.watch.trace;
+}
+
+yoke_trace *yoke_data_parallel_trace(yoke_data_parallel *parallel) {
+    if (parallel == NULL) return NULL;
+    (void)yoke_timeline_read(&parallel->step); /* what can't be read is not there */
+    return parallel->step.watch.trace;
+}
+
+int yoke_data_parallel_device_count(const yoke_data_parallel *parallel) {
+    return parallel != NULL ? parallel->step.count : 0;
+}
+
+bool yoke_data_parallel_choice(const yoke_data_parallel *parallel, int index,
+                               const char **layer_and_pass, const char **algorithm,
+                               double *milliseconds) {
+    if (parallel == NULL || layer_and_pass == NULL || algorithm == NULL || milliseconds == NULL)
+        return false;
+    return yoke_choices_at(parallel->step.choices, index, layer_and_pass, algorithm, milliseconds);
+}
+
+const char *yoke_data_parallel_choices_warning(const yoke_data_parallel *parallel) {
+    return parallel != NULL ? yoke_choices_warning(parallel->step.choices) : NULL;
+}
+
+yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int replica,
+                                      yoke_memory_report *report) {
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    if (replica < 0 || replica >= parallel->step.count)
+        return FAIL(YOKE_ERROR_ARGUMENT, "replica %d: this engine has 0 to %d", replica,
+                    parallel->step.count - 1);
+    const yoke_lane *lane = &parallel->step.lanes[replica];
+    size_t flat = parallel->step.flat->elements * sizeof(float);
+    size_t trainable = parallel->step.flat->trainable_elements * sizeof(float);
+    yoke_memory_report own = {
+        .struct_size = sizeof own,
+        .parameters = flat,
+        .gradients = (parallel->step.options.inference ? 0 : flat) +
+                     trainable * (size_t)(yoke_lane_sums(&parallel->step) +
+                                          (parallel->step.gradient.unsynced.sums[replica] != NULL)),
+        .optimizer = yoke_exchange_optimizer_bytes(parallel->step.exchange, replica) +
+                     (replica == 0 ? yoke_average_bytes(parallel) : 0),
+        .buffers = parallel->step.flat->buffer_elements * sizeof(float) *
+                   (replica == 0 ? 1 + (size_t)yoke_guard_count(&parallel->step) : 1),
+        .activations = lane->memory->activation_bytes,
+        .scratch = lane->memory->scratch_bytes,
+        .batch = lane->memory->batch_bytes,
+    };
+    own.total = yoke_device_allocated(lane->device) + parallel->step.exchange->placed_bytes;
+    return yoke_options_store(report, &own, sizeof own, "yoke_memory_report");
+}
+
+/* Parameters. */
+
+yoke_status yoke_data_parallel_group(const yoke_data_parallel *parallel, int group,
+                                     yoke_group_report *report) {
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    const yoke_step *step = &parallel->step;
+    const yoke_groups *groups = &step->groups;
+    yoke_group_report own = {.struct_size = sizeof own};
+    if (group < -1 || group >= groups->count)
+        return FAIL(YOKE_ERROR_ARGUMENT, "group %d: this engine has %d, counted from 0", group,
+                    groups->count);
+    for (int i = 0; i < yoke_model_tensor_count(step->model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        TRY(yoke_model_tensor(step->model, i, &info));
+        if (!info.trainable || (groups->members != NULL ? groups->members[i] : -1) != group)
+            continue;
+        own.tensors++;
+        own.elements += info.count;
+    }
+    return yoke_options_store(report, &own, sizeof own, "yoke_group_report");
+}
+
+static bool is_unreached(const yoke_step *step, int tensor) {
+    yoke_tensor_info info = {.struct_size = sizeof info};
+    return yoke_model_tensor(step->model, tensor, &info) == YOKE_OK && info.trainable &&
+           (yoke_reach_of(&step->reach, tensor) & step->reach.so_far) == 0 &&
+           !yoke_groups_freeze(&step->groups, tensor) &&
+           !yoke_groups_ask_decay(&step->groups, tensor);
+}
+
+static void write_unreached(FILE *text, const yoke_step *step) {
+    int found = 0;
+    size_t elements = 0;
+    fprintf(text, "no loss has reached ");
+    for (int i = 0; i < yoke_model_tensor_count(step->model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        if (!is_unreached(step, i) || yoke_model_tensor(step->model, i, &info) != YOKE_OK)
+            continue;
+        if (found < NAMED) fprintf(text, "%s%s", found > 0 ? ", " : "", info.name);
+        elements += info.count;
+        found++;
+    }
+    if (found > NAMED) fprintf(text, " and %d more", found - NAMED);
+    fprintf(text,
+            " (%d parameter%s, %zu values): the gradients are zero, and weight decay leaves them "
+            "alone; freeze them, or set weight_decay in a group of theirs to let it move them",
+            found, found == 1 ? "" : "s", elements);
+}
+
+const char *yoke_data_parallel_unreached(yoke_data_parallel *parallel) {
+    if (parallel == NULL || parallel->step.reach.outputs == NULL ||
+        parallel->step.reach.so_far == 0)
+        return NULL;
+    yoke_step *step = &parallel->step;
+    size_t bytes = 0;
+    bool any = false;
+    for (int i = 0; i < yoke_model_tensor_count(step->model); i++)
+        any = any || is_unreached(step, i);
+    if (!any) return NULL;
+    free(step->reach.text);
+    step->reach.text = NULL;
+    FILE *text = open_memstream(&step->reach.text, &bytes);
+    if (text == NULL) return NULL;
+    write_unreached(text, step);
+    return fclose(text) == 0 ? step->reach.text : NULL;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What shadow.h promises: a contest of an update with a pass behind it and one without. */
+#include "parallel/engine/shadow.h"
+
+#include <stdio.h>
+
+#include "parallel/engine/spare_update.h"
+#include "parallel/exchange/exchange.h"
+
+enum { IN_A_PASS, IN_THE_UPDATE, WAYS };
+static const char *const names[WAYS] = {"shadow in a pass", "shadow in the update"};
+
+typedef struct shadow_trial {
+    const yoke_step *step;
+    size_t elements;
+    yoke_spare_update update;
+} shadow_trial;
+
+/* The contest updates no more weights than this: they already keep a GPU busy. */
+#define MOST_ELEMENTS ((size_t)1 << 24)
+
+static yoke_status prepare_trial(void *context) {
+    shadow_trial *trial = context;
+    return yoke_spare_update_open(&trial->update, trial->step, trial->elements);
+}
+
+static yoke_status run_trial(void *context, int candidate) {
+    const yoke_spare_update *update = &((const shadow_trial *)context)->update;
+    TRY(yoke_spare_update_run(update, candidate == IN_THE_UPDATE));
+    if (candidate == IN_THE_UPDATE) return YOKE_OK;
+    return yoke_device_shadow(update->device, update->shadow, update->weights, update->elements);
+}
+
+static bool is_open(const yoke_step *step) {
+    return step->exchange->owners == 1 && !step->options.inference &&
+           step->flat->trainable_elements > 0 &&
+           yoke_replica_reads_shadow(step->lanes[0].replica);
+}
+
+yoke_status yoke_shadow_choose(int lane, void *context) {
+    yoke_step *step = context;
+    const yoke_optimizer_options *optimizer = &step->optimizer_options;
+    size_t elements = step->flat->trainable_elements;
+    if (elements > MOST_ELEMENTS) elements = MOST_ELEMENTS;
+    yoke_device *device = step->lanes[lane].device;
+    shadow_trial trial = {.step = step, .elements = elements};
+    char key[96];
+    int best;
+    if (!is_open(step)) return YOKE_OK;
+    snprintf(key, sizeof key, "update of %zu by %s%s", step->flat->trainable_elements,
+             optimizer->kind == YOKE_SGD ? "sgd" : "adamw",
+             optimizer->kind == YOKE_SGD && optimizer->momentum > 0 ? " with momentum" : "");
+    const yoke_contest contest = {key,
+                                  step->options.precision,
+                                  step->options.algorithm,
+                                  step->choices,
+                                  names,
+                                  WAYS,
+                                  prepare_trial,
+                                  run_trial,
+                                  &trial};
+    yoke_status status = yoke_device_choose(device, &contest, &best);
+    yoke_spare_update_close(&trial.update);
+    TRY(status);
+    step->exchange->writes_shadow = best == IN_THE_UPDATE;
+    if (best == IN_THE_UPDATE) yoke_replica_leave_shadow(step->lanes[lane].replica);
+    return YOKE_OK;
+}
+
+const char *yoke_shadow_way(const yoke_step *step) {
+    if (!is_open(step)) return NULL;
+    return names[step->exchange->writes_shadow ? IN_THE_UPDATE : IN_A_PASS];
+}

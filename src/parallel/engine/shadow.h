@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who writes the root's weights in bfloat16, which plans of that precision read: a pass of forward
+ * over all weights, or the update that writes them in float32. The bits are the same. */
+#ifndef PARALLEL_SHADOW_H
+#define PARALLEL_SHADOW_H
+
+#include "base/base.h"
+#include "parallel/step/step.h"
+
+/* A yoke_replica_job, whose context is the step, for the root's worker: measures which is faster,
+ * and sets exchange->writes_shadow. Where owners update slices of the weights, a pass follows. */
+yoke_status yoke_shadow_choose(int lane, void *context);
+/* What it chose: a static text; NULL: there was no choice. */
+const char *yoke_shadow_way(const yoke_step *step);
+
+#endif

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state of an engine on the host: weights, running statistics, the optimizer's state, counters.
+ * An engine of any number of devices and any schedule takes it and gives it: owners' slices are
+ * gathered into one flat buffer and scattered from it. Random numbers are keyed by seed, step and
+ * row, so that the step is their whole state. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "parallel/engine/average.h"
+#include "parallel/engine/entry.h"
+#include "parallel/stages/stages.h"
+
+/* The parts of a state. */
+
+static yoke_status add_model_tensors(yoke_state *state, const yoke_model *model) {
+    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        TRY(yoke_model_tensor(model, i, &info));
+        state->tensors[state->count++] =
+            (yoke_state_tensor){.info = info, .tensor = i, .part = YOKE_STATE_MODEL};
+    }
+    return YOKE_OK;
+}
+
+/* Another value of a model's tensor: "optimizer.NAME.SUFFIX". */
+static yoke_status add_value(yoke_state *state, const yoke_data_parallel *parallel, int tensor,
+                             const char *suffix, yoke_state_part part) {
+    yoke_state_tensor *added = &state->tensors[state->count];
+    yoke_tensor_info info = {.struct_size = sizeof info};
+    TRY(yoke_model_tensor(parallel->step.model, tensor, &info));
+    if (asprintf(&added->own_name, "optimizer.%s.%s", info.name, suffix) < 0) {
+        added->own_name = NULL;
+        return FAIL_MEMORY(strlen(info.name), "a name of the optimizer's state");
+    }
+    info.name = added->own_name;
+    info.trainable = false;
+    added->info = info;
+    added->part = part;
+    added->tensor = -1;
+    added->copy_of = tensor;
+    state->count++;
+    return YOKE_OK;
+}
+
+static yoke_status add_slot_tensor(yoke_state *state, const yoke_data_parallel *parallel,
+                                   const yoke_parameter *parameter, int slot) {
+    bool average = slot == state->slots;
+    const char *suffix =
+        average ? "ema" : yoke_optimizer_state_name(&parallel->step.optimizer_options, slot);
+    TRY(add_value(state, parallel, parameter->tensor, suffix,
+                  average ? YOKE_STATE_AVERAGE : YOKE_STATE_OPTIMIZER));
+    state->tensors[state->count - 1].parameter = parameter;
+    state->tensors[state->count - 1].slot = slot;
+    return YOKE_OK;
+}
+
+/* Frozen parameters have no state of the optimizer. */
+static yoke_status add_optimizer_tensors(yoke_state *state, const yoke_data_parallel *parallel) {
+    int slots = state->slots + (yoke_averages(parallel) ? 1 : 0);
+    for (int slot = 0; slot < slots; slot++)
+        for (int i = 0; i < parallel->step.flat->parameter_count; i++)
+            if (!parallel->step.flat->parameters[i].frozen)
+                TRY(add_slot_tensor(state, parallel, &parallel->step.flat->parameters[i], slot));
+    return YOKE_OK;
+}
+
+static yoke_status add_best_tensors(yoke_state *state, const yoke_data_parallel *parallel) {
+    for (int i = 0; i < yoke_model_tensor_count(parallel->step.model); i++)
+        if (!state->tensors[i].info.integer)
+            TRY(add_value(state, parallel, i, "best", YOKE_STATE_BEST));
+    return YOKE_OK;
+}
+
+/* Values of all tensors in one allocation. A rank that only passes slices on has none. */
+static yoke_status allocate_values(yoke_state *state) {
+    size_t elements = 1;
+    for (int i = 0; i < state->count; i++)
+        if (!state->tensors[i].info.integer) elements += state->tensors[i].info.count;
+    state->values = malloc(elements * sizeof *state->values);
+    if (state->values == NULL)
+        return FAIL_MEMORY(elements * sizeof *state->values, "a copy of the engine's state");
+    memset(state->values, 0, elements * sizeof *state->values); /* touches the pages now */
+    float *next = state->values;
+    for (int i = 0; i < state->count; i++) {
+        if (state->tensors[i].info.integer) continue;
+        state->tensors[i].values = next;
+        next += state->tensors[i].info.count;
+    }
+    return YOKE_OK;
+}
+
+static yoke_status build(yoke_state *state, const yoke_data_parallel *parallel, bool best) {
+    size_t flat_bytes = parallel->step.flat->elements * sizeof *state->flat;
+    state->slots = yoke_optimizer_state_count(&parallel->step.optimizer_options);
+    size_t tensors = (best ? 2 : 1) * (size_t)yoke_model_tensor_count(parallel->step.model) +
+                     (size_t)((state->slots + 1) * parallel->step.flat->parameter_count);
+    state->tensors = calloc(tensors + 1, sizeof *state->tensors);
+    if (state->tensors == NULL)
+        return FAIL_MEMORY(tensors * sizeof *state->tensors, "the table of the engine's state");
+    TRY(add_model_tensors(state, parallel->step.model));
+    TRY(add_optimizer_tensors(state, parallel));
+    if (best) TRY(add_best_tensors(state, parallel));
+    if (parallel->step.ranks.rank == 0) TRY(allocate_values(state));
+    if (state->slots == 0 && !yoke_averages(parallel)) return YOKE_OK;
+    state->flat = malloc(flat_bytes);
+    if (state->flat == NULL) return FAIL_MEMORY(flat_bytes, "the optimizer's state on the host");
+    memset(state->flat, 0, flat_bytes);
+    return YOKE_OK;
+}
+
+yoke_status yoke_state_create(yoke_state **state, const yoke_data_parallel *parallel, bool best) {
+    *state = NULL;
+    yoke_state *made = calloc(1, sizeof *made);
+    if (made == NULL) return FAIL_MEMORY(sizeof *made, "a copy of the engine's state");
+    yoke_status status = build(made, parallel, best);
+    if (status != YOKE_OK) {
+        yoke_state_destroy(made);
+        return status;
+    }
+    *state = made;
+    return YOKE_OK;
+}
+
+void yoke_state_destroy(yoke_state *state) {
+    if (state == NULL) return;
+    for (int i = 0; state->tensors != NULL && i <= state->count; i++)
+        free(state->tensors[i].own_name);
+    free(state->tensors);
+    free(state->values);
+    free(state->flat);
+    free(state);
+}
+
+/* Owners' slices. */
+
+typedef struct slice_job {
+    yoke_data_parallel *parallel;
+    yoke_state *state;
+    int slot;
+    bool give; /* to the owners; otherwise from them */
+    bool best; /* of take_weights and give_weights: the values of the best part */
+} slice_job;
+
+static yoke_status move_slice(const slice_job *job, yoke_device *device, const yoke_slice *slice) {
+    float *host = job->state->flat + slice->offset;
+    size_t bytes = slice->elements * sizeof *host;
+    float *own = slice->optimizer ? yoke_optimizer_state(slice->optimizer, job->slot) : NULL;
+    if (own == NULL || bytes == 0) return YOKE_OK;
+    if (job->give) return yoke_device_upload(device, YOKE_STREAM_COMPUTE, own, host, bytes);
+    return yoke_device_download(device, YOKE_STREAM_COMPUTE, host, own, bytes);
+}
+
+/* On the lane's worker: the slices of every bucket that it owns. */
+static yoke_status move_slices(int lane, void *context) {
+    const slice_job *job = context;
+    const yoke_exchange *exchange = job->parallel->step.exchange;
+    int owner = exchange->first + lane;
+    if (owner >= exchange->owners) return YOKE_OK;
+    for (int bucket = 0; bucket < job->parallel->step.flat->bucket_count; bucket++) {
+        yoke_slice slice = yoke_exchange_owned(exchange, owner, bucket);
+        TRY(move_slice(job, job->parallel->step.lanes[lane].device, &slice));
+    }
+    return yoke_device_synchronize(job->parallel->step.lanes[lane].device);
+}
+
+static bool other_ranks_own_slices(const yoke_data_parallel *parallel) {
+    return parallel->step.ranks.world > 1 && parallel->step.exchange->owners > 1;
+}
+
+/* Every element has one owner and is 0 elsewhere: as integers the sum keeps every bit. */
+static yoke_status gather_slices(slice_job *job) {
+    yoke_data_parallel *parallel = job->parallel;
+    size_t elements = parallel->step.flat->elements;
+    memset(job->state->flat, 0, elements * sizeof *job->state->flat);
+    TRY(yoke_apply(&parallel->step, parallel->step.count, "read", move_slices, job));
+    if (!other_ranks_own_slices(parallel)) return YOKE_OK;
+    _Static_assert(2 * sizeof(float) == sizeof(int64_t), "a flat buffer is whole cache lines");
+    return yoke_process_group_reduce(parallel->step.ranks.process_group, job->state->flat, elements / 2,
+                                     YOKE_ELEMENT_INT64, YOKE_SUM, 0);
+}
+
+static yoke_status scatter_slices(slice_job *job) {
+    yoke_data_parallel *parallel = job->parallel;
+    if (parallel->step.ranks.world > 1)
+        TRY(yoke_process_group_broadcast(parallel->step.ranks.process_group, job->state->flat,
+                                         parallel->step.flat->elements, YOKE_ELEMENT_FLOAT32, 0));
+    return yoke_apply(&parallel->step, parallel->step.count, "write", move_slices, job);
+}
+
+/* Between the root, or the flat buffer, and plain values; on the root's worker. */
+
+/* The model's tensor that these values are of; -1: none that the job moves. */
+static int moves(const slice_job *job, const yoke_state_tensor *tensor) {
+    if (tensor->part != (job->best ? YOKE_STATE_BEST : YOKE_STATE_MODEL)) return -1;
+    if (tensor->info.integer) return -1;
+    return job->best ? tensor->copy_of : tensor->tensor;
+}
+
+static yoke_status take_weights(int lane, void *context) {
+    const slice_job *job = context;
+    for (int i = 0; i < job->state->count; i++) {
+        const yoke_state_tensor *tensor = &job->state->tensors[i];
+        int own = moves(job, tensor);
+        if (own < 0) continue;
+        TRY(yoke_replica_read(job->parallel->step.lanes[lane].replica, own, false, tensor->values));
+    }
+    return YOKE_OK;
+}
+
+static yoke_status give_weights(int lane, void *context) {
+    const slice_job *job = context;
+    for (int i = 0; i < job->state->count; i++) {
+        const yoke_state_tensor *tensor = &job->state->tensors[i];
+        int own = moves(job, tensor);
+        if (own < 0) continue;
+        TRY(yoke_replica_write(job->parallel->step.lanes[lane].replica, own, false, tensor->values));
+    }
+    return YOKE_OK;
+}
+
+static yoke_status convert_slot(int lane, void *context) {
+    const slice_job *job = context;
+    yoke_device *device = job->parallel->step.lanes[lane].device;
+    for (int i = 0; i < job->state->count; i++) {
+        const yoke_state_tensor *tensor = &job->state->tensors[i];
+        const yoke_parameter *parameter = tensor->parameter;
+        if (parameter == NULL || tensor->slot != job->slot) continue;
+        float *flat = job->state->flat + parameter->offset;
+        if (job->give)
+            TRY(yoke_layout_convert(device, &parameter->layout, flat, &parameter->plain,
+                                    tensor->values));
+        else
+            TRY(yoke_layout_convert(device, &parameter->plain, tensor->values, &parameter->layout,
+                                    flat));
+    }
+    return YOKE_OK;
+}
+
+/* Take and give. */
+
+static yoke_status take(yoke_state *state, yoke_data_parallel *parallel) {
+    bool keeps = state->values != NULL;
+    slice_job job = {.parallel = parallel, .state = state};
+    TRY(yoke_average_check(parallel));
+    if (!keeps && !other_ranks_own_slices(parallel)) return YOKE_OK;
+    TRY(yoke_lanes_synchronize(&parallel->step));
+    if (keeps) TRY(yoke_apply(&parallel->step, 1, "read", take_weights, &job));
+    for (job.slot = 0; job.slot < state->slots; job.slot++) {
+        TRY(gather_slices(&job));
+        if (keeps) TRY(yoke_apply(&parallel->step, 1, "read", convert_slot, &job));
+    }
+    if (!yoke_averages(parallel) || !keeps) return YOKE_OK;
+    TRY(yoke_average_read(parallel, state->flat)); /* every rank has the whole average */
+    return yoke_apply(&parallel->step, 1, "read", convert_slot, &job);
+}
+
+yoke_status yoke_state_take(yoke_state *state, yoke_data_parallel *parallel) {
+    TRY(yoke_enter_settled(parallel, "yoke_state_take"));
+    state->steps = parallel->step.steps;
+    state->batches_tracked = parallel->step.batches_tracked;
+    return yoke_leave(parallel, yoke_ranks_report(&parallel->step, take(state, parallel)));
+}
+
+static yoke_status share_steps(yoke_data_parallel *parallel) {
+    int64_t steps = (int64_t)parallel->step.steps;
+    if (parallel->step.ranks.world > 1)
+        TRY(yoke_process_group_broadcast(parallel->step.ranks.process_group, &steps, 1,
+                                         YOKE_ELEMENT_INT64, 0));
+    parallel->step.steps = (uint64_t)steps;
+    return YOKE_OK;
+}
+
+static yoke_status give_average(slice_job *job) {
+    yoke_data_parallel *parallel = job->parallel;
+    float *flat = job->state->flat;
+    memset(flat, 0, parallel->step.flat->elements * sizeof *flat);
+    if (job->state->values != NULL) TRY(yoke_apply(&parallel->step, 1, "write", convert_slot, job));
+    if (parallel->step.ranks.world > 1)
+        TRY(yoke_process_group_broadcast(parallel->step.ranks.process_group, flat,
+                                         parallel->step.flat->elements, YOKE_ELEMENT_FLOAT32, 0));
+    return yoke_average_write(parallel, flat);
+}
+
+static yoke_status give(yoke_data_parallel *parallel, yoke_state *state) {
+    bool keeps = state->values != NULL;
+    slice_job job = {.parallel = parallel, .state = state, .give = true};
+    TRY(yoke_average_check(parallel));
+    TRY(yoke_lanes_synchronize(&parallel->step));
+    if (keeps) {
+        TRY(yoke_apply(&parallel->step, 1, "write", give_weights, &job));
+        parallel->step.steps = state->steps;
+        parallel->step.batches_tracked = state->batches_tracked;
+        parallel->step.versions.weights++;
+        parallel->step.versions.buffers++;
+    }
+    TRY(yoke_data_parallel_synchronize(parallel));
+    TRY(share_steps(parallel));
+    parallel->step.versions.frozen = parallel->step.versions.weights; /* frozen weights are new, too */
+    for (job.slot = 0; job.slot < state->slots; job.slot++) {
+        memset(state->flat, 0, parallel->step.flat->elements * sizeof *state->flat);
+        if (keeps) TRY(yoke_apply(&parallel->step, 1, "write", convert_slot, &job));
+        TRY(scatter_slices(&job));
+    }
+    if (yoke_averages(parallel)) TRY(give_average(&job));
+    return yoke_run_stage(&parallel->step, &yoke_stage_replicate);
+}
+
+yoke_status yoke_state_give(yoke_data_parallel *parallel, yoke_state *state) {
+    TRY(yoke_enter_settled(parallel, "yoke_state_give"));
+    return yoke_leave(parallel, yoke_ranks_report(&parallel->step, give(parallel, state)));
+}
+
+/* The best model: rank 0 keeps it. */
+
+static yoke_status keep_best(yoke_state *state, yoke_data_parallel *parallel) {
+    slice_job job = {.parallel = parallel, .state = state, .best = true};
+    if (state->values == NULL) return YOKE_OK;
+    TRY(yoke_lanes_synchronize(&parallel->step));
+    return yoke_apply(&parallel->step, 1, "read", take_weights, &job);
+}
+
+yoke_status yoke_state_keep_best(yoke_state *state, yoke_data_parallel *parallel) {
+    TRY(yoke_enter_settled(parallel, "yoke_state_keep_best"));
+    return yoke_leave(parallel, yoke_ranks_report(&parallel->step, keep_best(state, parallel)));
+}
+
+static yoke_status give_best(yoke_data_parallel *parallel, yoke_state *state) {
+    slice_job job = {.parallel = parallel, .state = state, .best = true};
+    TRY(yoke_lanes_synchronize(&parallel->step));
+    if (state->values != NULL) TRY(yoke_apply(&parallel->step, 1, "write", give_weights, &job));
+    parallel->step.versions.weights++;
+    parallel->step.versions.buffers++;
+    TRY(yoke_data_parallel_synchronize(parallel));
+    return yoke_run_stage(&parallel->step, &yoke_stage_replicate);
+}
+
+yoke_status yoke_state_give_best(yoke_data_parallel *parallel, yoke_state *state) {
+    TRY(yoke_enter_settled(parallel, "yoke_state_give_best"));
+    return yoke_leave(parallel, yoke_ranks_report(&parallel->step, give_best(parallel, state)));
+}

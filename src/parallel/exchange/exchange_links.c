@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When the collectives of a step would be over on modelled links. */
+#include "parallel/exchange/exchange_links.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+struct yoke_bucket_times {
+    pthread_mutex_t mutex; /* of the times and of the engine's links, while lanes run */
+    uint64_t **arrived_ns; /* [devices] of [buckets]: the device's gradients are complete */
+    uint64_t *own;         /* the lanes' arrivals; NULL: they lie in memory of all ranks */
+    yoke_bucket_clock clock;
+    size_t *bytes; /* the clock's */
+    int timed;     /* buckets whose times are known */
+};
+
+static int device_count(const yoke_step *step) {
+    return step->ranks.world > 1 ? step->ranks.world : step->count;
+}
+
+static yoke_status find_arrivals(yoke_exchange *exchange) {
+    yoke_bucket_times *times = exchange->times;
+    yoke_process_group *group = exchange->process_group;
+    size_t buckets = (size_t)exchange->step->flat->bucket_count;
+    size_t bytes = buckets * sizeof(uint64_t);
+    void *memory = NULL;
+    if (group != NULL) {
+        TRY(yoke_process_group_allocate(group, bytes, &memory));
+        yoke_status status = yoke_process_group_peers(group, memory, (void **)times->arrived_ns);
+        if (status != YOKE_OK) yoke_error_prefix("link %s", exchange->step->options.link);
+        return status;
+    }
+    size_t lanes = (size_t)exchange->step->count;
+    times->own = calloc(lanes, bytes);
+    if (times->own == NULL) return FAIL_MEMORY(lanes * bytes, "times of buckets");
+    for (size_t k = 0; k < lanes; k++)
+        times->arrived_ns[k] = times->own + k * buckets;
+    return YOKE_OK;
+}
+
+static bool is_sharded(const yoke_exchange *exchange) {
+    return exchange->step->options.schedule == YOKE_SCHEDULE_SHARDED;
+}
+
+static bool uses_ring(const yoke_exchange *exchange) {
+    return is_sharded(exchange) || exchange->process_group != NULL;
+}
+
+static yoke_status create_clock(const yoke_exchange *exchange, yoke_bucket_times *times) {
+    const yoke_flat *flat = exchange->step->flat;
+    size_t buckets = (size_t)flat->bucket_count;
+    yoke_bucket_clock *clock = &times->clock;
+    *clock =
+        (yoke_bucket_clock){.links = exchange->step->watch.links,
+                            .route = uses_ring(exchange) ? YOKE_ROUTE_RING : YOKE_ROUTE_CHAIN,
+                            .all_reduces = exchange->process_group != NULL && !is_sharded(exchange),
+                            .late = yoke_exchange_clips(exchange),
+                            .count = flat->bucket_count,
+                            .summed_ns = calloc(buckets, sizeof *clock->summed_ns),
+                            .published_ns = calloc(buckets, sizeof *clock->published_ns)};
+    clock->bytes = times->bytes = calloc(buckets, sizeof *times->bytes);
+    if (clock->summed_ns == NULL || clock->published_ns == NULL || times->bytes == NULL)
+        return FAIL_MEMORY(3 * buckets * sizeof(uint64_t), "times of buckets");
+    for (size_t b = 0; b < buckets; b++)
+        times->bytes[b] = flat->buckets[b].elements * sizeof(float);
+    return YOKE_OK;
+}
+
+yoke_status yoke_exchange_links_open(yoke_exchange *exchange) {
+    if (exchange->step->watch.links == NULL) return YOKE_OK;
+    size_t devices = (size_t)device_count(exchange->step);
+    yoke_bucket_times *times = exchange->times = calloc(1, sizeof *times);
+    if (times == NULL) return FAIL_MEMORY(sizeof *times, "times of buckets");
+    pthread_mutex_init(&times->mutex, NULL);
+    times->arrived_ns = calloc(devices, sizeof *times->arrived_ns);
+    if (times->arrived_ns == NULL)
+        return FAIL_MEMORY(devices * sizeof *times->arrived_ns, "times of buckets");
+    TRY(create_clock(exchange, times));
+    return find_arrivals(exchange);
+}
+
+void yoke_exchange_links_close(yoke_exchange *exchange) {
+    yoke_bucket_times *times = exchange->times;
+    if (times == NULL) return;
+    free(times->own);
+    free(times->bytes);
+    free(times->clock.published_ns);
+    free(times->clock.summed_ns);
+    free(times->arrived_ns);
+    pthread_mutex_destroy(&times->mutex);
+    free(times);
+}
+
+/* A step that failed may have left bytes. */
+void yoke_exchange_links_begin(yoke_exchange *exchange) {
+    if (exchange->times == NULL) return;
+    exchange->times->timed = 0;
+    for (int k = 0; k < device_count(exchange->step); k++)
+        (void)yoke_links_take(exchange->step->watch.links, k);
+}
+
+void yoke_exchange_links_arrive(yoke_exchange *exchange, int lane, int bucket) {
+    if (exchange->times == NULL) return;
+    exchange->times->arrived_ns[exchange->step->ranks.rank + lane][bucket] = yoke_now_ns();
+}
+
+/* The bucket travels when the last device has computed it. */
+static void time_bucket(const yoke_exchange *exchange, int bucket) {
+    const yoke_bucket_times *times = exchange->times;
+    uint64_t arrived_ns = 0;
+    for (int k = 0; k < device_count(exchange->step); k++)
+        if (times->arrived_ns[k][bucket] > arrived_ns) arrived_ns = times->arrived_ns[k][bucket];
+    yoke_bucket_clock_run(&times->clock, bucket, arrived_ns);
+}
+
+static void time_buckets(const yoke_exchange *exchange, int last) {
+    yoke_bucket_times *times = exchange->times;
+    pthread_mutex_lock(&times->mutex);
+    for (; times->timed <= last; times->timed++)
+        time_bucket(exchange, times->timed);
+    pthread_mutex_unlock(&times->mutex);
+}
+
+bool yoke_exchange_links_summed(const yoke_exchange *exchange, int bucket) {
+    if (exchange->times == NULL) return true;
+    time_buckets(exchange, bucket);
+    return yoke_now_ns() >= exchange->times->clock.summed_ns[bucket];
+}
+
+static void await(yoke_step *step, int lane, uint64_t until_ns, yoke_link_bytes carried) {
+    yoke_span span = yoke_wait_begin(YOKE_STAGE_COUNT, YOKE_NO_BUCKET);
+    span.bytes = span.sent = carried.sent;
+    span.received = carried.received;
+    if (span.begin_ns < until_ns) yoke_links_await(until_ns);
+    yoke_span_end(step, lane, &span);
+}
+
+void yoke_exchange_links_await(yoke_exchange *exchange, int lane, int bucket) {
+    if (yoke_exchange_links_summed(exchange, bucket)) return;
+    await(exchange->step, lane, exchange->times->clock.summed_ns[bucket], (yoke_link_bytes){0});
+}
+
+/* What the lane's link has carried in the step: all buckets have their times. */
+static yoke_link_bytes take_bytes(const yoke_exchange *exchange, int lane) {
+    const yoke_step *step = exchange->step;
+    pthread_mutex_lock(&exchange->times->mutex);
+    yoke_link_bytes carried = yoke_links_take(step->watch.links, step->ranks.rank + lane);
+    pthread_mutex_unlock(&exchange->times->mutex);
+    return carried;
+}
+
+void yoke_exchange_links_finish(yoke_exchange *exchange, int lane) {
+    if (exchange->times == NULL) return;
+    int last = exchange->step->flat->bucket_count - 1;
+    time_buckets(exchange, last);
+    await(exchange->step, lane, exchange->times->clock.published_ns[last], take_bytes(exchange, lane));
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gather: scalars, or rows of outputs and input gradients in order, come back to the host. */
+#include "parallel/stages/stages.h"
+
+/* A training step waits here, and for the losses only: backward and the exchange go on while
+ * the next batch is made. */
+static yoke_status await_losses(yoke_step *step, int root, yoke_span *span) {
+    yoke_step_result *sum = &step->flight.result;
+    double losses[YOKE_DEVICES_LIMIT];
+    (void)root;
+    (void)span;
+    for (int k = 0; k < step->count; k++) {
+        const yoke_lane *lane = &step->lanes[k];
+        losses[k] = 0;
+        if (lane->shard.rows == 0) continue;
+        TRY(yoke_device_event_synchronize(lane->events.losses));
+        losses[k] = lane->memory->on_host->loss_sum;
+        sum->correct += (int)lane->memory->on_host->correct;
+        sum->rows += lane->shard.rows;
+    }
+    sum->loss += yoke_tree_sum(losses, step->count);
+    yoke_shards_add_losses(step, losses);
+    return YOKE_OK;
+}
+
+static const yoke_bar losses_bar = {.stage = YOKE_STAGE_GATHER, .work = await_losses};
+
+const yoke_stage_def yoke_stage_gather = {
+    .stage = YOKE_STAGE_GATHER, .place = YOKE_ON_HOST, .bar = &losses_bar, .ends_batch = true};
+
+/* The rows of one array, in their order: on the host, or on the device whose memory `to` is. */
+typedef struct gathered_rows {
+    float *to;
+    size_t elements; /* of one row */
+    yoke_device *location;
+} gathered_rows;
+
+/* `location` is another device: its copy waits for what this one has queued. */
+static yoke_status gather_shard(const yoke_lane *lane, const gathered_rows *rows,
+                                const float *from) {
+    float *to = rows->to + (size_t)lane->shard.first * rows->elements;
+    size_t bytes = (size_t)lane->shard.rows * rows->elements * sizeof *to;
+    if (rows->location == NULL)
+        return yoke_device_download(lane->device, YOKE_STREAM_COMPUTE, to, from, bytes);
+    TRY(yoke_device_event_record(lane->events.computed, YOKE_STREAM_COMPUTE));
+    TRY(yoke_device_event_wait(lane->events.computed, rows->location, YOKE_STREAM_COMPUTE));
+    return yoke_device_copy(rows->location, YOKE_STREAM_COMPUTE, to, lane->device, from, bytes);
+}
+
+/* Rows on a device are complete when the call returns, as those on the host are. */
+static yoke_status finish_rows(const gathered_rows *rows) {
+    return rows->location != NULL ? yoke_device_synchronize(rows->location) : YOKE_OK;
+}
+
+/* Adds to *bytes what it reads and writes. */
+static yoke_status gather_output(yoke_step *step, int output, float *values, size_t *bytes) {
+    gathered_rows rows = {values, yoke_model_output_elements(step->model, output), NULL};
+    TRY(yoke_locate(step, values, &rows.location));
+    for (int k = 0; k < step->count; k++) {
+        const yoke_lane *lane = &step->lanes[k];
+        if (lane->shard.rows == 0) continue;
+        TRY(gather_shard(lane, &rows, lane->memory->outputs[output]));
+        *bytes += 2 * (size_t)lane->shard.rows * rows.elements * sizeof *values;
+    }
+    return finish_rows(&rows);
+}
+
+static yoke_status gather_outputs(yoke_step *step, int root, yoke_span *span) {
+    (void)root;
+    for (int k = 0; k < yoke_model_output_count(step->model); k++)
+        if (step->flight.outputs[k] != NULL)
+            TRY(gather_output(step, k, step->flight.outputs[k], &span->bytes));
+    return YOKE_OK;
+}
+
+static const yoke_bar outputs_bar = {.stage = YOKE_STAGE_GATHER, .work = gather_outputs};
+
+yoke_status yoke_gather_outputs(yoke_step *step, float *const *outputs) {
+    bool wanted = false;
+    for (int k = 0; k < yoke_model_output_count(step->model); k++) {
+        step->flight.outputs[k] = outputs[k];
+        wanted |= outputs[k] != NULL;
+    }
+    bool has_rows = step->flight.batch.rows > 0;
+    return wanted && has_rows ? yoke_run_bar(step, &outputs_bar, 0, YOKE_NO_BUCKET) : YOKE_OK;
+}
+
+/* Of this process's rows, those that are wanted. A micro-batch has the rows from micro_first on. */
+static yoke_status gather_wanted(yoke_step *step) {
+    const yoke_output_rows *rows = step->flight.host != NULL ? step->flight.host->rows : NULL;
+    float *outputs[YOKE_OUTPUTS_LIMIT] = {NULL};
+    size_t first = (size_t)step->flight.micro_first;
+    if (rows == NULL) return YOKE_OK;
+    for (int k = 0; k < yoke_model_output_count(step->model); k++)
+        if (rows->outputs[k] != NULL)
+            outputs[k] = rows->outputs[k] + first * yoke_model_output_elements(step->model, k);
+    return yoke_gather_outputs(step, outputs);
+}
+
+const yoke_stage_def yoke_stage_gather_wanted = {
+    .stage = YOKE_STAGE_GATHER, .place = YOKE_ON_HOST, .work = gather_wanted};
+
+yoke_status yoke_gather_input_gradients(yoke_step *step, int input, float *gradients) {
+    TRY(yoke_pointer_check(gradients, "gradients"));
+    yoke_value_info info = {.struct_size = sizeof info};
+    TRY(yoke_model_describe_input(step->model, input, &info));
+    if (!step->options.input_gradients)
+        return FAIL(YOKE_ERROR_ARGUMENT, "this engine makes no gradients of its inputs: create it "
+                                         "with options.input_gradients");
+    if (!step->gradient.of_inputs)
+        return FAIL(YOKE_ERROR_ARGUMENT, "there are no input gradients: they are those of the last "
+                                         "batch, from its backward to the next forward");
+    gathered_rows rows = {gradients, info.row_count, NULL};
+    TRY(yoke_locate(step, gradients, &rows.location));
+    for (int k = 0; k < step->count; k++) {
+        const yoke_lane *lane = &step->lanes[k];
+        if (lane->shard.rows == 0) continue;
+        const float *from = NULL;
+        TRY(yoke_replica_input_gradients(lane->replica, input, &from));
+        TRY(gather_shard(lane, &rows, from));
+    }
+    return finish_rows(&rows);
+}

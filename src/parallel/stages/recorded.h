@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recorded steps: forward, loss and backward of a shard as one launch (a CUDA graph), with the
+ * events of its stages, losses and buckets inside. */
+#ifndef PARALLEL_RECORDED_H
+#define PARALLEL_RECORDED_H
+
+#include "parallel/exchange/exchange.h"
+
+yoke_status yoke_recordings_create(yoke_lane *lane);
+void yoke_recordings_destroy(yoke_lane *lane);
+
+/* Records what is missing for micro-batches of `rows`; nothing where devices do not record. */
+yoke_status yoke_record_lanes(yoke_step *step, int rows, bool training);
+
+/* The recording of the lane's shard, or NULL: run the stages one by one. */
+yoke_recording *yoke_lane_recording(const yoke_step *step, int lane);
+/* Runs it, and hands every bucket to `exchange` (may be NULL). */
+yoke_status yoke_lane_replay(yoke_step *step, int lane, yoke_recording *recording,
+                             yoke_exchange *exchange);
+
+#endif

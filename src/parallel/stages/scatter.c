@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* scatter: cuts the rows of a batch by torch.chunk's rule and uploads each shard to its device. */
+#include "parallel/stages/stages.h"
+
+int yoke_shard_rows(int rows, int devices, int index) {
+    return yoke_chunk_of(rows, devices, index).rows;
+}
+
+/* One array of a shard. Devices that queue receive it in staging memory, while the last batch is
+ * still computed, and copy it to its place then. Without staging it is copied to its place at once;
+ * without a place it is read where it is staged. */
+typedef struct scatter_part {
+    void *place, *staging;
+    const void *from;
+    size_t bytes;
+    yoke_device *location; /* of `from`; NULL: the host */
+} scatter_part;
+
+typedef struct scatter_parts {
+    /* every input, the first perhaps as pixels, crops and placements; labels or targets; mixes */
+    scatter_part of[YOKE_INPUTS_LIMIT + 4];
+    int count;
+    size_t input_bytes;
+} scatter_parts;
+
+static scatter_part pixels_of(const yoke_step *step, const yoke_lane *lane) {
+    const yoke_batch *batch = &step->flight.batch;
+    size_t first = (size_t)lane->shard.first, rows = (size_t)lane->shard.rows;
+    size_t row = step->limits.row_elements, begin = first * row, end = begin + rows * row;
+    if (batch->crops != NULL) {
+        const yoke_crop *last = &batch->crops[first + rows - 1];
+        begin = batch->crops[first].offset;
+        end =
+            last->offset + yoke_crop_bytes(last, yoke_model_input_shape(step->model).channels);
+    }
+    return (scatter_part){NULL, lane->staging.rows, batch->pixels + begin, end - begin,
+                          step->flight.locations.inputs[0]};
+}
+
+/* The replica lays out what is staged, if its first layer reads no plain inputs. */
+static scatter_part inputs_of(const yoke_step *step, const yoke_lane *lane) {
+    size_t row = step->limits.row_elements, rows = (size_t)lane->shard.rows;
+    yoke_device *location = step->flight.locations.inputs[0];
+    bool staged = !step->options.pixels && location != lane->device;
+    bool laid_out = staged && lane->memory->image != NULL;
+    return (scatter_part){laid_out ? NULL : lane->memory->inputs[0],
+                          staged ? lane->staging.rows : NULL,
+                          step->flight.batch.inputs + (size_t)lane->shard.first * row,
+                          rows * row * sizeof(float), location};
+}
+
+static scatter_parts parts_of(const yoke_step *step, const yoke_lane *lane) {
+    const yoke_batch *batch = &step->flight.batch;
+    const yoke_locations *locations = &step->flight.locations;
+    const yoke_staging *staging = &lane->staging;
+    size_t first = (size_t)lane->shard.first, rows = (size_t)lane->shard.rows;
+    size_t width = step->limits.outputs, labels = step->limits.positions;
+    scatter_parts parts = {0};
+    if (batch->inputs != NULL) parts.of[parts.count++] = inputs_of(step, lane);
+    if (batch->pixels != NULL) parts.of[parts.count++] = pixels_of(step, lane);
+    for (int k = 0; k < yoke_model_input_count(step->model) - 1; k++) {
+        size_t elements = yoke_model_input_elements(step->model, k + 1);
+        parts.of[parts.count++] =
+            (scatter_part){lane->memory->inputs[k + 1], staging->more_inputs[k],
+                           batch->more_inputs[k] + first * elements,
+                           rows * elements * sizeof **batch->more_inputs, locations->inputs[k + 1]};
+    }
+    for (int i = 0; i < parts.count; i++)
+        parts.input_bytes += parts.of[i].bytes;
+    if (batch->crops != NULL)
+        parts.of[parts.count++] = (scatter_part){NULL, staging->crops, batch->crops + first,
+                                                 rows * sizeof *batch->crops, NULL};
+    if (batch->placements != NULL)
+        parts.of[parts.count++] =
+            (scatter_part){NULL, staging->placements, batch->placements + first,
+                           rows * sizeof *batch->placements, NULL};
+    if (step->limits.labels && batch->labels != NULL)
+        parts.of[parts.count++] =
+            (scatter_part){lane->memory->labels, staging->labels, batch->labels + first * labels,
+                           rows * labels * sizeof *batch->labels, NULL};
+    if (batch->mixes != NULL)
+        parts.of[parts.count++] =
+            (scatter_part){lane->memory->mixes, staging->mixes, batch->mixes + first,
+                           rows * sizeof *batch->mixes, NULL};
+    if (!step->limits.labels && batch->targets != NULL)
+        parts.of[parts.count++] =
+            (scatter_part){lane->memory->targets, staging->targets, batch->targets + first * width,
+                           rows * width * sizeof *batch->targets, locations->targets};
+    for (int i = 0; i < parts.count; i++)
+        if (parts.of[i].location == lane->device && parts.of[i].place != NULL)
+            parts.of[i].staging = NULL; /* no upload to hide: one copy on the device */
+    return parts;
+}
+
+/* From staging memory to the replica's, in the compute stream, behind the last batch. The first
+ * part is input 0. */
+static yoke_status unpack(yoke_step *step, const yoke_lane *lane,
+                          const scatter_parts *parts) {
+    const yoke_flight *flight = &step->flight;
+    for (int i = 0; i < parts->count; i++) {
+        const scatter_part *part = &parts->of[i];
+        if (part->place == NULL || part->staging == NULL) continue;
+        TRY(yoke_device_copy(lane->device, YOKE_STREAM_COMPUTE, part->place, lane->device,
+                             part->staging, part->bytes));
+    }
+    const void *staged = parts->of[0].place == NULL ? lane->staging.rows : NULL;
+    yoke_decode_request request = {
+        .rows = lane->shard.rows,
+        .pixels = flight->batch.pixels != NULL ? staged : NULL,
+        .decoded = flight->batch.inputs != NULL ? staged : NULL,
+        .crops = flight->batch.crops != NULL ? lane->staging.crops : NULL,
+        .placements = flight->batch.placements != NULL ? lane->staging.placements : NULL,
+        .decoding = flight->decoding};
+    return yoke_replica_decode(lane->replica, &request);
+}
+
+static yoke_status upload(yoke_step *step, int lane, yoke_span *span) {
+    const yoke_lane *own = &step->lanes[lane];
+    scatter_parts parts = parts_of(step, own);
+    span->bytes = 2 * parts.input_bytes;
+    for (int i = 0; i < parts.count; i++) {
+        const scatter_part *part = &parts.of[i];
+        bool staged = part->staging != NULL;
+        TRY(yoke_device_receive(own->device, staged ? YOKE_STREAM_COPY : YOKE_STREAM_COMPUTE,
+                                staged ? part->staging : part->place, part->location, part->from,
+                                part->bytes));
+    }
+    return YOKE_OK;
+}
+
+static const yoke_bar upload_bar = {
+    .stage = YOKE_STAGE_SCATTER, .on_stream = true, .work = upload};
+
+static yoke_status scatter_shard(yoke_step *step, int lane) {
+    const yoke_lane *own = &step->lanes[lane];
+    if (own->shard.rows == 0) return YOKE_OK;
+    scatter_parts parts = parts_of(step, own);
+    TRY(yoke_device_event_wait(own->events.consumed, own->device, YOKE_STREAM_COPY));
+    TRY(yoke_run_bar(step, &upload_bar, lane, YOKE_NO_BUCKET));
+    TRY(yoke_device_event_record(own->events.scattered, YOKE_STREAM_COPY));
+    TRY(yoke_device_event_wait(own->events.scattered, own->device, YOKE_STREAM_COMPUTE));
+    TRY(unpack(step, own, &parts));
+    return yoke_device_event_record(own->events.consumed, YOKE_STREAM_COMPUTE);
+}
+
+static yoke_status begin(yoke_step *step) {
+    yoke_flight_cut(step);
+    return YOKE_OK;
+}
+
+static size_t bytes(const yoke_step *step, int lane) {
+    const yoke_lane *own = &step->lanes[lane];
+    return own->shard.rows > 0 ? parts_of(step, own).input_bytes : 0;
+}
+
+static yoke_status end(yoke_step *step) {
+    step->flight.progress = YOKE_STAGE_SCATTER;
+    return YOKE_OK;
+}
+
+/* nn.DataParallel's batch lies on the root; the other schedules upload each shard to its device. */
+const yoke_stage_def yoke_stage_scatter = {.stage = YOKE_STAGE_SCATTER,
+                                           .place = YOKE_ON_LANES,
+                                           .begin = begin,
+                                           .lane = scatter_shard,
+                                           .end = end,
+                                           .bytes = bytes,
+                                           .travels = yoke_steps_by_phases};
+
+static yoke_status scatter_to_lane(yoke_step *step, const yoke_lane *lane,
+                                   const float *const *gradients, yoke_device *const *locations) {
+    for (int k = 0; k < yoke_model_output_count(step->model); k++) {
+        size_t elements = yoke_model_output_elements(step->model, k);
+        size_t bytes = (size_t)lane->shard.rows * elements * sizeof **gradients;
+        float *to = lane->memory->output_gradients[k];
+        TRY(gradients[k] == NULL
+                ? yoke_device_clear(lane->device, YOKE_STREAM_COMPUTE, to, bytes)
+                : yoke_device_receive(lane->device, YOKE_STREAM_COMPUTE, to, locations[k],
+                                      gradients[k] + (size_t)lane->shard.first * elements, bytes));
+    }
+    return YOKE_OK;
+}
+
+/* The caller may write to its arrays again. */
+static yoke_status await_lanes(const yoke_step *step) {
+    for (int k = 0; k < step->count; k++) {
+        const yoke_lane *lane = &step->lanes[k];
+        TRY(yoke_device_event_record(lane->events.computed, YOKE_STREAM_COMPUTE));
+        TRY(yoke_device_event_synchronize(lane->events.computed));
+    }
+    return YOKE_OK;
+}
+
+yoke_status yoke_scatter_output_gradients(yoke_step *step,
+                                          const float *const *gradients) {
+    yoke_device *locations[YOKE_OUTPUTS_LIMIT] = {NULL};
+    step->flight.reached = 0;
+    for (int k = 0; k < yoke_model_output_count(step->model); k++) {
+        TRY(yoke_locate(step, gradients[k], &locations[k]));
+        if (gradients[k] != NULL) step->flight.reached |= 1u << k;
+    }
+    for (int k = 0; k < step->count; k++)
+        if (step->lanes[k].shard.rows > 0)
+            TRY(scatter_to_lane(step, &step->lanes[k], gradients, locations));
+    step->flight.progress = YOKE_STAGE_LOSS;
+    return await_lanes(step);
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of a step: the devices' lanes, the batch in flight, the weights' versions, the gradient,
+ * and the tables by which one runner runs its stages. Types alone; each part's functions are in the
+ * header of its name. */
+#ifndef PARALLEL_STEP_PARTS_H
+#define PARALLEL_STEP_PARTS_H
+
+#include "distributed/distributed.h"
+#include "model/model.h"
+#include "optimizer/optimizer.h"
+#include "parallel/parallel.h"
+
+typedef struct yoke_step yoke_step;
+typedef struct yoke_exchange yoke_exchange; /* how gradients become new weights everywhere */
+
+/* The tables. */
+
+/* What a lane does in one go: one bar of the timeline. */
+typedef struct yoke_bar {
+    yoke_stage stage;
+    bool on_stream; /* a device that queues times it by events in its streams, not by the host */
+    /* On the lane's worker. span: the bar as the trace will have it; the work may fill in bytes. */
+    yoke_status (*work)(yoke_step *step, int lane, yoke_span *span);
+} yoke_bar;
+
+typedef enum yoke_place {
+    YOKE_ON_HOST,    /* the calling thread alone; the bar is lane 0's */
+    YOKE_ON_ROOT,    /* lane 0's worker, which is the calling thread, with the root's threads */
+    YOKE_ON_LANES,   /* every lane's worker at once */
+    YOKE_ON_REPLICAS /* likewise, and the work begins with a forward */
+} yoke_place;
+
+/* A stage of a step: an entry of a schedule's lists. Of work, lane and bar it has one. */
+typedef struct yoke_stage_def {
+    yoke_stage stage; /* its name in the trace, the table, errors, docs and the simulator */
+    const char *what; /* begins the text of a lane's failure; NULL: the stage's name */
+    yoke_place place;
+    yoke_status (*begin)(yoke_step *step); /* on the calling thread, before; NULL: nothing to do */
+    yoke_status (*work)(yoke_step *step);  /* on the host */
+    yoke_status (*lane)(yoke_step *step, int lane);
+    const yoke_bar *bar;
+    yoke_status (*end)(yoke_step *step); /* on the calling thread, after; NULL: nothing to do */
+    /* What it moves between the root and lane 1, 2, ...: modelled links carry that. NULL: nothing. */
+    size_t (*bytes)(const yoke_step *step, int lane);
+    bool (*travels)(const yoke_step *step); /* whether it moves anything now; NULL: always */
+    bool to_root;                           /* from the lanes to the root, not from it */
+    bool ends_batch; /* the host has waited for the losses: the batch before has left the devices */
+} yoke_stage_def;
+
+/* NULL behind the last stage of each list. */
+typedef struct yoke_schedule_def {
+    const yoke_stage_def *const *begin;
+    const yoke_stage_def *const *micro_batch; /* for every micro-batch, or round of shards */
+    const yoke_stage_def *const *end;
+} yoke_schedule_def;
+
+/* A bar in progress. */
+typedef struct yoke_open_bar {
+    const yoke_bar *bar;
+    yoke_span span;
+} yoke_open_bar;
+
+/* Who watches a step, or slows it down on purpose: the runner calls it, stages never do. Entries may
+ * be NULL. before runs in the order of the step's observers, after in the reverse order. */
+typedef struct yoke_observer {
+    void (*before_step)(yoke_step *step);
+    void (*after_step)(yoke_step *step, uint64_t number); /* of step `number` */
+    void (*before_stage)(yoke_step *step, const yoke_stage_def *stage);
+    yoke_status (*after_stage)(yoke_step *step, const yoke_stage_def *stage);
+    /* A job: what a lane's worker does between two waits for the other lanes. */
+    void (*before_job)(yoke_step *step, int lane);
+    void (*after_job)(yoke_step *step, int lane);
+    void (*after_jobs)(yoke_step *step, int lanes);
+    yoke_status (*before_bar)(yoke_step *step, int lane, yoke_open_bar *open);
+    yoke_status (*after_bar)(yoke_step *step, int lane, yoke_open_bar *open);
+    void (*after_replay)(yoke_step *step, int lane, yoke_open_bar *open); /* of a recorded bar */
+    /* Runs the job of a stage on YOKE_ON_REPLICAS in place of the workers. replicas: how many lanes
+     * that takes; 0: the workers run it. */
+    int (*replicas)(const yoke_step *step);
+    yoke_status (*run)(yoke_step *step, int lanes, yoke_worker_job job, void *context, int *failed);
+} yoke_observer;
+
+#define YOKE_OBSERVERS 6
+
+/* What observers keep. */
+typedef struct yoke_watch {
+    const yoke_observer *observers[YOKE_OBSERVERS];
+    int count;
+    yoke_trace *trace;
+    struct yoke_links *links;             /* modelled ones; NULL: none, or one device */
+    struct yoke_interpreter *interpreter; /* NULL unless the schedule is python */
+    /* Two sets of events and recordings take turns: one batch fills its set while the other is read.
+     */
+    int turn;
+    uint64_t turns;
+    bool in_step;                  /* a lane without a job waits for one */
+    const yoke_stage_def *modelled; /* links show this stage, in place of its own bars */
+    uint64_t modelled_begin_ns;
+    size_t modelled_bytes[YOKE_DEVICES_LIMIT];
+} yoke_watch;
+
+/* Lanes. */
+
+/* Consecutive rows of the micro-batch; with options.shards, of the batch. 0 rows: the lane is idle.
+ */
+typedef yoke_chunk yoke_shard;
+
+/* Order between the streams of a device. Every event is NULL where lanes share memory: there calls
+ * finish before they return, and recording or awaiting a NULL event does nothing. */
+typedef struct yoke_lane_events {
+    yoke_device_event *scattered; /* the shard has arrived in staging memory */
+    yoke_device_event *consumed;  /* the compute stream has read the staging memory */
+    yoke_device_event *losses;    /* the loss is on the host */
+    yoke_device_event *computed;  /* all work queued on the compute stream before a collective */
+    yoke_device_event *published; /* all work queued on the communication stream */
+    yoke_device_event **buckets;  /* [buckets] the gradients of a bucket are complete */
+} yoke_lane_events;
+
+/* Device memory the next shard is copied to while the compute stream works on this one. */
+typedef struct yoke_staging {
+    void *rows; /* pixels; crops and inputs too, unless the options promise pixels */
+    yoke_crop *crops;
+    float *more_inputs[YOKE_INPUTS_LIMIT];
+    yoke_placement *placements;
+    float *targets;
+    int32_t *labels;
+    yoke_label_mix *mixes;
+} yoke_staging;
+
+/* One device with its worker, its replica and its shard of the batch in flight. Lane 0 is the
+ * root's; the calling thread is its worker. */
+typedef struct yoke_lane {
+    yoke_device *device;
+    yoke_device_scope scope; /* of the worker's thread */
+    yoke_replica *replica;
+    const yoke_replica_memory *memory; /* the replica's; borrowed */
+    yoke_shard shard;
+    int position;        /* of the shard's first row among those of all lanes */
+    bool bad_statistics; /* statistics of forward are not finite: the loss is NaN */
+    bool loss_is_mapped; /* the loss writes memory->on_host itself */
+    float *accumulated;  /* gradients of earlier micro-batches, or shards; NULL: none are kept */
+    /* The versions that this replica holds; behind the step's: stale. */
+    uint64_t weights_version, buffers_version;
+    yoke_lane_events events;
+    yoke_staging staging;
+    yoke_open_bar *open;                 /* the bar in progress; NULL: none */
+    uint64_t idle_ns;                    /* since when it has no job, in a step; 0: it has one */
+    struct yoke_clock *clock;            /* times bars by events; NULL where lanes share memory */
+    struct yoke_recordings *recordings;  /* NULL unless the device records */
+} yoke_lane;
+
+/* The batch. */
+
+/* The largest batch, and what its rows are. */
+typedef struct yoke_batch_limits {
+    int rows;            /* of a batch, in this process */
+    int micro_rows;      /* of a micro-batch */
+    size_t row_elements; /* floats, or pixels, of one input row */
+    int channels;        /* of the output: its classes */
+    size_t outputs;      /* floats of one output row */
+    size_t positions;    /* labels of one row */
+    bool labels;         /* the loss compares with labels; otherwise with targets */
+} yoke_batch_limits;
+
+/* The devices whose memory the caller's arrays are; NULL: they are host memory. */
+typedef struct yoke_locations {
+    yoke_device *inputs[YOKE_INPUTS_LIMIT]; /* the first of pixels, too */
+    yoke_device *targets;
+} yoke_locations;
+
+/* A loss of the host program, between the stages of a step. */
+typedef struct yoke_host_loss {
+    const yoke_own_loss *loss;    /* NULL: the model's */
+    const yoke_output_rows *rows; /* host memory: outputs, and in training their gradients */
+    yoke_batch given, unlabelled; /* the host program's; the same without labels and targets */
+    /* Calls `loss` outside of the engine. */
+    yoke_status (*call)(yoke_step *step, const yoke_outputs *outputs, double *mean);
+} yoke_host_loss;
+
+/* The batch in flight, from the call that brings it to its result. */
+typedef struct yoke_flight {
+    const yoke_batch *whole;     /* this process's rows, as the caller gave them */
+    yoke_host_loss *host;        /* the caller's own loss and rows; NULL: none */
+    double learning_rate;        /* of the step; negative: the optimizer's own */
+    float *outputs[YOKE_OUTPUTS_LIMIT]; /* where gather writes them; NULL: not this one */
+    yoke_batch batch; /* the micro-batch: borrowed until the step ends, or gather by hand */
+    const float *more_inputs[YOKE_INPUTS_LIMIT]; /* of the micro-batch */
+    yoke_locations locations;
+    yoke_decoding decoding; /* of its pixels */
+    bool training;
+    int rows;                /* of the batch, in this process */
+    int whole_rows;          /* of the batch, in all ranks */
+    yoke_label_count own;    /* of the batch, in this process */
+    double whole_weight;     /* of the batch, in all ranks; divides the loss gradient */
+    bool is_weighed;         /* whole_weight is right; false: no gradient may follow */
+    int first_row;           /* where this process's rows begin in the whole batch */
+    int micro_first;         /* where the micro-batch begins in this process's rows */
+    bool by_shards;          /* options.shards cuts it: a round takes a shard of every lane */
+    int parts;               /* micro-batches to cut the batch into; with shards, rounds */
+    int micro, micros;       /* the current one; all of them: fewer than `parts` of a short batch.
+                                With synchronised batch norm, those of the rank
+                                with the most */
+    int contributors;        /* participants 0 .. contributors - 1 hold a gradient */
+    yoke_stage progress;     /* the last stage the batch went through; LOAD: not scattered yet */
+    bool losses_known;       /* of the micro-batch */
+    unsigned reached;        /* as bits, the outputs that the gradient of its loss comes from */
+    double gradient_norm;    /* -1 until clipping knows it */
+    yoke_step_result result; /* sums over the micro-batches so far */
+} yoke_flight;
+
+/* options.shards V: the batch is cut into V shards whatever the number of devices, so that the same
+ * sums of the same gradients are taken in the same order on 1, 2, 4 ... devices and ranks. A lane
+ * computes its V / (devices x ranks) consecutive shards one after the other, a round each. */
+typedef struct yoke_shards {
+    int rounds;        /* shards of one lane; 1 without options.shards */
+    float *statistics; /* the root's running statistics after its first shard; NULL: none to keep */
+    double *losses;    /* [lanes x rounds] of this process's shards, in their order */
+} yoke_shards;
+
+/* DDP: the processes that train one model. Without a process group there is one rank. */
+typedef struct yoke_ranks {
+    yoke_process_group *process_group; /* NULL: one process */
+    int rank, world;                   /* 0 of 1 without a process group */
+    bool buffers_are_equal; /* every rank has rank 0's running statistics; until the next training
+                               forward */
+    uint64_t said_ns;       /* when rank 0 last said that it measures */
+} yoke_ranks;
+
+/* Parameters. */
+
+/* Which parameters are frozen, and the ranges of the flat buffer that have a learning rate or a
+ * weight decay of their own. */
+typedef struct yoke_groups {
+    yoke_parameter_group *list; /* [count] */
+    char **patterns;            /* [count] owned; `list` points to them */
+    int count;
+    int *members;                 /* [tensors] index into list, or -1; NULL: no groups */
+    bool *frozen;                 /* [tensors]; NULL: no groups */
+    yoke_optimizer_ranges ranges; /* of the flat buffer; set by yoke_groups_cut */
+} yoke_groups;
+
+/* Which parameters the losses reach. A model of several outputs may have parameters that the loss
+ * of a step does not use: their gradients are zero, and weight decay leaves them alone. Where a
+ * model has one output, every loss reaches everything. */
+typedef struct yoke_reach {
+    unsigned *outputs; /* [tensors] as bits, those that the tensor changes; NULL: there is one */
+    unsigned gradient; /* as bits, those whose gradients the next update's gradient is made of */
+    unsigned so_far;   /* of all updates */
+    char *text;        /* of yoke_data_parallel_unreached */
+} yoke_reach;
+
+/* They grow when the root's own change; a lane behind them is stale. */
+typedef struct yoke_versions {
+    uint64_t weights, buffers;
+    uint64_t frozen; /* `weights` when a frozen parameter last changed */
+} yoke_versions;
+
+/* The gradients of several backward calls by hand add up in the replicas until one reduce sums them
+ * all: PyTorch's no_sync. */
+typedef struct yoke_unsynced {
+    bool on;
+    bool holds;                      /* `sums` hold gradients that no reduce has taken */
+    bool added;                      /* those of the last backward are among them */
+    int contributors;                /* participants 0 .. contributors - 1 have rows among them */
+    float *sums[YOKE_DEVICES_LIMIT]; /* [lanes] of flat buffers; NULL until no_sync is first on */
+} yoke_unsynced;
+
+typedef struct yoke_gradient {
+    bool on_root;   /* the whole gradient of the last backward by hand */
+    bool is_used;   /* an update has applied it */
+    bool of_inputs; /* the replicas hold those of the last backward */
+    yoke_unsynced unsynced;
+} yoke_gradient;
+
+/* What a failed step may have to put back. Two, because the next step begins before GPUs have
+ * checked this one's gradient: step s has guard s % 2. */
+typedef struct yoke_guard {
+    float *buffers; /* the root's running statistics before the step; NULL: the model has none */
+    uint64_t batches_tracked;
+} yoke_guard;
+#define YOKE_GUARDS 2
+
+/* What the stages see. */
+struct yoke_step {
+    const yoke_model *model;
+    yoke_devices *devices;
+    yoke_data_parallel_options options;
+    yoke_optimizer_options optimizer_options;
+    yoke_groups groups;
+    yoke_batch_limits limits;
+    bool queued; /* devices have memory and streams of their own: calls only queue work */
+    int count;
+    yoke_lane *lanes;      /* [count]; lane 0 is the root's */
+    const yoke_flat *flat; /* the layout of every flat buffer; the root replica's */
+    yoke_workers *workers;
+    yoke_choices *choices;
+    yoke_exchange *exchange;
+    yoke_ranks ranks;
+    yoke_shards shards;
+    yoke_guard guards[YOKE_GUARDS];
+    struct yoke_root_loss *root_loss; /* NULL unless the loss is computed on the root */
+    struct yoke_sync_norm *sync_norm; /* NULL: a batch norm sees the rows of its shard */
+    yoke_flight flight;
+    int32_t *labels; /* [limits.rows, positions], on the host, of labels that lie on a device */
+    yoke_versions versions;
+    uint64_t steps, batches_tracked;
+    yoke_gradient gradient;
+    yoke_reach reach;
+    yoke_watch watch;
+};
+
+#endif

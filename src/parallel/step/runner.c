@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs lists of stages. parallel_apply is here: the same job on every lane's worker at once; each
+ * returns its status. */
+#include "parallel/step/runner.h"
+
+#include "parallel/step/lanes.h"
+
+#define STEP_AT_END UINT64_MAX /* of a span: the step that runs when it ends */
+/* A shorter wait is the time to find out that there is nothing to wait for. */
+#define WAIT_LEAST_NS 1000
+
+bool yoke_steps_by_phases(const yoke_step *step) {
+    return step->options.schedule == YOKE_SCHEDULE_CLASSIC ||
+           step->options.schedule == YOKE_SCHEDULE_PYTHON;
+}
+
+/* Bars. */
+
+/* The host's clock times a bar, unless the device's streams do. Modelled links show their stage in
+ * place of the copies in memory. */
+static void record(yoke_step *step, int lane, const yoke_open_bar *open) {
+    const yoke_watch *watch = &step->watch;
+    if (open->bar->on_stream && step->lanes[lane].clock != NULL) return;
+    if (watch->modelled != NULL && watch->modelled->stage == open->span.stage) return;
+    yoke_trace_end_span(watch->trace, lane, &open->span);
+}
+
+static yoke_open_bar bar_of(const yoke_step *step, const yoke_bar *bar, int bucket) {
+    return (yoke_open_bar){
+        bar, {.begin_ns = yoke_trace_now(), .step = step->steps, .stage = bar->stage, .bucket = bucket}};
+}
+
+static yoke_status close_bar(yoke_step *step, int lane, yoke_open_bar *open) {
+    const yoke_watch *watch = &step->watch;
+    for (int i = watch->count - 1; i >= 0; i--)
+        if (watch->observers[i]->after_bar != NULL)
+            TRY(watch->observers[i]->after_bar(step, lane, open));
+    record(step, lane, open);
+    return YOKE_OK;
+}
+
+yoke_status yoke_run_bar(yoke_step *step, const yoke_bar *bar, int lane, int bucket) {
+    yoke_open_bar open = bar_of(step, bar, bucket);
+    const yoke_watch *watch = &step->watch;
+    for (int i = 0; i < watch->count; i++)
+        if (watch->observers[i]->before_bar != NULL)
+            TRY(watch->observers[i]->before_bar(step, lane, &open));
+    step->lanes[lane].open = &open;
+    yoke_status status = bar->work(step, lane, &open.span);
+    step->lanes[lane].open = NULL;
+    TRY(status);
+    return close_bar(step, lane, &open);
+}
+
+void yoke_cut_bar(yoke_step *step, int lane, void (*between)(void *), void *context) {
+    yoke_open_bar *open = step->lanes[lane].open;
+    (void)close_bar(step, lane, open); /* where lanes share memory: cannot fail */
+    between(context);
+    open->span.begin_ns = yoke_trace_now();
+}
+
+void yoke_replay_bar(yoke_step *step, const yoke_bar *bar, int lane, int bucket) {
+    yoke_open_bar open = bar_of(step, bar, bucket);
+    const yoke_watch *watch = &step->watch;
+    for (int i = 0; i < watch->count; i++)
+        if (watch->observers[i]->after_replay != NULL)
+            watch->observers[i]->after_replay(step, lane, &open);
+}
+
+yoke_span yoke_span_begin(yoke_stage stage) {
+    return (yoke_span){.begin_ns = yoke_trace_now(),
+                       .step = STEP_AT_END,
+                       .stage = stage,
+                       .bucket = YOKE_NO_BUCKET};
+}
+
+void yoke_span_end(yoke_step *step, int lane, const yoke_span *span) {
+    yoke_span ended = *span;
+    if (ended.step == STEP_AT_END) ended.step = step->steps;
+    yoke_trace_end_span(step->watch.trace, lane, &ended);
+}
+
+yoke_span yoke_wait_begin(yoke_stage awaits, int bucket) {
+    yoke_span wait = yoke_span_begin(YOKE_STAGE_WAIT);
+    wait.bucket = bucket;
+    wait.awaits = awaits;
+    return wait;
+}
+
+void yoke_wait_end(yoke_step *step, int lane, const yoke_span *wait) {
+    if (step->queued || yoke_trace_now() - wait->begin_ns < WAIT_LEAST_NS) return;
+    yoke_span_end(step, lane, wait);
+}
+
+/* Jobs. */
+
+typedef struct watched_job {
+    yoke_step *step;
+    yoke_replica_job job;
+    void *context;
+} watched_job;
+
+static yoke_status run_watched(int lane, void *context) {
+    const watched_job *watched = context;
+    yoke_step *step = watched->step;
+    const yoke_watch *watch = &step->watch;
+    for (int i = 0; i < watch->count; i++)
+        if (watch->observers[i]->before_job != NULL) watch->observers[i]->before_job(step, lane);
+    yoke_status status = watched->job(lane, watched->context);
+    for (int i = watch->count - 1; i >= 0; i--)
+        if (watch->observers[i]->after_job != NULL) watch->observers[i]->after_job(step, lane);
+    return status;
+}
+
+/* crew: runs the job in place of the workers; NULL: they run it. The caller is the root's worker: it
+ * computes with the root's threads while the job runs. */
+static yoke_status apply(yoke_step *step, const yoke_observer *crew, int lanes, const char *what,
+                         yoke_replica_job job, void *context) {
+    watched_job watched = {step, job, context};
+    int failed = -1;
+    yoke_status status =
+        crew != NULL ? crew->run(step, lanes, run_watched, &watched, &failed)
+                     : yoke_workers_run(step->workers, lanes, run_watched, &watched, &failed);
+    if (status != YOKE_OK && failed >= 0)
+        yoke_error_prefix("%s, replica %d on %s", what, failed,
+                          yoke_device_name(step->lanes[failed].device));
+    TRY(status);
+    for (int i = step->watch.count - 1; i >= 0; i--)
+        if (step->watch.observers[i]->after_jobs != NULL)
+            step->watch.observers[i]->after_jobs(step, lanes);
+    return yoke_steps_by_phases(step) ? yoke_lanes_synchronize(step) : YOKE_OK;
+}
+
+yoke_status yoke_apply(yoke_step *step, int lanes, const char *what, yoke_replica_job job,
+                       void *context) {
+    return apply(step, NULL, lanes, what, job, context);
+}
+
+/* Stages. */
+
+typedef struct stage_job {
+    yoke_step *step;
+    const yoke_stage_def *stage;
+} stage_job;
+
+static yoke_status run_lane(int lane, void *context) {
+    const stage_job *job = context;
+    if (job->stage->bar != NULL)
+        return yoke_run_bar(job->step, job->stage->bar, lane, YOKE_NO_BUCKET);
+    return job->stage->lane(job->step, lane);
+}
+
+static yoke_status run_on_lanes(yoke_step *step, const yoke_stage_def *stage) {
+    stage_job job = {step, stage};
+    const char *what = stage->what != NULL ? stage->what : yoke_stage_name(stage->stage);
+    int lanes = stage->place == YOKE_ON_ROOT ? 1 : step->count;
+    for (int i = 0; stage->place == YOKE_ON_REPLICAS && i < step->watch.count; i++) {
+        const yoke_observer *observer = step->watch.observers[i];
+        int replicas = observer->replicas != NULL ? observer->replicas(step) : 0;
+        if (replicas > 0) return apply(step, observer, replicas, what, run_lane, &job);
+    }
+    return apply(step, NULL, lanes, what, run_lane, &job);
+}
+
+static yoke_status run_work(yoke_step *step, const yoke_stage_def *stage) {
+    if (stage->place != YOKE_ON_HOST) return run_on_lanes(step, stage);
+    if (stage->bar != NULL) return yoke_run_bar(step, stage->bar, 0, YOKE_NO_BUCKET);
+    return stage->work(step);
+}
+
+yoke_status yoke_run_stage(yoke_step *step, const yoke_stage_def *stage) {
+    if (stage->begin != NULL) TRY(stage->begin(step));
+    yoke_watch *watch = &step->watch;
+    for (int i = 0; i < watch->count; i++)
+        if (watch->observers[i]->before_stage != NULL)
+            watch->observers[i]->before_stage(step, stage);
+    yoke_status status = run_work(step, stage);
+    if (status != YOKE_OK) watch->modelled = NULL;
+    TRY(status);
+    for (int i = watch->count - 1; i >= 0; i--)
+        if (watch->observers[i]->after_stage != NULL)
+            TRY(watch->observers[i]->after_stage(step, stage));
+    return stage->end != NULL ? stage->end(step) : YOKE_OK;
+}
+
+yoke_status yoke_run_stages(yoke_step *step, const yoke_stage_def *const *stages) {
+    for (; *stages != NULL; stages++)
+        TRY(yoke_run_stage(step, *stages));
+    return YOKE_OK;
+}
+
+yoke_status yoke_run_schedule(yoke_step *step, const yoke_schedule_def *schedule) {
+    yoke_flight *flight = &step->flight;
+    TRY(yoke_run_stages(step, schedule->begin));
+    for (; flight->micro < flight->micros; flight->micro++)
+        TRY(yoke_run_stages(step, schedule->micro_batch));
+    return yoke_run_stages(step, schedule->end);
+}
+
+/* Steps. */
+
+void yoke_step_begins(yoke_step *step) {
+    for (int i = 0; i < step->watch.count; i++)
+        if (step->watch.observers[i]->before_step != NULL)
+            step->watch.observers[i]->before_step(step);
+}
+
+void yoke_step_ended(yoke_step *step, uint64_t number) {
+    for (int i = step->watch.count - 1; i >= 0; i--)
+        if (step->watch.observers[i]->after_step != NULL)
+            step->watch.observers[i]->after_step(step, number);
+}
