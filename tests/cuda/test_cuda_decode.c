@@ -3,7 +3,7 @@
  * the operation alone, and what an engine learns from batches of pixels. */
 #include "data/data.h"
 #include "image_layout_check.h"
-#include "parallel/engine.h"
+#include "parallel/engine/engine.h"
 
 #include <limits.h>
 #include <stdatomic.h>

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "parallel/engine.h"
+#include "parallel/engine/engine.h"
 #include "support/clock.h"
 #include "support/ddp_check.h"
 
@@ -110,7 +110,7 @@ static yoke_status take_steps(yoke_data_parallel *parallel, int world, int rank,
         keep_shortest(&found->reduce, stage_seconds(parallel, YOKE_STAGE_REDUCE));
     }
     found->wait_bytes = check_bytes(parallel, YOKE_STAGE_WAIT);
-    found->buckets = parallel->flat->bucket_count;
+    found->buckets = parallel->step.flat->bucket_count;
     return yoke_data_parallel_hash(parallel, &found->hash);
 }
 

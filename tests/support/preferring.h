@@ -4,7 +4,7 @@
 #ifndef PREFERRING_H
 #define PREFERRING_H
 
-#include "parallel/engine.h"
+#include "parallel/engine/engine.h"
 #include "support/engine_check.h"
 
 /* `names`: of candidates, up to 8 and NULL behind the last; they outlive the record. */
