@@ -57,8 +57,10 @@ static yoke_status time_kernels(int lane, void *context) {
                                 &job->count));
     else
         TRY(bench_replica_time(replica, rows, job->timing, job->repeat, &plans));
-    TRY(yoke_spare_update_open(&job->update, &parallel->step, parallel->step.flat->trainable_elements));
-    TRY(bench_time_calls(parallel->step.lanes[lane].device, queue_update, job, job->repeat, &update));
+    TRY(yoke_spare_update_open(&job->update, &parallel->step,
+                               parallel->step.flat->trainable_elements));
+    TRY(bench_time_calls(parallel->step.lanes[lane].device, queue_update, job, job->repeat,
+                         &update));
     job->milliseconds = plans + update;
     if (job->lists) list_update(job, update);
     return YOKE_OK;
@@ -69,7 +71,8 @@ static yoke_status run_settled(kernel_job *job) {
     if (job->repeat < 1) return FAIL(YOKE_ERROR_ARGUMENT, "repeat is %d: at least 1", job->repeat);
     TRY(yoke_engine_check_trains(parallel, true));
     parallel->step.flight.progress = YOKE_STAGE_LOAD; /* the kernels overwrite the batch's memory */
-    parallel->step.flight.losses_known = parallel->step.gradient.on_root = parallel->step.gradient.of_inputs = false;
+    parallel->step.flight.losses_known = parallel->step.gradient.on_root =
+        parallel->step.gradient.of_inputs = false;
     TRY(yoke_guard_begin(&parallel->step));
     yoke_status status = yoke_apply(&parallel->step, 1, "kernel time", time_kernels, job);
     yoke_spare_update_close(&job->update);

@@ -129,7 +129,8 @@ static yoke_status move(int lane, void *context) {
 }
 
 yoke_status yoke_average_read(yoke_data_parallel *parallel, float *flat) {
-    return yoke_apply(&parallel->step, 1, "average", move, &(move_job){.parallel = parallel, .to = flat});
+    return yoke_apply(&parallel->step, 1, "average", move,
+                      &(move_job){.parallel = parallel, .to = flat});
 }
 
 yoke_status yoke_average_write(yoke_data_parallel *parallel, const float *flat) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The schedules: each is a list of stages. classic is nn.DataParallel phase by phase, also in the
- * schedule python, whose stages cost what Python's do (interpreter.c); overlap is the same arithmetic
- * without the waits, and it is DistributedDataParallel, too: only what the exchange does with a
- * finished bucket differs. */
+ * schedule python, whose stages cost what Python's do (interpreter.c); overlap is the same
+ * arithmetic without the waits, and it is DistributedDataParallel, too: only what the exchange does
+ * with a finished bucket differs. */
 #include "parallel/engine/average.h"
 #include "parallel/engine/entry.h"
 #include "parallel/engine/failure.h"
@@ -13,11 +13,10 @@
 
 static const yoke_schedule_def classic = {
     .begin = STAGES{NULL},
-    .micro_batch =
-        STAGES{&yoke_stage_scatter, &yoke_stage_replicate, &yoke_stage_forward,
-               &yoke_stage_gather_to_root, &yoke_stage_loss_on_root, &yoke_stage_gather,
-               &yoke_stage_check_loss, &yoke_stage_scatter_back, &yoke_stage_backward,
-               &yoke_stage_keep_statistics, NULL},
+    .micro_batch = STAGES{&yoke_stage_scatter, &yoke_stage_replicate, &yoke_stage_forward,
+                          &yoke_stage_gather_to_root, &yoke_stage_loss_on_root, &yoke_stage_gather,
+                          &yoke_stage_check_loss, &yoke_stage_scatter_back, &yoke_stage_backward,
+                          &yoke_stage_keep_statistics, NULL},
     .end = STAGES{&yoke_stage_reduce, &yoke_stage_update, NULL},
 };
 
@@ -90,11 +89,11 @@ static const yoke_stage_def adds_results = {.stage = YOKE_STAGE_GATHER,
 
 static const yoke_schedule_def own_loss = {
     .begin = STAGES{NULL},
-    .micro_batch = STAGES{&yoke_stage_scatter, &yoke_stage_replicate, &yoke_stage_forward,
-                          &yoke_stage_own_loss, &yoke_stage_scatter_own, &yoke_stage_backward,
-                          NULL},
-    .end = STAGES{&adds_results, &yoke_stage_check_loss, &yoke_stage_reduce, &yoke_stage_update,
-                  NULL},
+    .micro_batch =
+        STAGES{&yoke_stage_scatter, &yoke_stage_replicate, &yoke_stage_forward,
+               &yoke_stage_own_loss, &yoke_stage_scatter_own, &yoke_stage_backward, NULL},
+    .end =
+        STAGES{&adds_results, &yoke_stage_check_loss, &yoke_stage_reduce, &yoke_stage_update, NULL},
 };
 
 static const yoke_schedule_def *schedule_for(const yoke_step *step, bool own) {
@@ -233,8 +232,8 @@ static yoke_status evaluate(yoke_data_parallel *parallel, const yoke_batch *give
     yoke_step *step = &parallel->step;
     yoke_span span = yoke_span_begin(YOKE_STAGE_EVALUATE);
     TRY(begin(parallel, given, call));
-    yoke_status status = yoke_run_schedule(step, call->host.loss != NULL ? &evaluation_by_host
-                                                                         : &evaluation);
+    yoke_status status =
+        yoke_run_schedule(step, call->host.loss != NULL ? &evaluation_by_host : &evaluation);
     end(step);
     TRY(status);
     yoke_span_end(step, 0, &span);

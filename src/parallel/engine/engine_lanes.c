@@ -23,8 +23,7 @@ static void leave_worker(int lane, void *context) {
 yoke_status yoke_engine_build_lanes(yoke_step *step) {
     const char *names[YOKE_DEVICES_LIMIT];
     step->lanes = calloc((size_t)step->count, sizeof *step->lanes);
-    if (step->lanes == NULL)
-        return FAIL_MEMORY((size_t)step->count * sizeof *step->lanes, "lanes");
+    if (step->lanes == NULL) return FAIL_MEMORY((size_t)step->count * sizeof *step->lanes, "lanes");
     for (int k = 0; k < step->count; k++)
         step->lanes[k].device = yoke_devices_at(step->devices, k);
     for (int k = 0; k < step->count; k++) {
@@ -34,8 +33,7 @@ yoke_status yoke_engine_build_lanes(yoke_step *step) {
                         "%s does not compute in %s (see yoke devices); use float32", names[k],
                         yoke_precision_name(step->options.precision));
     }
-    yoke_trace_options trace = {
-        .lanes = names, .lane_count = step->count, .queued = step->queued};
+    yoke_trace_options trace = {.lanes = names, .lane_count = step->count, .queued = step->queued};
     TRY(yoke_trace_create(&step->watch.trace, &trace));
     yoke_workers_options workers = {.count = step->count,
                                     .spare_cores = yoke_devices_spare_cores(step->devices),
@@ -59,8 +57,7 @@ static yoke_status plan_replica(int index, void *context) {
         .choices = step->choices,
         .first_bucket_bytes = step->options.first_bucket_bytes,
         .bucket_bytes = step->options.bucket_bytes,
-        .bucket_parts =
-            step->options.shards > 0 ? step->options.shards : step->exchange->owners,
+        .bucket_parts = step->options.shards > 0 ? step->options.shards : step->exchange->owners,
         .frozen = step->groups.frozen,
         .input_gradients = step->options.input_gradients,
         .norm_group = yoke_sync_norm_group(step, index),

@@ -28,9 +28,8 @@ static yoke_status check_inference(const yoke_data_parallel_options *own) {
                 other);
 }
 
-yoke_status yoke_engine_load_options(yoke_step *step,
-                                const yoke_data_parallel_options *options,
-                                const yoke_optimizer_options *optimizer) {
+yoke_status yoke_engine_load_options(yoke_step *step, const yoke_data_parallel_options *options,
+                                     const yoke_optimizer_options *optimizer) {
     yoke_data_parallel_options *own = &step->options;
     TRY(yoke_options_load(own, sizeof *own, options, "yoke_data_parallel_options"));
     TRY(yoke_optimizer_options_load(&step->optimizer_options, optimizer));
@@ -58,8 +57,7 @@ yoke_status yoke_engine_load_options(yoke_step *step,
 static yoke_status allocate_labels(yoke_step *step) {
     size_t rows = (size_t)step->limits.rows * step->limits.positions;
     step->labels = calloc(rows, sizeof *step->labels);
-    return step->labels != NULL ? YOKE_OK
-                                    : FAIL_MEMORY(rows * sizeof *step->labels, "labels");
+    return step->labels != NULL ? YOKE_OK : FAIL_MEMORY(rows * sizeof *step->labels, "labels");
 }
 
 /* On devices that queue, a segment costs launches: buckets are DDP's there, and one device alone
@@ -84,9 +82,8 @@ yoke_status yoke_engine_set_limits(yoke_step *step) {
     if (options->accumulate > limits->rows)
         return FAIL(YOKE_ERROR_ARGUMENT, "accumulate is %d: a rank has %d of the batch's %d rows",
                     options->accumulate, limits->rows, options->batch);
-    limits->micro_rows = shards
-                             ? yoke_shard_rows(options->batch, options->shards, 0) * step->count
-                             : yoke_shard_rows(limits->rows, options->accumulate, 0);
+    limits->micro_rows = shards ? yoke_shard_rows(options->batch, options->shards, 0) * step->count
+                                : yoke_shard_rows(limits->rows, options->accumulate, 0);
     yoke_operation loss;
     TRY(yoke_model_loss_operation(step->model, &loss)); /* ARGUMENT: it is not finished */
     yoke_shape shape = yoke_model_input_shape(step->model);

@@ -104,7 +104,8 @@ static yoke_status bind(yoke_data_parallel *parallel) {
 }
 
 static void unbind(yoke_data_parallel *parallel) {
-    if (parallel->bound) yoke_device_leave(parallel->step.lanes[0].device, &parallel->step.lanes[0].scope);
+    if (parallel->bound)
+        yoke_device_leave(parallel->step.lanes[0].device, &parallel->step.lanes[0].scope);
     parallel->bound = false;
 }
 

@@ -152,8 +152,7 @@ static void write_unreached(FILE *text, const yoke_step *step) {
     fprintf(text, "no loss has reached ");
     for (int i = 0; i < yoke_model_tensor_count(step->model); i++) {
         yoke_tensor_info info = {.struct_size = sizeof info};
-        if (!is_unreached(step, i) || yoke_model_tensor(step->model, i, &info) != YOKE_OK)
-            continue;
+        if (!is_unreached(step, i) || yoke_model_tensor(step->model, i, &info) != YOKE_OK) continue;
         if (found < NAMED) fprintf(text, "%s%s", found > 0 ? ", " : "", info.name);
         elements += info.count;
         found++;

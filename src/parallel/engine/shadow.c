@@ -33,8 +33,7 @@ static yoke_status run_trial(void *context, int candidate) {
 
 static bool is_open(const yoke_step *step) {
     return step->exchange->owners == 1 && !step->options.inference &&
-           step->flat->trainable_elements > 0 &&
-           yoke_replica_reads_shadow(step->lanes[0].replica);
+           step->flat->trainable_elements > 0 && yoke_replica_reads_shadow(step->lanes[0].replica);
 }
 
 yoke_status yoke_shadow_choose(int lane, void *context) {

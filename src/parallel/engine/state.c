@@ -176,8 +176,8 @@ static yoke_status gather_slices(slice_job *job) {
     TRY(yoke_apply(&parallel->step, parallel->step.count, "read", move_slices, job));
     if (!other_ranks_own_slices(parallel)) return YOKE_OK;
     _Static_assert(2 * sizeof(float) == sizeof(int64_t), "a flat buffer is whole cache lines");
-    return yoke_process_group_reduce(parallel->step.ranks.process_group, job->state->flat, elements / 2,
-                                     YOKE_ELEMENT_INT64, YOKE_SUM, 0);
+    return yoke_process_group_reduce(parallel->step.ranks.process_group, job->state->flat,
+                                     elements / 2, YOKE_ELEMENT_INT64, YOKE_SUM, 0);
 }
 
 static yoke_status scatter_slices(slice_job *job) {
@@ -214,7 +214,8 @@ static yoke_status give_weights(int lane, void *context) {
         const yoke_state_tensor *tensor = &job->state->tensors[i];
         int own = moves(job, tensor);
         if (own < 0) continue;
-        TRY(yoke_replica_write(job->parallel->step.lanes[lane].replica, own, false, tensor->values));
+        TRY(yoke_replica_write(job->parallel->step.lanes[lane].replica, own, false,
+                               tensor->values));
     }
     return YOKE_OK;
 }
@@ -296,7 +297,8 @@ static yoke_status give(yoke_data_parallel *parallel, yoke_state *state) {
     }
     TRY(yoke_data_parallel_synchronize(parallel));
     TRY(share_steps(parallel));
-    parallel->step.versions.frozen = parallel->step.versions.weights; /* frozen weights are new, too */
+    parallel->step.versions.frozen =
+        parallel->step.versions.weights; /* frozen weights are new, too */
     for (job.slot = 0; job.slot < state->slots; job.slot++) {
         memset(state->flat, 0, parallel->step.flat->elements * sizeof *state->flat);
         if (keeps) TRY(yoke_apply(&parallel->step, 1, "write", convert_slot, &job));

@@ -27,8 +27,7 @@ yoke_status yoke_exchange_create(yoke_step *step, const yoke_exchange_kind *kind
         exchange->participants = step->ranks.world;
         exchange->first = step->ranks.rank;
     }
-    exchange->owners =
-        step->options.schedule == YOKE_SCHEDULE_SHARDED ? exchange->participants : 1;
+    exchange->owners = step->options.schedule == YOKE_SCHEDULE_SHARDED ? exchange->participants : 1;
     exchange->norm_parts = step->queued ? exchange->owners : exchange->participants;
     if (step->options.shards > 0) exchange->norm_parts = step->options.shards;
     step->exchange = exchange;
@@ -119,8 +118,7 @@ yoke_status yoke_exchange_set_rate(yoke_exchange *exchange, double learning_rate
                     learning_rate);
     exchange->update = (yoke_optimizer_step){
         .step = step->steps,
-        .learning_rate =
-            learning_rate >= 0 ? learning_rate : step->optimizer_options.learning_rate,
+        .learning_rate = learning_rate >= 0 ? learning_rate : step->optimizer_options.learning_rate,
         .gradient_scale = 1,
         .unreached = yoke_reach_use(&step->reach),
     };
@@ -308,8 +306,8 @@ static yoke_status update_block(yoke_exchange *exchange, int lane, int bucket,
     size_t bytes = block->elements * sizeof *weights;
     if (keeps) memcpy(old, weights, bytes);
     TRY(yoke_optimizer_update(block->optimizer, &exchange->update,
-                              exchange->step->lanes[lane].device, block->offset,
-                              block->elements, weights, gradients));
+                              exchange->step->lanes[lane].device, block->offset, block->elements,
+                              weights, gradients));
     if (keeps) {
         memcpy(exchange->gradients[0] + block->offset, old, bytes);
         exchange->kind->kept(exchange, bucket, block->offset + block->elements);
@@ -431,10 +429,9 @@ static yoke_status update_owned(yoke_step *step, int owner, yoke_span *span) {
     yoke_exchange *exchange = step->exchange;
     yoke_slice slice = yoke_exchange_owned(exchange, owner, span->bucket);
     span->bytes = 5 * slice.elements * sizeof(float);
-    return yoke_optimizer_update(slice.optimizer, &exchange->update, step->lanes[owner].device,
-                                 slice.offset, slice.elements,
-                                 exchange->parameters[0] + slice.offset,
-                                 exchange->gradients[0] + slice.offset);
+    return yoke_optimizer_update(
+        slice.optimizer, &exchange->update, step->lanes[owner].device, slice.offset, slice.elements,
+        exchange->parameters[0] + slice.offset, exchange->gradients[0] + slice.offset);
 }
 
 static const yoke_bar owned_bar = {.stage = YOKE_STAGE_UPDATE, .work = update_owned};

@@ -22,7 +22,7 @@ typedef enum yoke_change { YOKE_CHANGED_NOTHING, YOKE_CHANGED_PART, YOKE_CHANGED
 
 /* NULL: nothing to do. In the order in which a step calls them. */
 typedef struct yoke_exchange_kind {
-    size_t bytes; /* of the exchange, whose first member is a yoke_exchange */
+    size_t bytes;     /* of the exchange, whose first member is a yoke_exchange */
     bool joins_ranks; /* its participants are the ranks, not the lanes */
 
     /* Where the root's flat buffers of `bytes` lie; what stays NULL is allocated on the device. */
@@ -44,8 +44,8 @@ typedef struct yoke_exchange_kind {
      * check of the gradient. */
     yoke_status (*norm)(yoke_exchange *exchange);
     /* Reads what the devices found in steps before number `step` that answered OK before the
-     * devices had checked their gradients. *bad: the first that changed nothing, with all behind it;
-     * untouched where each of them did. */
+     * devices had checked their gradients. *bad: the first that changed nothing, with all behind
+     * it; untouched where each of them did. */
     yoke_status (*settle)(yoke_exchange *exchange, uint64_t step, uint64_t *bad);
     void (*drop)(yoke_exchange *exchange); /* the step failed: nothing of it is left to settle */
     /* Of an exchange that can undo the weights published to participant 0: the old ones of this

@@ -51,8 +51,7 @@ static yoke_status ask_ranks(yoke_exchange *exchange, yoke_gate *gate, yoke_gate
                              .loss_count = request->loss_count,
                              .closed = request->closed,
                              .stays_closed = request->stays_closed};
-    TRY(yoke_device_gate(exchange->step->lanes[0].device, YOKE_STREAM_COMMUNICATION, gate,
-                         &own));
+    TRY(yoke_device_gate(exchange->step->lanes[0].device, YOKE_STREAM_COMMUNICATION, gate, &own));
     request->found_nonfinite = &gate->found_nonfinite;
     return yoke_process_group_all_reduce_async(exchange->process_group, &gate->found_nonfinite, 1);
 }

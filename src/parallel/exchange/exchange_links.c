@@ -153,5 +153,6 @@ void yoke_exchange_links_finish(yoke_exchange *exchange, int lane) {
     if (exchange->times == NULL) return;
     int last = exchange->step->flat->bucket_count - 1;
     time_buckets(exchange, last);
-    await(exchange->step, lane, exchange->times->clock.published_ns[last], take_bytes(exchange, lane));
+    await(exchange->step, lane, exchange->times->clock.published_ns[last],
+          take_bytes(exchange, lane));
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What modelled links add to the exchange of buckets. Without links, or with one device, nothing. */
+/* What modelled links add to the exchange of buckets. Without links, or with one device, nothing.
+ */
 #ifndef PARALLEL_EXCHANGE_LINKS_H
 #define PARALLEL_EXCHANGE_LINKS_H
 

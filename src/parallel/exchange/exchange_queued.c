@@ -521,8 +521,8 @@ static yoke_status broadcast_stale(yoke_step *step, int lane, yoke_span *span) {
     yoke_range weights = {.buffers = exchange->parameters, .elements = exchange->stale.weights};
     yoke_range buffers = {.buffers = statistics,
                           .elements = exchange->stale.buffers ? step->flat->buffer_elements : 0};
-    span->bytes = 2 * (size_t)(step->count - 1) * (weights.elements + buffers.elements) *
-                  sizeof(float);
+    span->bytes =
+        2 * (size_t)(step->count - 1) * (weights.elements + buffers.elements) * sizeof(float);
     TRY(yoke_lanes_order(step, YOKE_STREAM_COMPUTE, YOKE_STREAM_COMMUNICATION));
     TRY(yoke_device_group_broadcast(group, &weights));
     TRY(yoke_device_group_broadcast(group, &buffers));

@@ -22,8 +22,7 @@ static yoke_status threads_ready(yoke_exchange *exchange, int lane, int bucket) 
 static yoke_status await_bucket(const yoke_exchange *exchange, int lane, int bucket) {
     yoke_step *step = exchange->step;
     yoke_span wait = yoke_wait_begin(YOKE_STAGE_BACKWARD, bucket);
-    TRY(yoke_workers_await(step->workers, &exchange->arrivals[bucket],
-                           (uint32_t)step->count));
+    TRY(yoke_workers_await(step->workers, &exchange->arrivals[bucket], (uint32_t)step->count));
     yoke_wait_end(step, lane, &wait);
     return YOKE_OK;
 }
@@ -89,7 +88,8 @@ static yoke_status replicate_slice(yoke_step *step, int lane, yoke_span *span) {
     const yoke_stale *stale = &step->exchange->stale;
     size_t buffers = step->flat->buffer_elements, moved = 0;
     size_t first = yoke_line_cut(stale->weights, YOKE_LINE_FLOATS, step->count, lane);
-    size_t elements = yoke_line_cut(stale->weights, YOKE_LINE_FLOATS, step->count, lane + 1) - first;
+    size_t elements =
+        yoke_line_cut(stale->weights, YOKE_LINE_FLOATS, step->count, lane + 1) - first;
     for (int k = 1; elements > 0 && k < step->count; k++) {
         const yoke_lane *to = &step->lanes[k];
         if (to->weights_version == step->versions.weights) continue;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What Python adds to the algorithm of nn.DataParallel: replicas that are rebuilt, and threads that
- * are started, in every forward; and the interpreter's lock, which one thread at a time holds to call
- * a layer. Kernels run without it, and so does backward, which PyTorch runs in C++. With this
+ * are started, in every forward; and the interpreter's lock, which one thread at a time holds to
+ * call a layer. Kernels run without it, and so does backward, which PyTorch runs in C++. With this
  * observer alone a step allocates memory: for its threads.
  *
  * Python's lock is a mutex; a thread that holds it spins for the time that Python would take. It
@@ -117,7 +117,8 @@ yoke_operation_hook yoke_interpreter_hook(const yoke_step *step, int lane) {
 
 /* Replicas. */
 
-/* Those that the batch in flight gives rows to: lanes 0 to this number. One runs without threads. */
+/* Those that the batch in flight gives rows to: lanes 0 to this number. One runs without threads.
+ */
 static int replicas_with_rows(const yoke_step *step) {
     int count = 0;
     for (int k = 0; k < step->count; k++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a stage moves between the root and the lanes, on modelled links: the stage lasts until its
- * last transfer would be over, and the timeline shows the transfers in place of the copies in memory.
- * exchange_links.c does so for buckets. */
+ * last transfer would be over, and the timeline shows the transfers in place of the copies in
+ * memory. exchange_links.c does so for buckets. */
 #include "links/links.h"
 
 #include "parallel/observers/observers.h"

@@ -15,8 +15,8 @@
 extern const yoke_observer yoke_observe_waits, yoke_observe_timeline, yoke_observe_interpreter,
     yoke_observe_links, yoke_observe_straggler;
 
-/* create reads the options that ask for observers, and makes what they keep. ARGUMENT: an impossible
- * one. attach lists those that this step has. */
+/* create reads the options that ask for observers, and makes what they keep. ARGUMENT: an
+ * impossible one. attach lists those that this step has. */
 yoke_status yoke_observers_create(yoke_step *step);
 void yoke_observers_attach(yoke_step *step);
 void yoke_observers_destroy(yoke_step *step); /* takes half-built ones */

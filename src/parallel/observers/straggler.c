@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A straggler: one device or rank that computes more slowly than the others, on purpose, to show
- * which others wait for it. It sleeps on the clock: its core stays free, as if the work were done on a
- * slower device elsewhere. */
+ * which others wait for it. It sleeps on the clock: its core stays free, as if the work were done
+ * on a slower device elsewhere. */
 #include "parallel/observers/observers.h"
 
 #include <errno.h>

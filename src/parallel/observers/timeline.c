@@ -142,8 +142,7 @@ yoke_status yoke_timeline_read(yoke_step *step) {
 
 /* Life. */
 
-static yoke_status create_slots(const yoke_step *step, yoke_device *device,
-                                timed_slot **slots) {
+static yoke_status create_slots(const yoke_step *step, yoke_device *device, timed_slot **slots) {
     size_t count = (size_t)slot_count(step);
     *slots = calloc(count, sizeof **slots);
     if (*slots == NULL) return FAIL_MEMORY(count * sizeof **slots, "the spans of a batch");

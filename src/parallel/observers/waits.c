@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A lane on the CPU without a job waits, in a step, for another lane or for the root's worker, which
- * gives out the jobs. On GPUs, streams wait for each other and record nothing. */
+/* A lane on the CPU without a job waits, in a step, for another lane or for the root's worker,
+ * which gives out the jobs. On GPUs, streams wait for each other and record nothing. */
 #include "parallel/observers/observers.h"
 
 void yoke_idle_begin(yoke_step *step, int lane) {

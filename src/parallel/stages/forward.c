@@ -11,8 +11,7 @@ static yoke_status compute(yoke_step *step, int lane, yoke_span *span) {
     return yoke_replica_forward(own->replica, own->shard.rows, step->flight.training, &plan_step);
 }
 
-const yoke_bar yoke_bar_forward = {
-    .stage = YOKE_STAGE_FORWARD, .on_stream = true, .work = compute};
+const yoke_bar yoke_bar_forward = {.stage = YOKE_STAGE_FORWARD, .on_stream = true, .work = compute};
 
 yoke_status yoke_lane_forward(yoke_step *step, int lane) {
     yoke_status status = YOKE_OK;

@@ -8,8 +8,8 @@ static yoke_status allocate_sum(int lane, void *context) {
     if (*sum != NULL) return YOKE_OK;
     return yoke_memory_advice(
         yoke_device_allocate(step->lanes[lane].device,
-                             step->flat->trainable_elements * sizeof **sum,
-                             "gradients that add up", (void **)sum),
+                             step->flat->trainable_elements * sizeof **sum, "gradients that add up",
+                             (void **)sum),
         "they are as large as the model, whatever the rows: without no_sync there are none");
 }
 

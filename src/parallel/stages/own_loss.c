@@ -62,8 +62,7 @@ static void scale_gradients(const yoke_step *step, float *const *gradients) {
     float factor = (float)flight->batch.rows / (float)divisor;
     for (int k = 0; k < yoke_model_output_count(step->model) && divisor != flight->batch.rows;
          k++) {
-        size_t elements =
-            (size_t)flight->batch.rows * yoke_model_output_elements(step->model, k);
+        size_t elements = (size_t)flight->batch.rows * yoke_model_output_elements(step->model, k);
         for (size_t i = 0; i < elements; i++)
             gradients[k][i] *= factor;
     }

@@ -4,8 +4,8 @@
  */
 #include "parallel/stages/stages.h"
 
-/* Reducing twice must not add twice. Gradients that no_sync has added up outlive their batch: another
- * one may be in flight. */
+/* Reducing twice must not add twice. Gradients that no_sync has added up outlive their batch:
+ * another one may be in flight. */
 static yoke_status reduce(yoke_step *step) {
     yoke_flight *flight = &step->flight;
     yoke_stage progress = flight->progress;

@@ -170,10 +170,8 @@ static yoke_status loss_on_root(yoke_step *step, int root) {
     return yoke_run_bar(step, &loss_bar, root, YOKE_NO_BUCKET);
 }
 
-const yoke_stage_def yoke_stage_loss_on_root = {.stage = YOKE_STAGE_LOSS,
-                                                .place = YOKE_ON_ROOT,
-                                                .begin = clear_losses,
-                                                .lane = loss_on_root};
+const yoke_stage_def yoke_stage_loss_on_root = {
+    .stage = YOKE_STAGE_LOSS, .place = YOKE_ON_ROOT, .begin = clear_losses, .lane = loss_on_root};
 
 /* scatter: the loss's gradient goes back to the shards. */
 static yoke_status scatter_back(yoke_step *step, int root, yoke_span *span) {

@@ -30,8 +30,7 @@ static scatter_part pixels_of(const yoke_step *step, const yoke_lane *lane) {
     if (batch->crops != NULL) {
         const yoke_crop *last = &batch->crops[first + rows - 1];
         begin = batch->crops[first].offset;
-        end =
-            last->offset + yoke_crop_bytes(last, yoke_model_input_shape(step->model).channels);
+        end = last->offset + yoke_crop_bytes(last, yoke_model_input_shape(step->model).channels);
     }
     return (scatter_part){NULL, lane->staging.rows, batch->pixels + begin, end - begin,
                           step->flight.locations.inputs[0]};
@@ -94,8 +93,7 @@ static scatter_parts parts_of(const yoke_step *step, const yoke_lane *lane) {
 
 /* From staging memory to the replica's, in the compute stream, behind the last batch. The first
  * part is input 0. */
-static yoke_status unpack(yoke_step *step, const yoke_lane *lane,
-                          const scatter_parts *parts) {
+static yoke_status unpack(yoke_step *step, const yoke_lane *lane, const scatter_parts *parts) {
     const yoke_flight *flight = &step->flight;
     for (int i = 0; i < parts->count; i++) {
         const scatter_part *part = &parts->of[i];
@@ -128,8 +126,7 @@ static yoke_status upload(yoke_step *step, int lane, yoke_span *span) {
     return YOKE_OK;
 }
 
-static const yoke_bar upload_bar = {
-    .stage = YOKE_STAGE_SCATTER, .on_stream = true, .work = upload};
+static const yoke_bar upload_bar = {.stage = YOKE_STAGE_SCATTER, .on_stream = true, .work = upload};
 
 static yoke_status scatter_shard(yoke_step *step, int lane) {
     const yoke_lane *own = &step->lanes[lane];
@@ -191,8 +188,7 @@ static yoke_status await_lanes(const yoke_step *step) {
     return YOKE_OK;
 }
 
-yoke_status yoke_scatter_output_gradients(yoke_step *step,
-                                          const float *const *gradients) {
+yoke_status yoke_scatter_output_gradients(yoke_step *step, const float *const *gradients) {
     yoke_device *locations[YOKE_OUTPUTS_LIMIT] = {NULL};
     step->flight.reached = 0;
     for (int k = 0; k < yoke_model_output_count(step->model); k++) {

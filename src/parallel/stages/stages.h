@@ -28,7 +28,8 @@ yoke_status yoke_lane_forward(yoke_step *step, int lane);
  * wait for this lane's buckets, and the step fails later on all of them. */
 yoke_status yoke_lane_forward_or_nan(yoke_step *step, int lane);
 yoke_status yoke_lane_loss(yoke_step *step, int lane);
-/* Segment by segment; exchange gets each finished bucket. NULL: the gradients stay in the replica. */
+/* Segment by segment; exchange gets each finished bucket. NULL: the gradients stay in the replica.
+ */
 yoke_status yoke_lane_backward(yoke_step *step, int lane, yoke_exchange *exchange);
 
 /* reduce.c, update.c: by hand and in classic; the other schedules exchange bucket by bucket. */

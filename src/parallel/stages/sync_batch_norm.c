@@ -44,8 +44,7 @@ static yoke_status gather_from_ranks(void *context, const double *own, size_t co
 yoke_status yoke_sync_norm_create(yoke_step *step) {
     int world = step->ranks.world, participants = world > 1 ? world : step->count;
     size_t channels = (size_t)yoke_model_norm_channels(step->model);
-    if (!step->options.synchronize_batch_norm || channels == 0 || participants == 1)
-        return YOKE_OK;
+    if (!step->options.synchronize_batch_norm || channels == 0 || participants == 1) return YOKE_OK;
     if (step->queued)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "synchronize_batch_norm: several GPUs cannot do this yet; train on CPU "

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* update: one optimizer step on the root, from the gradient there; the other replicas become stale. */
+/* update: one optimizer step on the root, from the gradient there; the other replicas become stale.
+ */
 #include "parallel/stages/stages.h"
 
 static yoke_status update(yoke_step *step) {

@@ -40,8 +40,7 @@ static yoke_status check_counts(const yoke_step *step, const yoke_batch *batch) 
     TRY(check_count("inputs", batch->inputs_count, batch->rows, step->limits.row_elements));
     TRY(check_count("labels", batch->labels_count, batch->rows, step->limits.positions));
     /* A loss of labels reads no targets: any number of them a row. */
-    if (step->limits.labels && batch->rows > 0 &&
-        batch->targets_count % (size_t)batch->rows == 0)
+    if (step->limits.labels && batch->rows > 0 && batch->targets_count % (size_t)batch->rows == 0)
         return YOKE_OK;
     return check_count("targets", batch->targets_count, batch->rows, step->limits.outputs);
 }
@@ -110,8 +109,7 @@ static yoke_status check_more_inputs(const yoke_step *step, const yoke_batch *ba
     return YOKE_OK;
 }
 
-yoke_status yoke_locate(const yoke_step *step, const void *array,
-                        yoke_device **location) {
+yoke_status yoke_locate(const yoke_step *step, const void *array, yoke_device **location) {
     *location = NULL;
     if (!step->queued || array == NULL) return YOKE_OK;
     return yoke_devices_locate(step->devices, array, location);
@@ -131,8 +129,7 @@ static yoke_status locate_arrays(yoke_step *step, yoke_batch *batch) {
     TRY(yoke_locate(step, batch->labels, &labels));
     if (labels == NULL) return YOKE_OK;
     TRY(yoke_device_download(labels, YOKE_STREAM_COPY, step->labels, batch->labels,
-                             (size_t)batch->rows * step->limits.positions *
-                                 sizeof *batch->labels));
+                             (size_t)batch->rows * step->limits.positions * sizeof *batch->labels));
     batch->labels = step->labels;
     return YOKE_OK;
 }
@@ -176,8 +173,7 @@ static yoke_status check_mixes(const yoke_step *step, const yoke_batch *batch) {
 }
 
 /* The ids of one input; those on a device make NaN of a wrong one. */
-static yoke_status check_ids(const yoke_step *step, int input, const float *ids,
-                             int rows) {
+static yoke_status check_ids(const yoke_step *step, int input, const float *ids, int rows) {
     int tokens = yoke_model_tokens(step->model, input);
     size_t row = yoke_model_input_elements(step->model, input);
     bool on_device = step->flight.locations.inputs[input] != NULL;
@@ -198,8 +194,8 @@ static yoke_status check_tokens(const yoke_step *step, const yoke_batch *batch) 
     return YOKE_OK;
 }
 
-yoke_status yoke_flight_check(yoke_step *step, const yoke_batch *given,
-                              bool with_labels, yoke_batch *batch) {
+yoke_status yoke_flight_check(yoke_step *step, const yoke_batch *given, bool with_labels,
+                              yoke_batch *batch) {
     yoke_decoding *decoding = &step->flight.decoding;
     TRY(yoke_pointer_check(given, "batch"));
     TRY(yoke_options_load(batch, sizeof *batch, given, "yoke_batch"));
@@ -351,8 +347,7 @@ bool yoke_flight_is_finite_so_far(const yoke_flight *flight) {
 
 bool yoke_flight_is_finite(const yoke_step *step) {
     for (int k = 0; k < step->count; k++)
-        if (step->lanes[k].shard.rows > 0 &&
-            !isfinite(step->lanes[k].memory->on_host->loss_sum))
+        if (step->lanes[k].shard.rows > 0 && !isfinite(step->lanes[k].memory->on_host->loss_sum))
             return false;
     return yoke_flight_is_finite_so_far(&step->flight);
 }
@@ -377,8 +372,8 @@ void yoke_count_update(yoke_step *step) {
 
 /* The order of the stages by hand. */
 
-yoke_status yoke_flight_require(const yoke_step *step, const char *stage,
-                                yoke_stage first, yoke_stage last) {
+yoke_status yoke_flight_require(const yoke_step *step, const char *stage, yoke_stage first,
+                                yoke_stage last) {
     if (step == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "%s: the engine is NULL", stage);
     yoke_stage progress = step->flight.progress;
     if (progress >= first && progress <= last) return YOKE_OK;
@@ -391,8 +386,7 @@ yoke_status yoke_flight_require_training(const yoke_step *step, const char *stag
     return FAIL(YOKE_ERROR_ARGUMENT, "%s: the forward before it was in evaluation mode", stage);
 }
 
-yoke_status yoke_flight_require_labels(const yoke_step *step,
-                                       const yoke_batch *batch) {
+yoke_status yoke_flight_require_labels(const yoke_step *step, const yoke_batch *batch) {
     if (batch->rows == 0) return YOKE_OK;
     if (step->limits.labels && batch->labels == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "the batch has no labels, which cross-entropy needs");

@@ -7,15 +7,13 @@
 
 /* The device whose memory an array of the caller is; NULL: it is host memory. ARGUMENT: memory of a
  * GPU that is not in this engine. */
-yoke_status yoke_locate(const yoke_step *step, const void *array,
-                        yoke_device **location);
+yoke_status yoke_locate(const yoke_step *step, const void *array, yoke_device **location);
 /* Copies and checks the caller's batch. with_labels: it must have what the loss compares with. */
-yoke_status yoke_flight_check(yoke_step *step, const yoke_batch *given,
-                              bool with_labels, yoke_batch *batch);
+yoke_status yoke_flight_check(yoke_step *step, const yoke_batch *given, bool with_labels,
+                              yoke_batch *batch);
 /* Begins a batch, which the engine's options cut; in_one: all of it goes to the devices at once.
  * With ranks, finds its place in the whole. */
-yoke_status yoke_flight_begin(yoke_step *step, const yoke_batch *batch, bool in_one,
-                              bool training);
+yoke_status yoke_flight_begin(yoke_step *step, const yoke_batch *batch, bool in_one, bool training);
 /* The result of a batch before any of its losses is known. */
 yoke_step_result yoke_flight_no_result(yoke_label_count labels);
 /* The micro-batches of so many rows; 1 of none: a rank without rows takes part all the same. */
@@ -38,8 +36,8 @@ void yoke_count_update(yoke_step *step);
 
 /* The order of the stages called by hand. ARGUMENT unless the batch has gone through `first` and
  * not past `last`; unless its forward was in training mode; unless it has labels or targets. */
-yoke_status yoke_flight_require(const yoke_step *step, const char *stage,
-                                yoke_stage first, yoke_stage last);
+yoke_status yoke_flight_require(const yoke_step *step, const char *stage, yoke_stage first,
+                                yoke_stage last);
 yoke_status yoke_flight_require_training(const yoke_step *step, const char *stage);
 yoke_status yoke_flight_require_labels(const yoke_step *step, const yoke_batch *batch);
 

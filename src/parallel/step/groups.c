@@ -183,8 +183,7 @@ bool yoke_groups_ask_decay(const yoke_groups *groups, int tensor) {
 
 /* Ranges. */
 
-static yoke_optimizer_range range_of(const yoke_step *step,
-                                     const yoke_parameter *parameter) {
+static yoke_optimizer_range range_of(const yoke_step *step, const yoke_parameter *parameter) {
     const yoke_parameter_group *group = group_of(&step->groups, parameter->tensor);
     yoke_optimizer_range range = {.offset = parameter->offset,
                                   .learning_rate_scale = 1,

@@ -29,9 +29,9 @@ static yoke_status create_staging(const yoke_step *step, yoke_lane *lane) {
     TRY(yoke_device_allocate(lane->device, rows * step->limits.row_elements * value,
                              "the next shard", &staging->rows));
     for (int k = 1; k < yoke_model_input_count(step->model); k++)
-        TRY(yoke_device_allocate(
-            lane->device, rows * yoke_model_input_elements(step->model, k) * sizeof(float),
-            "the next shard", (void **)&staging->more_inputs[k - 1]));
+        TRY(yoke_device_allocate(lane->device,
+                                 rows * yoke_model_input_elements(step->model, k) * sizeof(float),
+                                 "the next shard", (void **)&staging->more_inputs[k - 1]));
     TRY(yoke_device_allocate(lane->device, rows * sizeof *staging->crops, "the next crops",
                              (void **)&staging->crops));
     TRY(yoke_device_allocate(lane->device, rows * sizeof *staging->placements,
@@ -39,8 +39,7 @@ static yoke_status create_staging(const yoke_step *step, yoke_lane *lane) {
     TRY(yoke_device_allocate(lane->device, rows * sizeof *staging->mixes, "the next second labels",
                              (void **)&staging->mixes));
     if (step->limits.labels)
-        return yoke_device_allocate(lane->device,
-                                    rows * step->limits.positions * sizeof(int32_t),
+        return yoke_device_allocate(lane->device, rows * step->limits.positions * sizeof(int32_t),
                                     "the next labels", (void **)&staging->labels);
     return yoke_device_allocate(lane->device, rows * step->limits.outputs * sizeof(float),
                                 "the next targets", (void **)&staging->targets);
@@ -53,7 +52,7 @@ int yoke_lane_sums(const yoke_step *step) {
 
 const char *yoke_rows_advice(const yoke_step *step) {
     return step->options.shards > 0 ? "use a smaller batch, or more shards"
-                                        : "use fewer rows a device, or accumulate";
+                                    : "use fewer rows a device, or accumulate";
 }
 
 yoke_status yoke_lane_open(yoke_step *step, int index) {
@@ -128,8 +127,8 @@ yoke_status yoke_lane_download_scalars(const yoke_lane *lane) {
  * mean_of_ranks, the mean over ranks of their means. */
 yoke_plan_step yoke_lane_plan_step(const yoke_step *step, int lane) {
     const yoke_flight *flight = &step->flight;
-    double weight = step->options.mean_of_ranks ? flight->own.weight * step->ranks.world
-                                                    : flight->whole_weight;
+    double weight =
+        step->options.mean_of_ranks ? flight->own.weight * step->ranks.world : flight->whole_weight;
     return (yoke_plan_step){
         .seed = step->options.seed,
         .step = step->steps,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of a step: the devices' lanes, the batch in flight, the weights' versions, the gradient,
- * and the tables by which one runner runs its stages. Types alone; each part's functions are in the
- * header of its name. */
+/* The parts of a step: the devices' lanes, the batch in flight, the weights' versions, the
+ * gradient, and the tables by which one runner runs its stages. Types alone; each part's functions
+ * are in the header of its name. */
 #ifndef PARALLEL_STEP_PARTS_H
 #define PARALLEL_STEP_PARTS_H
 
@@ -23,24 +23,25 @@ typedef struct yoke_bar {
     yoke_status (*work)(yoke_step *step, int lane, yoke_span *span);
 } yoke_bar;
 
-typedef enum yoke_place {
+typedef enum yoke_stage_place {
     YOKE_ON_HOST,    /* the calling thread alone; the bar is lane 0's */
     YOKE_ON_ROOT,    /* lane 0's worker, which is the calling thread, with the root's threads */
     YOKE_ON_LANES,   /* every lane's worker at once */
     YOKE_ON_REPLICAS /* likewise, and the work begins with a forward */
-} yoke_place;
+} yoke_stage_place;
 
 /* A stage of a step: an entry of a schedule's lists. Of work, lane and bar it has one. */
 typedef struct yoke_stage_def {
     yoke_stage stage; /* its name in the trace, the table, errors, docs and the simulator */
     const char *what; /* begins the text of a lane's failure; NULL: the stage's name */
-    yoke_place place;
+    yoke_stage_place place;
     yoke_status (*begin)(yoke_step *step); /* on the calling thread, before; NULL: nothing to do */
     yoke_status (*work)(yoke_step *step);  /* on the host */
     yoke_status (*lane)(yoke_step *step, int lane);
     const yoke_bar *bar;
     yoke_status (*end)(yoke_step *step); /* on the calling thread, after; NULL: nothing to do */
-    /* What it moves between the root and lane 1, 2, ...: modelled links carry that. NULL: nothing. */
+    /* What it moves between the root and lane 1, 2, ...: modelled links carry that. NULL: nothing.
+     */
     size_t (*bytes)(const yoke_step *step, int lane);
     bool (*travels)(const yoke_step *step); /* whether it moves anything now; NULL: always */
     bool to_root;                           /* from the lanes to the root, not from it */
@@ -60,8 +61,8 @@ typedef struct yoke_open_bar {
     yoke_span span;
 } yoke_open_bar;
 
-/* Who watches a step, or slows it down on purpose: the runner calls it, stages never do. Entries may
- * be NULL. before runs in the order of the step's observers, after in the reverse order. */
+/* Who watches a step, or slows it down on purpose: the runner calls it, stages never do. Entries
+ * may be NULL. before runs in the order of the step's observers, after in the reverse order. */
 typedef struct yoke_observer {
     void (*before_step)(yoke_step *step);
     void (*after_step)(yoke_step *step, uint64_t number); /* of step `number` */
@@ -89,11 +90,12 @@ typedef struct yoke_watch {
     yoke_trace *trace;
     struct yoke_links *links;             /* modelled ones; NULL: none, or one device */
     struct yoke_interpreter *interpreter; /* NULL unless the schedule is python */
-    /* Two sets of events and recordings take turns: one batch fills its set while the other is read.
+    /* Two sets of events and recordings take turns: one batch fills its set while the other is
+     * read.
      */
     int turn;
     uint64_t turns;
-    bool in_step;                  /* a lane without a job waits for one */
+    bool in_step;                   /* a lane without a job waits for one */
     const yoke_stage_def *modelled; /* links show this stage, in place of its own bars */
     uint64_t modelled_begin_ns;
     size_t modelled_bytes[YOKE_DEVICES_LIMIT];
@@ -143,10 +145,10 @@ typedef struct yoke_lane {
     uint64_t weights_version, buffers_version;
     yoke_lane_events events;
     yoke_staging staging;
-    yoke_open_bar *open;                 /* the bar in progress; NULL: none */
-    uint64_t idle_ns;                    /* since when it has no job, in a step; 0: it has one */
-    struct yoke_clock *clock;            /* times bars by events; NULL where lanes share memory */
-    struct yoke_recordings *recordings;  /* NULL unless the device records */
+    yoke_open_bar *open;                /* the bar in progress; NULL: none */
+    uint64_t idle_ns;                   /* since when it has no job, in a step; 0: it has one */
+    struct yoke_clock *clock;           /* times bars by events; NULL where lanes share memory */
+    struct yoke_recordings *recordings; /* NULL unless the device records */
 } yoke_lane;
 
 /* The batch. */
@@ -179,9 +181,9 @@ typedef struct yoke_host_loss {
 
 /* The batch in flight, from the call that brings it to its result. */
 typedef struct yoke_flight {
-    const yoke_batch *whole;     /* this process's rows, as the caller gave them */
-    yoke_host_loss *host;        /* the caller's own loss and rows; NULL: none */
-    double learning_rate;        /* of the step; negative: the optimizer's own */
+    const yoke_batch *whole;            /* this process's rows, as the caller gave them */
+    yoke_host_loss *host;               /* the caller's own loss and rows; NULL: none */
+    double learning_rate;               /* of the step; negative: the optimizer's own */
     float *outputs[YOKE_OUTPUTS_LIMIT]; /* where gather writes them; NULL: not this one */
     yoke_batch batch; /* the micro-batch: borrowed until the step ends, or gather by hand */
     const float *more_inputs[YOKE_INPUTS_LIMIT]; /* of the micro-batch */

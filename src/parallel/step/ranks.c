@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ranks in a step: where each one's rows lie in the whole batch, and the sum of their results. */
+/* The ranks in a step: where each one's rows lie in the whole batch, and the sum of their results.
+ */
 #include "parallel/step/ranks.h"
 
 #include "parallel/step/flight.h"
@@ -18,8 +19,7 @@ yoke_status yoke_ranks_share_floats(yoke_step *step, float *values, size_t count
 yoke_status yoke_ranks_share_buffers(yoke_step *step) {
     yoke_ranks *ranks = &step->ranks;
     if (ranks->buffers_are_equal || !step->options.broadcast_buffers) return YOKE_OK;
-    TRY(yoke_ranks_share_floats(step, step->lanes[0].memory->buffers,
-                     step->flat->buffer_elements));
+    TRY(yoke_ranks_share_floats(step, step->lanes[0].memory->buffers, step->flat->buffer_elements));
     ranks->buffers_are_equal = true;
     return YOKE_OK;
 }

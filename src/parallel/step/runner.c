@@ -27,7 +27,8 @@ static void record(yoke_step *step, int lane, const yoke_open_bar *open) {
 
 static yoke_open_bar bar_of(const yoke_step *step, const yoke_bar *bar, int bucket) {
     return (yoke_open_bar){
-        bar, {.begin_ns = yoke_trace_now(), .step = step->steps, .stage = bar->stage, .bucket = bucket}};
+        bar,
+        {.begin_ns = yoke_trace_now(), .step = step->steps, .stage = bar->stage, .bucket = bucket}};
 }
 
 static yoke_status close_bar(yoke_step *step, int lane, yoke_open_bar *open) {
@@ -112,8 +113,8 @@ static yoke_status run_watched(int lane, void *context) {
     return status;
 }
 
-/* crew: runs the job in place of the workers; NULL: they run it. The caller is the root's worker: it
- * computes with the root's threads while the job runs. */
+/* crew: runs the job in place of the workers; NULL: they run it. The caller is the root's worker:
+ * it computes with the root's threads while the job runs. */
 static yoke_status apply(yoke_step *step, const yoke_observer *crew, int lanes, const char *what,
                          yoke_replica_job job, void *context) {
     watched_job watched = {step, job, context};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runner: it alone sends work to the lanes, opens and closes bars, says where a failure was, and
- * calls the observers. */
+/* The runner: it alone sends work to the lanes, opens and closes bars, says where a failure was,
+ * and calls the observers. */
 #ifndef PARALLEL_STEP_RUNNER_H
 #define PARALLEL_STEP_RUNNER_H
 
@@ -28,7 +28,8 @@ void yoke_replay_bar(yoke_step *step, const yoke_bar *bar, int lane, int bucket)
 yoke_span yoke_wait_begin(yoke_stage awaits, int bucket);
 void yoke_wait_end(yoke_step *step, int lane, const yoke_span *wait);
 
-/* A span that holds bars: a whole step. It, or a wait that counts however short it was, ends now. */
+/* A span that holds bars: a whole step. It, or a wait that counts however short it was, ends now.
+ */
 yoke_span yoke_span_begin(yoke_stage stage);
 void yoke_span_end(yoke_step *step, int lane, const yoke_span *span);
 

@@ -72,8 +72,7 @@ yoke_status yoke_shards_check(yoke_step *step) {
                     "device",
                     options->shards, step->count);
     options->collectives = YOKE_COLLECTIVES_COPY;
-    return step->ranks.world > 1 ? yoke_process_group_fix_order(options->process_group)
-                                     : YOKE_OK;
+    return step->ranks.world > 1 ? yoke_process_group_fix_order(options->process_group) : YOKE_OK;
 }
 
 /* Life. */
@@ -171,6 +170,5 @@ void yoke_shards_add_losses(yoke_step *step, const double *losses) {
     for (int k = 0; k < step->count; k++)
         step->shards.losses[k * rounds + flight->micro] = losses[k];
     if (yoke_flight_is_last(flight))
-        step->flight.result.loss =
-            yoke_tree_sum(step->shards.losses, step->count * rounds);
+        step->flight.result.loss = yoke_tree_sum(step->shards.losses, step->count * rounds);
 }
