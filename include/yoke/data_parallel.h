@@ -52,6 +52,16 @@ typedef enum yoke_schedule {
                                 thread for each replica, and these share one lock. CPU devices. */
 } yoke_schedule;
 
+/** The stages of a training step in a schedule, in their order: the list that the engine runs.
+ * In DDP the stage EXCHANGE is ALL_REDUCE and UPDATE, except in the sharded schedule.
+ *
+ * @param schedule     The schedule.
+ * @param[out] stages  May be NULL with capacity 0.
+ * @param capacity     The number of stages there is space for.
+ * @return The number of stages; the first `capacity` of them were written. 0: no such schedule.
+ */
+YOKE_API int yoke_schedule_stages(yoke_schedule schedule, yoke_stage *stages, int capacity);
+
 /** How to train. yoke_data_parallel_create copies it; the process group must outlive the engine. */
 typedef struct yoke_data_parallel_options {
     size_t struct_size;       /**< sizeof(yoke_data_parallel_options). */

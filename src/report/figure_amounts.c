@@ -289,7 +289,7 @@ void yoke_figure_moved(yoke_markup *out, const yoke_report *report) {
                    "backward. They say nothing about links: CPU devices share one memory, unless "
                    "--link models links between them, and between GPUs the driver or NCCL chooses "
                    "the way.",
-        .source = "src/parallel/exchange.c",
+        .source = "src/parallel/exchange/exchange.c",
         .subject = "",
         .verb = "moves",
         .amounts_of = moved_of,

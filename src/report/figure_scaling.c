@@ -180,7 +180,7 @@ static void draw(yoke_markup *out, const yoke_report *report, bool throughput) {
     if (all.count > 0) {
         char title[YOKE_TITLE_BYTES];
         const char *source =
-            report->simulated ? "src/simulate/simulate.c" : "src/parallel/data_parallel.c";
+            report->simulated ? "src/simulate/simulate.c" : "src/parallel/engine/data_parallel.c";
         yoke_svg_xy chart = {
             .head = {throughput ? "throughput-chart" : "step-time-chart", title_of(&all, title),
                      throughput ? "A line for each mode: images a second against the number of "

@@ -232,7 +232,7 @@ void yoke_figure_devices(yoke_markup *out, const yoke_report *report) {
                     "A mean over the same steps as in the figure of stages, by the same rule. "
                     "Compute: python, forward, loss, backward, update. Communicate: scatter, "
                     "replicate, reduce, exchange, all_reduce, gather. Wait: load, wait.");
-    const char *source = "src/parallel/parallel_apply.c";
+    const char *source = "src/parallel/step/runner.c";
     yoke_figure_sources(out, &source, 1);
     yoke_html_figure_end(out);
 }

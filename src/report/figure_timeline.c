@@ -248,8 +248,8 @@ static void table(yoke_markup *out, const yoke_report *report, const timeline *a
 }
 
 void yoke_figure_timeline(yoke_markup *out, const yoke_report *report) {
-    static const char *const sources[] = {"src/parallel/data_parallel.c",
-                                          "src/parallel/timeline.c"};
+    static const char *const sources[] = {"src/parallel/engine/data_parallel.c",
+                                          "src/parallel/observers/timeline.c"};
     static const char *const model = "src/simulate/simulate.c";
     timeline all = {0};
     if (count_spans(report) == 0) return;

@@ -1,106 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The schedules: each is a list of stages. classic is nn.DataParallel phase by phase, also in the
- * schedule python, whose stages cost what Python's do (interpreter.c); overlap is the same
- * arithmetic without the waits, and it is DistributedDataParallel, too: only what the exchange does
- * with a finished bucket differs. */
+/* A whole batch: checks, its schedule (schedules.c), the result. */
 #include "parallel/engine/average.h"
 #include "parallel/engine/entry.h"
 #include "parallel/engine/failure.h"
 #include "parallel/engine/result.h"
+#include "parallel/engine/schedules.h"
 #include "parallel/stages/stages.h"
-
-#define STAGES (const yoke_stage_def *const[])
-
-static const yoke_schedule_def classic = {
-    .begin = STAGES{NULL},
-    .micro_batch = STAGES{&yoke_stage_scatter, &yoke_stage_replicate, &yoke_stage_forward,
-                          &yoke_stage_gather_to_root, &yoke_stage_loss_on_root, &yoke_stage_gather,
-                          &yoke_stage_check_loss, &yoke_stage_scatter_back, &yoke_stage_backward,
-                          &yoke_stage_keep_statistics, NULL},
-    .end = STAGES{&yoke_stage_reduce, &yoke_stage_update, NULL},
-};
-
-/* overlap, sharded and DDP. */
-
-static yoke_status begin_exchange(yoke_step *step) {
-    step->reach.gradient = YOKE_LOSS_OUTPUT;
-    return yoke_exchange_begin(step->exchange, step->flight.learning_rate);
-}
-
-static yoke_status begin_lanes(yoke_step *step) {
-    TRY(yoke_record_lanes(step, step->flight.batch.rows, true));
-    yoke_count_forward(step);
-    return YOKE_OK;
-}
-
-/* Every lane, in DataParallel as in DDP. Only the last micro-batch has an exchange; the others
- * accumulate (DDP's no_sync). DataParallel reduces a finished bucket to the root, updates it there
- * and publishes it; DDP all-reduces it, and every rank updates itself. */
-static yoke_status train_lane(yoke_step *step, int lane) {
-    yoke_exchange *exchange = yoke_flight_is_last(&step->flight) ? step->exchange : NULL;
-    yoke_recording *recording = yoke_lane_recording(step, lane);
-    if (recording != NULL) { /* forward, loss and backward in one launch */
-        TRY(yoke_lane_replay(step, lane, recording, exchange));
-    } else {
-        TRY(yoke_lane_forward_or_nan(step, lane));
-        TRY(yoke_lane_loss(step, lane));
-        TRY(yoke_exchange_loss(exchange, lane));
-        TRY(yoke_lane_backward(step, lane, exchange));
-    }
-    return exchange != NULL ? exchange->kind->finish(exchange, lane) : YOKE_OK;
-}
-
-static yoke_status settle(yoke_step *step) {
-    return yoke_settle(step, step->steps);
-}
-
-static yoke_status end_exchange(yoke_step *step) {
-    yoke_exchange_complete(step->exchange);
-    return yoke_ranks_add_results(step);
-}
-
-static yoke_status check_gradient(yoke_step *step) {
-    TRY(yoke_exchange_check(step->exchange));
-    yoke_count_update(step);
-    return YOKE_OK;
-}
-
-static const yoke_stage_def begins = {.stage = YOKE_STAGE_EXCHANGE, .work = begin_exchange};
-static const yoke_stage_def train = {.stage = YOKE_STAGE_BACKWARD,
-                                     .what = "step",
-                                     .place = YOKE_ON_LANES,
-                                     .begin = begin_lanes,
-                                     .lane = train_lane};
-static const yoke_stage_def settles = {.stage = YOKE_STAGE_EXCHANGE, .work = settle};
-static const yoke_stage_def ends = {.stage = YOKE_STAGE_EXCHANGE, .work = end_exchange};
-static const yoke_stage_def checks = {.stage = YOKE_STAGE_EXCHANGE, .work = check_gradient};
-
-static const yoke_schedule_def overlap = {
-    .begin = STAGES{&begins, NULL},
-    .micro_batch = STAGES{&yoke_stage_scatter, &yoke_stage_replicate_weights, &train,
-                          &yoke_stage_keep_statistics, &yoke_stage_gather, &settles, NULL},
-    .end = STAGES{&ends, &yoke_stage_check_loss, &checks, NULL},
-};
-
-/* classic with the loss on the host. All ranks learn of a loss that is not finite before they
- * reduce. */
-static const yoke_stage_def adds_results = {.stage = YOKE_STAGE_GATHER,
-                                            .work = yoke_ranks_add_results};
-
-static const yoke_schedule_def own_loss = {
-    .begin = STAGES{NULL},
-    .micro_batch =
-        STAGES{&yoke_stage_scatter, &yoke_stage_replicate, &yoke_stage_forward,
-               &yoke_stage_own_loss, &yoke_stage_scatter_own, &yoke_stage_backward, NULL},
-    .end =
-        STAGES{&adds_results, &yoke_stage_check_loss, &yoke_stage_reduce, &yoke_stage_update, NULL},
-};
-
-static const yoke_schedule_def *schedule_for(const yoke_step *step, bool own) {
-    return own ? &own_loss : yoke_steps_by_phases(step) ? &classic : &overlap;
-}
-
-/* Checks, the step in its schedule, the result. */
 
 /* The loss of the host program, which may call the engine. */
 static yoke_status call_host(yoke_step *step, const yoke_outputs *outputs, double *mean) {
@@ -163,7 +68,7 @@ static yoke_status train_batch(yoke_data_parallel *parallel, const yoke_batch *g
     parallel->is_torn = false;
     uint64_t number = span.step = step->steps;
     yoke_step_begins(step);
-    status = yoke_run_schedule(step, schedule_for(step, call->host.loss != NULL));
+    status = yoke_run_schedule(step, yoke_training_schedule(step, call->host.loss != NULL));
     yoke_step_ended(step, number);
     end(step);
     if (step->steps < number) return status; /* an earlier step failed: both are undone */
@@ -195,45 +100,12 @@ yoke_status yoke_data_parallel_step_own(yoke_data_parallel *parallel, const yoke
 
 /* Without learning. */
 
-static yoke_status prepare_lanes(yoke_step *step) {
-    return yoke_record_lanes(step, step->flight.batch.rows, false);
-}
-
-static yoke_status evaluate_lane(yoke_step *step, int lane) {
-    yoke_recording *recording = yoke_lane_recording(step, lane);
-    if (recording != NULL) return yoke_lane_replay(step, lane, recording, NULL);
-    TRY(yoke_lane_forward(step, lane));
-    return yoke_lane_loss(step, lane);
-}
-
-static const yoke_stage_def shares_buffers = {.stage = YOKE_STAGE_EVALUATE,
-                                              .work = yoke_ranks_share_buffers};
-static const yoke_stage_def evaluates = {.stage = YOKE_STAGE_EVALUATE,
-                                         .place = YOKE_ON_REPLICAS,
-                                         .begin = prepare_lanes,
-                                         .lane = evaluate_lane};
-
-static const yoke_schedule_def evaluation = {
-    .begin = STAGES{&shares_buffers, NULL},
-    .micro_batch = STAGES{&yoke_stage_scatter, &yoke_stage_replicate, &evaluates,
-                          &yoke_stage_gather, &yoke_stage_gather_wanted, NULL},
-    .end = STAGES{&adds_results, NULL},
-};
-
-static const yoke_schedule_def evaluation_by_host = {
-    .begin = STAGES{&shares_buffers, NULL},
-    .micro_batch = STAGES{&yoke_stage_scatter, &yoke_stage_replicate, &yoke_stage_forward,
-                          &yoke_stage_own_loss, NULL},
-    .end = STAGES{&adds_results, NULL},
-};
-
 static yoke_status evaluate(yoke_data_parallel *parallel, const yoke_batch *given,
                             whole_batch *call) {
     yoke_step *step = &parallel->step;
     yoke_span span = yoke_span_begin(YOKE_STAGE_EVALUATE);
     TRY(begin(parallel, given, call));
-    yoke_status status =
-        yoke_run_schedule(step, call->host.loss != NULL ? &evaluation_by_host : &evaluation);
+    yoke_status status = yoke_run_schedule(step, yoke_evaluation_schedule(call->host.loss != NULL));
     end(step);
     TRY(status);
     yoke_span_end(step, 0, &span);

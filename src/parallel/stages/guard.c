@@ -55,7 +55,7 @@ static yoke_status check_loss(yoke_step *step) {
 }
 
 const yoke_stage_def yoke_stage_check_loss = {
-    .stage = YOKE_STAGE_LOSS, .place = YOKE_ON_HOST, .work = check_loss};
+    .stage = YOKE_NO_STAGE, .place = YOKE_ON_HOST, .work = check_loss};
 
 yoke_status yoke_settle(yoke_step *step, uint64_t before) {
     uint64_t bad_step = UINT64_MAX;
@@ -74,4 +74,4 @@ yoke_status yoke_settle(yoke_step *step, uint64_t before) {
 }
 
 const yoke_stage_def yoke_stage_keep_statistics = {
-    .stage = YOKE_STAGE_FORWARD, .place = YOKE_ON_HOST, .work = yoke_shards_keep_statistics};
+    .stage = YOKE_NO_STAGE, .place = YOKE_ON_HOST, .work = yoke_shards_keep_statistics};

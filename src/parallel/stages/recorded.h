@@ -12,10 +12,9 @@ void yoke_recordings_destroy(yoke_lane *lane);
 /* Records what is missing for micro-batches of `rows`; nothing where devices do not record. */
 yoke_status yoke_record_lanes(yoke_step *step, int rows, bool training);
 
-/* The recording of the lane's shard, or NULL: run the stages one by one. */
-yoke_recording *yoke_lane_recording(const yoke_step *step, int lane);
-/* Runs it, and hands every bucket to `exchange` (may be NULL). */
-yoke_status yoke_lane_replay(yoke_step *step, int lane, yoke_recording *recording,
-                             yoke_exchange *exchange);
+/* On the lane's worker: goes through `stages`; those that are recorded run in one launch where the
+ * lane's shard has a recording. Every bucket then goes to `exchange` (may be NULL). */
+yoke_status yoke_lane_run(yoke_step *step, int lane, const yoke_lane_stage *stages,
+                          yoke_exchange *exchange);
 
 #endif

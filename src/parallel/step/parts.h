@@ -30,6 +30,17 @@ typedef enum yoke_stage_place {
     YOKE_ON_REPLICAS /* likewise, and the work begins with a forward */
 } yoke_stage_place;
 
+/* One of several stages that a lane goes through in one job, without waiting for the others; the
+ * last of a list has no work. */
+typedef struct yoke_lane_stage {
+    yoke_stage stage;
+    yoke_status (*work)(yoke_step *step, int lane);
+    bool recorded; /* a recording of the shard has it, where the device records */
+} yoke_lane_stage;
+
+#define YOKE_NO_STAGE                                                                              \
+    YOKE_STAGE_COUNT /* what a schedule does between its stages: no bar, no name */
+
 /* A stage of a step: an entry of a schedule's lists. Of work, lane and bar it has one. */
 typedef struct yoke_stage_def {
     yoke_stage stage; /* its name in the trace, the table, errors, docs and the simulator */
@@ -38,6 +49,7 @@ typedef struct yoke_stage_def {
     yoke_status (*begin)(yoke_step *step); /* on the calling thread, before; NULL: nothing to do */
     yoke_status (*work)(yoke_step *step);  /* on the host */
     yoke_status (*lane)(yoke_step *step, int lane);
+    const yoke_lane_stage *lane_stages; /* what `lane` goes through; NULL: this stage alone */
     const yoke_bar *bar;
     yoke_status (*end)(yoke_step *step); /* on the calling thread, after; NULL: nothing to do */
     /* What it moves between the root and lane 1, 2, ...: modelled links carry that. NULL: nothing.
