@@ -33,6 +33,7 @@ static void the_lists_are_those_of_the_documents(void **state) {
 static yoke_model *small_model(void) {
     yoke_model *model = NULL;
     yoke_linear_options fc = YOKE_LINEAR_OPTIONS_INIT;
+    fc.name = "fc";
     fc.out_features = 4;
     EXPECT_OK(yoke_model_create(&model, "small", (yoke_shape){8, 1, 1, true}));
     EXPECT_OK(yoke_model_finish(model, yoke_linear(model, yoke_model_input(model), &fc), NULL));

@@ -3,7 +3,7 @@
 #include "parallel/engine/average.h"
 #include "parallel/engine/entry.h"
 #include "parallel/engine/failure.h"
-#include "parallel/engine/result.h"
+#include "parallel/engine/batch_result.h"
 #include "parallel/engine/schedules.h"
 #include "parallel/stages/stages.h"
 

@@ -157,11 +157,11 @@ uint64_t yoke_exchange_first_bad(const yoke_exchange *exchange);
  * on the lane's worker. */
 yoke_status yoke_exchange_sum(const yoke_exchange *exchange, int lane, float *to, size_t offset,
                               size_t elements);
-/* Over memory that every participant reaches. advance: the lane's slice of every bucket that is
- * complete is summed to where participant 0's gradients were, and checked or squared; where the
- * update does not wait, it is updated and published in the same pass. sum_slices does so for all
- * buckets at once. update_slices: updates and publishes the summed slices, unless the gradient is
- * not finite. */
+/* exchange_memory.c, over memory that every participant reaches. advance: the lane's slice of every
+ * bucket that is complete is summed to where participant 0's gradients were, and checked or
+ * squared; where the update does not wait, it is updated and published in the same pass. sum_slices
+ * does so for all buckets at once. update_slices: updates and publishes the summed slices, unless
+ * the gradient is not finite. */
 yoke_status yoke_exchange_advance(yoke_exchange *exchange, int lane);
 yoke_status yoke_exchange_sum_slices(int lane, void *exchange);
 yoke_status yoke_exchange_update_slices(yoke_exchange *exchange, int lane);

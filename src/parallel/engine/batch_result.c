@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What result.h promises. */
-#include "parallel/engine/result.h"
+/* What batch_result.h promises. */
+#include "parallel/engine/batch_result.h"
 
 yoke_status yoke_result_check(yoke_step_result *result) {
     yoke_step_result none = {0};

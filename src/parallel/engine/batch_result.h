@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The result of a batch, as the caller's struct holds it. */
-#ifndef PARALLEL_ENGINE_RESULT_H
-#define PARALLEL_ENGINE_RESULT_H
+#ifndef PARALLEL_ENGINE_BATCH_RESULT_H
+#define PARALLEL_ENGINE_BATCH_RESULT_H
 
 #include "parallel/step/step.h"
 

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reduce, update and publish over memory that every participant reaches: block by block, while a
+ * block is in the cache. */
+#include <math.h>
+#include <string.h>
+
+#include "parallel/exchange/exchange.h"
+
+/* Floats summed, updated and published at a time: three such blocks stay in a worker's cache. */
+#define BLOCK 8192
+
+/* Before the first write to a weight. */
+static void begin_change(yoke_exchange *exchange) {
+    atomic_store_explicit(&exchange->change, YOKE_CHANGED_PART, memory_order_relaxed);
+}
+
+yoke_status yoke_exchange_sum(const yoke_exchange *exchange, int lane, float *to, size_t offset,
+                              size_t elements) {
+    const float *from[YOKE_DEVICES_LIMIT];
+    int contributors = exchange->step->flight.contributors;
+    for (int k = 0; k < contributors; k++)
+        from[k] = exchange->gradients[k] + offset;
+    return yoke_device_sum(exchange->step->lanes[lane].device, YOKE_STREAM_COMPUTE, to, from,
+                           contributors, elements);
+}
+
+/* The owner's new weights of a slice go to the other participants. */
+static yoke_status publish(const yoke_exchange *exchange, int lane, const yoke_slice *slice) {
+    yoke_device *device = exchange->step->lanes[lane].device;
+    const float *weights = exchange->parameters[slice->owner] + slice->offset;
+    for (int k = 0; k < exchange->participants; k++) {
+        float *to = exchange->parameters[k] + slice->offset;
+        if (k == slice->owner) continue;
+        TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, to, device, weights,
+                             slice->elements * sizeof *weights));
+    }
+    return YOKE_OK;
+}
+
+/* Where every worker goes through its slice; by hand that is an update. floats: read or written for
+ * an element of the slice. */
+static void fill_span(const yoke_exchange *exchange, int lane, yoke_span *span, size_t floats) {
+    yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, span->bucket);
+    span->bytes = floats * slice.elements * sizeof(float);
+    if (exchange->step->gradient.on_root) span->stage = YOKE_STAGE_UPDATE;
+}
+
+/* A block of the lane's slice, which is in the cache: new weights from its summed gradients. The
+ * old weights are kept before the new ones reach another participant. */
+static yoke_status update_block(yoke_exchange *exchange, int lane, int bucket,
+                                const yoke_slice *block, const float *gradients) {
+    _Alignas(64) float old[BLOCK];
+    float *weights = exchange->parameters[block->owner] + block->offset;
+    bool keeps = exchange->kind->kept != NULL;
+    size_t bytes = block->elements * sizeof *weights;
+    if (keeps) memcpy(old, weights, bytes);
+    TRY(yoke_optimizer_update(block->optimizer, &exchange->update,
+                              exchange->step->lanes[lane].device, block->offset, block->elements,
+                              weights, gradients));
+    if (keeps) {
+        memcpy(exchange->gradients[0] + block->offset, old, bytes);
+        exchange->kind->kept(exchange, bucket, block->offset + block->elements);
+    }
+    return publish(exchange, lane, block);
+}
+
+static yoke_status check_range(yoke_exchange *exchange, int lane, yoke_bucket range) {
+    return yoke_device_check_finite(exchange->step->lanes[lane].device, YOKE_STREAM_COMPUTE,
+                                    exchange->gradients[0] + range.offset, range.elements,
+                                    range.offset, &exchange->first_bad[lane]);
+}
+
+/* The lane's parts of the norm. A double holds the sum of the squares of all finite floats: where a
+ * sum is not finite, a gradient is not either. */
+static yoke_status square_slice(yoke_exchange *exchange, int lane, int bucket) {
+    const yoke_step *step = exchange->step;
+    int buckets = step->flat->bucket_count, participant = exchange->first + lane;
+    int end = yoke_exchange_norm_part(exchange, participant + 1);
+    for (int part = yoke_exchange_norm_part(exchange, participant); part < end; part++) {
+        yoke_bucket range = yoke_exchange_square_range(exchange, part, bucket);
+        double *squares = &exchange->square_sums[part * buckets + bucket];
+        TRY(yoke_device_square_sum(step->lanes[lane].device, YOKE_STREAM_COMPUTE,
+                                   exchange->gradients[0] + range.offset, range.elements, squares));
+        if (!isfinite(*squares)) TRY(check_range(exchange, lane, range));
+    }
+    return YOKE_OK;
+}
+
+/* Sums the lane's slice of a bucket to where participant 0's gradients were, unless the sum lies
+ * there already. Checks each block while it is in the cache. */
+static yoke_status sum_slice(yoke_step *step, int lane, yoke_span *span) {
+    yoke_exchange *exchange = step->exchange;
+    int bucket = span->bucket;
+    bool is_summed = step->flight.contributors < 2 || step->gradient.on_root;
+    bool clips = yoke_exchange_clips(exchange);
+    yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, bucket);
+    size_t end = slice.offset + slice.elements;
+    for (yoke_slice block = slice; !is_summed && block.offset < end; block.offset += BLOCK) {
+        float *to = exchange->gradients[0] + block.offset;
+        block.elements = end - block.offset < BLOCK ? end - block.offset : BLOCK;
+        TRY(yoke_exchange_sum(exchange, lane, to, block.offset, block.elements));
+        if (!clips) TRY(check_range(exchange, lane, (yoke_bucket){block.offset, block.elements}));
+    }
+    if (clips) TRY(square_slice(exchange, lane, bucket));
+    if (!clips && is_summed)
+        TRY(check_range(exchange, lane, (yoke_bucket){slice.offset, slice.elements}));
+    fill_span(exchange, lane, span, 1 + (is_summed ? 0 : (size_t)step->flight.contributors));
+    return YOKE_OK;
+}
+
+static const yoke_bar sum_bar = {.stage = YOKE_STAGE_EXCHANGE, .work = sum_slice};
+
+/* The lane's slice of a bucket in one pass, for a step that neither checks nor clips. */
+static yoke_status exchange_slice(yoke_step *step, int lane, yoke_span *span) {
+    _Alignas(64) float summed[BLOCK];
+    yoke_exchange *exchange = step->exchange;
+    size_t contributors = (size_t)step->flight.contributors;
+    begin_change(exchange);
+    yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, span->bucket);
+    size_t end = slice.offset + slice.elements;
+    for (yoke_slice block = slice; block.offset < end; block.offset += BLOCK) {
+        const float *gradients = contributors > 1 ? summed : exchange->gradients[0] + block.offset;
+        block.elements = end - block.offset < BLOCK ? end - block.offset : BLOCK;
+        if (contributors > 1)
+            TRY(yoke_exchange_sum(exchange, lane, summed, block.offset, block.elements));
+        TRY(update_block(exchange, lane, span->bucket, &block, gradients));
+    }
+    fill_span(exchange, lane, span, contributors + 4 + (size_t)exchange->participants - 1);
+    return YOKE_OK;
+}
+
+static const yoke_bar exchange_bar = {.stage = YOKE_STAGE_EXCHANGE, .work = exchange_slice};
+
+yoke_status yoke_exchange_advance(yoke_exchange *exchange, int lane) {
+    yoke_step *step = exchange->step;
+    const yoke_bar *bar = yoke_exchange_waits(exchange) ? &sum_bar : &exchange_bar;
+    for (int *next = &exchange->next[lane]; *next < step->flat->bucket_count; ++*next) {
+        if (!exchange->kind->is_complete(exchange, *next)) return YOKE_OK;
+        TRY(yoke_run_bar(step, bar, lane, *next));
+    }
+    return YOKE_OK;
+}
+
+yoke_status yoke_exchange_sum_slices(int lane, void *context) {
+    yoke_step *step = ((yoke_exchange *)context)->step;
+    for (int bucket = 0; bucket < step->flat->bucket_count; bucket++)
+        TRY(yoke_run_bar(step, &sum_bar, lane, bucket));
+    return YOKE_OK;
+}
+
+static yoke_status update_slice(yoke_step *step, int lane, yoke_span *span) {
+    yoke_exchange *exchange = step->exchange;
+    yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, span->bucket);
+    size_t end = slice.offset + slice.elements;
+    for (yoke_slice block = slice; block.offset < end; block.offset += BLOCK) {
+        const float *gradients = exchange->gradients[0] + block.offset;
+        block.elements = end - block.offset < BLOCK ? end - block.offset : BLOCK;
+        TRY(update_block(exchange, lane, span->bucket, &block, gradients));
+    }
+    fill_span(exchange, lane, span, 5 + (size_t)exchange->participants - 1);
+    return YOKE_OK;
+}
+
+static const yoke_bar slice_bar = {.stage = YOKE_STAGE_EXCHANGE, .work = update_slice};
+
+/* The last bucket first: its gradients and weights are those that the cache still holds. */
+yoke_status yoke_exchange_update_slices(yoke_exchange *exchange, int lane) {
+    yoke_step *step = exchange->step;
+    if (yoke_exchange_first_bad(exchange) != YOKE_ALL_FINITE) return YOKE_OK;
+    begin_change(exchange);
+    for (int bucket = step->flat->bucket_count - 1; bucket >= 0; bucket--)
+        TRY(yoke_run_bar(step, &slice_bar, lane, bucket));
+    return YOKE_OK;
+}
+
+/* The owner's worker updates the root's weights with the optimizer's state it holds. */
+static yoke_status update_owned(yoke_step *step, int owner, yoke_span *span) {
+    yoke_exchange *exchange = step->exchange;
+    yoke_slice slice = yoke_exchange_owned(exchange, owner, span->bucket);
+    span->bytes = 5 * slice.elements * sizeof(float);
+    return yoke_optimizer_update(
+        slice.optimizer, &exchange->update, step->lanes[owner].device, slice.offset, slice.elements,
+        exchange->parameters[0] + slice.offset, exchange->gradients[0] + slice.offset);
+}
+
+static const yoke_bar owned_bar = {.stage = YOKE_STAGE_UPDATE, .work = update_owned};
+
+yoke_status yoke_exchange_update_owned(int owner, void *context) {
+    yoke_exchange *exchange = context;
+    yoke_step *step = exchange->step;
+    begin_change(exchange);
+    for (int bucket = 0; owner < exchange->owners && bucket < step->flat->bucket_count; bucket++)
+        TRY(yoke_run_bar(step, &owned_bar, owner, bucket));
+    return YOKE_OK;
+}
+
+yoke_status yoke_exchange_update_root(yoke_exchange *exchange) {
+    yoke_step *step = exchange->step;
+    if (yoke_exchange_waits(exchange)) {
+        TRY(yoke_apply(step, step->count, "update", yoke_exchange_sum_slices, exchange));
+        if (yoke_exchange_clips(exchange)) yoke_exchange_clip(exchange);
+        TRY(yoke_exchange_check_gradient(exchange));
+    }
+    return yoke_apply(step, step->count, "update", yoke_exchange_update_owned, exchange);
+}
