@@ -20,13 +20,14 @@ size_t yoke_average_bytes(const yoke_data_parallel *parallel) {
 }
 
 yoke_status yoke_average_create(yoke_data_parallel *parallel) {
-    double decay = parallel->step.options.ema_decay;
+    yoke_step *step = &parallel->step;
+    double decay = step->options.ema_decay;
     void *values = NULL;
     if (!(decay >= 0 && decay < 1))
         return FAIL(YOKE_ERROR_ARGUMENT, "ema_decay is %g: at least 0, for no average, and below 1",
                     decay);
     if (decay == 0) return YOKE_OK;
-    TRY(yoke_device_allocate(parallel->step.lanes[0].device, bytes_of(parallel),
+    TRY(yoke_device_allocate(step->lanes[0].device, bytes_of(parallel),
                              "the average of the weights", &values));
     parallel->average.values = values;
     return YOKE_OK;
@@ -59,10 +60,11 @@ static yoke_status blend(int lane, void *context) {
 }
 
 yoke_status yoke_average_update(yoke_data_parallel *parallel) {
+    yoke_step *step = &parallel->step;
     if (!yoke_averages(parallel)) return YOKE_OK;
-    TRY(yoke_settle(&parallel->step, UINT64_MAX));
-    TRY(yoke_lanes_synchronize(&parallel->step));
-    TRY(yoke_apply(&parallel->step, 1, "average", blend, parallel));
+    TRY(yoke_settle(step, UINT64_MAX));
+    TRY(yoke_lanes_synchronize(step));
+    TRY(yoke_apply(step, 1, "average", blend, parallel));
     parallel->average.begun = true;
     return YOKE_OK;
 }
@@ -89,15 +91,16 @@ static yoke_status swap(int lane, void *context) {
 }
 
 static yoke_status use_average(yoke_data_parallel *parallel, bool use) {
+    yoke_step *step = &parallel->step;
     if (!yoke_averages(parallel))
         return FAIL(YOKE_ERROR_ARGUMENT, "this engine has no average: set ema_decay");
     if (use == parallel->average.in_use || !parallel->average.begun) return YOKE_OK;
-    TRY(yoke_lanes_synchronize(&parallel->step));
-    TRY(yoke_apply(&parallel->step, 1, "average", swap, parallel));
+    TRY(yoke_lanes_synchronize(step));
+    TRY(yoke_apply(step, 1, "average", swap, parallel));
     parallel->average.in_use = use;
-    parallel->step.gradient.on_root = false;
-    parallel->step.flight.progress = YOKE_STAGE_LOAD;
-    parallel->step.versions.weights++;
+    step->gradient.on_root = false;
+    step->flight.progress = YOKE_STAGE_LOAD;
+    step->versions.weights++;
     return YOKE_OK;
 }
 
@@ -134,7 +137,7 @@ yoke_status yoke_average_read(yoke_data_parallel *parallel, float *flat) {
 }
 
 yoke_status yoke_average_write(yoke_data_parallel *parallel, const float *flat) {
-    parallel->average.begun = parallel->step.steps > 0;
-    return yoke_apply(&parallel->step, 1, "average", move,
-                      &(move_job){.parallel = parallel, .from = flat});
+    yoke_step *step = &parallel->step;
+    parallel->average.begun = step->steps > 0;
+    return yoke_apply(step, 1, "average", move, &(move_job){.parallel = parallel, .from = flat});
 }

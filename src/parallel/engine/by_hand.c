@@ -2,8 +2,8 @@
 /* The stages by hand, and forward and backward made of them. Each refuses to run on what an earlier
  * stage has not made, or a later one has overwritten. */
 #include "parallel/engine/average.h"
-#include "parallel/engine/entry.h"
 #include "parallel/engine/batch_result.h"
+#include "parallel/engine/entry.h"
 #include "parallel/stages/stages.h"
 
 /* The other ranks wait for this one: in batch norms that are synchronised, or in reduce. */

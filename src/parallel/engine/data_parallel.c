@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A whole batch: checks, its schedule (schedules.c), the result. */
 #include "parallel/engine/average.h"
+#include "parallel/engine/batch_result.h"
 #include "parallel/engine/entry.h"
 #include "parallel/engine/failure.h"
-#include "parallel/engine/batch_result.h"
 #include "parallel/engine/schedules.h"
 #include "parallel/stages/stages.h"
 

@@ -57,11 +57,12 @@ static yoke_status add_slot_tensor(yoke_state *state, const yoke_data_parallel *
 
 /* Frozen parameters have no state of the optimizer. */
 static yoke_status add_optimizer_tensors(yoke_state *state, const yoke_data_parallel *parallel) {
+    const yoke_step *step = &parallel->step;
     int slots = state->slots + (yoke_averages(parallel) ? 1 : 0);
     for (int slot = 0; slot < slots; slot++)
-        for (int i = 0; i < parallel->step.flat->parameter_count; i++)
-            if (!parallel->step.flat->parameters[i].frozen)
-                TRY(add_slot_tensor(state, parallel, &parallel->step.flat->parameters[i], slot));
+        for (int i = 0; i < step->flat->parameter_count; i++)
+            if (!step->flat->parameters[i].frozen)
+                TRY(add_slot_tensor(state, parallel, &step->flat->parameters[i], slot));
     return YOKE_OK;
 }
 
@@ -91,17 +92,18 @@ static yoke_status allocate_values(yoke_state *state) {
 }
 
 static yoke_status build(yoke_state *state, const yoke_data_parallel *parallel, bool best) {
-    size_t flat_bytes = parallel->step.flat->elements * sizeof *state->flat;
-    state->slots = yoke_optimizer_state_count(&parallel->step.optimizer_options);
-    size_t tensors = (best ? 2 : 1) * (size_t)yoke_model_tensor_count(parallel->step.model) +
-                     (size_t)((state->slots + 1) * parallel->step.flat->parameter_count);
+    const yoke_step *step = &parallel->step;
+    size_t flat_bytes = step->flat->elements * sizeof *state->flat;
+    state->slots = yoke_optimizer_state_count(&step->optimizer_options);
+    size_t tensors = (best ? 2 : 1) * (size_t)yoke_model_tensor_count(step->model) +
+                     (size_t)((state->slots + 1) * step->flat->parameter_count);
     state->tensors = calloc(tensors + 1, sizeof *state->tensors);
     if (state->tensors == NULL)
         return FAIL_MEMORY(tensors * sizeof *state->tensors, "the table of the engine's state");
-    TRY(add_model_tensors(state, parallel->step.model));
+    TRY(add_model_tensors(state, step->model));
     TRY(add_optimizer_tensors(state, parallel));
     if (best) TRY(add_best_tensors(state, parallel));
-    if (parallel->step.ranks.rank == 0) TRY(allocate_values(state));
+    if (step->ranks.rank == 0) TRY(allocate_values(state));
     if (state->slots == 0 && !yoke_averages(parallel)) return YOKE_OK;
     state->flat = malloc(flat_bytes);
     if (state->flat == NULL) return FAIL_MEMORY(flat_bytes, "the optimizer's state on the host");
@@ -165,7 +167,8 @@ static yoke_status move_slices(int lane, void *context) {
 }
 
 static bool other_ranks_own_slices(const yoke_data_parallel *parallel) {
-    return parallel->step.ranks.world > 1 && parallel->step.exchange->owners > 1;
+    const yoke_step *step = &parallel->step;
+    return step->ranks.world > 1 && step->exchange->owners > 1;
 }
 
 /* Every element has one owner and is 0 elsewhere: as integers the sum keeps every bit. */
@@ -241,34 +244,37 @@ static yoke_status convert_slot(int lane, void *context) {
 /* Take and give. */
 
 static yoke_status take(yoke_state *state, yoke_data_parallel *parallel) {
+    yoke_step *step = &parallel->step;
     bool keeps = state->values != NULL;
     slice_job job = {.parallel = parallel, .state = state};
     TRY(yoke_average_check(parallel));
     if (!keeps && !other_ranks_own_slices(parallel)) return YOKE_OK;
-    TRY(yoke_lanes_synchronize(&parallel->step));
-    if (keeps) TRY(yoke_apply(&parallel->step, 1, "read", take_weights, &job));
+    TRY(yoke_lanes_synchronize(step));
+    if (keeps) TRY(yoke_apply(step, 1, "read", take_weights, &job));
     for (job.slot = 0; job.slot < state->slots; job.slot++) {
         TRY(gather_slices(&job));
-        if (keeps) TRY(yoke_apply(&parallel->step, 1, "read", convert_slot, &job));
+        if (keeps) TRY(yoke_apply(step, 1, "read", convert_slot, &job));
     }
     if (!yoke_averages(parallel) || !keeps) return YOKE_OK;
     TRY(yoke_average_read(parallel, state->flat)); /* every rank has the whole average */
-    return yoke_apply(&parallel->step, 1, "read", convert_slot, &job);
+    return yoke_apply(step, 1, "read", convert_slot, &job);
 }
 
 yoke_status yoke_state_take(yoke_state *state, yoke_data_parallel *parallel) {
+    yoke_step *step = &parallel->step;
     TRY(yoke_enter_settled(parallel, "yoke_state_take"));
-    state->steps = parallel->step.steps;
-    state->batches_tracked = parallel->step.batches_tracked;
-    return yoke_leave(parallel, yoke_ranks_report(&parallel->step, take(state, parallel)));
+    state->steps = step->steps;
+    state->batches_tracked = step->batches_tracked;
+    return yoke_leave(parallel, yoke_ranks_report(step, take(state, parallel)));
 }
 
 static yoke_status share_steps(yoke_data_parallel *parallel) {
-    int64_t steps = (int64_t)parallel->step.steps;
-    if (parallel->step.ranks.world > 1)
-        TRY(yoke_process_group_broadcast(parallel->step.ranks.process_group, &steps, 1,
-                                         YOKE_ELEMENT_INT64, 0));
-    parallel->step.steps = (uint64_t)steps;
+    yoke_step *step = &parallel->step;
+    int64_t steps = (int64_t)step->steps;
+    if (step->ranks.world > 1)
+        TRY(yoke_process_group_broadcast(step->ranks.process_group, &steps, 1, YOKE_ELEMENT_INT64,
+                                         0));
+    step->steps = (uint64_t)steps;
     return YOKE_OK;
 }
 
@@ -284,28 +290,28 @@ static yoke_status give_average(slice_job *job) {
 }
 
 static yoke_status give(yoke_data_parallel *parallel, yoke_state *state) {
+    yoke_step *step = &parallel->step;
     bool keeps = state->values != NULL;
     slice_job job = {.parallel = parallel, .state = state, .give = true};
     TRY(yoke_average_check(parallel));
-    TRY(yoke_lanes_synchronize(&parallel->step));
+    TRY(yoke_lanes_synchronize(step));
     if (keeps) {
-        TRY(yoke_apply(&parallel->step, 1, "write", give_weights, &job));
-        parallel->step.steps = state->steps;
-        parallel->step.batches_tracked = state->batches_tracked;
-        parallel->step.versions.weights++;
-        parallel->step.versions.buffers++;
+        TRY(yoke_apply(step, 1, "write", give_weights, &job));
+        step->steps = state->steps;
+        step->batches_tracked = state->batches_tracked;
+        step->versions.weights++;
+        step->versions.buffers++;
     }
     TRY(yoke_data_parallel_synchronize(parallel));
     TRY(share_steps(parallel));
-    parallel->step.versions.frozen =
-        parallel->step.versions.weights; /* frozen weights are new, too */
+    step->versions.frozen = step->versions.weights; /* frozen weights are new, too */
     for (job.slot = 0; job.slot < state->slots; job.slot++) {
-        memset(state->flat, 0, parallel->step.flat->elements * sizeof *state->flat);
-        if (keeps) TRY(yoke_apply(&parallel->step, 1, "write", convert_slot, &job));
+        memset(state->flat, 0, step->flat->elements * sizeof *state->flat);
+        if (keeps) TRY(yoke_apply(step, 1, "write", convert_slot, &job));
         TRY(scatter_slices(&job));
     }
     if (yoke_averages(parallel)) TRY(give_average(&job));
-    return yoke_run_stage(&parallel->step, &yoke_stage_replicate);
+    return yoke_run_stage(step, &yoke_stage_replicate);
 }
 
 yoke_status yoke_state_give(yoke_data_parallel *parallel, yoke_state *state) {
@@ -316,10 +322,11 @@ yoke_status yoke_state_give(yoke_data_parallel *parallel, yoke_state *state) {
 /* The best model: rank 0 keeps it. */
 
 static yoke_status keep_best(yoke_state *state, yoke_data_parallel *parallel) {
+    yoke_step *step = &parallel->step;
     slice_job job = {.parallel = parallel, .state = state, .best = true};
     if (state->values == NULL) return YOKE_OK;
-    TRY(yoke_lanes_synchronize(&parallel->step));
-    return yoke_apply(&parallel->step, 1, "read", take_weights, &job);
+    TRY(yoke_lanes_synchronize(step));
+    return yoke_apply(step, 1, "read", take_weights, &job);
 }
 
 yoke_status yoke_state_keep_best(yoke_state *state, yoke_data_parallel *parallel) {
@@ -328,13 +335,14 @@ yoke_status yoke_state_keep_best(yoke_state *state, yoke_data_parallel *parallel
 }
 
 static yoke_status give_best(yoke_data_parallel *parallel, yoke_state *state) {
+    yoke_step *step = &parallel->step;
     slice_job job = {.parallel = parallel, .state = state, .best = true};
-    TRY(yoke_lanes_synchronize(&parallel->step));
-    if (state->values != NULL) TRY(yoke_apply(&parallel->step, 1, "write", give_weights, &job));
-    parallel->step.versions.weights++;
-    parallel->step.versions.buffers++;
+    TRY(yoke_lanes_synchronize(step));
+    if (state->values != NULL) TRY(yoke_apply(step, 1, "write", give_weights, &job));
+    step->versions.weights++;
+    step->versions.buffers++;
     TRY(yoke_data_parallel_synchronize(parallel));
-    return yoke_run_stage(&parallel->step, &yoke_stage_replicate);
+    return yoke_run_stage(step, &yoke_stage_replicate);
 }
 
 yoke_status yoke_state_give_best(yoke_data_parallel *parallel, yoke_state *state) {

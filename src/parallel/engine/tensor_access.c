@@ -12,29 +12,30 @@
 /* Finds the tensor, or its gradient, and waits until all that was queued has run. */
 static yoke_status find_and_wait(yoke_data_parallel *parallel, const char *name, bool gradient,
                                  const float *values, size_t count, int *tensor) {
+    yoke_step *step = &parallel->step;
     const char *near = NULL;
     yoke_tensor_info info = {.struct_size = sizeof info};
     TRY(yoke_pointer_check(name, "name"));
-    *tensor = yoke_model_find_tensor(parallel->step.model, name, &near);
+    *tensor = yoke_model_find_tensor(step->model, name, &near);
     if (*tensor < 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s has no tensor \"%s\"%s%s%s",
-                    yoke_model_name(parallel->step.model), name, near ? "; did you mean \"" : "",
+                    yoke_model_name(step->model), name, near ? "; did you mean \"" : "",
                     near ? near : "", near ? "\"?" : "");
-    TRY(yoke_model_tensor(parallel->step.model, *tensor, &info));
+    TRY(yoke_model_tensor(step->model, *tensor, &info));
     if (info.integer)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s is an integer counter, kept by the engine", name);
     if (info.count != count)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s has %zu elements, not %zu", name, info.count, count);
     if (gradient && !info.trainable)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s is a running statistic: it has no gradient", name);
-    if (gradient && yoke_groups_freeze(&parallel->step.groups, *tensor))
+    if (gradient && yoke_groups_freeze(&step->groups, *tensor))
         return FAIL(YOKE_ERROR_ARGUMENT, "%s is frozen: it has no gradient", name);
-    if (gradient && !parallel->step.gradient.on_root)
+    if (gradient && !step->gradient.on_root)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "no reduced gradient is on the root: call yoke_data_parallel_backward or "
                     "yoke_reduce first");
     TRY(yoke_pointer_check(values, "values"));
-    return yoke_lanes_synchronize(&parallel->step);
+    return yoke_lanes_synchronize(step);
 }
 
 static yoke_status read(yoke_data_parallel *parallel, const char *name, bool gradient,
@@ -46,17 +47,17 @@ static yoke_status read(yoke_data_parallel *parallel, const char *name, bool gra
 
 static yoke_status write(yoke_data_parallel *parallel, const char *name, bool gradient,
                          const float *values, size_t count) {
+    yoke_step *step = &parallel->step;
     int tensor = -1;
     TRY(find_and_wait(parallel, name, gradient, values, count, &tensor));
-    TRY(yoke_replica_write(parallel->step.lanes[0].replica, tensor, gradient, values));
+    TRY(yoke_replica_write(step->lanes[0].replica, tensor, gradient, values));
     if (gradient) {
-        yoke_reach_written(&parallel->step.reach, tensor, values, count);
+        yoke_reach_written(&step->reach, tensor, values, count);
         return YOKE_OK;
     }
-    parallel->step.versions.weights++;
-    if (yoke_groups_freeze(&parallel->step.groups, tensor))
-        parallel->step.versions.frozen = parallel->step.versions.weights;
-    parallel->step.versions.buffers++;
+    step->versions.weights++;
+    if (yoke_groups_freeze(&step->groups, tensor)) step->versions.frozen = step->versions.weights;
+    step->versions.buffers++;
     return YOKE_OK;
 }
 
@@ -113,12 +114,13 @@ static yoke_status move_tensors(yoke_data_parallel *parallel, const yoke_model *
 
 static yoke_status copy_weights(yoke_data_parallel *parallel, yoke_data_parallel *from,
                                 float *values) {
+    yoke_step *step = &parallel->step;
     TRY(yoke_enter_settled(from, "yoke_data_parallel_copy_weights"));
     uint64_t batches = from->step.batches_tracked;
-    TRY(yoke_leave(from, move_tensors(from, parallel->step.model, false, values)));
+    TRY(yoke_leave(from, move_tensors(from, step->model, false, values)));
     TRY(yoke_enter_settled(parallel, "yoke_data_parallel_copy_weights"));
-    parallel->step.batches_tracked = batches;
-    return yoke_leave(parallel, move_tensors(parallel, parallel->step.model, true, values));
+    step->batches_tracked = batches;
+    return yoke_leave(parallel, move_tensors(parallel, step->model, true, values));
 }
 
 yoke_status yoke_data_parallel_copy_weights(yoke_data_parallel *parallel,
@@ -135,16 +137,17 @@ yoke_status yoke_data_parallel_copy_weights(yoke_data_parallel *parallel,
 }
 
 static yoke_status hash_tensors(yoke_data_parallel *parallel, XXH3_state_t *state) {
+    yoke_step *step = &parallel->step;
     float *values = NULL;
     yoke_status status = YOKE_OK;
-    for (int i = 0; i < yoke_model_tensor_count(parallel->step.model) && status == YOKE_OK; i++) {
+    for (int i = 0; i < yoke_model_tensor_count(step->model) && status == YOKE_OK; i++) {
         yoke_tensor_info info = {.struct_size = sizeof info};
-        TRY(yoke_model_tensor(parallel->step.model, i, &info));
+        TRY(yoke_model_tensor(step->model, i, &info));
         if (info.integer) continue;
         size_t bytes = info.count * sizeof *values;
         values = malloc(bytes);
         if (values == NULL) return FAIL_MEMORY(bytes, info.name);
-        status = yoke_replica_read(parallel->step.lanes[0].replica, i, false, values);
+        status = yoke_replica_read(step->lanes[0].replica, i, false, values);
         if (status == YOKE_OK) XXH3_64bits_update(state, values, bytes);
         free(values);
     }
