@@ -5,7 +5,7 @@
 
 #include "parallel/step/step.h"
 
-/* engine_options.c: copies and checks the options; limits and buckets, once ranks and shards are
+/* engine_limits.c: copies and checks the options; limits and buckets, once ranks and shards are
  * known. */
 yoke_status yoke_engine_load_options(yoke_step *step, const yoke_data_parallel_options *options,
                                      const yoke_optimizer_options *optimizer);
