@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "bench/race/bench_engine.h"
+#include "bench/tool/bench_engine.h"
 #include "onednn_loop.h"
 
 /* How far two correct runs may drift apart. resnet50 sees 32x32 images as one pixel a channel in

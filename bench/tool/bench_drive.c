@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/floor/floor.h"
 #include "bench/tool/bench_ranks.h"
 #include "cli/cli.h"
-#include "yoke/bench.h"
 
 #define ENGINES 16
 #define WORD_BYTES 64
@@ -236,11 +236,11 @@ static yoke_status run_kernels(drive_request *request, yoke_json *answer) {
 static yoke_status write_algorithms(drive_request *request, yoke_json *answer) {
     yoke_data_parallel *parallel = request->slot->engine->parallel;
     int count = 0;
-    yoke_status status = yoke_data_parallel_kernel_calls(parallel, 1, NULL, 0, &count);
+    yoke_status status = bench_kernel_calls(parallel, 1, NULL, 0, &count);
     if (status != YOKE_OK) return status;
-    yoke_kernel_call *calls = calloc((size_t)count + 1, sizeof *calls);
+    bench_kernel_call *calls = calloc((size_t)count + 1, sizeof *calls);
     if (calls == NULL) return refuse(request, "no memory for the algorithms");
-    status = yoke_data_parallel_kernel_calls(parallel, 1, calls, count, &count);
+    status = bench_kernel_calls(parallel, 1, calls, count, &count);
     yoke_json_open(answer, "algorithms", '[');
     for (int i = 0; i < count && status == YOKE_OK; i++) {
         if (calls[i].way == NULL) continue;

@@ -4,7 +4,7 @@
 #ifndef BENCH_TOOL_BENCH_FORMS_H
 #define BENCH_TOOL_BENCH_FORMS_H
 
-#include "bench/race/bench_engine.h"
+#include "bench/tool/bench_engine.h"
 #include "bench/tool/bench_rows.h"
 #include "cli/compare/compare_contender.h"
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/floor/floor.h"
 #include "cli/cli.h"
-#include "yoke/bench.h"
 
 static const char *const precision_names[] = {
     [YOKE_FLOAT32] = "float32", [YOKE_BFLOAT16] = "bfloat16", [YOKE_TF32] = "tf32"};
@@ -16,13 +16,13 @@ static const char *const precision_names[] = {
 typedef struct kernel_table {
     const bench_engine *engine;
     char device[128];
-    yoke_device_rates rates;
-    yoke_kernel_call *calls; /* in the order of a step */
+    bench_rates rates;
+    bench_kernel_call *calls; /* in the order of a step */
     int count;
 } kernel_table;
 
 /* The least time that the rates allow. */
-static double floor_ms(const kernel_table *table, const yoke_kernel_call *call) {
+static double floor_ms(const kernel_table *table, const bench_kernel_call *call) {
     return 1e3 * fmax(call->bytes / table->rates.bytes_per_s,
                       call->operations / table->rates.operations_per_s);
 }
@@ -32,24 +32,24 @@ static double percent_of(double least_ms, double milliseconds) {
     return milliseconds > 0 ? 100 * least_ms / milliseconds : NAN;
 }
 
-static const char *way_of(const yoke_kernel_call *call) {
+static const char *way_of(const bench_kernel_call *call) {
     return call->way != NULL ? call->way : "-";
 }
 
-static bool is_convolution(const yoke_kernel_call *call) {
+static bool is_convolution(const bench_kernel_call *call) {
     return strcmp(call->operation, "conv2d") == 0;
 }
 
-static bool is_im2col(const yoke_kernel_call *call) {
+static bool is_im2col(const bench_kernel_call *call) {
     return is_convolution(call) && strncmp(way_of(call), "im2col", 6) == 0;
 }
 
 /* No library has an algorithm for it; elsewhere im2col was the fastest. */
-static bool is_unserved(const yoke_kernel_call *call) {
+static bool is_unserved(const bench_kernel_call *call) {
     return is_convolution(call) && strncmp(way_of(call), "im2col, no other", 16) == 0;
 }
 
-static int count_calls(const kernel_table *table, bool (*has)(const yoke_kernel_call *)) {
+static int count_calls(const kernel_table *table, bool (*has)(const bench_kernel_call *)) {
     int count = 0;
     for (int i = 0; i < table->count; i++)
         count += has(&table->calls[i]);
@@ -63,36 +63,36 @@ static yoke_status describe(kernel_table *table) {
     yoke_status status = yoke_devices_describe(table->engine->devices, 0, &info);
     if (status != YOKE_OK) return status;
     snprintf(table->device, sizeof table->device, "%s", info.description);
-    return yoke_data_parallel_rates(table->engine->parallel, &table->rates);
+    return bench_measure_rates(table->engine->parallel, &table->rates);
 }
 
 static yoke_status measure(kernel_table *table, int repeat) {
     yoke_data_parallel *parallel = table->engine->parallel;
     int count = 0;
-    yoke_status status = yoke_data_parallel_kernel_calls(parallel, 1, NULL, 0, &count);
+    yoke_status status = bench_kernel_calls(parallel, 1, NULL, 0, &count);
     if (status == YOKE_OK) status = describe(table);
     if (status != YOKE_OK) return status;
     table->calls = calloc((size_t)count, sizeof *table->calls);
     if (table->calls == NULL)
         return cli_refuse(YOKE_ERROR_MEMORY, "no memory for %d kernel calls", count);
-    return yoke_data_parallel_kernel_calls(parallel, repeat, table->calls, count, &table->count);
+    return bench_kernel_calls(parallel, repeat, table->calls, count, &table->count);
 }
 
 /* The table. */
 
 typedef struct kernel_row {
-    const yoke_kernel_call *call; /* the first of its kind */
+    const bench_kernel_call *call; /* the first of its kind */
     int count;
     double milliseconds, least_ms, bytes, operations; /* of all together */
 } kernel_row;
 
-static bool alike(const yoke_kernel_call *a, const yoke_kernel_call *b) {
+static bool alike(const bench_kernel_call *a, const bench_kernel_call *b) {
     return strcmp(a->operation, b->operation) == 0 && strcmp(a->direction, b->direction) == 0 &&
            strcmp(a->shape, b->shape) == 0 && strcmp(way_of(a), way_of(b)) == 0 &&
            a->bytes == b->bytes;
 }
 
-static void add_call(const kernel_table *table, kernel_row *row, const yoke_kernel_call *call) {
+static void add_call(const kernel_table *table, kernel_row *row, const bench_kernel_call *call) {
     if (row->count++ == 0) row->call = call;
     row->milliseconds += call->milliseconds;
     row->least_ms += floor_ms(table, call);
@@ -118,7 +118,7 @@ static int by_time(const void *a, const void *b) {
 }
 
 static void print_row(const kernel_row *row) {
-    const yoke_kernel_call *call = row->call;
+    const bench_kernel_call *call = row->call;
     double seconds = row->milliseconds * 1e-3;
     printf("%9.4f %5d %5.0f %% %9.1f %9.3f  %-13s %-16s %-22s %s\n", row->milliseconds, row->count,
            percent_of(row->least_ms, row->milliseconds), row->bytes / seconds * 1e-9,
@@ -166,7 +166,7 @@ static yoke_status print_table(const kernel_table *table) {
 
 /* JSON. */
 
-static void json_call(yoke_json *json, const kernel_table *table, const yoke_kernel_call *call) {
+static void json_call(yoke_json *json, const kernel_table *table, const bench_kernel_call *call) {
     yoke_json_open(json, NULL, '{');
     yoke_json_text(json, "layer", call->layer);
     yoke_json_text(json, "operation", call->operation);

@@ -4,7 +4,7 @@
 #ifndef BENCH_TOOL_BENCH_KERNELS_H
 #define BENCH_TOOL_BENCH_KERNELS_H
 
-#include "bench/race/bench_engine.h"
+#include "bench/tool/bench_engine.h"
 
 /* Measures each call `repeat` times and prints the table, or one JSON object. *unserved gets the
  * number of convolution passes that im2col computes because no library has an algorithm. */

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/race/bench_engine.h"
+#include "bench/floor/floor.h"
+#include "bench/tool/bench_engine.h"
 #include "cli/cli.h"
 #include "simulate/simulate.h"
-#include "yoke/bench.h"
 
 #define WARM_UP 3
 #define DEFAULT_STEPS 20
@@ -105,12 +105,12 @@ static void fill_times(yoke_profile *profile, const profile_table *table) {
 }
 
 static yoke_status fill_segments(yoke_profile *profile, const bench_engine *engine) {
-    int count = yoke_data_parallel_bucket_bytes(engine->parallel, NULL, 0);
+    int count = bench_bucket_bytes(engine->parallel, NULL, 0);
     size_t *bytes = calloc((size_t)count, sizeof *bytes);
     profile->segments = calloc((size_t)count, sizeof *profile->segments);
     profile->segment_count = count;
     if (bytes != NULL && profile->segments != NULL) {
-        yoke_data_parallel_bucket_bytes(engine->parallel, bytes, count);
+        bench_bucket_bytes(engine->parallel, bytes, count);
         for (int s = 0; s < count; s++)
             profile->segments[s].bytes = bytes[s];
     }

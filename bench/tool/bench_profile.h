@@ -4,7 +4,7 @@
 #ifndef BENCH_TOOL_BENCH_PROFILE_H
 #define BENCH_TOOL_BENCH_PROFILE_H
 
-#include "bench/race/bench_engine.h"
+#include "bench/tool/bench_engine.h"
 
 #define BENCH_PROFILE_STEPS 1000 /* at most: the trace keeps the spans of some thousand */
 

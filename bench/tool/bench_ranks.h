@@ -3,7 +3,7 @@
 #ifndef BENCH_TOOL_BENCH_RANKS_H
 #define BENCH_TOOL_BENCH_RANKS_H
 
-#include "bench/race/bench_engine.h"
+#include "bench/tool/bench_engine.h"
 #include "cli/compare/compare_contender.h"
 
 typedef struct bench_ranks {

@@ -3,7 +3,7 @@
 #ifndef BENCH_TOOL_BENCH_ROWS_H
 #define BENCH_TOOL_BENCH_ROWS_H
 
-#include "bench/race/bench_engine.h"
+#include "bench/tool/bench_engine.h"
 
 /* How long to measure. */
 typedef struct bench_effort {

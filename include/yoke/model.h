@@ -494,6 +494,26 @@ YOKE_API size_t yoke_model_parameter_count(const yoke_model *model);
  */
 YOKE_API int yoke_model_layer_count(const yoke_model *model);
 
+/** A segment of backward: it ends where a bucket of gradients is complete. */
+typedef struct yoke_model_segment {
+    size_t bytes;           /**< The size of the bucket. */
+    double multiplications; /**< In a forward of one row, by the convolutions and linear layers
+                                 whose weights are in the bucket; backward takes twice as many. */
+} yoke_model_segment;
+
+/** The segments of a model on devices that keep weights as PyTorch does, as GPUs do, without a
+ * device: the first bucket has 1 MiB, as in the engine.
+ *
+ * @param model          A finished model.
+ * @param bucket_bytes   The size of every other bucket; 0: 4 MiB. On GPUs the engine takes 25 MiB.
+ * @param[out] segments  In the order of backward; may be NULL with capacity 0.
+ * @param capacity       The number of segments there is space for.
+ * @param[out] count     The number of segments; the first `capacity` of them were written.
+ * @return ARGUMENT: a pointer is NULL.
+ */
+YOKE_API yoke_status yoke_model_segments(const yoke_model *model, size_t bucket_bytes,
+                                         yoke_model_segment *segments, int capacity, int *count);
+
 /** A layer of a model, as it was added: before anything is fused. */
 typedef struct yoke_layer_info {
     size_t struct_size;      /**< sizeof(yoke_layer_info). */

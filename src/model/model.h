@@ -5,7 +5,6 @@
 #define MODEL_MODEL_H
 
 #include "device/device.h"
-#include "yoke/bench.h"
 #include "yoke/model.h"
 #include "yoke/preset.h"
 
@@ -161,20 +160,6 @@ yoke_status yoke_replica_input_gradients(const yoke_replica *replica, int input,
 /* The layer whose output is the first value of the latest forward that is not finite, or NULL.
  * Slow; for the message after a loss that is not finite. */
 const char *yoke_replica_first_nonfinite(yoke_replica *replica);
-
-/* Runs every plan call of a training step (forward, loss, backward) `repeat` times, as `timing`
- * says; *milliseconds gets the kernel time that `yoke bench` compares a step with. Overwrites
- * gradients and outputs. */
-yoke_status yoke_replica_kernel_time(yoke_replica *replica, int rows, yoke_kernel_timing timing,
-                                     int repeat, double *milliseconds);
-/* The same calls, each alone, as a list; *count gets their number, of which the first `capacity`
- * are written. */
-yoke_status yoke_replica_kernel_calls(yoke_replica *replica, int rows, int repeat,
-                                      yoke_kernel_call *calls, int capacity, int *count);
-/* The fastest of `repeat` runs of the calls that `queue` makes: by the device's clock around a
- * recording of them where the device records, by the host's clock elsewhere. */
-yoke_status yoke_time_calls(yoke_device *device, yoke_status (*queue)(void *), void *context,
-                            int repeat, double *best_ms);
 
 /* Whether a tensor belongs to the head alone: the linear layer that writes output 0. */
 bool yoke_model_is_head(const yoke_model *model, int tensor);

@@ -155,16 +155,6 @@ yoke_status yoke_program_idle_segment(yoke_program *program, int segment);
 yoke_status yoke_program_action(yoke_program *program, const yoke_action *action,
                                 const yoke_plan_step *step);
 
-/* kernel_calls.c: what a call of a step is and moves. */
-typedef struct yoke_call_subject {
-    int node;                  /* YOKE_NONE: the loss */
-    const yoke_action *action; /* other than BACKWARD; NULL: a plan */
-    bool backward;
-    yoke_direction part; /* of backward; FORWARD: the whole */
-} yoke_call_subject;
-void yoke_call_describe(const yoke_program *program, const yoke_call_subject *subject,
-                        yoke_kernel_call *call);
-
 /* Time steps: step i is the forward of node i, step node_count is the loss, then follows backward,
  * last node first. */
 int yoke_backward_step(const yoke_program *program, int node);

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "bench/race/rounds.h"
+#include "cli/compare/rounds.h"
 #include "support/clock.h"
 
 static yoke_status run_known(void *context, int steps, double *milliseconds) {

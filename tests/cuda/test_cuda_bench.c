@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A race's clock stops when the GPUs, real or simulated, are idle: a step returns when its loss is
  * known, long before backward and the update are done. */
-#include "bench/race/bench_engine.h"
+#include "bench/tool/bench_engine.h"
 #include "gpu_rig.h"
 
 static bench_engine *create_engine(const char *list) {

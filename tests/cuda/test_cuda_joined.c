@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Choices between computations of a model's convolutions and linear layers: how many channels the
  * first one reads, and who adds the gradients of a value's readers. Skipped without a GPU. */
+#include "bench/floor/kernel_time.h"
 #include "model/networks.h"
 #include "model/program.h"
 #include "support/devices.h"
@@ -137,7 +138,7 @@ static void a_contest_decides_who_adds(void **state) {
     rig_destroy(&rig);
 }
 
-static const char *way_of(const yoke_kernel_call *calls, int count, const char *layer,
+static const char *way_of(const bench_kernel_call *calls, int count, const char *layer,
                           const char *direction) {
     for (int i = 0; i < count; i++)
         if (strcmp(calls[i].layer, layer) == 0 && strcmp(calls[i].direction, direction) == 0)
@@ -149,7 +150,7 @@ static const char *way_of(const yoke_kernel_call *calls, int count, const char *
 static void a_contest_decides_what_the_first_convolution_reads(void **state) {
     (void)state;
     enum { CALLS = 512 };
-    static yoke_kernel_call calls[CALLS];
+    static bench_kernel_call calls[CALLS];
     static const yoke_precision precisions[] = {YOKE_FLOAT32, YOKE_BFLOAT16};
     for (size_t i = 0; i < COUNT(precisions); i++) {
         struct rig rig = {
@@ -159,7 +160,7 @@ static void a_contest_decides_what_the_first_convolution_reads(void **state) {
         rig_replica(&rig, 1);
         assert_int_equal(decisions(rig.choices, " groups 1 channels ", "4 channels", &four), 1);
         assert_int_equal(decisions(rig.choices, " groups 1 channels ", "8 channels", &eight), 1);
-        assert_ok(yoke_replica_kernel_calls(rig.replica, rig.rows, 1, calls, CALLS, &count));
+        assert_ok(bench_replica_calls(rig.replica, rig.rows, 1, calls, CALLS, &count));
         const char *way = way_of(calls, count, "conv1", "forward");
         assert_int_equal(strstr(way, ", 4 channels") != NULL, four);
         assert_int_equal(strstr(way, ", 8 channels") != NULL, eight);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Linear layers that compute the ReLU behind them, against the float64 reference and against the
  * two operations apart. Skipped without a GPU. */
+#include "bench/floor/kernel_time.h"
 #include "model/networks.h"
 #include "model/program.h"
 #include "support/devices.h"
 #include "with_setting.h"
-#include "yoke/bench.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 enum { CALLS = 64 };
@@ -181,17 +181,17 @@ static void measured_algorithms_equal_the_reference(void **state) {
 /* The passes of a step. */
 
 static int list_calls(yoke_model *model, const char *choice, yoke_precision precision,
-                      yoke_kernel_call *calls) {
+                      bench_kernel_call *calls) {
     struct rig rig;
     int count = 0;
     open_model(&rig, model, choice, precision);
-    assert_ok(yoke_replica_kernel_calls(rig.replica, rig.rows, 1, calls, CALLS, &count));
+    assert_ok(bench_replica_calls(rig.replica, rig.rows, 1, calls, CALLS, &count));
     assert_in_range(count, 1, CALLS);
     rig_destroy(&rig);
     return count;
 }
 
-static int passes_of(const yoke_kernel_call *calls, int count, const char *operation,
+static int passes_of(const bench_kernel_call *calls, int count, const char *operation,
                      const char *direction) {
     int found = 0;
     for (int i = 0; i < count; i++)
@@ -200,7 +200,7 @@ static int passes_of(const yoke_kernel_call *calls, int count, const char *opera
     return found;
 }
 
-static int passes_by(const yoke_kernel_call *calls, int count, const char *way) {
+static int passes_by(const bench_kernel_call *calls, int count, const char *way) {
     int found = 0;
     for (int i = 0; i < count; i++)
         found += calls[i].way != NULL && strcmp(calls[i].way, way) == 0;
@@ -228,10 +228,10 @@ static void hold_contests(int most_joined) {
         }
         assert_int_equal(decisions, 2);
         assert_in_range(joined, 0, most_joined);
-        yoke_kernel_call calls[CALLS];
+        bench_kernel_call calls[CALLS];
         for (int again = 0; again < 2; again++) {
             int count = 0;
-            assert_ok(yoke_replica_kernel_calls(rig.replica, rig.rows, 1, calls, CALLS, &count));
+            assert_ok(bench_replica_calls(rig.replica, rig.rows, 1, calls, CALLS, &count));
             assert_int_equal(passes_of(calls, count, "relu", "forward"), 2 - joined);
             yoke_replica_destroy(rig.replica);
             rig_replica(&rig, 1);
@@ -259,7 +259,7 @@ static void a_relu_that_turns_a_nan_into_0_wins_no_contest(void **state) {
 
 static void a_relu_between_linear_layers_costs_no_pass_of_its_own(void **state) {
     (void)state;
-    yoke_kernel_call calls[CALLS];
+    bench_kernel_call calls[CALLS];
     for (size_t i = 0; i < COUNT(precisions); i++) {
         yoke_precision precision = precisions[i].precision;
         bool half = precision == YOKE_BFLOAT16; /* sums would be rounded to it */
@@ -285,7 +285,7 @@ static void a_relu_between_linear_layers_costs_no_pass_of_its_own(void **state) 
 
 static void without_a_bias_nothing_is_summed(void **state) {
     (void)state;
-    yoke_kernel_call calls[CALLS];
+    bench_kernel_call calls[CALLS];
     int count = list_calls(perceptron(16, false), "joined", YOKE_FLOAT32, calls);
     assert_int_equal(passes_by(calls, count, "matrix product, masked and summed"), 0);
 #ifdef YOKE_SIMCUDA
@@ -296,7 +296,7 @@ static void without_a_bias_nothing_is_summed(void **state) {
 /* The simulated library has no masks of 13 or 21 features. */
 static void a_width_without_a_mask_keeps_backward_of_the_relu(void **state) {
     (void)state;
-    yoke_kernel_call calls[CALLS];
+    bench_kernel_call calls[CALLS];
     int count = list_calls(perceptron(13, true), "joined", YOKE_FLOAT32, calls);
     int masks = passes_by(calls, count, "matrix product with ReLU and mask");
     assert_int_equal(passes_by(calls, count, "matrix product with ReLU") + masks, 2);
@@ -318,7 +318,7 @@ static yoke_model *read_between(void) {
 
 static void a_value_that_others_read_stays_as_it_was_before_the_relu(void **state) {
     (void)state;
-    yoke_kernel_call calls[CALLS];
+    bench_kernel_call calls[CALLS];
     int count = list_calls(read_between(), "joined", YOKE_FLOAT32, calls);
     assert_int_equal(passes_of(calls, count, "relu", "forward"), 1);
     assert_int_equal(passes_by(calls, count, "matrix product with ReLU"), 0);
@@ -381,8 +381,8 @@ static void two_runs_give_the_same_bits(void **state) {
 }
 
 #ifdef YOKE_SIMCUDA
-static const yoke_kernel_call *forward_of(const yoke_kernel_call *calls, int count,
-                                          const char *layer) {
+static const bench_kernel_call *forward_of(const bench_kernel_call *calls, int count,
+                                           const char *layer) {
     for (int i = 0; i < count; i++)
         if (strcmp(calls[i].layer, layer) == 0 && strcmp(calls[i].direction, "forward") == 0)
             return &calls[i];
@@ -395,9 +395,9 @@ static void an_epilogue_that_is_offered_but_does_not_run_is_given_up(void **stat
     WITH("SIMCUDA_FAULT", "cublasLtMatmul@1=15;cublasLtMatmul@2=15;cublasLtMatmul@3=15");
     struct rig rig = {.model = perceptron(40, true), .rows = 5, .precision = YOKE_FLOAT32};
     open_rig(&rig, "matrix product");
-    yoke_kernel_call calls[CALLS];
+    bench_kernel_call calls[CALLS];
     int count = 0;
-    assert_ok(yoke_replica_kernel_calls(rig.replica, rig.rows, 1, calls, CALLS, &count));
+    assert_ok(bench_replica_calls(rig.replica, rig.rows, 1, calls, CALLS, &count));
     assert_string_equal(forward_of(calls, count, "fc1")->way, "matrix product");
     assert_step_near(&rig, 1e-5);
     rig_destroy(&rig);
@@ -406,7 +406,7 @@ static void an_epilogue_that_is_offered_but_does_not_run_is_given_up(void **stat
 /* The library has no algorithm for the first linear layer with its ReLU: with a mask, or at all. */
 static void a_shape_without_a_mask_still_has_its_relu(void **state) {
     WITH("SIMCUDA_FAULT", "cublasLtMatmulAlgoGetHeuristic@1=15"); /* NOT_SUPPORTED */
-    yoke_kernel_call calls[CALLS];
+    bench_kernel_call calls[CALLS];
     int count = list_calls(perceptron(16, true), "joined", YOKE_FLOAT32, calls);
     assert_int_equal(passes_of(calls, count, "relu", "forward"), 0);
     assert_int_equal(passes_of(calls, count, "relu", "backward"), 1);
@@ -417,7 +417,7 @@ static void a_shape_without_a_mask_still_has_its_relu(void **state) {
 static void a_shape_without_an_algorithm_keeps_its_passes(void **state) {
     WITH("SIMCUDA_FAULT",
          "cublasLtMatmulAlgoGetHeuristic@1=15;cublasLtMatmulAlgoGetHeuristic@2=15");
-    yoke_kernel_call calls[CALLS];
+    bench_kernel_call calls[CALLS];
     int count = list_calls(perceptron(16, true), "joined", YOKE_FLOAT32, calls);
     assert_int_equal(passes_of(calls, count, "relu", "forward"), 1);
     assert_int_equal(passes_of(calls, count, "relu", "backward"), 1);

@@ -2,9 +2,9 @@
 /* The shadow in the update: it writes the weights in bfloat16, which the products of the next
  * forward read, so that no pass of its own does. Every bit is that of a run with the pass, whoever
  * writes the weights between two steps. Skipped without a GPU. */
+#include "bench/floor/floor.h"
 #include "device/backend.h"
 #include "support/preferring.h"
-#include "yoke/bench.h"
 #undef EXPECT_OK
 #include "gpu_ranks.h"
 
@@ -372,10 +372,9 @@ static const char *chosen_way(const check_engine *engine) {
 }
 
 static const char *listed_way(const check_engine *engine) {
-    static yoke_kernel_call calls[128];
+    static bench_kernel_call calls[128];
     int count = 0;
-    EXPECT_OK(
-        yoke_data_parallel_kernel_calls(engine->parallel, 1, calls, (int)COUNT(calls), &count));
+    EXPECT_OK(bench_kernel_calls(engine->parallel, 1, calls, (int)COUNT(calls), &count));
     assert_in_range(count, 1, COUNT(calls));
     assert_string_equal(calls[count - 1].operation, "update");
     return calls[count - 1].way;

@@ -124,7 +124,7 @@ def interface(root, cc, text, abi, work):
     """Lines: functions, types of callbacks, enumerators with values, structs with the places of their fields."""
     declarations = re.findall(r"^(?:YOKE_API|typedef [^;{}]*\(\*)[^;]*?;", text, re.M)
     lines = [" ".join(re.sub(r"\n#.*", "", each).replace("YOKE_API", "").split()) for each in declarations]
-    code = "".join(f"#include <{header}>\n" for header in ("stddef.h", "stdio.h", "yoke/yoke.h", "yoke/bench.h"))
+    code = "".join(f"#include <{header}>\n" for header in ("stddef.h", "stdio.h", "yoke/yoke.h"))
     preprocessed = subprocess.run([cc, "-E", "-P", "-x", "c", "-I", root / "include", "-"], input=code, check=True,
                                   capture_output=True, text=True).stdout
     code += "int main(void) {\n"

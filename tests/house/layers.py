@@ -9,14 +9,15 @@ import re
 import sys
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
-# What a room shows to one neighbour beyond its door: a backend fills in the table, the engine sees groups.
+# What a room shows to one neighbour beyond its door: a backend fills in the table, the engine sees groups, and the
+# benchmark's floor runs parts of a step without the engine.
 EXTRA_DOORS = {("device/cpu", "device"): ("device/backend.h",),
                ("device/cuda", "device"): ("device/backend.h", "device/collectives.h"),
                ("parallel", "device"): ("device/collectives.h",),
                ("distributed", "device"): ("device/collectives.h",),
-               ("cli", "bench/race"): ("bench/race/rounds.h",),
-               ("bench/tool", "bench/race"): ("bench/race/bench_engine.h",),
-               ("bench/tool", "cli"): ("cli/compare/compare_contender.h",)}
+               ("bench/floor", "parallel"): ("parallel/engine.h",),
+               ("bench/floor", "model"): ("model/program.h",),
+               ("bench/tool", "cli"): ("cli/compare/compare_contender.h", "cli/compare/rounds.h")}
 # The simulated CUDA stands in for nvcc.
 STAND_INS = {("device/cuda", "simcuda/kernel.h")}
 # Foreign libraries that must not leave a room.

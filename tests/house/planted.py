@@ -9,7 +9,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 HOUSE = {
     "src/LAYERS": "# a small house\nbase:\ndevice: base\ndevice/cpu: device base\nmodel: device base\n"
-                  "cli: bench/race base\nbench/race: base\nbench/tool: bench/race cli base\n"
+                  "cli: base\nbench/floor: model base\nbench/tool: bench/floor cli base\n"
                   "base shows status.h\ndevice shows device.h\nmodel shows model.h\ncli shows yoke.h\n",
     "src/base/base.h": "#include <stdint.h>\n#include \"base/error.h\"\n",
     "src/base/error.h": "#include \"yoke/status.h\"\n",
@@ -18,7 +18,7 @@ HOUSE = {
     "src/device/cpu/conv.c": "#include <dnnl.h>\n#include \"device/backend.h\"\n",
     "src/model/model.c": "#include \"device/device.h\"\n#include \"yoke/status.h\"\n",
     "src/cli/cli.h": "#include <yoke/status.h>\n",
-    "src/cli/train.c": "#include \"base/base.h\"\n#include \"bench/race/rounds.h\"\n#include \"cli/cli.h\"\n",
+    "src/cli/train.c": "#include \"base/base.h\"\n#include \"cli/cli.h\"\n",
     "include/yoke/status.h": '#include <stddef.h>\n    X(YOKE_OK, "no error", 0)\n',
     "include/yoke/device.h": "#include \"yoke/status.h\"\n",
     "include/yoke/model.h": "#include \"yoke/device.h\"\n",
@@ -46,7 +46,8 @@ FAULTS = [
     ("layers.py", "src/model/bad.c", "#include <mpi.h>\n", "only distributed/mpi/module may see"),
     ("layers.py", "src/cli/bad.c", '#include "model/model.h"\n', "cli may not see model"),
     ("layers.py", "src/cli/launch/bad.c", '#include "cli.h"\n', "names its room"),
-    ("layers.py", "bench/race/bad.c", '#include "cli/cli.h"\n', "bench/race may not see cli"),
+    ("layers.py", "bench/floor/bad.c", '#include "cli/cli.h"\n', "bench/floor may not see cli"),
+    ("layers.py", "src/cli/bad.c", '#include "bench/floor/floor.h"\n', "cli may not see bench/floor"),
     ("layers.py", "src/attic/bad.c", '#include "base/base.h"\n', "lies in no room"),
     ("layers.py", "samples/01_one/bad.c", '#include "model/model.h"\n', "not yoke/"),
     ("layers.py", "include/yoke/bad.h", '#include "base/base.h"\n', "not yoke/"),

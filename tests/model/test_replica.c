@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A replica's forward, loss and backward equal plain loops in double, for every kind of layer
  * and every way of sharing values and parameters. */
+#include "bench/floor/kernel_time.h"
 #include "networks.h"
 
 /* Against the reference. */
@@ -308,9 +309,9 @@ static void timing_alone_leaves_the_model_as_it_was(void **state) {
     size_t bytes = flat->buffer_elements * sizeof(float);
     float *kept = device_values(rig.device, memory->buffers, bytes);
     double sum_ms = 0;
-    assert_ok(yoke_replica_kernel_time(rig.replica, 3, YOKE_KERNELS_IN_ORDER, 2, &sum_ms));
+    assert_ok(bench_replica_time(rig.replica, 3, BENCH_KERNELS_IN_ORDER, 2, &sum_ms));
     assert_true(sum_ms > 0);
-    assert_ok(yoke_replica_kernel_time(rig.replica, 3, YOKE_KERNELS_ALONE, 2, &sum_ms));
+    assert_ok(bench_replica_time(rig.replica, 3, BENCH_KERNELS_ALONE, 2, &sum_ms));
     assert_true(sum_ms > 0);
     assert_kept(&rig, memory->buffers, kept, bytes);
     assert_step_near(&rig, 1e-4);

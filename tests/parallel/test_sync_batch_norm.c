@@ -3,9 +3,9 @@
  * over the whole batch. Calls wrapped by the linker (-Wl,--wrap) fail on one of them. */
 #include <stdatomic.h>
 
+#include "bench/floor/floor.h"
 #include "model/graph.h"
 #include "support/ddp_check.h"
-#include "yoke/bench.h"
 
 /* A model with every form of batch norm: of the inputs; with ReLU; with add and ReLU; alone; and,
  * if `flat`, of one pixel. */
@@ -512,8 +512,7 @@ static void kernels_are_timed_on_one_device_alone(void **state) {
     check_engine engine = check_engine_make(model, 2, options_of(&eight), NULL);
     double milliseconds = 0;
     alarm(DEADLINE_SECONDS);
-    EXPECT_OK(
-        yoke_data_parallel_kernel_time(engine.parallel, YOKE_KERNELS_IN_ORDER, 2, &milliseconds));
+    EXPECT_OK(bench_kernel_time(engine.parallel, BENCH_KERNELS_IN_ORDER, 2, &milliseconds));
     assert_true(milliseconds > 0);
     alarm(0);
     check_engine_free(&engine);

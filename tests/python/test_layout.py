@@ -19,7 +19,7 @@ CC, ROOT, TOOL = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
 SPEC = importlib.util.spec_from_file_location("own", ROOT / "python/yoke/_library.py")  # without the package: no numpy
 own = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(own)
-HEADERS = "\n".join(path.read_text() for path in sorted((ROOT / "include/yoke").glob("*.h")) if path.name != "bench.h")
+HEADERS = "\n".join(path.read_text() for path in sorted((ROOT / "include/yoke").glob("*.h")))
 C_TYPES = {"c_void_p": "void *", "c_char_p": "const char *", "c_bool": "_Bool", "c_size_t": "size_t",
            "c_int32": "int32_t", "c_int64": "int64_t", "c_uint64": "uint64_t", "c_int": "int", "c_float": "float",
            "c_double": "double"}

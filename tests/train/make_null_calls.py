@@ -91,7 +91,7 @@ NAMED = {
 }
 NUMBERS = {"bool": "true", "yoke_split": "YOKE_SPLIT_TEST", "yoke_shape": "k->shape", "yoke_value": "yoke_model_input(k->draft)",
            "yoke_element": "YOKE_ELEMENT_FLOAT32", "yoke_reduction": "YOKE_SUM", "yoke_stage": "(yoke_stage)0",
-           "yoke_status": "YOKE_ERROR_DATA", "yoke_kernel_timing": "YOKE_KERNELS_ALONE"}
+           "yoke_status": "YOKE_ERROR_DATA"}
 NUMBERS_NAMED = {"index": "0", "root": "0", "group": "-1", "replica": "0", "from": "0", "to": "0", "epoch": "0", "row": "0",
                  "count": "VALUES", "capacity": "1", "rows": "1", "bytes": "sizeof k->text", "repeat": "1", "input": "0"}
 # What a call needs to have been called before it.

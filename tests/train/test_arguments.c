@@ -2,7 +2,6 @@
 /* Every public call of engine, trainer and devices refuses arguments that make no sense and
  * names them: a caller's mistake ends in a status, not in a crash. */
 #include "support/engine_check.h"
-#include "yoke/bench.h"
 
 static yoke_model *model;
 static check_engine engine;
@@ -38,8 +37,6 @@ static void expect_refused(yoke_status status, const char *words, int line) {
 static void an_engine_names_what_is_null(void **state) {
     (void)state;
     yoke_data_parallel *parallel = engine.parallel;
-    double milliseconds;
-    int count;
     uint64_t hash;
     yoke_memory_report report = {.struct_size = sizeof report};
     float values[CHECK_CLASSES] = {0};
@@ -58,14 +55,6 @@ static void an_engine_names_what_is_null(void **state) {
     REFUSED(yoke_data_parallel_memory(NULL, 0, &report), "parallel is NULL");
     REFUSED(yoke_data_parallel_memory(parallel, 0, NULL), "yoke_memory_report is NULL");
     REFUSED(yoke_data_parallel_memory(parallel, -1, &report), "replica -1");
-    REFUSED(yoke_data_parallel_kernel_time(NULL, YOKE_KERNELS_ALONE, 1, &milliseconds),
-            "engine is NULL");
-    REFUSED(yoke_data_parallel_kernel_time(parallel, YOKE_KERNELS_ALONE, 1, NULL),
-            "milliseconds is NULL");
-    REFUSED(yoke_data_parallel_kernel_time(parallel, (yoke_kernel_timing)9, 1, &milliseconds),
-            "timing is 9");
-    REFUSED(yoke_data_parallel_kernel_calls(parallel, 1, NULL, 4, &count), "calls is NULL");
-    REFUSED(yoke_data_parallel_kernel_calls(parallel, 0, NULL, 0, &count), "repeat is 0");
     REFUSED(yoke_data_parallel_bind(NULL), "engine is NULL");
     REFUSED(yoke_data_parallel_prepare(NULL, 1, true), "engine is NULL");
 }

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "support/engine_check.h"
-#include "yoke/bench.h"
 
 enum { SIDE = 8, INPUTS = SIDE * SIDE, CLASSES = 10, VALUES = INPUTS * CLASSES, ROWS = 4 };
 
@@ -89,8 +88,6 @@ typedef struct kit {
     yoke_memory_report memory_report;
     yoke_mistake mistake;
     yoke_model_segment model_segment;
-    yoke_kernel_call kernel_call;
-    yoke_device_rates device_rates;
     yoke_optimizer_options optimizer_options;
     yoke_peer_info peer_info;
     yoke_pool_options pool_options;

@@ -16,8 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bench/race/rounds.h"
 #include "cli/cli.h"
+#include "cli/compare/rounds.h"
 
 #define GRACE_MS 500 /* after a failure, for replies of other ranks: one of them has the cause */
 #define FAREWELL_MS 5000 /* for ranks to destroy their engines */

@@ -4,8 +4,8 @@
 #ifndef CLI_COMPARE_RESULT_H
 #define CLI_COMPARE_RESULT_H
 
-#include "bench/race/rounds.h"
 #include "cli/compare/compare_engine.h"
+#include "cli/compare/rounds.h"
 
 typedef enum compare_kind {
     COMPARE_SINGLE,    /* the first device alone */

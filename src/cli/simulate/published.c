@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "yoke/bench.h"
 
 /* Means over a run on drawn images: "train.total_ips" of the summary of each log, in the folders
  * [N x] H100_80GB_SXM5_v1, A100_80GB_SXM4_v1, LambdaCloud_V100_16GB_v1, 4090_v1 and 3090_v1 at

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Engines as contenders of a race: a model, devices and a fixed random batch. */
-#ifndef BENCH_RACE_BENCH_ENGINE_H
-#define BENCH_RACE_BENCH_ENGINE_H
+#ifndef BENCH_TOOL_BENCH_ENGINE_H
+#define BENCH_TOOL_BENCH_ENGINE_H
 
-#include "bench/race/rounds.h"
+#include "cli/compare/rounds.h"
 #include "yoke/yoke.h"
 
 typedef struct bench_setup {

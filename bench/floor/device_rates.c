@@ -4,8 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "bench/floor/kernel_time.h"
 #include "parallel/engine.h"
-#include "yoke/bench.h"
 
 #define REPEAT 10
 /* Sizes grow up to the last, which counts; a slow device ends earlier: once a size took ROUND_NS.
@@ -21,7 +21,7 @@
 typedef struct rate_job {
     yoke_data_parallel *parallel;
     yoke_device *device;
-    yoke_device_rates rates;
+    bench_rates rates;
     /* Of the plan that is timed. */
     yoke_plan *plan, *first;
     yoke_choices *choices;
@@ -109,8 +109,8 @@ static yoke_status measure_bytes(rate_job *job, size_t bytes) {
     TRY(bind(job, job->bytes));
     double copy = 0, relu_ms = 0;
     uint64_t begin = yoke_now_ns();
-    TRY(yoke_time_calls(job->device, queue_copy, job, REPEAT, &copy));
-    TRY(yoke_time_calls(job->device, queue_forward, job, REPEAT, &relu_ms));
+    TRY(bench_time_calls(job->device, queue_copy, job, REPEAT, &copy));
+    TRY(bench_time_calls(job->device, queue_forward, job, REPEAT, &relu_ms));
     job->timed_ns = yoke_now_ns() - begin;
     job->rates.bytes_per_s = 2 * (double)job->bytes / (fmin(copy, relu_ms) * 1e-3);
     return YOKE_OK;
@@ -140,7 +140,7 @@ static yoke_status measure_operations(rate_job *job, size_t side) {
     TRY(bind(job, request.inputs[0].bytes));
     double milliseconds = 0;
     uint64_t begin = yoke_now_ns();
-    TRY(yoke_time_calls(job->device, queue_forward, job, REPEAT, &milliseconds));
+    TRY(bench_time_calls(job->device, queue_forward, job, REPEAT, &milliseconds));
     job->timed_ns = yoke_now_ns() - begin;
     job->rates.operations_per_s = 2 * pow((double)side, 3) / (milliseconds * 1e-3);
     return YOKE_OK;
@@ -171,15 +171,10 @@ static yoke_status measure(int lane, void *context) {
                 (size_range){FIRST_SIDE, gpu ? GPU_LAST_SIDE : LAST_SIDE, 2});
 }
 
-static yoke_status rates_of(yoke_data_parallel *parallel, yoke_device_rates *rates) {
-    TRY(yoke_pointer_check(rates, "rates"));
+yoke_status bench_measure_rates(yoke_data_parallel *parallel, bench_rates *rates) {
     rate_job job = {.parallel = parallel};
-    TRY(yoke_apply(parallel, 1, "rates", measure, &job));
+    TRY(yoke_enter_settled(parallel, "yoke bench"));
+    TRY(yoke_leave(parallel, yoke_apply(parallel, 1, "rates", measure, &job)));
     *rates = job.rates;
     return YOKE_OK;
-}
-
-yoke_status yoke_data_parallel_rates(yoke_data_parallel *parallel, yoke_device_rates *rates) {
-    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_rates"));
-    return yoke_leave(parallel, rates_of(parallel, rates));
 }

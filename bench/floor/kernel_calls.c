@@ -3,7 +3,7 @@
  * that it cannot do without. */
 #include <stdio.h>
 
-#include "model/program.h"
+#include "bench/floor/kernel_time.h"
 
 static double value_bytes(const yoke_program *program, int value) {
     return (double)program->layouts[value].bytes;
@@ -46,7 +46,7 @@ static double input_gradient_bytes(const yoke_program *program, const yoke_node 
 
 /* What the pass of the input's gradient reads to add to it or to mask it. */
 static double added_bytes(const yoke_program *program, const yoke_node *node,
-                          const yoke_call_subject *subject) {
+                          const bench_call_subject *subject) {
     const yoke_node_places *places = &program->places[subject->node];
     if (subject->part == YOKE_BACKWARD_WEIGHTS) return 0;
     if (places->mask_of != YOKE_NONE)
@@ -69,7 +69,7 @@ static double backward_bytes(const yoke_program *program, const yoke_node *node,
     return needs->backward_reads_output ? bytes + output : bytes;
 }
 
-static double node_bytes(const yoke_program *program, const yoke_call_subject *subject) {
+static double node_bytes(const yoke_program *program, const bench_call_subject *subject) {
     const yoke_node *node = &program->model->nodes[subject->node];
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[subject->node]);
     if (subject->backward)
@@ -81,13 +81,13 @@ static double node_bytes(const yoke_program *program, const yoke_call_subject *s
     return bytes + parameter_bytes(program, node, needs) + (double)needs->mask_bytes;
 }
 
-static double node_operations(const yoke_program *program, const yoke_call_subject *subject) {
+static double node_operations(const yoke_program *program, const bench_call_subject *subject) {
     const yoke_node *node = &program->model->nodes[subject->node];
     double forward = 2 * yoke_layer_work(program->model, node) * program->rows;
     return subject->backward && subject->part == YOKE_FORWARD ? 2 * forward : forward;
 }
 
-static void write_shape(const yoke_operation *operation, yoke_kernel_call *call) {
+static void write_shape(const yoke_operation *operation, bench_kernel_call *call) {
     yoke_dims from = operation->input, to = operation->output;
     int length = snprintf(call->shape, sizeof call->shape, "%dx%dx%d to %dx%dx%d", from.channels,
                           from.height, from.width, to.channels, to.height, to.width);
@@ -96,8 +96,8 @@ static void write_shape(const yoke_operation *operation, yoke_kernel_call *call)
                  operation->kernel, operation->stride);
 }
 
-static void describe_node(const yoke_program *program, const yoke_call_subject *subject,
-                          yoke_kernel_call *call) {
+static void describe_node(const yoke_program *program, const bench_call_subject *subject,
+                          bench_kernel_call *call) {
     static const char *const parts[] = {"backward", "backward data", "backward weights"};
     const yoke_operation *operation = &program->model->nodes[subject->node].operation;
     call->layer = operation->name;
@@ -115,7 +115,7 @@ static void describe_node(const yoke_program *program, const yoke_call_subject *
 
 /* Sums of gradients. */
 static void describe_action(const yoke_program *program, const yoke_action *action,
-                            yoke_kernel_call *call) {
+                            bench_kernel_call *call) {
     static const char *const names[] = {[YOKE_ACTION_ACCUMULATE] = "accumulate",
                                         [YOKE_ACTION_COPY] = "copy",
                                         [YOKE_ACTION_SUM] = "sum"};
@@ -131,7 +131,7 @@ static void describe_action(const yoke_program *program, const yoke_action *acti
 
 /* It reads output 0; backward writes its gradient as well, or forward, where backward does not read
  * output 0 again. */
-static void describe_loss(const yoke_program *program, bool backward, yoke_kernel_call *call) {
+static void describe_loss(const yoke_program *program, bool backward, bench_kernel_call *call) {
     const yoke_model *model = program->model;
     double output = value_bytes(program, model->outputs[0].value);
     call->layer = call->operation = "loss";
@@ -143,9 +143,9 @@ static void describe_loss(const yoke_program *program, bool backward, yoke_kerne
     snprintf(call->shape, sizeof call->shape, "%.0f bytes", output);
 }
 
-void yoke_call_describe(const yoke_program *program, const yoke_call_subject *subject,
-                        yoke_kernel_call *call) {
-    *call = (yoke_kernel_call){0};
+void bench_call_describe(const yoke_program *program, const bench_call_subject *subject,
+                         bench_kernel_call *call) {
+    *call = (bench_kernel_call){0};
     if (subject->action != NULL)
         describe_action(program, subject->action, call);
     else if (subject->node == YOKE_NONE)

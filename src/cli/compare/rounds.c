@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The order of turns, the quiet gate, and the statistics of ratios. */
-#include "bench/race/rounds.h"
+#include "cli/compare/rounds.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -4,7 +4,7 @@
  * statistics. */
 #include <stdlib.h>
 
-#include "model/program.h"
+#include "bench/floor/kernel_time.h"
 
 /* Recordings: the device never waits for the host to launch a kernel. */
 
@@ -37,8 +37,8 @@ static yoke_status time_recorded(yoke_device *device, yoke_status (*queue)(void 
     return status;
 }
 
-yoke_status yoke_time_calls(yoke_device *device, yoke_status (*queue)(void *), void *context,
-                            int repeat, double *best_ms) {
+yoke_status bench_time_calls(yoke_device *device, yoke_status (*queue)(void *), void *context,
+                             int repeat, double *best_ms) {
     if (yoke_device_records(device)) return time_recorded(device, queue, context, repeat, best_ms);
     for (int i = 0; i < repeat; i++) {
         TRY(yoke_device_synchronize(device));
@@ -57,7 +57,7 @@ yoke_status yoke_time_calls(yoke_device *device, yoke_status (*queue)(void *), v
  * that values neither grow nor vanish. */
 typedef struct timed_call {
     yoke_plan *plan; /* NULL: the subject's action has no plan */
-    yoke_call_subject subject;
+    bench_call_subject subject;
     void *changed;
     size_t changed_bytes;
 } timed_call;
@@ -72,14 +72,14 @@ typedef struct stopwatch {
     double *best_ms; /* per call, in the order of a step */
     int call_count;  /* in this pass so far */
     bool queues;     /* calls are only queued: the whole pass is one recording, timed as one */
-    yoke_kernel_call *listed; /* [capacity]: the calls, where backward is timed in its parts */
+    bench_kernel_call *listed; /* [capacity]: the calls, where backward is timed in its parts */
     int capacity;
     bool lists;
     const yoke_replica_memory *memory;
 } stopwatch;
 
 static yoke_status run_call(const stopwatch *watch, const timed_call *call) {
-    const yoke_call_subject *subject = &call->subject;
+    const bench_call_subject *subject = &call->subject;
     if (call->plan == NULL)
         return yoke_program_action(watch->program, subject->action, &watch->step);
     if (!subject->backward) return yoke_plan_forward(call->plan, &watch->step);
@@ -136,7 +136,7 @@ static yoke_status time_on_device(const stopwatch *watch, const timed_call *call
 
 static yoke_status time_call(stopwatch *watch, const timed_call *call) {
     if (watch->call_count < watch->capacity)
-        yoke_call_describe(watch->program, &call->subject, &watch->listed[watch->call_count]);
+        bench_call_describe(watch->program, &call->subject, &watch->listed[watch->call_count]);
     double *best = &watch->best_ms[watch->call_count++];
     if (watch->queues) return run_call(watch, call);
     return yoke_device_records(watch->program->device) ? time_on_device(watch, call, best)
@@ -170,7 +170,7 @@ static timed_call action_call(const yoke_program *program, const yoke_replica_me
     if (action->kind != YOKE_ACTION_BACKWARD) return call;
     const yoke_node_places *places = &program->places[action->node];
     call.plan = program->plans[action->node];
-    call.subject = (yoke_call_subject){.node = action->node, .backward = true};
+    call.subject = (bench_call_subject){.node = action->node, .backward = true};
     int output = program->model->nodes[action->node].output;
     yoke_place written = places->input_gradients[0];
     if (places->adds_input_gradient) {
@@ -271,9 +271,9 @@ static yoke_status time_replica(yoke_replica *replica, int rows, stopwatch *watc
     return status;
 }
 
-yoke_status yoke_replica_kernel_time(yoke_replica *replica, int rows, yoke_kernel_timing timing,
-                                     int repeat, double *milliseconds) {
-    bool in_order = timing == YOKE_KERNELS_IN_ORDER;
+yoke_status bench_replica_time(yoke_replica *replica, int rows, bench_timing timing, int repeat,
+                               double *milliseconds) {
+    bool in_order = timing == BENCH_KERNELS_IN_ORDER;
     stopwatch watch = {.passes = in_order ? repeat : 1, .runs = in_order ? 1 : repeat};
     yoke_status status = time_replica(replica, rows, &watch, in_order);
     *milliseconds = 0;
@@ -283,8 +283,8 @@ yoke_status yoke_replica_kernel_time(yoke_replica *replica, int rows, yoke_kerne
     return status;
 }
 
-yoke_status yoke_replica_kernel_calls(yoke_replica *replica, int rows, int repeat,
-                                      yoke_kernel_call *calls, int capacity, int *count) {
+yoke_status bench_replica_calls(yoke_replica *replica, int rows, int repeat,
+                                bench_kernel_call *calls, int capacity, int *count) {
     stopwatch watch = {
         .passes = 1, .runs = repeat, .lists = true, .listed = calls, .capacity = capacity};
     yoke_status status = time_replica(replica, rows, &watch, false);

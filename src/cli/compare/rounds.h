@@ -2,8 +2,8 @@
 /* Races contenders in rounds, on a machine that other programs may disturb. A figure is a median
  * over the rounds or a quotient of two medians, so figures of one race never contradict each other;
  * each comes with its interval. */
-#ifndef BENCH_RACE_ROUNDS_H
-#define BENCH_RACE_ROUNDS_H
+#ifndef CLI_COMPARE_ROUNDS_H
+#define CLI_COMPARE_ROUNDS_H
 
 #include <stdbool.h>
 

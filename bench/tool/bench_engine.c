@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds an engine with its batch, and times its steps and kernels. */
-#include "bench/race/bench_engine.h"
+#include "bench/tool/bench_engine.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "yoke/bench.h"
+#include "bench/floor/floor.h"
 
 #define CLASSES 10
 #define TOKENS 65 /* bytes that occur in a text, as in Tiny Shakespeare */
@@ -212,19 +212,19 @@ yoke_status bench_engine_forward(bench_engine *engine, int count, float *outputs
     return status;
 }
 
-static yoke_status time_kernels(bench_engine *engine, yoke_kernel_timing timing, int repeat,
+static yoke_status time_kernels(bench_engine *engine, bench_timing timing, int repeat,
                                 double *milliseconds) {
     yoke_status status = yoke_data_parallel_bind(engine->parallel);
     if (status == YOKE_OK)
-        status = yoke_data_parallel_kernel_time(engine->parallel, timing, repeat, milliseconds);
+        status = bench_kernel_time(engine->parallel, timing, repeat, milliseconds);
     yoke_data_parallel_release(engine->parallel);
     return status;
 }
 
 yoke_status bench_engine_kernels_alone(void *context, int steps, double *milliseconds) {
-    return time_kernels(context, YOKE_KERNELS_ALONE, steps, milliseconds);
+    return time_kernels(context, BENCH_KERNELS_ALONE, steps, milliseconds);
 }
 
 yoke_status bench_engine_kernels_in_order(void *context, int steps, double *milliseconds) {
-    return time_kernels(context, YOKE_KERNELS_IN_ORDER, steps, milliseconds);
+    return time_kernels(context, BENCH_KERNELS_IN_ORDER, steps, milliseconds);
 }

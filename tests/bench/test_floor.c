@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* yoke/bench.h: kernel time is measured without the engine around the kernels, and the model stays
- * as it was; the buckets and the layers of a step. */
+/* Kernel time is measured without the engine around the kernels, and the model stays as it was; the
+ * buckets and the layers of a step. */
+#include "bench/floor/floor.h"
 #include "support/engine_check.h"
-#include "yoke/bench.h"
 
 typedef struct kernel_rig {
     yoke_model *model;
@@ -54,11 +54,11 @@ static void timing_kernels_changes_nothing_of_the_model(void **state) {
         for (int k = 0; k < 3; k++) {
             double milliseconds = 0;
             assert_true(step(&timed) == step(&other));
-            EXPECT_OK(yoke_data_parallel_kernel_time(timed.engine.parallel, YOKE_KERNELS_ALONE, 3,
-                                                     &milliseconds));
+            EXPECT_OK(
+                bench_kernel_time(timed.engine.parallel, BENCH_KERNELS_ALONE, 3, &milliseconds));
             assert_true(milliseconds > 0 && milliseconds < 1e5);
-            EXPECT_OK(yoke_data_parallel_kernel_time(timed.engine.parallel, YOKE_KERNELS_IN_ORDER,
-                                                     3, &milliseconds));
+            EXPECT_OK(
+                bench_kernel_time(timed.engine.parallel, BENCH_KERNELS_IN_ORDER, 3, &milliseconds));
             assert_true(milliseconds > 0 && milliseconds < 1e5);
         }
         uint64_t hashes[2];
@@ -78,8 +78,7 @@ static void timing_kernels_gives_its_memory_back(void **state) {
     for (int i = 0; i < 2; i++) {
         double milliseconds = 0;
         yoke_memory_report report = {.struct_size = sizeof report};
-        EXPECT_OK(yoke_data_parallel_kernel_time(rig.engine.parallel, YOKE_KERNELS_ALONE, 2,
-                                                 &milliseconds));
+        EXPECT_OK(bench_kernel_time(rig.engine.parallel, BENCH_KERNELS_ALONE, 2, &milliseconds));
         EXPECT_OK(yoke_data_parallel_memory(rig.engine.parallel, 0, &report));
         held[i] = report.total;
     }
@@ -89,19 +88,19 @@ static void timing_kernels_gives_its_memory_back(void **state) {
 
 enum { CALLS = 128 };
 
-static int list_calls(kernel_rig *rig, yoke_kernel_call *calls) {
+static int list_calls(kernel_rig *rig, bench_kernel_call *calls) {
     int count = 0, again = 0;
-    EXPECT_OK(yoke_data_parallel_kernel_calls(rig->engine.parallel, 1, NULL, 0, &count));
+    EXPECT_OK(bench_kernel_calls(rig->engine.parallel, 1, NULL, 0, &count));
     assert_true(count > 10 && count <= CALLS);
-    EXPECT_OK(yoke_data_parallel_kernel_calls(rig->engine.parallel, 2, calls, count - 1, &again));
+    EXPECT_OK(bench_kernel_calls(rig->engine.parallel, 2, calls, count - 1, &again));
     assert_int_equal(again, count);
-    EXPECT_OK(yoke_data_parallel_kernel_calls(rig->engine.parallel, 2, calls, CALLS, &again));
+    EXPECT_OK(bench_kernel_calls(rig->engine.parallel, 2, calls, CALLS, &again));
     assert_int_equal(again, count);
     return count;
 }
 
-static const yoke_kernel_call *find_call(const yoke_kernel_call *calls, int count,
-                                         const char *operation, const char *direction) {
+static const bench_kernel_call *find_call(const bench_kernel_call *calls, int count,
+                                          const char *operation, const char *direction) {
     for (int i = 0; i < count; i++)
         if (strcmp(calls[i].operation, operation) == 0 &&
             strcmp(calls[i].direction, direction) == 0)
@@ -115,7 +114,7 @@ static const yoke_kernel_call *find_call(const yoke_kernel_call *calls, int coun
 static void the_calls_of_a_step_are_listed_with_their_ways(void **state) {
     (void)state;
     kernel_rig rig = open_rig(YOKE_FLOAT32);
-    yoke_kernel_call calls[CALLS];
+    bench_kernel_call calls[CALLS];
     int count = list_calls(&rig, calls);
     for (int i = 0; i < count; i++) {
         assert_non_null(calls[i].layer);
@@ -126,10 +125,10 @@ static void the_calls_of_a_step_are_listed_with_their_ways(void **state) {
     assert_string_equal(calls[count - 1].operation, "update");
     static const char *const operations[] = {"conv2d", "linear"};
     for (int i = 0; i < 2; i++) {
-        const yoke_kernel_call *forward = find_call(calls, count, operations[i], "forward");
-        const yoke_kernel_call *weights =
+        const bench_kernel_call *forward = find_call(calls, count, operations[i], "forward");
+        const bench_kernel_call *weights =
             find_call(calls, count, operations[i], "backward weights");
-        const yoke_kernel_call *data = find_call(calls, count, operations[i], "backward data");
+        const bench_kernel_call *data = find_call(calls, count, operations[i], "backward data");
         assert_true(forward->way && weights->way && data->way);
         assert_true(forward->operations > 0);
         assert_string_equal(weights->layer, data->layer); /* the last of its kind */
@@ -143,9 +142,9 @@ static void the_calls_of_a_step_are_listed_with_their_ways(void **state) {
 static void bytes_and_operations_are_those_of_the_operands(void **state) {
     (void)state;
     kernel_rig rig = open_rig(YOKE_FLOAT32);
-    yoke_kernel_call calls[CALLS];
+    bench_kernel_call calls[CALLS];
     int count = list_calls(&rig, calls), in = 0, out = 0;
-    const yoke_kernel_call *forward = find_call(calls, count, "linear", "forward");
+    const bench_kernel_call *forward = find_call(calls, count, "linear", "forward");
     assert_int_equal(sscanf(forward->shape, "%dx1x1 to %dx1x1", &in, &out), 2);
     assert_true(forward->operations == 2.0 * 3 * in * out);
     double least = 4.0 * (3 * in + 3 * out + in * out + out);
@@ -156,10 +155,10 @@ static void bytes_and_operations_are_those_of_the_operands(void **state) {
 static void rates_are_those_of_a_device(void **state) {
     (void)state;
     kernel_rig rig = open_rig(YOKE_FLOAT32);
-    yoke_device_rates rates = {0};
+    bench_rates rates = {0};
     yoke_memory_report before = {.struct_size = sizeof before}, after = before;
     EXPECT_OK(yoke_data_parallel_memory(rig.engine.parallel, 0, &before));
-    EXPECT_OK(yoke_data_parallel_rates(rig.engine.parallel, &rates));
+    EXPECT_OK(bench_measure_rates(rig.engine.parallel, &rates));
     EXPECT_OK(yoke_data_parallel_memory(rig.engine.parallel, 0, &after));
     assert_true(rates.bytes_per_s > 1e6 && rates.bytes_per_s < 1e15);
     assert_true(rates.operations_per_s > 1e6 && rates.operations_per_s < 1e18);
@@ -174,14 +173,14 @@ static void buckets_hold_every_gradient_once(void **state) {
     yoke_model *model = check_model(true, 0);
     check_engine engine =
         check_engine_make(model, 2, check_options(6, YOKE_SCHEDULE_OVERLAP), NULL);
-    int count = yoke_data_parallel_bucket_bytes(engine.parallel, NULL, 0);
+    int count = bench_bucket_bytes(engine.parallel, NULL, 0);
     assert_true(count > 2 && count <= SPACE);
-    assert_int_equal(yoke_data_parallel_bucket_bytes(engine.parallel, bytes, SPACE), count);
+    assert_int_equal(bench_bucket_bytes(engine.parallel, bytes, SPACE), count);
     for (int b = 0; b < count; b++)
         sum += bytes[b];
     size_t gradients = yoke_model_parameter_count(model) * sizeof(float);
     assert_true(sum >= gradients && sum < gradients + (size_t)count * 1024); /* padding */
-    assert_int_equal(yoke_data_parallel_bucket_bytes(engine.parallel, part, count - 1), count);
+    assert_int_equal(bench_bucket_bytes(engine.parallel, part, count - 1), count);
     assert_int_equal(part[count - 2], bytes[count - 2]);
     assert_int_equal(part[count - 1], 0);
     check_engine_free(&engine);
