@@ -66,12 +66,6 @@ void loop_execute(const loop_device *device, const loop_call *call) {
     MUST(dnnl_primitive_execute(call->primitive, device->stream, call->count, call->arguments));
 }
 
-static void bind_scratch(const loop_device *device, loop_call *call) {
-    for (int i = 0; i < call->count; i++)
-        if (call->arguments[i].arg == DNNL_ARG_SCRATCHPAD)
-            MUST(dnnl_memory_set_data_handle(call->arguments[i].memory, device->scratch));
-}
-
 void loop_call_destroy(loop_call *call) {
     for (int i = 0; i < call->count; i++)
         dnnl_memory_destroy(call->arguments[i].memory);
@@ -93,7 +87,9 @@ static void each_call(loop_device *device, void (*visit)(loop_device *, loop_cal
 }
 
 static void visit_scratch(loop_device *device, loop_call *call) {
-    bind_scratch(device, call);
+    for (int i = 0; i < call->count; i++)
+        if (call->arguments[i].arg == DNNL_ARG_SCRATCHPAD)
+            MUST(dnnl_memory_set_data_handle(call->arguments[i].memory, device->scratch));
 }
 
 static void visit_destroy(loop_device *device, loop_call *call) {

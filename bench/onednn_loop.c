@@ -137,34 +137,28 @@ static void plan_backward(loop_device *device, loop_op *op) {
         device->buffers[out->gradients[i]].users--;
 }
 
-static void build_head(loop_device *device, const loop_op *op) {
-    size_t rows = (size_t)device->options->rows;
-    size_t channels = (size_t)device->values[op->input].channels;
-    device->pooled = loop_allocate(device, rows * channels * sizeof(float));
-    device->pooled_gradient = loop_allocate(device, rows * channels * sizeof(float));
-    device->logits = loop_allocate(device, rows * LOOP_CLASSES * sizeof(float));
-}
-
-static void build_input(loop_device *device) {
+static void build(loop_device *device) {
+    loop_device_create(device);
+    loop_network_build(device, device->options->network);
+    lay_out(device);
     loop_value *value = &device->values[0];
     const cpu_desc *plain = NULL;
     MUST(cpu_desc_by_strides(&plain, &device->descs, 4, value->desc->dims, dnnl_f32, NULL));
     device->input = loop_allocate(device, plain->bytes);
     device->labels = loop_allocate(device, (size_t)device->options->rows * sizeof(int32_t));
     loop_reorder(device, &device->upload, plain, device->input, value->desc, value->data);
-}
-
-static void build(loop_device *device) {
-    loop_device_create(device);
-    loop_network_build(device, device->options->network);
-    lay_out(device);
-    build_input(device);
     for (int i = 0; i < device->op_count; i++) {
         loop_op *op = &device->ops[i];
         if (op->kind == LOOP_CONV) loop_conv_build(device, op);
         if (op->kind == LOOP_NORM) loop_norm_build(device, op);
         if (op->kind == LOOP_MAX_POOL) loop_pool_build(device, op);
-        if (op->kind == LOOP_HEAD) build_head(device, op);
+        if (op->kind == LOOP_HEAD) {
+            size_t rows = (size_t)device->options->rows;
+            size_t channels = (size_t)device->values[op->input].channels;
+            device->pooled = loop_allocate(device, rows * channels * sizeof(float));
+            device->pooled_gradient = loop_allocate(device, rows * channels * sizeof(float));
+            device->logits = loop_allocate(device, rows * LOOP_CLASSES * sizeof(float));
+        }
     }
     for (int i = device->op_count - 1; i >= 0; i--)
         plan_backward(device, &device->ops[i]);

@@ -15,14 +15,6 @@ static double now_s(void) {
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-static void fill(float *inputs, int32_t *labels, int rows) {
-    srand(7);
-    for (int i = 0; i < rows * ROW; i++)
-        inputs[i] = (float)rand() / (float)RAND_MAX * 2 - 1;
-    for (int i = 0; i < rows; i++)
-        labels[i] = rand() % 10;
-}
-
 /* So few rows may jump at the end: the lowest loss counts. */
 static bool has_learned(double first, double lowest) {
     return lowest < first * 0.8;
@@ -35,7 +27,11 @@ static int race(const onednn_loop_options *options, int steps, bool check) {
     float *inputs = malloc((size_t)rows * ROW * sizeof *inputs);
     int32_t *labels = malloc((size_t)rows * sizeof *labels);
     if (!inputs || !labels) return 71;
-    fill(inputs, labels, rows);
+    srand(7);
+    for (int i = 0; i < rows * ROW; i++)
+        inputs[i] = (float)rand() / (float)RAND_MAX * 2 - 1;
+    for (int i = 0; i < rows; i++)
+        labels[i] = rand() % 10;
     double begin = now_s();
     onednn_loop *loop = onednn_loop_create(options);
     onednn_loop_batch(loop, inputs, labels);

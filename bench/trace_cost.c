@@ -23,19 +23,6 @@ static int compare_reals(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* The median over passes; the ring is as large as an engine's, so that its memory is as cold. */
-static double span_ns(yoke_trace *trace) {
-    double passes[PASSES];
-    for (int pass = 0; pass < PASSES; pass++) {
-        uint64_t begin = yoke_trace_now();
-        for (uint64_t i = 0; i < SPANS; i++)
-            yoke_trace_span(trace, 0, YOKE_STAGE_BACKWARD, i, yoke_trace_now(), 0);
-        passes[pass] = (double)(yoke_trace_now() - begin) / SPANS;
-    }
-    qsort(passes, PASSES, sizeof *passes, compare_reals);
-    return passes[PASSES / 2];
-}
-
 static void print_lanes(yoke_data_parallel *engine, double each_ns, double step_ms) {
     const yoke_trace *trace = yoke_data_parallel_trace(engine);
     for (int lane = 0; lane < trace->lane_count; lane++) {
@@ -57,7 +44,17 @@ int main(int argc, char **argv) {
     run.steps = STEPS;
     run.evaluate_every = -1;
     if (yoke_trace_create(&trace, &options) != YOKE_OK) return fail();
-    double each_ns = span_ns(trace);
+    /* The median over passes; the ring is as large as an engine's, so that its memory is as cold.
+     */
+    double passes[PASSES];
+    for (int pass = 0; pass < PASSES; pass++) {
+        uint64_t begin = yoke_trace_now();
+        for (uint64_t i = 0; i < SPANS; i++)
+            yoke_trace_span(trace, 0, YOKE_STAGE_BACKWARD, i, yoke_trace_now(), 0);
+        passes[pass] = (double)(yoke_trace_now() - begin) / SPANS;
+    }
+    qsort(passes, PASSES, sizeof *passes, compare_reals);
+    double each_ns = passes[PASSES / 2];
     yoke_trace_destroy(trace);
     printf("one span  %.1f ns\n", each_ns);
     if (yoke_trainer_create(&trainer, &run) != YOKE_OK || yoke_trainer_run(trainer) != YOKE_OK ||

@@ -51,18 +51,6 @@ static yoke_status run_loop(void *context, int steps, double *milliseconds) {
     return YOKE_OK;
 }
 
-static onednn_loop *create_loop(const pairing *pair, int rows) {
-    onednn_loop_options options = {.network = pair->model->name,
-                                   .rows = rows,
-                                   .devices = pair->devices,
-                                   .threads = 1,
-                                   .bfloat16 = pair->bfloat16,
-                                   .learning_rate = (float)pair->model->learning_rate,
-                                   .momentum = (float)BENCH_MOMENTUM,
-                                   .weight_decay = (float)BENCH_WEIGHT_DECAY};
-    return onednn_loop_create(&options);
-}
-
 /* The loop starts from the engine's weights. */
 static yoke_status share_weights(const bench_engine *engine, onednn_loop *loop) {
     const char *name;
@@ -126,7 +114,16 @@ static yoke_status run_versus(const versus_settings *settings, const pairing *pa
     bench_engine *engine = NULL;
     yoke_status status = bench_engine_create(&engine, &setup);
     if (status != YOKE_OK) return status;
-    onednn_loop *loop = create_loop(pair, settings->rows);
+    int rows = settings->rows;
+    onednn_loop_options options = {.network = pair->model->name,
+                                   .rows = rows,
+                                   .devices = pair->devices,
+                                   .threads = 1,
+                                   .bfloat16 = pair->bfloat16,
+                                   .learning_rate = (float)pair->model->learning_rate,
+                                   .momentum = (float)BENCH_MOMENTUM,
+                                   .weight_decay = (float)BENCH_WEIGHT_DECAY};
+    onednn_loop *loop = onednn_loop_create(&options);
     if (loop) {
         onednn_loop_batch(loop, engine->inputs, engine->labels);
         status = race_pair(settings, pair, engine, loop, outcome);

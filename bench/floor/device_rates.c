@@ -23,25 +23,12 @@ typedef struct rate_job {
     yoke_data_parallel *parallel;
     yoke_device *device;
     bench_rates rates;
-    /* Of the plan that is timed. */
-    yoke_plan *plan, *first;
+    yoke_plan *plan, *first; /* the plan that is timed, and the one that writes its input */
     yoke_choices *choices;
     void *operands[5];
     size_t bytes;      /* of the copy */
     uint64_t timed_ns; /* of the size: calls alone; plans, contests and uploads take longer */
 } rate_job;
-
-static void clear_job(rate_job *job) {
-    yoke_plan_destroy(job->plan);
-    yoke_plan_destroy(job->first);
-    yoke_choices_destroy(job->choices);
-    job->plan = job->first = NULL;
-    job->choices = NULL;
-    for (int i = 0; i < 5; i++) {
-        yoke_device_free(job->device, job->operands[i]);
-        job->operands[i] = NULL;
-    }
-}
 
 /* Numbers from 1 to 2, in float32 and in bfloat16: products of zeros take less current, and let the
  * clocks rise. */
@@ -156,7 +143,15 @@ static yoke_status grow(rate_job *job, yoke_status (*measure_size)(rate_job *, s
     bool fast = true;
     for (size_t size = sizes.first; fast && size <= sizes.last; size *= sizes.factor) {
         yoke_status status = measure_size(job, size);
-        clear_job(job);
+        yoke_plan_destroy(job->plan);
+        yoke_plan_destroy(job->first);
+        yoke_choices_destroy(job->choices);
+        job->plan = job->first = NULL;
+        job->choices = NULL;
+        for (int i = 0; i < 5; i++) {
+            yoke_device_free(job->device, job->operands[i]);
+            job->operands[i] = NULL;
+        }
         TRY(status);
         fast = job->timed_ns < ROUND_NS;
     }

@@ -35,15 +35,6 @@ static double gradient_bytes(const yoke_program *program, const yoke_node *node)
     return bytes;
 }
 
-static double input_gradient_bytes(const yoke_program *program, const yoke_node *node,
-                                   const yoke_plan_needs *needs) {
-    double bytes = 0;
-    for (int k = 0; k < node->input_count; k++)
-        if (program->requires_gradient[node->inputs[k]] && !(k > 0 && needs->shared_input_gradient))
-            bytes += value_bytes(program, node->inputs[k]);
-    return bytes;
-}
-
 /* What the pass of the input's gradient reads to add to it or to mask it. */
 static double added_bytes(const yoke_program *program, const yoke_node *node,
                           const bench_call_subject *subject) {
@@ -57,7 +48,10 @@ static double added_bytes(const yoke_program *program, const yoke_node *node,
 static double backward_bytes(const yoke_program *program, const yoke_node *node,
                              const yoke_plan_needs *needs, yoke_direction part) {
     double output = value_bytes(program, node->output);
-    double gradients = input_gradient_bytes(program, node, needs);
+    double gradients = 0;
+    for (int k = 0; k < node->input_count; k++)
+        if (program->requires_gradient[node->inputs[k]] && !(k > 0 && needs->shared_input_gradient))
+            gradients += value_bytes(program, node->inputs[k]);
     if (part == YOKE_BACKWARD_WEIGHTS)
         return input_bytes(program, node) + output + gradient_bytes(program, node);
     if (part == YOKE_BACKWARD_DATA)
@@ -81,21 +75,6 @@ static double node_bytes(const yoke_program *program, const bench_call_subject *
     return bytes + parameter_bytes(program, node, needs) + (double)needs->mask_bytes;
 }
 
-static double node_operations(const yoke_program *program, const bench_call_subject *subject) {
-    const yoke_node *node = &program->model->nodes[subject->node];
-    double forward = 2 * yoke_layer_work(program->model, node) * program->rows;
-    return subject->backward && subject->part == YOKE_FORWARD ? 2 * forward : forward;
-}
-
-static void write_shape(const yoke_operation *operation, bench_kernel_call *call) {
-    yoke_dims from = operation->input, to = operation->output;
-    int length = snprintf(call->shape, sizeof call->shape, "%dx%dx%d to %dx%dx%d", from.channels,
-                          from.height, from.width, to.channels, to.height, to.width);
-    if (operation->kernel > 0 && length > 0 && (size_t)length < sizeof call->shape)
-        snprintf(call->shape + length, sizeof call->shape - (size_t)length, ", kernel %d/%d",
-                 operation->kernel, operation->stride);
-}
-
 static void describe_node(const yoke_program *program, const bench_call_subject *subject,
                           bench_kernel_call *call) {
     static const char *const parts[] = {"backward", "backward data", "backward weights"};
@@ -109,8 +88,15 @@ static void describe_node(const yoke_program *program, const bench_call_subject 
     call->way =
         yoke_plan_way(program->plans[subject->node], whole ? YOKE_BACKWARD_DATA : subject->part);
     call->bytes = node_bytes(program, subject);
-    call->operations = node_operations(program, subject);
-    write_shape(operation, call);
+    const yoke_node *node = &program->model->nodes[subject->node];
+    double forward = 2 * yoke_layer_work(program->model, node) * program->rows;
+    call->operations = subject->backward && subject->part == YOKE_FORWARD ? 2 * forward : forward;
+    yoke_dims from = operation->input, to = operation->output;
+    int length = snprintf(call->shape, sizeof call->shape, "%dx%dx%d to %dx%dx%d", from.channels,
+                          from.height, from.width, to.channels, to.height, to.width);
+    if (operation->kernel > 0 && length > 0 && (size_t)length < sizeof call->shape)
+        snprintf(call->shape + length, sizeof call->shape - (size_t)length, ", kernel %d/%d",
+                 operation->kernel, operation->stride);
 }
 
 /* Sums of gradients. */

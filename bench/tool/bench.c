@@ -127,13 +127,6 @@ static int check_names(char **names, int count) {
     return 0;
 }
 
-static void print_list(void) {
-    const bench_row *row;
-    for (int i = 0; (row = bench_row_at(i)) != NULL; i++)
-        printf("%-24s  %c  %s\n", row->name, row->quick ? 'q' : ' ', row->what);
-    printf("\nq: a quick row, which `yoke bench` measures without names\n");
-}
-
 static void print_header(void) {
     printf("%-24s %8s  %-17s %9s %7s  %-8s  %s\n", "row", "value", "95 % interval", "line", "noise",
            "verdict", "measured");
@@ -258,7 +251,10 @@ int bench_main(int argc, char **argv) {
     if (arguments.kernels) return run_kernels(&arguments, count);
     if (arguments.profile.path != NULL) return run_profile(&arguments, count);
     if (arguments.list) {
-        print_list();
+        const bench_row *row;
+        for (int i = 0; (row = bench_row_at(i)) != NULL; i++)
+            printf("%-24s  %c  %s\n", row->name, row->quick ? 'q' : ' ', row->what);
+        printf("\nq: a quick row, which `yoke bench` measures without names\n");
         return 0;
     }
     if (arguments.drive) return bench_drive();

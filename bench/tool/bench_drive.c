@@ -295,13 +295,6 @@ static yoke_status serve(drive_engine *engines, drive_request *request, yoke_jso
                            "kernel_time, algorithms or close");
 }
 
-static void read_words(char *line, drive_request *request) {
-    char *rest = NULL;
-    for (char *word = strtok_r(line, " \t\r\n", &rest); word && request->count < WORDS;
-         word = strtok_r(NULL, " \t\r\n", &rest))
-        request->words[request->count++] = word;
-}
-
 int bench_drive(void) {
     drive_engine engines[ENGINES] = {0};
     char *line = NULL;
@@ -309,7 +302,10 @@ int bench_drive(void) {
     while (getline(&line, &room, stdin) > 0) {
         drive_request request = {0};
         yoke_json answer;
-        read_words(line, &request);
+        char *rest = NULL;
+        for (char *word = strtok_r(line, " \t\r\n", &rest); word && request.count < WORDS;
+             word = strtok_r(NULL, " \t\r\n", &rest))
+            request.words[request.count++] = word;
         yoke_json_begin(&answer);
         yoke_json_open(&answer, NULL, '{');
         yoke_status status = serve(engines, &request, &answer);

@@ -117,26 +117,6 @@ static int by_time(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-static void print_row(const kernel_row *row) {
-    const bench_kernel_call *call = row->call;
-    double seconds = row->milliseconds * 1e-3;
-    printf("%9.4f %5d %5.0f %% %9.1f %9.3f  %-13s %-16s %-22s %s\n", row->milliseconds, row->count,
-           percent_of(row->least_ms, row->milliseconds), row->bytes / seconds * 1e-9,
-           row->operations / seconds * 1e-12, call->operation, call->direction, way_of(call),
-           call->shape);
-}
-
-static void print_im2col(const kernel_table *table) {
-    int slow = count_calls(table, is_im2col);
-    printf("im2col computes %d of %d convolution passes, %d for want of another algorithm", slow,
-           count_calls(table, is_convolution), count_calls(table, is_unserved));
-    for (int i = 0; i < table->count; i++)
-        if (is_im2col(&table->calls[i]))
-            printf("%s%s %s", slow-- > 0 ? "\n  " : "", table->calls[i].layer,
-                   table->calls[i].direction);
-    printf("\n");
-}
-
 static yoke_status print_table(const kernel_table *table) {
     kernel_row *rows = calloc((size_t)table->count, sizeof *rows);
     kernel_row all = {0};
@@ -146,8 +126,15 @@ static yoke_status print_table(const kernel_table *table) {
     qsort(rows, (size_t)count, sizeof *rows, by_time);
     printf("%9s %5s %7s %9s %9s  %-13s %-16s %-22s %s\n", "ms", "calls", "roof", "GB/s", "TFLOP/s",
            "operation", "direction", "way", "shape of a row");
-    for (int i = 0; i < count; i++)
-        print_row(&rows[i]);
+    for (int i = 0; i < count; i++) {
+        const kernel_row *row = &rows[i];
+        const bench_kernel_call *call = row->call;
+        double seconds = row->milliseconds * 1e-3;
+        printf("%9.4f %5d %5.0f %% %9.1f %9.3f  %-13s %-16s %-22s %s\n", row->milliseconds,
+               row->count, percent_of(row->least_ms, row->milliseconds),
+               row->bytes / seconds * 1e-9, row->operations / seconds * 1e-12, call->operation,
+               call->direction, way_of(call), call->shape);
+    }
     for (int i = 0; i < table->count; i++)
         add_call(table, &all, &table->calls[i]);
     free(rows);
@@ -160,7 +147,14 @@ static yoke_status print_table(const kernel_table *table) {
     printf("roofline, measured now: %.1f GB/s of a copy, %.3f TFLOP/s of a matrix product; above "
            "100 %% a cache holds the operands\n",
            table->rates.bytes_per_s * 1e-9, table->rates.operations_per_s * 1e-12);
-    print_im2col(table);
+    int slow = count_calls(table, is_im2col);
+    printf("im2col computes %d of %d convolution passes, %d for want of another algorithm", slow,
+           count_calls(table, is_convolution), count_calls(table, is_unserved));
+    for (int i = 0; i < table->count; i++)
+        if (is_im2col(&table->calls[i]))
+            printf("%s%s %s", slow-- > 0 ? "\n  " : "", table->calls[i].layer,
+                   table->calls[i].direction);
+    printf("\n");
     return YOKE_OK;
 }
 

@@ -45,16 +45,6 @@ static int column_of(const yoke_span_info *span) {
     }
 }
 
-static void add_spans(profile_table *table, const yoke_span_info *spans, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        int column = column_of(&spans[i]);
-        uint64_t row = spans[i].step - table->first_step;
-        if (column < 0 || column >= table->columns || row >= (uint64_t)table->steps) continue;
-        table->values[row * (size_t)table->columns + (size_t)column] +=
-            1e-6 * (double)(spans[i].end_ns - spans[i].begin_ns);
-    }
-}
-
 static yoke_status read_table(profile_table *table, const yoke_trace *trace) {
     size_t count = yoke_trace_read(trace, NULL, 0);
     yoke_span_info *spans = calloc(count > 0 ? count : 1, sizeof *spans);
@@ -67,7 +57,13 @@ static yoke_status read_table(profile_table *table, const yoke_trace *trace) {
     table->first_step = spans[0].step;
     for (size_t i = 0; i < count; i++)
         if (spans[i].step < table->first_step) table->first_step = spans[i].step;
-    add_spans(table, spans, count);
+    for (size_t i = 0; i < count; i++) {
+        int column = column_of(&spans[i]);
+        uint64_t row = spans[i].step - table->first_step;
+        if (column < 0 || column >= table->columns || row >= (uint64_t)table->steps) continue;
+        table->values[row * (size_t)table->columns + (size_t)column] +=
+            1e-6 * (double)(spans[i].end_ns - spans[i].begin_ns);
+    }
     free(spans);
     return YOKE_OK;
 }
@@ -82,26 +78,13 @@ static int fastest_of(int steps) {
     return (steps + FASTEST_PART - 1) / FASTEST_PART;
 }
 
-/* Of a column, over the fastest steps. */
+/* The mean of a column over the fastest steps. */
 static double mean(const profile_table *table, int column) {
     int count = fastest_of(table->steps);
     double sum = 0;
     for (int row = 0; row < count; row++)
         sum += table->values[row * table->columns + column];
     return sum / count;
-}
-
-/* Other programs make steps longer, and only means of the same steps add up. What the parts leave
- * of the step is the host's. */
-static void fill_times(yoke_profile *profile, const profile_table *table) {
-    size_t row_bytes = (size_t)table->columns * sizeof *table->values;
-    qsort(table->values, (size_t)table->steps, row_bytes, by_step);
-    profile->forward_ms = mean(table, FORWARD);
-    profile->loss_ms = mean(table, LOSS);
-    profile->update_ns_per_byte = 1e6 * mean(table, UPDATE) / (double)yoke_profile_bytes(profile);
-    for (int s = 0; s < profile->segment_count; s++)
-        profile->segments[s].backward_ms = mean(table, SEGMENTS + s);
-    profile->host_ms = fmax(0, mean(table, STEP) - yoke_profile_step_ms(profile));
 }
 
 static yoke_status fill_segments(yoke_profile *profile, const bench_engine *engine) {
@@ -159,14 +142,21 @@ static yoke_status measure(yoke_profile *profile, bench_engine *engine, int step
     table.values = calloc((size_t)(steps * table.columns), sizeof *table.values);
     if (table.values == NULL) return cli_refuse(YOKE_ERROR_MEMORY, "no memory for a profile");
     status = read_table(&table, yoke_data_parallel_trace(engine->parallel));
-    if (status == YOKE_OK) fill_times(profile, &table);
+    if (status == YOKE_OK) {
+        /* Other programs make steps longer, and only means of the same steps add up. What the parts
+         * leave of the step is the host's. */
+        size_t row_bytes = (size_t)table.columns * sizeof *table.values;
+        qsort(table.values, (size_t)table.steps, row_bytes, by_step);
+        profile->forward_ms = mean(&table, FORWARD);
+        profile->loss_ms = mean(&table, LOSS);
+        profile->update_ns_per_byte =
+            1e6 * mean(&table, UPDATE) / (double)yoke_profile_bytes(profile);
+        for (int s = 0; s < profile->segment_count; s++)
+            profile->segments[s].backward_ms = mean(&table, SEGMENTS + s);
+        profile->host_ms = fmax(0, mean(&table, STEP) - yoke_profile_step_ms(profile));
+    }
     free(table.values);
     return status;
-}
-
-static void print_profile(const yoke_profile *profile, const char *path) {
-    printf("%s: %s, %d rows, step %.2f ms on %s\n", path, profile->model, profile->rows,
-           yoke_profile_step_ms(profile), profile->device);
 }
 
 bench_setup bench_profile_setup(const bench_profile_options *options) {
@@ -196,7 +186,10 @@ yoke_status bench_profile(const bench_profile_options *options) {
     int steps = options->steps > 0 ? options->steps : DEFAULT_STEPS;
     if (status == YOKE_OK) status = measure(&profile, engine, steps);
     if (status == YOKE_OK) status = yoke_profile_write(&profile, options->path);
-    if (status == YOKE_OK) print_profile(&profile, options->path);
+    if (status == YOKE_OK) {
+        printf("%s: %s, %d rows, step %.2f ms on %s\n", options->path, profile.model, profile.rows,
+               yoke_profile_step_ms(&profile), profile.device);
+    }
     yoke_profile_clear(&profile);
     bench_engine_destroy(engine);
     return status;

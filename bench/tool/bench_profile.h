@@ -19,7 +19,7 @@ typedef struct bench_profile_options {
     int steps;           /* up to BENCH_PROFILE_STEPS; 0: 20 */
 } bench_profile_options;
 
-/* Of one device; what the options leave out has its default. */
+/* One device; what the options leave out has its default. */
 bench_setup bench_profile_setup(const bench_profile_options *options);
 
 /* Measures, writes the file and prints one line about it. */

@@ -86,7 +86,7 @@ typedef struct yoke_checkpoint_tensor_info {
     int ndim;           /**< Number of dimensions; 0: a scalar. */
     int64_t shape[8];   /**< The first ndim are used. */
     size_t count;       /**< Elements. */
-    size_t offset;      /**< Of its first byte in the file. */
+    size_t offset;      /**< Where its first byte is in the file. */
     size_t bytes;       /**< In the file. */
     const char *digest; /**< XXH3-64 of its bytes, 16 hexadecimal digits; NULL in a file that
                            another program wrote without digests. */

@@ -66,13 +66,13 @@ YOKE_API int yoke_schedule_stages(yoke_schedule schedule, yoke_stage *stages, in
 typedef struct yoke_data_parallel_options {
     size_t struct_size;       /**< sizeof(yoke_data_parallel_options). */
     yoke_schedule schedule;   /**< Order of the stages. */
-    yoke_precision precision; /**< Of the computation. */
+    yoke_precision precision; /**< What devices compute in. */
     yoke_algorithm algorithm; /**< How to choose algorithms. */
     int batch;      /**< Rows of the whole batch, over all devices and ranks; required. The
                          engine refuses larger batches. */
     int accumulate; /**< Micro-batches that a batch is computed in; 0: 1. The result changes
                          only where batch norm sees fewer rows at a time. */
-    uint64_t seed;  /**< Of initial weights and dropout. */
+    uint64_t seed;  /**< Seeds initial weights and dropout. */
     size_t first_bucket_bytes;    /**< Size of the first bucket; 0: 1 MiB, as in DDP. */
     size_t bucket_bytes;          /**< Size of the others; 0: on CPU devices 4 MiB, which the cache
                                        still holds after backward; on GPUs 25 MiB, as in DDP. */
@@ -98,7 +98,7 @@ typedef struct yoke_data_parallel_options {
      * optimizer's options hold for all. Alike on all ranks. create reads it during the call only.
      */
     const yoke_parameter_group *groups;
-    int group_count;        /**< Of `groups`. */
+    int group_count;        /**< The length of `groups`. */
     bool skip_finite_check; /**< Update each bucket without a check of the whole gradient: then NaN
                                  in a gradient shows in the next loss only, with the weights gone.
                                  GPUs save the second copy of the optimizer's state that undoes a
@@ -224,7 +224,7 @@ YOKE_API yoke_status yoke_data_parallel_synchronize(yoke_data_parallel *parallel
 typedef struct yoke_step_result {
     size_t struct_size; /**< sizeof(yoke_step_result). */
     double loss;        /**< The labels' losses, summed and divided by `weight`; 0 over weight 0. */
-    int rows;           /**< Of the whole batch; of this rank after yoke_gather. */
+    int rows;           /**< In the whole batch; after yoke_gather in this rank's part. */
     int correct;        /**< Labels whose output is the largest; -1 for regression. */
     double gradient_norm; /**< Before clipping; -1 without clipping. */
     double weight; /**< `labels`; with class_weights or ignore_index the sum of the weights of

@@ -81,7 +81,7 @@ YOKE_API yoke_status yoke_dataset_open(yoke_dataset **dataset, const char *spec,
 typedef struct yoke_arrays {
     size_t struct_size;    /**< sizeof(yoke_arrays). */
     size_t rows;           /**< At least 1. */
-    yoke_shape shape;      /**< Of one row. */
+    yoke_shape shape;      /**< The shape of one row. */
     const uint8_t *pixels; /**< [rows, channels, height, width]; the loader normalizes them. */
     const float *inputs;   /**< [rows, channels, height, width]; used as they are. */
     int classes;           /**< 0: regression. */
@@ -104,7 +104,7 @@ YOKE_API yoke_status yoke_dataset_from_arrays(yoke_dataset **dataset, const yoke
 typedef struct yoke_row_source {
     size_t struct_size; /**< sizeof(yoke_row_source). */
     size_t rows;        /**< At least 1. */
-    yoke_shape shape;   /**< Of one row. */
+    yoke_shape shape;   /**< The shape of one row. */
     int classes;        /**< 0: regression. */
     int target_count;   /**< 0: classification. */
     /** Fills row `row`: input [channels, height, width], and its label or targets [target_count].
@@ -133,7 +133,7 @@ YOKE_API yoke_status yoke_dataset_from_callback(yoke_dataset **dataset,
  * the step. Whatever ends a loader or its epoch waits for the call in progress. */
 typedef struct yoke_row_stream {
     size_t struct_size; /**< sizeof(yoke_row_stream). */
-    yoke_shape shape;   /**< Of one row. */
+    yoke_shape shape;   /**< The shape of one row. */
     int classes;        /**< 0: regression. */
     int target_count;   /**< 0: classification. */
     int label_count;    /**< Labels of a row; 0: 1. */
@@ -205,7 +205,7 @@ typedef struct yoke_dataset_info {
     size_t struct_size; /**< sizeof(yoke_dataset_info). */
     const char *name;   /**< "cifar10", "synthetic", "arrays", ...; borrowed. */
     size_t rows;        /**< Rows of this split; 0: a row stream, which does not say. */
-    yoke_shape shape;   /**< Of one row. */
+    yoke_shape shape;   /**< The shape of one row. */
     int classes;        /**< 0: regression. */
     int target_count;   /**< Regression targets per row. */
     /** [channel]: the mean of values in 0..1, for normalization. Well-known datasets have published
@@ -367,7 +367,7 @@ typedef struct yoke_loader_options {
     bool drop_last;        /**< Leave a short last batch out. */
     yoke_augment augment;  /**< What to do to images. */
     bool raw;              /**< Do not normalize: values stay in 0..1. */
-    uint64_t seed;         /**< Of order and augmentation. */
+    uint64_t seed;         /**< Seeds order and augmentation. */
     int slots;             /**< Batches prepared ahead; 0: 3, for `images` at least `threads`. */
     int threads;           /**< Loader threads; 0: 1, for `images` the cores / world, at
                                 most 8. A row stream has 1. */
@@ -472,8 +472,8 @@ typedef struct yoke_sampler {
     int rank;           /**< 0 <= rank < world. */
     bool shuffle;       /**< Permute the rows. */
     bool drop_last;     /**< Drop rows to make parts equal; false: repeat rows. */
-    uint64_t seed;      /**< Of the permutation, */
-    uint64_t epoch;     /**< to which the epoch is added. */
+    uint64_t seed;      /**< With the epoch added, it seeds the permutation. */
+    uint64_t epoch;
 } yoke_sampler;
 
 /** The number of indices of one rank.

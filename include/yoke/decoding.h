@@ -43,7 +43,7 @@ typedef struct yoke_decoding {
  * share * onehot(the row's label) + (1 - share) * onehot(this label). */
 typedef struct yoke_label_mix {
     int32_t label; /**< 0 <= label < classes. */
-    float share;   /**< Of the row's own label, 0 to 1. */
+    float share;   /**< The share of the row's own label, 0 to 1. */
 } yoke_label_mix;
 
 #ifdef __cplusplus

@@ -146,8 +146,8 @@ typedef enum yoke_peer_path {
 typedef struct yoke_peer_info {
     size_t struct_size;      /**< sizeof(yoke_peer_info). */
     yoke_peer_path path;     /**< The way copies take. */
-    double bytes_per_second; /**< Of large copies, measured by this call. */
-    double latency_seconds;  /**< Of a copy of 64 bytes until it is complete, likewise. */
+    double bytes_per_second; /**< The rate of large copies, which this call measures. */
+    double latency_seconds;  /**< How long a copy of 64 bytes takes, likewise. */
 } yoke_peer_info;
 
 /** Measures copies from one open device to another. The devices should be idle.

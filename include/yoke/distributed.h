@@ -29,10 +29,10 @@ typedef struct yoke_rank_info {
     int local_world;    /**< Ranks on this machine; 0: all ranks are on it. */
     int node_rank;      /**< This machine among those of the run. */
     int nodes;          /**< Machines of the run. */
-    char
-        address[256]; /**< Of the store: host name, IP address or file:///path; "": this machine. */
-    int port;         /**< Of the store; 0: not given. */
-    char run_id[64];  /**< Separates runs that meet in one place. */
+    char address[256];  /**< Where the store is: host name, IP address or file:///path; "": this
+                           machine. */
+    int port;           /**< The store's port; 0: not given. */
+    char run_id[64];    /**< Separates runs that meet in one place. */
 } yoke_rank_info;
 
 /** Looks a variable up; the library itself reads no environment.

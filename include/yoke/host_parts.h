@@ -21,9 +21,10 @@ typedef struct yoke_outputs {
     int count;                   /**< Outputs of the model; 1 for a metric beside the model's own
                                       loss. */
     const float *const *outputs; /**< [count], each [batch->rows, shape of the output]; host. */
-    float *const *gradients;     /**< Of a loss in training: the same shapes, zero before the call.
-                                      NULL otherwise. A loss that leaves all of an output's at zero
-                                      does not use that output (yoke_data_parallel_unreached). */
+    float *const
+        *gradients; /**< Where a loss in training adds its gradients: the same shapes,
+                         zero before the call. NULL otherwise. A loss that leaves all of an output's
+                       at zero does not use that output (yoke_data_parallel_unreached). */
 } yoke_outputs;
 
 /** A loss of the host program over any outputs of a model. */
@@ -58,7 +59,7 @@ typedef struct yoke_metric {
 /** A metric's number in an event. */
 typedef struct yoke_metric_value {
     const char *name; /**< As in yoke_metric. */
-    double value;     /**< Of the evaluation. */
+    double value;     /**< Over the rows of the evaluation. */
 } yoke_metric_value;
 
 #ifdef __cplusplus

@@ -27,9 +27,9 @@ typedef struct yoke_value {
 
 /** The shape of one row (sample) of a value. */
 typedef struct yoke_shape {
-    int channels;  /**< Of an image; length of a flat value; features of each position. */
-    int height;    /**< Of an image; positions of a sequence; 1 for a flat value. */
-    int width;     /**< Of an image; otherwise 1. */
+    int channels;  /**< An image's channels, a flat value's length, or a position's features. */
+    int height;    /**< An image's height, or a sequence's positions; 1 for a flat value. */
+    int width;     /**< An image's width; otherwise 1. */
     bool flat;     /**< A vector, as yoke_flatten and yoke_linear write it. */
     bool sequence; /**< A sequence, PyTorch's [N, L, C]: a row is [height, channels] in memory. */
 } yoke_shape;
@@ -441,7 +441,7 @@ YOKE_API yoke_shape yoke_model_output_shape(const yoke_model *model);
 typedef struct yoke_value_info {
     size_t struct_size; /**< sizeof(yoke_value_info). */
     const char *name;   /**< "input", "output", or as it was added; borrowed from the model. */
-    yoke_shape shape;   /**< Of one row. */
+    yoke_shape shape;   /**< The shape of one row. */
     size_t row_count;   /**< Elements of one row: channels * height * width. */
 } yoke_value_info;
 
@@ -519,14 +519,14 @@ typedef struct yoke_layer_info {
     size_t struct_size;      /**< sizeof(yoke_layer_info). */
     const char *name;        /**< "layer1.0.conv1", or kind and place: "relu.7"; borrowed. */
     const char *kind;        /**< "conv2d", "batch_norm", ...; static. */
-    yoke_shape output;       /**< Of one row. */
+    yoke_shape output;       /**< The shape of one row. */
     size_t parameters;       /**< Trainable scalars; those of an earlier layer count there. */
-    double flops;            /**< Of a forward of one row: a multiplication and an addition are two.
+    double flops;            /**< In a forward of one row: a multiplication and an addition are two.
                                   Convolution, linear, attention (causal or not): products and
                                   bias; norms: 2 for each element; pooling: the taps of all windows;
                                   dropout, embedding of tokens and what only moves values: 0; others:
                                   1 for each element. */
-    size_t activation_bytes; /**< Of the output of one row, in float32. */
+    size_t activation_bytes; /**< The output of one row takes them, in float32. */
 } yoke_layer_info;
 
 /** Describes a layer that computes.

@@ -99,7 +99,7 @@ typedef struct yoke_lr_schedule {
     size_t struct_size;         /**< sizeof(yoke_lr_schedule). */
     yoke_lr_schedule_kind kind; /**< The shape. */
     double learning_rate;       /**< The peak. */
-    uint64_t steps;             /**< Of the whole run; 0: unknown, the rate stays at the peak. */
+    uint64_t steps; /**< The length of the whole run; 0: unknown, the rate stays at the peak. */
     uint64_t warmup_steps; /**< Grow linearly from learning_rate / warmup_steps to the peak over
                                 this many steps; one-cycle ignores it. */
     double gamma;          /**< EXPONENTIAL: factor of an epoch. */
@@ -110,10 +110,10 @@ typedef struct yoke_lr_schedule {
  * stops falling. Begin with YOKE_LR_PLATEAU_INIT and set learning_rate. */
 typedef struct yoke_lr_plateau {
     size_t struct_size;   /**< sizeof(yoke_lr_plateau). */
-    double factor;        /**< Of the rate at each reduction; below 1. */
+    double factor;        /**< Each reduction multiplies the rate by it; below 1. */
     int patience;         /**< Evaluations without a better loss before a reduction. */
     double threshold;     /**< A loss is better below (1 - threshold) times the best one. */
-    double minimum;       /**< Of the rate. */
+    double minimum;       /**< The lowest rate. */
     double learning_rate; /**< The rate now. */
     uint64_t evaluations; /**< How many losses it has seen, from the first finite one on. */
     double best;          /**< The best of them. */

@@ -59,12 +59,12 @@ YOKE_API const char *yoke_stage_name(yoke_stage stage);
  * wait; of two of a kind, the one that began last. A time is that of the lane that spends longest
  * in the stage. */
 typedef struct yoke_stage_summary {
-    size_t struct_size;          /**< sizeof(yoke_stage_summary). */
-    yoke_stage stage;            /**< The stage. */
-    size_t count;                /**< Steps in which it ran. */
-    double median_ms;            /**< Over those steps. */
-    double share;                /**< Of the time of all steps, long ones included; 0 to 1. */
-    double bytes;                /**< Moved in a step by all lanes; 0 for pure computation. */
+    size_t struct_size; /**< sizeof(yoke_stage_summary). */
+    yoke_stage stage;   /**< The stage. */
+    size_t count;       /**< Steps in which it ran. */
+    double median_ms;   /**< Over those steps. */
+    double share;       /**< Its part of the time of all steps, long ones included; 0 to 1. */
+    double bytes;       /**< Moved in a step by all lanes; 0 for pure computation. */
     double gigabytes_per_second; /**< 1e9 bytes a second, while the stage's spans last, behind
                                     other stages, too. 0: it moves none; it waits; an all-reduce on
                                     CPUs, whose bytes move beside its spans; with modelled links,
@@ -91,10 +91,10 @@ typedef struct yoke_span_info {
     uint64_t end_ns;     /**< By CLOCK_MONOTONIC. */
     uint64_t bytes;      /**< Moved by this lane; 0 for pure computation. */
     int bucket;          /**< The bucket of gradients; -1: none, or all of them. */
-    yoke_stage awaits;   /**< Of YOKE_STAGE_WAIT: the stage of another lane or rank that this one
+    yoke_stage awaits;   /**< YOKE_STAGE_WAIT: the stage of another lane or rank that this one
                             waits for, on `bucket`; YOKE_STAGE_COUNT: whatever another lane does, or
                             its own link. */
-    uint64_t sent_bytes; /**< That this lane's modelled link carried until the span ended; 0: it has
+    uint64_t sent_bytes; /**< What this lane's modelled link carried until the span ended; 0: it has
                               no such link, or other spans of the step have its bytes. */
     uint64_t received_bytes; /**< Likewise. */
 } yoke_span_info;

@@ -61,7 +61,7 @@ typedef enum yoke_skip_reason {
 typedef struct yoke_weights_skip {
     size_t struct_size;      /**< sizeof(yoke_weights_skip) of the library. */
     yoke_skip_reason reason; /**< Why. */
-    const char *name;        /**< Of the tensor, without "module.". */
+    const char *name;        /**< The tensor's name, without "module.". */
     const char *text;        /**< A line that says so. */
 } yoke_weights_skip;
 
@@ -79,11 +79,11 @@ typedef struct yoke_event {
     uint64_t step;                 /**< Updates done. */
     uint64_t steps;                /**< Updates of the whole run; 0: unknown, of a row stream. */
     uint64_t epoch;                /**< Counted from 0. */
-    double loss;                   /**< Of the batch, of the evaluation, or EPOCH: the mean over its
-                                        training rows. */
+    double loss;                   /**< The loss of the batch or of the evaluation; EPOCH: the mean
+                                        over its training rows. */
     double accuracy;               /**< Likewise, 0 to 1; -1: none. */
     double learning_rate;          /**< STEP: the rate used. EPOCH: that of its last step. */
-    int rows;                      /**< Of the batch, or of the evaluation. EPOCH: trained on; 0: a
+    int rows;                      /**< In the batch or the evaluation; EPOCH: trained on. 0: a
                                         resumed run only evaluated. */
     double step_ms;                /**< STEP: with the wait for the loader. */
     double seconds_elapsed;        /**< Since yoke_trainer_run began to train. */
@@ -120,7 +120,7 @@ typedef struct yoke_trainer_options {
     yoke_lr_schedule_kind lr_schedule;       /**< From the optimizer's learning rate. */
     uint64_t warmup_steps;                   /**< As yoke_lr_schedule. */
     double label_smoothing;                  /**< As yoke_loss_options. */
-    uint64_t seed;                           /**< Of weights, order, augmentation and dropout. */
+    uint64_t seed;                           /**< Seeds weights, order, augmentation and dropout. */
     bool no_shuffle;                         /**< Read rows in the dataset's order. */
     yoke_augment augment;                    /**< What to do to images. */
     int evaluate_every;                      /**< Epochs; 0: at the end only; -1: never. */
@@ -146,11 +146,11 @@ typedef struct yoke_trainer_options {
     /** DDP: how to meet the other ranks; required. The trainer sets `devices` itself. Rank 0 alone
      * writes files. */
     const yoke_process_group_options *process_group;
-    size_t bucket_bytes;                /**< Of every bucket; 0: as yoke_data_parallel_options. */
-    bool broadcast_buffers;             /**< As yoke_data_parallel_options, */
-    bool mean_of_ranks;                 /**< likewise. */
+    size_t bucket_bytes;    /**< The size of every bucket; 0: as yoke_data_parallel_options. */
+    bool broadcast_buffers; /**< As yoke_data_parallel_options, */
+    bool mean_of_ranks;     /**< likewise. */
     const yoke_parameter_group *groups; /**< As yoke_data_parallel_options. */
-    int group_count;                    /**< Of `groups`. */
+    int group_count;                    /**< The length of `groups`. */
     const char *init_allow_missing;     /**< As yoke_weights_load_options.allow_missing. */
     const char *init_allow_unknown;     /**< As yoke_weights_load_options.allow_unknown. */
     /** A folder of checkpoints, `step-00001234.safetensors`; made if its parent exists. NULL: none.
@@ -160,7 +160,7 @@ typedef struct yoke_trainer_options {
     const char *checkpoint_dir;
     double checkpoint_every; /**< How many units lie between two checkpoints; 0: one. Only seconds
                                   may have a fraction. */
-    yoke_checkpoint_unit checkpoint_unit; /**< Of `checkpoint_every`. */
+    yoke_checkpoint_unit checkpoint_unit; /**< What `checkpoint_every` counts. */
     int keep;                             /**< Newest checkpoints to keep; 0: 3. */
     bool keep_best;     /**< Also keep the one of the best evaluation, as `best.safetensors`; not
                              with evaluate_every -1. */
@@ -211,8 +211,8 @@ typedef struct yoke_trainer_options {
     double min_delta;   /**< How much lower a better test loss is at least. */
     double ema_decay; /**< As yoke_data_parallel_options. Evaluations and `save` use the average of
                            the weights; checkpoints have both. */
-    /** Of the preset; read during yoke_trainer_create. NULL: cross-entropy with label_smoothing for
-     * classes, MSE for targets. */
+    /** The preset's loss; read during yoke_trainer_create. NULL: cross-entropy with label_smoothing
+     * for classes, MSE for targets. */
     const yoke_loss_options *loss;
     /** Weigh class c in the cross-entropy by rows / (classes * rows of c), over the training rows,
      * as scikit-learn's "balanced" does. Not for rows of a callback. */
@@ -298,8 +298,8 @@ typedef struct yoke_progress {
     uint64_t epoch;       /**< Counted from 0. */
     double seconds;       /**< From the start of the latest run to the latest step, evaluation or
                                end. */
-    double loss;          /**< Of the latest step; NaN: none. */
-    double test_loss;     /**< Of the latest evaluation; NaN: none. */
+    double loss;          /**< In the latest step; NaN: none. */
+    double test_loss;     /**< In the latest evaluation; NaN: none. */
     double test_accuracy; /**< Likewise, 0 to 1; -1: none. */
 } yoke_progress;
 
@@ -329,7 +329,7 @@ typedef struct yoke_trainer_summary {
     const char *model;        /**< The preset. */
     const char *dataset;      /**< The SPEC; of training_rows yoke_dataset_info.name. */
     const char *precision;    /**< "float32", "bfloat16" or "tf32". */
-    int devices;              /**< Of all ranks. */
+    int devices;              /**< In all ranks together. */
     size_t parameters;        /**< Scalars of all parameters, frozen ones too. */
     int batch;                /**< Rows of the whole batch. */
     uint64_t steps;           /**< Updates done. */
@@ -337,17 +337,17 @@ typedef struct yoke_trainer_summary {
     double step_ms_median;    /**< Median step time, with the wait for the loader. */
     double step_ms_p90;       /**< Its 90th percentile. */
     double load_wait_share;   /**< Share of the run's time in which devices waited for data. */
-    double loss;              /**< Of the last evaluation, or of the last step without one. */
+    double loss;              /**< In the last evaluation, or without one in the last step. */
     double accuracy;          /**< 0 to 1; -1: not evaluated. */
     size_t peak_bytes;        /**< Memory of the largest device of this process. */
     uint64_t weights_hash;    /**< yoke_data_parallel_hash. */
     int rank;                 /**< DDP: this rank; 0 otherwise. */
     int world;                /**< DDP: the number of ranks; 1 otherwise. */
     const char *transport;    /**< DDP: its name; NULL otherwise. */
-    const char *link;         /**< Of modelled links, as in the options; NULL: none. */
+    const char *link;         /**< The modelled links, as in the options; NULL: none. */
     double train_loss;        /**< Mean over the rows trained on in the last epoch; NaN: none. */
     double train_accuracy;    /**< Likewise, 0 to 1; -1: none. */
-    double test_loss;         /**< Of the last evaluation; NaN: none. */
+    double test_loss;         /**< In the last evaluation; NaN: none. */
     double test_accuracy;     /**< Likewise, 0 to 1; -1: none. */
 } yoke_trainer_summary;
 
@@ -365,13 +365,13 @@ typedef struct yoke_predictions {
     size_t struct_size;    /**< sizeof(yoke_predictions). */
     uint64_t step;         /**< Updates done before that evaluation. */
     size_t rows;           /**< 0: no evaluation was complete, or the model does not classify. */
-    int classes;           /**< Of the dataset; 0: the model does not classify. */
+    int classes;           /**< In the dataset; 0: the model does not classify. */
     const int64_t *counts; /**< [classes, classes]: rows by true class, then by predicted class,
                               that of the largest output. NULL: rows is 0, or there are more
                               classes than YOKE_COUNTS_CLASSES. */
     int mistakes;     /**< What yoke_trainer_mistake has: options.mistakes, or all wrong rows if
                            they are fewer. */
-    yoke_shape shape; /**< Of one row. */
+    yoke_shape shape; /**< The shape of one row. */
     const char *const *class_names; /**< [classes]; NULL: the dataset has none. */
 } yoke_predictions;
 

@@ -29,7 +29,7 @@ typedef struct yoke_reference_options {
     int batch;          /**< Rows of the largest batch; required. */
     int shards;    /**< Batch norm normalizes each of so many shards alone, cut by torch.chunk's
                         rule, as an engine on as many devices does; 0: 1. */
-    uint64_t seed; /**< Of dropout; that of the engine. */
+    uint64_t seed; /**< Seeds dropout; the engine's seed. */
 } yoke_reference_options;
 
 /** The defaults; set batch. */
@@ -121,8 +121,8 @@ typedef enum yoke_tensor_type {
 /** A tensor of a file. */
 typedef struct yoke_tensor_file_entry {
     size_t struct_size;    /**< sizeof(yoke_tensor_file_entry). */
-    const char *name;      /**< Of a read file: borrowed from it. */
-    yoke_tensor_type type; /**< Of its values. */
+    const char *name;      /**< Borrowed from the file that was read. */
+    yoke_tensor_type type; /**< The type of its values. */
     int ndim;              /**< Number of dimensions, at most 8; 0: a scalar. */
     int64_t shape[8];      /**< The first ndim are used. */
 } yoke_tensor_file_entry;

@@ -23,7 +23,7 @@ extern "C" {
 typedef struct yoke_weights_info {
     size_t struct_size; /**< sizeof(yoke_weights_info). */
     const char *model;  /**< Preset, with its options; NULL: the file does not say. */
-    yoke_shape input;   /**< Of one row; 0 channels: the file does not say. */
+    yoke_shape input;   /**< The shape of one row; 0 channels: the file does not say. */
     int classes;        /**< 0: the model does not classify, or the file does not say. */
     int target_count;   /**< 0: the model is no regression, or the file does not say. */
     const char *const *class_names; /**< [classes], by index; NULL: the classes have no names. */
@@ -32,8 +32,8 @@ typedef struct yoke_weights_info {
     float deviation[4];  /**< all 0: the file does not say. */
     int resize;          /**< Images: the shorter side before the center crop; 0: not resized. */
     bool exact;          /**< Images: decoded with Pillow's pixels. */
-    const char *version; /**< Of the library that wrote the file; yoke_weights_save_described sets
-                              it. NULL: not said. */
+    const char *version; /**< The version of the library that wrote the file;
+                              yoke_weights_save_described sets it. NULL: not said. */
     /** Without label smoothing, which training alone has. NULL: the file does not say, or the loss
      * was the host program's own. */
     const yoke_loss_options *loss;

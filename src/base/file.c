@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "base/file_reader.h"
 
-#define WRITER_S 10 /* for a program to write into a pipe with a name */
+#define WRITER_S 10 /* how long a program may take to open a pipe with a name for writing */
 
 typedef struct buffer {
     unsigned char *data;
@@ -30,25 +30,6 @@ static yoke_status buffer_grow(buffer *read_so_far, size_t capacity) {
     if (data == NULL) return FAIL_MEMORY(capacity, "a file's content");
     read_so_far->data = data;
     read_so_far->capacity = capacity;
-    return YOKE_OK;
-}
-
-/* Reads to the end. A pipe has no size, so the buffer grows when it is full; it always has room for
- * a closing NUL. */
-static yoke_status read_all(int descriptor, const char *path, size_t limit, buffer *content) {
-    for (;;) {
-        if (content->length + 1 >= content->capacity)
-            TRY(buffer_grow(content, 2 * content->capacity));
-        ssize_t got = read(descriptor, content->data + content->length,
-                           content->capacity - content->length - 1);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return FAIL(YOKE_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
-        if (got == 0) break;
-        content->length += (size_t)got;
-        if (content->length > limit)
-            return FAIL(YOKE_ERROR_IO, "%s: longer than the limit of %zu bytes", path, limit);
-    }
-    content->data[content->length] = '\0';
     return YOKE_OK;
 }
 
@@ -82,7 +63,22 @@ static yoke_status read_open(int descriptor, const char *path, size_t limit, buf
         return FAIL(YOKE_ERROR_IO, "%s: %jd bytes long, the limit is %zu", path,
                     (intmax_t)file.st_size, limit);
     TRY(buffer_grow(content, S_ISREG(file.st_mode) ? (size_t)file.st_size + 2 : 4096));
-    return read_all(descriptor, path, limit, content);
+    /* Read to the end. A pipe has no size, so the buffer grows when it is full; it always has room
+     * for a closing NUL. */
+    for (;;) {
+        if (content->length + 1 >= content->capacity)
+            TRY(buffer_grow(content, 2 * content->capacity));
+        ssize_t got = read(descriptor, content->data + content->length,
+                           content->capacity - content->length - 1);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return FAIL(YOKE_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
+        if (got == 0) break;
+        content->length += (size_t)got;
+        if (content->length > limit)
+            return FAIL(YOKE_ERROR_IO, "%s: longer than the limit of %zu bytes", path, limit);
+    }
+    content->data[content->length] = '\0';
+    return YOKE_OK;
 }
 
 /* Never waits for the writer of a pipe. */

@@ -36,9 +36,9 @@ yoke_status yoke_file_write(yoke_file_writer *writer, const void *data, size_t b
 yoke_status yoke_file_commit(yoke_file_writer *writer);
 void yoke_file_abort(yoke_file_writer *writer);
 
-/* Opens a file to append to it, and makes it where it is missing; a pipe without a reader is not
- * waited for. Links as above: that of a stranger in a folder for all, as /tmp, is EACCES. -1 and
- * errno. check_links: 0, EACCES, or what else errno says. */
+/* Opens a file to append to it, and makes it where it is missing; it never waits for a pipe's
+ * reader. It follows links as above; a stranger's link in a folder for all, as /tmp, is EACCES. -1
+ * and errno. check_links: 0, EACCES, or another errno. */
 int yoke_file_append(const char *path);
 int yoke_file_check_links(const char *path);
 
@@ -46,8 +46,9 @@ int yoke_file_check_links(const char *path);
  * or errno. Some file systems cannot sync a folder: 0. */
 int yoke_file_sync_name(const char *path);
 
-/* Whether create, or create_whole, would succeed now, so that a run of hours does not fail at its
- * end because a folder is missing. A pipe or a device is not opened. NULL: nothing to check. */
+/* Checks whether create, or create_whole, would succeed now, so that a run of hours does not fail
+ * at its end because a folder is missing. It opens no pipe and no device. NULL: nothing to
+ * check. */
 yoke_status yoke_file_check(const char *path);
 yoke_status yoke_file_check_whole(const char *path);
 

@@ -98,7 +98,7 @@ int yoke_file_append(const char *path) {
     struct stat file;
     yoke_file_writer at = {.path = (char *)path, .descriptor = -1, .folder = -1};
     int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-    /* The name of an open pipe under /proc leads nowhere. */
+    /* The name of an open pipe under /proc leads to no file. */
     if (stat(path, &file) == 0 && !S_ISREG(file.st_mode)) return open(path, flags, 0666);
     int cause = find_target(&at), descriptor = -1;
     if (cause == 0) {
@@ -142,7 +142,7 @@ static void self_path(const yoke_file_writer *writer, char path[40]) {
     snprintf(path, 40, "/proc/self/fd/%d", writer->descriptor);
 }
 
-/* Without a name; where that is not possible, with a random one. 0, or errno. */
+/* Makes the file without a name; where that is not possible, with a random one. 0, or errno. */
 static int open_temporary(yoke_file_writer *writer) {
     char self[40];
     /* O_RDWR: commit may have to copy it. */
@@ -199,13 +199,6 @@ static yoke_status open_in_place(yoke_file_writer *writer) {
     return YOKE_OK;
 }
 
-static yoke_status refuse_kind(const char *path, mode_t mode) {
-    const char *kind = S_ISFIFO(mode) ? "pipe" : S_ISSOCK(mode) ? "socket" : "device";
-    return FAIL(YOKE_ERROR_ARGUMENT,
-                "%s is a %s, and only a file can keep what is saved: choose another name", path,
-                kind);
-}
-
 /* Whether the path leads to something that is neither a file nor a folder. */
 static bool is_in_place(const char *path, mode_t *mode) {
     struct stat file;
@@ -219,7 +212,12 @@ static yoke_status create(yoke_file_writer *writer, const char *path, bool whole
     struct stat file;
     *writer = (yoke_file_writer){.descriptor = -1, .folder = -1};
     bool in_place = is_in_place(path, &mode);
-    if (in_place && whole) return refuse_kind(path, mode);
+    if (in_place && whole) {
+        const char *kind = S_ISFIFO(mode) ? "pipe" : S_ISSOCK(mode) ? "socket" : "device";
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s is a %s, and only a file can keep what is saved: choose another name", path,
+                    kind);
+    }
     writer->path = strdup(path);
     if (writer->path == NULL) return FAIL_MEMORY(strlen(path) + 1, "a file's name");
     if (in_place) return open_in_place(writer);
@@ -371,7 +369,7 @@ static bool refuses_links(int cause) {
            cause == EOPNOTSUPP || cause == EINVAL;
 }
 
-/* A copy has its name from the start. 0, or errno. */
+/* Copies into a file that has a name from the start. 0, or errno. */
 static int copy_to_named(yoke_file_writer *writer) {
     int from = writer->descriptor;
     writer->descriptor = -1;

@@ -60,7 +60,7 @@ static bool read_hex(yoke_json_scan *scan, uint32_t *code) {
     return true;
 }
 
-/* Behind "\u": a character, where two surrogates are one. */
+/* Reads the hexadecimal digits behind "\u"; two surrogates give one character. */
 static bool read_code(yoke_json_scan *scan, uint32_t *code) {
     uint32_t low;
     if (!read_hex(scan, code)) return false;
@@ -96,7 +96,7 @@ static char *write_code(char *to, uint32_t code) {
     return to;
 }
 
-/* Behind a backslash. NULL: error is set. */
+/* Reads the escape behind a backslash. NULL: error is set. */
 static char *read_escape(yoke_json_scan *scan, char *to) {
     static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
     uint32_t code;

@@ -19,8 +19,7 @@ yoke_status yoke_options_store(void *given, const void *own, size_t own_size,
 
 /* ARGUMENT when a pointer that must be given is NULL; `name` as the header calls it. */
 yoke_status yoke_pointer_check(const void *given, const char *name);
-/* ARGUMENT: `process`, of getpid, made `what`, and this one is a fork of it, without its threads.
- */
+/* ARGUMENT: this process is a fork of `process`, which made `what` and has its threads. */
 yoke_status yoke_process_check(pid_t process, const char *what);
 
 #endif

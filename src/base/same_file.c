@@ -34,7 +34,7 @@ static bool follow(char path[PATH_MAX]) {
     return true;
 }
 
-/* A file that a link names and that does not exist. */
+/* Identifies a file that does not exist yet, at the end of the path's links. */
 static bool identify_new(const char *path, identity *found) {
     char own[PATH_MAX];
     struct stat folder;
@@ -52,7 +52,7 @@ static bool identify_new(const char *path, identity *found) {
     return true;
 }
 
-/* False: nobody can write to this path, or many can at a time. */
+/* False: nobody can write to this path, or several programs can at a time. */
 static bool identify(const char *path, identity *found) {
     struct stat file;
     *found = (identity){0};

@@ -5,8 +5,8 @@
 
 #include <pthread.h>
 
-/* As pthread_create: 0 or the errno. The host program's threads handle its signals: the new thread
- * accepts only those that a thread's own instructions cause (base/signals.h). */
+/* Returns 0 or an errno, as pthread_create does. The host program's threads handle its signals: the
+ * new thread accepts only those that a thread's own instructions cause (base/signals.h). */
 int yoke_thread_start(pthread_t *thread, void *(*run)(void *), void *context);
 
 #endif

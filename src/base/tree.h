@@ -6,7 +6,7 @@
 #ifndef BASE_TREE_H
 #define BASE_TREE_H
 
-/* Contributors of the left subtree of `count` >= 2. */
+/* How many of `count` >= 2 contributors the left subtree has. */
 static inline int yoke_tree_left(int count) {
     int left = 1;
     while (2 * left < count)
@@ -16,7 +16,7 @@ static inline int yoke_tree_left(int count) {
 
 #define YOKE_TREE_LEVELS 6 /* of a tree over 64 contributors */
 
-/* Of no values: 0. */
+/* The sum of no values is 0. */
 static inline double yoke_tree_sum(const double *values, int count) {
     if (count < 2) return count < 1 ? 0 : values[0];
     int left = yoke_tree_left(count);

@@ -229,26 +229,21 @@ void yoke_workers_signal(yoke_workers *workers, uint32_t *counter) {
     ring(&workers->counted);
 }
 
-static yoke_status start_thread(yoke_workers *crew, int index) {
-    yoke_worker *worker = &crew->workers[index];
-    atomic_fetch_add(&crew->pending, 1);
-    int cause = yoke_thread_start(&worker->thread, work, worker);
-    if (cause != 0) {
-        atomic_fetch_sub(&crew->pending, 1);
-        return FAIL(YOKE_ERROR_SYSTEM, "cannot start worker thread %d of %d: %s", index,
-                    crew->options.count, strerror(cause));
-    }
-    crew->threads++;
-    char name[16];
-    snprintf(name, sizeof name, "yoke-%d", index);
-    pthread_setname_np(worker->thread, name);
-    return YOKE_OK;
-}
-
 /* One enters after the other: what each takes from the system, the next one finds taken. */
 static yoke_status start_threads(yoke_workers *crew) {
     for (int i = 1; i < crew->options.count; i++) {
-        TRY(start_thread(crew, i));
+        yoke_worker *worker = &crew->workers[i];
+        atomic_fetch_add(&crew->pending, 1);
+        int cause = yoke_thread_start(&worker->thread, work, worker);
+        if (cause != 0) {
+            atomic_fetch_sub(&crew->pending, 1);
+            return FAIL(YOKE_ERROR_SYSTEM, "cannot start worker thread %d of %d: %s", i,
+                        crew->options.count, strerror(cause));
+        }
+        crew->threads++;
+        char name[16];
+        snprintf(name, sizeof name, "yoke-%d", i);
+        pthread_setname_np(worker->thread, name);
         TRY(join(crew, i + 1, NULL));
     }
     return YOKE_OK;

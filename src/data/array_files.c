@@ -186,7 +186,7 @@ static const char *const known_names[][4] = {
     {"arr_0", "arr_1", NULL, NULL},
 };
 
-/* *has: whether the archive has both arrays, of which either may be NULL: none. */
+/* *has: whether the archive has the arrays; a NULL name asks for none. */
 static yoke_status has_arrays(const char *path, const yoke_file_mapping *zip, const char *x,
                               const char *y, bool *has) {
     const char *const names[] = {x, y};

@@ -21,7 +21,7 @@ typedef struct yoke_npy {
 yoke_status yoke_npy_parse(yoke_npy *array, const char *name, const uint8_t *file, size_t bytes);
 /* Value i as a number. */
 double yoke_npy_value(const yoke_npy *array, size_t i);
-/* Value i of integers or booleans. Of "<u8" above INT64_MAX: INT64_MAX. */
+/* Value i of integers or booleans; a "<u8" above INT64_MAX becomes INT64_MAX. */
 int64_t yoke_npy_integer(const yoke_npy *array, size_t i);
 /* "(3, 4)". */
 #define YOKE_NPY_TEXT 192
@@ -41,8 +41,8 @@ yoke_status yoke_npz_has(const char *path, const yoke_file_mapping *zip, const c
  * archive is damaged, or the file is encrypted or packed in another way than by deflate. */
 yoke_status yoke_npz_find(yoke_npz_member *member, const char *path, const yoke_file_mapping *zip,
                           const char *name);
-/* The first bytes of a packed NAME.npy, 0 behind its end, without unpacking the rest; *bytes: of
- * the whole file, 0 where it is not packed or not there. DATA as above. */
+/* Unpacks the first bytes of NAME.npy, with zeros behind its end. *bytes: the size of the whole
+ * file; 0: it is not packed, or not there. DATA as above. */
 #define YOKE_NPZ_HEAD (65536 + 16) /* the longest header of an .npy file */
 yoke_status yoke_npz_look(uint8_t head[YOKE_NPZ_HEAD], size_t *bytes, const char *path,
                           const yoke_file_mapping *zip, const char *name);
@@ -57,7 +57,7 @@ typedef struct yoke_spec_word {
 /* Cuts the next word off; false at the end. A word is name=value if it has only lower case letters
  * before "=": another name must be written with its folder, ./a=b.npy. */
 bool yoke_spec_next(char **rest, yoke_spec_word *word);
-/* ARGUMENT: a setting of FILE,name=value stands there twice; `ignore` may. */
+/* ARGUMENT: FILE,name=value has a setting twice; `ignore` may come more often. */
 yoke_status yoke_spec_check_repeats(const char *format, const char *text);
 /* ARGUMENT: `word` is no setting of `format`. names: [count]; help: how to write them. */
 yoke_status yoke_spec_unknown(const char *format, const yoke_spec_word *word,

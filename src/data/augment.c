@@ -97,14 +97,6 @@ static void scale_floats(const float *input, int count, yoke_scaling scale, floa
         output[i] = yoke_normalise(input[i], scale);
 }
 
-static void mirror(float *line, int count) {
-    for (int i = 0; i < count / 2; i++) {
-        float kept = line[i];
-        line[i] = line[count - 1 - i];
-        line[count - 1 - i] = kept;
-    }
-}
-
 static int clamp(int value, int low, int high) {
     return value < low ? low : value > high ? high : value;
 }
@@ -134,7 +126,14 @@ static void write_line(const plane *in, const yoke_placement *placed, int y, flo
     else
         scale_floats(in->floats + offset, end - first, in->scale, output + first);
     fill(output + end, in->width - end, black);
-    if (placed->flip) mirror(output, in->width);
+    if (placed->flip) {
+        int count = in->width;
+        for (int i = 0; i < count / 2; i++) {
+            float kept = output[i];
+            output[i] = output[count - 1 - i];
+            output[count - 1 - i] = kept;
+        }
+    }
 }
 
 static void cut(const plane *in, const yoke_placement *placed, float value, float *output) {

@@ -14,7 +14,7 @@ typedef struct scan {
     const yoke_dataset *dataset;
     atomic_size_t next; /* row */
     bool *good;         /* [rows] */
-    char **texts;       /* [rows]: of the bad ones; each owned */
+    char **texts;       /* [rows]: the messages of the bad rows; each owned */
 } scan;
 
 static yoke_status scan_rows(int worker, void *context) {

@@ -9,16 +9,13 @@
 #define FACTORS_BLOCK 16
 #define ORDER_BLOCK 17
 
-static uint8_t to_byte(float value) {
+/* Rounds as torch does: each product to float32, then the sum. */
+static uint8_t blend(float factor, float rest, uint8_t pixel, float other) {
+    float value = factor * (float)pixel + rest * other;
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
-/* The rounding of torch: each product in float32, then the sum. */
-static uint8_t blend(float factor, float rest, uint8_t pixel, float other) {
-    return to_byte(factor * (float)pixel + rest * other);
-}
-
-/* rgb_to_grayscale, which cuts to a whole number. */
+/* torchvision's rgb_to_grayscale, which cuts to a whole number. */
 static uint8_t gray_of(const uint8_t *rgb, size_t pixels) {
     return (uint8_t)(0.2989f * (float)rgb[0] + 0.587f * (float)rgb[pixels] +
                      0.114f * (float)rgb[2 * pixels]);

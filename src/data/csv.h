@@ -23,7 +23,7 @@ yoke_status yoke_csv_read(yoke_csv *csv, const char *path);
 yoke_status yoke_csv_next(yoke_csv *csv, bool *more);
 void yoke_csv_close(yoke_csv *csv);
 
-/* The names of classes, in their order: of numbers if all are whole numbers, else of bytes. */
+/* The names of classes, sorted as numbers if all are whole numbers, else by their bytes. */
 typedef struct yoke_label_names {
     char **names; /* [count], each in the text of a csv */
     size_t count;
@@ -32,7 +32,7 @@ typedef struct yoke_label_names {
 
 /* Makes "07", "7." and "7.00" one: cuts zeros at both ends off a whole number. */
 char *yoke_label_clean(char *text);
-/* labels: [rows], clean; names->names is the caller's to free. */
+/* labels: [rows], after yoke_label_clean. The caller frees names->names. */
 yoke_status yoke_label_names_collect(yoke_label_names *names, char *const *labels, size_t rows);
 /* -1: none of the names. */
 int32_t yoke_label_names_find(const yoke_label_names *names, const char *label);

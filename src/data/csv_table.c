@@ -251,20 +251,10 @@ static yoke_status table_read(table *own, const char *path, const table_options 
                 own->rows, UINT32_MAX);
 }
 
-static yoke_status check_same_columns(const table *test, const table *training) {
-    if (test->columns != training->columns)
-        return FAIL(YOKE_ERROR_DATA, "%s: %zu columns, but %s has %zu", test->csv.path,
-                    test->columns, training->csv.path, training->columns);
-    for (size_t i = 0; i < test->columns; i++)
-        if (strcmp(test->names[i], training->names[i]) != 0)
-            return FAIL(YOKE_ERROR_DATA, "%s: column %zu is '%s', in %s it is '%s'", test->csv.path,
-                        i + 1, test->names[i], training->csv.path, training->names[i]);
-    return YOKE_OK;
-}
-
 /* The dataset. */
 
-/* Copies `count` names: the table's text ends with the table. Two of `owned`. */
+/* Copies `count` names, because the table's text ends with the table; they take two places of
+ * `owned`. */
 static yoke_status keep_names(char *const *names, size_t count, void **text, const char ***list) {
     size_t bytes = 0;
     for (size_t i = 0; i < count; i++)
@@ -343,8 +333,8 @@ static yoke_status take_rows(yoke_dataset *dataset, table *own, const table *tra
     return YOKE_OK;
 }
 
-/* Mean and deviation of each column over the dataset's rows, as scikit-learn's StandardScaler; of a
- * constant column any scale but 0 will do. floats: where the rows are stored. */
+/* Computes mean and deviation of each column over the dataset's rows, as scikit-learn's
+ * StandardScaler does; a constant column may have any scale but 0. floats: the stored rows. */
 static yoke_status measure(yoke_dataset *dataset, const yoke_dataset *rows) {
     size_t features = (size_t)dataset->shape.channels;
     dataset->means = malloc(features * sizeof *dataset->means);
@@ -385,7 +375,13 @@ static yoke_status take_tables(yoke_dataset *dataset, const table_options *optio
         return measure(dataset, dataset);
     }
     TRY(table_read(test, options->test, options));
-    TRY(check_same_columns(test, training));
+    if (test->columns != training->columns)
+        return FAIL(YOKE_ERROR_DATA, "%s: %zu columns, but %s has %zu", test->csv.path,
+                    test->columns, training->csv.path, training->columns);
+    for (size_t i = 0; i < test->columns; i++)
+        if (strcmp(test->names[i], training->names[i]) != 0)
+            return FAIL(YOKE_ERROR_DATA, "%s: column %zu is '%s', in %s it is '%s'", test->csv.path,
+                        i + 1, test->names[i], training->csv.path, training->names[i]);
     TRY(take_rows(dataset, test, training));
     return measure(dataset, &(yoke_dataset){.rows = training->rows, .floats = training->values});
 }

@@ -55,7 +55,7 @@ typedef struct yoke_stored_row {
     const uint8_t *bytes;
     const float *floats;
 } yoke_stored_row;
-/* Of a dataset whose rows lie in memory; `stored` as yoke_dataset_stored gives it. */
+/* The dataset's rows lie in memory; `stored` comes from yoke_dataset_stored. */
 yoke_stored_row yoke_dataset_row(const yoke_dataset *dataset, size_t stored);
 /* channels x height x width. */
 size_t yoke_dataset_values(const yoke_dataset *dataset);
@@ -73,9 +73,9 @@ yoke_status yoke_host_row_read(const yoke_dataset *dataset, size_t row,
                                const yoke_row_places *places);
 yoke_status yoke_host_batch_read(const yoke_dataset *dataset, const int64_t *rows, int count,
                                  const yoke_row_places *places);
-/* labels: of row `row`; NULL: none. ARGUMENT: one is no class. */
+/* labels: those of row `row`; NULL: it has none. ARGUMENT: a label is no class. */
 yoke_status yoke_host_labels_check(const yoke_dataset *dataset, size_t row, const int32_t *labels);
-/* Valid sizes, and either classes or targets, of rows that come from the host program. */
+/* Checks rows that come from the host program: valid sizes, and either classes or targets. */
 yoke_status yoke_host_rows_check(const yoke_dataset *dataset);
 /* row_stream.c: whether rows come in a stream, and it has several passes. */
 bool yoke_dataset_rewinds(const yoke_dataset *dataset);
@@ -181,7 +181,7 @@ typedef struct yoke_image_request {
  * DATA: the file is no image, or damaged. CANCELLED: a flag says so. */
 yoke_status yoke_images_read(const yoke_image_folder *folder, size_t row,
                              const yoke_image_request *request, uint8_t *pixels);
-/* Whether GPUs crop and scale its rows; NULL: no. */
+/* Whether GPUs crop and scale the dataset's rows; NULL: no. */
 bool yoke_dataset_has_crops(const yoke_dataset *dataset);
 /* Decodes the whole file, a JPEG at an eighth of its size. */
 yoke_status yoke_images_check(const yoke_image_folder *folder, size_t row);
@@ -214,7 +214,7 @@ float yoke_mixup_beta(const uint32_t words[2], double alpha);
 float yoke_mixup_share(const yoke_augmentation *augmentation, size_t row);
 void yoke_mixup_values(float *row, const float *partner, size_t count, float share);
 
-/* The same in two halves, for rows that a GPU decodes: the placement of one row's image, and the
+/* The two halves of that for rows that a GPU decodes: the placement of one row's image, and the
  * values that all rows share. */
 yoke_placement yoke_augment_place(const yoke_augmentation *augmentation, const yoke_shape *shape,
                                   size_t row);

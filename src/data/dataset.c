@@ -140,8 +140,8 @@ static void add_plane(channel_sums *sums, const uint8_t *bytes, size_t plane) {
     }
 }
 
-/* Exact in integers up to the last division. Of a dataset larger than MEASURED_BYTES, rows at equal
- * distances. */
+/* Sums are exact integers up to the last division. A dataset larger than MEASURED_BYTES contributes
+ * rows at equal distances. */
 static void measure_channels(yoke_dataset *dataset) {
     size_t plane = (size_t)dataset->shape.height * (size_t)dataset->shape.width;
     size_t channels = (size_t)dataset->shape.channels, measured = 0;
@@ -157,7 +157,7 @@ static void measure_channels(yoke_dataset *dataset) {
         double mean = (double)sums[channel].values / count;
         double variance = fmax((double)sums[channel].squares / count - mean * mean, 0);
         dataset->mean[channel] = (float)(mean / 255);
-        /* A constant channel carries no information: any scale except 0 will do. */
+        /* A constant channel may have any scale but 0. */
         dataset->deviation[channel] = variance > 0 ? (float)(sqrt(variance) / 255) : 1;
     }
 }

@@ -97,8 +97,11 @@ static void mix_colours(rng *draws, sketch *drawn, int channels) {
     }
 }
 
-/* 0-4: plain figures; 5-9: textures all over; then every figure with every texture. */
-static void choose(int label, sketch *drawn) {
+static void compose(rng *draws, const yoke_drawing *drawing, sketch *drawn) {
+    float width = (float)drawing->shape.width, height = (float)drawing->shape.height;
+    float side = fminf(width, height);
+    /* 0-4: plain figures; 5-9: textures all over; then every figure with every texture. */
+    int label = drawing->label;
     if (label < 5) {
         drawn->figure = (figure)label;
         drawn->texture = TEXTURE_PLAIN;
@@ -109,12 +112,6 @@ static void choose(int label, sketch *drawn) {
         drawn->figure = (figure)((label - 10) % FIGURE_COUNT);
         drawn->texture = (texture)(1 + (label - 10) / FIGURE_COUNT);
     }
-}
-
-static void compose(rng *draws, const yoke_drawing *drawing, sketch *drawn) {
-    float width = (float)drawing->shape.width, height = (float)drawing->shape.height;
-    float side = fminf(width, height);
-    choose(drawing->label, drawn);
     drawn->radius = side * rng_uniform(draws, 0.27f, 0.42f);
     float margin = 0.85f * drawn->radius;
     drawn->x = rng_uniform(draws, margin, width - margin);

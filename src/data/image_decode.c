@@ -204,16 +204,6 @@ static void png_begin(png_reader *reader) {
     png_set_strip_alpha(reader->png);
 }
 
-static void png_reserve(png_reader *reader, size_t lines) {
-    size_t bytes = 3 * (size_t)reader->image->width;
-    reader->lines = malloc(lines * bytes);
-    reader->rows = malloc(lines * sizeof *reader->rows);
-    if (reader->lines == NULL || reader->rows == NULL)
-        png_error(reader->png, "not enough memory for its lines");
-    for (size_t y = 0; y < lines; y++)
-        reader->rows[y] = reader->lines + y * bytes;
-}
-
 static bool is_interlaced(const png_reader *reader) {
     return png_get_interlace_type(reader->png, reader->info) != PNG_INTERLACE_NONE;
 }
@@ -229,7 +219,14 @@ static void png_lines(png_reader *reader, const yoke_image_part *part) {
     int height = reader->image->height;
     int passes = interlaced ? png_set_interlace_handling(reader->png) : 0;
     png_read_update_info(reader->png, reader->info);
-    png_reserve(reader, interlaced ? (size_t)height : 1);
+    size_t lines = interlaced ? (size_t)height : 1;
+    size_t bytes = 3 * (size_t)reader->image->width;
+    reader->lines = malloc(lines * bytes);
+    reader->rows = malloc(lines * sizeof *reader->rows);
+    if (reader->lines == NULL || reader->rows == NULL)
+        png_error(reader->png, "not enough memory for its lines");
+    for (size_t y = 0; y < lines; y++)
+        reader->rows[y] = reader->lines + y * bytes;
     for (int line = 0; line < passes * height; line++)
         png_line(reader, reader->rows[line % height]);
     for (int y = 0; y < part->end; y++) {

@@ -41,14 +41,6 @@ static yoke_status render(const char *path, const yoke_image_options *options, u
     return status;
 }
 
-/* Pillow's convert("L"). */
-static void make_grey(uint8_t *pixels, size_t plane) {
-    for (size_t i = 0; i < plane; i++)
-        pixels[i] = (uint8_t)((19595u * pixels[i] + 38470u * pixels[plane + i] +
-                               7471u * pixels[2 * plane + i] + 0x8000u) >>
-                              16);
-}
-
 static void normalize(const yoke_image_options *options, const uint8_t *pixels, float *inputs) {
     size_t plane = (size_t)options->shape.height * (size_t)options->shape.width;
     for (int channel = 0; channel < options->shape.channels; channel++) {
@@ -69,7 +61,13 @@ yoke_status yoke_image_read(const char *path, const yoke_image_options *options,
     uint8_t *pixels = malloc(3 * plane);
     if (pixels == NULL) return FAIL_MEMORY(3 * plane, "a photograph");
     yoke_status status = render(path, &own, pixels);
-    if (status == YOKE_OK && own.shape.channels == 1) make_grey(pixels, plane);
+    if (status == YOKE_OK && own.shape.channels == 1) {
+        /* Pillow's convert("L"). */
+        for (size_t i = 0; i < plane; i++)
+            pixels[i] = (uint8_t)((19595u * pixels[i] + 38470u * pixels[plane + i] +
+                                   7471u * pixels[2 * plane + i] + 0x8000u) >>
+                                  16);
+    }
     if (status == YOKE_OK) normalize(&own, pixels, inputs);
     free(pixels);
     return status;

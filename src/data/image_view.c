@@ -100,16 +100,6 @@ static yoke_status scale_down(const scaled_lines *lines, const yoke_resampling_s
     return YOKE_OK;
 }
 
-/* The largest denominator that leaves at least as many pixels as are needed. */
-static int denominator_for(const yoke_image *image, const yoke_image_view *view, bool scaled) {
-    int denominator = 1;
-    while (scaled && image->jpeg && denominator < 8 &&
-           view->box_width >= 2 * denominator * view->width &&
-           view->box_height >= 2 * denominator * view->height)
-        denominator *= 2;
-    return denominator;
-}
-
 /* How a view is read: decoded at 1 / denominator, where the box begins at (left, top). */
 typedef struct reading {
     int denominator, left, top;
@@ -118,7 +108,12 @@ typedef struct reading {
 
 static reading read_view(const yoke_image *image, const yoke_image_view *view, int size,
                          bool scaled) {
-    int denominator = denominator_for(image, view, scaled);
+    /* The largest denominator that leaves at least as many pixels as are needed. */
+    int denominator = 1;
+    while (scaled && image->jpeg && denominator < 8 &&
+           view->box_width >= 2 * denominator * view->width &&
+           view->box_height >= 2 * denominator * view->height)
+        denominator *= 2;
     axis x = scale_axis(view->left, view->box_width, denominator);
     axis y = scale_axis(view->top, view->box_height, denominator);
     return (reading){.denominator = denominator,
@@ -197,7 +192,7 @@ yoke_status yoke_image_cut(const yoke_image *image, const yoke_image_view *view,
         return yoke_image_render(image, view, size, scaled, pixels);
     }
     crop_lines lines = {crop, plan.left + crop->left, plan.top + crop->top, pixels};
-    /* As far as the host would read, so that the same files count as damaged. */
+    /* Reads as far as the host would, so that the same files count as damaged. */
     yoke_image_part part = {plan.denominator, plan.top, plan.top + plan.down.inputs, take_planes,
                             &lines};
     return yoke_image_decode(image, &part);

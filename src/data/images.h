@@ -66,9 +66,9 @@ yoke_image_view yoke_image_random(int width, int height, int size,
  * a half, a fourth or an eighth of its size. */
 yoke_status yoke_image_render(const yoke_image *image, const yoke_image_view *view, int size,
                               bool scaled, uint8_t *pixels);
-/* The same for a device that scales: decodes the part of the image that it needs and describes it,
- * but for the offset. What is more than a crop holds is scaled here: then the crop is the row.
- * pixels: room for the bytes of [3, size, size] floats. */
+/* Does so for a device that scales: decodes the part of the image that the device needs and
+ * describes all of it but the offset. A part that no crop can hold is scaled here; the crop is then
+ * the whole row. pixels: space for the bytes of [3, size, size] floats. */
 yoke_status yoke_image_cut(const yoke_image *image, const yoke_image_view *view, int size,
                            bool scaled, yoke_crop *crop, uint8_t *pixels);
 

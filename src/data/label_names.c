@@ -29,7 +29,7 @@ static int by_bytes(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Of clean whole numbers, of any length. */
+/* Compares whole numbers of any length, written without leading zeros. */
 static int by_number(const void *a, const void *b) {
     const char *one = *(char *const *)a, *other = *(char *const *)b;
     bool negative = *one == '-';

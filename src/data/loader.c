@@ -16,7 +16,7 @@
 
 #define LOADER_SLOTS 3
 #define LOADER_LIMIT 64 /* of slots and of threads */
-#define IMAGE_THREADS 8 /* at most, where nobody says how many: each has a batch of memory */
+#define IMAGE_THREADS 8 /* the default is at most this: each thread has a batch of memory */
 /* The loader's threads share cores with the devices. They work ahead, so they run at lower
  * priority. */
 #define LOADER_NICENESS 5
@@ -363,22 +363,20 @@ void yoke_loader_stop_on(yoke_loader *loader, const atomic_bool *stop) {
     loader->kind.stops.other = stop;
 }
 
-static void stop_threads(yoke_loader *loader) {
-    pthread_mutex_lock(&loader->mutex);
-    loader->stopping = true;
-    atomic_store(&loader->cancelled, true);
-    pthread_cond_broadcast(&loader->work);
-    pthread_mutex_unlock(&loader->mutex);
-    for (int i = 0; i < loader->thread_count; i++)
-        pthread_join(loader->threads[i].thread, NULL);
-    pthread_cond_destroy(&loader->filled);
-    pthread_cond_destroy(&loader->work);
-    pthread_mutex_destroy(&loader->mutex);
-}
-
 void yoke_loader_destroy(yoke_loader *loader) {
     if (!loader) return;
-    if (loader->synchronised && getpid() == loader->process) stop_threads(loader);
+    if (loader->synchronised && getpid() == loader->process) {
+        pthread_mutex_lock(&loader->mutex);
+        loader->stopping = true;
+        atomic_store(&loader->cancelled, true);
+        pthread_cond_broadcast(&loader->work);
+        pthread_mutex_unlock(&loader->mutex);
+        for (int i = 0; i < loader->thread_count; i++)
+            pthread_join(loader->threads[i].thread, NULL);
+        pthread_cond_destroy(&loader->filled);
+        pthread_cond_destroy(&loader->work);
+        pthread_mutex_destroy(&loader->mutex);
+    }
     for (int i = 0; loader->threads && i < loader->thread_limit; i++) {
         free(loader->threads[i].buffer.decoded);
         free(loader->threads[i].buffer.generated);
@@ -393,19 +391,6 @@ void yoke_loader_destroy(yoke_loader *loader) {
     yoke_stream_release(loader->stream);
     if (loader->dataset != NULL) yoke_dataset_hold(loader->dataset, -1);
     free(loader);
-}
-
-/* Stops the running epoch: afterwards no thread fills a slot, and `first` is the next batch. Call
- * it with the mutex held. */
-static void cancel_epoch(yoke_loader *loader, size_t first) {
-    loader->begun = false;
-    atomic_store(&loader->cancelled, true);
-    while (loader->filling > 0)
-        pthread_cond_wait(&loader->filled, &loader->mutex);
-    atomic_store(&loader->cancelled, false);
-    loader->next_fill = loader->next_read = loader->released = first;
-    for (int i = 0; i < loader->slot_count; i++)
-        loader->slots[i].ready = false;
 }
 
 static yoke_status order_rows(yoke_loader *loader, uint64_t epoch) {
@@ -441,7 +426,15 @@ yoke_status yoke_loader_begin_at(yoke_loader *loader, uint64_t epoch, size_t bat
         return FAIL(YOKE_ERROR_ARGUMENT, "batch %zu of an epoch: it has %zu", batch,
                     loader->batches);
     pthread_mutex_lock(&loader->mutex);
-    cancel_epoch(loader, batch);
+    /* Stop the running epoch: afterwards no thread fills a slot. */
+    loader->begun = false;
+    atomic_store(&loader->cancelled, true);
+    while (loader->filling > 0)
+        pthread_cond_wait(&loader->filled, &loader->mutex);
+    atomic_store(&loader->cancelled, false);
+    loader->next_fill = loader->next_read = loader->released = batch;
+    for (int i = 0; i < loader->slot_count; i++)
+        loader->slots[i].ready = false;
     loader->augmentation = augmentation_of(&loader->options, epoch);
     yoke_status status =
         loader->stream ? begin_pass(loader, epoch, batch) : order_rows(loader, epoch);
@@ -477,7 +470,8 @@ static yoke_status take(yoke_loader *loader, const yoke_loader_slot **slot, uint
     *waited_ns = await(loader, next);
     /* A batch in error stays the next one: every later call returns the error again. */
     if (next->error.status != YOKE_OK) return yoke_error_restore(&next->error);
-    if (next->whole_rows == 0) { /* only now: how far ahead the thread is must decide nothing */
+    if (next->whole_rows == 0) { /* set only now, so that nothing depends on how far ahead the
+                                    thread is */
         loader->batches = loader->next_read;
         return YOKE_OK;
     }

@@ -14,7 +14,7 @@ typedef struct yoke_slot_kind {
     size_t rows;         /* rows that a slot has room for: with mixup one more than its part */
     bool pixels, placed; /* slots hold stored pixels; and placements */
     bool cropped;        /* the pixels are crops, which GPUs scale */
-    yoke_stops stops;    /* of decoders: the loader's, and the run's */
+    yoke_stops stops;    /* the loader's flag and the run's flag, which end decoders */
 } yoke_slot_kind;
 
 typedef struct yoke_loader_slot {
@@ -32,10 +32,10 @@ typedef struct yoke_loader_slot {
     yoke_error error;
 } yoke_loader_slot;
 
-/* Memory of a thread for one row. */
+/* A thread's memory for one row. */
 typedef struct yoke_row_buffer {
-    float *generated; /* of a dataset that generates rows on demand, or */
-    uint8_t *decoded; /* of one that decodes files or changes colours, or none */
+    float *generated; /* for a row that the dataset generates on demand, or */
+    uint8_t *decoded; /* for one whose file it decodes or whose colours it changes, or NULL */
     int64_t *rows;    /* of a slot, for one that generates a batch at a time */
 } yoke_row_buffer;
 
@@ -45,12 +45,12 @@ yoke_status yoke_slot_reserve(yoke_loader_slot *slot, const yoke_slot_kind *kind
 void yoke_slot_release(yoke_loader_slot *slot, const yoke_slot_kind *kind);
 yoke_status yoke_slot_fill(yoke_loader_slot *slot, int i, const yoke_slot_kind *kind, size_t row,
                            const yoke_row_buffer *buffer);
-/* All rows of the slot by one call of a dataset's `read_batch`: order[part.rows], as the loader
- * orders them. */
+/* Fills all rows of the slot by one call of the dataset's `read_batch`. order[part.rows]: the rows
+ * in the loader's order. */
 yoke_status yoke_slot_fill_whole(yoke_loader_slot *slot, const yoke_slot_kind *kind,
                                  const int64_t *order, const yoke_row_buffer *buffer);
-/* mixup.c: mixes the filled rows of the slot, each with the row before it in the whole batch, which
- * it reads for the first. order[whole_rows]: of that batch, as the loader orders it. */
+/* mixup.c: mixes each filled row of the slot with the row before it in the whole batch; it reads
+ * the one before the first. order[whole_rows]: the batch's rows in the loader's order. */
 yoke_status yoke_slot_mix(yoke_loader_slot *slot, const yoke_slot_kind *kind, const int64_t *order,
                           const yoke_row_buffer *buffer);
 /* What fill needs; the loader frees it. */

@@ -25,7 +25,7 @@ float yoke_mixup_share(const yoke_augmentation *augmentation, size_t row) {
     return yoke_mixup_beta(words, augmentation->mixup);
 }
 
-/* As torchvision rounds: the partner first, both products to float32, then their sum. */
+/* Rounds as torchvision does: the partner first, both products to float32, then their sum. */
 void yoke_mixup_values(float *row, const float *partner, size_t count, float share) {
     float rest = 1 - share;
     for (size_t i = 0; i < count; i++) {
@@ -53,7 +53,7 @@ static yoke_status add_partner(yoke_loader_slot *slot, const yoke_slot_kind *kin
     return YOKE_OK;
 }
 
-/* From the last row to the first: each still finds its partner as it was read. */
+/* The last row comes first, so that each row finds its partner as it was read. */
 yoke_status yoke_slot_mix(yoke_loader_slot *slot, const yoke_slot_kind *kind, const int64_t *order,
                           const yoke_row_buffer *buffer) {
     const yoke_dataset *dataset = kind->dataset;

@@ -144,8 +144,15 @@ static yoke_status read_batch(yoke_stream_reader *stream, const yoke_row_places 
     return YOKE_OK;
 }
 
-static yoke_status skip_batches(yoke_stream_reader *stream, const yoke_row_places *places,
-                                const atomic_bool *cancelled) {
+static yoke_status start_pass(yoke_stream_reader *stream, const yoke_row_places *places,
+                              const atomic_bool *cancelled) {
+    stream->waiting = stream->over = false;
+    stream->row = 0;
+    if (stream->host.rewind) {
+        yoke_error_forget();
+        TRY(yoke_error_of_host(stream->host.rewind(stream->host.payload, stream->epoch),
+                               "`rewind` of the row stream"));
+    }
     bool all = stream->skipped > stream->limit / stream->batch;
     size_t rows = all ? stream->limit : stream->skipped * stream->batch;
     if (stream->host.skip && rows > 0) {
@@ -166,18 +173,6 @@ static yoke_status skip_batches(yoke_stream_reader *stream, const yoke_row_place
                         stream->batch);
     }
     return YOKE_OK;
-}
-
-static yoke_status start_pass(yoke_stream_reader *stream, const yoke_row_places *places,
-                              const atomic_bool *cancelled) {
-    stream->waiting = stream->over = false;
-    stream->row = 0;
-    if (stream->host.rewind) {
-        yoke_error_forget();
-        TRY(yoke_error_of_host(stream->host.rewind(stream->host.payload, stream->epoch),
-                               "`rewind` of the row stream"));
-    }
-    return skip_batches(stream, places, cancelled);
 }
 
 static uint64_t digest_of(const yoke_dataset *dataset, const yoke_row_places *whole, size_t rows) {

@@ -11,15 +11,16 @@
 yoke_status yoke_stream_open(yoke_dataset *dataset, const yoke_row_stream *given);
 void yoke_stream_limit(yoke_stream_reader *stream, size_t rows);
 
-/* claim: for a loader with these options; ARGUMENT: another one has the stream. release takes
+/* A loader with these options claims the stream; ARGUMENT: another loader has it. release takes
  * NULL. */
 yoke_status yoke_stream_claim(yoke_stream_reader *stream, const yoke_dataset *dataset,
                               const yoke_loader_options *options);
 void yoke_stream_release(yoke_stream_reader *stream);
 
-/* begin: the loader's caller says which pass the next read begins, behind how many batches, while
- * no thread reads. read: the loader's thread reads the next batch of all ranks, 0 rows behind the
- * last one; `cancelled` ends it early. deal: copies slot->part of it into the slot. */
+/* The loader's caller calls begin, while no thread reads, to say which pass the next read begins
+ * and how many batches it skips. The loader's thread calls read for the next batch of all ranks,
+ * which has 0 rows behind the last one; `cancelled` ends it early. deal copies slot->part of the
+ * batch into the slot. */
 yoke_status yoke_stream_begin(yoke_stream_reader *stream, uint64_t epoch, size_t batches);
 yoke_status yoke_stream_read(yoke_stream_reader *stream, yoke_loader_slot *slot,
                              const atomic_bool *cancelled);

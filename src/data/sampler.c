@@ -22,18 +22,16 @@ static void mersenne_seed(mersenne *engine, uint32_t seed) {
     engine->next = MT_WORDS;
 }
 
-static void mersenne_refill(mersenne *engine) {
-    uint32_t *state = engine->state;
-    for (int i = 0; i < MT_WORDS; i++) {
-        uint32_t joined = (state[i] & 0x80000000u) | (state[(i + 1) % MT_WORDS] & 0x7fffffffu);
-        uint32_t twist = (joined & 1) ? 0x9908b0dfu : 0;
-        state[i] = state[(i + MT_SHIFT) % MT_WORDS] ^ (joined >> 1) ^ twist;
-    }
-    engine->next = 0;
-}
-
 static uint32_t mersenne_next(mersenne *engine) {
-    if (engine->next == MT_WORDS) mersenne_refill(engine);
+    if (engine->next == MT_WORDS) {
+        uint32_t *state = engine->state;
+        for (int i = 0; i < MT_WORDS; i++) {
+            uint32_t joined = (state[i] & 0x80000000u) | (state[(i + 1) % MT_WORDS] & 0x7fffffffu);
+            uint32_t twist = (joined & 1) ? 0x9908b0dfu : 0;
+            state[i] = state[(i + MT_SHIFT) % MT_WORDS] ^ (joined >> 1) ^ twist;
+        }
+        engine->next = 0;
+    }
     uint32_t word = engine->state[engine->next++];
     word ^= word >> 11;
     word ^= (word << 7) & 0x9d2c5680u;
@@ -128,7 +126,7 @@ static yoke_status class_of(const yoke_dataset *dataset, size_t row, size_t *cla
                 dataset->name, row, (long long)label, dataset->classes, dataset->classes - 1);
 }
 
-/* weights: 1 / rows of its class, for each row. */
+/* First sums[row] is the row's class, then its weight: 1 / rows of the class. */
 static yoke_status add_classes(const yoke_dataset *dataset, size_t *counts, double *weights) {
     size_t class;
     for (size_t row = 0; row < dataset->rows; row++) {

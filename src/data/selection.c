@@ -41,7 +41,7 @@ yoke_status yoke_split_draw(bool *test, size_t count, double part) {
 typedef struct class_rows {
     size_t *first;  /* [classes + 1]: where each class begins in */
     uint32_t *rows; /* [rows] */
-    bool *drawn;    /* [rows]: of the rows in that order */
+    bool *drawn;    /* [rows]: the rows' numbers in that order */
 } class_rows;
 
 static void sort_rows(class_rows *sorted, const yoke_dataset *dataset, size_t classes) {

@@ -4,7 +4,7 @@
 
 #include "data/arrays.h"
 
-/* Of the name in "name=value"; 0: the word has none. */
+/* The length of the name in "name=value"; 0: the word has no name. */
 static size_t name_length(const char *text) {
     size_t letters = strspn(text, "abcdefghijklmnopqrstuvwxyz");
     return text[letters] == '=' ? letters : 0;

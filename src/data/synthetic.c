@@ -71,31 +71,6 @@ static yoke_status parse(const char *text, synthetic_options *options) {
     return YOKE_OK;
 }
 
-static yoke_status allocate(yoke_dataset *dataset) {
-    size_t row_bytes = yoke_dataset_values(dataset);
-    if (dataset->rows > BYTES_LIMIT / row_bytes)
-        return FAIL(YOKE_ERROR_ARGUMENT, "synthetic: %zu rows of %zu bytes, at most 16 GiB in all",
-                    dataset->rows, row_bytes);
-    dataset->bytes = dataset->owned[0] = malloc(dataset->rows * row_bytes);
-    dataset->labels = dataset->owned[1] = malloc(dataset->rows * sizeof(int32_t));
-    if (!dataset->bytes || !dataset->labels)
-        return FAIL_MEMORY(dataset->rows * row_bytes, "synthetic rows");
-    return YOKE_OK;
-}
-
-/* Classes alternate, so that their sizes differ by at most 1. */
-static void draw(yoke_dataset *dataset, yoke_split split) {
-    uint8_t *pixels = dataset->owned[0];
-    int32_t *labels = dataset->owned[1];
-    yoke_drawing drawing = {.shape = dataset->shape, .split = split};
-    for (size_t row = 0; row < dataset->rows; row++) {
-        labels[row] = (int32_t)(row % (size_t)dataset->classes);
-        drawing.row = row;
-        drawing.label = labels[row];
-        yoke_draw_row(&drawing, pixels + row * yoke_dataset_values(dataset));
-    }
-}
-
 yoke_status yoke_synthetic_open(yoke_dataset *dataset, const char *text, yoke_split split) {
     synthetic_options options = {3, 32, 32, 10, 5000};
     TRY(parse(text, &options));
@@ -108,7 +83,23 @@ yoke_status yoke_synthetic_open(yoke_dataset *dataset, const char *text, yoke_sp
     /* Dark and light are equally likely, so the mean is one half; both splits share one
      * deviation. */
     yoke_dataset_set_statistics(dataset, 0.5f, 0.28f);
-    TRY(allocate(dataset));
-    draw(dataset, split);
+    size_t row_bytes = yoke_dataset_values(dataset);
+    if (dataset->rows > BYTES_LIMIT / row_bytes)
+        return FAIL(YOKE_ERROR_ARGUMENT, "synthetic: %zu rows of %zu bytes, at most 16 GiB in all",
+                    dataset->rows, row_bytes);
+    dataset->bytes = dataset->owned[0] = malloc(dataset->rows * row_bytes);
+    dataset->labels = dataset->owned[1] = malloc(dataset->rows * sizeof(int32_t));
+    if (!dataset->bytes || !dataset->labels)
+        return FAIL_MEMORY(dataset->rows * row_bytes, "synthetic rows");
+    /* Classes alternate, so that their sizes differ by at most 1. */
+    uint8_t *pixels = dataset->owned[0];
+    int32_t *labels = dataset->owned[1];
+    yoke_drawing drawing = {.shape = dataset->shape, .split = split};
+    for (size_t row = 0; row < dataset->rows; row++) {
+        labels[row] = (int32_t)(row % (size_t)dataset->classes);
+        drawing.row = row;
+        drawing.label = labels[row];
+        yoke_draw_row(&drawing, pixels + row * yoke_dataset_values(dataset));
+    }
     return YOKE_OK;
 }

@@ -39,19 +39,6 @@ static yoke_status read_setting(const char *text, text_options *options) {
                 CONTEXT_LIMIT);
 }
 
-static yoke_status parse(const char *text, text_options *options) {
-    size_t length = strlen(text);
-    if (length >= sizeof options->path)
-        return FAIL(YOKE_ERROR_ARGUMENT, "text: a path of %zu bytes, at most %zu are supported",
-                    length, sizeof options->path - 1);
-    memcpy(options->path, text, length + 1);
-    char *rest = options->path;
-    (void)strsep(&rest, ",");
-    while (rest != NULL)
-        TRY(read_setting(strsep(&rest, ","), options));
-    return YOKE_OK;
-}
-
 static yoke_status read_file(const char *path, yoke_text *text, size_t *bytes) {
     struct stat facts;
     if (stat(path, &facts) == 0 && S_ISDIR(facts.st_mode))
@@ -90,22 +77,6 @@ static yoke_status name_classes(yoke_dataset *dataset, const bool *occurs) {
     }
     dataset->class_names = (const char **)names;
     return YOKE_OK;
-}
-
-/* The tokens are the bytes that occur in the file, in ascending order. */
-static yoke_status number_bytes(yoke_dataset *dataset, const char *path, size_t bytes) {
-    uint8_t *tokens = dataset->text->tokens, token_of[BYTES] = {0};
-    bool occurs[BYTES] = {false};
-    for (size_t i = 0; i < bytes; i++)
-        occurs[tokens[i]] = true;
-    for (int byte = 0; byte < BYTES; byte++)
-        if (occurs[byte]) token_of[byte] = (uint8_t)dataset->classes++;
-    if (dataset->classes < 2)
-        return FAIL(YOKE_ERROR_DATA, "%s: every byte is 0x%02x; a text has at least two different",
-                    path, (unsigned)tokens[0]);
-    for (size_t i = 0; i < bytes; i++)
-        tokens[i] = token_of[tokens[i]];
-    return name_classes(dataset, occurs);
 }
 
 /* Windows. */
@@ -152,12 +123,32 @@ void yoke_text_row(const yoke_text *text, size_t row, const yoke_augmentation *a
 yoke_status yoke_text_open(yoke_dataset *dataset, const char *spec, yoke_split split) {
     text_options options = {.context = CONTEXT, .validation = VALIDATION};
     size_t bytes = 0;
-    TRY(parse(spec, &options));
+    size_t length = strlen(spec);
+    if (length >= sizeof options.path)
+        return FAIL(YOKE_ERROR_ARGUMENT, "text: a path of %zu bytes, at most %zu are supported",
+                    length, sizeof options.path - 1);
+    memcpy(options.path, spec, length + 1);
+    char *rest = options.path;
+    (void)strsep(&rest, ",");
+    while (rest != NULL)
+        TRY(read_setting(strsep(&rest, ","), &options));
     dataset->text = calloc(1, sizeof *dataset->text);
     if (dataset->text == NULL) return FAIL_MEMORY(sizeof *dataset->text, "a text");
     TRY(read_file(options.path, dataset->text, &bytes));
     TRY(cut(dataset, &options, bytes, split));
-    TRY(number_bytes(dataset, options.path, bytes));
+    /* The tokens are the bytes that occur in the file, in ascending order. */
+    uint8_t *tokens = dataset->text->tokens, token_of[BYTES] = {0};
+    bool occurs[BYTES] = {false};
+    for (size_t i = 0; i < bytes; i++)
+        occurs[tokens[i]] = true;
+    for (int byte = 0; byte < BYTES; byte++)
+        if (occurs[byte]) token_of[byte] = (uint8_t)dataset->classes++;
+    if (dataset->classes < 2)
+        return FAIL(YOKE_ERROR_DATA, "%s: every byte is 0x%02x; a text has at least two different",
+                    options.path, (unsigned)tokens[0]);
+    for (size_t i = 0; i < bytes; i++)
+        tokens[i] = token_of[tokens[i]];
+    TRY(name_classes(dataset, occurs));
     dataset->shape = (yoke_shape){(int)options.context, 1, 1, true, false};
     dataset->label_count = (int)options.context;
     yoke_dataset_set_statistics(dataset, 0, 1);

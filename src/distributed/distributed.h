@@ -23,14 +23,14 @@ yoke_status yoke_process_group_peers(yoke_process_group *group, const void *memo
  * DEVICE: NCCL picks its own. */
 yoke_status yoke_process_group_fix_order(yoke_process_group *group);
 
-/* For long work of rank 0, of which this rank hears between its parts: while `patient`, a wait for
- * rank 0 outlasts its deadline, 20 times at most, as long as rank 0 runs on this machine. A rank 0
- * that is stopped, or on another machine, has the usual deadline. */
+/* Rank 0 works for long, and this rank hears of it between the parts of that work: while `patient`,
+ * a wait for rank 0 lasts up to 20 deadlines as long as rank 0 runs on this machine. A rank 0 that
+ * is stopped, or on another machine, has the usual deadline. */
 void yoke_process_group_patience(yoke_process_group *group, bool patient);
-/* Of a wait, in ms. */
+/* How long a wait may last, in ms. */
 int yoke_process_group_timeout(const yoke_process_group *group);
 
-/* Of the process of a rank of this machine. */
+/* What the process of a rank of this machine does. */
 yoke_process_state yoke_process_group_state(const yoke_process_group *group, int rank);
 
 /* This rank failed by itself and will not call the collective that the others wait in. Breaks the

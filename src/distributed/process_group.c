@@ -14,31 +14,6 @@
 _Static_assert(YOKE_PEERS_LIMIT <= YOKE_DEVICES_LIMIT, "a rank is at most a device index");
 _Static_assert(YOKE_PEERS_LIMIT <= YOKE_AGREE_RANKS, "every such group can agree");
 
-/* `own` refers to `rank`, a copy with the defaults filled in. */
-static yoke_status load_options(yoke_process_group_options *own, yoke_rank_info *rank,
-                                const yoke_process_group_options *given) {
-    TRY(yoke_options_load(own, sizeof *own, given, "yoke_process_group_options"));
-    TRY(yoke_options_load(rank, sizeof *rank, own->rank, "yoke_rank_info"));
-    own->rank = rank;
-    if (own->timeout_ms == 0) own->timeout_ms = TIMEOUT_MS;
-    if (own->timeout_ms < 0)
-        return FAIL(YOKE_ERROR_ARGUMENT, "timeout_ms is %d: 0 (60000) or more is expected",
-                    own->timeout_ms);
-    if (rank->world == 0 && rank->rank == 0) rank->world = 1;
-    if (rank->world < 1 || rank->rank < 0 || rank->rank >= rank->world)
-        return FAIL(YOKE_ERROR_ARGUMENT, "rank %d of a world of %d: 0 to world - 1 is expected",
-                    rank->rank, rank->world);
-    if (rank->local_world == 0) { /* no launcher placed the ranks: all are on this machine */
-        rank->local_world = rank->world;
-        rank->local_rank = rank->rank;
-    }
-    if (rank->port < 0 || rank->port > 65535)
-        return FAIL(YOKE_ERROR_ARGUMENT, "rank->port is %d: 0 to 65535 is expected", rank->port);
-    rank->address[sizeof rank->address - 1] = '\0';
-    rank->run_id[sizeof rank->run_id - 1] = '\0';
-    return YOKE_OK;
-}
-
 static yoke_status open_store(yoke_store **store, const yoke_process_group_options *options) {
     yoke_store_place place;
     TRY(yoke_store_place_choose(&place, options));
@@ -70,7 +45,7 @@ static yoke_status check_host(const yoke_process_group_options *options) {
                 "transport to auto");
 }
 
-/* Before the rendezvous: if this build lacks the transport, no rank needs to wait. */
+/* It comes before the rendezvous: if this build lacks the transport, no rank needs to wait. */
 static yoke_status check_transport(const yoke_process_group_options *options) {
     switch (options->transport) {
     case YOKE_TRANSPORT_AUTO:
@@ -130,7 +105,26 @@ yoke_status yoke_process_group_create(yoke_process_group **group,
     yoke_process_group_options own;
     yoke_rank_info rank;
     yoke_store *store;
-    TRY(load_options(&own, &rank, options));
+    /* `own` refers to `rank`, a copy with the defaults filled in. */
+    TRY(yoke_options_load(&own, sizeof own, options, "yoke_process_group_options"));
+    TRY(yoke_options_load(&rank, sizeof rank, own.rank, "yoke_rank_info"));
+    own.rank = &rank;
+    if (own.timeout_ms == 0) own.timeout_ms = TIMEOUT_MS;
+    if (own.timeout_ms < 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "timeout_ms is %d: 0 (60000) or more is expected",
+                    own.timeout_ms);
+    if (rank.world == 0 && rank.rank == 0) rank.world = 1;
+    if (rank.world < 1 || rank.rank < 0 || rank.rank >= rank.world)
+        return FAIL(YOKE_ERROR_ARGUMENT, "rank %d of a world of %d: 0 to world - 1 is expected",
+                    rank.rank, rank.world);
+    if (rank.local_world == 0) { /* no launcher placed the ranks: all are on this machine */
+        rank.local_world = rank.world;
+        rank.local_rank = rank.rank;
+    }
+    if (rank.port < 0 || rank.port > 65535)
+        return FAIL(YOKE_ERROR_ARGUMENT, "rank->port is %d: 0 to 65535 is expected", rank.port);
+    rank.address[sizeof rank.address - 1] = '\0';
+    rank.run_id[sizeof rank.run_id - 1] = '\0';
     TRY(check_transport(&own));
     yoke_peer *peers = calloc((size_t)rank.world, sizeof *peers);
     if (peers == NULL) return FAIL_MEMORY((size_t)rank.world * sizeof *peers, "the table of ranks");

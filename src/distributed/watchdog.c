@@ -11,9 +11,9 @@
 
 #include "distributed/process_state.h"
 
-#define SPIN_NS 1000000000u  /* of a wait; then it sleeps between two polls */
+#define SPIN_NS 1000000000u  /* how long a wait only polls; then it sleeps between two polls */
 #define READ_NS 200000000u   /* between two reads of the store */
-#define ENDED_NS 1000000000u /* for what a rank sent before it ended to arrive */
+#define ENDED_NS 1000000000u /* how long a message of a rank that has ended may be on its way */
 #define OTHERS_NS 400000000u /* beyond the deadline */
 #define PAUSE_US 50
 #define STORE_MS 2000
@@ -125,28 +125,21 @@ static void add_rank(const yoke_watchdog *watchdog, int rank, rank_list *list) {
     list->length += (size_t)length < left ? (size_t)length : left - 1;
 }
 
-static yoke_status list_missing(const yoke_watchdog *watchdog, rank_list *list) {
-    for (int rank = 0; rank < watchdog->group->world; rank++) {
-        int64_t operation;
-        if (rank == watchdog->group->rank) continue;
-        TRY(add_operations(watchdog, rank, 0, &operation));
-        if (operation < watchdog->awaited) add_rank(watchdog, rank, list);
-    }
-    return YOKE_OK;
-}
-
-static void list_stopped(const yoke_watchdog *watchdog, rank_list *list) {
-    for (int rank = 0; rank < watchdog->group->world; rank++)
-        if (state_of(watchdog, rank) == YOKE_PROCESS_STOPPED) add_rank(watchdog, rank, list);
-}
-
 /* A rank may stop after it has reached the operation and before it has sent its part. The ranks of
  * its machine see that, so the others leave them the time to say so first. */
 static yoke_status fail_overdue(yoke_watchdog *watchdog) {
     rank_list late = {.length = 0};
-    TRY(list_missing(watchdog, &late));
+    for (int rank = 0; rank < watchdog->group->world; rank++) {
+        int64_t operation;
+        if (rank == watchdog->group->rank) continue;
+        TRY(add_operations(watchdog, rank, 0, &operation));
+        if (operation < watchdog->awaited) add_rank(watchdog, rank, &late);
+    }
     bool all_here = late.length == 0;
-    if (all_here) list_stopped(watchdog, &late);
+    if (all_here) {
+        for (int rank = 0; rank < watchdog->group->world; rank++)
+            if (state_of(watchdog, rank) == YOKE_PROCESS_STOPPED) add_rank(watchdog, rank, &late);
+    }
     if (late.length == 0 && watchdog->waited_ns < timeout_ns(watchdog) + OTHERS_NS) return YOKE_OK;
     return FAIL(YOKE_ERROR_TIMEOUT, "%s: rank %d waited %d ms for %s%s",
                 yoke_call_name(watchdog->kind), watchdog->group->rank, watchdog->group->timeout_ms,
@@ -161,16 +154,6 @@ static int find_ended(const yoke_watchdog *watchdog) {
             return rank;
     }
     return -1;
-}
-
-static yoke_status check_ended(yoke_watchdog *watchdog) {
-    int ended = find_ended(watchdog);
-    if (ended < 0) return YOKE_OK;
-    if (watchdog->ended_ns == 0) watchdog->ended_ns = watchdog->waited_ns;
-    if (watchdog->waited_ns - watchdog->ended_ns < ENDED_NS) return YOKE_OK;
-    return FAIL(YOKE_ERROR_PEER, "%s: rank %d cannot go on without rank %d (%s:%d, has ended)",
-                yoke_call_name(watchdog->kind), watchdog->group->rank, ended,
-                watchdog->peers[ended].host, watchdog->peers[ended].pid);
 }
 
 /* Whether a wait goes on past its deadline: rank 0 runs, and has not come so far. */
@@ -198,7 +181,13 @@ static yoke_status check_peers(yoke_watchdog *watchdog) {
     if (read_failure(watchdog, &error)) return yoke_error_restore(&error);
     TRY(publish_operation(watchdog));
     TRY(check_deadline(watchdog));
-    return check_ended(watchdog);
+    int ended = find_ended(watchdog);
+    if (ended < 0) return YOKE_OK;
+    if (watchdog->ended_ns == 0) watchdog->ended_ns = watchdog->waited_ns;
+    if (watchdog->waited_ns - watchdog->ended_ns < ENDED_NS) return YOKE_OK;
+    return FAIL(YOKE_ERROR_PEER, "%s: rank %d cannot go on without rank %d (%s:%d, has ended)",
+                yoke_call_name(watchdog->kind), watchdog->group->rank, ended,
+                watchdog->peers[ended].host, watchdog->peers[ended].pid);
 }
 
 yoke_status yoke_watchdog_wait(yoke_watchdog *watchdog) {

@@ -251,25 +251,6 @@ static double collective_ns(const yoke_links *links, yoke_route route, double by
     }
 }
 
-/* The ends of a chain pass nothing on: the root sends nothing to be summed and receives nothing
- * that is published, the last device the other way round. */
-static void count_chain(yoke_links *links, yoke_half half, size_t bytes) {
-    int first = 0, last = links->devices - 1;
-    for (int k = 0; k < links->devices; k++) {
-        yoke_link_bytes *link = &links->carried[k];
-        if (k != (half == YOKE_HALF_SUM ? first : last)) link->sent += bytes;
-        if (k != (half == YOKE_HALF_SUM ? last : first)) link->received += bytes;
-    }
-}
-
-static void count_ring(yoke_links *links, size_t bytes) {
-    size_t count = (size_t)links->devices, passed = bytes * (count - 1) / count;
-    for (size_t k = 0; k < count; k++) {
-        links->carried[k].sent += passed;
-        links->carried[k].received += passed;
-    }
-}
-
 yoke_link_bytes yoke_links_take(yoke_links *links, int device) {
     yoke_link_bytes carried = links->carried[device];
     links->carried[device] = (yoke_link_bytes){0};
@@ -279,8 +260,23 @@ yoke_link_bytes yoke_links_take(yoke_links *links, int device) {
 /* It begins when every link is free, and occupies all of them. */
 uint64_t yoke_links_collective(yoke_links *links, yoke_route route, yoke_half half, size_t bytes,
                                uint64_t earliest_ns) {
-    if (route == YOKE_ROUTE_CHAIN) count_chain(links, half, bytes);
-    if (route == YOKE_ROUTE_RING) count_ring(links, bytes);
+    if (route == YOKE_ROUTE_CHAIN) {
+        /* The ends of a chain pass nothing on: the root sends nothing to be summed and receives
+         * nothing that is published, the last device the other way round. */
+        int first = 0, last = links->devices - 1;
+        for (int k = 0; k < links->devices; k++) {
+            yoke_link_bytes *link = &links->carried[k];
+            if (k != (half == YOKE_HALF_SUM ? first : last)) link->sent += bytes;
+            if (k != (half == YOKE_HALF_SUM ? last : first)) link->received += bytes;
+        }
+    }
+    if (route == YOKE_ROUTE_RING) {
+        size_t count = (size_t)links->devices, passed = bytes * (count - 1) / count;
+        for (size_t k = 0; k < count; k++) {
+            links->carried[k].sent += passed;
+            links->carried[k].received += passed;
+        }
+    }
     uint64_t begin = later(earliest_ns, links->bridge_free_ns);
     for (int k = 0; k < links->devices; k++)
         begin = later(begin, later(links->out_free_ns[k], links->in_free_ns[k]));

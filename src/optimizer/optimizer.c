@@ -11,11 +11,12 @@ struct yoke_optimizer {
     yoke_optimizer_options options;
     yoke_device *device;
     size_t offset, elements;
-    yoke_optimizer_range whole; /* what the options say, where no ranges are given */
+    yoke_optimizer_range whole; /* the settings of all elements, where the caller gives no ranges */
     const yoke_optimizer_range *ranges;
     int range_count;
     float *states[2]; /* [elements]: SGD's velocity, or AdamW's two moments; NULL when unused */
-    float *kept[2];   /* what the latest update that keeps found in `states`; NULL: it keeps none */
+    float *kept[2];   /* the state before the latest update that keeps it; NULL: no update keeps
+                         it */
 };
 
 int yoke_optimizer_state_count(const yoke_optimizer_options *options) {
@@ -86,7 +87,7 @@ size_t yoke_optimizer_bytes(const yoke_optimizer *optimizer) {
            sizeof(float);
 }
 
-/* It rests where the gradient comes from no output that the range changes. */
+/* Weight decay rests where the gradient comes from no output that the range changes. */
 static double decay_of(const yoke_optimizer_step *step, const yoke_optimizer_range *range) {
     bool rests = range->reached_by != 0 && (range->reached_by & ~step->unreached) == 0;
     return rests ? 0 : range->weight_decay;
@@ -196,6 +197,6 @@ yoke_status yoke_optimizer_undo(yoke_optimizer *optimizer, yoke_stream stream,
 
 float yoke_clip_scale(double clip_norm, double norm) {
     double scale = clip_norm / (norm + 1e-6);
-    /* Not fmin, which would hide a norm that is not finite. */
+    /* fmin would hide a norm that is not finite. */
     return scale > 1 ? 1.0f : (float)scale;
 }

@@ -48,7 +48,7 @@ static int find_part(amount_rows *all, const char *what) {
     return all->part_count++;
 }
 
-/* Among the rows of one mode, which begin at `first`. */
+/* Finds a place among the rows of one mode, which begin at `first`. */
 static int find_row(amount_rows *all, int first, const char *where) {
     for (int i = first; i < all->row_count; i++)
         if (strcmp(all->rows[i], where) == 0) return i;
@@ -100,7 +100,7 @@ static int count_places(const yoke_report_amounts *amounts) {
 
 #define ALIKE 0.02 /* a difference below this share is not worth a word */
 
-/* The place with the most bytes, `but` left out. */
+/* The place with the most bytes apart from `but`. */
 static const char *most_of(const yoke_report_amounts *amounts, const char *but) {
     const char *most = NULL;
     for (int i = 0; i < amounts->count; i++) {

@@ -46,7 +46,7 @@ static double percent_of(const class_result *result) {
     return result->rows > 0 ? 100 * (double)result->right / (double)result->rows : 0;
 }
 
-/* By accuracy, the lowest first; classes without rows at the end. */
+/* Sorts by accuracy, the lowest first; classes without rows come at the end. */
 static int by_accuracy(const void *left, const void *right) {
     const class_result *a = left, *b = right;
     double low = a->rows > 0 ? percent_of(a) : 101, high = b->rows > 0 ? percent_of(b) : 101;
@@ -94,7 +94,6 @@ static void say_class(yoke_markup *out, const yoke_report_predictions *predictio
                     yoke_number(percent_of(result), number), result->right, result->rows, mostly);
 }
 
-/* Of all classes. */
 static class_result sum_of(const class_result *all, int count) {
     class_result sum = {.index = -1};
     for (int i = 0; i < count; i++) {

@@ -15,8 +15,8 @@ typedef struct confusion {
     int64_t count;
 } confusion;
 
-/* The most frequent ones, the largest count first; of equal counts in order of the classes. Returns
- * how many there are, CONFUSIONS at most. */
+/* Finds the most frequent confusions: the largest count first, equal counts in the order of the
+ * classes. Returns how many there are, CONFUSIONS at most. */
 static int find_confusions(const yoke_report_predictions *predictions, confusion most[CONFUSIONS]) {
     int found = 0, classes = predictions->classes;
     for (int label = 0; label < classes; label++) {
@@ -34,13 +34,6 @@ static int find_confusions(const yoke_report_predictions *predictions, confusion
         }
     }
     return found;
-}
-
-static int64_t count_wrong(const yoke_report_predictions *predictions) {
-    int64_t wrong = 0;
-    for (int label = 0; label < predictions->classes; label++)
-        wrong += yoke_class_rows(predictions, label) - yoke_class_count(predictions, label, label);
-    return wrong;
 }
 
 static void write_title(const yoke_report_predictions *predictions, const confusion *most,
@@ -61,7 +54,9 @@ static void say(yoke_markup *out, const yoke_report_predictions *predictions, co
         yoke_figure_say(out, NULL, "%s.", title);
         return;
     }
-    int64_t wrong = count_wrong(predictions);
+    int64_t wrong = 0;
+    for (int label = 0; label < predictions->classes; label++)
+        wrong += yoke_class_rows(predictions, label) - yoke_class_count(predictions, label, label);
     int64_t reverse = yoke_class_count(predictions, most->predicted, most->label);
     if (reverse > 0) snprintf(back, sizeof back, "; the other way round, %" PRId64, reverse);
     yoke_figure_say(out, NULL, "%s: %" PRId64 " of the %" PRId64 " wrong rows (%s)%s.", title,

@@ -117,7 +117,7 @@ static void say_ends(yoke_markup *out, const yoke_svg_series *series, int count)
     }
 }
 
-/* Of evaluations: where they were better than at the end. */
+/* Says where evaluations were better than at the end. */
 static void say_best(yoke_markup *out, const yoke_svg_series *tests, bool low_is_good) {
     const yoke_svg_point *best = &tests->points[0];
     const yoke_svg_point *last = &tests->points[tests->count - 1];
@@ -183,7 +183,7 @@ static void add_line(yoke_markup *out, curve_lines *lines, const yoke_report_poi
     lines->count++;
 }
 
-/* A curve of one point is in the table of runs. */
+/* A curve of one point is a number in the table of runs. */
 static void add_runs(yoke_markup *out, curve_lines *lines, const yoke_report *report,
                      yoke_report_curve kind) {
     for (int m = 0; m < report->mode_count; m++) {

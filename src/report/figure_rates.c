@@ -37,8 +37,14 @@ static void add_curve(yoke_markup *out, rate_lines *lines, const yoke_report_rat
     free(points);
 }
 
-/* As far above the highest smoothed loss before the lowest one as the losses go below it. */
-static double top_of(const yoke_report_rates *test) {
+static void collect(yoke_markup *out, rate_lines *lines, const yoke_report_rates *test) {
+    add_curve(out, lines, test, test->losses,
+              &(yoke_svg_series){
+                  .name = "Loss of a batch", .style = "m1", .markers = true, .apart = true});
+    add_curve(out, lines, test, test->smoothed,
+              &(yoke_svg_series){.name = "Smoothed loss", .style = "m0"});
+    /* The top lies as far above the highest smoothed loss before the lowest one as the losses
+     * go below it. */
     int lowest = 0;
     double high = -INFINITY, low = INFINITY;
     for (int i = 0; i < test->count; i++) {
@@ -47,16 +53,7 @@ static double top_of(const yoke_report_rates *test) {
     }
     for (int i = 0; i <= lowest; i++)
         high = fmax(high, test->smoothed[i]);
-    return high + (high - low);
-}
-
-static void collect(yoke_markup *out, rate_lines *lines, const yoke_report_rates *test) {
-    add_curve(out, lines, test, test->losses,
-              &(yoke_svg_series){
-                  .name = "Loss of a batch", .style = "m1", .markers = true, .apart = true});
-    add_curve(out, lines, test, test->smoothed,
-              &(yoke_svg_series){.name = "Smoothed loss", .style = "m0"});
-    lines->top = top_of(test);
+    lines->top = high + (high - low);
     if (test->suggested < 0) return;
     yoke_svg_point mark = {.x = test->rates[test->suggested], .y = test->smoothed[test->suggested]};
     add(out, lines,

@@ -95,7 +95,7 @@ static void release(scaling *all) {
         if (all->series[i].points != all->ideal) free(all->series[i].points);
 }
 
-/* On the largest number of devices: the shortest step, and the longest. */
+/* Finds the shortest and the longest step on the largest number of devices. */
 static void find_ends(const scaling *all, const yoke_report_mode **fast,
                       const yoke_report_mode **slow) {
     int most = most_devices(all);
@@ -135,7 +135,7 @@ static const char *title_of(const scaling *all, char text[YOKE_TITLE_BYTES]) {
     return text;
 }
 
-/* Every mode on the largest number of devices beside the first mode on one. */
+/* Compares every mode on the largest number of devices with the first mode on one. */
 static void say_throughput(yoke_markup *out, const scaling *all) {
     const yoke_report_mode *base = base_mode(all);
     int most = most_devices(all);

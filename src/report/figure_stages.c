@@ -32,7 +32,7 @@ static bool has_stages(const yoke_report_mode *mode) {
     return mode->lane_count > 0 && mode->mean_step_ms > 0;
 }
 
-/* Where the root's link has more to do than the others', a mean over devices hides it. */
+/* A mean over devices hides that the root's link may carry more than the others. */
 static void say_root(yoke_markup *out, const yoke_report_mode *mode, const char *label,
                      const double means[YOKE_ACCOUNT_STAGES]) {
     const yoke_report_lane *root = &mode->lanes[0];

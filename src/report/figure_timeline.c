@@ -147,13 +147,6 @@ static void say_mode(yoke_markup *out, const yoke_report *report, const yoke_rep
                     yoke_text_ms(mode->shown_ms, ms[2]), median, wait);
 }
 
-static void say(yoke_markup *out, const yoke_report *report) {
-    int said = 0;
-    for (int m = 0; m < report->mode_count; m++)
-        if (report->modes[m].lane_count > 0 && said++ < SAID_MAX)
-            say_mode(out, report, &report->modes[m]);
-}
-
 /* Drawing and table. */
 
 static int make_lanes(const yoke_report *report, const timeline *all, yoke_svg_span *spans,
@@ -216,22 +209,6 @@ static void draw(yoke_markup *out, const yoke_report *report, const timeline *al
     free(spans);
 }
 
-static void span_row(yoke_markup *out, const yoke_report *report, const shown *row) {
-    char label[YOKE_LABEL_BYTES], text[CAUSE_BYTES];
-    yoke_html_row_begin(out, yoke_mode_label(report, row->mode, label));
-    yoke_html_cell(out, row->lane->name);
-    yoke_html_cell(out, yoke_stage_fact(row->span->stage).name);
-    text[0] = '\0';
-    if (row->span->bucket >= 0) snprintf(text, sizeof text, "%d", row->span->bucket);
-    yoke_html_cell(out, text);
-    yoke_html_cell(out, yoke_number(row->span->begin_ms, text));
-    yoke_html_cell(out, yoke_number(row->ms, text));
-    yoke_html_cell(out, row->span->bytes > 0 ? yoke_text_bytes(row->span->bytes, text, sizeof text)
-                                             : "");
-    yoke_html_cell(out, cause_text(row->mode, row->span, text));
-    yoke_html_row_end(out);
-}
-
 static void table(yoke_markup *out, const yoke_report *report, const timeline *all) {
     static const char *const headers[] = {"run",      "device",    "stage", "bucket",
                                           "begin ms", "length ms", "bytes", "meanwhile"};
@@ -239,7 +216,20 @@ static void table(yoke_markup *out, const yoke_report *report, const timeline *a
     yoke_html_table_begin(out, "Data", "Spans of the step", headers, 8);
     for (int i = 0; i < all->count && rows < ROWS_MAX; i++) {
         if (all->count > ROWS_MAX && all->all[i].ms < all->length_ms / 500) continue;
-        span_row(out, report, &all->all[i]);
+        const shown *row = &all->all[i];
+        char label[YOKE_LABEL_BYTES], text[CAUSE_BYTES];
+        yoke_html_row_begin(out, yoke_mode_label(report, row->mode, label));
+        yoke_html_cell(out, row->lane->name);
+        yoke_html_cell(out, yoke_stage_fact(row->span->stage).name);
+        text[0] = '\0';
+        if (row->span->bucket >= 0) snprintf(text, sizeof text, "%d", row->span->bucket);
+        yoke_html_cell(out, text);
+        yoke_html_cell(out, yoke_number(row->span->begin_ms, text));
+        yoke_html_cell(out, yoke_number(row->ms, text));
+        yoke_html_cell(
+            out, row->span->bytes > 0 ? yoke_text_bytes(row->span->bytes, text, sizeof text) : "");
+        yoke_html_cell(out, cause_text(row->mode, row->span, text));
+        yoke_html_row_end(out);
         rows++;
     }
     yoke_html_table_end(out, "Data");
@@ -256,7 +246,10 @@ void yoke_figure_timeline(yoke_markup *out, const yoke_report *report) {
     collect(out, report, &all);
     yoke_html_figure_begin(out, "timeline", "Timeline of one step", true);
     if (all.all != NULL) {
-        say(out, report);
+        int said = 0;
+        for (int m = 0; m < report->mode_count; m++)
+            if (report->modes[m].lane_count > 0 && said++ < SAID_MAX)
+                say_mode(out, report, &report->modes[m]);
         draw(out, report, &all);
         table(out, report, &all);
     }

@@ -95,7 +95,10 @@ static const char *amount_text(const yoke_svg_bars *chart, double value, char te
                                          : yoke_number(value, text);
 }
 
-static void bars_table(yoke_markup *out, const yoke_svg_bars *chart) {
+void yoke_figure_bars(yoke_markup *out, const yoke_svg_bars *chart) {
+    yoke_html_chart_begin(out, chart->head.title, false);
+    yoke_svg_draw_bars(out, chart);
+    yoke_html_chart_end(out);
     const char *headers[COLUMNS_MAX];
     char text[64];
     int columns = chart->part_count < COLUMNS_MAX - 2 ? chart->part_count : COLUMNS_MAX - 2;
@@ -121,13 +124,6 @@ static void bars_table(yoke_markup *out, const yoke_svg_bars *chart) {
         yoke_html_row_end(out);
     }
     yoke_html_table_end(out, "Data");
-}
-
-void yoke_figure_bars(yoke_markup *out, const yoke_svg_bars *chart) {
-    yoke_html_chart_begin(out, chart->head.title, false);
-    yoke_svg_draw_bars(out, chart);
-    yoke_html_chart_end(out);
-    bars_table(out, chart);
 }
 
 /* Lines. */
@@ -156,7 +152,10 @@ static int count_rows(const yoke_svg_xy *chart) {
     return count;
 }
 
-static void lines_table(yoke_markup *out, const yoke_svg_xy *chart) {
+void yoke_figure_lines(yoke_markup *out, const yoke_svg_xy *chart) {
+    yoke_html_chart_begin(out, chart->head.title, false);
+    yoke_svg_draw_xy(out, chart);
+    yoke_html_chart_end(out);
     const char *headers[COLUMNS_MAX];
     char number[YOKE_NUMBER_BYTES];
     int columns = chart->count < COLUMNS_MAX - 1 ? chart->count : COLUMNS_MAX - 1;
@@ -176,11 +175,4 @@ static void lines_table(yoke_markup *out, const yoke_svg_xy *chart) {
         yoke_html_row_end(out);
     }
     yoke_html_table_end(out, summary);
-}
-
-void yoke_figure_lines(yoke_markup *out, const yoke_svg_xy *chart) {
-    yoke_html_chart_begin(out, chart->head.title, false);
-    yoke_svg_draw_xy(out, chart);
-    yoke_html_chart_end(out);
-    lines_table(out, chart);
 }

@@ -122,7 +122,7 @@ static const char *const parts[] = {
     "table{font-size:8.5pt}th,td{white-space:normal;padding-right:8px}svg{max-width:480px}"
     "details{display:none}.scroll{overflow:visible}.wide "
     "svg{min-width:0}.pictures li{break-inside:avoid}}\n",
-    /* COLOURS again: the classes. A line's class comes later and wins. */
+    /* The classes of COLOURS. A line's class comes later and wins. */
     COLOURS(FILL) "path.line,line.line{fill:none;stroke-width:2}\n"
                   ".dashed{stroke-dasharray:6 4}\n"
                   /* Levels of a heat map: a colour over the page. */

@@ -144,14 +144,6 @@ static const char *tick_text(double value, bool bytes, char text[YOKE_NUMBER_BYT
     return bytes ? yoke_text_bytes(value, text, YOKE_NUMBER_BYTES) : yoke_decimal(value, 6, text);
 }
 
-/* The largest power of 1024 that is not above the range. */
-static double binary_unit(double range) {
-    double unit = 1;
-    while (range / unit >= 1024)
-        unit *= 1024;
-    return unit;
-}
-
 /* Adding 0 makes -0 a 0. */
 static double tick_at(const svg_scale *scale, double tick, int i) {
     return tick * (ceil(scale->low / tick - 1e-9) + i) + 0.0;
@@ -191,7 +183,11 @@ void yoke_svg_x_axis(yoke_markup *out, const svg_scale *scale, svg_box box, cons
                      double tick, bool bytes) {
     char text[YOKE_NUMBER_BYTES];
     if (bytes) {
-        double unit = binary_unit(scale->high);
+        /* The largest power of 1024 that is not above the range. */
+        double range = scale->high;
+        double unit = 1;
+        while (range / unit >= 1024)
+            unit *= 1024;
         tick = unit * yoke_svg_tick(scale->high / unit, 4);
     }
     for (int i = 0; i < TICKS_MAX && tick_at(scale, tick, i) <= scale->high + 1e-9 * tick; i++) {
@@ -215,10 +211,6 @@ void yoke_svg_y_axis(yoke_markup *out, const svg_scale *scale, svg_box box, cons
 
 /* Legends. */
 
-static double key_width(const svg_key *key) {
-    return 34 + SVG_LETTER * yoke_svg_letters(key->name);
-}
-
 static void draw_key(yoke_markup *out, const svg_key *key, double x, double y) {
     char style[2 * YOKE_CLASS_BYTES];
     if (key->line) {
@@ -236,7 +228,8 @@ static void draw_key(yoke_markup *out, const svg_key *key, double x, double y) {
 static double lay_keys(yoke_markup *out, const svg_key *keys, int count, svg_box box) {
     double x = 0, y = 0;
     for (int i = 0; i < count; i++) {
-        double width = key_width(&keys[i]);
+        const svg_key *key = &keys[i];
+        double width = 34 + SVG_LETTER * yoke_svg_letters(key->name);
         if (x > 0 && x + width > box.width) {
             x = 0;
             y += SVG_LEGEND_ROW;

@@ -14,7 +14,7 @@
 #define KEYS (LEVELS + 1)
 #define HIT "right"  /* on the diagonal */
 #define MISS "wrong" /* beside it */
-#define NAME_ROOM 13 /* of a name, from one to the next */
+#define NAME_ROOM 13 /* the distance from one name to the next */
 
 /* The share of its row from which a cell has this colour, in percent. In the full colour a number
  * is light, in the others dark: test_report_page computes the contrast. */
@@ -72,49 +72,23 @@ static matrix_plot plan(const yoke_svg_matrix *matrix) {
     return plot;
 }
 
-static void draw_column_name(yoke_markup *out, const matrix_plot *plot, int column,
-                             const char *name) {
-    char turn[80], number[2][YOKE_NUMBER_BYTES];
-    double x = plot->left + (column + 0.5) * plot->cell, y = plot->top - 6;
-    if (plot->aslant) {
-        snprintf(turn, sizeof turn, "rotate(-45 %s %s)", yoke_decimal(x, 1, number[0]),
-                 yoke_decimal(y, 1, number[1]));
-        yoke_markup_open(out, "g");
-        yoke_markup_attribute(out, "transform", turn);
-    }
-    yoke_svg_label(out, plot->aslant ? "start" : "middle", x, y, name, LETTERS);
-    if (plot->aslant) yoke_markup_close(out);
-}
-
 static void draw_names(yoke_markup *out, const matrix_plot *plot) {
     const yoke_svg_matrix *matrix = plot->matrix;
     for (int i = 0; i < matrix->count; i += plot->stride) {
         yoke_svg_label(out, "end", plot->left - 6, plot->top + (i + 0.5) * plot->cell + 4,
                        matrix->names[i], LETTERS);
-        draw_column_name(out, plot, i, matrix->names[i]);
+        const char *name = matrix->names[i];
+        char turn[80], number[2][YOKE_NUMBER_BYTES];
+        double x = plot->left + (i + 0.5) * plot->cell, y = plot->top - 6;
+        if (plot->aslant) {
+            snprintf(turn, sizeof turn, "rotate(-45 %s %s)", yoke_decimal(x, 1, number[0]),
+                     yoke_decimal(y, 1, number[1]));
+            yoke_markup_open(out, "g");
+            yoke_markup_attribute(out, "transform", turn);
+        }
+        yoke_svg_label(out, plot->aslant ? "start" : "middle", x, y, name, LETTERS);
+        if (plot->aslant) yoke_markup_close(out);
     }
-}
-
-static void draw_grid(yoke_markup *out, const matrix_plot *plot) {
-    int count = plot->matrix->count;
-    double side = count * plot->cell, right = plot->left + side, bottom = plot->top + side;
-    for (int i = 0; i <= count; i += plot->stride) {
-        double x = plot->left + i * plot->cell, y = plot->top + i * plot->cell;
-        yoke_svg_line(out, "grid", x, plot->top, x, bottom);
-        yoke_svg_line(out, "grid", plot->left, y, right, y);
-    }
-}
-
-static void draw_number(yoke_markup *out, svg_box box, int64_t value, int level) {
-    char text[32];
-    snprintf(text, sizeof text, "%" PRId64, value);
-    yoke_markup_open(out, "text");
-    yoke_markup_attribute(out, "class", level == LEVELS ? "in" : "cell");
-    yoke_markup_number(out, "x", box.x + box.width / 2);
-    yoke_markup_number(out, "y", box.y + box.height / 2 + 4);
-    yoke_markup_attribute(out, "text-anchor", "middle");
-    yoke_markup_text(out, text);
-    yoke_markup_close(out);
 }
 
 static void draw_numbered_row(yoke_markup *out, const matrix_plot *plot, int row) {
@@ -131,11 +105,20 @@ static void draw_numbered_row(yoke_markup *out, const matrix_plot *plot, int row
                  matrix->names[row], matrix->names[column], value, sum);
         style_of(row == column, level, style);
         yoke_svg_rect(out, style, box, title);
-        draw_number(out, box, value, level);
+        char text[32];
+        snprintf(text, sizeof text, "%" PRId64, value);
+        yoke_markup_open(out, "text");
+        yoke_markup_attribute(out, "class", level == LEVELS ? "in" : "cell");
+        yoke_markup_number(out, "x", box.x + box.width / 2);
+        yoke_markup_number(out, "y", box.y + box.height / 2 + 4);
+        yoke_markup_attribute(out, "text-anchor", "middle");
+        yoke_markup_text(out, text);
+        yoke_markup_close(out);
     }
 }
 
-/* All cells of one colour as one path, in units of a cell: hundreds of classes stay small. */
+/* Draws all cells of one colour as one path, in units of a cell, so that hundreds of classes take
+ * few bytes. */
 static void draw_level(yoke_markup *out, const matrix_plot *plot, bool hit, int level) {
     const yoke_svg_matrix *matrix = plot->matrix;
     char style[YOKE_CLASS_BYTES], text[64];
@@ -193,7 +176,13 @@ void yoke_svg_draw_matrix(yoke_markup *out, const yoke_svg_matrix *matrix) {
     double height = legend.y + yoke_svg_legend_height(keys, KEYS, legend.width) + 2;
     yoke_svg_begin(out, &matrix->head, plot.width, height);
     yoke_svg_label(out, "start", 4, 14, matrix->axes, 80);
-    draw_grid(out, &plot);
+    int count = plot.matrix->count;
+    double side = count * plot.cell, right = plot.left + side, bottom = plot.top + side;
+    for (int i = 0; i <= count; i += plot.stride) {
+        double x = plot.left + i * plot.cell, y = plot.top + i * plot.cell;
+        yoke_svg_line(out, "grid", x, plot.top, x, bottom);
+        yoke_svg_line(out, "grid", plot.left, y, right, y);
+    }
     draw_names(out, &plot);
     for (int row = 0; matrix->count <= NUMBERED && row < matrix->count; row++)
         draw_numbered_row(out, &plot, row);

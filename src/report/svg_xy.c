@@ -50,14 +50,6 @@ static void find_range(const yoke_svg_xy *chart, svg_plot *plot) {
         plot->y.high = plot->y.low + (plot->y.low > 0 ? plot->y.low : 1);
 }
 
-/* Both ends of the y axis become ticks. */
-static double round_range(svg_scale *y) {
-    double tick = yoke_svg_tick(y->high - y->low, 5);
-    y->low = tick * floor(y->low / tick + 1e-9);
-    y->high = tick * ceil(y->high / tick - 1e-9);
-    return tick;
-}
-
 static bool is_drawn(const svg_plot *plot, const yoke_svg_point *point) {
     return isfinite(point->y) && point->y <= plot->y.high;
 }
@@ -141,7 +133,7 @@ static void draw_marker(yoke_markup *out, const svg_plot *plot, const yoke_svg_s
     yoke_svg_marker(out, series->style, x, y, title);
 }
 
-/* Of the series that a line joins, or of those apart. */
+/* Draws the points of the series that a line joins, or of those that none joins. */
 static void draw_markers(yoke_markup *out, const svg_plot *plot, const yoke_svg_xy *chart,
                          bool apart) {
     for (int s = 0; s < chart->count && s < SERIES_MAX; s++) {
@@ -175,16 +167,6 @@ static void count_axis(yoke_markup *out, const yoke_svg_xy *chart, const svg_plo
     yoke_svg_x_line(out, plot->box, chart->x_name);
 }
 
-static void draw_x_axis(yoke_markup *out, const yoke_svg_xy *chart, const svg_plot *plot) {
-    if (chart->counts)
-        count_axis(out, chart, plot);
-    else if (chart->log_x)
-        yoke_svg_log_axis(out, &plot->x, plot->box, chart->x_name);
-    else
-        yoke_svg_x_axis(out, &plot->x, plot->box, chart->x_name,
-                        yoke_svg_tick(plot->x.high - plot->x.low, 7), false);
-}
-
 void yoke_svg_draw_xy(yoke_markup *out, const yoke_svg_xy *chart) {
     svg_key keys[SERIES_MAX];
     int count = chart->count < SERIES_MAX ? chart->count : SERIES_MAX;
@@ -197,7 +179,11 @@ void yoke_svg_draw_xy(yoke_markup *out, const yoke_svg_xy *chart) {
     svg_plot plot = {.box = {LEFT, TOP, WIDTH - LEFT - 16, PLOT_HEIGHT}};
     find_range(chart, &plot);
     plot.x.log = chart->log_x;
-    double y_tick = round_range(&plot.y);
+    /* Both ends of the y axis become ticks. */
+    svg_scale *y = &plot.y;
+    double y_tick = yoke_svg_tick(y->high - y->low, 5);
+    y->low = y_tick * floor(y->low / y_tick + 1e-9);
+    y->high = y_tick * ceil(y->high / y_tick - 1e-9);
     double margin = chart->counts ? MARGIN : 0;
     plot.x.begin = plot.box.x + margin;
     plot.x.end = plot.box.x + plot.box.width - margin;
@@ -207,7 +193,13 @@ void yoke_svg_draw_xy(yoke_markup *out, const yoke_svg_xy *chart) {
     double height = legend.y + yoke_svg_legend_height(keys, count, legend.width) + 2;
     yoke_svg_begin(out, &chart->head, WIDTH, height);
     yoke_svg_y_axis(out, &plot.y, plot.box, chart->y_name, y_tick);
-    draw_x_axis(out, chart, &plot);
+    if (chart->counts)
+        count_axis(out, chart, &plot);
+    else if (chart->log_x)
+        yoke_svg_log_axis(out, &plot.x, plot.box, chart->x_name);
+    else
+        yoke_svg_x_axis(out, &plot.x, plot.box, chart->x_name,
+                        yoke_svg_tick(plot.x.high - plot.x.low, 7), false);
     draw_markers(out, &plot, chart, true); /* lines lie over points that have none */
     for (int s = 0; s < count; s++)
         draw_path(out, &plot, &chart->series[s]);

@@ -134,12 +134,6 @@ static size_t find_events(const char *text, size_t bytes) {
     return at < bytes && text[at] == '[' ? at + 1 : 0;
 }
 
-static yoke_status read_event(trace_file *file, const json_t *event) {
-    const char *phase = json_string_value(json_object_get(event, "ph"));
-    if (phase != NULL && strcmp(phase, "M") == 0) read_name(file, event);
-    return phase != NULL && strcmp(phase, "X") == 0 ? read_span(file, event) : YOKE_OK;
-}
-
 yoke_status yoke_trace_file_read(trace_file *file, const char *text, size_t bytes) {
     size_t at = find_events(text, bytes);
     file->end = at;
@@ -153,7 +147,10 @@ yoke_status yoke_trace_file_read(trace_file *file, const char *text, size_t byte
         json_error_t error;
         json_t *event = json_loadb(text + at, bytes - at, JSON_DISABLE_EOF_CHECK, &error);
         if (event == NULL) break;
-        yoke_status status = read_event(file, event);
+        const char *phase = json_string_value(json_object_get(event, "ph"));
+        if (phase != NULL && strcmp(phase, "M") == 0) read_name(file, event);
+        yoke_status status =
+            phase != NULL && strcmp(phase, "X") == 0 ? read_span(file, event) : YOKE_OK;
         json_decref(event);
         TRY(status);
         file->end = at + (size_t)error.position;

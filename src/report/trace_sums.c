@@ -121,7 +121,7 @@ typedef struct lane_events {
     size_t first, last;
 } lane_events;
 
-/* An evaluation has the number of the step behind it. */
+/* An evaluation has the number of the step that follows it. */
 static void find_events(trace_file *file, const window *step, lane_events *lanes) {
     size_t at = step->first;
     for (int i = 0; i < file->lane_count; i++) {
@@ -145,7 +145,7 @@ typedef struct summing {
     yoke_report_mode *mode;
     lane_events lanes[YOKE_TRACE_LANES];
     const yoke_span_info **list; /* room for the events of any step */
-    yoke_piece *pieces;          /* likewise, and for the pieces they make */
+    yoke_piece *pieces;          /* room for them, too, and for the pieces that they make */
 } summing;
 
 /* A device's events, with those of the threads beside it, or a lane's alone. Returns the number of
@@ -208,18 +208,6 @@ static yoke_status add_bytes_of(yoke_report_mode *mode, const char *lane_name,
                                   (double)span->bytes);
 }
 
-/* The bytes of the step's spans; whole ones, where spans overlap, too. With links the spans show
- * transfers in place of copies in memory. */
-static yoke_status add_bytes(const trace_file *file, const window *step, yoke_report_mode *mode) {
-    for (size_t i = step->first; i < step->last; i++) {
-        const yoke_span_info *span = &file->events[i].span;
-        if (yoke_activity_of((int)span->stage) != YOKE_IDLES && span->end_ns > step->begin_ns)
-            TRY(add_bytes_of(mode, file->lanes[span->lane].name, span));
-    }
-    if (mode->links.count > 0) yoke_report_clear_amounts(&mode->moved);
-    return YOKE_OK;
-}
-
 /* The windows come by length; the one in the middle is the closest to the median, or one of two. */
 static yoke_status sum_steps(summing *all, const window *windows, int count) {
     const window *middle = &windows[count / 2];
@@ -229,7 +217,17 @@ static yoke_status sum_steps(summing *all, const window *windows, int count) {
     all->mode->steps = count;
     all->mode->median_ms = (window_ms(&windows[(count - 1) / 2]) + window_ms(middle)) / 2;
     TRY(show_step(all, middle));
-    return add_bytes(all->file, middle, all->mode);
+    /* The bytes of the step's spans; whole ones, where spans overlap, too. With links the spans
+     * show transfers in place of copies in memory. */
+    const trace_file *file = all->file;
+    yoke_report_mode *mode = all->mode;
+    for (size_t i = middle->first; i < middle->last; i++) {
+        const yoke_span_info *span = &file->events[i].span;
+        if (yoke_activity_of((int)span->stage) != YOKE_IDLES && span->end_ns > middle->begin_ns)
+            TRY(add_bytes_of(mode, file->lanes[span->lane].name, span));
+    }
+    if (mode->links.count > 0) yoke_report_clear_amounts(&mode->moved);
+    return YOKE_OK;
 }
 
 yoke_status yoke_trace_file_sum(trace_file *file, yoke_report_mode *mode) {

@@ -156,32 +156,6 @@ yoke_status yoke_profile_read(yoke_profile *profile, const char *path) {
 
 /* Writing. */
 
-static void write_json(yoke_json *json, const yoke_profile *profile) {
-    yoke_json_open(json, NULL, '{');
-    yoke_json_integer(json, "yoke_profile", FORMAT);
-    yoke_json_text(json, "model", profile->model);
-    yoke_json_text(json, "device", profile->device);
-    yoke_json_text(json, "precision", profile->precision);
-    yoke_json_text(json, "source", profile->source);
-    yoke_json_integer(json, "rows", profile->rows);
-    yoke_json_integer(json, "layers", profile->layers);
-    yoke_json_integer(json, "input_bytes", (int64_t)profile->input_bytes);
-    yoke_json_integer(json, "output_bytes", (int64_t)profile->output_bytes);
-    yoke_json_real(json, "host_ms", profile->host_ms);
-    yoke_json_real(json, "forward_ms", profile->forward_ms);
-    yoke_json_real(json, "loss_ms", profile->loss_ms);
-    yoke_json_real(json, "update_ns_per_byte", profile->update_ns_per_byte);
-    yoke_json_open(json, "segments", '[');
-    for (int s = 0; s < profile->segment_count; s++) {
-        yoke_json_open(json, NULL, '{');
-        yoke_json_real(json, "backward_ms", profile->segments[s].backward_ms);
-        yoke_json_integer(json, "bytes", (int64_t)profile->segments[s].bytes);
-        yoke_json_close(json, '}');
-    }
-    yoke_json_close(json, ']');
-    yoke_json_close(json, '}');
-}
-
 static yoke_status write_file(const char *path, const char *text, size_t length) {
     yoke_file_writer writer;
     TRY(yoke_file_create(&writer, path));
@@ -195,7 +169,29 @@ static yoke_status write_file(const char *path, const char *text, size_t length)
 yoke_status yoke_profile_write(const yoke_profile *profile, const char *path) {
     yoke_json json;
     yoke_json_begin(&json);
-    write_json(&json, profile);
+    yoke_json_open(&json, NULL, '{');
+    yoke_json_integer(&json, "yoke_profile", FORMAT);
+    yoke_json_text(&json, "model", profile->model);
+    yoke_json_text(&json, "device", profile->device);
+    yoke_json_text(&json, "precision", profile->precision);
+    yoke_json_text(&json, "source", profile->source);
+    yoke_json_integer(&json, "rows", profile->rows);
+    yoke_json_integer(&json, "layers", profile->layers);
+    yoke_json_integer(&json, "input_bytes", (int64_t)profile->input_bytes);
+    yoke_json_integer(&json, "output_bytes", (int64_t)profile->output_bytes);
+    yoke_json_real(&json, "host_ms", profile->host_ms);
+    yoke_json_real(&json, "forward_ms", profile->forward_ms);
+    yoke_json_real(&json, "loss_ms", profile->loss_ms);
+    yoke_json_real(&json, "update_ns_per_byte", profile->update_ns_per_byte);
+    yoke_json_open(&json, "segments", '[');
+    for (int s = 0; s < profile->segment_count; s++) {
+        yoke_json_open(&json, NULL, '{');
+        yoke_json_real(&json, "backward_ms", profile->segments[s].backward_ms);
+        yoke_json_integer(&json, "bytes", (int64_t)profile->segments[s].bytes);
+        yoke_json_close(&json, '}');
+    }
+    yoke_json_close(&json, ']');
+    yoke_json_close(&json, '}');
     yoke_status status = json.failed ? FAIL_MEMORY(json.capacity, "a profile")
                                      : write_file(path, json.text, json.length);
     yoke_json_end(&json);

@@ -335,8 +335,21 @@ static yoke_status prepare(simulator *run, const yoke_topology *topology) {
     return YOKE_OK;
 }
 
-/* Sums up what the root does. */
-static yoke_status account_root(yoke_simulation *result) {
+static yoke_status run_step(simulator *run, const yoke_topology *topology) {
+    yoke_simulation *result = run->result;
+    TRY(prepare(run, topology));
+    run->now_ns = ns_of_ms(run->profile->host_ms);
+    run->call_ns = (uint64_t)(1e3 * topology->interpreter_us);
+    run->handover_ns = (uint64_t)(1e3 * topology->handover_us);
+    run->thread_ns = (uint64_t)(1e3 * topology->thread_us);
+    TRY(result->mode == YOKE_SIMULATED_CLASSIC || result->mode == YOKE_SIMULATED_PYTHON
+            ? run_classic(run)
+            : run_buckets(run));
+    result->step_ns = run->now_ns > 0 ? run->now_ns : 1; /* rates divide by it */
+    result->efficiency = 1e6 * yoke_profile_step_ms(run->profile) / (double)result->step_ns;
+    if (result->span_count > 0)
+        qsort(result->spans, (size_t)result->span_count, sizeof *result->spans, by_lane_and_time);
+    /* Sum up what the root does. */
     size_t count = (size_t)result->span_count, bytes = (count + 1) * sizeof(yoke_span_info *);
     const yoke_span_info **list = malloc(bytes);
     yoke_piece *pieces = malloc((2 * count + 1) * sizeof *pieces);
@@ -357,23 +370,6 @@ static yoke_status account_root(yoke_simulation *result) {
     free(pieces);
     free(list);
     return status;
-}
-
-static yoke_status run_step(simulator *run, const yoke_topology *topology) {
-    yoke_simulation *result = run->result;
-    TRY(prepare(run, topology));
-    run->now_ns = ns_of_ms(run->profile->host_ms);
-    run->call_ns = (uint64_t)(1e3 * topology->interpreter_us);
-    run->handover_ns = (uint64_t)(1e3 * topology->handover_us);
-    run->thread_ns = (uint64_t)(1e3 * topology->thread_us);
-    TRY(result->mode == YOKE_SIMULATED_CLASSIC || result->mode == YOKE_SIMULATED_PYTHON
-            ? run_classic(run)
-            : run_buckets(run));
-    result->step_ns = run->now_ns > 0 ? run->now_ns : 1; /* rates divide by it */
-    result->efficiency = 1e6 * yoke_profile_step_ms(run->profile) / (double)result->step_ns;
-    if (result->span_count > 0)
-        qsort(result->spans, (size_t)result->span_count, sizeof *result->spans, by_lane_and_time);
-    return account_root(result);
 }
 
 yoke_status yoke_simulate(yoke_simulation *simulation, const yoke_profile *profile,

@@ -36,7 +36,7 @@ typedef struct yoke_profile {
 } yoke_profile;
 
 void yoke_profile_clear(yoke_profile *profile); /* takes a zeroed struct */
-/* Of the gradients of a step. */
+/* How many bytes of gradients a step has. */
 size_t yoke_profile_bytes(const yoke_profile *profile);
 double yoke_profile_step_ms(const yoke_profile *profile);
 
@@ -95,7 +95,7 @@ typedef struct yoke_simulation {
     yoke_simulated_mode mode;
     int devices, nodes;
     uint64_t step_ns;
-    /* Of it on the root, by the rule of trace/account.h. */
+    /* The root's part of step_ns, by the rule of trace/account.h. */
     uint64_t communicate_ns, wait_ns;
     uint64_t travel_ns; /* all transfers and collectives, one after the other as they run */
     uint64_t update_ns, loss_ns; /* on the root */

@@ -61,14 +61,15 @@ size_t yoke_spans_of_lane(const yoke_span_info *spans, size_t count, int lane,
 
 /* The rule. */
 
-/* By begin; of two that begin together the longer one is the outer one. */
+/* Sorts by begin; where two begin together, the longer one comes first, as the outer one. */
 static int by_begin(const void *left, const void *right) {
     const yoke_span_info *a = *(yoke_span_info *const *)left, *b = *(yoke_span_info *const *)right;
     if (a->begin_ns != b->begin_ns) return a->begin_ns < b->begin_ns ? -1 : 1;
     return (a->end_ns < b->end_ns) - (a->end_ns > b->end_ns);
 }
 
-/* Of spans in the order of their begins. NULL: none. */
+/* The span that counts among open ones, which lie in the order of their begins: among equals the
+ * last to begin. NULL: none is open. */
 static const yoke_span_info *choose(const yoke_span_info *const *open, size_t count) {
     const yoke_span_info *best = NULL;
     for (size_t i = 0; i < count; i++)
@@ -140,18 +141,6 @@ double yoke_account_activity_ms(const double stage_ms[YOKE_ACCOUNT_STAGES],
     return sum;
 }
 
-/* Shortens the window to the steps that the trace still has. */
-static yoke_account_window recorded(const yoke_spans *spans, const yoke_account_window *window) {
-    yoke_account_window known = {.begin_ns = window->end_ns, .end_ns = window->end_ns};
-    for (size_t i = 0; i < spans->count; i++) {
-        const yoke_span_info *span = &spans->all[i];
-        if (span->stage != YOKE_STAGE_STEP || span->begin_ns < window->begin_ns) continue;
-        known.begin_ns = earlier(known.begin_ns, span->begin_ns);
-        known.steps++;
-    }
-    return known;
-}
-
 static void add_bytes(yoke_account *account, const yoke_account_window *window,
                       const yoke_span_info *span) {
     if (span->begin_ns >= window->end_ns || span->end_ns <= window->begin_ns) return;
@@ -162,7 +151,14 @@ static void add_bytes(yoke_account *account, const yoke_account_window *window,
 
 yoke_status yoke_account_read(const yoke_spans *spans, const yoke_account_window *window,
                               yoke_account *accounts, int lanes) {
-    yoke_account_window known = recorded(spans, window);
+    /* Shorten the window to the steps that the trace still has. */
+    yoke_account_window known = {.begin_ns = window->end_ns, .end_ns = window->end_ns};
+    for (size_t i = 0; i < spans->count; i++) {
+        const yoke_span_info *span = &spans->all[i];
+        if (span->stage != YOKE_STAGE_STEP || span->begin_ns < window->begin_ns) continue;
+        known.begin_ns = earlier(known.begin_ns, span->begin_ns);
+        known.steps++;
+    }
     memset(accounts, 0, (size_t)lanes * sizeof *accounts);
     if (known.steps == 0 || known.end_ns <= known.begin_ns) return YOKE_OK;
     size_t bytes = spans->count * sizeof(yoke_span_info *);

@@ -16,7 +16,7 @@
 #define YOKE_STAGE_IDLE YOKE_STAGE_COUNT
 #define YOKE_ACCOUNT_STAGES (YOKE_STAGE_COUNT + 1)
 
-/* What a stage is, the first of them counts. */
+/* The kinds of stages; where several are open, the first of these kinds counts. */
 typedef enum yoke_activity {
     YOKE_COMPUTES,
     YOKE_COMMUNICATES,
@@ -35,7 +35,7 @@ typedef struct yoke_spans {
     size_t count;
 } yoke_spans;
 
-/* Of the last `steps` steps; 0: of all. MEMORY. The caller frees. */
+/* Copies the spans of the last `steps` steps, or of all with 0. MEMORY. The caller frees. */
 yoke_status yoke_spans_read(const yoke_trace *trace, uint64_t steps, yoke_spans *spans);
 void yoke_spans_free(yoke_spans *spans);
 /* Lists the lane's spans; `list` has room for `count`. Returns how many there are. */

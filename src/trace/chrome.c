@@ -139,13 +139,6 @@ static void add_span(chrome_file *file, const yoke_trace_event *event) {
     yoke_json_close(json, '}');
 }
 
-static void find_origin(chrome_file *file) {
-    file->origin_ns = file->all.count > 0 ? UINT64_MAX : 0;
-    for (size_t i = 0; i < file->all.count; i++)
-        if (file->all.list[i].span.begin_ns < file->origin_ns)
-            file->origin_ns = file->all.list[i].span.begin_ns;
-}
-
 /* Flows: "s" starts at the first span, "t" goes on through the next ones, "f" ends at the last. All
  * bind to the span that encloses them. */
 static yoke_status add_flow(void *context, const yoke_flow *flow) {
@@ -170,7 +163,10 @@ static yoke_status add_flow(void *context, const yoke_flow *flow) {
 
 static yoke_status write_all(chrome_file *file) {
     yoke_json *json = &file->json;
-    find_origin(file);
+    file->origin_ns = file->all.count > 0 ? UINT64_MAX : 0;
+    for (size_t i = 0; i < file->all.count; i++)
+        if (file->all.list[i].span.begin_ns < file->origin_ns)
+            file->origin_ns = file->all.list[i].span.begin_ns;
     yoke_json_open(json, NULL, '{');
     yoke_json_text(json, "displayTimeUnit", "ms");
     yoke_json_open(json, "otherData", '{');
@@ -193,23 +189,18 @@ static yoke_status write_all(chrome_file *file) {
     return yoke_file_commit(&file->writer);
 }
 
-static yoke_status write_events(chrome_file *file, const yoke_trace_process *processes, int count) {
-    yoke_status status = yoke_trace_events_open(&file->all, processes, count);
-    if (status == YOKE_OK) {
-        yoke_json_begin(&file->json);
-        status = write_all(file);
-        yoke_json_end(&file->json);
-    }
-    yoke_trace_events_close(&file->all);
-    return status;
-}
-
 yoke_status yoke_trace_write_processes(const yoke_trace_process *processes, int count,
                                        const char *path) {
     chrome_file file = {0};
     TRY(yoke_pointer_check(path, "path"));
     TRY(yoke_file_create(&file.writer, path));
-    yoke_status status = write_events(&file, processes, count);
+    yoke_status status = yoke_trace_events_open(&file.all, processes, count);
+    if (status == YOKE_OK) {
+        yoke_json_begin(&file.json);
+        status = write_all(&file);
+        yoke_json_end(&file.json);
+    }
+    yoke_trace_events_close(&file.all);
     yoke_file_abort(&file.writer);
     return status;
 }

@@ -35,24 +35,6 @@ static int compare_ends(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Viewers keep a stack for each thread, and drop a span that begins in one and ends behind it. A
- * GPU's events measure to half a microsecond, so that a span seems to reach into the next one: it
- * then ends where that one begins. */
-static void nest(yoke_trace_events *all) {
-    yoke_trace_event *open[NESTING_MOST];
-    size_t depth = 0;
-    for (size_t i = 0; i < all->count; i++) {
-        yoke_trace_event *event = &all->list[i];
-        if (i == 0 || event->row != event[-1].row || event->span.track != event[-1].span.track)
-            depth = 0;
-        while (depth > 0 && open[depth - 1]->span.end_ns < event->span.end_ns) {
-            yoke_span *before = &open[--depth]->span;
-            if (before->end_ns > event->span.begin_ns) before->end_ns = event->span.begin_ns;
-        }
-        if (depth < NESTING_MOST) open[depth++] = event;
-    }
-}
-
 /* Causes. */
 
 static bool is_work(yoke_stage stage) {
@@ -101,17 +83,12 @@ static void add_process(yoke_trace_events *all, int process) {
     }
 }
 
-static size_t count_spans(const yoke_trace_process *processes, int count) {
+yoke_status yoke_trace_events_open(yoke_trace_events *all, const yoke_trace_process *processes,
+                                   int count) {
     size_t spans = 0;
     for (int process = 0; process < count; process++)
         for (int lane = 0; lane < processes[process].trace->lane_count; lane++)
             spans += yoke_lane_count(processes[process].trace, lane);
-    return spans;
-}
-
-yoke_status yoke_trace_events_open(yoke_trace_events *all, const yoke_trace_process *processes,
-                                   int count) {
-    size_t spans = count_spans(processes, count);
     *all = (yoke_trace_events){.processes = processes, .process_count = count};
     all->list = malloc((spans + 1) * sizeof *all->list);
     all->by_steps = malloc((spans + 1) * sizeof(yoke_trace_event *));
@@ -120,7 +97,21 @@ yoke_status yoke_trace_events_open(yoke_trace_events *all, const yoke_trace_proc
     for (int process = 0; process < count; process++)
         add_process(all, process);
     qsort(all->list, all->count, sizeof *all->list, compare_places);
-    nest(all);
+    /* Viewers keep a stack for each thread, and drop a span that begins in one and ends behind it.
+     * A GPU's events measure to half a microsecond, so that a span seems to reach into the next
+     * one: it then ends where that one begins. */
+    yoke_trace_event *open[NESTING_MOST];
+    size_t depth = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        yoke_trace_event *event = &all->list[i];
+        if (i == 0 || event->row != event[-1].row || event->span.track != event[-1].span.track)
+            depth = 0;
+        while (depth > 0 && open[depth - 1]->span.end_ns < event->span.end_ns) {
+            yoke_span *before = &open[--depth]->span;
+            if (before->end_ns > event->span.begin_ns) before->end_ns = event->span.begin_ns;
+        }
+        if (depth < NESTING_MOST) open[depth++] = event;
+    }
     for (size_t i = 0; i < all->count; i++)
         all->by_steps[i] = &all->list[i];
     qsort(all->by_steps, all->count, sizeof(yoke_trace_event *), compare_ends);

@@ -12,8 +12,8 @@ typedef struct yoke_trace_event {
     yoke_span span; /* by the clock of the first process */
     int process, lane;
     int row; /* the lane's number among those of all processes */
-    /* Of a wait: the work of another lane whose end ended it; NULL: none is known, or the data was
-     * on its way. */
+    /* The work of another lane whose end ended this wait; NULL: this is no wait, nothing is known,
+     * or the data was on its way. */
     const struct yoke_trace_event *cause;
 } yoke_trace_event;
 

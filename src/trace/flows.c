@@ -72,16 +72,6 @@ static void follow(yoke_flow *flow, const step_events *step, int row) {
     }
 }
 
-/* A GPU that is not the root records no exchange of its own: the root reduces its gradient. */
-static yoke_status follow_gradient(const flow_maker *maker, const step_events *step, int row,
-                                   int bucket) {
-    yoke_flow flow = flow_from("gradient", maker->gradients[row]);
-    flow.bucket = bucket;
-    follow(&flow, step, row);
-    if (flow.count == 1) follow(&flow, step, row - flow.points[0]->lane);
-    return write_flow(maker, &flow);
-}
-
 /* Another row can go on with the bucket only now that its last gradient is there. */
 static yoke_status point_to_waiting(const flow_maker *maker, const step_events *step, int row,
                                     const yoke_trace_event *last) {
@@ -98,15 +88,6 @@ static yoke_status point_to_waiting(const flow_maker *maker, const step_events *
     return YOKE_OK;
 }
 
-/* A step of many ranks has thousands of events, and every row looks through those of the bucket. */
-static step_events only_bucket(const flow_maker *maker, const step_events *step, int bucket) {
-    step_events found = {.events = maker->of_bucket};
-    for (size_t i = 0; i < step->count; i++)
-        if (step->events[i]->span.bucket == bucket)
-            maker->of_bucket[found.count++] = step->events[i];
-    return found;
-}
-
 /* step: its events of the bucket. */
 static yoke_status follow_bucket(const flow_maker *maker, const step_events *step, int bucket) {
     const yoke_trace_event *last = NULL;
@@ -118,7 +99,15 @@ static yoke_status follow_bucket(const flow_maker *maker, const step_events *ste
         maker->gradients[event->row] = last = event;
     }
     for (int row = 0; last != NULL && row < maker->all->row_count; row++) {
-        if (maker->gradients[row] != NULL) TRY(follow_gradient(maker, step, row, bucket));
+        if (maker->gradients[row] != NULL) {
+            /* A GPU that is not the root records no exchange of its own: the root reduces its
+             * gradient. */
+            yoke_flow flow = flow_from("gradient", maker->gradients[row]);
+            flow.bucket = bucket;
+            follow(&flow, step, row);
+            if (flow.count == 1) follow(&flow, step, row - flow.points[0]->lane);
+            TRY(write_flow(maker, &flow));
+        }
         if (row != last->row) TRY(point_to_waiting(maker, step, row, last));
     }
     return YOKE_OK;
@@ -157,7 +146,12 @@ static yoke_status follow_step(const flow_maker *maker, const step_events *befor
                                const step_events *step) {
     int buckets = count_buckets(step);
     for (int bucket = 0; bucket < buckets; bucket++) {
-        step_events own = only_bucket(maker, step, bucket);
+        /* A step of many ranks has thousands of events, and every row looks through those of the
+         * bucket. */
+        step_events own = {.events = maker->of_bucket};
+        for (size_t i = 0; i < step->count; i++)
+            if (step->events[i]->span.bucket == bucket)
+                maker->of_bucket[own.count++] = step->events[i];
         TRY(follow_bucket(maker, &own, bucket));
     }
     for (size_t i = 0; i < step->count; i++) {

@@ -52,14 +52,6 @@ static bool is_within(const yoke_span_info *span, const yoke_span_info *evaluati
            span->stage != YOKE_STAGE_EVALUATE;
 }
 
-/* Leaves the spans of steps, and evaluations. `room` has room for all. */
-static void leave_out_evaluations(yoke_spans *spans, yoke_span_info *room) {
-    size_t evaluations = find_evaluations(spans, room), kept = 0;
-    for (size_t i = 0; i < spans->count; i++)
-        if (!is_within(&spans->all[i], room, evaluations)) spans->all[kept++] = spans->all[i];
-    spans->count = kept;
-}
-
 /* A lane's spans of one step. */
 typedef struct lane_step {
     uint64_t ns[YOKE_ACCOUNT_STAGES]; /* by the rule */
@@ -85,23 +77,6 @@ static void measure(const yoke_span_info *spans, size_t count, const yoke_span_i
             lane->ns[pieces[i].span->stage] += pieces[i].end_ns - pieces[i].begin_ns;
 }
 
-static void add_step(stage_sum *sums, const lane_step *longest) {
-    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++) {
-        if (!longest->ran[stage]) continue;
-        sums[stage].times[sums[stage].count++] = longest->ns[stage];
-        sums[stage].moving_ns += longest->moving_ns[stage];
-    }
-}
-
-static void keep_longest(lane_step *longest, const lane_step *lane) {
-    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++) {
-        longest->ran[stage] |= lane->ran[stage];
-        if (lane->ns[stage] > longest->ns[stage]) longest->ns[stage] = lane->ns[stage];
-        if (lane->moving_ns[stage] > longest->moving_ns[stage])
-            longest->moving_ns[stage] = lane->moving_ns[stage];
-    }
-}
-
 /* The spans are those of steps in order, lane by lane. */
 static void add_up(const yoke_spans *spans, const yoke_span_info **list, yoke_piece *pieces,
                    stage_sum *sums) {
@@ -114,10 +89,19 @@ static void add_up(const yoke_spans *spans, const yoke_span_info **list, yoke_pi
         if (!last && by_step_and_lane(span, next) == 0) continue;
         lane_step lane = {0};
         measure(&spans->all[first], i + 1 - first, list, pieces, &lane);
-        keep_longest(&longest, &lane);
+        for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++) {
+            longest.ran[stage] |= lane.ran[stage];
+            if (lane.ns[stage] > longest.ns[stage]) longest.ns[stage] = lane.ns[stage];
+            if (lane.moving_ns[stage] > longest.moving_ns[stage])
+                longest.moving_ns[stage] = lane.moving_ns[stage];
+        }
         first = i + 1;
         if (!last && next->step == span->step) continue;
-        add_step(sums, &longest);
+        for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++) {
+            if (!longest.ran[stage]) continue;
+            sums[stage].times[sums[stage].count++] = longest.ns[stage];
+            sums[stage].moving_ns += longest.moving_ns[stage];
+        }
         longest = (lane_step){0};
     }
 }
@@ -165,7 +149,7 @@ static int fill_rows(stage_sum *sums, bool queued, yoke_stage_summary rows[YOKE_
     return count;
 }
 
-/* Copies into the caller's rows, which may have the size of another version. */
+/* Copies into the caller's rows, whose size may be that of another version. */
 static int copy_rows(const yoke_stage_summary *own, int count, yoke_stage_summary *rows,
                      int capacity) {
     size_t row_bytes = rows->struct_size ? rows->struct_size : sizeof *rows;
@@ -183,7 +167,11 @@ static int summarize(const yoke_trace *trace, yoke_spans *spans, void *room,
                      yoke_stage_summary rows[YOKE_STAGE_COUNT]) {
     stage_sum sums[YOKE_STAGE_COUNT] = {{0}};
     size_t steps = 0;
-    leave_out_evaluations(spans, room);
+    /* Leave out evaluations and what ran during them. `room` has space for all. */
+    size_t evaluations = find_evaluations(spans, room), kept = 0;
+    for (size_t i = 0; i < spans->count; i++)
+        if (!is_within(&spans->all[i], room, evaluations)) spans->all[kept++] = spans->all[i];
+    spans->count = kept;
     qsort(spans->all, spans->count, sizeof *spans->all, by_step_and_lane);
     for (size_t i = 0; i < spans->count; i++)
         steps += i == 0 || spans->all[i].step != spans->all[i - 1].step;
@@ -206,7 +194,7 @@ int yoke_trace_summarize(const yoke_trace *trace, yoke_stage_summary *rows, int 
     yoke_stage_summary own[YOKE_STAGE_COUNT];
     if (trace == NULL || rows == NULL || capacity < 1) return 0;
     if (yoke_spans_read(trace, 0, &spans) != YOKE_OK) return 0;
-    /* For the evaluations first, then for pieces, which are smaller. */
+    /* It first holds the evaluations, then the pieces, which are smaller. */
     void *room = malloc((spans.count + 1) * sizeof(yoke_span_info));
     int count = room != NULL && spans.count > 0 ? summarize(trace, &spans, room, own) : 0;
     free(room);

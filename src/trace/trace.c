@@ -118,7 +118,7 @@ uint64_t yoke_trace_first_step(const yoke_trace *trace) {
     return first;
 }
 
-/* Into the caller's array, whose spans may have the size of another version. */
+/* Copies into the caller's array, whose spans may have the size of another version. */
 static bool copy_span(void *to, size_t bytes, int lane, const yoke_span *span) {
     yoke_span_info own = {.struct_size = sizeof own,
                           .lane = lane,
@@ -137,8 +137,8 @@ static bool copy_span(void *to, size_t bytes, int lane, const yoke_span *span) {
     return yoke_options_store(to, &own, sizeof own, "yoke_span_info") == YOKE_OK;
 }
 
-/* The place of the lane's first span of a step from `first` on. The device's spans of a step may
- * come behind the host's of the next one. */
+/* Finds the lane's first span of step `first` or a later one. A device's spans of a step may come
+ * behind the host's spans of the next step. */
 static uint32_t first_place(const yoke_trace *trace, int lane, uint64_t first) {
     uint32_t place = yoke_lane_count(trace, lane);
     while (place > 0 && yoke_lane_span(trace, lane, place - 1)->step + 1 >= first)

@@ -26,8 +26,8 @@ typedef struct yoke_span {
     uint64_t sent, received; /* bytes over the lane's modelled link; 0: it has none */
     yoke_stage stage;
     int bucket; /* YOKE_NO_BUCKET: all of them, or none */
-    /* Of a wait: the stage of other lanes, on `bucket`, that it waits for. LOAD: whatever another
-     * lane does. COUNT: for its link, and so for nobody. */
+    /* What a wait waits for: this stage of another lane, on `bucket`. LOAD: whatever another lane
+     * does. COUNT: its own link, not a lane. */
     yoke_stage awaits;
     yoke_track track;
 } yoke_span;

@@ -313,21 +313,6 @@ static yoke_status scatter(yoke_process_group *group, void *to, const void *from
     return run(mpi_of(group), &what, &transfer);
 }
 
-/* Widens bfloat16 into mpi->wide, with room behind it for the sums. */
-static yoke_status widen(mpi_group *mpi, const uint16_t *values, size_t count, size_t room) {
-    if (count + room > mpi->wide_count) {
-        free(mpi->wide);
-        mpi->wide_count = 0;
-        mpi->wide = malloc((count + room) * sizeof *mpi->wide);
-        if (mpi->wide == NULL)
-            return FAIL_MEMORY((count + room) * sizeof *mpi->wide, "bfloat16 as float32");
-        mpi->wide_count = count + room;
-    }
-    for (size_t i = 0; i < count; i++)
-        mpi->wide[i] = yoke_bfloat16_widen(values[i]);
-    return YOKE_OK;
-}
-
 static void narrow(uint16_t *to, const float *from, size_t count) {
     for (size_t i = 0; i < count; i++)
         to[i] = yoke_bfloat16_round(from[i]);
@@ -342,7 +327,19 @@ static yoke_status move_reduced(mpi_group *mpi, const yoke_mpi_transfer *given, 
     bool receives = call->root < 0 || call->root == mpi->group.rank;
     if (given->count == 0) return YOKE_OK;
     if (bfloat16) {
-        TRY(widen(mpi, given->from, elements, given->count));
+        /* Widen bfloat16 into mpi->wide, with room behind it for the sums. */
+        const uint16_t *values = given->from;
+        size_t room = given->count;
+        if (elements + room > mpi->wide_count) {
+            free(mpi->wide);
+            mpi->wide_count = 0;
+            mpi->wide = malloc((elements + room) * sizeof *mpi->wide);
+            if (mpi->wide == NULL)
+                return FAIL_MEMORY((elements + room) * sizeof *mpi->wide, "bfloat16 as float32");
+            mpi->wide_count = elements + room;
+        }
+        for (size_t i = 0; i < elements; i++)
+            mpi->wide[i] = yoke_bfloat16_widen(values[i]);
         wide.from = mpi->wide;
         wide.to = mpi->wide + elements;
         wide.element = YOKE_ELEMENT_FLOAT32;

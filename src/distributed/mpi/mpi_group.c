@@ -25,7 +25,7 @@ static yoke_status name_library(mpi_group *mpi) {
                 mpi->calls->open_mpi ? open_mpi : "another MPI");
 }
 
-/* Ranks whose program has initialized MPI begin the operation, too: all count alike. */
+/* Ranks whose program has initialized MPI begin the operation, too, so that all count alike. */
 static yoke_status initialize(mpi_group *mpi) {
     int initialized = 0, finalized = 0, serialized = 0, code = 0;
     yoke_watchdog_begin(&mpi->watchdog, CALL_JOIN);
@@ -68,7 +68,7 @@ static yoke_status open_channel(mpi_group *mpi, yoke_mpi_channel channel) {
     return yoke_mpi_wait(mpi, &request);
 }
 
-static yoke_status allocate_tables(mpi_group *mpi) {
+static yoke_status join(mpi_group *mpi) {
     mpi->world = calloc(1, mpi->calls->world_bytes);
     if (mpi->world == NULL) return FAIL_MEMORY(mpi->calls->world_bytes, "MPI's state of a group");
     size_t bytes = (size_t)mpi->group.world * CALL_WORDS * sizeof *mpi->headers;
@@ -77,11 +77,6 @@ static yoke_status allocate_tables(mpi_group *mpi) {
         return FAIL_MEMORY((PENDING_LIMIT + 1) * bytes, "the calls of all ranks");
     for (size_t i = 0; i < PENDING_LIMIT; i++)
         mpi->pending[i].all = mpi->headers + (i + 1) * (bytes / sizeof *mpi->headers);
-    return YOKE_OK;
-}
-
-static yoke_status join(mpi_group *mpi) {
-    TRY(allocate_tables(mpi));
     TRY(name_library(mpi));
     TRY(initialize(mpi));
     TRY(check_rank(mpi));
@@ -131,7 +126,12 @@ static yoke_status release_failed(mpi_group *mpi, yoke_status status) {
     return yoke_error_restore(&error);
 }
 
-static void prepare(mpi_group *mpi, const yoke_transport_request *request) {
+yoke_status yoke_mpi_group(yoke_process_group **group, const yoke_transport_request *request) {
+    const yoke_mpi_calls *calls;
+    *group = NULL;
+    TRY(yoke_mpi_open(&calls));
+    mpi_group *mpi = calloc(1, sizeof *mpi);
+    if (mpi == NULL) return FAIL_MEMORY(sizeof *mpi, "a process group");
     mpi->group = (yoke_process_group){.transport = "mpi",
                                       .rank = request->options->rank->rank,
                                       .world = request->options->rank->world,
@@ -141,15 +141,6 @@ static void prepare(mpi_group *mpi, const yoke_transport_request *request) {
     yoke_mpi_set_collectives(&mpi->group);
     mpi->watchdog = (yoke_watchdog){
         .name = "mpi", .group = &mpi->group, .store = request->store, .peers = request->peers};
-}
-
-yoke_status yoke_mpi_group(yoke_process_group **group, const yoke_transport_request *request) {
-    const yoke_mpi_calls *calls;
-    *group = NULL;
-    TRY(yoke_mpi_open(&calls));
-    mpi_group *mpi = calloc(1, sizeof *mpi);
-    if (mpi == NULL) return FAIL_MEMORY(sizeof *mpi, "a process group");
-    prepare(mpi, request);
     mpi->calls = calls;
     yoke_status status = join(mpi);
     if (status == YOKE_OK)

@@ -35,13 +35,6 @@ static void destroy(yoke_mpi_thread *self) {
     free(self);
 }
 
-/* Some launchers leave it to MPI to bind a rank to its cores, and MPI binds the thread that starts
- * it. */
-static void follow_binding(const yoke_mpi_thread *self, const cpu_set_t *before) {
-    if (CPU_COUNT(&self->cores) > 0 && !CPU_EQUAL(&self->cores, before))
-        (void)sched_setaffinity(0, sizeof self->cores, &self->cores);
-}
-
 yoke_status yoke_mpi_thread_begin(yoke_mpi_thread **self, const yoke_mpi_calls *calls,
                                   yoke_watchdog *watchdog, int *code) {
     cpu_set_t before;
@@ -62,7 +55,10 @@ yoke_status yoke_mpi_thread_begin(yoke_mpi_thread **self, const yoke_mpi_calls *
         TRY(yoke_watchdog_wait(watchdog)); /* the thread keeps what it uses */
     *code = made->code;
     if (made->code == 0) {
-        follow_binding(made, &before);
+        /* Some launchers leave it to MPI to bind a rank to its cores, and MPI binds the thread that
+         * starts it. */
+        if (CPU_COUNT(&made->cores) > 0 && !CPU_EQUAL(&made->cores, &before))
+            (void)sched_setaffinity(0, sizeof made->cores, &made->cores);
         *self = made;
         return YOKE_OK;
     }

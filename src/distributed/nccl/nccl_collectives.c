@@ -23,7 +23,7 @@ yoke_status nccl_fail(nccl_group *nccl, yoke_status status) {
     return yoke_watchdog_fail(&nccl->watchdog, yoke_error_restore(&error));
 }
 
-/* Until the communication stream has run all its work. */
+/* Waits until the communication stream has run all its work. */
 static yoke_status wait_idle(nccl_group *nccl) {
     for (;;) {
         bool idle;

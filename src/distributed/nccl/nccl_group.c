@@ -7,7 +7,7 @@
 
 #include "distributed/nccl/nccl_group.h"
 
-/* Joining: each rank with a GPU of its own, by the id that rank 0 publishes. */
+/* Joining: each rank has a GPU of its own and uses the id that rank 0 publishes. */
 
 #define ID_KEY "nccl/id"
 
@@ -54,18 +54,8 @@ typedef struct nccl_ticket {
     uint8_t id[YOKE_COMMUNICATOR_ID_BYTES];
 } nccl_ticket;
 
-static yoke_status share_id(nccl_group *nccl, nccl_ticket *ticket) {
-    size_t bytes;
-    if (nccl->group.rank == 0) {
-        ticket->error = yoke_error_take(yoke_communicator_id(nccl->device, ticket->id));
-        TRY(yoke_store_set(nccl->watchdog.store, ID_KEY, ticket, sizeof *ticket));
-    } else {
-        TRY(yoke_store_wait_root(nccl->watchdog.store, ID_KEY, ticket, sizeof *ticket, &bytes));
-    }
-    return yoke_error_restore(&ticket->error);
-}
-
-/* Between two looks of the communicator's thread, while this rank's own thread is inside a call. */
+/* The communicator's thread calls it from time to time while this rank's own thread is inside a
+ * call. */
 static yoke_status check_ranks(void *context) {
     nccl_group *nccl = context;
     return yoke_watchdog_wait(&nccl->watchdog);
@@ -74,7 +64,14 @@ static yoke_status check_ranks(void *context) {
 static yoke_status join(nccl_group *nccl, const yoke_devices *devices) {
     nccl_ticket ticket = {0};
     TRY(check_gpus(nccl, devices));
-    TRY(share_id(nccl, &ticket));
+    size_t bytes;
+    if (nccl->group.rank == 0) {
+        ticket.error = yoke_error_take(yoke_communicator_id(nccl->device, ticket.id));
+        TRY(yoke_store_set(nccl->watchdog.store, ID_KEY, &ticket, sizeof ticket));
+    } else {
+        TRY(yoke_store_wait_root(nccl->watchdog.store, ID_KEY, &ticket, sizeof ticket, &bytes));
+    }
+    TRY(yoke_error_restore(&ticket.error));
     const yoke_communicator_request request = {.device = nccl->device,
                                                .id = ticket.id,
                                                .rank = nccl->group.rank,

@@ -262,19 +262,6 @@ static yoke_status check_places(const detection *found) {
     return YOKE_OK;
 }
 
-/* Batch scripts often export WORLD_SIZE for programs that take their rank from elsewhere. */
-static yoke_status check_world_size(const detection *found) {
-    const char *name = "WORLD_SIZE", *text = variable(found, name);
-    int size = 0;
-    if (text == NULL || found->from == &launchers[0] || found->from == &launchers[1])
-        return YOKE_OK;
-    TRY(parse(name, text, RANKS_LIMIT, &size));
-    if (size == found->info.world) return YOKE_OK;
-    return FAIL(YOKE_ERROR_ARGUMENT,
-                "WORLD_SIZE is %d but %s started %d ranks: unset it, or set RANK too", size,
-                found->from->source, found->info.world);
-}
-
 static yoke_status read_launcher(detection *found) {
     yoke_rank_info *info = &found->info;
     snprintf(info->source, sizeof info->source, "%s", found->from->source);
@@ -291,7 +278,16 @@ static yoke_status read_launcher(detection *found) {
         TRY(read_slurm_step(found));
     compute_places(found);
     TRY(check_places(found));
-    return check_world_size(found);
+    /* Batch scripts often export WORLD_SIZE for programs that take their rank from elsewhere. */
+    const char *name = "WORLD_SIZE", *text = variable(found, name);
+    int size = 0;
+    if (text == NULL || found->from == &launchers[0] || found->from == &launchers[1])
+        return YOKE_OK;
+    TRY(parse(name, text, RANKS_LIMIT, &size));
+    if (size == found->info.world) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "WORLD_SIZE is %d but %s started %d ranks: unset it, or set RANK too", size,
+                found->from->source, found->info.world);
 }
 
 /* In a batch script SLURM sets SLURM_NTASKS but starts one process: rank 0 would wait for tasks

@@ -14,8 +14,8 @@
 #define OUTCOME_BYTES (YOKE_ERROR_TEXT_BYTES + 8)
 #define PEERS_PART 512 /* ranks per value of the table: fits YOKE_STORE_VALUE_LIMIT */
 #define MISSING_NAMED 16
-#define REQUEST_MS 1000 /* for requests that the store answers at once */
-#define ANSWER_MS 400   /* beyond the deadline, for rank 0 and for the store */
+#define REQUEST_MS 1000 /* the deadline of requests that the store answers at once */
+#define ANSWER_MS 400   /* what rank 0 and the store get beyond the deadline */
 #define LOOK_MS 50 /* from one look at the outcome to the next, while rank 0 waits for claims */
 
 /* Who a rank is. The nonce tells apart threads of one process. */
@@ -36,7 +36,7 @@ static void name_claim(char key[64], int rank) {
     snprintf(key, 64, "rendezvous/rank/%d", rank);
 }
 
-/* In ms, rounded up, so that the wait does not end before the deadline. */
+/* The ms until the deadline, rounded up so that a wait does not end before it. */
 static int time_left(uint64_t deadline) {
     uint64_t now = yoke_now_ns();
     return now < deadline ? (int)((deadline - now + 999999u) / 1000000u) : 0;
@@ -188,22 +188,6 @@ static int list_missing(const rendezvous *state, char *list, size_t size) {
     return missing;
 }
 
-/* At the deadline: publishes who is missing. */
-static void publish_missing(const rendezvous *state) {
-    char list[MISSING_NAMED * 12 + 32];
-    int missing = list_missing(state, list, sizeof list);
-    if (missing == 0) {
-        FAIL(YOKE_ERROR_TIMEOUT,
-             "all %d ranks joined, but rank 0 did not end the rendezvous within %d ms",
-             state->own.world, state->timeout_ms);
-    } else {
-        FAIL(YOKE_ERROR_TIMEOUT,
-             "%d of %d ranks did not join within %d ms: rank%s %s; were they started?", missing,
-             state->own.world, state->timeout_ms, missing == 1 ? "" : "s", list);
-    }
-    publish_outcome(state, YOKE_ERROR_TIMEOUT, yoke_last_error());
-}
-
 static bool is_status(long number) {
     switch ((yoke_status)number) {
 #define CASE(name, text, exit_code) case name:
@@ -246,11 +230,23 @@ static yoke_status await_outcome(const rendezvous *state) {
     yoke_status status = read_outcome(state, state->deadline + grace);
     if (status != YOKE_ERROR_TIMEOUT || yoke_now_ns() < state->deadline) return status;
     TRY(check_store(state));
-    publish_missing(state);
+    /* No rank has said yet who is missing: publish it. */
+    char list[MISSING_NAMED * 12 + 32];
+    int missing = list_missing(state, list, sizeof list);
+    if (missing == 0) {
+        FAIL(YOKE_ERROR_TIMEOUT,
+             "all %d ranks joined, but rank 0 did not end the rendezvous within %d ms",
+             state->own.world, state->timeout_ms);
+    } else {
+        FAIL(YOKE_ERROR_TIMEOUT,
+             "%d of %d ranks did not join within %d ms: rank%s %s; were they started?", missing,
+             state->own.world, state->timeout_ms, missing == 1 ? "" : "s", list);
+    }
+    publish_outcome(state, YOKE_ERROR_TIMEOUT, yoke_last_error());
     return read_outcome(state, yoke_now_ns() + REQUEST_MS * 1000000u);
 }
 
-/* On rank 0. Where claims are missing, await_outcome says why. */
+/* Rank 0 runs this. If claims are missing, await_outcome says why. */
 static yoke_status lead(const rendezvous *state, yoke_peer *peers) {
     yoke_status status = await_claims(state, peers);
     if (status == YOKE_ERROR_MISSING) return await_outcome(state);

@@ -29,25 +29,6 @@ static void write_tcp(yoke_store_place *place, const char *host, int port) {
              six ? "]" : "", port);
 }
 
-/* mpiexec without a job id: only the ranks of this run have it as their parent. */
-static void name_run(yoke_store_place *place, const yoke_rank_info *rank) {
-    if (rank->run_id[0] != '\0')
-        snprintf(place->run_id, sizeof place->run_id, "%s", rank->run_id);
-    else if (rank->port > 0)
-        snprintf(place->run_id, sizeof place->run_id, "port-%d", rank->port);
-    else
-        snprintf(place->run_id, sizeof place->run_id, "parent-%ld", (long)getppid());
-}
-
-/* Not of the address: ranks of one machine may call it by several names. */
-static void choose_meeting(yoke_store_place *place, const yoke_rank_info *rank) {
-    char text[96], name[YOKE_MEETING_NAME_BYTES];
-    name_run(place, rank);
-    snprintf(text, sizeof text, "%s:%d", place->run_id, rank->port);
-    yoke_meeting_name(name, hash_text(text));
-    snprintf(place->address, sizeof place->address, YOKE_MEETING "%s", name);
-}
-
 static yoke_status choose_port(yoke_store_place *place, const yoke_rank_info *rank) {
     if (rank->run_id[0] == '\0')
         return FAIL(
@@ -84,7 +65,18 @@ yoke_status yoke_store_place_choose(yoke_store_place *place,
     /* A token keeps strangers from a port, for ranks that share no folder. */
     bool by_port = options->token != NULL && rank->address[0] != '\0' && rank->port > 0;
     if (one_machine && !by_port) {
-        choose_meeting(place, rank);
+        /* The name leaves out the address: ranks of one machine may call it by several. */
+        char text[96], name[YOKE_MEETING_NAME_BYTES];
+        /* mpiexec without a job id: only the ranks of this run have it as their parent. */
+        if (rank->run_id[0] != '\0')
+            snprintf(place->run_id, sizeof place->run_id, "%s", rank->run_id);
+        else if (rank->port > 0)
+            snprintf(place->run_id, sizeof place->run_id, "port-%d", rank->port);
+        else
+            snprintf(place->run_id, sizeof place->run_id, "parent-%ld", (long)getppid());
+        snprintf(text, sizeof text, "%s:%d", place->run_id, rank->port);
+        yoke_meeting_name(name, hash_text(text));
+        snprintf(place->address, sizeof place->address, YOKE_MEETING "%s", name);
         return YOKE_OK;
     }
     if (rank->address[0] == '\0')

@@ -62,14 +62,6 @@ yoke_status shm_barrier(yoke_process_group *group) {
 /* With two more, a rank could overwrite an announcement that another rank still reads. */
 enum { IN_FLIGHT = SHM_OPERATIONS - 2 };
 
-static void reduce_slice(shm_group *shm, const shm_pending *pending) {
-    yoke_fold_set fold = {
-        .element = YOKE_ELEMENT_FLOAT32, .reduction = YOKE_SUM, .ranks = shm->group.world};
-    for (int rank = 0; rank < fold.ranks; rank++)
-        fold.from[rank] = shm_data_of(shm, shm_call_of(shm, rank, pending->operation), rank);
-    shm_fold_slice(&fold, shm->group.rank, pending->call.what.count, fold.from, fold.ranks);
-}
-
 /* Reduces this rank's slice of the next bucket that all ranks have announced. */
 static yoke_status advance(shm_group *shm, bool wait, bool *advanced) {
     *advanced = false;
@@ -78,7 +70,11 @@ static yoke_status advance(shm_group *shm, bool wait, bool *advanced) {
     shm_counter *announced = shm_announcement_of(shm, 0, pending->operation);
     if (!wait && !shm_all_reached(shm, announced, pending->operation)) return YOKE_OK;
     TRY(shm_agree(shm, pending->operation));
-    reduce_slice(shm, pending);
+    yoke_fold_set fold = {
+        .element = YOKE_ELEMENT_FLOAT32, .reduction = YOKE_SUM, .ranks = shm->group.world};
+    for (int rank = 0; rank < fold.ranks; rank++)
+        fold.from[rank] = shm_data_of(shm, shm_call_of(shm, rank, pending->operation), rank);
+    shm_fold_slice(&fold, shm->group.rank, pending->call.what.count, fold.from, fold.ranks);
     shm->pending_done++;
     shm_raise(&shm_self(shm)->finished, ++shm->finished);
     *advanced = true;

@@ -14,7 +14,8 @@ enum {
     SMALL_BYTES = 2048, /* of a buffer: reading in place would cost a second wait */
     REDUNDANT_BYTES =
         32768,         /* of all ranks' chunks: below, each rank reduces the whole chunk itself */
-    FOLD_BYTES = 8192, /* of a slice: stays in the first-level cache while it is copied */
+    FOLD_BYTES = 8192, /* the part of a slice that stays in the first-level cache while it is
+                          copied */
 };
 
 typedef struct shm_transfer shm_transfer;
@@ -101,25 +102,6 @@ static int count_located(const shm_transfer *transfer, uint32_t operation, int *
     return located;
 }
 
-/* Reads all sources in place; the step keeps every rank from changing what another still reads. */
-static yoke_status take_in_place(const shm_transfer *transfer, uint32_t operation, shm_view *view) {
-    view_buffers(transfer, operation, view);
-    TRY(transfer->take(transfer, view));
-    return shm_step(transfer->shm);
-}
-
-/* All ranks have packed the first chunk. */
-static yoke_status take_chunks(const shm_transfer *transfer, shm_view *view) {
-    for (;;) {
-        transfer->shm->staged++;
-        TRY(transfer->take(transfer, view));
-        if (view->at + view->count == transfer->call.what.count) return YOKE_OK;
-        view_slots(transfer, view->at + view->count, view);
-        pack(transfer, view);
-        TRY(shm_step(transfer->shm));
-    }
-}
-
 static yoke_status exchange(shm_transfer *transfer) {
     shm_group *shm = transfer->shm;
     size_t bytes = transfer->call.what.count * transfer->element_bytes * (size_t)transfer->pieces;
@@ -137,12 +119,26 @@ static yoke_status exchange(shm_transfer *transfer) {
     TRY(shm_agree(shm, operation));
     if (transfer->call.what.count == 0) return YOKE_OK;
     int sources, readable = count_located(transfer, operation, &sources);
-    if (readable == sources) return take_in_place(transfer, operation, &view);
+    if (readable == sources) {
+        /* Read all sources in place; the step keeps every rank from changing what another still
+         * reads. */
+        view_buffers(transfer, operation, &view);
+        TRY(transfer->take(transfer, &view));
+        return shm_step(transfer->shm);
+    }
     if (readable != 0) { /* only some in shared memory: all go through slots */
         if (located) pack(transfer, &view);
         TRY(shm_step(shm));
     }
-    return take_chunks(transfer, &view);
+    /* All ranks have packed the first chunk. */
+    for (;;) {
+        transfer->shm->staged++;
+        TRY(transfer->take(transfer, &view));
+        if (view.at + view.count == transfer->call.what.count) return YOKE_OK;
+        view_slots(transfer, view.at + view.count, &view);
+        pack(transfer, &view);
+        TRY(shm_step(transfer->shm));
+    }
 }
 
 static void copy(void *to, const void *from, size_t bytes) {

@@ -89,7 +89,7 @@ static int open_directory(const char *path) {
     return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 }
 
-/* Behind open_directory, for a folder that the user named. */
+/* Checks what open_directory opened, for a folder that the user named. */
 static yoke_status check_named(const yoke_run_folder *folder) {
     struct stat found;
     if (folder->directory < 0 && (errno == ENOTDIR || errno == ELOOP))
@@ -112,7 +112,25 @@ static yoke_status fail_taken(const yoke_run_folder *folder, const yoke_run_reco
                 folder->path, record->run_id, record->owner);
 }
 
-static yoke_status write_record(const yoke_run_folder *folder, const char *run_id) {
+/* The caller holds the lock, so the files belong to a running run or are stale. */
+static yoke_status take_folder(yoke_run_folder *folder, const char *run_id) {
+    yoke_run_record record;
+    bool found;
+    char name[YOKE_OWNER_FILE_BYTES];
+    if (yoke_run_record_read(folder->directory, &record, &found))
+        return fail_taken(folder, &record);
+    yoke_run_files_remove(folder->directory, false);
+    uint8_t nonce[YOKE_NONCE_BYTES];
+    if (!yoke_nonce_make(nonce))
+        return FAIL(YOKE_ERROR_SYSTEM, "cannot make a nonce: getrandom failed");
+    for (int i = 0; i < YOKE_NONCE_BYTES; i++)
+        snprintf(folder->nonce + 2 * i, 3, "%02x", nonce[i]);
+    yoke_run_owner_file(name, folder->nonce);
+    folder->owner_lock = yoke_run_file_open(folder->directory, name, O_RDWR | O_CREAT | O_EXCL);
+    folder->member_lock = yoke_run_file_open(folder->directory, MEMBERS, O_RDWR | O_CREAT);
+    if (folder->owner_lock < 0 || folder->member_lock < 0 ||
+        flock(folder->owner_lock, LOCK_EX | LOCK_NB) != 0)
+        return FAIL(YOKE_ERROR_IO, "%s: cannot lock a file: %s", folder->path, strerror(errno));
     char text[512], host[64] = "";
     gethostname(host, sizeof host - 1);
     int length = snprintf(text, sizeof text, "yoke store 2\nnonce %s\nowner %s:%ld\nrun %s\n",
@@ -123,49 +141,18 @@ static yoke_status write_record(const yoke_run_folder *folder, const char *run_i
     return FAIL(YOKE_ERROR_IO, "%s: cannot write: %s", folder->path, strerror(cause));
 }
 
-static yoke_status make_nonce(yoke_run_folder *folder) {
-    uint8_t nonce[YOKE_NONCE_BYTES];
-    if (!yoke_nonce_make(nonce))
-        return FAIL(YOKE_ERROR_SYSTEM, "cannot make a nonce: getrandom failed");
-    for (int i = 0; i < YOKE_NONCE_BYTES; i++)
-        snprintf(folder->nonce + 2 * i, 3, "%02x", nonce[i]);
-    return YOKE_OK;
-}
-
-/* The caller holds the lock, so the files belong to a running run or are stale. */
-static yoke_status take_folder(yoke_run_folder *folder, const char *run_id) {
-    yoke_run_record record;
-    bool found;
-    char name[YOKE_OWNER_FILE_BYTES];
-    if (yoke_run_record_read(folder->directory, &record, &found))
-        return fail_taken(folder, &record);
-    yoke_run_files_remove(folder->directory, false);
-    TRY(make_nonce(folder));
-    yoke_run_owner_file(name, folder->nonce);
-    folder->owner_lock = yoke_run_file_open(folder->directory, name, O_RDWR | O_CREAT | O_EXCL);
-    folder->member_lock = yoke_run_file_open(folder->directory, MEMBERS, O_RDWR | O_CREAT);
-    if (folder->owner_lock < 0 || folder->member_lock < 0 ||
-        flock(folder->owner_lock, LOCK_EX | LOCK_NB) != 0)
-        return FAIL(YOKE_ERROR_IO, "%s: cannot lock a file: %s", folder->path, strerror(errno));
-    return write_record(folder, run_id);
-}
-
 static void take_meeting(yoke_run_folder *folder, const yoke_meeting *meeting) {
     folder->path = meeting->path;
     folder->directory = meeting->directory;
 }
 
-static yoke_status make_named(yoke_run_folder *folder) {
+static yoke_status open_owner(yoke_run_folder *folder, const yoke_store_options *options,
+                              uint64_t deadline) {
     if (mkdir(folder->path, 0700) != 0 && errno != EEXIST)
         return FAIL(YOKE_ERROR_IO, "%s: cannot create the store's folder: %s", folder->path,
                     strerror(errno));
     folder->directory = open_directory(folder->path);
-    return check_named(folder);
-}
-
-static yoke_status open_owner(yoke_run_folder *folder, const yoke_store_options *options,
-                              uint64_t deadline) {
-    TRY(make_named(folder));
+    TRY(check_named(folder));
     folder->change_lock = yoke_run_file_open(folder->directory, GUARD, O_RDWR | O_CREAT);
     if (folder->change_lock < 0 || !yoke_run_folder_lock(folder, deadline))
         return FAIL(YOKE_ERROR_IO, "%s: cannot lock a file: %s", folder->path, strerror(errno));

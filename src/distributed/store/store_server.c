@@ -104,14 +104,6 @@ static progress connection_receive(connection *client) {
     }
 }
 
-/* Makes room for the next request. */
-static void connection_next(connection *client) {
-    free(client->payload);
-    client->payload = NULL;
-    client->got = 0;
-    if (client->authenticated && client->reply == NULL) client->deadline = 0;
-}
-
 /* Sends what the socket takes. False: the connection is lost, or was closing. */
 static bool connection_send(connection *client) {
     while (client->sent < client->reply_bytes) {
@@ -164,7 +156,7 @@ static bool refuse(connection *client, const char *why) {
     return reply(client, YOKE_FRAME_REFUSED, why, strlen(why));
 }
 
-/* Without words to a client that has not proved the token; without a token everybody can. */
+/* A client that has not proved the token gets no reason; without a token everybody can prove it. */
 static bool refuse_hello(connection *client, const char *why) {
     client->closing = true;
     return refuse(client, why);
@@ -263,7 +255,11 @@ static bool serve(yoke_store_server *server, connection *client, short events) {
     progress got = connection_receive(client);
     if (got != PROGRESS_DONE) return got == PROGRESS_WAIT;
     bool keep = handle(server, client);
-    connection_next(client);
+    /* Make room for the next request. */
+    free(client->payload);
+    client->payload = NULL;
+    client->got = 0;
+    if (client->authenticated && client->reply == NULL) client->deadline = 0;
     return keep;
 }
 
@@ -316,20 +312,6 @@ static void accept_connection(yoke_store_server *server) {
     }
 }
 
-static void serve_all(yoke_store_server *server) {
-    size_t polled = server->count;
-    for (size_t i = 0; i < polled; i++) {
-        connection *client = server->connections[i];
-        short events = server->polls[i + 2].revents;
-        if (events != 0 && !serve(server, client, events)) mark_lost(client);
-    }
-    uint64_t now = yoke_now_ns();
-    for (size_t i = server->count; i-- > 0;) {
-        uint64_t deadline = server->connections[i]->deadline;
-        if (deadline != 0 && now >= deadline) drop(server, i);
-    }
-}
-
 static void begin_linger(yoke_store_server *server) {
     uint64_t linger_ns = LINGER_MS * 1000000u;
     if (linger_ns > server->frame_ns) linger_ns = server->frame_ns;
@@ -374,7 +356,17 @@ static void *serve_until_end(void *context) {
     yoke_store_server *server = context;
     for (;;) {
         wait_for_events(server);
-        serve_all(server);
+        size_t polled = server->count;
+        for (size_t i = 0; i < polled; i++) {
+            connection *client = server->connections[i];
+            short events = server->polls[i + 2].revents;
+            if (events != 0 && !serve(server, client, events)) mark_lost(client);
+        }
+        uint64_t now = yoke_now_ns();
+        for (size_t i = server->count; i-- > 0;) {
+            uint64_t deadline = server->connections[i]->deadline;
+            if (deadline != 0 && now >= deadline) drop(server, i);
+        }
         if (server->end_ns == 0 && server->polls[0].revents != 0)
             begin_linger(server);
         else if (server->end_ns == 0 && server->polls[1].revents != 0)

@@ -114,27 +114,6 @@ static void disconnect(tcp_store *own) {
     own->connection = -1;
 }
 
-/* Retries until the deadline: the server may start later than this rank, or be full. */
-static yoke_status connect_to_server(tcp_store *own, const yoke_store_options *options) {
-    uint64_t deadline = deadline_after(options->timeout_ms);
-    for (int reported = ETIMEDOUT;;) {
-        uint64_t attempt = earlier(deadline, deadline_after(HANDSHAKE_MS));
-        int cause;
-        TRY(yoke_tcp_connect(&own->at, attempt, &own->connection, &cause));
-        if (cause == 0) TRY(shake_hands(own, options, attempt, &cause));
-        if (cause == 0) return YOKE_OK;
-        disconnect(own);
-        if (cause != ETIMEDOUT) reported = cause; /* explains more than a timeout does */
-        if (yoke_now_ns() >= deadline)
-            return FAIL(
-                YOKE_ERROR_TIMEOUT,
-                "no store answered at %s within %d ms (%s): rank 0 serves it, is it running "
-                "there?",
-                own->store.address, options->timeout_ms, strerror(reported));
-        poll(NULL, 0, RETRY_MS);
-    }
-}
-
 /* Sends the payload that the buffer holds and receives the reply. MISSING at the deadline; a later
  * call recognises the late reply by its sequence number and skips it. */
 static yoke_status request(tcp_store *own, uint16_t type, size_t bytes, uint64_t deadline,
@@ -238,7 +217,24 @@ static yoke_status build(tcp_store *own, const yoke_store_options *options) {
     if (own->at.port == 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: port 0 is only for the rank that serves the store",
                     options->address);
-    return connect_to_server(own, options);
+    /* Retry until the deadline: the server may start later than this rank, or be full. */
+    uint64_t deadline = deadline_after(options->timeout_ms);
+    for (int reported = ETIMEDOUT;;) {
+        uint64_t attempt = earlier(deadline, deadline_after(HANDSHAKE_MS));
+        int cause;
+        TRY(yoke_tcp_connect(&own->at, attempt, &own->connection, &cause));
+        if (cause == 0) TRY(shake_hands(own, options, attempt, &cause));
+        if (cause == 0) return YOKE_OK;
+        disconnect(own);
+        if (cause != ETIMEDOUT) reported = cause; /* explains more than a timeout does */
+        if (yoke_now_ns() >= deadline)
+            return FAIL(
+                YOKE_ERROR_TIMEOUT,
+                "no store answered at %s within %d ms (%s): rank 0 serves it, is it running "
+                "there?",
+                own->store.address, options->timeout_ms, strerror(reported));
+        poll(NULL, 0, RETRY_MS);
+    }
 }
 
 yoke_status yoke_tcp_store(yoke_store **store, const yoke_store_options *options) {

@@ -109,15 +109,6 @@ static bool has_open(const char *pid, unsigned long inode) {
     return found;
 }
 
-static void name_process(const char *pid, char *owner, size_t size) {
-    char path[300], name[32] = "a process";
-    snprintf(path, sizeof path, "/proc/%s/comm", pid);
-    FILE *file = fopen(path, "re");
-    if (file != NULL && fgets(name, sizeof name, file) != NULL) name[strcspn(name, "\n")] = '\0';
-    if (file != NULL) fclose(file);
-    snprintf(owner, size, "%s (pid %.20s)", name, pid);
-}
-
 /* "python3 (pid 4711)"; false if /proc does not show it, as for another user's process. */
 static bool find_port_owner(int port, char *owner, size_t size) {
     unsigned long inode = find_inode("/proc/net/tcp", port);
@@ -128,7 +119,16 @@ static bool find_port_owner(int port, char *owner, size_t size) {
     for (struct dirent *each; !found && (each = readdir(processes)) != NULL;) {
         if (strtol(each->d_name, NULL, 10) <= 0) continue;
         found = has_open(each->d_name, inode);
-        if (found) name_process(each->d_name, owner, size);
+        if (found) {
+            const char *pid = each->d_name;
+            char path[300], name[32] = "a process";
+            snprintf(path, sizeof path, "/proc/%s/comm", pid);
+            FILE *file = fopen(path, "re");
+            if (file != NULL && fgets(name, sizeof name, file) != NULL)
+                name[strcspn(name, "\n")] = '\0';
+            if (file != NULL) fclose(file);
+            snprintf(owner, size, "%s (pid %.20s)", name, pid);
+        }
     }
     closedir(processes);
     return found;
