@@ -58,16 +58,40 @@ static void wait_behind(yoke_lane *lane, uint64_t begin_ns, uint64_t end_ns) {
     if (begin_ns <= lane->idle_ns && lane->idle_ns < end_ns) lane->idle_ns = end_ns;
 }
 
+/* NCCL has no scatter and no gather of outputs: those stay copies. */
+static bool uses_chain(const yoke_data_parallel *parallel, const yoke_root_stage *stage) {
+    return parallel->options.collectives == YOKE_COLLECTIVES_NCCL &&
+           (stage->stage == YOKE_STAGE_REPLICATE || stage->stage == YOKE_STAGE_REDUCE);
+}
+
+/* All devices take part in a chain from its begin to its end. */
+static uint64_t pass_chain(yoke_data_parallel *parallel, const yoke_root_stage *stage,
+                           uint64_t *ends_ns) {
+    size_t bytes = 0;
+    for (int k = 1; k < parallel->count; k++)
+        if (stage->bytes[k] > bytes) bytes = stage->bytes[k];
+    if (bytes == 0) return stage->begin_ns;
+    uint64_t end_ns = yoke_links_collective(parallel->links, YOKE_ROUTE_CHAIN,
+                                            stage->to_root ? YOKE_HALF_SUM : YOKE_HALF_PUBLISH,
+                                            bytes, stage->begin_ns);
+    for (int k = 0; k < parallel->count; k++)
+        ends_ns[k] = end_ns;
+    return end_ns;
+}
+
 void yoke_links_run(yoke_data_parallel *parallel, const yoke_root_stage *stage) {
     uint64_t ends_ns[YOKE_DEVICES_LIMIT];
     if (!yoke_links_carry(parallel)) return;
-    uint64_t last_ns = yoke_links_root_stage(parallel->links, stage->to_root, stage->bytes,
-                                             stage->begin_ns, ends_ns);
+    bool chain = uses_chain(parallel, stage);
+    uint64_t last_ns = chain ? pass_chain(parallel, stage, ends_ns)
+                             : yoke_links_root_stage(parallel->links, stage->to_root, stage->bytes,
+                                                     stage->begin_ns, ends_ns);
     for (int k = 1; k < parallel->count; k++)
         if (stage->bytes[k] > 0) {
             uint64_t span_ns = yoke_links_span(parallel->links, stage->bytes[k]);
-            trace_stage(parallel, k, stage, ends_ns[k] - span_ns, ends_ns[k]);
-            wait_behind(&parallel->lanes[k], ends_ns[k] - span_ns, ends_ns[k]);
+            uint64_t begin_ns = chain ? stage->begin_ns : ends_ns[k] - span_ns;
+            trace_stage(parallel, k, stage, begin_ns, ends_ns[k]);
+            wait_behind(&parallel->lanes[k], begin_ns, ends_ns[k]);
         }
     if (last_ns > yoke_trace_now()) yoke_links_await(last_ns);
     trace_stage(parallel, 0, stage, stage->begin_ns, yoke_trace_now());
