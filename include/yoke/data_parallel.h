@@ -76,7 +76,8 @@ typedef struct yoke_data_parallel_options {
     size_t first_bucket_bytes;    /**< Size of the first bucket; 0: 1 MiB, as in DDP. */
     size_t bucket_bytes;          /**< Size of the others; 0: on CPU devices 4 MiB, which the cache
                                        still holds after backward; on GPUs 25 MiB, as in DDP. */
-    yoke_collectives collectives; /**< Between GPUs. */
+    yoke_collectives collectives; /**< Between GPUs. With `link`, YOKE_COLLECTIVES_NCCL models the
+                                       chains by which NCCL replicates and reduces. */
     /** DDP: the ranks that train this model together, one device each; NULL: this process alone.
      * Schedule overlap: ranks all-reduce gradients and each updates its weights; sharded, over
      * shared memory: each rank updates and publishes its part. All ranks call create, synchronize,

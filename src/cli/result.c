@@ -9,6 +9,8 @@
 
 #include "cli/cli.h"
 
+#define SENSELESS 10 /* times a guess's loss, or the training loss */
+
 yoke_status device_view_read(device_view *view, const yoke_devices *devices) {
     yoke_status status = YOKE_OK;
     view->count = yoke_devices_count(devices);
@@ -236,6 +238,23 @@ void print_result(FILE *out, const yoke_trainer_summary *summary, const char *un
     print_score(out, "train", summary->train_loss, summary->train_accuracy);
     print_score(out, "test", summary->test_loss, summary->test_accuracy);
     fprintf(out, "weights_hash %016" PRIx64 "\n", summary->weights_hash);
+}
+
+void warn_of_result(const yoke_trainer *trainer, const yoke_trainer_summary *summary) {
+    yoke_dataset_info rows = {.struct_size = sizeof rows};
+    if (yoke_trainer_dataset(trainer, YOKE_SPLIT_TRAIN, &rows) != YOKE_OK || rows.classes < 2)
+        return;
+    double guessing = log(rows.classes);
+    if (!(summary->test_loss > SENSELESS * guessing) ||
+        summary->test_loss < SENSELESS * summary->train_loss)
+        return;
+    fprintf(stderr,
+            "yoke: warning: the test loss is %.1f, and a guess among %d classes costs %.2f: what "
+            "this model says of new rows means nothing. After few steps at a high learning rate "
+            "batch norm knows little of the data: train longer (--epochs), at a lower --lr (yoke "
+            "train --lr-find suggests one), or from trained weights (--recipe "
+            "imagefolder-finetune, docs/fine-tuning.md)\n",
+            summary->test_loss, rows.classes, guessing);
 }
 
 static void json_lists(yoke_json *json, yoke_data_parallel *engine) {

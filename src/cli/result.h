@@ -34,6 +34,8 @@ void print_epoch(FILE *out, const yoke_event *epoch, bool tests, const char *hea
 /* After it: the stages of a step, then speed and loss. */
 void print_stages(FILE *out, const yoke_trace *trace);
 void print_result(FILE *out, const yoke_trainer_summary *summary, const char *unit);
+/* On stderr, where new rows cost many times what guessing their class does. */
+void warn_of_result(const yoke_trainer *trainer, const yoke_trainer_summary *summary);
 yoke_status print_result_json(FILE *out, yoke_trainer *trainer, const yoke_trainer_summary *summary,
                               const skipped_list *skipped);
 

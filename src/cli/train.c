@@ -108,7 +108,8 @@ static yoke_status report(session *now) {
         print_stages(words, yoke_data_parallel_trace(yoke_trainer_engine(now->trainer)));
     if (!flags->json || !flags->quiet) print_result(words, &summary, now->progress.unit);
     if (flags->json) status = print_result_json(stdout, now->trainer, &summary, &now->skipped);
-    fflush(stdout); /* the advice on stderr comes after it, also in one file */
+    fflush(stdout); /* warning and advice on stderr come after it, also in one file */
+    if (!flags->quiet) warn_of_result(now->trainer, &summary);
     return status;
 }
 

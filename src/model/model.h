@@ -234,14 +234,14 @@ yoke_status yoke_names_create(yoke_names *names, int capacity);
 void yoke_names_destroy(yoke_names *names);
 void yoke_names_add(yoke_names *names, const char *text, int index);
 void yoke_names_sort(yoke_names *names);
-#define YOKE_PATTERN_BYTES 256
 /* marks[index] becomes `mark` for every name that a pattern of the list matches, where it was
- * negative. unmatched: the first pattern that matches no name, or "". ARGUMENT: too many
- * comparisons. */
+ * negative. unmatched: where the list's first pattern that matches no name begins, or NULL.
+ * ARGUMENT: too many comparisons. */
 yoke_status yoke_patterns_mark(yoke_names *names, const char *list, int mark, int *marks,
-                               char unmatched[YOKE_PATTERN_BYTES]);
-/* ARGUMENT: the text begins with `what` and names the model's nearest tensor. */
-yoke_status yoke_patterns_fail(const yoke_model *model, const char *what, const char *pattern);
+                               const char **unmatched);
+/* ARGUMENT: the text begins with `what` and the list's first pattern, and names the model's nearest
+ * tensor. */
+yoke_status yoke_patterns_fail(const yoke_model *model, const char *what, const char *list);
 
 /* outputs[tensors] gets for each, as bits, the outputs that it changes. */
 yoke_status yoke_model_reach(const yoke_model *model, unsigned *outputs);

@@ -9,6 +9,7 @@
 
 #include "model/graph.h"
 
+#define PATTERN_BYTES 256
 #define PIECE_BYTES 64
 #define SPECIAL "*?[]\\"
 #define TRIES_LIMIT ((size_t)1 << 24) /* some seconds */
@@ -52,11 +53,11 @@ static int lower_bound(const yoke_names *names, const char *text, size_t length)
 
 /* Patterns. */
 
-/* The first pattern of a list; returns what follows its comma, or NULL behind the last. A pattern
- * longer than any name matches none. */
-static const char *next_pattern(const char *list, char pattern[YOKE_PATTERN_BYTES]) {
+/* The first pattern of a list, cut where it is longer than any name; returns what follows its
+ * comma, or NULL behind the last. */
+static const char *next_pattern(const char *list, char pattern[PATTERN_BYTES]) {
     size_t length = strcspn(list, ",");
-    snprintf(pattern, YOKE_PATTERN_BYTES, "%.*s", (int)(length < YOKE_PATTERN_BYTES ? length : 0),
+    snprintf(pattern, PATTERN_BYTES, "%.*s", (int)(length < PATTERN_BYTES ? length : PATTERN_BYTES),
              list);
     return list[length] == ',' ? list + length + 1 : NULL;
 }
@@ -103,19 +104,19 @@ static bool mark_names(yoke_names *names, const char *text, int mark, int *marks
 }
 
 yoke_status yoke_patterns_mark(yoke_names *names, const char *list, int mark, int *marks,
-                               char unmatched[YOKE_PATTERN_BYTES]) {
-    char pattern[YOKE_PATTERN_BYTES];
-    unmatched[0] = '\0';
-    while (list != NULL) {
-        list = next_pattern(list, pattern);
-        bool found = mark_names(names, pattern, mark, marks);
+                               const char **unmatched) {
+    char pattern[PATTERN_BYTES];
+    *unmatched = NULL;
+    for (const char *begin = list; begin != NULL; begin = list) {
+        list = next_pattern(begin, pattern);
+        bool found = strcspn(begin, ",") < PATTERN_BYTES && mark_names(names, pattern, mark, marks);
         if (names->tries > TRIES_LIMIT)
             return FAIL(YOKE_ERROR_ARGUMENT,
                         "pattern \"%.64s\": it and those before it have been compared with more "
                         "than %zu names; begin or end patterns with plain text, as \"layer1.*\" "
                         "and \"*.bias\" do, or make fewer of them",
                         pattern, TRIES_LIMIT);
-        if (!found && unmatched[0] == '\0') memcpy(unmatched, pattern, sizeof pattern);
+        if (!found && *unmatched == NULL) *unmatched = begin;
     }
     return YOKE_OK;
 }
@@ -159,8 +160,9 @@ static void copy_parts(const char *name, bool front, size_t dots, char parts[PIE
     parts[length] = '\0';
 }
 
-yoke_status yoke_patterns_fail(const yoke_model *model, const char *what, const char *pattern) {
-    char plain[PIECE_BYTES];
+yoke_status yoke_patterns_fail(const yoke_model *model, const char *what, const char *list) {
+    char pattern[PATTERN_BYTES], plain[PIECE_BYTES];
+    next_pattern(list, pattern);
     if (model->tensor_count == 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s \"%s\": %s has no tensors", what, pattern,
                     model->name);

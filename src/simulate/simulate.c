@@ -185,6 +185,23 @@ static yoke_status transfer(simulator *run, yoke_stage stage, bool to_root, size
     return YOKE_OK;
 }
 
+/* All parameters from the root to the others, or all gradients to it: one copy after the other, or
+ * over NCCL's chain, in which all devices take part until its end. */
+static yoke_status travel_whole(simulator *run, yoke_stage stage, bool to_root) {
+    size_t bytes = yoke_profile_bytes(run->profile);
+    if (run->result->mode != YOKE_SIMULATED_NCCL || run->links == NULL)
+        return transfer(run, stage, to_root, bytes);
+    uint64_t begin_ns = run->now_ns;
+    uint64_t end_ns =
+        yoke_links_collective(run->links, modes[run->result->mode].route,
+                              to_root ? YOKE_HALF_SUM : YOKE_HALF_PUBLISH, bytes, begin_ns);
+    for (int k = 0; k < shown(run); k++)
+        TRY(note(run, k, stage, NO_BUCKET, end_ns));
+    run->result->travel_ns += end_ns - begin_ns;
+    run->now_ns = end_ns;
+    return YOKE_OK;
+}
+
 static uint64_t update_ns(const yoke_profile *profile, int parts) {
     return (uint64_t)(profile->update_ns_per_byte * (double)yoke_profile_bytes(profile) / parts);
 }
@@ -237,11 +254,11 @@ static yoke_status rebuild_replicas(simulator *run) {
 /* nn.DataParallel, stage by stage: no stage begins before the one before it is over everywhere. */
 static yoke_status run_classic(simulator *run) {
     const yoke_profile *profile = run->profile;
-    size_t rows = (size_t)profile->rows, parameters = yoke_profile_bytes(profile);
+    size_t rows = (size_t)profile->rows;
     yoke_simulation *result = run->result;
     bool python = result->mode == YOKE_SIMULATED_PYTHON && profile->layers > 0;
     TRY(transfer(run, YOKE_STAGE_SCATTER, false, rows * profile->input_bytes));
-    TRY(transfer(run, YOKE_STAGE_REPLICATE, false, parameters));
+    TRY(travel_whole(run, YOKE_STAGE_REPLICATE, false));
     TRY(python ? rebuild_replicas(run) : YOKE_OK);
     TRY(python ? forward_with_lock(run)
                : compute_slowly(run, YOKE_STAGE_FORWARD, NO_BUCKET, profile->forward_ms));
@@ -253,7 +270,7 @@ static yoke_status run_classic(simulator *run) {
     for (int s = 0; s < profile->segment_count; s++)
         TRY(compute_slowly(run, YOKE_STAGE_BACKWARD, s, profile->segments[s].backward_ms));
     TRY(await(run, run->now_ns));
-    TRY(transfer(run, YOKE_STAGE_REDUCE, true, parameters));
+    TRY(travel_whole(run, YOKE_STAGE_REDUCE, true));
     result->update_ns = update_ns(profile, 1);
     return compute(run, 0, YOKE_STAGE_UPDATE, NO_BUCKET, result->update_ns);
 }
@@ -342,9 +359,7 @@ static yoke_status run_step(simulator *run, const yoke_topology *topology) {
     run->call_ns = (uint64_t)(1e3 * topology->interpreter_us);
     run->handover_ns = (uint64_t)(1e3 * topology->handover_us);
     run->thread_ns = (uint64_t)(1e3 * topology->thread_us);
-    TRY(result->mode == YOKE_SIMULATED_CLASSIC || result->mode == YOKE_SIMULATED_PYTHON
-            ? run_classic(run)
-            : run_buckets(run));
+    TRY(result->mode <= YOKE_SIMULATED_NCCL ? run_classic(run) : run_buckets(run));
     result->step_ns = run->now_ns > 0 ? run->now_ns : 1; /* rates divide by it */
     result->efficiency = 1e6 * yoke_profile_step_ms(run->profile) / (double)result->step_ns;
     if (result->span_count > 0)

@@ -74,6 +74,7 @@ typedef struct yoke_topology {
 #define YOKE_SIMULATED_TABLE(X)                                                                    \
     X(YOKE_SIMULATED_PYTHON, "dp-python", YOKE_ROUTE_CHAIN, false)                                 \
     X(YOKE_SIMULATED_CLASSIC, "dp-classic", YOKE_ROUTE_CHAIN, false)                               \
+    X(YOKE_SIMULATED_NCCL, "dp-nccl", YOKE_ROUTE_CHAIN, false)                                     \
     X(YOKE_SIMULATED_OVERLAP, "dp-overlap", YOKE_ROUTE_CHAIN, false)                               \
     X(YOKE_SIMULATED_SHARDED, "dp-sharded", YOKE_ROUTE_RING, false)                                \
     X(YOKE_SIMULATED_DDP_RING, "ddp-ring", YOKE_ROUTE_RING, true)                                  \
@@ -109,7 +110,8 @@ typedef struct yoke_simulation {
 /* Whether the mode runs on so many devices; otherwise ARGUMENT and why not. */
 yoke_status yoke_simulate_check(const yoke_topology *topology, yoke_simulated_mode mode,
                                 int devices);
-/* The step after the first: replicas are stale in dp-python and dp-classic, and equal elsewhere. */
+/* The step after the first: replicas are stale in dp-python, dp-classic and dp-nccl, and equal
+ * elsewhere. */
 yoke_status yoke_simulate(yoke_simulation *simulation, const yoke_profile *profile,
                           const yoke_topology *topology, yoke_simulated_mode mode, int devices);
 void yoke_simulation_clear(yoke_simulation *simulation); /* takes a zeroed struct */

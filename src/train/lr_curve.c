@@ -9,6 +9,8 @@
 
 #define STEPS_LEAST 20
 #define STEPS_MOST 1000000
+#define FALLING 0.75 /* of its fall is still before the loss where it begins */
+#define CLEAR 1.25   /* times the noise of a batch, a fall is more than noise */
 
 static yoke_status check(const yoke_lr_find_options *options) {
     if (options->steps < STEPS_LEAST || options->steps > STEPS_MOST)
@@ -90,10 +92,29 @@ static double slope(const double *values, int first, int end, int at) {
     return (values[behind] - values[before]) / (behind - before);
 }
 
+/* The mean of the first quarter before the lowest point: one smoothed loss is one batch's noise. */
+static double level_before(const double *smoothed, int first, int lowest) {
+    int count = (lowest - first) / 4 + 1;
+    double sum = 0;
+    for (int i = first; i < first + count; i++)
+        sum += smoothed[i];
+    return sum / count;
+}
+
+/* Where the loss leaves its first level for good: before it the steepest fall is one of the noise,
+ * at a rate that changes nothing. */
+static int begin_of_fall(const yoke_lr_curve *curve, int first, int lowest, double fall) {
+    double level = curve->smoothed[lowest] + FALLING * fall;
+    int begin = lowest;
+    while (begin > first && curve->smoothed[begin] < level)
+        begin--;
+    return begin;
+}
+
 /* Up to the lowest point: a fall behind it recovers from a rate that was too high. */
-static int steepest_fall(const yoke_lr_curve *curve, int first, int lowest, int end) {
-    int steepest = first;
-    for (int i = first; i <= lowest; i++)
+static int steepest_fall(const yoke_lr_curve *curve, int first, int begin, int lowest, int end) {
+    int steepest = begin;
+    for (int i = begin; i <= lowest; i++)
         if (slope(curve->smoothed, first, end, i) < slope(curve->smoothed, first, end, steepest))
             steepest = i;
     return steepest;
@@ -127,10 +148,10 @@ void yoke_lr_curve_suggest(yoke_lr_curve *curve) {
         return;
     }
     int lowest = lowest_point(curve, first, end);
-    double fall = curve->smoothed[first] - curve->smoothed[lowest];
+    double fall = level_before(curve->smoothed, first, lowest) - curve->smoothed[lowest];
     double noise = noise_of(curve->losses, lowest + 1);
     double rounding = 1e-6 * fabs(curve->smoothed[first]);
-    if (!(fall > noise + rounding)) {
+    if (!(fall > CLEAR * noise + rounding)) {
         snprintf(curve->text, sizeof curve->text,
                  "no suggestion: between rates of %.3g and %.3g the smoothed loss never falls "
                  "by more than the losses of neighbouring batches differ (%.2g): take more steps "
@@ -138,7 +159,8 @@ void yoke_lr_curve_suggest(yoke_lr_curve *curve) {
                  options->lowest, curve->rates[curve->count - 1], noise);
         return;
     }
-    curve->suggested = steepest_fall(curve, first, lowest, end);
+    int begin = begin_of_fall(curve, first, lowest, fall);
+    curve->suggested = steepest_fall(curve, first, begin, lowest, end);
     curve->cautious = fmin(curve->rates[curve->suggested], curve->rates[lowest] / 10);
     snprintf(curve->text, sizeof curve->text, "the smoothed loss falls fastest at a rate of %.3g",
              curve->rates[curve->suggested]);

@@ -142,7 +142,7 @@ static bool is_lacking(const yoke_weights_match *match, int index) {
 
 /* Marks those of `count` names that the list matches. */
 static yoke_status allow(yoke_names *names, int count, const char *list, int **marks,
-                         char unmatched[YOKE_PATTERN_BYTES]) {
+                         const char **unmatched) {
     size_t bytes = ((size_t)count + 1) * sizeof **marks;
     *marks = malloc(bytes);
     if (*marks == NULL) return FAIL_MEMORY(bytes, "what a file may lack");
@@ -154,7 +154,7 @@ static yoke_status allow(yoke_names *names, int count, const char *list, int **m
 
 static yoke_status allow_missing(yoke_weights_match *match) {
     int count = yoke_model_tensor_count(match->model);
-    char unmatched[YOKE_PATTERN_BYTES];
+    const char *unmatched = NULL;
     yoke_names names;
     if (match->options.allow_missing == NULL) return YOKE_OK;
     TRY(yoke_names_create(&names, count));
@@ -164,16 +164,16 @@ static yoke_status allow_missing(yoke_weights_match *match) {
             yoke_names_add(&names, info.name, i);
     }
     yoke_status status =
-        allow(&names, count, match->options.allow_missing, &match->missing, unmatched);
+        allow(&names, count, match->options.allow_missing, &match->missing, &unmatched);
     yoke_names_destroy(&names);
-    if (status != YOKE_OK || unmatched[0] == '\0') return status;
+    if (status != YOKE_OK || unmatched == NULL) return status;
     return yoke_patterns_fail(match->model, "allow_missing", unmatched);
 }
 
 /* Patterns may match nothing. */
 static yoke_status allow_unknown(yoke_weights_match *match) {
     const yoke_safetensors *file = match->file;
-    char unmatched[YOKE_PATTERN_BYTES];
+    const char *unmatched = NULL;
     yoke_names names;
     if (match->options.allow_unknown == NULL) return YOKE_OK;
     TRY(yoke_names_create(&names, file->count));
@@ -181,7 +181,7 @@ static yoke_status allow_unknown(yoke_weights_match *match) {
         if (is_lacking(match, i))
             yoke_names_add(&names, yoke_weights_plain_name(file->tensors[i].name), i);
     yoke_status status =
-        allow(&names, file->count, match->options.allow_unknown, &match->unknown, unmatched);
+        allow(&names, file->count, match->options.allow_unknown, &match->unknown, &unmatched);
     yoke_names_destroy(&names);
     return status;
 }

@@ -16,9 +16,9 @@ PLAIN = {"PATH": os.environ["PATH"]}
 
 
 def environment(extra=None):
-    """As of `env -i`, with what sanitizers need, and the folder of the tests' choices."""
+    """As of `env -i`, with what sanitizers and simulated GPUs read, and the folder of the tests' choices."""
     kept = {name: value for name, value in os.environ.items()
-            if name.endswith("SAN_OPTIONS") or name == "XDG_CACHE_HOME"}
+            if name.endswith("SAN_OPTIONS") or name.startswith("SIMCUDA_") or name == "XDG_CACHE_HOME"}
     return {**PLAIN, **kept, **(extra or {})}
 
 

@@ -9,6 +9,8 @@ import socket
 import subprocess
 import time
 
+from launch_case import environment
+
 PROGRAMS = ["munged", "slurmctld", "slurmd", "srun", "sbatch", "sinfo", "squeue", "scancel"]
 LIMIT_S = 900
 NODES = ["n1", "n2"]
@@ -70,7 +72,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=10 State=UP
 """)
         for name in ["state"] + [f"spool.{node}" for node in NODES]:
             (self.folder / name).mkdir()
-        self.environment = {"PATH": os.environ["PATH"], "SLURM_CONF": str(self.folder / "slurm.conf")}
+        self.environment = environment({"SLURM_CONF": str(self.folder / "slurm.conf")})
 
     def __enter__(self):
         try:

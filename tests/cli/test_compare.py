@@ -105,7 +105,7 @@ class Result(unittest.TestCase):
     def test_the_lesson_races_python_beside_the_rest_and_all_learn_the_same_bits(self):
         result, lines = told("--lesson", "--interpreter-us", "500")
         contenders = {contender["name"]: contender for contender in result["contenders"]}
-        self.assertEqual(list(contenders), ["single", "dp python", "dp classic", "dp overlap", "ddp"])
+        self.assertEqual(list(contenders), ["single", "dp python", "dp classic", "dp nccl", "dp overlap", "ddp"])
         self.assertEqual(len({contenders[name]["weights_hash"] for name in list(contenders)[1:]}), 1)
         self.assertLessEqual(max(map(len, lines)), 80)
         self.assertEqual((result["link"], result["bucket_mb"], result["learning_rate"]), ("0.6,20", 0.25, 0.01))
@@ -116,6 +116,16 @@ class Result(unittest.TestCase):
         self.assertIn("only a modelled link slows", " ".join(lines))
         self.assertEqual(result["interpreter_us"], 500)
         self.assertIn("python   500 us for each call or copy of a layer", lines)
+
+    def test_over_nccl_the_roots_link_carries_the_weights_once(self):
+        """Three devices: two copies in dp classic, one pass of a chain in dp nccl."""
+        result, _ = told("--lesson", "--devices", "3xcpu")
+        weights, parts = 4 * result["parameters"], {contender["name"]: contender["parts"] for contender in result["contenders"]}
+        for name, copies in (("dp classic", [2, 1, 1]), ("dp nccl", [1, 2, 1])):
+            for part, count in zip(parts[name], copies):
+                moved = part["sent_bytes"] + part["received_bytes"]
+                with self.subTest(name=name, part=part["name"]):
+                    self.assertAlmostEqual(moved / (2 * weights), count, delta=0.05)
 
     def test_only_the_lesson_has_an_interpreter(self):
         result = compare(*SHORT, "--interpreter-us", "5")

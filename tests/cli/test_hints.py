@@ -192,6 +192,16 @@ class Runs(Case):
         self.assertIn("2 steps, nothing left to do", said)
         self.assertNotIn("img/s", said)
 
+    def test_a_model_worse_than_guessing_is_said_to_be_of_no_use(self):
+        """Nine steps at a high rate: batch norm's running statistics are of other weights."""
+        run = ["train", "--model", "resnet20", "--dataset", "synthetic:3x8x8,classes=3,rows=60", "--batch", "20",
+               "--epochs", "3", "--threads", "1", "--devices", "cpu", "--algorithm", "direct"]
+        said = self.run_ok(*run, "--lr", "1").stderr
+        self.assertIn("a guess among 3 classes costs 1.10: what this model says of new rows means nothing", said)
+        self.assertIn("yoke train --lr-find suggests one", said)
+        self.assertNotIn("means nothing", self.run_ok(*run, "--lr", "0.001").stderr)
+        self.assertEqual(self.run_ok(*run, "--lr", "1", "--quiet").stderr, "")
+
     def test_own_images_are_suggested_after_drawn_ones_only(self):
         (self.folder / "t.csv").write_text("x,y\n" + "1,0\n2,1\n" * 40)
         self.assertIn("your own images", self.run_ok("train", *SMALL).stderr)

@@ -21,8 +21,13 @@ enum { WORDS = 64 };
 /* The bytes of the verb's struct as far as its options reach: one more is outside. */
 static size_t values_bytes(const cli_verb *verb) {
     static const size_t sizes[] = {
-        [CLI_FLAG] = sizeof(bool),         [CLI_TEXT] = sizeof(char *), [CLI_INTEGER] = sizeof(int),
-        [CLI_UNSIGNED] = sizeof(uint64_t), [CLI_REAL] = sizeof(double), [CLI_CHOICE] = sizeof(int),
+        [CLI_FLAG] = sizeof(bool),
+        [CLI_TEXT] = sizeof(char *),
+        [CLI_INTEGER] = sizeof(int),
+        [CLI_UNSIGNED] = sizeof(uint64_t),
+        [CLI_REAL] = sizeof(double),
+        [CLI_CHOICE] = sizeof(int),
+        [CLI_GROUP] = 0,
     };
     size_t bytes = 1;
     for (int i = 0; i < verb->option_count; i++) {

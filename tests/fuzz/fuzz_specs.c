@@ -55,13 +55,13 @@ static void make_models(const char *text) {
 
 static void match_patterns(const char *text) {
     int marks[2] = {-1, -1};
-    char unmatched[YOKE_PATTERN_BYTES];
+    const char *unmatched = NULL;
     yoke_names names;
     if (yoke_names_create(&names, 2) != YOKE_OK) return;
     yoke_names_add(&names, "layer1.0.conv1.weight", 0);
     yoke_names_add(&names, "fc.bias", 1);
     yoke_names_sort(&names);
-    (void)yoke_patterns_mark(&names, text, 0, marks, unmatched);
+    (void)yoke_patterns_mark(&names, text, 0, marks, &unmatched);
     yoke_names_destroy(&names);
 }
 

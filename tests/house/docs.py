@@ -16,7 +16,7 @@ ROW = re.compile(r"\| `(YOKE_\w+)` \| (.+?) \| (\d+) \|")
 FENCE = re.compile(r"^\s*```")
 SEPARATOR = re.compile(r"^\|(?:\s*:?-+:?\s*\|)+$")
 BAR = re.compile(r"(?<!\\)\|")  # Markdown splits a row here, inside `code` as well
-README_LINES, README_COLUMNS = 200, 120
+README_LINES, README_COLUMNS = 230, 120
 
 
 def tables(text):

@@ -251,7 +251,8 @@ class Jobs:
         home = self.folder / f"home-{user}"
         home.mkdir(exist_ok=True)
         os.chown(home, user, user)
-        kept = {name: value for name, value in os.environ.items() if name.endswith("SAN_OPTIONS")}
+        kept = {name: value for name, value in os.environ.items()
+                if name.endswith("SAN_OPTIONS") or name.startswith("SIMCUDA_")}
         return subprocess.Popen(command, cwd=home, text=True, user=user, group=user, extra_groups=[],
                                 env={"PATH": os.environ["PATH"], "HOME": str(home), **kept, **environment},
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

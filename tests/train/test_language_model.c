@@ -100,7 +100,7 @@ static void models_and_rows_that_do_not_go_together_are_refused(void **state) {
     (void)state;
     const char *text = write_text();
     expect_refused("mlp", text, "has 16 labels a row, and mlp predicts 1");
-    expect_refused("resnet20", text, "needs an image");
+    expect_refused("resnet20", text, "resnet20 reads images, and these rows are vectors of 16");
     expect_refused("gpt2", SMALL, "it reads token ids, a flat input of the model");
     expect_refused(
         "gpt2:context=8", text,

@@ -70,6 +70,42 @@ static void a_loss_without_a_fall_gets_no_suggestion(void **state) {
     }
 }
 
+/* Nearly normal: the sum of twelve uniform numbers. */
+static double draw(uint64_t *state) {
+    double sum = -6;
+    for (int i = 0; i < 12; i++) {
+        *state = *state * 6364136223846793005u + 1442695040888963407u;
+        sum += (double)(*state >> 11) / (double)(1ull << 53);
+    }
+    return sum;
+}
+
+/* Losses that fall from 2.3 to 1.3 around a rate of 0.01, in noise as of small batches: nothing
+ * happens below 0.001. */
+static void noise_before_the_fall_is_not_suggested(void **state) {
+    (void)state;
+    const double noise[] = {0.05, 0.1, 0.2, 0.3, 0.5};
+    for (size_t n = 0; n < sizeof noise / sizeof noise[0]; n++) {
+        int suggestions = 0;
+        for (uint64_t seed = 0; seed < 50; seed++) {
+            uint64_t drawn = seed;
+            yoke_lr_curve curve = begin(NULL);
+            while (curve.count < 100 && !curve.diverged) {
+                double at = log10(yoke_lr_curve_rate(&curve)), far = at > -0.5 ? at + 0.5 : 0;
+                yoke_lr_curve_add(&curve, 2.3 - 1 / (1 + exp(-4 * (at + 2))) + 20 * far * far +
+                                              noise[n] * draw(&drawn));
+            }
+            yoke_lr_curve_suggest(&curve);
+            suggestions += curve.suggested >= 0;
+            if (curve.suggested >= 0 && curve.rates[curve.suggested] < 1e-3)
+                fail_msg("noise %g, seed %d: a rate of %g is suggested", noise[n], (int)seed,
+                         curve.rates[curve.suggested]);
+            yoke_lr_curve_clear(&curve);
+        }
+        if (noise[n] < 0.25) assert_true(suggestions >= 45);
+    }
+}
+
 /* A recovery behind the explosion is steeper than the fall before it. */
 static void a_fall_behind_the_lowest_loss_is_not_suggested(void **state) {
     (void)state;
@@ -145,6 +181,7 @@ int main(void) {
         cmocka_unit_test(curves_and_suggestions_are_those_of_fastai_and_lightning),
         cmocka_unit_test(the_first_smoothed_loss_is_the_first_loss),
         cmocka_unit_test(a_loss_without_a_fall_gets_no_suggestion),
+        cmocka_unit_test(noise_before_the_fall_is_not_suggested),
         cmocka_unit_test(a_fall_behind_the_lowest_loss_is_not_suggested),
         cmocka_unit_test(a_curve_that_ends_at_once_says_where),
         cmocka_unit_test(a_negative_loss_that_falls_does_not_diverge),

@@ -86,10 +86,10 @@ const cli_verb compare_verb = {
         "algorithms, and compare checks losses and weights. Then they race, warmed up, in\n"
         "rounds of random order. The batch is the same for all, so more devices get fewer rows\n"
         "each. The exit code is 1 when losses differ by more than --tolerance.\n"
-        "--lesson races dp python (nn.DataParallel with what Python costs it), dp classic,\n"
-        "dp overlap and ddp on 4 CPU devices of one thread, with a batch of 8, a learning rate\n"
-        "of 0.01, buckets of 0.25 MiB and modelled links, 0.6,20. Options beside it change any\n"
-        "of these.\n"};
+        "--lesson races dp python (nn.DataParallel without NCCL, with what Python costs it),\n"
+        "dp classic (the same without Python), dp nccl (likewise, with NCCL), dp overlap and ddp\n"
+        "on 4 CPU devices of one thread, with a batch of 8, a learning rate of 0.01, buckets of\n"
+        "0.25 MiB and modelled links, 0.6,20. Options beside it change any of these.\n"};
 
 static const compare_flags defaults = {.model = "resnet20",
                                        .dataset = "synthetic",
@@ -208,6 +208,7 @@ static int enter_lesson(comparison *all, int devices) {
     enter(all, COMPARE_SINGLE, 1, 0);
     enter(all, COMPARE_PYTHON, devices, 0);
     enter(all, COMPARE_CLASSIC, devices, 0);
+    enter(all, COMPARE_NCCL, devices, 0);
     enter(all, COMPARE_OVERLAP, devices, 0);
     enter(all, COMPARE_DDP, devices, 0);
     return -1;

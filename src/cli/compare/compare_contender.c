@@ -13,6 +13,7 @@ static const struct {
                           [COMPARE_ALL_CORES] = {"all cores", YOKE_SCHEDULE_OVERLAP},
                           [COMPARE_PYTHON] = {"dp python", YOKE_SCHEDULE_PYTHON},
                           [COMPARE_CLASSIC] = {"dp classic", YOKE_SCHEDULE_CLASSIC},
+                          [COMPARE_NCCL] = {"dp nccl", YOKE_SCHEDULE_CLASSIC},
                           [COMPARE_OVERLAP] = {"dp overlap", YOKE_SCHEDULE_OVERLAP},
                           [COMPARE_SHARDED] = {"dp sharded", YOKE_SCHEDULE_SHARDED},
                           [COMPARE_DDP] = {"ddp", YOKE_SCHEDULE_OVERLAP}};
@@ -26,6 +27,7 @@ yoke_status compare_contender_build(compare_contender *contender, const compare_
     compare_role role = {.devices = contender->devices,
                          .threads = contender->threads,
                          .schedule = kinds[contender->kind].schedule,
+                         .chains = contender->kind == COMPARE_NCCL,
                          .rank = {.struct_size = sizeof role.rank}};
     bool ranks = contender->kind == COMPARE_DDP;
     yoke_status status =

@@ -98,6 +98,7 @@ static bool has_straggler(const compare_engine *engine) {
 static yoke_status build_parallel(compare_engine *engine) {
     const compare_setup *setup = &engine->setup;
     size_t bucket_bytes = (size_t)(setup->bucket_mb * 1048576);
+    yoke_collectives collectives = engine->role.chains ? YOKE_COLLECTIVES_NCCL : setup->collectives;
     yoke_data_parallel_options options = {.struct_size = sizeof options,
                                           .schedule = engine->role.schedule,
                                           .precision = setup->precision,
@@ -105,7 +106,7 @@ static yoke_status build_parallel(compare_engine *engine) {
                                           .choices =
                                               setup->choices[0] != '\0' ? setup->choices : NULL,
                                           .cache_choices = setup->cache_choices,
-                                          .collectives = setup->collectives,
+                                          .collectives = collectives,
                                           .first_bucket_bytes = bucket_bytes,
                                           .bucket_bytes = bucket_bytes,
                                           .batch = setup->batch,

@@ -14,6 +14,7 @@ typedef struct compare_role {
     int devices; /* in this process, or one in each rank */
     int threads; /* of each device; 0: as the setup says */
     yoke_schedule schedule;
+    bool chains;         /* modelled links replicate and reduce as NCCL does */
     yoke_rank_info rank; /* world 0: not a rank */
 } compare_role;
 

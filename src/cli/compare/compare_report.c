@@ -13,7 +13,7 @@
 #define SHOWN_SHARE 5e-4 /* the tables leave out a stage below it in every column */
 #define MEBIBYTE 1048576.0
 #define GIBIBYTE (1024 * MEBIBYTE)
-#define COLUMNS (COMPARE_KINDS - 1) /* single, and every mode on so many devices */
+#define COLUMNS 5 /* in a line: single, and every mode on so many devices */
 
 /* A terminal too narrow would tear every line. */
 static void print_width(FILE *out) {
@@ -141,15 +141,19 @@ static const char *stage_meaning(yoke_stage stage) {
     return texts[stage];
 }
 
+/* Single, which moves nothing, gives way where the others fill the line. */
 static int choose_columns(const compare_result *result, int devices,
                           const compare_mode *columns[COLUMNS]) {
-    int count = 0;
-    columns[count++] = &result->modes[0];
+    const compare_mode *found[COMPARE_KINDS] = {&result->modes[0]};
+    int count = 1;
     for (int kind = COMPARE_PYTHON; kind < COMPARE_KINDS; kind++) {
         const compare_mode *mode = compare_find(result, (compare_kind)kind, devices);
-        if (mode != NULL) columns[count++] = mode;
+        if (mode != NULL) found[count++] = mode;
     }
-    return count;
+    int first = count > COLUMNS ? 1 : 0;
+    for (int i = first; i < count; i++)
+        columns[i - first] = found[i];
+    return count - first;
 }
 
 static bool is_shown(int stage, const yoke_account *accounts, int count) {

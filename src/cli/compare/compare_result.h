@@ -12,6 +12,7 @@ typedef enum compare_kind {
     COMPARE_ALL_CORES, /* one CPU device with the cores of all devices */
     COMPARE_PYTHON,
     COMPARE_CLASSIC,
+    COMPARE_NCCL, /* classic over the chains of NCCL, modelled */
     COMPARE_OVERLAP,
     COMPARE_SHARDED,
     COMPARE_DDP,

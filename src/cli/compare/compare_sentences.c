@@ -171,6 +171,7 @@ void compare_print_sentences(FILE *out, const compare_result *result) {
     int devices = result->modes[result->mode_count - 1].devices;
     const compare_mode *python = compare_find(result, COMPARE_PYTHON, devices);
     const compare_mode *classic = compare_find(result, COMPARE_CLASSIC, devices);
+    const compare_mode *nccl = compare_find(result, COMPARE_NCCL, devices);
     const compare_mode *overlap = compare_find(result, COMPARE_OVERLAP, devices);
     const compare_mode *ddp = compare_find(result, COMPARE_DDP, devices);
     fputc('\n', out);
@@ -181,9 +182,11 @@ void compare_print_sentences(FILE *out, const compare_result *result) {
         say_order(out, result, devices);
     if (has_verdict(result) && ddp != NULL) say_faster(out, result, ddp, overlap);
     if (has_verdict(result)) say_faster(out, result, classic, overlap);
+    if (has_verdict(result) && nccl != NULL) say_faster(out, result, nccl, overlap);
     if (has_verdict(result) && python != NULL) say_faster(out, result, python, classic);
     if (python != NULL) say_overhead(out, python);
     say_overhead(out, classic);
+    if (nccl != NULL) say_overhead(out, nccl);
     say_overhead(out, overlap);
     if (ddp != NULL) say_overhead(out, ddp);
     say_limits(out, result, devices);

@@ -23,7 +23,8 @@ typedef struct simulate_arguments {
 static const cli_option options[] = {
     {"devices", "LIST", "numbers of devices, or a range of powers of two: 1..4096 (1,2,4,8)",
      CLI_TEXT, FIELD(devices), 0, 0},
-    {"mode", "all|dp-python|dp-classic|dp-overlap|dp-sharded|ddp-ring|ddp-tree|ddp-hierarchical",
+    {"mode",
+     "all|dp-python|dp-classic|dp-nccl|dp-overlap|dp-sharded|ddp-ring|ddp-tree|ddp-hierarchical",
      "schedule of DataParallel, or route of DDP's all-reduce (all)", CLI_CHOICE, FIELD(mode), 0, 0},
     SIMULATE_OPTIONS(FIELD(flags)),
     {"interpreter-us", "X",

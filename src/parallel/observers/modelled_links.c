@@ -48,19 +48,44 @@ static void wait_behind(yoke_lane *lane, uint64_t begin_ns, uint64_t end_ns) {
     if (begin_ns <= lane->idle_ns && lane->idle_ns < end_ns) lane->idle_ns = end_ns;
 }
 
+/* NCCL has no scatter and no gather of outputs: those stay copies. */
+static bool uses_chain(const yoke_step *step, const yoke_stage_def *stage) {
+    return step->options.collectives == YOKE_COLLECTIVES_NCCL &&
+           (stage->stage == YOKE_STAGE_REPLICATE || stage->stage == YOKE_STAGE_REDUCE);
+}
+
+/* All devices take part in a chain from its begin to its end. */
+static uint64_t pass_chain(yoke_step *step, const yoke_stage_def *stage, uint64_t *ends_ns) {
+    const yoke_watch *watch = &step->watch;
+    size_t bytes = 0;
+    for (int k = 1; k < step->count; k++)
+        if (watch->modelled_bytes[k] > bytes) bytes = watch->modelled_bytes[k];
+    if (bytes == 0) return watch->modelled_begin_ns;
+    uint64_t end_ns = yoke_links_collective(watch->links, YOKE_ROUTE_CHAIN,
+                                            stage->to_root ? YOKE_HALF_SUM : YOKE_HALF_PUBLISH,
+                                            bytes, watch->modelled_begin_ns);
+    for (int k = 0; k < step->count; k++)
+        ends_ns[k] = end_ns;
+    return end_ns;
+}
+
 /* Between two jobs: sleeps until the last transfer is over. Every lane has its transfer, with its
  * bytes, and the root the whole stage. */
 static yoke_status after_stage(yoke_step *step, const yoke_stage_def *stage) {
     yoke_watch *watch = &step->watch;
     uint64_t ends_ns[YOKE_DEVICES_LIMIT];
     if (watch->modelled != stage) return YOKE_OK;
-    uint64_t last_ns = yoke_links_root_stage(watch->links, stage->to_root, watch->modelled_bytes,
-                                             watch->modelled_begin_ns, ends_ns);
+    bool chain = uses_chain(step, stage);
+    uint64_t last_ns =
+        chain ? pass_chain(step, stage, ends_ns)
+              : yoke_links_root_stage(watch->links, stage->to_root, watch->modelled_bytes,
+                                      watch->modelled_begin_ns, ends_ns);
     for (int k = 1; k < step->count; k++) {
         if (watch->modelled_bytes[k] == 0) continue;
         uint64_t span_ns = yoke_links_span(watch->links, watch->modelled_bytes[k]);
-        record(step, k, ends_ns[k] - span_ns, ends_ns[k]);
-        wait_behind(&step->lanes[k], ends_ns[k] - span_ns, ends_ns[k]);
+        uint64_t begin_ns = chain ? watch->modelled_begin_ns : ends_ns[k] - span_ns;
+        record(step, k, begin_ns, ends_ns[k]);
+        wait_behind(&step->lanes[k], begin_ns, ends_ns[k]);
     }
     if (last_ns > yoke_trace_now()) yoke_links_await(last_ns);
     record(step, 0, watch->modelled_begin_ns, yoke_trace_now());

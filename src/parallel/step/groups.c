@@ -84,11 +84,11 @@ static yoke_status find_candidates(candidates *found, const yoke_model *model) {
  * a mistake. */
 static yoke_status mark_members(candidates *among, const yoke_parameter_group *group, int mark,
                                 int *marks) {
-    char unmatched[YOKE_PATTERN_BYTES];
+    const char *unmatched = NULL;
     bool vectors = group->one_dimensional;
     TRY(yoke_patterns_mark(vectors ? &among->vectors : &among->parameters, group->pattern, mark,
-                           marks, unmatched));
-    if (unmatched[0] == '\0') return YOKE_OK;
+                           marks, &unmatched));
+    if (unmatched == NULL) return YOKE_OK;
     return yoke_patterns_fail(
         among->model, vectors ? "parameter group of one dimension" : "parameter group", unmatched);
 }
