@@ -100,7 +100,8 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf --one-file-system "$work"' EXIT
 child=
-trap '[[ -z $child ]] || { kill -KILL -- "-$child"; wait "$child"; } 2>/dev/null; exit 130' INT TERM # the root goes after its users
+end_child() { [[ -z $child ]] || { kill -KILL -- "-$child"; wait "$child"; } 2>/dev/null; }
+trap 'end_child; exit 130' INT TERM # the root goes after its users
 mkdir -p "$logs"
 # shellcheck disable=SC2034
 failed=no

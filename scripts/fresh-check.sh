@@ -108,5 +108,26 @@ check_suite() {
     rm -rf --one-file-system "$root"
 }
 
-for suite in "${suites[@]}"; do check_suite "$suite"; done
+# While one installs packages, the other compiles.
+check_at_once() {
+    local suite jobs=()
+    for suite in "${suites[@]}"; do
+        {
+            trap 'end_child; exit 130' INT TERM
+            check_suite "$suite"
+            [[ $failed == no ]]
+        } >"$logs/$suite.log" 2>&1 &
+        jobs+=($!)
+    done
+    trap 'kill "${jobs[@]}" 2>/dev/null; wait; exit 130' INT TERM
+    for suite in "${suites[@]}"; do
+        wait "${jobs[0]}" || failed=yes
+        jobs=("${jobs[@]:1}")
+        cat "$logs/$suite.log"
+    done
+}
+
+if [[ $what == demo ]]; then check_at_once; else
+    for suite in "${suites[@]}"; do check_suite "$suite"; done
+fi
 [[ $failed == no ]]

@@ -142,6 +142,12 @@ def judge_test(run, code, text):
     return PASSED, f"{counted['OK']} cases passed, {counted['SKIPPED']} skipped" if sum(counted.values()) > 1 else ""
 
 
+def command_of(run, path):
+    """What runs a test file: a program of its own, or that of its folder, which holds many."""
+    own, shared = folder_of(run, path.stem), folder_of(run, f"tests_{path.parent.name}")
+    return [own] if own.exists() else [shared, path.stem.removeprefix("test_")]
+
+
 def run_test(run, name, program, *words):
     """A test program on GPUs, or one case of it, as one check."""
     begin = time.monotonic()
@@ -174,9 +180,10 @@ def operations(run, wanted):
 
 
 def run_tests(run, wanted):
-    built = [name for name in wanted if folder_of(run, name).exists()]
-    run_side_by_side([lambda name=name: run_test(run, name, folder_of(run, name)) for name in built])
-    need(*[folder_of(run, name) for name in wanted])
+    commands = {path.stem: command_of(run, path) for path in test_sources(lambda path: path.stem in wanted)}
+    built = [name for name, command in commands.items() if command[0].exists()]
+    run_side_by_side([lambda name=name: run_test(run, name, *commands[name]) for name in built])
+    need(*[command[0] for command in commands.values()])
 
 
 def backend_names(_run):

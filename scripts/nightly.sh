@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What scripts/test.sh has no time for, or must not judge on a busy machine: claims about measured times, each fuzz
-# target for minutes, every attack of tests/torture/ in full (fault injection, memory limits, stopped ranks, half an hour
-# of training, ...), more orders of simulated GPUs, and the GPU check rehearsed over them and killed. What each printed
-# stays in build/nightly/. One that fails does not stop the others.
+# What scripts/test.sh has no time for, or must not judge on a busy machine: tests with the label night (the course, each
+# MPI, the wheel, the whole tool under sanitizers), claims about measured times, a Debug build with its assertions, kernels
+# for every architecture, each fuzz target for minutes, every attack of tests/torture/ in full (fault injection, memory
+# limits, stopped ranks, half an hour of training, ...), more orders of simulated GPUs, and the GPU check rehearsed over
+# them and killed. What each printed stays in build/nightly/. One that fails does not stop the others.
 # usage: scripts/nightly.sh [--minutes N] [NAME...]
 #   --minutes N  for each fuzz target (10); 0: no fuzzing
-#   NAME...      these only: clock, seeds, fuzz, gpu_rehearsal or NAME of tests/torture/test_NAME.py, as in: soak faults
+#   NAME...      these only: clock, labelled, sanitized, debug, architectures, seeds, fuzz, gpu_rehearsal or NAME of
+#                tests/torture/test_NAME.py, as in: soak faults
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,7 +28,7 @@ while (($# > 0)); do
         ;;
     -*) usage ;;
     *)
-        [[ -f tests/torture/test_$1.py || $1 =~ ^(clock|seeds|fuzz|gpu_rehearsal)$ ]] || usage
+        [[ -f tests/torture/test_$1.py || $1 =~ ^(clock|labelled|sanitized|debug|architectures|seeds|fuzz|gpu_rehearsal)$ ]] || usage
         names+=("$1")
         shift
         ;;
@@ -34,7 +36,7 @@ while (($# > 0)); do
 done
 if ((${#names[@]} == 0)); then
     for script in tests/torture/test_*.py; do names+=("$(basename "$script" .py)"); done
-    names=(clock "${names[@]#test_}" seeds gpu_rehearsal fuzz)
+    names=(clock labelled sanitized debug architectures "${names[@]#test_}" seeds gpu_rehearsal fuzz)
 fi
 
 summary=()
@@ -61,12 +63,37 @@ attack() {
 
 # Tests whose results could depend on an order, over simulated GPUs under seeds that no test of the preset has.
 reordered='^test_(simcuda_.*|cuda_(order|recorded|resident|undo|libraries)|(collectives|data_parallel|finite|no_sync|replica|shards)_on_gpus)$'
+configure_simcuda() {
+    cmake --preset simcuda >build/nightly/simcuda.log 2>&1 && return
+    echo "preset simcuda does not configure here: $(grep -m 1 'needs the headers' build/nightly/simcuda.log)"
+    grep -q "needs the headers of the CUDA toolkit" build/nightly/simcuda.log && return 77 || return 1
+}
 try_seeds() {
-    if ! cmake --preset simcuda >build/nightly/simcuda.log 2>&1; then
-        echo "preset simcuda does not configure here: $(grep -m 1 'needs the headers' build/nightly/simcuda.log)"
-        grep -q "needs the headers of the CUDA toolkit" build/nightly/simcuda.log && return 77 || return 1
-    fi
+    configure_simcuda || return
     scripts/build.sh simcuda && scripts/simulated_seeds.py --first 4 --seeds 20 --late 4 -R "$reordered"
+}
+
+# Two at a time: some wait for a deadline, none judges a clock.
+try_labelled() { ctest --preset "$1" -L '^night$' -j "$(nproc)" --no-tests=error; }
+try_sanitized() {
+    local preset=simcuda code=0
+    configure_simcuda || code=$?
+    ((code != 77)) || preset=check
+    ((code == 0 || code == 77)) && scripts/build.sh "$preset" && try_labelled "$preset"
+}
+
+# The presets define NDEBUG.
+try_debug() {
+    cmake -S . -B build/debug -G Ninja -DCMAKE_BUILD_TYPE=Debug -DYOKE_WITH_CUDA=OFF && cmake --build build/debug &&
+        ctest --test-dir build/debug -R '^(test_.*|cli|launch)$' -j "$(nproc)" --no-tests=error
+}
+
+try_architectures() {
+    [[ -n ${CUDACXX-} ]] || command -v nvcc >/dev/null 2>&1 || {
+        echo "there is no nvcc"
+        return 77
+    }
+    env -u CUDAARCHS cmake --preset cuda -B build/architectures && cmake --build build/architectures --target yoke
 }
 
 # Alone on the machine: nothing else of this script runs at the time.
@@ -77,7 +104,8 @@ if command -v ccache >/dev/null 2>&1; then export CMAKE_{C,CXX,CUDA}_COMPILER_LA
 scripts/build.sh release || exit 1
 for name in "${names[@]}"; do
     case $name in
-    clock) attack clock try_clock ;;
+    clock | sanitized | debug | architectures) attack "$name" "try_$name" ;;
+    labelled) attack labelled try_labelled release ;;
     seeds) attack seeds try_seeds ;;
     fuzz) ((minutes == 0)) || attack fuzz scripts/fuzz.sh $((60 * minutes)) ;;
     gpu_rehearsal) [[ ! -d /usr/local/cuda ]] || attack gpu_rehearsal scripts/gpu_rehearsal.py --kills 3 ;;

@@ -3,7 +3,8 @@
 # Every test, as the first command after a clone: the release build (with CUDA where nvcc is), then
 # AddressSanitizer and UndefinedBehaviorSanitizer, ThreadSanitizer where threads meet, both with simulated GPUs where the
 # headers of the CUDA toolkit are, and builds and tests without each part that a machine may lack. --quick: the release
-# build only. What takes hours or judges a clock: scripts/nightly.sh. Where ccache is, it compiles nothing twice.
+# build only. What takes hours, judges a clock or has the label night: scripts/nightly.sh. Where ccache is, it compiles
+# nothing twice.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,45 +19,29 @@ case ${1-} in
 esac
 
 jobs=$(($(nproc 2>/dev/null || echo 2) + 1)) # some tests wait: for a link's time, for a deadline
-summary=()
+stages=()
+notes=()
 failed=no
 
-# The cases of a run, of cmocka and of Python's unittest, counted from ctest's log: "passed failed skipped". What unittest
-# skips is among those that it ran.
-count_cases() {
-    awk 'function said(word) {
-             return match($0, "[( ]" word "=[0-9]+") ? substr($0, RSTART + length(word) + 2, RLENGTH - length(word) - 2) : 0
-         }
-         /^\[  PASSED  \] [0-9]+ test/ {passed += $4}
-         /^\[  FAILED  \] [0-9]+ test/ {failed += $4}
-         /^\[  SKIPPED \] [0-9]+ test/ {skipped += $4}
-         /^Ran [0-9]+ tests? in / {ran = $2}
-         /^(OK|FAILED|NO TESTS RAN)( \(|$)/ {
-             bad = said("failures") + said("errors")
-             left = ran - bad - said("skipped")
-             passed += left > 0 ? left : 0; failed += bad; skipped += said("skipped"); ran = 0
-         }
-         END {print passed + 0, failed + 0, skipped + 0}' "$1"
+# stage NAME RESULT SECONDS: a row of the table at the end.
+stage() {
+    stages+=("$(printf '%-22s %-8s %5s s' "$1" "$2" "$3")")
+    [[ $2 != FAILED ]] || failed=yes
 }
 
-# run_preset NAME [TARGET]: TARGET is what its tests need; all by default.
+# run_preset NAME [TARGET]: TARGET is what its tests need; all by default. Tests with the label night are nightly.sh's.
 run_preset() {
     local name=$1 start=$SECONDS result=passed
     echo
     echo "== $name"
-    if ! scripts/build.sh "$@"; then
-        summary+=("$name: does not build")
-        failed=yes
-        return
-    fi
-    "${prefix[@]}" ctest --preset "$name" -j "$jobs" --no-tests=error \
+    scripts/build.sh "$@" || result=FAILED
+    stage "$name, build" "$result" $((SECONDS - start))
+    [[ $result == passed ]] || return
+    start=$SECONDS
+    "${prefix[@]}" ctest --preset "$name" -LE '^night$' -j "$jobs" --no-tests=error \
         --output-junit "$PWD/build/$name.xml" </dev/null || result=FAILED
-    [[ $result == passed ]] || failed=yes
-    local suite passed failures skipped
-    suite=$(sed -n 's/.*\(tests="[0-9]*"\).*/\1/p; s/.*\(failures="[0-9]*"\).*/\1/p; s/.*\(skipped="[0-9]*"\).*/\1/p' \
-        "build/$name.xml" | head -n 3 | tr '\n' ' ')
-    read -r passed failures skipped < <(count_cases "build/$name/Testing/Temporary/LastTest.log")
-    summary+=("$name: $result; programs: ${suite//\"/}; cases: passed=$passed failed=$failures skipped=$skipped; $((SECONDS - start)) s")
+    stage "$name, tests" "$result" $((SECONDS - start))
+    notes+=("$name: $(python3 scripts/count_cases.py "build/$name.xml" "build/$name/Testing/Temporary/LastTest.log")")
 }
 
 # run_check NAME WHY_SKIPPED COMMAND...: exit code 77 of the command is "skipped".
@@ -67,12 +52,12 @@ run_check() {
     echo "== $name"
     "$@" </dev/null || code=$?
     case $code in
-    0) summary+=("$name: passed; $((SECONDS - start)) s") ;;
-    77) summary+=("$name: skipped, $why_skipped") ;;
-    *)
-        summary+=("$name: FAILED; $((SECONDS - start)) s")
-        failed=yes
+    0) stage "$name" passed $((SECONDS - start)) ;;
+    77)
+        stage "$name" skipped $((SECONDS - start))
+        notes+=("$name: skipped, $why_skipped")
         ;;
+    *) stage "$name" FAILED $((SECONDS - start)) ;;
     esac
 }
 
@@ -80,13 +65,16 @@ room=1500 # MB: sanitizers make large programs
 [[ $quick == no ]] || room=200
 scripts/install-deps.sh --room "$room" || exit 1
 mkdir -p build
-if command -v ccache >/dev/null 2>&1; then export CMAKE_{C,CXX,CUDA}_COMPILER_LAUNCHER=ccache; fi
+if command -v ccache >/dev/null 2>&1; then
+    export CMAKE_{C,CXX,CUDA}_COMPILER_LAUNCHER=ccache
+    export CCACHE_BASEDIR=$PWD # a copy of the sources, built two folders deep, compiles nothing again
+fi
 
 # With a CUDA compiler the release build has GPUs in it, warnings are errors, and the libraries are linked for real.
 prefix=()
 if [[ -n ${CUDACXX-} ]] || command -v nvcc >/dev/null 2>&1; then run_preset cuda; else
     run_preset release
-    summary+=("cuda: skipped, there is no nvcc")
+    notes+=("cuda: skipped, there is no nvcc")
 fi
 if [[ $quick == no ]]; then
     # gcc's ThreadSanitizer can't map its shadow when addresses are randomised too widely.
@@ -98,11 +86,11 @@ if [[ $quick == no ]]; then
         sanitizers=(simcuda simcuda-tsan)
     elif grep -q "needs the headers of the CUDA toolkit" build/simcuda.log; then
         sanitizers=(check tsan)
-        summary+=("simcuda: skipped, the headers of the CUDA toolkit are not here")
+        notes+=("simcuda: skipped, the headers of the CUDA toolkit are not here")
     else
         tail -n 20 build/simcuda.log
-        summary+=("simcuda: does not configure, see build/simcuda.log")
-        failed=yes
+        stage "simcuda, configure" FAILED 0
+        notes+=("simcuda: does not configure, see build/simcuda.log")
     fi
     for preset in "${sanitizers[@]}"; do
         if [[ $preset == *tsan ]]; then
@@ -122,6 +110,8 @@ fi
 
 echo
 echo "== summary"
-printf '%s\n' "${summary[@]}"
+printf '%s\n' "${notes[@]}"
+echo
+printf '%s\n' "${stages[@]}" "$(printf '%-22s %-8s %5s s' all '' "$SECONDS")"
 [[ $failed == no ]] && echo "all passed" || echo "FAILED"
 [[ $failed == no ]]

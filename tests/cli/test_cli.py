@@ -597,4 +597,4 @@ if __name__ == "__main__":
     if YOKE is not None and BACKEND != "cpu" and not present():
         print(f"skipped: there is no usable {BACKEND} device")
         sys.exit(NO_DEVICES)
-    unittest.main()
+    unittest.main(verbosity=2)

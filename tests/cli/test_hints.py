@@ -17,7 +17,7 @@ import unittest
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
 SMALL = ["--model", "mlp:width=8", "--dataset", "synthetic:1x8x8,classes=3,rows=60", "--batch", "20", "--threads", "1",
          "--devices", "cpu", "--steps", "2", "--algorithm", "direct"]
-LIMIT_S = 100
+LIMIT_S = 900
 # What a user of PyTorch's and torchvision's scripts, torchrun, Lightning, Keras or Hugging Face types, and the answer.
 OPTIONS = {
     "--batch-size 64": "use --batch (the whole batch, over all devices)", "--batch_size=64": "use --batch",

@@ -331,4 +331,4 @@ class Meeting(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

@@ -86,4 +86,4 @@ class Broken(ModuleCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

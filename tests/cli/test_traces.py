@@ -202,4 +202,4 @@ class Traces(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

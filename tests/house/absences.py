@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Yoke configures, builds and trains without each optional part, and without all of them. Every build runs in a
 temporary overlay of this machine's file system, from which the test deletes the part's files wherever they are: no
-search can find them, and the test trusts no build option. With ccache the builds are those of preset cuda, and compile
-what the absence changes; without it Debug builds, which compile in a third of the time.
+search can find them, and the test trusts no build option. With ccache the builds are those of preset cuda, as deep in
+the tree, and compile what the absence changes; without it Debug builds, which compile in a third of the time.
 
 usage: absences.py ROOT. Exit code 77: this machine allows no overlay. Parts it lacks need none.
 """
@@ -44,9 +44,11 @@ mkdir "$view/changes" "$view/work" "$view/root" "$view/build"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$view/changes,workdir=$view/work" "$view/root"
 while IFS= read -r file; do rm -f "$view/root$file"; done <"$files"
 for folder in /proc /sys /dev; do mount --rbind "$folder" "$view/root$folder"; done
-mkdir -p "$view/root$root" "$view/root/absences"
-if [[ -d $root ]]; then mount --bind "$root" "$view/root$root"; fi
-mount --bind "$view/build" "$view/root/absences"
+if [[ -d $root ]]; then
+    mkdir -p "$view/root$root" "$root/build/absences"
+    mount --bind "$root" "$view/root$root"
+    mount --bind "$view/build" "$view/root$root/build/absences"
+fi
 exec chroot "$view/root" "$@"
 """
 
@@ -81,9 +83,10 @@ def table(text):
 
 def build_and_train(root, files, asked):
     """The exit code, and every step's output in one text."""
-    tool = "/absences/yoke"
-    script = (f"set -e; cmake -S '{root}' -B /absences -G Ninja {BUILD}; cmake --build /absences --target yoke-tool >/absences/log"
-              f" || {{ tail -n 40 /absences/log; exit 1; }}; echo LINKED; readelf -d {tool} | grep NEEDED;"
+    tool = "build/absences/yoke"
+    script = (f"set -e; cd '{root}'; cmake -S . -B build/absences -G Ninja {BUILD};"
+              f" cmake --build build/absences --target yoke-tool >build/absences/log"
+              f" || {{ tail -n 40 build/absences/log; exit 1; }}; echo LINKED; readelf -d {tool} | grep NEEDED;"
               f" nm -u {tool}; echo DEVICES; {tool} devices; echo TRAINED; {tool} {' '.join(TRAIN)}; echo ASKED;"
               f" for words in {' '.join(repr(words) for words in asked)}; do"
               f" {tool} {' '.join(TRAIN)} $words && echo 'nothing is wrong' || echo \"exit $?\"; done")
@@ -119,7 +122,7 @@ def main():
     if code != 0:
         print(f"skipped: {text.strip()}")
         return OBSTACLE
-    code, text = run_in_view(root, [], ["cmake", "-S", root, "-B", "/absences", "-G", "Ninja"])
+    code, text = run_in_view(root, [], ["cmake", "-S", root, "-B", f"{root}/build/absences", "-G", "Ninja"])
     present = {part for part, is_in in table(text).items() if is_in and part in PARTS}
     files = find_files()
     views = [[part] for part in PARTS if part in present] + [list(PARTS)]

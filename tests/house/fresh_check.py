@@ -11,8 +11,8 @@ import subprocess
 import sys
 import tempfile
 
-TOOLS = ["basename", "bash", "cp", "cut", "dirname", "du", "env", "git", "grep", "head", "mkdir", "mktemp", "paste", "python3",
-         "rm", "sed", "sort", "tail", "timeout"]
+TOOLS = ["basename", "bash", "cat", "cp", "cut", "dirname", "du", "env", "git", "grep", "head", "mkdir", "mktemp", "paste",
+         "python3", "rm", "sed", "sort", "tail", "timeout"]
 APT = "#!/bin/sh\ncase \"$*\" in *SITE*) echo http://mirror/debian ;; *) echo main ;; esac\n"
 NO_MIRROR = "#!/bin/sh\nexit 0\n"
 ENTERS = "#!/bin/sh\nexit 0\n"

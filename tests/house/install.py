@@ -8,6 +8,7 @@ usage: install.py SOURCE_FOLDER BUILD_FOLDER CMAKE CC WAYS, WAYS being `installe
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -87,15 +88,16 @@ def join_over_mpi(way, built, program, environment=os.environ):
         print(f"{way}:", run(program, "mpi", env={**environment, **AS_ROOT}).strip())
 
 
-def build_with_cmake(way, cmake, folder, built, listing, *options):
+def build_with_cmake(way, cmake, folder, built, listing, *options, build=None):
+    build = build or folder / "build"
     folder.mkdir()
     (folder / "program.c").write_text(PROGRAM)
     (folder / "CMakeLists.txt").write_text(listing)
-    run(cmake, "-S", folder, "-B", folder / "build", "-G", "Ninja", *options)
-    run(cmake, "--build", folder / "build")
-    check_output(way, run(folder / "build/program"))
+    run(cmake, "-S", folder, "-B", build, "-G", "Ninja", *options)
+    run(cmake, "--build", build)
+    check_output(way, run(build / "program"))
     if built:
-        join_over_mpi(way, built, folder / "build/program")
+        join_over_mpi(way, built, build / "program")
 
 
 def found(wanted, target="yoke::yoke", languages="C"):
@@ -194,8 +196,10 @@ def main():
     with tempfile.TemporaryDirectory(prefix="yoke-install-") as name:
         work = pathlib.Path(name)
         if ways == "subdirectory":
-            build_with_cmake("add_subdirectory", cmake, work / "added", work / "added", ADDED.format(source=source),
-                             "-DCMAKE_BUILD_TYPE=Debug")
+            added = pathlib.Path(build).resolve().with_name("added")  # ccache has what is compiled at this depth
+            shutil.rmtree(added, ignore_errors=True)
+            build_with_cmake("add_subdirectory", cmake, work / "added", added, ADDED.format(source=source),
+                             "-DCMAKE_BUILD_TYPE=Release", build=added)
             return
         first, prefix = work / "first", work / "prefix"
         run(cmake, "--install", build, "--prefix", first)

@@ -31,7 +31,8 @@ def copy_tree(root, copy):
 def run(command, copy):
     return subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=copy, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                          timeout=LIMIT_S, check=False, env=dict(os.environ, TERM="dumb", CUDAARCHS=ONE_GPU))
+                          timeout=LIMIT_S, check=False,
+                          env=dict(os.environ, TERM="dumb", CUDAARCHS=ONE_GPU, CCACHE_BASEDIR=str(copy)))
 
 
 def check_command(command, expected, exact, copy):
