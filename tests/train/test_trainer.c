@@ -74,7 +74,7 @@ static void mode_single_keeps_the_first_device_alone(void **state) {
     (void)state;
     log_of_run run = {0};
     yoke_trainer_options options = small(&run);
-    char list[32], first[32] = "cuda:0";
+    char list[64], first[16] = "cuda:0";
     bool several = devices_are_cpus() || devices_gpus() > 1;
     if (several) snprintf(first, sizeof first, "%s:1", devices_backend());
     snprintf(list, sizeof list, "%s%s%s", several ? first : "2x", several ? "," : first,
