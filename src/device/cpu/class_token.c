@@ -7,16 +7,10 @@
 
 typedef struct token_plan {
     yoke_plan base;
-    size_t rows, features;
-    size_t longer, place; /* positions of the longer value; class token: 0; select: the index */
-    bool half, frozen;
-    yoke_plan_binding binding;
+    size_t features;
+    size_t longer; /* positions of the longer value */
+    bool half;
 } token_plan;
-
-static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
-    ((token_plan *)plan)->binding = *binding;
-    return YOKE_OK;
-}
 
 /* Bytes of `positions` positions. */
 static size_t bytes_of(const token_plan *self, size_t positions) {
@@ -32,16 +26,14 @@ static char *row_at(const token_plan *self, void *values, size_t row, size_t pos
     return (char *)values + bytes_of(self, row * positions);
 }
 
-static yoke_status create(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request,
-                          const yoke_plan_calls *calls) {
+static yoke_status create_token(yoke_plan **plan, cpu_device *device,
+                                const yoke_plan_request *request, const yoke_plan_calls *calls) {
     TRY(yoke_plan_allocate(plan, sizeof(token_plan), &device->base, request, calls));
     token_plan *self = (token_plan *)*plan;
     const yoke_operation *operation = request->operation;
     dnnl_data_type_t type = cpu_layout_desc(&request->inputs[0])->type;
-    self->rows = (size_t)request->rows;
     self->features = (size_t)operation->output.channels;
     self->half = type == dnnl_bf16;
-    self->frozen = request->frozen;
     const cpu_desc *output = NULL;
     TRY(cpu_value_desc(&output, device, request->rows, operation->output, type, dnnl_nchw));
     cpu_layout_store(&self->base.needs.output, output);
@@ -50,12 +42,12 @@ static yoke_status create(yoke_plan **plan, cpu_device *device, const yoke_plan_
 
 /* Class token. */
 
-static yoke_status prepend(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status class_token_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const token_plan *self = (const token_plan *)plan;
-    const yoke_plan_binding *binding = &self->binding;
+    const yoke_plan_binding *binding = &self->base.binding;
     size_t others = self->longer - 1;
-    for (size_t row = 0; row < self->rows; row++) {
+    for (size_t row = 0; row < self->base.rows; row++) {
         void *first = longer_at(self, binding->output, row, 0);
         for (size_t k = 0; k < self->features; k++)
             cpu_store(first, k, self->half, binding->parameters[0][k]);
@@ -66,22 +58,22 @@ static yoke_status prepend(yoke_plan *plan, const yoke_plan_step *step) {
 }
 
 static void add_token_gradients(const token_plan *self) {
-    float *gradient = self->binding.parameter_gradients[0];
+    float *gradient = self->base.binding.parameter_gradients[0];
     memset(gradient, 0, self->features * sizeof *gradient);
-    for (size_t row = 0; row < self->rows; row++) {
-        const void *first = longer_at(self, self->binding.output_gradient, row, 0);
+    for (size_t row = 0; row < self->base.rows; row++) {
+        const void *first = longer_at(self, self->base.binding.output_gradient, row, 0);
         for (size_t k = 0; k < self->features; k++)
             gradient[k] += cpu_load(first, k, self->half);
     }
 }
 
-static yoke_status prepend_backward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status class_token_backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const token_plan *self = (const token_plan *)plan;
-    const yoke_plan_binding *binding = &self->binding;
+    const yoke_plan_binding *binding = &self->base.binding;
     size_t others = self->longer - 1;
-    if (!self->frozen) add_token_gradients(self);
-    for (size_t row = 0; binding->input_gradients[0] != NULL && row < self->rows; row++)
+    if (!self->base.frozen) add_token_gradients(self);
+    for (size_t row = 0; binding->input_gradients[0] != NULL && row < self->base.rows; row++)
         memcpy(row_at(self, binding->input_gradients[0], row, others),
                longer_at(self, binding->output_gradient, row, 1), bytes_of(self, others));
     return YOKE_OK;
@@ -89,8 +81,8 @@ static yoke_status prepend_backward(yoke_plan *plan, const yoke_plan_step *step)
 
 yoke_status cpu_plan_class_token(yoke_plan **plan, cpu_device *device,
                                  const yoke_plan_request *request) {
-    static const yoke_plan_calls calls = {bind, prepend, prepend_backward, NULL};
-    TRY(create(plan, device, request, &calls));
+    static const yoke_plan_calls calls = {NULL, class_token_forward, class_token_backward};
+    TRY(create_token(plan, device, request, &calls));
     token_plan *self = (token_plan *)*plan;
     self->longer = (size_t)request->operation->output.height;
     const int64_t shape[] = {1, 1, request->operation->output.channels};
@@ -99,33 +91,35 @@ yoke_status cpu_plan_class_token(yoke_plan **plan, cpu_device *device,
 
 /* Select. */
 
-static yoke_status choose(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status select_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const token_plan *self = (const token_plan *)plan;
-    for (size_t row = 0; row < self->rows; row++)
-        memcpy(row_at(self, self->binding.output, row, 1),
-               longer_at(self, self->binding.inputs[0], row, self->place), bytes_of(self, 1));
+    for (size_t row = 0; row < self->base.rows; row++)
+        memcpy(
+            row_at(self, self->base.binding.output, row, 1),
+            longer_at(self, self->base.binding.inputs[0], row, (size_t)self->base.operation.index),
+            bytes_of(self, 1));
     return YOKE_OK;
 }
 
-static yoke_status choose_backward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status select_backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const token_plan *self = (const token_plan *)plan;
-    const yoke_plan_binding *binding = &self->binding;
+    const yoke_plan_binding *binding = &self->base.binding;
     if (binding->input_gradients[0] == NULL) return YOKE_OK;
-    memset(binding->input_gradients[0], 0, bytes_of(self, self->rows * self->longer));
-    for (size_t row = 0; row < self->rows; row++)
-        memcpy(longer_at(self, binding->input_gradients[0], row, self->place),
-               row_at(self, binding->output_gradient, row, 1), bytes_of(self, 1));
+    memset(binding->input_gradients[0], 0, bytes_of(self, self->base.rows * self->longer));
+    for (size_t row = 0; row < self->base.rows; row++)
+        memcpy(
+            longer_at(self, binding->input_gradients[0], row, (size_t)self->base.operation.index),
+            row_at(self, binding->output_gradient, row, 1), bytes_of(self, 1));
     return YOKE_OK;
 }
 
 yoke_status cpu_plan_select(yoke_plan **plan, cpu_device *device,
                             const yoke_plan_request *request) {
-    static const yoke_plan_calls calls = {bind, choose, choose_backward, NULL};
-    TRY(create(plan, device, request, &calls));
+    static const yoke_plan_calls calls = {NULL, select_forward, select_backward};
+    TRY(create_token(plan, device, request, &calls));
     token_plan *self = (token_plan *)*plan;
     self->longer = (size_t)request->operation->input.height;
-    self->place = (size_t)request->operation->index;
     return YOKE_OK;
 }

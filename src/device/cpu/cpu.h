@@ -148,43 +148,14 @@ void cpu_conversions_clear(cpu_device *device);
 /* Measuring: small random values, never zeros or denormals. */
 void cpu_probe_fill(void *memory, const cpu_desc *desc);
 
-/* One planner for each kind of operation. */
-yoke_status cpu_plan_convolution(yoke_plan **plan, cpu_device *device,
-                                 const yoke_plan_request *request);
-yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
-yoke_status cpu_plan_batch_norm(yoke_plan **plan, cpu_device *device,
+/* One planner for each kind of operation; backend.c has their table. */
+typedef yoke_status cpu_planner(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request);
-yoke_status cpu_plan_pooling(yoke_plan **plan, cpu_device *device,
-                             const yoke_plan_request *request);
-/* Of sizes that do not divide; cpu_plan_pooling serves the others. */
-yoke_status cpu_plan_adaptive_pool(yoke_plan **plan, cpu_device *device,
-                                   const yoke_plan_request *request);
-yoke_status cpu_plan_layer_norm(yoke_plan **plan, cpu_device *device,
-                                const yoke_plan_request *request);
-yoke_status cpu_plan_activation(yoke_plan **plan, cpu_device *device,
-                                const yoke_plan_request *request);
-yoke_status cpu_plan_add(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
-yoke_status cpu_plan_channel_scale(yoke_plan **plan, cpu_device *device,
-                                   const yoke_plan_request *request);
-yoke_status cpu_plan_multiply(yoke_plan **plan, cpu_device *device,
-                              const yoke_plan_request *request);
-yoke_status cpu_plan_concat(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
-yoke_status cpu_plan_softmax(yoke_plan **plan, cpu_device *device,
-                             const yoke_plan_request *request);
-yoke_status cpu_plan_reshape(yoke_plan **plan, cpu_device *device,
-                             const yoke_plan_request *request); /* flatten, output */
-yoke_status cpu_plan_embedding(yoke_plan **plan, cpu_device *device,
-                               const yoke_plan_request *request);
-yoke_status cpu_plan_positions(yoke_plan **plan, cpu_device *device,
-                               const yoke_plan_request *request);
-yoke_status cpu_plan_dropout(yoke_plan **plan, cpu_device *device,
-                             const yoke_plan_request *request);
-yoke_status cpu_plan_class_token(yoke_plan **plan, cpu_device *device,
-                                 const yoke_plan_request *request);
-yoke_status cpu_plan_select(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
-yoke_status cpu_plan_attention(yoke_plan **plan, cpu_device *device,
-                               const yoke_plan_request *request);
-yoke_status cpu_plan_loss(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
+cpu_planner cpu_plan_convolution, cpu_plan_linear, cpu_plan_batch_norm, cpu_plan_layer_norm;
+cpu_planner cpu_plan_activation, cpu_plan_softmax, cpu_plan_pooling, cpu_plan_adaptive_pool;
+cpu_planner cpu_plan_add, cpu_plan_multiply, cpu_plan_channel_scale, cpu_plan_concat;
+cpu_planner cpu_plan_embedding, cpu_plan_positions, cpu_plan_class_token, cpu_plan_select;
+cpu_planner cpu_plan_attention, cpu_plan_dropout, cpu_plan_reshape, cpu_plan_loss;
 
 /* Flat arithmetic, in arithmetic.c. */
 yoke_status cpu_sum(yoke_device *device, yoke_stream stream, float *to, const float *const *from,

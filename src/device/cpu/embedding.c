@@ -13,31 +13,24 @@ enum {
 
 typedef struct embedding_plan {
     yoke_plan base;
-    size_t rows, positions, features, table;
-    bool half, frozen;
-    yoke_plan_binding binding;
+    size_t positions, features, table;
+    bool half;
 } embedding_plan;
-
-static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
-    ((embedding_plan *)plan)->binding = *binding;
-    return YOKE_OK;
-}
 
 static bool is_parallel(const embedding_plan *self) {
     return self->base.device->threads > 1 &&
-           self->rows * self->positions * self->features >= PARALLEL_ELEMENTS;
+           self->base.rows * self->positions * self->features >= PARALLEL_ELEMENTS;
 }
 
-static yoke_status create(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request,
-                          const yoke_plan_calls *calls) {
+static yoke_status create_embedding(yoke_plan **plan, cpu_device *device,
+                                    const yoke_plan_request *request,
+                                    const yoke_plan_calls *calls) {
     TRY(yoke_plan_allocate(plan, sizeof(embedding_plan), &device->base, request, calls));
     embedding_plan *self = (embedding_plan *)*plan;
     const yoke_operation *operation = request->operation;
-    self->rows = (size_t)request->rows;
     self->positions = (size_t)operation->output.height;
     self->features = (size_t)operation->output.channels;
     self->table = (size_t)operation->table;
-    self->frozen = request->frozen;
     const int64_t shape[] = {operation->table, operation->output.channels};
     return yoke_layout_plain(&device->base, shape, 2, &self->base.needs.parameters[0]);
 }
@@ -46,23 +39,23 @@ static yoke_status create(yoke_plan **plan, cpu_device *device, const yoke_plan_
 
 /* false: no row of the table. */
 static bool find_token(const embedding_plan *self, size_t position, size_t *token) {
-    float id = ((const float *)self->binding.inputs[0])[position];
+    float id = ((const float *)self->base.binding.inputs[0])[position];
     if (!(id >= 0 && id < (float)self->table && id == floorf(id))) return false;
     *token = (size_t)id;
     return true;
 }
 
-static yoke_status tokens_forward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status embedding_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const embedding_plan *self = (const embedding_plan *)plan;
-    const float *weight = self->binding.parameters[0];
-    size_t count = self->rows * self->positions, features = self->features;
+    const float *weight = self->base.binding.parameters[0];
+    size_t count = self->base.rows * self->positions, features = self->features;
 #pragma omp parallel for num_threads(plan->device->threads) if (is_parallel(self))
     for (size_t i = 0; i < count; i++) {
         size_t token = 0;
         bool known = find_token(self, i, &token);
         for (size_t k = 0; k < features; k++)
-            cpu_store(self->binding.output, i * features + k, self->half,
+            cpu_store(self->base.binding.output, i * features + k, self->half,
                       known ? weight[token * features + k] : NAN);
     }
     return YOKE_OK;
@@ -72,24 +65,26 @@ static yoke_status tokens_forward(yoke_plan *plan, const yoke_plan_step *step) {
 static void add_features(const embedding_plan *self, float *gradient, size_t begin, size_t end) {
     for (size_t token = 0; token < self->table; token++)
         memset(gradient + token * self->features + begin, 0, (end - begin) * sizeof *gradient);
-    for (size_t i = 0; i < self->rows * self->positions; i++) {
+    for (size_t i = 0; i < self->base.rows * self->positions; i++) {
         size_t token = 0;
         if (!find_token(self, i, &token)) continue;
         float *to = gradient + token * self->features;
         for (size_t k = begin; k < end; k++)
-            to[k] += cpu_load(self->binding.output_gradient, i * self->features + k, self->half);
+            to[k] +=
+                cpu_load(self->base.binding.output_gradient, i * self->features + k, self->half);
     }
 }
 
 /* Token ids have no gradient: a program that reads one gets 0. */
-static yoke_status tokens_backward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status embedding_backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const embedding_plan *self = (const embedding_plan *)plan;
     size_t lines = (self->features + LINE_FEATURES - 1) / LINE_FEATURES;
-    float *gradient = self->binding.parameter_gradients[0];
-    void *ids_gradient = self->binding.input_gradients[0];
-    if (ids_gradient != NULL) memset(ids_gradient, 0, self->rows * self->positions * sizeof(float));
-    if (self->frozen) return YOKE_OK;
+    float *gradient = self->base.binding.parameter_gradients[0];
+    void *ids_gradient = self->base.binding.input_gradients[0];
+    if (ids_gradient != NULL)
+        memset(ids_gradient, 0, self->base.rows * self->positions * sizeof(float));
+    if (self->base.frozen) return YOKE_OK;
 #pragma omp parallel for num_threads(plan->device->threads) if (is_parallel(self))
     for (size_t line = 0; line < lines; line++) {
         size_t end = (line + 1) * LINE_FEATURES;
@@ -101,8 +96,9 @@ static yoke_status tokens_backward(yoke_plan *plan, const yoke_plan_step *step) 
 
 yoke_status cpu_plan_embedding(yoke_plan **plan, cpu_device *device,
                                const yoke_plan_request *request) {
-    static const yoke_plan_calls calls = {bind, tokens_forward, tokens_backward, NULL};
-    TRY(create(plan, device, request, &calls));
+    static const yoke_plan_calls calls = {NULL, embedding_forward, embedding_backward, NULL,
+                                          YOKE_READS_INPUT | YOKE_HAS_PARAMETERS};
+    TRY(create_embedding(plan, device, request, &calls));
     embedding_plan *self = (embedding_plan *)*plan;
     yoke_plan_needs *needs = &self->base.needs;
     dnnl_data_type_t type = cpu_data_type(request->precision);
@@ -111,7 +107,7 @@ yoke_status cpu_plan_embedding(yoke_plan **plan, cpu_device *device,
                        dnnl_nchw));
     cpu_layout_store(&needs->output, output);
     self->half = type == dnnl_bf16;
-    needs->backward_reads_input = request->training && !request->frozen;
+    if (request->frozen) needs->backward_reads_input = false;
     return YOKE_OK;
 }
 
@@ -120,13 +116,13 @@ yoke_status cpu_plan_embedding(yoke_plan **plan, cpu_device *device,
 static yoke_status positions_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const embedding_plan *self = (const embedding_plan *)plan;
-    const float *weight = self->binding.parameters[0];
+    const float *weight = self->base.binding.parameters[0];
     size_t row = self->positions * self->features;
 #pragma omp parallel for num_threads(plan->device->threads) if (is_parallel(self))
-    for (size_t i = 0; i < self->rows; i++)
+    for (size_t i = 0; i < self->base.rows; i++)
         for (size_t k = 0; k < row; k++)
-            cpu_store(self->binding.output, i * row + k, self->half,
-                      cpu_load(self->binding.inputs[0], i * row + k, self->half) + weight[k]);
+            cpu_store(self->base.binding.output, i * row + k, self->half,
+                      cpu_load(self->base.binding.inputs[0], i * row + k, self->half) + weight[k]);
     return YOKE_OK;
 }
 
@@ -134,13 +130,13 @@ static yoke_status positions_forward(yoke_plan *plan, const yoke_plan_step *step
 static yoke_status positions_backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const embedding_plan *self = (const embedding_plan *)plan;
-    const yoke_plan_binding *binding = &self->binding;
+    const yoke_plan_binding *binding = &self->base.binding;
     size_t row = self->positions * self->features, features = self->features;
-    if (!self->frozen) {
+    if (!self->base.frozen) {
 #pragma omp parallel for num_threads(plan->device->threads) if (is_parallel(self))
         for (size_t position = 0; position < self->table; position++) {
             float *gradient = binding->parameter_gradients[0] + position * features;
-            size_t rows = position < self->positions ? self->rows : 0;
+            size_t rows = position < self->positions ? self->base.rows : 0;
             memset(gradient, 0, features * sizeof *gradient);
             for (size_t i = 0; i < rows; i++)
                 for (size_t k = 0; k < features; k++)
@@ -156,13 +152,12 @@ static yoke_status positions_backward(yoke_plan *plan, const yoke_plan_step *ste
 
 yoke_status cpu_plan_positions(yoke_plan **plan, cpu_device *device,
                                const yoke_plan_request *request) {
-    static const yoke_plan_calls calls = {bind, positions_forward, positions_backward, NULL};
-    TRY(create(plan, device, request, &calls));
+    static const yoke_plan_calls calls = {NULL, positions_forward, positions_backward, NULL,
+                                          YOKE_IN_PLACE | YOKE_HAS_PARAMETERS};
+    TRY(create_embedding(plan, device, request, &calls));
     embedding_plan *self = (embedding_plan *)*plan;
     yoke_plan_needs *needs = &self->base.needs;
     needs->output = request->inputs[0];
     self->half = cpu_layout_desc(&needs->output)->type == dnnl_bf16;
-    needs->forward_in_place = true;
-    needs->backward_in_place = request->training;
     return YOKE_OK;
 }

@@ -410,7 +410,7 @@ yoke_status cpu_bias_desc(cpu_problem *problem, cpu_device *device, int channels
 yoke_status cpu_weighted_create(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request, cpu_problem *problem) {
     static const yoke_plan_calls calls = {weighted_bind, weighted_forward, weighted_backward,
-                                          weighted_destroy, weighted_part};
+                                          weighted_destroy, .backward_part = weighted_part};
     TRY(yoke_plan_allocate(plan, sizeof(cpu_weighted), &device->base, request, &calls));
     cpu_weighted *self = weighted_of(*plan);
     memcpy(self->cleared, problem->cleared, sizeof self->cleared);

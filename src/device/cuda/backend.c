@@ -297,47 +297,14 @@ static yoke_status cuda_plan(yoke_plan **plan, yoke_device *device,
         return cuda_plan_linear(plan, cuda, request);
     case YOKE_OP_BATCH_NORM:
         return cuda_plan_batch_norm(plan, cuda, request);
-    case YOKE_OP_LAYER_NORM:
-        return cuda_plan_layer_norm(plan, cuda, request);
-    case YOKE_OP_ACTIVATION:
-        return cuda_plan_activation(plan, cuda, request);
-    case YOKE_OP_ADD:
-        return cuda_plan_add(plan, cuda, request);
-    case YOKE_OP_MULTIPLY:
-        return request->operation->by_channel ? cuda_plan_channel_scale(plan, cuda, request)
-                                              : cuda_plan_multiply(plan, cuda, request);
-    case YOKE_OP_CONCAT:
-        return cuda_plan_concat(plan, cuda, request);
-    case YOKE_OP_SOFTMAX:
-        return cuda_plan_softmax(plan, cuda, request);
-    case YOKE_OP_MAX_POOL:
-    case YOKE_OP_AVERAGE_POOL:
-        return cuda_plan_pooling(plan, cuda, request);
-    case YOKE_OP_FLATTEN:
-    case YOKE_OP_SEQUENCE:
-    case YOKE_OP_OUTPUT:
-        return cuda_plan_reshape(plan, cuda, request);
-    case YOKE_OP_EMBEDDING:
-        return cuda_plan_embedding(plan, cuda, request);
-    case YOKE_OP_POSITIONS:
-        return cuda_plan_positions(plan, cuda, request);
-    case YOKE_OP_DROPOUT:
-        return cuda_plan_dropout(plan, cuda, request);
-    case YOKE_OP_CLASS_TOKEN:
-        return cuda_plan_class_token(plan, cuda, request);
-    case YOKE_OP_SELECT:
-        return cuda_plan_select(plan, cuda, request);
-    case YOKE_OP_ATTENTION:
-        return cuda_plan_attention(plan, cuda, request);
     case YOKE_OP_CROSS_ENTROPY:
     case YOKE_OP_MSE:
     case YOKE_OP_BCE:
     case YOKE_OP_HUBER:
         return cuda_plan_loss(plan, cuda, request);
-    case YOKE_OP_INPUT:
-        break;
+    default:
+        return cuda_plan_kernels(plan, cuda, request);
     }
-    return FAIL(YOKE_ERROR_INTERNAL, "operation %d has no plan", (int)request->operation->kind);
 }
 
 const yoke_backend *yoke_cuda_backend(void) {

@@ -265,7 +265,7 @@ static void weighted_destroy(yoke_plan *plan) {
 yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
                                  const cuda_weighted_request *request) {
     static const yoke_plan_calls calls = {weighted_bind, weighted_forward, weighted_backward,
-                                          weighted_destroy, weighted_part};
+                                          weighted_destroy, .backward_part = weighted_part};
     TRY(yoke_plan_allocate(plan, sizeof(cuda_weighted), &device->base, request->plan, &calls));
     weighted_planner planner = {
         .self = weighted_of(*plan),
