@@ -205,7 +205,9 @@ int yoke_devices_count(const yoke_devices *devices) {
 
 yoke_status yoke_devices_synchronize(const yoke_devices *devices) {
     TRY(yoke_pointer_check(devices, "devices"));
-    for (int i = 0; i < devices->count && !yoke_devices_share_memory(devices); i++) {
+    if (yoke_devices_share_memory(devices))
+        return YOKE_OK; /* their calls finish before they return */
+    for (int i = 0; i < devices->count; i++) {
         yoke_device_scope scope;
         TRY(yoke_device_enter(devices->at[i], false, &scope));
         yoke_status status = yoke_device_synchronize(devices->at[i]);

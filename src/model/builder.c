@@ -47,14 +47,15 @@ void yoke_model_destroy(yoke_model *model) {
 
 /* The list of layers. */
 
-bool yoke_grow(void **array, int *capacity, int count, size_t size) {
-    if (count < *capacity) return true;
+void *yoke_grow(void *array, int *capacity, int count, size_t size, const char *what) {
+    if (count < *capacity) return array;
     int wanted = *capacity > 0 ? 2 * *capacity : 32;
-    void *larger = realloc(*array, (size_t)wanted * size);
-    if (larger == NULL) return false;
-    *array = larger;
-    *capacity = wanted;
-    return true;
+    void *larger = realloc(array, (size_t)wanted * size);
+    if (larger == NULL)
+        FAIL_MEMORY((size_t)wanted * size, what);
+    else
+        *capacity = wanted;
+    return larger;
 }
 
 bool yoke_builder_stopped(const yoke_model *model) {
@@ -139,10 +140,10 @@ yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, cons
                     model->layer_count, NAME_BYTES);
     if (named && yoke_builder_find(model, name) != NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s '%s': an earlier layer has this name", what, name);
-    void **layers = (void **)&model->layers;
-    if (!yoke_grow(layers, &model->layer_capacity, model->layer_count, sizeof **layer))
-        return FAIL_MEMORY((size_t)model->layer_capacity * 2 * sizeof **layer, "a list of layers");
-
+    yoke_node *layers = yoke_grow(model->layers, &model->layer_capacity, model->layer_count,
+                                  sizeof *layers, "a list of layers");
+    if (layers == NULL) return YOKE_ERROR_MEMORY;
+    model->layers = layers;
     *layer = &model->layers[model->layer_count++];
     **layer = (yoke_node){
         .operation = {.kind = kind, .layer = (uint32_t)(model->layer_count - 1)},

@@ -191,9 +191,11 @@ yoke_status yoke_replica_prepare(yoke_replica *replica, int rows, bool training)
     if (rows < 0 || rows > replica->options.rows)
         return FAIL(YOKE_ERROR_ARGUMENT, "%d rows on %s: its buffers hold 1 to %d", rows,
                     yoke_device_name(replica->options.device), replica->options.rows);
-    if (!yoke_grow((void **)&replica->programs, &replica->program_capacity, replica->program_count,
-                   sizeof(yoke_program *)))
-        return FAIL_MEMORY(replica->program_capacity, "a list of programs");
+    yoke_program **programs =
+        yoke_grow(replica->programs, &replica->program_capacity, replica->program_count,
+                  sizeof *programs, "a list of programs");
+    if (programs == NULL) return YOKE_ERROR_MEMORY;
+    replica->programs = programs;
     yoke_program *program = NULL;
     bool is_allocated = replica->memory.parameters != NULL;
     yoke_status status = plan_program(replica, rows, training, &program);
