@@ -159,22 +159,6 @@ static cuda_window window_of(const cuda_problem *problem) {
                          .out_width = operation->output.width};
 }
 
-static void cut_images(im2col_pass *self, const cuda_problem *problem) {
-    cuda_window window = window_of(problem);
-    size_t pixels = (size_t)window.out_height * (size_t)window.out_width;
-    size_t image_bytes = pixels * (size_t)(window.kernel * window.kernel) *
-                         (size_t)problem->operation->input.channels *
-                         cuda_type_bytes(problem->type);
-    size_t images = COLUMNS_BYTES / image_bytes;
-    if (images < 1) images = 1;
-    if (images > (size_t)problem->rows) images = (size_t)problem->rows;
-    self->whole.window = self->rest.window = window;
-    self->whole.window.rows = (int)images;
-    self->pieces = problem->rows / (int)images;
-    self->rest.window.rows = problem->rows % (int)images;
-    self->base.scratch_bytes = images * image_bytes;
-}
-
 static yoke_status plan_piece(const im2col_pass *self, im2col_piece *piece,
                               const cuda_problem *problem, cuda_direction direction) {
     if (piece->window.rows == 0) return YOKE_OK;
@@ -193,12 +177,22 @@ static yoke_status plan_piece(const im2col_pass *self, im2col_piece *piece,
 static yoke_status build(im2col_pass *self, const cuda_problem *problem, cuda_direction direction) {
     const yoke_operation *operation = problem->operation;
     size_t value_bytes = cuda_type_bytes(problem->type);
-    cut_images(self, problem);
-    const cuda_window *window = &self->whole.window;
+    cuda_window window = window_of(problem);
+    size_t pixels = (size_t)window.out_height * (size_t)window.out_width;
+    size_t image_bytes = pixels * (size_t)(window.kernel * window.kernel) *
+                         (size_t)operation->input.channels * value_bytes;
+    size_t images = COLUMNS_BYTES / image_bytes;
+    if (images < 1) images = 1;
+    if (images > (size_t)problem->rows) images = (size_t)problem->rows;
+    self->whole.window = self->rest.window = window;
+    self->whole.window.rows = (int)images;
+    self->pieces = problem->rows / (int)images;
+    self->rest.window.rows = problem->rows % (int)images;
+    self->base.scratch_bytes = images * image_bytes;
     self->half = problem->type == CUDA_BFLOAT16;
     self->input_bytes = cuda_dims_count(operation->input) * value_bytes;
     self->output_bytes = cuda_dims_count(operation->output) * value_bytes;
-    self->weight_gradient_bytes = (size_t)(window->kernel * window->kernel * window->channels) *
+    self->weight_gradient_bytes = (size_t)(window.kernel * window.kernel * window.channels) *
                                   (size_t)operation->output.channels * sizeof(float);
     self->base.adds_bias = direction == CUDA_FORWARD && operation->bias && operation->groups == 1;
     TRY(plan_piece(self, &self->whole, problem, direction));

@@ -68,16 +68,6 @@ static yoke_dims input_dims(const yoke_operation *operation, int index) {
     return dims;
 }
 
-static void describe_input(cuda_kernel_plan *self, const yoke_plan_request *request, int index) {
-    cuda_kernel_input *input = &self->inputs[index];
-    input->given = *cuda_layout_of(&request->inputs[index]);
-    input->own =
-        cuda_value_layout(request->rows, input_dims(request->operation, index), request->precision);
-    input->reordered = input->given.type != input->own.type ||
-                       input->given.channels_last != input->own.channels_last;
-    self->base.needs.scratch_bytes += 2 * copy_bytes(input);
-}
-
 yoke_status cuda_kernel_plan_create(yoke_plan **plan, size_t bytes, cuda_device *device,
                                     const yoke_plan_request *request,
                                     const cuda_kernel_operation *calls) {
@@ -87,8 +77,15 @@ yoke_status cuda_kernel_plan_create(yoke_plan **plan, size_t bytes, cuda_device 
     self->calls = calls;
     self->device = device;
     self->half = cuda_compute_type(request->precision) == CUDA_BFLOAT16;
-    for (int i = 0; i < calls->inputs; i++)
-        describe_input(self, request, i);
+    for (int i = 0; i < calls->inputs; i++) {
+        cuda_kernel_input *input = &self->inputs[i];
+        input->given = *cuda_layout_of(&request->inputs[i]);
+        input->own =
+            cuda_value_layout(request->rows, input_dims(request->operation, i), request->precision);
+        input->reordered = input->given.type != input->own.type ||
+                           input->given.channels_last != input->own.channels_last;
+        self->base.needs.scratch_bytes += 2 * copy_bytes(input);
+    }
     yoke_plan_needs *needs = &self->base.needs;
     cuda_layout output =
         cuda_value_layout(request->rows, request->operation->output, request->precision);

@@ -97,12 +97,6 @@ static yoke_status run_trial(void *context, int candidate) {
 /* A contest needs no more rows than these: a language model has gigabytes of logits. */
 #define TRIAL_LOGITS ((size_t)1 << 25)
 
-static void shorten(cuda_loss_job *job) {
-    size_t most = TRIAL_LOGITS / (size_t)job->outputs;
-    if (most < 1) most = 1;
-    if (job->rows > most) job->rows = most;
-}
-
 /* Zeroed: labels of class 0, and a step that mixes none. */
 static yoke_status provide_operands(loss_trial *trial, void **memory) {
     cuda_loss_job *job = &trial->job;
@@ -133,29 +127,13 @@ static yoke_status measure(const cuda_tuning *tuning, const cuda_loss_job *job, 
     cuda_tuning own = *tuning;
     void *memory = NULL;
     own.context = &trial;
-    shorten(&trial.job);
+    size_t most = TRIAL_LOGITS / (size_t)trial.job.outputs;
+    if (most < 1) most = 1;
+    if (trial.job.rows > most) trial.job.rows = most;
     yoke_status status = provide_operands(&trial, &memory);
     if (status == YOKE_OK) status = cuda_measure(&own, best);
     yoke_device_free(&trial.device->base, memory);
     return status;
-}
-
-static yoke_status choose_kernels(loss_plan *loss, const yoke_plan_request *request) {
-    const cuda_loss_job *job = &loss->job;
-    const cuda_candidate candidates[WAYS] = {{kernels[TWO_KERNELS], run_trial},
-                                             {kernels[ONE_KERNEL], run_trial}};
-    char key[96];
-    int best;
-    bool settled;
-    snprintf(key, sizeof key, "cross-entropy of %d%s%s", job->outputs,
-             job->kind == CUDA_LOSS_WEIGHTED_CROSS_ENTROPY ? " weighted" : "",
-             job->smoothing > 0 ? " smoothed" : "");
-    const cuda_tuning tuning = {loss->kernel.device, request, key, candidates, WAYS, NULL};
-    TRY(cuda_settled(&tuning, &settled, &best));
-    if (!settled) TRY(measure(&tuning, job, &best));
-    loss->job.joined = best == ONE_KERNEL;
-    loss->kernel.base.ways[YOKE_FORWARD] = kernels[best];
-    return YOKE_OK;
 }
 
 static yoke_status loss_prepare(cuda_kernel_plan *plan, const yoke_plan_request *request) {
@@ -175,7 +153,22 @@ static yoke_status loss_prepare(cuda_kernel_plan *plan, const yoke_plan_request 
                         .delta = operation->delta,
                         .step = plan->device->step};
     TRY(upload_weights(loss, operation->weights));
-    if (by_label && request->training) TRY(choose_kernels(loss, request));
+    if (by_label && request->training) {
+        const cuda_loss_job *job = &loss->job;
+        const cuda_candidate candidates[WAYS] = {{kernels[TWO_KERNELS], run_trial},
+                                                 {kernels[ONE_KERNEL], run_trial}};
+        char key[96];
+        int best;
+        bool settled;
+        snprintf(key, sizeof key, "cross-entropy of %d%s%s", job->outputs,
+                 job->kind == CUDA_LOSS_WEIGHTED_CROSS_ENTROPY ? " weighted" : "",
+                 job->smoothing > 0 ? " smoothed" : "");
+        const cuda_tuning tuning = {loss->kernel.device, request, key, candidates, WAYS, NULL};
+        TRY(cuda_settled(&tuning, &settled, &best));
+        if (!settled) TRY(measure(&tuning, job, &best));
+        loss->job.joined = best == ONE_KERNEL;
+        loss->kernel.base.ways[YOKE_FORWARD] = kernels[best];
+    }
     yoke_plan_needs *needs = &plan->base.needs;
     needs->output = (yoke_layout){0};
     needs->scratch_bytes =

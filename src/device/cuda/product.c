@@ -58,17 +58,6 @@ static yoke_status describe_matrix(const cuda_product *product, cublasLtMatrixLa
     return YOKE_OK;
 }
 
-static yoke_status describe_matrices(cuda_product *product) {
-    const cuda_product_shape *shape = &product->shape;
-    assert(!shape->output.transposed);
-    TRY(describe_matrix(product, &product->a, &shape->a,
-                        (matrix_extent){shape->m, shape->k, shape->a_step}));
-    TRY(describe_matrix(product, &product->b, &shape->b,
-                        (matrix_extent){shape->k, shape->n, shape->b_step}));
-    return describe_matrix(product, &product->output, &shape->output,
-                           (matrix_extent){shape->m, shape->n, shape->output_step});
-}
-
 static yoke_status set_attribute(const cuda_product *product,
                                  cublasLtMatmulDescAttributes_t attribute, const void *value,
                                  size_t bytes) {
@@ -93,15 +82,6 @@ static yoke_status set_epilogue(const cuda_product *product, cublasLtEpilogue_t 
  * 64 bytes, or 32 of a bias in bfloat16, which lies in the shadow. */
 static const void *example_of(const cuda_product *product, size_t alignment) {
     return (const char *)product->device->workspace + alignment;
-}
-
-static yoke_status set_bias(const cuda_product *product) {
-    const cuda_product_shape *shape = &product->shape;
-    cudaDataType_t type =
-        shape->epilogue == CUDA_NO_EPILOGUE ? CUDA_R_32F : data_type(shape->output.type);
-    const void *example = example_of(product, type == CUDA_R_16BF ? 32 : 64);
-    TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
-    return set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &example, sizeof example);
 }
 
 /* Bits from a row's first to the next one's. */
@@ -133,17 +113,6 @@ static cublasComputeType_t compute_type(const cuda_product_shape *shape) {
     return shape->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-static yoke_status describe_product(cuda_product *product) {
-    const cuda_product_shape *shape = &product->shape;
-    TRY_LT(product->device, cuda_lt()->cublasLtMatmulDescCreate(&product->description,
-                                                                compute_type(shape), CUDA_R_32F));
-    TRY(set_transpose(product, CUBLASLT_MATMUL_DESC_TRANSA, &shape->b));
-    TRY(set_transpose(product, CUBLASLT_MATMUL_DESC_TRANSB, &shape->a));
-    TRY(set_epilogue(product, epilogues[shape->epilogue][shape->bias]));
-    if (shape->bias || shape->epilogue == CUDA_MASKED_SUMS) TRY(set_bias(product));
-    return shape->epilogue >= CUDA_RELU_MASK ? set_mask(product) : YOKE_OK;
-}
-
 /* Algorithms. */
 
 static yoke_status prefer(const cuda_product *product,
@@ -151,22 +120,6 @@ static yoke_status prefer(const cuda_product *product,
                           size_t bytes) {
     TRY_LT(product->device, cuda_lt()->cublasLtMatmulPreferenceSetAttribute(
                                 product->preference, attribute, value, bytes));
-    return YOKE_OK;
-}
-
-static yoke_status describe_preference(cuda_product *product) {
-    static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    TRY_LT(product->device, cuda_lt()->cublasLtMatmulPreferenceCreate(&product->preference));
-    uint64_t workspace = CUDA_WORKSPACE_BYTES;
-    uint32_t schemes = cuda_reduction_schemes(product->shape.atomics);
-    TRY(prefer(product, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
-    TRY(prefer(product, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes));
-    int wanted = product->shape.alignment;
-    uint32_t alignment = wanted > 0 ? (uint32_t)wanted : ALIGNMENT_BYTES;
-    for (size_t i = 0; i < sizeof alignments / sizeof alignments[0]; i++)
-        TRY(prefer(product, alignments[i], &alignment, sizeof alignment));
     return YOKE_OK;
 }
 
@@ -217,7 +170,18 @@ static yoke_status query(cuda_product *product, int *count) {
 
 static yoke_status find_algorithm(cuda_product *product, bool *found) {
     int count = 0;
-    TRY(describe_preference(product));
+    static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    TRY_LT(product->device, cuda_lt()->cublasLtMatmulPreferenceCreate(&product->preference));
+    uint64_t workspace = CUDA_WORKSPACE_BYTES;
+    uint32_t schemes = cuda_reduction_schemes(product->shape.atomics);
+    TRY(prefer(product, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
+    TRY(prefer(product, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes));
+    int wanted = product->shape.alignment;
+    uint32_t alignment = wanted > 0 ? (uint32_t)wanted : ALIGNMENT_BYTES;
+    for (size_t i = 0; i < sizeof alignments / sizeof alignments[0]; i++)
+        TRY(prefer(product, alignments[i], &alignment, sizeof alignment));
     TRY(query(product, &count));
     bool bare = product->shape.epilogue == CUDA_NO_EPILOGUE;
     if (count == 0 && product->shape.bias && bare) {
@@ -239,8 +203,27 @@ static yoke_status find_algorithm(cuda_product *product, bool *found) {
 }
 
 static yoke_status build(cuda_product *product, bool *found) {
-    TRY(describe_product(product));
-    TRY(describe_matrices(product));
+    const cuda_product_shape *shape = &product->shape;
+    TRY_LT(product->device, cuda_lt()->cublasLtMatmulDescCreate(&product->description,
+                                                                compute_type(shape), CUDA_R_32F));
+    TRY(set_transpose(product, CUBLASLT_MATMUL_DESC_TRANSA, &shape->b));
+    TRY(set_transpose(product, CUBLASLT_MATMUL_DESC_TRANSB, &shape->a));
+    TRY(set_epilogue(product, epilogues[shape->epilogue][shape->bias]));
+    if (shape->bias || shape->epilogue == CUDA_MASKED_SUMS) {
+        cudaDataType_t type =
+            shape->epilogue == CUDA_NO_EPILOGUE ? CUDA_R_32F : data_type(shape->output.type);
+        const void *example = example_of(product, type == CUDA_R_16BF ? 32 : 64);
+        TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
+        TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &example, sizeof example));
+    }
+    if (shape->epilogue >= CUDA_RELU_MASK) TRY(set_mask(product));
+    assert(!shape->output.transposed);
+    TRY(describe_matrix(product, &product->a, &shape->a,
+                        (matrix_extent){shape->m, shape->k, shape->a_step}));
+    TRY(describe_matrix(product, &product->b, &shape->b,
+                        (matrix_extent){shape->k, shape->n, shape->b_step}));
+    TRY(describe_matrix(product, &product->output, &shape->output,
+                        (matrix_extent){shape->m, shape->n, shape->output_step}));
     return find_algorithm(product, found);
 }
 
