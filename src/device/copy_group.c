@@ -71,26 +71,6 @@ static bool reads(const copy_member *reader, const copy_member *owner) {
     return reader == owner || yoke_device_reaches(reader->device, owner->device);
 }
 
-/* Sums the chunk over all contributors on the reader. It reads a contributor's memory in place
- * where it can, otherwise it copies the chunk to its scratch first. */
-static yoke_status sum_chunk(copy_group *group, int reader, const yoke_range *chunk,
-                             int contributors) {
-    copy_member *own = &group->members[reader];
-    const float *from[YOKE_DEVICES_LIMIT];
-    float *scratch = own->scratch;
-    for (int k = 0; k < contributors; k++) {
-        from[k] = chunk->buffers[k] + chunk->offset;
-        if (reads(own, &group->members[k])) continue;
-        TRY(yoke_device_copy(own->device, YOKE_STREAM_COMMUNICATION, scratch,
-                             group->members[k].device, from[k], chunk->elements * sizeof(float)));
-        from[k] = scratch;
-        scratch += group->chunk;
-    }
-    return yoke_device_sum(own->device, YOKE_STREAM_COMMUNICATION,
-                           chunk->buffers[reader] + chunk->offset, from, contributors,
-                           chunk->elements);
-}
-
 static yoke_status sum_range(copy_group *group, int reader, const yoke_range *range,
                              int contributors) {
     size_t step = group->members[reader].scratch != NULL ? group->chunk : range->elements;
@@ -99,7 +79,23 @@ static yoke_status sum_range(copy_group *group, int reader, const yoke_range *ra
         yoke_range chunk = {.buffers = range->buffers,
                             .offset = range->offset + at,
                             .elements = left < step ? left : step};
-        TRY(sum_chunk(group, reader, &chunk, contributors));
+        /* Sums the chunk over all contributors on the reader. It reads a contributor's memory in
+         * place where it can, otherwise it copies the chunk to its scratch first. */
+        copy_member *own = &group->members[reader];
+        const float *from[YOKE_DEVICES_LIMIT];
+        float *scratch = own->scratch;
+        for (int k = 0; k < contributors; k++) {
+            from[k] = chunk.buffers[k] + chunk.offset;
+            if (reads(own, &group->members[k])) continue;
+            TRY(yoke_device_copy(own->device, YOKE_STREAM_COMMUNICATION, scratch,
+                                 group->members[k].device, from[k],
+                                 chunk.elements * sizeof(float)));
+            from[k] = scratch;
+            scratch += group->chunk;
+        }
+        TRY(yoke_device_sum(own->device, YOKE_STREAM_COMMUNICATION,
+                            chunk.buffers[reader] + chunk.offset, from, contributors,
+                            chunk.elements));
     }
     return YOKE_OK;
 }

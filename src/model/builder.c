@@ -194,8 +194,20 @@ yoke_status yoke_builder_read(yoke_model *model, yoke_node *layer, yoke_value va
 
 /* Finish. */
 
-/* Every value but the outputs needs a reader: an unread value is a mistake in the list. */
-static yoke_status check_readers(const yoke_model *model) {
+static yoke_status finish(yoke_model *model, yoke_value output, const yoke_loss_options *loss) {
+    if (model->finished)
+        return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' is finished already", model->name);
+    if (output.index < 0 || output.index > model->layer_count)
+        return FAIL(YOKE_ERROR_ARGUMENT, "model '%s': output is value %d, the model has 0 to %d",
+                    model->name, output.index, model->layer_count);
+    yoke_shape shape = yoke_value_shape(model, output.index);
+    if (!shape.flat && !shape.sequence)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "model '%s': its output is an image of %d x %d x %d; end with yoke_flatten or "
+                    "yoke_linear",
+                    model->name, shape.channels, shape.height, shape.width);
+    model->outputs[0].value = output.index;
+    /* Every value but the outputs needs a reader: an unread value is a mistake in the list. */
     for (int value = 0; value <= model->layer_count; value++) {
         bool read = yoke_is_output(model, value);
         for (int i = value; i < model->layer_count && !read; i++)
@@ -208,28 +220,6 @@ static yoke_status check_readers(const yoke_model *model) {
             return FAIL(YOKE_ERROR_ARGUMENT, "layer '%s': no layer reads its output",
                         model->layers[value - 1].operation.name);
     }
-    return YOKE_OK;
-}
-
-static yoke_status check_output(const yoke_model *model, yoke_value output) {
-    if (output.index < 0 || output.index > model->layer_count)
-        return FAIL(YOKE_ERROR_ARGUMENT, "model '%s': output is value %d, the model has 0 to %d",
-                    model->name, output.index, model->layer_count);
-    yoke_shape shape = yoke_value_shape(model, output.index);
-    if (!shape.flat && !shape.sequence)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "model '%s': its output is an image of %d x %d x %d; end with yoke_flatten or "
-                    "yoke_linear",
-                    model->name, shape.channels, shape.height, shape.width);
-    return YOKE_OK;
-}
-
-static yoke_status finish(yoke_model *model, yoke_value output, const yoke_loss_options *loss) {
-    if (model->finished)
-        return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' is finished already", model->name);
-    TRY(check_output(model, output));
-    model->outputs[0].value = output.index;
-    TRY(check_readers(model));
     if (yoke_model_parameter_count(model) == 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' has no parameter to train", model->name);
     TRY(yoke_model_set_loss(model, loss));

@@ -97,50 +97,6 @@ static int assign(const size_t *bytes, int count, size_t first, size_t rest, int
     return yoke_bucket_assign(bytes, count, limits, 2, assigned);
 }
 
-/* Buckets begin and end at multiples of `unit`. */
-static void fill_buckets(yoke_flat *flat, const int *assigned, size_t unit) {
-    flat->elements = 0;
-    for (int i = 0; i < flat->trainable_count; i++) {
-        yoke_parameter *parameter = &flat->parameters[i];
-        yoke_bucket *bucket = &flat->buckets[assigned[i]];
-        if (bucket->elements == 0) {
-            flat->elements = rounded_up(flat->elements, unit);
-            bucket->offset = flat->elements;
-        }
-        parameter->offset = flat->elements;
-        flat->elements += parameter->elements;
-        bucket->elements = rounded_up(flat->elements - bucket->offset, unit);
-    }
-    flat->trainable_elements = rounded_up(flat->elements, unit);
-}
-
-static void place_frozen(yoke_flat *flat) {
-    flat->elements = flat->trainable_elements;
-    for (int i = flat->trainable_count; i < flat->parameter_count; i++) {
-        flat->parameters[i].offset = flat->elements;
-        flat->elements += flat->parameters[i].elements;
-    }
-}
-
-static yoke_status cut_buckets(yoke_flat *flat, const yoke_flat_request *request) {
-    size_t count = (size_t)flat->trainable_count;
-    size_t *bytes = calloc(count + 1, sizeof *bytes); /* count 0: all are frozen */
-    int *assigned = calloc(count + 1, sizeof *assigned);
-    flat->buckets = calloc(count + 1, sizeof *flat->buckets);
-    bool enough = bytes != NULL && assigned != NULL && flat->buckets != NULL;
-    if (enough) {
-        for (size_t i = 0; i < count; i++)
-            bytes[i] = flat->parameters[i].elements * sizeof(float);
-        flat->bucket_count =
-            assign(bytes, (int)count, request->first_bucket_bytes, request->bucket_bytes, assigned);
-        size_t parts = request->bucket_parts > 1 ? (size_t)request->bucket_parts : 1;
-        fill_buckets(flat, assigned, LINE_FLOATS * parts);
-    }
-    free(bytes);
-    free(assigned);
-    return enough ? YOKE_OK : FAIL_MEMORY(count * sizeof *flat->buckets, "the list of buckets");
-}
-
 static yoke_status build_flat(yoke_flat *flat, const yoke_flat_request *request) {
     size_t tensors = (size_t)request->model->tensor_count;
     flat->buffer_elements = request->model->buffer_elements;
@@ -152,8 +108,41 @@ static yoke_status build_flat(yoke_flat *flat, const yoke_flat_request *request)
     yoke_status status = append_all(flat, request, order, order_parameters(request->model, order));
     free(order);
     TRY(status);
-    TRY(cut_buckets(flat, request));
-    place_frozen(flat);
+    size_t count = (size_t)flat->trainable_count;
+    size_t *bytes = calloc(count + 1, sizeof *bytes); /* count 0: all are frozen */
+    int *assigned = calloc(count + 1, sizeof *assigned);
+    flat->buckets = calloc(count + 1, sizeof *flat->buckets);
+    bool enough = bytes != NULL && assigned != NULL && flat->buckets != NULL;
+    if (enough) {
+        for (size_t i = 0; i < count; i++)
+            bytes[i] = flat->parameters[i].elements * sizeof(float);
+        flat->bucket_count =
+            assign(bytes, (int)count, request->first_bucket_bytes, request->bucket_bytes, assigned);
+        size_t parts = request->bucket_parts > 1 ? (size_t)request->bucket_parts : 1;
+        /* Buckets begin and end at multiples of `unit`. */
+        size_t unit = LINE_FLOATS * parts;
+        flat->elements = 0;
+        for (int i = 0; i < flat->trainable_count; i++) {
+            yoke_parameter *parameter = &flat->parameters[i];
+            yoke_bucket *bucket = &flat->buckets[assigned[i]];
+            if (bucket->elements == 0) {
+                flat->elements = rounded_up(flat->elements, unit);
+                bucket->offset = flat->elements;
+            }
+            parameter->offset = flat->elements;
+            flat->elements += parameter->elements;
+            bucket->elements = rounded_up(flat->elements - bucket->offset, unit);
+        }
+        flat->trainable_elements = rounded_up(flat->elements, unit);
+    }
+    free(bytes);
+    free(assigned);
+    if (!enough) return FAIL_MEMORY(count * sizeof *flat->buckets, "the list of buckets");
+    flat->elements = flat->trainable_elements;
+    for (int i = flat->trainable_count; i < flat->parameter_count; i++) {
+        flat->parameters[i].offset = flat->elements;
+        flat->elements += flat->parameters[i].elements;
+    }
     return YOKE_OK;
 }
 

@@ -87,69 +87,53 @@ static double node_operations(const yoke_program *program, const yoke_call_subje
     return subject->backward && subject->part == YOKE_FORWARD ? 2 * forward : forward;
 }
 
-static void write_shape(const yoke_operation *operation, yoke_kernel_call *call) {
-    yoke_dims from = operation->input, to = operation->output;
-    int length = snprintf(call->shape, sizeof call->shape, "%dx%dx%d to %dx%dx%d", from.channels,
-                          from.height, from.width, to.channels, to.height, to.width);
-    if (operation->kernel > 0 && length > 0 && (size_t)length < sizeof call->shape)
-        snprintf(call->shape + length, sizeof call->shape - (size_t)length, ", kernel %d/%d",
-                 operation->kernel, operation->stride);
-}
-
-static void describe_node(const yoke_program *program, const yoke_call_subject *subject,
-                          yoke_kernel_call *call) {
-    static const char *const parts[] = {"backward", "backward data", "backward weights"};
-    const yoke_operation *operation = &program->model->nodes[subject->node].operation;
-    call->layer = operation->name;
-    call->operation = operation->kind == YOKE_OP_ACTIVATION
-                          ? yoke_activation_name(operation->activation)
-                          : yoke_kind_name(operation->kind);
-    call->direction = subject->backward ? parts[subject->part] : "forward";
-    bool whole = subject->backward && subject->part == YOKE_FORWARD;
-    call->way =
-        yoke_plan_way(program->plans[subject->node], whole ? YOKE_BACKWARD_DATA : subject->part);
-    call->bytes = node_bytes(program, subject);
-    call->operations = node_operations(program, subject);
-    write_shape(operation, call);
-}
-
-/* Sums of gradients. */
-static void describe_action(const yoke_program *program, const yoke_action *action,
-                            yoke_kernel_call *call) {
-    static const char *const names[] = {[YOKE_ACTION_ACCUMULATE] = "accumulate",
-                                        [YOKE_ACTION_COPY] = "copy",
-                                        [YOKE_ACTION_SUM] = "sum"};
-    bool sum = action->kind == YOKE_ACTION_SUM;
-    double bytes =
-        sum ? (double)(action->elements * sizeof(float)) : value_bytes(program, action->value);
-    call->layer = program->model->nodes[action->node].operation.name;
-    call->operation = names[action->kind];
-    call->direction = "backward";
-    call->bytes = (action->kind == YOKE_ACTION_COPY ? 2 : 3) * bytes;
-    snprintf(call->shape, sizeof call->shape, "%.0f bytes", bytes);
-}
-
-/* It reads output 0; backward writes its gradient as well, or forward, where backward does not read
- * output 0 again. */
-static void describe_loss(const yoke_program *program, bool backward, yoke_kernel_call *call) {
-    const yoke_model *model = program->model;
-    double output = value_bytes(program, model->outputs[0].value);
-    call->layer = call->operation = "loss";
-    call->direction = backward ? "backward" : "forward";
-    bool joined = !yoke_plan_describe(program->loss)->backward_reads_input;
-    call->bytes = backward == joined ? output : 2 * output;
-    if (joined && backward) call->bytes = 0;
-    call->way = yoke_plan_way(program->loss, YOKE_FORWARD);
-    snprintf(call->shape, sizeof call->shape, "%.0f bytes", output);
-}
-
 void yoke_call_describe(const yoke_program *program, const yoke_call_subject *subject,
                         yoke_kernel_call *call) {
     *call = (yoke_kernel_call){0};
-    if (subject->action != NULL)
-        describe_action(program, subject->action, call);
-    else if (subject->node == YOKE_NONE)
-        describe_loss(program, subject->backward, call);
-    else
-        describe_node(program, subject, call);
+    if (subject->action != NULL) {
+        /* Sums of gradients. */
+        static const char *const names[] = {[YOKE_ACTION_ACCUMULATE] = "accumulate",
+                                            [YOKE_ACTION_COPY] = "copy",
+                                            [YOKE_ACTION_SUM] = "sum"};
+        bool sum = subject->action->kind == YOKE_ACTION_SUM;
+        double bytes = sum ? (double)(subject->action->elements * sizeof(float))
+                           : value_bytes(program, subject->action->value);
+        call->layer = program->model->nodes[subject->action->node].operation.name;
+        call->operation = names[subject->action->kind];
+        call->direction = "backward";
+        call->bytes = (subject->action->kind == YOKE_ACTION_COPY ? 2 : 3) * bytes;
+        snprintf(call->shape, sizeof call->shape, "%.0f bytes", bytes);
+    } else if (subject->node == YOKE_NONE) {
+        /* The loss reads output 0. Backward writes the gradient as well; forward does where
+         * backward does not read output 0 again. */
+        const yoke_model *model = program->model;
+        double output = value_bytes(program, model->outputs[0].value);
+        call->layer = call->operation = "loss";
+        call->direction = subject->backward ? "backward" : "forward";
+        bool joined = !yoke_plan_describe(program->loss)->backward_reads_input;
+        call->bytes = subject->backward == joined ? output : 2 * output;
+        if (joined && subject->backward) call->bytes = 0;
+        call->way = yoke_plan_way(program->loss, YOKE_FORWARD);
+        snprintf(call->shape, sizeof call->shape, "%.0f bytes", output);
+    } else {
+        static const char *const parts[] = {"backward", "backward data", "backward weights"};
+        const yoke_operation *operation = &program->model->nodes[subject->node].operation;
+        call->layer = operation->name;
+        call->operation = operation->kind == YOKE_OP_ACTIVATION
+                              ? yoke_activation_name(operation->activation)
+                              : yoke_kind_name(operation->kind);
+        call->direction = subject->backward ? parts[subject->part] : "forward";
+        bool whole = subject->backward && subject->part == YOKE_FORWARD;
+        call->way = yoke_plan_way(program->plans[subject->node],
+                                  whole ? YOKE_BACKWARD_DATA : subject->part);
+        call->bytes = node_bytes(program, subject);
+        call->operations = node_operations(program, subject);
+        yoke_dims from = operation->input, to = operation->output;
+        int length =
+            snprintf(call->shape, sizeof call->shape, "%dx%dx%d to %dx%dx%d", from.channels,
+                     from.height, from.width, to.channels, to.height, to.width);
+        if (operation->kernel > 0 && length > 0 && (size_t)length < sizeof call->shape)
+            snprintf(call->shape + length, sizeof call->shape - (size_t)length, ", kernel %d/%d",
+                     operation->kernel, operation->stride);
+    }
 }

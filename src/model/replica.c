@@ -305,17 +305,6 @@ void yoke_replica_renew_shadow(yoke_replica *replica) {
     replica->shadow_is_current = false;
 }
 
-/* Where updates write the shadow, no recording does. */
-static yoke_status renew_shadow(yoke_replica *replica) {
-    const yoke_replica_memory *memory = &replica->memory;
-    yoke_device *device = replica->options.device;
-    if (!memory->updates_write_shadow || memory->shadow == NULL) return YOKE_OK;
-    if (replica->shadow_is_current || yoke_device_is_recording(device)) return YOKE_OK;
-    TRY(yoke_device_shadow(device, memory->shadow, memory->parameters, replica->flat->elements));
-    replica->shadow_is_current = true;
-    return YOKE_OK;
-}
-
 yoke_status yoke_replica_decode(const yoke_replica *replica, const yoke_decode_request *request) {
     const yoke_replica_memory *memory = &replica->memory;
     yoke_decode_request own = *request;
@@ -337,7 +326,14 @@ yoke_status yoke_replica_begin(yoke_replica *replica, int rows, bool training,
     replica->current = yoke_replica_program(replica, rows, training);
     replica->last_step = *step;
     TRY(yoke_device_begin_step(replica->options.device, step));
-    return renew_shadow(replica);
+    /* Where updates write the shadow, no recording does. */
+    const yoke_replica_memory *memory = &replica->memory;
+    yoke_device *device = replica->options.device;
+    if (!memory->updates_write_shadow || memory->shadow == NULL) return YOKE_OK;
+    if (replica->shadow_is_current || yoke_device_is_recording(device)) return YOKE_OK;
+    TRY(yoke_device_shadow(device, memory->shadow, memory->parameters, replica->flat->elements));
+    replica->shadow_is_current = true;
+    return YOKE_OK;
 }
 
 yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,

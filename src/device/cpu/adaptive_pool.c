@@ -34,18 +34,6 @@ static float average(const adaptive_plan *pool, size_t plane, yoke_window down,
     return sum / (float)(length(down) * length(across));
 }
 
-static void forward_plane(const adaptive_plan *pool, size_t row, size_t channel) {
-    yoke_dims in = pool->base.operation.input, out = pool->base.operation.output;
-    size_t plane = plane_begin(&pool->from, row, channel);
-    size_t at = (row * pool->from.channels + channel) * (size_t)(out.height * out.width);
-    for (int i = 0; i < out.height * out.width; i++) {
-        yoke_window down = yoke_adaptive_window(i / out.width, out.height, in.height);
-        yoke_window across = yoke_adaptive_window(i % out.width, out.width, in.width);
-        cpu_store(pool->base.binding.output, at + (size_t)i, pool->half,
-                  average(pool, plane, down, across));
-    }
-}
-
 /* What the windows over pixel (y, x) return to it; `at` is their plane of the output. */
 static float gradient_of(const adaptive_plan *pool, size_t at, int y, int x) {
     yoke_dims in = pool->base.operation.input, out = pool->base.operation.output;
@@ -65,20 +53,6 @@ static float gradient_of(const adaptive_plan *pool, size_t at, int y, int x) {
     return sum;
 }
 
-/* Padding channels get zeros. */
-static void backward_plane(const adaptive_plan *pool, size_t row, size_t channel) {
-    const cpu_geometry *g = &pool->from;
-    size_t plane = plane_begin(g, row, channel);
-    size_t at = (row * g->channels + channel) *
-                (size_t)(pool->base.operation.output.height * pool->base.operation.output.width);
-    int width = pool->base.operation.input.width;
-    for (int i = 0; i < pool->base.operation.input.height * width; i++) {
-        float sum = channel < g->channels ? gradient_of(pool, at, i / width, i % width) : 0;
-        cpu_store(pool->base.binding.input_gradients[0], plane + (size_t)i * g->pixel_stride,
-                  pool->half, sum);
-    }
-}
-
 static bool is_parallel(const adaptive_plan *pool) {
     size_t elements = pool->base.rows * pool->from.channels *
                       (pool->from.pixels + (size_t)(pool->base.operation.output.height *
@@ -91,8 +65,18 @@ static yoke_status adaptive_pool_forward(yoke_plan *plan, const yoke_plan_step *
     const adaptive_plan *pool = (const adaptive_plan *)plan;
     size_t channels = pool->from.channels;
 #pragma omp parallel for num_threads(plan->device->threads) if (is_parallel(pool))
-    for (size_t i = 0; i < pool->base.rows * channels; i++)
-        forward_plane(pool, i / channels, i % channels);
+    for (size_t i = 0; i < pool->base.rows * channels; i++) {
+        size_t row = i / channels, channel = i % channels;
+        yoke_dims in = pool->base.operation.input, out = pool->base.operation.output;
+        size_t plane = plane_begin(&pool->from, row, channel);
+        size_t at = (row * pool->from.channels + channel) * (size_t)(out.height * out.width);
+        for (int k = 0; k < out.height * out.width; k++) {
+            yoke_window down = yoke_adaptive_window(k / out.width, out.height, in.height);
+            yoke_window across = yoke_adaptive_window(k % out.width, out.width, in.width);
+            cpu_store(pool->base.binding.output, at + (size_t)k, pool->half,
+                      average(pool, plane, down, across));
+        }
+    }
     return YOKE_OK;
 }
 
@@ -102,8 +86,20 @@ static yoke_status adaptive_pool_backward(yoke_plan *plan, const yoke_plan_step 
     size_t channels = pool->from.padded_channels;
     if (pool->base.binding.input_gradients[0] == NULL) return YOKE_OK;
 #pragma omp parallel for num_threads(plan->device->threads) if (is_parallel(pool))
-    for (size_t i = 0; i < pool->base.rows * channels; i++)
-        backward_plane(pool, i / channels, i % channels);
+    for (size_t i = 0; i < pool->base.rows * channels; i++) {
+        size_t row = i / channels, channel = i % channels;
+        const cpu_geometry *g = &pool->from;
+        size_t plane = plane_begin(g, row, channel);
+        size_t at = (row * g->channels + channel) * (size_t)(pool->base.operation.output.height *
+                                                             pool->base.operation.output.width);
+        int width = pool->base.operation.input.width;
+        for (int k = 0; k < pool->base.operation.input.height * width; k++) {
+            bool padding = channel >= g->channels;
+            float sum = padding ? 0 : gradient_of(pool, at, k / width, k % width);
+            cpu_store(pool->base.binding.input_gradients[0], plane + (size_t)k * g->pixel_stride,
+                      pool->half, sum);
+        }
+    }
     return YOKE_OK;
 }
 

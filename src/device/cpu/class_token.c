@@ -57,22 +57,20 @@ static yoke_status class_token_forward(yoke_plan *plan, const yoke_plan_step *st
     return YOKE_OK;
 }
 
-static void add_token_gradients(const token_plan *self) {
-    float *gradient = self->base.binding.parameter_gradients[0];
-    memset(gradient, 0, self->features * sizeof *gradient);
-    for (size_t row = 0; row < self->base.rows; row++) {
-        const void *first = longer_at(self, self->base.binding.output_gradient, row, 0);
-        for (size_t k = 0; k < self->features; k++)
-            gradient[k] += cpu_load(first, k, self->half);
-    }
-}
-
 static yoke_status class_token_backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const token_plan *self = (const token_plan *)plan;
     const yoke_plan_binding *binding = &self->base.binding;
     size_t others = self->longer - 1;
-    if (!self->base.frozen) add_token_gradients(self);
+    if (!self->base.frozen) {
+        float *gradient = self->base.binding.parameter_gradients[0];
+        memset(gradient, 0, self->features * sizeof *gradient);
+        for (size_t row = 0; row < self->base.rows; row++) {
+            const void *first = longer_at(self, self->base.binding.output_gradient, row, 0);
+            for (size_t k = 0; k < self->features; k++)
+                gradient[k] += cpu_load(first, k, self->half);
+        }
+    }
     for (size_t row = 0; binding->input_gradients[0] != NULL && row < self->base.rows; row++)
         memcpy(row_at(self, binding->input_gradients[0], row, others),
                longer_at(self, binding->output_gradient, row, 1), bytes_of(self, others));

@@ -67,21 +67,6 @@ static yoke_status add_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     return cpu_primitive_bind(&add->plan.backward, device, gradients, binding->scratch);
 }
 
-/* oneDNN creates a backward ReLU from the description of a forward one. */
-static yoke_status add_create_relu_backward(add_plan *add) {
-    cpu_device *device = cpu_of(add->plan.base.device);
-    cpu_operation relu = {.kind = CPU_ELTWISE,
-                          .algorithm = dnnl_eltwise_relu_use_dst_for_bwd,
-                          .source = add->inputs[0]};
-    cpu_primitive forward = {0};
-    yoke_status status = cpu_primitive_create(&forward, device, &relu);
-    relu.direction = CPU_BACKWARD_DATA;
-    relu.hint = forward.description;
-    if (status == YOKE_OK) status = cpu_primitive_create(&add->plan.backward, device, &relu);
-    cpu_primitive_destroy(&forward);
-    return status;
-}
-
 yoke_status cpu_plan_add(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request) {
     static const yoke_plan_calls calls = {add_bind, add_forward, add_backward, add_destroy,
                                           YOKE_BACKWARD_IN_PLACE | YOKE_READS_OUTPUT};
@@ -94,7 +79,19 @@ yoke_status cpu_plan_add(yoke_plan **plan, cpu_device *device, const yoke_plan_r
     const cpu_operation sum = {.kind = CPU_SUM, .source = add->inputs[0], .relu = relu};
     TRY(cpu_primitive_create(&add->plan.forward, device, &sum));
     bool gradient = request->training && request->input_gradient;
-    if (gradient && relu) TRY(add_create_relu_backward(add));
+    if (gradient && relu) {
+        /* oneDNN creates a backward ReLU from the description of a forward one. */
+        cpu_operation slope = {.kind = CPU_ELTWISE,
+                               .algorithm = dnnl_eltwise_relu_use_dst_for_bwd,
+                               .source = add->inputs[0]};
+        cpu_primitive forward = {0};
+        yoke_status status = cpu_primitive_create(&forward, device, &slope);
+        slope.direction = CPU_BACKWARD_DATA;
+        slope.hint = forward.description;
+        if (status == YOKE_OK) status = cpu_primitive_create(&add->plan.backward, device, &slope);
+        cpu_primitive_destroy(&forward);
+        TRY(status);
+    }
     yoke_plan_needs *needs = &add->plan.base.needs;
     needs->output = request->inputs[0];
     /* oneDNN 2.6 clears the last block before it reads it where a post-op meets padded channels. */
