@@ -38,7 +38,7 @@ struct yoke_plan {
     yoke_status (*backward)(yoke_plan *plan, const yoke_plan_step *step); /* NULL: inference only */
     void (*destroy)(yoke_plan *plan);  /* accepts half-built plans */
     const char *ways[YOKE_DIRECTIONS]; /* static texts */
-    /* Of convolution and linear alone: */
+    /* Only convolution and linear have parts. */
     yoke_status (*backward_part)(yoke_plan *plan, yoke_direction direction);
 };
 

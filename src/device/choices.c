@@ -73,8 +73,8 @@ static void forget(yoke_choices *choices, choice *row) {
     memmove(row, row + 1, (size_t)(choices->rows + choices->count - row) * sizeof *row);
 }
 
-/* A yoke_choice_taker. Of two lines with one key the later counts: the algorithm of the earlier one
- * did not exist. */
+/* A yoke_choice_taker. A later line with the same key replaces the earlier one, whose algorithm did
+ * not exist. */
 static yoke_status add_saved(void *record, const yoke_choice_line *line) {
     yoke_choices *choices = record;
     choice *known = row_of(choices, line->key);

@@ -167,7 +167,7 @@ void yoke_flat_destroy(yoke_flat *flat) {
 
 /* Segments, from the model alone. */
 
-/* Of the layers that read the tensor as their weight. */
+/* Sums the multiplications of the layers that read the tensor as their weight. */
 static double work_of(const yoke_model *model, int tensor) {
     double work = 0;
     for (int i = 0; i < model->layer_count; i++)

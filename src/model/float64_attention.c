@@ -33,7 +33,7 @@ static double score(const head *h, size_t query, size_t key) {
     return dot(q, k, h->size) / sqrt((double)h->size);
 }
 
-/* Of the scores of one query. */
+/* What normalises the scores of one query. */
 typedef struct softmax {
     double largest, sum;
 } softmax;

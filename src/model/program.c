@@ -355,7 +355,7 @@ yoke_status yoke_program_segment(yoke_program *program, int segment, const yoke_
     return queue_segment(program, segment, step);
 }
 
-/* Without rows. */
+/* A replica without rows takes part in the batch norms alone. */
 
 static bool is_norm(const yoke_program *program, int node) {
     return program->model->nodes[node].operation.kind == YOKE_OP_BATCH_NORM;

@@ -9,8 +9,8 @@
 #include "device/backend.h"
 #include "device/cpu/onednn.h"
 
-/* Of this device so far, for the next tensor of the same layouts. Engines share a device, so a
- * thread takes its turn. */
+/* The conversions that this device has made, for the next tensor of the same layouts. Engines share
+ * a device, so a thread takes its turn. */
 typedef struct cpu_conversions {
     pthread_mutex_t turn;
     struct cpu_conversion *first;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layer norm: torch.nn.LayerNorm over the features of each position of a sequence, or of each row
- * of a flat value. Forward saves each position's mean and reciprocal deviation. The sums over
- * positions in backward run over parts whose number depends on the shape alone, so the bits do not
- * depend on the number of threads. */
+ * of a flat value. Forward saves each position's mean and reciprocal standard deviation. The sums
+ * over positions in backward run over parts whose number depends on the shape alone, so the bits do
+ * not depend on the number of threads. */
 #include <math.h>
 #include <string.h>
 

@@ -27,7 +27,8 @@ static _Thread_local struct {
     pid_t ids[TEAM_IDS]; /* of that team's threads; 0: the caller */
 } own;
 
-/* Of this process; 0: unknown. The system lists a folder for each, and each links to its parent. */
+/* Counts this process's threads; 0: unknown. The system lists a folder for each thread, and each
+ * folder links to its parent. */
 static size_t count_threads(void) {
     struct stat tasks;
     return stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 2 ? tasks.st_nlink - 2 : 0;

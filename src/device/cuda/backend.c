@@ -251,7 +251,8 @@ static yoke_status cuda_download(yoke_device *device, yoke_stream stream, void *
     return finish_unless_pinned(cuda, stream, to);
 }
 
-/* Not the whole GPU: other replicas and other code of the host program may use it. */
+/* Waits for the device's own streams: other replicas and other code of the host program may use the
+ * GPU. */
 static yoke_status cuda_synchronize(yoke_device *device) {
     cuda_device *cuda = cuda_of(device);
     TRY(cuda_use(device));

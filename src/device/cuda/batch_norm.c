@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batch normalisation with an optional ReLU, or with a sum and its ReLU. Forward saves mean and
- * reciprocal deviation for backward. Backward computes the ReLU's mask from its input, or reads it
- * from the sum's output. Running statistics follow torch.nn.BatchNorm2d. */
+ * reciprocal standard deviation for backward. Backward computes the ReLU's mask from its input, or
+ * reads it from the sum's output. Running statistics follow torch.nn.BatchNorm2d. */
 #include <stdio.h>
 
 #include "device/cuda/kernel_plan.h"

@@ -18,7 +18,7 @@
 #define SHORTEST_MS 1e-6f /* for what events do not resolve */
 #define CLOSE 1.25f       /* times the fastest short run: candidates up to here run again */
 
-/* Of work before a contest; simulated clocks are always the same. */
+/* The longest warm-up before a contest; simulated clocks are always the same. */
 #ifdef YOKE_SIMCUDA
 #define WARM_UP_NS 0.0
 #else
@@ -28,7 +28,7 @@
 static const char *const precision_names[] = {
     [YOKE_FLOAT32] = "float32", [YOKE_BFLOAT16] = "bfloat16", [YOKE_TF32] = "tf32"};
 
-/* What the fastest is where all may run is nothing for a run that refuses some. */
+/* A run that may take every algorithm keeps its choices apart from one that refuses some. */
 static void write_key(char key[KEY_BYTES], const cuda_tuning *tuning) {
     bool all = tuning->request->algorithm == YOKE_ALGORITHM_FASTEST;
     snprintf(key, KEY_BYTES, "%s %s%s", tuning->key, precision_names[tuning->request->precision],

@@ -30,7 +30,7 @@ static void abort_communicator(yoke_communicator *base) {
     if (handle_of(own) != NULL) cuda_nccl_abort(&own->watchdog);
 }
 
-/* What check answered goes before what NCCL says of the abort. */
+/* The error that check returned is the cause; NCCL reports the abort that follows it. */
 static yoke_status fail_communicator(nccl_communicator *own, ncclResult_t result) {
     char cause[CUDA_NCCL_CAUSE_BYTES];
     cuda_nccl_cause(&own->watchdog, result, cause);

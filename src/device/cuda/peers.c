@@ -163,7 +163,7 @@ static yoke_status test_pair(const peer_test *test, int to, int from) {
     TRY(try_copy(test, to, from, &arrived));
     if (arrived) return YOKE_OK;
     TRY(open_staging(target, source));
-    /* Behind what else is noted. */
+    /* Append to the note. */
     bool first = target->stagings->next == NULL;
     size_t length = strlen(target->note);
     snprintf(target->note + length, sizeof target->note - length, "%s%s%s",

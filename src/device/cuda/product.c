@@ -101,7 +101,7 @@ static yoke_status set_mask(const cuda_product *product) {
                          sizeof example);
 }
 
-/* Without a bias and with one. */
+/* cuBLASLt's epilogue without a bias, and with one. */
 static const cublasLtEpilogue_t epilogues[CUDA_EPILOGUES][2] = {
     [CUDA_NO_EPILOGUE] = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS},
     [CUDA_RELU] = {CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_RELU_BIAS},
