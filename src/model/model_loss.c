@@ -65,7 +65,6 @@ static yoke_status check_weights(const yoke_loss_options *loss, int outputs, con
 
 static yoke_status check(const yoke_model *model, int outputs) {
     const yoke_loss_options *loss = &model->loss;
-    /* Options of another kind of loss. */
     if (loss->kind < YOKE_LOSS_CROSS_ENTROPY || loss->kind > YOKE_LOSS_HUBER)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "loss kind %d: must be cross-entropy (0), MSE (1), BCE (2) or Huber (3)",
