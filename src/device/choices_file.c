@@ -244,7 +244,7 @@ static yoke_status write_all(const yoke_choices_file *file, const char *text, si
     return yoke_file_commit(&writer);
 }
 
-static yoke_status append(yoke_choices_file *file) {
+static yoke_status append_choices(yoke_choices_file *file) {
     char *text = NULL;
     size_t bytes = 0;
     if (file->lines != NULL && (fflush(file->lines) != 0 || file->added == NULL))
@@ -259,7 +259,7 @@ yoke_status yoke_choices_file_commit(yoke_choices_file *file) {
     yoke_error failure = file->failure;
     file->failure = (yoke_error){0};
     bool writes = file->lines != NULL || (file->broken && file->lock >= 0);
-    if (failure.status == YOKE_OK && writes && append(file) != YOKE_OK)
+    if (failure.status == YOKE_OK && writes && append_choices(file) != YOKE_OK)
         warn(file, yoke_last_error());
     else if (writes)
         file->broken = false;

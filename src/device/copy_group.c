@@ -159,7 +159,7 @@ static yoke_status all_gather(yoke_device_group *base, const yoke_range *range) 
 
 /* Life. */
 
-static void destroy(yoke_device_group *base) {
+static void copy_group_destroy(yoke_device_group *base) {
     copy_group *group = copy_of(base);
     for (int k = 0; k < base->count; k++) {
         copy_member *member = &group->members[k];
@@ -179,7 +179,7 @@ static yoke_status build_member(copy_group *group, copy_member *member) {
                                 "gradients of other devices", (void **)&member->scratch);
 }
 
-static yoke_status build(copy_group *group, const yoke_device_group_request *request) {
+static yoke_status copy_group_build(copy_group *group, const yoke_device_group_request *request) {
     size_t lines = (request->scratch_elements + LINE_ELEMENTS - 1) / LINE_ELEMENTS;
     group->chunk = lines * LINE_ELEMENTS;
     if (group->chunk == 0 || group->chunk > CHUNK_ELEMENTS) group->chunk = CHUNK_ELEMENTS;
@@ -202,11 +202,11 @@ yoke_status yoke_copy_group_create(yoke_device_group **group,
                                         .broadcast = broadcast,
                                         .reduce_scatter = reduce_scatter,
                                         .all_gather = all_gather,
-                                        .destroy = destroy};
-    yoke_status status = build(created, request);
+                                        .destroy = copy_group_destroy};
+    yoke_status status = copy_group_build(created, request);
     if (status == YOKE_OK)
         *group = &created->base;
     else
-        destroy(&created->base);
+        copy_group_destroy(&created->base);
     return status;
 }

@@ -238,7 +238,7 @@ static yoke_status allocate_and_time(copy_ends *ends, yoke_peer_info *info) {
 }
 
 /* After a failure copies may still run: wait for them before freeing their memory. */
-static yoke_status measure(copy_ends *ends, yoke_peer_info *info) {
+static yoke_status measure_peer(copy_ends *ends, yoke_peer_info *info) {
     yoke_status status = allocate_and_time(ends, info);
     yoke_error error = yoke_error_take(status);
     if (status != YOKE_OK) {
@@ -263,7 +263,7 @@ yoke_status yoke_devices_peer(const yoke_devices *devices, int from, int to, yok
     yoke_device_scope scope;
     TRY(yoke_device_start_team(ends.to_device));
     TRY(yoke_device_enter(ends.to_device, false, &scope));
-    yoke_status status = measure(&ends, &own);
+    yoke_status status = measure_peer(&ends, &own);
     yoke_device_leave(ends.to_device, &scope);
     yoke_device_end_team(ends.to_device);
     if (status != YOKE_OK) return status;

@@ -113,20 +113,6 @@ static bool is_named(yoke_operation_kind kind) {
            kind == YOKE_OP_CLASS_TOKEN;
 }
 
-/* A layer without parameters is named by a word and its position: "relu.7". */
-static yoke_status name_layer(yoke_model *model, yoke_node *layer, const char *name) {
-    char own[32];
-    yoke_operation_kind kind = layer->operation.kind;
-    if (!is_named(kind)) {
-        snprintf(own, sizeof own, "%s.%d", name != NULL ? name : yoke_kind_name(kind),
-                 model->layer_count - 1);
-        name = own;
-    }
-    layer->operation.name = strdup(name);
-    if (layer->operation.name == NULL) return FAIL_MEMORY(strlen(name) + 1, "a layer's name");
-    return YOKE_OK;
-}
-
 yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, const char *name,
                                yoke_node **layer) {
     bool named = is_named(kind);
@@ -151,7 +137,14 @@ yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, cons
         .buffers = {YOKE_NONE, YOKE_NONE},
         .output = model->layer_count,
     };
-    return name_layer(model, *layer, name);
+    char own[32]; /* a layer without parameters is named by a word and its position: "relu.7" */
+    if (!named) {
+        snprintf(own, sizeof own, "%s.%d", name != NULL ? name : what, model->layer_count - 1);
+        name = own;
+    }
+    (*layer)->operation.name = strdup(name);
+    if ((*layer)->operation.name == NULL) return FAIL_MEMORY(strlen(name) + 1, "a layer's name");
+    return YOKE_OK;
 }
 
 yoke_shape yoke_value_shape(const yoke_model *model, int value) {
@@ -194,7 +187,8 @@ yoke_status yoke_builder_read(yoke_model *model, yoke_node *layer, yoke_value va
 
 /* Finish. */
 
-static yoke_status finish(yoke_model *model, yoke_value output, const yoke_loss_options *loss) {
+static yoke_status finish_model(yoke_model *model, yoke_value output,
+                                const yoke_loss_options *loss) {
     if (model->finished)
         return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' is finished already", model->name);
     if (output.index < 0 || output.index > model->layer_count)
@@ -230,7 +224,8 @@ static yoke_status finish(yoke_model *model, yoke_value output, const yoke_loss_
 
 yoke_status yoke_model_finish(yoke_model *model, yoke_value output, const yoke_loss_options *loss) {
     if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_finish needs a model");
-    if (model->error.status == YOKE_OK) yoke_builder_result(model, finish(model, output, loss));
+    if (model->error.status == YOKE_OK)
+        yoke_builder_result(model, finish_model(model, output, loss));
     return model->error.status == YOKE_OK ? YOKE_OK : yoke_error_restore(&model->error);
 }
 

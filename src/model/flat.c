@@ -58,7 +58,7 @@ static size_t rounded_up(size_t elements, size_t unit) {
     return (elements + unit - 1) / unit * unit;
 }
 
-static yoke_status append(yoke_flat *flat, const yoke_flat_request *request, int tensor) {
+static yoke_status append_parameter(yoke_flat *flat, const yoke_flat_request *request, int tensor) {
     yoke_parameter *parameter = &flat->parameters[flat->parameter_count++];
     parameter->tensor = tensor;
     parameter->frozen = yoke_is_frozen(request->frozen, tensor);
@@ -85,10 +85,12 @@ static int order_parameters(const yoke_model *model, int *order) {
 static yoke_status append_all(yoke_flat *flat, const yoke_flat_request *request, const int *order,
                               int count) {
     for (int i = 0; i < count; i++)
-        if (!yoke_is_frozen(request->frozen, order[i])) TRY(append(flat, request, order[i]));
+        if (!yoke_is_frozen(request->frozen, order[i]))
+            TRY(append_parameter(flat, request, order[i]));
     flat->trainable_count = flat->parameter_count;
     for (int i = 0; i < count; i++)
-        if (yoke_is_frozen(request->frozen, order[i])) TRY(append(flat, request, order[i]));
+        if (yoke_is_frozen(request->frozen, order[i]))
+            TRY(append_parameter(flat, request, order[i]));
     return YOKE_OK;
 }
 

@@ -63,7 +63,7 @@ static yoke_status check_weights(const yoke_loss_options *loss, int outputs, con
                     : FAIL(YOKE_ERROR_ARGUMENT, "%s are all 0: one must be above 0", name);
 }
 
-static yoke_status check(const yoke_model *model, int outputs) {
+static yoke_status check_loss(const yoke_model *model, int outputs) {
     const yoke_loss_options *loss = &model->loss;
     if (loss->kind < YOKE_LOSS_CROSS_ENTROPY || loss->kind > YOKE_LOSS_HUBER)
         return FAIL(YOKE_ERROR_ARGUMENT,
@@ -106,7 +106,7 @@ yoke_status yoke_model_set_loss(yoke_model *model, const yoke_loss_options *give
     size_t outputs = yoke_model_output_elements(model, 0);
     if (yoke_model_reads_labels(model))
         outputs = (size_t)yoke_value_shape(model, model->outputs[0].value).channels;
-    TRY(check(model, (int)outputs));
+    TRY(check_loss(model, (int)outputs));
     const float **kept =
         loss->class_weights != NULL ? &loss->class_weights : &loss->positive_weights;
     if (*kept == NULL) return YOKE_OK;

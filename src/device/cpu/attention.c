@@ -64,7 +64,7 @@ static void run_part(const attention_plan *attention, size_t thread, size_t thre
     }
 }
 
-static void run(const attention_plan *attention, bool backward) {
+static void run_heads(const attention_plan *attention, bool backward) {
     size_t threads = (size_t)attention->base.device->threads;
     if (threads <= 1 || attention->positions < PARALLEL_POSITIONS) {
         run_part(attention, 0, 1, backward);
@@ -77,14 +77,14 @@ static void run(const attention_plan *attention, bool backward) {
 
 static yoke_status attention_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
-    run((const attention_plan *)plan, false);
+    run_heads((const attention_plan *)plan, false);
     return YOKE_OK;
 }
 
 static yoke_status attention_backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const attention_plan *attention = (const attention_plan *)plan;
-    if (attention->base.binding.input_gradients[0] != NULL) run(attention, true);
+    if (attention->base.binding.input_gradients[0] != NULL) run_heads(attention, true);
     return YOKE_OK;
 }
 

@@ -49,7 +49,7 @@ static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-static yoke_status describe(cpu_depthwise *self, const cpu_operation *o) {
+static yoke_status describe_depthwise(cpu_depthwise *self, const cpu_operation *o) {
     const cpu_desc *w = o->weights;
     TRY(cpu_geometry_read(&self->from, o->source, "depthwise convolution"));
     TRY(cpu_geometry_read(&self->to, o->destination, "depthwise convolution"));
@@ -80,7 +80,7 @@ yoke_status cpu_depthwise_create(cpu_depthwise **depthwise, cpu_device *device,
     cpu_depthwise *self = calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a convolution");
     self->device = device;
-    yoke_status status = describe(self, convolution);
+    yoke_status status = describe_depthwise(self, convolution);
     if (status == YOKE_OK)
         *depthwise = self;
     else

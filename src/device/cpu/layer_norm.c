@@ -32,7 +32,7 @@ typedef struct layer_norm_plan {
 
 /* One position. */
 
-static inline moments measure(const layer_norm_plan *norm, size_t at, bool half) {
+static inline moments measure_position(const layer_norm_plan *norm, size_t at, bool half) {
     float sum = 0, square = 0, count = (float)norm->features;
 #pragma omp simd reduction(+ : sum)
     for (size_t i = 0; i < norm->features; i++)
@@ -48,7 +48,7 @@ static inline moments measure(const layer_norm_plan *norm, size_t at, bool half)
 
 static inline void normalise(const layer_norm_plan *norm, size_t position, bool half) {
     size_t at = position * norm->features;
-    moments m = measure(norm, at, half);
+    moments m = measure_position(norm, at, half);
 #pragma omp simd
     for (size_t i = 0; i < norm->features; i++) {
         float value = (cpu_load(norm->input, at + i, half) - m.mean) * m.reciprocal;

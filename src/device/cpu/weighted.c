@@ -198,8 +198,8 @@ static yoke_status try_algorithm(const weighted_planner *planner, cpu_direction 
     return YOKE_OK;
 }
 
-static yoke_status measure(const weighted_planner *planner, cpu_direction direction,
-                           const char *key, int *candidate) {
+static yoke_status measure_algorithms(const weighted_planner *planner, cpu_direction direction,
+                                      const char *key, int *candidate) {
     weighted_trial trial = {.best_ms = 1e30};
     yoke_status status = YOKE_OK;
     for (int i = 0; status == YOKE_OK && planner->problem->algorithms[i].name != NULL; i++)
@@ -246,8 +246,8 @@ static int fixed_candidate(const weighted_planner *planner, cpu_direction direct
     return 0;
 }
 
-static yoke_status choose(const weighted_planner *planner, cpu_direction direction,
-                          int *candidate) {
+static yoke_status choose_algorithm(const weighted_planner *planner, cpu_direction direction,
+                                    int *candidate) {
     const yoke_plan_request *request = planner->request;
     if (request->algorithm == YOKE_ALGORITHM_DIRECT || request->choices == NULL) {
         *candidate = fixed_candidate(planner, direction);
@@ -261,7 +261,8 @@ static yoke_status choose(const weighted_planner *planner, cpu_direction directi
     const yoke_choice_names names = {.name_of = algorithm_name, .context = planner->problem};
     TRY(yoke_choices_find(request->choices, key, &names, candidate));
     if (*candidate >= 0) return YOKE_OK;
-    if (!yoke_choices_late(request->choices)) return measure(planner, direction, key, candidate);
+    if (!yoke_choices_late(request->choices))
+        return measure_algorithms(planner, direction, key, candidate);
     *candidate = fixed_candidate(planner, direction);
     return yoke_choices_assume(request->choices, key, *candidate,
                                algorithm_name(planner->problem, *candidate));
@@ -270,7 +271,7 @@ static yoke_status choose(const weighted_planner *planner, cpu_direction directi
 static yoke_status plan_direction(const weighted_planner *planner, cpu_direction direction,
                                   cpu_weighted *plan) {
     int candidate = 0;
-    TRY(choose(planner, direction, &candidate));
+    TRY(choose_algorithm(planner, direction, &candidate));
     cpu_pass *pass = &plan->passes[direction];
     bool is_data_product = planner->problem->plain && direction == CPU_BACKWARD_DATA;
     yoke_status status = is_data_product ? create_data_product(planner, pass)

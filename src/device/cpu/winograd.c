@@ -235,7 +235,7 @@ static yoke_status describe(const cpu_winograd *self, const cpu_desc **desc,
     return YOKE_OK;
 }
 
-static yoke_status build(cpu_winograd *self) {
+static yoke_status winograd_build(cpu_winograd *self) {
     TRY(view_tensors(self));
     cut(self);
     self->left = of_tiles(self->chunk_tiles, self->from.channels);
@@ -272,7 +272,7 @@ yoke_status cpu_winograd_create(cpu_winograd **winograd, cpu_device *device,
     self->convolution = *convolution;
     self->rows = (int)convolution->source->dims[0];
     self->padding = (int)convolution->padding[0];
-    yoke_status status = build(self);
+    yoke_status status = winograd_build(self);
     if (status == YOKE_OK) {
         *winograd = self;
     } else {

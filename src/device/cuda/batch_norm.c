@@ -145,7 +145,7 @@ static yoke_status provide_operands(cut_trial *trial, bool add, void **memory) {
     return YOKE_OK;
 }
 
-static yoke_status measure(cuda_tuning *tuning, cut_trial *trial, bool add, int *best) {
+static yoke_status measure_cuts(cuda_tuning *tuning, cut_trial *trial, bool add, int *best) {
     void *memory = NULL;
     yoke_status status = provide_operands(trial, add, &memory);
     tuning->context = trial;
@@ -170,7 +170,7 @@ static yoke_status choose_cut(batch_norm_plan *norm, const yoke_plan_request *re
              operation->relu ? " relu" : "", backward ? "backward" : "forward");
     cuda_tuning tuning = {trial.device, request, key, candidates, CUTS, NULL};
     TRY(cuda_settled(&tuning, &settled, &best));
-    if (!settled) TRY(measure(&tuning, &trial, operation->add, &best));
+    if (!settled) TRY(measure_cuts(&tuning, &trial, operation->add, &best));
     *cut = cuts[best].cut;
     norm->kernel.base.ways[backward ? YOKE_BACKWARD_DATA : YOKE_FORWARD] = cuts[best].name;
     return YOKE_OK;

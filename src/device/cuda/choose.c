@@ -196,7 +196,7 @@ static yoke_status hold_contest(const stopwatch *watch, const cuda_tuning *tunin
     return YOKE_OK;
 }
 
-static yoke_status measure(const cuda_tuning *tuning, float *times, int *best) {
+static yoke_status measure_candidates(const cuda_tuning *tuning, float *times, int *best) {
     stopwatch watch = {.device = tuning->device};
     yoke_status status = open_stopwatch(&watch);
     if (status == YOKE_OK) status = hold_contest(&watch, tuning, times);
@@ -213,7 +213,7 @@ yoke_status cuda_measure(const cuda_tuning *tuning, int *best) {
     size_t bytes = (size_t)tuning->count * sizeof(float);
     float *times = calloc(1, bytes);
     if (times == NULL) return FAIL_MEMORY(bytes, "measured times");
-    yoke_status status = measure(tuning, times, best);
+    yoke_status status = measure_candidates(tuning, times, best);
     if (status == YOKE_OK) {
         char key[KEY_BYTES];
         write_key(key, tuning);

@@ -42,7 +42,7 @@ typedef struct cudnn_results {
     cudnn_result list[RESULTS_LIMIT];
 } cudnn_results;
 
-static void destroy(cuda_pass *pass) {
+static void cudnn_destroy(cuda_pass *pass) {
     cudnn_pass *self = (cudnn_pass *)pass;
     const cuda_cudnn_calls *cudnn = cuda_cudnn();
     if (self->convolution != NULL) cudnn->cudnnDestroyConvolutionDescriptor(self->convolution);
@@ -190,8 +190,8 @@ static yoke_status run_weights(const cuda_pass *pass, const cuda_operands *opera
 
 /* Planning. */
 
-static yoke_status build(cudnn_pass *self, const cuda_problem *problem, cuda_direction direction,
-                         int variant, bool *available) {
+static yoke_status cudnn_build(cudnn_pass *self, const cuda_problem *problem,
+                               cuda_direction direction, int variant, bool *available) {
     cudnn_results found;
     TRY(describe_value(problem, problem->operation->input, &self->input));
     TRY(describe_value(problem, problem->operation->output, &self->output));
@@ -248,13 +248,13 @@ yoke_status cuda_cudnn_pass(cuda_pass **pass, const cuda_problem *problem, cuda_
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a pass");
     self->base.device = problem->device;
     self->base.run = runs[direction];
-    self->base.destroy = destroy;
+    self->base.destroy = cudnn_destroy;
     bool available = false;
-    yoke_status status = build(self, problem, direction, variant, &available);
+    yoke_status status = cudnn_build(self, problem, direction, variant, &available);
     if (status == YOKE_OK && available)
         *pass = &self->base;
     else
-        destroy(&self->base);
+        cudnn_destroy(&self->base);
     return status;
 }
 

@@ -93,7 +93,7 @@ static yoke_status run_weights(const cuda_pass *pass, const cuda_operands *opera
     return run_pieces(self, operands, weights_piece);
 }
 
-static void destroy(cuda_pass *pass) {
+static void im2col_destroy(cuda_pass *pass) {
     im2col_pass *self = (im2col_pass *)pass;
     cuda_product_destroy(self->rest.product);
     cuda_product_destroy(self->whole.product);
@@ -174,7 +174,8 @@ static yoke_status plan_piece(const im2col_pass *self, im2col_piece *piece,
     return cuda_product_create(&piece->product, problem->device, &shape);
 }
 
-static yoke_status build(im2col_pass *self, const cuda_problem *problem, cuda_direction direction) {
+static yoke_status im2col_build(im2col_pass *self, const cuda_problem *problem,
+                                cuda_direction direction) {
     const yoke_operation *operation = problem->operation;
     size_t value_bytes = cuda_type_bytes(problem->type);
     cuda_window window = window_of(problem);
@@ -209,11 +210,11 @@ yoke_status cuda_im2col_pass(cuda_pass **pass, const cuda_problem *problem,
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a pass");
     self->base.device = problem->device;
     self->base.run = runs[direction];
-    self->base.destroy = destroy;
-    yoke_status status = build(self, problem, direction);
+    self->base.destroy = im2col_destroy;
+    yoke_status status = im2col_build(self, problem, direction);
     if (status == YOKE_OK)
         *pass = &self->base;
     else
-        destroy(&self->base);
+        im2col_destroy(&self->base);
     return status;
 }

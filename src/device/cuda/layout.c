@@ -124,7 +124,7 @@ static yoke_status end_open(end *opened, yoke_device *device, const yoke_layout 
     return yoke_device_allocate(device, layout->bytes, "a conversion of layouts", &opened->memory);
 }
 
-static yoke_status convert(yoke_device *device, end *to, end *from) {
+static yoke_status convert_layout(yoke_device *device, end *to, end *from) {
     if (from->host != NULL)
         TRY(yoke_device_upload(device, YOKE_STREAM_COMPUTE, from->memory, from->host,
                                from->layout->bytes));
@@ -145,7 +145,7 @@ yoke_status cuda_layout_convert(yoke_device *device, const yoke_layout *to_layou
     yoke_status status = end_open(&ends[0], device, to_layout, to);
     if (status == YOKE_OK)
         status = end_open(&ends[1], device, from_layout, (void *)(uintptr_t)from);
-    if (status == YOKE_OK) status = convert(device, &ends[0], &ends[1]);
+    if (status == YOKE_OK) status = convert_layout(device, &ends[0], &ends[1]);
     for (int i = 0; i < 2; i++)
         if (ends[i].host != NULL) yoke_device_free(device, ends[i].memory);
     return status;

@@ -122,7 +122,7 @@ static yoke_status provide_operands(loss_trial *trial, void **memory) {
     return YOKE_OK;
 }
 
-static yoke_status measure(const cuda_tuning *tuning, const cuda_loss_job *job, int *best) {
+static yoke_status measure_kernels(const cuda_tuning *tuning, const cuda_loss_job *job, int *best) {
     loss_trial trial = {tuning->device, *job};
     cuda_tuning own = *tuning;
     void *memory = NULL;
@@ -165,7 +165,7 @@ static yoke_status loss_prepare(cuda_kernel_plan *plan, const yoke_plan_request 
                  job->smoothing > 0 ? " smoothed" : "");
         const cuda_tuning tuning = {loss->kernel.device, request, key, candidates, WAYS, NULL};
         TRY(cuda_settled(&tuning, &settled, &best));
-        if (!settled) TRY(measure(&tuning, job, &best));
+        if (!settled) TRY(measure_kernels(&tuning, job, &best));
         loss->job.joined = best == ONE_KERNEL;
         loss->kernel.base.ways[YOKE_FORWARD] = kernels[best];
     }

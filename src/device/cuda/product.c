@@ -163,7 +163,7 @@ static yoke_status query_configuration(cuda_product *product, int *count) {
     return YOKE_OK;
 }
 
-static yoke_status query(cuda_product *product, int *count) {
+static yoke_status query_algorithms(cuda_product *product, int *count) {
     return product->shape.configuration != NULL ? query_configuration(product, count)
                                                 : query_heuristic(product, count);
 }
@@ -182,12 +182,12 @@ static yoke_status find_algorithm(cuda_product *product, bool *found) {
     uint32_t alignment = wanted > 0 ? (uint32_t)wanted : ALIGNMENT_BYTES;
     for (size_t i = 0; i < sizeof alignments / sizeof alignments[0]; i++)
         TRY(prefer(product, alignments[i], &alignment, sizeof alignment));
-    TRY(query(product, &count));
+    TRY(query_algorithms(product, &count));
     bool bare = product->shape.epilogue == CUDA_NO_EPILOGUE;
     if (count == 0 && product->shape.bias && bare) {
         product->own_bias = true;
         TRY(set_epilogue(product, CUBLASLT_EPILOGUE_DEFAULT));
-        TRY(query(product, &count));
+        TRY(query_algorithms(product, &count));
     }
     cuda_lt()->cublasLtMatmulPreferenceDestroy(product->preference);
     product->preference = NULL;
@@ -202,7 +202,7 @@ static yoke_status find_algorithm(cuda_product *product, bool *found) {
                 (long long)shape->k, (long long)shape->n);
 }
 
-static yoke_status build(cuda_product *product, bool *found) {
+static yoke_status product_build(cuda_product *product, bool *found) {
     const cuda_product_shape *shape = &product->shape;
     TRY_LT(product->device, cuda_lt()->cublasLtMatmulDescCreate(&product->description,
                                                                 compute_type(shape), CUDA_R_32F));
@@ -235,7 +235,7 @@ yoke_status cuda_product_create(cuda_product **product, cuda_device *device,
     made->device = device;
     made->shape = *shape;
     bool found = false;
-    yoke_status status = build(made, &found);
+    yoke_status status = product_build(made, &found);
     if (status == YOKE_OK && found)
         *product = made;
     else

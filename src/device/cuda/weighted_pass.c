@@ -115,8 +115,9 @@ yoke_status cuda_weighted_operands(const weighted_planner *planner, cuda_directi
     return YOKE_OK;
 }
 
-static yoke_status measure(const weighted_planner *planner, cuda_direction direction,
-                           cuda_tuning *tuning, cuda_candidate *candidates, cuda_pass **best) {
+static yoke_status measure_algorithms(const weighted_planner *planner, cuda_direction direction,
+                                      cuda_tuning *tuning, cuda_candidate *candidates,
+                                      cuda_pass **best) {
     int fastest = 0;
     algorithm_trial trial = {.self = planner->self};
     size_t scratch_bytes = 0;
@@ -198,7 +199,7 @@ static yoke_status take_or_measure(const weighted_planner *planner, cuda_directi
     TRY(cuda_chosen(tuning, &chosen, &known));
     if (*pass != NULL) return YOKE_OK;
     bool late = !chosen && yoke_choices_late(planner->request->plan->choices);
-    if (!chosen && !late) return measure(planner, direction, tuning, candidates, pass);
+    if (!chosen && !late) return measure_algorithms(planner, direction, tuning, candidates, pass);
     TRY(cuda_weighted_try(planner, direction, known, pass));
     if (*pass == NULL) TRY(create_first(planner, direction, pass));
     return late ? cuda_assume(tuning, (*pass)->name) : YOKE_OK;
