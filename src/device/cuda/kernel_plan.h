@@ -12,8 +12,8 @@ typedef struct cuda_kernel_plan cuda_kernel_plan;
 
 typedef struct cuda_kernel_operation {
     int inputs; /* so many are read channels last; 0: they are read as given */
-    unsigned
-        flags; /* YOKE_IN_PLACE and others; in place only over an input that is not reordered */
+    /* YOKE_READS_INPUT and others. In place: only over an input that is not reordered. */
+    unsigned flags;
     /* Adds to the plan's needs what the flags do not say: parameters, saved and scratch bytes.
      * NULL: there is nothing more. */
     yoke_status (*prepare)(cuda_kernel_plan *plan, const yoke_plan_request *request);
@@ -40,7 +40,7 @@ yoke_status cuda_kernel_plan_create(yoke_plan **plan, size_t bytes, cuda_device 
                                     const yoke_plan_request *request,
                                     const cuda_kernel_operation *calls);
 
-/* sequences.c */
+/* Rows in sequences.c; operations.c has the others, and their table. */
 extern const cuda_kernel_operation cuda_embedding, cuda_positions, cuda_class_token, cuda_select;
 
 #endif
