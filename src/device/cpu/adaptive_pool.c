@@ -4,8 +4,6 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/geometry.h"
 
-enum { PARALLEL_ELEMENTS = 1 << 14 };
-
 typedef struct adaptive_plan {
     yoke_plan base;
     cpu_geometry from; /* of the input */
@@ -57,7 +55,7 @@ static bool is_parallel(const adaptive_plan *pool) {
     size_t elements = pool->base.rows * pool->from.channels *
                       (pool->from.pixels + (size_t)(pool->base.operation.output.height *
                                                     pool->base.operation.output.width));
-    return pool->base.device->threads > 1 && elements >= PARALLEL_ELEMENTS;
+    return cpu_is_parallel(pool->base.device->threads, elements);
 }
 
 static yoke_status adaptive_pool_forward(yoke_plan *plan, const yoke_plan_step *step) {
@@ -108,11 +106,8 @@ yoke_status cpu_plan_adaptive_pool(yoke_plan **plan, cpu_device *device,
     static const yoke_plan_calls calls = {NULL, adaptive_pool_forward, adaptive_pool_backward};
     TRY(yoke_plan_allocate(plan, sizeof(adaptive_plan), &device->base, request, &calls));
     adaptive_plan *pool = (adaptive_plan *)*plan;
-    const cpu_desc *input = cpu_layout_desc(&request->inputs[0]), *output = NULL;
+    const cpu_desc *input = cpu_layout_desc(&request->inputs[0]);
     TRY(cpu_geometry_read(&pool->from, input, "adaptive pooling"));
     pool->half = input->type == dnnl_bf16;
-    TRY(cpu_value_desc(&output, device, request->rows, request->operation->output, input->type,
-                       dnnl_nchw));
-    cpu_layout_store(&pool->base.needs.output, output);
-    return YOKE_OK;
+    return cpu_plan_plain_output(*plan, request, input->type);
 }

@@ -101,9 +101,7 @@ yoke_status cpu_plan_attention(yoke_plan **plan, cpu_device *device,
     attention->positions = (size_t)operation->output.height;
     attention->input_half = cpu_layout_desc(&request->inputs[0])->type == dnnl_bf16;
     attention->output_half = type == dnnl_bf16;
-    const cpu_desc *output = NULL;
-    TRY(cpu_value_desc(&output, device, request->rows, operation->output, type, dnnl_nchw));
-    cpu_layout_store(&attention->base.needs.output, output);
+    TRY(cpu_plan_plain_output(*plan, request, type));
 
     bool trains = request->training && request->input_gradient;
     size_t size = attention->channels / attention->heads;

@@ -72,26 +72,6 @@ static yoke_status synchronized_backward(yoke_plan *plan, const yoke_plan_step *
     return cpu_sync_norm_correct(&norm->sync, step);
 }
 
-static yoke_status bind_backward(batch_norm_plan *norm, const yoke_plan_binding *binding,
-                                 void *mask) {
-    void *input_gradient = binding->input_gradients[0];
-    if (!norm->input_gradient)
-        input_gradient = (char *)binding->scratch + norm->unused_gradient_offset;
-    const cpu_address addresses[] = {{DNNL_ARG_SRC, binding->inputs[0]},
-                                     {DNNL_ARG_MEAN, norm->mean},
-                                     {DNNL_ARG_VARIANCE, norm->variance},
-                                     {DNNL_ARG_SCALE, binding->parameters[0]},
-                                     {cpu_norm_backward_shift, binding->parameters[1]},
-                                     {DNNL_ARG_DIFF_DST, binding->output_gradient},
-                                     {DNNL_ARG_DIFF_SRC, input_gradient},
-                                     {DNNL_ARG_DIFF_SCALE, binding->parameter_gradients[0]},
-                                     {DNNL_ARG_DIFF_SHIFT, binding->parameter_gradients[1]},
-                                     {mask != NULL ? DNNL_ARG_WORKSPACE : 0, mask},
-                                     CPU_LAST_ADDRESS};
-    return cpu_primitive_bind(&norm->plan.backward, cpu_of(norm->plan.base.device), addresses,
-                              binding->scratch);
-}
-
 static yoke_status batch_norm_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     batch_norm_plan *norm = (batch_norm_plan *)plan;
     char *saved = binding->saved;
@@ -126,7 +106,23 @@ static yoke_status batch_norm_bind(yoke_plan *plan, const yoke_plan_binding *bin
                                                 .scale_gradient = binding->parameter_gradients[0],
                                                 .shift_gradient = binding->parameter_gradients[1]},
                            binding->scratch);
-    return norm->training ? bind_backward(norm, binding, mask) : YOKE_OK;
+    if (!norm->training) return YOKE_OK;
+    void *input_gradient = binding->input_gradients[0];
+    if (!norm->input_gradient)
+        input_gradient = (char *)binding->scratch + norm->unused_gradient_offset;
+    const cpu_address gradients[] = {{DNNL_ARG_SRC, binding->inputs[0]},
+                                     {DNNL_ARG_MEAN, norm->mean},
+                                     {DNNL_ARG_VARIANCE, norm->variance},
+                                     {DNNL_ARG_SCALE, binding->parameters[0]},
+                                     {cpu_norm_backward_shift, binding->parameters[1]},
+                                     {DNNL_ARG_DIFF_DST, binding->output_gradient},
+                                     {DNNL_ARG_DIFF_SRC, input_gradient},
+                                     {DNNL_ARG_DIFF_SCALE, binding->parameter_gradients[0]},
+                                     {DNNL_ARG_DIFF_SHIFT, binding->parameter_gradients[1]},
+                                     {mask != NULL ? DNNL_ARG_WORKSPACE : 0, mask},
+                                     CPU_LAST_ADDRESS};
+    return cpu_primitive_bind(&norm->plan.backward, cpu_of(plan->device), gradients,
+                              binding->scratch);
 }
 
 static yoke_status plan_norm(yoke_plan **plan, cpu_device *device,

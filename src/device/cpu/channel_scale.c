@@ -6,7 +6,6 @@
 #include "device/cpu/geometry.h"
 
 #define TILE 16 /* channels whose factors and sums stay in registers */
-#define PARALLEL_ELEMENTS (1 << 14)
 
 typedef struct scale_plan {
     yoke_plan base;
@@ -112,7 +111,7 @@ static void run_tiles(const scale_plan *scale,
                       void (*run)(const scale_plan *, const channel_tile *)) {
     size_t tiles = scale->base.rows * scale->view.groups * scale->tiles;
     int threads = scale->base.device->threads;
-    bool parallel = threads > 1 && scale->base.rows * scale->image.row_stride >= PARALLEL_ELEMENTS;
+    bool parallel = cpu_is_parallel(threads, scale->base.rows * scale->image.row_stride);
 #pragma omp parallel for num_threads(threads) if (parallel)
     for (size_t i = 0; i < tiles; i++) {
         channel_tile own = tile_at(scale, i);

@@ -43,6 +43,11 @@ void cpu_end_team(yoke_device *device);
 void cpu_hold_signals(yoke_device *device);
 void cpu_release_signals(yoke_device *device);
 
+/* Whether a loop over so many elements is worth a team. */
+static inline bool cpu_is_parallel(int threads, size_t elements) {
+    return threads > 1 && elements >= (size_t)1 << 14;
+}
+
 /* Zeroes memory with the device's threads. */
 void cpu_clear(cpu_device *device, void *memory, size_t bytes);
 
@@ -135,6 +140,9 @@ static inline void cpu_store(void *values, size_t at, bool half, float value) {
 /* A value's four dimensions (yoke_dims_shape) in `tag` (dnnl_format_tag_any allowed). */
 yoke_status cpu_value_desc(const cpu_desc **desc, cpu_device *device, int rows, yoke_dims dims,
                            dnnl_data_type_t type, dnnl_format_tag_t tag);
+/* Makes the output of a plan plain, in `type`. */
+yoke_status cpu_plan_plain_output(yoke_plan *plan, const yoke_plan_request *request,
+                                  dnnl_data_type_t type);
 /* A reorder from one descriptor to another, with bound addresses: argument 0 and 1. If the two are
  * equal, the call stays empty and cpu_call_run does nothing. */
 yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const cpu_desc *from,

@@ -7,8 +7,6 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/geometry.h"
 
-enum { PARALLEL_ELEMENTS = 1 << 14 };
-
 typedef struct dropout_plan {
     yoke_plan base;
     size_t mask_stride;    /* bytes; `saved` holds [rows, mask_stride] bits, in logical order */
@@ -68,8 +66,7 @@ static void pass_on(const dropout_plan *dropout, void *to, const void *from) {
 }
 
 static bool is_parallel(const dropout_plan *dropout) {
-    return dropout->base.device->threads > 1 &&
-           dropout->base.rows * dropout->elements >= PARALLEL_ELEMENTS;
+    return cpu_is_parallel(dropout->base.device->threads, dropout->base.rows * dropout->elements);
 }
 
 static yoke_status dropout_forward(yoke_plan *plan, const yoke_plan_step *step) {

@@ -9,7 +9,6 @@
 #include "device/cpu/clones.h"
 #include "device/cpu/cpu.h"
 
-#define PARALLEL_ELEMENTS (1 << 14)
 #define PARTS 64
 #define PART_POSITIONS 8 /* at least, in each part but the last */
 
@@ -104,7 +103,7 @@ CPU_CLONES static void backward_part(const layer_norm_plan *norm, size_t begin, 
 /* The plan. */
 
 static bool is_parallel(const layer_norm_plan *norm) {
-    return norm->base.device->threads > 1 && norm->positions * norm->features >= PARALLEL_ELEMENTS;
+    return cpu_is_parallel(norm->base.device->threads, norm->positions * norm->features);
 }
 
 static size_t part_end(const layer_norm_plan *norm, size_t part) {

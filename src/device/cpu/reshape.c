@@ -68,11 +68,8 @@ yoke_status cpu_plan_reshape(yoke_plan **plan, cpu_device *device,
     dnnl_format_tag_t order = operation->kind == YOKE_OP_SEQUENCE ? dnnl_nhwc : dnnl_nchw;
     TRY(cpu_value_desc(&reshape->ordered, device, request->rows, operation->input, type, order));
     reshape->same = reshape->input == reshape->ordered;
-    const cpu_desc *output = NULL;
-    TRY(cpu_value_desc(&output, device, request->rows, operation->output, type, dnnl_nchw));
     yoke_plan_needs *needs = &reshape->base.needs;
-    cpu_layout_store(&needs->output, output);
     needs->forward_in_place = reshape->same;
     needs->backward_in_place = reshape->same;
-    return YOKE_OK;
+    return cpu_plan_plain_output(*plan, request, type);
 }

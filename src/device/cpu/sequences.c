@@ -7,10 +7,7 @@
 
 #include "device/cpu/cpu.h"
 
-enum {
-    LINE_FEATURES = 16, /* a cache line: two threads never write the same one */
-    PARALLEL_ELEMENTS = 1 << 14
-};
+enum { LINE_FEATURES = 16 }; /* a cache line: two threads never write the same one */
 
 typedef struct embedding_plan {
     yoke_plan base;
@@ -19,8 +16,8 @@ typedef struct embedding_plan {
 } embedding_plan;
 
 static bool is_parallel(const embedding_plan *self) {
-    return self->base.device->threads > 1 &&
-           self->base.rows * self->positions * self->features >= PARALLEL_ELEMENTS;
+    return cpu_is_parallel(self->base.device->threads,
+                           self->base.rows * self->positions * self->features);
 }
 
 static yoke_status create_embedding(yoke_plan **plan, cpu_device *device,
@@ -101,15 +98,10 @@ yoke_status cpu_plan_embedding(yoke_plan **plan, cpu_device *device,
                                           YOKE_READS_INPUT | YOKE_HAS_PARAMETERS};
     TRY(create_embedding(plan, device, request, &calls));
     embedding_plan *self = (embedding_plan *)*plan;
-    yoke_plan_needs *needs = &self->base.needs;
     dnnl_data_type_t type = cpu_data_type(request->precision);
-    const cpu_desc *output = NULL;
-    TRY(cpu_value_desc(&output, device, request->rows, request->operation->output, type,
-                       dnnl_nchw));
-    cpu_layout_store(&needs->output, output);
     self->half = type == dnnl_bf16;
-    if (request->frozen) needs->backward_reads_input = false;
-    return YOKE_OK;
+    if (request->frozen) self->base.needs.backward_reads_input = false;
+    return cpu_plan_plain_output(*plan, request, type);
 }
 
 /* Positions. */
@@ -194,10 +186,7 @@ static yoke_status create_token(yoke_plan **plan, cpu_device *device,
     dnnl_data_type_t type = cpu_layout_desc(&request->inputs[0])->type;
     self->features = (size_t)operation->output.channels;
     self->half = type == dnnl_bf16;
-    const cpu_desc *output = NULL;
-    TRY(cpu_value_desc(&output, device, request->rows, operation->output, type, dnnl_nchw));
-    cpu_layout_store(&self->base.needs.output, output);
-    return YOKE_OK;
+    return cpu_plan_plain_output(*plan, request, type);
 }
 
 static yoke_status class_token_forward(yoke_plan *plan, const yoke_plan_step *step) {

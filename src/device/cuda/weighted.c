@@ -41,33 +41,17 @@ static yoke_status plan_direction(weighted_planner *planner, cuda_direction dire
     return YOKE_OK;
 }
 
-static yoke_status keep_weights(const weighted_planner *planner, yoke_layout *weights) {
-    const yoke_plan_request *request = planner->request->plan;
-    cuda_layout_store(weights, &planner->request->weights);
-    if (request->parameters[0].bytes == 0 || yoke_layout_equal(weights, &request->parameters[0]))
-        return YOKE_OK;
-    return FAIL(YOKE_ERROR_INTERNAL, "%s: the weight has a layout that no plan reads",
-                planner->problem.device->base.name);
-}
-
-static void place_padding(const weighted_planner *planner) {
-    const yoke_operation *operation = planner->request->plan->operation;
-    cuda_weighted *self = planner->self;
-    if (planner->request->padded == 0) return;
-    self->weights = (cuda_pad_job){.half = planner->problem.type == CUDA_BFLOAT16,
-                                   .outer = (size_t)operation->output.channels *
-                                            (size_t)(operation->kernel * operation->kernel),
-                                   .channels = operation->input.channels,
-                                   .padded = planner->request->padded};
-}
-
 static yoke_status plan_directions(weighted_planner *planner) {
     const yoke_plan_request *request = planner->request->plan;
     const yoke_operation *operation = request->operation;
     yoke_plan_needs *needs = &planner->self->base.needs;
     cuda_layout output = cuda_value_layout(request->rows, operation->output, request->precision);
     cuda_layout_store(&needs->output, &output);
-    TRY(keep_weights(planner, &needs->parameters[0]));
+    cuda_layout_store(&needs->parameters[0], &planner->request->weights);
+    if (request->parameters[0].bytes > 0 &&
+        !yoke_layout_equal(&needs->parameters[0], &request->parameters[0]))
+        return FAIL(YOKE_ERROR_INTERNAL, "%s: the weight has a layout that no plan reads",
+                    planner->problem.device->base.name);
     size_t channels = (size_t)operation->output.channels;
     if (operation->bias) {
         cuda_layout bias = {CUDA_FLOAT32, false, 1, {operation->output.channels}};
@@ -225,7 +209,13 @@ yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
     self->input = request->input;
     cuda_layout_store(&wanted, &self->input);
     self->reordered = !yoke_layout_equal(&wanted, &request->plan->inputs[0]);
-    place_padding(&planner);
+    if (request->padded > 0)
+        self->weights =
+            (cuda_pad_job){.half = self->type == CUDA_BFLOAT16,
+                           .outer = channels * (size_t)(request->plan->operation->kernel *
+                                                        request->plan->operation->kernel),
+                           .channels = request->plan->operation->input.channels,
+                           .padded = request->padded};
     TRY(plan_directions(&planner));
     const cuda_epilogue *epilogues = planner.problem.epilogues;
     yoke_plan_needs *needs = &self->base.needs;
