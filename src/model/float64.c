@@ -31,7 +31,7 @@ static void run_layer(yoke_float64_model *r, const yoke_node *layer, bool backwa
         [YOKE_OP_FLATTEN] = yoke_float64_elementwise,
         [YOKE_OP_DROPOUT] = yoke_float64_elementwise,
         [YOKE_OP_CLASS_TOKEN] = yoke_float64_class_token,
-        [YOKE_OP_SELECT] = yoke_float64_class_token,
+        [YOKE_OP_SELECT] = yoke_float64_select,
         [YOKE_OP_ATTENTION] = yoke_float64_attention,
         [YOKE_OP_SEQUENCE] = yoke_float64_sequence,
         [YOKE_OP_EMBEDDING] = yoke_float64_embedding,
