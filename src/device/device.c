@@ -95,8 +95,7 @@ static yoke_status open_one(yoke_devices *devices, const yoke_devices_options *o
             "device list \"%s\": ways to compute are for GPUs; leave them out for %s devices",
             options->list, backends[backend].name);
     char name[sizeof devices->at[0]->name];
-    /* "cuda:0"; where the list repeats a device "cuda:0#0", "cuda:0#1", so that names are unique.
-     */
+    /* "cuda:0"; where the list repeats a device "cuda:0#0", "cuda:0#1": names are unique. */
     size_t size = sizeof name;
     int before = 0, all = 0;
     for (int i = 0; i < list->count; i++) {
@@ -118,6 +117,20 @@ static yoke_status open_one(yoke_devices *devices, const yoke_devices_options *o
     devices->count++;
     devices->spare_cores -= devices->at[index]->threads * processes;
     return YOKE_OK;
+}
+
+/* "auto" means all usable devices of the last backend that has any, otherwise one CPU device. */
+static void choose_devices(yoke_device_list *list) {
+    for (int backend = 0; backend < BACKEND_COUNT; backend++) {
+        uint64_t usable = backends[backend].automatic != NULL ? backends[backend].automatic() : 0;
+        if (usable == 0) continue;
+        list->count = 0;
+        for (int i = 0; i < YOKE_DEVICES_LIMIT; i++) {
+            if (!(usable >> i & 1)) continue;
+            list->entries[list->count].backend = backend;
+            list->entries[list->count++].ordinal = i;
+        }
+    }
 }
 
 static yoke_status keep_local_rank(yoke_device_list *list, const yoke_devices_options *options) {
@@ -142,23 +155,9 @@ static yoke_status build_devices(yoke_devices *devices, const yoke_devices_optio
     const char *names[BACKEND_COUNT];
     for (int i = 0; i < BACKEND_COUNT; i++)
         names[i] = backends[i].name;
-    TRY(yoke_device_list_parse(&list, (options->list != NULL ? options->list : "auto"), names,
+    TRY(yoke_device_list_parse(&list, options->list != NULL ? options->list : "auto", names,
                                BACKEND_COUNT));
-    if (list.automatic) {
-        /* "auto" means all usable devices of the last backend that has any, otherwise one CPU
-         * device. */
-        for (int backend = 0; backend < BACKEND_COUNT; backend++) {
-            uint64_t usable =
-                backends[backend].automatic != NULL ? backends[backend].automatic() : 0;
-            if (usable == 0) continue;
-            list.count = 0;
-            for (int i = 0; i < YOKE_DEVICES_LIMIT; i++) {
-                if (!(usable >> i & 1)) continue;
-                list.entries[list.count].backend = backend;
-                list.entries[list.count++].ordinal = i;
-            }
-        }
-    }
+    if (list.automatic) choose_devices(&list);
     TRY(keep_local_rank(&list, options));
     cpu_set_t cores;
     devices->spare_cores = yoke_cores_allowed(&cores);

@@ -44,7 +44,7 @@ yoke_status yoke_ways_parse(unsigned *ways, const char *text, const char *list) 
             *ways |= (unsigned)table[i].way;
             found = true;
         }
-        TRY(found ? YOKE_OK : unknown(at, length, list));
+        if (!found) return unknown(at, length, list);
         at += length;
         if (*at == '\0') return YOKE_OK;
     }
