@@ -51,6 +51,22 @@ static double conv_backward_tap(const conv_tap *tap, const double *input,
     return sum;
 }
 
+/* Every tap of the planes of one output channel and one input channel in its group. */
+static void conv_planes(yoke_float64_model *r, const yoke_node *layer, conv_tap tap, size_t weight,
+                        bool backward) {
+    const double *input = r->values[layer->inputs[0]];
+    int tensor = layer->tensors[0];
+    for (tap.ky = 0; tap.ky < layer->operation.kernel; tap.ky++)
+        for (tap.kx = 0; tap.kx < layer->operation.kernel; tap.kx++, weight++) {
+            tap.weight = r->tensors[tensor][weight];
+            if (backward)
+                r->tensor_gradients[tensor][weight] += conv_backward_tap(
+                    &tap, input, r->gradients[layer->output], r->gradients[layer->inputs[0]]);
+            else
+                conv_forward_tap(&tap, input, r->values[layer->output]);
+        }
+}
+
 void yoke_float64_convolution(yoke_float64_model *r, const yoke_node *layer, bool backward) {
     const yoke_operation *o = &layer->operation;
     yoke_planes in = yoke_planes_of(yoke_value_shape(r->model, layer->inputs[0]));
@@ -65,20 +81,7 @@ void yoke_float64_convolution(yoke_float64_model *r, const yoke_node *layer, boo
             conv_tap tap = {.operation = o,
                             .out = (row * out.channels + channel) * out.pixels,
                             .in = (row * in.channels + from) * in.pixels};
-            /* Every tap of the planes of one output channel and one input channel in its group. */
-            size_t weight = k * taps;
-            const double *input = r->values[layer->inputs[0]];
-            int tensor = layer->tensors[0];
-            for (tap.ky = 0; tap.ky < layer->operation.kernel; tap.ky++)
-                for (tap.kx = 0; tap.kx < layer->operation.kernel; tap.kx++, weight++) {
-                    tap.weight = r->tensors[tensor][weight];
-                    if (backward)
-                        r->tensor_gradients[tensor][weight] +=
-                            conv_backward_tap(&tap, input, r->gradients[layer->output],
-                                              r->gradients[layer->inputs[0]]);
-                    else
-                        conv_forward_tap(&tap, input, r->values[layer->output]);
-                }
+            conv_planes(r, layer, tap, k * taps, backward);
         }
     yoke_float64_bias(r, layer, backward);
 }

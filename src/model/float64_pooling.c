@@ -21,27 +21,29 @@ static yoke_window window_of(const yoke_operation *o, int place, int outputs, in
     return (yoke_window){begin, begin + o->kernel};
 }
 
-static void pool(yoke_float64_model *r, const yoke_node *layer, pool_visitor visit) {
-    size_t count = (size_t)r->rows * (size_t)layer->shape.channels;
-    for (size_t plane = 0; plane < count; plane++) {
-        yoke_dims in = layer->operation.input, out = layer->operation.output;
-        for (int place = 0; place < out.height * out.width; place++) {
-            yoke_window down =
-                window_of(&layer->operation, place / out.width, out.height, in.height);
-            yoke_window across =
-                window_of(&layer->operation, place % out.width, out.width, in.width);
-            int width = across.end - across.begin, taps = (down.end - down.begin) * width;
-            for (int tap = 0; tap < taps; tap++) {
-                int y = down.begin + tap / width, x = across.begin + tap % width;
-                if (y < 0 || y >= in.height || x < 0 || x >= in.width) continue;
-                visit(r, layer,
-                      &(pool_tap){plane * (size_t)(out.height * out.width) + (size_t)place,
-                                  (plane * (size_t)in.height + (size_t)y) * (size_t)in.width +
-                                      (size_t)x,
-                                  taps});
-            }
+static void pool_plane(yoke_float64_model *r, const yoke_node *layer, size_t plane,
+                       pool_visitor visit) {
+    yoke_dims in = layer->operation.input, out = layer->operation.output;
+    for (int place = 0; place < out.height * out.width; place++) {
+        yoke_window down = window_of(&layer->operation, place / out.width, out.height, in.height);
+        yoke_window across = window_of(&layer->operation, place % out.width, out.width, in.width);
+        int width = across.end - across.begin, taps = (down.end - down.begin) * width;
+        for (int tap = 0; tap < taps; tap++) {
+            int y = down.begin + tap / width, x = across.begin + tap % width;
+            if (y < 0 || y >= in.height || x < 0 || x >= in.width) continue;
+            visit(
+                r, layer,
+                &(pool_tap){plane * (size_t)(out.height * out.width) + (size_t)place,
+                            (plane * (size_t)in.height + (size_t)y) * (size_t)in.width + (size_t)x,
+                            taps});
         }
     }
+}
+
+static void pool(yoke_float64_model *r, const yoke_node *layer, pool_visitor visit) {
+    size_t count = (size_t)r->rows * (size_t)layer->shape.channels;
+    for (size_t plane = 0; plane < count; plane++)
+        pool_plane(r, layer, plane, visit);
 }
 
 static void average_forward(yoke_float64_model *r, const yoke_node *layer, const pool_tap *tap) {
