@@ -143,21 +143,6 @@ static yoke_status time_call(stopwatch *watch, const timed_call *call) {
                                                        : time_on_host(watch, call, best);
 }
 
-static yoke_status time_forward(stopwatch *watch, const yoke_replica_memory *memory) {
-    const yoke_program *program = watch->program;
-    for (int i = 0; i < program->model->node_count; i++) {
-        const yoke_node *node = &program->model->nodes[i];
-        timed_call call = {.plan = program->plans[i], .subject.node = i};
-        if (program->places[i].skips_forward) continue;
-        if (program->values[node->output] == program->values[node->inputs[0]]) {
-            call.changed = yoke_program_address(program, memory, program->values[node->output]);
-            call.changed_bytes = program->layouts[node->output].bytes;
-        }
-        TRY(time_call(watch, &call));
-    }
-    return YOKE_OK;
-}
-
 static timed_call action_call(const yoke_program *program, const yoke_replica_memory *memory,
                               const yoke_action *action) {
     timed_call call = {.subject = {.node = action->node, .action = action}};
@@ -209,7 +194,18 @@ static yoke_status time_backward(stopwatch *watch, const yoke_replica_memory *me
 static yoke_status run_pass(void *context) {
     stopwatch *watch = context;
     watch->call_count = 0;
-    TRY(time_forward(watch, watch->memory));
+    const yoke_program *program = watch->program;
+    for (int i = 0; i < program->model->node_count; i++) {
+        const yoke_node *node = &program->model->nodes[i];
+        timed_call call = {.plan = program->plans[i], .subject.node = i};
+        if (program->places[i].skips_forward) continue;
+        if (program->values[node->output] == program->values[node->inputs[0]]) {
+            call.changed =
+                yoke_program_address(program, watch->memory, program->values[node->output]);
+            call.changed_bytes = program->layouts[node->output].bytes;
+        }
+        TRY(time_call(watch, &call));
+    }
     yoke_plan *loss = watch->program->loss;
     timed_call call = {.plan = loss, .subject.node = YOKE_NONE};
     TRY(time_call(watch, &call));

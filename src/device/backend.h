@@ -28,14 +28,30 @@ struct yoke_device {
  * the operation's kind. */
 struct yoke_plan {
     yoke_device *device;
+    yoke_operation operation; /* its name and weights are the caller's, gone after planning */
+    size_t rows;
+    bool frozen;
     yoke_plan_needs needs;
-    yoke_status (*bind)(yoke_plan *plan, const yoke_plan_binding *binding);
+    yoke_plan_binding binding;                                              /* the latest */
+    yoke_status (*bind)(yoke_plan *plan, const yoke_plan_binding *binding); /* NULL: keeps it */
     yoke_status (*forward)(yoke_plan *plan, const yoke_plan_step *step);
     yoke_status (*backward)(yoke_plan *plan, const yoke_plan_step *step); /* NULL: inference only */
     void (*destroy)(yoke_plan *plan);  /* accepts half-built plans */
     const char *ways[YOKE_DIRECTIONS]; /* static texts */
-    /* Of convolution and linear alone: */
+    /* Only convolution and linear have parts. */
     yoke_status (*backward_part)(yoke_plan *plan, yoke_direction direction);
+};
+
+/* What an operation's plan needs, as yoke_plan_needs says it. Backward's needs count only where
+ * backward runs: where the inputs need gradients, or the operation has parameters. */
+enum {
+    YOKE_FORWARD_IN_PLACE = 1,
+    YOKE_BACKWARD_IN_PLACE = 2,
+    YOKE_IN_PLACE = YOKE_FORWARD_IN_PLACE | YOKE_BACKWARD_IN_PLACE,
+    YOKE_READS_INPUT = 4,
+    YOKE_READS_SECOND = 8,
+    YOKE_READS_OUTPUT = 16,
+    YOKE_HAS_PARAMETERS = 32
 };
 
 /* What a kind of plan can do; backward is dropped where the request does not train. */
@@ -44,6 +60,7 @@ typedef struct yoke_plan_calls {
     yoke_status (*forward)(yoke_plan *plan, const yoke_plan_step *step);
     yoke_status (*backward)(yoke_plan *plan, const yoke_plan_step *step);
     void (*destroy)(yoke_plan *plan); /* NULL: the plan owns nothing but itself */
+    unsigned flags;
     yoke_status (*backward_part)(yoke_plan *plan, yoke_direction direction); /* NULL: no parts */
 } yoke_plan_calls;
 /* A plan of `bytes`, zero behind its base. yoke_plan_create destroys it if planning fails later. */

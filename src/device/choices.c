@@ -73,8 +73,8 @@ static void forget(yoke_choices *choices, choice *row) {
     memmove(row, row + 1, (size_t)(choices->rows + choices->count - row) * sizeof *row);
 }
 
-/* A yoke_choice_taker. Of two lines with one key the later counts: the algorithm of the earlier one
- * did not exist. */
+/* A yoke_choice_taker. A later line with the same key replaces the earlier one, whose algorithm did
+ * not exist. */
 static yoke_status add_saved(void *record, const yoke_choice_line *line) {
     yoke_choices *choices = record;
     choice *known = row_of(choices, line->key);
@@ -148,22 +148,6 @@ static void name_gone(yoke_choices *choices, const choice *row, const char *inst
     pthread_mutex_unlock(&choices->lock);
 }
 
-/* Forgets the row, so that it is measured anew, unless another process has done so meanwhile. */
-static yoke_status find_anew(yoke_choices *choices, choice *row, const yoke_choice_names *names,
-                             int *candidate) {
-    const choice gone = *row;
-    row->key = row->name = NULL;
-    forget(choices, row);
-    (void)hold(choices);
-    row = row_of(choices, gone.key);
-    yoke_status status = row != NULL ? read_row(row, names, candidate) : YOKE_OK;
-    if (status == YOKE_OK && row != NULL && *candidate < 0) forget(choices, row);
-    if (status == YOKE_OK && *candidate < 0) name_gone(choices, &gone, "it is measured anew");
-    free(gone.key);
-    free(gone.name);
-    return status;
-}
-
 /* A follower neither measures nor changes the record: other devices read it now. */
 static yoke_status replace_gone(yoke_choices *choices, choice *row, const yoke_choice_names *names,
                                 int *candidate) {
@@ -172,7 +156,21 @@ static yoke_status replace_gone(yoke_choices *choices, choice *row, const yoke_c
         name_gone(choices, row, "the first algorithm that does exist takes its place");
         return YOKE_OK;
     }
-    if (!choices->sent) return find_anew(choices, row, names, candidate);
+    if (!choices->sent) {
+        /* Forgets the row, so that it is measured anew, unless another process has done so
+         * meanwhile. */
+        const choice gone = *row;
+        row->key = row->name = NULL;
+        forget(choices, row);
+        (void)hold(choices);
+        row = row_of(choices, gone.key);
+        yoke_status status = row != NULL ? read_row(row, names, candidate) : YOKE_OK;
+        if (status == YOKE_OK && row != NULL && *candidate < 0) forget(choices, row);
+        if (status == YOKE_OK && *candidate < 0) name_gone(choices, &gone, "it is measured anew");
+        free(gone.key);
+        free(gone.name);
+        return status;
+    }
     return FAIL(YOKE_ERROR_DATA,
                 "rank 0 chose '%s' for '%s', which does not exist on this rank's device; give all "
                 "ranks devices and libraries of one kind, or choose by the fixed rule (algorithm "
@@ -290,18 +288,16 @@ bool yoke_choices_late(const yoke_choices *choices) {
            (double)measured_ns(choices) >= choices->limit_seconds * 1e9;
 }
 
-static yoke_status grow(yoke_choices *choices) {
-    int capacity = choices->capacity > 0 ? 2 * choices->capacity : 32;
-    choice *rows = realloc(choices->rows, (size_t)capacity * sizeof *rows);
-    if (rows == NULL) return FAIL_MEMORY((size_t)capacity * sizeof *rows, "the record of choices");
-    choices->rows = rows;
-    choices->capacity = capacity;
-    return YOKE_OK;
-}
-
 yoke_status yoke_choices_add(yoke_choices *choices, const char *key, int candidate,
                              const char *candidate_name, double milliseconds) {
-    if (choices->count == choices->capacity) TRY(grow(choices));
+    if (choices->count == choices->capacity) {
+        int capacity = choices->capacity > 0 ? 2 * choices->capacity : 32;
+        choice *rows = realloc(choices->rows, (size_t)capacity * sizeof *rows);
+        if (rows == NULL)
+            return FAIL_MEMORY((size_t)capacity * sizeof *rows, "the record of choices");
+        choices->rows = rows;
+        choices->capacity = capacity;
+    }
     choice row = {.key = strdup(key),
                   .name = strdup(candidate_name),
                   .candidate = candidate,

@@ -157,7 +157,12 @@ static yoke_status read_text(const yoke_choices_file *file, char **text, size_t 
     return FAIL(YOKE_ERROR_DATA, "%s: no text file", file->path);
 }
 
-static yoke_status settle(yoke_choices_file *file, yoke_status status) {
+yoke_status yoke_choices_file_read(yoke_choices_file *file, yoke_choice_taker take, void *context) {
+    char *text = NULL;
+    size_t bytes;
+    yoke_status status = read_text(file, &text, &bytes);
+    if (text != NULL) status = take_lines(file, text, take, context);
+    free(text);
     bool was_broken = file->broken;
     file->broken = false;
     if (was_broken && !file->gave_up) file->warning[0] = '\0'; /* another process replaced it */
@@ -168,15 +173,6 @@ static yoke_status settle(yoke_choices_file *file, yoke_status status) {
     if (status != YOKE_ERROR_DATA) return status;
     yoke_error error = yoke_error_take(status);
     return FAIL(status, "%.900s; delete the file, and the next run measures anew", error.text);
-}
-
-yoke_status yoke_choices_file_read(yoke_choices_file *file, yoke_choice_taker take, void *context) {
-    char *text = NULL;
-    size_t bytes;
-    yoke_status status = read_text(file, &text, &bytes);
-    if (text != NULL) status = take_lines(file, text, take, context);
-    free(text);
-    return settle(file, status);
 }
 
 /* Locking. */
@@ -248,7 +244,7 @@ static yoke_status write_all(const yoke_choices_file *file, const char *text, si
     return yoke_file_commit(&writer);
 }
 
-static yoke_status append(yoke_choices_file *file) {
+static yoke_status append_choices(yoke_choices_file *file) {
     char *text = NULL;
     size_t bytes = 0;
     if (file->lines != NULL && (fflush(file->lines) != 0 || file->added == NULL))
@@ -263,7 +259,7 @@ yoke_status yoke_choices_file_commit(yoke_choices_file *file) {
     yoke_error failure = file->failure;
     file->failure = (yoke_error){0};
     bool writes = file->lines != NULL || (file->broken && file->lock >= 0);
-    if (failure.status == YOKE_OK && writes && append(file) != YOKE_OK)
+    if (failure.status == YOKE_OK && writes && append_choices(file) != YOKE_OK)
         warn(file, yoke_last_error());
     else if (writes)
         file->broken = false;

@@ -71,26 +71,6 @@ static bool reads(const copy_member *reader, const copy_member *owner) {
     return reader == owner || yoke_device_reaches(reader->device, owner->device);
 }
 
-/* Sums the chunk over all contributors on the reader. It reads a contributor's memory in place
- * where it can, otherwise it copies the chunk to its scratch first. */
-static yoke_status sum_chunk(copy_group *group, int reader, const yoke_range *chunk,
-                             int contributors) {
-    copy_member *own = &group->members[reader];
-    const float *from[YOKE_DEVICES_LIMIT];
-    float *scratch = own->scratch;
-    for (int k = 0; k < contributors; k++) {
-        from[k] = chunk->buffers[k] + chunk->offset;
-        if (reads(own, &group->members[k])) continue;
-        TRY(yoke_device_copy(own->device, YOKE_STREAM_COMMUNICATION, scratch,
-                             group->members[k].device, from[k], chunk->elements * sizeof(float)));
-        from[k] = scratch;
-        scratch += group->chunk;
-    }
-    return yoke_device_sum(own->device, YOKE_STREAM_COMMUNICATION,
-                           chunk->buffers[reader] + chunk->offset, from, contributors,
-                           chunk->elements);
-}
-
 static yoke_status sum_range(copy_group *group, int reader, const yoke_range *range,
                              int contributors) {
     size_t step = group->members[reader].scratch != NULL ? group->chunk : range->elements;
@@ -99,7 +79,23 @@ static yoke_status sum_range(copy_group *group, int reader, const yoke_range *ra
         yoke_range chunk = {.buffers = range->buffers,
                             .offset = range->offset + at,
                             .elements = left < step ? left : step};
-        TRY(sum_chunk(group, reader, &chunk, contributors));
+        /* Sums the chunk over all contributors on the reader. It reads a contributor's memory in
+         * place where it can, otherwise it copies the chunk to its scratch first. */
+        copy_member *own = &group->members[reader];
+        const float *from[YOKE_DEVICES_LIMIT];
+        float *scratch = own->scratch;
+        for (int k = 0; k < contributors; k++) {
+            from[k] = chunk.buffers[k] + chunk.offset;
+            if (reads(own, &group->members[k])) continue;
+            TRY(yoke_device_copy(own->device, YOKE_STREAM_COMMUNICATION, scratch,
+                                 group->members[k].device, from[k],
+                                 chunk.elements * sizeof(float)));
+            from[k] = scratch;
+            scratch += group->chunk;
+        }
+        TRY(yoke_device_sum(own->device, YOKE_STREAM_COMMUNICATION,
+                            chunk.buffers[reader] + chunk.offset, from, contributors,
+                            chunk.elements));
     }
     return YOKE_OK;
 }
@@ -163,7 +159,7 @@ static yoke_status all_gather(yoke_device_group *base, const yoke_range *range) 
 
 /* Life. */
 
-static void destroy(yoke_device_group *base) {
+static void copy_group_destroy(yoke_device_group *base) {
     copy_group *group = copy_of(base);
     for (int k = 0; k < base->count; k++) {
         copy_member *member = &group->members[k];
@@ -183,7 +179,7 @@ static yoke_status build_member(copy_group *group, copy_member *member) {
                                 "gradients of other devices", (void **)&member->scratch);
 }
 
-static yoke_status build(copy_group *group, const yoke_device_group_request *request) {
+static yoke_status copy_group_build(copy_group *group, const yoke_device_group_request *request) {
     size_t lines = (request->scratch_elements + LINE_ELEMENTS - 1) / LINE_ELEMENTS;
     group->chunk = lines * LINE_ELEMENTS;
     if (group->chunk == 0 || group->chunk > CHUNK_ELEMENTS) group->chunk = CHUNK_ELEMENTS;
@@ -206,11 +202,11 @@ yoke_status yoke_copy_group_create(yoke_device_group **group,
                                         .broadcast = broadcast,
                                         .reduce_scatter = reduce_scatter,
                                         .all_gather = all_gather,
-                                        .destroy = destroy};
-    yoke_status status = build(created, request);
+                                        .destroy = copy_group_destroy};
+    yoke_status status = copy_group_build(created, request);
     if (status == YOKE_OK)
         *group = &created->base;
     else
-        destroy(&created->base);
+        copy_group_destroy(&created->base);
     return status;
 }

@@ -69,18 +69,6 @@ static bool is_entry(const yoke_device_list *list, int index, int like) {
            list->entries[index].ordinal == list->entries[like].ordinal;
 }
 
-/* "cuda:0"; where the list repeats a device "cuda:0#0", "cuda:0#1", so that names are unique. */
-static void name_entry(const yoke_device_list *list, int index, char *name, size_t size) {
-    int before = 0, all = 0;
-    for (int i = 0; i < list->count; i++) {
-        before += i < index && is_entry(list, i, index);
-        all += is_entry(list, i, index);
-    }
-    int length = snprintf(name, size, "%s:%d", backends[list->entries[index].backend].name,
-                          list->entries[index].ordinal);
-    if (all > 1) snprintf(name + length, size - (size_t)length, "#%d", before);
-}
-
 /* 0: the backend divides the cores by the number of devices. */
 static int threads_of(const yoke_devices_options *options) {
     cpu_set_t cores;
@@ -107,7 +95,16 @@ static yoke_status open_one(yoke_devices *devices, const yoke_devices_options *o
             "device list \"%s\": ways to compute are for GPUs; leave them out for %s devices",
             options->list, backends[backend].name);
     char name[sizeof devices->at[0]->name];
-    name_entry(list, index, name, sizeof name);
+    /* "cuda:0"; where the list repeats a device "cuda:0#0", "cuda:0#1": names are unique. */
+    size_t size = sizeof name;
+    int before = 0, all = 0;
+    for (int i = 0; i < list->count; i++) {
+        before += i < index && is_entry(list, i, index);
+        all += is_entry(list, i, index);
+    }
+    int length = snprintf(name, size, "%s:%d", backends[list->entries[index].backend].name,
+                          list->entries[index].ordinal);
+    if (all > 1) snprintf(name + length, size - (size_t)length, "#%d", before);
     yoke_backend_open request = {.index = index,
                                  .count = list->count * processes,
                                  .ordinal = list->entries[index].ordinal,
@@ -136,15 +133,6 @@ static void choose_devices(yoke_device_list *list) {
     }
 }
 
-static yoke_status parse_list(yoke_device_list *list, const char *text) {
-    const char *names[BACKEND_COUNT];
-    for (int i = 0; i < BACKEND_COUNT; i++)
-        names[i] = backends[i].name;
-    TRY(yoke_device_list_parse(list, text, names, BACKEND_COUNT));
-    if (list->automatic) choose_devices(list);
-    return YOKE_OK;
-}
-
 static yoke_status keep_local_rank(yoke_device_list *list, const yoke_devices_options *options) {
     int rank = options->local_rank, world = options->local_world;
     if (world == 0 && rank == 0) return YOKE_OK;
@@ -164,7 +152,12 @@ static yoke_status build_devices(yoke_devices *devices, const yoke_devices_optio
                     "%d threads per device: must be 1 to %d, or 0 to share the cores",
                     options->threads, THREADS_LIMIT);
     yoke_device_list list;
-    TRY(parse_list(&list, options->list != NULL ? options->list : "auto"));
+    const char *names[BACKEND_COUNT];
+    for (int i = 0; i < BACKEND_COUNT; i++)
+        names[i] = backends[i].name;
+    TRY(yoke_device_list_parse(&list, options->list != NULL ? options->list : "auto", names,
+                               BACKEND_COUNT));
+    if (list.automatic) choose_devices(&list);
     TRY(keep_local_rank(&list, options));
     cpu_set_t cores;
     devices->spare_cores = yoke_cores_allowed(&cores);
@@ -205,7 +198,9 @@ int yoke_devices_count(const yoke_devices *devices) {
 
 yoke_status yoke_devices_synchronize(const yoke_devices *devices) {
     TRY(yoke_pointer_check(devices, "devices"));
-    for (int i = 0; i < devices->count && !yoke_devices_share_memory(devices); i++) {
+    if (yoke_devices_share_memory(devices))
+        return YOKE_OK; /* their calls finish before they return */
+    for (int i = 0; i < devices->count; i++) {
         yoke_device_scope scope;
         TRY(yoke_device_enter(devices->at[i], false, &scope));
         yoke_status status = yoke_device_synchronize(devices->at[i]);

@@ -291,8 +291,8 @@ typedef enum yoke_activation {
 /* "gelu", for names of layers and messages. */
 const char *yoke_activation_name(yoke_activation activation);
 
-/* Of one row. A flat value has height = width = 1. A sequence has `height` positions of `channels`
- * features and width = 1; every backend keeps it plain, as [rows, height, channels, 1]. */
+/* The shape of a row. A flat value has height = width = 1. A sequence has `height` positions of
+ * `channels` features and width = 1; every backend keeps it plain: [rows, height, channels, 1]. */
 typedef struct yoke_dims {
     int channels, height, width;
     bool sequence;

@@ -49,7 +49,10 @@ static const char *other_name(const char *name) {
     return strcmp(name, "-1") == 0 || strcmp(name, "all") == 0 ? "auto" : NULL;
 }
 
-static yoke_status unknown_name(const list_reader *reader, const char *name) {
+static yoke_status find_name(const list_reader *reader, const char *name, int *backend) {
+    for (*backend = 0; *backend < reader->name_count; (*backend)++) {
+        if (strcmp(name, reader->names[*backend]) == 0) return YOKE_OK;
+    }
     if (strcmp(name, "auto") == 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "device list \"%s\": \"auto\" cannot be combined; " FORMS,
                     reader->list);
@@ -69,13 +72,6 @@ static yoke_status unknown_name(const list_reader *reader, const char *name) {
     return FAIL(YOKE_ERROR_ARGUMENT,
                 "device list \"%s\": \"%s\" is not a device, did you mean \"%s\"? " FORMS,
                 reader->list, name, nearest);
-}
-
-static yoke_status find_name(const list_reader *reader, const char *name, int *backend) {
-    for (*backend = 0; *backend < reader->name_count; (*backend)++) {
-        if (strcmp(name, reader->names[*backend]) == 0) return YOKE_OK;
-    }
-    return unknown_name(reader, name);
 }
 
 /* `item` is a copy that this function may modify. */
@@ -111,16 +107,6 @@ static bool is_taken(const yoke_device_list *parsed, int backend, int ordinal) {
     return false;
 }
 
-static void number_the_rest(yoke_device_list *parsed) {
-    for (int i = 0; i < parsed->count; i++) {
-        if (parsed->entries[i].ordinal != UNNUMBERED) continue;
-        int ordinal = 0;
-        while (is_taken(parsed, parsed->entries[i].backend, ordinal))
-            ordinal++;
-        parsed->entries[i].ordinal = ordinal;
-    }
-}
-
 /* The items end where the list does, or at its first way. */
 static yoke_status read_items(list_reader *reader) {
     const char *list = reader->list;
@@ -149,6 +135,12 @@ yoke_status yoke_device_list_parse(yoke_device_list *parsed, const char *list,
         parsed->count = 1;
     else
         TRY(read_items(&reader));
-    number_the_rest(parsed);
+    for (int i = 0; i < parsed->count; i++) {
+        if (parsed->entries[i].ordinal != UNNUMBERED) continue;
+        int ordinal = 0;
+        while (is_taken(parsed, parsed->entries[i].backend, ordinal))
+            ordinal++;
+        parsed->entries[i].ordinal = ordinal;
+    }
     return YOKE_OK;
 }

@@ -37,7 +37,10 @@ static bool is_known(const holder *holders, const char *what) {
     return false;
 }
 
-static void find_holders(const yoke_device *device, holder holders[HOLDERS]) {
+static const char *list_holders(const yoke_device *device, char *text, size_t size) {
+    holder holders[HOLDERS] = {0};
+    char bytes[32];
+    size_t length = 0;
     for (const struct yoke_allocation *at = device->allocations; at != NULL; at = at->next) {
         holder next = {at->what, is_known(holders, at->what) ? 0 : held_by(device, at->what)};
         for (int i = 0; i < HOLDERS; i++) {
@@ -47,13 +50,6 @@ static void find_holders(const yoke_device *device, holder holders[HOLDERS]) {
             next = smaller;
         }
     }
-}
-
-static const char *list_holders(const yoke_device *device, char *text, size_t size) {
-    holder holders[HOLDERS] = {0};
-    char bytes[32];
-    size_t length = 0;
-    find_holders(device, holders);
     snprintf(text, size, "nothing");
     for (int i = 0; i < HOLDERS && holders[i].bytes > 0 && length < size; i++)
         length += (size_t)snprintf(
@@ -207,23 +203,6 @@ typedef struct copy_ends {
     void *to, *from;
 } copy_ends;
 
-/* Doubles the number of copies until they take long enough. Only the last round counts: the first
- * copies include one-time set-up. */
-static yoke_status time_copies(const copy_ends *ends, double *bytes_per_second) {
-    uint64_t elapsed = 0;
-    for (int copies = 1; elapsed < LEAST_NS; copies *= 2) {
-        TRY(yoke_device_synchronize(ends->to_device));
-        uint64_t start = yoke_now_ns();
-        for (int i = 0; i < copies; i++)
-            TRY(yoke_device_copy(ends->to_device, YOKE_STREAM_COPY, ends->to, ends->from_device,
-                                 ends->from, COPY_BYTES));
-        TRY(yoke_device_synchronize(ends->to_device));
-        elapsed = yoke_now_ns() - start;
-        *bytes_per_second = (double)COPY_BYTES * copies / (double)(elapsed + 1) * 1e9;
-    }
-    return YOKE_OK;
-}
-
 /* The fastest: other programs only make copies longer. */
 static yoke_status time_small_copies(const copy_ends *ends, double *seconds) {
     uint64_t least = UINT64_MAX;
@@ -242,12 +221,24 @@ static yoke_status time_small_copies(const copy_ends *ends, double *seconds) {
 static yoke_status allocate_and_time(copy_ends *ends, yoke_peer_info *info) {
     TRY(yoke_device_allocate(ends->from_device, COPY_BYTES, "a test of copies", &ends->from));
     TRY(yoke_device_allocate(ends->to_device, COPY_BYTES, "a test of copies", &ends->to));
-    TRY(time_copies(ends, &info->bytes_per_second));
+    /* Doubles the number of copies until they take long enough. Only the last round counts: the
+     * first copies include one-time set-up. */
+    uint64_t elapsed = 0;
+    for (int copies = 1; elapsed < LEAST_NS; copies *= 2) {
+        TRY(yoke_device_synchronize(ends->to_device));
+        uint64_t start = yoke_now_ns();
+        for (int i = 0; i < copies; i++)
+            TRY(yoke_device_copy(ends->to_device, YOKE_STREAM_COPY, ends->to, ends->from_device,
+                                 ends->from, COPY_BYTES));
+        TRY(yoke_device_synchronize(ends->to_device));
+        elapsed = yoke_now_ns() - start;
+        info->bytes_per_second = (double)COPY_BYTES * copies / (double)(elapsed + 1) * 1e9;
+    }
     return time_small_copies(ends, &info->latency_seconds);
 }
 
 /* After a failure copies may still run: wait for them before freeing their memory. */
-static yoke_status measure(copy_ends *ends, yoke_peer_info *info) {
+static yoke_status measure_peer(copy_ends *ends, yoke_peer_info *info) {
     yoke_status status = allocate_and_time(ends, info);
     yoke_error error = yoke_error_take(status);
     if (status != YOKE_OK) {
@@ -272,7 +263,7 @@ yoke_status yoke_devices_peer(const yoke_devices *devices, int from, int to, yok
     yoke_device_scope scope;
     TRY(yoke_device_start_team(ends.to_device));
     TRY(yoke_device_enter(ends.to_device, false, &scope));
-    yoke_status status = measure(&ends, &own);
+    yoke_status status = measure_peer(&ends, &own);
     yoke_device_leave(ends.to_device, &scope);
     yoke_device_end_team(ends.to_device);
     if (status != YOKE_OK) return status;

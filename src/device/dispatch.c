@@ -211,7 +211,19 @@ yoke_status yoke_plan_allocate(yoke_plan **plan, size_t bytes, yoke_device *devi
                                const yoke_plan_request *request, const yoke_plan_calls *calls) {
     yoke_plan *made = calloc(1, bytes);
     if (made == NULL) return FAIL_MEMORY(bytes, request->operation->name);
+    bool gradient = request->input_gradient || (calls->flags & YOKE_HAS_PARAMETERS) != 0;
+    unsigned backward = request->training && gradient ? calls->flags : 0;
+    made->needs = (yoke_plan_needs){
+        .forward_in_place = (calls->flags & YOKE_FORWARD_IN_PLACE) != 0,
+        .backward_in_place = (backward & YOKE_BACKWARD_IN_PLACE) != 0,
+        .backward_reads_input = (backward & YOKE_READS_INPUT) != 0,
+        .backward_reads_second = (backward & YOKE_READS_SECOND) != 0,
+        .backward_reads_output = (backward & YOKE_READS_OUTPUT) != 0,
+    };
     made->device = device;
+    made->operation = *request->operation;
+    made->rows = (size_t)request->rows;
+    made->frozen = request->frozen;
     made->bind = calls->bind;
     made->forward = calls->forward;
     made->backward = request->training ? calls->backward : NULL;
@@ -262,7 +274,8 @@ const yoke_plan_needs *yoke_plan_describe(const yoke_plan *plan) {
 }
 
 yoke_status yoke_plan_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
-    return plan->bind(plan, binding);
+    plan->binding = *binding;
+    return plan->bind != NULL ? plan->bind(plan, binding) : YOKE_OK;
 }
 
 yoke_status yoke_plan_forward(yoke_plan *plan, const yoke_plan_step *step) {

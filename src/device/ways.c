@@ -34,21 +34,17 @@ static yoke_status unknown(const char *text, size_t length, const char *list) {
                 list, (int)length, text, known);
 }
 
-static yoke_status add_way(unsigned *ways, const char *text, size_t length, const char *list) {
-    bool all = is_name("all", text, length), found = all;
-    for (int i = 0; i < COUNT; i++) {
-        if (!all && !is_name(table[i].name, text, length)) continue;
-        *ways |= (unsigned)table[i].way;
-        found = true;
-    }
-    return found ? YOKE_OK : unknown(text, length, list);
-}
-
 yoke_status yoke_ways_parse(unsigned *ways, const char *text, const char *list) {
     *ways = 0;
     for (const char *at = text;; at++) {
         size_t length = strcspn(at, "+");
-        TRY(add_way(ways, at, length, list));
+        bool all = is_name("all", at, length), found = all;
+        for (int i = 0; i < COUNT; i++) {
+            if (!all && !is_name(table[i].name, at, length)) continue;
+            *ways |= (unsigned)table[i].way;
+            found = true;
+        }
+        if (!found) return unknown(at, length, list);
         at += length;
         if (*at == '\0') return YOKE_OK;
     }

@@ -63,13 +63,6 @@ static size_t best_offset(const yoke_storage *storage, yoke_storage *const *plac
     return best_bytes < SIZE_MAX ? best : top;
 }
 
-static void insert_by_offset(yoke_storage **placed, int count, yoke_storage *storage) {
-    int at = count;
-    for (; at > 0 && placed[at - 1]->offset > storage->offset; at--)
-        placed[at] = placed[at - 1];
-    placed[at] = storage;
-}
-
 yoke_status yoke_arena_place(yoke_arena *arena) {
     size_t count = (size_t)arena->count;
     yoke_storage **order = calloc(2 * count + 1, sizeof *order);
@@ -82,7 +75,10 @@ yoke_status yoke_arena_place(yoke_arena *arena) {
     for (int i = 0; i < arena->count; i++) {
         yoke_storage *storage = order[i];
         storage->offset = best_offset(storage, placed, i);
-        insert_by_offset(placed, i, storage);
+        int at = i;
+        for (; at > 0 && placed[at - 1]->offset > storage->offset; at--)
+            placed[at] = placed[at - 1];
+        placed[at] = storage;
         if (storage->offset + storage->bytes > arena->bytes)
             arena->bytes = storage->offset + storage->bytes;
     }

@@ -3,19 +3,6 @@
 #include "model/graph.h"
 #include "yoke/transformer.h"
 
-static yoke_status check_heads(const char *name, yoke_shape read, int heads) {
-    if (!read.sequence)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: reads %s, needs a sequence of q, k and v", name,
-                    read.flat ? "a flat value" : "an image");
-    if (read.channels % 3 != 0)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: reads %d channels, needs q, k and v: a multiple of 3",
-                    name, read.channels);
-    if (heads < 1 || read.channels / 3 % heads != 0)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: %d heads, must divide %d channels", name, heads,
-                    read.channels / 3);
-    return YOKE_OK;
-}
-
 static yoke_status add_attention(yoke_model *model, yoke_value input,
                                  const yoke_attention_options *given) {
     yoke_attention_options options = {.struct_size = sizeof options};
@@ -24,7 +11,15 @@ static yoke_status add_attention(yoke_model *model, yoke_value input,
     TRY(yoke_builder_layer(model, YOKE_OP_ATTENTION, NULL, &layer));
     TRY(yoke_builder_read(model, layer, input));
     yoke_shape shape = yoke_value_shape(model, input.index);
-    TRY(check_heads(layer->operation.name, shape, options.heads));
+    if (!shape.sequence)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: reads %s, needs a sequence of q, k and v",
+                    layer->operation.name, shape.flat ? "a flat value" : "an image");
+    if (shape.channels % 3 != 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: reads %d channels, needs q, k and v: a multiple of 3",
+                    layer->operation.name, shape.channels);
+    if (options.heads < 1 || shape.channels / 3 % options.heads != 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: %d heads, must divide %d channels",
+                    layer->operation.name, options.heads, shape.channels / 3);
     layer->operation.heads = options.heads;
     layer->operation.causal = options.causal;
     shape.channels /= 3;

@@ -218,34 +218,6 @@ static int actions_through(const yoke_program *program, int node) {
     return count;
 }
 
-/* Segment s ends with the node that completes the last parameter of bucket s. The last segment also
- * has the actions behind it, which lead to the gradients of the model's inputs. */
-static void end_segments(yoke_program *program, const yoke_flat *flat) {
-    int s = 0;
-    for (int i = 0; i < flat->trainable_count; i++) {
-        const yoke_parameter *parameter = &flat->parameters[i];
-        if (parameter->offset >= flat->buckets[s].offset + flat->buckets[s].elements) s++;
-        int node = yoke_completing_node(program->model, parameter->tensor);
-        program->segment_ends[s] = actions_through(program, node);
-    }
-    program->segment_ends[s] = program->action_count;
-}
-
-static void plan_nodes(struct backward *backward) {
-    yoke_program *program = backward->program;
-    const yoke_model *model = program->model;
-    for (int i = 0; i < model->value_count; i++)
-        backward->gradients[i] = YOKE_PLACE_NOWHERE;
-    for (int k = 0; k < model->output_count; k++)
-        backward->gradients[model->value_count - 1 - k] = YOKE_PLACE_OUTPUT_GRADIENTS - k;
-    for (int i = model->node_count - 1; i >= 0; i--)
-        if (yoke_program_runs_backward(program, &model->nodes[i])) plan_node(backward, i);
-    for (int k = 0; k < model->input_count; k++) {
-        program->gradients_of_inputs[k] = backward->gradients[model->inputs[k].value];
-        use(backward, program->gradients_of_inputs[k]);
-    }
-}
-
 yoke_status yoke_plan_backward_actions(yoke_program *program, const yoke_flat *flat) {
     const yoke_model *model = program->model;
     struct backward backward = {
@@ -257,8 +229,27 @@ yoke_status yoke_plan_backward_actions(yoke_program *program, const yoke_flat *f
     bool enough =
         backward.gradients != NULL && backward.references != NULL && backward.contributed != NULL;
     if (enough) {
-        plan_nodes(&backward);
-        end_segments(program, flat);
+        for (int i = 0; i < model->value_count; i++)
+            backward.gradients[i] = YOKE_PLACE_NOWHERE;
+        for (int k = 0; k < model->output_count; k++)
+            backward.gradients[model->value_count - 1 - k] = YOKE_PLACE_OUTPUT_GRADIENTS - k;
+        for (int i = model->node_count - 1; i >= 0; i--)
+            if (yoke_program_runs_backward(program, &model->nodes[i])) plan_node(&backward, i);
+        for (int k = 0; k < model->input_count; k++) {
+            program->gradients_of_inputs[k] = backward.gradients[model->inputs[k].value];
+            use(&backward, program->gradients_of_inputs[k]);
+        }
+        /* Segment s ends with the node that completes the last parameter of bucket s. The last
+         * segment also has the actions behind it, which lead to the gradients of the model's
+         * inputs. */
+        int s = 0;
+        for (int i = 0; i < flat->trainable_count; i++) {
+            const yoke_parameter *parameter = &flat->parameters[i];
+            if (parameter->offset >= flat->buckets[s].offset + flat->buckets[s].elements) s++;
+            int node = yoke_completing_node(program->model, parameter->tensor);
+            program->segment_ends[s] = actions_through(program, node);
+        }
+        program->segment_ends[s] = program->action_count;
     }
     free(backward.gradients);
     free(backward.references);

@@ -47,14 +47,15 @@ void yoke_model_destroy(yoke_model *model) {
 
 /* The list of layers. */
 
-bool yoke_grow(void **array, int *capacity, int count, size_t size) {
-    if (count < *capacity) return true;
+void *yoke_grow(void *array, int *capacity, int count, size_t size, const char *what) {
+    if (count < *capacity) return array;
     int wanted = *capacity > 0 ? 2 * *capacity : 32;
-    void *larger = realloc(*array, (size_t)wanted * size);
-    if (larger == NULL) return false;
-    *array = larger;
-    *capacity = wanted;
-    return true;
+    void *larger = realloc(array, (size_t)wanted * size);
+    if (larger == NULL)
+        FAIL_MEMORY((size_t)wanted * size, what);
+    else
+        *capacity = wanted;
+    return larger;
 }
 
 bool yoke_builder_stopped(const yoke_model *model) {
@@ -112,20 +113,6 @@ static bool is_named(yoke_operation_kind kind) {
            kind == YOKE_OP_CLASS_TOKEN;
 }
 
-/* A layer without parameters is named by a word and its position: "relu.7". */
-static yoke_status name_layer(yoke_model *model, yoke_node *layer, const char *name) {
-    char own[32];
-    yoke_operation_kind kind = layer->operation.kind;
-    if (!is_named(kind)) {
-        snprintf(own, sizeof own, "%s.%d", name != NULL ? name : yoke_kind_name(kind),
-                 model->layer_count - 1);
-        name = own;
-    }
-    layer->operation.name = strdup(name);
-    if (layer->operation.name == NULL) return FAIL_MEMORY(strlen(name) + 1, "a layer's name");
-    return YOKE_OK;
-}
-
 yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, const char *name,
                                yoke_node **layer) {
     bool named = is_named(kind);
@@ -139,10 +126,10 @@ yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, cons
                     model->layer_count, NAME_BYTES);
     if (named && yoke_builder_find(model, name) != NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s '%s': an earlier layer has this name", what, name);
-    void **layers = (void **)&model->layers;
-    if (!yoke_grow(layers, &model->layer_capacity, model->layer_count, sizeof **layer))
-        return FAIL_MEMORY((size_t)model->layer_capacity * 2 * sizeof **layer, "a list of layers");
-
+    yoke_node *layers = yoke_grow(model->layers, &model->layer_capacity, model->layer_count,
+                                  sizeof *layers, "a list of layers");
+    if (layers == NULL) return YOKE_ERROR_MEMORY;
+    model->layers = layers;
     *layer = &model->layers[model->layer_count++];
     **layer = (yoke_node){
         .operation = {.kind = kind, .layer = (uint32_t)(model->layer_count - 1)},
@@ -150,7 +137,14 @@ yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, cons
         .buffers = {YOKE_NONE, YOKE_NONE},
         .output = model->layer_count,
     };
-    return name_layer(model, *layer, name);
+    char own[32]; /* a layer without parameters is named by a word and its position: "relu.7" */
+    if (!named) {
+        snprintf(own, sizeof own, "%s.%d", name != NULL ? name : what, model->layer_count - 1);
+        name = own;
+    }
+    (*layer)->operation.name = strdup(name);
+    if ((*layer)->operation.name == NULL) return FAIL_MEMORY(strlen(name) + 1, "a layer's name");
+    return YOKE_OK;
 }
 
 yoke_shape yoke_value_shape(const yoke_model *model, int value) {
@@ -193,8 +187,21 @@ yoke_status yoke_builder_read(yoke_model *model, yoke_node *layer, yoke_value va
 
 /* Finish. */
 
-/* Every value but the outputs needs a reader: an unread value is a mistake in the list. */
-static yoke_status check_readers(const yoke_model *model) {
+static yoke_status finish_model(yoke_model *model, yoke_value output,
+                                const yoke_loss_options *loss) {
+    if (model->finished)
+        return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' is finished already", model->name);
+    if (output.index < 0 || output.index > model->layer_count)
+        return FAIL(YOKE_ERROR_ARGUMENT, "model '%s': output is value %d, the model has 0 to %d",
+                    model->name, output.index, model->layer_count);
+    yoke_shape shape = yoke_value_shape(model, output.index);
+    if (!shape.flat && !shape.sequence)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "model '%s': its output is an image of %d x %d x %d; end with yoke_flatten or "
+                    "yoke_linear",
+                    model->name, shape.channels, shape.height, shape.width);
+    model->outputs[0].value = output.index;
+    /* Every value but the outputs needs a reader: an unread value is a mistake in the list. */
     for (int value = 0; value <= model->layer_count; value++) {
         bool read = yoke_is_output(model, value);
         for (int i = value; i < model->layer_count && !read; i++)
@@ -207,28 +214,6 @@ static yoke_status check_readers(const yoke_model *model) {
             return FAIL(YOKE_ERROR_ARGUMENT, "layer '%s': no layer reads its output",
                         model->layers[value - 1].operation.name);
     }
-    return YOKE_OK;
-}
-
-static yoke_status check_output(const yoke_model *model, yoke_value output) {
-    if (output.index < 0 || output.index > model->layer_count)
-        return FAIL(YOKE_ERROR_ARGUMENT, "model '%s': output is value %d, the model has 0 to %d",
-                    model->name, output.index, model->layer_count);
-    yoke_shape shape = yoke_value_shape(model, output.index);
-    if (!shape.flat && !shape.sequence)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "model '%s': its output is an image of %d x %d x %d; end with yoke_flatten or "
-                    "yoke_linear",
-                    model->name, shape.channels, shape.height, shape.width);
-    return YOKE_OK;
-}
-
-static yoke_status finish(yoke_model *model, yoke_value output, const yoke_loss_options *loss) {
-    if (model->finished)
-        return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' is finished already", model->name);
-    TRY(check_output(model, output));
-    model->outputs[0].value = output.index;
-    TRY(check_readers(model));
     if (yoke_model_parameter_count(model) == 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' has no parameter to train", model->name);
     TRY(yoke_model_set_loss(model, loss));
@@ -239,7 +224,8 @@ static yoke_status finish(yoke_model *model, yoke_value output, const yoke_loss_
 
 yoke_status yoke_model_finish(yoke_model *model, yoke_value output, const yoke_loss_options *loss) {
     if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_finish needs a model");
-    if (model->error.status == YOKE_OK) yoke_builder_result(model, finish(model, output, loss));
+    if (model->error.status == YOKE_OK)
+        yoke_builder_result(model, finish_model(model, output, loss));
     return model->error.status == YOKE_OK ? YOKE_OK : yoke_error_restore(&model->error);
 }
 

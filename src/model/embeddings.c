@@ -22,7 +22,8 @@ yoke_value yoke_sequence(yoke_model *model, yoke_value input) {
 
 /* Embeddings. */
 
-static yoke_status load(yoke_embedding_options *options, const yoke_embedding_options *given) {
+static yoke_status load_options(yoke_embedding_options *options,
+                                const yoke_embedding_options *given) {
     *options = (yoke_embedding_options){.struct_size = sizeof *options};
     return yoke_options_load(options, sizeof *options, given, "yoke_embedding_options");
 }
@@ -54,7 +55,7 @@ static yoke_status add_weight(yoke_model *model, yoke_node *layer,
 static yoke_status add_embedding(yoke_model *model, yoke_value input,
                                  const yoke_embedding_options *given) {
     yoke_embedding_options options;
-    TRY(load(&options, given));
+    TRY(load_options(&options, given));
     yoke_node *layer = NULL;
     TRY(yoke_builder_layer(model, YOKE_OP_EMBEDDING, options.name, &layer));
     TRY(yoke_builder_read(model, layer, input));
@@ -84,7 +85,7 @@ yoke_value yoke_embedding(yoke_model *model, yoke_value input,
 static yoke_status add_positions(yoke_model *model, yoke_value input,
                                  const yoke_embedding_options *given) {
     yoke_embedding_options options;
-    TRY(load(&options, given));
+    TRY(load_options(&options, given));
     yoke_node *layer = NULL;
     TRY(yoke_builder_layer(model, YOKE_OP_POSITIONS, options.name, &layer));
     TRY(yoke_builder_read(model, layer, input));

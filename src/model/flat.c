@@ -58,7 +58,7 @@ static size_t rounded_up(size_t elements, size_t unit) {
     return (elements + unit - 1) / unit * unit;
 }
 
-static yoke_status append(yoke_flat *flat, const yoke_flat_request *request, int tensor) {
+static yoke_status append_parameter(yoke_flat *flat, const yoke_flat_request *request, int tensor) {
     yoke_parameter *parameter = &flat->parameters[flat->parameter_count++];
     parameter->tensor = tensor;
     parameter->frozen = yoke_is_frozen(request->frozen, tensor);
@@ -85,60 +85,18 @@ static int order_parameters(const yoke_model *model, int *order) {
 static yoke_status append_all(yoke_flat *flat, const yoke_flat_request *request, const int *order,
                               int count) {
     for (int i = 0; i < count; i++)
-        if (!yoke_is_frozen(request->frozen, order[i])) TRY(append(flat, request, order[i]));
+        if (!yoke_is_frozen(request->frozen, order[i]))
+            TRY(append_parameter(flat, request, order[i]));
     flat->trainable_count = flat->parameter_count;
     for (int i = 0; i < count; i++)
-        if (yoke_is_frozen(request->frozen, order[i])) TRY(append(flat, request, order[i]));
+        if (yoke_is_frozen(request->frozen, order[i]))
+            TRY(append_parameter(flat, request, order[i]));
     return YOKE_OK;
 }
 
 static int assign(const size_t *bytes, int count, size_t first, size_t rest, int *assigned) {
     size_t limits[] = {first > 0 ? first : FIRST_BUCKET_BYTES, rest > 0 ? rest : BUCKET_BYTES};
     return yoke_bucket_assign(bytes, count, limits, 2, assigned);
-}
-
-/* Buckets begin and end at multiples of `unit`. */
-static void fill_buckets(yoke_flat *flat, const int *assigned, size_t unit) {
-    flat->elements = 0;
-    for (int i = 0; i < flat->trainable_count; i++) {
-        yoke_parameter *parameter = &flat->parameters[i];
-        yoke_bucket *bucket = &flat->buckets[assigned[i]];
-        if (bucket->elements == 0) {
-            flat->elements = rounded_up(flat->elements, unit);
-            bucket->offset = flat->elements;
-        }
-        parameter->offset = flat->elements;
-        flat->elements += parameter->elements;
-        bucket->elements = rounded_up(flat->elements - bucket->offset, unit);
-    }
-    flat->trainable_elements = rounded_up(flat->elements, unit);
-}
-
-static void place_frozen(yoke_flat *flat) {
-    flat->elements = flat->trainable_elements;
-    for (int i = flat->trainable_count; i < flat->parameter_count; i++) {
-        flat->parameters[i].offset = flat->elements;
-        flat->elements += flat->parameters[i].elements;
-    }
-}
-
-static yoke_status cut_buckets(yoke_flat *flat, const yoke_flat_request *request) {
-    size_t count = (size_t)flat->trainable_count;
-    size_t *bytes = calloc(count + 1, sizeof *bytes); /* count 0: all are frozen */
-    int *assigned = calloc(count + 1, sizeof *assigned);
-    flat->buckets = calloc(count + 1, sizeof *flat->buckets);
-    bool enough = bytes != NULL && assigned != NULL && flat->buckets != NULL;
-    if (enough) {
-        for (size_t i = 0; i < count; i++)
-            bytes[i] = flat->parameters[i].elements * sizeof(float);
-        flat->bucket_count =
-            assign(bytes, (int)count, request->first_bucket_bytes, request->bucket_bytes, assigned);
-        size_t parts = request->bucket_parts > 1 ? (size_t)request->bucket_parts : 1;
-        fill_buckets(flat, assigned, LINE_FLOATS * parts);
-    }
-    free(bytes);
-    free(assigned);
-    return enough ? YOKE_OK : FAIL_MEMORY(count * sizeof *flat->buckets, "the list of buckets");
 }
 
 static yoke_status build_flat(yoke_flat *flat, const yoke_flat_request *request) {
@@ -152,8 +110,41 @@ static yoke_status build_flat(yoke_flat *flat, const yoke_flat_request *request)
     yoke_status status = append_all(flat, request, order, order_parameters(request->model, order));
     free(order);
     TRY(status);
-    TRY(cut_buckets(flat, request));
-    place_frozen(flat);
+    size_t count = (size_t)flat->trainable_count;
+    size_t *bytes = calloc(count + 1, sizeof *bytes); /* count 0: all are frozen */
+    int *assigned = calloc(count + 1, sizeof *assigned);
+    flat->buckets = calloc(count + 1, sizeof *flat->buckets);
+    bool enough = bytes != NULL && assigned != NULL && flat->buckets != NULL;
+    if (enough) {
+        for (size_t i = 0; i < count; i++)
+            bytes[i] = flat->parameters[i].elements * sizeof(float);
+        flat->bucket_count =
+            assign(bytes, (int)count, request->first_bucket_bytes, request->bucket_bytes, assigned);
+        size_t parts = request->bucket_parts > 1 ? (size_t)request->bucket_parts : 1;
+        /* Buckets begin and end at multiples of `unit`. */
+        size_t unit = LINE_FLOATS * parts;
+        flat->elements = 0;
+        for (int i = 0; i < flat->trainable_count; i++) {
+            yoke_parameter *parameter = &flat->parameters[i];
+            yoke_bucket *bucket = &flat->buckets[assigned[i]];
+            if (bucket->elements == 0) {
+                flat->elements = rounded_up(flat->elements, unit);
+                bucket->offset = flat->elements;
+            }
+            parameter->offset = flat->elements;
+            flat->elements += parameter->elements;
+            bucket->elements = rounded_up(flat->elements - bucket->offset, unit);
+        }
+        flat->trainable_elements = rounded_up(flat->elements, unit);
+    }
+    free(bytes);
+    free(assigned);
+    if (!enough) return FAIL_MEMORY(count * sizeof *flat->buckets, "the list of buckets");
+    flat->elements = flat->trainable_elements;
+    for (int i = flat->trainable_count; i < flat->parameter_count; i++) {
+        flat->parameters[i].offset = flat->elements;
+        flat->elements += flat->parameters[i].elements;
+    }
     return YOKE_OK;
 }
 
@@ -178,7 +169,7 @@ void yoke_flat_destroy(yoke_flat *flat) {
 
 /* Segments, from the model alone. */
 
-/* Of the layers that read the tensor as their weight. */
+/* Sums the multiplications of the layers that read the tensor as their weight. */
 static double work_of(const yoke_model *model, int tensor) {
     double work = 0;
     for (int i = 0; i < model->layer_count; i++)

@@ -15,56 +15,30 @@ yoke_planes yoke_planes_of(yoke_shape shape) {
     return (yoke_planes){(size_t)shape.channels, (size_t)shape.height * (size_t)shape.width};
 }
 
-/* NULL: the kind computes nothing. */
-static yoke_float64_layer function_of(yoke_operation_kind kind) {
-    switch (kind) {
-    case YOKE_OP_CONV2D:
-        return yoke_float64_convolution;
-    case YOKE_OP_LINEAR:
-        return yoke_float64_linear;
-    case YOKE_OP_BATCH_NORM:
-        return yoke_float64_batch_norm;
-    case YOKE_OP_LAYER_NORM:
-        return yoke_float64_layer_norm;
-    case YOKE_OP_MAX_POOL:
-    case YOKE_OP_AVERAGE_POOL:
-        return yoke_float64_pooling;
-    case YOKE_OP_ACTIVATION:
-        return yoke_float64_activation;
-    case YOKE_OP_SOFTMAX:
-        return yoke_float64_softmax;
-    case YOKE_OP_CONCAT:
-        return yoke_float64_concat;
-    case YOKE_OP_MULTIPLY:
-        return yoke_float64_multiply;
-    case YOKE_OP_ADD:
-    case YOKE_OP_FLATTEN:
-    case YOKE_OP_DROPOUT:
-        return yoke_float64_elementwise;
-    case YOKE_OP_CLASS_TOKEN:
-    case YOKE_OP_SELECT:
-        return yoke_float64_class_token;
-    case YOKE_OP_ATTENTION:
-        return yoke_float64_attention;
-    case YOKE_OP_SEQUENCE:
-        return yoke_float64_sequence;
-    case YOKE_OP_EMBEDDING:
-        return yoke_float64_embedding;
-    case YOKE_OP_POSITIONS:
-        return yoke_float64_positions;
-    case YOKE_OP_INPUT:
-    case YOKE_OP_OUTPUT:
-    case YOKE_OP_CROSS_ENTROPY:
-    case YOKE_OP_MSE:
-    case YOKE_OP_BCE:
-    case YOKE_OP_HUBER:
-        break;
-    }
-    return NULL;
-}
-
-static void run(yoke_float64_model *r, const yoke_node *layer, bool backward) {
-    yoke_float64_layer function = function_of(layer->operation.kind);
+static void run_layer(yoke_float64_model *r, const yoke_node *layer, bool backward) {
+    static const yoke_float64_layer functions[] = {
+        [YOKE_OP_CONV2D] = yoke_float64_convolution,
+        [YOKE_OP_LINEAR] = yoke_float64_linear,
+        [YOKE_OP_BATCH_NORM] = yoke_float64_batch_norm,
+        [YOKE_OP_LAYER_NORM] = yoke_float64_layer_norm,
+        [YOKE_OP_MAX_POOL] = yoke_float64_pooling,
+        [YOKE_OP_AVERAGE_POOL] = yoke_float64_pooling,
+        [YOKE_OP_ACTIVATION] = yoke_float64_activation,
+        [YOKE_OP_SOFTMAX] = yoke_float64_softmax,
+        [YOKE_OP_CONCAT] = yoke_float64_concat,
+        [YOKE_OP_MULTIPLY] = yoke_float64_multiply,
+        [YOKE_OP_ADD] = yoke_float64_elementwise,
+        [YOKE_OP_FLATTEN] = yoke_float64_elementwise,
+        [YOKE_OP_DROPOUT] = yoke_float64_elementwise,
+        [YOKE_OP_CLASS_TOKEN] = yoke_float64_class_token,
+        [YOKE_OP_SELECT] = yoke_float64_select,
+        [YOKE_OP_ATTENTION] = yoke_float64_attention,
+        [YOKE_OP_SEQUENCE] = yoke_float64_sequence,
+        [YOKE_OP_EMBEDDING] = yoke_float64_embedding,
+        [YOKE_OP_POSITIONS] = yoke_float64_positions,
+        [YOKE_OP_INPUT] = NULL, /* computes nothing */
+    };
+    yoke_float64_layer function = functions[layer->operation.kind];
     if (function != NULL) function(r, layer, backward);
 }
 
@@ -79,13 +53,13 @@ void yoke_float64_forward(yoke_float64_model *r, const float *const *inputs) {
         if (layer->operation.kind == YOKE_OP_INPUT) continue;
         memset(r->values[layer->output], 0,
                (size_t)r->rows * yoke_float64_row(r, layer->output) * sizeof(double));
-        run(r, layer, false);
+        run_layer(r, layer, false);
     }
 }
 
 void yoke_float64_backward(yoke_float64_model *r) {
     for (int i = r->model->layer_count - 1; i >= 0; i--)
-        run(r, &r->model->layers[i], true);
+        run_layer(r, &r->model->layers[i], true);
 }
 
 double yoke_layer_work(const yoke_model *model, const yoke_node *layer) {
@@ -112,7 +86,7 @@ static bool fill_list(double ***list, int count) {
     return *list != NULL;
 }
 
-static yoke_status build(yoke_float64_model *r) {
+static yoke_status float64_build(yoke_float64_model *r) {
     const yoke_model *model = r->model;
     size_t rows = (size_t)r->rows, bytes = 0;
     bool fits = fill_list(&r->values, model->layer_count + 1) &&
@@ -143,7 +117,7 @@ yoke_status yoke_float64_create(yoke_float64_model **reference, const yoke_model
     made->model = model;
     made->rows = rows;
     made->training = true;
-    yoke_status status = build(made);
+    yoke_status status = float64_build(made);
     if (status == YOKE_OK)
         *reference = made;
     else

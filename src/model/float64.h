@@ -21,8 +21,8 @@ void yoke_float64_linear(yoke_float64_model *r, const yoke_node *layer, bool bac
 void yoke_float64_batch_norm(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_layer_norm(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_pooling(yoke_float64_model *r, const yoke_node *layer, bool backward);
-/* And select. */
 void yoke_float64_class_token(yoke_float64_model *r, const yoke_node *layer, bool backward);
+void yoke_float64_select(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_attention(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_sequence(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_embedding(yoke_float64_model *r, const yoke_node *layer, bool backward);

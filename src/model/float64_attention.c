@@ -33,7 +33,7 @@ static double score(const head *h, size_t query, size_t key) {
     return dot(q, k, h->size) / sqrt((double)h->size);
 }
 
-/* Of the scores of one query. */
+/* What normalises the scores of one query. */
 typedef struct softmax {
     double largest, sum;
 } softmax;
@@ -52,7 +52,7 @@ static double weight(const head *h, size_t query, size_t key, softmax s) {
     return exp(score(h, query, key) - s.largest) / s.sum;
 }
 
-static void forward(const head *h, double *output) {
+static void head_forward(const head *h, double *output) {
     for (size_t i = 0; i < h->positions; i++) {
         softmax s = softmax_of(h, i);
         for (size_t j = 0; j < keys_of(h, i); j++)
@@ -63,7 +63,7 @@ static void forward(const head *h, double *output) {
 
 /* gradient: of the head's query at position 0; those of key and value lie behind, as in the
  * input. */
-static void backward(const head *h, const double *output_gradient, double *gradient) {
+static void head_backward(const head *h, const double *output_gradient, double *gradient) {
     for (size_t i = 0; i < h->positions; i++) {
         const double *g = output_gradient + i * h->channels;
         softmax s = softmax_of(h, i);
@@ -94,8 +94,9 @@ void yoke_float64_attention(yoke_float64_model *r, const yoke_node *layer, bool 
         h.key = h.query + channels;
         h.value = h.key + channels;
         if (backwards)
-            backward(&h, r->gradients[layer->output] + out, r->gradients[layer->inputs[0]] + in);
+            head_backward(&h, r->gradients[layer->output] + out,
+                          r->gradients[layer->inputs[0]] + in);
         else
-            forward(&h, r->values[layer->output] + out);
+            head_forward(&h, r->values[layer->output] + out);
     }
 }

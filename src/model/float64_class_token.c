@@ -4,7 +4,7 @@
 
 /* Element i of the output is the token's at position 0, and elsewhere the input's one position
  * before. */
-static void prepend(yoke_float64_model *r, const yoke_node *layer, bool backward) {
+void yoke_float64_class_token(yoke_float64_model *r, const yoke_node *layer, bool backward) {
     size_t features = (size_t)layer->shape.channels, row = yoke_float64_row(r, layer->output);
     int tensor = layer->tensors[0];
     for (size_t i = 0; i < (size_t)r->rows * row; i++) {
@@ -20,7 +20,7 @@ static void prepend(yoke_float64_model *r, const yoke_node *layer, bool backward
     }
 }
 
-static void choose(yoke_float64_model *r, const yoke_node *layer, bool backward) {
+void yoke_float64_select(yoke_float64_model *r, const yoke_node *layer, bool backward) {
     size_t features = (size_t)layer->shape.channels, row = yoke_float64_row(r, layer->inputs[0]);
     for (size_t i = 0; i < (size_t)r->rows * features; i++) {
         size_t position = (size_t)layer->operation.index;
@@ -30,11 +30,4 @@ static void choose(yoke_float64_model *r, const yoke_node *layer, bool backward)
         else
             r->values[layer->output][i] = r->values[layer->inputs[0]][from];
     }
-}
-
-void yoke_float64_class_token(yoke_float64_model *r, const yoke_node *layer, bool backward) {
-    if (layer->operation.kind == YOKE_OP_SELECT)
-        choose(r, layer, backward);
-    else
-        prepend(r, layer, backward);
 }

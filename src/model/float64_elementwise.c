@@ -14,35 +14,27 @@ static double dropout_factor(const yoke_float64_model *r, const yoke_node *layer
     return (double)words[e % 4] >= probability * 0x1p32 ? 1 / (1 - probability) : 0;
 }
 
-static void elementwise_forward(yoke_float64_model *r, const yoke_node *layer) {
-    size_t count = (size_t)r->rows * yoke_float64_row(r, layer->output);
-    for (size_t i = 0; i < count; i++) {
-        double x = r->values[layer->inputs[0]][i], *y = &r->values[layer->output][i];
-        *y = x;
-        if (layer->operation.kind == YOKE_OP_ADD) *y = x + r->values[layer->inputs[1]][i];
-        if (layer->operation.kind == YOKE_OP_DROPOUT) *y = x * dropout_factor(r, layer, i);
-    }
-}
-
 /* What an elementwise layer multiplies gradients with. */
 static double slope_of(const yoke_float64_model *r, const yoke_node *layer, size_t i) {
     return layer->operation.kind == YOKE_OP_DROPOUT ? dropout_factor(r, layer, i) : 1;
 }
 
-static void elementwise_backward(yoke_float64_model *r, const yoke_node *layer) {
-    size_t count = (size_t)r->rows * yoke_float64_row(r, layer->output);
-    for (size_t i = 0; i < count; i++) {
-        double gradient = slope_of(r, layer, i) * r->gradients[layer->output][i];
-        for (int k = 0; k < layer->input_count; k++)
-            r->gradients[layer->inputs[k]][i] += gradient;
-    }
-}
-
 void yoke_float64_elementwise(yoke_float64_model *r, const yoke_node *layer, bool backward) {
-    if (backward)
-        elementwise_backward(r, layer);
-    else
-        elementwise_forward(r, layer);
+    size_t count = (size_t)r->rows * yoke_float64_row(r, layer->output);
+    if (backward) {
+        for (size_t i = 0; i < count; i++) {
+            double gradient = slope_of(r, layer, i) * r->gradients[layer->output][i];
+            for (int k = 0; k < layer->input_count; k++)
+                r->gradients[layer->inputs[k]][i] += gradient;
+        }
+    } else {
+        for (size_t i = 0; i < count; i++) {
+            double x = r->values[layer->inputs[0]][i], *y = &r->values[layer->output][i];
+            *y = x;
+            if (layer->operation.kind == YOKE_OP_ADD) *y = x + r->values[layer->inputs[1]][i];
+            if (layer->operation.kind == YOKE_OP_DROPOUT) *y = x * dropout_factor(r, layer, i);
+        }
+    }
 }
 
 void yoke_float64_multiply(yoke_float64_model *r, const yoke_node *layer, bool backward) {

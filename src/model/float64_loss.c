@@ -5,7 +5,7 @@
 
 #include "model/float64.h"
 
-/* What output j weighs. */
+/* The weight of output j. */
 static double weight_of(const yoke_float64_model *r, int j) {
     return r->model->loss_weights != NULL ? (double)r->model->loss_weights[j] : 1;
 }

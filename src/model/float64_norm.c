@@ -30,15 +30,6 @@ static moments channel_moments(const yoke_float64_model *r, const yoke_node *lay
     return m;
 }
 
-static void update_statistics(yoke_float64_model *r, const yoke_node *layer, size_t channel,
-                              moments m) {
-    double momentum = layer->operation.momentum;
-    double *mean = &r->tensors[layer->buffers[0]][channel];
-    double *variance = &r->tensors[layer->buffers[1]][channel];
-    *mean = (1 - momentum) * *mean + momentum * m.mean;
-    *variance = (1 - momentum) * *variance + momentum * m.variance * m.count / (m.count - 1);
-}
-
 static void batch_norm_forward(yoke_float64_model *r, const yoke_node *layer) {
     yoke_planes shape = yoke_planes_of(layer->shape);
     const double *x = r->values[layer->inputs[0]];
@@ -51,7 +42,14 @@ static void batch_norm_forward(yoke_float64_model *r, const yoke_node *layer) {
             r->values[layer->output][at] =
                 (x[at] - m.mean) * scale + r->tensors[layer->tensors[1]][c];
         }
-        if (r->training && !r->keeps_statistics) update_statistics(r, layer, c, m);
+        if (r->training && !r->keeps_statistics) {
+            double momentum = layer->operation.momentum;
+            double *mean = &r->tensors[layer->buffers[0]][c];
+            double *variance = &r->tensors[layer->buffers[1]][c];
+            *mean = (1 - momentum) * *mean + momentum * m.mean;
+            *variance =
+                (1 - momentum) * *variance + momentum * m.variance * m.count / (m.count - 1);
+        }
     }
 }
 

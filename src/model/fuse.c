@@ -53,48 +53,6 @@ static bool waits_for_add(const yoke_model *model, const yoke_node *layer) {
     return reader != NULL && fusable_norm(model, reader) == layer;
 }
 
-static void join_norm(yoke_node *node, const yoke_node *norm) {
-    int other = node->inputs[0] == norm->output ? node->inputs[1] : node->inputs[0];
-    *node = *norm;
-    node->operation.add = true;
-    node->inputs[1] = other;
-    node->input_count = 2;
-}
-
-/* A fused node takes the place of the last layer whose inputs it needs, so the list stays in
- * topological order. */
-static void fuse_layers(yoke_model *model, bool *absorbed) {
-    for (int i = 0; i < model->layer_count; i++) {
-        const yoke_node *layer = &model->layers[i];
-        bool computes = layer->operation.kind != YOKE_OP_INPUT;
-        if (!computes || absorbed[i] || waits_for_add(model, layer)) continue;
-        yoke_node *node = &model->nodes[model->node_count++];
-        *node = *layer;
-        const yoke_node *relu = fusable_relu(model, layer), *norm = fusable_norm(model, layer);
-        if (norm != NULL) join_norm(node, norm);
-        if (relu == NULL) continue;
-        node->operation.relu = true;
-        node->output = relu->output;
-        absorbed[relu - model->layers] = true;
-    }
-}
-
-static void append_output(yoke_model *model, int output) {
-    yoke_shape shape = yoke_value_shape(model, model->outputs[output].value);
-    model->nodes[model->node_count++] = (yoke_node){
-        .operation = {.kind = YOKE_OP_OUTPUT,
-                      .name = model->outputs[output].name,
-                      .input = yoke_dims_of(shape),
-                      .output = yoke_dims_of(shape)},
-        .shape = shape,
-        .inputs = {model->outputs[output].value, YOKE_NONE},
-        .input_count = 1,
-        .output = model->value_count - 1 - output,
-        .tensors = {YOKE_NONE, YOKE_NONE},
-        .buffers = {YOKE_NONE, YOKE_NONE},
-    };
-}
-
 yoke_status yoke_fuse(yoke_model *model) {
     size_t layers = (size_t)model->layer_count, nodes = layers + (size_t)model->output_count;
     model->value_count = model->layer_count + 1 + model->output_count;
@@ -104,10 +62,43 @@ yoke_status yoke_fuse(yoke_model *model) {
         free(absorbed);
         return FAIL_MEMORY(nodes * sizeof *model->nodes, "a model's operations");
     }
-    fuse_layers(model, absorbed);
+    /* A fused node takes the place of the last layer whose inputs it needs, so the list stays in
+     * topological order. */
+    for (int i = 0; i < model->layer_count; i++) {
+        const yoke_node *layer = &model->layers[i];
+        bool computes = layer->operation.kind != YOKE_OP_INPUT;
+        if (!computes || absorbed[i] || waits_for_add(model, layer)) continue;
+        yoke_node *node = &model->nodes[model->node_count++];
+        *node = *layer;
+        const yoke_node *relu = fusable_relu(model, layer), *norm = fusable_norm(model, layer);
+        if (norm != NULL) {
+            int other = node->inputs[0] == norm->output ? node->inputs[1] : node->inputs[0];
+            *node = *norm;
+            node->operation.add = true;
+            node->inputs[1] = other;
+            node->input_count = 2;
+        }
+        if (relu == NULL) continue;
+        node->operation.relu = true;
+        node->output = relu->output;
+        absorbed[relu - model->layers] = true;
+    }
     free(absorbed);
-    for (int output = model->output_count - 1; output >= 0; output--)
-        append_output(model, output);
+    for (int output = model->output_count - 1; output >= 0; output--) {
+        yoke_shape shape = yoke_value_shape(model, model->outputs[output].value);
+        model->nodes[model->node_count++] = (yoke_node){
+            .operation = {.kind = YOKE_OP_OUTPUT,
+                          .name = model->outputs[output].name,
+                          .input = yoke_dims_of(shape),
+                          .output = yoke_dims_of(shape)},
+            .shape = shape,
+            .inputs = {model->outputs[output].value, YOKE_NONE},
+            .input_count = 1,
+            .output = model->value_count - 1 - output,
+            .tensors = {YOKE_NONE, YOKE_NONE},
+            .buffers = {YOKE_NONE, YOKE_NONE},
+        };
+    }
     return YOKE_OK;
 }
 

@@ -88,7 +88,9 @@ yoke_status yoke_builder_elementwise(yoke_model *model, yoke_operation_kind kind
                                      yoke_value input, yoke_node **layer);
 yoke_shape yoke_value_shape(const yoke_model *model, int value);
 const yoke_node *yoke_builder_find(const yoke_model *model, const char *name);
-bool yoke_grow(void **array, int *capacity, int count, size_t size);
+/* `array` with room for element `count`, perhaps at another address. NULL: no memory, and the error
+ * names `what`. */
+void *yoke_grow(void *array, int *capacity, int count, size_t size, const char *what);
 
 /* tensors.c: appends NAME.SUFFIX, or NAME where the suffix is NULL, to the table; *index gets its
  * row. */

@@ -38,7 +38,7 @@ static value_list outputs_of(yoke_model *model) {
     return (value_list){"output", model->outputs, &model->output_count, YOKE_OUTPUTS_LIMIT};
 }
 
-static yoke_status append(const value_list *list, const char *name, int value) {
+static yoke_status append_value(const value_list *list, const char *name, int value) {
     if (name == NULL || name[0] == '\0')
         return FAIL(YOKE_ERROR_ARGUMENT, "%s %d has no name", list->what, *list->count);
     if (*list->count == list->limit)
@@ -60,8 +60,8 @@ yoke_status yoke_inputs_outputs_begin(yoke_model *model, yoke_shape input) {
     value_list inputs = inputs_of(model), outputs = outputs_of(model);
     TRY(check_shape(input));
     model->input = input;
-    TRY(append(&inputs, "input", 0));
-    return append(&outputs, "output", YOKE_NONE);
+    TRY(append_value(&inputs, "input", 0));
+    return append_value(&outputs, "output", YOKE_NONE);
 }
 
 void yoke_inputs_outputs_release(yoke_model *model) {
@@ -96,7 +96,7 @@ static yoke_status add_input(yoke_model *model, const char *name, yoke_shape sha
     TRY(yoke_builder_layer(model, YOKE_OP_INPUT, NULL, &layer));
     layer->shape = shape;
     layer->operation.output = yoke_dims_of(shape);
-    return append(&inputs, name, layer->output);
+    return append_value(&inputs, name, layer->output);
 }
 
 yoke_value yoke_model_add_input(yoke_model *model, const char *name, yoke_shape shape) {
@@ -113,7 +113,7 @@ static yoke_status add_output(yoke_model *model, const char *name, yoke_value va
     if (value.index < 0 || value.index > model->layer_count)
         return FAIL(YOKE_ERROR_ARGUMENT, "output '%s': is value %d, the model has 0 to %d", name,
                     value.index, model->layer_count);
-    return append(&outputs, name, value.index);
+    return append_value(&outputs, name, value.index);
 }
 
 void yoke_model_add_output(yoke_model *model, const char *name, yoke_value value) {
@@ -158,8 +158,8 @@ size_t yoke_model_positions(const yoke_model *model) {
     return output.sequence && yoke_model_reads_labels(model) ? (size_t)output.height : 1;
 }
 
-static yoke_status describe(const yoke_model *model, const yoke_named_value *value,
-                            yoke_value_info *info) {
+static yoke_status describe_value(const yoke_model *model, const yoke_named_value *value,
+                                  yoke_value_info *info) {
     yoke_value_info own = {.struct_size = sizeof own,
                            .name = value->name,
                            .shape = yoke_value_shape(model, value->value),
@@ -172,7 +172,7 @@ yoke_status yoke_model_describe_input(const yoke_model *model, int index, yoke_v
     if (index < 0 || index >= model->input_count)
         return FAIL(YOKE_ERROR_ARGUMENT, "input %d: model '%s' has 0 to %d", index, model->name,
                     model->input_count - 1);
-    return describe(model, &model->inputs[index], info);
+    return describe_value(model, &model->inputs[index], info);
 }
 
 yoke_status yoke_model_describe_output(const yoke_model *model, int index, yoke_value_info *info) {
@@ -182,7 +182,7 @@ yoke_status yoke_model_describe_output(const yoke_model *model, int index, yoke_
     if (index < 0 || index >= model->output_count)
         return FAIL(YOKE_ERROR_ARGUMENT, "output %d: model '%s' has 0 to %d", index, model->name,
                     model->output_count - 1);
-    return describe(model, &model->outputs[index], info);
+    return describe_value(model, &model->outputs[index], info);
 }
 
 /* From the last layer to the first: who changes a layer's output changes what reads it. */

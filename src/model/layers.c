@@ -105,18 +105,6 @@ static yoke_status own_tensors(yoke_model *model, yoke_node *layer, const yoke_t
 
 /* Convolution. */
 
-static yoke_status check_groups(const yoke_operation *conv, int out_channels) {
-    if (out_channels < 1)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: %d output channels, must be at least 1", conv->name,
-                    out_channels);
-    if (conv->groups < 1 || conv->input.channels % conv->groups != 0 ||
-        out_channels % conv->groups != 0)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "%s: %d groups, must divide %d input and %d output channels", conv->name,
-                    conv->groups, conv->input.channels, out_channels);
-    return YOKE_OK;
-}
-
 static yoke_status add_conv2d(yoke_model *model, yoke_value input,
                               const yoke_conv2d_options *given) {
     yoke_conv2d_options options = {.struct_size = sizeof options};
@@ -134,7 +122,14 @@ static yoke_status add_conv2d(yoke_model *model, yoke_value input,
     conv->bias = options.bias;
     yoke_shape shape = {.channels = options.out_channels};
     TRY(place_window(layer, &shape.height, &shape.width));
-    TRY(check_groups(conv, options.out_channels));
+    if (options.out_channels < 1)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: %d output channels, must be at least 1", conv->name,
+                    options.out_channels);
+    if (conv->groups < 1 || conv->input.channels % conv->groups != 0 ||
+        options.out_channels % conv->groups != 0)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s: %d groups, must divide %d input and %d output channels", conv->name,
+                    conv->groups, conv->input.channels, options.out_channels);
     TRY(yoke_builder_shape(layer, shape));
 
     int64_t kernel = options.kernel, in_channels = conv->input.channels / conv->groups;
@@ -200,27 +195,6 @@ yoke_value yoke_linear(yoke_model *model, yoke_value input, const yoke_linear_op
 
 /* Batch norm. */
 
-static yoke_status batch_norm_tensors(yoke_model *model, yoke_node *layer) {
-    yoke_tensor one = {.ndim = 1,
-                       .shape = {layer->shape.channels},
-                       .trainable = true,
-                       .groups = 1,
-                       .fill = {YOKE_FILL_CONSTANT, 1}};
-    yoke_tensor zero = one, mean = one, variance = one;
-    zero.fill.value = mean.fill.value = 0;
-    mean.trainable = variance.trainable = false;
-    yoke_tensor batches = {.ndim = 0, .integer = true, .groups = 1};
-    int batches_index;
-    const char *name = layer->operation.name;
-    TRY(yoke_tensor_add(model, name, "weight", &one, &layer->tensors[0]));
-    TRY(yoke_tensor_add(model, name, "bias", &zero, &layer->tensors[1]));
-    TRY(yoke_tensor_add(model, name, "running_mean", &mean, &layer->buffers[0]));
-    TRY(yoke_tensor_add(model, name, "running_var", &variance, &layer->buffers[1]));
-    TRY(yoke_tensor_add(model, name, "num_batches_tracked", &batches, &batches_index));
-    layer->tensor_count = 2;
-    return YOKE_OK;
-}
-
 static yoke_status add_batch_norm(yoke_model *model, yoke_value input,
                                   const yoke_batch_norm_options *given) {
     yoke_batch_norm_options options = {.struct_size = sizeof options};
@@ -246,7 +220,24 @@ static yoke_status add_batch_norm(yoke_model *model, yoke_value input,
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: reads a sequence of %d x %d, needs an image",
                     options.name, shape.height, shape.channels);
     TRY(yoke_builder_shape(layer, shape));
-    return batch_norm_tensors(model, layer);
+    yoke_tensor one = {.ndim = 1,
+                       .shape = {layer->shape.channels},
+                       .trainable = true,
+                       .groups = 1,
+                       .fill = {YOKE_FILL_CONSTANT, 1}};
+    yoke_tensor zero = one, mean = one, variance = one;
+    zero.fill.value = mean.fill.value = 0;
+    mean.trainable = variance.trainable = false;
+    yoke_tensor batches = {.ndim = 0, .integer = true, .groups = 1};
+    int batches_index;
+    const char *name = layer->operation.name;
+    TRY(yoke_tensor_add(model, name, "weight", &one, &layer->tensors[0]));
+    TRY(yoke_tensor_add(model, name, "bias", &zero, &layer->tensors[1]));
+    TRY(yoke_tensor_add(model, name, "running_mean", &mean, &layer->buffers[0]));
+    TRY(yoke_tensor_add(model, name, "running_var", &variance, &layer->buffers[1]));
+    TRY(yoke_tensor_add(model, name, "num_batches_tracked", &batches, &batches_index));
+    layer->tensor_count = 2;
+    return YOKE_OK;
 }
 
 yoke_value yoke_batch_norm(yoke_model *model, yoke_value input,

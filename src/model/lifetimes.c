@@ -13,25 +13,6 @@ static void raise_to(int *last_use, int step) {
     if (step > *last_use) *last_use = step;
 }
 
-/* last_use[value]: the last step that reads the value. */
-static void find_last_uses(const yoke_program *program, int *last_use) {
-    const yoke_model *model = program->model;
-    for (int i = 0; i < model->value_count; i++)
-        last_use[i] = YOKE_NONE;
-    for (int i = 0; i < model->node_count; i++) {
-        const yoke_node *node = &model->nodes[i];
-        const yoke_plan_needs *needs = yoke_plan_describe(program->plans[i]);
-        bool backward = yoke_program_runs_backward(program, node);
-        for (int k = 0; k < node->input_count; k++) {
-            bool reads = k == 0 ? needs->backward_reads_input : needs->backward_reads_second;
-            bool again = reads && backward;
-            raise_to(&last_use[node->inputs[k]], again ? yoke_backward_step(program, i) : i);
-        }
-        bool output_again = backward && needs->backward_reads_output;
-        raise_to(&last_use[node->output], output_again ? yoke_backward_step(program, i) : i);
-    }
-}
-
 /* The output may take the place of input 0 if no later step reads that input. */
 static bool may_overwrite(const yoke_program *program, int index, const int *last_use) {
     const yoke_node *node = &program->model->nodes[index];
@@ -40,20 +21,6 @@ static bool may_overwrite(const yoke_program *program, int index, const int *las
     bool twice = node->input_count == 2 && node->inputs[1] == input;
     return needs->forward_in_place && !twice && program->values[input] >= 0 &&
            last_use[input] == index && needs->output.bytes == program->layouts[input].bytes;
-}
-
-static void place_output(yoke_program *program, int index, const int *last_use) {
-    const yoke_node *node = &program->model->nodes[index];
-    const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
-    yoke_place *place = &program->values[node->output];
-    int output = program->model->node_count - 1 - index;
-    if (output < program->model->output_count)
-        *place = YOKE_PLACE_OUTPUTS - output;
-    else if (may_overwrite(program, index, last_use))
-        *place = program->values[node->inputs[0]];
-    else
-        *place = yoke_arena_add(&program->arena, needs->output.bytes, index);
-    yoke_arena_use(&program->arena, *place, last_use[node->output]);
 }
 
 static void place_saved(yoke_program *program, int index) {
@@ -70,13 +37,37 @@ yoke_status yoke_place_values(yoke_program *program) {
     size_t values = (size_t)model->value_count;
     int *last_use = malloc(values * sizeof *last_use);
     if (last_use == NULL) return FAIL_MEMORY(values * sizeof *last_use, "the lifetimes of values");
-    find_last_uses(program, last_use);
+    /* last_use[value]: the last step that reads the value. */
+    for (int i = 0; i < model->value_count; i++)
+        last_use[i] = YOKE_NONE;
+    for (int i = 0; i < model->node_count; i++) {
+        const yoke_node *node = &model->nodes[i];
+        const yoke_plan_needs *needs = yoke_plan_describe(program->plans[i]);
+        bool backward = yoke_program_runs_backward(program, node);
+        for (int k = 0; k < node->input_count; k++) {
+            bool reads = k == 0 ? needs->backward_reads_input : needs->backward_reads_second;
+            bool again = reads && backward;
+            raise_to(&last_use[node->inputs[k]], again ? yoke_backward_step(program, i) : i);
+        }
+        bool output_again = backward && needs->backward_reads_output;
+        raise_to(&last_use[node->output], output_again ? yoke_backward_step(program, i) : i);
+    }
     for (int i = 0; i < model->value_count; i++)
         program->values[i] = YOKE_PLACE_NOWHERE;
     for (int k = 0; k < model->input_count; k++)
         program->values[model->inputs[k].value] = YOKE_PLACE_INPUTS - k;
     for (int i = 0; i < model->node_count; i++) {
-        place_output(program, i, last_use);
+        const yoke_node *node = &model->nodes[i];
+        const yoke_plan_needs *needs = yoke_plan_describe(program->plans[i]);
+        yoke_place *place = &program->values[node->output];
+        int output = model->node_count - 1 - i;
+        if (output < model->output_count)
+            *place = YOKE_PLACE_OUTPUTS - output;
+        else if (may_overwrite(program, i, last_use))
+            *place = program->values[node->inputs[0]];
+        else
+            *place = yoke_arena_add(&program->arena, needs->output.bytes, i);
+        yoke_arena_use(&program->arena, *place, last_use[node->output]);
         place_saved(program, i);
     }
     size_t loss_bytes = yoke_plan_describe(program->loss)->saved_bytes;

@@ -256,7 +256,7 @@ size_t yoke_model_output_elements(const yoke_model *model, int output);
 size_t yoke_model_positions(const yoke_model *model);
 
 yoke_loss_kind yoke_model_loss_kind(const yoke_model *model);
-/* Of a finished model; its weights live as long as the model. */
+/* Needs a finished model; the weights live as long as the model. */
 const yoke_loss_options *yoke_model_loss(const yoke_model *model);
 const char *yoke_model_loss_name(const yoke_model *model); /* for messages; static */
 /* "cross-entropy, ignore_index -100, weights 5f0c...", without the label smoothing. */
@@ -277,7 +277,7 @@ typedef struct yoke_label_count {
 } yoke_label_count;
 yoke_label_count yoke_model_count_labels(const yoke_model *model, const int32_t *labels, int rows,
                                          bool mixed);
-/* Of the widest batch norm; 0: the model has none. */
+/* The channels of the widest batch norm; 0: the model has none. */
 int yoke_model_norm_channels(const yoke_model *model);
 
 /* The operation of the loss alone, for the root in the classic schedule, which computes the loss of

@@ -63,8 +63,8 @@ static yoke_status check_weights(const yoke_loss_options *loss, int outputs, con
                     : FAIL(YOKE_ERROR_ARGUMENT, "%s are all 0: one must be above 0", name);
 }
 
-/* What belongs to another kind. */
-static yoke_status check_kind(const yoke_model *model, const yoke_loss_options *loss) {
+static yoke_status check_loss(const yoke_model *model, int outputs) {
+    const yoke_loss_options *loss = &model->loss;
     if (loss->kind < YOKE_LOSS_CROSS_ENTROPY || loss->kind > YOKE_LOSS_HUBER)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "loss kind %d: must be cross-entropy (0), MSE (1), BCE (2) or Huber (3)",
@@ -80,12 +80,6 @@ static yoke_status check_kind(const yoke_model *model, const yoke_loss_options *
         return FAIL(YOKE_ERROR_ARGUMENT, "ignore_index has no meaning for %s", name);
     if (loss->kind != YOKE_LOSS_BCE && loss->positive_weights != NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "positive_weights have no meaning for %s", name);
-    return YOKE_OK;
-}
-
-static yoke_status check(const yoke_model *model, int outputs) {
-    const yoke_loss_options *loss = &model->loss;
-    TRY(check_kind(model, loss));
     if (!(loss->label_smoothing >= 0 && loss->label_smoothing < 1))
         return FAIL(YOKE_ERROR_ARGUMENT, "label smoothing of %g: must be at least 0 and below 1",
                     loss->label_smoothing);
@@ -103,19 +97,6 @@ static yoke_status check(const yoke_model *model, int outputs) {
     return YOKE_OK;
 }
 
-static yoke_status keep_weights(yoke_model *model) {
-    yoke_loss_options *loss = &model->loss;
-    const float **kept =
-        loss->class_weights != NULL ? &loss->class_weights : &loss->positive_weights;
-    if (*kept == NULL) return YOKE_OK;
-    size_t bytes = (size_t)loss->weight_count * sizeof **kept;
-    model->loss_weights = malloc(bytes);
-    if (model->loss_weights == NULL) return FAIL_MEMORY(bytes, "the weights of a loss");
-    memcpy(model->loss_weights, *kept, bytes);
-    *kept = model->loss_weights;
-    return YOKE_OK;
-}
-
 yoke_status yoke_model_set_loss(yoke_model *model, const yoke_loss_options *given) {
     static const yoke_loss_options defaults = YOKE_LOSS_OPTIONS_INIT;
     yoke_loss_options *loss = &model->loss;
@@ -125,8 +106,16 @@ yoke_status yoke_model_set_loss(yoke_model *model, const yoke_loss_options *give
     size_t outputs = yoke_model_output_elements(model, 0);
     if (yoke_model_reads_labels(model))
         outputs = (size_t)yoke_value_shape(model, model->outputs[0].value).channels;
-    TRY(check(model, (int)outputs));
-    return keep_weights(model);
+    TRY(check_loss(model, (int)outputs));
+    const float **kept =
+        loss->class_weights != NULL ? &loss->class_weights : &loss->positive_weights;
+    if (*kept == NULL) return YOKE_OK;
+    size_t bytes = (size_t)loss->weight_count * sizeof **kept;
+    model->loss_weights = malloc(bytes);
+    if (model->loss_weights == NULL) return FAIL_MEMORY(bytes, "the weights of a loss");
+    memcpy(model->loss_weights, *kept, bytes);
+    *kept = model->loss_weights;
+    return YOKE_OK;
 }
 
 yoke_status yoke_model_loss_operation(const yoke_model *model, yoke_operation *operation) {

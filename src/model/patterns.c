@@ -130,23 +130,6 @@ static size_t count_dots(const char *text) {
     return dots;
 }
 
-/* The plain text that a pattern begins with, or ends with: "layer1" of "layer1.*", "bias" of
- * "*.bias". */
-static void copy_plain_text(const char *pattern, bool front, char text[PIECE_BYTES]) {
-    const char *begin = pattern, *wild;
-    size_t length = strcspn(pattern, "*?[");
-    if (!front) {
-        while ((wild = strpbrk(begin, "*?[]")) != NULL)
-            begin = wild + 1;
-        begin += *begin == '.';
-        length = strlen(begin);
-    }
-    if (length > 0 && begin[length - 1] == '.') length--;
-    if (length >= PIECE_BYTES) length = PIECE_BYTES - 1;
-    memcpy(text, begin, length);
-    text[length] = '\0';
-}
-
 /* The first `dots` + 1 parts of a name, or the last ones. */
 static void copy_parts(const char *name, bool front, size_t dots, char parts[PIECE_BYTES]) {
     size_t skipped = count_dots(name);
@@ -171,7 +154,20 @@ yoke_status yoke_patterns_fail(const yoke_model *model, const char *what, const 
     char(*parts)[PIECE_BYTES] = calloc(count + 1, sizeof *parts);
     const char **names = calloc(count + 1, sizeof *names);
     const char *near = NULL;
-    copy_plain_text(pattern, front, plain);
+    /* The plain text that a pattern begins with, or ends with: "layer1" of "layer1.*", "bias" of
+     * "*.bias". */
+    const char *begin = pattern, *wild;
+    size_t length = strcspn(pattern, "*?[");
+    if (!front) {
+        while ((wild = strpbrk(begin, "*?[]")) != NULL)
+            begin = wild + 1;
+        begin += *begin == '.';
+        length = strlen(begin);
+    }
+    if (length > 0 && begin[length - 1] == '.') length--;
+    if (length >= PIECE_BYTES) length = PIECE_BYTES - 1;
+    memcpy(plain, begin, length);
+    plain[length] = '\0';
     if (parts != NULL && names != NULL) {
         for (size_t i = 0; i < count; i++) {
             copy_parts(model->tensors[i].name, front, count_dots(plain), parts[i]);

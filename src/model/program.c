@@ -46,26 +46,6 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
     return YOKE_OK;
 }
 
-static yoke_status plan_loss(yoke_program *program, const yoke_program_request *from) {
-    yoke_operation operation;
-    TRY(yoke_model_loss_operation(program->model, &operation));
-    yoke_plan_request request = {
-        .operation = &operation,
-        .rows = from->rows,
-        .most_rows = from->most_rows,
-        .training = from->training,
-        .precision = YOKE_FLOAT32,
-        .algorithm = from->algorithm,
-        .input_gradient = from->training,
-        .inputs = {program->layouts[program->model->value_count - 1]},
-        .choices = from->choices,
-    };
-    TRY(yoke_plan_create(&program->loss, from->device, &request));
-    size_t scratch_bytes = yoke_plan_describe(program->loss)->scratch_bytes;
-    if (scratch_bytes > program->scratch_bytes) program->scratch_bytes = scratch_bytes;
-    return YOKE_OK;
-}
-
 /* NONE if there are several, or none. */
 static int only_reader(const yoke_model *model, int value) {
     int reader = YOKE_NONE, readers = 0;
@@ -103,7 +83,23 @@ static yoke_status make_plans(yoke_program *program, const yoke_program_request 
     TRY(choose_image_layout(program, request));
     for (int i = 0; i < model->node_count; i++)
         TRY(plan_node(program, request, i));
-    return plan_loss(program, request);
+    yoke_operation operation;
+    TRY(yoke_model_loss_operation(program->model, &operation));
+    const yoke_plan_request loss = {
+        .operation = &operation,
+        .rows = request->rows,
+        .most_rows = request->most_rows,
+        .training = request->training,
+        .precision = YOKE_FLOAT32,
+        .algorithm = request->algorithm,
+        .input_gradient = request->training,
+        .inputs = {program->layouts[model->value_count - 1]},
+        .choices = request->choices,
+    };
+    TRY(yoke_plan_create(&program->loss, request->device, &loss));
+    size_t scratch_bytes = yoke_plan_describe(program->loss)->scratch_bytes;
+    if (scratch_bytes > program->scratch_bytes) program->scratch_bytes = scratch_bytes;
+    return YOKE_OK;
 }
 
 /* Storages: one for each value, one for what each node saves, at most two contributions and two
@@ -207,25 +203,6 @@ void *yoke_program_address(const yoke_program *program, const yoke_replica_memor
     return memory->output_gradients[YOKE_PLACE_OUTPUT_GRADIENTS - place];
 }
 
-static void bind_tensors(const yoke_program *program, const yoke_flat *flat,
-                         const yoke_replica_memory *memory, int index, yoke_plan_binding *binding) {
-    const yoke_node *node = &program->model->nodes[index];
-    for (int k = 0; k < node->tensor_count; k++) {
-        const yoke_parameter *parameter = yoke_flat_parameter(flat, node->tensors[k]);
-        yoke_place beside = program->places[index].contributions[k];
-        binding->parameters[k] = memory->parameters + parameter->offset;
-        if (memory->shadow != NULL) binding->shadows[k] = memory->shadow + parameter->offset;
-        if (memory->gradients != NULL)
-            binding->parameter_gradients[k] = memory->gradients + parameter->offset;
-        if (beside != YOKE_PLACE_NOWHERE)
-            binding->parameter_gradients[k] = yoke_program_address(program, memory, beside);
-    }
-    for (int k = 0; k < 2; k++)
-        if (node->buffers[k] != YOKE_NONE)
-            binding->buffers[k] =
-                memory->buffers + program->model->tensors[node->buffers[k]].buffer_offset;
-}
-
 /* A mask that another node's plan keeps, and the gradient of that node's bias. */
 static void bind_mask(const yoke_program *program, const yoke_flat *flat,
                       const yoke_replica_memory *memory, int index, yoke_plan_binding *binding) {
@@ -256,29 +233,29 @@ static yoke_status bind_node(const yoke_program *program, const yoke_flat *flat,
         binding.input_gradients[k] =
             yoke_program_address(program, memory, places->input_gradients[k]);
     }
-    bind_tensors(program, flat, memory, index, &binding);
+    for (int k = 0; k < node->tensor_count; k++) {
+        const yoke_parameter *parameter = yoke_flat_parameter(flat, node->tensors[k]);
+        yoke_place beside = program->places[index].contributions[k];
+        binding.parameters[k] = memory->parameters + parameter->offset;
+        if (memory->shadow != NULL) binding.shadows[k] = memory->shadow + parameter->offset;
+        if (memory->gradients != NULL)
+            binding.parameter_gradients[k] = memory->gradients + parameter->offset;
+        if (beside != YOKE_PLACE_NOWHERE)
+            binding.parameter_gradients[k] = yoke_program_address(program, memory, beside);
+    }
+    for (int k = 0; k < 2; k++)
+        if (node->buffers[k] != YOKE_NONE)
+            binding.buffers[k] =
+                memory->buffers + program->model->tensors[node->buffers[k]].buffer_offset;
     bind_mask(program, flat, memory, index, &binding);
     return yoke_plan_bind(program->plans[index], &binding);
 }
 
-static yoke_status bind_loss(const yoke_program *program, const yoke_replica_memory *memory,
-                             void *scratch) {
-    yoke_plan_binding binding = {
-        .inputs = {memory->outputs[0]},
-        .input_gradients = {memory->output_gradients[0]},
-        .saved = yoke_program_address(program, memory, program->loss_saved),
-        .scratch = scratch,
-        .labels = memory->labels,
-        .mixes = memory->mixes,
-        .targets = memory->targets,
-        .scalars = memory->scalars,
-        .on_host = memory->on_host,
-    };
-    return yoke_plan_bind(program->loss, &binding);
-}
-
-static void bind_actions(yoke_program *program, const yoke_flat *flat,
-                         const yoke_replica_memory *memory) {
+yoke_status yoke_program_bind(yoke_program *program, const yoke_flat *flat,
+                              const yoke_replica_memory *memory, void *arena, void *scratch) {
+    program->arena_base = arena;
+    for (int i = 0; i < program->model->node_count; i++)
+        TRY(bind_node(program, flat, memory, scratch, i));
     for (int i = 0; i < program->action_count; i++) {
         yoke_action *action = &program->actions[i];
         if (action->kind == YOKE_ACTION_BACKWARD) continue;
@@ -291,15 +268,18 @@ static void bind_actions(yoke_program *program, const yoke_flat *flat,
         action->to_address = memory->gradients + parameter->offset;
         action->elements = parameter->layout.bytes / sizeof(float);
     }
-}
-
-yoke_status yoke_program_bind(yoke_program *program, const yoke_flat *flat,
-                              const yoke_replica_memory *memory, void *arena, void *scratch) {
-    program->arena_base = arena;
-    for (int i = 0; i < program->model->node_count; i++)
-        TRY(bind_node(program, flat, memory, scratch, i));
-    bind_actions(program, flat, memory);
-    return bind_loss(program, memory, scratch);
+    yoke_plan_binding binding = {
+        .inputs = {memory->outputs[0]},
+        .input_gradients = {memory->output_gradients[0]},
+        .saved = yoke_program_address(program, memory, program->loss_saved),
+        .scratch = scratch,
+        .labels = memory->labels,
+        .mixes = memory->mixes,
+        .targets = memory->targets,
+        .scalars = memory->scalars,
+        .on_host = memory->on_host,
+    };
+    return yoke_plan_bind(program->loss, &binding);
 }
 
 /* Running. */
@@ -375,7 +355,7 @@ yoke_status yoke_program_segment(yoke_program *program, int segment, const yoke_
     return queue_segment(program, segment, step);
 }
 
-/* Without rows. */
+/* A replica without rows takes part in the batch norms alone. */
 
 static bool is_norm(const yoke_program *program, int node) {
     return program->model->nodes[node].operation.kind == YOKE_OP_BATCH_NORM;

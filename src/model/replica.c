@@ -191,9 +191,11 @@ yoke_status yoke_replica_prepare(yoke_replica *replica, int rows, bool training)
     if (rows < 0 || rows > replica->options.rows)
         return FAIL(YOKE_ERROR_ARGUMENT, "%d rows on %s: its buffers hold 1 to %d", rows,
                     yoke_device_name(replica->options.device), replica->options.rows);
-    if (!yoke_grow((void **)&replica->programs, &replica->program_capacity, replica->program_count,
-                   sizeof(yoke_program *)))
-        return FAIL_MEMORY(replica->program_capacity, "a list of programs");
+    yoke_program **programs =
+        yoke_grow(replica->programs, &replica->program_capacity, replica->program_count,
+                  sizeof *programs, "a list of programs");
+    if (programs == NULL) return YOKE_ERROR_MEMORY;
+    replica->programs = programs;
     yoke_program *program = NULL;
     bool is_allocated = replica->memory.parameters != NULL;
     yoke_status status = plan_program(replica, rows, training, &program);
@@ -303,17 +305,6 @@ void yoke_replica_renew_shadow(yoke_replica *replica) {
     replica->shadow_is_current = false;
 }
 
-/* Where updates write the shadow, no recording does. */
-static yoke_status renew_shadow(yoke_replica *replica) {
-    const yoke_replica_memory *memory = &replica->memory;
-    yoke_device *device = replica->options.device;
-    if (!memory->updates_write_shadow || memory->shadow == NULL) return YOKE_OK;
-    if (replica->shadow_is_current || yoke_device_is_recording(device)) return YOKE_OK;
-    TRY(yoke_device_shadow(device, memory->shadow, memory->parameters, replica->flat->elements));
-    replica->shadow_is_current = true;
-    return YOKE_OK;
-}
-
 yoke_status yoke_replica_decode(const yoke_replica *replica, const yoke_decode_request *request) {
     const yoke_replica_memory *memory = &replica->memory;
     yoke_decode_request own = *request;
@@ -335,7 +326,14 @@ yoke_status yoke_replica_begin(yoke_replica *replica, int rows, bool training,
     replica->current = yoke_replica_program(replica, rows, training);
     replica->last_step = *step;
     TRY(yoke_device_begin_step(replica->options.device, step));
-    return renew_shadow(replica);
+    /* Where updates write the shadow, no recording does. */
+    const yoke_replica_memory *memory = &replica->memory;
+    yoke_device *device = replica->options.device;
+    if (!memory->updates_write_shadow || memory->shadow == NULL) return YOKE_OK;
+    if (replica->shadow_is_current || yoke_device_is_recording(device)) return YOKE_OK;
+    TRY(yoke_device_shadow(device, memory->shadow, memory->parameters, replica->flat->elements));
+    replica->shadow_is_current = true;
+    return YOKE_OK;
 }
 
 yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,

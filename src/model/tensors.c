@@ -21,9 +21,10 @@ static char *join_name(const char *layer, const char *suffix) {
 yoke_status yoke_tensor_add(yoke_model *model, const char *layer, const char *suffix,
                             const yoke_tensor *description, int *index) {
     yoke_tensor tensor = *description;
-    void **tensors = (void **)&model->tensors;
-    if (!yoke_grow(tensors, &model->tensor_capacity, model->tensor_count, sizeof tensor))
-        return FAIL_MEMORY((size_t)model->tensor_capacity * 2 * sizeof tensor, "a tensor table");
+    yoke_tensor *tensors = yoke_grow(model->tensors, &model->tensor_capacity, model->tensor_count,
+                                     sizeof tensor, "a tensor table");
+    if (tensors == NULL) return YOKE_ERROR_MEMORY;
+    model->tensors = tensors;
     tensor.name = join_name(layer, suffix);
     if (tensor.name == NULL) return FAIL_MEMORY(strlen(layer) + 1, "a tensor name");
     tensor.count = 1;

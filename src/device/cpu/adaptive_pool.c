@@ -4,16 +4,10 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/geometry.h"
 
-enum { PARALLEL_ELEMENTS = 1 << 14 };
-
 typedef struct adaptive_plan {
     yoke_plan base;
-    size_t rows;
-    yoke_dims input, output;
     cpu_geometry from; /* of the input */
     bool half;
-    const void *values, *output_gradient;
-    void *result, *input_gradient;
 } adaptive_plan;
 
 /* Where a channel of a row of the input begins. */
@@ -31,26 +25,16 @@ static float average(const adaptive_plan *pool, size_t plane, yoke_window down,
     float sum = 0;
     for (int y = down.begin; y < down.end; y++)
         for (int x = across.begin; x < across.end; x++)
-            sum += cpu_load(pool->values,
-                            plane + (size_t)(y * pool->input.width + x) * pool->from.pixel_stride,
+            sum += cpu_load(pool->base.binding.inputs[0],
+                            plane + (size_t)(y * pool->base.operation.input.width + x) *
+                                        pool->from.pixel_stride,
                             pool->half);
     return sum / (float)(length(down) * length(across));
 }
 
-static void forward_plane(const adaptive_plan *pool, size_t row, size_t channel) {
-    yoke_dims in = pool->input, out = pool->output;
-    size_t plane = plane_begin(&pool->from, row, channel);
-    size_t at = (row * pool->from.channels + channel) * (size_t)(out.height * out.width);
-    for (int i = 0; i < out.height * out.width; i++) {
-        yoke_window down = yoke_adaptive_window(i / out.width, out.height, in.height);
-        yoke_window across = yoke_adaptive_window(i % out.width, out.width, in.width);
-        cpu_store(pool->result, at + (size_t)i, pool->half, average(pool, plane, down, across));
-    }
-}
-
 /* What the windows over pixel (y, x) return to it; `at` is their plane of the output. */
 static float gradient_of(const adaptive_plan *pool, size_t at, int y, int x) {
-    yoke_dims in = pool->input, out = pool->output;
+    yoke_dims in = pool->base.operation.input, out = pool->base.operation.output;
     /* Window i reads pixel y where pixel y, as a window over the outputs, reads output i. */
     yoke_window rows = yoke_adaptive_window(y, in.height, out.height);
     yoke_window columns = yoke_adaptive_window(x, in.width, out.width);
@@ -59,73 +43,71 @@ static float gradient_of(const adaptive_plan *pool, size_t at, int y, int x) {
         int height = length(yoke_adaptive_window(i, out.height, in.height));
         for (int j = columns.begin; j < columns.end; j++) {
             int width = length(yoke_adaptive_window(j, out.width, in.width));
-            sum += cpu_load(pool->output_gradient, at + (size_t)(i * out.width + j), pool->half) /
+            sum += cpu_load(pool->base.binding.output_gradient, at + (size_t)(i * out.width + j),
+                            pool->half) /
                    (float)(height * width);
         }
     }
     return sum;
 }
 
-/* Padding channels get zeros. */
-static void backward_plane(const adaptive_plan *pool, size_t row, size_t channel) {
-    const cpu_geometry *g = &pool->from;
-    size_t plane = plane_begin(g, row, channel);
-    size_t at = (row * g->channels + channel) * (size_t)(pool->output.height * pool->output.width);
-    int width = pool->input.width;
-    for (int i = 0; i < pool->input.height * width; i++) {
-        float sum = channel < g->channels ? gradient_of(pool, at, i / width, i % width) : 0;
-        cpu_store(pool->input_gradient, plane + (size_t)i * g->pixel_stride, pool->half, sum);
-    }
-}
-
 static bool is_parallel(const adaptive_plan *pool) {
-    size_t elements = pool->rows * pool->from.channels *
-                      (pool->from.pixels + (size_t)(pool->output.height * pool->output.width));
-    return pool->base.device->threads > 1 && elements >= PARALLEL_ELEMENTS;
+    size_t elements = pool->base.rows * pool->from.channels *
+                      (pool->from.pixels + (size_t)(pool->base.operation.output.height *
+                                                    pool->base.operation.output.width));
+    return cpu_is_parallel(pool->base.device->threads, elements);
 }
 
-static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status adaptive_pool_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const adaptive_plan *pool = (const adaptive_plan *)plan;
     size_t channels = pool->from.channels;
 #pragma omp parallel for num_threads(plan->device->threads) if (is_parallel(pool))
-    for (size_t i = 0; i < pool->rows * channels; i++)
-        forward_plane(pool, i / channels, i % channels);
+    for (size_t i = 0; i < pool->base.rows * channels; i++) {
+        size_t row = i / channels, channel = i % channels;
+        yoke_dims in = pool->base.operation.input, out = pool->base.operation.output;
+        size_t plane = plane_begin(&pool->from, row, channel);
+        size_t at = (row * pool->from.channels + channel) * (size_t)(out.height * out.width);
+        for (int k = 0; k < out.height * out.width; k++) {
+            yoke_window down = yoke_adaptive_window(k / out.width, out.height, in.height);
+            yoke_window across = yoke_adaptive_window(k % out.width, out.width, in.width);
+            cpu_store(pool->base.binding.output, at + (size_t)k, pool->half,
+                      average(pool, plane, down, across));
+        }
+    }
     return YOKE_OK;
 }
 
-static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status adaptive_pool_backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const adaptive_plan *pool = (const adaptive_plan *)plan;
     size_t channels = pool->from.padded_channels;
-    if (pool->input_gradient == NULL) return YOKE_OK;
+    if (pool->base.binding.input_gradients[0] == NULL) return YOKE_OK;
 #pragma omp parallel for num_threads(plan->device->threads) if (is_parallel(pool))
-    for (size_t i = 0; i < pool->rows * channels; i++)
-        backward_plane(pool, i / channels, i % channels);
-    return YOKE_OK;
-}
-
-static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
-    adaptive_plan *pool = (adaptive_plan *)plan;
-    pool->values = binding->inputs[0];
-    pool->result = binding->output;
-    pool->output_gradient = binding->output_gradient;
-    pool->input_gradient = binding->input_gradients[0];
+    for (size_t i = 0; i < pool->base.rows * channels; i++) {
+        size_t row = i / channels, channel = i % channels;
+        const cpu_geometry *g = &pool->from;
+        size_t plane = plane_begin(g, row, channel);
+        size_t at = (row * g->channels + channel) * (size_t)(pool->base.operation.output.height *
+                                                             pool->base.operation.output.width);
+        int width = pool->base.operation.input.width;
+        for (int k = 0; k < pool->base.operation.input.height * width; k++) {
+            bool padding = channel >= g->channels;
+            float sum = padding ? 0 : gradient_of(pool, at, k / width, k % width);
+            cpu_store(pool->base.binding.input_gradients[0], plane + (size_t)k * g->pixel_stride,
+                      pool->half, sum);
+        }
+    }
     return YOKE_OK;
 }
 
 yoke_status cpu_plan_adaptive_pool(yoke_plan **plan, cpu_device *device,
                                    const yoke_plan_request *request) {
-    static const yoke_plan_calls calls = {bind, forward, backward, NULL};
+    static const yoke_plan_calls calls = {NULL, adaptive_pool_forward, adaptive_pool_backward};
     TRY(yoke_plan_allocate(plan, sizeof(adaptive_plan), &device->base, request, &calls));
     adaptive_plan *pool = (adaptive_plan *)*plan;
-    const cpu_desc *input = cpu_layout_desc(&request->inputs[0]), *output = NULL;
+    const cpu_desc *input = cpu_layout_desc(&request->inputs[0]);
     TRY(cpu_geometry_read(&pool->from, input, "adaptive pooling"));
-    pool->rows = (size_t)request->rows;
-    pool->input = request->operation->input;
-    pool->output = request->operation->output;
     pool->half = input->type == dnnl_bf16;
-    TRY(cpu_value_desc(&output, device, request->rows, pool->output, input->type, dnnl_nchw));
-    cpu_layout_store(&pool->base.needs.output, output);
-    return YOKE_OK;
+    return cpu_plan_plain_output(*plan, request, input->type);
 }

@@ -10,10 +10,9 @@ enum { PARALLEL_POSITIONS = 16 }; /* of a row; below, a team costs more than it 
 
 typedef struct attention_plan {
     yoke_plan base;
-    size_t rows, heads, channels, positions; /* channels: of the output */
-    bool causal, input_half, output_half;
+    size_t heads, channels, positions; /* channels: of the output */
+    bool input_half, output_half;
     size_t scratch_floats; /* of a thread */
-    yoke_plan_binding binding;
 } attention_plan;
 
 /* A head's part of a value [rows, positions, channels]; of the input, `part` 0, 1, 2 are q, k, v.
@@ -29,11 +28,11 @@ static cpu_head_values values_of(const attention_plan *attention, void *value, s
 }
 
 static cpu_head head_at(const attention_plan *attention, size_t index, size_t thread) {
-    const yoke_plan_binding *binding = &attention->binding;
+    const yoke_plan_binding *binding = &attention->base.binding;
     cpu_head head = {
         .positions = attention->positions,
         .size = attention->channels / attention->heads,
-        .causal = attention->causal,
+        .causal = attention->base.operation.causal,
         .query = values_of(attention, binding->inputs[0], index, 3, 0),
         .key = values_of(attention, binding->inputs[0], index, 3, 1),
         .value = values_of(attention, binding->inputs[0], index, 3, 2),
@@ -45,31 +44,27 @@ static cpu_head head_at(const attention_plan *attention, size_t index, size_t th
     return head;
 }
 
-static cpu_head head_of_gradients(const attention_plan *attention, size_t index, size_t thread) {
-    const yoke_plan_binding *binding = &attention->binding;
-    cpu_head head = head_at(attention, index, thread);
-    head.output_gradient = values_of(attention, binding->output_gradient, index, 1, 0);
-    head.query_gradient = values_of(attention, binding->input_gradients[0], index, 3, 0);
-    head.key_gradient = values_of(attention, binding->input_gradients[0], index, 3, 1);
-    head.value_gradient = values_of(attention, binding->input_gradients[0], index, 3, 2);
-    return head;
-}
-
 /* The heads of all rows that one thread computes. */
 static void run_part(const attention_plan *attention, size_t thread, size_t threads,
                      bool backward) {
-    size_t count = attention->rows * attention->heads;
+    size_t count = attention->base.rows * attention->heads;
+    const yoke_plan_binding *binding = &attention->base.binding;
     for (size_t i = count * thread / threads; i < count * (thread + 1) / threads; i++) {
-        cpu_head head =
-            backward ? head_of_gradients(attention, i, thread) : head_at(attention, i, thread);
-        if (backward)
-            cpu_head_backward(&head);
-        else
+        cpu_head head = head_at(attention, i, thread);
+        if (!backward) {
             cpu_head_forward(&head);
+            continue;
+        }
+        void *gradient = binding->input_gradients[0];
+        head.output_gradient = values_of(attention, binding->output_gradient, i, 1, 0);
+        head.query_gradient = values_of(attention, gradient, i, 3, 0);
+        head.key_gradient = values_of(attention, gradient, i, 3, 1);
+        head.value_gradient = values_of(attention, gradient, i, 3, 2);
+        cpu_head_backward(&head);
     }
 }
 
-static void run(const attention_plan *attention, bool backward) {
+static void run_heads(const attention_plan *attention, bool backward) {
     size_t threads = (size_t)attention->base.device->threads;
     if (threads <= 1 || attention->positions < PARALLEL_POSITIONS) {
         run_part(attention, 0, 1, backward);
@@ -80,56 +75,43 @@ static void run(const attention_plan *attention, bool backward) {
         run_part(attention, thread, threads, backward);
 }
 
-static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status attention_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
-    run((const attention_plan *)plan, false);
+    run_heads((const attention_plan *)plan, false);
     return YOKE_OK;
 }
 
-static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status attention_backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const attention_plan *attention = (const attention_plan *)plan;
-    if (attention->binding.input_gradients[0] != NULL) run(attention, true);
+    if (attention->base.binding.input_gradients[0] != NULL) run_heads(attention, true);
     return YOKE_OK;
-}
-
-static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
-    ((attention_plan *)plan)->binding = *binding;
-    return YOKE_OK;
-}
-
-static void measure_memory(attention_plan *attention, bool trains) {
-    yoke_plan_needs *needs = &attention->base.needs;
-    size_t size = attention->channels / attention->heads;
-    size_t floats = cpu_head_scratch_floats(attention->positions, size, false);
-    if (trains) {
-        size_t more = cpu_head_scratch_floats(attention->positions, size, true);
-        if (floats < more) floats = more;
-        needs->saved_bytes =
-            attention->rows * attention->heads * attention->positions * sizeof(float);
-    }
-    attention->scratch_floats = floats;
-    needs->scratch_bytes = (size_t)attention->base.device->threads * floats * sizeof(float);
-    needs->backward_reads_input = needs->backward_reads_output = trains;
 }
 
 yoke_status cpu_plan_attention(yoke_plan **plan, cpu_device *device,
                                const yoke_plan_request *request) {
-    static const yoke_plan_calls calls = {bind, forward, backward, NULL};
+    static const yoke_plan_calls calls = {NULL, attention_forward, attention_backward, NULL,
+                                          YOKE_READS_INPUT | YOKE_READS_OUTPUT};
     TRY(yoke_plan_allocate(plan, sizeof(attention_plan), &device->base, request, &calls));
     attention_plan *attention = (attention_plan *)*plan;
     const yoke_operation *operation = request->operation;
     dnnl_data_type_t type = cpu_data_type(request->precision);
-    attention->rows = (size_t)request->rows;
     attention->heads = (size_t)operation->heads;
     attention->channels = (size_t)operation->output.channels;
     attention->positions = (size_t)operation->output.height;
-    attention->causal = operation->causal;
     attention->input_half = cpu_layout_desc(&request->inputs[0])->type == dnnl_bf16;
     attention->output_half = type == dnnl_bf16;
-    const cpu_desc *output = NULL;
-    TRY(cpu_value_desc(&output, device, request->rows, operation->output, type, dnnl_nchw));
-    cpu_layout_store(&attention->base.needs.output, output);
-    measure_memory(attention, request->training && request->input_gradient);
+    TRY(cpu_plan_plain_output(*plan, request, type));
+
+    bool trains = request->training && request->input_gradient;
+    size_t size = attention->channels / attention->heads;
+    size_t floats = cpu_head_scratch_floats(attention->positions, size, false);
+    size_t more = trains ? cpu_head_scratch_floats(attention->positions, size, true) : 0;
+    attention->scratch_floats = floats > more ? floats : more;
+    yoke_plan_needs *needs = &attention->base.needs;
+    needs->scratch_bytes = (size_t)device->base.threads * attention->scratch_floats * sizeof(float);
+    if (trains)
+        needs->saved_bytes =
+            attention->base.rows * attention->heads * attention->positions * sizeof(float);
     return YOKE_OK;
 }

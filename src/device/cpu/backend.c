@@ -246,69 +246,48 @@ static yoke_status cpu_layout_plain(yoke_device *device, const int64_t *shape, i
     return YOKE_OK;
 }
 
-static yoke_status plan_operation(yoke_plan **plan, cpu_device *cpu,
-                                  const yoke_plan_request *request) {
-    switch (request->operation->kind) {
-    case YOKE_OP_CONV2D:
-        return cpu_plan_convolution(plan, cpu, request);
-    case YOKE_OP_LINEAR:
-        return cpu_plan_linear(plan, cpu, request);
-    case YOKE_OP_BATCH_NORM:
-        return cpu_plan_batch_norm(plan, cpu, request);
-    case YOKE_OP_LAYER_NORM:
-        return cpu_plan_layer_norm(plan, cpu, request);
-    case YOKE_OP_ACTIVATION:
-        return cpu_plan_activation(plan, cpu, request);
-    case YOKE_OP_ADD:
-        return cpu_plan_add(plan, cpu, request);
-    case YOKE_OP_MULTIPLY:
-        return request->operation->by_channel ? cpu_plan_channel_scale(plan, cpu, request)
-                                              : cpu_plan_multiply(plan, cpu, request);
-    case YOKE_OP_CONCAT:
-        return cpu_plan_concat(plan, cpu, request);
-    case YOKE_OP_SOFTMAX:
-        return cpu_plan_softmax(plan, cpu, request);
-    case YOKE_OP_MAX_POOL:
-    case YOKE_OP_AVERAGE_POOL:
-        return cpu_plan_pooling(plan, cpu, request);
-    case YOKE_OP_FLATTEN:
-    case YOKE_OP_SEQUENCE:
-    case YOKE_OP_OUTPUT:
-        return cpu_plan_reshape(plan, cpu, request);
-    case YOKE_OP_EMBEDDING:
-        return cpu_plan_embedding(plan, cpu, request);
-    case YOKE_OP_POSITIONS:
-        return cpu_plan_positions(plan, cpu, request);
-    case YOKE_OP_DROPOUT:
-        return cpu_plan_dropout(plan, cpu, request);
-    case YOKE_OP_CLASS_TOKEN:
-        return cpu_plan_class_token(plan, cpu, request);
-    case YOKE_OP_SELECT:
-        return cpu_plan_select(plan, cpu, request);
-    case YOKE_OP_ATTENTION:
-        return cpu_plan_attention(plan, cpu, request);
-    case YOKE_OP_CROSS_ENTROPY:
-    case YOKE_OP_MSE:
-    case YOKE_OP_BCE:
-    case YOKE_OP_HUBER:
-        return cpu_plan_loss(plan, cpu, request);
-    case YOKE_OP_INPUT:
-        break;
-    }
-    return FAIL(YOKE_ERROR_INTERNAL, "operation %d has no plan", (int)request->operation->kind);
-}
-
 static yoke_status cpu_plan(yoke_plan **plan, yoke_device *device,
                             const yoke_plan_request *request) {
     if (!cpu_supports(device, request->precision))
         return FAIL(YOKE_ERROR_DEVICE, "%s: the processor does not compute in %s; use float32",
                     device->name, yoke_precision_name(request->precision));
+    static cpu_planner *const planners[] = {[YOKE_OP_CONV2D] = cpu_plan_convolution,
+                                            [YOKE_OP_LINEAR] = cpu_plan_linear,
+                                            [YOKE_OP_BATCH_NORM] = cpu_plan_batch_norm,
+                                            [YOKE_OP_LAYER_NORM] = cpu_plan_layer_norm,
+                                            [YOKE_OP_ACTIVATION] = cpu_plan_activation,
+                                            [YOKE_OP_ADD] = cpu_plan_add,
+                                            [YOKE_OP_MULTIPLY] = cpu_plan_multiply,
+                                            [YOKE_OP_CONCAT] = cpu_plan_concat,
+                                            [YOKE_OP_SOFTMAX] = cpu_plan_softmax,
+                                            [YOKE_OP_MAX_POOL] = cpu_plan_pooling,
+                                            [YOKE_OP_AVERAGE_POOL] = cpu_plan_pooling,
+                                            [YOKE_OP_FLATTEN] = cpu_plan_reshape,
+                                            [YOKE_OP_SEQUENCE] = cpu_plan_reshape,
+                                            [YOKE_OP_EMBEDDING] = cpu_plan_embedding,
+                                            [YOKE_OP_POSITIONS] = cpu_plan_positions,
+                                            [YOKE_OP_DROPOUT] = cpu_plan_dropout,
+                                            [YOKE_OP_CLASS_TOKEN] = cpu_plan_class_token,
+                                            [YOKE_OP_SELECT] = cpu_plan_select,
+                                            [YOKE_OP_ATTENTION] = cpu_plan_attention,
+                                            [YOKE_OP_OUTPUT] = cpu_plan_reshape,
+                                            [YOKE_OP_CROSS_ENTROPY] = cpu_plan_loss,
+                                            [YOKE_OP_MSE] = cpu_plan_loss,
+                                            [YOKE_OP_BCE] = cpu_plan_loss,
+                                            [YOKE_OP_HUBER] = cpu_plan_loss,
+                                            [YOKE_OP_INPUT] = NULL};
+    const yoke_operation *operation = request->operation;
+    cpu_planner *planner = planners[operation->kind];
+    if (planner == NULL)
+        return FAIL(YOKE_ERROR_INTERNAL, "operation %d has no plan", (int)operation->kind);
+    if (operation->kind == YOKE_OP_MULTIPLY && operation->by_channel)
+        planner = cpu_plan_channel_scale;
     yoke_plan_request own = *request; /* replace the root's layouts by this device's equals */
     for (int i = 0; i < YOKE_PLAN_INPUTS; i++)
         TRY(cpu_layout_adopt(&own.inputs[i], cpu_of(device)));
     for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++)
         TRY(cpu_layout_adopt(&own.parameters[i], cpu_of(device)));
-    return plan_operation(plan, cpu_of(device), &own);
+    return planner(plan, cpu_of(device), &own);
 }
 
 const yoke_backend *yoke_cpu_backend(void) {

@@ -41,7 +41,7 @@ static yoke_status check_statistics(const batch_norm_plan *norm) {
     return YOKE_OK;
 }
 
-static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status batch_norm_forward(yoke_plan *plan, const yoke_plan_step *step) {
     batch_norm_plan *norm = (batch_norm_plan *)plan;
     TRY(cpu_primitive_plan_forward(plan, step));
     if (!norm->training) return YOKE_OK;
@@ -72,27 +72,7 @@ static yoke_status synchronized_backward(yoke_plan *plan, const yoke_plan_step *
     return cpu_sync_norm_correct(&norm->sync, step);
 }
 
-static yoke_status bind_backward(batch_norm_plan *norm, const yoke_plan_binding *binding,
-                                 void *mask) {
-    void *input_gradient = binding->input_gradients[0];
-    if (!norm->input_gradient)
-        input_gradient = (char *)binding->scratch + norm->unused_gradient_offset;
-    const cpu_address addresses[] = {{DNNL_ARG_SRC, binding->inputs[0]},
-                                     {DNNL_ARG_MEAN, norm->mean},
-                                     {DNNL_ARG_VARIANCE, norm->variance},
-                                     {DNNL_ARG_SCALE, binding->parameters[0]},
-                                     {cpu_norm_backward_shift, binding->parameters[1]},
-                                     {DNNL_ARG_DIFF_DST, binding->output_gradient},
-                                     {DNNL_ARG_DIFF_SRC, input_gradient},
-                                     {DNNL_ARG_DIFF_SCALE, binding->parameter_gradients[0]},
-                                     {DNNL_ARG_DIFF_SHIFT, binding->parameter_gradients[1]},
-                                     {mask != NULL ? DNNL_ARG_WORKSPACE : 0, mask},
-                                     CPU_LAST_ADDRESS};
-    return cpu_primitive_bind(&norm->plan.backward, cpu_of(norm->plan.base.device), addresses,
-                              binding->scratch);
-}
-
-static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
+static yoke_status batch_norm_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     batch_norm_plan *norm = (batch_norm_plan *)plan;
     char *saved = binding->saved;
     norm->running_mean = binding->buffers[0];
@@ -126,42 +106,33 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
                                                 .scale_gradient = binding->parameter_gradients[0],
                                                 .shift_gradient = binding->parameter_gradients[1]},
                            binding->scratch);
-    return norm->training ? bind_backward(norm, binding, mask) : YOKE_OK;
-}
-
-static yoke_status create_primitives(batch_norm_plan *norm, const yoke_plan_request *request) {
-    cpu_device *device = cpu_of(norm->plan.base.device);
-    cpu_operation operation = {.kind = CPU_NORM,
-                               .inference = !norm->training,
-                               .source = cpu_layout_desc(&request->inputs[0]),
-                               .epsilon = (float)request->operation->epsilon,
-                               .flags = dnnl_use_scale | dnnl_use_shift};
-    if (request->operation->relu) operation.flags |= dnnl_fuse_norm_relu;
-    /* oneDNN reads mean and variance instead of computing them. */
-    if (!norm->training || norm->sync.group != NULL) operation.flags |= dnnl_use_global_stats;
-    TRY(cpu_primitive_create(&norm->plan.forward, device, &operation));
     if (!norm->training) return YOKE_OK;
-    operation.direction = CPU_BACKWARD_DATA;
-    operation.hint = norm->plan.forward.description;
-    return cpu_primitive_create(&norm->plan.backward, device, &operation);
-}
-
-static void place_saved(batch_norm_plan *norm, yoke_plan_needs *needs) {
-    size_t vector = cpu_align(norm->channels * sizeof(float), CPU_LINE);
-    norm->variance_offset = norm->mean_offset + vector;
-    needs->saved_bytes = norm->variance_offset + vector;
-    size_t mask_bytes = cpu_primitive_bytes(&norm->plan.forward, DNNL_ARG_WORKSPACE);
-    if (mask_bytes == 0) return;
-    norm->mask_offset = needs->saved_bytes;
-    needs->saved_bytes += mask_bytes;
+    void *input_gradient = binding->input_gradients[0];
+    if (!norm->input_gradient)
+        input_gradient = (char *)binding->scratch + norm->unused_gradient_offset;
+    const cpu_address gradients[] = {{DNNL_ARG_SRC, binding->inputs[0]},
+                                     {DNNL_ARG_MEAN, norm->mean},
+                                     {DNNL_ARG_VARIANCE, norm->variance},
+                                     {DNNL_ARG_SCALE, binding->parameters[0]},
+                                     {cpu_norm_backward_shift, binding->parameters[1]},
+                                     {DNNL_ARG_DIFF_DST, binding->output_gradient},
+                                     {DNNL_ARG_DIFF_SRC, input_gradient},
+                                     {DNNL_ARG_DIFF_SCALE, binding->parameter_gradients[0]},
+                                     {DNNL_ARG_DIFF_SHIFT, binding->parameter_gradients[1]},
+                                     {mask != NULL ? DNNL_ARG_WORKSPACE : 0, mask},
+                                     CPU_LAST_ADDRESS};
+    return cpu_primitive_bind(&norm->plan.backward, cpu_of(plan->device), gradients,
+                              binding->scratch);
 }
 
 static yoke_status plan_norm(yoke_plan **plan, cpu_device *device,
                              const yoke_plan_request *request) {
-    static const yoke_plan_calls own_rows = {bind, forward, cpu_primitive_plan_backward,
-                                             cpu_primitive_plan_destroy};
-    static const yoke_plan_calls all_rows = {bind, synchronized_forward, synchronized_backward,
-                                             cpu_primitive_plan_destroy};
+    enum { FLAGS = YOKE_BACKWARD_IN_PLACE | YOKE_READS_INPUT | YOKE_HAS_PARAMETERS };
+    static const yoke_plan_calls own_rows = {batch_norm_bind, batch_norm_forward,
+                                             cpu_primitive_plan_backward,
+                                             cpu_primitive_plan_destroy, FLAGS};
+    static const yoke_plan_calls all_rows = {batch_norm_bind, synchronized_forward,
+                                             synchronized_backward, cpu_primitive_plan_destroy};
     bool synchronized = request->training && request->norm_group != NULL;
     TRY(yoke_plan_allocate(plan, sizeof(batch_norm_plan), &device->base, request,
                            synchronized ? &all_rows : &own_rows));
@@ -176,13 +147,31 @@ static yoke_status plan_norm(yoke_plan **plan, cpu_device *device,
     norm->momentum = operation->momentum;
     if (values > 1) norm->unbiased = (double)values / (double)(values - 1);
     if (synchronized) norm->sync.group = request->norm_group;
-    TRY(create_primitives(norm, request));
+    cpu_operation primitive = {.kind = CPU_NORM,
+                               .inference = !norm->training,
+                               .source = cpu_layout_desc(&request->inputs[0]),
+                               .epsilon = (float)operation->epsilon,
+                               .flags = dnnl_use_scale | dnnl_use_shift};
+    if (operation->relu) primitive.flags |= dnnl_fuse_norm_relu;
+    /* oneDNN reads mean and variance instead of computing them. */
+    if (!norm->training || synchronized) primitive.flags |= dnnl_use_global_stats;
+    TRY(cpu_primitive_create(&norm->plan.forward, device, &primitive));
+    primitive.direction = CPU_BACKWARD_DATA;
+    primitive.hint = norm->plan.forward.description;
+    if (norm->training) TRY(cpu_primitive_create(&norm->plan.backward, device, &primitive));
     yoke_plan_needs *needs = &norm->plan.base.needs;
     needs->output = request->inputs[0];
     for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++) {
         TRY(yoke_layout_plain(norm->plan.base.device, &channels, 1, &needs->parameters[i]));
     }
-    if (norm->training) place_saved(norm, needs);
+    if (norm->training) {
+        size_t vector = cpu_align(norm->channels * sizeof(float), CPU_LINE);
+        size_t mask_bytes = cpu_primitive_bytes(&norm->plan.forward, DNNL_ARG_WORKSPACE);
+        norm->variance_offset = norm->mean_offset + vector;
+        needs->saved_bytes = norm->variance_offset + vector;
+        if (mask_bytes > 0) norm->mask_offset = needs->saved_bytes;
+        needs->saved_bytes += mask_bytes;
+    }
     needs->scratch_bytes = cpu_primitive_plan_scratch(&norm->plan);
     if (norm->training && !norm->input_gradient) {
         norm->unused_gradient_offset = cpu_align(needs->scratch_bytes, CPU_LINE);
@@ -190,8 +179,6 @@ static yoke_status plan_norm(yoke_plan **plan, cpu_device *device,
     }
     if (synchronized)
         TRY(cpu_sync_norm_plan(&norm->sync, request, device->base.threads, &needs->scratch_bytes));
-    needs->backward_reads_input = request->training;
-    needs->backward_in_place = request->training;
     return YOKE_OK;
 }
 
@@ -242,21 +229,22 @@ static yoke_status both_bind(yoke_plan *plan, const yoke_plan_binding *binding) 
     return yoke_plan_bind(both->add, &add);
 }
 
-static yoke_status both_create_plans(batch_norm_add_plan *both, const yoke_plan_request *request) {
-    cpu_device *device = cpu_of(both->base.device);
-    yoke_operation norm = *request->operation, add = norm;
-    norm.add = norm.relu = false;
-    add.kind = YOKE_OP_ADD;
+static yoke_status plan_norm_and_add(yoke_plan **plan, cpu_device *device,
+                                     const yoke_plan_request *request) {
+    static const yoke_plan_calls calls = {both_bind, both_forward, both_backward, both_destroy};
+    TRY(yoke_plan_allocate(plan, sizeof(batch_norm_add_plan), &device->base, request, &calls));
+    batch_norm_add_plan *both = (batch_norm_add_plan *)*plan;
+    yoke_operation alone = *request->operation, sum = alone;
+    alone.add = alone.relu = false;
+    sum.kind = YOKE_OP_ADD;
     yoke_plan_request part = *request;
-    part.operation = &norm;
+    part.operation = &alone;
     TRY(plan_norm(&both->norm, device, &part));
-    part.operation = &add;
+    part.operation = &sum;
     part.inputs[0] = both->norm->needs.output;
     part.input_gradient = true; /* the gradients of the batch norm's parameters need it */
-    return cpu_plan_add(&both->add, device, &part);
-}
+    TRY(cpu_plan_add(&both->add, device, &part));
 
-static void both_describe_needs(batch_norm_add_plan *both, const yoke_plan_request *request) {
     const yoke_plan_needs *norm = &both->norm->needs, *add = &both->add->needs;
     yoke_plan_needs *needs = &both->base.needs;
     bool in_place = add->forward_in_place &&
@@ -269,15 +257,6 @@ static void both_describe_needs(batch_norm_add_plan *both, const yoke_plan_reque
     if (needs->scratch_bytes < add->scratch_bytes) needs->scratch_bytes = add->scratch_bytes;
     both->between_offset = cpu_align(needs->scratch_bytes, CPU_LINE);
     if (!in_place) needs->scratch_bytes = both->between_offset + norm->output.bytes;
-}
-
-static yoke_status plan_norm_and_add(yoke_plan **plan, cpu_device *device,
-                                     const yoke_plan_request *request) {
-    static const yoke_plan_calls calls = {both_bind, both_forward, both_backward, both_destroy};
-    TRY(yoke_plan_allocate(plan, sizeof(batch_norm_add_plan), &device->base, request, &calls));
-    batch_norm_add_plan *both = (batch_norm_add_plan *)*plan;
-    TRY(both_create_plans(both, request));
-    both_describe_needs(both, request);
     return YOKE_OK;
 }
 

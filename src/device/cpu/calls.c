@@ -105,6 +105,15 @@ static yoke_status bind_reorder_scratch(cpu_call *call, cpu_device *device,
     return add_argument(call, device, DNNL_ARG_SCRATCHPAD, desc, call->scratch);
 }
 
+yoke_status cpu_plan_plain_output(yoke_plan *plan, const yoke_plan_request *request,
+                                  dnnl_data_type_t type) {
+    const cpu_desc *output = NULL;
+    TRY(cpu_value_desc(&output, cpu_of(plan->device), request->rows, request->operation->output,
+                       type, dnnl_nchw));
+    cpu_layout_store(&plan->needs.output, output);
+    return YOKE_OK;
+}
+
 yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const cpu_desc *from,
                         void *from_address, const cpu_desc *to, void *to_address) {
     if (from == to) return YOKE_OK;

@@ -6,15 +6,13 @@
 #include "device/cpu/geometry.h"
 
 #define TILE 16 /* channels whose factors and sums stay in registers */
-#define PARALLEL_ELEMENTS (1 << 14)
 
 typedef struct scale_plan {
     yoke_plan base;
     cpu_geometry image, factors;
-    cpu_row_view view;  /* of a row of the image */
-    size_t rows, tiles; /* tiles: of a group */
+    cpu_row_view view; /* of a row of the image */
+    size_t tiles;      /* of a group */
     bool half, factors_half;
-    yoke_plan_binding binding;
 } scale_plan;
 
 /* Channels side by side in one row. */
@@ -48,7 +46,7 @@ static inline void load_factors(const scale_plan *scale, const channel_tile *til
     for (size_t i = 0; i < tile->width; i++) {
         size_t channel = tile->channel + i;
         to[i] = channel < scale->image.channels
-                    ? cpu_load(scale->binding.inputs[1], factor_at(scale, tile, channel), half)
+                    ? cpu_load(scale->base.binding.inputs[1], factor_at(scale, tile, channel), half)
                     : 0;
     }
 }
@@ -69,8 +67,9 @@ static inline void multiply_tile(const scale_plan *scale, const channel_tile *ti
 /* The gradients of a tile's factors; the last tile clears the padding behind the channels. */
 static inline void sum_tile(const scale_plan *scale, const channel_tile *tile, bool half) {
     const cpu_row_view *view = &scale->view;
-    const void *image = scale->binding.inputs[0], *gradient = scale->binding.output_gradient;
-    void *to = scale->binding.input_gradients[1];
+    const void *image = scale->base.binding.inputs[0],
+               *gradient = scale->base.binding.output_gradient;
+    void *to = scale->base.binding.input_gradients[1];
     double sums[TILE] = {0};
     for (size_t pixel = 0; pixel < view->pixels; pixel++) {
         size_t at = tile->at + pixel * view->pixel_stride;
@@ -86,8 +85,8 @@ static inline void sum_tile(const scale_plan *scale, const channel_tile *tile, b
 }
 
 CPU_CLONES static void forward_tile(const scale_plan *scale, const channel_tile *tile) {
-    const void *image = scale->binding.inputs[0];
-    void *output = scale->binding.output;
+    const void *image = scale->base.binding.inputs[0];
+    void *output = scale->base.binding.output;
     if (scale->half)
         multiply_tile(scale, tile, image, output, true);
     else
@@ -96,11 +95,11 @@ CPU_CLONES static void forward_tile(const scale_plan *scale, const channel_tile 
 
 /* The sums come first: the image's gradient may overwrite the output's. */
 CPU_CLONES static void backward_tile(const scale_plan *scale, const channel_tile *tile) {
-    const void *gradient = scale->binding.output_gradient;
-    void *to = scale->binding.input_gradients[0];
-    if (scale->binding.input_gradients[1] != NULL && scale->half)
+    const void *gradient = scale->base.binding.output_gradient;
+    void *to = scale->base.binding.input_gradients[0];
+    if (scale->base.binding.input_gradients[1] != NULL && scale->half)
         sum_tile(scale, tile, true);
-    else if (scale->binding.input_gradients[1] != NULL)
+    else if (scale->base.binding.input_gradients[1] != NULL)
         sum_tile(scale, tile, false);
     if (to != NULL && scale->half)
         multiply_tile(scale, tile, gradient, to, true);
@@ -110,9 +109,9 @@ CPU_CLONES static void backward_tile(const scale_plan *scale, const channel_tile
 
 static void run_tiles(const scale_plan *scale,
                       void (*run)(const scale_plan *, const channel_tile *)) {
-    size_t tiles = scale->rows * scale->view.groups * scale->tiles;
+    size_t tiles = scale->base.rows * scale->view.groups * scale->tiles;
     int threads = scale->base.device->threads;
-    bool parallel = threads > 1 && scale->rows * scale->image.row_stride >= PARALLEL_ELEMENTS;
+    bool parallel = cpu_is_parallel(threads, scale->base.rows * scale->image.row_stride);
 #pragma omp parallel for num_threads(threads) if (parallel)
     for (size_t i = 0; i < tiles; i++) {
         channel_tile own = tile_at(scale, i);
@@ -120,26 +119,22 @@ static void run_tiles(const scale_plan *scale,
     }
 }
 
-static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status channel_scale_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     run_tiles((const scale_plan *)plan, forward_tile);
     return YOKE_OK;
 }
 
-static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status channel_scale_backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     run_tiles((const scale_plan *)plan, backward_tile);
     return YOKE_OK;
 }
 
-static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
-    ((scale_plan *)plan)->binding = *binding;
-    return YOKE_OK;
-}
-
 yoke_status cpu_plan_channel_scale(yoke_plan **plan, cpu_device *device,
                                    const yoke_plan_request *request) {
-    static const yoke_plan_calls calls = {bind, forward, backward, NULL};
+    static const yoke_plan_calls calls = {NULL, channel_scale_forward, channel_scale_backward, NULL,
+                                          YOKE_IN_PLACE | YOKE_READS_INPUT | YOKE_READS_SECOND};
     TRY(yoke_plan_allocate(plan, sizeof(scale_plan), &device->base, request, &calls));
     scale_plan *scale = (scale_plan *)*plan;
     const cpu_desc *image = cpu_layout_desc(&request->inputs[0]);
@@ -149,14 +144,8 @@ yoke_status cpu_plan_channel_scale(yoke_plan **plan, cpu_device *device,
     TRY(cpu_geometry_read(&scale->factors, factors, what));
     scale->view = cpu_view_row(&scale->image);
     scale->tiles = (scale->view.width + TILE - 1) / TILE;
-    scale->rows = (size_t)request->rows;
     scale->half = image->type == dnnl_bf16;
     scale->factors_half = factors->type == dnnl_bf16;
-    bool gradient = request->training && request->input_gradient;
-    yoke_plan_needs *needs = &scale->base.needs;
-    needs->output = request->inputs[0];
-    needs->forward_in_place = true;
-    needs->backward_reads_input = needs->backward_reads_second = gradient;
-    needs->backward_in_place = gradient;
+    scale->base.needs.output = request->inputs[0];
     return YOKE_OK;
 }

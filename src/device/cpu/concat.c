@@ -10,7 +10,6 @@ typedef struct concat_plan {
     yoke_plan base;
     const cpu_desc *inputs[2], *parts[2]; /* parts: of the output, from its first byte on */
     cpu_call forward[2], backward[2];
-    yoke_plan_binding binding;
 } concat_plan;
 
 static void clear_calls(concat_plan *concat) {
@@ -20,45 +19,44 @@ static void clear_calls(concat_plan *concat) {
     }
 }
 
-static void destroy(yoke_plan *plan) {
+static void concat_destroy(yoke_plan *plan) {
     clear_calls((concat_plan *)plan);
     free(plan);
 }
 
 /* A reorder between equal descriptors is empty: of one row, input 0 is the beginning of the output.
  */
-static yoke_status move(const concat_plan *concat, int input, const cpu_call *reorder, void *to,
-                        const void *from) {
+static yoke_status copy_part(const concat_plan *concat, int input, const cpu_call *reorder,
+                             void *to, const void *from) {
     if (concat->inputs[input] == concat->parts[input])
         memcpy(to, from, cpu_desc_span(concat->inputs[input]));
     return cpu_call_run(reorder, cpu_of(concat->base.device));
 }
 
-static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status concat_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const concat_plan *concat = (const concat_plan *)plan;
-    const yoke_plan_binding *binding = &concat->binding;
+    const yoke_plan_binding *binding = &plan->binding;
     for (int i = 0; i < 2; i++)
-        TRY(move(concat, i, &concat->forward[i], binding->output, binding->inputs[i]));
+        TRY(copy_part(concat, i, &concat->forward[i], binding->output, binding->inputs[i]));
     return YOKE_OK;
 }
 
-static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status concat_backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const concat_plan *concat = (const concat_plan *)plan;
-    const yoke_plan_binding *binding = &concat->binding;
+    const yoke_plan_binding *binding = &plan->binding;
     for (int i = 0; i < 2; i++)
         if (binding->input_gradients[i] != NULL)
-            TRY(move(concat, i, &concat->backward[i], binding->input_gradients[i],
-                     binding->output_gradient));
+            TRY(copy_part(concat, i, &concat->backward[i], binding->input_gradients[i],
+                          binding->output_gradient));
     return YOKE_OK;
 }
 
-static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
+static yoke_status concat_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     concat_plan *concat = (concat_plan *)plan;
     cpu_device *device = cpu_of(plan->device);
     clear_calls(concat);
-    concat->binding = *binding;
     for (int i = 0; i < 2; i++) {
         TRY(cpu_reorder(&concat->forward[i], device, concat->inputs[i], binding->inputs[i],
                         concat->parts[i], binding->output));
@@ -81,7 +79,8 @@ static dnnl_format_tag_t output_order(const concat_plan *concat, int first, int 
 
 yoke_status cpu_plan_concat(yoke_plan **plan, cpu_device *device,
                             const yoke_plan_request *request) {
-    static const yoke_plan_calls calls = {bind, forward, backward, destroy};
+    static const yoke_plan_calls calls = {concat_bind, concat_forward, concat_backward,
+                                          concat_destroy};
     TRY(yoke_plan_allocate(plan, sizeof(concat_plan), &device->base, request, &calls));
     concat_plan *concat = (concat_plan *)*plan;
     const yoke_operation *operation = request->operation;

@@ -12,14 +12,14 @@ typedef struct cpu_conversion {
     cpu_call call; /* empty: a copy */
 } cpu_conversion;
 
-static void destroy(cpu_conversion *conversion) {
+static void conversion_destroy(cpu_conversion *conversion) {
     cpu_call_destroy(&conversion->call);
     free(conversion);
 }
 
 /* The two may differ in ndim ([out, in / groups, k, k] is [groups, out / groups, ...] to oneDNN):
  * reshape the one with fewer dimensions, which is plain. */
-static yoke_status build(cpu_conversion *conversion, cpu_device *device) {
+static yoke_status conversion_build(cpu_conversion *conversion, cpu_device *device) {
     const cpu_desc *from = conversion->from, *to = conversion->to;
     if (to->ndims > from->ndims)
         TRY_DNNL(cpu_desc_reshape(&from, &device->descs, from, to->ndims, to->dims));
@@ -35,15 +35,15 @@ static cpu_conversion *find(const cpu_device *device, const cpu_desc *from, cons
     return at;
 }
 
-static yoke_status add(cpu_device *device, const cpu_desc *from, const cpu_desc *to) {
+static yoke_status add_conversion(cpu_device *device, const cpu_desc *from, const cpu_desc *to) {
     if (find(device, from, to) != NULL) return YOKE_OK;
     cpu_conversion *added = calloc(1, sizeof *added);
     if (added == NULL) return FAIL_MEMORY(sizeof *added, "a conversion of layouts");
     added->from = from;
     added->to = to;
-    yoke_status status = build(added, device);
+    yoke_status status = conversion_build(added, device);
     if (status != YOKE_OK) {
-        destroy(added);
+        conversion_destroy(added);
         return status;
     }
     added->next = device->conversions.first;
@@ -57,13 +57,14 @@ static yoke_status prepare(cpu_conversion **conversion, cpu_device *device, cons
                            const cpu_desc *to) {
     *conversion = find(device, from, to);
     if (*conversion != NULL) return YOKE_OK;
-    TRY(add(device, to, from));
-    TRY(add(device, from, to));
+    TRY(add_conversion(device, to, from));
+    TRY(add_conversion(device, from, to));
     *conversion = find(device, from, to);
     return YOKE_OK;
 }
 
-static yoke_status run(const cpu_call *call, cpu_device *device, void *to, const void *from) {
+static yoke_status conversion_run(const cpu_call *call, cpu_device *device, void *to,
+                                  const void *from) {
     TRY_DNNL(dnnl_memory_set_data_handle(call->arguments[0].memory, (void *)(uintptr_t)from));
     TRY_DNNL(dnnl_memory_set_data_handle(call->arguments[1].memory, to));
     return cpu_call_run(call, device);
@@ -79,7 +80,7 @@ yoke_status cpu_layout_convert(yoke_device *device, const yoke_layout *to_layout
     pthread_mutex_lock(&cpu->conversions.turn);
     yoke_status status = prepare(&conversion, cpu, from_desc, to_desc);
     if (status == YOKE_OK && conversion->call.primitive != NULL)
-        status = run(&conversion->call, cpu, to, from);
+        status = conversion_run(&conversion->call, cpu, to, from);
     else if (status == YOKE_OK && to != from)
         memcpy(to, from, to_layout->bytes);
     pthread_mutex_unlock(&cpu->conversions.turn);
@@ -90,6 +91,6 @@ void cpu_conversions_clear(cpu_device *device) {
     while (device->conversions.first != NULL) {
         cpu_conversion *conversion = device->conversions.first;
         device->conversions.first = conversion->next;
-        destroy(conversion);
+        conversion_destroy(conversion);
     }
 }

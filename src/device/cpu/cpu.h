@@ -9,8 +9,8 @@
 #include "device/backend.h"
 #include "device/cpu/onednn.h"
 
-/* Of this device so far, for the next tensor of the same layouts. Engines share a device, so a
- * thread takes its turn. */
+/* The conversions that this device has made, for the next tensor of the same layouts. Engines share
+ * a device, so a thread takes its turn. */
 typedef struct cpu_conversions {
     pthread_mutex_t turn;
     struct cpu_conversion *first;
@@ -42,6 +42,11 @@ yoke_status cpu_start_team(yoke_device *device);
 void cpu_end_team(yoke_device *device);
 void cpu_hold_signals(yoke_device *device);
 void cpu_release_signals(yoke_device *device);
+
+/* Whether a loop over so many elements is worth a team. */
+static inline bool cpu_is_parallel(int threads, size_t elements) {
+    return threads > 1 && elements >= (size_t)1 << 14;
+}
 
 /* Zeroes memory with the device's threads. */
 void cpu_clear(cpu_device *device, void *memory, size_t bytes);
@@ -135,6 +140,9 @@ static inline void cpu_store(void *values, size_t at, bool half, float value) {
 /* A value's four dimensions (yoke_dims_shape) in `tag` (dnnl_format_tag_any allowed). */
 yoke_status cpu_value_desc(const cpu_desc **desc, cpu_device *device, int rows, yoke_dims dims,
                            dnnl_data_type_t type, dnnl_format_tag_t tag);
+/* Makes the output of a plan plain, in `type`. */
+yoke_status cpu_plan_plain_output(yoke_plan *plan, const yoke_plan_request *request,
+                                  dnnl_data_type_t type);
 /* A reorder from one descriptor to another, with bound addresses: argument 0 and 1. If the two are
  * equal, the call stays empty and cpu_call_run does nothing. */
 yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const cpu_desc *from,
@@ -148,43 +156,14 @@ void cpu_conversions_clear(cpu_device *device);
 /* Measuring: small random values, never zeros or denormals. */
 void cpu_probe_fill(void *memory, const cpu_desc *desc);
 
-/* One planner for each kind of operation. */
-yoke_status cpu_plan_convolution(yoke_plan **plan, cpu_device *device,
-                                 const yoke_plan_request *request);
-yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
-yoke_status cpu_plan_batch_norm(yoke_plan **plan, cpu_device *device,
+/* One planner for each kind of operation; backend.c has their table. */
+typedef yoke_status cpu_planner(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request);
-yoke_status cpu_plan_pooling(yoke_plan **plan, cpu_device *device,
-                             const yoke_plan_request *request);
-/* Of sizes that do not divide; cpu_plan_pooling serves the others. */
-yoke_status cpu_plan_adaptive_pool(yoke_plan **plan, cpu_device *device,
-                                   const yoke_plan_request *request);
-yoke_status cpu_plan_layer_norm(yoke_plan **plan, cpu_device *device,
-                                const yoke_plan_request *request);
-yoke_status cpu_plan_activation(yoke_plan **plan, cpu_device *device,
-                                const yoke_plan_request *request);
-yoke_status cpu_plan_add(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
-yoke_status cpu_plan_channel_scale(yoke_plan **plan, cpu_device *device,
-                                   const yoke_plan_request *request);
-yoke_status cpu_plan_multiply(yoke_plan **plan, cpu_device *device,
-                              const yoke_plan_request *request);
-yoke_status cpu_plan_concat(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
-yoke_status cpu_plan_softmax(yoke_plan **plan, cpu_device *device,
-                             const yoke_plan_request *request);
-yoke_status cpu_plan_reshape(yoke_plan **plan, cpu_device *device,
-                             const yoke_plan_request *request); /* flatten, output */
-yoke_status cpu_plan_embedding(yoke_plan **plan, cpu_device *device,
-                               const yoke_plan_request *request);
-yoke_status cpu_plan_positions(yoke_plan **plan, cpu_device *device,
-                               const yoke_plan_request *request);
-yoke_status cpu_plan_dropout(yoke_plan **plan, cpu_device *device,
-                             const yoke_plan_request *request);
-yoke_status cpu_plan_class_token(yoke_plan **plan, cpu_device *device,
-                                 const yoke_plan_request *request);
-yoke_status cpu_plan_select(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
-yoke_status cpu_plan_attention(yoke_plan **plan, cpu_device *device,
-                               const yoke_plan_request *request);
-yoke_status cpu_plan_loss(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
+cpu_planner cpu_plan_convolution, cpu_plan_linear, cpu_plan_batch_norm, cpu_plan_layer_norm;
+cpu_planner cpu_plan_activation, cpu_plan_softmax, cpu_plan_pooling, cpu_plan_adaptive_pool;
+cpu_planner cpu_plan_add, cpu_plan_multiply, cpu_plan_channel_scale, cpu_plan_concat;
+cpu_planner cpu_plan_embedding, cpu_plan_positions, cpu_plan_class_token, cpu_plan_select;
+cpu_planner cpu_plan_attention, cpu_plan_dropout, cpu_plan_reshape, cpu_plan_loss;
 
 /* Flat arithmetic, in arithmetic.c. */
 yoke_status cpu_sum(yoke_device *device, yoke_stream stream, float *to, const float *const *from,

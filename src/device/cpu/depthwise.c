@@ -49,7 +49,7 @@ static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-static yoke_status describe(cpu_depthwise *self, const cpu_operation *o) {
+static yoke_status describe_depthwise(cpu_depthwise *self, const cpu_operation *o) {
     const cpu_desc *w = o->weights;
     TRY(cpu_geometry_read(&self->from, o->source, "depthwise convolution"));
     TRY(cpu_geometry_read(&self->to, o->destination, "depthwise convolution"));
@@ -80,7 +80,7 @@ yoke_status cpu_depthwise_create(cpu_depthwise **depthwise, cpu_device *device,
     cpu_depthwise *self = calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a convolution");
     self->device = device;
-    yoke_status status = describe(self, convolution);
+    yoke_status status = describe_depthwise(self, convolution);
     if (status == YOKE_OK)
         *depthwise = self;
     else
@@ -132,26 +132,25 @@ static void sum_tap(const cpu_depthwise *self, size_t channel, size_t lanes, int
         }
 }
 
-static void run_block(const cpu_depthwise *self, size_t first) {
-    size_t lanes = smaller(self->block, self->from.channels - first);
-    for (int tap = 0; tap < self->kernel * self->kernel; tap++) {
-        float sums[LANES] = {0};
-        int ky = tap / self->kernel, kx = tap % self->kernel;
-        sum_tap(self, first, lanes, ky, kx, sums);
-        for (size_t lane = 0; lane < lanes; lane++) {
-            size_t channel = first + lane;
-            self->weight_gradient[channel / self->weight_block * self->weight_stride +
-                                  channel % self->weight_block + (size_t)ky * self->tap_strides[0] +
-                                  (size_t)kx * self->tap_strides[1]] = sums[lane];
-        }
-    }
-}
-
 void cpu_depthwise_run(const cpu_depthwise *self) {
     size_t channels = self->from.channels, blocks = (channels + self->block - 1) / self->block;
     int threads = self->device->base.threads;
     memset(self->weight_gradient, 0, self->weight_bytes); /* padding channels stay 0 */
 #pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (size_t i = 0; i < blocks; i++)
-        run_block(self, i * self->block);
+    for (size_t i = 0; i < blocks; i++) {
+        size_t first = i * self->block;
+        size_t lanes = smaller(self->block, self->from.channels - first);
+        for (int tap = 0; tap < self->kernel * self->kernel; tap++) {
+            float sums[LANES] = {0};
+            int ky = tap / self->kernel, kx = tap % self->kernel;
+            sum_tap(self, first, lanes, ky, kx, sums);
+            for (size_t lane = 0; lane < lanes; lane++) {
+                size_t channel = first + lane;
+                self->weight_gradient[channel / self->weight_block * self->weight_stride +
+                                      channel % self->weight_block +
+                                      (size_t)ky * self->tap_strides[0] +
+                                      (size_t)kx * self->tap_strides[1]] = sums[lane];
+            }
+        }
+    }
 }

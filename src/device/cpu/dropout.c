@@ -7,30 +7,25 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/geometry.h"
 
-enum { PARALLEL_ELEMENTS = 1 << 14 };
-
 typedef struct dropout_plan {
     yoke_plan base;
-    size_t rows, mask_stride; /* bytes */
-    size_t elements;          /* of one row, without padding */
-    cpu_geometry geometry;    /* a row in plain order counts as one channel */
+    size_t mask_stride;    /* bytes; `saved` holds [rows, mask_stride] bits, in logical order */
+    size_t elements;       /* of one row, without padding */
+    cpu_geometry geometry; /* a row in plain order counts as one channel */
     bool half, active;
-    uint32_t layer, threshold; /* a word below it drops its element */
+    uint32_t threshold; /* a word below it drops its element */
     float scale;
-    const void *input, *output_gradient;
-    void *output, *input_gradient;
-    uint8_t *mask; /* [rows, mask_stride] bits, in logical order */
 } dropout_plan;
 
 /* Row and step share one coordinate: below 2^24 rows and 2^40 steps no two draws are the same. */
 static void draw_row(const dropout_plan *dropout, const yoke_plan_step *step, size_t row) {
-    uint8_t *mask = dropout->mask + row * dropout->mask_stride;
+    uint8_t *mask = (uint8_t *)dropout->base.binding.saved + row * dropout->mask_stride;
     uint64_t row_and_step = (step->first_row + row) << 40 ^ step->step;
     memset(mask, 0, dropout->mask_stride);
     for (size_t block = 0; block * 4 < dropout->elements; block++) {
         uint32_t words[4];
-        yoke_random_words(step->seed, YOKE_RANDOM_DROPOUT, row_and_step, dropout->layer,
-                          (uint32_t)block, words);
+        yoke_random_words(step->seed, YOKE_RANDOM_DROPOUT, row_and_step,
+                          dropout->base.operation.layer, (uint32_t)block, words);
         unsigned kept = 0;
         for (unsigned i = 0; i < 4; i++) {
             kept |= (unsigned)(words[i] >= dropout->threshold) << i;
@@ -60,7 +55,7 @@ static void mask_channel(const dropout_plan *dropout, const uint8_t *mask, size_
 static void mask_row(const dropout_plan *dropout, size_t row, const void *from, void *to) {
     size_t at =
         row * dropout->geometry.row_stride * (dropout->half ? sizeof(uint16_t) : sizeof(float));
-    const uint8_t *mask = dropout->mask + row * dropout->mask_stride;
+    const uint8_t *mask = (uint8_t *)dropout->base.binding.saved + row * dropout->mask_stride;
     for (size_t channel = 0; channel < dropout->geometry.padded_channels; channel++) {
         mask_channel(dropout, mask, channel, (const char *)from + at, (char *)to + at);
     }
@@ -71,46 +66,38 @@ static void pass_on(const dropout_plan *dropout, void *to, const void *from) {
 }
 
 static bool is_parallel(const dropout_plan *dropout) {
-    return dropout->base.device->threads > 1 &&
-           dropout->rows * dropout->elements >= PARALLEL_ELEMENTS;
+    return cpu_is_parallel(dropout->base.device->threads, dropout->base.rows * dropout->elements);
 }
 
-static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status dropout_forward(yoke_plan *plan, const yoke_plan_step *step) {
     const dropout_plan *dropout = (const dropout_plan *)plan;
+    const yoke_plan_binding *binding = &plan->binding;
     if (!dropout->active) {
-        pass_on(dropout, dropout->output, dropout->input);
+        pass_on(dropout, binding->output, binding->inputs[0]);
         return YOKE_OK;
     }
 #pragma omp parallel for num_threads(plan->device->threads) if (is_parallel(dropout))
-    for (size_t row = 0; row < dropout->rows; row++) {
+    for (size_t row = 0; row < dropout->base.rows; row++) {
         draw_row(dropout, step, row);
-        mask_row(dropout, row, dropout->input, dropout->output);
+        mask_row(dropout, row, binding->inputs[0], binding->output);
     }
     return YOKE_OK;
 }
 
-static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status dropout_backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const dropout_plan *dropout = (const dropout_plan *)plan;
-    if (dropout->input_gradient == NULL) return YOKE_OK;
+    const yoke_plan_binding *binding = &plan->binding;
+    void *gradient = binding->input_gradients[0];
+    if (gradient == NULL) return YOKE_OK;
     if (!dropout->active) {
-        pass_on(dropout, dropout->input_gradient, dropout->output_gradient);
+        pass_on(dropout, gradient, binding->output_gradient);
         return YOKE_OK;
     }
 #pragma omp parallel for num_threads(plan->device->threads) if (is_parallel(dropout))
-    for (size_t row = 0; row < dropout->rows; row++) {
-        mask_row(dropout, row, dropout->output_gradient, dropout->input_gradient);
+    for (size_t row = 0; row < dropout->base.rows; row++) {
+        mask_row(dropout, row, binding->output_gradient, gradient);
     }
-    return YOKE_OK;
-}
-
-static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
-    dropout_plan *dropout = (dropout_plan *)plan;
-    dropout->input = binding->inputs[0];
-    dropout->output = binding->output;
-    dropout->output_gradient = binding->output_gradient;
-    dropout->input_gradient = binding->input_gradients[0];
-    dropout->mask = binding->saved;
     return YOKE_OK;
 }
 
@@ -131,24 +118,21 @@ static yoke_status read_geometry(dropout_plan *dropout, const cpu_desc *desc) {
 
 yoke_status cpu_plan_dropout(yoke_plan **plan, cpu_device *device,
                              const yoke_plan_request *request) {
-    static const yoke_plan_calls calls = {bind, forward, backward, NULL};
+    static const yoke_plan_calls calls = {NULL, dropout_forward, dropout_backward, NULL,
+                                          YOKE_IN_PLACE};
     TRY(yoke_plan_allocate(plan, sizeof(dropout_plan), &device->base, request, &calls));
     dropout_plan *dropout = (dropout_plan *)*plan;
     const yoke_operation *operation = request->operation;
     const cpu_desc *value = cpu_layout_desc(&request->inputs[0]);
     TRY(read_geometry(dropout, value));
-    dropout->rows = (size_t)request->rows;
     dropout->elements = dropout->geometry.channels * dropout->geometry.pixels;
     dropout->mask_stride = (dropout->elements + 7) / 8;
     dropout->half = value->type == dnnl_bf16;
     dropout->active = request->training && operation->probability > 0;
-    dropout->layer = operation->layer;
     dropout->threshold = (uint32_t)(operation->probability * 0x1p32);
     dropout->scale = (float)(1 / (1 - operation->probability));
     yoke_plan_needs *needs = &dropout->base.needs;
     needs->output = request->inputs[0];
-    if (dropout->active) needs->saved_bytes = dropout->rows * dropout->mask_stride;
-    needs->forward_in_place = true;
-    needs->backward_in_place = request->training;
+    if (dropout->active) needs->saved_bytes = dropout->base.rows * dropout->mask_stride;
     return YOKE_OK;
 }

@@ -11,10 +11,9 @@
 typedef struct add_plan {
     cpu_primitive_plan plan;   /* its backward is the ReLU's */
     cpu_call align, give_back; /* input 1 into input 0's layout; input 1's gradient back */
-    bool relu, same_layout;
+    bool same_layout;
     const cpu_desc *inputs[2];
     size_t aligned_offset; /* in scratch: input 1 in input 0's layout */
-    void *output_gradient, *input_gradient;
 } add_plan;
 
 static void add_destroy(yoke_plan *plan) {
@@ -31,26 +30,13 @@ static yoke_status add_forward(yoke_plan *plan, const yoke_plan_step *step) {
 
 static yoke_status add_backward(yoke_plan *plan, const yoke_plan_step *step) {
     add_plan *add = (add_plan *)plan;
-    if (add->relu)
+    const void *from = plan->binding.output_gradient;
+    void *to = plan->binding.input_gradients[0];
+    if (plan->operation.relu)
         TRY(cpu_primitive_plan_backward(plan, step));
-    else if (add->input_gradient != add->output_gradient)
-        memcpy(add->input_gradient, add->output_gradient, plan->needs.output.bytes);
+    else if (to != from)
+        memcpy(to, from, plan->needs.output.bytes);
     return cpu_call_run(&add->give_back, cpu_of(plan->device));
-}
-
-static yoke_status add_bind_backward(add_plan *add, const yoke_plan_binding *binding) {
-    cpu_device *device = cpu_of(add->plan.base.device);
-    add->output_gradient = binding->output_gradient;
-    add->input_gradient = binding->input_gradients[0];
-    if (!add->same_layout && binding->input_gradients[1] != NULL)
-        TRY(cpu_reorder(&add->give_back, device, add->inputs[0], binding->input_gradients[0],
-                        add->inputs[1], binding->input_gradients[1]));
-    if (!add->relu) return YOKE_OK;
-    const cpu_address gradients[] = {{DNNL_ARG_DST, binding->output},
-                                     {DNNL_ARG_DIFF_DST, binding->output_gradient},
-                                     {DNNL_ARG_DIFF_SRC, binding->input_gradients[0]},
-                                     CPU_LAST_ADDRESS};
-    return cpu_primitive_bind(&add->plan.backward, device, gradients, binding->scratch);
 }
 
 static yoke_status add_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
@@ -69,43 +55,49 @@ static yoke_status add_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
                                      {DNNL_ARG_DST, binding->output},
                                      CPU_LAST_ADDRESS};
     TRY(cpu_primitive_bind(&add->plan.forward, device, addresses, binding->scratch));
-    return plan->needs.backward_in_place ? add_bind_backward(add, binding) : YOKE_OK;
-}
-
-/* oneDNN creates a backward ReLU from the description of a forward one. */
-static yoke_status add_create_relu_backward(add_plan *add) {
-    cpu_device *device = cpu_of(add->plan.base.device);
-    cpu_operation relu = {.kind = CPU_ELTWISE,
-                          .algorithm = dnnl_eltwise_relu_use_dst_for_bwd,
-                          .source = add->inputs[0]};
-    cpu_primitive forward = {0};
-    yoke_status status = cpu_primitive_create(&forward, device, &relu);
-    relu.direction = CPU_BACKWARD_DATA;
-    relu.hint = forward.description;
-    if (status == YOKE_OK) status = cpu_primitive_create(&add->plan.backward, device, &relu);
-    cpu_primitive_destroy(&forward);
-    return status;
+    if (!plan->needs.backward_in_place) return YOKE_OK;
+    if (!add->same_layout && binding->input_gradients[1] != NULL)
+        TRY(cpu_reorder(&add->give_back, device, add->inputs[0], binding->input_gradients[0],
+                        add->inputs[1], binding->input_gradients[1]));
+    if (!plan->operation.relu) return YOKE_OK;
+    const cpu_address gradients[] = {{DNNL_ARG_DST, binding->output},
+                                     {DNNL_ARG_DIFF_DST, binding->output_gradient},
+                                     {DNNL_ARG_DIFF_SRC, binding->input_gradients[0]},
+                                     CPU_LAST_ADDRESS};
+    return cpu_primitive_bind(&add->plan.backward, device, gradients, binding->scratch);
 }
 
 yoke_status cpu_plan_add(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request) {
-    static const yoke_plan_calls calls = {add_bind, add_forward, add_backward, add_destroy};
+    static const yoke_plan_calls calls = {add_bind, add_forward, add_backward, add_destroy,
+                                          YOKE_BACKWARD_IN_PLACE | YOKE_READS_OUTPUT};
     TRY(yoke_plan_allocate(plan, sizeof(add_plan), &device->base, request, &calls));
     add_plan *add = (add_plan *)*plan;
     for (int i = 0; i < YOKE_PLAN_INPUTS; i++)
         add->inputs[i] = cpu_layout_desc(&request->inputs[i]);
-    add->relu = request->operation->relu;
     add->same_layout = add->inputs[0] == add->inputs[1];
-    const cpu_operation sum = {.kind = CPU_SUM, .source = add->inputs[0], .relu = add->relu};
+    bool relu = request->operation->relu;
+    const cpu_operation sum = {.kind = CPU_SUM, .source = add->inputs[0], .relu = relu};
     TRY(cpu_primitive_create(&add->plan.forward, device, &sum));
     bool gradient = request->training && request->input_gradient;
-    if (gradient && add->relu) TRY(add_create_relu_backward(add));
+    if (gradient && relu) {
+        /* oneDNN creates a backward ReLU from the description of a forward one. */
+        cpu_operation slope = {.kind = CPU_ELTWISE,
+                               .algorithm = dnnl_eltwise_relu_use_dst_for_bwd,
+                               .source = add->inputs[0]};
+        cpu_primitive forward = {0};
+        yoke_status status = cpu_primitive_create(&forward, device, &slope);
+        slope.direction = CPU_BACKWARD_DATA;
+        slope.hint = forward.description;
+        if (status == YOKE_OK) status = cpu_primitive_create(&add->plan.backward, device, &slope);
+        cpu_primitive_destroy(&forward);
+        TRY(status);
+    }
     yoke_plan_needs *needs = &add->plan.base.needs;
     needs->output = request->inputs[0];
     /* oneDNN 2.6 clears the last block before it reads it where a post-op meets padded channels. */
     bool padded = add->inputs[0]->padded_dims[1] != add->inputs[0]->dims[1];
-    needs->forward_in_place = !(add->relu && padded);
-    needs->backward_reads_output = gradient && add->relu;
-    needs->backward_in_place = gradient;
+    needs->forward_in_place = !(relu && padded);
+    if (!relu) needs->backward_reads_output = false;
     needs->shared_input_gradient = gradient && add->same_layout;
     needs->scratch_bytes = cpu_primitive_plan_scratch(&add->plan);
     if (!add->same_layout) {
@@ -189,8 +181,9 @@ static yoke_status multiply_bind(yoke_plan *plan, const yoke_plan_binding *bindi
 
 yoke_status cpu_plan_multiply(yoke_plan **plan, cpu_device *device,
                               const yoke_plan_request *request) {
+    enum { FLAGS = YOKE_FORWARD_IN_PLACE | YOKE_READS_INPUT | YOKE_READS_SECOND };
     static const yoke_plan_calls calls = {multiply_bind, multiply_forward, multiply_backward,
-                                          multiply_destroy};
+                                          multiply_destroy, FLAGS};
     TRY(yoke_plan_allocate(plan, sizeof(multiply_plan), &device->base, request, &calls));
     multiply_plan *multiply = (multiply_plan *)*plan;
     for (int i = 0; i < YOKE_PLAN_INPUTS; i++)
@@ -203,8 +196,6 @@ yoke_status cpu_plan_multiply(yoke_plan **plan, cpu_device *device,
         TRY(cpu_primitive_create(&multiply->gradients[i], device, &product));
     yoke_plan_needs *needs = &multiply->base.needs;
     needs->output = request->inputs[0];
-    needs->forward_in_place = true;
-    needs->backward_reads_input = needs->backward_reads_second = gradient;
     needs->scratch_bytes = cpu_primitive_scratch(&multiply->forward);
     if (multiply->same_layout) return YOKE_OK;
     multiply->aligned_offset = cpu_align(needs->scratch_bytes, CPU_LINE);

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layer norm: torch.nn.LayerNorm over the features of each position of a sequence, or of each row
- * of a flat value. Forward saves each position's mean and reciprocal deviation. The sums over
- * positions in backward run over parts whose number depends on the shape alone, so the bits do not
- * depend on the number of threads. */
+ * of a flat value. Forward saves each position's mean and reciprocal standard deviation. The sums
+ * over positions in backward run over parts whose number depends on the shape alone, so the bits do
+ * not depend on the number of threads. */
 #include <math.h>
 #include <string.h>
 
 #include "device/cpu/clones.h"
 #include "device/cpu/cpu.h"
 
-#define PARALLEL_ELEMENTS (1 << 14)
 #define PARTS 64
 #define PART_POSITIONS 8 /* at least, in each part but the last */
 
@@ -32,7 +31,7 @@ typedef struct layer_norm_plan {
 
 /* One position. */
 
-static inline moments measure(const layer_norm_plan *norm, size_t at, bool half) {
+static inline moments measure_position(const layer_norm_plan *norm, size_t at, bool half) {
     float sum = 0, square = 0, count = (float)norm->features;
 #pragma omp simd reduction(+ : sum)
     for (size_t i = 0; i < norm->features; i++)
@@ -48,7 +47,7 @@ static inline moments measure(const layer_norm_plan *norm, size_t at, bool half)
 
 static inline void normalise(const layer_norm_plan *norm, size_t position, bool half) {
     size_t at = position * norm->features;
-    moments m = measure(norm, at, half);
+    moments m = measure_position(norm, at, half);
 #pragma omp simd
     for (size_t i = 0; i < norm->features; i++) {
         float value = (cpu_load(norm->input, at + i, half) - m.mean) * m.reciprocal;
@@ -83,42 +82,28 @@ static inline void differentiate(const layer_norm_plan *norm, size_t position, f
     }
 }
 
-/* The positions of a part, in each precision. */
+/* The positions of a part: the compiler makes a loop for each precision. */
 
-static inline void forward_positions(const layer_norm_plan *norm, size_t begin, size_t end,
-                                     bool half) {
-    for (size_t position = begin; position < end; position++)
-        normalise(norm, position, half);
+CPU_CLONES static void forward_part(const layer_norm_plan *norm, size_t begin, size_t end) {
+    for (size_t position = begin; norm->half && position < end; position++)
+        normalise(norm, position, true);
+    for (size_t position = begin; !norm->half && position < end; position++)
+        normalise(norm, position, false);
 }
 
-static inline void backward_positions(const layer_norm_plan *norm, size_t begin, size_t end,
-                                      float *sums, bool half) {
-    for (size_t position = begin; position < end; position++)
-        differentiate(norm, position, sums, sums + norm->features, half);
-}
-
-CPU_CLONES static void forward_float(const layer_norm_plan *norm, size_t begin, size_t end) {
-    forward_positions(norm, begin, end, false);
-}
-
-CPU_CLONES static void forward_half(const layer_norm_plan *norm, size_t begin, size_t end) {
-    forward_positions(norm, begin, end, true);
-}
-
-CPU_CLONES static void backward_float(const layer_norm_plan *norm, size_t begin, size_t end,
-                                      float *sums) {
-    backward_positions(norm, begin, end, sums, false);
-}
-
-CPU_CLONES static void backward_half(const layer_norm_plan *norm, size_t begin, size_t end,
+CPU_CLONES static void backward_part(const layer_norm_plan *norm, size_t begin, size_t end,
                                      float *sums) {
-    backward_positions(norm, begin, end, sums, true);
+    float *bias_sums = sums + norm->features;
+    for (size_t position = begin; norm->half && position < end; position++)
+        differentiate(norm, position, sums, bias_sums, true);
+    for (size_t position = begin; !norm->half && position < end; position++)
+        differentiate(norm, position, sums, bias_sums, false);
 }
 
 /* The plan. */
 
 static bool is_parallel(const layer_norm_plan *norm) {
-    return norm->base.device->threads > 1 && norm->positions * norm->features >= PARALLEL_ELEMENTS;
+    return cpu_is_parallel(norm->base.device->threads, norm->positions * norm->features);
 }
 
 static size_t part_end(const layer_norm_plan *norm, size_t part) {
@@ -126,13 +111,13 @@ static size_t part_end(const layer_norm_plan *norm, size_t part) {
     return end < norm->positions ? end : norm->positions;
 }
 
-static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status layer_norm_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const layer_norm_plan *norm = (const layer_norm_plan *)plan;
 #pragma omp parallel for num_threads(plan->device->threads) if (is_parallel(norm))
     for (size_t part = 0; part < norm->parts; part++) {
         size_t begin = part * norm->part_positions;
-        (norm->half ? forward_half : forward_float)(norm, begin, part_end(norm, part));
+        forward_part(norm, begin, part_end(norm, part));
     }
     return YOKE_OK;
 }
@@ -143,7 +128,7 @@ static void add_parts(const layer_norm_plan *norm, float *gradient, const float 
             gradient[i] = (part == 0 ? 0 : gradient[i]) + sums[part * 2 * norm->features + i];
 }
 
-static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status layer_norm_backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const layer_norm_plan *norm = (const layer_norm_plan *)plan;
     size_t features = norm->features;
@@ -152,14 +137,14 @@ static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
         float *sums = norm->sums + part * 2 * features;
         size_t begin = part * norm->part_positions;
         memset(sums, 0, 2 * features * sizeof *sums);
-        (norm->half ? backward_half : backward_float)(norm, begin, part_end(norm, part), sums);
+        backward_part(norm, begin, part_end(norm, part), sums);
     }
     if (norm->weight_gradient != NULL) add_parts(norm, norm->weight_gradient, norm->sums);
     if (norm->bias_gradient != NULL) add_parts(norm, norm->bias_gradient, norm->sums + features);
     return YOKE_OK;
 }
 
-static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
+static yoke_status layer_norm_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     layer_norm_plan *norm = (layer_norm_plan *)plan;
     norm->input = binding->inputs[0];
     norm->output = binding->output;
@@ -175,15 +160,11 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     return YOKE_OK;
 }
 
-static void divide(layer_norm_plan *norm) {
-    size_t most = (norm->positions + PARTS - 1) / PARTS;
-    norm->part_positions = most > PART_POSITIONS ? most : PART_POSITIONS;
-    norm->parts = (norm->positions + norm->part_positions - 1) / norm->part_positions;
-}
-
 yoke_status cpu_plan_layer_norm(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request) {
-    static const yoke_plan_calls calls = {bind, forward, backward, NULL};
+    static const yoke_plan_calls calls = {layer_norm_bind, layer_norm_forward, layer_norm_backward,
+                                          NULL,
+                                          YOKE_IN_PLACE | YOKE_READS_INPUT | YOKE_HAS_PARAMETERS};
     const yoke_operation *operation = request->operation;
     const cpu_desc *given = cpu_layout_desc(&request->inputs[0]), *plain = NULL;
     TRY(cpu_value_desc(&plain, device, request->rows, operation->input, given->type, dnnl_nchw));
@@ -197,16 +178,15 @@ yoke_status cpu_plan_layer_norm(yoke_plan **plan, cpu_device *device,
     norm->positions = (size_t)request->rows * (size_t)operation->input.height;
     norm->epsilon = (float)operation->epsilon;
     norm->half = given->type == dnnl_bf16;
-    divide(norm);
+    size_t most = (norm->positions + PARTS - 1) / PARTS;
+    norm->part_positions = most > PART_POSITIONS ? most : PART_POSITIONS;
+    norm->parts = (norm->positions + norm->part_positions - 1) / norm->part_positions;
     yoke_plan_needs *needs = &norm->base.needs;
     needs->output = request->inputs[0];
     for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++)
         TRY(yoke_layout_plain(&device->base, &features, 1, &needs->parameters[i]));
-    needs->forward_in_place = true;
     if (!request->training) return YOKE_OK;
     needs->saved_bytes = norm->positions * sizeof(moments);
     needs->scratch_bytes = norm->parts * 2 * norm->features * sizeof(float);
-    needs->backward_reads_input = true;
-    needs->backward_in_place = true;
     return YOKE_OK;
 }

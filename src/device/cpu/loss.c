@@ -16,18 +16,10 @@ typedef struct saved_row {
 typedef struct loss_plan {
     yoke_plan base;
     size_t rows, outputs; /* rows: with labels all positions; outputs of one: classes or targets */
-    double smoothing, delta;
+    double smoothing;
     float *weights; /* [outputs], or NULL */
     double weight_sum;
-    bool ignores;
-    int32_t ignored;
-    yoke_plan_binding binding;
 } loss_plan;
-
-static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
-    ((loss_plan *)plan)->binding = *binding;
-    return YOKE_OK;
-}
 
 static size_t first_largest(const float *logits, size_t classes) {
     size_t best = 0;
@@ -48,9 +40,9 @@ typedef struct row_labels {
 } row_labels;
 
 static row_labels labels_of(const loss_plan *loss, const yoke_plan_step *step, size_t row) {
-    size_t own = (size_t)loss->binding.labels[row];
+    size_t own = (size_t)loss->base.binding.labels[row];
     if (!step->mixed) return (row_labels){own, own, 1, 0};
-    const yoke_label_mix *mix = &loss->binding.mixes[row];
+    const yoke_label_mix *mix = &loss->base.binding.mixes[row];
     return (row_labels){own, (size_t)mix->label, mix->share, 1 - mix->share};
 }
 
@@ -104,13 +96,14 @@ static double weighted_row(const loss_plan *loss, const float *logits, const row
 }
 
 static bool is_ignored(const loss_plan *loss, size_t row) {
-    return loss->ignores && loss->binding.labels[row] == loss->ignored;
+    const yoke_operation *operation = &loss->base.operation;
+    return operation->ignores && loss->base.binding.labels[row] == operation->ignored;
 }
 
 static yoke_status cross_entropy_forward(yoke_plan *plan, const yoke_plan_step *step) {
     const loss_plan *loss = (const loss_plan *)plan;
-    const float *logits = loss->binding.inputs[0];
-    saved_row *saved = plan->backward != NULL ? loss->binding.saved : NULL;
+    const float *logits = loss->base.binding.inputs[0];
+    saved_row *saved = plan->backward != NULL ? loss->base.binding.saved : NULL;
     double sum = 0;
     int32_t correct = 0;
     for (size_t row = 0; row < loss->rows; row++, logits += loss->outputs) {
@@ -122,7 +115,7 @@ static yoke_status cross_entropy_forward(yoke_plan *plan, const yoke_plan_step *
                                      : cross_entropy_row(loss, logits, &labels, kept);
         if (first_largest(logits, loss->outputs) == larger) correct++;
     }
-    *loss->binding.scalars = (yoke_loss_scalars){sum, correct};
+    *loss->base.binding.scalars = (yoke_loss_scalars){sum, correct};
     return YOKE_OK;
 }
 
@@ -130,8 +123,8 @@ static yoke_status cross_entropy_forward(yoke_plan *plan, const yoke_plan_step *
  * both. */
 static void plain_slopes(const loss_plan *loss, const yoke_plan_step *step, size_t row,
                          float *gradient) {
-    const float *logits = (const float *)loss->binding.inputs[0] + row * loss->outputs;
-    const saved_row *saved = (const saved_row *)loss->binding.saved + row;
+    const float *logits = (const float *)loss->base.binding.inputs[0] + row * loss->outputs;
+    const saved_row *saved = (const saved_row *)loss->base.binding.saved + row;
     row_labels labels = labels_of(loss, step, row);
     float everywhere = (float)(loss->smoothing / (double)loss->outputs);
     float at_label = (float)(1 - loss->smoothing), at_own = at_label * labels.share;
@@ -146,8 +139,8 @@ static void plain_slopes(const loss_plan *loss, const yoke_plan_step *step, size
 /* d loss / d x_j = p_j * sum_k q_k - q_j, with the q of weighted_row. */
 static void weighted_slopes(const loss_plan *loss, const yoke_plan_step *step, size_t row,
                             float *gradient) {
-    const float *logits = (const float *)loss->binding.inputs[0] + row * loss->outputs;
-    const saved_row *saved = (const saved_row *)loss->binding.saved + row;
+    const float *logits = (const float *)loss->base.binding.inputs[0] + row * loss->outputs;
+    const saved_row *saved = (const saved_row *)loss->base.binding.saved + row;
     row_labels labels = labels_of(loss, step, row);
     double each = loss->smoothing / (double)loss->outputs, at_label = 1 - loss->smoothing;
     double at_own = at_label * weight_of(loss, labels.own) * (double)labels.share;
@@ -163,7 +156,7 @@ static void weighted_slopes(const loss_plan *loss, const yoke_plan_step *step, s
 
 static yoke_status cross_entropy_backward(yoke_plan *plan, const yoke_plan_step *step) {
     const loss_plan *loss = (const loss_plan *)plan;
-    float *gradient = loss->binding.input_gradients[0];
+    float *gradient = loss->base.binding.input_gradients[0];
     for (size_t row = 0; row < loss->rows; row++, gradient += loss->outputs) {
         if (is_ignored(loss, row))
             memset(gradient, 0, loss->outputs * sizeof *gradient);
@@ -181,7 +174,7 @@ typedef float slope_function(const loss_plan *loss, size_t output, float value, 
 
 static inline __attribute__((always_inline)) yoke_status sum_terms(const loss_plan *loss,
                                                                    term_function *term) {
-    const float *values = loss->binding.inputs[0], *targets = loss->binding.targets;
+    const float *values = loss->base.binding.inputs[0], *targets = loss->base.binding.targets;
     double sum = 0;
     for (size_t row = 0; row < loss->rows; row++) {
         double row_sum = 0;
@@ -191,14 +184,14 @@ static inline __attribute__((always_inline)) yoke_status sum_terms(const loss_pl
         values += loss->outputs;
         targets += loss->outputs;
     }
-    *loss->binding.scalars = (yoke_loss_scalars){.loss_sum = sum};
+    *loss->base.binding.scalars = (yoke_loss_scalars){.loss_sum = sum};
     return YOKE_OK;
 }
 
 static inline __attribute__((always_inline)) yoke_status
 write_slopes(const loss_plan *loss, slope_function *slope, float factor) {
-    const float *values = loss->binding.inputs[0], *targets = loss->binding.targets;
-    float *gradient = loss->binding.input_gradients[0];
+    const float *values = loss->base.binding.inputs[0], *targets = loss->base.binding.targets;
+    float *gradient = loss->base.binding.input_gradients[0];
     for (size_t row = 0; row < loss->rows; row++)
         for (size_t j = 0; j < loss->outputs; j++, values++, targets++)
             *gradient++ = slope(loss, j, *values, *targets) * factor;
@@ -231,14 +224,14 @@ static float bce_slope(const loss_plan *loss, size_t output, float value, float 
 
 static double huber_term(const loss_plan *loss, size_t output, double value, double target) {
     (void)output;
-    double error = value - target, size = fabs(error);
-    return size < loss->delta ? 0.5 * error * error : loss->delta * (size - 0.5 * loss->delta);
+    double error = value - target, size = fabs(error), delta = loss->base.operation.delta;
+    return size < delta ? 0.5 * error * error : delta * (size - 0.5 * delta);
 }
 
 /* NaN stays NaN. */
 static float huber_slope(const loss_plan *loss, size_t output, float value, float target) {
     (void)output;
-    float error = value - target, delta = (float)loss->delta;
+    float error = value - target, delta = (float)loss->base.operation.delta;
     return error > delta ? delta : error < -delta ? -delta : error;
 }
 
@@ -272,56 +265,37 @@ static yoke_status huber_backward(yoke_plan *plan, const yoke_plan_step *step) {
     return write_slopes(loss, huber_slope, step->loss_scale / (float)loss->outputs);
 }
 
-static void destroy(yoke_plan *plan) {
+static void loss_destroy(yoke_plan *plan) {
     free(((loss_plan *)plan)->weights);
     free(plan);
-}
-
-static yoke_status keep_weights(loss_plan *loss, const float *weights) {
-    size_t bytes = loss->outputs * sizeof *weights;
-    if (weights == NULL) return YOKE_OK;
-    loss->weights = malloc(bytes);
-    if (loss->weights == NULL) return FAIL_MEMORY(bytes, "the weights of a loss");
-    memcpy(loss->weights, weights, bytes);
-    for (size_t j = 0; j < loss->outputs; j++)
-        loss->weight_sum += (double)weights[j];
-    return YOKE_OK;
-}
-
-static const yoke_plan_calls *calls_of(yoke_operation_kind kind) {
-    static const yoke_plan_calls cross_entropy = {bind, cross_entropy_forward,
-                                                  cross_entropy_backward, destroy};
-    static const yoke_plan_calls mse = {bind, mse_forward, mse_backward, destroy};
-    static const yoke_plan_calls bce = {bind, bce_forward, bce_backward, destroy};
-    static const yoke_plan_calls huber = {bind, huber_forward, huber_backward, destroy};
-    switch (kind) {
-    case YOKE_OP_MSE:
-        return &mse;
-    case YOKE_OP_BCE:
-        return &bce;
-    case YOKE_OP_HUBER:
-        return &huber;
-    default:
-        return &cross_entropy;
-    }
 }
 
 /* On failure the caller destroys what *plan holds. */
 yoke_status cpu_plan_loss(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request) {
     const yoke_operation *operation = request->operation;
+    enum { FLAGS = YOKE_READS_INPUT | YOKE_HAS_PARAMETERS };
+    static const yoke_plan_calls calls[] = {
+        [YOKE_OP_CROSS_ENTROPY] = {NULL, cross_entropy_forward, cross_entropy_backward,
+                                   loss_destroy, FLAGS},
+        [YOKE_OP_MSE] = {NULL, mse_forward, mse_backward, loss_destroy, FLAGS},
+        [YOKE_OP_BCE] = {NULL, bce_forward, bce_backward, loss_destroy, FLAGS},
+        [YOKE_OP_HUBER] = {NULL, huber_forward, huber_backward, loss_destroy, FLAGS}};
     TRY(yoke_plan_allocate(plan, sizeof(loss_plan), &device->base, request,
-                           calls_of(operation->kind)));
+                           &calls[operation->kind]));
     loss_plan *loss = (loss_plan *)*plan;
     yoke_dims dims = operation->input;
     bool by_position = operation->kind == YOKE_OP_CROSS_ENTROPY && dims.sequence;
     loss->rows = (size_t)request->rows * (size_t)(by_position ? dims.height : 1);
     loss->outputs = (size_t)dims.channels * (size_t)(by_position ? 1 : dims.height * dims.width);
     loss->smoothing = operation->label_smoothing;
-    loss->delta = operation->delta;
-    loss->ignores = operation->ignores;
-    loss->ignored = operation->ignored;
-    loss->base.needs.backward_reads_input = request->training;
     if (request->training && operation->kind == YOKE_OP_CROSS_ENTROPY)
         loss->base.needs.saved_bytes = loss->rows * sizeof(saved_row);
-    return keep_weights(loss, operation->weights);
+    if (operation->weights == NULL) return YOKE_OK;
+    size_t bytes = loss->outputs * sizeof *operation->weights;
+    loss->weights = malloc(bytes);
+    if (loss->weights == NULL) return FAIL_MEMORY(bytes, "the weights of a loss");
+    memcpy(loss->weights, operation->weights, bytes);
+    for (size_t j = 0; j < loss->outputs; j++)
+        loss->weight_sum += (double)operation->weights[j];
+    return YOKE_OK;
 }

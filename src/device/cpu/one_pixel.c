@@ -62,19 +62,6 @@ static yoke_status describe_free(const cpu_desc **desc, cpu_device *device, cons
 
 /* Planning. */
 
-static yoke_status describe_product(cpu_problem *product, cpu_device *device,
-                                    const cpu_problem *convolution, tap_window window) {
-    product->operation = (cpu_operation){.kind = CPU_PRODUCT};
-    product->algorithms = cpu_product_algorithms;
-    memcpy(product->key, convolution->key, sizeof product->key);
-    product->free[CPU_BIAS] = convolution->free[CPU_BIAS];
-    product->stored[CPU_BIAS] = convolution->stored[CPU_BIAS];
-    const cpu_desc *const *free = convolution->free;
-    TRY(describe_free(&product->free[CPU_INPUT], device, free[CPU_INPUT], window));
-    TRY(describe_free(&product->free[CPU_WEIGHTS], device, free[CPU_WEIGHTS], window));
-    return describe_free(&product->free[CPU_OUTPUT], device, free[CPU_OUTPUT], (tap_window){1, 1});
-}
-
 /* If only some taps take part, they are a part of the whole layout; if all do, the product chooses
  * it. */
 static yoke_status place_weights(cpu_problem *product, cpu_device *device,
@@ -87,17 +74,6 @@ static yoke_status place_weights(cpu_problem *product, cpu_device *device,
     return cut(&product->stored[CPU_WEIGHTS], device, all, window, operation->padding);
 }
 
-static yoke_status place_values(cpu_problem *product, cpu_device *device,
-                                const yoke_plan_request *request, const cpu_desc *output,
-                                tap_window window) {
-    yoke_dims input = request->operation->input;
-    const cpu_desc *whole = cpu_layout_desc(&request->inputs[0]);
-    if (window.height < input.height || window.width < input.width)
-        product->cleared[CPU_INPUT] = whole->bytes;
-    TRY(cut(&product->stored[CPU_INPUT], device, whole, window, 0));
-    return cut(&product->stored[CPU_OUTPUT], device, output, (tap_window){1, 1}, 0);
-}
-
 yoke_status cpu_plan_one_pixel(yoke_plan **plan, cpu_device *device,
                                const yoke_plan_request *request, const cpu_problem *convolution) {
     tap_window window = window_of(request->operation);
@@ -107,8 +83,21 @@ yoke_status cpu_plan_one_pixel(yoke_plan **plan, cpu_device *device,
     if (weights == NULL)
         TRY(cpu_query_forward(&weights, device, convolution, dnnl_f32, DNNL_ARG_WEIGHTS));
     cpu_problem product = {0};
-    TRY(describe_product(&product, device, convolution, window));
-    TRY(place_values(&product, device, request, output, window));
+    product.operation = (cpu_operation){.kind = CPU_PRODUCT};
+    product.algorithms = cpu_product_algorithms;
+    memcpy(product.key, convolution->key, sizeof product.key);
+    product.free[CPU_BIAS] = convolution->free[CPU_BIAS];
+    product.stored[CPU_BIAS] = convolution->stored[CPU_BIAS];
+    const cpu_desc *const *free = convolution->free;
+    TRY(describe_free(&product.free[CPU_INPUT], device, free[CPU_INPUT], window));
+    TRY(describe_free(&product.free[CPU_WEIGHTS], device, free[CPU_WEIGHTS], window));
+    TRY(describe_free(&product.free[CPU_OUTPUT], device, free[CPU_OUTPUT], (tap_window){1, 1}));
+    yoke_dims input = request->operation->input;
+    const cpu_desc *whole = cpu_layout_desc(&request->inputs[0]);
+    if (window.height < input.height || window.width < input.width)
+        product.cleared[CPU_INPUT] = whole->bytes;
+    TRY(cut(&product.stored[CPU_INPUT], device, whole, window, 0));
+    TRY(cut(&product.stored[CPU_OUTPUT], device, output, (tap_window){1, 1}, 0));
     TRY(place_weights(&product, device, request, weights, window));
     bool laid_out = product.stored[CPU_WEIGHTS] != NULL;
     TRY(cpu_weighted_create(plan, device, request, &product));

@@ -18,7 +18,7 @@ void cpu_descs_clear(cpu_descs *descs) {
     }
 }
 
-static dnnl_status_t add(const cpu_desc **desc, cpu_descs *descs, void *md) {
+static dnnl_status_t add_desc(const cpu_desc **desc, cpu_descs *descs, void *md) {
     cpu_desc *added = calloc(1, sizeof *added);
     if (added == NULL) return dnnl_out_of_memory;
     cpu_md_read(added, md);
@@ -45,7 +45,7 @@ static dnnl_status_t keep(const cpu_desc **desc, cpu_descs *descs, dnnl_status_t
     pthread_mutex_lock(&descs->turn);
     *desc = find(descs, md);
     bool is_new = *desc == NULL;
-    dnnl_status_t status = is_new ? add(desc, descs, md) : dnnl_success;
+    dnnl_status_t status = is_new ? add_desc(desc, descs, md) : dnnl_success;
     pthread_mutex_unlock(&descs->turn);
     if (!is_new || status != dnnl_success) cpu_md_destroy(md);
     return status;

@@ -50,28 +50,17 @@ void cpu_pass_destroy(cpu_pass *pass) {
     memset(pass, 0, sizeof *pass);
 }
 
-static yoke_status bind_move(const cpu_pass *pass, cpu_operand *operand, cpu_device *device,
-                             void *address, void *copy) {
-    const cpu_desc *preferred = cpu_primitive_desc(&pass->primitive, operand->argument);
-    cpu_call_destroy(&operand->move);
-    if (operand->written)
-        return cpu_reorder(&operand->move, device, preferred, copy, operand->stored, address);
-    return cpu_reorder(&operand->move, device, operand->stored, address, preferred, copy);
-}
-
-static yoke_status bind_winograd(cpu_pass *pass, void *const *addresses, void *scratch) {
-    const cpu_winograd_addresses bound = {
-        .input = addresses[CPU_INPUT],
-        .output = addresses[CPU_OUTPUT],
-        .weights = addresses[CPU_WEIGHTS],
-        .bias = pass->operands[CPU_BIAS].argument != 0 ? addresses[CPU_BIAS] : NULL,
-        .scratch = scratch};
-    return cpu_winograd_bind(pass->winograd, &bound);
-}
-
 yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addresses,
                           void *scratch) {
-    if (pass->winograd != NULL) return bind_winograd(pass, addresses, scratch);
+    if (pass->winograd != NULL) {
+        const cpu_winograd_addresses bound = {
+            .input = addresses[CPU_INPUT],
+            .output = addresses[CPU_OUTPUT],
+            .weights = addresses[CPU_WEIGHTS],
+            .bias = pass->operands[CPU_BIAS].argument != 0 ? addresses[CPU_BIAS] : NULL,
+            .scratch = scratch};
+        return cpu_winograd_bind(pass->winograd, &bound);
+    }
     if (pass->depthwise != NULL) {
         cpu_depthwise_bind(pass->depthwise, addresses[CPU_INPUT], addresses[CPU_OUTPUT],
                            addresses[CPU_WEIGHTS]);
@@ -84,7 +73,12 @@ yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addre
         void *address = addresses[i];
         if (operand->moved) {
             void *copy = (char *)scratch + operand->copy_offset;
-            TRY(bind_move(pass, operand, device, address, copy));
+            const cpu_desc *preferred = cpu_primitive_desc(&pass->primitive, operand->argument);
+            cpu_call_destroy(&operand->move);
+            if (operand->written)
+                TRY(cpu_reorder(&operand->move, device, preferred, copy, operand->stored, address));
+            else
+                TRY(cpu_reorder(&operand->move, device, operand->stored, address, preferred, copy));
             address = copy;
         }
         bound[i] = (cpu_address){operand->argument, address};

@@ -12,41 +12,40 @@ typedef struct reshape_plan {
     const cpu_desc *input, *ordered; /* the input's four dimensions, both */
     cpu_call forward, backward;
     bool same; /* the two layouts are equal: copy, or in place do nothing */
-    yoke_plan_binding binding;
 } reshape_plan;
 
-static void destroy(yoke_plan *plan) {
+static void reshape_destroy(yoke_plan *plan) {
     reshape_plan *reshape = (reshape_plan *)plan;
     cpu_call_destroy(&reshape->forward);
     cpu_call_destroy(&reshape->backward);
     free(reshape);
 }
 
-static yoke_status move(const reshape_plan *reshape, const cpu_call *reorder, void *to,
-                        const void *from) {
+static yoke_status copy_value(const reshape_plan *reshape, const cpu_call *reorder, void *to,
+                              const void *from) {
     if (!reshape->same) return cpu_call_run(reorder, cpu_of(reshape->base.device));
     if (to != from) memcpy(to, from, reshape->base.needs.output.bytes);
     return YOKE_OK;
 }
 
-static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status reshape_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     reshape_plan *reshape = (reshape_plan *)plan;
-    return move(reshape, &reshape->forward, reshape->binding.output, reshape->binding.inputs[0]);
+    return copy_value(reshape, &reshape->forward, plan->binding.output, plan->binding.inputs[0]);
 }
 
-static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status reshape_backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     reshape_plan *reshape = (reshape_plan *)plan;
-    const yoke_plan_binding *binding = &reshape->binding;
+    const yoke_plan_binding *binding = &plan->binding;
     if (binding->input_gradients[0] == NULL) return YOKE_OK;
-    return move(reshape, &reshape->backward, binding->input_gradients[0], binding->output_gradient);
+    return copy_value(reshape, &reshape->backward, binding->input_gradients[0],
+                      binding->output_gradient);
 }
 
-static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
+static yoke_status reshape_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     reshape_plan *reshape = (reshape_plan *)plan;
     cpu_device *device = cpu_of(plan->device);
-    reshape->binding = *binding;
     cpu_call_destroy(&reshape->forward);
     cpu_call_destroy(&reshape->backward);
     TRY(cpu_reorder(&reshape->forward, device, reshape->input, binding->inputs[0], reshape->ordered,
@@ -58,7 +57,8 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
 
 yoke_status cpu_plan_reshape(yoke_plan **plan, cpu_device *device,
                              const yoke_plan_request *request) {
-    static const yoke_plan_calls calls = {bind, forward, backward, destroy};
+    static const yoke_plan_calls calls = {reshape_bind, reshape_forward, reshape_backward,
+                                          reshape_destroy};
     TRY(yoke_plan_allocate(plan, sizeof(reshape_plan), &device->base, request, &calls));
     reshape_plan *reshape = (reshape_plan *)*plan;
     const yoke_operation *operation = request->operation;
@@ -68,11 +68,8 @@ yoke_status cpu_plan_reshape(yoke_plan **plan, cpu_device *device,
     dnnl_format_tag_t order = operation->kind == YOKE_OP_SEQUENCE ? dnnl_nhwc : dnnl_nchw;
     TRY(cpu_value_desc(&reshape->ordered, device, request->rows, operation->input, type, order));
     reshape->same = reshape->input == reshape->ordered;
-    const cpu_desc *output = NULL;
-    TRY(cpu_value_desc(&output, device, request->rows, operation->output, type, dnnl_nchw));
     yoke_plan_needs *needs = &reshape->base.needs;
-    cpu_layout_store(&needs->output, output);
     needs->forward_in_place = reshape->same;
     needs->backward_in_place = reshape->same;
-    return YOKE_OK;
+    return cpu_plan_plain_output(*plan, request, type);
 }

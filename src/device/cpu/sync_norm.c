@@ -11,7 +11,6 @@
 #include "device/cpu/clones.h"
 
 #define TILE 16 /* channels whose sums stay in registers */
-#define PARALLEL_ELEMENTS (1 << 14)
 
 /* Loops over one row. */
 
@@ -110,7 +109,7 @@ CPU_CLONES static void correct_row_half(const correction *by, size_t row) {
 }
 
 static bool is_parallel(const cpu_sync_norm *sync) {
-    return sync->threads > 1 && sync->rows * sync->geometry.row_stride >= PARALLEL_ELEMENTS;
+    return cpu_is_parallel(sync->threads, sync->rows * sync->geometry.row_stride);
 }
 
 /* Forward. */

@@ -27,7 +27,8 @@ static _Thread_local struct {
     pid_t ids[TEAM_IDS]; /* of that team's threads; 0: the caller */
 } own;
 
-/* Of this process; 0: unknown. The system lists a folder for each, and each links to its parent. */
+/* Counts this process's threads; 0: unknown. The system lists a folder for each thread, and each
+ * folder links to its parent. */
 static size_t count_threads(void) {
     struct stat tasks;
     return stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 2 ? tasks.st_nlink - 2 : 0;
@@ -37,14 +38,6 @@ static void *await(void *gate) {
     pthread_mutex_lock(gate);
     pthread_mutex_unlock(gate);
     return NULL;
-}
-
-/* A thread of OpenMP that ends unwinds its stack; glibc loads the unwinder then, and aborts where
- * it has no memory for it. */
-static yoke_status load_unwinder(void) {
-    void *frame;
-    if (backtrace(&frame, 1) == 0) return FAIL_MEMORY(sizeof frame, "the stack's unwinder");
-    return YOKE_OK;
 }
 
 /* All live at once, as the team's threads will. Answers how many the system gave. */
@@ -63,12 +56,6 @@ static int try_threads(pthread_t *threads, int count, int *cause) {
     return started;
 }
 
-/* The system counts a thread for a moment after its end. */
-static void await_count(size_t count) {
-    for (int look = 0; look < LOOKS && count_threads() > count; look++)
-        sched_yield();
-}
-
 yoke_status cpu_start_team(yoke_device *device) {
     int cause = 0, count = device->threads - 1;
     if (count < 1) return YOKE_OK;
@@ -80,7 +67,10 @@ yoke_status cpu_start_team(yoke_device *device) {
                     "others; open the devices with threads 1, or fork before the first engine",
                     device->name, (int)own.process);
     TRY(yoke_room_check());
-    TRY(load_unwinder());
+    /* A thread of OpenMP that ends unwinds its stack; glibc loads the unwinder then, and aborts
+     * where it has no memory for it. */
+    void *frame;
+    if (backtrace(&frame, 1) == 0) return FAIL_MEMORY(sizeof frame, "the stack's unwinder");
     size_t before = count_threads();
     pthread_t *threads = calloc((size_t)count, sizeof *threads);
     if (threads == NULL) return FAIL_MEMORY((size_t)count * sizeof *threads, "compute threads");
@@ -91,7 +81,9 @@ yoke_status cpu_start_team(yoke_device *device) {
                     "%s: cannot start compute thread %d of %d: %s; open the devices with fewer "
                     "threads, or raise the limit on processes (ulimit -u)",
                     device->name, started + 2, device->threads, strerror(cause));
-    await_count(before);
+    /* The system counts a thread for a moment after its end. */
+    for (int look = 0; look < LOOKS && count_threads() > before; look++)
+        sched_yield();
     (void)yoke_signals_hold(); /* new threads inherit the mask */
 #pragma omp parallel num_threads(device->threads)
     __asm__ volatile(""); /* compilers leave an empty region out */
@@ -128,23 +120,21 @@ static bool team_is_safe(int threads) {
     return true;
 }
 
-static void hold_team(int threads) {
-    bool open = false;
-    pid_t *ids = own.ids;
-#pragma omp parallel num_threads(threads) reduction(|| : open)
-    {
-        int number = omp_get_thread_num();
-        open = hold_team_thread();
-        if (number < TEAM_IDS) ids[number] = gettid();
-    }
-    own.safe_threads = open || threads > TEAM_IDS ? 0 : threads;
-    if (open && threads > own.open_threads) own.open_threads = threads;
-}
-
 void cpu_hold_signals(yoke_device *device) {
     (void)yoke_signals_hold();
     own.holds++;
-    if (device->threads > 1 && !team_is_safe(device->threads)) hold_team(device->threads);
+    if (device->threads > 1 && !team_is_safe(device->threads)) {
+        bool open = false;
+        pid_t *ids = own.ids;
+#pragma omp parallel num_threads(device->threads) reduction(|| : open)
+        {
+            int number = omp_get_thread_num();
+            open = hold_team_thread();
+            if (number < TEAM_IDS) ids[number] = gettid();
+        }
+        own.safe_threads = open || device->threads > TEAM_IDS ? 0 : device->threads;
+        if (open && device->threads > own.open_threads) own.open_threads = device->threads;
+    }
 }
 
 void cpu_release_signals(yoke_device *device) {

@@ -138,11 +138,6 @@ static int roles_to_keep(const cpu_pass *pass) {
     return keep;
 }
 
-/* oneDNN's reference implementations are so slow that a single run may take minutes. */
-static bool is_reference(const cpu_pass *pass) {
-    return strncmp(cpu_pass_implementation(pass), "ref", 3) == 0;
-}
-
 /* Measuring. */
 
 typedef struct weighted_trial {
@@ -153,10 +148,11 @@ typedef struct weighted_trial {
     char best_name[96];
 } weighted_trial;
 
-/* Where the weights have no layout yet, candidates may choose layouts of different sizes: grow the
- * buffers. */
-static yoke_status provide_buffers(const weighted_planner *planner, weighted_trial *trial,
-                                   const cpu_pass *pass) {
+static yoke_status try_pass(const weighted_planner *planner, weighted_trial *trial, int candidate,
+                            cpu_pass *pass) {
+    double milliseconds = 0;
+    /* Where the weights have no layout yet, candidates may choose layouts of different sizes: grow
+     * the buffers. */
     yoke_device *device = &planner->device->base;
     for (int role = 0; role < CPU_ROLES; role++) {
         const cpu_operand *operand = &pass->operands[role];
@@ -168,13 +164,6 @@ static yoke_status provide_buffers(const weighted_planner *planner, weighted_tri
         cpu_probe_fill(trial->addresses[role], operand->stored);
         trial->bytes[role] = bytes;
     }
-    return YOKE_OK;
-}
-
-static yoke_status try_pass(const weighted_planner *planner, weighted_trial *trial, int candidate,
-                            cpu_pass *pass) {
-    double milliseconds = 0;
-    TRY(provide_buffers(planner, trial, pass));
     TRY(cpu_pass_time(pass, planner->device, trial->addresses, trial->best_ms, &milliseconds));
     if (milliseconds >= trial->best_ms) return YOKE_OK;
     int moves = 0;
@@ -199,7 +188,8 @@ static yoke_status try_algorithm(const weighted_planner *planner, cpu_direction 
         cpu_pass pass = {0};
         int candidate = algorithm * KEEP_SETS + set;
         yoke_status status = create_candidate(planner, direction, candidate, &pass);
-        bool usable = status == YOKE_OK && (candidate == 0 || !is_reference(&pass));
+        bool usable = status == YOKE_OK &&
+                      (candidate == 0 || !(strncmp(cpu_pass_implementation(&pass), "ref", 3) == 0));
         if (status == YOKE_OK && set == 0) useful = roles_to_keep(&pass);
         if (usable) status = try_pass(planner, trial, candidate, &pass);
         cpu_pass_destroy(&pass);
@@ -208,8 +198,8 @@ static yoke_status try_algorithm(const weighted_planner *planner, cpu_direction 
     return YOKE_OK;
 }
 
-static yoke_status measure(const weighted_planner *planner, cpu_direction direction,
-                           const char *key, int *candidate) {
+static yoke_status measure_algorithms(const weighted_planner *planner, cpu_direction direction,
+                                      const char *key, int *candidate) {
     weighted_trial trial = {.best_ms = 1e30};
     yoke_status status = YOKE_OK;
     for (int i = 0; status == YOKE_OK && planner->problem->algorithms[i].name != NULL; i++)
@@ -256,8 +246,8 @@ static int fixed_candidate(const weighted_planner *planner, cpu_direction direct
     return 0;
 }
 
-static yoke_status choose(const weighted_planner *planner, cpu_direction direction,
-                          int *candidate) {
+static yoke_status choose_algorithm(const weighted_planner *planner, cpu_direction direction,
+                                    int *candidate) {
     const yoke_plan_request *request = planner->request;
     if (request->algorithm == YOKE_ALGORITHM_DIRECT || request->choices == NULL) {
         *candidate = fixed_candidate(planner, direction);
@@ -271,7 +261,8 @@ static yoke_status choose(const weighted_planner *planner, cpu_direction directi
     const yoke_choice_names names = {.name_of = algorithm_name, .context = planner->problem};
     TRY(yoke_choices_find(request->choices, key, &names, candidate));
     if (*candidate >= 0) return YOKE_OK;
-    if (!yoke_choices_late(request->choices)) return measure(planner, direction, key, candidate);
+    if (!yoke_choices_late(request->choices))
+        return measure_algorithms(planner, direction, key, candidate);
     *candidate = fixed_candidate(planner, direction);
     return yoke_choices_assume(request->choices, key, *candidate,
                                algorithm_name(planner->problem, *candidate));
@@ -280,7 +271,7 @@ static yoke_status choose(const weighted_planner *planner, cpu_direction directi
 static yoke_status plan_direction(const weighted_planner *planner, cpu_direction direction,
                                   cpu_weighted *plan) {
     int candidate = 0;
-    TRY(choose(planner, direction, &candidate));
+    TRY(choose_algorithm(planner, direction, &candidate));
     cpu_pass *pass = &plan->passes[direction];
     bool is_data_product = planner->problem->plain && direction == CPU_BACKWARD_DATA;
     yoke_status status = is_data_product ? create_data_product(planner, pass)
@@ -317,18 +308,6 @@ static yoke_status decide_layouts(weighted_planner *planner, cpu_weighted *plan,
     if (problem->stored[CPU_WEIGHTS] == NULL)
         problem->stored[CPU_WEIGHTS] = planner->preferred_weights;
     return YOKE_OK;
-}
-
-static yoke_status plan_passes(weighted_planner *planner, cpu_weighted *plan) {
-    const yoke_plan_request *request = planner->request;
-    cpu_pass first = {0};
-    yoke_status status = decide_layouts(planner, plan, &first);
-    if (status == YOKE_OK) status = plan_direction(planner, CPU_FORWARD, plan);
-    if (status == YOKE_OK && request->training && request->input_gradient)
-        status = plan_direction(planner, CPU_BACKWARD_DATA, plan);
-    planner->hint = NULL;
-    cpu_pass_destroy(&first);
-    return status;
 }
 
 /* Running. */
@@ -410,12 +389,18 @@ yoke_status cpu_bias_desc(cpu_problem *problem, cpu_device *device, int channels
 yoke_status cpu_weighted_create(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request, cpu_problem *problem) {
     static const yoke_plan_calls calls = {weighted_bind, weighted_forward, weighted_backward,
-                                          weighted_destroy, weighted_part};
+                                          weighted_destroy, .backward_part = weighted_part};
     TRY(yoke_plan_allocate(plan, sizeof(cpu_weighted), &device->base, request, &calls));
     cpu_weighted *self = weighted_of(*plan);
     memcpy(self->cleared, problem->cleared, sizeof self->cleared);
     weighted_planner planner = {.device = device, .request = request, .problem = problem};
-    TRY(plan_passes(&planner, self));
+    cpu_pass first = {0};
+    yoke_status status = decide_layouts(&planner, self, &first);
+    if (status == YOKE_OK) status = plan_direction(&planner, CPU_FORWARD, self);
+    if (status == YOKE_OK && request->training && request->input_gradient)
+        status = plan_direction(&planner, CPU_BACKWARD_DATA, self);
+    cpu_pass_destroy(&first);
+    TRY(status);
     yoke_plan_needs *needs = &self->base.needs;
     cpu_layout_store(&needs->output, problem->stored[CPU_OUTPUT]);
     cpu_layout_store(&needs->parameters[0], problem->stored[CPU_WEIGHTS]);

@@ -224,19 +224,6 @@ static matrices of_filters(int rows, int columns) {
         .stride = stride, .row = (size_t)columns, .floats = WINOGRAD_PRODUCTS * stride};
 }
 
-static void lay_out(cpu_winograd *self) {
-    self->left = of_tiles(self->chunk_tiles, self->from.channels);
-    self->right = of_tiles(self->chunk_tiles, self->slice_channels);
-    self->product = of_filters(self->from.channels, self->slice_channels);
-    if (!for_weights(self)) {
-        matrices filters = self->product;
-        self->product = self->right;
-        self->right = filters;
-    }
-    self->right.offset = self->left.floats;
-    self->product.offset = self->right.offset + self->right.floats;
-}
-
 /* [36, rows, columns]; a transposed operand has its columns where the memory has rows. */
 static yoke_status describe(const cpu_winograd *self, const cpu_desc **desc,
                             const matrices *operand, int rows, int columns, bool transposed) {
@@ -248,7 +235,19 @@ static yoke_status describe(const cpu_winograd *self, const cpu_desc **desc,
     return YOKE_OK;
 }
 
-static yoke_status create_products(cpu_winograd *self) {
+static yoke_status winograd_build(cpu_winograd *self) {
+    TRY(view_tensors(self));
+    cut(self);
+    self->left = of_tiles(self->chunk_tiles, self->from.channels);
+    self->right = of_tiles(self->chunk_tiles, self->slice_channels);
+    self->product = of_filters(self->from.channels, self->slice_channels);
+    if (!for_weights(self)) {
+        matrices filters = self->product;
+        self->product = self->right;
+        self->right = filters;
+    }
+    self->right.offset = self->left.floats;
+    self->product.offset = self->right.offset + self->right.floats;
     bool weights = for_weights(self);
     int rows = weights ? self->from.channels : self->chunk_tiles;
     int depth = weights ? self->chunk_tiles : self->from.channels;
@@ -262,13 +261,6 @@ static yoke_status create_products(cpu_winograd *self) {
     return cpu_primitive_create(&self->multiply_add, self->device, &product);
 }
 
-static yoke_status build(cpu_winograd *self) {
-    TRY(view_tensors(self));
-    cut(self);
-    lay_out(self);
-    return create_products(self);
-}
-
 yoke_status cpu_winograd_create(cpu_winograd **winograd, cpu_device *device,
                                 const cpu_operation *convolution) {
     *winograd = NULL;
@@ -280,7 +272,7 @@ yoke_status cpu_winograd_create(cpu_winograd **winograd, cpu_device *device,
     self->convolution = *convolution;
     self->rows = (int)convolution->source->dims[0];
     self->padding = (int)convolution->padding[0];
-    yoke_status status = build(self);
+    yoke_status status = winograd_build(self);
     if (status == YOKE_OK) {
         *winograd = self;
     } else {

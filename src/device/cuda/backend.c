@@ -8,8 +8,12 @@
 
 /* Life. */
 
-/* Errors of a lost GPU no longer matter here. */
-static void release_all(cuda_device *cuda) {
+static void cuda_close(yoke_device *device) {
+    if (device == NULL) return;
+    int before = cuda_current();
+    cudaSetDevice(cuda_of(device)->ordinal);
+    /* Errors of a lost GPU no longer matter here. */
+    cuda_device *cuda = cuda_of(device);
     cuda_close_staging(cuda);
     if (cuda->step != NULL) cudaFree(cuda->step);
     if (cuda->workspace != NULL) cudaFree(cuda->workspace);
@@ -19,13 +23,6 @@ static void release_all(cuda_device *cuda) {
     if (cuda->lt != NULL) cuda_lt()->cublasLtDestroy(cuda->lt);
     for (int i = 0; i < YOKE_STREAMS; i++)
         if (cuda->streams[i] != NULL) cudaStreamDestroy(cuda->streams[i]);
-}
-
-static void cuda_close(yoke_device *device) {
-    if (device == NULL) return;
-    int before = cuda_current();
-    cudaSetDevice(cuda_of(device)->ordinal);
-    release_all(cuda_of(device));
     cuda_return_to(before);
     cudaGetLastError();
     free(device);
@@ -46,33 +43,6 @@ static yoke_status check_gpu(const yoke_backend_open *request) {
             "%s: this machine has %d usable GPU%s, counted from cuda:0; \"2xcuda:0\" puts two "
             "replicas on one",
             request->name, count, count == 1 ? "" : "s");
-    return YOKE_OK;
-}
-
-static yoke_status find_gpu(cuda_device *cuda) {
-    TRY(cuda_libraries_open());
-    TRY(cuda_use(&cuda->base));
-    int major = 0, minor = 0;
-    TRY_CUDA(cuda,
-             cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, cuda->ordinal));
-    TRY_CUDA(cuda,
-             cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, cuda->ordinal));
-    TRY_CUDA(cuda, cudaDeviceGetAttribute(&cuda->processors, cudaDevAttrMultiProcessorCount,
-                                          cuda->ordinal));
-    cuda->capability = 10 * major + minor;
-    return cuda_check_code(cuda);
-}
-
-/* Collectives and updates are short, and other work waits for them: their stream has the highest
- * priority. */
-static yoke_status create_streams(cuda_device *cuda) {
-    int least = 0, greatest = 0;
-    TRY_CUDA(cuda, cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    for (int i = 0; i < YOKE_STREAMS; i++) {
-        int priority = i == YOKE_STREAM_COMMUNICATION ? greatest : least;
-        TRY_CUDA(cuda,
-                 cudaStreamCreateWithPriority(&cuda->streams[i], cudaStreamNonBlocking, priority));
-    }
     return YOKE_OK;
 }
 
@@ -102,7 +72,28 @@ static yoke_status create_cudnn(cuda_device *cuda) {
     return YOKE_OK;
 }
 
-static yoke_status create_handles(cuda_device *cuda) {
+static yoke_status cuda_build(cuda_device *cuda) {
+    TRY(cuda_libraries_open());
+    TRY(cuda_use(&cuda->base));
+    int major = 0, minor = 0;
+    TRY_CUDA(cuda,
+             cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, cuda->ordinal));
+    TRY_CUDA(cuda,
+             cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, cuda->ordinal));
+    TRY_CUDA(cuda, cudaDeviceGetAttribute(&cuda->processors, cudaDevAttrMultiProcessorCount,
+                                          cuda->ordinal));
+    cuda->capability = 10 * major + minor;
+    TRY(cuda_check_code(cuda));
+    cuda->reach = (uint64_t)1 << cuda->ordinal;
+    /* Collectives and updates are short, and other work waits for them: their stream has the
+     * highest priority. */
+    int least = 0, greatest = 0;
+    TRY_CUDA(cuda, cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    for (int i = 0; i < YOKE_STREAMS; i++) {
+        int priority = i == YOKE_STREAM_COMMUNICATION ? greatest : least;
+        TRY_CUDA(cuda,
+                 cudaStreamCreateWithPriority(&cuda->streams[i], cudaStreamNonBlocking, priority));
+    }
     TRY_LT(cuda, cuda_lt()->cublasLtCreate(&cuda->lt));
     TRY(create_cudnn(cuda));
     TRY_CUDA(cuda, cudaMalloc(&cuda->workspace, CUDA_WORKSPACE_BYTES));
@@ -110,15 +101,8 @@ static yoke_status create_handles(cuda_device *cuda) {
     return YOKE_OK;
 }
 
-static yoke_status cuda_build(cuda_device *cuda) {
-    TRY(find_gpu(cuda));
-    cuda->reach = (uint64_t)1 << cuda->ordinal;
-    TRY(create_streams(cuda));
-    return create_handles(cuda);
-}
-
-/* Devices that convolve in different ways would compute different bits. */
-static void agree_on_cudnn(yoke_device *const *devices, int count) {
+static yoke_status connect_all(yoke_device *const *devices, int count) {
+    /* Devices that convolve in different ways would compute different bits. */
 #ifdef YOKE_HAS_CUDNN
     int with = 0, before = cuda_current();
     for (int k = 0; k < count; k++)
@@ -132,10 +116,6 @@ static void agree_on_cudnn(yoke_device *const *devices, int count) {
 #else
     (void)devices, (void)count;
 #endif
-}
-
-static yoke_status connect_all(yoke_device *const *devices, int count) {
-    agree_on_cudnn(devices, count);
     return cuda_connect(devices, count);
 }
 
@@ -271,7 +251,8 @@ static yoke_status cuda_download(yoke_device *device, yoke_stream stream, void *
     return finish_unless_pinned(cuda, stream, to);
 }
 
-/* Not the whole GPU: other replicas and other code of the host program may use it. */
+/* Waits for the device's own streams: other replicas and other code of the host program may use the
+ * GPU. */
 static yoke_status cuda_synchronize(yoke_device *device) {
     cuda_device *cuda = cuda_of(device);
     TRY(cuda_use(device));
@@ -297,47 +278,14 @@ static yoke_status cuda_plan(yoke_plan **plan, yoke_device *device,
         return cuda_plan_linear(plan, cuda, request);
     case YOKE_OP_BATCH_NORM:
         return cuda_plan_batch_norm(plan, cuda, request);
-    case YOKE_OP_LAYER_NORM:
-        return cuda_plan_layer_norm(plan, cuda, request);
-    case YOKE_OP_ACTIVATION:
-        return cuda_plan_activation(plan, cuda, request);
-    case YOKE_OP_ADD:
-        return cuda_plan_add(plan, cuda, request);
-    case YOKE_OP_MULTIPLY:
-        return request->operation->by_channel ? cuda_plan_channel_scale(plan, cuda, request)
-                                              : cuda_plan_multiply(plan, cuda, request);
-    case YOKE_OP_CONCAT:
-        return cuda_plan_concat(plan, cuda, request);
-    case YOKE_OP_SOFTMAX:
-        return cuda_plan_softmax(plan, cuda, request);
-    case YOKE_OP_MAX_POOL:
-    case YOKE_OP_AVERAGE_POOL:
-        return cuda_plan_pooling(plan, cuda, request);
-    case YOKE_OP_FLATTEN:
-    case YOKE_OP_SEQUENCE:
-    case YOKE_OP_OUTPUT:
-        return cuda_plan_reshape(plan, cuda, request);
-    case YOKE_OP_EMBEDDING:
-        return cuda_plan_embedding(plan, cuda, request);
-    case YOKE_OP_POSITIONS:
-        return cuda_plan_positions(plan, cuda, request);
-    case YOKE_OP_DROPOUT:
-        return cuda_plan_dropout(plan, cuda, request);
-    case YOKE_OP_CLASS_TOKEN:
-        return cuda_plan_class_token(plan, cuda, request);
-    case YOKE_OP_SELECT:
-        return cuda_plan_select(plan, cuda, request);
-    case YOKE_OP_ATTENTION:
-        return cuda_plan_attention(plan, cuda, request);
     case YOKE_OP_CROSS_ENTROPY:
     case YOKE_OP_MSE:
     case YOKE_OP_BCE:
     case YOKE_OP_HUBER:
         return cuda_plan_loss(plan, cuda, request);
-    case YOKE_OP_INPUT:
-        break;
+    default:
+        return cuda_plan_kernels(plan, cuda, request);
     }
-    return FAIL(YOKE_ERROR_INTERNAL, "operation %d has no plan", (int)request->operation->kind);
 }
 
 const yoke_backend *yoke_cuda_backend(void) {

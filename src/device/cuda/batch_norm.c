@@ -1,68 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batch normalisation with an optional ReLU, or with a sum and its ReLU. Forward saves mean and
- * reciprocal deviation for backward. Backward computes the ReLU's mask from its input, or reads it
- * from the sum's output. Running statistics follow torch.nn.BatchNorm2d. */
+ * reciprocal standard deviation for backward. Backward computes the ReLU's mask from its input, or
+ * reads it from the sum's output. Running statistics follow torch.nn.BatchNorm2d. */
 #include <stdio.h>
 
 #include "device/cuda/kernel_plan.h"
 
 typedef struct batch_norm_plan {
-    yoke_plan base;
-    cuda_kernel_input input, added; /* added: zero without a sum */
-    cuda_batch_norm_job job;        /* with the cut of forward */
-    cuda_batch_norm_cut backward_cut;
-    bool training;
+    cuda_kernel_plan kernel; /* input 1: of a sum */
+    cuda_batch_norm_cut forward_cut, backward_cut;
 } batch_norm_plan;
 
-static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
-    (void)step;
-    const batch_norm_plan *norm = (const batch_norm_plan *)plan;
-    cuda_device *device = cuda_of(plan->device);
-    TRY(cuda_kernel_input_read(&norm->input, device));
-    TRY(cuda_kernel_input_read(&norm->added, device));
-    if (norm->training)
-        TRY_CUDA(device, cuda_run_batch_norm(&norm->job, cuda_compute(plan)));
+static cuda_batch_norm_job batch_norm_job(const cuda_kernel_plan *plan) {
+    const yoke_operation *operation = &plan->base.operation;
+    const yoke_plan_binding *at = &plan->base.binding;
+    size_t pixels =
+        plan->base.rows * (size_t)operation->input.height * (size_t)operation->input.width;
+    cuda_batch_norm_job job = {.pixels = pixels,
+                               .channels = operation->input.channels,
+                               .half = plan->half,
+                               .relu = operation->relu,
+                               .cut = ((const batch_norm_plan *)plan)->forward_cut,
+                               .epsilon = (float)operation->epsilon,
+                               .momentum = operation->momentum,
+                               .input = at->inputs[0],
+                               .added = operation->add ? at->inputs[1] : NULL,
+                               .output = at->output,
+                               .weight = at->parameters[0],
+                               .bias = at->parameters[1],
+                               .running_mean = at->buffers[0],
+                               .running_variance = at->buffers[1]};
+    if (plan->base.backward == NULL || at->saved == NULL) return job;
+    job.mean = at->saved;
+    job.reciprocal = job.mean + job.channels;
+    job.partial = at->scratch;
+    job.output_gradient = at->output_gradient;
+    job.input_gradient = at->input_gradients[0];
+    job.added_gradient = operation->add ? at->input_gradients[1] : NULL;
+    job.weight_gradient = at->parameter_gradients[0];
+    job.bias_gradient = at->parameter_gradients[1];
+    return job;
+}
+
+static yoke_status batch_norm_forward(const cuda_kernel_plan *plan, cudaStream_t stream) {
+    const cuda_batch_norm_job job = batch_norm_job(plan);
+    if (plan->base.backward != NULL)
+        TRY_CUDA(plan->device, cuda_run_batch_norm(&job, stream));
     else
-        TRY_CUDA(device, cuda_run_batch_norm_evaluation(&norm->job, cuda_compute(plan)));
+        TRY_CUDA(plan->device, cuda_run_batch_norm_evaluation(&job, stream));
     return YOKE_OK;
 }
 
-static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
-    (void)step;
-    const batch_norm_plan *norm = (const batch_norm_plan *)plan;
-    cuda_device *device = cuda_of(plan->device);
-    TRY(cuda_kernel_input_read(&norm->input, device));
-    cuda_batch_norm_job job = norm->job;
-    job.cut = norm->backward_cut;
-    TRY_CUDA(device, cuda_run_batch_norm_backward(&job, cuda_compute(plan)));
-    TRY(cuda_kernel_input_return(&norm->added, device));
-    return cuda_kernel_input_return(&norm->input, device);
-}
-
-static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
-    batch_norm_plan *norm = (batch_norm_plan *)plan;
-    cuda_batch_norm_job *job = &norm->job;
-    char *scratch = binding->scratch;
-    cuda_kernel_input_bind(&norm->input, binding, 0, scratch);
-    scratch += 2 * norm->input.bytes;
-    cuda_kernel_input_bind(&norm->added, binding, 1, scratch);
-    scratch += 2 * norm->added.bytes;
-    job->input = norm->input.value;
-    job->added = norm->added.value;
-    job->output = binding->output;
-    job->weight = binding->parameters[0];
-    job->bias = binding->parameters[1];
-    job->running_mean = binding->buffers[0];
-    job->running_variance = binding->buffers[1];
-    if (!norm->training) return YOKE_OK;
-    job->mean = binding->saved;
-    job->reciprocal = job->mean + job->channels;
-    job->partial = (float *)(void *)scratch;
-    job->output_gradient = binding->output_gradient;
-    job->input_gradient = norm->input.gradient;
-    job->added_gradient = norm->added.gradient;
-    job->weight_gradient = binding->parameter_gradients[0];
-    job->bias_gradient = binding->parameter_gradients[1];
+static yoke_status batch_norm_backward(const cuda_kernel_plan *plan, cudaStream_t stream) {
+    cuda_batch_norm_job job = batch_norm_job(plan);
+    job.cut = ((const batch_norm_plan *)plan)->backward_cut;
+    TRY_CUDA(plan->device, cuda_run_batch_norm_backward(&job, stream));
     return YOKE_OK;
 }
 
@@ -153,7 +145,7 @@ static yoke_status provide_operands(cut_trial *trial, bool add, void **memory) {
     return YOKE_OK;
 }
 
-static yoke_status measure(cuda_tuning *tuning, cut_trial *trial, bool add, int *best) {
+static yoke_status measure_cuts(cuda_tuning *tuning, cut_trial *trial, bool add, int *best) {
     void *memory = NULL;
     yoke_status status = provide_operands(trial, add, &memory);
     tuning->context = trial;
@@ -169,72 +161,51 @@ static yoke_status choose_cut(batch_norm_plan *norm, const yoke_plan_request *re
     char key[96];
     int best;
     bool settled;
-    *cut = cuts[0].cut;
-    if (norm->job.pixels <= (backward ? CUDA_NORM_WHOLE_BACKWARD : CUDA_NORM_WHOLE_FORWARD))
+    cut_trial trial = {norm->kernel.device, batch_norm_job(&norm->kernel), backward};
+    if (trial.job.pixels <= (backward ? CUDA_NORM_WHOLE_BACKWARD : CUDA_NORM_WHOLE_FORWARD))
         return YOKE_OK;
-    list_cuts(&norm->job, candidates);
+    list_cuts(&trial.job, candidates);
     snprintf(key, sizeof key, "batch norm %dx%dx%d%s%s %s", operation->input.channels,
              operation->input.height, operation->input.width, operation->add ? " sum" : "",
              operation->relu ? " relu" : "", backward ? "backward" : "forward");
-    cuda_tuning tuning = {cuda_of(norm->base.device), request, key, candidates, CUTS, NULL};
-    cut_trial trial = {tuning.device, norm->job, backward};
+    cuda_tuning tuning = {trial.device, request, key, candidates, CUTS, NULL};
     TRY(cuda_settled(&tuning, &settled, &best));
-    if (!settled) TRY(measure(&tuning, &trial, operation->add, &best));
+    if (!settled) TRY(measure_cuts(&tuning, &trial, operation->add, &best));
     *cut = cuts[best].cut;
-    norm->base.ways[backward ? YOKE_BACKWARD_DATA : YOKE_FORWARD] = cuts[best].name;
+    norm->kernel.base.ways[backward ? YOKE_BACKWARD_DATA : YOKE_FORWARD] = cuts[best].name;
     return YOKE_OK;
 }
 
-static yoke_status choose_cuts(batch_norm_plan *norm, const yoke_plan_request *request) {
-    norm->job.cut = cuts[0].cut;
-    if (!norm->training) return YOKE_OK; /* it sums nothing */
-    TRY(choose_cut(norm, request, false, &norm->job.cut));
-    return choose_cut(norm, request, true, &norm->backward_cut);
-}
-
-static size_t partial_bytes(const batch_norm_plan *norm) {
-    size_t forward = cuda_batch_norm_partial_bytes(&norm->job);
-    size_t backward = bytes_with(&norm->job, norm->backward_cut);
-    return forward > backward ? forward : backward;
-}
-
-static yoke_status describe_needs(batch_norm_plan *norm, const yoke_plan_request *request) {
-    const cuda_batch_norm_job *job = &norm->job;
-    yoke_plan_needs *needs = &norm->base.needs;
-    int64_t channels = job->channels;
-    cuda_kernel_output(&needs->output, request);
+static yoke_status batch_norm_prepare(cuda_kernel_plan *plan, const yoke_plan_request *request) {
+    batch_norm_plan *norm = (batch_norm_plan *)plan;
+    yoke_plan_needs *needs = &plan->base.needs;
+    const int64_t channels = request->operation->input.channels;
     for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++)
-        TRY(yoke_layout_plain(norm->base.device, &channels, 1, &needs->parameters[i]));
-    needs->scratch_bytes = 2 * (norm->input.bytes + norm->added.bytes);
-    needs->forward_in_place = !request->training && !norm->input.reordered;
+        TRY(yoke_layout_plain(plan->base.device, &channels, 1, &needs->parameters[i]));
+    norm->forward_cut = norm->backward_cut = cuts[0].cut;
+    needs->forward_in_place = needs->forward_in_place && !request->training;
     if (!request->training) return YOKE_OK;
-    needs->scratch_bytes += partial_bytes(norm);
+    TRY(choose_cut(norm, request, false, &norm->forward_cut));
+    TRY(choose_cut(norm, request, true, &norm->backward_cut));
+    const cuda_batch_norm_job job = batch_norm_job(plan);
+    size_t forward = cuda_batch_norm_partial_bytes(&job);
+    size_t backward = bytes_with(&job, norm->backward_cut);
+    needs->scratch_bytes += forward > backward ? forward : backward;
     needs->saved_bytes = 2 * (size_t)channels * sizeof(float);
-    needs->backward_reads_input = true;
-    needs->backward_reads_output = request->operation->add;
-    bool in_place = !norm->input.reordered && !norm->added.reordered;
-    needs->backward_in_place = in_place && !request->operation->add;
-    needs->joined_in_place = in_place && request->operation->add;
+    if (!request->operation->add) return YOKE_OK;
+    needs->backward_reads_output = true;
+    needs->joined_in_place = needs->backward_in_place && !plan->inputs[1].reordered;
+    needs->backward_in_place = false;
     return YOKE_OK;
 }
 
 yoke_status cuda_plan_batch_norm(yoke_plan **plan, cuda_device *device,
                                  const yoke_plan_request *request) {
-    static const yoke_plan_calls calls = {bind, forward, backward, NULL};
-    const yoke_operation *operation = request->operation;
-    size_t pixels =
-        (size_t)request->rows * (size_t)operation->input.height * (size_t)operation->input.width;
-    TRY(yoke_plan_allocate(plan, sizeof(batch_norm_plan), &device->base, request, &calls));
-    batch_norm_plan *norm = (batch_norm_plan *)*plan;
-    norm->training = request->training;
-    norm->input = cuda_kernel_input_of(request, 0);
-    if (operation->add) norm->added = cuda_kernel_input_of(request, 1);
-    norm->job = (cuda_batch_norm_job){.pixels = pixels,
-                                      .channels = operation->input.channels,
-                                      .half = cuda_is_half(request),
-                                      .relu = operation->relu,
-                                      .epsilon = (float)operation->epsilon,
-                                      .momentum = operation->momentum};
-    TRY(choose_cuts(norm, request));
-    return describe_needs(norm, request);
+    enum { FLAGS = YOKE_IN_PLACE | YOKE_READS_INPUT | YOKE_HAS_PARAMETERS };
+    static const cuda_kernel_operation alone = {1, FLAGS, batch_norm_prepare, batch_norm_forward,
+                                                batch_norm_backward};
+    static const cuda_kernel_operation of_sum = {2, FLAGS, batch_norm_prepare, batch_norm_forward,
+                                                 batch_norm_backward};
+    return cuda_kernel_plan_create(plan, sizeof(batch_norm_plan), device, request,
+                                   request->operation->add ? &of_sum : &alone);
 }

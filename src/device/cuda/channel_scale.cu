@@ -63,9 +63,6 @@ extern "C" cudaError_t cuda_run_channel_scale_sums(const cuda_channel_scale_job 
                                                    cudaStream_t stream) {
     size_t units = job->rows * ((job->channels + CUDA_WARP - 1) / CUDA_WARP);
     unsigned blocks = cuda_position_blocks(units);
-    if (job->half)
-        LAUNCH_BLOCK(sum_channels<__nv_bfloat16>, blocks, CUDA_THREADS, stream, *job);
-    else
-        LAUNCH_BLOCK(sum_channels<float>, blocks, CUDA_THREADS, stream, *job);
+    LAUNCH_BY_TYPE(LAUNCH_BLOCK, sum_channels, job->half, blocks, CUDA_THREADS, stream, *job);
     return cudaGetLastError();
 }

@@ -18,7 +18,7 @@
 #define SHORTEST_MS 1e-6f /* for what events do not resolve */
 #define CLOSE 1.25f       /* times the fastest short run: candidates up to here run again */
 
-/* Of work before a contest; simulated clocks are always the same. */
+/* The longest warm-up before a contest; simulated clocks are always the same. */
 #ifdef YOKE_SIMCUDA
 #define WARM_UP_NS 0.0
 #else
@@ -28,7 +28,7 @@
 static const char *const precision_names[] = {
     [YOKE_FLOAT32] = "float32", [YOKE_BFLOAT16] = "bfloat16", [YOKE_TF32] = "tf32"};
 
-/* What the fastest is where all may run is nothing for a run that refuses some. */
+/* A run that may take every algorithm keeps its choices apart from one that refuses some. */
 static void write_key(char key[KEY_BYTES], const cuda_tuning *tuning) {
     bool all = tuning->request->algorithm == YOKE_ALGORITHM_FASTEST;
     snprintf(key, KEY_BYTES, "%s %s%s", tuning->key, precision_names[tuning->request->precision],
@@ -77,11 +77,6 @@ static yoke_status open_stopwatch(stopwatch *watch) {
     TRY_CUDA(watch->device, cudaEventCreate(&watch->start));
     TRY_CUDA(watch->device, cudaEventCreate(&watch->stop));
     return YOKE_OK;
-}
-
-static void close_stopwatch(stopwatch *watch) {
-    if (watch->stop != NULL) cudaEventDestroy(watch->stop);
-    if (watch->start != NULL) cudaEventDestroy(watch->start);
 }
 
 static yoke_status queue_runs(const cuda_tuning *tuning, int candidate, int runs) {
@@ -133,20 +128,6 @@ static yoke_status time_short(const stopwatch *watch, const cuda_tuning *tuning,
     return YOKE_OK;
 }
 
-/* Which candidates serve at all; of those it keeps a first time. */
-static yoke_status try_all(const stopwatch *watch, const cuda_tuning *tuning, float *times) {
-    for (int i = 0; i < tuning->count; i++) {
-        if (tuning->candidates[i].run == NULL) continue;
-        TRY(yoke_choices_go_on(tuning->request->choices));
-        yoke_status status = time_short(watch, tuning, i, &times[i]);
-        if (status == YOKE_ERROR_DEVICE && !cuda_poisoned(watch->device))
-            times[i] = 0;
-        else
-            TRY(status);
-    }
-    return YOKE_OK;
-}
-
 static yoke_status replay_for(const stopwatch *watch, const cuda_tuning *tuning,
                               yoke_recording *recording, double wanted_ns) {
     uint64_t begin = yoke_now_ns();
@@ -156,18 +137,6 @@ static yoke_status replay_for(const stopwatch *watch, const cuda_tuning *tuning,
         TRY(time_replay(watch, recording, &milliseconds));
     } while ((double)(yoke_now_ns() - begin) < wanted_ns);
     return YOKE_OK;
-}
-
-/* Keeps the GPU at work for as long as it was idle since the last contest, up to WARM_UP_NS. */
-static yoke_status warm_up(const stopwatch *watch, const cuda_tuning *tuning, int candidate) {
-    cuda_device *device = watch->device;
-    double idle_ns = (double)(yoke_now_ns() - device->contest_ended_ns);
-    yoke_recording *recording = NULL;
-    TRY(yoke_recording_begin(&device->base));
-    TRY(yoke_recording_end(&device->base, queue_runs(tuning, candidate, LONG_RUNS), &recording));
-    yoke_status status = replay_for(watch, tuning, recording, fmin(idle_ns, WARM_UP_NS));
-    yoke_recording_destroy(recording);
-    return status;
 }
 
 /* Lowers the times of the candidates that are left. One heat goes from the first to the last, the
@@ -200,21 +169,39 @@ static int keep_closest(float *times, int count) {
 }
 
 static yoke_status hold_contest(const stopwatch *watch, const cuda_tuning *tuning, float *times) {
-    TRY(try_all(watch, tuning, times));
+    /* A first time of each candidate that serves at all. */
+    for (int i = 0; i < tuning->count; i++) {
+        if (tuning->candidates[i].run == NULL) continue;
+        TRY(yoke_choices_go_on(tuning->request->choices));
+        yoke_status status = time_short(watch, tuning, i, &times[i]);
+        if (status == YOKE_ERROR_DEVICE && !cuda_poisoned(watch->device))
+            times[i] = 0;
+        else
+            TRY(status);
+    }
     int first = best_of(times, tuning->count);
     if (first < 0) return YOKE_OK;
-    TRY(warm_up(watch, tuning, first));
+    /* Keep the GPU at work for as long as it was idle since the last contest, up to WARM_UP_NS. */
+    cuda_device *device = watch->device;
+    double idle_ns = (double)(yoke_now_ns() - device->contest_ended_ns);
+    yoke_recording *recording = NULL;
+    TRY(yoke_recording_begin(&device->base));
+    TRY(yoke_recording_end(&device->base, queue_runs(tuning, first, LONG_RUNS), &recording));
+    yoke_status status = replay_for(watch, tuning, recording, fmin(idle_ns, WARM_UP_NS));
+    yoke_recording_destroy(recording);
+    TRY(status);
     TRY(run_heats(watch, tuning, SHORT_RUNS, times));
     if (keep_closest(times, tuning->count) > 1) TRY(run_heats(watch, tuning, LONG_RUNS, times));
     watch->device->contest_ended_ns = yoke_now_ns();
     return YOKE_OK;
 }
 
-static yoke_status measure(const cuda_tuning *tuning, float *times, int *best) {
+static yoke_status measure_candidates(const cuda_tuning *tuning, float *times, int *best) {
     stopwatch watch = {.device = tuning->device};
     yoke_status status = open_stopwatch(&watch);
     if (status == YOKE_OK) status = hold_contest(&watch, tuning, times);
-    close_stopwatch(&watch);
+    if (watch.stop != NULL) cudaEventDestroy(watch.stop);
+    if (watch.start != NULL) cudaEventDestroy(watch.start);
     TRY(status);
     *best = best_of(times, tuning->count);
     if (*best >= 0) return YOKE_OK;
@@ -226,7 +213,7 @@ yoke_status cuda_measure(const cuda_tuning *tuning, int *best) {
     size_t bytes = (size_t)tuning->count * sizeof(float);
     float *times = calloc(1, bytes);
     if (times == NULL) return FAIL_MEMORY(bytes, "measured times");
-    yoke_status status = measure(tuning, times, best);
+    yoke_status status = measure_candidates(tuning, times, best);
     if (status == YOKE_OK) {
         char key[KEY_BYTES];
         write_key(key, tuning);

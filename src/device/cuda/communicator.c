@@ -30,7 +30,7 @@ static void abort_communicator(yoke_communicator *base) {
     if (handle_of(own) != NULL) cuda_nccl_abort(&own->watchdog);
 }
 
-/* What check answered goes before what NCCL says of the abort. */
+/* The error that check returned is the cause; NCCL reports the abort that follows it. */
 static yoke_status fail_communicator(nccl_communicator *own, ncclResult_t result) {
     char cause[CUDA_NCCL_CAUSE_BYTES];
     cuda_nccl_cause(&own->watchdog, result, cause);
@@ -175,7 +175,7 @@ static ncclResult_t finalize(nccl_communicator *own) {
     return cuda_nccl_leave(&own->watchdog, cuda_nccl()->ncclCommFinalize(handle_of(own)));
 }
 
-static void destroy(yoke_communicator *base) {
+static void communicator_destroy(yoke_communicator *base) {
     nccl_communicator *own = nccl_of(base);
     if (handle_of(own) != NULL && finalize(own) != ncclSuccess) abort_communicator(base);
     if (handle_of(own) != NULL) cuda_nccl()->ncclCommDestroy(handle_of(own));
@@ -185,7 +185,7 @@ static void destroy(yoke_communicator *base) {
 
 /* In a group, because the communicator's handle is then known before the call that waits: the
  * watchdog needs it to abort. */
-static ncclResult_t join(nccl_communicator *own, const ncclUniqueId *id) {
+static ncclResult_t join_ranks(nccl_communicator *own, const ncclUniqueId *id) {
     const cuda_nccl_calls *nccl = cuda_nccl();
     ncclResult_t result = nccl->ncclGroupStart();
     if (result != ncclSuccess) return result;
@@ -195,7 +195,8 @@ static ncclResult_t join(nccl_communicator *own, const ncclUniqueId *id) {
     return result == ncclSuccess ? ended : result;
 }
 
-static yoke_status build(nccl_communicator *own, const yoke_communicator_request *request) {
+static yoke_status communicator_build(nccl_communicator *own,
+                                      const yoke_communicator_request *request) {
     own->device = request->device;
     own->rank = request->rank;
     own->world = request->world;
@@ -212,7 +213,7 @@ static yoke_status build(nccl_communicator *own, const yoke_communicator_request
     if (result != ncclSuccess) return fail_communicator(own, result);
     own->last = "ncclCommInitRank";
     TRY(cuda_use(own->device));
-    result = join(own, &id);
+    result = join_ranks(own, &id);
     return result == ncclSuccess ? YOKE_OK : fail_communicator(own, result);
 }
 
@@ -220,13 +221,15 @@ yoke_status cuda_communicator(yoke_communicator **communicator,
                               const yoke_communicator_request *request) {
     nccl_communicator *created = calloc(1, sizeof *created);
     if (created == NULL) return FAIL_MEMORY(sizeof *created, "a communicator");
-    created->base = (yoke_communicator){
-        .take = take, .is_idle = is_idle, .abort = abort_communicator, .destroy = destroy};
-    yoke_status status = build(created, request);
+    created->base = (yoke_communicator){.take = take,
+                                        .is_idle = is_idle,
+                                        .abort = abort_communicator,
+                                        .destroy = communicator_destroy};
+    yoke_status status = communicator_build(created, request);
     if (status == YOKE_OK)
         *communicator = &created->base;
     else
-        destroy(&created->base);
+        communicator_destroy(&created->base);
     return status;
 }
 

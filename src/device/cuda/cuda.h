@@ -212,43 +212,11 @@ yoke_status cuda_assume(const cuda_tuning *tuning, const char *name);
 yoke_status cuda_settled(const cuda_tuning *tuning, bool *settled, int *best);
 yoke_status cuda_choose_for(yoke_device *device, const yoke_contest *contest, int *best);
 
-/* One planner for each kind of operation. */
-yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,
-                                  const yoke_plan_request *request);
-yoke_status cuda_plan_linear(yoke_plan **plan, cuda_device *device,
-                             const yoke_plan_request *request);
-yoke_status cuda_plan_batch_norm(yoke_plan **plan, cuda_device *device,
+/* Planners: of operations that choose among algorithms, and in operations.c of all others. */
+typedef yoke_status cuda_planner(yoke_plan **plan, cuda_device *device,
                                  const yoke_plan_request *request);
-yoke_status cuda_plan_pooling(yoke_plan **plan, cuda_device *device,
-                              const yoke_plan_request *request);
-yoke_status cuda_plan_layer_norm(yoke_plan **plan, cuda_device *device,
-                                 const yoke_plan_request *request);
-yoke_status cuda_plan_activation(yoke_plan **plan, cuda_device *device,
-                                 const yoke_plan_request *request);
-yoke_status cuda_plan_add(yoke_plan **plan, cuda_device *device, const yoke_plan_request *request);
-yoke_status cuda_plan_channel_scale(yoke_plan **plan, cuda_device *device,
-                                    const yoke_plan_request *request);
-yoke_status cuda_plan_multiply(yoke_plan **plan, cuda_device *device,
-                               const yoke_plan_request *request);
-yoke_status cuda_plan_concat(yoke_plan **plan, cuda_device *device,
-                             const yoke_plan_request *request);
-yoke_status cuda_plan_softmax(yoke_plan **plan, cuda_device *device,
-                              const yoke_plan_request *request);
-yoke_status cuda_plan_reshape(yoke_plan **plan, cuda_device *device,
-                              const yoke_plan_request *request); /* flatten, output */
-yoke_status cuda_plan_embedding(yoke_plan **plan, cuda_device *device,
-                                const yoke_plan_request *request);
-yoke_status cuda_plan_positions(yoke_plan **plan, cuda_device *device,
-                                const yoke_plan_request *request);
-yoke_status cuda_plan_dropout(yoke_plan **plan, cuda_device *device,
-                              const yoke_plan_request *request);
-yoke_status cuda_plan_class_token(yoke_plan **plan, cuda_device *device,
-                                  const yoke_plan_request *request);
-yoke_status cuda_plan_select(yoke_plan **plan, cuda_device *device,
-                             const yoke_plan_request *request);
-yoke_status cuda_plan_attention(yoke_plan **plan, cuda_device *device,
-                                const yoke_plan_request *request);
-yoke_status cuda_plan_loss(yoke_plan **plan, cuda_device *device, const yoke_plan_request *request);
+cuda_planner cuda_plan_convolution, cuda_plan_linear, cuda_plan_batch_norm, cuda_plan_loss;
+cuda_planner cuda_plan_kernels;
 
 /* arithmetic.c */
 yoke_status cuda_sum(yoke_device *device, yoke_stream stream, float *to, const float *const *from,

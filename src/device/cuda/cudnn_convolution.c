@@ -42,7 +42,7 @@ typedef struct cudnn_results {
     cudnn_result list[RESULTS_LIMIT];
 } cudnn_results;
 
-static void destroy(cuda_pass *pass) {
+static void cudnn_destroy(cuda_pass *pass) {
     cudnn_pass *self = (cudnn_pass *)pass;
     const cuda_cudnn_calls *cudnn = cuda_cudnn();
     if (self->convolution != NULL) cudnn->cudnnDestroyConvolutionDescriptor(self->convolution);
@@ -67,44 +67,10 @@ static yoke_status describe_value(const cuda_problem *problem, yoke_dims dims,
     return YOKE_OK;
 }
 
-static yoke_status describe_weights(const cuda_problem *problem, cudnnFilterDescriptor_t *weights) {
-    const yoke_operation *operation = problem->operation;
-    TRY_CUDNN(problem->device, cuda_cudnn()->cudnnCreateFilterDescriptor(weights));
-    TRY_CUDNN(problem->device,
-              cuda_cudnn()->cudnnSetFilter4dDescriptor(
-                  *weights, data_type(problem), CUDNN_TENSOR_NHWC, operation->output.channels,
-                  operation->input.channels / operation->groups, operation->kernel,
-                  operation->kernel));
-    return YOKE_OK;
-}
-
 /* Strict float32 uses fused multiply-add and never rounds to TF32. */
 static cudnnMathType_t math_of(const cuda_problem *problem) {
     bool strict = problem->type == CUDA_FLOAT32 && !problem->tf32;
     return strict ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH;
-}
-
-static yoke_status describe_convolution(const cuda_problem *problem,
-                                        cudnnConvolutionDescriptor_t *convolution) {
-    const yoke_operation *operation = problem->operation;
-    int padding = operation->padding, stride = operation->stride;
-    int dilation = operation->dilation;
-    TRY_CUDNN(problem->device, cuda_cudnn()->cudnnCreateConvolutionDescriptor(convolution));
-    TRY_CUDNN(problem->device, cuda_cudnn()->cudnnSetConvolution2dDescriptor(
-                                   *convolution, padding, padding, stride, stride, dilation,
-                                   dilation, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    TRY_CUDNN(problem->device,
-              cuda_cudnn()->cudnnSetConvolutionGroupCount(*convolution, operation->groups));
-    TRY_CUDNN(problem->device,
-              cuda_cudnn()->cudnnSetConvolutionMathType(*convolution, math_of(problem)));
-    return YOKE_OK;
-}
-
-static yoke_status describe(cudnn_pass *self, const cuda_problem *problem) {
-    TRY(describe_value(problem, problem->operation->input, &self->input));
-    TRY(describe_value(problem, problem->operation->output, &self->output));
-    TRY(describe_weights(problem, &self->weights));
-    return describe_convolution(problem, &self->convolution);
 }
 
 /* Algorithms. */
@@ -147,23 +113,6 @@ static cudnnStatus_t query_weights(const cudnn_pass *self, cudnnHandle_t handle,
     if (status != CUDNN_STATUS_SUCCESS) return status;
     COPY_RESULTS(found, results);
     return status;
-}
-
-static yoke_status query(const cudnn_pass *self, cuda_direction direction, cudnn_results *found) {
-    static const struct {
-        cudnnStatus_t (*query)(const cudnn_pass *, cudnnHandle_t, cudnn_results *);
-        const char *call;
-    } queries[CUDA_DIRECTIONS] = {{query_forward, "cudnnGetConvolutionForwardAlgorithm_v7"},
-                                  {query_data, "cudnnGetConvolutionBackwardDataAlgorithm_v7"},
-                                  {query_weights, "cudnnGetConvolutionBackwardFilterAlgorithm_v7"}};
-    cuda_device *device = self->base.device;
-    *found = (cudnn_results){0};
-    cudnnStatus_t status = queries[direction].query(self, device->cudnn, found);
-    if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED)
-        found->count = 0;
-    else if (status != CUDNN_STATUS_SUCCESS)
-        return cuda_cudnn_failed(device, status, queries[direction].call);
-    return YOKE_OK;
 }
 
 /* The limit for an algorithm's workspace: twice the size of its operands, at least
@@ -241,25 +190,51 @@ static yoke_status run_weights(const cuda_pass *pass, const cuda_operands *opera
 
 /* Planning. */
 
-static void reserve_narrow(cudnn_pass *self, const cuda_problem *problem) {
-    const yoke_operation *operation = problem->operation;
-    self->narrow_count = (size_t)operation->output.channels *
-                         (size_t)(operation->input.channels / operation->groups) *
-                         (size_t)(operation->kernel * operation->kernel);
-    self->base.scratch_bytes += cuda_aligned(self->narrow_count * sizeof(uint16_t));
-}
-
-static yoke_status build(cudnn_pass *self, const cuda_problem *problem, cuda_direction direction,
-                         int variant, bool *available) {
+static yoke_status cudnn_build(cudnn_pass *self, const cuda_problem *problem,
+                               cuda_direction direction, int variant, bool *available) {
     cudnn_results found;
-    TRY(describe(self, problem));
-    TRY(query(self, direction, &found));
+    TRY(describe_value(problem, problem->operation->input, &self->input));
+    TRY(describe_value(problem, problem->operation->output, &self->output));
+    const yoke_operation *operation = problem->operation;
+    TRY_CUDNN(problem->device, cuda_cudnn()->cudnnCreateFilterDescriptor(&self->weights));
+    TRY_CUDNN(problem->device,
+              cuda_cudnn()->cudnnSetFilter4dDescriptor(
+                  self->weights, data_type(problem), CUDNN_TENSOR_NHWC, operation->output.channels,
+                  operation->input.channels / operation->groups, operation->kernel,
+                  operation->kernel));
+    int padding = operation->padding, stride = operation->stride;
+    int dilation = operation->dilation;
+    TRY_CUDNN(problem->device, cuda_cudnn()->cudnnCreateConvolutionDescriptor(&self->convolution));
+    TRY_CUDNN(problem->device, cuda_cudnn()->cudnnSetConvolution2dDescriptor(
+                                   self->convolution, padding, padding, stride, stride, dilation,
+                                   dilation, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+    TRY_CUDNN(problem->device,
+              cuda_cudnn()->cudnnSetConvolutionGroupCount(self->convolution, operation->groups));
+    TRY_CUDNN(problem->device,
+              cuda_cudnn()->cudnnSetConvolutionMathType(self->convolution, math_of(problem)));
+    static const struct {
+        cudnnStatus_t (*query)(const cudnn_pass *, cudnnHandle_t, cudnn_results *);
+        const char *call;
+    } queries[CUDA_DIRECTIONS] = {{query_forward, "cudnnGetConvolutionForwardAlgorithm_v7"},
+                                  {query_data, "cudnnGetConvolutionBackwardDataAlgorithm_v7"},
+                                  {query_weights, "cudnnGetConvolutionBackwardFilterAlgorithm_v7"}};
+    cuda_device *device = self->base.device;
+    found = (cudnn_results){0};
+    cudnnStatus_t status = queries[direction].query(self, device->cudnn, &found);
+    if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED)
+        found.count = 0;
+    else if (status != CUDNN_STATUS_SUCCESS)
+        return cuda_cudnn_failed(device, status, queries[direction].call);
     const cudnn_result *result = find_result(&found, problem, variant);
     *available = result != NULL;
     if (result == NULL) return YOKE_OK;
     TRY(use_result(self, problem, result));
-    if (direction == CUDA_BACKWARD_WEIGHTS && problem->type == CUDA_BFLOAT16)
-        reserve_narrow(self, problem);
+    if (direction == CUDA_BACKWARD_WEIGHTS && problem->type == CUDA_BFLOAT16) {
+        self->narrow_count = (size_t)operation->output.channels *
+                             (size_t)(operation->input.channels / operation->groups) *
+                             (size_t)(operation->kernel * operation->kernel);
+        self->base.scratch_bytes += cuda_aligned(self->narrow_count * sizeof(uint16_t));
+    }
     return YOKE_OK;
 }
 
@@ -273,13 +248,13 @@ yoke_status cuda_cudnn_pass(cuda_pass **pass, const cuda_problem *problem, cuda_
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a pass");
     self->base.device = problem->device;
     self->base.run = runs[direction];
-    self->base.destroy = destroy;
+    self->base.destroy = cudnn_destroy;
     bool available = false;
-    yoke_status status = build(self, problem, direction, variant, &available);
+    yoke_status status = cudnn_build(self, problem, direction, variant, &available);
     if (status == YOKE_OK && available)
         *pass = &self->base;
     else
-        destroy(&self->base);
+        cudnn_destroy(&self->base);
     return status;
 }
 

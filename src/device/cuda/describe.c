@@ -23,22 +23,13 @@ static int runtime_version(void) {
 
 /* Why there is no usable GPU. */
 
-/* Without a driver CUDA returns error 35 or 100. */
-static yoke_status old_driver(void) {
-    int driver = driver_version(), runtime = runtime_version();
-    if (driver == 0)
-        return FAIL(YOKE_ERROR_DEVICE,
-                    "no usable GPU: there is no NVIDIA driver; install one that serves CUDA %d.%d",
-                    CUDA_MAJOR(runtime), CUDA_MINOR(runtime));
-    return FAIL(
-        YOKE_ERROR_DEVICE,
-        "no usable GPU: the driver serves CUDA %d.%d, this build's runtime is %d.%d; update "
-        "the driver, or build with CUDA %d",
-        CUDA_MAJOR(driver), CUDA_MINOR(driver), CUDA_MAJOR(runtime), CUDA_MINOR(runtime),
-        CUDA_MAJOR(driver));
-}
-
-static yoke_status no_usable_gpu(cudaError_t error) {
+yoke_status cuda_count(int *count) {
+    *count = 0;
+    cudaError_t error = cudaGetDeviceCount(count);
+    if (error == cudaSuccess && *count == 0) error = cudaErrorNoDevice;
+    if (error == cudaSuccess) return YOKE_OK;
+    cudaGetLastError();
+    *count = 0;
     static const struct {
         cudaError_t error;
         const char *reason;
@@ -57,7 +48,21 @@ static yoke_status no_usable_gpu(cudaError_t error) {
          "and update the driver"},
         {cudaErrorUnknown, "the driver does not start; see dmesg, or load module nvidia_uvm"},
     };
-    if (error == cudaErrorInsufficientDriver) return old_driver();
+    if (error == cudaErrorInsufficientDriver) {
+        /* Without a driver CUDA returns error 35 or 100. */
+        int driver = driver_version(), runtime = runtime_version();
+        if (driver == 0)
+            return FAIL(
+                YOKE_ERROR_DEVICE,
+                "no usable GPU: there is no NVIDIA driver; install one that serves CUDA %d.%d",
+                CUDA_MAJOR(runtime), CUDA_MINOR(runtime));
+        return FAIL(
+            YOKE_ERROR_DEVICE,
+            "no usable GPU: the driver serves CUDA %d.%d, this build's runtime is %d.%d; update "
+            "the driver, or build with CUDA %d",
+            CUDA_MAJOR(driver), CUDA_MINOR(driver), CUDA_MAJOR(runtime), CUDA_MINOR(runtime),
+            CUDA_MAJOR(driver));
+    }
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (rows[i].error == error)
             return FAIL(YOKE_ERROR_DEVICE, "no usable GPU: %s (%s)", rows[i].reason,
@@ -65,16 +70,6 @@ static yoke_status no_usable_gpu(cudaError_t error) {
     }
     return FAIL(YOKE_ERROR_DEVICE, "no usable GPU: %s (%s); see nvidia-smi and dmesg",
                 cudaGetErrorString(error), cudaGetErrorName(error));
-}
-
-yoke_status cuda_count(int *count) {
-    *count = 0;
-    cudaError_t error = cudaGetDeviceCount(count);
-    if (error == cudaSuccess && *count == 0) error = cudaErrorNoDevice;
-    if (error == cudaSuccess) return YOKE_OK;
-    cudaGetLastError();
-    *count = 0;
-    return no_usable_gpu(error);
 }
 
 /* Code. */
@@ -128,14 +123,6 @@ uint64_t yoke_cuda_usable(void) {
 
 /* Descriptions. */
 
-static void write_uuid(char text[48], const cudaUUID_t *uuid) {
-    int length = snprintf(text, 48, "GPU-");
-    for (int i = 0; i < 16; i++)
-        length += snprintf(text + length, 48 - (size_t)length, "%s%02x",
-                           i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
-                           (unsigned char)uuid->bytes[i]);
-}
-
 void cuda_describe(const yoke_device *device, yoke_device_info *info) {
     const cuda_device *cuda = (const cuda_device *)device;
     struct cudaDeviceProp properties;
@@ -145,7 +132,11 @@ void cuda_describe(const yoke_device *device, yoke_device_info *info) {
     snprintf(info->note, sizeof info->note, "%s", cuda->note);
     if (cudaGetDeviceProperties(&properties, cuda->ordinal) == cudaSuccess) {
         snprintf(info->description, sizeof info->description, "%.95s", properties.name);
-        write_uuid(info->uuid, &properties.uuid);
+        int length = snprintf(info->uuid, 48, "GPU-");
+        for (int i = 0; i < 16; i++)
+            length += snprintf(info->uuid + length, 48 - (size_t)length, "%s%02x",
+                               i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                               (unsigned char)properties.uuid.bytes[i]);
         snprintf(info->pci_id, sizeof info->pci_id, "%04x:%02x:%02x.0", properties.pciDomainID,
                  properties.pciBusID, properties.pciDeviceID);
         info->memory_bytes = properties.totalGlobalMem;

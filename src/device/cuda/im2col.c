@@ -93,7 +93,7 @@ static yoke_status run_weights(const cuda_pass *pass, const cuda_operands *opera
     return run_pieces(self, operands, weights_piece);
 }
 
-static void destroy(cuda_pass *pass) {
+static void im2col_destroy(cuda_pass *pass) {
     im2col_pass *self = (im2col_pass *)pass;
     cuda_product_destroy(self->rest.product);
     cuda_product_destroy(self->whole.product);
@@ -159,22 +159,6 @@ static cuda_window window_of(const cuda_problem *problem) {
                          .out_width = operation->output.width};
 }
 
-static void cut_images(im2col_pass *self, const cuda_problem *problem) {
-    cuda_window window = window_of(problem);
-    size_t pixels = (size_t)window.out_height * (size_t)window.out_width;
-    size_t image_bytes = pixels * (size_t)(window.kernel * window.kernel) *
-                         (size_t)problem->operation->input.channels *
-                         cuda_type_bytes(problem->type);
-    size_t images = COLUMNS_BYTES / image_bytes;
-    if (images < 1) images = 1;
-    if (images > (size_t)problem->rows) images = (size_t)problem->rows;
-    self->whole.window = self->rest.window = window;
-    self->whole.window.rows = (int)images;
-    self->pieces = problem->rows / (int)images;
-    self->rest.window.rows = problem->rows % (int)images;
-    self->base.scratch_bytes = images * image_bytes;
-}
-
 static yoke_status plan_piece(const im2col_pass *self, im2col_piece *piece,
                               const cuda_problem *problem, cuda_direction direction) {
     if (piece->window.rows == 0) return YOKE_OK;
@@ -190,15 +174,26 @@ static yoke_status plan_piece(const im2col_pass *self, im2col_piece *piece,
     return cuda_product_create(&piece->product, problem->device, &shape);
 }
 
-static yoke_status build(im2col_pass *self, const cuda_problem *problem, cuda_direction direction) {
+static yoke_status im2col_build(im2col_pass *self, const cuda_problem *problem,
+                                cuda_direction direction) {
     const yoke_operation *operation = problem->operation;
     size_t value_bytes = cuda_type_bytes(problem->type);
-    cut_images(self, problem);
-    const cuda_window *window = &self->whole.window;
+    cuda_window window = window_of(problem);
+    size_t pixels = (size_t)window.out_height * (size_t)window.out_width;
+    size_t image_bytes = pixels * (size_t)(window.kernel * window.kernel) *
+                         (size_t)operation->input.channels * value_bytes;
+    size_t images = COLUMNS_BYTES / image_bytes;
+    if (images < 1) images = 1;
+    if (images > (size_t)problem->rows) images = (size_t)problem->rows;
+    self->whole.window = self->rest.window = window;
+    self->whole.window.rows = (int)images;
+    self->pieces = problem->rows / (int)images;
+    self->rest.window.rows = problem->rows % (int)images;
+    self->base.scratch_bytes = images * image_bytes;
     self->half = problem->type == CUDA_BFLOAT16;
     self->input_bytes = cuda_dims_count(operation->input) * value_bytes;
     self->output_bytes = cuda_dims_count(operation->output) * value_bytes;
-    self->weight_gradient_bytes = (size_t)(window->kernel * window->kernel * window->channels) *
+    self->weight_gradient_bytes = (size_t)(window.kernel * window.kernel * window.channels) *
                                   (size_t)operation->output.channels * sizeof(float);
     self->base.adds_bias = direction == CUDA_FORWARD && operation->bias && operation->groups == 1;
     TRY(plan_piece(self, &self->whole, problem, direction));
@@ -215,11 +210,11 @@ yoke_status cuda_im2col_pass(cuda_pass **pass, const cuda_problem *problem,
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a pass");
     self->base.device = problem->device;
     self->base.run = runs[direction];
-    self->base.destroy = destroy;
-    yoke_status status = build(self, problem, direction);
+    self->base.destroy = im2col_destroy;
+    yoke_status status = im2col_build(self, problem, direction);
     if (status == YOKE_OK)
         *pass = &self->base;
     else
-        destroy(&self->base);
+        im2col_destroy(&self->base);
     return status;
 }

@@ -34,6 +34,15 @@
 #define LAUNCH_BLOCK LAUNCH
 #endif
 
+/* Launches kernel<T> for values in bfloat16 or in float32; launch: one of the two above. */
+#define LAUNCH_BY_TYPE(launch, kernel, half, ...)                                                  \
+    do {                                                                                           \
+        if (half)                                                                                  \
+            launch(kernel<__nv_bfloat16>, __VA_ARGS__);                                            \
+        else                                                                                       \
+            launch(kernel<float>, __VA_ARGS__);                                                    \
+    } while (0)
+
 #define CUDA_THREADS 256
 #define CUDA_WARP 32
 

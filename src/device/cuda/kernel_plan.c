@@ -1,40 +1,95 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What plans share that run Yoke's own kernels. */
+/* The plan of every operation that runs Yoke's own kernels. */
 #include "device/cuda/kernel_plan.h"
 
-cuda_kernel_input cuda_kernel_input_of(const yoke_plan_request *request, int index) {
-    cuda_kernel_input input = {
-        .given = *cuda_layout_of(&request->inputs[index]),
-        .own = cuda_value_layout(request->rows, request->operation->input, request->precision)};
-    input.reordered =
-        input.given.type != input.own.type || input.given.channels_last != input.own.channels_last;
-    if (input.reordered)
-        input.bytes = cuda_aligned(cuda_elements(&input.own) * cuda_type_bytes(input.own.type));
-    return input;
+static size_t copy_bytes(const cuda_kernel_input *input) {
+    if (!input->reordered) return 0;
+    return cuda_aligned(cuda_elements(&input->own) * cuda_type_bytes(input->own.type));
 }
 
-void cuda_kernel_input_bind(cuda_kernel_input *input, const yoke_plan_binding *binding, int index,
-                            void *scratch) {
-    input->given_value = binding->inputs[index];
-    input->given_gradient = binding->input_gradients[index];
-    input->value = input->reordered ? scratch : binding->inputs[index];
-    input->gradient = input->given_gradient;
-    if (input->reordered && input->gradient != NULL)
-        input->gradient = (char *)scratch + input->bytes;
+/* A reordered input takes two copies of scratch: its value's and its gradient's. */
+static yoke_status bind_kernels(yoke_plan *plan, const yoke_plan_binding *given) {
+    cuda_kernel_plan *self = (cuda_kernel_plan *)plan;
+    yoke_plan_binding *binding = &plan->binding;
+    char *scratch = given->scratch;
+    for (int i = 0; i < self->calls->inputs; i++) {
+        cuda_kernel_input *input = &self->inputs[i];
+        size_t bytes = copy_bytes(input);
+        input->given_value = given->inputs[i];
+        input->given_gradient = given->input_gradients[i];
+        if (!input->reordered) continue;
+        binding->inputs[i] = scratch;
+        if (input->given_gradient != NULL) binding->input_gradients[i] = scratch + bytes;
+        scratch += 2 * bytes;
+    }
+    binding->scratch = scratch;
+    return YOKE_OK;
 }
 
-yoke_status cuda_kernel_input_read(const cuda_kernel_input *input, cuda_device *device) {
+static yoke_status read_input(const cuda_kernel_plan *self, int index) {
+    const cuda_kernel_input *input = &self->inputs[index];
     if (!input->reordered) return YOKE_OK;
-    return cuda_reorder(device, &input->own, input->value, &input->given, input->given_value);
+    return cuda_reorder(self->device, &input->own, self->base.binding.inputs[index], &input->given,
+                        input->given_value);
 }
 
-yoke_status cuda_kernel_input_return(const cuda_kernel_input *input, cuda_device *device) {
-    if (!input->reordered || input->gradient == NULL) return YOKE_OK;
-    return cuda_reorder(device, &input->given, input->given_gradient, &input->own, input->gradient);
+static yoke_status run_forward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    const cuda_kernel_plan *self = (const cuda_kernel_plan *)plan;
+    for (int i = 0; i < self->calls->inputs; i++)
+        TRY(read_input(self, i));
+    return self->calls->forward(self, cuda_compute(plan));
 }
 
-void cuda_kernel_output(yoke_layout *output, const yoke_plan_request *request) {
-    cuda_layout layout =
+static yoke_status run_backward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    const cuda_kernel_plan *self = (const cuda_kernel_plan *)plan;
+    void *const *gradients = plan->binding.input_gradients;
+    if ((self->calls->flags & YOKE_HAS_PARAMETERS) == 0 && gradients[0] == NULL &&
+        gradients[1] == NULL)
+        return YOKE_OK;
+    if (plan->needs.backward_reads_input) TRY(read_input(self, 0));
+    if (plan->needs.backward_reads_second) TRY(read_input(self, 1));
+    TRY(self->calls->backward(self, cuda_compute(plan)));
+    for (int i = 0; i < self->calls->inputs; i++) {
+        const cuda_kernel_input *input = &self->inputs[i];
+        if (input->reordered && gradients[i] != NULL)
+            TRY(cuda_reorder(self->device, &input->given, input->given_gradient, &input->own,
+                             gradients[i]));
+    }
+    return YOKE_OK;
+}
+
+static yoke_dims input_dims(const yoke_operation *operation, int index) {
+    yoke_dims dims = operation->input;
+    if (index == 1 && operation->kind == YOKE_OP_CONCAT)
+        dims.channels = operation->output.channels - dims.channels;
+    if (index == 1 && operation->by_channel) dims.height = dims.width = 1;
+    return dims;
+}
+
+yoke_status cuda_kernel_plan_create(yoke_plan **plan, size_t bytes, cuda_device *device,
+                                    const yoke_plan_request *request,
+                                    const cuda_kernel_operation *calls) {
+    const yoke_plan_calls functions = {bind_kernels, run_forward, run_backward, NULL, calls->flags};
+    TRY(yoke_plan_allocate(plan, bytes, &device->base, request, &functions));
+    cuda_kernel_plan *self = (cuda_kernel_plan *)*plan;
+    self->calls = calls;
+    self->device = device;
+    self->half = cuda_compute_type(request->precision) == CUDA_BFLOAT16;
+    for (int i = 0; i < calls->inputs; i++) {
+        cuda_kernel_input *input = &self->inputs[i];
+        input->given = *cuda_layout_of(&request->inputs[i]);
+        input->own =
+            cuda_value_layout(request->rows, input_dims(request->operation, i), request->precision);
+        input->reordered = input->given.type != input->own.type ||
+                           input->given.channels_last != input->own.channels_last;
+        self->base.needs.scratch_bytes += 2 * copy_bytes(input);
+    }
+    yoke_plan_needs *needs = &self->base.needs;
+    cuda_layout output =
         cuda_value_layout(request->rows, request->operation->output, request->precision);
-    cuda_layout_store(output, &layout);
+    cuda_layout_store(&needs->output, &output);
+    if (self->inputs[0].reordered) needs->forward_in_place = needs->backward_in_place = false;
+    return calls->prepare != NULL ? calls->prepare(self, request) : YOKE_OK;
 }

@@ -1,33 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans that run Yoke's own kernels read values channels last in the compute type. An input in
- * another layout (the model's input) is first reordered into scratch, and its gradient back. */
+/* Operations that run Yoke's own kernels. A cuda_kernel_operation describes one of them, and
+ * kernel_plan.c makes, binds and runs the plans of all. Kernels read and write values channels last
+ * in the compute type. The plan copies an input in another layout (the model's input) to scratch
+ * before kernels read it, and the input's gradient back after they wrote it. */
 #ifndef DEVICE_CUDA_KERNEL_PLAN_H
 #define DEVICE_CUDA_KERNEL_PLAN_H
 
 #include "device/cuda/cuda.h"
 
+typedef struct cuda_kernel_plan cuda_kernel_plan;
+
+typedef struct cuda_kernel_operation {
+    int inputs; /* so many are read channels last; 0: they are read as given */
+    /* YOKE_READS_INPUT and others. In place: only over an input that is not reordered. */
+    unsigned flags;
+    /* Adds to the plan's needs what the flags do not say: parameters, saved and scratch bytes.
+     * NULL: there is nothing more. */
+    yoke_status (*prepare)(cuda_kernel_plan *plan, const yoke_plan_request *request);
+    yoke_status (*forward)(const cuda_kernel_plan *plan, cudaStream_t stream);
+    yoke_status (*backward)(const cuda_kernel_plan *plan, cudaStream_t stream);
+} cuda_kernel_operation;
+
 typedef struct cuda_kernel_input {
     cuda_layout given, own; /* the producer's layout, the kernels' layout */
     bool reordered;         /* the two differ */
-    size_t bytes;           /* of one copy in scratch; 0: none is needed */
-    const void *given_value;
-    void *given_gradient, *value, *gradient; /* value, gradient: for the kernels */
+    void *given_value, *given_gradient;
 } cuda_kernel_input;
 
-/* Input `index` of the request. */
-cuda_kernel_input cuda_kernel_input_of(const yoke_plan_request *request, int index);
-/* Copies of value and gradient take 2 * bytes of scratch; gradient is NULL where none is bound. */
-void cuda_kernel_input_bind(cuda_kernel_input *input, const yoke_plan_binding *binding, int index,
-                            void *scratch);
-/* Call read before kernels read value, and return after they wrote gradient. Both do nothing unless
- * the input is reordered. */
-yoke_status cuda_kernel_input_read(const cuda_kernel_input *input, cuda_device *device);
-yoke_status cuda_kernel_input_return(const cuda_kernel_input *input, cuda_device *device);
+struct cuda_kernel_plan {
+    yoke_plan base; /* binding: values and gradients in the kernels' layouts, and free scratch */
+    const cuda_kernel_operation *calls;
+    cuda_device *device;
+    bool half;
+    cuda_kernel_input inputs[YOKE_PLAN_INPUTS];
+};
 
-/* The layout in which Yoke's kernels write operation->output. */
-void cuda_kernel_output(yoke_layout *output, const yoke_plan_request *request);
-static inline bool cuda_is_half(const yoke_plan_request *request) {
-    return cuda_compute_type(request->precision) == CUDA_BFLOAT16;
-}
+/* A plan of `bytes`, zero behind the cuda_kernel_plan that it begins with. */
+yoke_status cuda_kernel_plan_create(yoke_plan **plan, size_t bytes, cuda_device *device,
+                                    const yoke_plan_request *request,
+                                    const cuda_kernel_operation *calls);
+
+/* Rows in sequences.c; operations.c has the others, and their table. */
+extern const cuda_kernel_operation cuda_embedding, cuda_positions, cuda_class_token, cuda_select;
 
 #endif

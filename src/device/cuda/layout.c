@@ -69,32 +69,28 @@ static cuda_reorder_job reorder_job(const cuda_layout *to, const cuda_layout *fr
     return job;
 }
 
-/* Images with more channels in one of the two layouts. */
-static yoke_status reorder_padded(cuda_device *device, const cuda_layout *to_layout, void *to,
-                                  const cuda_layout *from_layout, const void *from) {
-    cudaStream_t stream = device->streams[YOKE_STREAM_COMPUTE];
-    bool pads = to_layout->dims[1] > from_layout->dims[1];
-    const cuda_layout *padded = pads ? to_layout : from_layout;
-    const cuda_layout *plain = pads ? from_layout : to_layout;
-    cuda_pad_job job = {.to = to,
-                        .from = from,
-                        .half = padded->type == CUDA_BFLOAT16,
-                        .outer = (size_t)plain->dims[0],
-                        .pixels = (size_t)(plain->dims[2] * plain->dims[3]),
-                        .channels = (int)plain->dims[1],
-                        .padded = (int)padded->dims[1]};
-    assert(plain->type == CUDA_FLOAT32 && !plain->channels_last);
-    TRY_CUDA(device, pads ? cuda_run_pad_pixels(&job, stream) : cuda_run_cut_pixels(&job, stream));
-    return YOKE_OK;
-}
-
 yoke_status cuda_reorder(cuda_device *device, const cuda_layout *to_layout, void *to,
                          const cuda_layout *from_layout, const void *from) {
     cudaStream_t stream = device->streams[YOKE_STREAM_COMPUTE];
     size_t elements = cuda_elements(to_layout);
     if (elements == 0) return YOKE_OK;
-    if (elements != cuda_elements(from_layout))
-        return reorder_padded(device, to_layout, to, from_layout, from);
+    if (elements != cuda_elements(from_layout)) {
+        /* Images with more channels in one of the two layouts. */
+        bool pads = to_layout->dims[1] > from_layout->dims[1];
+        const cuda_layout *padded = pads ? to_layout : from_layout;
+        const cuda_layout *plain = pads ? from_layout : to_layout;
+        cuda_pad_job job = {.to = to,
+                            .from = from,
+                            .half = padded->type == CUDA_BFLOAT16,
+                            .outer = (size_t)plain->dims[0],
+                            .pixels = (size_t)(plain->dims[2] * plain->dims[3]),
+                            .channels = (int)plain->dims[1],
+                            .padded = (int)padded->dims[1]};
+        assert(plain->type == CUDA_FLOAT32 && !plain->channels_last);
+        TRY_CUDA(device,
+                 pads ? cuda_run_pad_pixels(&job, stream) : cuda_run_cut_pixels(&job, stream));
+        return YOKE_OK;
+    }
     cuda_reorder_job job = reorder_job(to_layout, from_layout);
     job.to = to;
     job.from = from;
@@ -110,13 +106,6 @@ yoke_status cuda_reorder(cuda_device *device, const cuda_layout *to_layout, void
 
 /* Conversion for loading and saving. */
 
-static yoke_status is_on_device(cuda_device *device, const void *pointer, bool *answer) {
-    struct cudaPointerAttributes attributes;
-    TRY_CUDA(device, cudaPointerGetAttributes(&attributes, pointer));
-    *answer = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
-    return YOKE_OK;
-}
-
 /* One end of a conversion: the kernel uses the caller's memory, or a copy on the device. */
 typedef struct end {
     const yoke_layout *layout;
@@ -126,14 +115,16 @@ typedef struct end {
 static yoke_status end_open(end *opened, yoke_device *device, const yoke_layout *layout,
                             void *pointer) {
     bool on_device = false;
-    TRY(is_on_device(cuda_of(device), pointer, &on_device));
+    struct cudaPointerAttributes attributes;
+    TRY_CUDA(cuda_of(device), cudaPointerGetAttributes(&attributes, pointer));
+    on_device = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
     *opened = (end){.layout = layout, .memory = on_device ? pointer : NULL};
     if (on_device) return YOKE_OK;
     opened->host = pointer;
     return yoke_device_allocate(device, layout->bytes, "a conversion of layouts", &opened->memory);
 }
 
-static yoke_status convert(yoke_device *device, end *to, end *from) {
+static yoke_status convert_layout(yoke_device *device, end *to, end *from) {
     if (from->host != NULL)
         TRY(yoke_device_upload(device, YOKE_STREAM_COMPUTE, from->memory, from->host,
                                from->layout->bytes));
@@ -154,7 +145,7 @@ yoke_status cuda_layout_convert(yoke_device *device, const yoke_layout *to_layou
     yoke_status status = end_open(&ends[0], device, to_layout, to);
     if (status == YOKE_OK)
         status = end_open(&ends[1], device, from_layout, (void *)(uintptr_t)from);
-    if (status == YOKE_OK) status = convert(device, &ends[0], &ends[1]);
+    if (status == YOKE_OK) status = convert_layout(device, &ends[0], &ends[1]);
     for (int i = 0; i < 2; i++)
         if (ends[i].host != NULL) yoke_device_free(device, ends[i].memory);
     return status;

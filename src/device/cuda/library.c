@@ -101,7 +101,7 @@ static const void *find_calls(found_library *library, const wanted_library *want
     return address;
 }
 
-static void load(found_library *library, const wanted_library *wanted, void *calls) {
+static void load_library(found_library *library, const wanted_library *wanted, void *calls) {
     void *handle = NULL;
     if (wanted->calls[0].linked == NULL && (handle = open_file(library, wanted)) == NULL) return;
     const void *address = find_calls(library, wanted, handle, calls);
@@ -134,11 +134,11 @@ static void refuse_old_nccl(int version) {
 #endif
 
 static void load_all(void) {
-    load(&libraries.found_lt, &wanted_lt, &libraries.lt);
+    load_library(&libraries.found_lt, &wanted_lt, &libraries.lt);
     if (libraries.found_lt.here)
         note_version(&libraries.found_lt, &wanted_lt, libraries.lt.cublasLtGetVersion());
 #ifdef YOKE_HAS_CUDNN
-    load(&libraries.found_cudnn, &wanted_cudnn, &libraries.cudnn);
+    load_library(&libraries.found_cudnn, &wanted_cudnn, &libraries.cudnn);
     if (libraries.found_cudnn.here)
         note_version(&libraries.found_cudnn, &wanted_cudnn, libraries.cudnn.cudnnGetVersion());
 #else
@@ -147,7 +147,7 @@ static void load_all(void) {
 #endif
 #ifdef YOKE_HAS_NCCL
     int version = 0;
-    load(&libraries.found_nccl, &wanted_nccl, &libraries.nccl);
+    load_library(&libraries.found_nccl, &wanted_nccl, &libraries.nccl);
     if (libraries.found_nccl.here && libraries.nccl.ncclGetVersion(&version) == ncclSuccess)
         note_version(&libraries.found_nccl, &wanted_nccl, (size_t)version);
     refuse_old_nccl(version);

@@ -8,51 +8,48 @@
 #include "device/cuda/kernel_plan.h"
 
 typedef struct loss_plan {
-    yoke_plan base;
-    size_t parts;
-    float *weights; /* on the device, or NULL */
-    cuda_loss_job job;
+    cuda_kernel_plan kernel;
+    float *weights;    /* on the device, or NULL */
+    cuda_loss_job job; /* without addresses */
 } loss_plan;
 
-static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
-    (void)step;
-    const loss_plan *loss = (const loss_plan *)plan;
-    TRY_CUDA(cuda_of(plan->device), cuda_run_loss(&loss->job, cuda_compute(plan)));
+static cuda_loss_job loss_job(const cuda_kernel_plan *plan) {
+    const yoke_plan_binding *at = &plan->base.binding;
+    cuda_loss_job job = ((const loss_plan *)plan)->job;
+    job.values = at->inputs[0];
+    job.labels = at->labels;
+    job.mixes = at->mixes;
+    job.targets = at->targets;
+    job.saved = plan->base.needs.saved_bytes > 0 ? at->saved : NULL;
+    job.scalars = at->scalars;
+    if (cuda_takes(plan->device, YOKE_WAY_MAPPED)) job.on_host = at->on_host;
+    job.loss_parts = at->scratch;
+    job.correct_parts = (int32_t *)(job.loss_parts + cuda_loss_parts(job.rows, job.outputs));
+    job.gradient = at->input_gradients[0];
+    return job;
+}
+
+static yoke_status loss_forward(const cuda_kernel_plan *plan, cudaStream_t stream) {
+    const cuda_loss_job job = loss_job(plan);
+    TRY_CUDA(plan->device, cuda_run_loss(&job, stream));
     return YOKE_OK;
 }
 
-static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
-    (void)step;
-    const loss_plan *loss = (const loss_plan *)plan;
-    if (loss->job.joined) return YOKE_OK;
-    TRY_CUDA(cuda_of(plan->device), cuda_run_loss_backward(&loss->job, cuda_compute(plan)));
+static yoke_status loss_backward(const cuda_kernel_plan *plan, cudaStream_t stream) {
+    const cuda_loss_job job = loss_job(plan);
+    if (job.joined) return YOKE_OK;
+    TRY_CUDA(plan->device, cuda_run_loss_backward(&job, stream));
     return YOKE_OK;
 }
 
-static void destroy(yoke_plan *plan) {
+static void loss_destroy(yoke_plan *plan) {
     loss_plan *loss = (loss_plan *)plan;
     if (loss->weights != NULL) yoke_device_free(plan->device, loss->weights);
     free(loss);
 }
 
-static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
-    loss_plan *loss = (loss_plan *)plan;
-    cuda_loss_job *job = &loss->job;
-    job->values = binding->inputs[0];
-    job->labels = binding->labels;
-    job->mixes = binding->mixes;
-    job->targets = binding->targets;
-    job->saved = plan->needs.saved_bytes > 0 ? binding->saved : NULL;
-    job->scalars = binding->scalars;
-    if (cuda_takes(cuda_of(plan->device), YOKE_WAY_MAPPED)) job->on_host = binding->on_host;
-    job->loss_parts = binding->scratch;
-    job->correct_parts = (int32_t *)(job->loss_parts + loss->parts);
-    job->gradient = binding->input_gradients[0];
-    return YOKE_OK;
-}
-
 static yoke_status upload_weights(loss_plan *loss, const float *weights) {
-    yoke_device *device = loss->base.device;
+    yoke_device *device = loss->kernel.base.device;
     size_t bytes = (size_t)loss->job.outputs * sizeof *weights;
     if (weights == NULL) return YOKE_OK;
     TRY(yoke_device_allocate(device, bytes, "the weights of a loss", (void **)&loss->weights));
@@ -100,12 +97,6 @@ static yoke_status run_trial(void *context, int candidate) {
 /* A contest needs no more rows than these: a language model has gigabytes of logits. */
 #define TRIAL_LOGITS ((size_t)1 << 25)
 
-static void shorten(cuda_loss_job *job) {
-    size_t most = TRIAL_LOGITS / (size_t)job->outputs;
-    if (most < 1) most = 1;
-    if (job->rows > most) job->rows = most;
-}
-
 /* Zeroed: labels of class 0, and a step that mixes none. */
 static yoke_status provide_operands(loss_trial *trial, void **memory) {
     cuda_loss_job *job = &trial->job;
@@ -131,62 +122,65 @@ static yoke_status provide_operands(loss_trial *trial, void **memory) {
     return YOKE_OK;
 }
 
-static yoke_status measure(const cuda_tuning *tuning, const cuda_loss_job *job, int *best) {
+static yoke_status measure_kernels(const cuda_tuning *tuning, const cuda_loss_job *job, int *best) {
     loss_trial trial = {tuning->device, *job};
     cuda_tuning own = *tuning;
     void *memory = NULL;
     own.context = &trial;
-    shorten(&trial.job);
+    size_t most = TRIAL_LOGITS / (size_t)trial.job.outputs;
+    if (most < 1) most = 1;
+    if (trial.job.rows > most) trial.job.rows = most;
     yoke_status status = provide_operands(&trial, &memory);
     if (status == YOKE_OK) status = cuda_measure(&own, best);
     yoke_device_free(&trial.device->base, memory);
     return status;
 }
 
-static yoke_status choose_kernels(loss_plan *loss, const yoke_plan_request *request) {
-    const cuda_loss_job *job = &loss->job;
-    const cuda_candidate candidates[WAYS] = {{kernels[TWO_KERNELS], run_trial},
-                                             {kernels[ONE_KERNEL], run_trial}};
-    char key[96];
-    int best;
-    bool settled;
-    snprintf(key, sizeof key, "cross-entropy of %d%s%s", job->outputs,
-             job->kind == CUDA_LOSS_WEIGHTED_CROSS_ENTROPY ? " weighted" : "",
-             job->smoothing > 0 ? " smoothed" : "");
-    const cuda_tuning tuning = {cuda_of(loss->base.device), request, key, candidates, WAYS, NULL};
-    TRY(cuda_settled(&tuning, &settled, &best));
-    if (!settled) TRY(measure(&tuning, job, &best));
-    loss->job.joined = best == ONE_KERNEL;
-    loss->base.ways[YOKE_FORWARD] = kernels[best];
-    return YOKE_OK;
-}
-
-/* On failure the caller destroys what *plan holds. */
-yoke_status cuda_plan_loss(yoke_plan **plan, cuda_device *device,
-                           const yoke_plan_request *request) {
-    static const yoke_plan_calls calls = {bind, forward, backward, destroy};
+static yoke_status loss_prepare(cuda_kernel_plan *plan, const yoke_plan_request *request) {
+    loss_plan *loss = (loss_plan *)plan;
     const yoke_operation *operation = request->operation;
     bool by_label = operation->kind == YOKE_OP_CROSS_ENTROPY;
-    TRY(yoke_plan_allocate(plan, sizeof(loss_plan), &device->base, request, &calls));
-    loss_plan *loss = (loss_plan *)*plan;
     yoke_dims dims = operation->input;
     bool by_position = by_label && dims.sequence;
+    plan->base.destroy = loss_destroy;
     loss->job =
         (cuda_loss_job){.kind = kind_of(operation),
-                        .rows = (size_t)request->rows * (size_t)(by_position ? dims.height : 1),
+                        .rows = plan->base.rows * (size_t)(by_position ? dims.height : 1),
                         .outputs = dims.channels * (by_position ? 1 : dims.height * dims.width),
                         .smoothing = operation->label_smoothing,
                         .ignores = operation->ignores,
                         .ignored = operation->ignored,
                         .delta = operation->delta,
-                        .step = device->step};
+                        .step = plan->device->step};
     TRY(upload_weights(loss, operation->weights));
-    if (by_label && request->training) TRY(choose_kernels(loss, request));
-    loss->parts = cuda_loss_parts(loss->job.rows, loss->job.outputs);
-    yoke_plan_needs *needs = &loss->base.needs;
-    needs->scratch_bytes = loss->parts * (sizeof(double) + sizeof(int32_t));
+    if (by_label && request->training) {
+        const cuda_loss_job *job = &loss->job;
+        const cuda_candidate candidates[WAYS] = {{kernels[TWO_KERNELS], run_trial},
+                                                 {kernels[ONE_KERNEL], run_trial}};
+        char key[96];
+        int best;
+        bool settled;
+        snprintf(key, sizeof key, "cross-entropy of %d%s%s", job->outputs,
+                 job->kind == CUDA_LOSS_WEIGHTED_CROSS_ENTROPY ? " weighted" : "",
+                 job->smoothing > 0 ? " smoothed" : "");
+        const cuda_tuning tuning = {loss->kernel.device, request, key, candidates, WAYS, NULL};
+        TRY(cuda_settled(&tuning, &settled, &best));
+        if (!settled) TRY(measure_kernels(&tuning, job, &best));
+        loss->job.joined = best == ONE_KERNEL;
+        loss->kernel.base.ways[YOKE_FORWARD] = kernels[best];
+    }
+    yoke_plan_needs *needs = &plan->base.needs;
+    needs->output = (yoke_layout){0};
+    needs->scratch_bytes =
+        cuda_loss_parts(loss->job.rows, loss->job.outputs) * (sizeof(double) + sizeof(int32_t));
     needs->backward_reads_input = request->training && !loss->job.joined;
     if (request->training && by_label && !loss->job.joined)
         needs->saved_bytes = loss->job.rows * sizeof(cuda_loss_row);
     return YOKE_OK;
+}
+
+yoke_status cuda_plan_loss(yoke_plan **plan, cuda_device *device,
+                           const yoke_plan_request *request) {
+    static const cuda_kernel_operation calls = {0, 0, loss_prepare, loss_forward, loss_backward};
+    return cuda_kernel_plan_create(plan, sizeof(loss_plan), device, request, &calls);
 }

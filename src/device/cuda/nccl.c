@@ -149,7 +149,7 @@ static ncclResult_t finalize_one(nccl_group *group, int k, const void *request) 
     return cuda_nccl()->ncclCommFinalize(communicator_of(group, k));
 }
 
-static void destroy(yoke_device_group *base) {
+static void nccl_group_destroy(yoke_device_group *base) {
     nccl_group *group = nccl_of(base);
     if (!group->aborted && call_all(group, finalize_one, NULL) != ncclSuccess)
         cuda_nccl_abort(&group->watchdog);
@@ -168,7 +168,7 @@ static ncclResult_t join_one(nccl_group *group, int k, const void *request) {
                                          k);
 }
 
-static yoke_status build(nccl_group *group, const yoke_device_group_request *request) {
+static yoke_status nccl_group_build(nccl_group *group, const yoke_device_group_request *request) {
     group->aborted = true; /* until communicators exist */
     group->watchdog.timeout_ms =
         request->timeout_ms > 0 ? request->timeout_ms : CUDA_NCCL_TIMEOUT_MS;
@@ -199,7 +199,7 @@ static bool find_same_gpu(const yoke_device_group_request *request, int *first, 
 }
 
 /* Whether NCCL can be used, or why not. */
-static yoke_status check(const yoke_device_group_request *request) {
+static yoke_status nccl_group_check(const yoke_device_group_request *request) {
     int first, second;
     if (cuda_nccl() == NULL)
         return FAIL(YOKE_ERROR_DEVICE, "collectives \"nccl\": %s", cuda_library_detail("nccl"));
@@ -215,7 +215,7 @@ yoke_status cuda_nccl_group(yoke_device_group **group, const yoke_device_group_r
     *group = NULL;
     bool automatic = request->kind == YOKE_COLLECTIVES_AUTO;
     if (automatic && request->count < 2) return YOKE_OK;
-    yoke_status possible = check(request);
+    yoke_status possible = nccl_group_check(request);
     if (possible != YOKE_OK) return automatic ? YOKE_OK : possible;
     nccl_group *created = calloc(1, sizeof *created);
     if (created == NULL) return FAIL_MEMORY(sizeof *created, "a group of GPUs");
@@ -224,12 +224,12 @@ yoke_status cuda_nccl_group(yoke_device_group **group, const yoke_device_group_r
                                         .broadcast = broadcast,
                                         .reduce_scatter = reduce_scatter,
                                         .all_gather = all_gather,
-                                        .destroy = destroy};
-    yoke_status status = build(created, request);
+                                        .destroy = nccl_group_destroy};
+    yoke_status status = nccl_group_build(created, request);
     if (status == YOKE_OK)
         *group = &created->base;
     else
-        destroy(&created->base);
+        nccl_group_destroy(&created->base);
     return status;
 }
 

@@ -41,14 +41,6 @@ void cuda_nccl_abort(cuda_nccl_watchdog *watchdog) {
 
 /* The thread. */
 
-/* Or until somebody signals. */
-static void wait_for_look(cuda_nccl_watchdog *watchdog) {
-    uint64_t until = yoke_now_ns() + LOOK_MS * (uint64_t)1000000;
-    const struct timespec time = {.tv_sec = (time_t)(until / 1000000000u),
-                                  .tv_nsec = (long)(until % 1000000000u)};
-    pthread_cond_timedwait(&watchdog->changed, &watchdog->mutex, &time);
-}
-
 /* Counts looks, not time: a process that was stopped has not waited meanwhile. */
 static bool is_overdue(cuda_nccl_watchdog *watchdog) {
     watchdog->looks++;
@@ -73,7 +65,11 @@ static void *watch(void *context) {
     cudaSetDevice(watchdog->ordinal); /* an abort would make GPU 0 current, and take memory there */
     pthread_mutex_lock(&watchdog->mutex);
     while (!watchdog->stopping && !watchdog->fired) {
-        wait_for_look(watchdog);
+        /* Until the next look, or until somebody signals. */
+        uint64_t until = yoke_now_ns() + LOOK_MS * (uint64_t)1000000;
+        const struct timespec time = {.tv_sec = (time_t)(until / 1000000000u),
+                                      .tv_nsec = (long)(until % 1000000000u)};
+        pthread_cond_timedwait(&watchdog->changed, &watchdog->mutex, &time);
         if (watchdog->inside && is_overdue(watchdog)) abort_call(watchdog);
     }
     pthread_mutex_unlock(&watchdog->mutex);

@@ -23,7 +23,13 @@ typedef struct cuda_staging {
 
 /* Detours. */
 
-static yoke_status build_staging(cuda_staging *staging, cuda_device *to) {
+static yoke_status open_staging(cuda_device *to, cuda_device *from) {
+    cuda_staging *staging = calloc(1, sizeof *staging);
+    if (staging == NULL) return FAIL_MEMORY(sizeof *staging, "copies through host memory");
+    staging->from = from;
+    staging->next = to->stagings;
+    to->stagings = staging; /* closing the device also frees a half-built one */
+    to->reach &= ~((uint64_t)1 << from->ordinal);
     for (int i = 0; i < YOKE_STREAMS; i++) {
         TRY(cuda_use(&staging->from->base));
         TRY_CUDA(to, cudaEventCreateWithFlags(&staging->full[i], cudaEventDisableTiming));
@@ -32,16 +38,6 @@ static yoke_status build_staging(cuda_staging *staging, cuda_device *to) {
         TRY_CUDA(to, cudaHostAlloc(&staging->host[i], CHUNK_BYTES, cudaHostAllocPortable));
     }
     return YOKE_OK;
-}
-
-static yoke_status open_staging(cuda_device *to, cuda_device *from) {
-    cuda_staging *staging = calloc(1, sizeof *staging);
-    if (staging == NULL) return FAIL_MEMORY(sizeof *staging, "copies through host memory");
-    staging->from = from;
-    staging->next = to->stagings;
-    to->stagings = staging; /* closing the device also frees a half-built one */
-    to->reach &= ~((uint64_t)1 << from->ordinal);
-    return build_staging(staging, to);
 }
 
 void cuda_close_staging(cuda_device *device) {
@@ -147,19 +143,6 @@ static uint32_t pattern(int device, size_t word) {
     return ((uint32_t)word + 1) * 2654435761u ^ ((uint32_t)device + 1) * 0x01000193u;
 }
 
-static yoke_status write_patterns(peer_test *test) {
-    for (int k = 0; k < test->count; k++) {
-        yoke_device *device = test->devices[k];
-        for (size_t i = 0; i < PROBE_WORDS; i++)
-            test->host[i] = pattern(k, i);
-        TRY(yoke_device_allocate(device, 2 * PROBE_BYTES, "a test of copies",
-                                 (void **)&test->memory[k]));
-        TRY(yoke_device_upload(device, YOKE_STREAM_COPY, test->memory[k], test->host, PROBE_BYTES));
-        TRY(yoke_device_synchronize(device));
-    }
-    return YOKE_OK;
-}
-
 static yoke_status try_copy(const peer_test *test, int to, int from, bool *arrived) {
     yoke_device *device = test->devices[to];
     uint32_t *landing = test->memory[to] + PROBE_WORDS;
@@ -173,15 +156,6 @@ static yoke_status try_copy(const peer_test *test, int to, int from, bool *arriv
     return YOKE_OK;
 }
 
-/* Behind what else is noted. */
-static void note_staging(cuda_device *to, const cuda_device *from) {
-    bool first = to->stagings->next == NULL;
-    size_t length = strlen(to->note);
-    snprintf(to->note + length, sizeof to->note - length, "%s%s%s", first && length > 0 ? "; " : "",
-             first ? "through host memory, since direct copies are wrong: copies from " : ", ",
-             from->base.name);
-}
-
 static yoke_status test_pair(const peer_test *test, int to, int from) {
     cuda_device *target = cuda_of(test->devices[to]), *source = cuda_of(test->devices[from]);
     bool arrived = false;
@@ -189,7 +163,13 @@ static yoke_status test_pair(const peer_test *test, int to, int from) {
     TRY(try_copy(test, to, from, &arrived));
     if (arrived) return YOKE_OK;
     TRY(open_staging(target, source));
-    note_staging(target, source);
+    /* Append to the note. */
+    bool first = target->stagings->next == NULL;
+    size_t length = strlen(target->note);
+    snprintf(target->note + length, sizeof target->note - length, "%s%s%s",
+             first && length > 0 ? "; " : "",
+             first ? "through host memory, since direct copies are wrong: copies from " : ", ",
+             source->base.name);
     TRY(try_copy(test, to, from, &arrived));
     if (arrived) return YOKE_OK;
     return FAIL(YOKE_ERROR_DEVICE,
@@ -199,7 +179,15 @@ static yoke_status test_pair(const peer_test *test, int to, int from) {
 }
 
 static yoke_status run_test(peer_test *test) {
-    TRY(write_patterns(test));
+    for (int k = 0; k < test->count; k++) {
+        yoke_device *device = test->devices[k];
+        for (size_t i = 0; i < PROBE_WORDS; i++)
+            test->host[i] = pattern(k, i);
+        TRY(yoke_device_allocate(device, 2 * PROBE_BYTES, "a test of copies",
+                                 (void **)&test->memory[k]));
+        TRY(yoke_device_upload(device, YOKE_STREAM_COPY, test->memory[k], test->host, PROBE_BYTES));
+        TRY(yoke_device_synchronize(device));
+    }
     for (int to = 0; to < test->count; to++) {
         for (int from = 0; from < test->count; from++)
             TRY(test_pair(test, to, from));

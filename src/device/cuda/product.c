@@ -58,17 +58,6 @@ static yoke_status describe_matrix(const cuda_product *product, cublasLtMatrixLa
     return YOKE_OK;
 }
 
-static yoke_status describe_matrices(cuda_product *product) {
-    const cuda_product_shape *shape = &product->shape;
-    assert(!shape->output.transposed);
-    TRY(describe_matrix(product, &product->a, &shape->a,
-                        (matrix_extent){shape->m, shape->k, shape->a_step}));
-    TRY(describe_matrix(product, &product->b, &shape->b,
-                        (matrix_extent){shape->k, shape->n, shape->b_step}));
-    return describe_matrix(product, &product->output, &shape->output,
-                           (matrix_extent){shape->m, shape->n, shape->output_step});
-}
-
 static yoke_status set_attribute(const cuda_product *product,
                                  cublasLtMatmulDescAttributes_t attribute, const void *value,
                                  size_t bytes) {
@@ -95,15 +84,6 @@ static const void *example_of(const cuda_product *product, size_t alignment) {
     return (const char *)product->device->workspace + alignment;
 }
 
-static yoke_status set_bias(const cuda_product *product) {
-    const cuda_product_shape *shape = &product->shape;
-    cudaDataType_t type =
-        shape->epilogue == CUDA_NO_EPILOGUE ? CUDA_R_32F : data_type(shape->output.type);
-    const void *example = example_of(product, type == CUDA_R_16BF ? 32 : 64);
-    TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
-    return set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &example, sizeof example);
-}
-
 /* Bits from a row's first to the next one's. */
 static size_t mask_stride(size_t n) {
     return (n + MASK_STRIDE_BITS - 1) / MASK_STRIDE_BITS * MASK_STRIDE_BITS;
@@ -121,7 +101,7 @@ static yoke_status set_mask(const cuda_product *product) {
                          sizeof example);
 }
 
-/* Without a bias and with one. */
+/* cuBLASLt's epilogue without a bias, and with one. */
 static const cublasLtEpilogue_t epilogues[CUDA_EPILOGUES][2] = {
     [CUDA_NO_EPILOGUE] = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS},
     [CUDA_RELU] = {CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_RELU_BIAS},
@@ -133,17 +113,6 @@ static cublasComputeType_t compute_type(const cuda_product_shape *shape) {
     return shape->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-static yoke_status describe_product(cuda_product *product) {
-    const cuda_product_shape *shape = &product->shape;
-    TRY_LT(product->device, cuda_lt()->cublasLtMatmulDescCreate(&product->description,
-                                                                compute_type(shape), CUDA_R_32F));
-    TRY(set_transpose(product, CUBLASLT_MATMUL_DESC_TRANSA, &shape->b));
-    TRY(set_transpose(product, CUBLASLT_MATMUL_DESC_TRANSB, &shape->a));
-    TRY(set_epilogue(product, epilogues[shape->epilogue][shape->bias]));
-    if (shape->bias || shape->epilogue == CUDA_MASKED_SUMS) TRY(set_bias(product));
-    return shape->epilogue >= CUDA_RELU_MASK ? set_mask(product) : YOKE_OK;
-}
-
 /* Algorithms. */
 
 static yoke_status prefer(const cuda_product *product,
@@ -151,22 +120,6 @@ static yoke_status prefer(const cuda_product *product,
                           size_t bytes) {
     TRY_LT(product->device, cuda_lt()->cublasLtMatmulPreferenceSetAttribute(
                                 product->preference, attribute, value, bytes));
-    return YOKE_OK;
-}
-
-static yoke_status describe_preference(cuda_product *product) {
-    static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    TRY_LT(product->device, cuda_lt()->cublasLtMatmulPreferenceCreate(&product->preference));
-    uint64_t workspace = CUDA_WORKSPACE_BYTES;
-    uint32_t schemes = cuda_reduction_schemes(product->shape.atomics);
-    TRY(prefer(product, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
-    TRY(prefer(product, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes));
-    int wanted = product->shape.alignment;
-    uint32_t alignment = wanted > 0 ? (uint32_t)wanted : ALIGNMENT_BYTES;
-    for (size_t i = 0; i < sizeof alignments / sizeof alignments[0]; i++)
-        TRY(prefer(product, alignments[i], &alignment, sizeof alignment));
     return YOKE_OK;
 }
 
@@ -210,20 +163,31 @@ static yoke_status query_configuration(cuda_product *product, int *count) {
     return YOKE_OK;
 }
 
-static yoke_status query(cuda_product *product, int *count) {
+static yoke_status query_algorithms(cuda_product *product, int *count) {
     return product->shape.configuration != NULL ? query_configuration(product, count)
                                                 : query_heuristic(product, count);
 }
 
 static yoke_status find_algorithm(cuda_product *product, bool *found) {
     int count = 0;
-    TRY(describe_preference(product));
-    TRY(query(product, &count));
+    static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    TRY_LT(product->device, cuda_lt()->cublasLtMatmulPreferenceCreate(&product->preference));
+    uint64_t workspace = CUDA_WORKSPACE_BYTES;
+    uint32_t schemes = cuda_reduction_schemes(product->shape.atomics);
+    TRY(prefer(product, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
+    TRY(prefer(product, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes));
+    int wanted = product->shape.alignment;
+    uint32_t alignment = wanted > 0 ? (uint32_t)wanted : ALIGNMENT_BYTES;
+    for (size_t i = 0; i < sizeof alignments / sizeof alignments[0]; i++)
+        TRY(prefer(product, alignments[i], &alignment, sizeof alignment));
+    TRY(query_algorithms(product, &count));
     bool bare = product->shape.epilogue == CUDA_NO_EPILOGUE;
     if (count == 0 && product->shape.bias && bare) {
         product->own_bias = true;
         TRY(set_epilogue(product, CUBLASLT_EPILOGUE_DEFAULT));
-        TRY(query(product, &count));
+        TRY(query_algorithms(product, &count));
     }
     cuda_lt()->cublasLtMatmulPreferenceDestroy(product->preference);
     product->preference = NULL;
@@ -238,9 +202,28 @@ static yoke_status find_algorithm(cuda_product *product, bool *found) {
                 (long long)shape->k, (long long)shape->n);
 }
 
-static yoke_status build(cuda_product *product, bool *found) {
-    TRY(describe_product(product));
-    TRY(describe_matrices(product));
+static yoke_status product_build(cuda_product *product, bool *found) {
+    const cuda_product_shape *shape = &product->shape;
+    TRY_LT(product->device, cuda_lt()->cublasLtMatmulDescCreate(&product->description,
+                                                                compute_type(shape), CUDA_R_32F));
+    TRY(set_transpose(product, CUBLASLT_MATMUL_DESC_TRANSA, &shape->b));
+    TRY(set_transpose(product, CUBLASLT_MATMUL_DESC_TRANSB, &shape->a));
+    TRY(set_epilogue(product, epilogues[shape->epilogue][shape->bias]));
+    if (shape->bias || shape->epilogue == CUDA_MASKED_SUMS) {
+        cudaDataType_t type =
+            shape->epilogue == CUDA_NO_EPILOGUE ? CUDA_R_32F : data_type(shape->output.type);
+        const void *example = example_of(product, type == CUDA_R_16BF ? 32 : 64);
+        TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
+        TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &example, sizeof example));
+    }
+    if (shape->epilogue >= CUDA_RELU_MASK) TRY(set_mask(product));
+    assert(!shape->output.transposed);
+    TRY(describe_matrix(product, &product->a, &shape->a,
+                        (matrix_extent){shape->m, shape->k, shape->a_step}));
+    TRY(describe_matrix(product, &product->b, &shape->b,
+                        (matrix_extent){shape->k, shape->n, shape->b_step}));
+    TRY(describe_matrix(product, &product->output, &shape->output,
+                        (matrix_extent){shape->m, shape->n, shape->output_step}));
     return find_algorithm(product, found);
 }
 
@@ -252,7 +235,7 @@ yoke_status cuda_product_create(cuda_product **product, cuda_device *device,
     made->device = device;
     made->shape = *shape;
     bool found = false;
-    yoke_status status = build(made, &found);
+    yoke_status status = product_build(made, &found);
     if (status == YOKE_OK && found)
         *product = made;
     else

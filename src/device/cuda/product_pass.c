@@ -221,7 +221,7 @@ static yoke_status run_weights(const cuda_pass *pass, const cuda_operands *opera
                             advance(operands->weights, self->view.weight_offset, CUDA_FLOAT32));
 }
 
-static void destroy(cuda_pass *pass) {
+static void product_pass_destroy(cuda_pass *pass) {
     product_pass *self = (product_pass *)pass;
     cuda_product_destroy(self->rest);
     cuda_product_destroy(self->product);
@@ -278,7 +278,7 @@ yoke_status cuda_product_pass(cuda_pass **pass, const cuda_problem *problem,
     product_pass *self = calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a pass");
     self->base.device = problem->device;
-    self->base.destroy = destroy;
+    self->base.destroy = product_pass_destroy;
     self->view = view;
     self->type = problem->type;
     yoke_status status = builders[direction](self, problem, variant);
@@ -287,6 +287,6 @@ yoke_status cuda_product_pass(cuda_pass **pass, const cuda_problem *problem,
     if (status == YOKE_OK && self->product != NULL)
         *pass = &self->base;
     else
-        destroy(&self->base);
+        product_pass_destroy(&self->base);
     return status;
 }

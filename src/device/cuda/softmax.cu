@@ -59,18 +59,13 @@ template <typename T> static __global__ void softmax_backward(cuda_softmax_job j
 
 extern "C" cudaError_t cuda_run_softmax(const cuda_softmax_job *job, cudaStream_t stream) {
     unsigned blocks = cuda_position_blocks(job->positions);
-    if (job->half)
-        LAUNCH_BLOCK(softmax<__nv_bfloat16>, blocks, CUDA_POSITION_THREADS, stream, *job);
-    else
-        LAUNCH_BLOCK(softmax<float>, blocks, CUDA_POSITION_THREADS, stream, *job);
+    LAUNCH_BY_TYPE(LAUNCH_BLOCK, softmax, job->half, blocks, CUDA_POSITION_THREADS, stream, *job);
     return cudaGetLastError();
 }
 
 extern "C" cudaError_t cuda_run_softmax_backward(const cuda_softmax_job *job, cudaStream_t stream) {
     unsigned blocks = cuda_position_blocks(job->positions);
-    if (job->half)
-        LAUNCH_BLOCK(softmax_backward<__nv_bfloat16>, blocks, CUDA_POSITION_THREADS, stream, *job);
-    else
-        LAUNCH_BLOCK(softmax_backward<float>, blocks, CUDA_POSITION_THREADS, stream, *job);
+    LAUNCH_BY_TYPE(LAUNCH_BLOCK, softmax_backward, job->half, blocks, CUDA_POSITION_THREADS, stream,
+                   *job);
     return cudaGetLastError();
 }

@@ -105,12 +105,6 @@ static yoke_status compare_stems(stem_trial *trial, const stem_list *list,
     return cuda_measure(tuning, best);
 }
 
-static void close_trial(stem_trial *trial) {
-    yoke_device_free(&trial->device->base, trial->memory);
-    for (int i = 0; i < STEMS; i++)
-        yoke_plan_destroy(trial->plans[i]);
-}
-
 /* Training and evaluation of one model decide alike: where any plan trains, a step counts. */
 yoke_status cuda_stem_choose(cuda_device *device, const yoke_plan_request *request, const char *key,
                              cuda_stem_planner *planner, int *padded) {
@@ -131,7 +125,9 @@ yoke_status cuda_stem_choose(cuda_device *device, const yoke_plan_request *reque
     TRY(cuda_settled(&tuning, &settled, &best));
     if (!settled) {
         yoke_status status = compare_stems(&trial, &list, planner, &tuning, &best);
-        close_trial(&trial);
+        yoke_device_free(&trial.device->base, trial.memory);
+        for (int i = 0; i < STEMS; i++)
+            yoke_plan_destroy(trial.plans[i]);
         TRY(status);
     }
     *padded = best > 0 ? list.channels[best] : 0;

@@ -22,8 +22,10 @@ static size_t padded_weight_bytes(const cuda_weighted *self) {
     return cuda_aligned(weights->outer * (size_t)weights->padded * sizeof(float));
 }
 
-static yoke_status name_pass(const weighted_planner *planner, cuda_direction direction) {
+static yoke_status plan_direction(weighted_planner *planner, cuda_direction direction) {
     cuda_weighted *self = planner->self;
+    TRY(cuda_weighted_join(planner, direction));
+    TRY(cuda_weighted_choose(planner, direction, &self->passes[direction]));
     const cuda_pass *pass = self->passes[direction];
     bool adds = direction == CUDA_BACKWARD_DATA && planner->problem.adds, only;
     char channels[32] = "";
@@ -34,49 +36,22 @@ static yoke_status name_pass(const weighted_planner *planner, cuda_direction dir
              only ? ", no other" : "", adds ? ", added" : "", channels);
     bool plain = strcmp(self->names[direction], pass->way) == 0;
     self->base.ways[direction] = plain ? pass->way : self->names[direction];
-    return YOKE_OK;
-}
-
-static yoke_status plan_direction(weighted_planner *planner, cuda_direction direction) {
-    cuda_weighted *self = planner->self;
-    TRY(cuda_weighted_join(planner, direction));
-    TRY(cuda_weighted_choose(planner, direction, &self->passes[direction]));
-    TRY(name_pass(planner, direction));
     size_t bytes = self->passes[direction]->scratch_bytes + padded_weight_bytes(self);
     self->base.needs.scratch_bytes = cuda_larger(self->base.needs.scratch_bytes, bytes);
     return YOKE_OK;
 }
 
-static yoke_status keep_weights(const weighted_planner *planner, yoke_layout *weights) {
-    const yoke_plan_request *request = planner->request->plan;
-    cuda_layout_store(weights, &planner->request->weights);
-    if (request->parameters[0].bytes == 0 || yoke_layout_equal(weights, &request->parameters[0]))
-        return YOKE_OK;
-    return FAIL(YOKE_ERROR_INTERNAL, "%s: the weight has a layout that no plan reads",
-                planner->problem.device->base.name);
-}
-
-static void describe_joinings(const weighted_planner *planner) {
-    const cuda_epilogue *epilogues = planner->problem.epilogues;
-    yoke_plan_needs *needs = &planner->self->base.needs;
-    needs->applies_relu = epilogues[CUDA_FORWARD] != CUDA_NO_EPILOGUE;
-    bool writes_mask = epilogues[CUDA_FORWARD] == CUDA_RELU_MASK;
-    needs->mask_bytes =
-        writes_mask ? cuda_weighted_mask_bytes(planner, planner->problem.operation->output) : 0;
-    needs->masks_input_gradient = epilogues[CUDA_BACKWARD_DATA] != CUDA_NO_EPILOGUE;
-    needs->sums_input_bias = epilogues[CUDA_BACKWARD_DATA] == CUDA_MASKED_SUMS;
-    needs->adds_input_gradient = planner->problem.adds;
-    needs->reads_shadow[1] = casts_bias(planner);
-    needs->saved_bytes += needs->mask_bytes;
-}
-
-static yoke_status describe_needs(const weighted_planner *planner) {
+static yoke_status plan_directions(weighted_planner *planner) {
     const yoke_plan_request *request = planner->request->plan;
     const yoke_operation *operation = request->operation;
     yoke_plan_needs *needs = &planner->self->base.needs;
     cuda_layout output = cuda_value_layout(request->rows, operation->output, request->precision);
     cuda_layout_store(&needs->output, &output);
-    TRY(keep_weights(planner, &needs->parameters[0]));
+    cuda_layout_store(&needs->parameters[0], &planner->request->weights);
+    if (request->parameters[0].bytes > 0 &&
+        !yoke_layout_equal(&needs->parameters[0], &request->parameters[0]))
+        return FAIL(YOKE_ERROR_INTERNAL, "%s: the weight has a layout that no plan reads",
+                    planner->problem.device->base.name);
     size_t channels = (size_t)operation->output.channels;
     if (operation->bias) {
         cuda_layout bias = {CUDA_FLOAT32, false, 1, {operation->output.channels}};
@@ -91,69 +66,16 @@ static yoke_status describe_needs(const weighted_planner *planner) {
     if (planner->self->reordered)
         needs->saved_bytes =
             cuda_elements(&planner->self->input) * cuda_type_bytes(planner->self->input.type);
-    return YOKE_OK;
-}
-
-static void place_input(const weighted_planner *planner) {
-    const yoke_plan_request *request = planner->request->plan;
-    cuda_weighted *self = planner->self;
-    yoke_layout wanted;
-    self->given = *cuda_layout_of(&request->inputs[0]);
-    self->input = planner->request->input;
-    cuda_layout_store(&wanted, &self->input);
-    self->reordered = !yoke_layout_equal(&wanted, &request->inputs[0]);
-}
-
-static void place_padding(const weighted_planner *planner) {
-    const yoke_operation *operation = planner->request->plan->operation;
-    cuda_weighted *self = planner->self;
-    if (planner->request->padded == 0) return;
-    self->weights = (cuda_pad_job){.half = planner->problem.type == CUDA_BFLOAT16,
-                                   .outer = (size_t)operation->output.channels *
-                                            (size_t)(operation->kernel * operation->kernel),
-                                   .channels = operation->input.channels,
-                                   .padded = planner->request->padded};
-}
-
-static yoke_status plan_directions(weighted_planner *planner) {
-    const yoke_plan_request *request = planner->request->plan;
-    TRY(describe_needs(planner));
     TRY(plan_direction(planner, CUDA_FORWARD));
     if (!request->training) return YOKE_OK;
     if (!request->frozen) TRY(plan_direction(planner, CUDA_BACKWARD_WEIGHTS));
     return request->input_gradient ? plan_direction(planner, CUDA_BACKWARD_DATA) : YOKE_OK;
 }
 
-static yoke_status build(weighted_planner *planner) {
-    const yoke_plan_request *request = planner->request->plan;
-    cuda_weighted *self = planner->self;
-    yoke_dims output = request->operation->output;
-    size_t channels = (size_t)output.channels;
-    self->output = (cuda_columns){(size_t)request->rows * (cuda_dims_count(output) / channels),
-                                  channels, channels};
-    self->type = planner->problem.type;
-    place_input(planner);
-    place_padding(planner);
-    TRY(plan_directions(planner));
-    describe_joinings(planner);
-    return YOKE_OK;
-}
-
 /* Running. */
 
 static cuda_weighted *weighted_of(yoke_plan *plan) {
     return (cuda_weighted *)plan;
-}
-
-/* The passes read and write copies of the weights, which have more channels. */
-static void bind_padding(cuda_weighted *self, const yoke_plan_binding *binding) {
-    cuda_operands *forward = &self->operands[CUDA_FORWARD];
-    cuda_operands *weights = &self->operands[CUDA_BACKWARD_WEIGHTS];
-    void *scratch = (char *)binding->scratch + padded_weight_bytes(self);
-    self->weights.from = forward->weights;
-    self->weight_gradient = weights->weights;
-    self->weights.to = forward->weights = weights->weights = binding->scratch;
-    forward->scratch = weights->scratch = scratch;
 }
 
 static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
@@ -188,43 +110,41 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
                         .weights = binding->parameter_gradients[0],
                         .output = binding->output_gradient,
                         .scratch = binding->scratch};
-    if (self->weights.padded > 0) bind_padding(self, binding);
-    return YOKE_OK;
-}
-
-/* What the passes of forward read. */
-static yoke_status copy_operands(const cuda_weighted *self, yoke_plan *plan) {
-    cuda_device *device = cuda_of(plan->device);
-    if (self->reordered)
-        TRY(cuda_reorder(device, &self->input, self->operands[CUDA_FORWARD].input, &self->given,
-                         self->producer_input));
-    if (self->weights.padded > 0)
-        TRY_CUDA(device, cuda_run_pad_weights(&self->weights, cuda_compute(plan)));
+    if (self->weights.padded > 0) {
+        /* The passes read and write copies of the weights, which have more channels. */
+        cuda_operands *forward = &self->operands[CUDA_FORWARD];
+        cuda_operands *gradients = &self->operands[CUDA_BACKWARD_WEIGHTS];
+        void *scratch = (char *)binding->scratch + padded_weight_bytes(self);
+        self->weights.from = forward->weights;
+        self->weight_gradient = gradients->weights;
+        self->weights.to = forward->weights = gradients->weights = binding->scratch;
+        forward->scratch = gradients->scratch = scratch;
+    }
     return YOKE_OK;
 }
 
 static yoke_status weighted_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const cuda_weighted *self = weighted_of(plan);
-    TRY(copy_operands(self, plan));
+    cuda_device *device = cuda_of(plan->device);
+    if (self->reordered)
+        TRY(cuda_reorder(device, &self->input, self->operands[CUDA_FORWARD].input, &self->given,
+                         self->producer_input));
+    if (self->weights.padded > 0)
+        TRY_CUDA(device, cuda_run_pad_weights(&self->weights, cuda_compute(plan)));
     return cuda_weighted_run(self, self->passes[CUDA_FORWARD], &self->operands[CUDA_FORWARD]);
-}
-
-static yoke_status bias_backward(const cuda_weighted *self, yoke_plan *plan) {
-    const cuda_operands *operands = &self->operands[CUDA_BACKWARD_WEIGHTS];
-    cuda_column_sums sums = {.values = operands->output,
-                             .half = self->type == CUDA_BFLOAT16,
-                             .shape = self->output,
-                             .sums = self->bias_gradient,
-                             .partial = operands->scratch};
-    TRY_CUDA(cuda_of(plan->device), cuda_run_column_sums(&sums, cuda_compute(plan)));
-    return YOKE_OK;
 }
 
 static yoke_status parameters_backward(const cuda_weighted *self, yoke_plan *plan) {
     const cuda_operands *operands = &self->operands[CUDA_BACKWARD_WEIGHTS];
-    bool bias = self->base.needs.parameters[1].bytes > 0 && self->bias_gradient != NULL;
-    if (bias) TRY(bias_backward(self, plan));
+    if (self->base.needs.parameters[1].bytes > 0 && self->bias_gradient != NULL) {
+        cuda_column_sums sums = {.values = operands->output,
+                                 .half = self->type == CUDA_BFLOAT16,
+                                 .shape = self->output,
+                                 .sums = self->bias_gradient,
+                                 .partial = operands->scratch};
+        TRY_CUDA(cuda_of(plan->device), cuda_run_column_sums(&sums, cuda_compute(plan)));
+    }
     TRY(cuda_weighted_run(self, self->passes[CUDA_BACKWARD_WEIGHTS], operands));
     if (self->weights.padded == 0) return YOKE_OK;
     cuda_pad_job cut = self->weights;
@@ -265,7 +185,7 @@ static void weighted_destroy(yoke_plan *plan) {
 yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
                                  const cuda_weighted_request *request) {
     static const yoke_plan_calls calls = {weighted_bind, weighted_forward, weighted_backward,
-                                          weighted_destroy, weighted_part};
+                                          weighted_destroy, .backward_part = weighted_part};
     TRY(yoke_plan_allocate(plan, sizeof(cuda_weighted), &device->base, request->plan, &calls));
     weighted_planner planner = {
         .self = weighted_of(*plan),
@@ -278,5 +198,35 @@ yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
                     .atomics = request->plan->algorithm == YOKE_ALGORITHM_FASTEST}};
     planner.problem.operation = &planner.operation;
     if (request->padded > 0) planner.operation.input.channels = request->padded;
-    return build(&planner);
+    cuda_weighted *self = planner.self;
+    yoke_dims output = request->plan->operation->output;
+    size_t channels = (size_t)output.channels;
+    self->output = (cuda_columns){
+        (size_t)request->plan->rows * (cuda_dims_count(output) / channels), channels, channels};
+    self->type = planner.problem.type;
+    yoke_layout wanted;
+    self->given = *cuda_layout_of(&request->plan->inputs[0]);
+    self->input = request->input;
+    cuda_layout_store(&wanted, &self->input);
+    self->reordered = !yoke_layout_equal(&wanted, &request->plan->inputs[0]);
+    if (request->padded > 0)
+        self->weights =
+            (cuda_pad_job){.half = self->type == CUDA_BFLOAT16,
+                           .outer = channels * (size_t)(request->plan->operation->kernel *
+                                                        request->plan->operation->kernel),
+                           .channels = request->plan->operation->input.channels,
+                           .padded = request->padded};
+    TRY(plan_directions(&planner));
+    const cuda_epilogue *epilogues = planner.problem.epilogues;
+    yoke_plan_needs *needs = &self->base.needs;
+    needs->applies_relu = epilogues[CUDA_FORWARD] != CUDA_NO_EPILOGUE;
+    bool writes_mask = epilogues[CUDA_FORWARD] == CUDA_RELU_MASK;
+    needs->mask_bytes =
+        writes_mask ? cuda_weighted_mask_bytes(&planner, planner.problem.operation->output) : 0;
+    needs->masks_input_gradient = epilogues[CUDA_BACKWARD_DATA] != CUDA_NO_EPILOGUE;
+    needs->sums_input_bias = epilogues[CUDA_BACKWARD_DATA] == CUDA_MASKED_SUMS;
+    needs->adds_input_gradient = planner.problem.adds;
+    needs->reads_shadow[1] = casts_bias(&planner);
+    needs->saved_bytes += needs->mask_bytes;
+    return YOKE_OK;
 }

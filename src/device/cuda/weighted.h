@@ -68,7 +68,7 @@ typedef struct cuda_weighted_request {
     int padded;                       /* channels that the passes read; 0: the operation's */
     const cuda_algorithm *algorithms; /* at most CUDA_ALGORITHMS_LIMIT */
     int algorithm_count;
-    /* Of linear where the plan has an epilogue: as many, with names of their own. */
+    /* The same algorithms where linear has an epilogue, with names of their own. */
     const cuda_algorithm *joined[CUDA_EPILOGUES];
 } cuda_weighted_request;
 yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,

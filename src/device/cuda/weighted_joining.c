@@ -73,30 +73,6 @@ static cuda_columns input_columns(const weighted_planner *planner) {
     return (cuda_columns){pixels, channels, channels};
 }
 
-/* Backward of the ReLU, and the bias's gradient if the joined pass would sum it up. */
-static yoke_status queue_relu_backward(const joining_trial *trial) {
-    cuda_device *device = trial->planner->problem.device;
-    cudaStream_t stream = device->streams[YOKE_STREAM_COMPUTE];
-    cuda_columns columns = input_columns(trial->planner);
-    bool half = trial->planner->problem.type == CUDA_BFLOAT16;
-    void *gradient = trial->with.operands.input;
-    const cuda_activation_job relu = {.to = gradient,
-                                      .from = gradient,
-                                      .kept = trial->other,
-                                      .activation = YOKE_RELU,
-                                      .half = half,
-                                      .elements = columns.rows * columns.columns};
-    const cuda_column_sums sums = {.values = gradient,
-                                   .half = half,
-                                   .shape = columns,
-                                   .sums = trial->with.operands.beside.sums,
-                                   .partial = trial->partial};
-    TRY_CUDA(device, cuda_run_activation_backward(&relu, stream));
-    if (trial->joining.epilogue != CUDA_MASKED_SUMS) return YOKE_OK;
-    TRY_CUDA(device, cuda_run_column_sums(&sums, stream));
-    return YOKE_OK;
-}
-
 /* What follows the pass where it is not joined. */
 static yoke_status queue_follower(const joining_trial *trial) {
     const weighted_planner *planner = trial->planner;
@@ -104,19 +80,34 @@ static yoke_status queue_follower(const joining_trial *trial) {
     cudaStream_t stream = device->streams[YOKE_STREAM_COMPUTE];
     const cuda_operands *operands = &trial->with.operands;
     cuda_columns input = input_columns(planner), output = planner->self->output;
-    bool half = planner->problem.type == CUDA_BFLOAT16;
-    const cuda_activation_job relu = {.to = operands->output,
-                                      .from = operands->output,
-                                      .activation = YOKE_RELU,
-                                      .half = half,
-                                      .elements = output.rows * output.columns};
-    if (trial->joining.adds)
-        TRY_CUDA(device, cuda_run_accumulate(trial->other, operands->input, half,
-                                             input.rows * input.columns, stream));
-    else if (trial->direction == CUDA_FORWARD)
+    size_t input_elements = input.rows * input.columns;
+    cuda_activation_job relu = {.to = operands->output,
+                                .from = operands->output,
+                                .activation = YOKE_RELU,
+                                .half = planner->problem.type == CUDA_BFLOAT16,
+                                .elements = output.rows * output.columns};
+    if (trial->joining.adds) {
+        TRY_CUDA(device, cuda_run_accumulate(trial->other, operands->input, relu.half,
+                                             input_elements, stream));
+        return YOKE_OK;
+    }
+    if (trial->direction == CUDA_FORWARD) {
         TRY_CUDA(device, cuda_run_activation(&relu, stream));
-    else
-        return queue_relu_backward(trial);
+        return YOKE_OK;
+    }
+    /* Backward of the ReLU, and the bias's gradient if the joined pass would sum it up. */
+    relu.to = operands->input;
+    relu.from = operands->input;
+    relu.kept = trial->other;
+    relu.elements = input_elements;
+    const cuda_column_sums sums = {.values = operands->input,
+                                   .half = relu.half,
+                                   .shape = input,
+                                   .sums = operands->beside.sums,
+                                   .partial = trial->partial};
+    TRY_CUDA(device, cuda_run_activation_backward(&relu, stream));
+    if (trial->joining.epilogue == CUDA_MASKED_SUMS)
+        TRY_CUDA(device, cuda_run_column_sums(&sums, stream));
     return YOKE_OK;
 }
 
@@ -159,18 +150,6 @@ static yoke_status keeps_nan(const joining_trial *trial, bool *keeps) {
     return YOKE_OK;
 }
 
-/* A joined pass that turns a NaN into 0, or does not run, takes no part. */
-static yoke_status check_nan(const joining_trial *trial, cuda_candidate *joined) {
-    cuda_epilogue epilogue = trial->joining.epilogue;
-    bool keeps = false;
-    if (joined->run == NULL || (epilogue != CUDA_RELU && epilogue != CUDA_RELU_MASK))
-        return YOKE_OK;
-    yoke_status status = keeps_nan(trial, &keeps);
-    if (!keeps) joined->run = NULL;
-    bool refused = status == YOKE_ERROR_DEVICE && !cuda_poisoned(trial->planner->problem.device);
-    return refused ? YOKE_OK : status;
-}
-
 /* The library may offer an algorithm with an epilogue that then does not run. */
 static yoke_status open_joinings(weighted_planner *planner, joining_trial *trial,
                                  cuda_candidate *candidates) {
@@ -193,7 +172,15 @@ static yoke_status open_joinings(weighted_planner *planner, joining_trial *trial
                                scratch_bytes + input + columns));
     trial->other = (char *)trial->with.operands.scratch + scratch_bytes;
     trial->partial = (float *)(void *)((char *)trial->other + input);
-    return check_nan(trial, &candidates[JOINED]);
+    /* A joined pass that turns a NaN into 0, or does not run, takes no part. */
+    cuda_epilogue epilogue = trial->joining.epilogue;
+    bool keeps = false;
+    if (candidates[JOINED].run == NULL || (epilogue != CUDA_RELU && epilogue != CUDA_RELU_MASK))
+        return YOKE_OK;
+    yoke_status status = keeps_nan(trial, &keeps);
+    if (!keeps) candidates[JOINED].run = NULL;
+    bool refused = status == YOKE_ERROR_DEVICE && !cuda_poisoned(trial->planner->problem.device);
+    return refused ? YOKE_OK : status;
 }
 
 static yoke_status compare_joining(weighted_planner *planner, cuda_direction direction,

@@ -41,13 +41,6 @@ static const cuda_algorithm *algorithms_of(const weighted_planner *planner,
     return epilogue == CUDA_NO_EPILOGUE ? planner->request->algorithms : joined;
 }
 
-static void name_pass(cuda_pass *pass, const cuda_algorithm *algorithm) {
-    const char *configuration = pass->configuration;
-    pass->way = algorithm->name;
-    snprintf(pass->name, sizeof pass->name, "%s%s%s", algorithm->name,
-             configuration[0] != '\0' ? " " : "", configuration);
-}
-
 /* An algorithm that fails with DEVICE counts as absent: another one may work. */
 yoke_status cuda_weighted_try(const weighted_planner *planner, cuda_direction direction, int number,
                               cuda_pass **pass) {
@@ -55,7 +48,12 @@ yoke_status cuda_weighted_try(const weighted_planner *planner, cuda_direction di
     if (number >= planner->request->algorithm_count) return YOKE_OK;
     const cuda_algorithm *algorithm = &algorithms_of(planner, direction)[number];
     yoke_status status = algorithm->create(pass, &planner->problem, direction, algorithm->variant);
-    if (*pass != NULL) name_pass(*pass, algorithm);
+    if (*pass != NULL) {
+        const char *configuration = (*pass)->configuration;
+        (*pass)->way = algorithm->name;
+        snprintf((*pass)->name, sizeof(*pass)->name, "%s%s%s", algorithm->name,
+                 configuration[0] != '\0' ? " " : "", configuration);
+    }
     bool refused = status == YOKE_ERROR_DEVICE && !cuda_poisoned(planner->problem.device);
     return refused ? YOKE_OK : status;
 }
@@ -117,8 +115,9 @@ yoke_status cuda_weighted_operands(const weighted_planner *planner, cuda_directi
     return YOKE_OK;
 }
 
-static yoke_status measure(const weighted_planner *planner, cuda_direction direction,
-                           cuda_tuning *tuning, cuda_candidate *candidates, cuda_pass **best) {
+static yoke_status measure_algorithms(const weighted_planner *planner, cuda_direction direction,
+                                      cuda_tuning *tuning, cuda_candidate *candidates,
+                                      cuda_pass **best) {
     int fastest = 0;
     algorithm_trial trial = {.self = planner->self};
     size_t scratch_bytes = 0;
@@ -200,7 +199,7 @@ static yoke_status take_or_measure(const weighted_planner *planner, cuda_directi
     TRY(cuda_chosen(tuning, &chosen, &known));
     if (*pass != NULL) return YOKE_OK;
     bool late = !chosen && yoke_choices_late(planner->request->plan->choices);
-    if (!chosen && !late) return measure(planner, direction, tuning, candidates, pass);
+    if (!chosen && !late) return measure_algorithms(planner, direction, tuning, candidates, pass);
     TRY(cuda_weighted_try(planner, direction, known, pass));
     if (*pass == NULL) TRY(create_first(planner, direction, pass));
     return late ? cuda_assume(tuning, (*pass)->name) : YOKE_OK;

@@ -42,24 +42,6 @@ yoke_status yoke_model_preset_describe(int index, yoke_preset_info *info) {
     return yoke_options_store(info, &own, sizeof own, "yoke_preset_info");
 }
 
-static yoke_status unknown_preset(const char *name) {
-    const char *names[NAMES_LIMIT];
-    char known[YOKE_ERROR_TEXT_BYTES / 2] = "";
-    int count = 0;
-    for (; count < NAMES_LIMIT && preset_at(count) != NULL; count++) {
-        names[count] = preset_at(count)->name;
-        strncat(known, count > 0 ? ", " : "", sizeof known - strlen(known) - 1);
-        strncat(known, names[count], sizeof known - strlen(known) - 1);
-    }
-    const char *near = yoke_text_nearest(name, names, (size_t)count);
-    if (near != NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT, "no model is called '%s'; did you mean '%s'?", name, near);
-    return FAIL(
-        YOKE_ERROR_ARGUMENT,
-        "no model is called '%s'; known: %s; yoke_model_create begins a network of your own in C",
-        name, known);
-}
-
 /* `name` may end with a colon and options; *options gets what follows the colon, or NULL. */
 static yoke_status find_preset(const char *name, const yoke_preset **found, const char **options) {
     char word[64];
@@ -70,7 +52,21 @@ static yoke_status find_preset(const char *name, const yoke_preset **found, cons
         if (strlen((*found)->name) == length && strncmp((*found)->name, name, length) == 0)
             return YOKE_OK;
     snprintf(word, sizeof word, "%.*s", (int)length, name);
-    return unknown_preset(word);
+    const char *names[NAMES_LIMIT];
+    char known[YOKE_ERROR_TEXT_BYTES / 2] = "";
+    int count = 0;
+    for (; count < NAMES_LIMIT && preset_at(count) != NULL; count++) {
+        names[count] = preset_at(count)->name;
+        strncat(known, count > 0 ? ", " : "", sizeof known - strlen(known) - 1);
+        strncat(known, names[count], sizeof known - strlen(known) - 1);
+    }
+    const char *near = yoke_text_nearest(word, names, (size_t)count);
+    if (near != NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "no model is called '%s'; did you mean '%s'?", word, near);
+    return FAIL(
+        YOKE_ERROR_ARGUMENT,
+        "no model is called '%s'; known: %s; yoke_model_create begins a network of your own in C",
+        word, known);
 }
 
 static yoke_status check_input(const yoke_preset *preset, yoke_shape input) {
