@@ -19,19 +19,15 @@ static yoke_status check_own_loss(const yoke_trainer_options *options, const yok
     return YOKE_OK;
 }
 
-static yoke_status check_own_model(const yoke_trainer_options *options) {
-    if (options->model != NULL)
+yoke_status yoke_custom_parts_check(yoke_custom_parts *parts, yoke_trainer_options *options) {
+    if (options->own_model != NULL && options->model != NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "model %s and own_model are both set: leave one NULL",
                     options->model);
-    if (options->loss != NULL || options->label_smoothing > 0 || options->balanced_class_weights)
+    if (options->own_model != NULL &&
+        (options->loss != NULL || options->label_smoothing > 0 || options->balanced_class_weights))
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "own_model has a loss: leave loss, label_smoothing and balanced_class_weights "
                     "out, and give yoke_model_finish the options");
-    return YOKE_OK;
-}
-
-yoke_status yoke_custom_parts_check(yoke_custom_parts *parts, yoke_trainer_options *options) {
-    if (options->own_model != NULL) TRY(check_own_model(options));
     if (options->loss != NULL && options->label_smoothing > 0)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "label_smoothing is %g and loss is set: give it in loss->label_smoothing",
@@ -185,8 +181,6 @@ static yoke_status open_model(yoke_custom_parts *parts, yoke_run *run) {
     options->loss = NULL;                            /* may be gone after create */
     return YOKE_OK;
 }
-
-/* Memory for outputs. */
 
 static yoke_status reserve(float **rows, size_t count) {
     *rows = malloc(count * sizeof **rows);

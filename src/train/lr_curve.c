@@ -90,22 +90,6 @@ static double slope(const double *values, int first, int end, int at) {
     return (values[behind] - values[before]) / (behind - before);
 }
 
-/* Up to the lowest point: a fall behind it recovers from a rate that was too high. */
-static int steepest_fall(const yoke_lr_curve *curve, int first, int lowest, int end) {
-    int steepest = first;
-    for (int i = first; i <= lowest; i++)
-        if (slope(curve->smoothed, first, end, i) < slope(curve->smoothed, first, end, steepest))
-            steepest = i;
-    return steepest;
-}
-
-static int lowest_point(const yoke_lr_curve *curve, int first, int end) {
-    int lowest = first;
-    for (int i = first; i < end; i++)
-        if (curve->smoothed[i] < curve->smoothed[lowest]) lowest = i;
-    return lowest;
-}
-
 /* The standard deviation of a batch's loss, from the differences between neighbours: a trend of
  * many steps adds next to nothing to them. */
 static double noise_of(const double *losses, int count) {
@@ -117,6 +101,7 @@ static double noise_of(const double *losses, int count) {
 
 void yoke_lr_curve_suggest(yoke_lr_curve *curve) {
     const yoke_lr_find_options *options = &curve->options;
+    const double *smoothed = curve->smoothed;
     int first = YOKE_LR_SKIPPED, end = curve->count - 1; /* the last point may have diverged */
     curve->suggested = -1;
     if (end < first + 2) {
@@ -126,10 +111,12 @@ void yoke_lr_curve_suggest(yoke_lr_curve *curve) {
                  curve->count, yoke_lr_curve_rate(curve));
         return;
     }
-    int lowest = lowest_point(curve, first, end);
-    double fall = curve->smoothed[first] - curve->smoothed[lowest];
+    int lowest = first, steepest = first;
+    for (int i = first; i < end; i++)
+        if (smoothed[i] < smoothed[lowest]) lowest = i;
+    double fall = smoothed[first] - smoothed[lowest];
     double noise = noise_of(curve->losses, lowest + 1);
-    double rounding = 1e-6 * fabs(curve->smoothed[first]);
+    double rounding = 1e-6 * fabs(smoothed[first]);
     if (!(fall > noise + rounding)) {
         snprintf(curve->text, sizeof curve->text,
                  "no suggestion: between rates of %.3g and %.3g the smoothed loss never falls "
@@ -138,7 +125,10 @@ void yoke_lr_curve_suggest(yoke_lr_curve *curve) {
                  options->lowest, curve->rates[curve->count - 1], noise);
         return;
     }
-    curve->suggested = steepest_fall(curve, first, lowest, end);
+    /* A fall behind the lowest point recovers from a rate that was too high. */
+    for (int i = first; i <= lowest; i++)
+        if (slope(smoothed, first, end, i) < slope(smoothed, first, end, steepest)) steepest = i;
+    curve->suggested = steepest;
     curve->cautious = fmin(curve->rates[curve->suggested], curve->rates[lowest] / 10);
     snprintf(curve->text, sizeof curve->text, "the smoothed loss falls fastest at a rate of %.3g",
              curve->rates[curve->suggested]);

@@ -40,24 +40,21 @@ static void report_passed(reading *own) {
     yoke_run_say(own->run, YOKE_EVENT_WARNING, rest);
 }
 
-static yoke_status find_checkpoint(reading *own) {
-    const yoke_trainer_options *options = &own->run->options;
-    if (options->resume == NULL) return YOKE_OK;
-    if (strcmp(options->resume, "auto") != 0)
-        return yoke_checkpoint_open_header(&own->checkpoint, options->resume);
-    yoke_status status =
-        yoke_folder_open_newest(&own->checkpoint, options->checkpoint_dir, keep_passed, own);
-    return status == YOKE_ERROR_MISSING ? YOKE_OK : status;
-}
-
 static yoke_status read_files(void *context) {
     reading *own = context;
-    yoke_run *run = own->run;
+    const yoke_run *run = own->run;
     const yoke_trainer_options *options = &run->options;
     if (options->checkpoint_dir != NULL)
         TRY(yoke_folder_open(&own->saving->folder, options->checkpoint_dir));
-    TRY(find_checkpoint(own));
-    if (own->checkpoint == NULL) return YOKE_OK;
+    if (options->resume == NULL) return YOKE_OK;
+    if (strcmp(options->resume, "auto") != 0) {
+        TRY(yoke_checkpoint_open_header(&own->checkpoint, options->resume));
+    } else {
+        yoke_status status =
+            yoke_folder_open_newest(&own->checkpoint, options->checkpoint_dir, keep_passed, own);
+        if (status == YOKE_ERROR_MISSING) return YOKE_OK;
+        TRY(status);
+    }
     return yoke_checkpoint_read(own->checkpoint, run->model, &own->own, options->resume_anyway,
                                 own->saving->state);
 }
@@ -141,18 +138,11 @@ static yoke_status go_on(yoke_run *run, yoke_saving *saving, yoke_watch *watch,
     return YOKE_OK;
 }
 
-static void report_no_checkpoint(yoke_run *run) {
-    const yoke_trainer_options *options = &run->options;
-    char text[PATH_MAX + 80];
-    if (options->resume == NULL) return;
-    snprintf(text, sizeof text, "no checkpoint in %s: training begins from %s",
-             options->checkpoint_dir, options->init != NULL ? options->init : "scratch");
-    yoke_run_say(run, YOKE_EVENT_RESUMED, text);
-}
-
 /* Only rank 0 reads. */
 static yoke_status read_and_go_on(yoke_run *run, yoke_saving *saving, yoke_watch *watch) {
+    const yoke_trainer_options *options = &run->options;
     reading own = {.run = run, .saving = saving};
+    char text[PATH_MAX + 80];
     yoke_facts_add_engine(&own.own, run->parallel);
     yoke_run_add_facts(run, watch, &own.own);
     yoke_error error = yoke_error_take(yoke_run_file_work(run, read_files, &own));
@@ -161,8 +151,12 @@ static yoke_status read_and_go_on(yoke_run *run, yoke_saving *saving, yoke_watch
     if (status == YOKE_OK && own.checkpoint != NULL)
         status = go_on(run, saving, watch, own.checkpoint);
     yoke_checkpoint_close(own.checkpoint);
-    if (status == YOKE_OK && own.checkpoint == NULL && yoke_run_writes(run))
-        report_no_checkpoint(run);
+    if (status == YOKE_OK && own.checkpoint == NULL && yoke_run_writes(run) &&
+        options->resume != NULL) {
+        snprintf(text, sizeof text, "no checkpoint in %s: training begins from %s",
+                 options->checkpoint_dir, options->init != NULL ? options->init : "scratch");
+        yoke_run_say(run, YOKE_EVENT_RESUMED, text);
+    }
     return status;
 }
 

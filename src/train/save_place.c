@@ -30,40 +30,32 @@ static double last_of(const yoke_loss_trend *trend) {
     return count > 0 ? sorted[count / 2] : trend->first;
 }
 
-/* The loss of a model that knows nothing and says so; 0 where no such number is known. */
-static double loss_of_guessing(const yoke_run *run) {
-    if (run->options.own_loss != NULL) return 0;
-    yoke_loss_kind kind = yoke_model_loss_kind(run->model);
-    if (kind == YOKE_LOSS_BCE) return log(2);
-    return kind == YOKE_LOSS_CROSS_ENTROPY
-               ? log((double)yoke_model_output_shape(run->model).channels)
-               : 0;
-}
-
 /* The last losses are ten times the first one and worse than guessing; where no loss of guessing is
  * known, a hundred times: fine-tuning begins with a loss near 0, of which a few times more is no
  * harm. A loss of the host program may begin at 0 or below, which no multiple compares with. */
 static bool diverged(const yoke_ending *ending) {
     double first = ending->trend->first, last = last_of(ending->trend);
-    double guessing = loss_of_guessing(ending->run);
+    double guessing = 0; /* the loss of a model that knows nothing and says so; 0: unknown */
+    if (ending->run->options.own_loss == NULL) {
+        const yoke_model *model = ending->run->model;
+        yoke_loss_kind kind = yoke_model_loss_kind(model);
+        if (kind == YOKE_LOSS_BCE) guessing = log(2);
+        if (kind == YOKE_LOSS_CROSS_ENTROPY)
+            guessing = log((double)yoke_model_output_shape(model).channels);
+    }
     if (guessing <= 0 && first <= 0) return false;
     return last > (guessing > 0 ? 10 : 100) * first && last > guessing;
-}
-
-/* How much of a path can stay where ADDED_BYTES follow. */
-static int measure_stem(const char *path, size_t length) {
-    const char *slash = strrchr(path, '/');
-    size_t folder = slash != NULL ? (size_t)(slash - path) + 1 : 0;
-    size_t most = folder + NAME_MAX < PATH_MAX ? folder + NAME_MAX : PATH_MAX;
-    return (int)(length + ADDED_BYTES < most ? length : most - ADDED_BYTES);
 }
 
 /* The first free of "weights.step-40.safetensors", "weights.step-40-2.safetensors", ...; a long
  * name is cut. */
 static void name_beside(char beside[PATH_MAX], const char *path, uint64_t step) {
     size_t length = strlen(path), suffix = strlen(SUFFIX);
-    bool has_suffix = length > suffix && strcmp(path + length - suffix, SUFFIX) == 0;
-    int stem = measure_stem(path, has_suffix ? length - suffix : length);
+    const char *slash = strrchr(path, '/');
+    size_t folder = slash != NULL ? (size_t)(slash - path) + 1 : 0;
+    size_t most = folder + NAME_MAX < PATH_MAX ? folder + NAME_MAX : PATH_MAX;
+    if (length > suffix && strcmp(path + length - suffix, SUFFIX) == 0) length -= suffix;
+    int stem = (int)(length + ADDED_BYTES < most ? length : most - ADDED_BYTES);
     snprintf(beside, PATH_MAX, "%.*s.step-%llu" SUFFIX, stem, path, (unsigned long long)step);
     for (int i = 2; access(beside, F_OK) == 0; i++)
         snprintf(beside, PATH_MAX, "%.*s.step-%llu-%d" SUFFIX, stem, path, (unsigned long long)step,

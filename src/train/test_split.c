@@ -63,18 +63,13 @@ static yoke_status end_ranks_on(const yoke_run *run, yoke_status status) {
     return yoke_process_group_abort(run->ranks, status);
 }
 
-static yoke_status add_to_metrics(const yoke_run *run, yoke_custom_metrics *metrics,
-                                  const yoke_outputs *rows) {
+/* The host's metrics add the rows; NULL: they end. */
+static yoke_status call_metrics(const yoke_run *run, yoke_custom_metrics *metrics,
+                                const yoke_outputs *rows) {
     if (metrics->count == 0) return YOKE_OK;
     yoke_outside outside = yoke_step_out(run->parallel);
-    yoke_status status = yoke_custom_metrics_add(metrics, rows);
-    return yoke_step_in(run->parallel, &outside, status);
-}
-
-static yoke_status end_metrics(const yoke_run *run, yoke_custom_metrics *metrics) {
-    if (metrics->count == 0) return YOKE_OK;
-    yoke_outside outside = yoke_step_out(run->parallel);
-    yoke_status status = yoke_custom_metrics_end(metrics, run->ranks);
+    yoke_status status = rows != NULL ? yoke_custom_metrics_add(metrics, rows)
+                                      : yoke_custom_metrics_end(metrics, run->ranks);
     return yoke_step_in(run->parallel, &outside, status);
 }
 
@@ -89,7 +84,7 @@ static yoke_status evaluate_batch(yoke_test_split *test, const yoke_run *run,
                          .batch = batch,
                          .count = loss != NULL ? yoke_model_output_count(run->model) : 1,
                          .outputs = (const float *const *)host->outputs};
-    TRY(end_ranks_on(run, add_to_metrics(run, &parts->metrics, &rows)));
+    TRY(end_ranks_on(run, call_metrics(run, &parts->metrics, &rows)));
     yoke_tally_add(&test->tally,
                    &(yoke_tally_rows){batch, host->outputs[0], run->model, (size_t)sum->rows});
     sum->loss += result.loss * result.weight; /* a sum over rows until all are added */
@@ -162,7 +157,7 @@ yoke_status yoke_test_split_evaluate(yoke_test_split *test, yoke_run *run,
         test->tally = test->predictions;
         test->predictions = complete;
     }
-    TRY(end_metrics(run, &parts->metrics));
+    TRY(call_metrics(run, &parts->metrics, NULL));
     sum.loss /= sum.weight > 0 ? sum.weight : 1;
     test->last = sum;
     return YOKE_OK;

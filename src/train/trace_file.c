@@ -30,22 +30,18 @@ typedef struct clock_reading {
 } clock_reading;
 #define READING_WORDS (sizeof(clock_reading) / sizeof(int64_t))
 
-/* A launcher may leave the number of the machine out: the kernel's id of the boot is sure. */
-static void read_boot(const yoke_run *run, char boot[BOOT_BYTES]) {
-    char line[BOOT_BYTES] = "";
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    snprintf(boot, BOOT_BYTES, "machine %d", run->node);
-    if (file != NULL && fgets(line, sizeof line, file) != NULL) memcpy(boot, line, BOOT_BYTES);
-    if (file != NULL) fclose(file);
-}
-
 /* The machines' clocks differ; after a barrier all ranks read theirs at nearly the same time. */
 static yoke_status align_clocks(const yoke_run *run, yoke_trace_process *processes) {
     int world = yoke_process_group_world(run->ranks);
     clock_reading *all = calloc((size_t)world, sizeof *all);
     if (all == NULL) return FAIL_MEMORY((size_t)world * sizeof *all, "the ranks' clocks");
+    /* A launcher may leave the number of the machine out: the kernel's id of the boot is sure. */
     clock_reading own = {.now_ns = 0};
-    read_boot(run, own.boot);
+    char line[BOOT_BYTES] = "";
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    snprintf(own.boot, BOOT_BYTES, "machine %d", run->node);
+    if (file != NULL && fgets(line, sizeof line, file) != NULL) memcpy(own.boot, line, BOOT_BYTES);
+    if (file != NULL) fclose(file);
     yoke_status status = yoke_process_group_barrier(run->ranks);
     own.now_ns = (int64_t)yoke_trace_now();
     if (status == YOKE_OK)
@@ -157,18 +153,15 @@ static bool is_of_rank(const char *name, const char *trace) {
     return *digits != '\0' && digits[strspn(digits, "0123456789")] == '\0';
 }
 
-static void remove_of_ranks(const char *folder, const char *trace) {
-    DIR *directory = opendir(folder);
-    if (directory == NULL) return;
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
-        if (is_of_rank(entry->d_name, trace)) (void)unlinkat(dirfd(directory), entry->d_name, 0);
-    closedir(directory);
-}
-
 void yoke_trace_file_forget(const char *path) {
     if (path == NULL) return;
     char *folder = strdup(path), *file = strdup(path);
-    if (folder != NULL && file != NULL) remove_of_ranks(dirname(folder), basename(file));
+    const char *name = file != NULL ? basename(file) : "";
+    DIR *directory = folder != NULL ? opendir(dirname(folder)) : NULL;
+    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;)
+        if (file != NULL && is_of_rank(entry->d_name, name))
+            (void)unlinkat(dirfd(directory), entry->d_name, 0);
+    if (directory != NULL) closedir(directory);
     free(file);
     free(folder);
 }

@@ -183,14 +183,6 @@ static yoke_status check_files(yoke_trainer *trainer) {
     return yoke_metrics_open(&trainer->metrics, run->options.metrics);
 }
 
-/* A resumed run keeps the lines of the steps and evaluations that it does not repeat. */
-static yoke_status go_on_with_metrics(yoke_trainer *trainer) {
-    yoke_metrics_place place = {.step = trainer->run.at.step,
-                                .evaluates = yoke_trainer_evaluates_first(trainer)};
-    if (!yoke_run_writes(&trainer->run) || !trainer->saving.resumed) return YOKE_OK;
-    return yoke_metrics_go_on(&trainer->metrics, &place);
-}
-
 /* Mode single uses only the first device, with the number of threads that it has in the whole
  * list. */
 static yoke_status keep_root(yoke_run *run) {
@@ -287,25 +279,12 @@ static yoke_status read_weights(void *context) {
     return yoke_weights_open(&weights->source, run->parallel, run->model, options->init, &load);
 }
 
-/* All ranks together. */
-static yoke_status load_init(yoke_run *run) {
-    first_weights weights = {.run = run};
-    yoke_status status = yoke_run_file_work(run, read_weights, &weights);
-    if (status == YOKE_OK && yoke_run_writes(run))
-        status = yoke_weights_give(&weights.source, run->parallel);
-    yoke_weights_close(&weights.source);
-    return status;
-}
-
-/* Training rows as crops arrive as pixels where their colours change, test rows do not. */
-static bool rows_come_as_pixels(const yoke_run *run) {
-    return yoke_loader_pixels(run->training.loader) &&
-           !yoke_dataset_has_crops(run->training.rows) &&
-           !yoke_dataset_has_crops(run->options.test_rows);
-}
-
 static yoke_status build_engine(yoke_run *run) {
     const yoke_trainer_options *options = &run->options;
+    /* Training rows as crops arrive as pixels where their colours change, test rows do not. */
+    bool pixels = yoke_loader_pixels(run->training.loader) &&
+                  !yoke_dataset_has_crops(run->training.rows) &&
+                  !yoke_dataset_has_crops(options->test_rows);
     yoke_data_parallel_options engine = {.struct_size = sizeof engine,
                                          .schedule = options->schedule,
                                          .precision = options->precision,
@@ -319,7 +298,7 @@ static yoke_status build_engine(yoke_run *run) {
                                          .process_group = run->ranks,
                                          .broadcast_buffers = options->broadcast_buffers,
                                          .mean_of_ranks = options->mean_of_ranks,
-                                         .pixels = rows_come_as_pixels(run),
+                                         .pixels = pixels,
                                          .groups = options->groups,
                                          .group_count = options->group_count,
                                          .choices = options->choices,
@@ -336,7 +315,12 @@ static yoke_status build_engine(yoke_run *run) {
                                   &engine));
     run->options.groups = NULL; /* may be gone after create */
     if (options->init == NULL) return YOKE_OK;
-    TRY(load_init(run));
+    first_weights weights = {.run = run};
+    yoke_status status = yoke_run_file_work(run, read_weights, &weights);
+    if (status == YOKE_OK && yoke_run_writes(run))
+        status = yoke_weights_give(&weights.source, run->parallel);
+    yoke_weights_close(&weights.source);
+    TRY(status);
     return yoke_data_parallel_synchronize(run->parallel);
 }
 
@@ -367,7 +351,11 @@ static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *opti
     TRY(build_engine(run));
     TRY(plan_steps(trainer));
     TRY(yoke_resume(run, &trainer->saving, &trainer->watch));
-    return go_on_with_metrics(trainer);
+    /* A resumed run keeps the lines of the steps and evaluations that it does not repeat. */
+    yoke_metrics_place place = {.step = run->at.step,
+                                .evaluates = yoke_trainer_evaluates_first(trainer)};
+    bool keeps = yoke_run_writes(run) && trainer->saving.resumed;
+    return keeps ? yoke_metrics_go_on(&trainer->metrics, &place) : YOKE_OK;
 }
 
 yoke_status yoke_trainer_create(yoke_trainer **trainer, const yoke_trainer_options *options) {
