@@ -97,7 +97,7 @@ static yoke_status make(const char *path) {
     return YOKE_OK;
 }
 
-/* Another run may remove the file between open and flock: that lock keeps nobody out. */
+/* Another run may remove the file between open and flock: such a lock is void. */
 static bool is_in_place(const yoke_folder *folder) {
     struct stat file, named;
     return fstat(folder->lock, &file) == 0 &&

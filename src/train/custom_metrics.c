@@ -6,17 +6,6 @@
 
 #include "base/base.h"
 
-static yoke_status check(const yoke_custom_metrics *metrics, int index) {
-    const yoke_metric *metric = &metrics->list[index];
-    if (metric->name == NULL || metric->name[0] == '\0' || metric->add == NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT, "own_metrics[%d]: set its name and `add`", index);
-    for (int i = 0; i < index; i++)
-        if (strcmp(metrics->list[i].name, metric->name) == 0)
-            return FAIL(YOKE_ERROR_ARGUMENT, "own_metrics[%d] and [%d] are both named '%s'", i,
-                        index, metric->name);
-    return YOKE_OK;
-}
-
 /* The array may come from other headers: its own struct_size is the distance between two metrics.
  */
 static yoke_status load(yoke_custom_metrics *metrics, const yoke_metric *given, int count) {
@@ -25,7 +14,12 @@ static yoke_status load(yoke_custom_metrics *metrics, const yoke_metric *given, 
         yoke_metric *metric = &metrics->list[i];
         TRY(yoke_options_load(metric, sizeof *metric, (const char *)given + (size_t)i * stride,
                               "yoke_metric"));
-        TRY(check(metrics, i));
+        if (metric->name == NULL || metric->name[0] == '\0' || metric->add == NULL)
+            return FAIL(YOKE_ERROR_ARGUMENT, "own_metrics[%d]: set its name and `add`", i);
+        for (int k = 0; k < i; k++)
+            if (strcmp(metrics->list[k].name, metric->name) == 0)
+                return FAIL(YOKE_ERROR_ARGUMENT, "own_metrics[%d] and [%d] are both named '%s'", k,
+                            i, metric->name);
         const char *name = metric->name;
         metric->name = strdup(name);
         metrics->count = i + 1; /* close frees the name */

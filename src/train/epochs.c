@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop: what a run does before its first step, for each batch, and at the end of an epoch. */
+/* The loop: what a run does before its first step, for each batch, and at the end of an epoch.
+ * run_epoch and end_epoch read as the lists of their stages. */
 #include "train/epochs.h"
 
 #include <math.h>
@@ -170,6 +171,7 @@ static void report_step(yoke_trainer *trainer, const yoke_loop_step *step) {
 static yoke_status evaluate(yoke_trainer *trainer) {
     const yoke_custom_metrics *metrics = &trainer->parts.metrics;
     const yoke_step_result *result = &trainer->test.last;
+    bool better;
     TRY(yoke_test_split_evaluate(&trainer->test, &trainer->run, &trainer->parts));
     yoke_trainer_publish(trainer);
     yoke_event event = {.kind = YOKE_EVENT_EVALUATION,
@@ -179,21 +181,16 @@ static yoke_status evaluate(yoke_trainer *trainer) {
                         .metrics = metrics->values,
                         .metric_count = metrics->count};
     record_and_emit(trainer, &event);
-    return YOKE_OK;
-}
-
-static yoke_status evaluate_and_watch(yoke_trainer *trainer) {
-    bool better;
-    TRY(evaluate(trainer));
-    yoke_watch_add(&trainer->watch, &trainer->run, &trainer->test.last, &better);
+    yoke_watch_add(&trainer->watch, &trainer->run, result, &better);
     return better ? yoke_saving_keep_best(&trainer->saving, &trainer->run) : YOKE_OK;
 }
 
-static yoke_status evaluate_and_keep(yoke_trainer *trainer) {
+/* Evaluates the average of the weights, if the run has one, and saves the best. */
+static yoke_status evaluate_and_save(yoke_trainer *trainer) {
     yoke_run *run = &trainer->run;
     bool averages = run->options.ema_decay > 0;
     if (averages) TRY(yoke_data_parallel_use_average(run->parallel, true));
-    yoke_error error = yoke_error_take(evaluate_and_watch(trainer));
+    yoke_error error = yoke_error_take(evaluate(trainer));
     if (averages) TRY(yoke_data_parallel_use_average(run->parallel, false));
     TRY(yoke_error_restore(&error));
     return yoke_saving_add(&trainer->saving, run, &trainer->test.last);
@@ -235,7 +232,7 @@ bool yoke_trainer_evaluates_first(const yoke_trainer *trainer) {
 static yoke_status end_epoch(yoke_trainer *trainer) {
     yoke_run *run = &trainer->run;
     bool evaluates = evaluation_is_due(run);
-    if (evaluates) TRY(evaluate_and_keep(trainer));
+    if (evaluates) TRY(evaluate_and_save(trainer));
     report_epoch(trainer, evaluates);
     if (!epoch_is_done(run)) return YOKE_OK;
     run->at.epoch++;

@@ -79,11 +79,6 @@ static yoke_wrong_row describe(const float *outputs, int classes, int label, int
                             .loss = isnan(loss) ? (double)INFINITY : loss};
 }
 
-static bool counts(const yoke_tally *tally, const yoke_tally_rows *rows, int32_t label) {
-    if (label < 0 || label >= tally->classes) return false;
-    return rows->model == NULL || !yoke_model_ignores(rows->model, label);
-}
-
 void yoke_tally_add(yoke_tally *tally, const yoke_tally_rows *rows) {
     const yoke_batch *batch = rows->batch;
     size_t classes = (size_t)tally->classes;
@@ -93,7 +88,8 @@ void yoke_tally_add(yoke_tally *tally, const yoke_tally_rows *rows) {
     for (int i = 0; i < batch->rows; i++) {
         const float *outputs = rows->outputs + (size_t)i * classes;
         int label = batch->labels[i], predicted = largest_of(outputs, tally->classes);
-        if (!counts(tally, rows, label)) continue;
+        if (label < 0 || label >= tally->classes) continue;
+        if (rows->model != NULL && yoke_model_ignores(rows->model, label)) continue;
         tally->rows++;
         if (tally->counts != NULL) tally->counts[(size_t)label * classes + (size_t)predicted]++;
         tally->among_five += rank_of(outputs, tally->classes, label) < 5;

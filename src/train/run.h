@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every part of a run sees: what was asked for, what computes, and where the run is. The parts
- * lie side by side in a trainer (trainer_parts.h), which none of them sees. */
+ * lie side by side in a trainer (trainer_parts.h), which they do not see. */
 #ifndef TRAIN_RUN_H
 #define TRAIN_RUN_H
 
