@@ -36,11 +36,11 @@ static const curve_fact facts[YOKE_REPORT_CURVES] = {
                                    "learning rate", "The rate of the step's update.",
                                    "src/optimizer/lr_schedule.c", false, YOKE_REPORT_LEARNING_RATE},
     [YOKE_REPORT_STEP_MS] = {"step-ms", "step-ms-chart", "Time of each step", "ms / step",
-                             "How long the step took.", "src/train/run.c", false,
+                             "How long the step took.", "src/train/epochs.c", false,
                              YOKE_REPORT_STEP_MS},
     [YOKE_REPORT_IMAGES] = {"images", "images-chart", "Images a second", "images / s",
                             "Rows of a batch by the time of its step, with the wait for data.",
-                            "src/train/run.c", false, YOKE_REPORT_IMAGES},
+                            "src/train/epochs.c", false, YOKE_REPORT_IMAGES},
 };
 
 static int count_curves(const yoke_report *report) {

@@ -2,7 +2,6 @@
 /* The checkpoint file: what yoke_state_save writes and yoke_state_load reads. */
 #include "train/checkpoint.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +38,17 @@ static void draft_free(draft *made) {
     free(made->tensors);
 }
 
-static yoke_status draft_allocate(draft *made, const yoke_state *state, const yoke_facts *facts) {
+static const float *values_of(const yoke_state *state, const char *name) {
+    for (int i = 0; i < state->count; i++)
+        if (state->tensors[i].info.name == name) return state->tensors[i].values;
+    return NULL;
+}
+
+static const void *bytes_of(const draft *made, int index) {
+    return made->values[index] != NULL ? (const void *)made->values[index] : &made->batches;
+}
+
+static yoke_status draft_tensors(draft *made, const yoke_state *state, const yoke_facts *facts) {
     size_t count = (size_t)state->count;
     size_t notes = count + (size_t)facts->count + YOKE_DESCRIPTION_NOTES + 8;
     made->count = state->count;
@@ -48,43 +57,22 @@ static yoke_status draft_allocate(draft *made, const yoke_state *state, const yo
     made->notes = calloc(notes, sizeof *made->notes);
     made->keys = calloc(count + 1, sizeof *made->keys);
     made->digests = calloc(count + 1, sizeof *made->digests);
-    if (made->tensors && made->values && made->notes && made->keys && made->digests) return YOKE_OK;
-    return FAIL_MEMORY(notes * sizeof *made->notes, "the table of a checkpoint");
-}
-
-static const float *values_of(const yoke_state *state, const char *name) {
+    if (!made->tensors || !made->values || !made->notes || !made->keys || !made->digests)
+        return FAIL_MEMORY(notes * sizeof *made->notes, "the table of a checkpoint");
     for (int i = 0; i < state->count; i++)
-        if (state->tensors[i].info.name == name) return state->tensors[i].values;
-    return NULL;
-}
-
-/* Values that are not finite must not replace the last good ones. */
-static yoke_status check_finite(const yoke_file_tensor *tensor, const float *values) {
-    for (size_t i = 0; i < tensor->elements; i++)
-        if (!isfinite(values[i]))
-            return FAIL(YOKE_ERROR_NUMERIC,
-                        "element %zu of %s is not finite: not saving this state", i, tensor->name);
-    return YOKE_OK;
-}
-
-static const void *bytes_of(const draft *made, int index) {
-    return made->values[index] != NULL ? (const void *)made->values[index] : &made->batches;
-}
-
-static yoke_status draft_tensors(draft *made, const yoke_state *state) {
-    for (int i = 0; i < state->count; i++) {
-        const yoke_tensor_info *info = &state->tensors[i].info;
-        yoke_file_tensor *tensor = &made->tensors[i];
-        tensor->name = info->name;
-        tensor->dtype = info->integer ? YOKE_DTYPE_I64 : YOKE_DTYPE_F32;
-        tensor->ndim = info->ndim;
-        memcpy(tensor->shape, info->shape, sizeof info->shape);
-    }
+        made->tensors[i] = yoke_weights_file_tensor(&state->tensors[i].info);
     made->batches = (int64_t)state->batches_tracked;
     TRY(yoke_safetensors_arrange(made->tensors, made->count));
     for (int i = 0; i < made->count; i++) {
-        made->values[i] = values_of(state, made->tensors[i].name);
-        if (made->values[i] != NULL) TRY(check_finite(&made->tensors[i], made->values[i]));
+        const yoke_file_tensor *tensor = &made->tensors[i];
+        made->values[i] = values_of(state, tensor->name);
+        if (made->values[i] == NULL) continue;
+        /* Values that are not finite must not replace the last good ones. */
+        size_t finite = yoke_count_finite(made->values[i], tensor->elements);
+        if (finite < tensor->elements)
+            return FAIL(YOKE_ERROR_NUMERIC,
+                        "element %zu of %s is not finite: not saving this state", finite,
+                        tensor->name);
     }
     return YOKE_OK;
 }
@@ -113,8 +101,11 @@ static yoke_status draft_notes(draft *made, const yoke_facts *facts) {
     return YOKE_OK;
 }
 
-static yoke_status write_file(const draft *made, const char *path) {
+static yoke_status draft_and_write(draft *made, const yoke_state *state, const yoke_facts *facts,
+                                   const char *path) {
     yoke_file_writer writer;
+    TRY(draft_tensors(made, state, facts));
+    TRY(draft_notes(made, facts));
     TRY(yoke_safetensors_create(&writer, path, made->tensors, made->count, made->notes,
                                 made->note_count));
     for (int i = 0; i < made->count; i++) /* a failed write has removed the file */
@@ -125,27 +116,35 @@ static yoke_status write_file(const draft *made, const char *path) {
 yoke_status yoke_checkpoint_write(const yoke_state *state, const yoke_facts *facts,
                                   const char *path) {
     draft made = {0};
-    yoke_status status = draft_allocate(&made, state, facts);
-    if (status == YOKE_OK) status = draft_tensors(&made, state);
-    if (status == YOKE_OK) status = draft_notes(&made, facts);
-    if (status == YOKE_OK) status = write_file(&made, path);
+    yoke_status status = draft_and_write(&made, state, facts, path);
     draft_free(&made);
     return status;
 }
 
 /* Reading. */
 
-static yoke_status check_format(const yoke_safetensors *file) {
+static bool is_unsealed(const yoke_safetensors *file) {
+    return strcmp(yoke_safetensors_note(file, YOKE_FORMAT_KEY), UNSEALED) == 0;
+}
+
+static bool is_other_format(const char *format) {
+    return strcmp(format, FORMAT) != 0 && strcmp(format, UNSEALED) != 0;
+}
+
+static yoke_status check_header(const yoke_safetensors *file) {
     const char *format = yoke_safetensors_note(file, YOKE_FORMAT_KEY);
     if (format == NULL)
         return FAIL(YOKE_ERROR_DATA,
                     "%s: weights without the state of a run: no checkpoint. To start from weights, "
                     "use --init",
                     file->path);
-    if (strcmp(format, FORMAT) != 0 && strcmp(format, UNSEALED) != 0)
+    if (is_other_format(format))
         return FAIL(YOKE_ERROR_DATA, "%s: a checkpoint of format '%.20s'; this library reads %s",
                     file->path, format, FORMAT);
-    return YOKE_OK;
+    if (is_unsealed(file) || file->is_sealed) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DATA,
+                "%s: altered: the header, bytes 0 to %zu, does not match its digest", file->path,
+                file->data_at - 1);
 }
 
 static const char *digest_of(const yoke_safetensors *file, const char *name) {
@@ -156,22 +155,9 @@ bool yoke_checkpoint_is_other_format(const char *path) {
     yoke_safetensors file;
     if (yoke_safetensors_open(&file, path) != YOKE_OK) return false;
     const char *format = yoke_safetensors_note(&file, YOKE_FORMAT_KEY);
-    bool other = format != NULL && strcmp(format, FORMAT) != 0 && strcmp(format, UNSEALED) != 0 &&
-                 file.is_sealed;
+    bool other = format != NULL && is_other_format(format) && file.is_sealed;
     yoke_safetensors_close(&file);
     return other;
-}
-
-static bool is_unsealed(const yoke_safetensors *file) {
-    return strcmp(yoke_safetensors_note(file, YOKE_FORMAT_KEY), UNSEALED) == 0;
-}
-
-static yoke_status check_header(const yoke_safetensors *file) {
-    TRY(check_format(file));
-    if (is_unsealed(file) || file->is_sealed) return YOKE_OK;
-    return FAIL(YOKE_ERROR_DATA,
-                "%s: altered: the header, bytes 0 to %zu, does not match its digest", file->path,
-                file->data_at - 1);
 }
 
 /* The digest of a tensor, which may be larger than memory. */
@@ -211,16 +197,12 @@ yoke_status yoke_checkpoint_verify(const yoke_safetensors *file) {
     return check_tensors(file);
 }
 
-static yoke_status open_file(yoke_checkpoint *made, const char *path) {
-    TRY(yoke_safetensors_open(&made->file, path));
-    return check_header(&made->file);
-}
-
 yoke_status yoke_checkpoint_open_header(yoke_checkpoint **checkpoint, const char *path) {
     *checkpoint = NULL;
     yoke_checkpoint *made = calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a checkpoint");
-    yoke_status status = open_file(made, path);
+    yoke_status status = yoke_safetensors_open(&made->file, path);
+    if (status == YOKE_OK) status = check_header(&made->file);
     if (status != YOKE_OK) {
         yoke_checkpoint_close(made);
         return status;
@@ -328,15 +310,6 @@ static const yoke_file_tensor *find_state(const yoke_safetensors *file, const ch
     return yoke_safetensors_find_of(file, STATE "module.", name + strlen(STATE));
 }
 
-static yoke_status refuse_state(const yoke_safetensors *file, const yoke_file_tensor *tensor,
-                                const yoke_tensor_info *info) {
-    char theirs[64], own[64];
-    yoke_weights_shape_text(theirs, sizeof theirs, tensor->shape, tensor->ndim);
-    yoke_weights_shape_text(own, sizeof own, info->shape, info->ndim);
-    return FAIL(YOKE_ERROR_DATA, "%s: %s is %s %s, not F32 %s", file->path, info->name,
-                yoke_dtype_name(tensor->dtype), theirs, own);
-}
-
 /* The optimizer's state that the file lacks, or has in another shape, begins at zero only if the
  * optimizer may differ. */
 static yoke_status compare_optimizer(const yoke_safetensors *file, const yoke_state *state,
@@ -348,8 +321,12 @@ static yoke_status compare_optimizer(const yoke_safetensors *file, const yoke_st
         if (tensor == NULL)
             return FAIL(YOKE_ERROR_DATA, "%s: the optimizer's state lacks %s", file->path,
                         info->name);
-        if (!yoke_weights_shape_fits(tensor, info) || !yoke_dtype_is_float(tensor->dtype))
-            return refuse_state(file, tensor, info);
+        if (yoke_weights_shape_fits(tensor, info) && yoke_dtype_is_float(tensor->dtype)) continue;
+        char theirs[64], own[64];
+        yoke_weights_shape_text(theirs, sizeof theirs, tensor->shape, tensor->ndim);
+        yoke_weights_shape_text(own, sizeof own, info->shape, info->ndim);
+        return FAIL(YOKE_ERROR_DATA, "%s: %s is %s %s, not F32 %s", file->path, info->name,
+                    yoke_dtype_name(tensor->dtype), theirs, own);
     }
     return YOKE_OK;
 }
@@ -357,12 +334,11 @@ static yoke_status compare_optimizer(const yoke_safetensors *file, const yoke_st
 static yoke_status read_tensor(const yoke_safetensors *file, const yoke_file_tensor *from,
                                float *values) {
     TRY(yoke_safetensors_floats(file, from, values));
-    for (size_t i = 0; i < from->elements; i++)
-        if (!isfinite(values[i]))
-            return FAIL(YOKE_ERROR_DATA,
-                        "%s: element %zu of %s is %g: a state must be finite; take an older file",
-                        file->path, i, from->name, (double)values[i]);
-    return YOKE_OK;
+    size_t finite = yoke_count_finite(values, from->elements);
+    if (finite == from->elements) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DATA,
+                "%s: element %zu of %s is %g: a state must be finite; take an older file",
+                file->path, finite, from->name, (double)values[finite]);
 }
 
 /* Only the optimizer's state may begin at zero. */
@@ -414,24 +390,21 @@ yoke_status yoke_checkpoint_read(const yoke_checkpoint *checkpoint, const yoke_m
 
 /* An engine's state in a file. */
 
-static yoke_status write_state(yoke_data_parallel *parallel, const yoke_state *state,
-                               const char *path) {
-    yoke_facts facts = {0};
-    if (!yoke_data_parallel_is_first(parallel)) return YOKE_OK;
-    yoke_facts_add(&facts, "step", "%llu", (unsigned long long)state->steps);
-    yoke_facts_add(&facts, "batches_tracked", "%llu", (unsigned long long)state->batches_tracked);
-    yoke_facts_add_engine(&facts, parallel);
-    return yoke_checkpoint_write(state, &facts, path);
-}
-
 yoke_status yoke_state_save(yoke_data_parallel *parallel, const char *path) {
     yoke_state *state = NULL;
+    yoke_facts facts = {0};
     TRY(yoke_pointer_check(parallel, "parallel"));
     TRY(yoke_pointer_check(path, "path"));
     yoke_status status =
         yoke_data_parallel_report(parallel, yoke_state_create(&state, parallel, false));
     if (status == YOKE_OK) status = yoke_state_take(state, parallel);
-    if (status == YOKE_OK) status = write_state(parallel, state, path);
+    if (status == YOKE_OK && yoke_data_parallel_is_first(parallel)) {
+        yoke_facts_add(&facts, "step", "%llu", (unsigned long long)state->steps);
+        yoke_facts_add(&facts, "batches_tracked", "%llu",
+                       (unsigned long long)state->batches_tracked);
+        yoke_facts_add_engine(&facts, parallel);
+        status = yoke_checkpoint_write(state, &facts, path);
+    }
     yoke_state_destroy(state);
     return status;
 }

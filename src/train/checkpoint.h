@@ -40,7 +40,7 @@ struct yoke_checkpoint {
 };
 
 /* Opens a checkpoint whose header alone was verified: yoke_checkpoint_read first compares it with
- * the model, so that tensors which nobody asked for are never read. */
+ * the model, so that it never reads tensors which do not belong to the model. */
 yoke_status yoke_checkpoint_open_header(yoke_checkpoint **checkpoint, const char *path);
 
 #define YOKE_FORMAT_KEY "yoke.format" /* the note that makes a file a checkpoint */

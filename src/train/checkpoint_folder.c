@@ -43,20 +43,18 @@ static int newest_first(const void *left, const void *right) {
     return (a < b) - (a > b);
 }
 
-static yoke_status cannot_list(const char *folder, int cause) {
-    yoke_status status = cause == ENOENT   ? YOKE_ERROR_MISSING
-                         : cause == ENOMEM ? YOKE_ERROR_MEMORY
-                                           : YOKE_ERROR_IO;
-    return FAIL(status, "%s: cannot list: %s", folder, strerror(cause));
-}
-
 /* The steps of all files, newest first; the caller frees *steps. */
 static yoke_status list_steps(const char *folder, uint64_t **steps, size_t *count) {
     size_t capacity = 0;
     *steps = NULL;
     *count = 0;
     DIR *directory = opendir(folder);
-    if (directory == NULL) return cannot_list(folder, errno);
+    if (directory == NULL) {
+        yoke_status status = errno == ENOENT   ? YOKE_ERROR_MISSING
+                             : errno == ENOMEM ? YOKE_ERROR_MEMORY
+                                               : YOKE_ERROR_IO;
+        return FAIL(status, "%s: cannot list: %s", folder, strerror(errno));
+    }
     for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
         uint64_t step;
         if (!read_step(entry->d_name, &step)) continue;
@@ -99,14 +97,7 @@ static yoke_status make(const char *path) {
     return YOKE_OK;
 }
 
-static yoke_status refuse_locked(const char *path) {
-    return FAIL(YOKE_ERROR_ARGUMENT,
-                "%s: another run writes its checkpoints here: wait for its end, or choose another "
-                "folder",
-                path);
-}
-
-/* Another run may remove the file between open and flock: that lock keeps nobody out. */
+/* Another run may remove the file between open and flock: such a lock is void. */
 static bool is_in_place(const yoke_folder *folder) {
     struct stat file, named;
     return fstat(folder->lock, &file) == 0 &&
@@ -114,21 +105,22 @@ static bool is_in_place(const yoke_folder *folder) {
            file.st_dev == named.st_dev && file.st_ino == named.st_ino;
 }
 
-static int open_lock(int place) {
-    return openat(place, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-}
-
 /* Whoever may open a file may lock it: this one is for its owner alone. Every open has a lock of
  * its own: two runs of one process exclude each other, too. */
 static yoke_status lock(yoke_folder *folder) {
+    const int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
     folder->place = open(folder->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (folder->place < 0) return YOKE_OK; /* shows when a file is written */
-    while ((folder->lock = open_lock(folder->place)) >= 0) {
+    while ((folder->lock = openat(folder->place, LOCK_NAME, flags, 0600)) >= 0) {
         int cause = flock(folder->lock, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
         if (cause == 0 && is_in_place(folder)) return YOKE_OK;
         close(folder->lock);
         folder->lock = -1;
-        if (cause == EWOULDBLOCK) return refuse_locked(folder->path);
+        if (cause == EWOULDBLOCK)
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "%s: another run writes its checkpoints here: wait for its end, or choose "
+                        "another folder",
+                        folder->path);
         if (cause != 0) return YOKE_OK; /* no locks here, as on some network file systems */
     }
     bool other = errno == EACCES && faccessat(folder->place, LOCK_NAME, F_OK, 0) == 0;
@@ -165,23 +157,19 @@ static void remove_leftovers(const char *folder) {
     closedir(directory);
 }
 
-static yoke_status prepare(yoke_folder *folder) {
-    char path[PATH_MAX];
-    TRY(make(folder->path));
-    TRY(lock(folder));
-    /* Without a lock they may belong to a run that is alive. */
-    if (folder->lock >= 0) remove_leftovers(folder->path);
-    yoke_folder_best_path(path, folder->path);
-    return yoke_file_check_whole(path);
-}
-
 yoke_status yoke_folder_open(yoke_folder *folder, const char *path) {
     *folder = (yoke_folder){0};
     if (strlen(path) + 64 > PATH_MAX)
         return FAIL(YOKE_ERROR_ARGUMENT, "a folder's name of %zu bytes: at most %d fit a path",
                     strlen(path), PATH_MAX - 64);
     *folder = (yoke_folder){.path = path, .place = -1, .lock = -1};
-    yoke_status status = prepare(folder);
+    char best[PATH_MAX];
+    yoke_folder_best_path(best, path);
+    yoke_status status = make(path);
+    if (status == YOKE_OK) status = lock(folder);
+    /* Without a lock they may belong to a run that is alive. */
+    if (status == YOKE_OK && folder->lock >= 0) remove_leftovers(path);
+    if (status == YOKE_OK) status = yoke_file_check_whole(best);
     if (status != YOKE_OK) yoke_folder_close(folder);
     return status;
 }
@@ -233,30 +221,25 @@ static yoke_status refuse_later(const char *path, uint64_t found, uint64_t step)
                 path, found, step);
 }
 
-static yoke_status check_best(const char *folder, uint64_t step) {
-    char path[PATH_MAX];
-    yoke_checkpoint *best;
-    uint64_t found = 0;
-    yoke_folder_best_path(path, folder);
-    if (!yoke_file_exists(path)) return YOKE_OK;
-    yoke_status status = yoke_checkpoint_open(&best, path);
-    if (status == YOKE_OK) status = yoke_checkpoint_number(best, "step", YOKE_STEPS_LIMIT, &found);
-    yoke_checkpoint_close(best);
-    if (status == YOKE_OK) return refuse_later(path, found, step);
-    yoke_error_prefix("this run would overwrite it; remove it, or choose another folder");
-    return status;
-}
-
 yoke_status yoke_folder_check_newest(const char *folder, uint64_t step) {
     char path[PATH_MAX];
-    uint64_t *steps;
+    uint64_t *steps, of_best = 0;
     size_t count;
+    yoke_checkpoint *best;
     TRY(list_steps(folder, &steps, &count));
     uint64_t newest = count > 0 ? steps[0] : 0;
     free(steps);
     yoke_folder_path(path, folder, newest);
     TRY(refuse_later(path, newest, step));
-    return check_best(folder, step);
+    yoke_folder_best_path(path, folder);
+    if (!yoke_file_exists(path)) return YOKE_OK;
+    yoke_status status = yoke_checkpoint_open(&best, path);
+    if (status == YOKE_OK)
+        status = yoke_checkpoint_number(best, "step", YOKE_STEPS_LIMIT, &of_best);
+    yoke_checkpoint_close(best);
+    if (status == YOKE_OK) return refuse_later(path, of_best, step);
+    yoke_error_prefix("this run would overwrite it; remove it, or choose another folder");
+    return status;
 }
 
 void yoke_folder_prune(const char *folder, uint64_t step, int keep) {

@@ -37,19 +37,14 @@ static yoke_status write_to(void *context, const char *path) {
     return yoke_checkpoint_write(writer->state, &writer->facts, path);
 }
 
-static yoke_status rescue(yoke_checkpoint_writer *writer, yoke_status failed) {
-    char where[PATH_MAX];
-    yoke_rescue_options options = {.what = "the weights and the optimizer's state",
-                                   .path = writer->path,
-                                   .write = write_to,
-                                   .context = writer};
-    bool rescues = writer->kind == YOKE_SAVE_LAST && failed != YOKE_ERROR_NUMERIC;
-    return rescues ? yoke_rescue(failed, &options, where) : failed;
-}
-
 static void write_one(yoke_checkpoint_writer *writer) {
     uint64_t step = writer->state->steps;
     const char *folder = writer->folder->path;
+    char where[PATH_MAX];
+    yoke_rescue_options rescue = {.what = "the weights and the optimizer's state",
+                                  .path = writer->path,
+                                  .write = write_to,
+                                  .context = writer};
     if (writer->kind == YOKE_SAVE_BEST)
         yoke_folder_best_path(writer->path, folder);
     else
@@ -57,7 +52,8 @@ static void write_one(yoke_checkpoint_writer *writer) {
     yoke_status status = yoke_folder_restore(writer->folder);
     if (status == YOKE_OK)
         status = yoke_checkpoint_write(writer->state, &writer->facts, writer->path);
-    if (status != YOKE_OK) status = rescue(writer, status);
+    if (writer->kind == YOKE_SAVE_LAST && status != YOKE_OK && status != YOKE_ERROR_NUMERIC)
+        status = yoke_rescue(status, &rescue, where);
     writer->error = yoke_error_take(status);
     /* The new file is complete and on the disk. */
     if (status == YOKE_OK && writer->kind != YOKE_SAVE_BEST)
@@ -107,14 +103,6 @@ static void *thread_main(void *context) {
     return NULL;
 }
 
-static yoke_status start_thread(yoke_checkpoint_writer *writer) {
-    int code = yoke_thread_start(&writer->thread, thread_main, writer);
-    writer->running = code == 0;
-    if (code == 0) return YOKE_OK;
-    return FAIL(YOKE_ERROR_SYSTEM, "the thread that writes checkpoints cannot start: %s",
-                strerror(code));
-}
-
 yoke_status yoke_checkpoint_writer_create(yoke_checkpoint_writer **writer, const yoke_state *state,
                                           yoke_folder *folder, int keep) {
     pthread_condattr_t steady; /* an adjusted clock must not lengthen a wait */
@@ -129,13 +117,15 @@ yoke_status yoke_checkpoint_writer_create(yoke_checkpoint_writer **writer, const
     pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
     pthread_cond_init(&made->changed, &steady);
     pthread_condattr_destroy(&steady);
-    yoke_status status = start_thread(made);
-    if (status != YOKE_OK) {
-        yoke_checkpoint_writer_destroy(made);
-        return status;
+    int code = yoke_thread_start(&made->thread, thread_main, made);
+    made->running = code == 0;
+    if (made->running) {
+        *writer = made;
+        return YOKE_OK;
     }
-    *writer = made;
-    return YOKE_OK;
+    yoke_checkpoint_writer_destroy(made);
+    return FAIL(YOKE_ERROR_SYSTEM, "the thread that writes checkpoints cannot start: %s",
+                strerror(code));
 }
 
 void yoke_checkpoint_writer_destroy(yoke_checkpoint_writer *writer) {

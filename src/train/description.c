@@ -10,7 +10,7 @@
 
 #include "model/model.h"
 #include "parallel/parallel.h"
-#include "train/weights.h"
+#include "train/safetensors_header.h"
 
 #define CLASSES_LIMIT 1000000
 #define SIDE_LIMIT (1 << 20)
@@ -58,7 +58,7 @@ static yoke_status add_integer(yoke_notes *notes, const char *key, int value) {
     return add(notes, key, asprintf(&text, "%d", value) < 0 ? NULL : text);
 }
 
-/* Ends the list, whose text the notes own. */
+/* Ends the list; the notes own its text. */
 static yoke_status add_list(yoke_notes *notes, const char *key, yoke_json *json) {
     yoke_json_close(json, ']');
     yoke_status status = add(notes, key, json->failed ? NULL : strdup(json->text));
@@ -135,7 +135,10 @@ static yoke_status add_loss(yoke_notes *notes, const yoke_loss_options *given) {
     return add_text(notes, HUBER_DELTA, yoke_text_of_real(delta, text, sizeof text));
 }
 
-static yoke_status add_all(yoke_notes *notes, const yoke_weights_info *info) {
+/* What a reader would refuse is not written: the caller's mistake, where it can still be mended. */
+static yoke_status check_readable(const yoke_notes *notes);
+
+yoke_status yoke_notes_write(yoke_notes *notes, const yoke_weights_info *info) {
     TRY(add_text(notes, MODEL, info->model));
     TRY(add_input(notes, &info->input));
     TRY(add_integer(notes, CLASSES, info->classes));
@@ -146,7 +149,8 @@ static yoke_status add_all(yoke_notes *notes, const yoke_weights_info *info) {
     TRY(add_statistics(notes, info));
     TRY(add_loss(notes, info->loss));
     TRY(add_integer(notes, RESIZE, info->resize));
-    return add_text(notes, DECODE, info->exact ? "exact" : NULL);
+    TRY(add_text(notes, DECODE, info->exact ? "exact" : NULL));
+    return check_readable(notes);
 }
 
 void yoke_notes_clear(yoke_notes *notes) {
@@ -159,20 +163,6 @@ int yoke_notes_list(const yoke_notes *notes, yoke_file_note items[YOKE_DESCRIPTI
     memcpy(items, notes->items, sizeof notes->items);
     items[notes->count] = (yoke_file_note){VERSION, yoke_version()};
     return notes->count + 1;
-}
-
-yoke_status yoke_weights_save_described(yoke_data_parallel *parallel, const yoke_model *model,
-                                        const yoke_weights_info *info, const char *path) {
-    yoke_weights_info own;
-    yoke_notes notes = {0};
-    TRY(yoke_pointer_check(parallel, "parallel"));
-    TRY(yoke_pointer_check(model, "model"));
-    TRY(yoke_pointer_check(path, "path"));
-    TRY(yoke_options_load(&own, sizeof own, info, "yoke_weights_info"));
-    yoke_status status = yoke_notes_write(&notes, &own);
-    if (status == YOKE_OK) status = yoke_weights_write(parallel, model, &notes, path);
-    yoke_notes_clear(&notes);
-    return status;
 }
 
 /* Reading. */
@@ -207,7 +197,7 @@ static yoke_status read_integer(const yoke_safetensors *file, const char *key, i
 typedef struct list {
     char *text; /* the caller frees it; NULL: the file has no such note */
     yoke_json_scan scan;
-    size_t count, capacity;
+    int count, capacity;
 } list;
 
 static yoke_status open_list(const yoke_safetensors *file, const char *key, list *opened) {
@@ -224,23 +214,12 @@ static yoke_status open_list(const yoke_safetensors *file, const char *key, list
 }
 
 static bool has_more(list *of) {
-    return yoke_json_scan_more(&of->scan, of->count, ']');
+    return yoke_json_scan_more(&of->scan, (size_t)of->count, ']');
 }
 
 /* Behind the last element. */
 static bool ended_well(list *of) {
     return of->scan.error == NULL && yoke_json_scan_is_over(&of->scan);
-}
-
-/* Makes room for another entry of a table, which grows with what the file really has. */
-static yoke_status grow(list *of, void **table, size_t entry_bytes) {
-    if (of->count < of->capacity) return YOKE_OK;
-    size_t capacity = of->capacity > 0 ? 2 * of->capacity : 16;
-    void *grown = realloc(*table, capacity * entry_bytes);
-    if (grown == NULL) return FAIL_MEMORY(capacity * entry_bytes, "a list in a weight file");
-    *table = grown;
-    of->capacity = capacity;
-    return YOKE_OK;
 }
 
 static yoke_status read_input(const yoke_safetensors *file, yoke_shape *shape) {
@@ -271,31 +250,27 @@ static yoke_status read_input(const yoke_safetensors *file, yoke_shape *shape) {
     return YOKE_OK;
 }
 
-/* Numbers of at least `least`; right: they are. */
-static yoke_status read_elements(list *of, float least, float **values, bool *right) {
-    while (*right && has_more(of)) {
-        int64_t integer;
-        double real;
-        TRY(grow(of, (void **)values, sizeof **values));
-        *right = yoke_json_scan_number(&of->scan, &integer, &real) != YOKE_JSON_NO_NUMBER;
-        (*values)[of->count] = (float)real;
-        *right = *right && isfinite((*values)[of->count]) && (*values)[of->count] >= least;
-        of->count++;
-    }
-    *right = *right && of->count >= 1 && ended_well(of);
-    return YOKE_OK;
-}
-
 /* The caller frees *values; NULL: the file has no such note. */
 static yoke_status read_reals(const yoke_safetensors *file, const char *key, float least,
                               float **values, size_t *count) {
     list of;
     bool right = true;
-    TRY(open_list(file, key, &of));
-    if (of.text == NULL) return YOKE_OK;
-    yoke_status status = read_elements(&of, least, values, &right);
+    yoke_status status = open_list(file, key, &of);
+    if (of.text == NULL) return status;
+    while (status == YOKE_OK && right && has_more(&of)) {
+        int64_t integer;
+        double real = 0;
+        status = yoke_table_grow((void **)values, of.count, &of.capacity, sizeof **values,
+                                 "a list in a weight file");
+        if (status != YOKE_OK) break;
+        right = yoke_json_scan_number(&of.scan, &integer, &real) != YOKE_JSON_NO_NUMBER;
+        float value = (float)real;
+        right = right && isfinite(value) && value >= least;
+        (*values)[of.count++] = value;
+    }
+    right = right && of.count >= 1 && ended_well(&of);
     free(of.text);
-    *count = of.count;
+    *count = (size_t)of.count;
     TRY(status);
     return right ? YOKE_OK
                  : wrong(file, key, "finite numbers; deviations above 0, weights at least 0");
@@ -314,16 +289,6 @@ static yoke_status read_statistic(const yoke_weights_description *made, const ch
     if (count == (size_t)made->info.input.channels) return YOKE_OK;
     free(*all);
     *all = NULL;
-    return YOKE_OK;
-}
-
-static yoke_status read_statistics(yoke_weights_description *made) {
-    yoke_weights_info *info = &made->info;
-    TRY(read_statistic(made, MEAN, -FLT_MAX, &made->means, info->mean));
-    TRY(read_statistic(made, DEVIATION, FLT_TRUE_MIN, &made->deviations, info->deviation));
-    if (made->means == NULL || made->deviations == NULL) return YOKE_OK;
-    info->means = made->means;
-    info->deviations = made->deviations;
     return YOKE_OK;
 }
 
@@ -363,16 +328,6 @@ static yoke_status read_loss(yoke_weights_description *made) {
     return YOKE_OK;
 }
 
-static yoke_status read_texts(const yoke_safetensors *file, const char *key, list *of,
-                              const char ***names) {
-    for (; has_more(of); of->count++) {
-        TRY(grow(of, (void **)names, sizeof **names));
-        if (!yoke_json_scan_text(&of->scan, &(*names)[of->count]))
-            return wrong(file, key, "a list of texts");
-    }
-    return ended_well(of) ? YOKE_OK : wrong(file, key, "a list in JSON");
-}
-
 /* Texts for `count` of what; the caller frees *names and *text, which has the texts. */
 static yoke_status read_names(const yoke_safetensors *file, const char *key, int count, char **text,
                               const char ***names) {
@@ -380,9 +335,15 @@ static yoke_status read_names(const yoke_safetensors *file, const char *key, int
     TRY(open_list(file, key, &of));
     *text = of.text;
     if (of.text == NULL) return YOKE_OK;
-    TRY(read_texts(file, key, &of, names));
-    if (of.count == (size_t)count) return YOKE_OK;
-    return FAIL(YOKE_ERROR_DATA, "%s: __metadata__ %s has %zu names for %d %s", file->path, key,
+    for (; has_more(&of); of.count++) {
+        TRY(yoke_table_grow((void **)names, of.count, &of.capacity, sizeof **names,
+                            "a list in a weight file"));
+        if (!yoke_json_scan_text(&of.scan, &(*names)[of.count]))
+            return wrong(file, key, "a list of texts");
+    }
+    if (!ended_well(&of)) return wrong(file, key, "a list in JSON");
+    if (of.count == count) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DATA, "%s: __metadata__ %s has %d names for %d %s", file->path, key,
                 of.count, count, strcmp(key, CLASS_NAMES) == 0 ? "classes" : "channels");
 }
 
@@ -399,7 +360,12 @@ static yoke_status read_info(yoke_weights_description *made) {
     TRY(read_integer(file, TARGETS, CLASSES_LIMIT, &info->target_count));
     TRY(read_integer(file, RESIZE, SIDE_LIMIT, &info->resize));
     TRY(read_input(file, &info->input));
-    TRY(read_statistics(made));
+    TRY(read_statistic(made, MEAN, -FLT_MAX, &made->means, info->mean));
+    TRY(read_statistic(made, DEVIATION, FLT_TRUE_MIN, &made->deviations, info->deviation));
+    if (made->means != NULL && made->deviations != NULL) {
+        info->means = made->means;
+        info->deviations = made->deviations;
+    }
     TRY(read_loss(made));
     TRY(read_names(file, CLASS_NAMES, info->classes, &made->name_lists[0], &made->class_names));
     TRY(read_names(file, FEATURE_NAMES, info->input.channels, &made->name_lists[1],
@@ -419,31 +385,23 @@ static void free_info(yoke_weights_description *description) {
     free(description->name_lists[0]);
 }
 
-static void insert(const yoke_file_note *items, int *order, int index) {
-    int place = index;
-    for (; place > 0 && strcmp(items[order[place - 1]].key, items[index].key) > 0; place--)
-        order[place] = order[place - 1];
-    order[place] = index;
-}
-
-/* What a reader would refuse is not written: the caller's mistake, where it can still be mended. */
 static yoke_status check_readable(const yoke_notes *notes) {
     int order[YOKE_DESCRIPTION_NOTES];
     char path[] = "the description of the weights";
     yoke_file_note items[YOKE_DESCRIPTION_NOTES];
     memcpy(items, notes->items, sizeof items);
     yoke_weights_description read = {.file = {.path = path, .notes = items, .by_key = order}};
-    for (; read.file.note_count < notes->count; read.file.note_count++) /* sorted by key */
-        insert(items, order, read.file.note_count);
+    for (int i = 0; i < notes->count; i++) { /* sorts by key */
+        int place = i;
+        for (; place > 0 && strcmp(items[order[place - 1]].key, items[i].key) > 0; place--)
+            order[place] = order[place - 1];
+        order[place] = i;
+    }
+    read.file.note_count = notes->count;
     yoke_error error = yoke_error_take(read_info(&read));
     free_info(&read);
     if (error.status == YOKE_ERROR_DATA) error.status = YOKE_ERROR_ARGUMENT;
     return yoke_error_restore(&error);
-}
-
-yoke_status yoke_notes_write(yoke_notes *notes, const yoke_weights_info *info) {
-    TRY(add_all(notes, info));
-    return check_readable(notes);
 }
 
 yoke_status yoke_weights_description_open(yoke_weights_description **description,

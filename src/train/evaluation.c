@@ -2,11 +2,11 @@
 /* One pass over a dataset, for programs without a trainer. */
 #include "yoke/evaluation.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "parallel/parallel.h"
 #include "train/predictions.h"
+#include "train/weights_match.h"
 
 struct yoke_evaluation {
     yoke_tally tally;
@@ -18,14 +18,12 @@ struct yoke_evaluation {
     size_t not_finite, first_not_finite;
 };
 
-/* Rows as pixels have no inputs that could be anything else than finite. */
+/* Rows as pixels have no inputs; those are finite. */
 static void count_not_finite(yoke_evaluation *made, const yoke_batch *batch) {
     size_t values = batch->inputs_count / (size_t)batch->rows;
-    for (size_t row = 0; row < (size_t)batch->rows; row++) {
-        size_t i = 0;
-        while (i < values && isfinite(batch->inputs[row * values + i]))
-            i++;
-        if (i < values && made->not_finite++ == 0) made->first_not_finite = made->rows + row;
+    for (size_t row = 0; values > 0 && row < (size_t)batch->rows; row++) {
+        size_t finite = yoke_count_finite(batch->inputs + row * values, values);
+        if (finite < values && made->not_finite++ == 0) made->first_not_finite = made->rows + row;
     }
 }
 

@@ -24,7 +24,7 @@ typedef struct yoke_lr_curve {
 /* ARGUMENT: an option is wrong. MEMORY. */
 yoke_status yoke_lr_curve_create(yoke_lr_curve *curve, const yoke_lr_find_options *options);
 void yoke_lr_curve_clear(yoke_lr_curve *curve); /* takes a zeroed struct */
-/* Of the next step. */
+/* The rate of the next step. */
 double yoke_lr_curve_rate(const yoke_lr_curve *curve);
 /* Adds the loss of a step; sets `diverged`. A loss that is not finite is no point. */
 void yoke_lr_curve_add(yoke_lr_curve *curve, double loss);

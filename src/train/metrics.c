@@ -35,32 +35,27 @@ static yoke_status fail(const char *path, int cause) {
                 cause == ENXIO ? " (a pipe needs its reader first)" : "");
 }
 
-/* O_NONBLOCK: a pipe without a reader would keep open waiting. Later writes do wait for a slow
- * reader. */
-static yoke_status open_file(const char *path, int *descriptor) {
-    *descriptor = yoke_file_append(path);
-    if (*descriptor < 0) return fail(path, errno);
-    int flags = fcntl(*descriptor, F_GETFL);
-    if (flags >= 0 && fcntl(*descriptor, F_SETFL, flags & ~O_NONBLOCK) == 0) return YOKE_OK;
-    int cause = errno;
-    close(*descriptor);
-    return fail(path, cause);
-}
-
 yoke_status yoke_metrics_open(yoke_metrics *metrics, const char *path) {
     struct stat file;
     *metrics = (yoke_metrics){0};
     if (path == NULL) return YOKE_OK;
     char *copy = strdup(path);
     if (copy == NULL) return FAIL_MEMORY(strlen(path) + 1, "a file's name");
-    yoke_status status = open_file(path, &metrics->descriptor);
-    if (status != YOKE_OK) {
-        free(copy);
-        return status;
+    int descriptor = yoke_file_append(path), cause = errno;
+    if (descriptor >= 0) {
+        /* O_NONBLOCK kept open from waiting for the reader of a pipe. Writes do wait for a slow
+         * reader. */
+        int flags = fcntl(descriptor, F_GETFL);
+        if (flags >= 0 && fcntl(descriptor, F_SETFL, flags & ~O_NONBLOCK) == 0) {
+            bool is_file = fstat(descriptor, &file) == 0 && S_ISREG(file.st_mode);
+            *metrics = (yoke_metrics){.path = copy, .descriptor = descriptor, .is_file = is_file};
+            return YOKE_OK;
+        }
+        cause = errno;
+        close(descriptor);
     }
-    metrics->path = copy;
-    metrics->is_file = fstat(metrics->descriptor, &file) == 0 && S_ISREG(file.st_mode);
-    return YOKE_OK;
+    free(copy);
+    return fail(path, cause);
 }
 
 /* A pipe or a device keeps nothing, and reading it would wait or take what others want to read. */
@@ -117,21 +112,18 @@ static int write_all(int descriptor, const char *text, size_t bytes) {
     return 0;
 }
 
-/* Before the first line: what an earlier run left gives way now, when there is something to put in
- * its place. 0, or errno. */
-static int begin_file(yoke_metrics *metrics) {
-    if (metrics->is_file && ftruncate(metrics->descriptor, metrics->whole) != 0) return errno;
-    metrics->begun = true;
-    return 0;
-}
-
 yoke_status yoke_metrics_write(yoke_metrics *metrics, const yoke_event *event) {
     if (metrics->path == NULL) return YOKE_OK;
     yoke_json *line = &metrics->line;
     format(line, event);
     if (line->failed) return FAIL_MEMORY(line->capacity, "a line of metrics");
     line->text[line->length] = '\n'; /* replaces the closing NUL */
-    int cause = metrics->begun ? 0 : begin_file(metrics);
+    int cause = 0;
+    /* What an earlier run left gives way now, when there is something to put in its place. */
+    if (!metrics->begun && metrics->is_file && ftruncate(metrics->descriptor, metrics->whole) != 0)
+        cause = errno;
+    else
+        metrics->begun = true;
     if (cause == 0) cause = write_all(metrics->descriptor, line->text, line->length + 1);
     if (cause == 0) {
         metrics->whole += (off_t)(line->length + 1);

@@ -14,6 +14,7 @@ typedef struct yoke_metrics {
     int descriptor;
     bool is_file; /* no pipe and no device */
     bool begun;   /* the first line was written, or tried */
+    bool warned;  /* the run has said that lines are missing */
     off_t whole;  /* bytes of complete lines that stay */
     yoke_json line;
 } yoke_metrics;

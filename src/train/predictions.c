@@ -79,24 +79,17 @@ static yoke_wrong_row describe(const float *outputs, int classes, int label, int
                             .loss = isnan(loss) ? (double)INFINITY : loss};
 }
 
-static bool counts(const yoke_tally *tally, const yoke_tally_rows *rows, int32_t label) {
-    if (label < 0 || label >= tally->classes) return false;
-    return rows->model == NULL || !yoke_model_ignores(rows->model, label);
-}
-
-/* With a loss of the host the outputs need not be classes. */
-static bool are_classes(const yoke_tally *tally, const yoke_model *model) {
-    return model == NULL || yoke_model_output_elements(model, 0) == (size_t)tally->classes;
-}
-
 void yoke_tally_add(yoke_tally *tally, const yoke_tally_rows *rows) {
     const yoke_batch *batch = rows->batch;
     size_t classes = (size_t)tally->classes;
-    if (classes == 0 || !are_classes(tally, rows->model)) return;
+    if (classes == 0) return;
+    /* With a loss of the host the outputs need not be classes. */
+    if (rows->model != NULL && yoke_model_output_elements(rows->model, 0) != classes) return;
     for (int i = 0; i < batch->rows; i++) {
         const float *outputs = rows->outputs + (size_t)i * classes;
         int label = batch->labels[i], predicted = largest_of(outputs, tally->classes);
-        if (!counts(tally, rows, label)) continue;
+        if (label < 0 || label >= tally->classes) continue;
+        if (rows->model != NULL && yoke_model_ignores(rows->model, label)) continue;
         tally->rows++;
         if (tally->counts != NULL) tally->counts[(size_t)label * classes + (size_t)predicted]++;
         tally->among_five += rank_of(outputs, tally->classes, label) < 5;

@@ -106,14 +106,6 @@ static yoke_status check_batch(const yoke_reference *reference, const yoke_batch
                   : yoke_pointer_check(batch->targets, "batch->targets");
 }
 
-static void clear_gradients(yoke_reference *reference) {
-    for (int i = 0; i < yoke_model_tensor_count(reference->model); i++) {
-        yoke_tensor_info info = {.struct_size = sizeof info};
-        if (yoke_model_tensor(reference->model, i, &info) == YOKE_OK)
-            memset(reference->net->tensor_gradients[i], 0, info.count * sizeof(double));
-    }
-}
-
 /* Forward, loss and backward of rows [first, first + rows) of the batch. */
 static void run_shard(yoke_reference *reference, const yoke_batch *batch, double weight, int first,
                       int rows) {
@@ -146,7 +138,11 @@ static yoke_step_result run_batch(yoke_reference *reference, const yoke_batch *b
                                .rows = batch->rows,
                                .weight = own.weight,
                                .labels = own.labels};
-    clear_gradients(reference);
+    for (int i = 0; i < yoke_model_tensor_count(reference->model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        if (yoke_model_tensor(reference->model, i, &info) == YOKE_OK)
+            memset(reference->net->tensor_gradients[i], 0, info.count * sizeof(double));
+    }
     for (int shard = 0, first = 0; shard < reference->options.shards; shard++) {
         int rows = yoke_shard_rows(batch->rows, reference->options.shards, shard);
         if (rows == 0) continue;

@@ -27,23 +27,15 @@ static bool write_in(const yoke_rescue_options *options, const char *parent, int
     return false;
 }
 
-static bool write_beside(const yoke_rescue_options *options, char where[PATH_MAX]) {
-    int length = (int)(name_of(options->path) - options->path);
-    if (length == 0) return write_in(options, ".", 1, where);
-    return write_in(options, options->path, length - 1, where);
-}
-
-static bool write_elsewhere(const yoke_rescue_options *options, char where[PATH_MAX]) {
-    static const char *const folders[] = {".", "/tmp", "/var/tmp", "/dev/shm"};
-    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
-        if (write_in(options, folders[i], (int)strlen(folders[i]), where)) return true;
-    return false;
-}
-
 yoke_status yoke_rescue(yoke_status failed, const yoke_rescue_options *options,
                         char where[PATH_MAX]) {
+    static const char *const folders[] = {".", "/tmp", "/var/tmp", "/dev/shm"};
     yoke_error error = yoke_error_take(failed);
-    bool saved = write_beside(options, where) || write_elsewhere(options, where);
+    int length = (int)(name_of(options->path) - options->path);
+    bool saved = length > 0 ? write_in(options, options->path, length - 1, where)
+                            : write_in(options, ".", 1, where);
+    for (size_t i = 0; !saved && i < sizeof folders / sizeof folders[0]; i++)
+        saved = write_in(options, folders[i], (int)strlen(folders[i]), where);
     size_t used = strlen(error.text);
     if (saved)
         snprintf(error.text + used, sizeof error.text - used, "; %s are in %s", options->what,

@@ -1,102 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Going on from a checkpoint: which one, whether it fits this run, and where in the run it was. */
+#include "train/resume.h"
+
 #include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/data.h"
-#include "train/run.h"
-
-static const char *schedule_name(yoke_lr_schedule_kind kind) {
-    static const char *const names[] = {"constant", "step",        "cosine",
-                                        "onecycle", "exponential", "plateau"};
-    return names[kind];
-}
-
-#define THREADS "run.threads" /* compute threads of rank 0's first device; 0: a GPU */
-
-static yoke_status threads_of(const yoke_trainer *trainer, uint64_t *threads) {
-    yoke_device_info root = {.struct_size = sizeof root};
-    TRY(yoke_devices_describe(trainer->devices, 0, &root));
-    *threads = root.capability > 0 ? 0 : (uint64_t)root.threads;
-    return YOKE_OK;
-}
-
-/* "crop-flip, color jitter 0.4 0.4 0.4 0.1, erasing 0.25": what is off is not named, so that
- * checkpoints from before it existed still match. */
-const char *yoke_trainer_augmentation(const yoke_trainer_options *options, char *text,
-                                      size_t size) {
-    static const char *const kinds[] = {"none", "crop-flip", "crop-flip-cutout",
-                                        "resized-crop-flip"};
-    const yoke_color_jitter *jitter = &options->color_jitter;
-    const double strengths[] = {jitter->brightness, jitter->contrast, jitter->saturation,
-                                jitter->hue};
-    char number[32];
-    size_t used = (size_t)snprintf(text, size, "%s", kinds[options->augment]);
-    for (int i = 0; yoke_color_jitter_on(jitter) && i < 4; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s %s", i == 0 ? ", color jitter" : "",
-                                 yoke_text_of_real(strengths[i], number, sizeof number));
-    if (options->erasing > 0)
-        used += (size_t)snprintf(text + used, size - used, ", erasing %s",
-                                 yoke_text_of_real(options->erasing, number, sizeof number));
-    if (options->mixup > 0)
-        snprintf(text + used, size - used, ", mixup %s",
-                 yoke_text_of_real(options->mixup, number, sizeof number));
-    return text;
-}
-
-void yoke_trainer_add_facts(const yoke_trainer *trainer, yoke_facts *facts) {
-    const yoke_trainer_options *options = &trainer->options;
-    const yoke_dataset_info *rows = &trainer->dataset;
-    char augmentation[160], loss[YOKE_LOSS_TEXT_BYTES], count[24] = "unknown";
-    if (rows->rows > 0) snprintf(count, sizeof count, "%zu", rows->rows);
-    yoke_facts_add(facts, "config.dataset", "%s of %s rows %dx%dx%d, %d classes, %d targets",
-                   rows->name, count, rows->shape.channels, rows->shape.height, rows->shape.width,
-                   rows->classes, rows->target_count);
-    yoke_facts_add(facts, "config.labels", "%s", trainer->labels);
-    yoke_facts_add(facts, "config.shuffle", "%s",
-                   options->sampling == YOKE_SAMPLING_BALANCED ? "balanced"
-                   : options->no_shuffle                       ? "no"
-                                                               : "yes");
-    yoke_facts_add(facts, "config.drop_last", "%s", options->drop_last ? "yes" : "no");
-    yoke_facts_add(facts, "config.augment", "%s",
-                   yoke_trainer_augmentation(options, augmentation, sizeof augmentation));
-    yoke_facts_add(facts, "config.loss", "%s",
-                   trainer->own_loss.compute != NULL ? "the host's"
-                                                     : yoke_model_loss_text(trainer->model, loss));
-    yoke_facts_add_real(facts, "config.label_smoothing", options->label_smoothing);
-    yoke_facts_add(facts, "config.lr_schedule", "%s", schedule_name(options->lr_schedule));
-    yoke_facts_add(facts, "config.warmup_steps", "%llu", (unsigned long long)options->warmup_steps);
-    bool by_epochs = options->lr_schedule == YOKE_LR_EXPONENTIAL;
-    bool by_losses = options->lr_schedule == YOKE_LR_PLATEAU;
-    if (by_epochs) yoke_facts_add_real(facts, "config.lr_gamma", trainer->schedule.gamma);
-    if (by_losses) yoke_facts_add_real(facts, "config.lr_gamma", trainer->watch.plateau.factor);
-    if (by_losses) yoke_facts_add(facts, "config.lr_patience", "%d", options->lr_patience);
-    /* Where the rate does not depend on the end, a run may be resumed to more steps. */
-    bool open = options->lr_schedule == YOKE_LR_CONSTANT || by_epochs || by_losses;
-    snprintf(count, sizeof count, "unknown");
-    if (trainer->steps < UINT64_MAX)
-        snprintf(count, sizeof count, "%llu", (unsigned long long)trainer->steps);
-    yoke_facts_add(facts, open ? "run.steps" : "config.steps", "%s", count);
-    yoke_facts_add(facts, "run.dataset", "%s", options->dataset);
-    uint64_t threads;
-    if (threads_of(trainer, &threads) == YOKE_OK)
-        yoke_facts_add(facts, THREADS, "%llu", (unsigned long long)threads);
-    yoke_facts_add(facts, "run.ranks", "%d",
-                   trainer->ranks != NULL ? yoke_process_group_world(trainer->ranks) : 1);
-}
-
-static void emit_text(yoke_trainer *trainer, yoke_event_kind kind, const char *text) {
-    yoke_event event = {.kind = kind, .accuracy = -1, .text = text};
-    yoke_trainer_emit(trainer, &event);
-}
+#include "train/file_work.h"
+#include "train/run_facts.h"
 
 #define PASSED_TEXTS 10 /* warnings about damaged files, at most */
 
 /* What rank 0 reads. */
 typedef struct reading {
-    yoke_trainer *trainer;
+    yoke_run *run;
+    yoke_saving *saving;
     yoke_facts own;
     yoke_checkpoint *checkpoint; /* NULL: the run begins from scratch */
     char *passed[PASSED_TEXTS];  /* of the first damaged files */
@@ -113,182 +31,176 @@ static void keep_passed(void *payload, const char *text) {
 static void report_passed(reading *own) {
     char rest[64];
     for (size_t i = 0; i < own->passed_count && i < PASSED_TEXTS; i++) {
-        if (own->passed[i] != NULL) emit_text(own->trainer, YOKE_EVENT_WARNING, own->passed[i]);
+        yoke_run_say(own->run, YOKE_EVENT_WARNING, own->passed[i]);
         free(own->passed[i]);
     }
     if (own->passed_count <= PASSED_TEXTS) return;
     size_t more = own->passed_count - PASSED_TEXTS;
     snprintf(rest, sizeof rest, "passed over %zu more damaged file%s", more, more == 1 ? "" : "s");
-    emit_text(own->trainer, YOKE_EVENT_WARNING, rest);
-}
-
-static yoke_status find_checkpoint(reading *own) {
-    const yoke_trainer_options *options = &own->trainer->options;
-    if (options->resume == NULL) return YOKE_OK;
-    if (strcmp(options->resume, "auto") != 0)
-        return yoke_checkpoint_open_header(&own->checkpoint, options->resume);
-    yoke_status status =
-        yoke_folder_open_newest(&own->checkpoint, options->checkpoint_dir, keep_passed, own);
-    return status == YOKE_ERROR_MISSING ? YOKE_OK : status;
+    yoke_run_say(own->run, YOKE_EVENT_WARNING, rest);
 }
 
 static yoke_status read_files(void *context) {
     reading *own = context;
-    yoke_trainer *trainer = own->trainer;
-    const yoke_trainer_options *options = &trainer->options;
+    const yoke_run *run = own->run;
+    const yoke_trainer_options *options = &run->options;
     if (options->checkpoint_dir != NULL)
-        TRY(yoke_folder_open(&trainer->checkpoints.folder, options->checkpoint_dir));
-    TRY(find_checkpoint(own));
-    if (own->checkpoint == NULL) return YOKE_OK;
-    return yoke_checkpoint_read(own->checkpoint, trainer->model, &own->own, options->resume_anyway,
-                                trainer->checkpoints.state);
+        TRY(yoke_folder_open(&own->saving->folder, options->checkpoint_dir));
+    if (options->resume == NULL) return YOKE_OK;
+    if (strcmp(options->resume, "auto") != 0) {
+        TRY(yoke_checkpoint_open_header(&own->checkpoint, options->resume));
+    } else {
+        yoke_status status =
+            yoke_folder_open_newest(&own->checkpoint, options->checkpoint_dir, keep_passed, own);
+        if (status == YOKE_ERROR_MISSING) return YOKE_OK;
+        TRY(status);
+    }
+    return yoke_checkpoint_read(own->checkpoint, run->model, &own->own, options->resume_anyway,
+                                own->saving->state);
 }
 
 /* A best that this run's folder has not is none. */
-static yoke_status read_best(yoke_trainer *trainer, const yoke_checkpoint *checkpoint) {
-    yoke_best *best = &trainer->checkpoints.best;
+static yoke_status read_best(const yoke_run *run, yoke_saving *saving,
+                             const yoke_checkpoint *checkpoint) {
+    yoke_best *best = &saving->best;
     const char *text = yoke_safetensors_note(&checkpoint->file, "best");
     char path[PATH_MAX] = "";
-    if (trainer->options.checkpoint_dir != NULL)
-        yoke_folder_best_path(path, trainer->options.checkpoint_dir);
+    if (run->options.checkpoint_dir != NULL)
+        yoke_folder_best_path(path, run->options.checkpoint_dir);
     best->exists = text != NULL;
     if (text != NULL && !yoke_text_real(text, -DBL_MAX, DBL_MAX, &best->value))
         return FAIL(YOKE_ERROR_DATA, "%s: best is '%.40s', not a number", checkpoint->file.path,
                     text);
     best->exists = best->exists && yoke_file_exists(path);
-    trainer->checkpoints.on_disk = *best;
+    saving->on_disk = *best;
     return YOKE_OK;
 }
 
 /* Where the run was. Another batch size moves the position in the epoch to the batch that begins at
  * or before it. */
-static yoke_status set_position(yoke_trainer *trainer, const yoke_checkpoint *checkpoint) {
-    uint64_t a_epoch = yoke_loader_batches(trainer->loader);
-    uint64_t own = (uint64_t)trainer->options.batch, theirs = own;
-    trainer->step = trainer->checkpoints.state->steps;
-    trainer->epoch = trainer->step / a_epoch;
-    trainer->batches = trainer->step % a_epoch;
+static yoke_status set_position(yoke_run *run, const yoke_state *state,
+                                const yoke_checkpoint *checkpoint) {
+    yoke_position *at = &run->at;
+    uint64_t a_epoch = yoke_loader_batches(run->training.loader);
+    uint64_t own = (uint64_t)run->options.batch, theirs = own;
+    at->step = state->steps;
+    at->epoch = at->step / a_epoch;
+    at->batches = at->step % a_epoch;
     TRY(yoke_checkpoint_number(checkpoint, "config.batch", INT32_MAX, &theirs));
-    TRY(yoke_checkpoint_number(checkpoint, "epoch", INT32_MAX, &trainer->epoch));
-    TRY(yoke_checkpoint_number(checkpoint, "epoch_batches", INT32_MAX, &trainer->batches));
-    trainer->batches = trainer->batches * theirs / own;
-    if (trainer->batches > a_epoch) trainer->batches = a_epoch;
-    TRY(yoke_watch_read(trainer, checkpoint));
-    return read_best(trainer, checkpoint);
+    TRY(yoke_checkpoint_number(checkpoint, "epoch", INT32_MAX, &at->epoch));
+    TRY(yoke_checkpoint_number(checkpoint, "epoch_batches", INT32_MAX, &at->batches));
+    at->batches = at->batches * theirs / own;
+    if (at->batches > a_epoch) at->batches = a_epoch;
+    return YOKE_OK;
 }
 
 /* Like another number of devices, another number of threads computes the same up to rounding. */
-static yoke_status compare_threads(yoke_trainer *trainer, const yoke_checkpoint *checkpoint) {
+static yoke_status compare_threads(yoke_run *run, const yoke_checkpoint *checkpoint) {
     uint64_t own, theirs;
     char text[PATH_MAX + 200];
-    TRY(threads_of(trainer, &own));
+    TRY(yoke_run_threads(run, &own));
     theirs = own;
-    TRY(yoke_checkpoint_number(checkpoint, THREADS, INT32_MAX, &theirs));
+    TRY(yoke_checkpoint_number(checkpoint, YOKE_FACT_THREADS, INT32_MAX, &theirs));
     if (theirs == own || theirs == 0 || own == 0) return YOKE_OK;
     snprintf(text, sizeof text,
              "%s: a device has %llu threads here and had %llu there: the last bits may differ from "
              "the uninterrupted run's; --threads %llu keeps them",
              checkpoint->file.path, (unsigned long long)own, (unsigned long long)theirs,
              (unsigned long long)theirs);
-    emit_text(trainer, YOKE_EVENT_WARNING, text);
+    yoke_run_say(run, YOKE_EVENT_WARNING, text);
     return YOKE_OK;
 }
 
 /* Steps of another batch size count other rows: what is left of the epochs decides. */
-static void plan_remaining(yoke_trainer *trainer) {
-    uint64_t a_epoch = yoke_loader_batches(trainer->loader);
-    uint64_t all = (uint64_t)trainer->options.epochs * a_epoch;
-    uint64_t done = trainer->epoch * a_epoch + trainer->batches;
-    if (trainer->options.steps > 0 || trainer->steps == UINT64_MAX) return;
-    trainer->steps = trainer->step + (all > done ? all - done : 0);
-    trainer->schedule.steps = trainer->steps;
+static void plan_remaining(yoke_run *run) {
+    yoke_position *at = &run->at;
+    uint64_t a_epoch = yoke_loader_batches(run->training.loader);
+    uint64_t all = (uint64_t)run->options.epochs * a_epoch;
+    uint64_t done = at->epoch * a_epoch + at->batches;
+    if (run->options.steps > 0 || at->steps == UINT64_MAX) return;
+    at->steps = at->step + (all > done ? all - done : 0);
+    run->schedule.steps = at->steps;
 }
 
-static yoke_status go_on(yoke_trainer *trainer, const yoke_checkpoint *checkpoint) {
+static yoke_status go_on(yoke_run *run, yoke_saving *saving, yoke_watch *watch,
+                         const yoke_checkpoint *checkpoint) {
     char text[PATH_MAX + 80], steps[32];
-    TRY(set_position(trainer, checkpoint));
-    TRY(compare_threads(trainer, checkpoint));
-    plan_remaining(trainer);
-    trainer->checkpoints.resumed = true;
+    TRY(set_position(run, saving->state, checkpoint));
+    TRY(yoke_watch_read(watch, run, checkpoint));
+    TRY(read_best(run, saving, checkpoint));
+    TRY(compare_threads(run, checkpoint));
+    plan_remaining(run);
+    saving->resumed = true;
     snprintf(text, sizeof text, "resumed from %s, after step %llu%s%s", checkpoint->file.path,
-             (unsigned long long)trainer->step, yoke_trainer_of_steps(trainer, steps),
-             yoke_trainer_is_over(trainer) ? ": the run is complete" : "");
-    emit_text(trainer, YOKE_EVENT_RESUMED, text);
+             (unsigned long long)run->at.step, yoke_run_of_steps(run, steps),
+             yoke_run_is_over(run) ? ": the run is complete" : "");
+    yoke_run_say(run, YOKE_EVENT_RESUMED, text);
     return YOKE_OK;
 }
 
-/* Files of later steps, from another course of the run, would be taken for the newest, and the best
- * of that course would be overwritten. */
-static yoke_status check_folder(const yoke_trainer *trainer) {
-    const char *folder = trainer->options.checkpoint_dir;
-    bool automatic =
-        trainer->options.resume != NULL && strcmp(trainer->options.resume, "auto") == 0;
-    if (folder == NULL || automatic) return YOKE_OK;
-    return yoke_folder_check_newest(folder, trainer->step);
-}
-
-static void report_no_checkpoint(yoke_trainer *trainer) {
-    const yoke_trainer_options *options = &trainer->options;
+/* Only rank 0 reads. */
+static yoke_status read_and_go_on(yoke_run *run, yoke_saving *saving, yoke_watch *watch) {
+    const yoke_trainer_options *options = &run->options;
+    reading own = {.run = run, .saving = saving};
     char text[PATH_MAX + 80];
-    if (options->resume == NULL) return;
-    snprintf(text, sizeof text, "no checkpoint in %s: training begins from %s",
-             options->checkpoint_dir, options->init != NULL ? options->init : "scratch");
-    emit_text(trainer, YOKE_EVENT_RESUMED, text);
-}
-
-/* By all ranks together; only rank 0 reads. */
-static yoke_status read_and_go_on(yoke_trainer *trainer) {
-    reading own = {.trainer = trainer};
-    yoke_facts_add_engine(&own.own, trainer->parallel);
-    yoke_trainer_add_facts(trainer, &own.own);
-    yoke_error error = yoke_error_take(yoke_trainer_file_work(trainer, read_files, &own));
+    yoke_facts_add_engine(&own.own, run->parallel);
+    yoke_run_add_facts(run, watch, &own.own);
+    yoke_error error = yoke_error_take(yoke_run_file_work(run, read_files, &own));
     report_passed(&own);
     yoke_status status = yoke_error_restore(&error);
-    if (status == YOKE_OK && own.checkpoint != NULL) status = go_on(trainer, own.checkpoint);
+    if (status == YOKE_OK && own.checkpoint != NULL)
+        status = go_on(run, saving, watch, own.checkpoint);
     yoke_checkpoint_close(own.checkpoint);
-    if (status == YOKE_OK && own.checkpoint == NULL && yoke_trainer_writes(trainer))
-        report_no_checkpoint(trainer);
+    if (status == YOKE_OK && own.checkpoint == NULL && yoke_run_writes(run) &&
+        options->resume != NULL) {
+        snprintf(text, sizeof text, "no checkpoint in %s: training begins from %s",
+                 options->checkpoint_dir, options->init != NULL ? options->init : "scratch");
+        yoke_run_say(run, YOKE_EVENT_RESUMED, text);
+    }
     return status;
 }
 
-static yoke_status open_and_load(yoke_trainer *trainer) {
-    const yoke_trainer_options *options = &trainer->options;
-    TRY(read_and_go_on(trainer));
-    if (!yoke_trainer_writes(trainer)) return YOKE_OK;
-    TRY(check_folder(trainer));
-    if (options->checkpoint_dir == NULL) return YOKE_OK;
-    return yoke_checkpoint_writer_create(&trainer->checkpoints.writer, trainer->checkpoints.state,
-                                         &trainer->checkpoints.folder, options->keep);
+static yoke_status open_and_load(yoke_run *run, yoke_saving *saving, yoke_watch *watch) {
+    const yoke_trainer_options *options = &run->options;
+    TRY(read_and_go_on(run, saving, watch));
+    if (!yoke_run_writes(run) || options->checkpoint_dir == NULL) return YOKE_OK;
+    bool automatic = options->resume != NULL && strcmp(options->resume, "auto") == 0;
+    /* Files of later steps, from another course of the run, would be taken for the newest, and the
+     * best of that course would be overwritten. */
+    if (!automatic) TRY(yoke_folder_check_newest(options->checkpoint_dir, run->at.step));
+    return yoke_checkpoint_writer_create(&saving->writer, saving->state, &saving->folder,
+                                         options->keep);
 }
 
 /* The other ranks learn where rank 0 is. */
-static yoke_status share_position(yoke_trainer *trainer) {
-    yoke_checkpoints *own = &trainer->checkpoints;
-    int64_t place[] = {own->resumed, (int64_t)trainer->step, (int64_t)trainer->epoch,
-                       (int64_t)trainer->batches};
-    if (trainer->ranks == NULL) return yoke_watch_share(trainer);
-    TRY(yoke_process_group_broadcast(trainer->ranks, place, sizeof place / sizeof place[0],
+static yoke_status share_position(yoke_run *run, yoke_saving *saving) {
+    yoke_position *at = &run->at;
+    int64_t place[] = {saving->resumed, (int64_t)at->step, (int64_t)at->epoch,
+                       (int64_t)at->batches};
+    if (run->ranks == NULL) return YOKE_OK;
+    TRY(yoke_process_group_broadcast(run->ranks, place, sizeof place / sizeof place[0],
                                      YOKE_ELEMENT_INT64, 0));
-    own->resumed = place[0] != 0;
-    trainer->step = (uint64_t)place[1];
-    trainer->epoch = (uint64_t)place[2];
-    trainer->batches = (uint64_t)place[3];
-    if (own->resumed) plan_remaining(trainer);
-    return yoke_watch_share(trainer);
+    saving->resumed = place[0] != 0;
+    at->step = (uint64_t)place[1];
+    at->epoch = (uint64_t)place[2];
+    at->batches = (uint64_t)place[3];
+    if (saving->resumed) plan_remaining(run);
+    return YOKE_OK;
 }
 
-yoke_status yoke_trainer_resume(yoke_trainer *trainer) {
-    yoke_checkpoints *own = &trainer->checkpoints;
-    const yoke_trainer_options *options = &trainer->options;
+yoke_status yoke_resume(yoke_run *run, yoke_saving *saving, yoke_watch *watch) {
+    const yoke_trainer_options *options = &run->options;
     bool saves = options->checkpoint_dir != NULL || options->resume != NULL;
+    saving->watch = watch;
     if (saves || options->patience > 0)
-        TRY(yoke_state_create(&own->state, trainer->parallel, options->patience > 0));
+        TRY(yoke_state_create(&saving->state, run->parallel, options->patience > 0));
     if (!saves) return YOKE_OK;
-    TRY(open_and_load(trainer)); /* create aborts the group after a failure */
-    TRY(share_position(trainer));
-    if (own->resumed) TRY(yoke_state_give(trainer->parallel, own->state));
-    own->step = trainer->step;
-    own->epoch = trainer->epoch;
-    own->time_ns = yoke_now_ns();
+    TRY(open_and_load(run, saving, watch)); /* create aborts the group after a failure */
+    TRY(share_position(run, saving));
+    TRY(yoke_watch_share(watch, run));
+    if (saving->resumed) TRY(yoke_state_give(run->parallel, saving->state));
+    saving->step = run->at.step;
+    saving->epoch = run->at.epoch;
+    saving->time_ns = yoke_now_ns();
     return YOKE_OK;
 }

@@ -45,22 +45,6 @@ static uint64_t little_endian(const unsigned char *bytes, int count) {
 
 /* Reading. */
 
-/* torch.save writes a zip archive, before PyTorch 1.6 a pickle of protocol 2. */
-static bool is_of_torch_save(const unsigned char *data) {
-    bool zip = memcmp(data, "PK\003\004", 4) == 0;
-    bool pickle = data[0] == 0x80 && data[1] >= 2 && data[1] <= 5;
-    return zip || pickle;
-}
-
-static yoke_status refuse_torch_save(const char *path) {
-    return FAIL(YOKE_ERROR_DATA,
-                "%s: a file of torch.save, not safetensors. Convert it: python3 -c \"import torch; "
-                "from safetensors.torch import save_file; d = torch.load('%s', "
-                "map_location='cpu', weights_only=True); save_file({k: v.clone().contiguous() for "
-                "k, v in d.get('state_dict', d).items()}, '%s.safetensors')\"",
-                path, path, path);
-}
-
 static yoke_status read_at(const yoke_safetensors *file, size_t offset, void *bytes, size_t count) {
     if (file->on_disk) return yoke_file_read_at(&file->reader, file->path, offset, bytes, count);
     if (count > 0) memcpy(bytes, file->data + offset, count);
@@ -69,14 +53,22 @@ static yoke_status read_at(const yoke_safetensors *file, size_t offset, void *by
 
 /* The first eight bytes decide whether another one is read. */
 static yoke_status read_length(const yoke_safetensors *file, size_t *header_bytes) {
-    unsigned char length_field[YOKE_HEADER_AT];
+    unsigned char field[YOKE_HEADER_AT];
     if (file->bytes < YOKE_HEADER_AT)
         return FAIL(YOKE_ERROR_DATA, "%s: %zu bytes are too few for a safetensors file", file->path,
                     file->bytes);
-    TRY(read_at(file, 0, length_field, YOKE_HEADER_AT));
-    uint64_t length = little_endian(length_field, YOKE_HEADER_AT);
-    if (length > SPECIFIED_LIMIT && is_of_torch_save(length_field))
-        return refuse_torch_save(file->path);
+    TRY(read_at(file, 0, field, YOKE_HEADER_AT));
+    uint64_t length = little_endian(field, YOKE_HEADER_AT);
+    /* torch.save writes a zip archive, before PyTorch 1.6 a pickle of protocol 2. */
+    bool zip = memcmp(field, "PK\003\004", 4) == 0;
+    bool pickle = field[0] == 0x80 && field[1] >= 2 && field[1] <= 5;
+    if (length > SPECIFIED_LIMIT && (zip || pickle))
+        return FAIL(YOKE_ERROR_DATA,
+                    "%s: a file of torch.save, not safetensors. Convert it: python3 -c \"import "
+                    "torch; from safetensors.torch import save_file; d = torch.load('%s', "
+                    "map_location='cpu', weights_only=True); save_file({k: v.clone().contiguous() "
+                    "for k, v in d.get('state_dict', d).items()}, '%s.safetensors')\"",
+                    file->path, file->path, file->path);
     if (length > SPECIFIED_LIMIT || length > file->bytes - YOKE_HEADER_AT)
         return FAIL(YOKE_ERROR_DATA,
                     "%s: not a safetensors file, or cut off: it declares a header of %llu bytes "
@@ -103,14 +95,11 @@ static yoke_status read_header(yoke_safetensors *file) {
     return yoke_safetensors_read_header(file, length);
 }
 
+/* Closes the file after a failure. */
 static yoke_status begin(yoke_safetensors *file, const char *path) {
     file->path = strdup(path);
-    if (file->path == NULL) return FAIL_MEMORY(strlen(path) + 1, "a path");
-    return read_header(file);
-}
-
-/* Closes the file after a failure. */
-static yoke_status end_open(yoke_safetensors *file, yoke_status status) {
+    yoke_status status =
+        file->path != NULL ? read_header(file) : FAIL_MEMORY(strlen(path) + 1, "a path");
     if (status != YOKE_OK) yoke_safetensors_close(file);
     return status;
 }
@@ -118,7 +107,7 @@ static yoke_status end_open(yoke_safetensors *file, yoke_status status) {
 yoke_status yoke_safetensors_parse(yoke_safetensors *file, const char *path, unsigned char *data,
                                    size_t bytes) {
     *file = (yoke_safetensors){.data = data, .bytes = bytes};
-    return end_open(file, begin(file, path));
+    return begin(file, path);
 }
 
 yoke_status yoke_safetensors_open(yoke_safetensors *file, const char *path) {
@@ -126,7 +115,7 @@ yoke_status yoke_safetensors_open(yoke_safetensors *file, const char *path) {
     TRY(yoke_file_open(&file->reader, path));
     file->on_disk = true;
     file->bytes = file->reader.bytes;
-    return end_open(file, begin(file, path));
+    return begin(file, path);
 }
 
 void yoke_safetensors_close(yoke_safetensors *file) {
@@ -199,13 +188,9 @@ static float float_of_half(uint32_t half) {
     return sign != 0 ? -magnitude : magnitude;
 }
 
-static double double_of_bits(uint64_t bits) {
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 static double value_of(const unsigned char *bytes, yoke_dtype dtype) {
+    uint64_t bits;
+    double value;
     switch (dtype) {
     case YOKE_DTYPE_F32:
         return (double)float_of_bits((uint32_t)little_endian(bytes, 4));
@@ -214,14 +199,10 @@ static double value_of(const unsigned char *bytes, yoke_dtype dtype) {
     case YOKE_DTYPE_BF16:
         return (double)float_of_bits((uint32_t)little_endian(bytes, 2) << 16);
     default:
-        return double_of_bits(little_endian(bytes, 8));
+        bits = little_endian(bytes, 8);
+        memcpy(&value, &bits, sizeof value);
+        return value;
     }
-}
-
-static yoke_status check_float(const yoke_safetensors *file, const yoke_file_tensor *tensor) {
-    if (yoke_dtype_is_float(tensor->dtype)) return YOKE_OK;
-    return FAIL(YOKE_ERROR_DATA, "%s: tensor %s is %s; F32, F16, BF16 or F64 is needed", file->path,
-                tensor->name, dtypes[tensor->dtype].name);
 }
 
 yoke_status yoke_safetensors_bytes(const yoke_safetensors *file, const yoke_file_tensor *tensor,
@@ -229,44 +210,35 @@ yoke_status yoke_safetensors_bytes(const yoke_safetensors *file, const yoke_file
     return read_at(file, file->data_at + tensor->begin + offset, bytes, count);
 }
 
-/* A piece of a tensor's values, on their way from the disk. */
-typedef struct piece {
+/* Values as floats, or as doubles: the other is NULL. */
+static yoke_status read_values(const yoke_safetensors *file, const yoke_file_tensor *tensor,
+                               float *floats, double *doubles) {
     unsigned char bytes[PIECE_BYTES];
-    size_t first, count; /* elements */
-} piece;
-
-/* Reads the piece behind this one; false: there is none, or *status is a failure. */
-static bool next_piece(const yoke_safetensors *file, const yoke_file_tensor *tensor, piece *of,
-                       yoke_status *status) {
-    size_t width = dtypes[tensor->dtype].bits / 8, most = PIECE_BYTES / width;
-    of->first += of->count;
-    size_t left = tensor->elements - of->first;
-    of->count = left < most ? left : most;
-    if (of->count == 0) return false;
-    *status = yoke_safetensors_bytes(file, tensor, width * of->first, of->bytes, width * of->count);
-    return *status == YOKE_OK;
+    size_t width = dtypes[tensor->dtype].bits / 8;
+    if (!yoke_dtype_is_float(tensor->dtype))
+        return FAIL(YOKE_ERROR_DATA, "%s: tensor %s is %s; F32, F16, BF16 or F64 is needed",
+                    file->path, tensor->name, dtypes[tensor->dtype].name);
+    for (size_t first = 0, count; first < tensor->elements; first += count) {
+        size_t left = tensor->elements - first, most = PIECE_BYTES / width;
+        count = left < most ? left : most;
+        TRY(yoke_safetensors_bytes(file, tensor, width * first, bytes, width * count));
+        for (size_t i = 0; i < count; i++) {
+            double value = value_of(bytes + i * width, tensor->dtype);
+            if (floats != NULL) floats[first + i] = (float)value;
+            if (doubles != NULL) doubles[first + i] = value;
+        }
+    }
+    return YOKE_OK;
 }
 
 yoke_status yoke_safetensors_floats(const yoke_safetensors *file, const yoke_file_tensor *tensor,
                                     float *values) {
-    piece of = {.first = 0};
-    yoke_status status = check_float(file, tensor);
-    while (status == YOKE_OK && next_piece(file, tensor, &of, &status))
-        for (size_t i = 0; i < of.count; i++)
-            values[of.first + i] =
-                (float)value_of(of.bytes + i * (dtypes[tensor->dtype].bits / 8), tensor->dtype);
-    return status;
+    return read_values(file, tensor, values, NULL);
 }
 
 yoke_status yoke_safetensors_doubles(const yoke_safetensors *file, const yoke_file_tensor *tensor,
                                      double *values) {
-    piece of = {.first = 0};
-    yoke_status status = check_float(file, tensor);
-    while (status == YOKE_OK && next_piece(file, tensor, &of, &status))
-        for (size_t i = 0; i < of.count; i++)
-            values[of.first + i] =
-                value_of(of.bytes + i * (dtypes[tensor->dtype].bits / 8), tensor->dtype);
-    return status;
+    return read_values(file, tensor, NULL, values);
 }
 
 yoke_status yoke_safetensors_integer(const yoke_safetensors *file, const yoke_file_tensor *tensor,
@@ -327,34 +299,10 @@ static yoke_status check_all_names(const yoke_file_tensor *tensors, int count,
     return status;
 }
 
-static void emit_notes(yoke_json *json, const yoke_file_note *notes, int count) {
-    yoke_json_open(json, METADATA, '{');
-    yoke_json_text(json, FORMAT, "pt"); /* some loaders require it */
-    for (int i = 0; i < count; i++)
-        yoke_json_text(json, notes[i].key, notes[i].value);
-    yoke_json_close(json, '}');
-}
-
-static void emit_tensors(yoke_json *json, const yoke_file_tensor *tensors, int count) {
-    for (int i = 0; i < count; i++) {
-        const yoke_file_tensor *tensor = &tensors[i];
-        yoke_json_open(json, tensor->name, '{');
-        yoke_json_text(json, "dtype", dtypes[tensor->dtype].name);
-        yoke_json_open(json, "shape", '[');
-        for (int d = 0; d < tensor->ndim; d++)
-            yoke_json_integer(json, NULL, tensor->shape[d]);
-        yoke_json_close(json, ']');
-        yoke_json_open(json, "data_offsets", '[');
-        yoke_json_integer(json, NULL, (int64_t)tensor->begin);
-        yoke_json_integer(json, NULL, (int64_t)(tensor->begin + tensor->bytes));
-        yoke_json_close(json, ']');
-        yoke_json_close(json, '}');
-    }
-}
-
 /* Length, JSON, and spaces up to a multiple of eight; sealed if it has a seal. */
 static yoke_status pad_header(char **header, size_t *bytes, const yoke_json *json) {
     size_t length = (json->length + 7) / 8 * 8;
+    if (json->failed) return FAIL_MEMORY(json->capacity, "the header of a weight file");
     if (length > YOKE_HEADER_LIMIT)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "the names and texts of the file need a header of %zu bytes; readers take at "
@@ -378,11 +326,27 @@ yoke_status yoke_safetensors_header(char **header, size_t *bytes, const yoke_fil
     TRY(check_all_names(tensors, count, notes, note_count));
     yoke_json_begin(&json);
     yoke_json_open(&json, NULL, '{');
-    emit_notes(&json, notes, note_count);
-    emit_tensors(&json, tensors, count);
+    yoke_json_open(&json, METADATA, '{');
+    yoke_json_text(&json, FORMAT, "pt"); /* some loaders require it */
+    for (int i = 0; i < note_count; i++)
+        yoke_json_text(&json, notes[i].key, notes[i].value);
     yoke_json_close(&json, '}');
-    yoke_status status = json.failed ? FAIL_MEMORY(json.capacity, "the header of a weight file")
-                                     : pad_header(header, bytes, &json);
+    for (int i = 0; i < count; i++) {
+        const yoke_file_tensor *tensor = &tensors[i];
+        yoke_json_open(&json, tensor->name, '{');
+        yoke_json_text(&json, "dtype", dtypes[tensor->dtype].name);
+        yoke_json_open(&json, "shape", '[');
+        for (int d = 0; d < tensor->ndim; d++)
+            yoke_json_integer(&json, NULL, tensor->shape[d]);
+        yoke_json_close(&json, ']');
+        yoke_json_open(&json, "data_offsets", '[');
+        yoke_json_integer(&json, NULL, (int64_t)tensor->begin);
+        yoke_json_integer(&json, NULL, (int64_t)(tensor->begin + tensor->bytes));
+        yoke_json_close(&json, ']');
+        yoke_json_close(&json, '}');
+    }
+    yoke_json_close(&json, '}');
+    yoke_status status = pad_header(header, bytes, &json);
     yoke_json_end(&json);
     return status;
 }
@@ -399,13 +363,6 @@ yoke_status yoke_safetensors_arrange(yoke_file_tensor *tensors, int count) {
     return YOKE_OK;
 }
 
-static yoke_status begin_file(yoke_file_writer *writer, const char *path, const char *header,
-                              size_t header_bytes, size_t block_bytes) {
-    TRY(yoke_file_create_whole(writer, path));
-    TRY(yoke_file_reserve(writer, header_bytes + block_bytes));
-    return yoke_file_write(writer, header, header_bytes);
-}
-
 yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
                                     const yoke_file_tensor *tensors, int count,
                                     const yoke_file_note *notes, int note_count) {
@@ -414,7 +371,9 @@ yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
     TRY(yoke_safetensors_header(&header, &header_bytes, tensors, count, notes, note_count));
     for (int i = 0; i < count; i++)
         block_bytes += tensors[i].bytes;
-    yoke_status status = begin_file(writer, path, header, header_bytes, block_bytes);
+    yoke_status status = yoke_file_create_whole(writer, path);
+    if (status == YOKE_OK) status = yoke_file_reserve(writer, header_bytes + block_bytes);
+    if (status == YOKE_OK) status = yoke_file_write(writer, header, header_bytes);
     free(header);
     return status;
 }

@@ -90,16 +90,6 @@ static yoke_status read_offsets(reader *from, yoke_file_tensor *tensor, size_t *
     return YOKE_OK;
 }
 
-static yoke_status check_tensor(const char *path, yoke_file_tensor *tensor, size_t end) {
-    if (!yoke_file_tensor_measure(tensor))
-        return FAIL(YOKE_ERROR_DATA, "%s: the shape of tensor %s is too large", path, tensor->name);
-    if (end - tensor->begin != tensor->bytes)
-        return FAIL(
-            YOKE_ERROR_DATA, "%s: tensor %s has %zu bytes, but its shape and dtype %s need %zu",
-            path, tensor->name, end - tensor->begin, yoke_dtype_name(tensor->dtype), tensor->bytes);
-    return YOKE_OK;
-}
-
 /* One of three members; seen: a bit for each that came. */
 static yoke_status read_member(reader *from, yoke_file_tensor *tensor, unsigned *seen,
                                size_t *end) {
@@ -122,29 +112,36 @@ static yoke_status read_member(reader *from, yoke_file_tensor *tensor, unsigned 
 }
 
 static yoke_status read_tensor(reader *from, yoke_file_tensor *tensor) {
+    const char *path = from->file->path;
     unsigned seen = 0;
     size_t end = 0;
     if (!yoke_json_scan_mark(&from->scan, '{'))
         return refuse(from, FAIL(YOKE_ERROR_DATA, "%s: the entry of tensor %s is not an object",
-                                 from->file->path, tensor->name));
+                                 path, tensor->name));
     while (yoke_json_scan_more(&from->scan, seen, '}'))
         TRY(read_member(from, tensor, &seen, &end));
     if (from->scan.error != NULL) return refuse(from, YOKE_ERROR_DATA);
     if (seen != 7)
         return FAIL(YOKE_ERROR_DATA,
-                    "%s: the entry of tensor %s must have dtype, shape and data_offsets only",
-                    from->file->path, tensor->name);
-    return check_tensor(from->file->path, tensor, end);
+                    "%s: the entry of tensor %s must have dtype, shape and data_offsets only", path,
+                    tensor->name);
+    if (!yoke_file_tensor_measure(tensor))
+        return FAIL(YOKE_ERROR_DATA, "%s: the shape of tensor %s is too large", path, tensor->name);
+    if (end - tensor->begin != tensor->bytes)
+        return FAIL(
+            YOKE_ERROR_DATA, "%s: tensor %s has %zu bytes, but its shape and dtype %s need %zu",
+            path, tensor->name, end - tensor->begin, yoke_dtype_name(tensor->dtype), tensor->bytes);
+    return YOKE_OK;
 }
 
 /* Tables. */
 
-/* Makes room for another entry, in a table that grows to twice its size. */
-static yoke_status grow(void **table, int count, int *capacity, size_t entry_bytes) {
+yoke_status yoke_table_grow(void **table, int count, int *capacity, size_t entry_bytes,
+                            const char *what) {
     if (count < *capacity) return YOKE_OK;
     int more = *capacity > 0 ? 2 * *capacity : 32;
     void *grown = realloc(*table, (size_t)more * entry_bytes);
-    if (grown == NULL) return FAIL_MEMORY((size_t)more * entry_bytes, "the table of a weight file");
+    if (grown == NULL) return FAIL_MEMORY((size_t)more * entry_bytes, what);
     *table = grown;
     *capacity = more;
     return YOKE_OK;
@@ -152,7 +149,8 @@ static yoke_status grow(void **table, int count, int *capacity, size_t entry_byt
 
 static yoke_status add_tensor(reader *from, const char *name) {
     yoke_safetensors *file = from->file;
-    TRY(grow((void **)&file->tensors, file->count, &from->capacity, sizeof *file->tensors));
+    TRY(yoke_table_grow((void **)&file->tensors, file->count, &from->capacity,
+                        sizeof *file->tensors, "the table of a weight file"));
     yoke_file_tensor *tensor = &file->tensors[file->count];
     *tensor = (yoke_file_tensor){.name = name};
     TRY(read_tensor(from, tensor));
@@ -160,28 +158,24 @@ static yoke_status add_tensor(reader *from, const char *name) {
     return YOKE_OK;
 }
 
-static yoke_status add_note(reader *from) {
-    yoke_safetensors *file = from->file;
-    yoke_file_note note;
-    TRY(grow((void **)&file->notes, file->note_count, &from->note_capacity, sizeof *file->notes));
-    if (!yoke_json_scan_key(&from->scan, &note.key)) return refuse(from, YOKE_ERROR_DATA);
-    if (!yoke_json_scan_text(&from->scan, &note.value))
-        return refuse(from, FAIL(YOKE_ERROR_DATA, "%s: __metadata__ %.60s is not text", file->path,
-                                 note.key));
-    file->notes[file->note_count++] = note;
-    return YOKE_OK;
-}
-
 static yoke_status add_notes(reader *from) {
-    if (from->has_metadata)
-        return FAIL(YOKE_ERROR_DATA, "%s: a duplicate " METADATA, from->file->path);
+    yoke_safetensors *file = from->file;
+    yoke_json_scan *scan = &from->scan;
+    if (from->has_metadata) return FAIL(YOKE_ERROR_DATA, "%s: a duplicate " METADATA, file->path);
     from->has_metadata = true;
-    if (!yoke_json_scan_mark(&from->scan, '{'))
-        return refuse(from,
-                      FAIL(YOKE_ERROR_DATA, "%s: __metadata__ is not an object", from->file->path));
-    while (yoke_json_scan_more(&from->scan, (size_t)from->file->note_count, '}'))
-        TRY(add_note(from));
-    return from->scan.error == NULL ? YOKE_OK : refuse(from, YOKE_ERROR_DATA);
+    if (!yoke_json_scan_mark(scan, '{'))
+        return refuse(from, FAIL(YOKE_ERROR_DATA, "%s: __metadata__ is not an object", file->path));
+    while (yoke_json_scan_more(scan, (size_t)file->note_count, '}')) {
+        yoke_file_note note;
+        TRY(yoke_table_grow((void **)&file->notes, file->note_count, &from->note_capacity,
+                            sizeof *file->notes, "the table of a weight file"));
+        if (!yoke_json_scan_key(scan, &note.key)) return refuse(from, YOKE_ERROR_DATA);
+        if (!yoke_json_scan_text(scan, &note.value))
+            return refuse(from, FAIL(YOKE_ERROR_DATA, "%s: __metadata__ %.60s is not text",
+                                     file->path, note.key));
+        file->notes[file->note_count++] = note;
+    }
+    return scan->error == NULL ? YOKE_OK : refuse(from, YOKE_ERROR_DATA);
 }
 
 static yoke_status read_entries(reader *from) {

@@ -9,6 +9,10 @@
  * bytes. */
 bool yoke_file_tensor_measure(yoke_file_tensor *tensor);
 
+/* Makes room for another entry, in a table that grows to twice its size. MEMORY. */
+yoke_status yoke_table_grow(void **table, int count, int *capacity, size_t entry_bytes,
+                            const char *what);
+
 /* Reads the JSON of `bytes` in file->header, whose texts become the names and notes, and checks
  * that the tensors cover the bytes behind it. DATA names path, problem and position; the caller
  * closes the file then, too. */

@@ -1,49 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of a run: opens the splits of its dataset and leaves out what the options say. */
+#include "train/splits.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/data.h"
-#include "train/run.h"
-
 typedef struct bad_files {
-    yoke_trainer *trainer;
+    yoke_run *run;
     size_t count;
 } bad_files;
 
 /* All ranks find the same files; rank 0 reports them. */
-static void warn(yoke_trainer *trainer, const char *text) {
-    yoke_event event = {.kind = YOKE_EVENT_WARNING, .accuracy = -1, .text = text};
-    if (yoke_trainer_writes(trainer)) yoke_trainer_emit(trainer, &event);
-}
-
 static void on_bad(const yoke_bad_row *bad, void *payload) {
     bad_files *files = payload;
     files->count++;
-    warn(files->trainer, bad->text);
+    if (yoke_run_writes(files->run)) yoke_run_say(files->run, YOKE_EVENT_WARNING, bad->text);
 }
 
-static yoke_status leave_out(yoke_trainer *trainer, yoke_dataset *rows, yoke_split split) {
-    bad_files files = {.trainer = trainer};
+static yoke_status leave_out(yoke_run *run, yoke_dataset *rows, yoke_split split) {
+    bad_files files = {.run = run};
     char text[160];
     size_t all = rows->rows;
-    TRY(yoke_dataset_skip_bad(rows, trainer->options.loader_threads, on_bad, &files));
+    TRY(yoke_dataset_skip_bad(rows, run->options.loader_threads, on_bad, &files));
     snprintf(text, sizeof text, "%zu of %zu files of the %s split left out: they cannot be read",
              files.count, all, split == YOKE_SPLIT_TRAIN ? "training" : "test");
-    if (files.count > 0) warn(trainer, text);
+    if (files.count > 0 && yoke_run_writes(run)) yoke_run_say(run, YOKE_EVENT_WARNING, text);
     return YOKE_OK;
 }
 
-yoke_status yoke_trainer_open_split(yoke_trainer *trainer, yoke_split split) {
-    const yoke_trainer_options *options = &trainer->options;
-    yoke_dataset **rows = &trainer->opened[split == YOKE_SPLIT_TEST];
-    TRY(yoke_dataset_open(rows, options->dataset, split));
-    if (options->limit_rows > 0) TRY(yoke_dataset_limit(*rows, options->limit_rows));
-    return options->skip_bad ? leave_out(trainer, *rows, split) : YOKE_OK;
+yoke_status yoke_rows_open(yoke_rows *rows, yoke_run *run, yoke_split split,
+                           const yoke_dataset *given) {
+    const yoke_trainer_options *options = &run->options;
+    rows->rows = given;
+    if (given == NULL) {
+        if (rows->opened == NULL) {
+            TRY(yoke_dataset_open(&rows->opened, options->dataset, split));
+            if (options->limit_rows > 0) TRY(yoke_dataset_limit(rows->opened, options->limit_rows));
+            if (options->skip_bad) TRY(leave_out(run, rows->opened, split));
+        }
+        rows->rows = rows->opened;
+    }
+    rows->info.struct_size = sizeof rows->info;
+    return yoke_dataset_describe(rows->rows, &rows->info);
 }
 
-yoke_status yoke_trainer_labels_text(const yoke_dataset *rows, char text[YOKE_DIGEST_TEXT]) {
+yoke_status yoke_rows_load(yoke_rows *rows, const yoke_run *run, yoke_loader_options options) {
+    options.struct_size = sizeof options;
+    options.batch = run->options.batch;
+    options.seed = run->options.seed;
+    options.threads = run->options.loader_threads;
+    options.devices = run->devices;
+    if (run->ranks != NULL) {
+        options.rank = yoke_process_group_rank(run->ranks);
+        options.world = yoke_process_group_world(run->ranks);
+        options.shards = run->options.shards;
+    }
+    TRY(yoke_loader_create(&rows->loader, rows->rows, &options));
+    /* A stop ends the wait for large pictures. A rank that left the others in their step would take
+     * their result along: ranks wait for the batch, and agree on the stop after it. */
+    if (run->ranks == NULL) yoke_loader_stop_on(rows->loader, &run->stopping);
+    return YOKE_OK;
+}
+
+void yoke_rows_close(yoke_rows *rows) {
+    yoke_loader_destroy(rows->loader);
+    yoke_dataset_close(rows->opened);
+}
+
+yoke_status yoke_rows_digest(const yoke_rows *of, char text[YOKE_DIGEST_TEXT]) {
+    const yoke_dataset *rows = of->rows;
     size_t values = rows->labels != NULL ? yoke_dataset_labels(rows) : (size_t)rows->target_count;
     const void *stored = rows->labels != NULL ? (const void *)rows->labels : rows->targets;
     snprintf(text, YOKE_DIGEST_TEXT, "none");

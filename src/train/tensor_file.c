@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "train/safetensors.h"
+#include "train/safetensors_header.h"
 #include "yoke/verify.h"
 
 #define NOTES 64
@@ -94,17 +94,6 @@ static yoke_status check_entry(const yoke_tensor_file_entry *entry) {
     return YOKE_OK;
 }
 
-static yoke_status grow(yoke_tensor_file *file) {
-    if (file->count < file->capacity) return YOKE_OK;
-    int capacity = file->capacity > 0 ? 2 * file->capacity : 64;
-    added *tensors = realloc(file->tensors, (size_t)capacity * sizeof *tensors);
-    if (tensors == NULL)
-        return FAIL_MEMORY((size_t)capacity * sizeof *tensors, "the tensors of a file");
-    file->tensors = tensors;
-    file->capacity = capacity;
-    return YOKE_OK;
-}
-
 yoke_status yoke_tensor_file_add(yoke_tensor_file *file, const yoke_tensor_file_entry *entry,
                                  const void *values) {
     yoke_tensor_file_entry own = {0};
@@ -114,7 +103,8 @@ yoke_status yoke_tensor_file_add(yoke_tensor_file *file, const yoke_tensor_file_
     TRY(yoke_pointer_check(values, "values"));
     TRY(yoke_options_load(&own, sizeof own, entry, "yoke_tensor_file_entry"));
     TRY(check_entry(&own));
-    TRY(grow(file));
+    TRY(yoke_table_grow((void **)&file->tensors, file->count, &file->capacity,
+                        sizeof *file->tensors, "the tensors of a file"));
     added one = {.tensor = {.dtype = types[own.type].dtype, .ndim = own.ndim}};
     bytes = types[own.type].bytes;
     for (int i = 0; i < own.ndim; i++) {

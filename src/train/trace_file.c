@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trace of a run. Ranks that end together send rank 0 their spans, and it writes one file.
- * After a failure, which breaks the process group, each rank writes what it has: nothing is lost.
- */
+#include "train/trace_file.h"
+
 #include <dirent.h>
 #include <libgen.h>
 #include <stdio.h>
@@ -10,7 +9,7 @@
 #include <unistd.h>
 
 #include "trace/trace.h"
-#include "train/run.h"
+#include "train/file_work.h"
 
 #define OF_RANK ".rank-" /* behind FILE: the number of the rank that wrote it on its own */
 
@@ -20,8 +19,8 @@ typedef struct gathered {
     yoke_trace **traces;           /* [world] of the other ranks; [0] NULL */
 } gathered;
 
-static const yoke_trace *own_trace(yoke_trainer *trainer) {
-    return yoke_data_parallel_trace(trainer->parallel);
+static const yoke_trace *own_trace(yoke_run *run) {
+    return yoke_data_parallel_trace(run->parallel);
 }
 
 #define BOOT_BYTES 40
@@ -31,27 +30,23 @@ typedef struct clock_reading {
 } clock_reading;
 #define READING_WORDS (sizeof(clock_reading) / sizeof(int64_t))
 
-/* A launcher may leave the number of the machine out: the kernel's id of the boot is sure. */
-static void read_boot(const yoke_trainer *trainer, char boot[BOOT_BYTES]) {
-    char line[BOOT_BYTES] = "";
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    snprintf(boot, BOOT_BYTES, "machine %d", trainer->node);
-    if (file != NULL && fgets(line, sizeof line, file) != NULL) memcpy(boot, line, BOOT_BYTES);
-    if (file != NULL) fclose(file);
-}
-
 /* The machines' clocks differ; after a barrier all ranks read theirs at nearly the same time. */
-static yoke_status align_clocks(const yoke_trainer *trainer, yoke_trace_process *processes) {
-    int world = yoke_process_group_world(trainer->ranks);
+static yoke_status align_clocks(const yoke_run *run, yoke_trace_process *processes) {
+    int world = yoke_process_group_world(run->ranks);
     clock_reading *all = calloc((size_t)world, sizeof *all);
     if (all == NULL) return FAIL_MEMORY((size_t)world * sizeof *all, "the ranks' clocks");
+    /* A launcher may leave the number of the machine out: the kernel's id of the boot is sure. */
     clock_reading own = {.now_ns = 0};
-    read_boot(trainer, own.boot);
-    yoke_status status = yoke_process_group_barrier(trainer->ranks);
+    char line[BOOT_BYTES] = "";
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    snprintf(own.boot, BOOT_BYTES, "machine %d", run->node);
+    if (file != NULL && fgets(line, sizeof line, file) != NULL) memcpy(own.boot, line, BOOT_BYTES);
+    if (file != NULL) fclose(file);
+    yoke_status status = yoke_process_group_barrier(run->ranks);
     own.now_ns = (int64_t)yoke_trace_now();
     if (status == YOKE_OK)
-        status = yoke_process_group_all_gather(trainer->ranks, all, &own, READING_WORDS,
-                                               YOKE_ELEMENT_INT64);
+        status =
+            yoke_process_group_all_gather(run->ranks, all, &own, READING_WORDS, YOKE_ELEMENT_INT64);
     for (int rank = 0; rank < world && status == YOKE_OK; rank++) {
         processes[rank].rank = rank;
         if (memcmp(all[rank].boot, all[0].boot, BOOT_BYTES) != 0)
@@ -62,45 +57,38 @@ static yoke_status align_clocks(const yoke_trainer *trainer, yoke_trace_process 
 }
 
 /* All ranks receive the spans of one; only rank 0 keeps them. */
-static yoke_status share_trace(yoke_trainer *trainer, int from, yoke_trace **received) {
-    int rank = yoke_process_group_rank(trainer->ranks);
+static yoke_status share_trace(yoke_run *run, int from, yoke_trace **received) {
+    int rank = yoke_process_group_rank(run->ranks);
     int64_t *words = NULL, count = 0;
     size_t packed = 0;
-    if (rank == from) TRY(yoke_trace_pack(own_trace(trainer), &words, &packed));
+    if (rank == from) TRY(yoke_trace_pack(own_trace(run), &words, &packed));
     count = (int64_t)packed;
     yoke_status status =
-        yoke_process_group_broadcast(trainer->ranks, &count, 1, YOKE_ELEMENT_INT64, from);
+        yoke_process_group_broadcast(run->ranks, &count, 1, YOKE_ELEMENT_INT64, from);
     if (status == YOKE_OK && rank != from) {
         words = calloc((size_t)count, sizeof *words);
         if (words == NULL) status = FAIL_MEMORY((size_t)count * sizeof *words, "a rank's trace");
     }
     if (status == YOKE_OK)
-        status = yoke_process_group_broadcast(trainer->ranks, words, (size_t)count,
-                                              YOKE_ELEMENT_INT64, from);
+        status = yoke_process_group_broadcast(run->ranks, words, (size_t)count, YOKE_ELEMENT_INT64,
+                                              from);
     if (status == YOKE_OK && rank == 0) status = yoke_trace_unpack(received, words, (size_t)count);
     free(words);
     return status;
 }
 
-static yoke_status gather_traces(yoke_trainer *trainer, gathered *all) {
-    int world = yoke_process_group_world(trainer->ranks);
+static yoke_status gather_traces(yoke_run *run, gathered *all) {
+    int world = yoke_process_group_world(run->ranks);
     all->processes = calloc((size_t)world, sizeof *all->processes);
     all->traces = calloc((size_t)world, sizeof(yoke_trace *));
     if (all->processes == NULL || all->traces == NULL)
         return FAIL_MEMORY((size_t)world * sizeof *all->processes, "the ranks' traces");
-    TRY(align_clocks(trainer, all->processes));
-    all->processes[0].trace = own_trace(trainer);
+    TRY(align_clocks(run, all->processes));
+    all->processes[0].trace = own_trace(run);
     for (int rank = 1; rank < world; rank++) {
-        TRY(share_trace(trainer, rank, &all->traces[rank]));
+        TRY(share_trace(run, rank, &all->traces[rank]));
         all->processes[rank].trace = all->traces[rank];
     }
-    return YOKE_OK;
-}
-
-static yoke_status write_file(yoke_trainer *trainer, const yoke_trace_process *processes, int count,
-                              const char *path) {
-    TRY(yoke_trace_write_processes(processes, count, path));
-    yoke_trainer_emit_saved(trainer, path);
     return YOKE_OK;
 }
 
@@ -115,15 +103,14 @@ static yoke_status write_joint(void *context) {
     return yoke_trace_write_processes(file->processes, file->count, file->path);
 }
 
-static yoke_status write_together(yoke_trainer *trainer, bool *sent) {
+static yoke_status write_together(yoke_run *run, bool *sent) {
     gathered all = {0};
-    int world = yoke_process_group_world(trainer->ranks);
-    yoke_status status = gather_traces(trainer, &all);
-    joint_file file = {all.processes, world, trainer->options.trace};
+    int world = yoke_process_group_world(run->ranks);
+    yoke_status status = gather_traces(run, &all);
+    joint_file file = {all.processes, world, run->options.trace};
     *sent = status == YOKE_OK;
-    if (status == YOKE_OK) status = yoke_trainer_file_work(trainer, write_joint, &file);
-    if (status == YOKE_OK && yoke_trainer_writes(trainer))
-        yoke_trainer_emit_saved(trainer, file.path);
+    if (status == YOKE_OK) status = yoke_run_file_work(run, write_joint, &file);
+    if (status == YOKE_OK && yoke_run_writes(run)) yoke_run_say(run, YOKE_EVENT_SAVED, file.path);
     for (int rank = 1; all.traces != NULL && rank < world; rank++)
         yoke_trace_destroy(all.traces[rank]);
     free(all.traces);
@@ -132,27 +119,28 @@ static yoke_status write_together(yoke_trainer *trainer, bool *sent) {
 }
 
 /* Rank 0 writes the file itself, rank k writes FILE.rank-k. */
-static yoke_status write_own(yoke_trainer *trainer) {
-    const char *path = trainer->options.trace;
+static yoke_status write_own(yoke_run *run) {
+    const char *path = run->options.trace;
     char *own = NULL;
-    yoke_trace_process process = {.rank = -1, .trace = own_trace(trainer)};
-    if (trainer->ranks != NULL) process.rank = yoke_process_group_rank(trainer->ranks);
-    if (process.rank <= 0) return write_file(trainer, &process, 1, path);
-    if (asprintf(&own, "%s" OF_RANK "%d", path, process.rank) < 0)
+    yoke_trace_process process = {.rank = -1, .trace = own_trace(run)};
+    if (run->ranks != NULL) process.rank = yoke_process_group_rank(run->ranks);
+    if (process.rank > 0 && asprintf(&own, "%s" OF_RANK "%d", path, process.rank) < 0)
         return FAIL_MEMORY(4096, "a path");
-    yoke_status status = write_file(trainer, &process, 1, own);
+    if (process.rank > 0) path = own;
+    yoke_status status = yoke_trace_write_processes(&process, 1, path);
+    if (status == YOKE_OK) yoke_run_say(run, YOKE_EVENT_SAVED, path);
     free(own);
     return status;
 }
 
-yoke_status yoke_trainer_write_trace(yoke_trainer *trainer, bool together) {
-    if (trainer->options.trace == NULL) return YOKE_OK;
-    if (trainer->ranks == NULL || !together) return write_own(trainer);
+yoke_status yoke_trace_file_write(yoke_run *run, bool together) {
     bool sent;
-    yoke_status status = write_together(trainer, &sent);
+    if (run->options.trace == NULL) return YOKE_OK;
+    if (run->ranks == NULL || !together) return write_own(run);
+    yoke_status status = write_together(run, &sent);
     if (sent) return status;
     yoke_error error = yoke_error_take(status);
-    if (write_own(trainer) != YOKE_OK) yoke_trainer_warn(trainer);
+    if (write_own(run) != YOKE_OK) yoke_run_warn(run);
     return yoke_error_restore(&error);
 }
 
@@ -165,19 +153,15 @@ static bool is_of_rank(const char *name, const char *trace) {
     return *digits != '\0' && digits[strspn(digits, "0123456789")] == '\0';
 }
 
-static void remove_of_ranks(const char *folder, const char *trace) {
-    DIR *directory = opendir(folder);
-    if (directory == NULL) return;
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
-        if (is_of_rank(entry->d_name, trace)) (void)unlinkat(dirfd(directory), entry->d_name, 0);
-    closedir(directory);
-}
-
-/* Beside the new run's FILE they would look like its. */
-void yoke_trainer_forget_traces(const yoke_trainer *trainer) {
-    if (trainer->options.trace == NULL) return;
-    char *folder = strdup(trainer->options.trace), *file = strdup(trainer->options.trace);
-    if (folder != NULL && file != NULL) remove_of_ranks(dirname(folder), basename(file));
+void yoke_trace_file_forget(const char *path) {
+    if (path == NULL) return;
+    char *folder = strdup(path), *file = strdup(path);
+    const char *name = file != NULL ? basename(file) : "";
+    DIR *directory = folder != NULL ? opendir(dirname(folder)) : NULL;
+    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;)
+        if (file != NULL && is_of_rank(entry->d_name, name))
+            (void)unlinkat(dirfd(directory), entry->d_name, 0);
+    if (directory != NULL) closedir(directory);
     free(file);
     free(folder);
 }

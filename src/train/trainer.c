@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens what a run needs, in the order of use, and closes it in reverse; summarizes a run. */
+/* Opens what a run needs, in the order of use, and closes it in reverse; answers what it has. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "data/data.h"
-#include "train/run.h"
+#include "train/epochs.h"
+#include "train/file_work.h"
+#include "train/resume.h"
+#include "train/run_ranks.h"
+#include "train/splits.h"
+#include "train/trace_file.h"
+#include "train/trainer_parts.h"
+#include "train/unknown_length.h"
 #include "train/weights.h"
 
 /* Options. */
 
 /* The texts of the caller may be gone when run needs them. */
 static yoke_status keep_texts(yoke_trainer *trainer) {
-    yoke_trainer_options *options = &trainer->options;
+    yoke_trainer_options *options = &trainer->run.options;
     const char **fields[] = {&options->model,
                              &options->dataset,
                              &options->devices,
@@ -128,12 +134,12 @@ static yoke_status name_rows(yoke_trainer_options *options) {
 }
 
 static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_options *given) {
-    yoke_trainer_options *options = &trainer->options;
+    yoke_trainer_options *options = &trainer->run.options;
     static const yoke_trainer_options defaults = YOKE_TRAINER_OPTIONS_INIT;
     if (given == NULL) given = &defaults;
     TRY(yoke_options_load(options, sizeof *options, given, "yoke_trainer_options"));
     TRY(check_options(options));
-    TRY(yoke_trainer_check_host_parts(trainer));
+    TRY(yoke_custom_parts_check(&trainer->parts, options));
     TRY(name_rows(options));
     if (options->devices == NULL) options->devices = "auto";
     if (options->batch == 0) options->batch = 64;
@@ -168,86 +174,66 @@ static yoke_status check_apart(const yoke_trainer_options *options) {
 }
 
 static yoke_status check_files(yoke_trainer *trainer) {
-    if (yoke_trainer_writes(trainer)) TRY(check_apart(&trainer->options));
-    yoke_trainer_forget_traces(trainer);
-    if (!yoke_trainer_writes(trainer)) return YOKE_OK;
-    TRY(yoke_file_check_whole(trainer->options.save));
-    TRY(yoke_file_check(trainer->options.trace));
-    return yoke_metrics_open(&trainer->metrics, trainer->options.metrics);
-}
-
-/* A resumed run keeps the lines of the steps and evaluations that it does not repeat. */
-static yoke_status go_on_with_metrics(yoke_trainer *trainer) {
-    yoke_metrics_place place = {.step = trainer->step,
-                                .evaluates = yoke_trainer_evaluates_first(trainer)};
-    if (!yoke_trainer_writes(trainer) || !trainer->checkpoints.resumed) return YOKE_OK;
-    return yoke_metrics_go_on(&trainer->metrics, &place);
+    const yoke_run *run = &trainer->run;
+    if (yoke_run_writes(run)) TRY(check_apart(&run->options));
+    yoke_trace_file_forget(run->options.trace);
+    if (!yoke_run_writes(run)) return YOKE_OK;
+    TRY(yoke_file_check_whole(run->options.save));
+    TRY(yoke_file_check(run->options.trace));
+    return yoke_metrics_open(&trainer->metrics, run->options.metrics);
 }
 
 /* Mode single uses only the first device, with the number of threads that it has in the whole
  * list. */
-static yoke_status keep_root(yoke_trainer *trainer) {
+static yoke_status keep_root(yoke_run *run) {
     yoke_device_info root = {.struct_size = sizeof root};
-    TRY(yoke_devices_describe(trainer->devices, 0, &root));
-    yoke_devices_close(trainer->devices);
-    trainer->devices = NULL;
+    TRY(yoke_devices_describe(run->devices, 0, &root));
+    yoke_devices_close(run->devices);
+    run->devices = NULL;
     char list[sizeof root.name + sizeof root.ways]; /* "cuda:0", though the first of two is #0 */
     snprintf(list, sizeof list, "%.*s%s", (int)strcspn(root.name, "#"), root.name, root.ways);
     yoke_devices_options alone = {
         .struct_size = sizeof alone, .list = list, .threads = root.threads};
-    return yoke_devices_open(&trainer->devices, &alone);
+    return yoke_devices_open(&run->devices, &alone);
 }
 
-static yoke_status open_devices(yoke_trainer *trainer) {
-    if (trainer->options.mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL)
-        return yoke_trainer_join(trainer);
+static yoke_status open_devices(yoke_run *run) {
+    if (run->options.mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL) return yoke_run_join(run);
     yoke_devices_options all = {.struct_size = sizeof all,
-                                .list = trainer->options.devices,
-                                .threads = trainer->options.threads,
-                                .shards = trainer->options.shards};
-    TRY(yoke_devices_open(&trainer->devices, &all));
-    bool several = yoke_devices_count(trainer->devices) > 1;
-    return several && trainer->options.mode == YOKE_MODE_SINGLE ? keep_root(trainer) : YOKE_OK;
+                                .list = run->options.devices,
+                                .threads = run->options.threads,
+                                .shards = run->options.shards};
+    TRY(yoke_devices_open(&run->devices, &all));
+    bool several = yoke_devices_count(run->devices) > 1;
+    return several && run->options.mode == YOKE_MODE_SINGLE ? keep_root(run) : YOKE_OK;
 }
 
 static yoke_status open_dataset(yoke_trainer *trainer) {
-    const yoke_trainer_options *options = &trainer->options;
-    yoke_dataset_info *info = &trainer->dataset;
-    trainer->training_rows = options->training_rows;
-    if (trainer->training_rows == NULL) {
-        TRY(yoke_trainer_open_split(trainer, YOKE_SPLIT_TRAIN));
-        trainer->training_rows = trainer->opened[0];
-    }
-    info->struct_size = sizeof *info;
-    TRY(yoke_dataset_describe(trainer->training_rows, info));
-    TRY(yoke_trainer_labels_text(trainer->training_rows, trainer->labels));
+    yoke_run *run = &trainer->run;
+    const yoke_trainer_options *options = &run->options;
+    const yoke_dataset_info *info = &run->training.info;
+    TRY(yoke_rows_open(&run->training, run, YOKE_SPLIT_TRAIN, options->training_rows));
+    TRY(yoke_rows_digest(&run->training, run->labels));
     if (info->rows > 0 && (size_t)options->batch > info->rows)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "a batch of %d rows: %s has %zu rows to train on; choose a batch of at most "
                     "that many",
                     options->batch, options->dataset, info->rows);
-    yoke_loader_options loader = {.struct_size = sizeof loader,
-                                  .batch = options->batch,
-                                  .shuffle = !options->no_shuffle,
+    yoke_loader_options loader = {.shuffle = !options->no_shuffle,
                                   .augment = options->augment,
                                   .color_jitter = options->color_jitter,
                                   .erasing = options->erasing,
                                   .mixup = options->mixup,
                                   .drop_last = options->drop_last,
-                                  .sampling = options->sampling,
-                                  .threads = options->loader_threads,
-                                  .seed = options->seed,
-                                  .devices = trainer->devices};
-    yoke_trainer_set_shard(trainer, &loader);
-    TRY(yoke_loader_create(&trainer->loader, trainer->training_rows, &loader));
-    yoke_trainer_stop_loader(trainer, trainer->loader);
-    return options->evaluate_every == -1 ? YOKE_OK : yoke_trainer_open_test(trainer);
+                                  .sampling = options->sampling};
+    TRY(yoke_rows_load(&run->training, run, loader));
+    return options->evaluate_every == -1 ? YOKE_OK : yoke_test_split_open(&trainer->test, run);
 }
 
-static yoke_status describe_weights(yoke_trainer *trainer) {
-    const yoke_dataset_info *rows = &trainer->dataset;
+static yoke_status describe_weights(yoke_run *run) {
+    const yoke_dataset_info *rows = &run->training.info;
     yoke_weights_info info = {.struct_size = sizeof info,
-                              .model = trainer->options.model,
+                              .model = run->options.model,
                               .input = rows->shape,
                               .classes = rows->classes,
                               .target_count = rows->target_count,
@@ -258,10 +244,10 @@ static yoke_status describe_weights(yoke_trainer *trainer) {
                               .feature_names = rows->feature_names,
                               .means = rows->means,
                               .deviations = rows->deviations};
-    if (trainer->own_loss.compute == NULL) info.loss = yoke_model_loss(trainer->model);
+    if (run->options.own_loss == NULL) info.loss = yoke_model_loss(run->model);
     memcpy(info.mean, rows->mean, sizeof info.mean);
     memcpy(info.deviation, rows->deviation, sizeof info.deviation);
-    return yoke_notes_write(&trainer->description, &info);
+    return yoke_notes_write(&run->description, &info);
 }
 
 static void on_skip(const yoke_weights_skip *skip, void *payload) {
@@ -276,42 +262,29 @@ static void on_skip(const yoke_weights_skip *skip, void *payload) {
 
 /* The first weights, which rank 0 reads. */
 typedef struct first_weights {
-    yoke_trainer *trainer;
+    yoke_run *run;
     yoke_weights_source source;
 } first_weights;
 
 static yoke_status read_weights(void *context) {
     first_weights *weights = context;
-    yoke_trainer *trainer = weights->trainer;
-    yoke_trainer_options *options = &trainer->options;
+    yoke_run *run = weights->run;
+    yoke_trainer_options *options = &run->options;
     yoke_weights_load_options load = {.struct_size = sizeof load,
                                       .allow_missing = options->init_allow_missing,
                                       .allow_unknown = options->init_allow_unknown,
                                       .on_skip = on_skip,
                                       .payload = options,
                                       .new_head = options->init_new_head};
-    return yoke_weights_open(&weights->source, trainer->parallel, trainer->model, options->init,
-                             &load);
+    return yoke_weights_open(&weights->source, run->parallel, run->model, options->init, &load);
 }
 
-/* By all ranks together. */
-static yoke_status load_init(yoke_trainer *trainer) {
-    first_weights weights = {.trainer = trainer};
-    yoke_status status = yoke_trainer_file_work(trainer, read_weights, &weights);
-    if (status == YOKE_OK && yoke_trainer_writes(trainer))
-        status = yoke_weights_give(&weights.source, trainer->parallel);
-    yoke_weights_close(&weights.source);
-    return status;
-}
-
-/* Training rows as crops arrive as pixels where their colours change, test rows do not. */
-static bool rows_come_as_pixels(const yoke_trainer *trainer) {
-    return yoke_loader_pixels(trainer->loader) && !yoke_dataset_has_crops(trainer->training_rows) &&
-           !yoke_dataset_has_crops(trainer->options.test_rows);
-}
-
-static yoke_status build_engine(yoke_trainer *trainer) {
-    const yoke_trainer_options *options = &trainer->options;
+static yoke_status build_engine(yoke_run *run) {
+    const yoke_trainer_options *options = &run->options;
+    /* Training rows as crops arrive as pixels where their colours change, test rows do not. */
+    bool pixels = yoke_loader_pixels(run->training.loader) &&
+                  !yoke_dataset_has_crops(run->training.rows) &&
+                  !yoke_dataset_has_crops(options->test_rows);
     yoke_data_parallel_options engine = {.struct_size = sizeof engine,
                                          .schedule = options->schedule,
                                          .precision = options->precision,
@@ -322,10 +295,10 @@ static yoke_status build_engine(yoke_trainer *trainer) {
                                          .collectives = options->collectives,
                                          .bucket_bytes = options->bucket_bytes,
                                          .first_bucket_bytes = options->bucket_bytes,
-                                         .process_group = trainer->ranks,
+                                         .process_group = run->ranks,
                                          .broadcast_buffers = options->broadcast_buffers,
                                          .mean_of_ranks = options->mean_of_ranks,
-                                         .pixels = rows_come_as_pixels(trainer),
+                                         .pixels = pixels,
                                          .groups = options->groups,
                                          .group_count = options->group_count,
                                          .choices = options->choices,
@@ -338,41 +311,51 @@ static yoke_status build_engine(yoke_trainer *trainer) {
                                          .ema_decay = options->ema_decay,
                                          .cache_choices = options->cache_choices,
                                          .measure_seconds = options->measure_seconds};
-    TRY(yoke_data_parallel_create(&trainer->parallel, trainer->model, trainer->devices,
-                                  options->optimizer, &engine));
-    trainer->options.groups = NULL; /* may be gone after create */
+    TRY(yoke_data_parallel_create(&run->parallel, run->model, run->devices, options->optimizer,
+                                  &engine));
+    run->options.groups = NULL; /* may be gone after create */
     if (options->init == NULL) return YOKE_OK;
-    TRY(load_init(trainer));
-    return yoke_data_parallel_synchronize(trainer->parallel);
+    first_weights weights = {.run = run};
+    yoke_status status = yoke_run_file_work(run, read_weights, &weights);
+    if (status == YOKE_OK && yoke_run_writes(run))
+        status = yoke_weights_give(&weights.source, run->parallel);
+    yoke_weights_close(&weights.source);
+    TRY(status);
+    return yoke_data_parallel_synchronize(run->parallel);
 }
 
 static yoke_status plan_steps(yoke_trainer *trainer) {
-    const yoke_trainer_options *options = &trainer->options;
-    uint64_t a_epoch = yoke_loader_batches(trainer->loader);
-    trainer->steps = options->steps > 0 ? options->steps : (uint64_t)options->epochs * a_epoch;
-    trainer->epochs = UINT64_MAX;
-    trainer->schedule = (yoke_lr_schedule){.struct_size = sizeof trainer->schedule,
-                                           .kind = options->lr_schedule,
-                                           .learning_rate = options->optimizer->learning_rate,
-                                           .steps = trainer->steps,
-                                           .warmup_steps = options->warmup_steps};
-    yoke_watch_begin(trainer);
-    return yoke_trainer_plan_stream(trainer);
+    yoke_run *run = &trainer->run;
+    const yoke_trainer_options *options = &run->options;
+    uint64_t a_epoch = yoke_loader_batches(run->training.loader);
+    run->at.steps = options->steps > 0 ? options->steps : (uint64_t)options->epochs * a_epoch;
+    run->at.epochs = UINT64_MAX;
+    run->schedule = (yoke_lr_schedule){.struct_size = sizeof run->schedule,
+                                       .kind = options->lr_schedule,
+                                       .learning_rate = options->optimizer->learning_rate,
+                                       .steps = run->at.steps,
+                                       .warmup_steps = options->warmup_steps};
+    yoke_watch_begin(&trainer->watch, run);
+    return yoke_run_plan_stream(run, &trainer->test.rows);
 }
 
 static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *options) {
+    yoke_run *run = &trainer->run;
     TRY(load_options(trainer, options));
-    TRY(open_devices(trainer));
+    TRY(open_devices(run));
     TRY(open_dataset(trainer));
-    TRY(yoke_trainer_check_ranks(trainer));
-    TRY(yoke_trainer_open_model(trainer));
-    TRY(yoke_trainer_open_host_rows(trainer));
-    TRY(describe_weights(trainer));
+    TRY(yoke_run_check_ranks(run, trainer->test.rows.info.rows));
+    TRY(yoke_custom_parts_open(&trainer->parts, run));
+    TRY(describe_weights(run));
     TRY(check_files(trainer));
-    TRY(build_engine(trainer));
+    TRY(build_engine(run));
     TRY(plan_steps(trainer));
-    TRY(yoke_trainer_resume(trainer));
-    return go_on_with_metrics(trainer);
+    TRY(yoke_resume(run, &trainer->saving, &trainer->watch));
+    /* A resumed run keeps the lines of the steps and evaluations that it does not repeat. */
+    yoke_metrics_place place = {.step = run->at.step,
+                                .evaluates = yoke_trainer_evaluates_first(trainer)};
+    bool keeps = yoke_run_writes(run) && trainer->saving.resumed;
+    return keeps ? yoke_metrics_go_on(&trainer->metrics, &place) : YOKE_OK;
 }
 
 yoke_status yoke_trainer_create(yoke_trainer **trainer, const yoke_trainer_options *options) {
@@ -381,10 +364,10 @@ yoke_status yoke_trainer_create(yoke_trainer **trainer, const yoke_trainer_optio
     yoke_trainer *made = calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a trainer");
     made->process = getpid();
-    yoke_trainer_begin_turns(made);
+    yoke_turns_begin(&made->turns);
     yoke_status status = build(made, options);
     if (status != YOKE_OK) {
-        yoke_error error = yoke_error_take(yoke_process_group_abort(made->ranks, status));
+        yoke_error error = yoke_error_take(yoke_process_group_abort(made->run.ranks, status));
         yoke_trainer_destroy(made);
         return yoke_error_restore(&error);
     }
@@ -395,131 +378,70 @@ yoke_status yoke_trainer_create(yoke_trainer **trainer, const yoke_trainer_optio
 
 void yoke_trainer_destroy(yoke_trainer *trainer) {
     if (trainer == NULL || trainer->process != getpid()) return; /* a fork has no writer to end */
-    yoke_checkpoint_writer_destroy(trainer->checkpoints.writer);
-    yoke_folder_close(&trainer->checkpoints.folder);
-    yoke_state_destroy(trainer->checkpoints.state);
-    yoke_weights_writer_destroy(trainer->weights);
-    yoke_workers_destroy(trainer->file_workers);
-    yoke_data_parallel_destroy(trainer->parallel);
+    yoke_run *run = &trainer->run;
+    yoke_saving_close(&trainer->saving);
+    yoke_weights_writer_destroy(trainer->last_weights);
+    yoke_workers_destroy(run->file_workers);
+    yoke_data_parallel_destroy(run->parallel);
     yoke_metrics_close(&trainer->metrics);
     yoke_lr_curve_clear(&trainer->lr_curve);
-    free(trainer->mistake_pixels);
-    yoke_trainer_close_host_parts(trainer);
-    yoke_tally_end(&trainer->predictions);
-    yoke_tally_end(&trainer->tally);
-    yoke_notes_clear(&trainer->description);
-    yoke_loader_destroy(trainer->test_loader);
-    yoke_loader_destroy(trainer->loader);
-    yoke_dataset_close(trainer->opened[1]);
-    yoke_dataset_close(trainer->opened[0]);
-    yoke_process_group_destroy(trainer->ranks);
-    yoke_devices_close(trainer->devices);
+    yoke_custom_parts_close(&trainer->parts);
+    yoke_notes_clear(&run->description);
+    yoke_test_split_close(&trainer->test);
+    yoke_rows_close(&run->training);
+    yoke_process_group_destroy(run->ranks);
+    yoke_devices_close(run->devices);
     for (size_t i = 0; i < sizeof trainer->texts / sizeof trainer->texts[0]; i++)
         free(trainer->texts[i]);
-    yoke_trainer_end_turns(trainer);
+    yoke_turns_end(&trainer->turns);
     free(trainer);
 }
 
-yoke_status yoke_trainer_check(const yoke_trainer *trainer) {
-    TRY(yoke_pointer_check(trainer, "trainer"));
-    return yoke_process_check(trainer->process, "this trainer");
-}
-
-/* Results. */
+/* Answers. */
 
 yoke_data_parallel *yoke_trainer_engine(yoke_trainer *trainer) {
-    return trainer != NULL ? trainer->parallel : NULL;
+    return trainer != NULL ? trainer->run.parallel : NULL;
 }
 
 const yoke_model *yoke_trainer_model(const yoke_trainer *trainer) {
-    return trainer != NULL ? trainer->model : NULL;
+    return trainer != NULL ? trainer->run.model : NULL;
 }
 
 yoke_status yoke_trainer_dataset(const yoke_trainer *trainer, yoke_split split,
                                  yoke_dataset_info *info) {
     TRY(yoke_pointer_check(trainer, "trainer"));
-    const yoke_dataset *rows =
-        split == YOKE_SPLIT_TRAIN ? trainer->training_rows : trainer->test_rows;
-    if (rows == NULL)
+    const yoke_rows *rows =
+        split == YOKE_SPLIT_TRAIN ? &trainer->run.training : &trainer->test.rows;
+    if (rows->rows == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "the test split is not open: evaluate_every is -1");
-    return yoke_dataset_describe(rows, info);
+    return yoke_dataset_describe(rows->rows, info);
 }
 
-static const char *schedule_name(yoke_schedule schedule) {
-    switch (schedule) {
-    case YOKE_SCHEDULE_CLASSIC:
-        return "classic";
-    case YOKE_SCHEDULE_PYTHON:
-        return "python";
-    case YOKE_SCHEDULE_SHARDED:
-        return "sharded";
-    case YOKE_SCHEDULE_OVERLAP:
-        break;
-    }
-    return "overlap";
+yoke_status yoke_trainer_progress(const yoke_trainer *trainer, yoke_progress *progress) {
+    yoke_progress own;
+    TRY(yoke_pointer_check(trainer, "trainer"));
+    yoke_run_progress_read(&trainer->progress, &own);
+    return yoke_options_store(progress, &own, sizeof own, "yoke_progress");
 }
 
-static yoke_status peak_bytes(const yoke_trainer *trainer, size_t *bytes) {
-    *bytes = 0;
-    for (int i = 0; i < yoke_data_parallel_device_count(trainer->parallel); i++) {
-        yoke_memory_report report = {.struct_size = sizeof report};
-        TRY(yoke_data_parallel_memory(trainer->parallel, i, &report));
-        if (report.total > *bytes) *bytes = report.total;
-    }
-    return YOKE_OK;
+yoke_status yoke_trainer_predictions(const yoke_trainer *trainer, yoke_predictions *predictions) {
+    TRY(yoke_trainer_check_idle(trainer, "yoke_trainer_predictions"));
+    if (trainer->run.options.mistakes == 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "this trainer keeps no predictions: set options.mistakes");
+    const yoke_tally *tally = &trainer->test.predictions;
+    const yoke_dataset_info *rows = &trainer->run.training.info;
+    yoke_predictions own = {.struct_size = sizeof own,
+                            .step = tally->step,
+                            .rows = tally->rows,
+                            .classes = rows->classes,
+                            .counts = tally->rows > 0 ? tally->counts : NULL,
+                            .mistakes = tally->worst_count,
+                            .shape = rows->shape,
+                            .class_names = rows->class_names};
+    return yoke_options_store(predictions, &own, sizeof own, "yoke_predictions");
 }
 
-static void describe_setting(const yoke_trainer *trainer, yoke_trainer_summary *summary) {
-    const yoke_trainer_options *options = &trainer->options;
-    static const char *const modes[] = {"dp", "single", "ddp"};
-    summary->mode = modes[options->mode];
-    summary->schedule = schedule_name(options->schedule);
-    summary->world = 1;
-    if (trainer->ranks != NULL) {
-        summary->rank = yoke_process_group_rank(trainer->ranks);
-        summary->world = yoke_process_group_world(trainer->ranks);
-        summary->transport = yoke_process_group_transport(trainer->ranks);
-    }
-    summary->link = options->link;
-    summary->model = options->model;
-    summary->dataset = options->dataset;
-    summary->precision = yoke_precision_name(options->precision);
-    summary->devices = yoke_data_parallel_device_count(trainer->parallel) * summary->world;
-    summary->parameters = yoke_model_parameter_count(trainer->model);
-    summary->batch = options->batch;
-}
-
-static void describe_result(const yoke_trainer *trainer, yoke_trainer_summary *summary) {
-    const yoke_step_times *times = &trainer->times;
-    bool evaluated = trainer->last_evaluation.rows > 0;
-    summary->steps = trainer->step;
-    summary->step_ms_median = yoke_step_times_quantile(times, 0.5);
-    summary->step_ms_p90 = yoke_step_times_quantile(times, 0.9);
-    if (summary->step_ms_median > 0)
-        summary->images_per_second = 1e3 * summary->batch / summary->step_ms_median;
-    if (trainer->computed_ns + trainer->waited_ns > 0)
-        summary->load_wait_share =
-            (double)trainer->waited_ns / (double)(trainer->computed_ns + trainer->waited_ns);
-    summary->loss = evaluated ? trainer->last_evaluation.loss : trainer->last_step.loss;
-    summary->accuracy = evaluated ? yoke_trainer_accuracy(&trainer->last_evaluation) : -1;
-    summary->train_loss = yoke_epoch_loss(&trainer->sums);
-    summary->train_accuracy = yoke_epoch_accuracy(&trainer->sums);
-    summary->test_loss = evaluated ? trainer->last_evaluation.loss : (double)NAN;
-    summary->test_accuracy = summary->accuracy;
-}
-
-static yoke_status summarize(yoke_trainer *trainer, yoke_trainer_summary *summary) {
-    yoke_trainer_summary own = {.struct_size = sizeof own};
-    describe_setting(trainer, &own);
-    describe_result(trainer, &own);
-    TRY(peak_bytes(trainer, &own.peak_bytes));
-    TRY(yoke_data_parallel_hash(trainer->parallel, &own.weights_hash));
-    return yoke_options_store(summary, &own, sizeof own, "yoke_trainer_summary");
-}
-
-yoke_status yoke_trainer_summarize(yoke_trainer *trainer, yoke_trainer_summary *summary) {
-    TRY(yoke_trainer_begin_question(trainer, "yoke_trainer_summarize"));
-    yoke_status status = summarize(trainer, summary);
-    yoke_trainer_end_question(trainer);
-    return status;
+yoke_status yoke_trainer_mistake(const yoke_trainer *trainer, int index, yoke_mistake *mistake) {
+    TRY(yoke_trainer_check_idle(trainer, "yoke_trainer_mistake"));
+    return yoke_test_split_mistake(&trainer->test, index, mistake);
 }

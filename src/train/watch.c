@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What follows from an evaluation: a lower learning rate, the weights to keep, the end of the run.
- */
+#include "train/watch.h"
+
 #include <math.h>
 #include <stdio.h>
-
-#include "train/run.h"
 
 #define NAMES 8 /* facts of a checkpoint */
 
@@ -28,25 +26,22 @@ yoke_status yoke_watch_check(const yoke_trainer_options *options) {
     return YOKE_OK;
 }
 
-void yoke_watch_begin(yoke_trainer *trainer) {
-    const yoke_trainer_options *options = &trainer->options;
-    static const yoke_lr_plateau usual = YOKE_LR_PLATEAU_INIT;
+void yoke_watch_begin(yoke_watch *watch, yoke_run *run) {
+    const yoke_trainer_options *options = &run->options;
     double gamma = options->lr_gamma;
-    trainer->schedule.gamma = gamma > 0 ? gamma : 0.95;
-    trainer->schedule.epoch_steps = yoke_loader_batches(trainer->loader);
-    trainer->watch.plateau = usual;
-    trainer->watch.plateau.learning_rate = options->optimizer->learning_rate;
-    trainer->watch.plateau.patience = options->lr_patience;
-    if (gamma > 0) trainer->watch.plateau.factor = gamma;
+    run->schedule.gamma = gamma > 0 ? gamma : 0.95;
+    run->schedule.epoch_steps = yoke_loader_batches(run->training.loader);
+    watch->plateau = (yoke_lr_plateau)YOKE_LR_PLATEAU_INIT;
+    watch->plateau.learning_rate = options->optimizer->learning_rate;
+    watch->plateau.patience = options->lr_patience;
+    if (gamma > 0) watch->plateau.factor = gamma;
 }
 
-bool yoke_watch_is_over(const yoke_trainer *trainer) {
-    int patience = trainer->options.patience;
-    return patience > 0 && trainer->watch.bad >= patience;
+bool yoke_watch_is_over(const yoke_watch *watch, const yoke_run *run) {
+    return run->options.patience > 0 && watch->bad >= run->options.patience;
 }
 
-static void report_end(yoke_trainer *trainer) {
-    const yoke_watch *watch = &trainer->watch;
+static void report_end(const yoke_watch *watch, yoke_run *run) {
     char text[160];
     if (watch->has_best)
         snprintf(text, sizeof text,
@@ -55,43 +50,40 @@ static void report_end(yoke_trainer *trainer) {
     else
         snprintf(text, sizeof text, "stopped early: %d evaluations without a finite test loss",
                  watch->bad);
-    yoke_event event = {.kind = YOKE_EVENT_STOPPED, .accuracy = -1, .text = text};
-    yoke_trainer_emit(trainer, &event);
+    yoke_run_say(run, YOKE_EVENT_STOPPED, text);
 }
 
 /* A run that resumes behind an evaluation repeats it: it counts once. */
-yoke_status yoke_watch_evaluation(yoke_trainer *trainer) {
-    yoke_watch *watch = &trainer->watch;
-    double loss = trainer->last_evaluation.loss;
-    bool plateau = trainer->options.lr_schedule == YOKE_LR_PLATEAU;
-    bool watches = plateau || trainer->options.patience > 0;
-    if (!watches || watch->step == trainer->step) return YOKE_OK;
-    watch->step = trainer->step;
-    if (plateau) trainer->schedule.learning_rate = yoke_lr_plateau_update(&watch->plateau, loss);
-    if (trainer->options.patience == 0) return YOKE_OK;
-    bool lower = !watch->has_best || loss < watch->best_loss - trainer->options.min_delta;
-    bool better = isfinite(loss) && lower;
-    watch->bad = better ? 0 : watch->bad + 1;
-    if (yoke_watch_is_over(trainer)) report_end(trainer);
-    if (!better) return YOKE_OK;
+void yoke_watch_add(yoke_watch *watch, yoke_run *run, const yoke_step_result *evaluation,
+                    bool *better) {
+    double loss = evaluation->loss;
+    bool plateau = run->options.lr_schedule == YOKE_LR_PLATEAU;
+    bool watches = plateau || run->options.patience > 0;
+    *better = false;
+    if (!watches || watch->step == run->at.step) return;
+    watch->step = run->at.step;
+    if (plateau) run->schedule.learning_rate = yoke_lr_plateau_update(&watch->plateau, loss);
+    if (run->options.patience == 0) return;
+    bool lower = !watch->has_best || loss < watch->best_loss - run->options.min_delta;
+    *better = isfinite(loss) && lower;
+    watch->bad = *better ? 0 : watch->bad + 1;
+    if (yoke_watch_is_over(watch, run)) report_end(watch, run);
+    if (!*better) return;
     watch->has_best = true;
     watch->best_loss = loss;
-    watch->best_rows = trainer->last_evaluation.rows;
-    watch->best_labels = trainer->last_evaluation.labels;
-    watch->best_correct = trainer->last_evaluation.correct;
-    watch->best_epoch = trainer->epoch;
-    TRY(yoke_trainer_await_saves(trainer)); /* the writer reads what is overwritten */
-    return yoke_state_keep_best(trainer->checkpoints.state, trainer->parallel);
+    watch->best_rows = evaluation->rows;
+    watch->best_labels = evaluation->labels;
+    watch->best_correct = evaluation->correct;
+    watch->best_epoch = run->at.epoch;
 }
 
-yoke_status yoke_watch_end(yoke_trainer *trainer) {
-    const yoke_watch *watch = &trainer->watch;
-    if (!watch->has_best) return YOKE_OK;
-    TRY(yoke_state_give_best(trainer->parallel, trainer->checkpoints.state));
-    trainer->last_evaluation.loss = watch->best_loss;
-    trainer->last_evaluation.rows = (int)watch->best_rows;
-    trainer->last_evaluation.labels = (int)watch->best_labels;
-    trainer->last_evaluation.correct = (int)watch->best_correct;
+yoke_status yoke_watch_end(const yoke_watch *watch, const yoke_run *run, yoke_state *state,
+                           yoke_step_result *evaluation) {
+    TRY(yoke_state_give_best(run->parallel, state));
+    evaluation->loss = watch->best_loss;
+    evaluation->rows = (int)watch->best_rows;
+    evaluation->labels = (int)watch->best_labels;
+    evaluation->correct = (int)watch->best_correct;
     return YOKE_OK;
 }
 
@@ -116,8 +108,8 @@ static void collect(yoke_watch *watch, double *values[NAMES], double whole[2]) {
     whole[1] = watch->bad;
 }
 
-void yoke_watch_describe(const yoke_trainer *trainer, yoke_facts *facts) {
-    yoke_watch watch = trainer->watch;
+void yoke_watch_describe(const yoke_watch *own, yoke_facts *facts) {
+    yoke_watch watch = *own;
     double *values[NAMES], whole[2];
     collect(&watch, values, whole);
     for (int i = 0; i < NAMES; i++)
@@ -138,8 +130,8 @@ static yoke_status read_real(const yoke_checkpoint *checkpoint, const char *name
                 text);
 }
 
-yoke_status yoke_watch_read(yoke_trainer *trainer, const yoke_checkpoint *checkpoint) {
-    yoke_watch *watch = &trainer->watch;
+yoke_status yoke_watch_read(yoke_watch *watch, const yoke_run *run,
+                            const yoke_checkpoint *checkpoint) {
     double *values[NAMES], whole[2];
     collect(watch, values, whole);
     for (int i = 0; i < NAMES; i++)
@@ -149,7 +141,7 @@ yoke_status yoke_watch_read(yoke_trainer *trainer, const yoke_checkpoint *checkp
                     checkpoint->file.path, names[2], whole[0], names[4], whole[1]);
     watch->plateau.bad = (int)whole[0];
     watch->bad = (int)whole[1];
-    watch->has_best = trainer->options.patience > 0 &&
+    watch->has_best = run->options.patience > 0 &&
                       yoke_safetensors_note(&checkpoint->file, "watch.best_epoch") != NULL;
     TRY(yoke_checkpoint_number(checkpoint, "watch.plateau_evaluations", INT32_MAX,
                                &watch->plateau.evaluations));
@@ -157,12 +149,11 @@ yoke_status yoke_watch_read(yoke_trainer *trainer, const yoke_checkpoint *checkp
     return yoke_checkpoint_number(checkpoint, "watch.best_epoch", INT32_MAX, &watch->best_epoch);
 }
 
-yoke_status yoke_watch_share(yoke_trainer *trainer) {
-    yoke_watch *watch = &trainer->watch;
-    if (trainer->ranks != NULL)
-        TRY(yoke_process_group_broadcast(trainer->ranks, watch, sizeof *watch / sizeof(int64_t),
+yoke_status yoke_watch_share(yoke_watch *watch, yoke_run *run) {
+    if (run->ranks != NULL)
+        TRY(yoke_process_group_broadcast(run->ranks, watch, sizeof *watch / sizeof(int64_t),
                                          YOKE_ELEMENT_INT64, 0));
-    if (trainer->options.lr_schedule == YOKE_LR_PLATEAU)
-        trainer->schedule.learning_rate = watch->plateau.learning_rate;
+    if (run->options.lr_schedule == YOKE_LR_PLATEAU)
+        run->schedule.learning_rate = watch->plateau.learning_rate;
     return YOKE_OK;
 }

@@ -36,31 +36,19 @@ yoke_status yoke_weights_save(yoke_data_parallel *parallel, const yoke_model *mo
     return yoke_weights_write(parallel, model, NULL, path);
 }
 
+yoke_status yoke_weights_save_described(yoke_data_parallel *parallel, const yoke_model *model,
+                                        const yoke_weights_info *info, const char *path) {
+    yoke_weights_info own;
+    yoke_notes notes = {0};
+    TRY(check_pointers(parallel, model, path));
+    TRY(yoke_options_load(&own, sizeof own, info, "yoke_weights_info"));
+    yoke_status status = yoke_notes_write(&notes, &own);
+    if (status == YOKE_OK) status = yoke_weights_write(parallel, model, &notes, path);
+    yoke_notes_clear(&notes);
+    return status;
+}
+
 /* Loading. */
-
-static yoke_status apply_tensor(yoke_data_parallel *parallel, const yoke_safetensors *file,
-                                const yoke_file_tensor *tensor, const yoke_tensor_info *info,
-                                float *values) {
-    if (!info->integer) {
-        TRY(yoke_safetensors_floats(file, tensor, values));
-        return yoke_data_parallel_write(parallel, info->name, values, info->count);
-    }
-    int64_t batches;
-    TRY(yoke_safetensors_integer(file, tensor, &batches));
-    if (batches >= 0) yoke_data_parallel_set_batches_tracked(parallel, (uint64_t)batches);
-    return YOKE_OK;
-}
-
-/* Everything matches and all memory is allocated. */
-static yoke_status apply(yoke_data_parallel *parallel, const yoke_weights_match *match) {
-    for (int i = 0; i < yoke_model_tensor_count(match->model); i++) {
-        yoke_tensor_info info = {.struct_size = sizeof info};
-        TRY(yoke_model_tensor(match->model, i, &info));
-        if (match->sources[i] == NULL) continue;
-        TRY(apply_tensor(parallel, match->file, match->sources[i], &info, match->values));
-    }
-    return YOKE_OK;
-}
 
 /* The engine's model, whose tensors are written, decides; the caller's must fit the file, too. */
 static yoke_status check_other_model(const yoke_weights_match *of_engine, const yoke_model *model) {
@@ -84,12 +72,6 @@ yoke_status yoke_weights_check(const yoke_model *model, const char *path) {
     return status;
 }
 
-/* A checkpoint has digests; plain weights have none. */
-static yoke_status check_digests(const yoke_safetensors *file) {
-    bool checkpoint = yoke_safetensors_note(file, YOKE_FORMAT_KEY) != NULL;
-    return checkpoint ? yoke_checkpoint_verify(file) : YOKE_OK;
-}
-
 static yoke_status check_head(const yoke_model *model) {
     for (int i = 0; i < yoke_model_tensor_count(model); i++)
         if (yoke_model_is_head(model, i)) return YOKE_OK;
@@ -99,15 +81,7 @@ static yoke_status check_head(const yoke_model *model) {
                 yoke_model_name(model));
 }
 
-/* Everything that reading may find wrong, before a weight changes. */
-static yoke_status compare(yoke_weights_match *match, const yoke_model *model) {
-    if (match->options.new_head) TRY(check_head(match->model));
-    TRY(check_other_model(match, model));
-    TRY(yoke_weights_match_open(match)); /* before a byte of a tensor is read */
-    TRY(check_digests(match->file));
-    return yoke_weights_match_values(match);
-}
-
+/* Finds everything that reading may find wrong, before a weight changes. */
 yoke_status yoke_weights_open(yoke_weights_source *source, const yoke_data_parallel *parallel,
                               const yoke_model *model, const char *path,
                               const yoke_weights_load_options *options) {
@@ -116,12 +90,33 @@ yoke_status yoke_weights_open(yoke_weights_source *source, const yoke_data_paral
     yoke_weights_load_options *own = &source->match.options;
     TRY(yoke_options_load(own, sizeof *own, options, "yoke_weights_load_options"));
     TRY(yoke_safetensors_open(&source->file, path));
-    return compare(&source->match, model);
+    if (own->new_head) TRY(check_head(source->match.model));
+    TRY(check_other_model(&source->match, model));
+    TRY(yoke_weights_match_open(&source->match)); /* before a byte of a tensor is read */
+    /* A checkpoint has digests; plain weights have none. */
+    if (yoke_safetensors_note(&source->file, YOKE_FORMAT_KEY) != NULL)
+        TRY(yoke_checkpoint_verify(&source->file));
+    return yoke_weights_match_values(&source->match);
 }
 
 yoke_status yoke_weights_give(const yoke_weights_source *source, yoke_data_parallel *parallel) {
-    yoke_weights_match_report(&source->match);
-    return apply(parallel, &source->match);
+    const yoke_weights_match *match = &source->match;
+    yoke_weights_match_report(match);
+    for (int i = 0; i < yoke_model_tensor_count(match->model); i++) {
+        const yoke_file_tensor *tensor = match->sources[i];
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        int64_t batches = -1;
+        TRY(yoke_model_tensor(match->model, i, &info));
+        if (tensor == NULL) continue;
+        if (info.integer) {
+            TRY(yoke_safetensors_integer(match->file, tensor, &batches));
+            if (batches >= 0) yoke_data_parallel_set_batches_tracked(parallel, (uint64_t)batches);
+        } else {
+            TRY(yoke_safetensors_floats(match->file, tensor, match->values));
+            TRY(yoke_data_parallel_write(parallel, info.name, match->values, info.count));
+        }
+    }
+    return YOKE_OK;
 }
 
 void yoke_weights_close(yoke_weights_source *source) {

@@ -62,6 +62,21 @@ bool yoke_weights_shape_fits(const yoke_file_tensor *tensor, const yoke_tensor_i
     return tensor->ndim == info->ndim && memcmp(tensor->shape, info->shape, bytes) == 0;
 }
 
+yoke_file_tensor yoke_weights_file_tensor(const yoke_tensor_info *info) {
+    yoke_file_tensor tensor = {.name = info->name,
+                               .dtype = info->integer ? YOKE_DTYPE_I64 : YOKE_DTYPE_F32,
+                               .ndim = info->ndim};
+    memcpy(tensor.shape, info->shape, sizeof info->shape);
+    return tensor;
+}
+
+size_t yoke_count_finite(const float *values, size_t count) {
+    size_t finite = 0;
+    while (finite < count && isfinite(values[finite]))
+        finite++;
+    return finite;
+}
+
 static bool has_type(const yoke_file_tensor *tensor, const yoke_tensor_info *info) {
     if (!info->integer) return yoke_dtype_is_float(tensor->dtype);
     return tensor->dtype == YOKE_DTYPE_I64 || tensor->dtype == YOKE_DTYPE_I32;
@@ -76,17 +91,12 @@ static void add_shapes(mismatch *list, const yoke_file_tensor *tensor,
     add_mismatch(list, text);
 }
 
-static void add_type(mismatch *list, const yoke_file_tensor *tensor, const yoke_tensor_info *info) {
-    char text[100];
-    snprintf(text, sizeof text, "%.40s %s", info->name, yoke_dtype_name(tensor->dtype));
-    add_mismatch(list, text);
-}
-
 /* The source of tensor `index`, the reason to skip it, or a mismatch. */
 static void find_source(yoke_weights_match *match, int index, const yoke_tensor_info *info,
                         comparison *found) {
     const yoke_file_tensor *tensor = find(match->file, info->name);
     bool allowed = may_be_missing(match, index);
+    char type[100];
     if (match->options.new_head && yoke_model_is_head(match->model, index)) {
         match->reasons[index] = YOKE_SKIP_NEW_HEAD;
     } else if (tensor == NULL) {
@@ -100,7 +110,8 @@ static void find_source(yoke_weights_match *match, int index, const yoke_tensor_
             add_shapes(&found->shapes, tensor, info);
         if (!allowed && yoke_model_is_head(match->model, index)) found->heads++;
     } else if (!has_type(tensor, info)) {
-        add_type(&found->types, tensor, info);
+        snprintf(type, sizeof type, "%.40s %s", info->name, yoke_dtype_name(tensor->dtype));
+        add_mismatch(&found->types, type);
     } else {
         match->sources[index] = tensor;
     }
@@ -186,10 +197,6 @@ static yoke_status allow_unknown(yoke_weights_match *match) {
     return status;
 }
 
-static bool may_be_unknown(const yoke_weights_match *match, int index) {
-    return match->unknown != NULL && match->unknown[index] >= 0;
-}
-
 static yoke_status find_sources(yoke_weights_match *match) {
     const yoke_safetensors *file = match->file;
     comparison found = {0};
@@ -202,8 +209,8 @@ static yoke_status find_sources(yoke_weights_match *match) {
         const char *name = file->tensors[i].name;
         /* The file may also have a tensor twice, with and without prefix. */
         bool twice = find(file, yoke_weights_plain_name(name)) != &file->tensors[i];
-        bool unknown = is_lacking(match, i) && !may_be_unknown(match, i);
-        if (twice || unknown) add_mismatch(&found.unknown, name);
+        bool may_be = match->unknown != NULL && match->unknown[i] >= 0;
+        if (twice || (is_lacking(match, i) && !may_be)) add_mismatch(&found.unknown, name);
     }
     return report(&found, file->path, match->model);
 }
@@ -239,9 +246,7 @@ void yoke_weights_match_close(yoke_weights_match *match) {
 static yoke_status check_values(yoke_weights_match *match, int index) {
     const yoke_file_tensor *tensor = match->sources[index];
     TRY(yoke_safetensors_floats(match->file, tensor, match->values));
-    size_t i = 0;
-    while (i < tensor->elements && isfinite(match->values[i]))
-        i++;
+    size_t i = yoke_count_finite(match->values, tensor->elements);
     if (i == tensor->elements) return YOKE_OK;
     if (!may_be_missing(match, index))
         return FAIL(YOKE_ERROR_DATA,
@@ -274,28 +279,23 @@ static void tell(const yoke_weights_match *match, yoke_skip_reason reason, const
 
 static void tell_tensor(const yoke_weights_match *match, int index) {
     yoke_tensor_info info = {.struct_size = sizeof info};
+    yoke_skip_reason reason = match->reasons[index];
     char shape[64], own[64], what[200];
     if (yoke_model_tensor(match->model, index, &info) != YOKE_OK) return;
     const yoke_file_tensor *tensor = find(match->file, info.name);
-    if (match->reasons[index] == YOKE_SKIP_NEW_HEAD) {
-        yoke_weights_shape_text(own, sizeof own, info.shape, info.ndim);
+    yoke_weights_shape_text(own, sizeof own, info.shape, info.ndim);
+    if (reason == YOKE_SKIP_NEW_HEAD) {
         snprintf(what, sizeof what, "%s is not loaded: the new head begins with random values",
                  own);
-        tell(match, YOKE_SKIP_NEW_HEAD, info.name, what);
-        return;
+    } else if (reason == YOKE_SKIP_SHAPE) {
+        yoke_weights_shape_text(shape, sizeof shape, tensor->shape, tensor->ndim);
+        snprintf(what, sizeof what, "is %s in the file and %s in the model, which keeps its own",
+                 shape, own);
+    } else {
+        snprintf(what, sizeof what, "is not %s the file: the model keeps its own",
+                 reason == YOKE_SKIP_MISSING ? "in" : "finite in");
     }
-    if (match->reasons[index] != YOKE_SKIP_SHAPE) {
-        bool missing = match->reasons[index] == YOKE_SKIP_MISSING;
-        tell(match, match->reasons[index], info.name,
-             missing ? "is not in the file: the model keeps its own"
-                     : "is not finite in the file: the model keeps its own");
-        return;
-    }
-    yoke_weights_shape_text(shape, sizeof shape, tensor->shape, tensor->ndim);
-    yoke_weights_shape_text(own, sizeof own, info.shape, info.ndim);
-    snprintf(what, sizeof what, "is %s in the file and %s in the model, which keeps its own", shape,
-             own);
-    tell(match, YOKE_SKIP_SHAPE, info.name, what);
+    tell(match, reason, info.name, what);
 }
 
 void yoke_weights_match_report(const yoke_weights_match *match) {

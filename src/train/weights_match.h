@@ -23,6 +23,10 @@ const char *yoke_weights_plain_name(const char *name);
 /* "[64,3,3,3]" */
 void yoke_weights_shape_text(char *text, size_t size, const int64_t *shape, int ndim);
 bool yoke_weights_shape_fits(const yoke_file_tensor *tensor, const yoke_tensor_info *info);
+/* The entry in a file of a model's tensor. */
+yoke_file_tensor yoke_weights_file_tensor(const yoke_tensor_info *info);
+/* How many values come before the first that is not finite. */
+size_t yoke_count_finite(const float *values, size_t count);
 
 /* Finds the sources; the caller has set file, model and options. DATA: a tensor is missing,
  * unknown, or of another shape or type, and the options do not allow it. ARGUMENT: allow_missing

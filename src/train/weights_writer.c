@@ -3,13 +3,12 @@
  * writer that is apart holds all blocks as they will lie in the file; others hold one at a time. */
 #include "train/weights_writer.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "model/model.h"
-#include "train/safetensors.h"
+#include "train/weights_match.h"
 
 #define TRIES 3
 
@@ -34,23 +33,11 @@ static yoke_status list_tensors(yoke_weights_writer *writer, const yoke_model *m
     if (writer->tensors == NULL)
         return FAIL_MEMORY((size_t)writer->count * sizeof *writer->tensors, "the table of a file");
     for (int i = 0; i < writer->count; i++) {
-        yoke_file_tensor *tensor = &writer->tensors[i];
         yoke_tensor_info info = {.struct_size = sizeof info};
         TRY(yoke_model_tensor(model, i, &info));
-        tensor->name = info.name;
-        tensor->dtype = info.integer ? YOKE_DTYPE_I64 : YOKE_DTYPE_F32;
-        tensor->ndim = info.ndim;
-        memcpy(tensor->shape, info.shape, sizeof info.shape);
+        writer->tensors[i] = yoke_weights_file_tensor(&info);
     }
     return yoke_safetensors_arrange(writer->tensors, writer->count);
-}
-
-static yoke_status format_header(yoke_weights_writer *writer, const yoke_notes *notes) {
-    yoke_file_note items[YOKE_DESCRIPTION_NOTES + 1];
-    int count = 0;
-    if (notes != NULL) count = yoke_notes_list(notes, items);
-    return yoke_safetensors_header(&writer->header, &writer->header_bytes, writer->tensors,
-                                   writer->count, items, count);
 }
 
 static yoke_status allocate_blocks(yoke_weights_writer *writer) {
@@ -68,11 +55,14 @@ static yoke_status allocate_blocks(yoke_weights_writer *writer) {
 
 static yoke_status build(yoke_weights_writer *writer, const yoke_model *model,
                          const yoke_weights_writer_options *options) {
+    yoke_file_note items[YOKE_DESCRIPTION_NOTES + 1];
+    int count = options->notes != NULL ? yoke_notes_list(options->notes, items) : 0;
     writer->path = strdup(options->path);
     if (writer->path == NULL) return FAIL_MEMORY(strlen(options->path) + 1, "a file's name");
     writer->apart = options->apart;
     TRY(list_tensors(writer, model));
-    TRY(format_header(writer, options->notes));
+    TRY(yoke_safetensors_header(&writer->header, &writer->header_bytes, writer->tensors,
+                                writer->count, items, count));
     return allocate_blocks(writer);
 }
 
@@ -115,16 +105,6 @@ yoke_status yoke_weights_writer_open(yoke_weights_writer *writer) {
 
 /* Taking. */
 
-/* Weights that are not finite must not replace the last good ones. */
-static yoke_status check_finite(const yoke_file_tensor *tensor, const float *values) {
-    for (size_t i = 0; i < tensor->elements; i++)
-        if (!isfinite(values[i]))
-            return FAIL(YOKE_ERROR_NUMERIC,
-                        "element %zu of %s is not finite: not saving these weights", i,
-                        tensor->name);
-    return YOKE_OK;
-}
-
 static const float *best_of(const yoke_state *best, const char *name) {
     for (int i = 0; i < best->count; i++) {
         const yoke_state_tensor *kept = &best->tensors[i];
@@ -148,7 +128,11 @@ static yoke_status read_block(const yoke_weights_writer *writer, const yoke_file
         memcpy(values, best, tensor->bytes);
     else
         TRY(yoke_data_parallel_read(writer->parallel, tensor->name, values, tensor->elements));
-    return check_finite(tensor, values);
+    /* Weights that are not finite must not replace the last good ones. */
+    size_t finite = yoke_count_finite(values, tensor->elements);
+    if (finite == tensor->elements) return YOKE_OK;
+    return FAIL(YOKE_ERROR_NUMERIC, "element %zu of %s is not finite: not saving these weights",
+                finite, tensor->name);
 }
 
 yoke_status yoke_weights_writer_take(yoke_weights_writer *writer, const yoke_state *best) {

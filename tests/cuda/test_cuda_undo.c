@@ -6,7 +6,7 @@
 #include "support/ddp_check.h"
 #undef EXPECT_OK
 #include "gpu_ranks.h"
-#include "train/run.h"
+#include "train/trainer_parts.h"
 
 enum { RANGES = 256, CALLS = 256, ROWS = 12 };
 
@@ -291,7 +291,7 @@ enum { RUN_STEPS = 3 };
 
 static void spoil_the_last_step(const yoke_event *event, void *payload) {
     const yoke_trainer *trainer = *(yoke_trainer **)payload;
-    if (event->kind == YOKE_EVENT_READY) watch_devices(trainer->devices);
+    if (event->kind == YOKE_EVENT_READY) watch_devices(trainer->run.devices);
     if (event->kind != YOKE_EVENT_STEP) return;
     seen.checks = 0;
     seen.spoiled = event->step == RUN_STEPS - 1 ? 0 : -1;

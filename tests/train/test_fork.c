@@ -7,7 +7,7 @@
 
 #include "rank_runs.h"
 #include "saves_check.h"
-#include "train/run.h"
+#include "train/trainer_parts.h"
 
 enum { FORK_STEP = 3, CHILD_SECONDS = 900 };
 
@@ -98,7 +98,7 @@ static void on_event_of_a_forking_rank(const yoke_event *event, void *payload) {
     log_of_run *run = payload;
     on_event(event, payload);
     if (event->kind == YOKE_EVENT_STEP && event->step == FORK_STEP)
-        fork_child(run->trainer, run->trainer->ranks);
+        fork_child(run->trainer, run->trainer->run.ranks);
 }
 
 static void a_fork_of_a_rank_leaves_the_others_alone(void **state) {

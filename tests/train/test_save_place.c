@@ -3,7 +3,7 @@
 #include <dirent.h>
 #include <limits.h>
 
-#include "train/run.h"
+#include "train/save_place.h"
 #include "trainer_check.h"
 
 static void touch(const char *path) {
@@ -19,16 +19,18 @@ static yoke_status own_loss(void *payload, const yoke_outputs *rows, double *los
 
 /* The place of a run whose losses, the host program's, went from `first` to `last`. */
 static const char *place_after(double first, double last, const char *save, char *beside) {
-    yoke_trainer *trainer = calloc(1, sizeof *trainer);
-    assert_non_null(trainer);
-    trainer->options.save = save;
-    trainer->own_loss.compute = own_loss;
-    trainer->step = 40;
-    yoke_course_add(&trainer->course, first);
+    yoke_own_loss own = {.struct_size = sizeof own, .compute = own_loss};
+    yoke_loss_trend trend = {.steps = 0};
+    yoke_run *run = calloc(1, sizeof *run);
+    assert_non_null(run);
+    run->options.save = save;
+    run->options.own_loss = &own;
+    run->at.step = 40;
+    yoke_loss_trend_add(&trend, first);
     for (int step = 1; step < 40; step++)
-        yoke_course_add(&trainer->course, last);
-    const char *place = yoke_trainer_save_place(trainer, YOKE_OK, beside);
-    free(trainer);
+        yoke_loss_trend_add(&trend, last);
+    const char *place = yoke_save_place(&(yoke_ending){run, &trend, false}, YOKE_OK, beside);
+    free(run);
     return place;
 }
 

@@ -3,7 +3,7 @@
 #include "trainer_check.h"
 
 #include "train/metrics.h"
-#include "train/run.h"
+#include "train/trainer_parts.h"
 
 /* Learning. */
 
@@ -84,7 +84,7 @@ static void mode_single_keeps_the_first_device_alone(void **state) {
     options.steps = 1;
     EXPECT_OK(train(&run, &options));
     yoke_device_info device = {.struct_size = sizeof device};
-    EXPECT_OK(yoke_devices_describe(run.trainer->devices, 0, &device));
+    EXPECT_OK(yoke_devices_describe(run.trainer->run.devices, 0, &device));
     assert_string_equal(device.name, first);
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
     EXPECT_OK(yoke_trainer_summarize(run.trainer, &summary));

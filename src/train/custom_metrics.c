@@ -1,31 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "train/own_metrics.h"
+#include "train/custom_metrics.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 
-static yoke_status check(const yoke_own_metrics *metrics, int index) {
-    const yoke_metric *metric = &metrics->list[index];
-    if (metric->name == NULL || metric->name[0] == '\0' || metric->add == NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT, "own_metrics[%d]: set its name and `add`", index);
-    for (int i = 0; i < index; i++)
-        if (strcmp(metrics->list[i].name, metric->name) == 0)
-            return FAIL(YOKE_ERROR_ARGUMENT, "own_metrics[%d] and [%d] are both named '%s'", i,
-                        index, metric->name);
-    return YOKE_OK;
-}
-
 /* The array may come from other headers: its own struct_size is the distance between two metrics.
  */
-static yoke_status load(yoke_own_metrics *metrics, const yoke_metric *given, int count) {
+static yoke_status load(yoke_custom_metrics *metrics, const yoke_metric *given, int count) {
     size_t stride = given->struct_size;
     for (int i = 0; i < count; i++) {
         yoke_metric *metric = &metrics->list[i];
         TRY(yoke_options_load(metric, sizeof *metric, (const char *)given + (size_t)i * stride,
                               "yoke_metric"));
-        TRY(check(metrics, i));
+        if (metric->name == NULL || metric->name[0] == '\0' || metric->add == NULL)
+            return FAIL(YOKE_ERROR_ARGUMENT, "own_metrics[%d]: set its name and `add`", i);
+        for (int k = 0; k < i; k++)
+            if (strcmp(metrics->list[k].name, metric->name) == 0)
+                return FAIL(YOKE_ERROR_ARGUMENT, "own_metrics[%d] and [%d] are both named '%s'", k,
+                            i, metric->name);
         const char *name = metric->name;
         metric->name = strdup(name);
         metrics->count = i + 1; /* close frees the name */
@@ -35,7 +29,8 @@ static yoke_status load(yoke_own_metrics *metrics, const yoke_metric *given, int
     return YOKE_OK;
 }
 
-yoke_status yoke_own_metrics_open(yoke_own_metrics *metrics, const yoke_metric *given, int count) {
+yoke_status yoke_custom_metrics_open(yoke_custom_metrics *metrics, const yoke_metric *given,
+                                     int count) {
     size_t sums = (size_t)count * YOKE_METRIC_SUMS;
     if (count == 0) return YOKE_OK;
     if (count < 0 || given == NULL)
@@ -49,21 +44,21 @@ yoke_status yoke_own_metrics_open(yoke_own_metrics *metrics, const yoke_metric *
     return load(metrics, given, count);
 }
 
-void yoke_own_metrics_close(yoke_own_metrics *metrics) {
+void yoke_custom_metrics_close(yoke_custom_metrics *metrics) {
     for (int i = 0; i < metrics->count; i++)
         free((char *)metrics->list[i].name);
     free(metrics->list);
     free(metrics->values);
     free(metrics->sums);
-    *metrics = (yoke_own_metrics){0};
+    *metrics = (yoke_custom_metrics){0};
 }
 
-void yoke_own_metrics_begin(yoke_own_metrics *metrics) {
+void yoke_custom_metrics_begin(yoke_custom_metrics *metrics) {
     for (int i = 0; i < metrics->count * YOKE_METRIC_SUMS; i++)
         metrics->sums[i] = 0;
 }
 
-yoke_status yoke_own_metrics_add(yoke_own_metrics *metrics, const yoke_outputs *rows) {
+yoke_status yoke_custom_metrics_add(yoke_custom_metrics *metrics, const yoke_outputs *rows) {
     for (int i = 0; i < metrics->count && rows->batch->rows > 0; i++) {
         const yoke_metric *metric = &metrics->list[i];
         yoke_error_forget();
@@ -74,7 +69,7 @@ yoke_status yoke_own_metrics_add(yoke_own_metrics *metrics, const yoke_outputs *
     return YOKE_OK;
 }
 
-yoke_status yoke_own_metrics_end(yoke_own_metrics *metrics, yoke_process_group *ranks) {
+yoke_status yoke_custom_metrics_end(yoke_custom_metrics *metrics, yoke_process_group *ranks) {
     size_t count = (size_t)metrics->count * YOKE_METRIC_SUMS;
     if (ranks != NULL && count > 0)
         TRY(yoke_process_group_all_reduce(ranks, metrics->sums, count, YOKE_ELEMENT_FLOAT64,

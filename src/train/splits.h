@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of a run: the splits of its dataset, without what the options leave out. */
+#ifndef TRAIN_SPLITS_H
+#define TRAIN_SPLITS_H
+
+#include "train/run.h"
+
+/* Opens the rows of a split: `given` by the host program, or by SPEC where NULL. */
+yoke_status yoke_rows_open(yoke_rows *rows, yoke_run *run, yoke_split split,
+                           const yoke_dataset *given);
+/* Makes their loader, of this rank's rows of each batch. */
+yoke_status yoke_rows_load(yoke_rows *rows, const yoke_run *run, yoke_loader_options options);
+void yoke_rows_close(yoke_rows *rows);
+/* A digest of the rows' labels or targets; "none": a callback has them. */
+yoke_status yoke_rows_digest(const yoke_rows *rows, char text[YOKE_DIGEST_TEXT]);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A trainer: a run, and the parts that it takes. Only the files that go through a whole run see it:
+ * trainer.c opens and closes the parts, epochs.c trains, finish.c ends. */
+#ifndef TRAIN_TRAINER_PARTS_H
+#define TRAIN_TRAINER_PARTS_H
+
+#include <sys/types.h>
+
+#include "train/custom_parts.h"
+#include "train/lr_curve.h"
+#include "train/metrics.h"
+#include "train/run.h"
+#include "train/run_progress.h"
+#include "train/save_place.h"
+#include "train/saving.h"
+#include "train/step_sums.h"
+#include "train/test_split.h"
+#include "train/turns.h"
+#include "train/watch.h"
+#include "train/weights_writer.h"
+
+struct yoke_trainer {
+    pid_t process; /* that made it */
+    yoke_turns turns;
+    char *texts[14];                  /* run.options points to these, */
+    yoke_optimizer_options optimizer; /* and to this */
+    yoke_run run;
+    yoke_custom_parts parts; /* model, loss and metrics */
+    yoke_test_split test;
+    yoke_step_sums sums;
+    yoke_loss_trend trend;
+    yoke_watch watch;
+    yoke_saving saving;
+    yoke_weights_writer *last_weights; /* of rank 0, from the begin of a run that saves */
+    yoke_metrics metrics;
+    yoke_lr_curve lr_curve; /* of the last range test */
+    bool running;           /* a run, or a range test, takes steps */
+    yoke_run_progress progress;
+};
+
+#endif
