@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 /* The kind of a value, and the type of its field in the verb's struct. */
@@ -12,11 +13,15 @@ typedef enum cli_kind {
     CLI_FLAG,     /* bool; takes no value */
     CLI_TEXT,     /* const char *; borrowed from argv */
     CLI_INTEGER,  /* int */
-    CLI_UNSIGNED, /* uint64_t */
+    CLI_UNSIGNED, /* uint64_t or size_t */
     CLI_REAL,     /* double */
-    CLI_CHOICE,   /* int: index of the word among those of `value`, "sgd|adamw" */
-    CLI_GROUP     /* no option: the name of those below it, in help and manual */
+    CLI_CHOICE,   /* int or enum: index of the word among those of `value`, "sgd|adamw" */
+    CLI_IF_FIRST, /* bool: whether the first of two such words is given */
+    CLI_IF_SECOND,
+    CLI_PARSED, /* a struct that begins with its text; `read` fills in the rest */
+    CLI_GROUP   /* no option: the name of those below it, in help and manual */
 } cli_kind;
+_Static_assert(sizeof(size_t) == sizeof(uint64_t), "CLI_UNSIGNED");
 
 typedef struct cli_option {
     const char *name;  /* "warmup-steps": --warmup-steps N, --warmup-steps=N, --warmup_steps N */
@@ -26,6 +31,8 @@ typedef struct cli_option {
     cli_kind kind;
     size_t offset;    /* of the field in the verb's struct */
     double low, high; /* of numbers, inclusive; equal: no limits */
+    /* Of CLI_PARSED: -1, or the exit code of a usage error. */
+    int (*read)(const char *verb, void *field);
 } cli_option;
 
 typedef struct cli_verb {
@@ -41,7 +48,7 @@ typedef struct cli_verb {
 
 /* The row above a group of options. */
 #define CLI_HEADING(name)                                                                          \
-    { name, NULL, NULL, CLI_GROUP, 0, 0, 0 }
+    { name, NULL, NULL, CLI_GROUP, 0, 0, 0, NULL }
 #define CLI_OPTION_COUNT(options) ((int)(sizeof(options) / sizeof((options)[0])))
 
 /* Reads argv[1 ..] into `values`, the verb's struct, which holds its defaults. Moves the operands
@@ -59,6 +66,8 @@ const char *cli_nearest_option(const cli_verb *verb, const char *name);
 int cli_store(const cli_verb *verb, const cli_option *option, const char *text, void *values);
 /* The word of a choice. */
 const char *cli_choice_word(const cli_option *option, int index, char word[64]);
+/* Whether the field is a text, or begins with the text that it was read from. */
+bool cli_keeps_text(const cli_option *option);
 
 /* Prints what is wrong, and on a second line where help is; returns exit code 2. */
 int cli_usage_error(const char *verb, const char *format, ...)

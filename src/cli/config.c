@@ -91,16 +91,14 @@ static int apply_recipe(const config_place *place) {
 
 /* Whether an option has another value than its default. */
 static bool differs(const config_place *place, const cli_option *option) {
-    static const size_t sizes[] = {[CLI_FLAG] = sizeof(bool),
-                                   [CLI_TEXT] = 0,
-                                   [CLI_INTEGER] = sizeof(int),
-                                   [CLI_CHOICE] = sizeof(int),
-                                   [CLI_UNSIGNED] = sizeof(uint64_t),
-                                   [CLI_REAL] = sizeof(double),
-                                   [CLI_GROUP] = 0};
+    static const size_t sizes[] = {
+        [CLI_FLAG] = sizeof(bool),      [CLI_IF_FIRST] = sizeof(bool),
+        [CLI_IF_SECOND] = sizeof(bool), [CLI_INTEGER] = sizeof(int),
+        [CLI_CHOICE] = sizeof(int),     [CLI_UNSIGNED] = sizeof(uint64_t),
+        [CLI_REAL] = sizeof(double),    [CLI_GROUP] = 0};
     const char *own = (const char *)place->values + option->offset;
     const char *usual = (const char *)place->defaults + option->offset;
-    if (option->kind != CLI_TEXT) return memcmp(own, usual, sizes[option->kind]) != 0;
+    if (!cli_keeps_text(option)) return memcmp(own, usual, sizes[option->kind]) != 0;
     const char *text = *(const char *const *)(const void *)own;
     const char *other = *(const char *const *)(const void *)usual;
     return text != NULL && (other == NULL || strcmp(text, other) != 0);
@@ -186,12 +184,12 @@ static int apply_key(const config_place *place, const char *key, const json_t *v
         return cli_usage_error(place->verb->name, "%s: '%s' is for the command line alone",
                                place->flags->file, key);
     bool fits = text != NULL && (option->kind == CLI_FLAG) == json_is_boolean(value) &&
-                (option->kind != CLI_TEXT || json_is_string(value));
+                (!cli_keeps_text(option) || json_is_string(value));
     if (fits) return cli_store(place->verb, option, text, place->values);
     return cli_usage_error(place->verb->name, "%s: '%s' takes %s", place->flags->file, key,
-                           option->kind == CLI_FLAG   ? "true or false"
-                           : option->kind == CLI_TEXT ? "a text"
-                                                      : option->value);
+                           option->kind == CLI_FLAG ? "true or false"
+                           : cli_keeps_text(option) ? "a text"
+                                                    : option->value);
 }
 
 static int apply_file(const config_place *place, json_t *root) {
@@ -235,12 +233,10 @@ static void write_unsigned(yoke_json *json, const char *name, uint64_t value) {
 
 static void write_value(yoke_json *json, const cli_option *option, const void *field) {
     char word[64];
+    int choice = 0;
     switch (option->kind) {
     case CLI_FLAG:
         yoke_json_boolean(json, option->name, *(const bool *)field);
-        break;
-    case CLI_TEXT:
-        yoke_json_text(json, option->name, *(const char *const *)field);
         break;
     case CLI_INTEGER:
         yoke_json_integer(json, option->name, *(const int *)field);
@@ -252,9 +248,15 @@ static void write_value(yoke_json *json, const cli_option *option, const void *f
         yoke_json_real(json, option->name, *(const double *)field);
         break;
     case CLI_CHOICE:
-        yoke_json_text(json, option->name, cli_choice_word(option, *(const int *)field, word));
+    case CLI_IF_FIRST:
+    case CLI_IF_SECOND:
+        choice = option->kind == CLI_CHOICE
+                     ? *(const int *)field
+                     : *(const bool *)field == (option->kind == CLI_IF_SECOND);
+        yoke_json_text(json, option->name, cli_choice_word(option, choice, word));
         break;
-    case CLI_GROUP:
+    default:
+        yoke_json_text(json, option->name, *(const char *const *)field);
         break;
     }
 }

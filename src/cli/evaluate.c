@@ -33,9 +33,9 @@ static const cli_option options[] = {
     CLI_OPTION_BATCH(AT(trained.batch), "64"),
     CLI_OPTION_PRECISION(AT(trained.precision)),
     TRAINED_OPTION_NO_CACHE(AT(trained)),
-    CLI_OPTION_LIMIT_ROWS(AT(trained.data.limit_rows)),
-    CLI_OPTION_LOADER_THREADS(AT(trained.data.loader_threads)),
-    CLI_OPTION_SKIP_BAD(AT(trained.data.skip_bad)),
+    CLI_OPTION_LIMIT_ROWS(AT(trained.rows.limit)),
+    CLI_OPTION_LOADER_THREADS(AT(trained.rows.loader_threads)),
+    CLI_OPTION_SKIP_BAD(AT(trained.rows.skip_bad)),
     CLI_OPTION_JSON(AT(json)),
 };
 
@@ -95,14 +95,13 @@ static yoke_status open_all(evaluation *run, const evaluate_flags *flags) {
     yoke_dataset_info rows = {.struct_size = sizeof rows};
     TRY(trained_open(own, &flags->trained));
     TRY(choose_dataset(run, flags));
-    TRY(trained_dataset(own, run->spec, &flags->trained.data, &run->dataset));
+    TRY(trained_dataset(own, run->spec, &flags->trained.rows, &run->dataset));
     TRY(yoke_dataset_describe(run->dataset, &rows));
     TRY(check_classes(&own->info, &rows, run->spec));
     TRY(trained_model(own, &flags->trained, flags->trained.batch));
     yoke_loader_options loader = {.struct_size = sizeof loader,
                                   .batch = flags->trained.batch,
-                                  .threads =
-                                      loader_threads_read(flags->trained.data.loader_threads),
+                                  .threads = flags->trained.rows.loader_threads.count,
                                   .devices = own->devices};
     TRY(yoke_loader_create(&run->loader, run->dataset, &loader));
     return trained_build(own, &flags->trained, flags->trained.batch,
@@ -289,7 +288,6 @@ int evaluate_main(int argc, char **argv) {
     evaluate_flags flags = {.trained = {.devices = "auto", .batch = 64}};
     evaluation run = {0};
     int code = cli_parse(&evaluate_verb, argc, argv, &flags, NULL);
-    if (code < 0) code = data_flags_check(&flags.trained.data, "evaluate");
     if (code >= 0) return code;
     if (flags.trained.weights == NULL)
         return cli_usage_error("evaluate",

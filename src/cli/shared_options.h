@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "cli/arguments.h"
+#include "cli/option_values.h"
 #include "yoke/yoke.h"
 
 /* Rows; `at` is the offset of the field, `otherwise` the default as help shows it. */
@@ -59,7 +59,25 @@
 #define CLI_OPTION_STRAGGLER(at, but)                                                              \
     {                                                                                              \
         "straggler", "K:X", "CPU device (ddp: rank) K, from 0, takes X times as long: 1:2.0" but,  \
-            CLI_TEXT, at, 0, 0                                                                     \
+            CLI_PARSED, at, 0, 0, read_straggler                                                   \
+    }
+#define CLI_OPTION_LIMIT_ROWS(at)                                                                  \
+    {                                                                                              \
+        "limit-rows", "N", "read N rows of each split at most, the same ones in every run (all)",  \
+            CLI_UNSIGNED, at, 1, UINT32_MAX                                                        \
+    }
+#define CLI_OPTION_LOADER_THREADS(at)                                                              \
+    {                                                                                              \
+        "loader-threads", "N|auto",                                                                \
+            "threads that prepare batches; auto: 1, and for images a thread per core, at most 8 "  \
+            "(auto)",                                                                              \
+            CLI_PARSED, at, 0, 0, read_thread_count                                                \
+    }
+#define CLI_OPTION_SKIP_BAD(at)                                                                    \
+    {                                                                                              \
+        "skip-bad", NULL,                                                                          \
+            "images: read every file first, name those that are damaged, go on without", CLI_FLAG, \
+            at, 0, 0                                                                               \
     }
 #define CLI_OPTION_JSON(at)                                                                        \
     { "json", NULL, "print the result as one JSON object", CLI_FLAG, at, 0, 0 }

@@ -5,12 +5,12 @@
 
 #include "cli/choices_place.h"
 #include "cli/cli.h"
-#include "cli/data_flags.h"
+#include "cli/dataset_rows.h"
 
 typedef struct trained_flags {
     const char *weights, *model, *devices; /* model NULL: the file says it */
     int threads, batch, precision;
-    data_flags data; /* of a SPEC */
+    dataset_rows rows; /* of a SPEC */
     choices_flags choices;
 } trained_flags;
 
@@ -46,9 +46,9 @@ typedef struct trained {
 /* Reads the description, compares the file with the model that it names, and opens the devices.
  * Takes a zeroed struct; close it in any case. */
 yoke_status trained_open(trained *made, const trained_flags *flags);
-/* Opens the test split of SPEC as the flags say, with the sizes and the normalization of the
+/* Opens the test split of SPEC as `rows` says, with the sizes and the normalization of the
  * weights. Of weights that say nothing the dataset decides the input and the classes. */
-yoke_status trained_dataset(trained *made, const char *spec, const data_flags *flags,
+yoke_status trained_dataset(trained *made, const char *spec, const dataset_rows *rows,
                             yoke_dataset **dataset);
 /* Of weights that say nothing: input and normalization as torchvision's models have them, and as
  * many classes as the last tensor has elements. */

@@ -3,16 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/option_values.h"
 #include "cli/simulate/published.h"
 #include "cli/simulate/simulate_setup.h"
-#include "cli/straggler_flag.h"
 #include "yoke/data_parallel.h"
 
 #define COUNTS_MAX 64
 
 typedef struct simulate_arguments {
     simulate_flags flags;
-    const char *devices, *html, *straggler;
+    const char *devices, *html;
+    straggler straggler;
     int mode; /* 0: all */
     double interpreter_us;
     bool json, list;
@@ -30,7 +31,7 @@ static const cli_option options[] = {
      "dp-python: microseconds of Python for each layer and replica (13, as measured)", CLI_REAL,
      FIELD(interpreter_us), 0, 1e6},
     {"straggler", "K:X", "forward and backward take device K, from 0, X times as long: 1:2.0",
-     CLI_TEXT, FIELD(straggler), 0, 0},
+     CLI_PARSED, FIELD(straggler), 0, 0, read_straggler},
     {"list", NULL, "list the profiles that come with Yoke; simulate nothing", CLI_FLAG, FIELD(list),
      0, 0},
     {"html", "FILE", "write a page of figures: step time, timeline, stages", CLI_TEXT, FIELD(html),
@@ -161,15 +162,12 @@ int simulate_main(int argc, char **argv) {
         return cli_usage_error("simulate", "simulate takes one PROFILE or NAME; --list takes none");
     device_counts devices;
     if (!read_counts(arguments.devices, &devices)) return refuse_devices(arguments.devices);
-    straggler slow;
-    code = straggler_read(&slow, "simulate", arguments.straggler);
-    if (code >= 0) return code;
     simulate_setup setup;
     simulate_runs runs = {0};
     yoke_status status = simulate_setup_read(&setup, &arguments.flags, argv[1]);
     set_python(&setup.topology, arguments.interpreter_us);
-    setup.topology.straggler = slow.index;
-    setup.topology.straggler_factor = slow.factor;
+    setup.topology.straggler = arguments.straggler.index;
+    setup.topology.straggler_factor = arguments.straggler.factor;
     if (status == YOKE_OK) status = run_all(&runs, &setup, arguments.mode, &devices);
     if (status == YOKE_OK) status = show(&arguments, &setup, &runs);
     for (int i = 0; i < runs.count; i++)
