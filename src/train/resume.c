@@ -8,83 +8,13 @@
 #include "data/data.h"
 #include "train/run.h"
 
-static const char *schedule_name(yoke_lr_schedule_kind kind) {
-    static const char *const names[] = {"constant", "step",        "cosine",
-                                        "onecycle", "exponential", "plateau"};
-    return names[kind];
-}
-
 #define THREADS "run.threads" /* compute threads of rank 0's first device; 0: a GPU */
 
-static yoke_status threads_of(const yoke_trainer *trainer, uint64_t *threads) {
+yoke_status yoke_trainer_threads(const yoke_trainer *trainer, uint64_t *threads) {
     yoke_device_info root = {.struct_size = sizeof root};
     TRY(yoke_devices_describe(trainer->devices, 0, &root));
     *threads = root.capability > 0 ? 0 : (uint64_t)root.threads;
     return YOKE_OK;
-}
-
-/* "crop-flip, color jitter 0.4 0.4 0.4 0.1, erasing 0.25": what is off is not named, so that
- * checkpoints from before it existed still match. */
-const char *yoke_trainer_augmentation(const yoke_trainer_options *options, char *text,
-                                      size_t size) {
-    static const char *const kinds[] = {"none", "crop-flip", "crop-flip-cutout",
-                                        "resized-crop-flip"};
-    const yoke_color_jitter *jitter = &options->color_jitter;
-    const double strengths[] = {jitter->brightness, jitter->contrast, jitter->saturation,
-                                jitter->hue};
-    char number[32];
-    size_t used = (size_t)snprintf(text, size, "%s", kinds[options->augment]);
-    for (int i = 0; yoke_color_jitter_on(jitter) && i < 4; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s %s", i == 0 ? ", color jitter" : "",
-                                 yoke_text_of_real(strengths[i], number, sizeof number));
-    if (options->erasing > 0)
-        used += (size_t)snprintf(text + used, size - used, ", erasing %s",
-                                 yoke_text_of_real(options->erasing, number, sizeof number));
-    if (options->mixup > 0)
-        snprintf(text + used, size - used, ", mixup %s",
-                 yoke_text_of_real(options->mixup, number, sizeof number));
-    return text;
-}
-
-void yoke_trainer_add_facts(const yoke_trainer *trainer, yoke_facts *facts) {
-    const yoke_trainer_options *options = &trainer->options;
-    const yoke_dataset_info *rows = &trainer->dataset;
-    char augmentation[160], loss[YOKE_LOSS_TEXT_BYTES], count[24] = "unknown";
-    if (rows->rows > 0) snprintf(count, sizeof count, "%zu", rows->rows);
-    yoke_facts_add(facts, "config.dataset", "%s of %s rows %dx%dx%d, %d classes, %d targets",
-                   rows->name, count, rows->shape.channels, rows->shape.height, rows->shape.width,
-                   rows->classes, rows->target_count);
-    yoke_facts_add(facts, "config.labels", "%s", trainer->labels);
-    yoke_facts_add(facts, "config.shuffle", "%s",
-                   options->sampling == YOKE_SAMPLING_BALANCED ? "balanced"
-                   : options->no_shuffle                       ? "no"
-                                                               : "yes");
-    yoke_facts_add(facts, "config.drop_last", "%s", options->drop_last ? "yes" : "no");
-    yoke_facts_add(facts, "config.augment", "%s",
-                   yoke_trainer_augmentation(options, augmentation, sizeof augmentation));
-    yoke_facts_add(facts, "config.loss", "%s",
-                   trainer->own_loss.compute != NULL ? "the host's"
-                                                     : yoke_model_loss_text(trainer->model, loss));
-    yoke_facts_add_real(facts, "config.label_smoothing", options->label_smoothing);
-    yoke_facts_add(facts, "config.lr_schedule", "%s", schedule_name(options->lr_schedule));
-    yoke_facts_add(facts, "config.warmup_steps", "%llu", (unsigned long long)options->warmup_steps);
-    bool by_epochs = options->lr_schedule == YOKE_LR_EXPONENTIAL;
-    bool by_losses = options->lr_schedule == YOKE_LR_PLATEAU;
-    if (by_epochs) yoke_facts_add_real(facts, "config.lr_gamma", trainer->schedule.gamma);
-    if (by_losses) yoke_facts_add_real(facts, "config.lr_gamma", trainer->watch.plateau.factor);
-    if (by_losses) yoke_facts_add(facts, "config.lr_patience", "%d", options->lr_patience);
-    /* Where the rate does not depend on the end, a run may be resumed to more steps. */
-    bool open = options->lr_schedule == YOKE_LR_CONSTANT || by_epochs || by_losses;
-    snprintf(count, sizeof count, "unknown");
-    if (trainer->steps < UINT64_MAX)
-        snprintf(count, sizeof count, "%llu", (unsigned long long)trainer->steps);
-    yoke_facts_add(facts, open ? "run.steps" : "config.steps", "%s", count);
-    yoke_facts_add(facts, "run.dataset", "%s", options->dataset);
-    uint64_t threads;
-    if (threads_of(trainer, &threads) == YOKE_OK)
-        yoke_facts_add(facts, THREADS, "%llu", (unsigned long long)threads);
-    yoke_facts_add(facts, "run.ranks", "%d",
-                   trainer->ranks != NULL ? yoke_process_group_world(trainer->ranks) : 1);
 }
 
 static void emit_text(yoke_trainer *trainer, yoke_event_kind kind, const char *text) {
@@ -181,7 +111,7 @@ static yoke_status set_position(yoke_trainer *trainer, const yoke_checkpoint *ch
 static yoke_status compare_threads(yoke_trainer *trainer, const yoke_checkpoint *checkpoint) {
     uint64_t own, theirs;
     char text[PATH_MAX + 200];
-    TRY(threads_of(trainer, &own));
+    TRY(yoke_trainer_threads(trainer, &own));
     theirs = own;
     TRY(yoke_checkpoint_number(checkpoint, THREADS, INT32_MAX, &theirs));
     if (theirs == own || theirs == 0 || own == 0) return YOKE_OK;
@@ -239,8 +169,8 @@ static void report_no_checkpoint(yoke_trainer *trainer) {
 /* By all ranks together; only rank 0 reads. */
 static yoke_status read_and_go_on(yoke_trainer *trainer) {
     reading own = {.trainer = trainer};
-    yoke_facts_add_engine(&own.own, trainer->parallel);
-    yoke_trainer_add_facts(trainer, &own.own);
+    yoke_facts_add_table(&own.own, &yoke_engine_options, trainer->parallel);
+    yoke_facts_add_table(&own.own, &yoke_run_options, trainer);
     yoke_error error = yoke_error_take(yoke_trainer_file_work(trainer, read_files, &own));
     report_passed(&own);
     yoke_status status = yoke_error_restore(&error);

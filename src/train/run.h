@@ -137,12 +137,14 @@ yoke_status yoke_trainer_open_model(yoke_trainer *trainer);
 yoke_status yoke_trainer_open_host_rows(yoke_trainer *trainer);
 void yoke_trainer_close_host_parts(yoke_trainer *trainer);
 
-/* trainer_ranks.c. join: opens this rank's device and joins the other ranks. check_ranks: compares
- * what the ranks train on. set_shard: the loader loads this rank's rows. writes: whether this
- * process writes the files. poll: what was requested on any rank. Without ranks the last four are
- * trivial. any: whether the value is true on any rank; all ranks together. */
-yoke_status yoke_trainer_join(yoke_trainer *trainer);
+/* trainer_options.c: compares what the ranks train on. */
 yoke_status yoke_trainer_check_ranks(const yoke_trainer *trainer);
+
+/* trainer_ranks.c. join: opens this rank's device and joins the other ranks. set_shard: the loader
+ * loads this rank's rows. writes: whether this process writes the files. poll: what was requested
+ * on any rank. Without ranks the last four are trivial. any: whether the value is true on any rank;
+ * all ranks together. */
+yoke_status yoke_trainer_join(yoke_trainer *trainer);
 void yoke_trainer_set_shard(const yoke_trainer *trainer, yoke_loader_options *loader);
 bool yoke_trainer_writes(const yoke_trainer *trainer);
 typedef struct yoke_requests {
@@ -239,11 +241,9 @@ yoke_status yoke_watch_share(yoke_trainer *trainer);
 typedef yoke_status yoke_file_work(void *context);
 yoke_status yoke_trainer_file_work(yoke_trainer *trainer, yoke_file_work *work, void *context);
 
-/* resume.c. facts: what the trainer adds to the engine's facts. resume: opens the folder, and goes
- * on from a checkpoint where the options say so; all ranks together. */
-void yoke_trainer_add_facts(const yoke_trainer *trainer, yoke_facts *facts);
-/* What the run does to training images, in words; 160 bytes are enough. Returns text. */
-const char *yoke_trainer_augmentation(const yoke_trainer_options *options, char *text, size_t size);
+/* resume.c. threads: of rank 0's first device; 0: a GPU. resume: opens the folder, and goes on from
+ * a checkpoint where the options say so; all ranks together. */
+yoke_status yoke_trainer_threads(const yoke_trainer *trainer, uint64_t *threads);
 yoke_status yoke_trainer_resume(yoke_trainer *trainer);
 
 /* saving.c; all of these without a folder: nothing to do. is_due: on rank 0, whether a checkpoint

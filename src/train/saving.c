@@ -43,8 +43,8 @@ static void describe(const yoke_trainer *trainer, yoke_facts *facts) {
                    (unsigned long long)own->state->batches_tracked);
     if (own->best.exists) yoke_facts_add_real(facts, "best", own->best.value);
     yoke_watch_describe(trainer, facts);
-    yoke_facts_add_engine(facts, trainer->parallel);
-    yoke_trainer_add_facts(trainer, facts);
+    yoke_facts_add_table(facts, &yoke_engine_options, trainer->parallel);
+    yoke_facts_add_table(facts, &yoke_run_options, trainer);
     facts->description = &trainer->description;
 }
 

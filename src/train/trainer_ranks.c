@@ -94,37 +94,6 @@ yoke_status yoke_trainer_join(yoke_trainer *trainer) {
     return on_host ? divide_cores(trainer, &rank) : YOKE_OK;
 }
 
-/* Compares the options that decide the number of steps and their batches. */
-yoke_status yoke_trainer_check_ranks(const yoke_trainer *trainer) {
-    const yoke_trainer_options *options = &trainer->options;
-    const yoke_dataset_info *rows = &trainer->dataset;
-    char facts[1200], rate[32], smoothing[32], delta[32], gamma[32], augmentation[160];
-    if (trainer->ranks == NULL) return YOKE_OK;
-    snprintf(facts, sizeof facts,
-             "dataset %s of %zu rows %dx%dx%d in %d classes\nepochs %d\nsteps %llu\nshuffle %d\n"
-             "augment %s\nlr_schedule %d\nlearning_rate %s\nwarmup_steps %llu\n"
-             "label_smoothing %s\nevaluate_every %d\ntest rows %zu\ninit %d\nsave %d\n"
-             "checkpoint_dir %d\nkeep_best %d\nresume %d\ntrace %d\nmistakes %d\n"
-             "sampling %d\ndrop_last %d\nlabels %s\nlr_gamma %s\nlr_patience %d\npatience %d\n"
-             "min_delta %s\nown_loss %d\nmetric_count %d\n",
-             rows->name, rows->rows, rows->shape.channels, rows->shape.height, rows->shape.width,
-             rows->classes, options->epochs, (unsigned long long)options->steps,
-             !options->no_shuffle,
-             yoke_trainer_augmentation(options, augmentation, sizeof augmentation),
-             (int)options->lr_schedule,
-             yoke_text_of_real(options->optimizer->learning_rate, rate, sizeof rate),
-             (unsigned long long)options->warmup_steps,
-             yoke_text_of_real(options->label_smoothing, smoothing, sizeof smoothing),
-             options->evaluate_every, trainer->test_dataset.rows, options->init != NULL,
-             options->save != NULL, options->checkpoint_dir != NULL, options->keep_best,
-             options->resume != NULL, options->trace != NULL, options->mistakes,
-             (int)options->sampling, options->drop_last, trainer->labels,
-             yoke_text_of_real(options->lr_gamma, gamma, sizeof gamma), options->lr_patience,
-             options->patience, yoke_text_of_real(options->min_delta, delta, sizeof delta),
-             options->own_loss != NULL, options->metric_count);
-    return yoke_ranks_agree(trainer->ranks, facts);
-}
-
 /* The loader loads this rank's rows of each batch. */
 void yoke_trainer_set_shard(const yoke_trainer *trainer, yoke_loader_options *loader) {
     if (trainer->ranks == NULL) return;
