@@ -118,8 +118,8 @@ static yoke_status write_page(const session *now, const char *ended) {
                        .optimizer = &now->setup.optimizer,
                        .seed = setup->run.seed,
                        .steps = now->steps,
-                       .algorithm = setup->run.algorithm,
-                       .fixed = setup->run.shards > 0 && now->choices.path == NULL,
+                       .algorithm = setup->engine.algorithm,
+                       .fixed = setup->engine.shards > 0 && now->choices.path == NULL,
                        .evaluates = setup->run.evaluate_every >= 0,
                        .seconds = now->seconds,
                        .ended = ended,
@@ -196,7 +196,7 @@ static yoke_status choose_devices(session *now) {
     yoke_devices_options wanted = {.struct_size = sizeof wanted,
                                    .list = run->devices,
                                    .threads = run->threads,
-                                   .shards = run->shards};
+                                   .shards = now->setup.engine.shards};
     if (run->mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL) {
         wanted.local_rank = now->rank.local_rank;
         wanted.local_world = now->rank.local_world;
@@ -210,15 +210,16 @@ static yoke_status choose_devices(session *now) {
 /* Measurements end differently on another number of devices: without a file that keeps them,
  * shards take the fixed rule, as the trainer does. */
 static void choose_algorithms(session *now) {
-    yoke_trainer_options *run = &now->setup.run;
+    yoke_data_parallel_options *engine = &now->setup.engine;
     bool prints = now->speaks && !now->setup.quiet;
-    if (run->algorithm == YOKE_ALGORITHM_DIRECT) return;
-    if (prints) choices_note_fastest(run->algorithm);
-    choices_place_find(&now->choices, &now->setup.choices, now->speaks && run->shards == 0);
-    run->choices = now->choices.path;
-    run->cache_choices = now->choices.cache;
-    if (now->choices.cache && run->shards == 0) run->measure_seconds = CHOICES_SECONDS_TRAINING;
-    if (run->shards == 0 || run->choices != NULL || !prints) return;
+    if (engine->algorithm == YOKE_ALGORITHM_DIRECT) return;
+    if (prints) choices_note_fastest(engine->algorithm);
+    choices_place_find(&now->choices, &now->setup.choices, now->speaks && engine->shards == 0);
+    engine->choices = now->choices.path;
+    engine->cache_choices = now->choices.cache;
+    if (now->choices.cache && engine->shards == 0)
+        engine->measure_seconds = CHOICES_SECONDS_TRAINING;
+    if (engine->shards == 0 || engine->choices != NULL || !prints) return;
     fprintf(stderr, "yoke: --shards without a file of choices takes --algorithm direct, because "
                     "measured algorithms may differ between numbers of devices\n");
 }
@@ -256,7 +257,7 @@ static int open_and_run(session *now) {
     note_single_evaluation(now);
     choose_algorithms(now);
     run_files_resume(run_options);
-    if (setup->lr_find > 0) range_test_fill(run_options);
+    if (setup->lr_find > 0) range_test_fill(run_options, &setup->engine);
     run_options->on_event = on_event;
     run_options->payload = now;
     bool counts_steps = run_options->steps > 0 || setup->lr_find > 0;
@@ -288,8 +289,8 @@ static int read_setup(session *now, const config_place *place, int argc, char **
     code = run_files_check(setup, now->speaks);
     if (code >= 0) return code;
     code = group_list_read(&now->groups, &setup->groups);
-    setup->run.groups = now->groups.groups;
-    setup->run.group_count = now->groups.count;
+    setup->engine.groups = now->groups.groups;
+    setup->engine.group_count = now->groups.count;
     return code;
 }
 

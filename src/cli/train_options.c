@@ -78,11 +78,11 @@ static const cli_option options[] = {
      CLI_TEXT, AT(groups.group), 0, 0},
     {"clip-norm", "X", "limit the norm of the gradient; 0: no limit (0)", CLI_REAL,
      AT(optimizer.clip_norm), 0, INFINITY},
-    {"accumulate", "N", "compute a batch as N micro-batches (1)", CLI_INTEGER, AT(run.accumulate),
-     1, 1 << 20},
+    {"accumulate", "N", "compute a batch as N micro-batches (1)", CLI_INTEGER,
+     AT(engine.accumulate), 1, 1 << 20},
     {"ema", "DECAY",
      "average the weights over the steps, as in 0.999; evaluations and --save use it", CLI_REAL,
-     AT(run.ema_decay), 0, 0.9999999},
+     AT(engine.ema_decay), 0, 0.9999999},
     {"lr-schedule", "constant|step|cosine|onecycle|exponential|plateau",
      "course of the learning rate (constant)", CLI_CHOICE, AT(run.lr_schedule), 0, 0},
     {"warmup-steps", "N", "steps of linear warm-up; not with onecycle (0)", CLI_UNSIGNED,
@@ -149,30 +149,30 @@ static const cli_option options[] = {
      CLI_CHOICE, AT(run.mode), 0, 0},
     {"schedule", "overlap|classic|sharded|python",
      "order of the stages of a step; classic and python only with --mode dp (overlap)", CLI_CHOICE,
-     AT(run.schedule), 0, 0},
-    CLI_OPTION_PRECISION(AT(run.precision)),
-    CLI_OPTION_ALGORITHM(AT(run.algorithm),
+     AT(engine.schedule), 0, 0},
+    CLI_OPTION_PRECISION(AT(engine.precision)),
+    CLI_OPTION_ALGORITHM(AT(engine.algorithm),
                          "of convolutions and products; with fastest, runs may differ (measured)"),
     CHOICES_OPTION_FILE(AT(choices)),
     CHOICES_OPTION_NO_CACHE(AT(choices)),
-    CLI_OPTION_COLLECTIVES(AT(run.collectives)),
+    CLI_OPTION_COLLECTIVES(AT(engine.collectives)),
     CLI_OPTION_BUCKET_MB(AT(bucket_mb), "the first 1, then 4 on CPUs and 25 on GPUs"),
-    CLI_OPTION_SHARDS(AT(run.shards)),
+    CLI_OPTION_SHARDS(AT(engine.shards)),
     {"sync-batch-norm", NULL,
      "batch norm over the rows of all devices and ranks, not of each alone; CPU devices", CLI_FLAG,
-     AT(run.synchronize_batch_norm), 0, 0},
-    CLI_OPTION_LINK(AT(run.link)),
+     AT(engine.synchronize_batch_norm), 0, 0},
+    CLI_OPTION_LINK(AT(engine.link)),
     CLI_OPTION_STRAGGLER(AT(straggler), ""),
-    CLI_OPTION_INTERPRETER(AT(run.interpreter_us), "--schedule python"),
+    CLI_OPTION_INTERPRETER(AT(engine.interpreter_us), "--schedule python"),
     CLI_HEADING("processes, with --mode ddp"),
     {"transport", "auto|shared-memory|mpi|nccl", "ddp: how ranks exchange gradients (auto)",
      CLI_CHOICE, AT(group.transport), 0, 0},
     {"broadcast-buffers", "yes|no",
      "ddp: all ranks evaluate with the batch norm statistics of rank 0 (yes)", CLI_IF_FIRST,
-     AT(run.broadcast_buffers), 0, 0},
+     AT(engine.broadcast_buffers), 0, 0},
     {"loss-mean", "rows|ranks",
      "ddp: mean over all rows, or over the ranks' means as in PyTorch (rows)", CLI_IF_SECOND,
-     AT(run.mean_of_ranks), 0, 0},
+     AT(engine.mean_of_ranks), 0, 0},
     {"timeout", "SECONDS", "ddp: longest wait for another rank (60)", CLI_INTEGER, AT(timeout_s), 1,
      1 << 20},
     CLI_HEADING("options from elsewhere, and what the run prints"),
@@ -216,9 +216,10 @@ const train_setup train_defaults = {
             .batch = 64,
             .epochs = 3,
             .evaluate_every = EVERY_UNSET,
-            .lr_patience = 10,
-            .broadcast_buffers = true,
-            .interpreter_us = NAN},
+            .lr_patience = 10},
+    .engine = {.struct_size = sizeof(yoke_data_parallel_options),
+               .broadcast_buffers = true,
+               .interpreter_us = NAN},
     .optimizer = {.learning_rate = NAN, .momentum = NAN, .weight_decay = NAN},
     .loss = {.struct_size = sizeof(yoke_loss_options), .huber_delta = NAN},
     .group = {.struct_size = sizeof(yoke_process_group_options)}};
@@ -293,7 +294,7 @@ int train_setup_check(const train_setup *setup) {
     const yoke_trainer_options *run = &setup->run;
     int code = check_optimizer(setup);
     if (code >= 0) return code;
-    if (!isnan(run->interpreter_us) && run->schedule != YOKE_SCHEDULE_PYTHON)
+    if (!isnan(setup->engine.interpreter_us) && setup->engine.schedule != YOKE_SCHEDULE_PYTHON)
         return cli_usage_error("train", "--interpreter-us needs --schedule python");
     if (run->init == NULL &&
         (run->init_allow_missing != NULL || run->init_allow_unknown != NULL || run->init_new_head))
@@ -341,18 +342,20 @@ static void complete_loss(train_setup *setup) {
 
 void train_setup_complete(train_setup *setup) {
     yoke_trainer_options *run = &setup->run;
+    yoke_data_parallel_options *engine = &setup->engine;
     complete_optimizer(&setup->optimizer);
     complete_loss(setup);
     setup->group.timeout_ms = 1000 * setup->timeout_s;
+    run->engine = engine;
     run->optimizer = &setup->optimizer;
     run->evaluate_every = evaluations(run);
     run->color_jitter = setup->color_jitter.strengths;
     run->loader_threads = setup->loader_threads.count;
     run->checkpoint_every = setup->checkpoint_every.amount;
     run->checkpoint_unit = setup->checkpoint_every.unit;
-    run->straggler = setup->straggler.index;
-    run->straggler_factor = setup->straggler.factor;
-    run->bucket_bytes = (size_t)(setup->bucket_mb * 1048576);
-    run->interpreter_us = given_or(run->interpreter_us, YOKE_INTERPRETER_US);
+    engine->straggler = setup->straggler.index;
+    engine->straggler_factor = setup->straggler.factor;
+    engine->first_bucket_bytes = engine->bucket_bytes = (size_t)(setup->bucket_mb * 1048576);
+    engine->interpreter_us = given_or(engine->interpreter_us, YOKE_INTERPRETER_US);
     run->mistakes = setup->report != NULL ? TRAIN_PAGE_MISTAKES : 0;
 }

@@ -12,6 +12,7 @@
 /* What a command says, in the library's own structs where they have a field for it. */
 typedef struct train_setup {
     yoke_trainer_options run;
+    yoke_data_parallel_options engine;
     yoke_optimizer_options optimizer;
     yoke_loss_options loss;
     yoke_process_group_options group;

@@ -72,7 +72,7 @@ yoke_status yoke_trainer_save(yoke_trainer *trainer, const char *path, bool toge
     last_weights weights = {.trainer = trainer, .path = path};
     bool writes = yoke_trainer_writes(trainer);
     if (trainer->options.save == NULL || (!writes && !together)) return YOKE_OK;
-    bool averages = trainer->options.ema_decay > 0 && !trainer->watch.has_best;
+    bool averages = trainer->engine.ema_decay > 0 && !trainer->watch.has_best;
     if (averages) TRY(yoke_data_parallel_use_average(trainer->parallel, true));
     yoke_error error = yoke_error_take(take_and_write(&weights, together));
     yoke_status after =

@@ -363,7 +363,7 @@ bool yoke_trainer_evaluates_first(const yoke_trainer *trainer) {
 }
 
 static yoke_status evaluate_and_keep(yoke_trainer *trainer) {
-    bool averages = trainer->options.ema_decay > 0;
+    bool averages = trainer->engine.ema_decay > 0;
     if (averages) TRY(yoke_data_parallel_use_average(trainer->parallel, true));
     yoke_status status = evaluate(trainer);
     if (status == YOKE_OK) status = yoke_watch_evaluation(trainer);

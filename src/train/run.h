@@ -85,7 +85,8 @@ typedef struct yoke_published {
 
 struct yoke_trainer {
     pid_t process;                /* that made it */
-    yoke_trainer_options options; /* defaults filled in; points to `texts` and `optimizer` */
+    yoke_trainer_options options; /* defaults filled in; points to what follows */
+    yoke_data_parallel_options engine;
     char *texts[14];
     yoke_optimizer_options optimizer;
     yoke_devices *devices;

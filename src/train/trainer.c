@@ -27,8 +27,8 @@ static yoke_status keep_texts(yoke_trainer *trainer) {
                              &options->checkpoint_dir,
                              &options->resume,
                              &options->resume_anyway,
-                             &options->choices,
-                             &options->link};
+                             &trainer->engine.choices,
+                             &trainer->engine.link};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         if (*fields[i] == NULL) continue;
         trainer->texts[i] = strdup(*fields[i]);
@@ -80,10 +80,10 @@ static yoke_status check_checkpoint_options(const yoke_trainer_options *options)
 
 static yoke_status check_options(const yoke_trainer_options *options) {
     if (options->batch < 0 || options->epochs < 0 || options->threads < 0 ||
-        options->accumulate < 0)
+        options->engine->accumulate < 0)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "batch %d, epochs %d, threads %d, accumulate %d: none may be negative",
-                    options->batch, options->epochs, options->threads, options->accumulate);
+                    options->batch, options->epochs, options->threads, options->engine->accumulate);
     if (options->mistakes < 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "mistakes is %d: at least 0", options->mistakes);
     if (options->evaluate_every < -1)
@@ -127,22 +127,39 @@ static yoke_status name_rows(yoke_trainer_options *options) {
     return YOKE_OK;
 }
 
+static yoke_status load_engine(yoke_trainer *trainer) {
+    static const yoke_data_parallel_options defaults = YOKE_DATA_PARALLEL_OPTIONS_INIT;
+    yoke_data_parallel_options *engine = &trainer->engine;
+    const yoke_data_parallel_options *given = trainer->options.engine;
+    TRY(yoke_options_load(engine, sizeof *engine, given != NULL ? given : &defaults,
+                          "yoke_data_parallel_options"));
+    if (engine->batch != 0 || engine->seed != 0 || engine->process_group != NULL ||
+        engine->pixels || engine->input_gradients || engine->inference)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "engine: the trainer sets batch, seed, process_group and pixels itself: leave "
+                    "them 0, as well as input_gradients and inference");
+    trainer->options.engine = engine;
+    return YOKE_OK;
+}
+
 static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_options *given) {
     yoke_trainer_options *options = &trainer->options;
+    yoke_data_parallel_options *engine = &trainer->engine;
     static const yoke_trainer_options defaults = YOKE_TRAINER_OPTIONS_INIT;
     if (given == NULL) given = &defaults;
     TRY(yoke_options_load(options, sizeof *options, given, "yoke_trainer_options"));
+    TRY(load_engine(trainer));
     TRY(check_options(options));
     TRY(yoke_trainer_check_host_parts(trainer));
     TRY(name_rows(options));
     if (options->devices == NULL) options->devices = "auto";
     if (options->batch == 0) options->batch = 64;
     if (options->epochs == 0) options->epochs = 1;
-    if (options->accumulate == 0) options->accumulate = 1;
+    if (engine->accumulate == 0) engine->accumulate = 1;
     if (options->checkpoint_every == 0) options->checkpoint_every = 1;
     if (options->keep == 0) options->keep = 3;
     /* Measurements end differently on another number of devices, and shards promise equal bits. */
-    if (options->shards > 0 && options->choices == NULL) options->algorithm = YOKE_ALGORITHM_DIRECT;
+    if (engine->shards > 0 && engine->choices == NULL) engine->algorithm = YOKE_ALGORITHM_DIRECT;
     TRY(yoke_optimizer_options_load(&trainer->optimizer, options->optimizer));
     options->optimizer = &trainer->optimizer;
     return keep_texts(trainer);
@@ -161,7 +178,7 @@ static yoke_status check_apart(const yoke_trainer_options *options) {
         {"trace", options->trace, YOKE_FILE_WRITTEN},
         {"init", replaces ? NULL : options->init, YOKE_FILE_READ},
         {"resume", names ? options->resume : NULL, YOKE_FILE_READ},
-        {"choices", options->choices, YOKE_FILE_READ},
+        {"choices", options->engine->choices, YOKE_FILE_READ},
         {"dataset", options->training_rows == NULL ? options->dataset : NULL, YOKE_FILE_SPEC},
         {"checkpoint_dir", options->checkpoint_dir, YOKE_FILE_CHECKPOINTS}};
     return yoke_files_check_apart(files, (int)(sizeof files / sizeof files[0]));
@@ -204,7 +221,7 @@ static yoke_status open_devices(yoke_trainer *trainer) {
     yoke_devices_options all = {.struct_size = sizeof all,
                                 .list = trainer->options.devices,
                                 .threads = trainer->options.threads,
-                                .shards = trainer->options.shards};
+                                .shards = trainer->engine.shards};
     TRY(yoke_devices_open(&trainer->devices, &all));
     bool several = yoke_devices_count(trainer->devices) > 1;
     return several && trainer->options.mode == YOKE_MODE_SINGLE ? keep_root(trainer) : YOKE_OK;
@@ -312,35 +329,14 @@ static bool rows_come_as_pixels(const yoke_trainer *trainer) {
 
 static yoke_status build_engine(yoke_trainer *trainer) {
     const yoke_trainer_options *options = &trainer->options;
-    yoke_data_parallel_options engine = {.struct_size = sizeof engine,
-                                         .schedule = options->schedule,
-                                         .precision = options->precision,
-                                         .algorithm = options->algorithm,
-                                         .batch = options->batch,
-                                         .accumulate = options->accumulate,
-                                         .seed = options->seed,
-                                         .collectives = options->collectives,
-                                         .bucket_bytes = options->bucket_bytes,
-                                         .first_bucket_bytes = options->bucket_bytes,
-                                         .process_group = trainer->ranks,
-                                         .broadcast_buffers = options->broadcast_buffers,
-                                         .mean_of_ranks = options->mean_of_ranks,
-                                         .pixels = rows_come_as_pixels(trainer),
-                                         .groups = options->groups,
-                                         .group_count = options->group_count,
-                                         .choices = options->choices,
-                                         .shards = options->shards,
-                                         .synchronize_batch_norm = options->synchronize_batch_norm,
-                                         .straggler = options->straggler,
-                                         .straggler_factor = options->straggler_factor,
-                                         .interpreter_us = options->interpreter_us,
-                                         .link = options->link,
-                                         .ema_decay = options->ema_decay,
-                                         .cache_choices = options->cache_choices,
-                                         .measure_seconds = options->measure_seconds};
+    yoke_data_parallel_options *engine = &trainer->engine;
+    engine->batch = options->batch;
+    engine->seed = options->seed;
+    engine->process_group = trainer->ranks;
+    engine->pixels = rows_come_as_pixels(trainer);
     TRY(yoke_data_parallel_create(&trainer->parallel, trainer->model, trainer->devices,
-                                  options->optimizer, &engine));
-    trainer->options.groups = NULL; /* may be gone after create */
+                                  options->optimizer, engine));
+    engine->groups = NULL; /* may be gone after create */
     if (options->init == NULL) return YOKE_OK;
     TRY(load_init(trainer));
     return yoke_data_parallel_synchronize(trainer->parallel);
@@ -473,17 +469,17 @@ static void describe_setting(const yoke_trainer *trainer, yoke_trainer_summary *
     const yoke_trainer_options *options = &trainer->options;
     static const char *const modes[] = {"dp", "single", "ddp"};
     summary->mode = modes[options->mode];
-    summary->schedule = schedule_name(options->schedule);
+    summary->schedule = schedule_name(options->engine->schedule);
     summary->world = 1;
     if (trainer->ranks != NULL) {
         summary->rank = yoke_process_group_rank(trainer->ranks);
         summary->world = yoke_process_group_world(trainer->ranks);
         summary->transport = yoke_process_group_transport(trainer->ranks);
     }
-    summary->link = options->link;
+    summary->link = options->engine->link;
     summary->model = options->model;
     summary->dataset = options->dataset;
-    summary->precision = yoke_precision_name(options->precision);
+    summary->precision = yoke_precision_name(options->engine->precision);
     summary->devices = yoke_data_parallel_device_count(trainer->parallel) * summary->world;
     summary->parameters = yoke_model_parameter_count(trainer->model);
     summary->batch = options->batch;

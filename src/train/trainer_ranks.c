@@ -14,7 +14,7 @@ static yoke_status open_device(yoke_trainer *trainer, int rank, int world) {
                                 .threads = trainer->options.threads,
                                 .local_rank = rank,
                                 .local_world = world,
-                                .shards = trainer->options.shards};
+                                .shards = trainer->engine.shards};
     yoke_devices_close(trainer->devices);
     trainer->devices = NULL;
     return yoke_devices_open(&trainer->devices, &own);
@@ -33,11 +33,11 @@ static int threads_with_shards(const yoke_trainer *trainer, const rank_place *pl
                                const rank_place *own) {
     const yoke_trainer_options *options = &trainer->options;
     cpu_set_t cores;
-    if (options->shards <= 0 || options->threads > 0) return options->threads;
+    if (options->engine->shards <= 0 || options->threads > 0) return options->threads;
     CPU_ZERO(&cores);
     for (int rank = 0; rank < yoke_process_group_world(trainer->ranks); rank++)
         if (places[rank].node == own->node) CPU_OR(&cores, &cores, &places[rank].cores);
-    int share = CPU_COUNT(&cores) / options->shards;
+    int share = CPU_COUNT(&cores) / options->engine->shards;
     return share > 0 ? share : 1;
 }
 
@@ -99,7 +99,7 @@ void yoke_trainer_set_shard(const yoke_trainer *trainer, yoke_loader_options *lo
     if (trainer->ranks == NULL) return;
     loader->rank = yoke_process_group_rank(trainer->ranks);
     loader->world = yoke_process_group_world(trainer->ranks);
-    loader->shards = trainer->options.shards;
+    loader->shards = trainer->engine.shards;
 }
 
 bool yoke_trainer_writes(const yoke_trainer *trainer) {
