@@ -55,7 +55,7 @@ static int choice_index(const char *words, const char *given) {
 }
 
 bool cli_keeps_text(const cli_option *option) {
-    return option->kind == CLI_TEXT || option->kind == CLI_PARSED;
+    return option->kind == CLI_TEXT || option->kind > CLI_GROUP;
 }
 
 const char *cli_choice_word(const cli_option *option, int index, char word[64]) {
@@ -128,7 +128,7 @@ int cli_store(const cli_verb *verb, const cli_option *option, const char *text, 
         return cli_usage_error(verb->name, "--%s needs a value: %s", option->name, option->value);
     if (cli_keeps_text(option)) {
         *(const char **)field = text;
-        return option->kind == CLI_PARSED ? option->read(verb->name, field) : -1;
+        return option_value_read(option->kind, verb->name, field);
     }
     switch (option->kind) {
     case CLI_INTEGER:

@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "cli/option_values.h"
+
 /* The kind of a value, and the type of its field in the verb's struct. */
 typedef enum cli_kind {
     CLI_FLAG,     /* bool; takes no value */
@@ -15,13 +17,19 @@ typedef enum cli_kind {
     CLI_INTEGER,  /* int */
     CLI_UNSIGNED, /* uint64_t or size_t */
     CLI_REAL,     /* double */
-    CLI_CHOICE,   /* int or enum: index of the word among those of `value`, "sgd|adamw" */
+    CLI_CHOICE,   /* enum or unsigned: index of the word among those of `value`, "sgd|adamw" */
     CLI_IF_FIRST, /* bool: whether the first of two such words is given */
     CLI_IF_SECOND,
-    CLI_PARSED, /* a struct that begins with its text; `read` fills in the rest */
-    CLI_GROUP   /* no option: the name of those below it, in help and manual */
+    CLI_GROUP, /* no option: the name of those below it, in help and manual */
+    /* Values that begin with their text, option_values.h. */
+    CLI_THREADS,
+    CLI_STRAGGLER,
+    CLI_JITTER,
+    CLI_INTERVAL,
+    CLI_WEIGHTS,
+    CLI_LABEL
 } cli_kind;
-_Static_assert(sizeof(size_t) == sizeof(uint64_t), "CLI_UNSIGNED");
+_Static_assert(_Generic((size_t)0, uint64_t : true, default : false), "CLI_UNSIGNED");
 
 typedef struct cli_option {
     const char *name;  /* "warmup-steps": --warmup-steps N, --warmup-steps=N, --warmup_steps N */
@@ -31,8 +39,6 @@ typedef struct cli_option {
     cli_kind kind;
     size_t offset;    /* of the field in the verb's struct */
     double low, high; /* of numbers, inclusive; equal: no limits */
-    /* Of CLI_PARSED: -1, or the exit code of a usage error. */
-    int (*read)(const char *verb, void *field);
 } cli_option;
 
 typedef struct cli_verb {
@@ -48,7 +54,17 @@ typedef struct cli_verb {
 
 /* The row above a group of options. */
 #define CLI_HEADING(name)                                                                          \
-    { name, NULL, NULL, CLI_GROUP, 0, 0, 0, NULL }
+    { name, NULL, NULL, CLI_GROUP, 0, 0, 0 }
+/* The kind and place of a value, by its field: the columns `kind` and `offset`. */
+// clang-format off
+#define CLI_FIELD(type, field)                                                                     \
+    _Generic(((type *)NULL)->field,                                                                \
+             bool: CLI_FLAG, const char *: CLI_TEXT, int: CLI_INTEGER, uint64_t: CLI_UNSIGNED,     \
+             double: CLI_REAL, unsigned: CLI_CHOICE, thread_count: CLI_THREADS,                    \
+             straggler: CLI_STRAGGLER, color_jitter: CLI_JITTER, save_interval: CLI_INTERVAL,      \
+             class_weights: CLI_WEIGHTS, ignored_label: CLI_LABEL),                                \
+    offsetof(type, field)
+// clang-format on
 #define CLI_OPTION_COUNT(options) ((int)(sizeof(options) / sizeof((options)[0])))
 
 /* Reads argv[1 ..] into `values`, the verb's struct, which holds its defaults. Moves the operands

@@ -17,11 +17,11 @@ typedef struct inspect_flags {
     bool json;
 } inspect_flags;
 
-#define AT(field) offsetof(inspect_flags, field)
+#define AT(field) CLI_FIELD(inspect_flags, field)
 
 static const cli_option options[] = {
     {"sheet", "FILE", "write a contact sheet of training images, a row for each class, as PNG",
-     CLI_TEXT, AT(sheet), 0, 0},
+     AT(sheet)},
     CLI_OPTION_LIMIT_ROWS(AT(rows.limit)),
     CLI_OPTION_LOADER_THREADS(AT(rows.loader_threads)),
     CLI_OPTION_JSON(AT(json)),

@@ -17,22 +17,21 @@ typedef struct evaluate_flags {
 
 #define WHY_BYTES 96
 #define COLUMN_MAX 12 /* bytes of a class's name above its column of the confusion table */
-#define AT(field) offsetof(evaluate_flags, field)
+#define AT(field) CLI_FIELD(evaluate_flags, field)
 
 static const cli_option options[] = {
-    TRAINED_OPTION_WEIGHTS(AT(trained)),
-    {"init", "FILE", "another name of --weights", CLI_TEXT, AT(trained.weights), 0, 0},
-    TRAINED_OPTION_MODEL(AT(trained)),
+    TRAINED_OPTION_WEIGHTS(AT(trained.weights)),
+    {"init", "FILE", "another name of --weights", AT(trained.weights)},
+    TRAINED_OPTION_MODEL(AT(trained.model)),
     {"dataset", "SPEC",
-     "as in yoke train; sizes are those of the weights (synthetic, for weights of it)", CLI_TEXT,
-     AT(dataset), 0, 0},
-    {"confusion", NULL, "also print how often each class was taken for each other", CLI_FLAG,
-     AT(confusion), 0, 0},
-    TRAINED_OPTION_DEVICES(AT(trained)),
+     "as in yoke train; sizes are those of the weights (synthetic, for weights of it)",
+     AT(dataset)},
+    {"confusion", NULL, "also print how often each class was taken for each other", AT(confusion)},
+    TRAINED_OPTION_DEVICES(AT(trained.devices)),
     CLI_OPTION_THREADS(AT(trained.threads)),
     CLI_OPTION_BATCH(AT(trained.batch), "64"),
     CLI_OPTION_PRECISION(AT(trained.precision)),
-    TRAINED_OPTION_NO_CACHE(AT(trained)),
+    CHOICES_OPTION_NO_CACHE(AT(trained.choices.no_cache)),
     CLI_OPTION_LIMIT_ROWS(AT(trained.rows.limit)),
     CLI_OPTION_LOADER_THREADS(AT(trained.rows.loader_threads)),
     CLI_OPTION_SKIP_BAD(AT(trained.rows.skip_bad)),

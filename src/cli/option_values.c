@@ -9,7 +9,7 @@
 
 #define MOST 1e15 /* of an interval */
 
-int read_thread_count(const char *verb, void *field) {
+static int read_thread_count(const char *verb, void *field) {
     thread_count *read = field;
     int64_t count = 0;
     if (strcmp(read->text, "auto") != 0 && !yoke_text_integer(read->text, 1, 64, &count))
@@ -19,7 +19,7 @@ int read_thread_count(const char *verb, void *field) {
     return -1;
 }
 
-int read_straggler(const char *verb, void *field) {
+static int read_straggler(const char *verb, void *field) {
     straggler *read = field;
     const char *text = read->text;
     char *colon, *end = NULL;
@@ -45,7 +45,7 @@ static bool next_number(const char **text, double high, double *number) {
     return yoke_text_real(one, 0, high, number);
 }
 
-int read_color_jitter(const char *verb, void *field) {
+static int read_color_jitter(const char *verb, void *field) {
     color_jitter *read = field;
     yoke_color_jitter *strengths = &read->strengths;
     double *const numbers[] = {&strengths->brightness, &strengths->contrast, &strengths->saturation,
@@ -60,7 +60,7 @@ int read_color_jitter(const char *verb, void *field) {
                            read->text);
 }
 
-int read_save_interval(const char *verb, void *field) {
+static int read_save_interval(const char *verb, void *field) {
     save_interval *read = field;
     static const struct {
         const char *suffix;
@@ -93,7 +93,7 @@ int read_save_interval(const char *verb, void *field) {
     return -1;
 }
 
-int read_class_weights(const char *verb, void *field) {
+static int read_class_weights(const char *verb, void *field) {
     class_weights *read = field;
     const char *text = read->text;
     double weight;
@@ -110,11 +110,19 @@ int read_class_weights(const char *verb, void *field) {
                            read->text);
 }
 
-int read_ignored_label(const char *verb, void *field) {
+static int read_ignored_label(const char *verb, void *field) {
     ignored_label *read = field;
     int64_t number;
     if (!yoke_text_integer(read->text, INT32_MIN, INT32_MAX, &number))
         return cli_usage_error(verb, "--ignore-index: '%s' is no label, as in -100", read->text);
     read->number = (int)number;
     return -1;
+}
+
+int option_value_read(int kind, const char *verb, void *value) {
+    static int (*const readers[])(const char *verb, void *field) = {
+        [CLI_THREADS] = read_thread_count,  [CLI_STRAGGLER] = read_straggler,
+        [CLI_JITTER] = read_color_jitter,   [CLI_INTERVAL] = read_save_interval,
+        [CLI_WEIGHTS] = read_class_weights, [CLI_LABEL] = read_ignored_label};
+    return kind > CLI_GROUP ? readers[kind](verb, value) : -1;
 }

@@ -4,7 +4,8 @@
 #ifndef CLI_OPTION_VALUES_H
 #define CLI_OPTION_VALUES_H
 
-#include "cli/arguments.h"
+#include <stdbool.h>
+
 #include "yoke/trainer.h"
 
 /* "4" or "auto". */
@@ -48,12 +49,8 @@ typedef struct ignored_label {
     int number;
 } ignored_label;
 
-/* The readers of their rows in a verb's table. */
-int read_thread_count(const char *verb, void *field);
-int read_straggler(const char *verb, void *field);
-int read_color_jitter(const char *verb, void *field);
-int read_save_interval(const char *verb, void *field);
-int read_class_weights(const char *verb, void *field);
-int read_ignored_label(const char *verb, void *field);
+/* Reads the text of such a value, a cli_kind, into the rest of it. -1, or the exit code of a usage
+ * error. */
+int option_value_read(int kind, const char *verb, void *value);
 
 #endif

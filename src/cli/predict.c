@@ -19,22 +19,22 @@ typedef struct predict_flags {
     bool json, csv;
 } predict_flags;
 
-#define AT(field) offsetof(predict_flags, field)
+#define AT(field) CLI_FIELD(predict_flags, field)
 
 static const cli_option options[] = {
-    TRAINED_OPTION_WEIGHTS(AT(trained)),
-    TRAINED_OPTION_MODEL(AT(trained)),
-    {"top-k", "K", "classes to print for each row, the most probable first (1)", CLI_INTEGER,
-     AT(top), 1, 1000000},
-    TRAINED_OPTION_DEVICES(AT(trained)),
+    TRAINED_OPTION_WEIGHTS(AT(trained.weights)),
+    TRAINED_OPTION_MODEL(AT(trained.model)),
+    {"top-k", "K", "classes to print for each row, the most probable first (1)", AT(top), 1,
+     1000000},
+    TRAINED_OPTION_DEVICES(AT(trained.devices)),
     CLI_OPTION_THREADS(AT(trained.threads)),
     CLI_OPTION_BATCH(AT(trained.batch), "64, or all rows if they are fewer"),
     CLI_OPTION_PRECISION(AT(trained.precision)),
-    TRAINED_OPTION_NO_CACHE(AT(trained)),
+    CHOICES_OPTION_NO_CACHE(AT(trained.choices.no_cache)),
     CLI_OPTION_LIMIT_ROWS(AT(trained.rows.limit)),
     CLI_OPTION_LOADER_THREADS(AT(trained.rows.loader_threads)),
     CLI_OPTION_SKIP_BAD(AT(trained.rows.skip_bad)),
-    {"csv", NULL, "print name,rank,class,index,probability", CLI_FLAG, AT(csv), 0, 0},
+    {"csv", NULL, "print name,rank,class,index,probability", AT(csv)},
     CLI_OPTION_JSON(AT(json)),
 };
 

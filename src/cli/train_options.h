@@ -16,7 +16,7 @@ typedef struct train_setup {
     yoke_optimizer_options optimizer;
     yoke_loss_options loss;
     yoke_process_group_options group;
-    int loss_word; /* 0: by the dataset; otherwise 1 + a yoke_loss_kind */
+    unsigned loss_word; /* 0: by the dataset; otherwise 1 + a yoke_loss_kind */
     class_weights class_weights;
     ignored_label ignore_index;
     color_jitter color_jitter;

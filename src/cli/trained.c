@@ -273,7 +273,7 @@ yoke_status trained_build(trained *made, const trained_flags *flags, int batch, 
     choices_place_find(&choices, &flags->choices, false);
     choices_place_say_held(&choices);
     yoke_data_parallel_options engine = {.struct_size = sizeof engine,
-                                         .precision = (yoke_precision)flags->precision,
+                                         .precision = flags->precision,
                                          .batch = batch,
                                          .pixels = pixels,
                                          .choices = choices.path,

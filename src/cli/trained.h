@@ -9,30 +9,19 @@
 
 typedef struct trained_flags {
     const char *weights, *model, *devices; /* model NULL: the file says it */
-    int threads, batch, precision;
+    int threads, batch;
+    yoke_precision precision;
     dataset_rows rows; /* of a SPEC */
     choices_flags choices;
 } trained_flags;
 
-/* The rows of these flags in a verb's table; `at` is the offset of its trained_flags. */
-#define TRAINED_AT(at, field) ((at) + offsetof(trained_flags, field))
+/* The rows of these flags in a verb's table. */
 #define TRAINED_OPTION_WEIGHTS(at)                                                                 \
-    {                                                                                              \
-        "weights", "FILE", "safetensors file of the weights (required)", CLI_TEXT,                 \
-            TRAINED_AT(at, weights), 0, 0                                                          \
-    }
+    { "weights", "FILE", "safetensors file of the weights (required)", at }
 #define TRAINED_OPTION_MODEL(at)                                                                   \
-    {                                                                                              \
-        "model", "NAME", "of weights that do not name their model, as PyTorch's", CLI_TEXT,        \
-            TRAINED_AT(at, model), 0, 0                                                            \
-    }
+    { "model", "NAME", "of weights that do not name their model, as PyTorch's", at }
 #define TRAINED_OPTION_DEVICES(at)                                                                 \
-    {                                                                                              \
-        "devices", "LIST", "auto, cpu, 4xcpu, ...; all share each batch (auto)", CLI_TEXT,         \
-            TRAINED_AT(at, devices), 0, 0                                                          \
-    }
-
-#define TRAINED_OPTION_NO_CACHE(at) CHOICES_OPTION_NO_CACHE(TRAINED_AT(at, choices))
+    { "devices", "LIST", "auto, cpu, 4xcpu, ...; all share each batch (auto)", at }
 
 typedef struct trained {
     yoke_weights_description *description;

@@ -21,34 +21,33 @@ typedef struct compare_flags {
     const char *model, *dataset, *devices, *link, *html;
     choices_flags choices;
     straggler straggler;
-    int threads, counts, ddp, learn_steps, rounds, steps;
+    unsigned counts, ddp; /* words */
+    int threads, learn_steps, rounds, steps;
     double tolerance, seconds;
     bool lesson, json, quiet, rank_worker;
 } compare_flags;
 
-#define AT(field) offsetof(compare_flags, field)
+#define AT(field) CLI_FIELD(compare_flags, field)
 #define DOUBLING 1 /* of "all|doubling" */
 
 static const cli_option options[] = {
-    {"lesson", NULL, "why PyTorch recommends DDP: see below", CLI_FLAG, AT(lesson), 0, 0},
-    {"model", "NAME", "as in yoke train (resnet20)", CLI_TEXT, AT(model), 0, 0},
-    {"dataset", "SPEC", "as in yoke train (synthetic)", CLI_TEXT, AT(dataset), 0, 0},
+    {"lesson", NULL, "why PyTorch recommends DDP: see below", AT(lesson)},
+    {"model", "NAME", "as in yoke train (resnet20)", AT(model)},
+    {"dataset", "SPEC", "as in yoke train (synthetic)", AT(dataset)},
     CLI_OPTION_LIMIT_ROWS(AT(setup.limit_rows)),
     CLI_OPTION_SKIP_BAD(AT(setup.skip_bad)),
     {"devices", "LIST", "2xcpu, 4xcuda, ...; single uses the first one (every GPU, or 2xcpu)",
-     CLI_TEXT, AT(devices), 0, 0},
-    {"counts", "all|doubling", "race on 2, 3, 4 ... or on 2, 4, 8 ... devices (all)", CLI_CHOICE,
-     AT(counts), 0, 0},
+     AT(devices)},
+    {"counts", "all|doubling", "race on 2, 3, 4 ... or on 2, 4, 8 ... devices (all)", AT(counts)},
     CLI_OPTION_THREADS(AT(threads)),
     CLI_OPTION_BATCH(AT(setup.batch), "64"),
     CLI_OPTION_PRECISION(AT(setup.precision)),
     CLI_OPTION_ALGORITHM(
         AT(setup.algorithm),
         "of the race: fastest by measurement, or the same in every run (measured)"),
-    CHOICES_OPTION_FILE(AT(choices)),
-    CHOICES_OPTION_NO_CACHE(AT(choices)),
-    {"ddp", "overlap|sharded", "each rank updates all weights, or its own part (overlap)",
-     CLI_CHOICE, AT(ddp), 0, 0},
+    CHOICES_OPTION_FILE(AT(choices.file)),
+    CHOICES_OPTION_NO_CACHE(AT(choices.no_cache)),
+    {"ddp", "overlap|sharded", "each rank updates all weights, or its own part (overlap)", AT(ddp)},
     CLI_OPTION_COLLECTIVES(AT(setup.collectives)),
     CLI_OPTION_BUCKET_MB(AT(setup.bucket_mb), "as in yoke train"),
     CLI_OPTION_LINK(AT(link)),
@@ -59,19 +58,19 @@ static const cli_option options[] = {
     CLI_OPTION_STRAGGLER(AT(straggler), "; not in single"),
     CLI_OPTION_SEED(AT(setup.seed), "weights, row order and dropout"),
     {"learn-steps", "N", "steps that each contender trains before the race; 0: none (10)",
-     CLI_INTEGER, AT(learn_steps), 0, COMPARE_LEARN_STEPS},
+     AT(learn_steps), 0, COMPARE_LEARN_STEPS},
     {"tolerance", "X", "allowed relative difference of losses (1e-3; bfloat16, tf32: 5e-2)",
-     CLI_REAL, AT(tolerance), 0, 1},
-    {"rounds", "N", "rounds of the race; an interval needs 6 (9)", CLI_INTEGER, AT(rounds),
-     RACE_FEWEST, RACE_ROUNDS},
+     AT(tolerance), 0, 1},
+    {"rounds", "N", "rounds of the race; an interval needs 6 (9)", AT(rounds), RACE_FEWEST,
+     RACE_ROUNDS},
     {"steps", "N", "steps of each contender in a round (at most half a second of single)",
-     CLI_INTEGER, AT(steps), 1, 1e6},
-    {"seconds", "X", "time limit of the whole command; 3 rounds run in any case (60)", CLI_REAL,
-     AT(seconds), 0.1, 86400},
-    {"html", "FILE", "write figures of the result to one HTML page", CLI_TEXT, AT(html), 0, 0},
+     AT(steps), 1, 1e6},
+    {"seconds", "X", "time limit of the whole command; 3 rounds run in any case (60)", AT(seconds),
+     0.1, 86400},
+    {"html", "FILE", "write figures of the result to one HTML page", AT(html)},
     CLI_OPTION_JSON(AT(json)),
     CLI_OPTION_QUIET(AT(quiet)),
-    {"rank-worker", NULL, NULL, CLI_FLAG, AT(rank_worker), 0, 0},
+    {"rank-worker", NULL, NULL, AT(rank_worker)},
 };
 
 const cli_verb compare_verb = {
@@ -185,7 +184,7 @@ static void enter_all_cores(comparison *all) {
     if (used > setup->threads) enter(all, COMPARE_ALL_CORES, 1, used);
 }
 
-static bool is_counted(int devices, int most, int counts) {
+static bool is_counted(int devices, int most, unsigned counts) {
     return counts != DOUBLING || devices == most || (devices & (devices - 1)) == 0;
 }
 

@@ -10,8 +10,10 @@
 #define FASTEST_LINK 1e6 /* GB/s */
 #define GOAL 0.9         /* efficiency that a link should allow */
 
+#define AT(field) CLI_FIELD(simulate_flags, field)
+
 static const cli_option options[] = {
-    SIMULATE_OPTIONS(0),
+    SIMULATE_OPTIONS(AT),
 };
 
 const cli_verb advise_verb = {

@@ -20,25 +20,26 @@
 typedef struct verify_flags {
     compare_setup setup; /* optimizer: kind and learning rate, NaN: the default of the kind */
     const char *model, *dataset, *devices, *record, *against;
-    int threads, steps, reference, record_every;
+    unsigned reference; /* a word */
+    int threads, steps, record_every;
     double tolerance;
     bool json, quiet;
 } verify_flags;
 
-#define AT(field) offsetof(verify_flags, field)
+#define AT(field) CLI_FIELD(verify_flags, field)
 enum { FOLLOW, FREE, NO }; /* of --reference */
 
 static const cli_option options[] = {
-    {"model", "NAME", "as in yoke train (resnet20)", CLI_TEXT, AT(model), 0, 0},
-    {"dataset", "SPEC", "as in yoke train (synthetic:3x16x16)", CLI_TEXT, AT(dataset), 0, 0},
+    {"model", "NAME", "as in yoke train (resnet20)", AT(model)},
+    {"dataset", "SPEC", "as in yoke train (synthetic:3x16x16)", AT(dataset)},
     CLI_OPTION_LIMIT_ROWS(AT(setup.limit_rows)),
     CLI_OPTION_SKIP_BAD(AT(setup.skip_bad)),
     {"devices", "LIST", "2xcpu, 4xcuda, ...; one device: single alone (every GPU, or 2xcpu)",
-     CLI_TEXT, AT(devices), 0, 0},
+     AT(devices)},
     CLI_OPTION_THREADS(AT(threads)),
     CLI_OPTION_BATCH(AT(setup.batch), "16"),
     CLI_OPTION_SHARDS(AT(setup.shards)),
-    {"steps", "N", "steps of every road (5)", CLI_INTEGER, AT(steps), 1, 1e5},
+    {"steps", "N", "steps of every road (5)", AT(steps), 1, 1e5},
     CLI_OPTION_OPTIMIZER(AT(setup.optimizer.kind),
                          "with momentum and weight decay as in yoke train (sgd)"),
     CLI_OPTION_LR(AT(setup.optimizer.learning_rate), "learning rate", "0.01"),
@@ -48,15 +49,13 @@ static const cli_option options[] = {
         "fastest by measurement, which differs between roads, or the same in all (direct)"),
     {"reference", "follow|free|no",
      "the float64 road: starts each step from single's weights, trains alone, or none (follow)",
-     CLI_CHOICE, AT(reference), 0, 0},
+     AT(reference)},
     {"tolerance", "X", "allowed difference by rounding, relative to the norm of a tensor (0.1)",
-     CLI_REAL, AT(tolerance), 0, 1},
-    {"record", "FILE", "write batches, gradients and weights of single as safetensors", CLI_TEXT,
-     AT(record), 0, 0},
-    {"record-every", "N", "record the tensors of every Nth step, and of the last (1)", CLI_INTEGER,
+     AT(tolerance), 0, 1},
+    {"record", "FILE", "write batches, gradients and weights of single as safetensors", AT(record)},
+    {"record-every", "N", "record the tensors of every Nth step, and of the last (1)",
      AT(record_every), 1, 1e5},
-    {"against", "FILE", "compare with a recorded run, of yoke or of another program", CLI_TEXT,
-     AT(against), 0, 0},
+    {"against", "FILE", "compare with a recorded run, of yoke or of another program", AT(against)},
     CLI_OPTION_JSON(AT(json)),
     CLI_OPTION_QUIET(AT(quiet)),
 };
