@@ -12,6 +12,7 @@
 #include "cli/result.h"
 #include "cli/run_files.h"
 #include "cli/stop_signals.h"
+#include "cli/train_advice.h"
 #include "cli/train_page.h"
 
 typedef struct session {
@@ -79,14 +80,8 @@ static void print_advice(const session *now) {
         range_test_print_next(stderr, &now->found, now->command, now->rank.world > 1);
         return;
     }
-    print_train_advice(stderr, &(train_advice){.command = now->command,
-                                               .model = setup->run.model,
-                                               .dataset = setup->run.dataset,
-                                               .save = setup->run.save,
-                                               .trace = setup->run.trace,
-                                               .checkpoints = setup->run.checkpoint_dir != NULL,
-                                               .resumes = train_setup_is_auto(setup),
-                                               .force = setup->force,
+    print_train_advice(stderr, &(train_advice){.setup = setup,
+                                               .command = now->command,
                                                .repeatable = now->rank.world <= 1});
 }
 
@@ -115,12 +110,8 @@ static yoke_status write_page(const session *now, const char *ended) {
                        .view = &now->view,
                        .curves = &now->curves,
                        .command = now->command,
-                       .optimizer = &now->setup.optimizer,
-                       .seed = setup->run.seed,
+                       .setup = setup,
                        .steps = now->steps,
-                       .algorithm = setup->engine.algorithm,
-                       .fixed = setup->engine.shards > 0 && now->choices.path == NULL,
-                       .evaluates = setup->run.evaluate_every >= 0,
                        .seconds = now->seconds,
                        .ended = ended,
                        .found = setup->lr_find > 0 ? &now->found : NULL};
@@ -250,22 +241,22 @@ static void begin_live(session *now) {
 /* Opens the trainer and runs it. Returns the exit code. */
 static int open_and_run(session *now) {
     train_setup *setup = &now->setup;
-    yoke_trainer_options *run_options = &setup->run;
     yoke_status status = now->speaks ? yoke_file_check(setup->report) : YOKE_OK;
     if (status == YOKE_OK) status = choose_devices(now);
     if (status != YOKE_OK) return cli_fail(status);
     note_single_evaluation(now);
     choose_algorithms(now);
-    run_files_resume(run_options);
-    if (setup->lr_find > 0) range_test_fill(run_options, &setup->engine);
-    run_options->on_event = on_event;
-    run_options->payload = now;
-    bool counts_steps = run_options->steps > 0 || setup->lr_find > 0;
-    progress_begin(&now->progress, counts_steps ? 0 : run_options->epochs, setup->log_every,
+    yoke_trainer_options run_options = setup->run; /* the setup stays what the command says */
+    run_files_resume(&run_options);
+    if (setup->lr_find > 0) range_test_fill(&run_options, &setup->engine);
+    run_options.on_event = on_event;
+    run_options.payload = now;
+    bool counts_steps = run_options.steps > 0 || setup->lr_find > 0;
+    progress_begin(&now->progress, counts_steps ? 0 : run_options.epochs, setup->log_every,
                    setup->quiet || !now->speaks);
     begin_live(now);
     progress_note(&now->progress, "measuring the fastest algorithms ...");
-    status = yoke_trainer_create(&now->trainer, run_options);
+    status = yoke_trainer_create(&now->trainer, &run_options);
     progress_clear(&now->progress);
     if (status != YOKE_OK) return cli_fail(status);
     int code = run(now);
