@@ -123,7 +123,7 @@ class Trainer:
         rule = make("yoke_optimizer_options", learning_rate=0.05, momentum=0.9, weight_decay=5e-4)
         rule = make("yoke_optimizer_options", "YOKE_ADAMW_OPTIONS_INIT") if optimizer == "adamw" else rule
         engine = make("yoke_data_parallel_options", "YOKE_DATA_PARALLEL_OPTIONS_INIT")
-        run = make("yoke_trainer_options", "YOKE_TRAINER_OPTIONS_INIT", epochs=3)
+        run = make("yoke_trainer_options", "YOKE_TRAINER_OPTIONS_INIT", epochs=3, engine=ctypes.addressof(engine))
         own = "choices" in options or options.get("algorithm") == "direct"
         choices = {} if own else {"choices": _choices(), "cache_choices": True}
         for name, value in {"model": model, "kind": optimizer, **choices, **options}.items():
@@ -136,12 +136,10 @@ class Trainer:
         listener = ctypes.CFUNCTYPE(None, ctypes.POINTER(TYPES["yoke_event"]), ctypes.c_void_p)
         self._trainer.on_event = listener(lambda event, _payload: history.append(  # of self it would make a circle
             {**plain(event.contents), "kind": EVENTS[event.contents.kind]}))
-        run.on_event = ctypes.cast(self._trainer.on_event, ctypes.c_void_p)
-        run.optimizer, run.engine = ctypes.addressof(rule), ctypes.addressof(engine)
+        run.on_event, run.optimizer = ctypes.cast(self._trainer.on_event, ctypes.c_void_p), ctypes.addressof(rule)
         LIBRARY.yoke_trainer_create(ctypes.byref(self._trainer), ctypes.byref(run))
         weakref.finalize(self, LIBRARY.yoke_trainer_destroy, self._trainer)  # the last finalizer comes first
-        self._engine = LIBRARY.yoke_trainer_engine(self._trainer)
-        self._model = LIBRARY.yoke_trainer_model(self._trainer)
+        self._engine, self._model = LIBRARY.yoke_trainer_engine(self._trainer), LIBRARY.yoke_trainer_model(self._trainer)
         self._rows = max(1, run.batch // max(1, engine.accumulate) // max(1, engine.shards))
 
     def stop(self):
