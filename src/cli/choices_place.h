@@ -32,7 +32,7 @@ int choices_flags_check(const choices_flags *flags, const char *verb);
 #define CHOICES_SECONDS_PREDICTING 10
 
 /* Says what the fastest algorithms cost; of others nothing. */
-void choices_note_fastest(int algorithm);
+void choices_note_fastest(yoke_algorithm algorithm);
 
 /* yoke_data_parallel_options.choices and cache_choices. */
 typedef struct choices_place {

@@ -119,7 +119,7 @@ static int read_ignored_label(const char *verb, void *field) {
     return -1;
 }
 
-int option_value_read(int kind, const char *verb, void *value) {
+int option_value_read(unsigned kind, const char *verb, void *value) {
     static int (*const readers[])(const char *verb, void *field) = {
         [CLI_THREADS] = read_thread_count,  [CLI_STRAGGLER] = read_straggler,
         [CLI_JITTER] = read_color_jitter,   [CLI_INTERVAL] = read_save_interval,

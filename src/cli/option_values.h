@@ -51,6 +51,6 @@ typedef struct ignored_label {
 
 /* Reads the text of such a value, a cli_kind, into the rest of it. -1, or the exit code of a usage
  * error. */
-int option_value_read(int kind, const char *verb, void *value);
+int option_value_read(unsigned kind, const char *verb, void *value);
 
 #endif

@@ -8,7 +8,7 @@
 #include "cli/arguments.h"
 #include "yoke/yoke.h"
 
-/* Rows; `at` is the offset of the field, `otherwise` the default as help shows it. */
+/* Rows; `at` is CLI_FIELD of the field, `otherwise` the default as help shows it. */
 #define CLI_OPTION_THREADS(at)                                                                     \
     { "threads", "N", "compute threads of each device (cores / devices)", at, 0, 1024 }
 #define CLI_OPTION_BATCH(at, otherwise)                                                            \
