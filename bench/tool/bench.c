@@ -16,46 +16,41 @@ typedef struct bench_arguments {
     bench_profile_options profile;
 } bench_arguments;
 
-#define FIELD(name) offsetof(bench_arguments, name)
+#define FIELD(name) CLI_FIELD(bench_arguments, name)
 
 static const cli_option options[] = {
-    {"rounds", "N", "rounds of a row (5; with names 9)", CLI_INTEGER, FIELD(effort.rounds), 3,
-     RACE_ROUNDS},
+    {"rounds", "N", "rounds of a row (5; with names 9)", FIELD(effort.rounds), 3, RACE_ROUNDS},
     {"steps", "N",
      "steps of each contender in a round (half a second); of a profile (20); runs of a kernel (10)",
-     CLI_INTEGER, FIELD(effort.steps), 1, 1e6},
+     FIELD(effort.steps), 1, 1e6},
     {"seconds", "X", "time limit of a row's race, without preparation (10; with names 90)",
-     CLI_REAL, FIELD(effort.seconds), 0.1, 86400},
+     FIELD(effort.seconds), 0.1, 86400},
     {"gate", NULL,
      "exit with 1 when a row misses its line by more than its noise; when im2col computes a "
      "convolution of --kernels because no library has another algorithm",
-     CLI_FLAG, FIELD(gate), 0, 0},
-    {"list", NULL, "list the rows; measure nothing", CLI_FLAG, FIELD(list), 0, 0},
-    {"json", NULL, "print the result as one JSON object", CLI_FLAG, FIELD(json), 0, 0},
+     FIELD(gate)},
+    {"list", NULL, "list the rows; measure nothing", FIELD(list)},
+    {"json", NULL, "print the result as one JSON object", FIELD(json)},
     {"profile", "FILE",
      "measure no rows, but the parts of a step of one device, for yoke simulate and advise",
-     CLI_TEXT, FIELD(profile.path), 0, 0},
+     FIELD(profile.path)},
     {"kernels", NULL,
      "measure no rows, but each kernel of a step alone: its algorithm, and its part of the "
      "roofline",
-     CLI_FLAG, FIELD(kernels), 0, 0},
-    {"model", "NAME", "profile, kernels: preset, as in yoke help train (resnet20)", CLI_TEXT,
-     FIELD(profile.model), 0, 0},
+     FIELD(kernels)},
+    {"model", "NAME", "profile, kernels: preset, as in yoke help train (resnet20)",
+     FIELD(profile.model)},
     {"dataset", "SPEC",
      "profile, kernels: cifar10:DIR, synthetic:3x224x224,classes=1000, ... (10 classes of random "
      "images)",
-     CLI_TEXT, FIELD(profile.dataset), 0, 0},
-    {"rows", "N", "profile, kernels: rows of a step (32)", CLI_INTEGER, FIELD(profile.rows), 1,
-     1 << 20},
-    {"device", "NAME", "profile, kernels: cuda:0, for example (cpu)", CLI_TEXT,
-     FIELD(profile.device), 0, 0},
-    {"threads", "N", "profile, kernels: compute threads of a CPU device (cores)", CLI_INTEGER,
+     FIELD(profile.dataset)},
+    {"rows", "N", "profile, kernels: rows of a step (32)", FIELD(profile.rows), 1, 1 << 20},
+    {"device", "NAME", "profile, kernels: cuda:0, for example (cpu)", FIELD(profile.device)},
+    {"threads", "N", "profile, kernels: compute threads of a CPU device (cores)",
      FIELD(profile.threads), 0, 1024},
     {"precision", "float32|bfloat16|tf32",
-     "profile, kernels: precision of the computation (float32)", CLI_CHOICE,
-     FIELD(profile.precision), 0, 0},
-    {"drive", NULL, "run engines for another program, which sends requests on stdin", CLI_FLAG,
-     FIELD(drive), 0, 0},
+     "profile, kernels: precision of the computation (float32)", FIELD(profile.precision)},
+    {"drive", NULL, "run engines for another program, which sends requests on stdin", FIELD(drive)},
 };
 
 const cli_verb bench_verb = {

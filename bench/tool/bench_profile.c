@@ -167,7 +167,7 @@ bench_setup bench_profile_setup(const bench_profile_options *options) {
                          .dataset = options->dataset,
                          .rows = options->rows > 0 ? options->rows : DEFAULT_ROWS,
                          .gpu_bucket_bytes = DDP_BUCKET_BYTES,
-                         .precision = (yoke_precision)options->precision};
+                         .precision = options->precision};
 }
 
 yoke_status bench_profile(const bench_profile_options *options) {

@@ -15,8 +15,8 @@ typedef struct bench_profile_options {
     const char *device;  /* a list of one; NULL: the CPU */
     int rows;            /* 0: 32 */
     int threads;         /* of a CPU device; 0: every core */
-    int precision;       /* a yoke_precision */
-    int steps;           /* up to BENCH_PROFILE_STEPS; 0: 20 */
+    yoke_precision precision;
+    int steps; /* up to BENCH_PROFILE_STEPS; 0: 20 */
 } bench_profile_options;
 
 /* One device; what the options leave out has its default. */

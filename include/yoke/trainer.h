@@ -96,24 +96,28 @@ typedef struct yoke_event {
     int metric_count;                 /**< 0 in other events. */
 } yoke_event;
 
-/** How to train. yoke_trainer_create copies it with all texts, and what `optimizer` points to; it
- * reads what `process_group` and `groups` point to during the call only. `payload` must outlive the
- * trainer. */
+/** How to train. yoke_trainer_create copies it with all texts, and what `engine` and `optimizer`
+ * point to; it reads what `process_group` and `engine->groups` point to during the call only.
+ * `payload` must outlive the trainer. */
 typedef struct yoke_trainer_options {
-    size_t struct_size;                      /**< sizeof(yoke_trainer_options). */
-    const char *model;                       /**< A preset; NULL: "resnet20". */
-    const char *dataset;                     /**< SPEC of yoke_dataset_open; NULL: "synthetic", or
-                                                  training_rows. */
-    const char *devices;                     /**< As yoke_devices_options.list; NULL: "auto". In DDP
-                                                  those of a machine: each rank takes its own. */
-    int threads;                             /**< Compute threads per device; 0: cores / devices. */
-    yoke_mode mode;                          /**< How to use devices. */
-    yoke_schedule schedule;                  /**< As yoke_data_parallel_options, */
-    yoke_precision precision;                /**< likewise, */
-    yoke_algorithm algorithm;                /**< likewise, */
-    yoke_collectives collectives;            /**< likewise. */
+    size_t struct_size;  /**< sizeof(yoke_trainer_options). */
+    const char *model;   /**< A preset; NULL: "resnet20". */
+    const char *dataset; /**< SPEC of yoke_dataset_open; NULL: "synthetic", or
+                              training_rows. */
+    const char *devices; /**< As yoke_devices_options.list; NULL: "auto". In DDP
+                              those of a machine: each rank takes its own. */
+    int threads;         /**< Compute threads per device; 0: cores / devices. */
+    yoke_mode mode;      /**< How to use devices. */
+    /** How the engine trains; NULL: YOKE_DATA_PARALLEL_OPTIONS_INIT. The trainer sets batch, seed,
+     * process_group and pixels of it, which stay 0 here, as do input_gradients and inference.
+     * With `shards` and threads 0 a CPU device gets cores / shards threads, at least 1, whatever
+     * the number of devices; without `choices` the trainer then takes YOKE_ALGORITHM_DIRECT:
+     * measurements could end differently on another number of devices. In DDP all ranks give
+     * `choices`, or none does; what keeps its file from being written, and what `measure_seconds`
+     * leaves unmeasured, is a WARNING. With `ema_decay` evaluations and `save` use the average of
+     * the weights; checkpoints have both. */
+    const yoke_data_parallel_options *engine;
     int batch;                               /**< Rows of the whole batch, of all ranks; 0: 64. */
-    int accumulate;                          /**< Micro-batches of a batch; 0: 1. */
     int epochs;                              /**< 0: 1. Ignored when steps > 0. */
     uint64_t steps;                          /**< Updates; 0: epochs decide. */
     const yoke_optimizer_options *optimizer; /**< NULL: YOKE_SGD_OPTIONS_INIT. */
@@ -146,13 +150,8 @@ typedef struct yoke_trainer_options {
     /** DDP: how to meet the other ranks; required. The trainer sets `devices` itself. Rank 0 alone
      * writes files. */
     const yoke_process_group_options *process_group;
-    size_t bucket_bytes;    /**< The size of every bucket; 0: as yoke_data_parallel_options. */
-    bool broadcast_buffers; /**< As yoke_data_parallel_options, */
-    bool mean_of_ranks;     /**< likewise. */
-    const yoke_parameter_group *groups; /**< As yoke_data_parallel_options. */
-    int group_count;                    /**< The length of `groups`. */
-    const char *init_allow_missing;     /**< As yoke_weights_load_options.allow_missing. */
-    const char *init_allow_unknown;     /**< As yoke_weights_load_options.allow_unknown. */
+    const char *init_allow_missing; /**< As yoke_weights_load_options.allow_missing. */
+    const char *init_allow_unknown; /**< As yoke_weights_load_options.allow_unknown. */
     /** A folder of checkpoints, `step-00001234.safetensors`; made if its parent exists. NULL: none.
      * The run also writes one when it ends or is stopped. Without `resume` the folder must hold
      * none of a later step. A thread of its own writes them; where that thread is still busy, the
@@ -169,18 +168,6 @@ typedef struct yoke_trainer_options {
                              file excludes `init`. NULL: from scratch. */
     const char *resume_anyway; /**< Options that may differ from the checkpoint's, as
                                     yoke_state_load's `anyway`. Needs `resume`. */
-    const char *choices; /**< As yoke_data_parallel_options; what keeps the file from being written
-                              is a WARNING. */
-    int shards; /**< As yoke_data_parallel_options; with threads 0 a CPU device gets cores /
-                     shards threads, at least 1, whatever the number of devices. Without
-                     `choices` the trainer takes YOKE_ALGORITHM_DIRECT: measurements could end
-                     differently on another number of devices. In DDP all ranks give `choices`, or
-                     none does. */
-    bool synchronize_batch_norm; /**< As yoke_data_parallel_options, */
-    int straggler;               /**< likewise, */
-    double straggler_factor;     /**< likewise, */
-    const char *link;            /**< likewise, */
-    double interpreter_us;       /**< likewise. */
     int mistakes; /**< After each evaluation yoke_trainer_predictions has the predictions of each
                        class, and yoke_trainer_mistake this many wrong rows, those of the largest
                        loss. 0: neither. Alike on all ranks. */
@@ -209,8 +196,6 @@ typedef struct yoke_trainer_options {
                              best evaluation, which `save` gets, too; checkpoints have both. Needs
                              evaluate_every above 0. 0: never. */
     double min_delta;   /**< How much lower a better test loss is at least. */
-    double ema_decay; /**< As yoke_data_parallel_options. Evaluations and `save` use the average of
-                           the weights; checkpoints have both. */
     /** The preset's loss; read during yoke_trainer_create. NULL: cross-entropy with label_smoothing
      * for classes, MSE for targets. */
     const yoke_loss_options *loss;
@@ -229,24 +214,18 @@ typedef struct yoke_trainer_options {
     int metric_count;               /**< 0: none. */
     double mixup; /**< As yoke_loader_options. Training accuracy then counts the label with the
                        larger share. */
-    bool cache_choices;     /**< As yoke_data_parallel_options, */
-    double measure_seconds; /**< likewise; what it leaves unmeasured is a WARNING. */
 } yoke_trainer_options;
 
 /** The defaults: resnet20 on synthetic images, on every usable GPU or the CPU. */
 #define YOKE_TRAINER_OPTIONS_INIT                                                                  \
     {                                                                                              \
         sizeof(yoke_trainer_options), NULL, NULL, NULL, 0, YOKE_MODE_DATA_PARALLEL,                \
-            YOKE_SCHEDULE_OVERLAP, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED, YOKE_COLLECTIVES_AUTO,   \
-            64 /* batch */, 1 /* accumulate */, 1 /* epochs */, 0, NULL, YOKE_LR_CONSTANT, 0, 0,   \
-            0, false, YOKE_AUGMENT_NONE, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0,           \
-            true /* broadcast_buffers */, false, NULL, 0, NULL, NULL, NULL, 0,                     \
-            YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, NULL, 0 /* shards */, false,             \
-            0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US, 0 /* mistakes */,          \
-            NULL /* training_rows */, NULL /* test_rows */, {0, 0, 0, 0}, 0, 0 /* limit_rows */,   \
-            false, YOKE_SAMPLING_EACH, 0, false /* skip_bad */, false, 0 /* lr_gamma */, 10, 0, 0, \
-            0 /* ema_decay */, NULL /* loss */, false, NULL, NULL, NULL, 0, 0 /* mixup */,         \
-            false /* cache_choices */, 0                                                           \
+            NULL /* engine */, 64 /* batch */, 1 /* epochs */, 0, NULL, YOKE_LR_CONSTANT, 0, 0, 0, \
+            false, YOKE_AUGMENT_NONE, 0, NULL, NULL, NULL, NULL, NULL, NULL,                       \
+            NULL /* process_group */, NULL, NULL, NULL /* checkpoint_dir */, 0,                    \
+            YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, 0 /* mistakes */, NULL, NULL,            \
+            {0, 0, 0, 0}, 0, 0 /* limit_rows */, false, YOKE_SAMPLING_EACH, 0, false, false,       \
+            0 /* lr_gamma */, 10, 0, 0, NULL /* loss */, false, NULL, NULL, NULL, 0, 0 /* mixup */ \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.

@@ -113,7 +113,7 @@ class Trainer:
     inputs: float32 [rows, features] or [rows, channels, height, width]. labels: integers [rows], or float32 targets
     [rows, targets]. test: (inputs, labels) to evaluate on. Contiguous arrays are read in place while the trainer lives.
     channels_first: take a shape that looks like [rows, height, width, channels] as it is. options: fields of
-    yoke_trainer_options (dataset, devices, batch, epochs, ...) and of yoke_optimizer_options.
+    yoke_trainer_options (dataset, devices, batch, epochs, ...), yoke_data_parallel_options and yoke_optimizer_options.
     """
     def __init__(self, model="resnet20", inputs=None, labels=None, *, test=None, classes=None, channels_first=False,
                  optimizer="sgd", **options):
@@ -122,11 +122,12 @@ class Trainer:
         history = self.history = []  # each yoke_event as a dict
         rule = make("yoke_optimizer_options", learning_rate=0.05, momentum=0.9, weight_decay=5e-4)
         rule = make("yoke_optimizer_options", "YOKE_ADAMW_OPTIONS_INIT") if optimizer == "adamw" else rule
-        run = make("yoke_trainer_options", "YOKE_TRAINER_OPTIONS_INIT", epochs=3)
+        engine = make("yoke_data_parallel_options", "YOKE_DATA_PARALLEL_OPTIONS_INIT")
+        run = make("yoke_trainer_options", "YOKE_TRAINER_OPTIONS_INIT", epochs=3, engine=ctypes.addressof(engine))
         own = "choices" in options or options.get("algorithm") == "direct"
         choices = {} if own else {"choices": _choices(), "cache_choices": True}
         for name, value in {"model": model, "kind": optimizer, **choices, **options}.items():
-            _set((rule, run), name, value)
+            _set((rule, engine, run), name, value)
         if inputs is not None:
             run.training_rows, classes = _open(self, inputs, labels, classes, channels_first)
             if test is not None:
@@ -138,9 +139,8 @@ class Trainer:
         run.on_event, run.optimizer = ctypes.cast(self._trainer.on_event, ctypes.c_void_p), ctypes.addressof(rule)
         LIBRARY.yoke_trainer_create(ctypes.byref(self._trainer), ctypes.byref(run))
         weakref.finalize(self, LIBRARY.yoke_trainer_destroy, self._trainer)  # the last finalizer comes first
-        self._engine = LIBRARY.yoke_trainer_engine(self._trainer)
-        self._model = LIBRARY.yoke_trainer_model(self._trainer)
-        self._rows = max(1, run.batch // max(1, run.accumulate) // max(1, run.shards))
+        self._engine, self._model = LIBRARY.yoke_trainer_engine(self._trainer), LIBRARY.yoke_trainer_model(self._trainer)
+        self._rows = max(1, run.batch // max(1, engine.accumulate) // max(1, engine.shards))
 
     def stop(self):
         """Lets run return after its step; any thread may call it. Without a run it does nothing."""

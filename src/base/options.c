@@ -3,11 +3,12 @@
  * be zero. */
 #include "base/options.h"
 
-#include <stdbool.h>
+#include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/text.h"
 
 yoke_status yoke_pointer_check(const void *given, const char *name) {
     return given != NULL ? YOKE_OK : FAIL(YOKE_ERROR_ARGUMENT, "%s is NULL", name);
@@ -72,4 +73,50 @@ yoke_status yoke_options_store(void *given, const void *own, size_t own_size,
     memcpy(given, own, given_size < own_size ? given_size : own_size);
     memcpy(given, &given_size, sizeof given_size);
     return YOKE_OK;
+}
+
+/* Tables. */
+
+bool yoke_option_text(const yoke_option *option, const void *owner, char text[YOKE_OPTION_BYTES]) {
+    const void *field = (const char *)owner + option->offset;
+    bool yes = false;
+    if (option->applies != NULL && !option->applies(owner)) return false;
+    switch (option->kind) {
+    case YOKE_OPTION_WRITTEN:
+        option->write(owner, text);
+        return true;
+    case YOKE_OPTION_REAL:
+        yoke_text_of_real(*(const double *)field, text, YOKE_OPTION_BYTES);
+        return true;
+    case YOKE_OPTION_INTEGER:
+        snprintf(text, YOKE_OPTION_BYTES, "%d", *(const int *)field);
+        return true;
+    case YOKE_OPTION_UNSIGNED:
+        snprintf(text, YOKE_OPTION_BYTES, "%" PRIu64, *(const uint64_t *)field);
+        return true;
+    case YOKE_OPTION_TEXT:
+        field = *(const char *const *)field;
+        snprintf(text, YOKE_OPTION_BYTES, "%s", field != NULL ? (const char *)field : "none");
+        return true;
+    case YOKE_OPTION_WORD:
+        snprintf(text, YOKE_OPTION_BYTES, "%s", option->words[*(const int *)field]);
+        return true;
+    case YOKE_OPTION_FLAG:
+        yes = *(const bool *)field;
+        break;
+    case YOKE_OPTION_GIVEN:
+        yes = *(const void *const *)field != NULL;
+        break;
+    }
+    snprintf(text, YOKE_OPTION_BYTES, "%s", yes ? "yes" : "no");
+    return true;
+}
+
+void yoke_options_write_agreed(FILE *out, const yoke_option_table *table, const void *owner) {
+    char text[YOKE_OPTION_BYTES];
+    for (int i = 0; i < table->count; i++) {
+        const yoke_option *row = &table->rows[i];
+        if ((row->uses & YOKE_OPTION_AGREES) != 0 && yoke_option_text(row, owner, text))
+            fprintf(out, "%s %s\n", row->name, text);
+    }
 }

@@ -54,6 +54,10 @@ static int choice_index(const char *words, const char *given) {
     return -1;
 }
 
+bool cli_keeps_text(const cli_option *option) {
+    return option->kind == CLI_TEXT || option->kind > CLI_GROUP;
+}
+
 const char *cli_choice_word(const cli_option *option, int index, char word[64]) {
     return choice_word(option->value, index, word) ? word : "";
 }
@@ -122,10 +126,11 @@ int cli_store(const cli_verb *verb, const cli_option *option, const char *text, 
     int choice;
     if (text[0] == '\0')
         return cli_usage_error(verb->name, "--%s needs a value: %s", option->name, option->value);
-    switch (option->kind) {
-    case CLI_TEXT:
+    if (cli_keeps_text(option)) {
         *(const char **)field = text;
-        break;
+        return option_value_read(option->kind, verb->name, field);
+    }
+    switch (option->kind) {
     case CLI_INTEGER:
         read = read_integer(option, text, field);
         break;
@@ -136,14 +141,19 @@ int cli_store(const cli_verb *verb, const cli_option *option, const char *text, 
         read = read_real(option, text, field);
         break;
     case CLI_CHOICE:
+    case CLI_IF_FIRST:
+    case CLI_IF_SECOND:
         choice = choice_index(option->value, text);
         if (choice < 0) return choice_error(verb, option, text);
-        *(int *)field = choice;
+        if (option->kind == CLI_CHOICE)
+            *(int *)field = choice;
+        else
+            *(bool *)field = choice == (option->kind == CLI_IF_SECOND);
         break;
     case CLI_FLAG:
         *(bool *)field = strcmp(text, "true") == 0;
         break;
-    case CLI_GROUP:
+    default:
         break;
     }
     return read ? -1 : number_error(verb, option, text);

@@ -5,18 +5,31 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+
+#include "cli/option_values.h"
 
 /* The kind of a value, and the type of its field in the verb's struct. */
 typedef enum cli_kind {
     CLI_FLAG,     /* bool; takes no value */
     CLI_TEXT,     /* const char *; borrowed from argv */
     CLI_INTEGER,  /* int */
-    CLI_UNSIGNED, /* uint64_t */
+    CLI_UNSIGNED, /* uint64_t or size_t */
     CLI_REAL,     /* double */
-    CLI_CHOICE,   /* int: index of the word among those of `value`, "sgd|adamw" */
-    CLI_GROUP     /* no option: the name of those below it, in help and manual */
+    CLI_CHOICE,   /* enum or unsigned: index of the word among those of `value`, "sgd|adamw" */
+    CLI_IF_FIRST, /* bool: whether the first of two such words is given */
+    CLI_IF_SECOND,
+    CLI_GROUP, /* no option: the name of those below it, in help and manual */
+    /* Values that begin with their text, option_values.h. */
+    CLI_THREADS,
+    CLI_STRAGGLER,
+    CLI_JITTER,
+    CLI_INTERVAL,
+    CLI_WEIGHTS,
+    CLI_LABEL
 } cli_kind;
+_Static_assert(_Generic((size_t)0, uint64_t : true, default : false), "CLI_UNSIGNED");
 
 typedef struct cli_option {
     const char *name;  /* "warmup-steps": --warmup-steps N, --warmup-steps=N, --warmup_steps N */
@@ -42,6 +55,16 @@ typedef struct cli_verb {
 /* The row above a group of options. */
 #define CLI_HEADING(name)                                                                          \
     { name, NULL, NULL, CLI_GROUP, 0, 0, 0 }
+/* The kind and place of a value, by its field: the columns `kind` and `offset`. */
+// clang-format off
+#define CLI_FIELD(type, field)                                                                     \
+    _Generic(((type *)NULL)->field,                                                                \
+             bool: CLI_FLAG, const char *: CLI_TEXT, int: CLI_INTEGER, uint64_t: CLI_UNSIGNED,     \
+             double: CLI_REAL, unsigned: CLI_CHOICE, thread_count: CLI_THREADS,                    \
+             straggler: CLI_STRAGGLER, color_jitter: CLI_JITTER, save_interval: CLI_INTERVAL,      \
+             class_weights: CLI_WEIGHTS, ignored_label: CLI_LABEL),                                \
+    offsetof(type, field)
+// clang-format on
 #define CLI_OPTION_COUNT(options) ((int)(sizeof(options) / sizeof((options)[0])))
 
 /* Reads argv[1 ..] into `values`, the verb's struct, which holds its defaults. Moves the operands
@@ -59,6 +82,8 @@ const char *cli_nearest_option(const cli_verb *verb, const char *name);
 int cli_store(const cli_verb *verb, const cli_option *option, const char *text, void *values);
 /* The word of a choice. */
 const char *cli_choice_word(const cli_option *option, int index, char word[64]);
+/* Whether the field is a text, or begins with the text that it was read from. */
+bool cli_keeps_text(const cli_option *option);
 
 /* Prints what is wrong, and on a second line where help is; returns exit code 2. */
 int cli_usage_error(const char *verb, const char *format, ...)

@@ -17,7 +17,7 @@ typedef struct checkpoint_flags {
 } checkpoint_flags;
 
 static const cli_option options[] = {
-    CLI_OPTION_JSON(offsetof(checkpoint_flags, json)),
+    CLI_OPTION_JSON(CLI_FIELD(checkpoint_flags, json)),
 };
 
 const cli_verb checkpoint_verb = {

@@ -38,7 +38,7 @@ int choices_flags_check(const choices_flags *flags, const char *verb) {
                            "--choices names a file, and --no-cache keeps none; leave one out");
 }
 
-void choices_note_fastest(int algorithm) {
+void choices_note_fastest(yoke_algorithm algorithm) {
     if (algorithm == YOKE_ALGORITHM_FASTEST)
         fprintf(stderr, "yoke: --algorithm fastest: on GPUs two runs may differ, because some "
                         "algorithms add in another order in each run\n");

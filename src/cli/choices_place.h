@@ -13,19 +13,16 @@ typedef struct choices_flags {
     bool no_cache;
 } choices_flags;
 
-/* The rows of these flags in a verb's table; `at` is the offset of its choices_flags. */
+/* The rows of these flags in a verb's table. */
 #define CHOICES_OPTION_FILE(at)                                                                    \
     {                                                                                              \
         "choices", "FILE",                                                                         \
             "file that keeps what was measured, for the same bits in every run (in "               \
             "~/.cache/yoke)",                                                                      \
-            CLI_TEXT, (at) + offsetof(choices_flags, file), 0, 0                                   \
+            at                                                                                     \
     }
 #define CHOICES_OPTION_NO_CACHE(at)                                                                \
-    {                                                                                              \
-        "no-cache", NULL, "measure algorithms anew, and keep nothing in ~/.cache/yoke", CLI_FLAG,  \
-            (at) + offsetof(choices_flags, no_cache), 0, 0                                         \
-    }
+    { "no-cache", NULL, "measure algorithms anew, and keep nothing in ~/.cache/yoke", at }
 
 /* Refuses both flags together: -1, or the exit code behind a printed error. */
 int choices_flags_check(const choices_flags *flags, const char *verb);
@@ -35,7 +32,7 @@ int choices_flags_check(const choices_flags *flags, const char *verb);
 #define CHOICES_SECONDS_PREDICTING 10
 
 /* Says what the fastest algorithms cost; of others nothing. */
-void choices_note_fastest(int algorithm);
+void choices_note_fastest(yoke_algorithm algorithm);
 
 /* yoke_data_parallel_options.choices and cache_choices. */
 typedef struct choices_place {

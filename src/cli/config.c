@@ -13,53 +13,28 @@
 #define NUMBER_BYTES 32
 #define FILE_LIMIT ((size_t)1 << 20)
 
-/* Recipes: each a list of options, which NULL ends. */
-
+#define RECIPE_WORDS 20
 typedef struct recipe {
     const char *name;
-    const char *needs[3]; /* options that the command must bring; NULL ends them */
-    const char *(*options)[2];
+    const char *needs[3];            /* options that the command must bring; NULL ends them */
+    const char *words[RECIPE_WORDS]; /* what it stands for in a command; likewise */
 } recipe;
 
-static const char *cifar10[][2] = {
-    {"dataset", "cifar10:data/cifar-10-batches-bin"},
-    {"model", "resnet18-cifar"},
-    {"epochs", "30"},
-    {"batch", "128"},
-    {"lr", "0.1"},
-    {"lr-schedule", "onecycle"},
-    {"augment", "crop-flip"},
-    {NULL, NULL},
-};
-
-static const char *imagefolder_finetune[][2] = {
-    {"model", "resnet18"},
-    {"new-head", "true"},
-    {"epochs", "10"},
-    {"lr", "0.01"},
-    {"lr-schedule", "cosine"},
-    {"no-decay", "norms-and-biases"},
-    {"augment", "resized-crop-flip"},
-    {NULL, NULL},
-};
-
-static const char *gpt_char[][2] = {
-    {"model", "gpt2:layers=4,width=128,heads=4"},
-    {"epochs", "10"},
-    {"batch", "32"},
-    {"optimizer", "adamw"},
-    {"lr", "0.002"},
-    {"lr-schedule", "cosine"},
-    {"warmup-steps", "100"},
-    {"no-decay", "norms-and-biases"},
-    {"clip-norm", "1"},
-    {NULL, NULL},
-};
-
 static const recipe recipes[] = {
-    {"cifar10", {NULL}, cifar10},
-    {"imagefolder-finetune", {"dataset", "init", NULL}, imagefolder_finetune},
-    {"gpt-char", {"dataset", NULL}, gpt_char},
+    {"cifar10",
+     {NULL},
+     {"--dataset", "cifar10:data/cifar-10-batches-bin", "--model", "resnet18-cifar", "--epochs",
+      "30", "--batch", "128", "--lr", "0.1", "--lr-schedule", "onecycle", "--augment",
+      "crop-flip"}},
+    {"imagefolder-finetune",
+     {"dataset", "init"},
+     {"--model", "resnet18", "--new-head", "--epochs", "10", "--lr", "0.01", "--lr-schedule",
+      "cosine", "--no-decay", "norms-and-biases", "--augment", "resized-crop-flip"}},
+    {"gpt-char",
+     {"dataset"},
+     {"--model", "gpt2:layers=4,width=128,heads=4", "--epochs", "10", "--batch", "32",
+      "--optimizer", "adamw", "--lr", "0.002", "--lr-schedule", "cosine", "--warmup-steps", "100",
+      "--no-decay", "norms-and-biases", "--clip-norm", "1"}},
 };
 #define RECIPE_COUNT (sizeof recipes / sizeof recipes[0])
 
@@ -80,27 +55,27 @@ static int unknown_recipe(const config_place *place) {
 }
 
 static int apply_recipe(const config_place *place) {
+    char *argv[1 + RECIPE_WORDS] = {NULL};
+    int argc = 1;
     if (place->flags->recipe == NULL) return -1;
     const recipe *found = find_recipe(place->flags->recipe);
-    int code = found != NULL ? -1 : unknown_recipe(place);
-    for (size_t i = 0; code < 0 && found->options[i][0] != NULL; i++)
-        code = cli_store(place->verb, cli_find_option(place->verb, found->options[i][0]),
-                         found->options[i][1], place->values);
-    return code;
+    if (found == NULL) return unknown_recipe(place);
+    memcpy(argv + 1, found->words, sizeof found->words);
+    while (argc <= RECIPE_WORDS && argv[argc] != NULL)
+        argc++;
+    return cli_parse(place->verb, argc, argv, place->values, NULL);
 }
 
 /* Whether an option has another value than its default. */
 static bool differs(const config_place *place, const cli_option *option) {
-    static const size_t sizes[] = {[CLI_FLAG] = sizeof(bool),
-                                   [CLI_TEXT] = 0,
-                                   [CLI_INTEGER] = sizeof(int),
-                                   [CLI_CHOICE] = sizeof(int),
-                                   [CLI_UNSIGNED] = sizeof(uint64_t),
-                                   [CLI_REAL] = sizeof(double),
-                                   [CLI_GROUP] = 0};
+    static const size_t sizes[] = {
+        [CLI_FLAG] = sizeof(bool),      [CLI_IF_FIRST] = sizeof(bool),
+        [CLI_IF_SECOND] = sizeof(bool), [CLI_INTEGER] = sizeof(int),
+        [CLI_CHOICE] = sizeof(int),     [CLI_UNSIGNED] = sizeof(uint64_t),
+        [CLI_REAL] = sizeof(double),    [CLI_GROUP] = 0};
     const char *own = (const char *)place->values + option->offset;
     const char *usual = (const char *)place->defaults + option->offset;
-    if (option->kind != CLI_TEXT) return memcmp(own, usual, sizes[option->kind]) != 0;
+    if (!cli_keeps_text(option)) return memcmp(own, usual, sizes[option->kind]) != 0;
     const char *text = *(const char *const *)(const void *)own;
     const char *other = *(const char *const *)(const void *)usual;
     return text != NULL && (other == NULL || strcmp(text, other) != 0);
@@ -121,11 +96,8 @@ void config_print_recipe(const config_place *place, FILE *out) {
     const recipe *found = place->flags->recipe != NULL ? find_recipe(place->flags->recipe) : NULL;
     if (found == NULL) return;
     fprintf(out, "recipe   %s:", found->name);
-    for (size_t i = 0; found->options[i][0] != NULL; i++) {
-        const cli_option *option = cli_find_option(place->verb, found->options[i][0]);
-        fprintf(out, " --%s", option->name);
-        if (option->kind != CLI_FLAG) fprintf(out, " %s", found->options[i][1]);
-    }
+    for (size_t i = 0; i < RECIPE_WORDS && found->words[i] != NULL; i++)
+        fprintf(out, " %s", found->words[i]);
     fputc('\n', out);
 }
 
@@ -186,12 +158,12 @@ static int apply_key(const config_place *place, const char *key, const json_t *v
         return cli_usage_error(place->verb->name, "%s: '%s' is for the command line alone",
                                place->flags->file, key);
     bool fits = text != NULL && (option->kind == CLI_FLAG) == json_is_boolean(value) &&
-                (option->kind != CLI_TEXT || json_is_string(value));
+                (!cli_keeps_text(option) || json_is_string(value));
     if (fits) return cli_store(place->verb, option, text, place->values);
     return cli_usage_error(place->verb->name, "%s: '%s' takes %s", place->flags->file, key,
-                           option->kind == CLI_FLAG   ? "true or false"
-                           : option->kind == CLI_TEXT ? "a text"
-                                                      : option->value);
+                           option->kind == CLI_FLAG ? "true or false"
+                           : cli_keeps_text(option) ? "a text"
+                                                    : option->value);
 }
 
 static int apply_file(const config_place *place, json_t *root) {
@@ -235,12 +207,10 @@ static void write_unsigned(yoke_json *json, const char *name, uint64_t value) {
 
 static void write_value(yoke_json *json, const cli_option *option, const void *field) {
     char word[64];
+    int choice = 0;
     switch (option->kind) {
     case CLI_FLAG:
         yoke_json_boolean(json, option->name, *(const bool *)field);
-        break;
-    case CLI_TEXT:
-        yoke_json_text(json, option->name, *(const char *const *)field);
         break;
     case CLI_INTEGER:
         yoke_json_integer(json, option->name, *(const int *)field);
@@ -252,9 +222,15 @@ static void write_value(yoke_json *json, const cli_option *option, const void *f
         yoke_json_real(json, option->name, *(const double *)field);
         break;
     case CLI_CHOICE:
-        yoke_json_text(json, option->name, cli_choice_word(option, *(const int *)field, word));
+    case CLI_IF_FIRST:
+    case CLI_IF_SECOND:
+        choice = option->kind == CLI_CHOICE
+                     ? *(const int *)field
+                     : *(const bool *)field == (option->kind == CLI_IF_SECOND);
+        yoke_json_text(json, option->name, cli_choice_word(option, choice, word));
         break;
-    case CLI_GROUP:
+    default:
+        yoke_json_text(json, option->name, *(const char *const *)field);
         break;
     }
 }

@@ -89,13 +89,13 @@ static void add_batch(data_survey *survey, const yoke_batch *batch) {
     }
 }
 
-static yoke_status read_rows(data_survey *survey, const data_flags *flags) {
+static yoke_status read_rows(data_survey *survey, const dataset_rows *rows) {
     yoke_loader *loader = NULL;
     yoke_loader_options options = YOKE_LOADER_OPTIONS_INIT;
     yoke_batch batch = {.struct_size = sizeof batch};
     options.batch = BATCH;
     options.raw = true;
-    options.threads = loader_threads_read(flags->loader_threads);
+    options.threads = rows->loader_threads.count;
     yoke_status status = yoke_loader_create(&loader, survey->dataset, &options);
     if (status == YOKE_OK) status = yoke_loader_begin(loader, 0);
     while (status == YOKE_OK) {
@@ -120,17 +120,17 @@ static yoke_status reserve(data_survey *survey) {
 }
 
 yoke_status data_survey_take(data_survey *survey, const char *spec, yoke_split split,
-                             const data_flags *flags) {
+                             const dataset_rows *rows) {
     survey->info.struct_size = sizeof survey->info;
-    data_flags all = *flags;
+    dataset_rows all = *rows;
     all.skip_bad = true;
-    yoke_status status = data_flags_open(&survey->dataset, spec, split, &all, add_bad, survey);
+    yoke_status status = dataset_rows_open(&survey->dataset, spec, split, &all, add_bad, survey);
     if (status == YOKE_OK && survey->no_memory)
         status = cli_refuse(YOKE_ERROR_MEMORY, "no memory for the names of damaged files");
     if (status == YOKE_OK) status = yoke_dataset_describe(survey->dataset, &survey->info);
     if (status == YOKE_OK) status = reserve(survey);
     if (survey->info.shape.flat || survey->info.shape.sequence) survey->with_pictures = false;
-    return status == YOKE_OK ? read_rows(survey, flags) : status;
+    return status == YOKE_OK ? read_rows(survey, rows) : status;
 }
 
 void data_survey_clear(data_survey *survey) {

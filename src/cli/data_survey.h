@@ -3,7 +3,7 @@
 #ifndef CLI_DATA_SURVEY_H
 #define CLI_DATA_SURVEY_H
 
-#include "cli/data_flags.h"
+#include "cli/dataset_rows.h"
 #include "yoke/yoke.h"
 
 /* Sums of the values of a channel, or of a target. */
@@ -34,7 +34,7 @@ typedef struct data_survey {
 
 /* Opens the split and reads every row once. clear takes a zeroed survey. */
 yoke_status data_survey_take(data_survey *survey, const char *spec, yoke_split split,
-                             const data_flags *flags);
+                             const dataset_rows *rows);
 void data_survey_clear(data_survey *survey);
 
 #endif

@@ -12,18 +12,18 @@
 #define LINES_SHOWN 40 /* of classes and of channels */
 
 typedef struct inspect_flags {
-    data_flags data;
+    dataset_rows rows;
     const char *sheet;
     bool json;
 } inspect_flags;
 
-#define AT(field) offsetof(inspect_flags, field)
+#define AT(field) CLI_FIELD(inspect_flags, field)
 
 static const cli_option options[] = {
     {"sheet", "FILE", "write a contact sheet of training images, a row for each class, as PNG",
-     CLI_TEXT, AT(sheet), 0, 0},
-    CLI_OPTION_LIMIT_ROWS(AT(data.limit_rows)),
-    CLI_OPTION_LOADER_THREADS(AT(data.loader_threads)),
+     AT(sheet)},
+    CLI_OPTION_LIMIT_ROWS(AT(rows.limit)),
+    CLI_OPTION_LOADER_THREADS(AT(rows.loader_threads)),
     CLI_OPTION_JSON(AT(json)),
 };
 
@@ -195,9 +195,9 @@ static int inspect(const char *spec, const inspect_flags *flags) {
     data_survey surveys[2] = {{.with_pictures = flags->sheet != NULL}, {0}};
     yoke_status status = yoke_file_check(flags->sheet);
     if (status == YOKE_OK)
-        status = data_survey_take(&surveys[0], spec, YOKE_SPLIT_TRAIN, &flags->data);
+        status = data_survey_take(&surveys[0], spec, YOKE_SPLIT_TRAIN, &flags->rows);
     if (status == YOKE_OK)
-        status = data_survey_take(&surveys[1], spec, YOKE_SPLIT_TEST, &flags->data);
+        status = data_survey_take(&surveys[1], spec, YOKE_SPLIT_TEST, &flags->rows);
     if (status == YOKE_OK && flags->json)
         status = print_json(spec, surveys);
     else if (status == YOKE_OK)
@@ -217,7 +217,6 @@ static int inspect(const char *spec, const inspect_flags *flags) {
 int data_main(int argc, char **argv) {
     inspect_flags flags = {0};
     int operands = 0, code = cli_parse(&data_verb, argc, argv, &flags, &operands);
-    if (code < 0) code = data_flags_check(&flags.data, "data");
     if (code >= 0) return code;
     if (operands != 2 || strcmp(argv[1], "inspect") != 0)
         return cli_usage_error("data", "data takes %s", data_verb.operands);

@@ -15,11 +15,10 @@ typedef struct devices_flags {
     bool json;
 } devices_flags;
 
-#define AT(field) offsetof(devices_flags, field)
+#define AT(field) CLI_FIELD(devices_flags, field)
 
 static const cli_option options[] = {
-    {"devices", "LIST", "the devices to open: auto, cpu, 4xcpu, cuda:0, ... (auto)", CLI_TEXT,
-     AT(devices), 0, 0},
+    {"devices", "LIST", "the devices to open: auto, cpu, 4xcpu, cuda:0, ... (auto)", AT(devices)},
     CLI_OPTION_THREADS(AT(threads)),
     CLI_OPTION_JSON(AT(json)),
 };

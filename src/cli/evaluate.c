@@ -17,25 +17,24 @@ typedef struct evaluate_flags {
 
 #define WHY_BYTES 96
 #define COLUMN_MAX 12 /* bytes of a class's name above its column of the confusion table */
-#define AT(field) offsetof(evaluate_flags, field)
+#define AT(field) CLI_FIELD(evaluate_flags, field)
 
 static const cli_option options[] = {
-    TRAINED_OPTION_WEIGHTS(AT(trained)),
-    {"init", "FILE", "another name of --weights", CLI_TEXT, AT(trained.weights), 0, 0},
-    TRAINED_OPTION_MODEL(AT(trained)),
+    TRAINED_OPTION_WEIGHTS(AT(trained.weights)),
+    {"init", "FILE", "another name of --weights", AT(trained.weights)},
+    TRAINED_OPTION_MODEL(AT(trained.model)),
     {"dataset", "SPEC",
-     "as in yoke train; sizes are those of the weights (synthetic, for weights of it)", CLI_TEXT,
-     AT(dataset), 0, 0},
-    {"confusion", NULL, "also print how often each class was taken for each other", CLI_FLAG,
-     AT(confusion), 0, 0},
-    TRAINED_OPTION_DEVICES(AT(trained)),
+     "as in yoke train; sizes are those of the weights (synthetic, for weights of it)",
+     AT(dataset)},
+    {"confusion", NULL, "also print how often each class was taken for each other", AT(confusion)},
+    TRAINED_OPTION_DEVICES(AT(trained.devices)),
     CLI_OPTION_THREADS(AT(trained.threads)),
     CLI_OPTION_BATCH(AT(trained.batch), "64"),
     CLI_OPTION_PRECISION(AT(trained.precision)),
-    TRAINED_OPTION_NO_CACHE(AT(trained)),
-    CLI_OPTION_LIMIT_ROWS(AT(trained.data.limit_rows)),
-    CLI_OPTION_LOADER_THREADS(AT(trained.data.loader_threads)),
-    CLI_OPTION_SKIP_BAD(AT(trained.data.skip_bad)),
+    CHOICES_OPTION_NO_CACHE(AT(trained.choices.no_cache)),
+    CLI_OPTION_LIMIT_ROWS(AT(trained.rows.limit)),
+    CLI_OPTION_LOADER_THREADS(AT(trained.rows.loader_threads)),
+    CLI_OPTION_SKIP_BAD(AT(trained.rows.skip_bad)),
     CLI_OPTION_JSON(AT(json)),
 };
 
@@ -95,14 +94,13 @@ static yoke_status open_all(evaluation *run, const evaluate_flags *flags) {
     yoke_dataset_info rows = {.struct_size = sizeof rows};
     TRY(trained_open(own, &flags->trained));
     TRY(choose_dataset(run, flags));
-    TRY(trained_dataset(own, run->spec, &flags->trained.data, &run->dataset));
+    TRY(trained_dataset(own, run->spec, &flags->trained.rows, &run->dataset));
     TRY(yoke_dataset_describe(run->dataset, &rows));
     TRY(check_classes(&own->info, &rows, run->spec));
     TRY(trained_model(own, &flags->trained, flags->trained.batch));
     yoke_loader_options loader = {.struct_size = sizeof loader,
                                   .batch = flags->trained.batch,
-                                  .threads =
-                                      loader_threads_read(flags->trained.data.loader_threads),
+                                  .threads = flags->trained.rows.loader_threads.count,
                                   .devices = own->devices};
     TRY(yoke_loader_create(&run->loader, run->dataset, &loader));
     return trained_build(own, &flags->trained, flags->trained.batch,
@@ -289,7 +287,6 @@ int evaluate_main(int argc, char **argv) {
     evaluate_flags flags = {.trained = {.devices = "auto", .batch = 64}};
     evaluation run = {0};
     int code = cli_parse(&evaluate_verb, argc, argv, &flags, NULL);
-    if (code < 0) code = data_flags_check(&flags.trained.data, "evaluate");
     if (code >= 0) return code;
     if (flags.trained.weights == NULL)
         return cli_usage_error("evaluate",

@@ -20,25 +20,23 @@ typedef struct generate_flags {
     uint64_t seed;
 } generate_flags;
 
-#define AT(field) offsetof(generate_flags, field)
+#define AT(field) CLI_FIELD(generate_flags, field)
 
 static const cli_option options[] = {
-    TRAINED_OPTION_WEIGHTS(AT(trained)),
+    TRAINED_OPTION_WEIGHTS(AT(trained.weights)),
     {"prompt", "TEXT",
      "the text to continue; its bytes occur in the text of the training (a line "
      "break)",
-     CLI_TEXT, AT(prompt), 0, 0},
-    {"length", "N", "bytes to add (500)", CLI_INTEGER, AT(length), 1, 1 << 30},
+     AT(prompt)},
+    {"length", "N", "bytes to add (500)", AT(length), 1, 1 << 30},
     {"temperature", "X", "divides the outputs: below 1 more likely bytes, 0 the likeliest (0.8)",
-     CLI_REAL, AT(temperature), 0, 100},
-    {"top-k", "K", "draw among the K likeliest bytes; 0: among all (0)", CLI_INTEGER, AT(top), 0,
-     BYTES},
+     AT(temperature), 0, 100},
+    {"top-k", "K", "draw among the K likeliest bytes; 0: among all (0)", AT(top), 0, BYTES},
     CLI_OPTION_SEED(AT(seed), "the draws: the same seed, the same text"),
-    {"devices", "LIST", "auto, cpu or cuda: one device (auto)", CLI_TEXT, AT(trained.devices), 0,
-     0},
+    {"devices", "LIST", "auto, cpu or cuda: one device (auto)", AT(trained.devices)},
     CLI_OPTION_THREADS(AT(trained.threads)),
     CLI_OPTION_PRECISION(AT(trained.precision)),
-    TRAINED_OPTION_NO_CACHE(AT(trained)),
+    CHOICES_OPTION_NO_CACHE(AT(trained.choices.no_cache)),
 };
 
 const cli_verb generate_verb = {

@@ -11,7 +11,7 @@ typedef struct help_flags {
 
 static const cli_option options[] = {
     {"man", NULL, "print the manual page yoke(1), all verbs in one: yoke help --man | man -l -",
-     CLI_FLAG, offsetof(help_flags, man), 0, 0},
+     CLI_FIELD(help_flags, man)},
 };
 
 const cli_verb help_verb = {.name = "help",

@@ -12,14 +12,13 @@ typedef struct model_flags {
     bool json;
 } model_flags;
 
-#define AT(field) offsetof(model_flags, field)
+#define AT(field) CLI_FIELD(model_flags, field)
 
 static const cli_option options[] = {
-    {"dataset", "SPEC", "show: rows and classes of a dataset, as in yoke train", CLI_TEXT,
-     AT(dataset), 0, 0},
-    {"input", "CxHxW", "show: shape of a row (the one that the model was published for)", CLI_TEXT,
-     AT(input), 0, 0},
-    {"classes", "N", "show: length of the output (likewise)", CLI_INTEGER, AT(classes), 1, 1 << 30},
+    {"dataset", "SPEC", "show: rows and classes of a dataset, as in yoke train", AT(dataset)},
+    {"input", "CxHxW", "show: shape of a row (the one that the model was published for)",
+     AT(input)},
+    {"classes", "N", "show: length of the output (likewise)", AT(classes), 1, 1 << 30},
     CLI_OPTION_JSON(AT(json)),
 };
 

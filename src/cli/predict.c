@@ -19,22 +19,22 @@ typedef struct predict_flags {
     bool json, csv;
 } predict_flags;
 
-#define AT(field) offsetof(predict_flags, field)
+#define AT(field) CLI_FIELD(predict_flags, field)
 
 static const cli_option options[] = {
-    TRAINED_OPTION_WEIGHTS(AT(trained)),
-    TRAINED_OPTION_MODEL(AT(trained)),
-    {"top-k", "K", "classes to print for each row, the most probable first (1)", CLI_INTEGER,
-     AT(top), 1, 1000000},
-    TRAINED_OPTION_DEVICES(AT(trained)),
+    TRAINED_OPTION_WEIGHTS(AT(trained.weights)),
+    TRAINED_OPTION_MODEL(AT(trained.model)),
+    {"top-k", "K", "classes to print for each row, the most probable first (1)", AT(top), 1,
+     1000000},
+    TRAINED_OPTION_DEVICES(AT(trained.devices)),
     CLI_OPTION_THREADS(AT(trained.threads)),
     CLI_OPTION_BATCH(AT(trained.batch), "64, or all rows if they are fewer"),
     CLI_OPTION_PRECISION(AT(trained.precision)),
-    TRAINED_OPTION_NO_CACHE(AT(trained)),
-    CLI_OPTION_LIMIT_ROWS(AT(trained.data.limit_rows)),
-    CLI_OPTION_LOADER_THREADS(AT(trained.data.loader_threads)),
-    CLI_OPTION_SKIP_BAD(AT(trained.data.skip_bad)),
-    {"csv", NULL, "print name,rank,class,index,probability", CLI_FLAG, AT(csv), 0, 0},
+    CHOICES_OPTION_NO_CACHE(AT(trained.choices.no_cache)),
+    CLI_OPTION_LIMIT_ROWS(AT(trained.rows.limit)),
+    CLI_OPTION_LOADER_THREADS(AT(trained.rows.loader_threads)),
+    CLI_OPTION_SKIP_BAD(AT(trained.rows.skip_bad)),
+    {"csv", NULL, "print name,rank,class,index,probability", AT(csv)},
     CLI_OPTION_JSON(AT(json)),
 };
 
@@ -99,14 +99,13 @@ static const float *outputs_of(const prediction *run, int row) {
 static yoke_status open_rows(prediction *run, const char *spec) {
     trained *own = &run->trained;
     yoke_dataset_info rows = {.struct_size = sizeof rows};
-    TRY(trained_dataset(own, spec, &run->flags->trained.data, &run->dataset));
+    TRY(trained_dataset(own, spec, &run->flags->trained.rows, &run->dataset));
     TRY(yoke_dataset_describe(run->dataset, &rows));
     if (rows.rows < (size_t)run->batch) run->batch = (int)rows.rows;
     TRY(trained_model(own, &run->flags->trained, run->batch));
     yoke_loader_options loader = {.struct_size = sizeof loader,
                                   .batch = run->batch,
-                                  .threads =
-                                      loader_threads_read(run->flags->trained.data.loader_threads),
+                                  .threads = run->flags->trained.rows.loader_threads.count,
                                   .devices = own->devices};
     TRY(yoke_loader_create(&run->loader, run->dataset, &loader));
     return trained_build(own, &run->flags->trained, run->batch, yoke_loader_pixels(run->loader));
@@ -279,7 +278,6 @@ int predict_main(int argc, char **argv) {
     predict_flags flags = {.trained = {.devices = "auto", .batch = 64}, .top = 1};
     prediction run = {.flags = &flags, .paths = argv + 1};
     int code = cli_parse(&predict_verb, argc, argv, &flags, &run.count);
-    if (code < 0) code = data_flags_check(&flags.trained.data, "predict");
     if (code >= 0) return code;
     if (flags.trained.weights == NULL)
         return cli_usage_error("predict", "predict needs the weights: --weights FILE");

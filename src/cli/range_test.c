@@ -64,13 +64,13 @@ int range_test_check(int argc, char **argv) {
     return -1;
 }
 
-void range_test_fill(yoke_trainer_options *run) {
+void range_test_fill(yoke_trainer_options *run, yoke_data_parallel_options *engine) {
     run->save = run->metrics = run->trace = NULL;
     run->checkpoint_dir = run->resume = run->resume_anyway = NULL;
     run->keep_best = false;
     run->lr_schedule = YOKE_LR_CONSTANT;
     run->warmup_steps = 0;
-    run->ema_decay = 0;
+    engine->ema_decay = 0;
     run->patience = 0;
     run->evaluate_every = -1;
     run->mistakes = 0;

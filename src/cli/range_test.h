@@ -12,7 +12,7 @@
  */
 int range_test_check(int argc, char **argv);
 /* Leaves out what a recipe or a file says of a whole run: its files, schedule and evaluations. */
-void range_test_fill(yoke_trainer_options *run);
+void range_test_fill(yoke_trainer_options *run, yoke_data_parallel_options *engine);
 
 yoke_status range_test_run(yoke_trainer *trainer, int steps, yoke_lr_find_result *found);
 /* On stdout: some points, the curve and the suggestion; quiet: the suggestion alone. json: all

@@ -13,7 +13,7 @@ typedef struct report_flags {
 } report_flags;
 
 static const cli_option options[] = {
-    {"html", "FILE", "the page; default report.html", CLI_TEXT, offsetof(report_flags, html), 0, 0},
+    {"html", "FILE", "the page; default report.html", CLI_FIELD(report_flags, html)},
 };
 
 const cli_verb report_verb = {

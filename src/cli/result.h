@@ -39,16 +39,4 @@ void warn_of_result(const yoke_trainer *trainer, const yoke_trainer_summary *sum
 yoke_status print_result_json(FILE *out, yoke_trainer *trainer, const yoke_trainer_summary *summary,
                               const skipped_list *skipped);
 
-/* Commands to go on with; each works as printed, from the same folder. */
-typedef struct train_advice {
-    char *const *command; /* the words that started the run, the tool first; NULL ends them */
-    const char *model, *dataset;
-    const char *save, *trace; /* files that the run wrote; NULL: none */
-    bool checkpoints;         /* the run wrote some */
-    bool resumes;             /* the command has --resume auto */
-    bool force;               /* the command lets --save replace a file */
-    bool repeatable;          /* the command alone starts the same run, without a launcher */
-} train_advice;
-void print_train_advice(FILE *out, const train_advice *run);
-
 #endif

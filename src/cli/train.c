@@ -10,17 +10,16 @@
 #include "cli/progress.h"
 #include "cli/range_test.h"
 #include "cli/result.h"
+#include "cli/run_files.h"
 #include "cli/stop_signals.h"
-#include "cli/straggler_flag.h"
-#include "cli/train_options.h"
+#include "cli/train_advice.h"
 #include "cli/train_page.h"
 
 typedef struct session {
-    const train_flags *flags;
+    train_setup setup;
     char *const *command; /* the tool, then argv */
     device_view view;
     yoke_trainer *trainer;
-    yoke_optimizer_options optimizer;
     progress progress;
     train_curves curves; /* for --report */
     uint64_t steps;      /* of the whole run */
@@ -28,10 +27,7 @@ typedef struct session {
     live_view *live;     /* NULL: none */
     yoke_rank_info rank;
     rank_token token;
-    yoke_process_group_options group;
     group_list groups;
-    loss_choice loss;
-    straggler straggler;
     yoke_lr_find_result found; /* with --lr-find */
     skipped_list skipped;
     choices_place choices;
@@ -43,7 +39,7 @@ static void on_event(const yoke_event *event, void *payload) {
     session *now = payload;
     now->steps = event->steps;
     now->seconds = event->seconds_elapsed;
-    if (now->flags->report != NULL && now->speaks) train_curves_add(&now->curves, event);
+    if (now->setup.report != NULL && now->speaks) train_curves_add(&now->curves, event);
     if (now->live != NULL) live_add(now->live, event);
     if (event->kind == YOKE_EVENT_STEP) {
         if (now->speaks) progress_step(&now->progress, event);
@@ -58,7 +54,7 @@ static void on_event(const yoke_event *event, void *payload) {
     if (event->kind == YOKE_EVENT_WARNING) fprintf(stderr, "yoke: warning: %s\n", event->text);
     if (event->kind == YOKE_EVENT_READY)
         now->progress.unit = rate_unit(yoke_trainer_model(now->trainer));
-    if (now->flags->quiet || !now->speaks) return;
+    if (now->setup.quiet || !now->speaks) return;
     if (event->kind == YOKE_EVENT_READY) {
         print_plan(stderr, now->trainer, &now->view);
         print_groups(stderr, now->trainer, &now->groups);
@@ -73,66 +69,56 @@ static void on_event(const yoke_event *event, void *payload) {
     if (event->kind == YOKE_EVENT_RESUMED || event->kind == YOKE_EVENT_STOPPED)
         fprintf(stderr, "%s\n", event->text);
     if (event->kind != YOKE_EVENT_EPOCH) return;
-    print_epoch(stderr, event, now->flags->evaluate_every >= 0,
+    print_epoch(stderr, event, now->setup.run.evaluate_every >= 0,
                 now->has_table ? NULL : now->progress.unit);
     now->has_table = true;
 }
 
 static void print_advice(const session *now) {
-    const train_flags *flags = now->flags;
-    if (flags->tuning.lr_find > 0) {
+    const train_setup *setup = &now->setup;
+    if (setup->lr_find > 0) {
         range_test_print_next(stderr, &now->found, now->command, now->rank.world > 1);
         return;
     }
-    print_train_advice(stderr, &(train_advice){.command = now->command,
-                                               .model = flags->model,
-                                               .dataset = flags->dataset,
-                                               .save = flags->save,
-                                               .trace = flags->trace,
-                                               .checkpoints = flags->saving.dir != NULL,
-                                               .resumes = saving_flags_are_auto(&flags->saving),
-                                               .force = flags->saving.force,
+    print_train_advice(stderr, &(train_advice){.setup = setup,
+                                               .command = now->command,
                                                .repeatable = now->rank.world <= 1});
 }
 
 /* The result of a run of one step at least. */
 static yoke_status report(session *now) {
-    const train_flags *flags = now->flags;
-    if (flags->tuning.lr_find > 0)
-        return range_test_report(now->trainer, &now->found, flags->json, flags->quiet);
-    FILE *words = flags->json ? stderr : stdout;
+    const train_setup *setup = &now->setup;
+    if (setup->lr_find > 0)
+        return range_test_report(now->trainer, &now->found, setup->json, setup->quiet);
+    FILE *words = setup->json ? stderr : stdout;
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
     yoke_status status = yoke_trainer_summarize(now->trainer, &summary);
     if (status != YOKE_OK || summary.steps == 0) return status;
-    if (!flags->quiet)
+    if (!setup->quiet)
         print_stages(words, yoke_data_parallel_trace(yoke_trainer_engine(now->trainer)));
-    if (!flags->json || !flags->quiet) print_result(words, &summary, now->progress.unit);
-    if (flags->json) status = print_result_json(stdout, now->trainer, &summary, &now->skipped);
+    if (!setup->json || !setup->quiet) print_result(words, &summary, now->progress.unit);
+    if (setup->json) status = print_result_json(stdout, now->trainer, &summary, &now->skipped);
     fflush(stdout); /* warning and advice on stderr come after it, also in one file */
-    if (!flags->quiet) warn_of_result(now->trainer, &summary);
+    if (!setup->quiet) warn_of_result(now->trainer, &summary);
     return status;
 }
 
 /* After the result, which is then out even if the page cannot be written. ended: why the run ended
  * early; NULL: it did not. */
 static yoke_status write_page(const session *now, const char *ended) {
-    const train_flags *flags = now->flags;
+    const train_setup *setup = &now->setup;
     train_page page = {.trainer = now->trainer,
                        .view = &now->view,
                        .curves = &now->curves,
                        .command = now->command,
-                       .optimizer = &now->optimizer,
-                       .seed = flags->seed,
+                       .setup = setup,
                        .steps = now->steps,
-                       .algorithm = flags->algorithm,
-                       .fixed = flags->shards > 0 && now->choices.path == NULL,
-                       .evaluates = flags->evaluate_every >= 0,
                        .seconds = now->seconds,
                        .ended = ended,
-                       .found = flags->tuning.lr_find > 0 ? &now->found : NULL};
-    if (flags->report == NULL || !now->speaks) return YOKE_OK;
-    yoke_status status = train_page_write(flags->report, &page);
-    if (status == YOKE_OK && !flags->quiet) fprintf(stderr, "wrote %s\n", flags->report);
+                       .found = setup->lr_find > 0 ? &now->found : NULL};
+    if (setup->report == NULL || !now->speaks) return YOKE_OK;
+    yoke_status status = train_page_write(setup->report, &page);
+    if (status == YOKE_OK && !setup->quiet) fprintf(stderr, "wrote %s\n", setup->report);
     return status;
 }
 
@@ -143,11 +129,11 @@ static bool result_comes_late(void) {
 }
 
 static int run(session *now) {
-    const train_flags *flags = now->flags;
-    bool tests = flags->tuning.lr_find > 0;
+    const train_setup *setup = &now->setup;
+    bool tests = setup->lr_find > 0;
     char ended[512] = "";
     stop_signals_begin(now->trainer, now->rank.world > 1);
-    yoke_status status = tests ? range_test_run(now->trainer, flags->tuning.lr_find, &now->found)
+    yoke_status status = tests ? range_test_run(now->trainer, setup->lr_find, &now->found)
                                : yoke_trainer_run(now->trainer);
     progress_end(&now->progress, status == YOKE_OK || status == YOKE_ERROR_CANCELLED);
     int code = status != YOKE_OK ? cli_fail(status) : 0;
@@ -158,7 +144,7 @@ static int run(session *now) {
     }
     yoke_status written = write_page(now, status != YOKE_OK ? ended : NULL);
     if (written != YOKE_OK) code = cli_fail(written);
-    bool advises = code == 0 && !flags->quiet && !flags->json && now->speaks;
+    bool advises = code == 0 && !setup->quiet && !setup->json && now->speaks;
     if (advises && !result_comes_late()) print_advice(now);
     bool stopped = (status == YOKE_OK || status == YOKE_ERROR_CANCELLED) && written == YOKE_OK;
     int caught = stop_signals_caught();
@@ -168,8 +154,8 @@ static int run(session *now) {
 
 /* Reads the rank that a launcher gave this process. -1, or the exit code. */
 static int find_rank(session *now) {
-    const train_flags *flags = now->flags;
-    bool ddp = flags->mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL;
+    const train_setup *setup = &now->setup;
+    bool ddp = setup->run.mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL;
     int code = rank_info_read(&now->rank);
     if (code >= 0) return code;
     const yoke_rank_info *rank = &now->rank;
@@ -178,17 +164,15 @@ static int find_rank(session *now) {
                                "%s started %d processes, but --mode %s is one process for all "
                                "devices: start one, or add --mode ddp",
                                rank->source, rank->world,
-                               flags->mode == YOKE_MODE_SINGLE ? "single" : "dp");
+                               setup->run.mode == YOKE_MODE_SINGLE ? "single" : "dp");
     if (!ddp) return -1;
     code = rank_token_read(&now->token, "train");
     if (code >= 0) return code;
-    now->group = (yoke_process_group_options){.struct_size = sizeof now->group,
-                                              .rank = rank,
-                                              .transport = (yoke_transport)flags->transport,
-                                              .token = now->token.given,
-                                              .timeout_ms = 1000 * flags->timeout};
+    now->setup.group.rank = rank;
+    now->setup.group.token = now->token.given;
+    now->setup.run.process_group = &now->setup.group;
     now->speaks = rank->rank == 0;
-    if (!now->speaks || flags->quiet) return -1;
+    if (!now->speaks || setup->quiet) return -1;
     if (rank->source[0] == '\0')
         fprintf(stderr, "yoke: without a launcher this is the only rank; "
                         "yoke launch --nproc-per-node 2 -- train --mode ddp starts two\n");
@@ -199,41 +183,42 @@ static int find_rank(session *now) {
 }
 
 /* A rank of DDP sees its own device. */
-static yoke_status choose_devices(train_flags *flags, device_view *view,
-                                  const yoke_rank_info *rank) {
+static yoke_status choose_devices(session *now) {
+    yoke_trainer_options *run = &now->setup.run;
     yoke_devices_options wanted = {.struct_size = sizeof wanted,
-                                   .list = flags->devices,
-                                   .threads = flags->threads,
-                                   .shards = flags->shards};
-    if (flags->mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL) {
-        wanted.local_rank = rank->local_rank;
-        wanted.local_world = rank->local_world;
+                                   .list = run->devices,
+                                   .threads = run->threads,
+                                   .shards = now->setup.engine.shards};
+    if (run->mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL) {
+        wanted.local_rank = now->rank.local_rank;
+        wanted.local_world = now->rank.local_world;
     }
     yoke_status status =
-        device_view_choose(view, &wanted, flags->mode == YOKE_MODE_DATA_PARALLEL ? 2 : -1);
-    flags->devices = wanted.list;
+        device_view_choose(&now->view, &wanted, run->mode == YOKE_MODE_DATA_PARALLEL ? 2 : -1);
+    run->devices = wanted.list;
     return status;
 }
 
 /* Measurements end differently on another number of devices: without a file that keeps them,
  * shards take the fixed rule, as the trainer does. */
-static void choose_algorithms(session *now, yoke_trainer_options *run) {
-    const train_flags *flags = now->flags;
-    bool speaks = now->speaks && flags->shards == 0;
-    if (flags->algorithm == YOKE_ALGORITHM_DIRECT) return;
-    if (now->speaks && !flags->quiet) choices_note_fastest(flags->algorithm);
-    choices_place_find(&now->choices, &flags->choices, speaks);
-    run->choices = now->choices.path;
-    run->cache_choices = now->choices.cache;
-    if (now->choices.cache && flags->shards == 0) run->measure_seconds = CHOICES_SECONDS_TRAINING;
-    if (flags->shards == 0 || run->choices != NULL || !now->speaks || flags->quiet) return;
+static void choose_algorithms(session *now) {
+    yoke_data_parallel_options *engine = &now->setup.engine;
+    bool prints = now->speaks && !now->setup.quiet;
+    if (engine->algorithm == YOKE_ALGORITHM_DIRECT) return;
+    if (prints) choices_note_fastest(engine->algorithm);
+    choices_place_find(&now->choices, &now->setup.choices, now->speaks && engine->shards == 0);
+    engine->choices = now->choices.path;
+    engine->cache_choices = now->choices.cache;
+    if (now->choices.cache && engine->shards == 0)
+        engine->measure_seconds = CHOICES_SECONDS_TRAINING;
+    if (engine->shards == 0 || engine->choices != NULL || !prints) return;
     fprintf(stderr, "yoke: --shards without a file of choices takes --algorithm direct, because "
                     "measured algorithms may differ between numbers of devices\n");
 }
 
 static void note_single_evaluation(const session *now) {
-    const train_flags *flags = now->flags;
-    if (!flags->saving.keep_best || flags->evaluate_every > 0 || !now->speaks || flags->quiet)
+    const train_setup *setup = &now->setup;
+    if (!setup->run.keep_best || setup->run.evaluate_every > 0 || !now->speaks || setup->quiet)
         return;
     fprintf(stderr, "yoke: --keep-best has one evaluation to compare, at the end of the run; "
                     "--evaluate-every 1 evaluates after each epoch\n");
@@ -242,8 +227,8 @@ static void note_single_evaluation(const session *now) {
 /* Where nothing can be drawn, a line says so, and plain lines take the place of the view. */
 static void begin_live(session *now) {
     const char *cause = NULL;
-    if (!now->flags->live || !now->speaks) return;
-    if (now->flags->json)
+    if (!now->setup.live || !now->speaks) return;
+    if (now->setup.json)
         cause = "--json prints plain lines";
     else if (!now->progress.bar)
         cause = "stderr is no terminal that can draw";
@@ -255,28 +240,21 @@ static void begin_live(session *now) {
 }
 
 /* Opens the trainer and runs it. Returns the exit code. */
-static int open_and_run(session *now, train_flags *flags) {
-    yoke_trainer_options run_options;
-    yoke_status status = now->speaks ? yoke_file_check(flags->report) : YOKE_OK;
-    if (status == YOKE_OK) status = choose_devices(flags, &now->view, &now->rank);
+static int open_and_run(session *now) {
+    train_setup *setup = &now->setup;
+    yoke_status status = now->speaks ? yoke_file_check(setup->report) : YOKE_OK;
+    if (status == YOKE_OK) status = choose_devices(now);
     if (status != YOKE_OK) return cli_fail(status);
     note_single_evaluation(now);
-    train_flags_fill_optimizer(&now->optimizer, flags);
-    train_flags_fill(&run_options, flags);
-    choose_algorithms(now, &run_options);
-    loss_flags_fill(&run_options, &flags->loss, &now->loss);
-    run_options.optimizer = &now->optimizer;
-    run_options.straggler = now->straggler.index;
-    run_options.straggler_factor = now->straggler.factor;
-    run_options.groups = now->groups.groups;
-    run_options.group_count = now->groups.count;
-    if (flags->mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL) run_options.process_group = &now->group;
-    if (flags->tuning.lr_find > 0) range_test_fill(&run_options);
+    choose_algorithms(now);
+    yoke_trainer_options run_options = setup->run; /* the setup stays what the command says */
+    run_files_resume(&run_options);
+    if (setup->lr_find > 0) range_test_fill(&run_options, &setup->engine);
     run_options.on_event = on_event;
     run_options.payload = now;
-    bool counts_steps = flags->steps > 0 || flags->tuning.lr_find > 0;
-    progress_begin(&now->progress, counts_steps ? 0 : flags->epochs, flags->log_every,
-                   flags->quiet || !now->speaks);
+    bool counts_steps = run_options.steps > 0 || setup->lr_find > 0;
+    progress_begin(&now->progress, counts_steps ? 0 : run_options.epochs, setup->log_every,
+                   setup->quiet || !now->speaks);
     begin_live(now);
     progress_note(&now->progress, "measuring the fastest algorithms ...");
     status = yoke_trainer_create(&now->trainer, &run_options);
@@ -287,37 +265,37 @@ static int open_and_run(session *now, train_flags *flags) {
     return code;
 }
 
+/* What the command, its file and its recipe say. -1, or the exit code. */
+static int read_setup(session *now, const config_place *place, int argc, char **argv) {
+    train_setup *setup = &now->setup;
+    int code = cli_parse(&train_verb, argc, argv, setup, NULL);
+    if (code < 0) code = config_apply(place, argc, argv);
+    if (code < 0 && setup->lr_find > 0) code = range_test_check(argc, argv);
+    if (code < 0) code = train_setup_check(setup);
+    if (code < 0 && setup->config.print) code = config_print(place);
+    if (code >= 0) return code;
+    train_setup_complete(setup);
+    code = find_rank(now);
+    if (code >= 0) return code;
+    if (now->speaks && !setup->quiet) config_print_recipe(place, stderr);
+    code = run_files_check(setup, now->speaks);
+    if (code >= 0) return code;
+    code = group_list_read(&now->groups, &setup->groups);
+    setup->engine.groups = now->groups.groups;
+    setup->engine.group_count = now->groups.count;
+    return code;
+}
+
 int train_main(int argc, char **argv) {
-    train_flags flags = train_defaults;
-    session now = {.flags = &flags, .command = argv - 1, .speaks = true};
-    config_place place = {&train_verb, &flags, &train_defaults, sizeof flags, &flags.config};
-    int code = cli_parse(&train_verb, argc, argv, &flags, NULL);
-    if (code < 0) code = config_apply(&place, argc, argv);
-    if (code < 0 && flags.tuning.lr_find > 0) code = range_test_check(argc, argv);
-    if (code < 0) code = train_flags_check(&flags);
-    if (code < 0 && flags.config.print) code = config_print(&place);
-    flags.evaluate_every = train_evaluations(&flags);
-    if (code < 0) code = find_rank(&now);
-    if (code < 0 && now.speaks && !flags.quiet) config_print_recipe(&place, stderr);
-    saving_files files = {.save = flags.save,
-                          .metrics = flags.metrics,
-                          .trace = flags.trace,
-                          .report = flags.report,
-                          .init = flags.init,
-                          .choices = flags.choices.file,
-                          .config = flags.config.file,
-                          .dataset = flags.dataset};
-    if (code < 0) code = saving_flags_check_apart(&flags.saving, &files, now.speaks);
-    if (flags.tuning.lr_find > 0) files = (saving_files){.report = flags.report};
-    if (code < 0)
-        code = saving_flags_check_replaced(&flags.saving, &files, now.speaks, flags.quiet);
-    if (code < 0) code = straggler_read(&now.straggler, "train", flags.straggler);
-    if (code < 0) code = group_list_read(&now.groups, &flags.groups);
-    if (code < 0) code = open_and_run(&now, &flags);
+    session now = {.setup = train_defaults, .command = argv - 1, .speaks = true};
+    const config_place place = {&train_verb, &now.setup, &train_defaults, sizeof now.setup,
+                                &now.setup.config};
+    int code = read_setup(&now, &place, argc, argv);
+    if (code < 0) code = open_and_run(&now);
     train_curves_clear(&now.curves);
     live_close(now.live);
     skipped_free(&now.skipped);
     group_list_free(&now.groups);
-    config_close(&flags.config);
+    config_close(&now.setup.config);
     return code;
 }

@@ -3,45 +3,43 @@
 #ifndef CLI_TRAIN_OPTIONS_H
 #define CLI_TRAIN_OPTIONS_H
 
-#include "cli/augment_flags.h"
 #include "cli/choices_place.h"
 #include "cli/cli.h"
 #include "cli/config.h"
-#include "cli/data_flags.h"
-#include "cli/loss_flags.h"
+#include "cli/option_values.h"
 #include "cli/parameter_groups.h"
-#include "cli/saving_flags.h"
-#include "cli/tuning_flags.h"
 
-typedef struct train_flags {
-    const char *model, *dataset, *devices, *init, *save, *metrics, *trace, *report;
-    const char *allow_missing, *allow_unknown, *straggler;
+/* What a command says, in the library's own structs where they have a field for it. */
+typedef struct train_setup {
+    yoke_trainer_options run;
+    yoke_data_parallel_options engine;
+    yoke_optimizer_options optimizer;
+    yoke_loss_options loss;
+    yoke_process_group_options group;
+    unsigned loss_word; /* 0: by the dataset; otherwise 1 + a yoke_loss_kind */
+    class_weights class_weights;
+    ignored_label ignore_index;
+    color_jitter color_jitter;
+    thread_count loader_threads;
+    save_interval checkpoint_every;
+    straggler straggler;
     choices_flags choices;
     group_flags groups;
-    saving_flags saving;
     config_flags config;
-    const char *link;
-    int threads, mode, schedule, batch, epochs, optimizer, lr_schedule, precision, algorithm;
-    int collectives, transport, timeout, broadcast_buffers, loss_mean;
+    const char *report;
     double bucket_mb;
-    augment_flags augment;
-    data_flags data;
-    tuning_flags tuning;
-    loss_flags loss;
-    int shuffle, accumulate, shards, evaluate_every, log_every;
-    uint64_t steps, warmup_steps, seed;
-    double lr, momentum, weight_decay, clip_norm, interpreter_us;
-    bool nesterov, sync_batch_norm, live, json, quiet;
-} train_flags;
+    int timeout_s, log_every;
+    int lr_find; /* steps; 0: no range test */
+    bool force, live, json, quiet;
+} train_setup;
 
-extern const train_flags train_defaults;
+extern const train_setup train_defaults;
 
-/* Epochs between evaluations: 0 at the end, -1 never. */
-int train_evaluations(const train_flags *flags);
 /* -1, or the exit code of a usage error. */
-int train_flags_check(const train_flags *flags);
-/* Checked flags. */
-void train_flags_fill_optimizer(yoke_optimizer_options *optimizer, const train_flags *flags);
-void train_flags_fill(yoke_trainer_options *run, const train_flags *flags);
+int train_setup_check(const train_setup *setup);
+/* Makes a checked setup, which stays in its place, what yoke_trainer_create takes. */
+void train_setup_complete(train_setup *setup);
+/* Whether it says --resume auto. */
+bool train_setup_is_auto(const train_setup *setup);
 
 #endif

@@ -55,7 +55,7 @@ static yoke_status add_devices(yoke_report *report, const train_page *page,
 }
 
 static yoke_status add_optimizer(yoke_report *report, const train_page *page) {
-    const yoke_optimizer_options *optimizer = page->optimizer;
+    const yoke_optimizer_options *optimizer = &page->setup->optimizer;
     bool sgd = optimizer->kind == YOKE_SGD;
     char momentum[64] = "", rate[64] = "";
     if (page->found == NULL)
@@ -94,6 +94,8 @@ static uint64_t taken(const train_page *page, const yoke_trainer_summary *summar
 static yoke_status add_facts(yoke_report *report, const train_page *page,
                              const yoke_trainer_summary *summary) {
     static const char *const algorithms[] = {"measured", "direct", "fastest"};
+    const yoke_data_parallel_options *engine = &page->setup->engine;
+    bool fixed = engine->shards > 0 && engine->choices == NULL;
     char text[32];
     TRY(add_fact(report, "model", "%s, %zu parameters, %s", summary->model, summary->parameters,
                  summary->precision));
@@ -103,8 +105,8 @@ static yoke_status add_facts(yoke_report *report, const train_page *page,
     TRY(add_fact(report, "steps", "%" PRIu64 " of %" PRIu64, taken(page, summary), page->steps));
     TRY(add_optimizer(report, page));
     TRY(add_fact(report, "algorithms",
-                 algorithms[page->fixed ? YOKE_ALGORITHM_DIRECT : page->algorithm]));
-    TRY(add_fact(report, "seed", "%" PRIu64, page->seed));
+                 algorithms[fixed ? YOKE_ALGORITHM_DIRECT : engine->algorithm]));
+    TRY(add_fact(report, "seed", "%" PRIu64, page->setup->run.seed));
     TRY(add_fact(report, "duration", "%s%s", duration_text(page->seconds, text),
                  page->found != NULL ? "" : ", with evaluations"));
     if (page->found == NULL)
@@ -148,7 +150,7 @@ static void say_absent(yoke_report_predictions *to, const train_page *page,
                        const yoke_predictions *from) {
     const char *why = "The run ended before an evaluation was complete: there are no predictions "
                       "of the test split.";
-    if (!page->evaluates)
+    if (page->setup->run.evaluate_every < 0)
         why = "The run evaluates nothing (--evaluate-every -1): there are no predictions of the "
               "test split.";
     if (from->rows > 0) why = "The dataset has too many classes to count the predictions of each.";

@@ -5,6 +5,7 @@
 
 #include "cli/result.h"
 #include "cli/train_curves.h"
+#include "cli/train_options.h"
 #include "yoke/lr_find.h"
 
 /* The trainer's option, for the page. */
@@ -14,12 +15,9 @@ typedef struct train_page {
     yoke_trainer *trainer; /* not running any more */
     const device_view *view;
     const train_curves *curves;
-    char *const *command; /* the words that started the run; NULL ends them */
-    const yoke_optimizer_options *optimizer;
-    uint64_t seed, steps; /* steps: of the whole run */
-    int algorithm;        /* a yoke_algorithm */
-    bool fixed;           /* direct instead */
-    bool evaluates;
+    char *const *command;             /* the words that started the run; NULL ends them */
+    const train_setup *setup;         /* complete */
+    uint64_t steps;                   /* of the whole run */
     double seconds;                   /* from the begin of training to its last event */
     const char *ended;                /* why the run ended early; NULL: it did not */
     const yoke_lr_find_result *found; /* of a range test; NULL: a run */

@@ -174,23 +174,23 @@ static yoke_status normalize(const yoke_weights_info *info, const yoke_dataset_i
     return YOKE_OK;
 }
 
-yoke_status trained_dataset(trained *made, const char *spec, const data_flags *flags,
+yoke_status trained_dataset(trained *made, const char *spec, const dataset_rows *rows,
                             yoke_dataset **dataset) {
     char text[SPEC_BYTES];
     yoke_weights_info *info = &made->info;
-    yoke_dataset_info rows = {.struct_size = sizeof rows};
-    TRY(data_flags_open(dataset, made->described ? complete(info, spec, text) : spec,
-                        YOKE_SPLIT_TEST, flags, data_flags_name_bad, NULL));
-    TRY(yoke_dataset_describe(*dataset, &rows));
+    yoke_dataset_info found = {.struct_size = sizeof found};
+    TRY(dataset_rows_open(dataset, made->described ? complete(info, spec, text) : spec,
+                          YOKE_SPLIT_TEST, rows, dataset_rows_name_bad, NULL));
+    TRY(yoke_dataset_describe(*dataset, &found));
     if (made->described) {
-        TRY(check_columns(info, &rows, spec));
-        TRY(check_shape(info, &rows, spec));
-        return normalize(info, &rows, *dataset, spec);
+        TRY(check_columns(info, &found, spec));
+        TRY(check_shape(info, &found, spec));
+        return normalize(info, &found, *dataset, spec);
     }
-    info->input = rows.shape;
-    info->classes = rows.classes;
-    info->target_count = rows.target_count;
-    info->class_names = rows.class_names;
+    info->input = found.shape;
+    info->classes = found.classes;
+    info->target_count = found.target_count;
+    info->class_names = found.class_names;
     return YOKE_OK;
 }
 
@@ -273,7 +273,7 @@ yoke_status trained_build(trained *made, const trained_flags *flags, int batch, 
     choices_place_find(&choices, &flags->choices, false);
     choices_place_say_held(&choices);
     yoke_data_parallel_options engine = {.struct_size = sizeof engine,
-                                         .precision = (yoke_precision)flags->precision,
+                                         .precision = flags->precision,
                                          .batch = batch,
                                          .pixels = pixels,
                                          .choices = choices.path,

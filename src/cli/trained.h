@@ -5,34 +5,23 @@
 
 #include "cli/choices_place.h"
 #include "cli/cli.h"
-#include "cli/data_flags.h"
+#include "cli/dataset_rows.h"
 
 typedef struct trained_flags {
     const char *weights, *model, *devices; /* model NULL: the file says it */
-    int threads, batch, precision;
-    data_flags data; /* of a SPEC */
+    int threads, batch;
+    yoke_precision precision;
+    dataset_rows rows; /* of a SPEC */
     choices_flags choices;
 } trained_flags;
 
-/* The rows of these flags in a verb's table; `at` is the offset of its trained_flags. */
-#define TRAINED_AT(at, field) ((at) + offsetof(trained_flags, field))
+/* The rows of these flags in a verb's table. */
 #define TRAINED_OPTION_WEIGHTS(at)                                                                 \
-    {                                                                                              \
-        "weights", "FILE", "safetensors file of the weights (required)", CLI_TEXT,                 \
-            TRAINED_AT(at, weights), 0, 0                                                          \
-    }
+    { "weights", "FILE", "safetensors file of the weights (required)", at }
 #define TRAINED_OPTION_MODEL(at)                                                                   \
-    {                                                                                              \
-        "model", "NAME", "of weights that do not name their model, as PyTorch's", CLI_TEXT,        \
-            TRAINED_AT(at, model), 0, 0                                                            \
-    }
+    { "model", "NAME", "of weights that do not name their model, as PyTorch's", at }
 #define TRAINED_OPTION_DEVICES(at)                                                                 \
-    {                                                                                              \
-        "devices", "LIST", "auto, cpu, 4xcpu, ...; all share each batch (auto)", CLI_TEXT,         \
-            TRAINED_AT(at, devices), 0, 0                                                          \
-    }
-
-#define TRAINED_OPTION_NO_CACHE(at) CHOICES_OPTION_NO_CACHE(TRAINED_AT(at, choices))
+    { "devices", "LIST", "auto, cpu, 4xcpu, ...; all share each batch (auto)", at }
 
 typedef struct trained {
     yoke_weights_description *description;
@@ -46,9 +35,9 @@ typedef struct trained {
 /* Reads the description, compares the file with the model that it names, and opens the devices.
  * Takes a zeroed struct; close it in any case. */
 yoke_status trained_open(trained *made, const trained_flags *flags);
-/* Opens the test split of SPEC as the flags say, with the sizes and the normalization of the
+/* Opens the test split of SPEC as `rows` says, with the sizes and the normalization of the
  * weights. Of weights that say nothing the dataset decides the input and the classes. */
-yoke_status trained_dataset(trained *made, const char *spec, const data_flags *flags,
+yoke_status trained_dataset(trained *made, const char *spec, const dataset_rows *rows,
                             yoke_dataset **dataset);
 /* Of weights that say nothing: input and normalization as torchvision's models have them, and as
  * many classes as the last tensor has elements. */

@@ -40,9 +40,8 @@ yoke_status yoke_data_parallel_step_own(yoke_data_parallel *parallel, const yoke
                                         const yoke_output_rows *rows, yoke_step_result *result);
 /* What the engine was made with, defaults filled in. */
 const yoke_data_parallel_options *yoke_data_parallel_options_of(const yoke_data_parallel *parallel);
-const yoke_optimizer_options *yoke_data_parallel_optimizer_of(const yoke_data_parallel *parallel);
-/* A line for each parameter group; the caller frees it. NULL: no memory. */
-char *yoke_data_parallel_groups_text(const yoke_data_parallel *parallel);
+/* The same as a table, whose owner is the engine. */
+extern const yoke_option_table yoke_engine_options;
 /* The group's rank 0, or the only process: it reads and writes files. */
 bool yoke_data_parallel_is_first(const yoke_data_parallel *parallel);
 /* Returns `status`; a failure ends the process group, so that no other rank waits for this one. */

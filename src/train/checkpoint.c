@@ -402,7 +402,7 @@ yoke_status yoke_state_save(yoke_data_parallel *parallel, const char *path) {
         yoke_facts_add(&facts, "step", "%llu", (unsigned long long)state->steps);
         yoke_facts_add(&facts, "batches_tracked", "%llu",
                        (unsigned long long)state->batches_tracked);
-        yoke_facts_add_engine(&facts, parallel);
+        yoke_facts_add_table(&facts, &yoke_engine_options, parallel);
         status = yoke_checkpoint_write(state, &facts, path);
     }
     yoke_state_destroy(state);
@@ -414,7 +414,7 @@ static yoke_status read_state(yoke_data_parallel *parallel, yoke_state *state, c
     yoke_checkpoint *checkpoint = NULL;
     yoke_facts own = {0};
     if (!yoke_data_parallel_is_first(parallel)) return YOKE_OK;
-    yoke_facts_add_engine(&own, parallel);
+    yoke_facts_add_table(&own, &yoke_engine_options, parallel);
     TRY(yoke_checkpoint_open_header(&checkpoint, path));
     yoke_status status =
         yoke_checkpoint_read(checkpoint, yoke_data_parallel_model(parallel), &own, anyway, state);

@@ -12,7 +12,7 @@
 /* Facts: keys and values in __metadata__, in fixed memory. A resumed run compares those whose key
  * begins with "config." with its own. */
 typedef struct yoke_fact {
-    char key[40], value[216];
+    char key[40], value[YOKE_OPTION_BYTES];
 } yoke_fact;
 
 #define YOKE_FACTS 64
@@ -26,7 +26,9 @@ typedef struct yoke_facts {
 void yoke_facts_add(yoke_facts *facts, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void yoke_facts_add_real(yoke_facts *facts, const char *key, double value);
-void yoke_facts_add_engine(yoke_facts *facts, const yoke_data_parallel *parallel);
+/* What checkpoints state of these options, which is compared or is not. */
+void yoke_facts_add_table(yoke_facts *facts, const yoke_option_table *table, const void *owner);
+extern const yoke_option_table yoke_run_options; /* owner: a yoke_run */
 /* ARGUMENT when `anyway` has a word that is no name behind `config.`; NULL: no words. */
 yoke_status yoke_facts_check_names(const char *anyway);
 /* ARGUMENT when a fact of `config.` differs whose name `anyway` does not list. */

@@ -6,13 +6,13 @@
 static yoke_status check_own_loss(const yoke_trainer_options *options, const yoke_own_loss *loss) {
     if (loss->compute == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "own_loss has no `compute`: set the function");
-    if (options->shards > 0)
+    if (options->engine->shards > 0)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "own_loss with %d shards: a loss of the host program sees a batch, not its "
                     "shards; leave one of the two out",
-                    options->shards);
+                    options->engine->shards);
     if (options->mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL &&
-        options->schedule == YOKE_SCHEDULE_SHARDED)
+        options->engine->schedule == YOKE_SCHEDULE_SHARDED)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "own_loss in DDP's sharded schedule, whose ranks never hold a whole gradient: "
                     "take the schedule overlap");

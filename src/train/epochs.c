@@ -188,7 +188,7 @@ static yoke_status evaluate(yoke_trainer *trainer) {
 /* Evaluates the average of the weights, if the run has one, and saves the best. */
 static yoke_status evaluate_and_save(yoke_trainer *trainer) {
     yoke_run *run = &trainer->run;
-    bool averages = run->options.ema_decay > 0;
+    bool averages = run->engine.ema_decay > 0;
     if (averages) TRY(yoke_data_parallel_use_average(run->parallel, true));
     yoke_error error = yoke_error_take(evaluate(trainer));
     if (averages) TRY(yoke_data_parallel_use_average(run->parallel, false));

@@ -2,11 +2,9 @@
 /* What a checkpoint states about its run, and how a resumed run compares that with its own. */
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "train/checkpoint.h"
-#include "train/digest.h"
 
 #define CONFIG "config."
 
@@ -25,67 +23,17 @@ void yoke_facts_add_real(yoke_facts *facts, const char *key, double value) {
     yoke_facts_add(facts, key, "%s", yoke_text_of_real(value, text, sizeof text));
 }
 
-static void add_optimizer(yoke_facts *facts, const yoke_optimizer_options *optimizer) {
-    bool sgd = optimizer->kind == YOKE_SGD;
-    yoke_facts_add(facts, CONFIG "optimizer", "%s", sgd ? "sgd" : "adamw");
-    yoke_facts_add_real(facts, CONFIG "learning_rate", optimizer->learning_rate);
-    yoke_facts_add_real(facts, CONFIG "weight_decay", optimizer->weight_decay);
-    yoke_facts_add_real(facts, CONFIG "clip_norm", optimizer->clip_norm);
-    if (sgd) {
-        yoke_facts_add_real(facts, CONFIG "momentum", optimizer->momentum);
-        yoke_facts_add(facts, CONFIG "nesterov", "%s", optimizer->nesterov ? "yes" : "no");
-        return;
+void yoke_facts_add_table(yoke_facts *facts, const yoke_option_table *table, const void *owner) {
+    char text[YOKE_OPTION_BYTES], key[40];
+    for (int i = 0; i < table->count; i++) {
+        const yoke_option *row = &table->rows[i];
+        bool compared = (row->uses & YOKE_OPTION_COMPARED) != 0;
+        if (!compared && (row->uses & YOKE_OPTION_RECORDED) == 0) continue;
+        if (!yoke_option_text(row, owner, text)) continue;
+        snprintf(key, sizeof key, "%s%s", compared ? CONFIG : "run.", row->name);
+        yoke_facts_add(facts, key, "%s", text);
     }
-    yoke_facts_add_real(facts, CONFIG "beta1", optimizer->beta1);
-    yoke_facts_add_real(facts, CONFIG "beta2", optimizer->beta2);
-    yoke_facts_add_real(facts, CONFIG "epsilon", optimizer->epsilon);
 }
-
-/* A list too long for a fact is there as its digest. */
-static void add_groups(yoke_facts *facts, const yoke_data_parallel *parallel) {
-    char digest[YOKE_DIGEST_TEXT], *text = yoke_data_parallel_groups_text(parallel);
-    size_t length = text != NULL ? strlen(text) : 0;
-    for (size_t i = 0; i < length; i++)
-        if (text[i] == '\n') text[i] = ';';
-    if (length < sizeof facts->items[0].value) {
-        yoke_facts_add(facts, CONFIG "groups", "%s", length > 0 ? text : "none");
-    } else {
-        yoke_digest_text(text, length, digest);
-        yoke_facts_add(facts, CONFIG "groups", "%.100s... (%s)", text, digest);
-    }
-    free(text);
-}
-
-void yoke_facts_add_engine(yoke_facts *facts, const yoke_data_parallel *parallel) {
-    const yoke_data_parallel_options *options = yoke_data_parallel_options_of(parallel);
-    const yoke_model *model = yoke_data_parallel_model(parallel);
-    yoke_shape in = yoke_model_input_shape(model);
-    static const char *const schedules[] = {"overlap", "classic", "sharded", "python"};
-    static const char *const algorithms[] = {"measured", "direct", "fastest"};
-    yoke_facts_add(facts, CONFIG "model", "%s for %dx%dx%d", yoke_model_name(model), in.channels,
-                   in.height, in.width);
-    yoke_facts_add(facts, CONFIG "seed", "%llu", (unsigned long long)options->seed);
-    yoke_facts_add(facts, CONFIG "batch", "%d", options->batch);
-    yoke_facts_add(facts, CONFIG "accumulate", "%d", options->accumulate);
-    yoke_facts_add(facts, CONFIG "shards", "%d", options->shards);
-    yoke_facts_add(facts, CONFIG "synchronize_batch_norm", "%s",
-                   options->synchronize_batch_norm ? "yes" : "no");
-    yoke_facts_add(facts, CONFIG "precision", "%s", yoke_precision_name(options->precision));
-    yoke_facts_add(facts, CONFIG "mean_of_ranks", "%s", options->mean_of_ranks ? "yes" : "no");
-    add_optimizer(facts, yoke_data_parallel_optimizer_of(parallel));
-    yoke_facts_add_real(facts, CONFIG "ema_decay", options->ema_decay);
-    add_groups(facts, parallel);
-    yoke_facts_add(facts, "run.schedule", "%s", schedules[options->schedule]);
-    yoke_facts_add(facts, "run.algorithm", "%s", algorithms[options->algorithm]);
-    yoke_facts_add(facts, "run.devices", "%d", yoke_data_parallel_device_count(parallel));
-}
-
-/* Every name behind "config.": those of the engine above, then those of the trainer. */
-static const char compared[] =
-    "model, seed, batch, accumulate, shards, synchronize_batch_norm, precision, mean_of_ranks, "
-    "optimizer, learning_rate, weight_decay, clip_norm, momentum, nesterov, beta1, beta2, epsilon, "
-    "groups, dataset, labels, shuffle, drop_last, augment, loss, label_smoothing, lr_schedule, "
-    "lr_gamma, lr_patience, warmup_steps, steps, ema_decay";
 
 /* Whether a list with commas, and perhaps blanks, has a word. */
 static bool has_word(const char *list, const char *word, size_t length) {
@@ -102,14 +50,34 @@ bool yoke_facts_lists(const char *anyway, const char *name) {
     return has_word(anyway, name, strlen(name));
 }
 
+/* Every name behind "config.", with commas between them. */
+#define NAMES_BYTES 640
+static const char *list_compared(char names[NAMES_BYTES]) {
+    const yoke_option_table *const tables[] = {&yoke_engine_options, &yoke_run_options};
+    size_t used = 0;
+    names[0] = '\0';
+    for (int t = 0; t < 2; t++) {
+        for (int i = 0; i < tables[t]->count; i++) {
+            const yoke_option *row = &tables[t]->rows[i];
+            if ((row->uses & YOKE_OPTION_COMPARED) == 0 || yoke_facts_lists(names, row->name))
+                continue;
+            used += (size_t)snprintf(names + used, NAMES_BYTES - used, "%s%s", used > 0 ? ", " : "",
+                                     row->name);
+        }
+    }
+    return names;
+}
+
 yoke_status yoke_facts_check_names(const char *anyway) {
+    char names[NAMES_BYTES];
     if (anyway == NULL || anyway[0] == '\0') return YOKE_OK;
+    list_compared(names);
     for (const char *next = anyway;; next++) {
         size_t length = strcspn(next, ",");
-        if (length == 0 || !has_word(compared, next, length))
+        if (length == 0 || !has_word(names, next, length))
             return FAIL(YOKE_ERROR_ARGUMENT,
                         "resume anyway: '%.*s' is no option that a resume compares; these are %s",
-                        (int)(length < 40 ? length : 40), next, compared);
+                        (int)(length < 40 ? length : 40), next, names);
         next += length;
         if (*next == '\0') return YOKE_OK;
     }
@@ -117,7 +85,7 @@ yoke_status yoke_facts_check_names(const char *anyway) {
 
 /* What differs, as much of it as a message can hold, and the names to go on with. */
 typedef struct differences {
-    char text[480], names[sizeof compared];
+    char text[480], names[NAMES_BYTES];
     int left_out; /* differences for which `text` has no room */
 } differences;
 

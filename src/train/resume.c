@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "train/file_work.h"
-#include "train/run_facts.h"
+#include "train/run_options.h"
 
 #define PASSED_TEXTS 10 /* warnings about damaged files, at most */
 
@@ -143,8 +143,8 @@ static yoke_status read_and_go_on(yoke_run *run, yoke_saving *saving, yoke_watch
     const yoke_trainer_options *options = &run->options;
     reading own = {.run = run, .saving = saving};
     char text[PATH_MAX + 80];
-    yoke_facts_add_engine(&own.own, run->parallel);
-    yoke_run_add_facts(run, watch, &own.own);
+    yoke_facts_add_table(&own.own, &yoke_engine_options, run->parallel);
+    yoke_facts_add_table(&own.own, &yoke_run_options, run);
     yoke_error error = yoke_error_take(yoke_run_file_work(run, read_files, &own));
     report_passed(&own);
     yoke_status status = yoke_error_restore(&error);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/run_facts.h"
+#include "train/run_options.h"
 
 /* Opens the device of this rank, one of `world` ranks that share the cores. */
 static yoke_status open_device(yoke_run *run, int rank, int world) {
@@ -15,7 +15,7 @@ static yoke_status open_device(yoke_run *run, int rank, int world) {
                                 .threads = run->options.threads,
                                 .local_rank = rank,
                                 .local_world = world,
-                                .shards = run->options.shards};
+                                .shards = run->engine.shards};
     yoke_devices_close(run->devices);
     run->devices = NULL;
     return yoke_devices_open(&run->devices, &own);
@@ -34,11 +34,11 @@ static int threads_with_shards(const yoke_run *run, const rank_place *places,
                                const rank_place *own) {
     const yoke_trainer_options *options = &run->options;
     cpu_set_t cores;
-    if (options->shards <= 0 || options->threads > 0) return options->threads;
+    if (run->engine.shards <= 0 || options->threads > 0) return options->threads;
     CPU_ZERO(&cores);
     for (int rank = 0; rank < yoke_process_group_world(run->ranks); rank++)
         if (places[rank].node == own->node) CPU_OR(&cores, &cores, &places[rank].cores);
-    int share = CPU_COUNT(&cores) / options->shards;
+    int share = CPU_COUNT(&cores) / run->engine.shards;
     return share > 0 ? share : 1;
 }
 
@@ -90,31 +90,17 @@ yoke_status yoke_run_join(yoke_run *run) {
 
 /* Compares the options that decide the number of steps and their batches. */
 yoke_status yoke_run_check_ranks(const yoke_run *run, size_t test_rows) {
-    const yoke_trainer_options *options = &run->options;
-    const yoke_dataset_info *rows = &run->training.info;
-    char facts[1200], rate[32], smoothing[32], delta[32], gamma[32];
-    char augmentation[YOKE_AUGMENTATION_BYTES];
+    char *text = NULL;
+    size_t bytes = 0;
     if (run->ranks == NULL) return YOKE_OK;
-    snprintf(facts, sizeof facts,
-             "dataset %s of %zu rows %dx%dx%d in %d classes\nepochs %d\nsteps %llu\nshuffle %d\n"
-             "augment %s\nlr_schedule %d\nlearning_rate %s\nwarmup_steps %llu\n"
-             "label_smoothing %s\nevaluate_every %d\ntest rows %zu\ninit %d\nsave %d\n"
-             "checkpoint_dir %d\nkeep_best %d\nresume %d\ntrace %d\nmistakes %d\n"
-             "sampling %d\ndrop_last %d\nlabels %s\nlr_gamma %s\nlr_patience %d\npatience %d\n"
-             "min_delta %s\nown_loss %d\nmetric_count %d\n",
-             rows->name, rows->rows, rows->shape.channels, rows->shape.height, rows->shape.width,
-             rows->classes, options->epochs, (unsigned long long)options->steps,
-             !options->no_shuffle, yoke_augmentation_text(options, augmentation),
-             (int)options->lr_schedule,
-             yoke_text_of_real(options->optimizer->learning_rate, rate, sizeof rate),
-             (unsigned long long)options->warmup_steps,
-             yoke_text_of_real(options->label_smoothing, smoothing, sizeof smoothing),
-             options->evaluate_every, test_rows, options->init != NULL, options->save != NULL,
-             options->checkpoint_dir != NULL, options->keep_best, options->resume != NULL,
-             options->trace != NULL, options->mistakes, (int)options->sampling, options->drop_last,
-             run->labels, yoke_text_of_real(options->lr_gamma, gamma, sizeof gamma),
-             options->lr_patience, options->patience,
-             yoke_text_of_real(options->min_delta, delta, sizeof delta), options->own_loss != NULL,
-             options->metric_count);
-    return yoke_ranks_agree(run->ranks, facts);
+    FILE *lines = open_memstream(&text, &bytes);
+    if (lines != NULL) {
+        yoke_options_write_agreed(lines, &yoke_run_options, run);
+        fprintf(lines, "test rows %zu\n", test_rows);
+    }
+    bool complete = lines != NULL && fclose(lines) == 0;
+    yoke_status status = complete ? yoke_ranks_agree(run->ranks, text)
+                                  : FAIL_MEMORY(bytes, "what the ranks must agree on");
+    free(text);
+    return status;
 }

@@ -16,20 +16,21 @@ static yoke_status peak_bytes(const yoke_data_parallel *parallel, size_t *bytes)
 
 static void describe_setting(const yoke_run *run, yoke_trainer_summary *summary) {
     const yoke_trainer_options *options = &run->options;
+    const yoke_data_parallel_options *engine = &run->engine;
     static const char *const modes[] = {"dp", "single", "ddp"};
     static const char *const schedules[] = {"overlap", "classic", "sharded", "python"};
     summary->mode = modes[options->mode];
-    summary->schedule = schedules[options->schedule];
+    summary->schedule = schedules[engine->schedule];
     summary->world = 1;
     if (run->ranks != NULL) {
         summary->rank = yoke_process_group_rank(run->ranks);
         summary->world = yoke_process_group_world(run->ranks);
         summary->transport = yoke_process_group_transport(run->ranks);
     }
-    summary->link = options->link;
+    summary->link = engine->link;
     summary->model = options->model;
     summary->dataset = options->dataset;
-    summary->precision = yoke_precision_name(options->precision);
+    summary->precision = yoke_precision_name(engine->precision);
     summary->devices = yoke_data_parallel_device_count(run->parallel) * summary->world;
     summary->parameters = yoke_model_parameter_count(run->model);
     summary->batch = options->batch;

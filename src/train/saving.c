@@ -2,8 +2,6 @@
 /* The training thread copies the state; the writer's thread writes the copy. */
 #include "train/saving.h"
 
-#include "train/run_facts.h"
-
 #define ROUND_MS 100 /* of the ranks' wait for the writer; far below any deadline */
 
 static bool interval_is_over(const yoke_saving *last, const yoke_run *run) {
@@ -35,8 +33,8 @@ static void describe(const yoke_saving *saving, const yoke_run *run, yoke_facts 
                    (unsigned long long)saving->state->batches_tracked);
     if (saving->best.exists) yoke_facts_add_real(facts, "best", saving->best.value);
     yoke_watch_describe(saving->watch, facts);
-    yoke_facts_add_engine(facts, run->parallel);
-    yoke_run_add_facts(run, saving->watch, facts);
+    yoke_facts_add_table(facts, &yoke_engine_options, run->parallel);
+    yoke_facts_add_table(facts, &yoke_run_options, run);
     facts->description = &run->description;
 }
 

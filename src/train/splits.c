@@ -53,7 +53,7 @@ yoke_status yoke_rows_load(yoke_rows *rows, const yoke_run *run, yoke_loader_opt
     if (run->ranks != NULL) {
         options.rank = yoke_process_group_rank(run->ranks);
         options.world = yoke_process_group_world(run->ranks);
-        options.shards = run->options.shards;
+        options.shards = run->engine.shards;
     }
     TRY(yoke_loader_create(&rows->loader, rows->rows, &options));
     /* A stop ends the wait for large pictures. A rank that left the others in their step would take

@@ -33,8 +33,8 @@ static yoke_status keep_texts(yoke_trainer *trainer) {
                              &options->checkpoint_dir,
                              &options->resume,
                              &options->resume_anyway,
-                             &options->choices,
-                             &options->link};
+                             &trainer->run.engine.choices,
+                             &trainer->run.engine.link};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         if (*fields[i] == NULL) continue;
         trainer->texts[i] = strdup(*fields[i]);
@@ -86,10 +86,10 @@ static yoke_status check_checkpoint_options(const yoke_trainer_options *options)
 
 static yoke_status check_options(const yoke_trainer_options *options) {
     if (options->batch < 0 || options->epochs < 0 || options->threads < 0 ||
-        options->accumulate < 0)
+        options->engine->accumulate < 0)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "batch %d, epochs %d, threads %d, accumulate %d: none may be negative",
-                    options->batch, options->epochs, options->threads, options->accumulate);
+                    options->batch, options->epochs, options->threads, options->engine->accumulate);
     if (options->mistakes < 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "mistakes is %d: at least 0", options->mistakes);
     if (options->evaluate_every < -1)
@@ -133,22 +133,39 @@ static yoke_status name_rows(yoke_trainer_options *options) {
     return YOKE_OK;
 }
 
+static yoke_status load_engine(yoke_run *run) {
+    static const yoke_data_parallel_options defaults = YOKE_DATA_PARALLEL_OPTIONS_INIT;
+    yoke_data_parallel_options *engine = &run->engine;
+    const yoke_data_parallel_options *given = run->options.engine;
+    TRY(yoke_options_load(engine, sizeof *engine, given != NULL ? given : &defaults,
+                          "yoke_data_parallel_options"));
+    if (engine->batch != 0 || engine->seed != 0 || engine->process_group != NULL ||
+        engine->pixels || engine->input_gradients || engine->inference)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "engine: the trainer sets batch, seed, process_group and pixels itself: leave "
+                    "them 0, as well as input_gradients and inference");
+    run->options.engine = engine;
+    return YOKE_OK;
+}
+
 static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_options *given) {
     yoke_trainer_options *options = &trainer->run.options;
+    yoke_data_parallel_options *engine = &trainer->run.engine;
     static const yoke_trainer_options defaults = YOKE_TRAINER_OPTIONS_INIT;
     if (given == NULL) given = &defaults;
     TRY(yoke_options_load(options, sizeof *options, given, "yoke_trainer_options"));
+    TRY(load_engine(&trainer->run));
     TRY(check_options(options));
     TRY(yoke_custom_parts_check(&trainer->parts, options));
     TRY(name_rows(options));
     if (options->devices == NULL) options->devices = "auto";
     if (options->batch == 0) options->batch = 64;
     if (options->epochs == 0) options->epochs = 1;
-    if (options->accumulate == 0) options->accumulate = 1;
+    if (engine->accumulate == 0) engine->accumulate = 1;
     if (options->checkpoint_every == 0) options->checkpoint_every = 1;
     if (options->keep == 0) options->keep = 3;
     /* Measurements end differently on another number of devices, and shards promise equal bits. */
-    if (options->shards > 0 && options->choices == NULL) options->algorithm = YOKE_ALGORITHM_DIRECT;
+    if (engine->shards > 0 && engine->choices == NULL) engine->algorithm = YOKE_ALGORITHM_DIRECT;
     TRY(yoke_optimizer_options_load(&trainer->optimizer, options->optimizer));
     options->optimizer = &trainer->optimizer;
     return keep_texts(trainer);
@@ -167,7 +184,7 @@ static yoke_status check_apart(const yoke_trainer_options *options) {
         {"trace", options->trace, YOKE_FILE_WRITTEN},
         {"init", replaces ? NULL : options->init, YOKE_FILE_READ},
         {"resume", names ? options->resume : NULL, YOKE_FILE_READ},
-        {"choices", options->choices, YOKE_FILE_READ},
+        {"choices", options->engine->choices, YOKE_FILE_READ},
         {"dataset", options->training_rows == NULL ? options->dataset : NULL, YOKE_FILE_SPEC},
         {"checkpoint_dir", options->checkpoint_dir, YOKE_FILE_CHECKPOINTS}};
     return yoke_files_check_apart(files, (int)(sizeof files / sizeof files[0]));
@@ -202,7 +219,7 @@ static yoke_status open_devices(yoke_run *run) {
     yoke_devices_options all = {.struct_size = sizeof all,
                                 .list = run->options.devices,
                                 .threads = run->options.threads,
-                                .shards = run->options.shards};
+                                .shards = run->engine.shards};
     TRY(yoke_devices_open(&run->devices, &all));
     bool several = yoke_devices_count(run->devices) > 1;
     return several && run->options.mode == YOKE_MODE_SINGLE ? keep_root(run) : YOKE_OK;
@@ -281,39 +298,17 @@ static yoke_status read_weights(void *context) {
 
 static yoke_status build_engine(yoke_run *run) {
     const yoke_trainer_options *options = &run->options;
+    yoke_data_parallel_options *engine = &run->engine;
+    engine->batch = options->batch;
+    engine->seed = options->seed;
+    engine->process_group = run->ranks;
     /* Training rows as crops arrive as pixels where their colours change, test rows do not. */
-    bool pixels = yoke_loader_pixels(run->training.loader) &&
-                  !yoke_dataset_has_crops(run->training.rows) &&
-                  !yoke_dataset_has_crops(options->test_rows);
-    yoke_data_parallel_options engine = {.struct_size = sizeof engine,
-                                         .schedule = options->schedule,
-                                         .precision = options->precision,
-                                         .algorithm = options->algorithm,
-                                         .batch = options->batch,
-                                         .accumulate = options->accumulate,
-                                         .seed = options->seed,
-                                         .collectives = options->collectives,
-                                         .bucket_bytes = options->bucket_bytes,
-                                         .first_bucket_bytes = options->bucket_bytes,
-                                         .process_group = run->ranks,
-                                         .broadcast_buffers = options->broadcast_buffers,
-                                         .mean_of_ranks = options->mean_of_ranks,
-                                         .pixels = pixels,
-                                         .groups = options->groups,
-                                         .group_count = options->group_count,
-                                         .choices = options->choices,
-                                         .shards = options->shards,
-                                         .synchronize_batch_norm = options->synchronize_batch_norm,
-                                         .straggler = options->straggler,
-                                         .straggler_factor = options->straggler_factor,
-                                         .interpreter_us = options->interpreter_us,
-                                         .link = options->link,
-                                         .ema_decay = options->ema_decay,
-                                         .cache_choices = options->cache_choices,
-                                         .measure_seconds = options->measure_seconds};
+    engine->pixels = yoke_loader_pixels(run->training.loader) &&
+                     !yoke_dataset_has_crops(run->training.rows) &&
+                     !yoke_dataset_has_crops(options->test_rows);
     TRY(yoke_data_parallel_create(&run->parallel, run->model, run->devices, options->optimizer,
-                                  &engine));
-    run->options.groups = NULL; /* may be gone after create */
+                                  engine));
+    engine->groups = NULL; /* may be gone after create */
     if (options->init == NULL) return YOKE_OK;
     first_weights weights = {.run = run};
     yoke_status status = yoke_run_file_work(run, read_weights, &weights);

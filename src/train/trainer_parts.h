@@ -22,8 +22,8 @@
 struct yoke_trainer {
     pid_t process; /* that made it */
     yoke_turns turns;
-    char *texts[14];                  /* run.options points to these, */
-    yoke_optimizer_options optimizer; /* and to this */
+    char *texts[14];                  /* run.options and run.engine point to these, */
+    yoke_optimizer_options optimizer; /* run.options to this */
     yoke_run run;
     yoke_custom_parts parts; /* model, loss and metrics */
     yoke_test_split test;

@@ -29,12 +29,13 @@ yoke_status yoke_watch_check(const yoke_trainer_options *options) {
 void yoke_watch_begin(yoke_watch *watch, yoke_run *run) {
     const yoke_trainer_options *options = &run->options;
     double gamma = options->lr_gamma;
-    run->schedule.gamma = gamma > 0 ? gamma : 0.95;
     run->schedule.epoch_steps = yoke_loader_batches(run->training.loader);
     watch->plateau = (yoke_lr_plateau)YOKE_LR_PLATEAU_INIT;
     watch->plateau.learning_rate = options->optimizer->learning_rate;
     watch->plateau.patience = options->lr_patience;
     if (gamma > 0) watch->plateau.factor = gamma;
+    bool by_losses = options->lr_schedule == YOKE_LR_PLATEAU;
+    run->schedule.gamma = gamma > 0 ? gamma : by_losses ? watch->plateau.factor : 0.95;
 }
 
 bool yoke_watch_is_over(const yoke_watch *watch, const yoke_run *run) {

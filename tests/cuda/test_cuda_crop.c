@@ -342,7 +342,6 @@ static course learn(yoke_trainer_options options, const char *settings) {
     options.batch = 10;
     options.steps = 5;
     options.threads = 1;
-    options.algorithm = YOKE_ALGORITHM_DIRECT;
     options.on_event = on_event;
     options.payload = &run;
     EXPECT_OK(yoke_trainer_create(&trainer, &options));
@@ -359,11 +358,14 @@ static course learn(yoke_trainer_options options, const char *settings) {
 static void training_is_the_same_wherever_rows_are_cropped(void **state) {
     (void)state;
     for (int way = 0; way < 5; way++) {
+        const yoke_data_parallel_options engine = {.struct_size = sizeof engine,
+                                                   .schedule = (yoke_schedule)(way % 3),
+                                                   .algorithm = YOKE_ALGORITHM_DIRECT,
+                                                   .accumulate = way % 2 + 1};
         yoke_trainer_options options = {.devices = devices_of(way < 3 ? way + 1 : 4),
-                                        .schedule = (yoke_schedule)(way % 3),
+                                        .engine = &engine,
                                         .augment = YOKE_AUGMENT_RESIZED_CROP_FLIP,
                                         .erasing = way % 2 == 0 ? 0.5 : 0,
-                                        .accumulate = way % 2 + 1,
                                         .evaluate_every = 1};
         if (way == 4) options.color_jitter.brightness = 0.4;
         course cpu = learn(options, ",crop=cpu"), gpu = learn(options, "");

@@ -124,7 +124,7 @@ static double give_state(const check_engine *engine) {
 }
 
 static double use_average(const check_engine *engine) {
-    if (engine->parallel->options.ema_decay == 0) return 0;
+    if (engine->parallel->step.options.ema_decay == 0) return 0;
     EXPECT_OK(yoke_data_parallel_use_average(engine->parallel, true));
     double loss = evaluate(engine);
     EXPECT_OK(yoke_data_parallel_use_average(engine->parallel, false));

@@ -302,11 +302,13 @@ static size_t run_and_save(int steps, bool spoils, char *bytes, size_t capacity)
     char path[64];
     yoke_trainer *trainer = NULL;
     snprintf(path, sizeof path, "/tmp/yoke-undo-%d", (int)getpid());
+    const yoke_data_parallel_options direct = {.struct_size = sizeof direct,
+                                               .algorithm = YOKE_ALGORITHM_DIRECT};
     yoke_trainer_options options = {.struct_size = sizeof options,
                                     .model = "mlp",
                                     .dataset = "synthetic:1x8x8,classes=4,rows=96",
                                     .devices = devices_of(2),
-                                    .algorithm = YOKE_ALGORITHM_DIRECT,
+                                    .engine = &direct,
                                     .batch = 24,
                                     .steps = (uint64_t)steps,
                                     .evaluate_every = -1,

@@ -2,18 +2,13 @@
 /* The words of a command line, by the tables of all verbs, and those options of `yoke train` that
  * have a grammar of their own. Nothing runs. The first line is a verb; each other line is a word.
  */
-#include <math.h>
-
 #define main tool_main
 int tool_main(int argc, char **argv);
 #include "cli/main.c"
 #undef main
 
-#include "cli/augment_flags.h"
-#include "cli/loss_flags.h"
+#include "cli/option_values.h"
 #include "cli/parameter_groups.h"
-#include "cli/saving_flags.h"
-#include "cli/straggler_flag.h"
 #include "fuzz/fuzz.h"
 
 enum { WORDS = 64 };
@@ -26,8 +21,16 @@ static size_t values_bytes(const cli_verb *verb) {
         [CLI_INTEGER] = sizeof(int),
         [CLI_UNSIGNED] = sizeof(uint64_t),
         [CLI_REAL] = sizeof(double),
-        [CLI_CHOICE] = sizeof(int),
+        [CLI_CHOICE] = sizeof(unsigned),
+        [CLI_IF_FIRST] = sizeof(bool),
+        [CLI_IF_SECOND] = sizeof(bool),
         [CLI_GROUP] = 0,
+        [CLI_THREADS] = sizeof(thread_count),
+        [CLI_STRAGGLER] = sizeof(straggler),
+        [CLI_JITTER] = sizeof(color_jitter),
+        [CLI_INTERVAL] = sizeof(save_interval),
+        [CLI_WEIGHTS] = sizeof(class_weights),
+        [CLI_LABEL] = sizeof(ignored_label),
     };
     size_t bytes = 1;
     for (int i = 0; i < verb->option_count; i++) {
@@ -51,12 +54,12 @@ static void read_grammars(const char *text) {
     group_list_free(&list);
     (void)group_list_read(&list, &(group_flags){.group = text, .no_decay = "norms-and-biases"});
     group_list_free(&list);
-    straggler slow;
-    (void)straggler_read(&slow, "train", text);
-    (void)augment_flags_check(&(augment_flags){.augment = 1, .color_jitter = text});
-    (void)loss_flags_check(&(loss_flags){.class_weights = text, .huber_delta = NAN});
-    (void)loss_flags_check(&(loss_flags){.ignore_index = text, .huber_delta = NAN});
-    (void)saving_flags_check(&(saving_flags){.dir = "d", .every = text}, &(saving_context){0});
+    class_weights value; /* the largest of these values */
+    for (unsigned kind = CLI_THREADS; kind <= CLI_LABEL; kind++) {
+        memset(&value, 0, sizeof value);
+        value.text = text;
+        (void)option_value_read(kind, "train", &value);
+    }
 }
 
 /* Messages and help go nowhere meanwhile; a sanitizer writes to the descriptor. */

@@ -138,13 +138,15 @@ static yoke_status train(const yoke_own_loss *loss, const yoke_metric *metric) {
 }
 
 static yoke_status find_lr(const yoke_lr_find_options *given) {
+    yoke_data_parallel_options direct = YOKE_DATA_PARALLEL_OPTIONS_INIT;
     yoke_trainer_options options = YOKE_TRAINER_OPTIONS_INIT;
     yoke_lr_find_result result = {.struct_size = sizeof result};
     yoke_trainer *trainer = NULL;
     options.dataset = "synthetic:1x8x8,classes=3,rows=64";
     options.devices = "cpu";
     options.own_model = model;
-    options.algorithm = YOKE_ALGORITHM_DIRECT;
+    direct.algorithm = YOKE_ALGORITHM_DIRECT;
+    options.engine = &direct;
     must(yoke_trainer_create(&trainer, &options));
     yoke_status status = yoke_trainer_find_lr(trainer, given, &result);
     yoke_trainer_destroy(trainer);

@@ -409,6 +409,7 @@ static void use_evaluation(yoke_data_parallel *engine) {
 }
 
 static void use_trainer(const yoke_model *model) {
+    yoke_data_parallel_options direct = YOKE_DATA_PARALLEL_OPTIONS_INIT;
     yoke_trainer_options options = YOKE_TRAINER_OPTIONS_INIT;
     yoke_optimizer_options adamw = YOKE_ADAMW_OPTIONS_INIT;
     yoke_lr_find_options find = YOKE_LR_FIND_OPTIONS_INIT;
@@ -427,7 +428,8 @@ static void use_trainer(const yoke_model *model) {
     options.threads = 1;
     options.batch = 8;
     options.steps = 4;
-    options.algorithm = YOKE_ALGORITHM_DIRECT;
+    direct.algorithm = YOKE_ALGORITHM_DIRECT;
+    options.engine = &direct;
     options.optimizer = &adamw;
     options.on_event = see_event;
     options.payload = &events;
@@ -461,6 +463,7 @@ static void use_trainer(const yoke_model *model) {
 }
 
 static void use_own_loss(const yoke_model *model) {
+    yoke_data_parallel_options direct = YOKE_DATA_PARALLEL_OPTIONS_INIT;
     yoke_trainer_options options = YOKE_TRAINER_OPTIONS_INIT;
     yoke_own_loss loss = {.struct_size = sizeof loss, .compute = own_loss};
     yoke_trainer *trainer = NULL;
@@ -472,7 +475,8 @@ static void use_own_loss(const yoke_model *model) {
     options.threads = 1;
     options.batch = 8;
     options.steps = 2;
-    options.algorithm = YOKE_ALGORITHM_DIRECT;
+    direct.algorithm = YOKE_ALGORITHM_DIRECT;
+    options.engine = &direct;
     must(yoke_trainer_create(&trainer, &options));
     must(yoke_trainer_run(trainer));
     must(yoke_trainer_summarize(trainer, &summary));

@@ -324,7 +324,7 @@ static void ranks_that_differ_are_refused_with_both_sides_named(void **state) {
     expect_quarrel(&groups);
     options.settings[1] = s;
     options.settings[1].synchronized = true;
-    options.expected = "\"synchronize_batch_norm 0\", rank 1 has \"synchronize_batch_norm 1\"";
+    options.expected = "\"synchronize_batch_norm no\", rank 1 has \"synchronize_batch_norm yes\"";
     expect_quarrel(&options);
     options.settings[1] = s;
     options.settings[1].ema_decay = 0.5;

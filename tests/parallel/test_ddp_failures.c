@@ -139,20 +139,23 @@ static yoke_status train(const play *now, int rank) {
         .transport = YOKE_TRANSPORT_SHARED_MEMORY,
         .store = now->store,
         .timeout_ms = now->timeout_ms};
+    const yoke_data_parallel_options engine = {.struct_size = sizeof engine,
+                                               .schedule = now->schedule,
+                                               .algorithm = now->moment == WHILE_MEASURING
+                                                                ? YOKE_ALGORITHM_MEASURED
+                                                                : YOKE_ALGORITHM_DIRECT,
+                                               .first_bucket_bytes = 16384,
+                                               .bucket_bytes = 16384};
     yoke_trainer_options options = {.struct_size = sizeof options,
                                     .model = "mlp",
                                     .dataset = "synthetic:1x8x8,classes=4,rows=96",
                                     .devices = "cpu",
                                     .threads = 1,
                                     .mode = YOKE_MODE_DISTRIBUTED_DATA_PARALLEL,
-                                    .schedule = now->schedule,
-                                    .algorithm = now->moment == WHILE_MEASURING
-                                                     ? YOKE_ALGORITHM_MEASURED
-                                                     : YOKE_ALGORITHM_DIRECT,
+                                    .engine = &engine,
                                     .batch = 24,
                                     .steps = STEPS_RUN,
                                     .evaluate_every = -1,
-                                    .bucket_bytes = 16384,
                                     .save = now->save,
                                     .process_group = &group};
     yoke_trainer *trainer = NULL;

@@ -75,21 +75,25 @@ static yoke_status train(const play *now, int rank) {
                                         .transport = YOKE_TRANSPORT_SHARED_MEMORY,
                                         .store = now->store,
                                         .timeout_ms = 60000};
+    const yoke_data_parallel_options engine = {
+        .struct_size = sizeof engine,
+        .schedule = now->schedule,
+        .algorithm = YOKE_ALGORITHM_DIRECT,
+        .first_bucket_bytes = 16384,
+        .bucket_bytes = 16384,
+        .shards = now->rounds > 1 ? world_of(now) * now->rounds : 0};
     yoke_trainer_options options = {.struct_size = sizeof options,
                                     .model = now->rounds > 1 ? "resnet20" : "mlp:width=96",
                                     .dataset = now->rounds > 1
                                                    ? "synthetic:3x8x8,classes=4,rows=96"
                                                    : "synthetic:1x16x16,classes=4,rows=96",
-                                    .shards = now->rounds > 1 ? world_of(now) * now->rounds : 0,
                                     .devices = "cpu",
                                     .threads = 1,
                                     .mode = YOKE_MODE_DISTRIBUTED_DATA_PARALLEL,
-                                    .schedule = now->schedule,
-                                    .algorithm = YOKE_ALGORITHM_DIRECT,
+                                    .engine = &engine,
                                     .batch = 24,
                                     .steps = (uint64_t)now->steps,
                                     .evaluate_every = -1,
-                                    .bucket_bytes = 16384,
                                     .save = now->save,
                                     .process_group = &group};
     yoke_trainer *trainer = NULL;

@@ -23,7 +23,7 @@ HEADERS = "\n".join(path.read_text() for path in sorted((ROOT / "include/yoke").
 C_TYPES = {"c_void_p": "void *", "c_char_p": "const char *", "c_bool": "_Bool", "c_size_t": "size_t",
            "c_int32": "int32_t", "c_int64": "int64_t", "c_uint64": "uint64_t", "c_int": "int", "c_float": "float",
            "c_double": "double"}
-# The tool's option of each enumeration, where a field of yoke_trainer_options has it.
+# The tool's option of each enumeration, where a field of the trainer's or the engine's options has it.
 OPTIONS = {"mode": "yoke_mode", "schedule": "yoke_schedule", "precision": "yoke_precision",
            "algorithm": "yoke_algorithm", "collectives": "yoke_collectives", "lr-schedule": "yoke_lr_schedule_kind",
            "augment": "yoke_augment", "sampling": "yoke_sampling", "optimizer": "yoke_optimizer_kind"}
@@ -68,7 +68,9 @@ class Layout(unittest.TestCase):
             self.assertEqual(line, bytes(own.make(struct, name)).hex(), name)
 
     def test_words_of_options_are_those_of_the_tool(self):
-        options = {kind for _, kind, _ in own.LAYOUT["structs"]["yoke_trainer_options"] if kind in own.LAYOUT["enums"]}
+        structs = ("yoke_trainer_options", "yoke_data_parallel_options")
+        options = {kind for struct in structs for _, kind, _ in own.LAYOUT["structs"][struct]
+                   if kind in own.LAYOUT["enums"]}
         self.assertEqual(options - set(OPTIONS.values()), {"yoke_checkpoint_unit"})
         for option, kind in OPTIONS.items():
             done = subprocess.run([TOOL, "train", f"--{option}", "?"], capture_output=True, text=True, check=False)

@@ -90,16 +90,18 @@ static int fail(const char *what) {
 static int train(char **words) {
     run self = {0};
     yoke_optimizer_options optimizer = YOKE_SGD_OPTIONS_INIT;
+    yoke_data_parallel_options engine = YOKE_DATA_PARALLEL_OPTIONS_INIT;
     yoke_trainer_options options = YOKE_TRAINER_OPTIONS_INIT;
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
     optimizer.learning_rate = 1e-4; /* it need not learn, but must stay finite */
     options.model = words[MODEL];
     options.dataset = words[DATASET];
-    options.algorithm =
+    options.engine = &engine;
+    engine.algorithm =
         strcmp(words[ALGORITHM], "direct") == 0 ? YOKE_ALGORITHM_DIRECT : YOKE_ALGORITHM_MEASURED;
     options.devices = words[DEVICES];
     options.threads = atoi(words[THREADS]);
-    options.choices = words[CHOICES][0] != '\0' ? words[CHOICES] : NULL;
+    engine.choices = words[CHOICES][0] != '\0' ? words[CHOICES] : NULL;
     options.optimizer = &optimizer;
     options.batch = 32;
     options.evaluate_every = -1;

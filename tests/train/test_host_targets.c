@@ -54,7 +54,7 @@ static void micro_batches_begin_with_the_targets_of_their_rows(void **state) {
     options.own_model = model;
     options.own_loss = &loss;
     options.training_rows = options.test_rows = dataset;
-    options.accumulate = 2;
+    small_engine.accumulate = 2;
     options.epochs = 1;
     EXPECT_OK(train(&run, &options));
     assert_int_equal(seen, 2 * ROWS); /* trained and evaluated */

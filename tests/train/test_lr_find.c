@@ -67,7 +67,7 @@ static void a_run_behind_a_test_has_the_bits_of_a_run_without(void **state) {
         options.batch = 20; /* the last batch of an epoch is short */
         options.optimizer = &adamw;
         options.devices = devices_of(2);
-        options.ema_decay = 0.5;
+        small_engine.ema_decay = 0.5;
         EXPECT_OK(yoke_trainer_create(&run.trainer, &options));
         uint64_t before = hash_of(run.trainer);
         if (tests) {

@@ -15,8 +15,8 @@ static void trains_as_the_models_own(double mixup) {
     options.payload = &run;
     for (int i = 0; i < 12; i++) {
         options.devices = devices_of(1 + i % 3);
-        options.accumulate = 1 + i % 2;
-        options.schedule = (yoke_schedule)(i / 4);
+        small_engine.accumulate = 1 + i % 2;
+        small_engine.schedule = (yoke_schedule)(i / 4);
         run_to_the_end(&run, &options);
         assert_int_equal(run.steps, wanted.steps);
         for (int step = 0; step < run.steps; step++)
@@ -25,7 +25,7 @@ static void trains_as_the_models_own(double mixup) {
         assert_true(run.evaluation.accuracy == -1 && run.evaluation.rows == ROWS);
     }
     assert_true(own.evaluations > 0 && own.evaluations < own.calls);
-    options.shards = 2;
+    small_engine.shards = 2;
     expect_refused(&options, "own_loss with 2 shards");
     free_rows(rows);
 }
@@ -120,7 +120,7 @@ static void a_loss_of_the_host_reads_labels_that_the_models_own_would_refuse(voi
         options.training_rows = options.test_rows = dataset;
         for (int i = 0; i < 4; i++) {
             options.devices = devices_of(1 + i % 2);
-            options.accumulate = 1 + i / 2;
+            small_engine.accumulate = 1 + i / 2;
             run_to_the_end(&run, &options);
             assert_int_equal(run.steps, wanted.steps);
             for (int step = 0; step < run.steps; step++)

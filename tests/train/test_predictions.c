@@ -164,9 +164,9 @@ static void counts_and_mistakes_are_those_of_a_float64_model(void **state) {
         yoke_trainer_options options = counting(&run);
         options.devices = devices_of(ways[i].devices);
         options.batch = ways[i].batch;
-        options.accumulate = ways[i].accumulate;
-        options.shards = ways[i].shards;
-        options.schedule = ways[i].schedule;
+        small_engine.accumulate = ways[i].accumulate;
+        small_engine.shards = ways[i].shards;
+        small_engine.schedule = ways[i].schedule;
         check_run(&options, &run);
     }
 }

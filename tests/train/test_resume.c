@@ -30,10 +30,10 @@ static void vary(yoke_trainer_options *options, int setting) {
     options->augment = YOKE_AUGMENT_CROP_FLIP;
     options->mixup = 0.4;
     options->lr_schedule = YOKE_LR_ONECYCLE;
-    options->accumulate = 2;
+    small_engine.accumulate = 2;
     options->evaluate_every = 1;
     options->devices = devices_of(setting + 1);
-    options->schedule = setting == 1 ? YOKE_SCHEDULE_OVERLAP : YOKE_SCHEDULE_SHARDED;
+    small_engine.schedule = setting == 1 ? YOKE_SCHEDULE_OVERLAP : YOKE_SCHEDULE_SHARDED;
 }
 
 static void a_run_stopped_after_any_step_goes_on_bit_for_bit(void **state) {

@@ -60,7 +60,7 @@ static void any_number_of_devices_and_any_schedule_gives_the_same_losses(void **
     for (int i = 0; i < 3; i++) {
         log_of_run several = {0};
         options.devices = devices_of(others[i].devices);
-        options.schedule = others[i].schedule;
+        small_engine.schedule = others[i].schedule;
         options.payload = &several;
         EXPECT_OK(train(&several, &options));
         assert_int_equal(several.steps, one.steps);
@@ -319,7 +319,7 @@ static void the_summary_says_what_happened(void **state) {
     log_of_run run = {0};
     yoke_trainer_options options = small(&run);
     options.devices = devices_of(2);
-    options.schedule = YOKE_SCHEDULE_SHARDED;
+    small_engine.schedule = YOKE_SCHEDULE_SHARDED;
     EXPECT_OK(train(&run, &options));
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
     EXPECT_OK(yoke_trainer_summarize(run.trainer, &summary));

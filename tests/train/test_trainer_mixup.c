@@ -9,7 +9,7 @@ static yoke_trainer_options mixing(log_of_run *run) {
     options.augment = YOKE_AUGMENT_CROP_FLIP;
     options.mixup = ALPHA;
     options.epochs = 2;
-    options.shards = 4;
+    small_engine.shards = 4;
     return options;
 }
 
@@ -31,7 +31,7 @@ static void devices_and_loader_threads_change_no_bit(void **state) {
         options.payload = &other;
         options.loader_threads = i == 0 ? 3 : 1;
         options.devices = devices_of(i == 0 ? 1 : i == 3 ? 4 : 2);
-        options.schedule = i == 2 ? YOKE_SCHEDULE_SHARDED : YOKE_SCHEDULE_OVERLAP;
+        small_engine.schedule = i == 2 ? YOKE_SCHEDULE_SHARDED : YOKE_SCHEDULE_OVERLAP;
         assert_true(run_to_the_end(&options) == hash);
         assert_int_equal(other.steps, one.steps);
         for (int step = 0; step < one.steps; step++)

@@ -13,6 +13,8 @@ enum { RUNS = 20, RUN_STEPS = 25 };
 static char weights[128];
 
 static yoke_trainer *make(yoke_trainer_options *options) {
+    static const yoke_data_parallel_options direct = {.struct_size = sizeof direct,
+                                                      .algorithm = YOKE_ALGORITHM_DIRECT};
     yoke_trainer *trainer = NULL;
     options->model = "mlp:width=64";
     options->dataset = SMALL;
@@ -20,7 +22,7 @@ static yoke_trainer *make(yoke_trainer_options *options) {
     options->threads = 1;
     options->batch = 8;
     options->steps = RUN_STEPS;
-    options->algorithm = YOKE_ALGORITHM_DIRECT;
+    options->engine = &direct;
     options->save = in_folder("weights", weights);
     EXPECT_OK(yoke_trainer_create(&trainer, options));
     return trainer;

@@ -77,7 +77,7 @@ static void a_run_with_patience_ends_with_its_best_weights(void **state) {
         yoke_trainer_options options = watching(&run);
         options.devices = devices_of(2);
         options.patience = 3;
-        options.ema_decay = averages ? 0.5 : 0;
+        small_engine.ema_decay = averages ? 0.5 : 0;
         options.save = in_folder("weights", path);
         EXPECT_OK(train(&run.log, &options));
         assert_int_equal(run.evaluations, best_of(&run) + 1 + 3);
@@ -161,7 +161,7 @@ static void a_resumed_run_watches_on_bit_for_bit(void **state) {
     options.patience = 3;
     options.lr_schedule = YOKE_LR_PLATEAU;
     options.lr_patience = 0;
-    options.ema_decay = 0.5;
+    small_engine.ema_decay = 0.5;
     options.save = in_folder("whole", whole);
     EXPECT_OK(train(&run.log, &options));
     yoke_trainer_destroy(run.log.trainer);
@@ -224,7 +224,7 @@ static void a_run_that_is_stopped_saves_its_best_weights_and_goes_on_with_its_ow
         yoke_trainer_options options = watching(&whole);
         options.devices = devices_of(2);
         options.patience = 3;
-        options.ema_decay = averages ? 0.5 : 0;
+        small_engine.ema_decay = averages ? 0.5 : 0;
         EXPECT_OK(train(&whole.log, &options));
         int best = best_of(&whole);
         options.payload = &run;
@@ -310,7 +310,7 @@ static void the_average_is_evaluated_and_saved(void **state) {
     yoke_trainer_options options = watching(&run);
     options.epochs = 3;
     options.devices = devices_of(2);
-    options.ema_decay = 0.9;
+    small_engine.ema_decay = 0.9;
     options.save = in_folder("weights", path);
     EXPECT_OK(train(&run.log, &options));
     yoke_data_parallel *engine = yoke_trainer_engine(run.log.trainer);

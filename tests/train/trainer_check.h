@@ -111,16 +111,21 @@ static inline void on_event(const yoke_event *event, void *payload) {
     }
 }
 
+/* The engine of the options that small() made last; a test may change it. */
+static yoke_data_parallel_options small_engine;
+
 /* mlp has no batch norm: any number of devices computes the same. */
 static inline yoke_trainer_options small(log_of_run *run) {
     static const yoke_optimizer_options sgd = {
         .struct_size = sizeof sgd, .learning_rate = 0.05, .momentum = 0.9};
+    small_engine = (yoke_data_parallel_options){.struct_size = sizeof small_engine,
+                                                .algorithm = YOKE_ALGORITHM_DIRECT};
     return (yoke_trainer_options){.struct_size = sizeof(yoke_trainer_options),
                                   .model = MODEL,
                                   .dataset = SMALL,
                                   .devices = devices_of(1),
                                   .threads = 1,
-                                  .algorithm = YOKE_ALGORITHM_DIRECT,
+                                  .engine = &small_engine,
                                   .batch = 16,
                                   .optimizer = &sgd,
                                   .seed = 7,

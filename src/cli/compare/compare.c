@@ -10,68 +10,67 @@
 
 #include "cli/choices_place.h"
 #include "cli/cli.h"
-#include "cli/data_flags.h"
 #include "cli/launch/launch_environment.h"
+#include "cli/option_values.h"
 #include "cli/progress.h"
 #include "cli/result.h"
 #include "cli/shared_options.h"
-#include "cli/straggler_flag.h"
 
 typedef struct compare_flags {
-    const char *model, *dataset, *devices, *straggler, *link, *html;
+    compare_setup setup; /* optimizer: kind and learning rate, NaN: the default of the kind */
+    const char *model, *dataset, *devices, *link, *html;
     choices_flags choices;
-    int threads, counts, batch, precision, algorithm, collectives, ddp, optimizer;
-    int learn_steps, rounds, steps;
-    uint64_t seed;
-    data_flags data;
-    double lr, tolerance, seconds, interpreter_us, bucket_mb;
+    straggler straggler;
+    unsigned counts, ddp; /* words */
+    int threads, learn_steps, rounds, steps;
+    double tolerance, seconds;
     bool lesson, json, quiet, rank_worker;
 } compare_flags;
 
-#define AT(field) offsetof(compare_flags, field)
+#define AT(field) CLI_FIELD(compare_flags, field)
 #define DOUBLING 1 /* of "all|doubling" */
 
 static const cli_option options[] = {
-    {"lesson", NULL, "why PyTorch recommends DDP: see below", CLI_FLAG, AT(lesson), 0, 0},
-    {"model", "NAME", "as in yoke train (resnet20)", CLI_TEXT, AT(model), 0, 0},
-    {"dataset", "SPEC", "as in yoke train (synthetic)", CLI_TEXT, AT(dataset), 0, 0},
-    CLI_OPTION_LIMIT_ROWS(AT(data.limit_rows)),
-    CLI_OPTION_SKIP_BAD(AT(data.skip_bad)),
+    {"lesson", NULL, "why PyTorch recommends DDP: see below", AT(lesson)},
+    {"model", "NAME", "as in yoke train (resnet20)", AT(model)},
+    {"dataset", "SPEC", "as in yoke train (synthetic)", AT(dataset)},
+    CLI_OPTION_LIMIT_ROWS(AT(setup.limit_rows)),
+    CLI_OPTION_SKIP_BAD(AT(setup.skip_bad)),
     {"devices", "LIST", "2xcpu, 4xcuda, ...; single uses the first one (every GPU, or 2xcpu)",
-     CLI_TEXT, AT(devices), 0, 0},
-    {"counts", "all|doubling", "race on 2, 3, 4 ... or on 2, 4, 8 ... devices (all)", CLI_CHOICE,
-     AT(counts), 0, 0},
+     AT(devices)},
+    {"counts", "all|doubling", "race on 2, 3, 4 ... or on 2, 4, 8 ... devices (all)", AT(counts)},
     CLI_OPTION_THREADS(AT(threads)),
-    CLI_OPTION_BATCH(AT(batch), "64"),
-    CLI_OPTION_PRECISION(AT(precision)),
+    CLI_OPTION_BATCH(AT(setup.batch), "64"),
+    CLI_OPTION_PRECISION(AT(setup.precision)),
     CLI_OPTION_ALGORITHM(
-        AT(algorithm), "of the race: fastest by measurement, or the same in every run (measured)"),
-    CHOICES_OPTION_FILE(AT(choices)),
-    CHOICES_OPTION_NO_CACHE(AT(choices)),
-    {"ddp", "overlap|sharded", "each rank updates all weights, or its own part (overlap)",
-     CLI_CHOICE, AT(ddp), 0, 0},
-    CLI_OPTION_COLLECTIVES(AT(collectives)),
-    CLI_OPTION_BUCKET_MB(AT(bucket_mb), "as in yoke train"),
+        AT(setup.algorithm),
+        "of the race: fastest by measurement, or the same in every run (measured)"),
+    CHOICES_OPTION_FILE(AT(choices.file)),
+    CHOICES_OPTION_NO_CACHE(AT(choices.no_cache)),
+    {"ddp", "overlap|sharded", "each rank updates all weights, or its own part (overlap)", AT(ddp)},
+    CLI_OPTION_COLLECTIVES(AT(setup.collectives)),
+    CLI_OPTION_BUCKET_MB(AT(setup.bucket_mb), "as in yoke train"),
     CLI_OPTION_LINK(AT(link)),
-    CLI_OPTION_INTERPRETER(AT(interpreter_us), "--lesson"),
-    CLI_OPTION_OPTIMIZER(AT(optimizer), "with momentum and weight decay as in yoke train (sgd)"),
-    CLI_OPTION_LR(AT(lr), "learning rate", "0.05"),
+    CLI_OPTION_INTERPRETER(AT(setup.interpreter_us), "--lesson"),
+    CLI_OPTION_OPTIMIZER(AT(setup.optimizer.kind),
+                         "with momentum and weight decay as in yoke train (sgd)"),
+    CLI_OPTION_LR(AT(setup.optimizer.learning_rate), "learning rate", "0.05"),
     CLI_OPTION_STRAGGLER(AT(straggler), "; not in single"),
-    CLI_OPTION_SEED(AT(seed), "weights, row order and dropout"),
+    CLI_OPTION_SEED(AT(setup.seed), "weights, row order and dropout"),
     {"learn-steps", "N", "steps that each contender trains before the race; 0: none (10)",
-     CLI_INTEGER, AT(learn_steps), 0, COMPARE_LEARN_STEPS},
+     AT(learn_steps), 0, COMPARE_LEARN_STEPS},
     {"tolerance", "X", "allowed relative difference of losses (1e-3; bfloat16, tf32: 5e-2)",
-     CLI_REAL, AT(tolerance), 0, 1},
-    {"rounds", "N", "rounds of the race; an interval needs 6 (9)", CLI_INTEGER, AT(rounds),
-     RACE_FEWEST, RACE_ROUNDS},
+     AT(tolerance), 0, 1},
+    {"rounds", "N", "rounds of the race; an interval needs 6 (9)", AT(rounds), RACE_FEWEST,
+     RACE_ROUNDS},
     {"steps", "N", "steps of each contender in a round (at most half a second of single)",
-     CLI_INTEGER, AT(steps), 1, 1e6},
-    {"seconds", "X", "time limit of the whole command; 3 rounds run in any case (60)", CLI_REAL,
-     AT(seconds), 0.1, 86400},
-    {"html", "FILE", "write figures of the result to one HTML page", CLI_TEXT, AT(html), 0, 0},
+     AT(steps), 1, 1e6},
+    {"seconds", "X", "time limit of the whole command; 3 rounds run in any case (60)", AT(seconds),
+     0.1, 86400},
+    {"html", "FILE", "write figures of the result to one HTML page", AT(html)},
     CLI_OPTION_JSON(AT(json)),
     CLI_OPTION_QUIET(AT(quiet)),
-    {"rank-worker", NULL, NULL, CLI_FLAG, AT(rank_worker), 0, 0},
+    {"rank-worker", NULL, NULL, AT(rank_worker)},
 };
 
 const cli_verb compare_verb = {
@@ -91,15 +90,14 @@ const cli_verb compare_verb = {
         "on 4 CPU devices of one thread, with a batch of 8, a learning rate of 0.01, buckets of\n"
         "0.25 MiB and modelled links, 0.6,20. Options beside it change any of these.\n"};
 
-static const compare_flags defaults = {.model = "resnet20",
-                                       .dataset = "synthetic",
-                                       .batch = 64,
-                                       .learn_steps = 10,
-                                       .rounds = 9,
-                                       .seconds = 60,
-                                       .lr = NAN,
-                                       .tolerance = NAN,
-                                       .interpreter_us = NAN};
+static const compare_flags defaults = {
+    .setup = {.batch = 64, .optimizer.learning_rate = NAN, .interpreter_us = NAN},
+    .model = "resnet20",
+    .dataset = "synthetic",
+    .learn_steps = 10,
+    .rounds = 9,
+    .seconds = 60,
+    .tolerance = NAN};
 
 /* Small shards and slow links: what the schedules differ in is as large as what they compute. The
  * model is small, so its buckets are: several travel while backward goes on. */
@@ -107,18 +105,18 @@ static void set_lesson(compare_flags *flags) {
     *flags = defaults;
     flags->devices = "4xcpu";
     flags->threads = 1;
-    flags->batch = 8;
-    flags->lr = 0.01;
+    flags->setup.batch = 8;
+    flags->setup.optimizer.learning_rate = 0.01;
     flags->link = "0.6,20";
-    flags->bucket_mb = 0.25;
-    flags->interpreter_us = YOKE_INTERPRETER_US;
+    flags->setup.bucket_mb = 0.25;
+    flags->setup.interpreter_us = YOKE_INTERPRETER_US;
 }
 
 static int fill_choices(compare_setup *setup, const compare_flags *flags) {
     choices_place place;
     int code = choices_flags_check(&flags->choices, "compare");
     if (code >= 0 || setup->algorithm == YOKE_ALGORITHM_DIRECT) return code;
-    if (!flags->quiet) choices_note_fastest(flags->algorithm);
+    if (!flags->quiet) choices_note_fastest(setup->algorithm);
     choices_place_find(&place, &flags->choices, !flags->quiet);
     if (place.path == NULL) return -1;
     setup->cache_choices = place.cache;
@@ -129,21 +127,13 @@ static int fill_choices(compare_setup *setup, const compare_flags *flags) {
 }
 
 static int fill_setup(compare_setup *setup, const compare_flags *flags) {
-    setup->batch = flags->batch;
-    setup->seed = flags->seed;
-    setup->limit_rows = flags->data.limit_rows;
-    setup->skip_bad = flags->data.skip_bad;
-    setup->precision = (yoke_precision)flags->precision;
-    setup->algorithm = (yoke_algorithm)flags->algorithm;
-    setup->collectives = (yoke_collectives)flags->collectives;
+    *setup = flags->setup;
     setup->ddp_schedule = flags->ddp == 0 ? YOKE_SCHEDULE_OVERLAP : YOKE_SCHEDULE_SHARDED;
-    setup->bucket_mb = flags->bucket_mb;
-    setup->interpreter_us = flags->interpreter_us;
-    setup->optimizer = cli_optimizer((yoke_optimizer_kind)flags->optimizer, flags->lr);
+    setup->optimizer = cli_optimizer(setup->optimizer.kind, setup->optimizer.learning_rate);
     const char *link = flags->link != NULL ? flags->link : "";
     if (flags->lesson && flags->counts == DOUBLING)
         return cli_usage_error("compare", "--counts: --lesson races on all devices alone");
-    if (!flags->lesson && !isnan(flags->interpreter_us))
+    if (!flags->lesson && !isnan(setup->interpreter_us))
         return cli_usage_error("compare", "--interpreter-us needs --lesson");
     if (strlen(link) >= sizeof setup->link)
         return cli_usage_error("compare", "--link: '%.40s...' is no link", link);
@@ -153,13 +143,11 @@ static int fill_setup(compare_setup *setup, const compare_flags *flags) {
 }
 
 static int set_straggler(compare_setup *setup, const compare_flags *flags) {
-    straggler slow;
-    int code = straggler_read(&slow, "compare", flags->straggler);
-    if (code >= 0) return code;
-    setup->straggler = slow.index;
-    setup->straggler_factor = slow.factor;
-    if (slow.index < setup->device_count) return -1;
-    return cli_usage_error("compare", "--straggler %s: the devices are 0 to %d", flags->straggler,
+    const straggler *slow = &flags->straggler;
+    setup->straggler = slow->index;
+    setup->straggler_factor = slow->factor;
+    if (slow->index < setup->device_count) return -1;
+    return cli_usage_error("compare", "--straggler %s: the devices are 0 to %d", slow->text,
                            setup->device_count - 1);
 }
 
@@ -196,7 +184,7 @@ static void enter_all_cores(comparison *all) {
     if (used > setup->threads) enter(all, COMPARE_ALL_CORES, 1, used);
 }
 
-static bool is_counted(int devices, int most, int counts) {
+static bool is_counted(int devices, int most, unsigned counts) {
     return counts != DOUBLING || devices == most || (devices & (devices - 1)) == 0;
 }
 
@@ -250,7 +238,7 @@ static int prepare(comparison *all, const compare_flags *flags) {
     all->result.learn_steps = flags->learn_steps;
     all->result.seconds_limit = flags->seconds;
     all->result.tolerance =
-        isnan(flags->tolerance) ? tolerances[flags->precision] : flags->tolerance;
+        isnan(flags->tolerance) ? tolerances[flags->setup.precision] : flags->tolerance;
     return enter_all(all, flags, &view);
 }
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/data_flags.h"
+#include "cli/dataset_rows.h"
 #include "cli/launch/launch_environment.h"
 #include "cli/result.h"
 
@@ -34,10 +34,10 @@ int compare_setup_names(compare_setup *setup, const char *verb, const char *mode
 
 yoke_status compare_setup_open(const compare_setup *setup, bool names_bad, yoke_dataset **dataset) {
     static bool named;
-    data_flags flags = {.limit_rows = setup->limit_rows, .skip_bad = setup->skip_bad};
-    data_flags_on_bad *on_bad = names_bad && !named ? data_flags_name_bad : NULL;
+    dataset_rows rows = {.limit = setup->limit_rows, .skip_bad = setup->skip_bad};
+    dataset_rows_on_bad *on_bad = names_bad && !named ? dataset_rows_name_bad : NULL;
     named = named || names_bad;
-    return data_flags_open(dataset, setup->dataset, YOKE_SPLIT_TRAIN, &flags, on_bad, NULL);
+    return dataset_rows_open(dataset, setup->dataset, YOKE_SPLIT_TRAIN, &rows, on_bad, NULL);
 }
 
 yoke_status compare_open_devices(device_view *view, const char *list, int threads) {

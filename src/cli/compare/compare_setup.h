@@ -10,7 +10,7 @@ struct device_view; /* cli/result.h */
 
 typedef struct compare_setup {
     char model[64], dataset[1024];
-    uint64_t limit_rows; /* as data_flags, and skip_bad; without pointers: ranks get a copy */
+    size_t limit_rows; /* as dataset_rows, and skip_bad; without pointers: ranks get a copy */
     bool skip_bad;
     char link[96];      /* "": none */
     char names[64][32]; /* of the devices, the root first; a contender uses the first few */

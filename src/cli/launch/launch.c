@@ -9,39 +9,32 @@
 #include "cli/launch/launch.h"
 #include "cli/launch/launch_environment.h"
 
-#define AT(field) offsetof(launch_flags, field)
+#define AT(field) CLI_FIELD(launch_flags, field)
 #define GRACE_S 90 /* longer than the time-out of a rank that waits for another, and then saves */
 
 static const cli_option options[] = {
-    {"nproc-per-node", "N", "processes on this machine: a number, auto, cpu or gpu (1)", CLI_TEXT,
-     AT(nproc), 0, 0},
-    {"nnodes", "M", "machines; start one launcher on each (1)", CLI_INTEGER, AT(nodes), 1, 100000},
-    {"node-rank", "K", "number of this machine, from 0", CLI_INTEGER, AT(node_rank), 0, 99999},
-    {"master-addr", "HOST", "host of rank 0, for several machines (127.0.0.1)", CLI_TEXT,
-     AT(master_addr), 0, 0},
+    {"nproc-per-node", "N", "processes on this machine: a number, auto, cpu or gpu (1)", AT(nproc)},
+    {"nnodes", "M", "machines; start one launcher on each (1)", AT(nodes), 1, 100000},
+    {"node-rank", "K", "number of this machine, from 0", AT(node_rank), 0, 99999},
+    {"master-addr", "HOST", "host of rank 0, for several machines (127.0.0.1)", AT(master_addr)},
     {"master-port", "P", "port that rank 0 listens on, for several machines (a free one)",
-     CLI_INTEGER, AT(master_port), 1, 65535},
-    {"rdzv-id", "ID", "name of the run, the same on all machines (random)", CLI_TEXT, AT(rdzv_id),
-     0, 0},
-    {"standalone", NULL, "one machine without an address, which is the default", CLI_FLAG,
-     AT(standalone), 0, 0},
-    {"max-restarts", "N", "restart all ranks after a failure, N times at most (0)", CLI_INTEGER,
+     AT(master_port), 1, 65535},
+    {"rdzv-id", "ID", "name of the run, the same on all machines (random)", AT(rdzv_id)},
+    {"standalone", NULL, "one machine without an address, which is the default", AT(standalone)},
+    {"max-restarts", "N", "restart all ranks after a failure, N times at most (0)",
      AT(max_restarts), 0, 1000},
-    {"grace", "S", "seconds that ranks get to end after a failure or a signal (90)", CLI_REAL,
-     AT(grace_s), 0, 3600},
-    {"log-dir", "DIR", "write all output of rank K to DIR/rank_K.out and DIR/rank_K.err", CLI_TEXT,
-     AT(log_dir), 0, 0},
-    {"log-ranks", "LIST", "show the standard output of these ranks: 0,3 or all (0)", CLI_TEXT,
-     AT(log_ranks), 0, 0},
-    {"tee", NULL, "show the output of all ranks, each line with its rank", CLI_FLAG, AT(tee), 0, 0},
-    {"explain", NULL, "show each rank's host and device; start nothing", CLI_FLAG, AT(explain), 0,
-     0},
-    {"json", NULL, "with --explain: print one JSON object", CLI_FLAG, AT(json), 0, 0},
-    {"print-sbatch", NULL, "print a script for SLURM's sbatch; start nothing", CLI_FLAG,
-     AT(print_sbatch), 0, 0},
-    {"gpus-per-node", "N", "GPUs that the script asks for (as --nproc-per-node)", CLI_INTEGER,
-     AT(gpus_per_node), 0, 1024},
-    {"no-python", NULL, NULL, CLI_FLAG, AT(no_python), 0, 0},
+    {"grace", "S", "seconds that ranks get to end after a failure or a signal (90)", AT(grace_s), 0,
+     3600},
+    {"log-dir", "DIR", "write all output of rank K to DIR/rank_K.out and DIR/rank_K.err",
+     AT(log_dir)},
+    {"log-ranks", "LIST", "show the standard output of these ranks: 0,3 or all (0)", AT(log_ranks)},
+    {"tee", NULL, "show the output of all ranks, each line with its rank", AT(tee)},
+    {"explain", NULL, "show each rank's host and device; start nothing", AT(explain)},
+    {"json", NULL, "with --explain: print one JSON object", AT(json)},
+    {"print-sbatch", NULL, "print a script for SLURM's sbatch; start nothing", AT(print_sbatch)},
+    {"gpus-per-node", "N", "GPUs that the script asks for (as --nproc-per-node)", AT(gpus_per_node),
+     0, 1024},
+    {"no-python", NULL, NULL, AT(no_python)},
 };
 
 const cli_verb launch_verb = {

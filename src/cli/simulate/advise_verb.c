@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* yoke advise: which mode to train in on 2, 4 and 8 devices, what it gains, and what limits it. */
 #include <math.h>
-#include <stddef.h>
 #include <string.h>
 
 #include "cli/simulate/found_link.h"
@@ -15,11 +14,12 @@ typedef struct advise_arguments {
     bool json;
 } advise_arguments;
 
-#define FIELD(name) offsetof(advise_arguments, name)
+#define FIELD(name) CLI_FIELD(advise_arguments, name)
+#define FLAGS(name) FIELD(flags.name)
 
 static const cli_option options[] = {
-    SIMULATE_OPTIONS(FIELD(flags)),
-    {"json", NULL, "print the advice as one JSON object", CLI_FLAG, FIELD(json), 0, 0},
+    SIMULATE_OPTIONS(FLAGS),
+    {"json", NULL, "print the advice as one JSON object", FIELD(json)},
 };
 
 const cli_verb advise_verb = {

@@ -14,40 +14,17 @@ typedef struct simulate_flags {
     const char *model, *device; /* what the profile must be of; NULL: anything */
 } simulate_flags;
 
-/* Rows of an option table; `at` is the offset of the simulate_flags. */
-#define SIMULATE_OPTIONS(at)                                                                       \
-    {"link",                                                                                       \
-     "auto|pcie3|pcie4|pcie5|nvlink2|nvlink3|nvlink4|GB/s,US[,switch|bridge]",                     \
+/* Rows of an option table; AT is the macro that finds a field of the simulate_flags. */
+// clang-format off
+#define SIMULATE_OPTIONS(AT)                                                                       \
+    {"link", "auto|pcie3|pcie4|pcie5|nvlink2|nvlink3|nvlink4|GB/s,US[,switch|bridge]",             \
      "link of each device; auto measures this machine's (a published machine's, or pcie4)",        \
-     CLI_TEXT,                                                                                     \
-     (at) + offsetof(simulate_flags, link),                                                        \
-     0,                                                                                            \
-     0},                                                                                           \
-        {"nic",                                                                                    \
-         "GB/s,US",                                                                                \
-         "network card of each node: 25,10 say, GB/s and microseconds",                            \
-         CLI_TEXT,                                                                                 \
-         (at) + offsetof(simulate_flags, nic),                                                     \
-         0,                                                                                        \
-         0},                                                                                       \
-        {"devices-per-node",                                                                       \
-         "N",                                                                                      \
-         "devices of a node (all)",                                                                \
-         CLI_INTEGER,                                                                              \
-         (at) + offsetof(simulate_flags, per_node),                                                \
-         1,                                                                                        \
-         YOKE_SIMULATED_DEVICES},                                                                  \
-        {"model",                                                                                  \
-         "NAME",                                                                                   \
-         "refuse a profile of another model",                                                      \
-         CLI_TEXT,                                                                                 \
-         (at) + offsetof(simulate_flags, model),                                                   \
-         0,                                                                                        \
-         0},                                                                                       \
-    {                                                                                              \
-        "device", "TEXT", "refuse a profile of a device without TEXT in its name", CLI_TEXT,       \
-            (at) + offsetof(simulate_flags, device), 0, 0                                          \
-    }
+     AT(link)},                                                                                    \
+    {"nic", "GB/s,US", "network card of each node: 25,10 say, GB/s and microseconds", AT(nic)},    \
+    {"devices-per-node", "N", "devices of a node (all)", AT(per_node), 1, YOKE_SIMULATED_DEVICES}, \
+    {"model", "NAME", "refuse a profile of another model", AT(model)},                             \
+    {"device", "TEXT", "refuse a profile of a device without TEXT in its name", AT(device)}
+// clang-format on
 
 typedef struct simulate_setup {
     yoke_profile profile; /* yoke_profile_clear frees it */

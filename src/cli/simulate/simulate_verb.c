@@ -3,41 +3,40 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/option_values.h"
 #include "cli/simulate/published.h"
 #include "cli/simulate/simulate_setup.h"
-#include "cli/straggler_flag.h"
 #include "yoke/data_parallel.h"
 
 #define COUNTS_MAX 64
 
 typedef struct simulate_arguments {
     simulate_flags flags;
-    const char *devices, *html, *straggler;
-    int mode; /* 0: all */
+    const char *devices, *html;
+    straggler straggler;
+    unsigned mode; /* 0: all */
     double interpreter_us;
     bool json, list;
 } simulate_arguments;
 
-#define FIELD(name) offsetof(simulate_arguments, name)
+#define FIELD(name) CLI_FIELD(simulate_arguments, name)
+#define FLAGS(name) FIELD(flags.name)
 
 static const cli_option options[] = {
     {"devices", "LIST", "numbers of devices, or a range of powers of two: 1..4096 (1,2,4,8)",
-     CLI_TEXT, FIELD(devices), 0, 0},
+     FIELD(devices)},
     {"mode",
      "all|dp-python|dp-classic|dp-nccl|dp-overlap|dp-sharded|ddp-ring|ddp-tree|ddp-hierarchical",
-     "schedule of DataParallel, or route of DDP's all-reduce (all)", CLI_CHOICE, FIELD(mode), 0, 0},
-    SIMULATE_OPTIONS(FIELD(flags)),
+     "schedule of DataParallel, or route of DDP's all-reduce (all)", FIELD(mode)},
+    SIMULATE_OPTIONS(FLAGS),
     {"interpreter-us", "X",
-     "dp-python: microseconds of Python for each layer and replica (13, as measured)", CLI_REAL,
+     "dp-python: microseconds of Python for each layer and replica (13, as measured)",
      FIELD(interpreter_us), 0, 1e6},
     {"straggler", "K:X", "forward and backward take device K, from 0, X times as long: 1:2.0",
-     CLI_TEXT, FIELD(straggler), 0, 0},
-    {"list", NULL, "list the profiles that come with Yoke; simulate nothing", CLI_FLAG, FIELD(list),
-     0, 0},
-    {"html", "FILE", "write a page of figures: step time, timeline, stages", CLI_TEXT, FIELD(html),
-     0, 0},
-    {"json", NULL, "print the result as one JSON object, with the timelines", CLI_FLAG, FIELD(json),
-     0, 0},
+     FIELD(straggler)},
+    {"list", NULL, "list the profiles that come with Yoke; simulate nothing", FIELD(list)},
+    {"html", "FILE", "write a page of figures: step time, timeline, stages", FIELD(html)},
+    {"json", NULL, "print the result as one JSON object, with the timelines", FIELD(json)},
 };
 
 const cli_verb simulate_verb = {
@@ -110,7 +109,7 @@ static yoke_status add_run(simulate_runs *runs, const simulate_setup *setup,
 }
 
 /* Of all modes, those that do not span nodes are left out where they cannot run. */
-static yoke_status run_devices(simulate_runs *runs, const simulate_setup *setup, int mode,
+static yoke_status run_devices(simulate_runs *runs, const simulate_setup *setup, unsigned mode,
                                int devices) {
     const yoke_topology *topology = &setup->topology;
     bool several = topology->per_node > 0 && devices > topology->per_node;
@@ -121,7 +120,7 @@ static yoke_status run_devices(simulate_runs *runs, const simulate_setup *setup,
     return YOKE_OK;
 }
 
-static yoke_status run_all(simulate_runs *runs, const simulate_setup *setup, int mode,
+static yoke_status run_all(simulate_runs *runs, const simulate_setup *setup, unsigned mode,
                            const device_counts *devices) {
     size_t most = (size_t)devices->count * YOKE_SIMULATED_MODES;
     runs->list = calloc(most, sizeof *runs->list);
@@ -162,15 +161,12 @@ int simulate_main(int argc, char **argv) {
         return cli_usage_error("simulate", "simulate takes one PROFILE or NAME; --list takes none");
     device_counts devices;
     if (!read_counts(arguments.devices, &devices)) return refuse_devices(arguments.devices);
-    straggler slow;
-    code = straggler_read(&slow, "simulate", arguments.straggler);
-    if (code >= 0) return code;
     simulate_setup setup;
     simulate_runs runs = {0};
     yoke_status status = simulate_setup_read(&setup, &arguments.flags, argv[1]);
     set_python(&setup.topology, arguments.interpreter_us);
-    setup.topology.straggler = slow.index;
-    setup.topology.straggler_factor = slow.factor;
+    setup.topology.straggler = arguments.straggler.index;
+    setup.topology.straggler_factor = arguments.straggler.factor;
     if (status == YOKE_OK) status = run_all(&runs, &setup, arguments.mode, &devices);
     if (status == YOKE_OK) status = show(&arguments, &setup, &runs);
     for (int i = 0; i < runs.count; i++)

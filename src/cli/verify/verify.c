@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/data_flags.h"
 #include "cli/progress.h"
 #include "cli/result.h"
 #include "cli/shared_options.h"
@@ -19,45 +18,44 @@
 #define REFERENCE_WORK 2e9
 
 typedef struct verify_flags {
+    compare_setup setup; /* optimizer: kind and learning rate, NaN: the default of the kind */
     const char *model, *dataset, *devices, *record, *against;
-    int threads, batch, shards, steps, optimizer, algorithm, reference, record_every;
-    uint64_t seed;
-    data_flags data;
-    double lr, tolerance;
+    unsigned reference; /* a word */
+    int threads, steps, record_every;
+    double tolerance;
     bool json, quiet;
 } verify_flags;
 
-#define AT(field) offsetof(verify_flags, field)
+#define AT(field) CLI_FIELD(verify_flags, field)
 enum { FOLLOW, FREE, NO }; /* of --reference */
 
 static const cli_option options[] = {
-    {"model", "NAME", "as in yoke train (resnet20)", CLI_TEXT, AT(model), 0, 0},
-    {"dataset", "SPEC", "as in yoke train (synthetic:3x16x16)", CLI_TEXT, AT(dataset), 0, 0},
-    CLI_OPTION_LIMIT_ROWS(AT(data.limit_rows)),
-    CLI_OPTION_SKIP_BAD(AT(data.skip_bad)),
+    {"model", "NAME", "as in yoke train (resnet20)", AT(model)},
+    {"dataset", "SPEC", "as in yoke train (synthetic:3x16x16)", AT(dataset)},
+    CLI_OPTION_LIMIT_ROWS(AT(setup.limit_rows)),
+    CLI_OPTION_SKIP_BAD(AT(setup.skip_bad)),
     {"devices", "LIST", "2xcpu, 4xcuda, ...; one device: single alone (every GPU, or 2xcpu)",
-     CLI_TEXT, AT(devices), 0, 0},
+     AT(devices)},
     CLI_OPTION_THREADS(AT(threads)),
-    CLI_OPTION_BATCH(AT(batch), "16"),
-    CLI_OPTION_SHARDS(AT(shards)),
-    {"steps", "N", "steps of every road (5)", CLI_INTEGER, AT(steps), 1, 1e5},
-    CLI_OPTION_OPTIMIZER(AT(optimizer), "with momentum and weight decay as in yoke train (sgd)"),
-    CLI_OPTION_LR(AT(lr), "learning rate", "0.01"),
-    CLI_OPTION_SEED(AT(seed), "weights, row order and dropout"),
+    CLI_OPTION_BATCH(AT(setup.batch), "16"),
+    CLI_OPTION_SHARDS(AT(setup.shards)),
+    {"steps", "N", "steps of every road (5)", AT(steps), 1, 1e5},
+    CLI_OPTION_OPTIMIZER(AT(setup.optimizer.kind),
+                         "with momentum and weight decay as in yoke train (sgd)"),
+    CLI_OPTION_LR(AT(setup.optimizer.learning_rate), "learning rate", "0.01"),
+    CLI_OPTION_SEED(AT(setup.seed), "weights, row order and dropout"),
     CLI_OPTION_ALGORITHM(
-        AT(algorithm),
+        AT(setup.algorithm),
         "fastest by measurement, which differs between roads, or the same in all (direct)"),
     {"reference", "follow|free|no",
      "the float64 road: starts each step from single's weights, trains alone, or none (follow)",
-     CLI_CHOICE, AT(reference), 0, 0},
+     AT(reference)},
     {"tolerance", "X", "allowed difference by rounding, relative to the norm of a tensor (0.1)",
-     CLI_REAL, AT(tolerance), 0, 1},
-    {"record", "FILE", "write batches, gradients and weights of single as safetensors", CLI_TEXT,
-     AT(record), 0, 0},
-    {"record-every", "N", "record the tensors of every Nth step, and of the last (1)", CLI_INTEGER,
+     AT(tolerance), 0, 1},
+    {"record", "FILE", "write batches, gradients and weights of single as safetensors", AT(record)},
+    {"record-every", "N", "record the tensors of every Nth step, and of the last (1)",
      AT(record_every), 1, 1e5},
-    {"against", "FILE", "compare with a recorded run, of yoke or of another program", CLI_TEXT,
-     AT(against), 0, 0},
+    {"against", "FILE", "compare with a recorded run, of yoke or of another program", AT(against)},
     CLI_OPTION_JSON(AT(json)),
     CLI_OPTION_QUIET(AT(quiet)),
 };
@@ -74,14 +72,13 @@ const cli_verb verify_verb = {
             "others up to --tolerance. With --algorithm\nmeasured all agree up to the tolerance "
             "only. The exit code is 1 when roads differ by more.\ndocs/verify.md explains it.\n"};
 
-static const verify_flags defaults = {.model = "resnet20",
-                                      .dataset = "synthetic:3x16x16",
-                                      .batch = 16,
-                                      .steps = 5,
-                                      .lr = NAN,
-                                      .algorithm = YOKE_ALGORITHM_DIRECT,
-                                      .tolerance = 0.1,
-                                      .record_every = 1};
+static const verify_flags defaults = {
+    .setup = {.batch = 16, .algorithm = YOKE_ALGORITHM_DIRECT, .optimizer.learning_rate = NAN},
+    .model = "resnet20",
+    .dataset = "synthetic:3x16x16",
+    .steps = 5,
+    .tolerance = 0.1,
+    .record_every = 1};
 
 /* A run of verify: what it compares, and what it needs for that. */
 typedef struct session {
@@ -346,18 +343,13 @@ static int run(session *now) {
 static int prepare(session *now) {
     const verify_flags *flags = now->flags;
     compare_setup *setup = &now->all.setup;
-    bool sgd_default = flags->optimizer == YOKE_SGD && isnan(flags->lr);
+    yoke_optimizer_options *optimizer = &setup->optimizer;
     int code = compare_check_launcher("verify");
+    *setup = flags->setup;
     if (code < 0) code = compare_setup_names(setup, "verify", flags->model, flags->dataset);
     if (code >= 0) return code;
-    setup->batch = flags->batch;
-    setup->shards = flags->shards;
-    setup->seed = flags->seed;
-    setup->limit_rows = flags->data.limit_rows;
-    setup->skip_bad = flags->data.skip_bad;
-    setup->algorithm = (yoke_algorithm)flags->algorithm;
-    setup->optimizer =
-        cli_optimizer((yoke_optimizer_kind)flags->optimizer, sgd_default ? 0.01 : flags->lr);
+    bool sgd_default = optimizer->kind == YOKE_SGD && isnan(optimizer->learning_rate);
+    *optimizer = cli_optimizer(optimizer->kind, sgd_default ? 0.01 : optimizer->learning_rate);
     now->all.steps = flags->steps;
     now->all.tolerance = flags->tolerance;
     now->all.against = flags->against;

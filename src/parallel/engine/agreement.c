@@ -11,37 +11,19 @@
 /* What must be alike. */
 
 static void write_options(FILE *facts, const yoke_step *step) {
-    const yoke_data_parallel_options *options = &step->options;
-    const yoke_optimizer_options *optimizer = &step->optimizer_options;
     char ways[YOKE_WAYS_BYTES];
     yoke_ways_write(yoke_device_ways(yoke_devices_at(step->devices, 0)), ways, sizeof ways);
-    fprintf(facts,
-            "batch %d\naccumulate %d\nprecision %s\nalgorithm %d\nseed %llu\n"
-            "first_bucket_bytes %zu\nbucket_bytes %zu\nbroadcast_buffers %d\nmean_of_ranks %d\n"
-            "skip_finite_check %d\nshards %d\nsynchronize_batch_norm %d\nema_decay %.17g\n"
-            "link %s\nways \"%s\"\n",
-            options->batch, options->accumulate, yoke_precision_name(options->precision),
-            (int)options->algorithm, (unsigned long long)options->seed, options->first_bucket_bytes,
-            options->bucket_bytes, options->broadcast_buffers, options->mean_of_ranks,
-            options->skip_finite_check, options->shards, options->synchronize_batch_norm,
-            options->ema_decay, options->link != NULL ? options->link : "none", ways);
-    fprintf(facts,
-            "optimizer %s\nlearning_rate %.17g\nmomentum %.17g\nnesterov %d\nweight_decay %.17g\n"
-            "betas %.17g %.17g\nepsilon %.17g\nclip_norm %.17g\n",
-            optimizer->kind == YOKE_SGD ? "sgd" : "adamw", optimizer->learning_rate,
-            optimizer->momentum, optimizer->nesterov, optimizer->weight_decay, optimizer->beta1,
-            optimizer->beta2, optimizer->epsilon, optimizer->clip_norm);
+    yoke_options_write_agreed(facts, &yoke_engine_options, step);
+    fprintf(facts, "ways \"%s\"\n", ways);
     yoke_groups_write(facts, &step->groups);
 }
 
 static void write_tensors(FILE *facts, const yoke_model *model) {
-    yoke_shape in = yoke_model_input_shape(model);
     char loss[YOKE_LOSS_TEXT_BYTES];
     yoke_operation operation = {0};
     (void)yoke_model_loss_operation(model, &operation); /* the model is finished */
-    fprintf(facts, "model %s for %dx%dx%d\nloss %s, label smoothing %.17g\n",
-            yoke_model_name(model), in.channels, in.height, in.width,
-            yoke_model_loss_text(model, loss), operation.label_smoothing);
+    fprintf(facts, "loss %s, label smoothing %.17g\n", yoke_model_loss_text(model, loss),
+            operation.label_smoothing);
     for (int i = 0; i < yoke_model_tensor_count(model); i++) {
         yoke_tensor_info info = {.struct_size = sizeof info};
         if (yoke_model_tensor(model, i, &info) != YOKE_OK) continue;

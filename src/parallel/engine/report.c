@@ -35,21 +35,6 @@ yoke_data_parallel_options_of(const yoke_data_parallel *parallel) {
     return &parallel->step.options;
 }
 
-const yoke_optimizer_options *yoke_data_parallel_optimizer_of(const yoke_data_parallel *parallel) {
-    return &parallel->step.optimizer_options;
-}
-
-char *yoke_data_parallel_groups_text(const yoke_data_parallel *parallel) {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *lines = open_memstream(&text, &bytes);
-    if (lines == NULL) return NULL;
-    yoke_groups_write(lines, &parallel->step.groups);
-    if (fclose(lines) == 0) return text;
-    free(text);
-    return NULL;
-}
-
 bool yoke_data_parallel_is_first(const yoke_data_parallel *parallel) {
     return parallel->step.ranks.rank == 0;
 }

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of an engine and of its optimizer: which of them a checkpoint states, a resume
+ * compares, and ranks must have alike. The owner is a step, and so an engine: its first member. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <xxhash.h>
+
+#include "parallel/step/step.h"
+
+static const char *const schedules[] = {"overlap", "classic", "sharded", "python"};
+static const char *const algorithms[] = {"measured", "direct", "fastest"};
+static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
+static const char *const optimizers[] = {"sgd", "adamw"};
+
+static bool is_sgd(const void *owner) {
+    const yoke_step *step = owner;
+    return step->optimizer_options.kind == YOKE_SGD;
+}
+
+static bool is_adamw(const void *owner) {
+    return !is_sgd(owner);
+}
+
+static void write_model(const void *owner, char text[YOKE_OPTION_BYTES]) {
+    const yoke_step *step = owner;
+    yoke_shape in = yoke_model_input_shape(step->model);
+    snprintf(text, YOKE_OPTION_BYTES, "%s for %dx%dx%d", yoke_model_name(step->model), in.channels,
+             in.height, in.width);
+}
+
+/* A list too long for a text is there as its digest. */
+static void write_groups(const void *owner, char text[YOKE_OPTION_BYTES]) {
+    const yoke_step *step = owner;
+    char *list = NULL;
+    size_t bytes = 0;
+    FILE *lines = open_memstream(&list, &bytes);
+    if (lines != NULL) yoke_groups_write(lines, &step->groups);
+    bool written = lines != NULL && fclose(lines) == 0;
+    for (size_t i = 0; written && i < bytes; i++)
+        if (list[i] == '\n') list[i] = ';';
+    if (!written || bytes < YOKE_OPTION_BYTES)
+        snprintf(text, YOKE_OPTION_BYTES, "%s", written && bytes > 0 ? list : "none");
+    else
+        snprintf(text, YOKE_OPTION_BYTES, "%.100s... (%016llx)", list,
+                 (unsigned long long)XXH3_64bits(list, bytes));
+    free(list);
+}
+
+#define ENGINE(field) offsetof(yoke_step, options.field)
+#define OPTIMIZER(field) offsetof(yoke_step, optimizer_options.field)
+#define ALIKE YOKE_OPTION_AGREES | YOKE_OPTION_COMPARED
+
+static const yoke_option rows[] = {
+    {"model", ALIKE, YOKE_OPTION_WRITTEN, .write = write_model},
+    {"seed", ALIKE, YOKE_OPTION_UNSIGNED, ENGINE(seed)},
+    {"batch", ALIKE, YOKE_OPTION_INTEGER, ENGINE(batch)},
+    {"accumulate", ALIKE, YOKE_OPTION_INTEGER, ENGINE(accumulate)},
+    {"shards", ALIKE, YOKE_OPTION_INTEGER, ENGINE(shards)},
+    {"synchronize_batch_norm", ALIKE, YOKE_OPTION_FLAG, ENGINE(synchronize_batch_norm)},
+    {"precision", ALIKE, YOKE_OPTION_WORD, ENGINE(precision), precisions},
+    {"mean_of_ranks", ALIKE, YOKE_OPTION_FLAG, ENGINE(mean_of_ranks)},
+    {"optimizer", ALIKE, YOKE_OPTION_WORD, OPTIMIZER(kind), optimizers},
+    {"learning_rate", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(learning_rate)},
+    {"weight_decay", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(weight_decay)},
+    {"clip_norm", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(clip_norm)},
+    {"momentum", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(momentum), .applies = is_sgd},
+    {"nesterov", ALIKE, YOKE_OPTION_FLAG, OPTIMIZER(nesterov), .applies = is_sgd},
+    {"beta1", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(beta1), .applies = is_adamw},
+    {"beta2", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(beta2), .applies = is_adamw},
+    {"epsilon", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(epsilon), .applies = is_adamw},
+    {"ema_decay", ALIKE, YOKE_OPTION_REAL, ENGINE(ema_decay)},
+    {"groups", YOKE_OPTION_COMPARED, YOKE_OPTION_WRITTEN, .write = write_groups},
+    {"schedule", YOKE_OPTION_RECORDED, YOKE_OPTION_WORD, ENGINE(schedule), schedules},
+    {"algorithm", YOKE_OPTION_AGREES | YOKE_OPTION_RECORDED, YOKE_OPTION_WORD, ENGINE(algorithm),
+     algorithms},
+    {"devices", YOKE_OPTION_RECORDED, YOKE_OPTION_INTEGER, offsetof(yoke_step, count)},
+    {"first_bucket_bytes", YOKE_OPTION_AGREES, YOKE_OPTION_UNSIGNED, ENGINE(first_bucket_bytes)},
+    {"bucket_bytes", YOKE_OPTION_AGREES, YOKE_OPTION_UNSIGNED, ENGINE(bucket_bytes)},
+    {"broadcast_buffers", YOKE_OPTION_AGREES, YOKE_OPTION_FLAG, ENGINE(broadcast_buffers)},
+    {"skip_finite_check", YOKE_OPTION_AGREES, YOKE_OPTION_FLAG, ENGINE(skip_finite_check)},
+    {"link", YOKE_OPTION_AGREES, YOKE_OPTION_TEXT, ENGINE(link)},
+};
+
+const yoke_option_table yoke_engine_options = {rows, sizeof rows / sizeof rows[0]};

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of a run and what they led to: which of them a checkpoint states, a resume
+ * compares, and ranks must have alike. */
+#include "train/run_options.h"
+
+#include <stdio.h>
+
+yoke_status yoke_run_threads(const yoke_run *run, uint64_t *threads) {
+    yoke_device_info root = {.struct_size = sizeof root};
+    TRY(yoke_devices_describe(run->devices, 0, &root));
+    *threads = root.capability > 0 ? 0 : (uint64_t)root.threads;
+    return YOKE_OK;
+}
+
+/* What applies. */
+
+static bool is_plateau(const void *owner) {
+    const yoke_run *run = owner;
+    return run->options.lr_schedule == YOKE_LR_PLATEAU;
+}
+
+static bool has_gamma(const void *owner) {
+    const yoke_run *run = owner;
+    return run->options.lr_schedule == YOKE_LR_EXPONENTIAL || is_plateau(owner);
+}
+
+/* Where the rate does not depend on the end, a run may be resumed to more steps. */
+static bool is_open(const void *owner) {
+    const yoke_run *run = owner;
+    return run->options.lr_schedule == YOKE_LR_CONSTANT || has_gamma(owner);
+}
+
+static bool is_closed(const void *owner) {
+    return !is_open(owner);
+}
+
+static bool has_threads(const void *owner) {
+    uint64_t threads;
+    return yoke_run_threads(owner, &threads) == YOKE_OK;
+}
+
+/* Texts. */
+
+static void write_dataset(const void *owner, char text[YOKE_OPTION_BYTES]) {
+    const yoke_run *run = owner;
+    const yoke_dataset_info *rows = &run->training.info;
+    char count[24] = "unknown";
+    if (rows->rows > 0) snprintf(count, sizeof count, "%zu", rows->rows);
+    snprintf(text, YOKE_OPTION_BYTES, "%s of %s rows %dx%dx%d, %d classes, %d targets", rows->name,
+             count, rows->shape.channels, rows->shape.height, rows->shape.width, rows->classes,
+             rows->target_count);
+}
+
+static void write_labels(const void *owner, char text[YOKE_OPTION_BYTES]) {
+    const yoke_run *run = owner;
+    snprintf(text, YOKE_OPTION_BYTES, "%s", run->labels);
+}
+
+static void write_shuffle(const void *owner, char text[YOKE_OPTION_BYTES]) {
+    const yoke_run *run = owner;
+    snprintf(text, YOKE_OPTION_BYTES, "%s",
+             run->options.sampling == YOKE_SAMPLING_BALANCED ? "balanced"
+             : run->options.no_shuffle                       ? "no"
+                                                             : "yes");
+}
+
+/* "crop-flip, color jitter 0.4 0.4 0.4 0.1, erasing 0.25": what is off is not named, so that
+ * checkpoints from before it existed still match. */
+static void write_augment(const void *owner, char text[YOKE_OPTION_BYTES]) {
+    static const char *const kinds[] = {"none", "crop-flip", "crop-flip-cutout",
+                                        "resized-crop-flip"};
+    const yoke_trainer_options *options = &((const yoke_run *)owner)->options;
+    const yoke_color_jitter *jitter = &options->color_jitter;
+    const double strengths[] = {jitter->brightness, jitter->contrast, jitter->saturation,
+                                jitter->hue};
+    char number[32];
+    size_t size = YOKE_OPTION_BYTES,
+           used = (size_t)snprintf(text, size, "%s", kinds[options->augment]);
+    for (int i = 0; yoke_color_jitter_on(jitter) && i < 4; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s %s", i == 0 ? ", color jitter" : "",
+                                 yoke_text_of_real(strengths[i], number, sizeof number));
+    if (options->erasing > 0)
+        used += (size_t)snprintf(text + used, size - used, ", erasing %s",
+                                 yoke_text_of_real(options->erasing, number, sizeof number));
+    if (options->mixup > 0)
+        snprintf(text + used, size - used, ", mixup %s",
+                 yoke_text_of_real(options->mixup, number, sizeof number));
+}
+
+static void write_loss(const void *owner, char text[YOKE_OPTION_BYTES]) {
+    const yoke_run *run = owner;
+    char loss[YOKE_LOSS_TEXT_BYTES];
+    snprintf(text, YOKE_OPTION_BYTES, "%s",
+             run->options.own_loss != NULL ? "the host's" : yoke_model_loss_text(run->model, loss));
+}
+
+static void write_steps(const void *owner, char text[YOKE_OPTION_BYTES]) {
+    const yoke_run *run = owner;
+    snprintf(text, YOKE_OPTION_BYTES, "unknown");
+    if (run->at.steps < UINT64_MAX)
+        snprintf(text, YOKE_OPTION_BYTES, "%llu", (unsigned long long)run->at.steps);
+}
+
+static void write_threads(const void *owner, char text[YOKE_OPTION_BYTES]) {
+    uint64_t threads = 0;
+    (void)yoke_run_threads(owner, &threads); /* has_threads has asked */
+    snprintf(text, YOKE_OPTION_BYTES, "%llu", (unsigned long long)threads);
+}
+
+static void write_ranks(const void *owner, char text[YOKE_OPTION_BYTES]) {
+    const yoke_run *run = owner;
+    snprintf(text, YOKE_OPTION_BYTES, "%d",
+             run->ranks != NULL ? yoke_process_group_world(run->ranks) : 1);
+}
+
+/* The tables. */
+
+#define AT(field) offsetof(yoke_run, field)
+#define OPTION(field) offsetof(yoke_run, options.field)
+#define ALIKE YOKE_OPTION_AGREES | YOKE_OPTION_COMPARED
+
+static const char *const lr_schedules[] = {"constant", "step",        "cosine",
+                                           "onecycle", "exponential", "plateau"};
+
+static const yoke_option rows[] = {
+    {"dataset", ALIKE, YOKE_OPTION_WRITTEN, .write = write_dataset},
+    {"labels", ALIKE, YOKE_OPTION_WRITTEN, .write = write_labels},
+    {"shuffle", ALIKE, YOKE_OPTION_WRITTEN, .write = write_shuffle},
+    {"drop_last", ALIKE, YOKE_OPTION_FLAG, OPTION(drop_last)},
+    {"augment", ALIKE, YOKE_OPTION_WRITTEN, .write = write_augment},
+    {"loss", YOKE_OPTION_COMPARED, YOKE_OPTION_WRITTEN, .write = write_loss},
+    {"label_smoothing", ALIKE, YOKE_OPTION_REAL, OPTION(label_smoothing)},
+    {"lr_schedule", ALIKE, YOKE_OPTION_WORD, OPTION(lr_schedule), lr_schedules},
+    {"warmup_steps", ALIKE, YOKE_OPTION_UNSIGNED, OPTION(warmup_steps)},
+    {"lr_gamma", YOKE_OPTION_AGREES, YOKE_OPTION_REAL, OPTION(lr_gamma)},
+    {"lr_gamma", YOKE_OPTION_COMPARED, YOKE_OPTION_REAL, AT(schedule.gamma), .applies = has_gamma},
+    {"lr_patience", ALIKE, YOKE_OPTION_INTEGER, OPTION(lr_patience), .applies = is_plateau},
+    {"steps", YOKE_OPTION_COMPARED, YOKE_OPTION_WRITTEN, .applies = is_closed,
+     .write = write_steps},
+    {"steps", YOKE_OPTION_RECORDED, YOKE_OPTION_WRITTEN, .applies = is_open, .write = write_steps},
+    {"dataset", YOKE_OPTION_RECORDED, YOKE_OPTION_TEXT, OPTION(dataset)},
+    {"threads", YOKE_OPTION_RECORDED, YOKE_OPTION_WRITTEN, .applies = has_threads,
+     .write = write_threads},
+    {"ranks", YOKE_OPTION_RECORDED, YOKE_OPTION_WRITTEN, .write = write_ranks},
+    {"epochs", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(epochs)},
+    {"steps", YOKE_OPTION_AGREES, YOKE_OPTION_UNSIGNED, OPTION(steps)},
+    {"evaluate_every", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(evaluate_every)},
+    {"init", YOKE_OPTION_AGREES, YOKE_OPTION_GIVEN, OPTION(init)},
+    {"save", YOKE_OPTION_AGREES, YOKE_OPTION_GIVEN, OPTION(save)},
+    {"checkpoint_dir", YOKE_OPTION_AGREES, YOKE_OPTION_GIVEN, OPTION(checkpoint_dir)},
+    {"keep_best", YOKE_OPTION_AGREES, YOKE_OPTION_FLAG, OPTION(keep_best)},
+    {"resume", YOKE_OPTION_AGREES, YOKE_OPTION_GIVEN, OPTION(resume)},
+    {"trace", YOKE_OPTION_AGREES, YOKE_OPTION_GIVEN, OPTION(trace)},
+    {"mistakes", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(mistakes)},
+    {"patience", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(patience)},
+    {"min_delta", YOKE_OPTION_AGREES, YOKE_OPTION_REAL, OPTION(min_delta)},
+    {"own_loss", YOKE_OPTION_AGREES, YOKE_OPTION_GIVEN, OPTION(own_loss)},
+    {"metric_count", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(metric_count)},
+};
+
+const yoke_option_table yoke_run_options = {rows, sizeof rows / sizeof rows[0]};
