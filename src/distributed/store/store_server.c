@@ -312,6 +312,20 @@ static void accept_connection(yoke_store_server *server) {
     }
 }
 
+static void serve_all(yoke_store_server *server) {
+    size_t polled = server->count;
+    for (size_t i = 0; i < polled; i++) {
+        connection *client = server->connections[i];
+        short events = server->polls[i + 2].revents;
+        if (events != 0 && !serve(server, client, events)) mark_lost(client);
+    }
+    uint64_t now = yoke_now_ns();
+    for (size_t i = server->count; i-- > 0;) {
+        uint64_t deadline = server->connections[i]->deadline;
+        if (deadline != 0 && now >= deadline) drop(server, i);
+    }
+}
+
 static void begin_linger(yoke_store_server *server) {
     uint64_t linger_ns = LINGER_MS * 1000000u;
     if (linger_ns > server->frame_ns) linger_ns = server->frame_ns;
@@ -356,17 +370,7 @@ static void *serve_until_end(void *context) {
     yoke_store_server *server = context;
     for (;;) {
         wait_for_events(server);
-        size_t polled = server->count;
-        for (size_t i = 0; i < polled; i++) {
-            connection *client = server->connections[i];
-            short events = server->polls[i + 2].revents;
-            if (events != 0 && !serve(server, client, events)) mark_lost(client);
-        }
-        uint64_t now = yoke_now_ns();
-        for (size_t i = server->count; i-- > 0;) {
-            uint64_t deadline = server->connections[i]->deadline;
-            if (deadline != 0 && now >= deadline) drop(server, i);
-        }
+        serve_all(server);
         if (server->end_ns == 0 && server->polls[0].revents != 0)
             begin_linger(server);
         else if (server->end_ns == 0 && server->polls[1].revents != 0)
