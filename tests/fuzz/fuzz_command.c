@@ -2,31 +2,21 @@
 /* The words of a command line, by the tables of all verbs, and those options of `yoke train` that
  * have a grammar of their own. Nothing runs. The first line is a verb; each other line is a word.
  */
-#include <math.h>
-
 #define main tool_main
 int tool_main(int argc, char **argv);
 #include "cli/main.c"
 #undef main
 
-#include "cli/augment_flags.h"
-#include "cli/loss_flags.h"
 #include "cli/parameter_groups.h"
-#include "cli/saving_flags.h"
-#include "cli/straggler_flag.h"
 #include "fuzz/fuzz.h"
 
 enum { WORDS = 64 };
 
 /* The bytes of the verb's struct as far as its options reach: one more is outside. */
 static size_t values_bytes(const cli_verb *verb) {
-    static const size_t sizes[] = {
-        [CLI_FLAG] = sizeof(bool),         [CLI_TEXT] = sizeof(char *), [CLI_INTEGER] = sizeof(int),
-        [CLI_UNSIGNED] = sizeof(uint64_t), [CLI_REAL] = sizeof(double), [CLI_CHOICE] = sizeof(int),
-    };
     size_t bytes = 1;
     for (int i = 0; i < verb->option_count; i++) {
-        size_t end = verb->options[i].offset + sizes[verb->options[i].kind];
+        size_t end = verb->options[i].offset + cli_value_bytes(verb->options[i].kind);
         if (end > bytes) bytes = end;
     }
     return bytes;
@@ -46,12 +36,13 @@ static void read_grammars(const char *text) {
     group_list_free(&list);
     (void)group_list_read(&list, &(group_flags){.group = text, .no_decay = "norms-and-biases"});
     group_list_free(&list);
-    straggler slow;
-    (void)straggler_read(&slow, "train", text);
-    (void)augment_flags_check(&(augment_flags){.augment = 1, .color_jitter = text});
-    (void)loss_flags_check(&(loss_flags){.class_weights = text, .huber_delta = NAN});
-    (void)loss_flags_check(&(loss_flags){.ignore_index = text, .huber_delta = NAN});
-    (void)saving_flags_check(&(saving_flags){.dir = "d", .every = text}, &(saving_context){0});
+    for (cli_kind kind = CLI_THREADS; kind <= CLI_LABEL; kind++) {
+        const char **value = calloc(1, cli_value_bytes(kind));
+        if (value == NULL) abort();
+        *value = text;
+        (void)option_value_read(kind, "train", value);
+        free(value);
+    }
 }
 
 /* Messages and help go nowhere meanwhile; a sanitizer writes to the descriptor. */
