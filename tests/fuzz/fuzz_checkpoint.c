@@ -24,7 +24,7 @@ static yoke_status prepare(void) {
     TRY(yoke_devices_open(&devices, &list));
     TRY(yoke_data_parallel_create(&parallel, model, devices, &sgd, &options));
     TRY(yoke_state_create(&state, parallel, false));
-    yoke_facts_add_engine(&facts, parallel);
+    yoke_facts_add_table(&facts, &yoke_engine_options, parallel);
     yoke_data_parallel_destroy(parallel);
     yoke_devices_close(devices);
     return YOKE_OK;
