@@ -77,13 +77,15 @@ yoke_status yoke_options_store(void *given, const void *own, size_t own_size,
 
 /* Tables. */
 
-bool yoke_option_text(const yoke_option *option, const void *owner, char text[YOKE_OPTION_BYTES]) {
+bool yoke_option_text(const yoke_option_table *table, int row, const void *owner,
+                      char text[YOKE_OPTION_BYTES]) {
+    const yoke_option *option = &table->rows[row];
     const void *field = (const char *)owner + option->offset;
     bool yes = false;
     if (option->applies != NULL && !option->applies(owner)) return false;
     switch (option->kind) {
     case YOKE_OPTION_WRITTEN:
-        option->write(owner, text);
+        table->write(owner, option->offset, text);
         return true;
     case YOKE_OPTION_REAL:
         yoke_text_of_real(*(const double *)field, text, YOKE_OPTION_BYTES);
@@ -116,7 +118,7 @@ void yoke_options_write_agreed(FILE *out, const yoke_option_table *table, const 
     char text[YOKE_OPTION_BYTES];
     for (int i = 0; i < table->count; i++) {
         const yoke_option *row = &table->rows[i];
-        if ((row->uses & YOKE_OPTION_AGREES) != 0 && yoke_option_text(row, owner, text))
+        if ((row->uses & YOKE_OPTION_AGREES) != 0 && yoke_option_text(table, i, owner, text))
             fprintf(out, "%s %s\n", row->name, text);
     }
 }

@@ -29,7 +29,7 @@ typedef enum yoke_option_kind {
     YOKE_OPTION_TEXT,     /* const char *; NULL: none */
     YOKE_OPTION_GIVEN,    /* a pointer: yes, no */
     YOKE_OPTION_WORD,     /* an enum: one of `words` */
-    YOKE_OPTION_WRITTEN   /* what `write` says */
+    YOKE_OPTION_WRITTEN   /* what `write` of the table says */
 } yoke_option_kind;
 
 enum {
@@ -43,19 +43,20 @@ typedef struct yoke_option {
     const char *name;
     unsigned uses;
     yoke_option_kind kind;
-    size_t offset; /* in the owner of the table */
+    size_t offset; /* in the owner of the table; WRITTEN: which text */
     const char *const *words;
     bool (*applies)(const void *owner); /* false: not in this run; NULL: in every run */
-    void (*write)(const void *owner, char text[YOKE_OPTION_BYTES]);
 } yoke_option;
 
 typedef struct yoke_option_table {
     const yoke_option *rows;
     int count;
+    void (*write)(const void *owner, size_t which, char text[YOKE_OPTION_BYTES]);
 } yoke_option_table;
 
 /* The text of a row; false: it is not in this run. */
-bool yoke_option_text(const yoke_option *option, const void *owner, char text[YOKE_OPTION_BYTES]);
+bool yoke_option_text(const yoke_option_table *table, int row, const void *owner,
+                      char text[YOKE_OPTION_BYTES]);
 /* A line for each row that the ranks must have alike: "batch 64". */
 void yoke_options_write_agreed(FILE *out, const yoke_option_table *table, const void *owner);
 

@@ -54,6 +54,27 @@ static int choice_index(const char *words, const char *given) {
     return -1;
 }
 
+size_t cli_value_bytes(cli_kind kind) {
+    static const size_t sizes[] = {
+        [CLI_FLAG] = sizeof(bool),
+        [CLI_TEXT] = sizeof(char *),
+        [CLI_INTEGER] = sizeof(int),
+        [CLI_UNSIGNED] = sizeof(uint64_t),
+        [CLI_REAL] = sizeof(double),
+        [CLI_CHOICE] = sizeof(unsigned),
+        [CLI_IF_FIRST] = sizeof(bool),
+        [CLI_IF_SECOND] = sizeof(bool),
+        [CLI_GROUP] = 0,
+        [CLI_THREADS] = sizeof(thread_count),
+        [CLI_STRAGGLER] = sizeof(straggler),
+        [CLI_JITTER] = sizeof(color_jitter),
+        [CLI_INTERVAL] = sizeof(save_interval),
+        [CLI_WEIGHTS] = sizeof(class_weights),
+        [CLI_LABEL] = sizeof(ignored_label),
+    };
+    return sizes[kind];
+}
+
 bool cli_keeps_text(const cli_option *option) {
     return option->kind == CLI_TEXT || option->kind > CLI_GROUP;
 }

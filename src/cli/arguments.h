@@ -82,6 +82,8 @@ const char *cli_nearest_option(const cli_verb *verb, const char *name);
 int cli_store(const cli_verb *verb, const cli_option *option, const char *text, void *values);
 /* The word of a choice. */
 const char *cli_choice_word(const cli_option *option, int index, char word[64]);
+/* The size of a field of this kind. */
+size_t cli_value_bytes(cli_kind kind);
 /* Whether the field is a text, or begins with the text that it was read from. */
 bool cli_keeps_text(const cli_option *option);
 

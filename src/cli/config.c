@@ -68,14 +68,9 @@ static int apply_recipe(const config_place *place) {
 
 /* Whether an option has another value than its default. */
 static bool differs(const config_place *place, const cli_option *option) {
-    static const size_t sizes[] = {
-        [CLI_FLAG] = sizeof(bool),      [CLI_IF_FIRST] = sizeof(bool),
-        [CLI_IF_SECOND] = sizeof(bool), [CLI_INTEGER] = sizeof(int),
-        [CLI_CHOICE] = sizeof(int),     [CLI_UNSIGNED] = sizeof(uint64_t),
-        [CLI_REAL] = sizeof(double),    [CLI_GROUP] = 0};
     const char *own = (const char *)place->values + option->offset;
     const char *usual = (const char *)place->defaults + option->offset;
-    if (!cli_keeps_text(option)) return memcmp(own, usual, sizes[option->kind]) != 0;
+    if (!cli_keeps_text(option)) return memcmp(own, usual, cli_value_bytes(option->kind)) != 0;
     const char *text = *(const char *const *)(const void *)own;
     const char *other = *(const char *const *)(const void *)usual;
     return text != NULL && (other == NULL || strcmp(text, other) != 0);

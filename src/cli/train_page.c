@@ -104,7 +104,7 @@ static yoke_status add_facts(yoke_report *report, const train_page *page,
     TRY(add_fact(report, "batch", "%d rows on all devices together", summary->batch));
     TRY(add_fact(report, "steps", "%" PRIu64 " of %" PRIu64, taken(page, summary), page->steps));
     TRY(add_optimizer(report, page));
-    TRY(add_fact(report, "algorithms",
+    TRY(add_fact(report, "algorithms", "%s",
                  algorithms[fixed ? YOKE_ALGORITHM_DIRECT : engine->algorithm]));
     TRY(add_fact(report, "seed", "%" PRIu64, page->setup->run.seed));
     TRY(add_fact(report, "duration", "%s%s", duration_text(page->seconds, text),

@@ -29,7 +29,7 @@ void yoke_facts_add_table(yoke_facts *facts, const yoke_option_table *table, con
         const yoke_option *row = &table->rows[i];
         bool compared = (row->uses & YOKE_OPTION_COMPARED) != 0;
         if (!compared && (row->uses & YOKE_OPTION_RECORDED) == 0) continue;
-        if (!yoke_option_text(row, owner, text)) continue;
+        if (!yoke_option_text(table, i, owner, text)) continue;
         snprintf(key, sizeof key, "%s%s", compared ? CONFIG : "run.", row->name);
         yoke_facts_add(facts, key, "%s", text);
     }

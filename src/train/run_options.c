@@ -34,48 +34,21 @@ static bool is_closed(const void *owner) {
     return !is_open(owner);
 }
 
-static bool has_threads(const void *owner) {
-    uint64_t threads;
-    return yoke_run_threads(owner, &threads) == YOKE_OK;
-}
-
 /* Texts. */
 
-static void write_dataset(const void *owner, char text[YOKE_OPTION_BYTES]) {
-    const yoke_run *run = owner;
-    const yoke_dataset_info *rows = &run->training.info;
-    char count[24] = "unknown";
-    if (rows->rows > 0) snprintf(count, sizeof count, "%zu", rows->rows);
-    snprintf(text, YOKE_OPTION_BYTES, "%s of %s rows %dx%dx%d, %d classes, %d targets", rows->name,
-             count, rows->shape.channels, rows->shape.height, rows->shape.width, rows->classes,
-             rows->target_count);
-}
-
-static void write_labels(const void *owner, char text[YOKE_OPTION_BYTES]) {
-    const yoke_run *run = owner;
-    snprintf(text, YOKE_OPTION_BYTES, "%s", run->labels);
-}
-
-static void write_shuffle(const void *owner, char text[YOKE_OPTION_BYTES]) {
-    const yoke_run *run = owner;
-    snprintf(text, YOKE_OPTION_BYTES, "%s",
-             run->options.sampling == YOKE_SAMPLING_BALANCED ? "balanced"
-             : run->options.no_shuffle                       ? "no"
-                                                             : "yes");
-}
+enum { DATASET, LABELS, SHUFFLE, AUGMENT, LOSS, STEPS, THREADS, RANKS };
 
 /* "crop-flip, color jitter 0.4 0.4 0.4 0.1, erasing 0.25": what is off is not named, so that
  * checkpoints from before it existed still match. */
-static void write_augment(const void *owner, char text[YOKE_OPTION_BYTES]) {
+static void write_augment(const yoke_trainer_options *options, char text[YOKE_OPTION_BYTES]) {
     static const char *const kinds[] = {"none", "crop-flip", "crop-flip-cutout",
                                         "resized-crop-flip"};
-    const yoke_trainer_options *options = &((const yoke_run *)owner)->options;
     const yoke_color_jitter *jitter = &options->color_jitter;
     const double strengths[] = {jitter->brightness, jitter->contrast, jitter->saturation,
                                 jitter->hue};
     char number[32];
-    size_t size = YOKE_OPTION_BYTES,
-           used = (size_t)snprintf(text, size, "%s", kinds[options->augment]);
+    size_t size = YOKE_OPTION_BYTES;
+    size_t used = (size_t)snprintf(text, size, "%s", kinds[options->augment]);
     for (int i = 0; yoke_color_jitter_on(jitter) && i < 4; i++)
         used += (size_t)snprintf(text + used, size - used, "%s %s", i == 0 ? ", color jitter" : "",
                                  yoke_text_of_real(strengths[i], number, sizeof number));
@@ -87,30 +60,48 @@ static void write_augment(const void *owner, char text[YOKE_OPTION_BYTES]) {
                  yoke_text_of_real(options->mixup, number, sizeof number));
 }
 
-static void write_loss(const void *owner, char text[YOKE_OPTION_BYTES]) {
+static void write_text(const void *owner, size_t which, char text[YOKE_OPTION_BYTES]) {
     const yoke_run *run = owner;
-    char loss[YOKE_LOSS_TEXT_BYTES];
-    snprintf(text, YOKE_OPTION_BYTES, "%s",
-             run->options.own_loss != NULL ? "the host's" : yoke_model_loss_text(run->model, loss));
-}
-
-static void write_steps(const void *owner, char text[YOKE_OPTION_BYTES]) {
-    const yoke_run *run = owner;
-    snprintf(text, YOKE_OPTION_BYTES, "unknown");
-    if (run->at.steps < UINT64_MAX)
-        snprintf(text, YOKE_OPTION_BYTES, "%llu", (unsigned long long)run->at.steps);
-}
-
-static void write_threads(const void *owner, char text[YOKE_OPTION_BYTES]) {
+    const yoke_dataset_info *rows = &run->training.info;
+    char loss[YOKE_LOSS_TEXT_BYTES], count[24] = "unknown";
+    const char *plain = text;
     uint64_t threads = 0;
-    (void)yoke_run_threads(owner, &threads); /* has_threads has asked */
-    snprintf(text, YOKE_OPTION_BYTES, "%llu", (unsigned long long)threads);
-}
-
-static void write_ranks(const void *owner, char text[YOKE_OPTION_BYTES]) {
-    const yoke_run *run = owner;
-    snprintf(text, YOKE_OPTION_BYTES, "%d",
-             run->ranks != NULL ? yoke_process_group_world(run->ranks) : 1);
+    switch (which) {
+    case DATASET:
+        if (rows->rows > 0) snprintf(count, sizeof count, "%zu", rows->rows);
+        snprintf(text, YOKE_OPTION_BYTES, "%s of %s rows %dx%dx%d, %d classes, %d targets",
+                 rows->name, count, rows->shape.channels, rows->shape.height, rows->shape.width,
+                 rows->classes, rows->target_count);
+        return;
+    case AUGMENT:
+        write_augment(&run->options, text);
+        return;
+    case THREADS:
+        (void)yoke_run_threads(run, &threads); /* the first device is there */
+        snprintf(text, YOKE_OPTION_BYTES, "%llu", (unsigned long long)threads);
+        return;
+    case RANKS:
+        snprintf(text, YOKE_OPTION_BYTES, "%d",
+                 run->ranks != NULL ? yoke_process_group_world(run->ranks) : 1);
+        return;
+    case LABELS:
+        plain = run->labels;
+        break;
+    case SHUFFLE:
+        plain = run->options.no_shuffle ? "no" : "yes";
+        if (run->options.sampling == YOKE_SAMPLING_BALANCED) plain = "balanced";
+        break;
+    case LOSS:
+        plain =
+            run->options.own_loss != NULL ? "the host's" : yoke_model_loss_text(run->model, loss);
+        break;
+    default: /* STEPS */
+        if (run->at.steps < UINT64_MAX)
+            snprintf(count, sizeof count, "%llu", (unsigned long long)run->at.steps);
+        plain = count;
+        break;
+    }
+    snprintf(text, YOKE_OPTION_BYTES, "%s", plain);
 }
 
 /* The tables. */
@@ -123,25 +114,23 @@ static const char *const lr_schedules[] = {"constant", "step",        "cosine",
                                            "onecycle", "exponential", "plateau"};
 
 static const yoke_option rows[] = {
-    {"dataset", ALIKE, YOKE_OPTION_WRITTEN, .write = write_dataset},
-    {"labels", ALIKE, YOKE_OPTION_WRITTEN, .write = write_labels},
-    {"shuffle", ALIKE, YOKE_OPTION_WRITTEN, .write = write_shuffle},
+    {"dataset", ALIKE, YOKE_OPTION_WRITTEN, DATASET},
+    {"labels", ALIKE, YOKE_OPTION_WRITTEN, LABELS},
+    {"shuffle", ALIKE, YOKE_OPTION_WRITTEN, SHUFFLE},
     {"drop_last", ALIKE, YOKE_OPTION_FLAG, OPTION(drop_last)},
-    {"augment", ALIKE, YOKE_OPTION_WRITTEN, .write = write_augment},
-    {"loss", YOKE_OPTION_COMPARED, YOKE_OPTION_WRITTEN, .write = write_loss},
+    {"augment", ALIKE, YOKE_OPTION_WRITTEN, AUGMENT},
+    {"loss", YOKE_OPTION_COMPARED, YOKE_OPTION_WRITTEN, LOSS},
     {"label_smoothing", ALIKE, YOKE_OPTION_REAL, OPTION(label_smoothing)},
     {"lr_schedule", ALIKE, YOKE_OPTION_WORD, OPTION(lr_schedule), lr_schedules},
     {"warmup_steps", ALIKE, YOKE_OPTION_UNSIGNED, OPTION(warmup_steps)},
     {"lr_gamma", YOKE_OPTION_AGREES, YOKE_OPTION_REAL, OPTION(lr_gamma)},
     {"lr_gamma", YOKE_OPTION_COMPARED, YOKE_OPTION_REAL, AT(schedule.gamma), .applies = has_gamma},
     {"lr_patience", ALIKE, YOKE_OPTION_INTEGER, OPTION(lr_patience), .applies = is_plateau},
-    {"steps", YOKE_OPTION_COMPARED, YOKE_OPTION_WRITTEN, .applies = is_closed,
-     .write = write_steps},
-    {"steps", YOKE_OPTION_RECORDED, YOKE_OPTION_WRITTEN, .applies = is_open, .write = write_steps},
+    {"steps", YOKE_OPTION_COMPARED, YOKE_OPTION_WRITTEN, STEPS, .applies = is_closed},
+    {"steps", YOKE_OPTION_RECORDED, YOKE_OPTION_WRITTEN, STEPS, .applies = is_open},
     {"dataset", YOKE_OPTION_RECORDED, YOKE_OPTION_TEXT, OPTION(dataset)},
-    {"threads", YOKE_OPTION_RECORDED, YOKE_OPTION_WRITTEN, .applies = has_threads,
-     .write = write_threads},
-    {"ranks", YOKE_OPTION_RECORDED, YOKE_OPTION_WRITTEN, .write = write_ranks},
+    {"threads", YOKE_OPTION_RECORDED, YOKE_OPTION_WRITTEN, THREADS},
+    {"ranks", YOKE_OPTION_RECORDED, YOKE_OPTION_WRITTEN, RANKS},
     {"epochs", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(epochs)},
     {"steps", YOKE_OPTION_AGREES, YOKE_OPTION_UNSIGNED, OPTION(steps)},
     {"evaluate_every", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(evaluate_every)},
@@ -158,4 +147,4 @@ static const yoke_option rows[] = {
     {"metric_count", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(metric_count)},
 };
 
-const yoke_option_table yoke_run_options = {rows, sizeof rows / sizeof rows[0]};
+const yoke_option_table yoke_run_options = {rows, sizeof rows / sizeof rows[0], write_text};

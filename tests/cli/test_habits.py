@@ -175,6 +175,8 @@ class Options(Case):
                             ('{"lr": [1]}', ["'lr' takes X"]),
                             ('{"nesterov": "yes"}', ["'nesterov' takes true or false"]),
                             ('{"model": 5}', ["'model' takes a text"]),
+                            ('{"straggler": 1}', ["'straggler' takes a text"]),
+                            ('{"straggler": "1"}', ["--straggler 1: K:X"]),
                             ('{"lr": 1, "lr": 2}', ["run.json: line 1", "duplicate"]),
                             ('{"config": "other.json"}', ["'config' is for the command line alone"]),
                             ('{"print-config": true}', ["'print-config' is for the command line alone"]),
@@ -184,6 +186,7 @@ class Options(Case):
                 config.write_text(text)
                 self.fails(2, words, "train", "--config", config)
         self.fails(66, ["no.json", "cannot read"], "train", "--config", self.folder / "no.json")
+        self.fails(2, ["--straggler 1: K:X"], "train", "--straggler", "1", "--print-config")
 
     def test_a_config_of_a_stranger_steers_no_terminal_and_is_not_waited_for(self):
         config, pipe = self.folder / "run.json", self.folder / "pipe"

@@ -7,7 +7,6 @@ int tool_main(int argc, char **argv);
 #include "cli/main.c"
 #undef main
 
-#include "cli/option_values.h"
 #include "cli/parameter_groups.h"
 #include "fuzz/fuzz.h"
 
@@ -15,26 +14,9 @@ enum { WORDS = 64 };
 
 /* The bytes of the verb's struct as far as its options reach: one more is outside. */
 static size_t values_bytes(const cli_verb *verb) {
-    static const size_t sizes[] = {
-        [CLI_FLAG] = sizeof(bool),
-        [CLI_TEXT] = sizeof(char *),
-        [CLI_INTEGER] = sizeof(int),
-        [CLI_UNSIGNED] = sizeof(uint64_t),
-        [CLI_REAL] = sizeof(double),
-        [CLI_CHOICE] = sizeof(unsigned),
-        [CLI_IF_FIRST] = sizeof(bool),
-        [CLI_IF_SECOND] = sizeof(bool),
-        [CLI_GROUP] = 0,
-        [CLI_THREADS] = sizeof(thread_count),
-        [CLI_STRAGGLER] = sizeof(straggler),
-        [CLI_JITTER] = sizeof(color_jitter),
-        [CLI_INTERVAL] = sizeof(save_interval),
-        [CLI_WEIGHTS] = sizeof(class_weights),
-        [CLI_LABEL] = sizeof(ignored_label),
-    };
     size_t bytes = 1;
     for (int i = 0; i < verb->option_count; i++) {
-        size_t end = verb->options[i].offset + sizes[verb->options[i].kind];
+        size_t end = verb->options[i].offset + cli_value_bytes(verb->options[i].kind);
         if (end > bytes) bytes = end;
     }
     return bytes;
@@ -54,11 +36,12 @@ static void read_grammars(const char *text) {
     group_list_free(&list);
     (void)group_list_read(&list, &(group_flags){.group = text, .no_decay = "norms-and-biases"});
     group_list_free(&list);
-    class_weights value; /* the largest of these values */
-    for (unsigned kind = CLI_THREADS; kind <= CLI_LABEL; kind++) {
-        memset(&value, 0, sizeof value);
-        value.text = text;
-        (void)option_value_read(kind, "train", &value);
+    for (cli_kind kind = CLI_THREADS; kind <= CLI_LABEL; kind++) {
+        const char **value = calloc(1, cli_value_bytes(kind));
+        if (value == NULL) abort();
+        *value = text;
+        (void)option_value_read(kind, "train", value);
+        free(value);
     }
 }
 

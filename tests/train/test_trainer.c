@@ -270,6 +270,7 @@ static void a_loss_that_is_not_finite_names_a_layer_and_saves_the_weights_before
 
 static void impossible_options_are_refused_with_the_value(void **state) {
     (void)state;
+    static const yoke_data_parallel_options sized = {.struct_size = sizeof sized, .batch = 4};
     static const struct {
         yoke_trainer_options options;
         yoke_status status;
@@ -293,6 +294,7 @@ static void impossible_options_are_refused_with_the_value(void **state) {
          "keep_best needs evaluations"},
         {{.dataset = SMALL, .resume = "a", .init = "b"}, YOKE_ERROR_ARGUMENT, "a and init b"},
         {{.dataset = SMALL, .resume_anyway = "batch"}, YOKE_ERROR_ARGUMENT, "batch needs resume"},
+        {{.dataset = SMALL, .engine = &sized}, YOKE_ERROR_ARGUMENT, "sets batch, seed"},
         {{.dataset = SMALL, .resume = "a", .resume_anyway = "batsch"},
          YOKE_ERROR_ARGUMENT,
          "'batsch' is no option that a resume compares"},

@@ -22,20 +22,14 @@ static bool is_adamw(const void *owner) {
     return !is_sgd(owner);
 }
 
-static void write_model(const void *owner, char text[YOKE_OPTION_BYTES]) {
-    const yoke_step *step = owner;
-    yoke_shape in = yoke_model_input_shape(step->model);
-    snprintf(text, YOKE_OPTION_BYTES, "%s for %dx%dx%d", yoke_model_name(step->model), in.channels,
-             in.height, in.width);
-}
+enum { MODEL, GROUPS };
 
 /* A list too long for a text is there as its digest. */
-static void write_groups(const void *owner, char text[YOKE_OPTION_BYTES]) {
-    const yoke_step *step = owner;
+static void write_groups(const yoke_groups *groups, char text[YOKE_OPTION_BYTES]) {
     char *list = NULL;
     size_t bytes = 0;
     FILE *lines = open_memstream(&list, &bytes);
-    if (lines != NULL) yoke_groups_write(lines, &step->groups);
+    if (lines != NULL) yoke_groups_write(lines, groups);
     bool written = lines != NULL && fclose(lines) == 0;
     for (size_t i = 0; written && i < bytes; i++)
         if (list[i] == '\n') list[i] = ';';
@@ -47,12 +41,22 @@ static void write_groups(const void *owner, char text[YOKE_OPTION_BYTES]) {
     free(list);
 }
 
+static void write_text(const void *owner, size_t which, char text[YOKE_OPTION_BYTES]) {
+    const yoke_step *step = owner;
+    yoke_shape in = yoke_model_input_shape(step->model);
+    if (which == GROUPS)
+        write_groups(&step->groups, text);
+    else
+        snprintf(text, YOKE_OPTION_BYTES, "%s for %dx%dx%d", yoke_model_name(step->model),
+                 in.channels, in.height, in.width);
+}
+
 #define ENGINE(field) offsetof(yoke_step, options.field)
 #define OPTIMIZER(field) offsetof(yoke_step, optimizer_options.field)
 #define ALIKE YOKE_OPTION_AGREES | YOKE_OPTION_COMPARED
 
 static const yoke_option rows[] = {
-    {"model", ALIKE, YOKE_OPTION_WRITTEN, .write = write_model},
+    {"model", ALIKE, YOKE_OPTION_WRITTEN, MODEL},
     {"seed", ALIKE, YOKE_OPTION_UNSIGNED, ENGINE(seed)},
     {"batch", ALIKE, YOKE_OPTION_INTEGER, ENGINE(batch)},
     {"accumulate", ALIKE, YOKE_OPTION_INTEGER, ENGINE(accumulate)},
@@ -70,7 +74,7 @@ static const yoke_option rows[] = {
     {"beta2", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(beta2), .applies = is_adamw},
     {"epsilon", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(epsilon), .applies = is_adamw},
     {"ema_decay", ALIKE, YOKE_OPTION_REAL, ENGINE(ema_decay)},
-    {"groups", YOKE_OPTION_COMPARED, YOKE_OPTION_WRITTEN, .write = write_groups},
+    {"groups", YOKE_OPTION_COMPARED, YOKE_OPTION_WRITTEN, GROUPS},
     {"schedule", YOKE_OPTION_RECORDED, YOKE_OPTION_WORD, ENGINE(schedule), schedules},
     {"algorithm", YOKE_OPTION_AGREES | YOKE_OPTION_RECORDED, YOKE_OPTION_WORD, ENGINE(algorithm),
      algorithms},
@@ -82,4 +86,4 @@ static const yoke_option rows[] = {
     {"link", YOKE_OPTION_AGREES, YOKE_OPTION_TEXT, ENGINE(link)},
 };
 
-const yoke_option_table yoke_engine_options = {rows, sizeof rows / sizeof rows[0]};
+const yoke_option_table yoke_engine_options = {rows, sizeof rows / sizeof rows[0], write_text};
