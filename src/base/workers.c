@@ -241,7 +241,7 @@ static yoke_status start_threads(yoke_workers *crew) {
                         crew->options.count, strerror(cause));
         }
         crew->threads++;
-        char name[24]; /* the system takes 15 characters, and i > 0 gives no more */
+        char name[17]; /* 1024 workers at most: the kernel takes 15 characters */
         snprintf(name, sizeof name, "yoke-%d", i);
         pthread_setname_np(worker->thread, name);
         TRY(join(crew, i + 1, NULL));
