@@ -472,8 +472,8 @@ typedef struct yoke_sampler {
     int rank;           /**< 0 <= rank < world. */
     bool shuffle;       /**< Permute the rows. */
     bool drop_last;     /**< Drop rows to make parts equal; false: repeat rows. */
-    uint64_t seed;      /**< With the epoch added, it seeds the permutation. */
-    uint64_t epoch;
+    uint64_t seed;      /**< Seeds the permutation, */
+    uint64_t epoch;     /**< after the epoch is added. */
 } yoke_sampler;
 
 /** The number of indices of one rank.

@@ -24,6 +24,10 @@ typedef struct shown {
     char title[TITLE_BYTES];
 } shown;
 
+static double in_ms(uint64_t ns) {
+    return 1e-6 * (double)ns;
+}
+
 static const char *cause_text(const yoke_report_mode *mode, const yoke_report_span *span,
                               char text[CAUSE_BYTES]) {
     if (span->cause_lane >= 0 && span->cause_lane < mode->lane_count)
@@ -36,16 +40,19 @@ static const char *cause_text(const yoke_report_mode *mode, const yoke_report_sp
 
 static void describe(shown *of) {
     char number[2][YOKE_NUMBER_BYTES], bucket[32] = "", bytes[64] = "", cause[CAUSE_BYTES];
-    const yoke_report_span *span = of->span;
+    const yoke_span_info *span = &of->span->span;
     if (span->bucket >= 0) snprintf(bucket, sizeof bucket, ", bucket %d", span->bucket);
     if (span->bytes > 0) {
         char amount[48];
-        snprintf(bytes, sizeof bytes, ", %s", yoke_text_bytes(span->bytes, amount, sizeof amount));
+        snprintf(bytes, sizeof bytes, ", %s",
+                 yoke_text_bytes((double)span->bytes, amount, sizeof amount));
     }
-    cause_text(of->mode, span, cause);
+    cause_text(of->mode, of->span, cause);
     snprintf(of->title, sizeof of->title, "%s: %s%s, %s to %s ms%s%s%s", of->lane->name,
-             yoke_stage_fact(span->stage).name, bucket, yoke_number(span->begin_ms, number[0]),
-             yoke_number(span->end_ms, number[1]), bytes, cause[0] != '\0' ? ", " : "", cause);
+             yoke_stage_fact((int)span->stage).name, bucket,
+             yoke_number(in_ms(span->begin_ns), number[0]),
+             yoke_number(in_ms(span->end_ns), number[1]), bytes, cause[0] != '\0' ? ", " : "",
+             cause);
 }
 
 /* All spans. */
@@ -99,9 +106,9 @@ static void collect(yoke_markup *out, const yoke_report *report, timeline *all) 
             for (int j = 0; j < mode->lanes[i].span_count; j++) {
                 const yoke_report_span *span = &mode->lanes[i].spans[j];
                 shown *next = &all->all[all->count++];
-                *next = (shown){mode, &mode->lanes[i], span, span->end_ms - span->begin_ms, ""};
+                *next = (shown){mode, &mode->lanes[i], span, yoke_report_span_ms(span), ""};
                 describe(next);
-                all->used[span->stage] = true;
+                all->used[span->span.stage] = true;
             }
         }
     }
@@ -110,10 +117,6 @@ static void collect(yoke_markup *out, const yoke_report *report, timeline *all) 
 
 /* Sentences. */
 
-static double length_of(const yoke_report_span *span) {
-    return span->end_ms - span->begin_ms;
-}
-
 /* NULL: no device waits. */
 static const yoke_report_span *find_longest_wait(const yoke_report_mode *mode,
                                                  const yoke_report_lane **waiter) {
@@ -121,8 +124,9 @@ static const yoke_report_span *find_longest_wait(const yoke_report_mode *mode,
     for (int i = 0; i < mode->lane_count; i++) {
         for (int j = 0; j < mode->lanes[i].span_count && !mode->lanes[i].beside; j++) {
             const yoke_report_span *span = &mode->lanes[i].spans[j];
-            if (yoke_activity_of(span->stage) != YOKE_WAITS) continue;
-            if (longest != NULL && length_of(span) <= length_of(longest)) continue;
+            if (yoke_activity_of((int)span->span.stage) != YOKE_WAITS) continue;
+            if (longest != NULL && yoke_report_span_ms(span) <= yoke_report_span_ms(longest))
+                continue;
             longest = span;
             *waiter = &mode->lanes[i];
         }
@@ -138,9 +142,9 @@ static void say_mode(yoke_markup *out, const yoke_report *report, const yoke_rep
     char wait[256] = "No device waits for long.";
     if (mode->median_ms > 0)
         snprintf(median, sizeof median, " (median %s)", yoke_text_ms(mode->median_ms, ms[0]));
-    if (longest != NULL && length_of(longest) >= 0.01 * mode->shown_ms)
+    if (longest != NULL && yoke_report_span_ms(longest) >= 0.01 * mode->shown_ms)
         snprintf(wait, sizeof wait, "The longest wait is %s, on %s%s%s%s.",
-                 yoke_text_ms(length_of(longest), ms[1]), waiter->name,
+                 yoke_text_ms(yoke_report_span_ms(longest), ms[1]), waiter->name,
                  longest->cause_lane >= 0 ? ", " : "", cause_text(mode, longest, cause),
                  longest->cause_lane < 0 && report->simulated ? ", for its link" : "");
     yoke_figure_say(out, NULL, "%s: one step: %s%s. %s", yoke_mode_label(report, mode, label),
@@ -166,11 +170,12 @@ static int make_lanes(const yoke_report *report, const timeline *all, yoke_svg_s
             count++;
         }
         if (from->ms < all->shortest_ms) continue;
-        yoke_svg_part part = yoke_stage_part(from->span->stage);
+        const yoke_span_info *span = &from->span->span;
+        yoke_svg_part part = yoke_stage_part((int)span->stage);
         yoke_svg_span *to = &spans[drawn++];
-        *to = (yoke_svg_span){.begin = from->span->begin_ms,
-                              .end = from->span->end_ms,
-                              .label = from->span->bucket,
+        *to = (yoke_svg_span){.begin = in_ms(span->begin_ns),
+                              .end = in_ms(span->end_ns),
+                              .label = span->bucket,
                               .title = from->title};
         memcpy(to->style, part.style, sizeof to->style);
         lanes[count - 1].count++;
@@ -217,17 +222,18 @@ static void table(yoke_markup *out, const yoke_report *report, const timeline *a
     for (int i = 0; i < all->count && rows < ROWS_MAX; i++) {
         if (all->count > ROWS_MAX && all->all[i].ms < all->length_ms / 500) continue;
         const shown *row = &all->all[i];
+        const yoke_span_info *span = &row->span->span;
         char label[YOKE_LABEL_BYTES], text[CAUSE_BYTES];
         yoke_html_row_begin(out, yoke_mode_label(report, row->mode, label));
         yoke_html_cell(out, row->lane->name);
-        yoke_html_cell(out, yoke_stage_fact(row->span->stage).name);
+        yoke_html_cell(out, yoke_stage_fact((int)span->stage).name);
         text[0] = '\0';
-        if (row->span->bucket >= 0) snprintf(text, sizeof text, "%d", row->span->bucket);
+        if (span->bucket >= 0) snprintf(text, sizeof text, "%d", span->bucket);
         yoke_html_cell(out, text);
-        yoke_html_cell(out, yoke_number(row->span->begin_ms, text));
+        yoke_html_cell(out, yoke_number(in_ms(span->begin_ns), text));
         yoke_html_cell(out, yoke_number(row->ms, text));
         yoke_html_cell(
-            out, row->span->bytes > 0 ? yoke_text_bytes(row->span->bytes, text, sizeof text) : "");
+            out, span->bytes > 0 ? yoke_text_bytes((double)span->bytes, text, sizeof text) : "");
         yoke_html_cell(out, cause_text(row->mode, row->span, text));
         yoke_html_row_end(out);
         rows++;

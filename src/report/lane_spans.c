@@ -13,19 +13,13 @@ static bool works(int stage) {
 yoke_status yoke_report_add_pieces(yoke_report_lane *lane, const yoke_piece *pieces, size_t count,
                                    uint64_t begin_ns) {
     for (size_t i = 0; i < count; i++) {
-        const yoke_span_info *of = pieces[i].span;
-        yoke_report_span span = {.stage = YOKE_STAGE_IDLE,
-                                 .bucket = -1,
-                                 .begin_ms = 1e-6 * (double)(pieces[i].begin_ns - begin_ns),
-                                 .end_ms = 1e-6 * (double)(pieces[i].end_ns - begin_ns),
-                                 .cause_lane = -1,
-                                 .cause_stage = -1};
-        if (of != NULL) {
-            span.stage = (int)of->stage;
-            span.bucket = of->bucket;
-            span.bytes = (double)of->bytes;
-        }
-        TRY(yoke_report_add_span(lane, &span));
+        yoke_report_span piece = {.cause_lane = -1, .cause_stage = -1};
+        piece.span = pieces[i].span != NULL
+                         ? *pieces[i].span
+                         : (yoke_span_info){.stage = YOKE_STAGE_IDLE, .bucket = YOKE_NO_BUCKET};
+        piece.span.begin_ns = pieces[i].begin_ns - begin_ns;
+        piece.span.end_ns = pieces[i].end_ns - begin_ns;
+        TRY(yoke_report_add_span(lane, &piece));
     }
     return YOKE_OK;
 }
@@ -52,11 +46,11 @@ yoke_status yoke_report_cut(yoke_report_lane *lane, const yoke_span_info *spans,
 /* Causes. */
 
 /* The first span that ends behind the time. */
-static int first_behind(const yoke_report_lane *lane, double time_ms) {
+static int first_behind(const yoke_report_lane *lane, uint64_t time_ns) {
     int low = 0, high = lane->span_count;
     while (low < high) {
         int middle = low + (high - low) / 2;
-        if (lane->spans[middle].end_ms > time_ms)
+        if (lane->spans[middle].span.end_ns > time_ns)
             high = middle;
         else
             low = middle + 1;
@@ -64,16 +58,16 @@ static int first_behind(const yoke_report_lane *lane, double time_ms) {
     return low;
 }
 
-/* How long a lane works between two times; the stage that it works longest in goes to *stage. */
-static double work_within(const yoke_report_lane *lane, double begin_ms, double end_ms,
-                          int *stage) {
-    double sums[YOKE_STAGE_COUNT] = {0}, total = 0;
-    for (int i = first_behind(lane, begin_ms);
-         i < lane->span_count && lane->spans[i].begin_ms < end_ms; i++) {
-        const yoke_report_span *span = &lane->spans[i];
-        if (!works(span->stage)) continue;
-        double from = span->begin_ms > begin_ms ? span->begin_ms : begin_ms;
-        double to = span->end_ms < end_ms ? span->end_ms : end_ms;
+/* How long a lane works during another lane's span; the stage that it works longest in goes to
+ * *stage. */
+static uint64_t work_within(const yoke_report_lane *lane, const yoke_span_info *time, int *stage) {
+    uint64_t sums[YOKE_STAGE_COUNT] = {0}, total = 0;
+    for (int i = first_behind(lane, time->begin_ns);
+         i < lane->span_count && lane->spans[i].span.begin_ns < time->end_ns; i++) {
+        const yoke_span_info *span = &lane->spans[i].span;
+        if (!works((int)span->stage)) continue;
+        uint64_t from = span->begin_ns > time->begin_ns ? span->begin_ns : time->begin_ns;
+        uint64_t to = span->end_ns < time->end_ns ? span->end_ns : time->end_ns;
         sums[span->stage] += to - from;
         total += to - from;
     }
@@ -84,16 +78,16 @@ static double work_within(const yoke_report_lane *lane, double begin_ms, double 
 }
 
 /* Another lane that works for half of the time at least. */
-static void find_cause(const yoke_report_mode *mode, int waiter, yoke_report_span *span) {
-    double longest = 0;
+static void find_cause(const yoke_report_mode *mode, int waiter, yoke_report_span *wait) {
+    uint64_t longest = 0;
     for (int i = 0; i < mode->lane_count; i++) {
         int stage;
         if (i == waiter) continue;
-        double work = work_within(&mode->lanes[i], span->begin_ms, span->end_ms, &stage);
-        if (work <= longest || 2 * work < span->end_ms - span->begin_ms) continue;
+        uint64_t work = work_within(&mode->lanes[i], &wait->span, &stage);
+        if (work <= longest || 2 * work < wait->span.end_ns - wait->span.begin_ns) continue;
         longest = work;
-        span->cause_lane = i;
-        span->cause_stage = stage;
+        wait->cause_lane = i;
+        wait->cause_stage = stage;
     }
 }
 
@@ -101,7 +95,7 @@ void yoke_report_find_causes(yoke_report_mode *mode) {
     for (int i = 0; i < mode->lane_count; i++) {
         yoke_report_lane *lane = &mode->lanes[i];
         for (int j = 0; j < lane->span_count; j++)
-            if (!works(lane->spans[j].stage) && lane->spans[j].cause_lane < 0)
+            if (!works((int)lane->spans[j].span.stage) && lane->spans[j].cause_lane < 0)
                 find_cause(mode, i, &lane->spans[j]);
     }
 }

@@ -17,15 +17,15 @@ typedef struct yoke_report_interval {
     double value, low, high;
 } yoke_report_interval;
 
-/* What a lane does for a part of the step; the spans of a lane do not overlap. */
+/* A span with its cause. Those of a lane of a report do not overlap, begin with the step at 0 ns,
+ * and may have the stage YOKE_STAGE_IDLE. */
 typedef struct yoke_report_span {
-    int stage;               /* a yoke_stage or YOKE_STAGE_IDLE */
-    int bucket;              /* -1: none */
-    double begin_ms, end_ms; /* since the begin of the step */
-    double bytes;
+    yoke_span_info span;         /* first: a piece's span is a part of this struct */
     int cause_lane, cause_stage; /* of a wait or idle time: what another lane does most of that
                                     time; -1: none */
 } yoke_report_span;
+
+double yoke_report_span_ms(const yoke_report_span *span);
 
 /* One device of a run, or a thread that a trace has beside it. */
 typedef struct yoke_report_lane {

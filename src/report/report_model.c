@@ -63,6 +63,10 @@ yoke_status yoke_report_add_lane(yoke_report_mode *mode, const char *name,
     return YOKE_OK;
 }
 
+double yoke_report_span_ms(const yoke_report_span *span) {
+    return 1e-6 * (double)span->span.end_ns - 1e-6 * (double)span->span.begin_ns;
+}
+
 yoke_status yoke_report_add_span(yoke_report_lane *lane, const yoke_report_span *span) {
     yoke_report_span *place = GROW(lane->spans, lane->span_count);
     if (place == NULL) return no_memory();

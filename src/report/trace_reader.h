@@ -5,12 +5,6 @@
 
 #include "report/report.h"
 
-/* A span as the file has it, on a lane of the file. */
-typedef struct trace_event {
-    yoke_span_info span;         /* first: a piece's span is a part of its event */
-    int cause_lane, cause_stage; /* as the file names them; -1: it does not */
-} trace_event;
-
 typedef struct trace_lane {
     int64_t process, thread;
     char name[YOKE_REPORT_NAME_BYTES];
@@ -19,7 +13,8 @@ typedef struct trace_lane {
 #define YOKE_TRACE_LANES 256
 #define YOKE_TRACE_STEP_SPANS 4096 /* of a lane in a step */
 typedef struct trace_file {
-    trace_event *events;
+    yoke_report_span
+        *events; /* [event_count], on lanes of the file, with the causes that it names */
     size_t event_count, event_capacity;
     trace_lane *lanes;
     int lane_count;

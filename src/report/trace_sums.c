@@ -21,8 +21,8 @@ static double window_ms(const window *step) {
 }
 
 static int compare_events(const void *left, const void *right) {
-    const yoke_span_info *a = &((const trace_event *)left)->span;
-    const yoke_span_info *b = &((const trace_event *)right)->span;
+    const yoke_span_info *a = &((const yoke_report_span *)left)->span;
+    const yoke_span_info *b = &((const yoke_report_span *)right)->span;
     if (a->step != b->step) return a->step < b->step ? -1 : 1;
     if (a->lane != b->lane) return a->lane < b->lane ? -1 : 1;
     if (a->begin_ns != b->begin_ns) return a->begin_ns < b->begin_ns ? -1 : 1;
@@ -183,7 +183,8 @@ static yoke_status show_step(summing *all, const window *step) {
         size_t count = cut(all, step, i, false);
         TRY(yoke_report_add_pieces(lane, all->pieces, count, step->begin_ns));
         for (size_t k = 0; k < count; k++) {
-            const trace_event *event = (const trace_event *)(const void *)all->pieces[k].span;
+            const yoke_report_span *event =
+                (const yoke_report_span *)(const void *)all->pieces[k].span;
             if (event == NULL) continue;
             lane->spans[k].cause_lane = event->cause_lane;
             lane->spans[k].cause_stage = event->cause_stage;

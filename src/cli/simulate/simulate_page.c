@@ -27,12 +27,7 @@ static yoke_status add_link(yoke_report_mode *mode, const yoke_simulation *found
     yoke_report_lane *lane = NULL;
     for (int i = 0; i < found->span_count; i++) {
         if (found->spans[i].lane != YOKE_SIMULATED_LANES) continue;
-        yoke_report_span span = {.stage = (int)found->spans[i].stage,
-                                 .bucket = found->spans[i].bucket,
-                                 .begin_ms = 1e-6 * (double)found->spans[i].begin_ns,
-                                 .end_ms = 1e-6 * (double)found->spans[i].end_ns,
-                                 .cause_lane = -1,
-                                 .cause_stage = -1};
+        yoke_report_span span = {.span = found->spans[i], .cause_lane = -1, .cause_stage = -1};
         if (lane == NULL) TRY(yoke_report_add_lane(mode, "link", &lane));
         lane->beside = true;
         TRY(yoke_report_add_span(lane, &span));
@@ -48,7 +43,7 @@ static yoke_status add_lanes(yoke_report_mode *mode, const yoke_simulation *foun
         TRY(yoke_report_add_lane(mode, name, &lane));
         TRY(yoke_report_cut(lane, found->spans, (size_t)found->span_count, k, 0, found->step_ns));
         for (int i = 0; i < lane->span_count; i++)
-            lane->stage_ms[lane->spans[i].stage] += lane->spans[i].end_ms - lane->spans[i].begin_ms;
+            lane->stage_ms[lane->spans[i].span.stage] += yoke_report_span_ms(&lane->spans[i]);
     }
     TRY(add_link(mode, found));
     yoke_report_find_causes(mode);

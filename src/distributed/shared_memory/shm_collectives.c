@@ -228,46 +228,42 @@ static yoke_status take_reduced(const shm_transfer *transfer, const shm_view *vi
     return YOKE_OK;
 }
 
-static shm_transfer begin(yoke_process_group *group, yoke_call_kind kind,
-                          const yoke_reduce_call *call) {
+static shm_transfer begin(yoke_process_group *group, yoke_call_kind kind, void *to,
+                          const void *from, const yoke_reduce_call *call) {
     return (shm_transfer){.shm = shm_of(group),
                           .call = {.what = yoke_call_of(kind, call)},
+                          .to = to,
+                          .from = from,
                           .element_bytes = yoke_element_bytes(call->element),
                           .pieces = 1,
                           .source = -1};
 }
 
 yoke_status shm_broadcast(yoke_process_group *group, void *buffer, const yoke_reduce_call *call) {
-    shm_transfer transfer = begin(group, CALL_BROADCAST, call);
-    transfer.to = buffer;
-    transfer.from = buffer;
+    shm_transfer transfer = begin(group, CALL_BROADCAST, buffer, buffer, call);
     transfer.source = call->root;
     transfer.take = take_root;
     return exchange(&transfer);
 }
 
 yoke_status shm_reduce(yoke_process_group *group, void *buffer, const yoke_reduce_call *call) {
-    shm_transfer transfer = begin(group, call->root < 0 ? CALL_ALL_REDUCE : CALL_REDUCE, call);
-    transfer.to = buffer;
-    transfer.from = buffer;
+    shm_transfer transfer =
+        begin(group, call->root < 0 ? CALL_ALL_REDUCE : CALL_REDUCE, buffer, buffer, call);
     transfer.take = take_reduced;
     return exchange(&transfer);
 }
 
 yoke_status shm_all_gather(yoke_process_group *group, void *to, const void *from,
                            const yoke_reduce_call *call) {
-    shm_transfer transfer = begin(group, call->root < 0 ? CALL_ALL_GATHER : CALL_GATHER, call);
-    transfer.to = to;
-    transfer.from = from;
+    shm_transfer transfer =
+        begin(group, call->root < 0 ? CALL_ALL_GATHER : CALL_GATHER, to, from, call);
     transfer.take = take_all;
     return exchange(&transfer);
 }
 
 yoke_status shm_reduce_scatter(yoke_process_group *group, void *to, const void *from,
                                const yoke_reduce_call *call) {
-    shm_transfer transfer = begin(group, CALL_REDUCE_SCATTER, call);
-    transfer.to = to;
-    transfer.from = from;
+    shm_transfer transfer = begin(group, CALL_REDUCE_SCATTER, to, from, call);
     transfer.pieces = group->world;
     transfer.take = take_reduced_piece;
     return exchange(&transfer);
@@ -275,9 +271,7 @@ yoke_status shm_reduce_scatter(yoke_process_group *group, void *to, const void *
 
 yoke_status shm_scatter(yoke_process_group *group, void *to, const void *from,
                         const yoke_reduce_call *call) {
-    shm_transfer transfer = begin(group, CALL_SCATTER, call);
-    transfer.to = to;
-    transfer.from = from;
+    shm_transfer transfer = begin(group, CALL_SCATTER, to, from, call);
     transfer.pieces = group->world;
     transfer.source = call->root;
     transfer.take = take_own_piece;
