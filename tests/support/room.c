@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder's program: runs the test of one subject, `tests_data loader`. CMake writes groups.h, a GROUP for each. */
+/* A folder's program: runs the test of one subject, `tests_data loader`. CMake writes groups.h, a
+ * GROUP for each. */
 #include <stdio.h>
 #include <string.h>
 
