@@ -18,14 +18,15 @@ UNITTEST_SKIPPED = re.compile(r"^(\w+) \(.*(?:\n.*)?\.\.\. skipped (['\"].*['\"]
 
 def outputs(log):
     """program: what it printed."""
-    parts = re.split(r"^\d+/\d+ Testing: (\S+)$", log, flags=re.M)
-    return dict(zip(parts[1::2], parts[2::2]))
+    tests = re.split(r"^\d+/\d+ Testing: (\S+)$", log, flags=re.M)[1:]
+    printed = [re.search(r"^Output:\n-+\n(.*?)^<end of output>$", text, re.M | re.S) for text in tests[1::2]]
+    return {name: found[1] if found else "" for name, found in zip(tests[::2], printed)}
 
 
 def count(text):
     """({verdict: how many}, [skipped case]) of one program."""
     cases, skipped = collections.Counter(), []
-    for verdict, case in {(verdict, case) for verdict, case in CMOCKA.findall(text)}:  # those that did not pass twice
+    for verdict, case in dict.fromkeys(CMOCKA.findall(text)):  # cmocka lists twice what did not pass
         cases[verdict] += 1
         skipped += [case] * (verdict == "SKIPPED")
     for ran, words in UNITTEST.findall(text):
@@ -45,8 +46,8 @@ def main():
         cases, skipped = count(printed.get(name, ""))
         total += cases
         if status not in ("run", "fail"):
-            said = re.search(r"^skipped: (.*)$", printed.get(name, ""), re.M)
-            missing[said[1] if said else "exit code 77"].append(name)
+            last = (printed.get(name, "").strip().splitlines() or ["no reason"])[-1]
+            missing[last.removeprefix("skipped: ")].append(name)
         elif skipped:
             lines.append(f"  skipped in {name}: {', '.join(skipped)}")
     failed = [name for name, status in programs.items() if status == "fail"]

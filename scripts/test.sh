@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every test, as the first command after a clone: the release build (with CUDA where nvcc is), then
+# The tests, as the first command after a clone: the release build (with CUDA where nvcc is), then
 # AddressSanitizer and UndefinedBehaviorSanitizer, ThreadSanitizer where threads meet, both with simulated GPUs where the
 # headers of the CUDA toolkit are, and builds and tests without each part that a machine may lack. --quick: the release
 # build only. What takes hours, judges a clock or has the label night: scripts/nightly.sh. Where ccache is, it compiles
