@@ -132,7 +132,8 @@ static yoke_status plan_norm(yoke_plan **plan, cpu_device *device,
                                              cpu_primitive_plan_backward,
                                              cpu_primitive_plan_destroy, FLAGS};
     static const yoke_plan_calls all_rows = {batch_norm_bind, synchronized_forward,
-                                             synchronized_backward, cpu_primitive_plan_destroy};
+                                             synchronized_backward, cpu_primitive_plan_destroy,
+                                             FLAGS};
     bool synchronized = request->training && request->norm_group != NULL;
     TRY(yoke_plan_allocate(plan, sizeof(batch_norm_plan), &device->base, request,
                            synchronized ? &all_rows : &own_rows));
