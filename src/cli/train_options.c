@@ -185,6 +185,25 @@ static const cli_option options[] = {
     CLI_OPTION_QUIET(AT(quiet)),
 };
 
+/* The lists that the engine runs. */
+static void print_stages_of(FILE *out, const char *name, yoke_schedule schedule) {
+    yoke_stage stages[YOKE_STAGE_COUNT];
+    int count = yoke_schedule_stages(schedule, stages, YOKE_STAGE_COUNT);
+    fprintf(out, "  %-10s", name);
+    for (int i = 0; i < count; i++)
+        fprintf(out, "%s%s", i > 0 ? ", " : "", yoke_stage_name(stages[i]));
+    fputc('\n', out);
+}
+
+static void print_models_and_stages(FILE *out) {
+    cli_print_models(out);
+    fprintf(out, "\nstages of a step:\n");
+    print_stages_of(out, "overlap", YOKE_SCHEDULE_OVERLAP);
+    print_stages_of(out, "classic", YOKE_SCHEDULE_CLASSIC);
+    fprintf(out, "sharded has those of overlap, python those of classic. In DDP, all_reduce and "
+                 "update take the place\nof exchange.\n");
+}
+
 const cli_verb train_verb = {
     .name = "train",
     .summary = "train a model with data parallelism",
@@ -197,7 +216,7 @@ const cli_verb train_verb = {
         "second Ctrl-C exits at once. So do SIGTERM, SIGHUP, SIGUSR1, SIGPIPE and their like.\n"
         "Ranks that yoke launch --max-restarts starts again go on from the newest checkpoint in "
         "--checkpoint-dir.\n",
-    .print_more = cli_print_models};
+    .print_more = print_models_and_stages};
 
 #define EVERY_UNSET -2 /* of evaluate_every: what evaluations() says */
 

@@ -14,6 +14,7 @@
 
 #include "base/base.h"
 #include "simulate/simulate.h"
+#include "yoke/data_parallel.h"
 
 #define EXPECT_OK(call)                                                                            \
     do {                                                                                           \
@@ -409,8 +410,37 @@ static void a_written_profile_reads_back(void **state) {
     assert_int_equal(yoke_profile_read(&found, "/nonexistent"), YOKE_ERROR_MISSING);
 }
 
+/* The simulator shows no stage that the engine's schedule lacks. */
+static void stages_are_those_that_the_engine_runs(void **state) {
+    (void)state;
+    static const struct {
+        yoke_simulated_mode mode;
+        yoke_schedule schedule;
+    } pairs[] = {{YOKE_SIMULATED_CLASSIC, YOKE_SCHEDULE_CLASSIC},
+                 {YOKE_SIMULATED_OVERLAP, YOKE_SCHEDULE_OVERLAP},
+                 {YOKE_SIMULATED_SHARDED, YOKE_SCHEDULE_SHARDED}};
+    yoke_profile profile = bare_profile();
+    yoke_topology topology = topology_of(LINK, 4, NULL);
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        yoke_stage stages[YOKE_STAGE_COUNT];
+        int count = yoke_schedule_stages(pairs[i].schedule, stages, YOKE_STAGE_COUNT);
+        yoke_simulation found = simulate(&profile, &topology, pairs[i].mode, 4);
+        assert_true(found.span_count > 0);
+        for (int k = 0; k < found.span_count; k++) {
+            yoke_stage stage = found.spans[k].stage;
+            bool listed = stage == YOKE_STAGE_WAIT;
+            for (int n = 0; n < count; n++)
+                listed |= stages[n] == stage;
+            if (!listed)
+                fail_msg("mode %d simulates %s", (int)pairs[i].mode, yoke_stage_name(stage));
+        }
+        yoke_simulation_clear(&found);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stages_are_those_that_the_engine_runs),
         cmocka_unit_test(transfers_alone_take_their_formulas),
         cmocka_unit_test(one_device_takes_the_profiles_step),
         cmocka_unit_test(backward_hides_all_but_the_last_bucket),
