@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of which engine.c makes an engine. */
+/* The parts of which engine_life.c makes an engine. */
 #ifndef PARALLEL_ENGINE_ENGINE_PARTS_H
 #define PARALLEL_ENGINE_ENGINE_PARTS_H
 

@@ -90,6 +90,12 @@ yoke_status yoke_enter_settled(yoke_data_parallel *parallel, const char *call) {
     return status == YOKE_OK ? YOKE_OK : yoke_leave(parallel, status);
 }
 
+yoke_status yoke_engine_check_trains(const yoke_data_parallel *parallel, bool training) {
+    if (!training || !parallel->step.options.inference) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "this engine only predicts: create one without options.inference to train");
+}
+
 /* Bound to a thread. */
 
 /* Its compute threads stay bound to the root's cores between calls, too. */

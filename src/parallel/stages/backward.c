@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* backward: every lane computes the gradients of its shard, last layer first, segment by segment;
  * each segment completes a bucket. */
-#include "parallel/stages/stages.h"
+#include "parallel/stages/no_sync.h"
+#include "parallel/stages/stage_table.h"
+#include "parallel/stages/sync_batch_norm.h"
 
 /* Whether an earlier micro-batch left a gradient of this lane in `accumulated`. A smaller one may
  * keep more lanes busy: 5 rows on 4 devices are 2, 2, 1 and 4 rows are 1, 1, 1, 1. */

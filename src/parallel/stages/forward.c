@@ -2,7 +2,8 @@
 /* forward: every lane computes the outputs of its shard. */
 #include <math.h>
 
-#include "parallel/stages/stages.h"
+#include "parallel/stages/stage_table.h"
+#include "parallel/stages/sync_batch_norm.h"
 
 static yoke_status compute(yoke_step *step, int lane, yoke_span *span) {
     const yoke_lane *own = &step->lanes[lane];

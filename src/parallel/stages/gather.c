@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gather: scalars, or rows of outputs and input gradients in order, come back to the host. */
-#include "parallel/stages/stages.h"
+#include "parallel/stages/stage_table.h"
 
 /* A training step waits here, and for the losses only: backward and the exchange go on while
  * the next batch is made. */

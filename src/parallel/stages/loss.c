@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loss: every lane compares the outputs of its shard with labels or targets, and computes the
  * gradient, divided by what the labels of the whole batch weigh. */
-#include "parallel/stages/stages.h"
+#include "parallel/stages/stage_table.h"
 
 static yoke_status compute(yoke_step *step, int lane, yoke_span *span) {
     yoke_plan_step plan_step = yoke_lane_plan_step(step, lane);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "parallel/stages/stages.h"
+#include "parallel/stages/stage_table.h"
 
 yoke_status yoke_own_loss_take(yoke_host_loss *host, const yoke_batch **given) {
     TRY(yoke_pointer_check(*given, "batch"));

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "parallel/stages/stages.h"
+#include "parallel/stages/stage_table.h"
 
 typedef struct recorded_size {
     int rows;

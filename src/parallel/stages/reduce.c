@@ -2,7 +2,8 @@
 /* reduce: the sum of the replicas' gradients on the root, the whole at once. The loss gradient was
  * divided by the weight of the whole batch at its source, so the sum is plain, whatever the shards.
  */
-#include "parallel/stages/stages.h"
+#include "parallel/stages/no_sync.h"
+#include "parallel/stages/stage_table.h"
 
 /* Reducing twice must not add twice. Gradients that no_sync has added up outlive their batch:
  * another one may be in flight. */

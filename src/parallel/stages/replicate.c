@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* replicate: the root's weights go to the replicas whose version is behind the root's; frozen ones,
  * which lie behind the others, only where they changed too. */
-#include "parallel/stages/stages.h"
+#include "parallel/stages/stage_table.h"
 
 /* A training forward does not read running statistics, and only the root's are kept. */
 static yoke_stale find_stale(const yoke_step *step, bool buffers) {

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scatter: cuts the rows of a batch by torch.chunk's rule and uploads each shard to its device. */
-#include "parallel/stages/stages.h"
-
-int yoke_shard_rows(int rows, int devices, int index) {
-    return yoke_chunk_of(rows, devices, index).rows;
-}
+#include "parallel/stages/stage_table.h"
 
 /* One array of a shard. Devices that queue receive it in staging memory, while the last batch is
  * still computed, and copy it to its place then. Without staging it is copied to its place at once;

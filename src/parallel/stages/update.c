@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* update: one optimizer step on the root, from the gradient there; the other replicas become stale.
  */
-#include "parallel/stages/stages.h"
+#include "parallel/stages/stage_table.h"
 
 static yoke_status update(yoke_step *step) {
     TRY(yoke_exchange_set_rate(step->exchange, step->flight.learning_rate));

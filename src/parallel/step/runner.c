@@ -3,7 +3,7 @@
  * returns its status. */
 #include "parallel/step/runner.h"
 
-#include "parallel/step/lanes.h"
+#include "parallel/step/streams.h"
 
 #define STEP_AT_END UINT64_MAX /* of a span: the step that runs when it ends */
 /* A shorter wait is the time to find out that there is nothing to wait for. */

@@ -98,6 +98,10 @@ void yoke_shards_destroy(yoke_step *step) {
 
 /* Rows. */
 
+int yoke_shard_rows(int rows, int devices, int index) {
+    return yoke_chunk_of(rows, devices, index).rows;
+}
+
 yoke_chunk yoke_shards_of_rank(const yoke_step *step, int rows) {
     const yoke_ranks *ranks = &step->ranks;
     int shards = step->options.shards;

@@ -129,9 +129,3 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
     yoke_entry_end(parallel);
     free(parallel);
 }
-
-yoke_status yoke_engine_check_trains(const yoke_data_parallel *parallel, bool training) {
-    if (!training || !parallel->step.options.inference) return YOKE_OK;
-    return FAIL(YOKE_ERROR_ARGUMENT,
-                "this engine only predicts: create one without options.inference to train");
-}
