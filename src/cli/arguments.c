@@ -221,7 +221,7 @@ bool cli_names_option(const char *word, const char *name) {
     return strncmp(word, "--", 2) == 0 && matches(name, word + 2, strcspn(word + 2, "="));
 }
 
-/* Of "[N=100]", 100. */
+/* The value that may be left out: 100 in "[N=100]". */
 static int store_implied(const cli_verb *verb, const cli_option *option, void *values) {
     char text[WORD_BYTES];
     const char *begin = strchr(option->value, '=') + 1;

@@ -25,7 +25,7 @@ static bool is_file(const char *text, size_t length) {
     return false;
 }
 
-/* Of "[VERB | exit-codes]" or "measured|direct", up to `end`. */
+/* Takes the words of "[VERB | exit-codes]" or "measured|direct", up to `end`. */
 static void read_placeholder(const char *text, const char *end, completion_words *to) {
     while (text < end) {
         size_t length = strcspn(text, " |[]");

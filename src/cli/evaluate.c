@@ -233,7 +233,7 @@ static void print_classes(const evaluation *run) {
     }
 }
 
-/* Of the columns of the confusion table: as wide as the longest name; 0: a name is too long. */
+/* The width of the confusion table's columns: that of the longest name; 0: a name is too long. */
 static int column_width(const evaluation *run) {
     size_t width = 6;
     char text[16];

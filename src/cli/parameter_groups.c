@@ -18,7 +18,7 @@ static int add(group_list *list, const yoke_parameter_group *group) {
     return -1;
 }
 
-/* Of a written group; NaN: not set yet. */
+/* What a written group sets; NaN: not set yet. */
 typedef struct settings {
     double lr, decay;
 } settings;

@@ -39,7 +39,7 @@ yoke_status trained_open(trained *made, const trained_flags *flags);
  * weights. Of weights that say nothing the dataset decides the input and the classes. */
 yoke_status trained_dataset(trained *made, const char *spec, const dataset_rows *rows,
                             yoke_dataset **dataset);
-/* Of weights that say nothing: input and normalization as torchvision's models have them, and as
+/* Weights that say nothing have input and normalization as torchvision's models have them, and as
  * many classes as the last tensor has elements. */
 yoke_status trained_guess(trained *made, const trained_flags *flags);
 /* The model for `batch` rows, before they take memory. DATA: the file does not fit it. MEMORY: such

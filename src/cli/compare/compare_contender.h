@@ -15,7 +15,7 @@ typedef struct compare_contender {
     compare_facts facts;
     compare_learned learned;
     compare_stages stages;
-    /* Of a contender that records. */
+    /* Where the contender records. */
     yoke_account *history;  /* [RACE_ROUNDS][devices]: each run but the first; NULL: none */
     compare_memory *memory; /* [devices] */
 } compare_contender;

@@ -60,7 +60,7 @@ yoke_status compare_engine_learn(compare_engine *engine, int steps, compare_lear
  * fresh: resets the trace first. Ranks begin together. */
 yoke_status compare_engine_run(compare_engine *engine, int steps, bool fresh, double *milliseconds);
 void compare_engine_stages(compare_engine *engine, compare_stages *stages);
-/* Of the last run: lanes[devices of this process]. */
+/* What the last run left: lanes[devices of this process]. */
 yoke_status compare_engine_account(compare_engine *engine, yoke_account *lanes);
 /* As compare_steps_list, of the runs since the last fresh one. */
 yoke_status compare_engine_steps(compare_engine *engine, yoke_span_info *steps, int capacity,

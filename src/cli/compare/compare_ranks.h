@@ -31,14 +31,14 @@ void compare_ranks_describe(const compare_ranks *ranks, compare_facts *facts);
 yoke_status compare_ranks_learn(compare_ranks *ranks, int steps, compare_learned *learned);
 yoke_status compare_ranks_run(compare_ranks *ranks, int steps, bool fresh, double *milliseconds);
 yoke_status compare_ranks_stages(compare_ranks *ranks, compare_stages *stages);
-/* Of every rank: lanes, memory[ranks]; spans of all ranks one after another, with the rank as their
- * lane, in step->spans[ranks * COMPARE_LANE_SPANS]. */
+/* From every rank: lanes, memory[ranks]; spans of all ranks one after another, with the rank as
+ * their lane, in step->spans[ranks * COMPARE_LANE_SPANS]. */
 yoke_status compare_ranks_account(compare_ranks *ranks, yoke_account *lanes);
 /* The recorded steps of all ranks, in steps[COMPARE_LANE_SPANS]. */
 yoke_status compare_ranks_steps(compare_ranks *ranks, yoke_span_info *steps, int *count);
 yoke_status compare_ranks_step(compare_ranks *ranks, compare_step *step);
 void compare_ranks_memory(const compare_ranks *ranks, compare_memory *memory);
-/* Of rank 0; through a file in the meeting's folder. */
+/* Rank 0's result comes through a file in the meeting's folder. */
 yoke_status compare_ranks_read(compare_ranks *ranks, float *weights, size_t count);
 /* Processor time of all ranks, in seconds. */
 double compare_ranks_seconds(const compare_ranks *ranks);

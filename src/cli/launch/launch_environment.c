@@ -82,7 +82,7 @@ int launch_variables(const launch_plan *plan, int rank, launch_variable list[LAU
     return to.count;
 }
 
-/* Of this process. */
+/* This process's own. */
 
 static const char *look_up(const char *name, void *payload) {
     (void)payload;

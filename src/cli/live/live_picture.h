@@ -11,7 +11,7 @@
 #define LIVE_ROWS_LEAST 10
 #define LIVE_LINES_MAX 60
 
-/* Of the terminal. */
+/* The terminal's. */
 typedef struct live_canvas {
     int columns, rows;
     live_style style;
@@ -29,7 +29,7 @@ bool live_picture_fits(const live_canvas *canvas);
 void live_picture_draw(const live_numbers *numbers, const live_canvas *canvas,
                        live_picture *picture);
 
-/* Of live_curve.c: the next `rows` lines are a curve of the losses, with marks for evaluations. */
+/* live_curve.c: the next `rows` lines are a curve of the losses, with marks for evaluations. */
 void live_curve_draw(const live_numbers *numbers, const live_canvas *canvas, int rows,
                      live_picture *picture);
 /* The next line of the picture. */

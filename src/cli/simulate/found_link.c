@@ -10,7 +10,7 @@
 
 #define TRIES 5
 
-/* Of the first device; "" without one. */
+/* The first device's; "" without one. */
 static yoke_device_info describe_first(const yoke_devices *devices) {
     yoke_device_info info = {.struct_size = sizeof info};
     if (yoke_devices_describe(devices, 0, &info) != YOKE_OK) info.description[0] = '\0';

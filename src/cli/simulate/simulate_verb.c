@@ -108,7 +108,7 @@ static yoke_status add_run(simulate_runs *runs, const simulate_setup *setup,
     return YOKE_OK;
 }
 
-/* Of all modes, those that do not span nodes are left out where they cannot run. */
+/* `all` leaves out the modes that do not span nodes, where they cannot run. */
 static yoke_status run_devices(simulate_runs *runs, const simulate_setup *setup, unsigned mode,
                                int devices) {
     const yoke_topology *topology = &setup->topology;

@@ -16,7 +16,7 @@ typedef struct yoke_spare_update {
     yoke_optimizer *optimizer;
 } yoke_spare_update;
 
-/* Of the first `elements` weights; close takes zeroed and half-open ones. */
+/* open: for the first `elements` weights. close takes zeroed and half-open ones. */
 yoke_status yoke_spare_update_open(yoke_spare_update *update, const yoke_step *step,
                                    size_t elements);
 void yoke_spare_update_close(yoke_spare_update *update);

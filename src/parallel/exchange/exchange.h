@@ -48,7 +48,7 @@ typedef struct yoke_exchange_kind {
      * it; untouched where each of them did. */
     yoke_status (*settle)(yoke_exchange *exchange, uint64_t step, uint64_t *bad);
     void (*drop)(yoke_exchange *exchange); /* the step failed: nothing of it is left to settle */
-    /* Of an exchange that can undo the weights published to participant 0: the old ones of this
+    /* For an exchange that can undo the weights published to participant 0: the old ones of this
      * participant's slice up to flat element `end` lie where participant 0's gradients were. */
     void (*kept)(yoke_exchange *exchange, int bucket, size_t end);
     /* The step failed: makes the root's weights those of a whole step again where it can. NULL:

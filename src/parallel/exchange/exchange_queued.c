@@ -481,7 +481,8 @@ static yoke_status update_on_owner(queued_exchange *queued, int owner, int bucke
     return copy_between(queued, 0, exchange->parameters[0] + slice.offset, owner, weights, bytes);
 }
 
-/* Of the batch in flight. It reads the shadow that its forward read. */
+/* Whether the batch in flight still has its backward to come, which reads the shadow that its
+ * forward read. */
 static bool awaits_backward(const yoke_flight *flight) {
     return flight->training &&
            (flight->progress == YOKE_STAGE_FORWARD || flight->progress == YOKE_STAGE_LOSS);

@@ -85,7 +85,8 @@ yoke_status yoke_gather_outputs(yoke_step *step, float *const *outputs) {
     return wanted && has_rows ? yoke_run_bar(step, &outputs_bar, 0, YOKE_NO_BUCKET) : YOKE_OK;
 }
 
-/* Of this process's rows, those that are wanted. A micro-batch has the rows from micro_first on. */
+/* Brings back the rows that the caller wants. A micro-batch has this process's rows from
+ * micro_first on. */
 static yoke_status gather_wanted(yoke_step *step) {
     const yoke_output_rows *rows = step->flight.host != NULL ? step->flight.host->rows : NULL;
     float *outputs[YOKE_OUTPUTS_LIMIT] = {NULL};

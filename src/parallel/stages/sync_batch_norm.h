@@ -12,7 +12,7 @@
 yoke_status yoke_sync_norm_create(yoke_step *step);
 void yoke_sync_norm_destroy(struct yoke_sync_norm *sync); /* takes NULL */
 
-/* Of a lane's replica; NULL without synchronisation. */
+/* What a lane's replica joins; NULL without synchronisation. */
 yoke_norm_group *yoke_sync_norm_group(const yoke_step *step, int lane);
 
 /* On the lane's worker, around a forward that ended with `status`: takes part where that

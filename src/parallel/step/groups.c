@@ -48,7 +48,7 @@ static yoke_status load_groups(yoke_groups *groups, const yoke_parameter_group *
 
 /* Members. */
 
-/* Of an engine that only predicts nothing trains. */
+/* An engine that only predicts trains nothing. */
 static yoke_status freeze_all(yoke_groups *groups, const yoke_model *model) {
     size_t tensors = (size_t)yoke_model_tensor_count(model);
     groups->frozen = malloc(tensors * sizeof *groups->frozen);
