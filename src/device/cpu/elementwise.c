@@ -34,7 +34,7 @@ static yoke_status add_backward(yoke_plan *plan, const yoke_plan_step *step) {
     void *to = plan->binding.input_gradients[0];
     if (plan->operation.relu)
         TRY(cpu_primitive_plan_backward(plan, step));
-    else if (to != from)
+    else if (plan->needs.backward_in_place && to != from)
         memcpy(to, from, plan->needs.output.bytes);
     return cpu_call_run(&add->give_back, cpu_of(plan->device));
 }
