@@ -7,6 +7,7 @@
 # --fuzz: also clang with libFuzzer, for scripts/fuzz.sh.
 # --python: also numpy and venv, for the tests of the Python module, which are skipped without them.
 # --cache: also ccache, with which one run compiles nothing twice.
+# --roots: also mmdebstrap, with which scripts/fresh-check.sh makes systems where nothing is installed.
 # --packages: also what cpack needs for Debian packages.
 # --room MB: build/ will grow to that much; too small a disk is said here, before anything is fetched.
 set -euo pipefail
@@ -15,7 +16,7 @@ export LC_ALL=C # apt's figures are read below
 
 cmake_wanted=3.22
 usage() {
-    echo "usage: scripts/install-deps.sh [--launchers] [--docs] [--fuzz] [--python] [--cache] [--packages] [--room MB]" >&2
+    echo "usage: scripts/install-deps.sh [--launchers] [--docs] [--fuzz] [--python] [--cache] [--roots] [--packages] [--room MB]" >&2
     exit 2
 }
 
@@ -73,6 +74,7 @@ python=(
     "python3-venv have_python ensurepip"
 )
 cache=("ccache have_command ccache")
+roots=("mmdebstrap have_command mmdebstrap")
 packages=(
     "dpkg-dev have_command dpkg-shlibdeps"
     "file have_command file"
@@ -85,6 +87,7 @@ while (($# > 0)); do
     --fuzz) needs+=("${fuzz[@]}") ;;
     --python) needs+=("${python[@]}") ;;
     --cache) needs+=("${cache[@]}") ;;
+    --roots) needs+=("${roots[@]}") ;;
     --packages) needs+=("${packages[@]}") ;;
     --room)
         [[ ${2-} =~ ^[0-9]+$ ]] || usage
