@@ -71,6 +71,8 @@ class Plan(Case):
     def test_ranks_meet_elsewhere_where_tmp_is_not_safe(self):
         """Other file systems lie over /tmp and /mnt, for this process alone: /tmp is read-only, or anybody may
         rename folders in it."""
+        if any(str(YOKE).startswith(place) for place in ("/tmp/", "/mnt/")):
+            self.skipTest("the tool lies in a folder that this test covers")
         for tmp in ["ro", "mode=777"]:
             for runtime, used in [("/mnt", "/mnt"), ("/absent", "/dev/shm")]:
                 script = f"mount -t tmpfs -o {tmp} none /tmp && mount -t tmpfs -o mode=700 none /mnt && " \
