@@ -79,7 +79,7 @@ yoke_status yoke_trainer_begin(yoke_trainer *trainer, bool saves) {
 
 /* The stages of a step. */
 
-/* Begins a checkpoint that is due on rank 0. CANCELLED: a rank was asked to stop. */
+/* Begins a checkpoint that is due on rank 0. CANCELLED: the caller stops a rank. */
 static yoke_status save_or_stop(yoke_trainer *trainer) {
     yoke_run *run = &trainer->run;
     yoke_requests asked = {.save = false};

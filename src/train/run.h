@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every part of a run sees: what was asked for, what computes, and where the run is. The parts
+/* What every part of a run sees: the options, the engine, and how far the run is. The parts
  * lie side by side in a trainer (trainer_parts.h), which they do not see. */
 #ifndef TRAIN_RUN_H
 #define TRAIN_RUN_H
@@ -56,7 +56,8 @@ void yoke_run_warn(yoke_run *run);
 bool yoke_run_writes(const yoke_run *run);
 /* All ranks together: whether the value is true on any of them. */
 yoke_status yoke_run_any(const yoke_run *run, bool *value);
-/* All ranks together. Give `save` of this rank; receive what any rank was asked for. */
+/* All ranks call it together: each gives its own `save` and gets what the caller asked of any rank.
+ */
 typedef struct yoke_requests {
     bool stop, save;
 } yoke_requests;

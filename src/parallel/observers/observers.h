@@ -34,8 +34,7 @@ yoke_status yoke_interpreter_create(yoke_step *step);
 void yoke_interpreter_destroy(struct yoke_interpreter *interpreter); /* takes NULL */
 yoke_operation_hook yoke_interpreter_hook(const yoke_step *step, int lane);
 
-/* The lane has no job from now on, or no longer. */
-void yoke_idle_begin(yoke_step *step, int lane);
+/* waits.c: the lane has a job again. */
 void yoke_idle_end(yoke_step *step, int lane);
 
 #endif

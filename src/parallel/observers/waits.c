@@ -3,7 +3,7 @@
  * which gives out the jobs. On GPUs, streams wait for each other and record nothing. */
 #include "parallel/observers/observers.h"
 
-void yoke_idle_begin(yoke_step *step, int lane) {
+static void begin_idle(yoke_step *step, int lane) {
     step->lanes[lane].idle_ns = yoke_trace_now();
 }
 
@@ -24,7 +24,7 @@ static void before_step(yoke_step *step) {
     step->watch.in_step = true;
     step->lanes[0].idle_ns = 0;
     for (int lane = 1; lane < step->count; lane++)
-        yoke_idle_begin(step, lane);
+        begin_idle(step, lane);
 }
 
 /* The step has counted itself by now. */
@@ -39,14 +39,14 @@ static void before_job(yoke_step *step, int lane) {
 }
 
 static void after_job(yoke_step *step, int lane) {
-    if (step->watch.in_step) yoke_idle_begin(step, lane);
+    if (step->watch.in_step) begin_idle(step, lane);
 }
 
 /* A lane that was done waited for the last one, and waits for the next job. */
 static void after_jobs(yoke_step *step, int lanes) {
     for (int lane = 0; step->watch.in_step && lane < lanes; lane++) {
         yoke_idle_end(step, lane);
-        if (lane > 0) yoke_idle_begin(step, lane);
+        if (lane > 0) begin_idle(step, lane);
     }
 }
 

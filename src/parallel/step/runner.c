@@ -184,7 +184,7 @@ yoke_status yoke_run_stage(yoke_step *step, const yoke_stage_def *stage) {
     return stage->end != NULL ? stage->end(step) : YOKE_OK;
 }
 
-yoke_status yoke_run_stages(yoke_step *step, const yoke_stage_def *const *stages) {
+static yoke_status run_stages(yoke_step *step, const yoke_stage_def *const *stages) {
     for (; *stages != NULL; stages++)
         TRY(yoke_run_stage(step, *stages));
     return YOKE_OK;
@@ -192,10 +192,10 @@ yoke_status yoke_run_stages(yoke_step *step, const yoke_stage_def *const *stages
 
 yoke_status yoke_run_schedule(yoke_step *step, const yoke_schedule_def *schedule) {
     yoke_flight *flight = &step->flight;
-    TRY(yoke_run_stages(step, schedule->begin));
+    TRY(run_stages(step, schedule->begin));
     for (; flight->micro < flight->micros; flight->micro++)
-        TRY(yoke_run_stages(step, schedule->micro_batch));
-    return yoke_run_stages(step, schedule->end);
+        TRY(run_stages(step, schedule->micro_batch));
+    return run_stages(step, schedule->end);
 }
 
 /* Steps. */

@@ -6,9 +6,8 @@
 
 #include "parallel/step/parts.h"
 
-/* A schedule's lists, for the batch in flight; a list, NULL behind the last stage; one stage. */
+/* A schedule's lists, for the batch in flight; one stage. */
 yoke_status yoke_run_schedule(yoke_step *step, const yoke_schedule_def *schedule);
-yoke_status yoke_run_stages(yoke_step *step, const yoke_stage_def *const *stages);
 yoke_status yoke_run_stage(yoke_step *step, const yoke_stage_def *stage);
 
 /* Runs `job` on the workers of lanes 0 .. lanes - 1 and waits; 1: on the root's worker, which is
