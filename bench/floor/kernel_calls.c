@@ -58,8 +58,8 @@ static double backward_bytes(const yoke_program *program, const yoke_node *node,
         return output + parameter_bytes(program, node, needs) + gradients;
     double bytes = output + gradients + (double)needs->saved_bytes +
                    parameter_bytes(program, node, needs) + gradient_bytes(program, node);
-    if (needs->backward_reads_input) bytes += value_bytes(program, node->inputs[0]);
-    if (needs->backward_reads_second) bytes += value_bytes(program, node->inputs[1]);
+    for (int k = 0; k < node->input_count; k++)
+        if (needs->backward_reads[k]) bytes += value_bytes(program, node->inputs[k]);
     return needs->backward_reads_output ? bytes + output : bytes;
 }
 
@@ -122,7 +122,7 @@ static void describe_loss(const yoke_program *program, bool backward, bench_kern
     double output = value_bytes(program, model->outputs[0].value);
     call->layer = call->operation = "loss";
     call->direction = backward ? "backward" : "forward";
-    bool joined = !yoke_plan_describe(program->loss)->backward_reads_input;
+    bool joined = !yoke_plan_describe(program->loss)->backward_reads[0];
     call->bytes = backward == joined ? output : 2 * output;
     if (joined && backward) call->bytes = 0;
     call->way = yoke_plan_way(program->loss, YOKE_FORWARD);

@@ -51,7 +51,8 @@ enum {
     YOKE_READS_INPUT = 4,
     YOKE_READS_SECOND = 8,
     YOKE_READS_OUTPUT = 16,
-    YOKE_HAS_PARAMETERS = 32
+    YOKE_HAS_PARAMETERS = 32,
+    YOKE_READS_INPUTS = 64 /* all of them */
 };
 
 /* What a kind of plan can do; backward is dropped where the request does not train. */

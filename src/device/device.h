@@ -10,10 +10,12 @@
 
 #include "base/base.h"
 #include "device/decode.h"
+#include "device/elementary.h"
 #include "device/resample.h"
 #include "device/ways.h"
 #include "yoke/decoding.h"
 #include "yoke/device.h"
+#include "yoke/function.h"
 
 typedef struct yoke_device yoke_device;
 typedef struct yoke_plan yoke_plan;
@@ -274,6 +276,12 @@ typedef enum yoke_operation_kind {
     YOKE_OP_MSE,
     YOKE_OP_BCE, /* of logits */
     YOKE_OP_HUBER,
+    YOKE_OP_EXPRESSION,    /* elementary functions of up to YOKE_PLAN_INPUTS inputs */
+    YOKE_OP_REDUCE,        /* sum, mean or maximum over axes of a row */
+    YOKE_OP_RESHAPE,       /* another shape, row-major order */
+    YOKE_OP_MOVE,          /* exchanges axes of a row, takes a part of it, and pads it */
+    YOKE_OP_MATMUL,        /* two inputs: matrices of each row */
+    YOKE_OP_PARAMETER,     /* no input: its weight, in every row */
     YOKE_OP_INPUT /* a further input of the model: a value, for which no device plans anything */
 } yoke_operation_kind;
 
@@ -300,10 +308,22 @@ typedef struct yoke_dims {
 /* [rows, channels, height, width], or a sequence's [rows, positions, features, 1]. */
 void yoke_dims_shape(yoke_dims dims, int rows, int64_t shape[4]);
 
+#define YOKE_PLAN_INPUTS YOKE_EXPRESSION_INPUTS
+#define YOKE_PLAN_PARAMETERS 2
+
+/* What a MOVE does, by the axes of rows in row-major order (device/view.h): axis i of the output is
+ * axis order[i] of the input, and place j along it comes from place j + begin[i]; `fill` where
+ * there is none. */
+typedef struct yoke_move {
+    int order[3], begin[3];
+    float fill;
+} yoke_move;
+
 typedef struct yoke_operation {
     yoke_operation_kind kind;
     const char *name; /* for messages; borrowed while planning */
     yoke_dims input, output;
+    yoke_dims others[YOKE_PLAN_INPUTS - 1]; /* inputs 1, 2, ... of elementary operations */
     yoke_activation activation;
     int kernel, stride, padding, groups; /* convolution, pooling */
     int dilation;                        /* convolution: pixels from tap to tap, at least 1 */
@@ -325,7 +345,15 @@ typedef struct yoke_operation {
     double delta;    /* Huber: where the square ends */
     uint32_t layer;  /* part of the key of dropout's random numbers */
     bool by_channel; /* multiply: by a factor for each channel of a row */
+    yoke_expression expression;
+    yoke_reduce_kind reduction; /* over the axes in which input and output differ */
+    yoke_move move;
+    bool transpose_left, transpose_right; /* matmul */
 } yoke_operation;
+
+static inline yoke_dims yoke_operation_input(const yoke_operation *operation, int index) {
+    return index == 0 ? operation->input : operation->others[index - 1];
+}
 
 /* The places begin .. end - 1 of a line. */
 typedef struct yoke_window {
@@ -336,9 +364,6 @@ yoke_window yoke_adaptive_window(int place, int outputs, int inputs);
 /* Convolution along one direction: the outputs whose tap at `offset` lies inside the input, that is
  * 0 <= output * stride + offset < inputs. */
 yoke_window yoke_tap_window(int outputs, int inputs, int stride, int offset);
-
-#define YOKE_PLAN_INPUTS 2
-#define YOKE_PLAN_PARAMETERS 2
 
 /* The participants, devices or ranks, whose batch norms normalise over the rows of all of them: one
  * participant's view. */
@@ -387,9 +412,8 @@ typedef struct yoke_plan_needs {
     yoke_layout parameters[YOKE_PLAN_PARAMETERS];
     size_t saved_bytes;         /* from forward to backward */
     size_t scratch_bytes;       /* only while one of the two runs */
-    bool backward_reads_input;  /* input 0 must stay intact until backward */
-    bool backward_reads_second; /* input 1 too */
-    bool backward_reads_output; /* and the output */
+    bool backward_reads[YOKE_PLAN_INPUTS]; /* input k must stay intact until backward */
+    bool backward_reads_output;            /* and the output */
     /* The output may overwrite input 0; input 0's gradient may overwrite the output gradient. */
     bool forward_in_place, backward_in_place;
     /* With two inputs: input 1's gradient may overwrite the output gradient, input 0's the

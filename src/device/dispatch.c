@@ -216,10 +216,12 @@ yoke_status yoke_plan_allocate(yoke_plan **plan, size_t bytes, yoke_device *devi
     made->needs = (yoke_plan_needs){
         .forward_in_place = (calls->flags & YOKE_FORWARD_IN_PLACE) != 0,
         .backward_in_place = (backward & YOKE_BACKWARD_IN_PLACE) != 0,
-        .backward_reads_input = (backward & YOKE_READS_INPUT) != 0,
-        .backward_reads_second = (backward & YOKE_READS_SECOND) != 0,
         .backward_reads_output = (backward & YOKE_READS_OUTPUT) != 0,
     };
+    for (int k = 0; k < YOKE_PLAN_INPUTS; k++) {
+        unsigned own = k == 0 ? YOKE_READS_INPUT : k == 1 ? YOKE_READS_SECOND : 0;
+        made->needs.backward_reads[k] = (backward & (own | YOKE_READS_INPUTS)) != 0;
+    }
     made->device = device;
     made->operation = *request->operation;
     made->rows = (size_t)request->rows;

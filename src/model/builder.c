@@ -94,6 +94,12 @@ const char *yoke_kind_name(yoke_operation_kind kind) {
         [YOKE_OP_MSE] = "mse",
         [YOKE_OP_BCE] = "bce",
         [YOKE_OP_HUBER] = "huber",
+        [YOKE_OP_EXPRESSION] = "expression",
+        [YOKE_OP_REDUCE] = "reduce",
+        [YOKE_OP_RESHAPE] = "reshape",
+        [YOKE_OP_MOVE] = "move",
+        [YOKE_OP_MATMUL] = "matmul",
+        [YOKE_OP_PARAMETER] = "parameter",
         [YOKE_OP_INPUT] = "input",
     };
     return names[kind];
@@ -110,7 +116,7 @@ const yoke_node *yoke_builder_find(const yoke_model *model, const char *name) {
 static bool is_named(yoke_operation_kind kind) {
     return kind == YOKE_OP_CONV2D || kind == YOKE_OP_LINEAR || kind == YOKE_OP_BATCH_NORM ||
            kind == YOKE_OP_LAYER_NORM || kind == YOKE_OP_EMBEDDING || kind == YOKE_OP_POSITIONS ||
-           kind == YOKE_OP_CLASS_TOKEN;
+           kind == YOKE_OP_CLASS_TOKEN || kind == YOKE_OP_PARAMETER;
 }
 
 yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, const char *name,
@@ -179,8 +185,11 @@ yoke_status yoke_builder_read(yoke_model *model, yoke_node *layer, yoke_value va
     if (value.index < 0 || value.index >= layer->output)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: reads value %d, the model has 0 to %d",
                     layer->operation.name, value.index, layer->output - 1);
+    yoke_dims dims = yoke_dims_of(yoke_value_shape(model, value.index));
     if (layer->input_count == 0)
-        layer->operation.input = yoke_dims_of(yoke_value_shape(model, value.index));
+        layer->operation.input = dims;
+    else
+        layer->operation.others[layer->input_count - 1] = dims;
     layer->inputs[layer->input_count++] = value.index;
     return YOKE_OK;
 }

@@ -36,6 +36,12 @@ static void run_layer(yoke_float64_model *r, const yoke_node *layer, bool backwa
         [YOKE_OP_SEQUENCE] = yoke_float64_sequence,
         [YOKE_OP_EMBEDDING] = yoke_float64_embedding,
         [YOKE_OP_POSITIONS] = yoke_float64_positions,
+        [YOKE_OP_EXPRESSION] = yoke_float64_function,
+        [YOKE_OP_REDUCE] = yoke_float64_reduction,
+        [YOKE_OP_RESHAPE] = yoke_float64_elementwise,
+        [YOKE_OP_MOVE] = yoke_float64_move,
+        [YOKE_OP_MATMUL] = yoke_float64_matmul,
+        [YOKE_OP_PARAMETER] = yoke_float64_parameter,
         [YOKE_OP_INPUT] = NULL, /* computes nothing */
     };
     yoke_float64_layer function = functions[layer->operation.kind];
@@ -67,6 +73,10 @@ double yoke_layer_work(const yoke_model *model, const yoke_node *layer) {
     size_t pixels = yoke_planes_of(layer->shape).pixels;
     if (kind == YOKE_OP_ATTENTION) /* scores, and the values that they weigh; causal or not */
         return 2.0 * layer->shape.channels * (double)pixels * (double)pixels;
+    if (kind == YOKE_OP_MATMUL) {
+        yoke_matrices size = yoke_matmul_matrices(&layer->operation);
+        return (double)size.count * (double)size.m * (double)size.k * (double)size.n;
+    }
     if (kind != YOKE_OP_CONV2D && kind != YOKE_OP_LINEAR) return 0;
     return (double)model->tensors[layer->tensors[0]].count * (double)pixels;
 }

@@ -31,7 +31,12 @@ void yoke_float64_activation(yoke_float64_model *r, const yoke_node *layer, bool
 void yoke_float64_softmax(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_concat(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_multiply(yoke_float64_model *r, const yoke_node *layer, bool backward);
-/* Add, flatten, dropout. */
+void yoke_float64_function(yoke_float64_model *r, const yoke_node *layer, bool backward);
+void yoke_float64_reduction(yoke_float64_model *r, const yoke_node *layer, bool backward);
+void yoke_float64_move(yoke_float64_model *r, const yoke_node *layer, bool backward);
+void yoke_float64_matmul(yoke_float64_model *r, const yoke_node *layer, bool backward);
+void yoke_float64_parameter(yoke_float64_model *r, const yoke_node *layer, bool backward);
+/* Add, flatten, reshape, dropout. */
 void yoke_float64_elementwise(yoke_float64_model *r, const yoke_node *layer, bool backward);
 
 /* The bias of a convolution or linear layer, if it has one; its last act in both passes. */

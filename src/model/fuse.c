@@ -1,25 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Turns the layers that a user writes into the operations that a device runs: fuses a ReLU with the
- * batch norm or the add before it, and these with the batch norm before such an add, if no other
- * layer reads the value between them. Appends the OUTPUTs. */
+ * batch norm or the add before it, these with the batch norm before such an add, and elementary
+ * functions with each other (expressions.c), if no other layer reads the value between them.
+ * Appends the OUTPUTs. */
 #include <stdlib.h>
 
 #include "model/graph.h"
-
-/* The only layer that reads `value`; NULL when several do or the value is an output. */
-static const yoke_node *only_reader(const yoke_model *model, int value) {
-    const yoke_node *reader = NULL;
-    if (yoke_is_output(model, value)) return NULL;
-    for (int i = value; i < model->layer_count; i++) {
-        const yoke_node *layer = &model->layers[i];
-        for (int k = 0; k < layer->input_count; k++) {
-            if (layer->inputs[k] != value) continue;
-            if (reader != NULL) return NULL;
-            reader = layer;
-        }
-    }
-    return reader;
-}
 
 static bool is_relu(const yoke_node *layer) {
     return layer->operation.kind == YOKE_OP_ACTIVATION && layer->operation.activation == YOKE_RELU;
@@ -28,7 +14,7 @@ static bool is_relu(const yoke_node *layer) {
 static const yoke_node *fusable_relu(const yoke_model *model, const yoke_node *layer) {
     yoke_operation_kind kind = layer->operation.kind;
     if (kind != YOKE_OP_BATCH_NORM && kind != YOKE_OP_ADD) return NULL;
-    const yoke_node *reader = only_reader(model, layer->output);
+    const yoke_node *reader = yoke_only_reader(model, layer->output);
     return reader != NULL && is_relu(reader) ? reader : NULL;
 }
 
@@ -39,7 +25,7 @@ static const yoke_node *fusable_norm(const yoke_model *model, const yoke_node *a
     for (int k = 0; k < add->input_count; k++) {
         if (add->inputs[k] == 0) continue;
         const yoke_node *writer = &model->layers[add->inputs[k] - 1];
-        bool alone = only_reader(model, writer->output) == add;
+        bool alone = yoke_only_reader(model, writer->output) == add;
         if (alone && writer->operation.kind == YOKE_OP_BATCH_NORM &&
             (found == NULL || writer > found))
             found = writer;
@@ -49,27 +35,40 @@ static const yoke_node *fusable_norm(const yoke_model *model, const yoke_node *a
 
 static bool waits_for_add(const yoke_model *model, const yoke_node *layer) {
     if (layer->operation.kind != YOKE_OP_BATCH_NORM) return false;
-    const yoke_node *reader = only_reader(model, layer->output);
+    const yoke_node *reader = yoke_only_reader(model, layer->output);
     return reader != NULL && fusable_norm(model, reader) == layer;
+}
+
+static void take_expression(const yoke_model *model, yoke_node *node, const yoke_joined *joined) {
+    node->operation.kind = YOKE_OP_EXPRESSION;
+    node->operation.expression = joined->expression;
+    node->input_count = joined->expression.inputs;
+    for (int k = 0; k < node->input_count; k++) {
+        yoke_dims dims = yoke_dims_of(yoke_value_shape(model, joined->inputs[k]));
+        node->inputs[k] = joined->inputs[k];
+        *(k == 0 ? &node->operation.input : &node->operation.others[k - 1]) = dims;
+    }
 }
 
 yoke_status yoke_fuse(yoke_model *model) {
     size_t layers = (size_t)model->layer_count, nodes = layers + (size_t)model->output_count;
     model->value_count = model->layer_count + 1 + model->output_count;
     model->nodes = calloc(nodes, sizeof *model->nodes);
-    bool *absorbed = calloc(layers, sizeof *absorbed);
-    if (model->nodes == NULL || absorbed == NULL) {
-        free(absorbed);
+    yoke_joined *joined = calloc(layers, sizeof *joined);
+    if (model->nodes == NULL || joined == NULL) {
+        free(joined);
         return FAIL_MEMORY(nodes * sizeof *model->nodes, "a model's operations");
     }
+    yoke_join_expressions(model, joined);
     /* A fused node takes the place of the last layer whose inputs it needs, so the list stays in
      * topological order. */
     for (int i = 0; i < model->layer_count; i++) {
         const yoke_node *layer = &model->layers[i];
         bool computes = layer->operation.kind != YOKE_OP_INPUT;
-        if (!computes || absorbed[i] || waits_for_add(model, layer)) continue;
+        if (!computes || joined[i].absorbed || waits_for_add(model, layer)) continue;
         yoke_node *node = &model->nodes[model->node_count++];
         *node = *layer;
+        if (joined[i].expression.count > 0) take_expression(model, node, &joined[i]);
         const yoke_node *relu = fusable_relu(model, layer), *norm = fusable_norm(model, layer);
         if (norm != NULL) {
             int other = node->inputs[0] == norm->output ? node->inputs[1] : node->inputs[0];
@@ -81,9 +80,9 @@ yoke_status yoke_fuse(yoke_model *model) {
         if (relu == NULL) continue;
         node->operation.relu = true;
         node->output = relu->output;
-        absorbed[relu - model->layers] = true;
+        joined[relu - model->layers].absorbed = true;
     }
-    free(absorbed);
+    free(joined);
     for (int output = model->output_count - 1; output >= 0; output--) {
         yoke_shape shape = yoke_value_shape(model, model->outputs[output].value);
         model->nodes[model->node_count++] = (yoke_node){
@@ -105,6 +104,7 @@ yoke_status yoke_fuse(yoke_model *model) {
 int yoke_fused_layers(const yoke_node *node) {
     const yoke_operation *operation = &node->operation;
     if (operation->kind == YOKE_OP_OUTPUT) return 0;
+    if (operation->kind == YOKE_OP_EXPRESSION) return operation->expression.count;
     bool norm_and_add = operation->kind == YOKE_OP_BATCH_NORM && operation->add;
     return 1 + norm_and_add + operation->relu;
 }

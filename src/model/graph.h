@@ -4,6 +4,7 @@
 #ifndef MODEL_GRAPH_H
 #define MODEL_GRAPH_H
 
+#include "device/view.h"
 #include "model/model.h"
 
 #define YOKE_NONE (-1) /* no value, no tensor */
@@ -110,6 +111,20 @@ void yoke_inputs_outputs_release(yoke_model *model);
 bool yoke_is_output(const yoke_model *model, int value);
 /* The name of the input that holds this value; NULL: a layer writes it. */
 const char *yoke_input_name(const yoke_model *model, int value);
+
+/* ARGUMENT: no row can have this shape; the message begins with `what`. */
+yoke_status yoke_shape_check(yoke_shape shape, const char *what);
+
+/* expressions.c: what a layer computes together with the layers before it that it alone reads. */
+typedef struct yoke_joined {
+    yoke_expression expression; /* count 0: the layer stays as it is */
+    int inputs[YOKE_PLAN_INPUTS];
+    bool absorbed; /* a later layer computes it */
+} yoke_joined;
+/* joined: [layers], zeroed. */
+void yoke_join_expressions(const yoke_model *model, yoke_joined *joined);
+/* The only layer that reads `value`; NULL when several do or the value is an output. */
+const yoke_node *yoke_only_reader(const yoke_model *model, int value);
 
 /* fuse.c: layers -> nodes. OUTPUT of output k is the k-th node from the end, and
  * writes the k-th value from the end. */

@@ -7,20 +7,20 @@
 
 /* Their lists. */
 
-static yoke_status check_shape(yoke_shape input) {
-    if (input.channels < 1 || input.height < 1 || input.width < 1)
+yoke_status yoke_shape_check(yoke_shape shape, const char *what) {
+    if (shape.channels < 1 || shape.height < 1 || shape.width < 1)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "input of %d x %d x %d: channels, height and width must be at least 1",
-                    input.channels, input.height, input.width);
-    if (input.flat && (input.height != 1 || input.width != 1))
-        return FAIL(YOKE_ERROR_ARGUMENT, "a flat input has height and width 1, not %d x %d",
-                    input.height, input.width);
-    if (input.sequence && (input.flat || input.width != 1))
-        return FAIL(YOKE_ERROR_ARGUMENT, "an input that is a sequence has width 1, not %d%s",
-                    input.width, input.flat ? ", and is not flat" : "");
-    if ((int64_t)input.channels * input.height > INT32_MAX / input.width)
-        return FAIL(YOKE_ERROR_ARGUMENT, "input of %d x %d x %d: a row has more than %d values",
-                    input.channels, input.height, input.width, INT32_MAX);
+                    "%s of %d x %d x %d: channels, height and width must be at least 1", what,
+                    shape.channels, shape.height, shape.width);
+    if (shape.flat && (shape.height != 1 || shape.width != 1))
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: a flat value has height and width 1, not %d x %d",
+                    what, shape.height, shape.width);
+    if (shape.sequence && (shape.flat || shape.width != 1))
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: a sequence has width 1, not %d%s", what, shape.width,
+                    shape.flat ? ", and is not flat" : "");
+    if ((int64_t)shape.channels * shape.height > INT32_MAX / shape.width)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s of %d x %d x %d: a row has more than %d values", what,
+                    shape.channels, shape.height, shape.width, INT32_MAX);
     return YOKE_OK;
 }
 
@@ -58,7 +58,7 @@ static yoke_status append_value(const value_list *list, const char *name, int va
 
 yoke_status yoke_inputs_outputs_begin(yoke_model *model, yoke_shape input) {
     value_list inputs = inputs_of(model), outputs = outputs_of(model);
-    TRY(check_shape(input));
+    TRY(yoke_shape_check(input, "input"));
     model->input = input;
     TRY(append_value(&inputs, "input", 0));
     return append_value(&outputs, "output", YOKE_NONE);
@@ -92,7 +92,7 @@ yoke_value yoke_model_input(yoke_model *model) {
 static yoke_status add_input(yoke_model *model, const char *name, yoke_shape shape) {
     value_list inputs = inputs_of(model);
     yoke_node *layer = NULL;
-    TRY(check_shape(shape));
+    TRY(yoke_shape_check(shape, "input"));
     TRY(yoke_builder_layer(model, YOKE_OP_INPUT, NULL, &layer));
     layer->shape = shape;
     layer->operation.output = yoke_dims_of(shape);

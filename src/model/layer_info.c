@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a layer is and costs, for people who read a model. */
 #include "model/graph.h"
+#include "yoke/elementary.h"
 
 static double elements_of(yoke_shape shape) {
     return (double)shape.channels * (double)shape.height * (double)shape.width;
@@ -28,6 +29,9 @@ static double flops_of(const yoke_model *model, const yoke_node *layer) {
     case YOKE_OP_CLASS_TOKEN:
     case YOKE_OP_SELECT:
     case YOKE_OP_CONCAT:
+    case YOKE_OP_RESHAPE:
+    case YOKE_OP_MOVE:
+    case YOKE_OP_PARAMETER:
     case YOKE_OP_DROPOUT: /* does nothing in evaluation */
         return 0;
     case YOKE_OP_BATCH_NORM:
@@ -37,6 +41,8 @@ static double flops_of(const yoke_model *model, const yoke_node *layer) {
     case YOKE_OP_AVERAGE_POOL:
         return o->output.channels * taps_of(o, o->output.height, o->input.height) *
                taps_of(o, o->output.width, o->input.width);
+    case YOKE_OP_REDUCE:
+        return (double)yoke_row_elements(o->input);
     default:
         return elements;
     }
@@ -65,6 +71,12 @@ static const yoke_node *computing_layer(const yoke_model *model, int index) {
     return NULL;
 }
 
+static const char *kind_of(const yoke_operation *operation) {
+    if (operation->kind == YOKE_OP_ACTIVATION) return yoke_activation_name(operation->activation);
+    if (operation->kind != YOKE_OP_EXPRESSION) return yoke_kind_name(operation->kind);
+    return yoke_function_name((yoke_function)operation->expression.terms[0].function);
+}
+
 yoke_status yoke_model_describe_layer(const yoke_model *model, int index, yoke_layer_info *info) {
     TRY(yoke_pointer_check(model, "model"));
     if (!model->finished)
@@ -76,9 +88,7 @@ yoke_status yoke_model_describe_layer(const yoke_model *model, int index, yoke_l
     const yoke_layer_info own = {
         .struct_size = sizeof own,
         .name = layer->operation.name,
-        .kind = layer->operation.kind == YOKE_OP_ACTIVATION
-                    ? yoke_activation_name(layer->operation.activation)
-                    : yoke_kind_name(layer->operation.kind),
+        .kind = kind_of(&layer->operation),
         .output = layer->shape,
         .parameters = parameters_of(model, layer),
         .flops = flops_of(model, layer),

@@ -17,8 +17,11 @@ static void raise_to(int *last_use, int step) {
 static bool may_overwrite(const yoke_program *program, int index, const int *last_use) {
     const yoke_node *node = &program->model->nodes[index];
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
+    if (node->input_count == 0) return false;
     int input = node->inputs[0];
-    bool twice = node->input_count == 2 && node->inputs[1] == input;
+    bool twice = false; /* it reads the input a second time */
+    for (int k = 1; k < node->input_count; k++)
+        twice = twice || node->inputs[k] == input;
     return needs->forward_in_place && !twice && program->values[input] >= 0 &&
            last_use[input] == index && needs->output.bytes == program->layouts[input].bytes;
 }
@@ -45,8 +48,7 @@ yoke_status yoke_place_values(yoke_program *program) {
         const yoke_plan_needs *needs = yoke_plan_describe(program->plans[i]);
         bool backward = yoke_program_runs_backward(program, node);
         for (int k = 0; k < node->input_count; k++) {
-            bool reads = k == 0 ? needs->backward_reads_input : needs->backward_reads_second;
-            bool again = reads && backward;
+            bool again = needs->backward_reads[k] && backward;
             raise_to(&last_use[node->inputs[k]], again ? yoke_backward_step(program, i) : i);
         }
         bool output_again = backward && needs->backward_reads_output;

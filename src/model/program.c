@@ -102,9 +102,11 @@ static yoke_status make_plans(yoke_program *program, const yoke_program_request 
     return YOKE_OK;
 }
 
-/* Storages: one for each value, one for what each node saves, at most two contributions and two
- * copies for each node, and one for what the loss saves. Actions: for each node one backward, two
- * sums, and two copies with an accumulate each. */
+/* Storages: one for each value, one for what each node saves, a contribution for each of its inputs
+ * and tensors, a copy for each input, and one for what the loss saves. Actions: for each node one
+ * backward, a sum for each tensor, and a copy with an accumulate for each input. */
+enum { MOST = 1 + YOKE_PLAN_PARAMETERS + 2 * YOKE_PLAN_INPUTS };
+
 static yoke_status allocate_lists(yoke_program *program) {
     const yoke_model *model = program->model;
     size_t nodes = (size_t)model->node_count, values = (size_t)model->value_count;
@@ -114,13 +116,13 @@ static yoke_status allocate_lists(yoke_program *program) {
     program->requires_gradient = calloc(values, sizeof *program->requires_gradient);
     program->values = calloc(values, sizeof *program->values);
     program->places = calloc(nodes, sizeof *program->places);
-    program->actions = calloc(7 * nodes, sizeof *program->actions);
+    program->actions = calloc(MOST * nodes, sizeof *program->actions);
     program->segment_ends = calloc((size_t)model->tensor_count, sizeof *program->segment_ends);
     if (program->plans == NULL || program->layouts == NULL || program->parameters == NULL ||
         program->requires_gradient == NULL || program->values == NULL || program->places == NULL ||
         program->actions == NULL || program->segment_ends == NULL)
         return FAIL_MEMORY(values * sizeof *program->layouts, "the plans of a model");
-    return yoke_arena_create(&program->arena, model->value_count + 7 * model->node_count + 1);
+    return yoke_arena_create(&program->arena, model->value_count + MOST * model->node_count + 1);
 }
 
 static yoke_status build_program(yoke_program *program, const yoke_program_request *request) {
@@ -183,10 +185,12 @@ yoke_status yoke_program_schedule(yoke_program *program, const yoke_flat *flat) 
         program->places[i] = (yoke_node_places){
             .saved = YOKE_PLACE_NOWHERE,
             .output_gradient = YOKE_PLACE_NOWHERE,
-            .input_gradients = {YOKE_PLACE_NOWHERE, YOKE_PLACE_NOWHERE},
             .contributions = {YOKE_PLACE_NOWHERE, YOKE_PLACE_NOWHERE},
             .mask_of = YOKE_NONE,
         };
+    for (int i = 0; i < model->node_count; i++)
+        for (int k = 0; k < YOKE_PLAN_INPUTS; k++)
+            program->places[i].input_gradients[k] = YOKE_PLACE_NOWHERE;
     TRY(yoke_place_values(program));
     yoke_place_joins(program);
     if (program->training) TRY(yoke_plan_backward_actions(program, flat));

@@ -134,7 +134,7 @@ static inline void parity_bind(parity_side *side) {
     const yoke_plan_needs *needs = side->needs;
     yoke_plan_binding *binding = &side->binding;
     side->in_place =
-        c->in_place && needs->forward_in_place && (c->evaluation || !needs->backward_reads_input);
+        c->in_place && needs->forward_in_place && (c->evaluation || !needs->backward_reads[0]);
     for (int i = 0; i < parity_inputs(c); i++)
         binding->inputs[i] = parity_memory(side, side->inputs[i].bytes);
     binding->output =
@@ -267,9 +267,9 @@ static inline void parity_take_output(parity_side *side) {
 static inline void parity_forget(parity_side *side) {
     const yoke_plan_needs *needs = side->needs;
     bool output = needs->backward_reads_output;
-    bool input = needs->backward_reads_input || (side->in_place && output);
+    bool input = needs->backward_reads[0] || (side->in_place && output);
     parity_poison(side, side->binding.scratch, needs->scratch_bytes);
-    for (int i = input; i < parity_inputs(side->c) && !(i == 1 && needs->backward_reads_second);
+    for (int i = input; i < parity_inputs(side->c) && !(i == 1 && needs->backward_reads[1]);
          i++)
         parity_poison(side, side->binding.inputs[i], side->inputs[i].bytes);
     if (!output && !side->in_place) parity_poison(side, side->binding.output, needs->output.bytes);

@@ -229,7 +229,7 @@ static inline void check_open(operation_check *check, yoke_device *device) {
         binding->inputs[i] = check_allocate(check, check->inputs[i].bytes);
     }
     bool in_place = check->in_place && check->needs->forward_in_place &&
-                    !(check->training && check->needs->backward_reads_input);
+                    !(check->training && check->needs->backward_reads[0]);
     if (check->needs->output.bytes > 0)
         binding->output =
             in_place ? binding->inputs[0] : check_allocate(check, check->needs->output.bytes);

@@ -369,7 +369,7 @@ static void evaluation_gives_the_bits_of_training(void **state) {
     yoke_plan *plan =
         check_plan(rig.device, &c, rig.choices, &run.needs.parameters[0], false, &input);
     const yoke_plan_needs *needs = yoke_plan_describe(plan);
-    assert_false(needs->backward_reads_input);
+    assert_false(needs->backward_reads[0]);
     assert_true(yoke_layout_equal(&needs->output, &run.needs.output));
     yoke_plan_binding binding = {
         .inputs = {check_memory(rig.device, input.bytes)},

@@ -87,7 +87,7 @@ static void run(yoke_operation_kind kind, const pooling_case *pool, dnnl_format_
         .tags = {tag}};
     check_open(&check, yoke_devices_at(devices, 0));
     check_bind(&check);
-    assert_false(check.needs->backward_reads_input);
+    assert_false(check.needs->backward_reads[0]);
     check_values values = {.inputs = {draw_distinct(check_count(&check.inputs[0]))},
                            .output_gradient =
                                check_random(check_count(&check.needs->output), -1, 1, 4)};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The float64 reference against finite differences of its own loss. */
-#include "networks.h"
+#include "elementary_networks.h"
 
 /* A central difference with step h has an error of the order of h^2 and one of 1e-16 / h. */
 #define STEP 1e-5
@@ -134,6 +134,15 @@ static void so_are_those_of_attention(void **state) {
     check_model(attention(NULL), 2);
 }
 
+static void so_are_those_of_elementary_operations(void **state) {
+    (void)state;
+    for (int function = 0; function < YOKE_FUNCTIONS; function++)
+        check_model(one_function((yoke_function)function, NULL), 2);
+    check_model(broadcast(NULL), 2);
+    check_model(matrices(NULL), 2);
+    check_model(chain(NULL), 2);
+}
+
 static void so_are_those_of_the_mean_squared_error(void **state) {
     (void)state;
     yoke_loss_options loss = YOKE_LOSS_OPTIONS_INIT;
@@ -212,6 +221,7 @@ int main(void) {
         cmocka_unit_test(so_are_those_of_joined_images),
         cmocka_unit_test(so_are_those_of_sequences),
         cmocka_unit_test(so_are_those_of_attention),
+        cmocka_unit_test(so_are_those_of_elementary_operations),
         cmocka_unit_test(so_are_those_of_the_mean_squared_error),
         cmocka_unit_test(so_are_those_of_every_loss),
         cmocka_unit_test(gradients_add_up),

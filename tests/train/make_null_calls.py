@@ -47,6 +47,7 @@ POINTERS = {
     "char *": "k->text",
     "const char *": "k->path",
     "const char **": "&k->word",
+    "const yoke_value *": "k->operands",
     "float *": "k->values",
     "float *const *": "k->value_arrays",
     "const float *const *": "k->const_arrays",

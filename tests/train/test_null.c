@@ -30,6 +30,7 @@ typedef struct kit {
     void (*on_bad)(const yoke_bad_row *bad, void *payload);
     yoke_batch batch;
     yoke_shape shape;
+    yoke_value operands[YOKE_FUNCTION_ARGUMENTS];
     char folder[32], path[64], state_path[64], scratch_path[64], tensors_path[64];
     const char *image_path, *nothing;
     /* What calls write, or create. */
@@ -88,6 +89,7 @@ typedef struct kit {
     yoke_memory_report memory_report;
     yoke_mistake mistake;
     yoke_model_segment model_segment;
+    yoke_parameter_options parameter_options;
     yoke_optimizer_options optimizer_options;
     yoke_peer_info peer_info;
     yoke_pool_options pool_options;
@@ -229,6 +231,8 @@ static void fill_options(kit *k) {
                                             .deviation = {1, 1, 1, 1}};
     k->layer_norm_options = (yoke_layer_norm_options)YOKE_LAYER_NORM_OPTIONS_INIT;
     k->layer_norm_options.name = "ln";
+    k->parameter_options = (yoke_parameter_options)YOKE_PARAMETER_OPTIONS_INIT;
+    k->parameter_options.name = "p", k->parameter_options.shape = k->shape;
     k->linear_options = (yoke_linear_options)YOKE_LINEAR_OPTIONS_INIT;
     k->linear_options.name = "linear", k->linear_options.out_features = 1;
     k->loader_options = (yoke_loader_options)YOKE_LOADER_OPTIONS_INIT;

@@ -275,6 +275,12 @@ static yoke_status cpu_plan(yoke_plan **plan, yoke_device *device,
                                             [YOKE_OP_MSE] = cpu_plan_loss,
                                             [YOKE_OP_BCE] = cpu_plan_loss,
                                             [YOKE_OP_HUBER] = cpu_plan_loss,
+                                            [YOKE_OP_EXPRESSION] = cpu_plan_expression,
+                                            [YOKE_OP_REDUCE] = cpu_plan_reduction,
+                                            [YOKE_OP_RESHAPE] = cpu_plan_row_shape,
+                                            [YOKE_OP_MOVE] = cpu_plan_move,
+                                            [YOKE_OP_MATMUL] = cpu_plan_matmul,
+                                            [YOKE_OP_PARAMETER] = cpu_plan_parameter,
                                             [YOKE_OP_INPUT] = NULL};
     const yoke_operation *operation = request->operation;
     cpu_planner *planner = planners[operation->kind];

@@ -72,7 +72,7 @@ yoke_status cpu_plan_add(yoke_plan **plan, cpu_device *device, const yoke_plan_r
                                           YOKE_BACKWARD_IN_PLACE | YOKE_READS_OUTPUT};
     TRY(yoke_plan_allocate(plan, sizeof(add_plan), &device->base, request, &calls));
     add_plan *add = (add_plan *)*plan;
-    for (int i = 0; i < YOKE_PLAN_INPUTS; i++)
+    for (int i = 0; i < 2; i++)
         add->inputs[i] = cpu_layout_desc(&request->inputs[i]);
     add->same_layout = add->inputs[0] == add->inputs[1];
     bool relu = request->operation->relu;
@@ -186,7 +186,7 @@ yoke_status cpu_plan_multiply(yoke_plan **plan, cpu_device *device,
                                           multiply_destroy, FLAGS};
     TRY(yoke_plan_allocate(plan, sizeof(multiply_plan), &device->base, request, &calls));
     multiply_plan *multiply = (multiply_plan *)*plan;
-    for (int i = 0; i < YOKE_PLAN_INPUTS; i++)
+    for (int i = 0; i < 2; i++)
         multiply->inputs[i] = cpu_layout_desc(&request->inputs[i]);
     multiply->same_layout = multiply->inputs[0] == multiply->inputs[1];
     const cpu_operation product = {.kind = CPU_MULTIPLY, .source = multiply->inputs[0]};

@@ -15,7 +15,7 @@ static yoke_status bind_primitives(yoke_plan *plan, const yoke_plan_binding *bin
     TRY(cpu_primitive_bind(&self->forward, device, values, binding->scratch));
     if (self->backward.description == NULL) return YOKE_OK;
     const cpu_address gradients[] = {
-        {plan->needs.backward_reads_input ? DNNL_ARG_SRC : 0, binding->inputs[0]},
+        {plan->needs.backward_reads[0] ? DNNL_ARG_SRC : 0, binding->inputs[0]},
         {plan->needs.backward_reads_output ? DNNL_ARG_DST : 0, binding->output},
         {DNNL_ARG_DIFF_DST, binding->output_gradient},
         {DNNL_ARG_DIFF_SRC, binding->input_gradients[0]},

@@ -100,7 +100,7 @@ yoke_status cpu_plan_embedding(yoke_plan **plan, cpu_device *device,
     embedding_plan *self = (embedding_plan *)*plan;
     dnnl_data_type_t type = cpu_data_type(request->precision);
     self->half = type == dnnl_bf16;
-    if (request->frozen) self->base.needs.backward_reads_input = false;
+    if (request->frozen) self->base.needs.backward_reads[0] = false;
     return cpu_plan_plain_output(*plan, request, type);
 }
 

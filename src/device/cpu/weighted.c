@@ -406,6 +406,6 @@ yoke_status cpu_weighted_create(yoke_plan **plan, cpu_device *device,
     cpu_layout_store(&needs->parameters[0], problem->stored[CPU_WEIGHTS]);
     if (problem->free[CPU_BIAS] != NULL)
         cpu_layout_store(&needs->parameters[1], problem->stored[CPU_BIAS]);
-    needs->backward_reads_input = request->training && !request->frozen;
+    needs->backward_reads[0] = request->training && !request->frozen;
     return YOKE_OK;
 }

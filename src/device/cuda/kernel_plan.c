@@ -48,8 +48,8 @@ static yoke_status run_backward(yoke_plan *plan, const yoke_plan_step *step) {
     if ((self->calls->flags & YOKE_HAS_PARAMETERS) == 0 && gradients[0] == NULL &&
         gradients[1] == NULL)
         return YOKE_OK;
-    if (plan->needs.backward_reads_input) TRY(read_input(self, 0));
-    if (plan->needs.backward_reads_second) TRY(read_input(self, 1));
+    for (int i = 0; i < self->calls->inputs; i++)
+        if (plan->needs.backward_reads[i]) TRY(read_input(self, i));
     TRY(self->calls->backward(self, cuda_compute(plan)));
     for (int i = 0; i < self->calls->inputs; i++) {
         const cuda_kernel_input *input = &self->inputs[i];

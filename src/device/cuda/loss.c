@@ -173,7 +173,7 @@ static yoke_status loss_prepare(cuda_kernel_plan *plan, const yoke_plan_request 
     needs->output = (yoke_layout){0};
     needs->scratch_bytes =
         cuda_loss_parts(loss->job.rows, loss->job.outputs) * (sizeof(double) + sizeof(int32_t));
-    needs->backward_reads_input = request->training && !loss->job.joined;
+    needs->backward_reads[0] = request->training && !loss->job.joined;
     if (request->training && by_label && !loss->job.joined)
         needs->saved_bytes = loss->job.rows * sizeof(cuda_loss_row);
     return YOKE_OK;

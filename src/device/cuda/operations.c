@@ -32,8 +32,8 @@ static yoke_status activation_backward(const cuda_kernel_plan *plan, cudaStream_
 static yoke_status activation_prepare(cuda_kernel_plan *plan, const yoke_plan_request *request) {
     yoke_plan_needs *needs = &plan->base.needs;
     bool output = cuda_activation_reads_output(request->operation->activation);
-    needs->backward_reads_output = needs->backward_reads_input && output;
-    needs->backward_reads_input = needs->backward_reads_input && !output;
+    needs->backward_reads_output = needs->backward_reads[0] && output;
+    needs->backward_reads[0] = needs->backward_reads[0] && !output;
     return YOKE_OK;
 }
 
@@ -100,7 +100,7 @@ static yoke_status add_backward(const cuda_kernel_plan *plan, cudaStream_t strea
         TRY_CUDA(plan->device, cuda_run_activation_backward(&relu, stream));
         gradient = relu.to;
     }
-    for (int i = 0; i < YOKE_PLAN_INPUTS; i++)
+    for (int i = 0; i < plan->calls->inputs; i++)
         if (at->input_gradients[i] != NULL)
             TRY(cuda_reorder(plan->device, layout, at->input_gradients[i], layout, gradient));
     return YOKE_OK;
@@ -136,7 +136,7 @@ static yoke_status multiply_forward(const cuda_kernel_plan *plan, cudaStream_t s
 
 static yoke_status multiply_backward(const cuda_kernel_plan *plan, cudaStream_t stream) {
     const yoke_plan_binding *at = &plan->base.binding;
-    for (int i = 0; i < YOKE_PLAN_INPUTS; i++)
+    for (int i = 0; i < plan->calls->inputs; i++)
         if (at->input_gradients[i] != NULL)
             TRY(run_product(plan, at->input_gradients[i], at->output_gradient, at->inputs[1 - i],
                             stream));
@@ -191,7 +191,7 @@ static yoke_status copy_channels(const cuda_kernel_plan *plan, bool backward, cu
     const yoke_plan_binding *at = &plan->base.binding;
     yoke_dims output = plan->base.operation.output;
     char *whole = backward ? at->output_gradient : at->output;
-    for (int i = 0; i < YOKE_PLAN_INPUTS; i++) {
+    for (int i = 0; i < plan->calls->inputs; i++) {
         const cuda_layout *layout = &plan->inputs[i].own;
         yoke_dims input = plan->base.operation.input;
         size_t all = (size_t)output.channels;

@@ -25,7 +25,7 @@ static yoke_status embedding_prepare(cuda_kernel_plan *plan, const yoke_plan_req
     yoke_plan_needs *needs = &plan->base.needs;
     cuda_layout weight = {CUDA_FLOAT32, false, 2, {operation->table, operation->output.channels}};
     cuda_layout_store(&needs->parameters[0], &weight);
-    if (request->frozen) needs->backward_reads_input = false;
+    if (request->frozen) needs->backward_reads[0] = false;
     return YOKE_OK;
 }
 

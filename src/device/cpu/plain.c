@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans of operations that loop over plain rows. */
+#include "device/cpu/plain.h"
+
+#include <stdlib.h>
+
+static size_t copy_bytes(const cpu_plain_input *input) {
+    bool moved = input->given != input->plain;
+    return moved ? cpu_align(cpu_desc_span(input->plain), CPU_LINE) : 0;
+}
+
+static void clear_calls(cpu_plain_plan *plain) {
+    for (int i = 0; i < plain->input_count; i++) {
+        cpu_call_destroy(&plain->inputs[i].read);
+        cpu_call_destroy(&plain->inputs[i].give_back);
+    }
+}
+
+static void plain_destroy(yoke_plan *plan) {
+    clear_calls((cpu_plain_plan *)plan);
+    free(plan);
+}
+
+static yoke_status plain_bind(yoke_plan *plan, const yoke_plan_binding *given) {
+    cpu_plain_plan *plain = (cpu_plain_plan *)plan;
+    cpu_device *device = cpu_of(plan->device);
+    char *scratch = given->scratch;
+    clear_calls(plain);
+    for (int i = 0; i < plain->input_count; i++) {
+        cpu_plain_input *input = &plain->inputs[i];
+        size_t bytes = copy_bytes(input);
+        if (bytes == 0) continue;
+        plan->binding.inputs[i] = scratch;
+        TRY(cpu_reorder(&input->read, device, input->given, given->inputs[i], input->plain,
+                        scratch));
+        if (given->input_gradients[i] != NULL) {
+            plan->binding.input_gradients[i] = scratch + bytes;
+            TRY(cpu_reorder(&input->give_back, device, input->plain, scratch + bytes, input->given,
+                            given->input_gradients[i]));
+        }
+        scratch += 2 * bytes;
+    }
+    plan->binding.scratch = scratch;
+    return YOKE_OK;
+}
+
+static yoke_status plain_forward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    const cpu_plain_plan *plain = (const cpu_plain_plan *)plan;
+    for (int i = 0; i < plain->input_count; i++)
+        TRY(cpu_call_run(&plain->inputs[i].read, cpu_of(plan->device)));
+    plain->calls->forward(plain);
+    return YOKE_OK;
+}
+
+static yoke_status plain_backward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    const cpu_plain_plan *plain = (const cpu_plain_plan *)plan;
+    for (int i = 0; i < plain->input_count; i++)
+        if (plan->needs.backward_reads[i])
+            TRY(cpu_call_run(&plain->inputs[i].read, cpu_of(plan->device)));
+    plain->calls->backward(plain);
+    for (int i = 0; i < plain->input_count; i++)
+        TRY(cpu_call_run(&plain->inputs[i].give_back, cpu_of(plan->device)));
+    return YOKE_OK;
+}
+
+/* Whether the inputs are alike, and all bytes of them are elements. */
+static bool share_order(const cpu_plain_plan *plain, const yoke_plan_request *request) {
+    const cpu_desc *first = cpu_layout_desc(&request->inputs[0]);
+    bool whole = plain->input_count > 0 && first->type == plain->inputs[0].plain->type &&
+                 first->bytes == plain->inputs[0].plain->bytes;
+    for (int i = 1; i < plain->input_count; i++)
+        whole = whole && cpu_layout_desc(&request->inputs[i]) == first;
+    return whole;
+}
+
+yoke_status cpu_plain_plan_create(yoke_plan **plan, cpu_device *device,
+                                  const yoke_plan_request *request,
+                                  const cpu_plain_operation *calls, int inputs) {
+    const yoke_plan_calls functions = {plain_bind, plain_forward, plain_backward, plain_destroy,
+                                       calls->flags};
+    TRY(yoke_plan_allocate(plan, calls->bytes, &device->base, request, &functions));
+    cpu_plain_plan *plain = (cpu_plain_plan *)*plan;
+    dnnl_data_type_t type = cpu_data_type(request->precision);
+    plain->calls = calls;
+    plain->input_count = inputs;
+    plain->half = type == dnnl_bf16;
+    yoke_plan_needs *needs = &plain->base.needs;
+    for (int i = 0; i < inputs; i++) {
+        cpu_plain_input *input = &plain->inputs[i];
+        input->given = cpu_layout_desc(&request->inputs[i]);
+        TRY(cpu_value_desc(&input->plain, device, request->rows,
+                           yoke_operation_input(request->operation, i), type, dnnl_nchw));
+    }
+    bool keeps = calls->any_order && share_order(plain, request);
+    for (int i = 0; i < inputs; i++) {
+        if (keeps) plain->inputs[i].plain = plain->inputs[i].given;
+        needs->scratch_bytes += 2 * copy_bytes(&plain->inputs[i]);
+    }
+    if (inputs > 0 && copy_bytes(&plain->inputs[0]) > 0)
+        needs->forward_in_place = needs->backward_in_place = false;
+    if (keeps)
+        needs->output = request->inputs[0];
+    else
+        TRY(cpu_plan_plain_output(*plan, request, type));
+    return calls->prepare != NULL ? calls->prepare(plain, request) : YOKE_OK;
+}
