@@ -12,7 +12,7 @@ static yoke_status bind_kernels(yoke_plan *plan, const yoke_plan_binding *given)
     cuda_kernel_plan *self = (cuda_kernel_plan *)plan;
     yoke_plan_binding *binding = &plan->binding;
     char *scratch = given->scratch;
-    for (int i = 0; i < self->calls->inputs; i++) {
+    for (int i = 0; i < self->input_count; i++) {
         cuda_kernel_input *input = &self->inputs[i];
         size_t bytes = copy_bytes(input);
         input->given_value = given->inputs[i];
@@ -36,7 +36,7 @@ static yoke_status read_input(const cuda_kernel_plan *self, int index) {
 static yoke_status run_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const cuda_kernel_plan *self = (const cuda_kernel_plan *)plan;
-    for (int i = 0; i < self->calls->inputs; i++)
+    for (int i = 0; i < self->input_count; i++)
         TRY(read_input(self, i));
     return self->calls->forward(self, cuda_compute(plan));
 }
@@ -45,13 +45,14 @@ static yoke_status run_backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const cuda_kernel_plan *self = (const cuda_kernel_plan *)plan;
     void *const *gradients = plan->binding.input_gradients;
-    if ((self->calls->flags & YOKE_HAS_PARAMETERS) == 0 && gradients[0] == NULL &&
-        gradients[1] == NULL)
-        return YOKE_OK;
-    for (int i = 0; i < self->calls->inputs; i++)
+    bool wanted = (self->calls->flags & YOKE_HAS_PARAMETERS) != 0;
+    for (int i = 0; i < YOKE_PLAN_INPUTS; i++)
+        wanted = wanted || gradients[i] != NULL;
+    if (!wanted) return YOKE_OK;
+    for (int i = 0; i < self->input_count; i++)
         if (plan->needs.backward_reads[i]) TRY(read_input(self, i));
     TRY(self->calls->backward(self, cuda_compute(plan)));
-    for (int i = 0; i < self->calls->inputs; i++) {
+    for (int i = 0; i < self->input_count; i++) {
         const cuda_kernel_input *input = &self->inputs[i];
         if (input->reordered && gradients[i] != NULL)
             TRY(cuda_reorder(self->device, &input->given, input->given_gradient, &input->own,
@@ -62,6 +63,8 @@ static yoke_status run_backward(yoke_plan *plan, const yoke_plan_step *step) {
 
 static yoke_dims input_dims(const yoke_operation *operation, int index) {
     yoke_dims dims = operation->input;
+    if (index > 0 && operation->others[index - 1].channels > 0)
+        return operation->others[index - 1];
     if (index == 1 && operation->kind == YOKE_OP_CONCAT)
         dims.channels = operation->output.channels - dims.channels;
     if (index == 1 && operation->by_channel) dims.height = dims.width = 1;
@@ -75,13 +78,16 @@ yoke_status cuda_kernel_plan_create(yoke_plan **plan, size_t bytes, cuda_device 
     TRY(yoke_plan_allocate(plan, bytes, &device->base, request, &functions));
     cuda_kernel_plan *self = (cuda_kernel_plan *)*plan;
     self->calls = calls;
+    bool several = request->operation->kind == YOKE_OP_EXPRESSION;
+    self->input_count = several ? request->operation->expression.inputs : calls->inputs;
     self->device = device;
     self->half = cuda_compute_type(request->precision) == CUDA_BFLOAT16;
-    for (int i = 0; i < calls->inputs; i++) {
+    for (int i = 0; i < self->input_count; i++) {
         cuda_kernel_input *input = &self->inputs[i];
         input->given = *cuda_layout_of(&request->inputs[i]);
         input->own =
             cuda_value_layout(request->rows, input_dims(request->operation, i), request->precision);
+        if (calls->plain) input->own.channels_last = false;
         input->reordered = input->given.type != input->own.type ||
                            input->given.channels_last != input->own.channels_last;
         self->base.needs.scratch_bytes += 2 * copy_bytes(input);
@@ -89,6 +95,7 @@ yoke_status cuda_kernel_plan_create(yoke_plan **plan, size_t bytes, cuda_device 
     yoke_plan_needs *needs = &self->base.needs;
     cuda_layout output =
         cuda_value_layout(request->rows, request->operation->output, request->precision);
+    if (calls->plain) output.channels_last = false;
     cuda_layout_store(&needs->output, &output);
     if (self->inputs[0].reordered) needs->forward_in_place = needs->backward_in_place = false;
     return calls->prepare != NULL ? calls->prepare(self, request) : YOKE_OK;

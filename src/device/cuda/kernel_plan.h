@@ -11,7 +11,8 @@
 typedef struct cuda_kernel_plan cuda_kernel_plan;
 
 typedef struct cuda_kernel_operation {
-    int inputs; /* so many are read channels last; 0: they are read as given */
+    int inputs; /* so many are read channels last; 0: they are read as given. Of an expression: at
+                   most */
     /* YOKE_READS_INPUT and others. In place: only over an input that is not reordered. */
     unsigned flags;
     /* Adds to the plan's needs what the flags do not say: parameters, saved and scratch bytes.
@@ -19,6 +20,7 @@ typedef struct cuda_kernel_operation {
     yoke_status (*prepare)(cuda_kernel_plan *plan, const yoke_plan_request *request);
     yoke_status (*forward)(const cuda_kernel_plan *plan, cudaStream_t stream);
     yoke_status (*backward)(const cuda_kernel_plan *plan, cudaStream_t stream);
+    bool plain; /* kernels read and write plain rows instead, in the compute type, too */
 } cuda_kernel_operation;
 
 typedef struct cuda_kernel_input {
@@ -31,6 +33,7 @@ struct cuda_kernel_plan {
     yoke_plan base; /* binding: values and gradients in the kernels' layouts, and free scratch */
     const cuda_kernel_operation *calls;
     cuda_device *device;
+    int input_count;
     bool half;
     cuda_kernel_input inputs[YOKE_PLAN_INPUTS];
 };
@@ -40,7 +43,9 @@ yoke_status cuda_kernel_plan_create(yoke_plan **plan, size_t bytes, cuda_device 
                                     const yoke_plan_request *request,
                                     const cuda_kernel_operation *calls);
 
-/* Rows in sequences.c; operations.c has the others, and their table. */
+/* Rows in sequences.c and elementary.c; operations.c has the others, and their table. */
 extern const cuda_kernel_operation cuda_embedding, cuda_positions, cuda_class_token, cuda_select;
+extern const cuda_kernel_operation cuda_expression, cuda_reduction, cuda_row_shape, cuda_move;
+extern const cuda_kernel_operation cuda_matmul, cuda_parameter;
 
 #endif

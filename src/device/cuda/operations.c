@@ -481,7 +481,10 @@ yoke_status cuda_plan_kernels(yoke_plan **plan, cuda_device *device,
         [YOKE_OP_FLATTEN] = &reshape,          [YOKE_OP_SEQUENCE] = &reshape,
         [YOKE_OP_OUTPUT] = &reshape,           [YOKE_OP_EMBEDDING] = &cuda_embedding,
         [YOKE_OP_POSITIONS] = &cuda_positions, [YOKE_OP_CLASS_TOKEN] = &cuda_class_token,
-        [YOKE_OP_SELECT] = &cuda_select,       [YOKE_OP_INPUT] = NULL};
+        [YOKE_OP_SELECT] = &cuda_select,       [YOKE_OP_EXPRESSION] = &cuda_expression,
+        [YOKE_OP_REDUCE] = &cuda_reduction,    [YOKE_OP_RESHAPE] = &cuda_row_shape,
+        [YOKE_OP_MOVE] = &cuda_move,           [YOKE_OP_MATMUL] = &cuda_matmul,
+        [YOKE_OP_PARAMETER] = &cuda_parameter, [YOKE_OP_INPUT] = NULL};
     const yoke_operation *operation = request->operation;
     const cuda_kernel_operation *calls = operations[operation->kind];
     if (calls == NULL)
