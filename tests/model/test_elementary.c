@@ -190,5 +190,5 @@ int main(void) {
         cmocka_unit_test(a_long_chain_becomes_several),
         cmocka_unit_test(what_does_not_fit_is_named),
     };
-    return RUN_ON_DEVICES(tests);
+    return RUN_ON_DEVICES(tests, NULL, NULL);
 }

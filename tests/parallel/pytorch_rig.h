@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fixtures/fill.h"
 #include "fixtures/fixture.h"
 #include "support/devices.h"
 
@@ -18,14 +19,6 @@
 #define RIG_GROUPS 4
 
 enum { INPUT_STREAM = 1000, TARGET_STREAM = 2000, EVALUATION_STREAM = 3000 };
-
-static inline double number(uint32_t stream, uint32_t index) {
-    uint32_t x = index * 2654435761u + stream * 2246822519u + 374761393u;
-    x ^= x >> 15;
-    x *= 2246822519u;
-    x ^= x >> 13;
-    return x / 2147483648.0 - 1.0;
-}
 
 /* The models, as make_fixtures.py has them. */
 
@@ -243,11 +236,6 @@ static inline int groups_of(const json_t *test_case, yoke_parameter_group *group
             groups[count].learning_rate_scale = real(given, "learning_rate_scale");
     }
     return (int)count;
-}
-
-static inline void fill(float *values, size_t count, uint32_t stream, double scale, double offset) {
-    for (size_t i = 0; i < count; i++)
-        values[i] = (float)(offset + scale * number(stream, (uint32_t)i));
 }
 
 static inline void write_weights(const test_rig *rig, const json_t *tensors) {
