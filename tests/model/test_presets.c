@@ -199,6 +199,56 @@ static void every_preset_builds_for_its_own_rows_and_has_its_defaults(void **sta
     assert_int_equal(yoke_model_preset_describe(-1, &none), YOKE_ERROR_ARGUMENT);
 }
 
+/* The two toy networks of PyTorch's tutorials, with the names of nn.Sequential's tensors. */
+static void layers_are_spelled_in_one_line(void **state) {
+    (void)state;
+    yoke_model *model = NULL;
+    yoke_tensor_info tensor = {.struct_size = sizeof tensor};
+    assert_int_equal(
+        yoke_model_preset(&model, "layers:linear=10", yoke_shape_vector(10), 10, NULL), YOKE_OK);
+    assert_int_equal(yoke_model_parameter_count(model), 110);
+    yoke_model_destroy(model);
+    assert_int_equal(yoke_model_preset(&model, "layers:linear=10,relu,linear=5",
+                                       yoke_shape_vector(10), 5, NULL),
+                     YOKE_OK);
+    assert_int_equal(yoke_model_parameter_count(model), 110 + 55);
+    assert_int_equal(yoke_model_tensor(model, 2, &tensor), YOKE_OK);
+    assert_string_equal(tensor.name, "2.weight");
+    yoke_model_destroy(model);
+    assert_int_equal(
+        yoke_model_preset(&model,
+                          "layers:conv=8x5/2,batch_norm,leaky_relu=0.1,max_pool=2,dropout=0.2,"
+                          "conv=4,softplus,global_pool,linear=10",
+                          image, 10, NULL),
+        YOKE_OK);
+    yoke_model_destroy(model);
+}
+
+static void a_line_of_layers_that_is_wrong_is_explained(void **state) {
+    (void)state;
+    static const struct {
+        const char *line, *text;
+    } cases[] = {
+        {"layers:linear=10,rellu", "no layer 'rellu'; did you mean 'relu'?"},
+        {"layers:", "no layer ''; known: linear, conv"},
+        {"layers:linear", "layer 0, 'linear', must be linear=FEATURES"},
+        {"layers:linear=ten", "layer 0, 'linear=ten', must be linear=FEATURES"},
+        {"layers:relu=3,linear=10", "layer 0, 'relu=3', must be relu alone"},
+        {"layers:conv=4x3/1/1,linear=10", "must be conv=CHANNELS[xKERNEL[/STRIDE]]"},
+        {"layers:linear=0", "0 output features"},
+        {"layers:linear=10,relu,linear=7", "writes 7 values where 10 are wanted, one for each "
+                                           "class or target: end with linear=10"},
+        {"layers:linear=10,conv=10", "reads a flat value of 10 features, needs an image"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        yoke_model *model = NULL;
+        assert_int_equal(yoke_model_preset(&model, cases[i].line, image, 10, NULL),
+                         YOKE_ERROR_ARGUMENT);
+        assert_says(cases[i].text);
+        assert_null(model);
+    }
+}
+
 static void vgg_needs_32_pixels(void **state) {
     (void)state;
     yoke_model *model = NULL;
@@ -300,6 +350,8 @@ int main(void) {
         cmocka_unit_test(mlp_takes_any_input),
         cmocka_unit_test(mlp_dropout_drops_half_of_each_hidden_layer),
         cmocka_unit_test(unknown_preset_names_the_nearest),
+        cmocka_unit_test(layers_are_spelled_in_one_line),
+        cmocka_unit_test(a_line_of_layers_that_is_wrong_is_explained),
         cmocka_unit_test(every_preset_builds_for_its_own_rows_and_has_its_defaults),
         cmocka_unit_test(vgg_needs_32_pixels),
         cmocka_unit_test(an_unknown_preset_without_a_neighbour_lists_all),

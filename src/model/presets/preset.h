@@ -22,6 +22,7 @@ typedef struct yoke_preset_request {
     const yoke_preset *preset;
     int classes;                              /* length of the output, at least 1 */
     double values[YOKE_PRESET_OPTIONS_LIMIT]; /* in the order of the preset's options */
+    const char *text;                         /* of a preset that reads text; NULL: there is none */
 } yoke_preset_request;
 
 struct yoke_preset {
@@ -34,6 +35,7 @@ struct yoke_preset {
     yoke_shape input;                  /* what the preset was published for */
     int classes;
     bool reads_numbers; /* also rows that are no images, whatever `input` says */
+    bool reads_text;    /* what follows the colon are no options */
 };
 
 typedef struct yoke_preset_family {
@@ -42,7 +44,7 @@ typedef struct yoke_preset_family {
 } yoke_preset_family;
 
 extern const yoke_preset_family yoke_mlp_family, yoke_resnet_family, yoke_vgg_family,
-    yoke_mobilenet_family, yoke_gpt2_family, yoke_vit_family;
+    yoke_mobilenet_family, yoke_gpt2_family, yoke_vit_family, yoke_layers_family;
 
 /* parts.c: a convolution by torchvision's initialisation, padded by half its kernel, and its batch
  * norm. */

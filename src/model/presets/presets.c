@@ -9,7 +9,8 @@
 
 static const yoke_preset_family *const families[] = {&yoke_mlp_family,  &yoke_resnet_family,
                                                      &yoke_vgg_family,  &yoke_mobilenet_family,
-                                                     &yoke_gpt2_family, &yoke_vit_family};
+                                                     &yoke_gpt2_family, &yoke_vit_family,
+                                                     &yoke_layers_family};
 
 /* NULL past the last one. */
 static const yoke_preset *preset_at(int index) {
@@ -84,7 +85,10 @@ yoke_status yoke_model_preset(yoke_model **model, const char *name, yoke_shape i
     if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_preset: `model` is NULL");
     *model = NULL;
     TRY(find_preset(name, &request.preset, &options));
-    TRY(yoke_preset_options_read(request.preset, options, request.values));
+    if (request.preset->reads_text)
+        request.text = options;
+    else
+        TRY(yoke_preset_options_read(request.preset, options, request.values));
     if (classes < 1)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: %d classes, must be at least 1", name, classes);
     TRY(check_input(request.preset, input));
