@@ -138,8 +138,11 @@ typedef enum yoke_loss_kind {
     YOKE_LOSS_CROSS_ENTROPY, /**< torch.nn.CrossEntropyLoss of outputs and labels. */
     YOKE_LOSS_MSE,           /**< torch.nn.MSELoss of outputs and targets. */
     YOKE_LOSS_BCE,           /**< torch.nn.BCEWithLogitsLoss of outputs and targets, 0 to 1. */
-    YOKE_LOSS_HUBER          /**< torch.nn.HuberLoss of outputs and targets; with huber_delta 1 also
+    YOKE_LOSS_HUBER,         /**< torch.nn.HuberLoss of outputs and targets; with huber_delta 1 also
                                   torch.nn.SmoothL1Loss. */
+    YOKE_LOSS_OUTPUT         /**< The output itself, the mean over a row's values: a loss that the
+                                  model computes, of its inputs, as with yoke/elementary.h. The batch
+                                  needs neither labels nor targets. */
 } yoke_loss_kind;
 
 /** The loss. */

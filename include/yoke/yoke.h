@@ -80,6 +80,7 @@
 #define YOKE_YOKE_H
 
 #include "yoke/checkpoint.h"
+#include "yoke/composed.h"
 #include "yoke/data_parallel.h"
 #include "yoke/dataset.h"
 #include "yoke/device.h"

@@ -276,6 +276,7 @@ typedef enum yoke_operation_kind {
     YOKE_OP_MSE,
     YOKE_OP_BCE, /* of logits */
     YOKE_OP_HUBER,
+    YOKE_OP_OUTPUT_LOSS, /* the mean over a row */
     YOKE_OP_EXPRESSION,    /* elementary functions of up to YOKE_PLAN_INPUTS inputs */
     YOKE_OP_REDUCE,        /* sum, mean or maximum over axes of a row */
     YOKE_OP_RESHAPE,       /* another shape, row-major order */

@@ -94,6 +94,7 @@ const char *yoke_kind_name(yoke_operation_kind kind) {
         [YOKE_OP_MSE] = "mse",
         [YOKE_OP_BCE] = "bce",
         [YOKE_OP_HUBER] = "huber",
+        [YOKE_OP_OUTPUT_LOSS] = "output_loss",
         [YOKE_OP_EXPRESSION] = "expression",
         [YOKE_OP_REDUCE] = "reduce",
         [YOKE_OP_RESHAPE] = "reshape",

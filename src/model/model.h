@@ -264,6 +264,7 @@ const char *yoke_model_loss_name(const yoke_model *model); /* for messages; stat
 const char *yoke_model_loss_text(const yoke_model *model, char text[YOKE_LOSS_TEXT_BYTES]);
 /* Whether the loss compares with labels; otherwise with targets. */
 bool yoke_model_reads_labels(const yoke_model *model);
+bool yoke_model_reads_targets(const yoke_model *model);
 /* Whether labels count differently: by class weights, or not at all. Otherwise each weighs 1. */
 bool yoke_model_weighs_labels(const yoke_model *model);
 bool yoke_model_has_ignore_index(const yoke_model *model);

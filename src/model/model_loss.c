@@ -12,7 +12,8 @@
 static const char *const loss_names[] = {[YOKE_LOSS_CROSS_ENTROPY] = "cross-entropy",
                                          [YOKE_LOSS_MSE] = "MSE",
                                          [YOKE_LOSS_BCE] = "BCE",
-                                         [YOKE_LOSS_HUBER] = "Huber"};
+                                         [YOKE_LOSS_HUBER] = "Huber",
+                                         [YOKE_LOSS_OUTPUT] = "output"};
 
 const char *yoke_model_loss_name(const yoke_model *model) {
     return loss_names[model->loss.kind];
@@ -47,6 +48,10 @@ bool yoke_model_reads_labels(const yoke_model *model) {
     return model->loss.kind == YOKE_LOSS_CROSS_ENTROPY;
 }
 
+bool yoke_model_reads_targets(const yoke_model *model) {
+    return !yoke_model_reads_labels(model) && model->loss.kind != YOKE_LOSS_OUTPUT;
+}
+
 static yoke_status check_weights(const yoke_loss_options *loss, int outputs, const float *weights,
                                  const char *name) {
     bool positive = false;
@@ -65,9 +70,10 @@ static yoke_status check_weights(const yoke_loss_options *loss, int outputs, con
 
 static yoke_status check_loss(const yoke_model *model, int outputs) {
     const yoke_loss_options *loss = &model->loss;
-    if (loss->kind < YOKE_LOSS_CROSS_ENTROPY || loss->kind > YOKE_LOSS_HUBER)
+    if (loss->kind < YOKE_LOSS_CROSS_ENTROPY || loss->kind > YOKE_LOSS_OUTPUT)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "loss kind %d: must be cross-entropy (0), MSE (1), BCE (2) or Huber (3)",
+                    "loss kind %d: must be cross-entropy (0), MSE (1), BCE (2), Huber (3) or the "
+                    "output (4)",
                     (int)loss->kind);
     bool entropy = loss->kind == YOKE_LOSS_CROSS_ENTROPY;
     const char *name = yoke_model_loss_name(model);
@@ -122,7 +128,8 @@ yoke_status yoke_model_loss_operation(const yoke_model *model, yoke_operation *o
     static const yoke_operation_kind kinds[] = {[YOKE_LOSS_CROSS_ENTROPY] = YOKE_OP_CROSS_ENTROPY,
                                                 [YOKE_LOSS_MSE] = YOKE_OP_MSE,
                                                 [YOKE_LOSS_BCE] = YOKE_OP_BCE,
-                                                [YOKE_LOSS_HUBER] = YOKE_OP_HUBER};
+                                                [YOKE_LOSS_HUBER] = YOKE_OP_HUBER,
+                                                [YOKE_LOSS_OUTPUT] = YOKE_OP_OUTPUT_LOSS};
     const yoke_loss_options *loss = &model->loss;
     if (!model->finished)
         return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' is not finished", model->name);

@@ -35,7 +35,8 @@
 static const char *const losses[] = {[YOKE_LOSS_CROSS_ENTROPY] = "cross-entropy",
                                      [YOKE_LOSS_MSE] = "mse",
                                      [YOKE_LOSS_BCE] = "bce",
-                                     [YOKE_LOSS_HUBER] = "huber"};
+                                     [YOKE_LOSS_HUBER] = "huber",
+                                     [YOKE_LOSS_OUTPUT] = "output"};
 #define LOSSES (int)(sizeof losses / sizeof losses[0])
 
 /* Writing. */
@@ -306,7 +307,7 @@ static yoke_status read_loss(yoke_weights_description *made) {
         kind++;
     bool labels = kind == YOKE_LOSS_CROSS_ENTROPY;
     if (kind == LOSSES || (labels ? made->info.target_count : made->info.classes) > 0)
-        return wrong(file, LOSS, "cross-entropy for classes; mse, bce or huber for targets");
+        return wrong(file, LOSS, "cross-entropy for classes; mse, bce, huber or output");
     *loss = (yoke_loss_options)YOKE_LOSS_OPTIONS_INIT;
     loss->kind = (yoke_loss_kind)kind;
     if (delta != NULL && !yoke_text_real(delta, DBL_TRUE_MIN, DBL_MAX, &loss->huber_delta))

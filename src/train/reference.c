@@ -102,8 +102,9 @@ static yoke_status check_batch(const yoke_reference *reference, const yoke_batch
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "the batch has no inputs: a reference reads no pixels, so leave "
                     "yoke_loader_options.devices NULL");
-    return labels ? yoke_pointer_check(batch->labels, "batch->labels")
-                  : yoke_pointer_check(batch->targets, "batch->targets");
+    if (labels) return yoke_pointer_check(batch->labels, "batch->labels");
+    if (!yoke_model_reads_targets(reference->model)) return YOKE_OK;
+    return yoke_pointer_check(batch->targets, "batch->targets");
 }
 
 /* Forward, loss and backward of rows [first, first + rows) of the batch. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 200 random graphs of elementary operations equal PyTorch's in double: their outputs, their loss,
- * and the gradients of their input and of every parameter. tests/fixtures/make_graphs_fixture.py
- * makes them. */
+/* 200 random graphs of elementary operations equal PyTorch's in double: their outputs, and the
+ * gradients of their input and of every parameter; and so do the layers and losses composed of
+ * them. tests/fixtures/make_graphs_fixture.py and make_composed_fixture.py write what is wanted. */
 #include <string.h>
 
 #include "fixtures/fixture.h"
 #include "fixtures/fill.h"
 #include "replica_rig.h"
-#include "yoke/elementary.h"
+#include "yoke/composed.h"
 
 #define TOLERANCE 2e-5
 
@@ -45,6 +45,29 @@ static yoke_value add_function(yoke_model *model, const json_t *operation, const
     return (yoke_value){-1};
 }
 
+/* A composed layer or loss; index -1: it is none. */
+static yoke_value add_composed(yoke_model *model, const json_t *operation, const yoke_value *in) {
+    const char *name = text_of(operation, "op");
+    yoke_axis axis = (yoke_axis)integer(operation, "axis");
+    yoke_group_norm_options norm = YOKE_GROUP_NORM_OPTIONS_INIT;
+    norm.name = "norm";
+    norm.groups = integer(operation, "groups");
+    norm.not_affine = !truth(operation, "affine");
+    if (strcmp(name, "group_norm") == 0) return yoke_group_norm(model, in[0], &norm);
+    if (strcmp(name, "rms_norm") == 0) return yoke_rms_norm(model, in[0], "norm", 1e-5);
+    if (strcmp(name, "prelu") == 0)
+        return yoke_prelu(model, in[0], "prelu", truth(operation, "per_channel"));
+    if (strcmp(name, "hard_swish") == 0) return yoke_hard_swish(model, in[0]);
+    if (strcmp(name, "mish") == 0) return yoke_mish(model, in[0]);
+    if (strcmp(name, "glu") == 0) return yoke_glu(model, in[0]);
+    if (strcmp(name, "softmax_along") == 0) return yoke_softmax_along(model, in[0], axis);
+    if (strcmp(name, "log_softmax_along") == 0) return yoke_log_softmax_along(model, in[0], axis);
+    if (strcmp(name, "l1_loss") == 0) return yoke_l1_loss(model, in[0], in[1]);
+    if (strcmp(name, "kl_loss") == 0) return yoke_kl_loss(model, in[0], in[1]);
+    if (strcmp(name, "dice_loss") == 0) return yoke_dice_loss(model, in[0], in[1]);
+    return (yoke_value){-1};
+}
+
 static yoke_value add_operation(yoke_model *model, const json_t *operation, const yoke_value *in,
                                 int parameters) {
     static const char *const reductions[] = {"sum", "mean", "max"};
@@ -69,7 +92,8 @@ static yoke_value add_operation(yoke_model *model, const json_t *operation, cons
     if (strcmp(name, "matmul") == 0)
         return yoke_matmul(model, in[0], in[1], truth(operation, "transpose_left"),
                            truth(operation, "transpose_right"));
-    return add_function(model, operation, in);
+    yoke_value composed = add_composed(model, operation, in);
+    return composed.index >= 0 ? composed : add_function(model, operation, in);
 }
 
 /* The graph as a model; streams: [parameters] of its weights. */
@@ -89,8 +113,9 @@ static yoke_model *build(const json_t *graph, uint32_t *streams) {
         json_array_foreach(arguments, k, argument) in[k] = values[json_integer_value(argument)];
         assert_true(i + 1 < VALUES);
         values[i + 1] = add_operation(model, operation, in, parameters);
-        if (strcmp(text_of(operation, "op"), "parameter") == 0)
-            streams[parameters++] = (uint32_t)integer(operation, "stream");
+        const json_t *own = json_object_get(operation, "streams"), *stream;
+        json_array_foreach(own, k, stream) streams[parameters++] =
+            (uint32_t)json_integer_value(stream);
     }
     const json_t *others = json_object_get(graph, "others"), *other;
     json_array_foreach(others, k, other) {
@@ -205,12 +230,11 @@ static void check_graph(const json_t *graph, int rows) {
     rig_destroy(&rig);
 }
 
-static void random_graphs_equal_pytorch(void **state) {
-    (void)state;
-    json_t *fixture = read_fixture("graphs");
+static void check_fixture(const char *name, size_t least) {
+    json_t *fixture = read_fixture(name);
     const json_t *graphs = json_object_get(fixture, "graphs"), *graph;
     size_t i;
-    assert_true(json_array_size(graphs) >= 200);
+    assert_true(json_array_size(graphs) >= least);
     json_array_foreach(graphs, i, graph) {
         print_message("graph %zu\n", i);
         check_graph(graph, integer(fixture, "rows"));
@@ -218,9 +242,20 @@ static void random_graphs_equal_pytorch(void **state) {
     json_decref(fixture);
 }
 
+static void random_graphs_equal_pytorch(void **state) {
+    (void)state;
+    check_fixture("graphs", 200);
+}
+
+static void composed_layers_and_losses_equal_pytorch(void **state) {
+    (void)state;
+    check_fixture("composed", 14);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_graphs_equal_pytorch),
+        cmocka_unit_test(composed_layers_and_losses_equal_pytorch),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);
 }

@@ -235,6 +235,16 @@ static float huber_slope(const loss_plan *loss, size_t output, float value, floa
     return error > delta ? delta : error < -delta ? -delta : error;
 }
 
+static double output_term(const loss_plan *loss, size_t output, double value, double target) {
+    (void)loss, (void)output, (void)target;
+    return value;
+}
+
+static float output_slope(const loss_plan *loss, size_t output, float value, float target) {
+    (void)loss, (void)output, (void)value, (void)target;
+    return 1;
+}
+
 static yoke_status mse_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     return sum_terms((const loss_plan *)plan, mse_term);
@@ -248,6 +258,11 @@ static yoke_status bce_forward(yoke_plan *plan, const yoke_plan_step *step) {
 static yoke_status huber_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     return sum_terms((const loss_plan *)plan, huber_term);
+}
+
+static yoke_status output_forward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    return sum_terms((const loss_plan *)plan, output_term);
 }
 
 static yoke_status mse_backward(yoke_plan *plan, const yoke_plan_step *step) {
@@ -265,6 +280,11 @@ static yoke_status huber_backward(yoke_plan *plan, const yoke_plan_step *step) {
     return write_slopes(loss, huber_slope, step->loss_scale / (float)loss->outputs);
 }
 
+static yoke_status output_backward(yoke_plan *plan, const yoke_plan_step *step) {
+    const loss_plan *loss = (const loss_plan *)plan;
+    return write_slopes(loss, output_slope, step->loss_scale / (float)loss->outputs);
+}
+
 static void loss_destroy(yoke_plan *plan) {
     free(((loss_plan *)plan)->weights);
     free(plan);
@@ -279,7 +299,8 @@ yoke_status cpu_plan_loss(yoke_plan **plan, cpu_device *device, const yoke_plan_
                                    loss_destroy, FLAGS},
         [YOKE_OP_MSE] = {NULL, mse_forward, mse_backward, loss_destroy, FLAGS},
         [YOKE_OP_BCE] = {NULL, bce_forward, bce_backward, loss_destroy, FLAGS},
-        [YOKE_OP_HUBER] = {NULL, huber_forward, huber_backward, loss_destroy, FLAGS}};
+        [YOKE_OP_HUBER] = {NULL, huber_forward, huber_backward, loss_destroy, FLAGS},
+        [YOKE_OP_OUTPUT_LOSS] = {NULL, output_forward, output_backward, loss_destroy, FLAGS}};
     TRY(yoke_plan_allocate(plan, sizeof(loss_plan), &device->base, request,
                            &calls[operation->kind]));
     loss_plan *loss = (loss_plan *)*plan;

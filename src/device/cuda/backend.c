@@ -282,6 +282,7 @@ static yoke_status cuda_plan(yoke_plan **plan, yoke_device *device,
     case YOKE_OP_MSE:
     case YOKE_OP_BCE:
     case YOKE_OP_HUBER:
+    case YOKE_OP_OUTPUT_LOSS:
         return cuda_plan_loss(plan, cuda, request);
     default:
         return cuda_plan_kernels(plan, cuda, request);

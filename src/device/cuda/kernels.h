@@ -340,7 +340,8 @@ typedef enum cuda_loss_kind {
     CUDA_LOSS_WEIGHTED_CROSS_ENTROPY, /* with weights, or rows that are ignored */
     CUDA_LOSS_MSE,
     CUDA_LOSS_BCE,
-    CUDA_LOSS_HUBER
+    CUDA_LOSS_HUBER,
+    CUDA_LOSS_OUTPUT
 } cuda_loss_kind;
 typedef struct cuda_loss_job {
     cuda_loss_kind kind;

@@ -69,6 +69,8 @@ static cuda_loss_kind kind_of(const yoke_operation *operation) {
         return CUDA_LOSS_BCE;
     case YOKE_OP_HUBER:
         return CUDA_LOSS_HUBER;
+    case YOKE_OP_OUTPUT_LOSS:
+        return CUDA_LOSS_OUTPUT;
     default:
         return counted ? CUDA_LOSS_WEIGHTED_CROSS_ENTROPY : CUDA_LOSS_CROSS_ENTROPY;
     }

@@ -188,6 +188,16 @@ struct mean_square {
     }
 };
 
+struct output_itself {
+    static constexpr float FACTOR = 1;
+    static __device__ double term(const cuda_loss_job &, int, double value, double) {
+        return value;
+    }
+    static __device__ float slope(const cuda_loss_job &, int, float, float) {
+        return 1;
+    }
+};
+
 struct binary_cross_entropy {
     static constexpr float FACTOR = 1;
     /* (1 - t) x + (1 + (w - 1) t) log(1 + exp(-x)), without overflow. */
@@ -330,6 +340,8 @@ extern "C" cudaError_t cuda_run_loss(const cuda_loss_job *job, cudaStream_t stre
         return forward<row_mean<binary_cross_entropy>>(job, stream);
     case CUDA_LOSS_HUBER:
         return forward<row_mean<huber>>(job, stream);
+    case CUDA_LOSS_OUTPUT:
+        return forward<row_mean<output_itself>>(job, stream);
     }
     return cudaErrorInvalidValue;
 }
@@ -356,6 +368,8 @@ extern "C" cudaError_t cuda_run_loss_backward(const cuda_loss_job *job, cudaStre
         return backward_of_targets<binary_cross_entropy>(job, stream);
     case CUDA_LOSS_HUBER:
         return backward_of_targets<huber>(job, stream);
+    case CUDA_LOSS_OUTPUT:
+        return backward_of_targets<output_itself>(job, stream);
     }
     return cudaErrorInvalidValue;
 }

@@ -390,7 +390,7 @@ yoke_status yoke_flight_require_labels(const yoke_step *step, const yoke_batch *
     if (batch->rows == 0) return YOKE_OK;
     if (step->limits.labels && batch->labels == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "the batch has no labels, which cross-entropy needs");
-    if (!step->limits.labels && batch->targets == NULL)
+    if (yoke_model_reads_targets(step->model) && batch->targets == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "the batch has no targets, which the %s loss needs",
                     yoke_model_loss_name(step->model));
     return YOKE_OK;

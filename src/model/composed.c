@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers and losses as compositions of elementary operations. What one call refuses, the model
+ * keeps: the calls behind it do nothing. */
+#include "yoke/composed.h"
+
+#include <stdio.h>
+
+#include "model/graph.h"
+
+static const yoke_value nothing = {YOKE_NONE};
+
+/* The shape of a value; all 0 where the model holds an error or has no such value. */
+static yoke_shape shape_of(const yoke_model *model, yoke_value value) {
+    bool exists = !yoke_builder_stopped(model) && value.index >= 0 &&
+                  value.index <= model->layer_count;
+    return exists ? yoke_value_shape(model, value.index) : (yoke_shape){0};
+}
+
+static yoke_value refuse(yoke_model *model, yoke_status status) {
+    return yoke_builder_stopped(model) ? nothing : yoke_builder_result(model, status);
+}
+
+static yoke_value map(yoke_model *model, yoke_function function, yoke_value a) {
+    return yoke_map(model, function, a, 0, 0);
+}
+
+static yoke_value multiply(yoke_model *model, yoke_value a, yoke_value b) {
+    return yoke_combine(model, YOKE_FN_MULTIPLY, a, b);
+}
+
+/* A parameter NAME.SUFFIX of so many channels, in the shape in which it repeats over `like`. */
+static yoke_value channel_parameter(yoke_model *model, const char *name, const char *suffix,
+                                    yoke_shape like, double first) {
+    char full[256];
+    yoke_parameter_options options = YOKE_PARAMETER_OPTIONS_INIT;
+    if (name == NULL || name[0] == '\0')
+        return refuse(model, FAIL(YOKE_ERROR_ARGUMENT, "%s: its layer has no name", suffix));
+    snprintf(full, sizeof full, "%s.%s", name, suffix);
+    options.name = full;
+    options.shape = yoke_shape_vector(like.channels);
+    options.value = first;
+    yoke_value flat = yoke_parameter_value(model, &options);
+    if (like.flat || like.channels == 1) return flat;
+    return yoke_reshape(model, flat,
+                        like.sequence ? yoke_shape_sequence(1, like.channels)
+                                      : yoke_shape_image(like.channels, 1, 1));
+}
+
+/* x times 1 / sqrt(mean of its squares along axes + epsilon). */
+static yoke_value divide_by_size(yoke_model *model, yoke_value x, unsigned axes, double epsilon) {
+    yoke_value mean = yoke_reduce_axes(model, map(model, YOKE_FN_SQUARE, x), YOKE_REDUCE_MEAN, axes);
+    yoke_value size = map(model, YOKE_FN_RSQRT, yoke_map(model, YOKE_FN_OFFSET, mean, epsilon, 0));
+    return multiply(model, x, size);
+}
+
+/* Norms. */
+
+static yoke_status check_group_norm(yoke_shape shape, const yoke_group_norm_options *options) {
+    const char *name = options->name != NULL ? options->name : "group_norm";
+    if (shape.flat || shape.sequence)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: reads %d x %d x %d%s, needs an image", name,
+                    shape.channels, shape.height, shape.width, yoke_shape_kind(shape));
+    if (options->groups < 1 || shape.channels % options->groups != 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: %d groups, must divide %d channels", name,
+                    options->groups, shape.channels);
+    if (!(options->epsilon > 0))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s: epsilon is %g, it must be above 0; YOKE_GROUP_NORM_OPTIONS_INIT sets the "
+                    "default",
+                    name, options->epsilon);
+    return YOKE_OK;
+}
+
+yoke_value yoke_group_norm(yoke_model *model, yoke_value input,
+                           const yoke_group_norm_options *given) {
+    yoke_group_norm_options options = {.struct_size = sizeof options};
+    if (yoke_builder_stopped(model)) return nothing;
+    yoke_shape shape = shape_of(model, input);
+    yoke_status status =
+        yoke_options_load(&options, sizeof options, given, "yoke_group_norm_options");
+    if (status == YOKE_OK) status = check_group_norm(shape, &options);
+    if (status != YOKE_OK) return refuse(model, status);
+    const unsigned within = YOKE_AXIS_HEIGHT | YOKE_AXIS_WIDTH;
+    yoke_value x = yoke_reshape(model, input,
+                                yoke_shape_image(options.groups, shape.channels / options.groups,
+                                                 shape.height * shape.width));
+    x = yoke_subtract(model, x, yoke_reduce_axes(model, x, YOKE_REDUCE_MEAN, within));
+    x = yoke_reshape(model, divide_by_size(model, x, within, options.epsilon), shape);
+    if (options.not_affine) return x;
+    x = multiply(model, x, channel_parameter(model, options.name, "weight", shape, 1));
+    return yoke_combine(model, YOKE_FN_ADD, x,
+                        channel_parameter(model, options.name, "bias", shape, 0));
+}
+
+yoke_value yoke_rms_norm(yoke_model *model, yoke_value input, const char *name, double epsilon) {
+    yoke_shape shape = shape_of(model, input);
+    if (!yoke_builder_stopped(model) && !(epsilon > 0))
+        return refuse(model, FAIL(YOKE_ERROR_ARGUMENT, "%s: epsilon is %g, it must be above 0",
+                                  name != NULL ? name : "rms_norm", epsilon));
+    yoke_value x = divide_by_size(model, input, YOKE_AXIS_CHANNELS, epsilon);
+    return multiply(model, x, channel_parameter(model, name, "weight", shape, 1));
+}
+
+/* Activations. */
+
+yoke_value yoke_prelu(yoke_model *model, yoke_value input, const char *name, bool per_channel) {
+    yoke_shape like = per_channel ? shape_of(model, input) : yoke_shape_vector(1);
+    yoke_value weight = channel_parameter(model, name, "weight", like, 0.25);
+    yoke_value above = yoke_relu(model, input), below = yoke_subtract(model, input, above);
+    return yoke_combine(model, YOKE_FN_ADD, multiply(model, below, weight), above);
+}
+
+yoke_value yoke_hard_swish(yoke_model *model, yoke_value input) {
+    return multiply(model, map(model, YOKE_FN_HARD_SIGMOID, input), input);
+}
+
+yoke_value yoke_mish(yoke_model *model, yoke_value input) {
+    return multiply(model, map(model, YOKE_FN_TANH, map(model, YOKE_FN_SOFTPLUS, input)), input);
+}
+
+yoke_value yoke_glu(yoke_model *model, yoke_value input) {
+    int channels = shape_of(model, input).channels;
+    if (!yoke_builder_stopped(model) && channels % 2 != 0)
+        return refuse(model, FAIL(YOKE_ERROR_ARGUMENT, "glu: %d channels have no halves", channels));
+    yoke_value first = yoke_slice(model, input, YOKE_AXIS_CHANNELS, 0, channels / 2, 0);
+    yoke_value second = yoke_slice(model, input, YOKE_AXIS_CHANNELS, channels / 2, channels, 0);
+    return multiply(model, map(model, YOKE_FN_SIGMOID, second), first);
+}
+
+/* The largest is subtracted first: exp cannot overflow. */
+
+yoke_value yoke_softmax_along(yoke_model *model, yoke_value input, yoke_axis axis) {
+    yoke_value largest = yoke_reduce_axes(model, input, YOKE_REDUCE_MAX, axis);
+    yoke_value x = map(model, YOKE_FN_EXP, yoke_subtract(model, input, largest));
+    return yoke_divide(model, x, yoke_reduce_axes(model, x, YOKE_REDUCE_SUM, axis));
+}
+
+yoke_value yoke_log_softmax_along(yoke_model *model, yoke_value input, yoke_axis axis) {
+    yoke_value largest = yoke_reduce_axes(model, input, YOKE_REDUCE_MAX, axis);
+    yoke_value x = yoke_subtract(model, input, largest);
+    yoke_value sum =
+        yoke_reduce_axes(model, map(model, YOKE_FN_EXP, x), YOKE_REDUCE_SUM, axis);
+    return yoke_subtract(model, x, map(model, YOKE_FN_LOG, sum));
+}
+
+/* Losses: a number for each row. */
+
+static yoke_value number_of(yoke_model *model, yoke_value value, yoke_reduce_kind reduction) {
+    yoke_value one = yoke_reduce_axes(model, value, reduction, YOKE_AXIS_ALL);
+    return shape_of(model, one).flat ? one : yoke_reshape(model, one, yoke_shape_vector(1));
+}
+
+yoke_value yoke_l1_loss(yoke_model *model, yoke_value prediction, yoke_value target) {
+    yoke_value size = map(model, YOKE_FN_ABS, yoke_subtract(model, prediction, target));
+    return number_of(model, size, YOKE_REDUCE_MEAN);
+}
+
+yoke_value yoke_kl_loss(yoke_model *model, yoke_value log_prediction, yoke_value target) {
+    yoke_value gap = yoke_subtract(model, map(model, YOKE_FN_LOG, target), log_prediction);
+    return number_of(model, multiply(model, gap, target), YOKE_REDUCE_SUM);
+}
+
+yoke_value yoke_dice_loss(yoke_model *model, yoke_value prediction, yoke_value target) {
+    yoke_value both = number_of(model, multiply(model, prediction, target), YOKE_REDUCE_SUM);
+    yoke_value sum = yoke_combine(model, YOKE_FN_ADD, number_of(model, prediction, YOKE_REDUCE_SUM),
+                                  number_of(model, target, YOKE_REDUCE_SUM));
+    both = yoke_map(model, YOKE_FN_OFFSET, yoke_map(model, YOKE_FN_SCALE, both, 2, 0), 1, 0);
+    sum = yoke_map(model, YOKE_FN_OFFSET, sum, 1, 0);
+    return yoke_map(model, YOKE_FN_OFFSET, map(model, YOKE_FN_NEGATE, yoke_divide(model, both, sum)),
+                    1, 0);
+}
