@@ -10,7 +10,7 @@ enum { SHARDS = 8, STEPS_HERE = 5, BATCH = 19 }; /* shards of 3 rows */
 
 typedef struct shard_case {
     const char *name;
-    bool norm, clip, adamw;
+    bool norm, clip, adamw, composed;
     double dropout, momentum;
     int rows[STEPS_HERE]; /* of the batches */
 } shard_case;
@@ -22,6 +22,7 @@ static const shard_case cases[] = {
     {.name = "batch norm", .norm = true, .momentum = 0.9, .rows = {19, 16, 5, 19, 2}},
     {.name = "dropout", .dropout = 0.4, .momentum = 0.9, .rows = {19, 16, 5, 19, 7}},
     {.name = "clipping", .clip = true, .norm = true, .momentum = 0.9, .rows = {19, 19, 16, 5, 3}},
+    {.name = "composed", .composed = true, .momentum = 0.9, .rows = {19, 16, 5, 19, 2}},
     {.name = "adamw",
      .adamw = true,
      .norm = true,
@@ -30,6 +31,10 @@ static const shard_case cases[] = {
      .rows = {16, 19, 5, 1, 19}},
 };
 enum { CASES = sizeof cases / sizeof cases[0] };
+
+static yoke_model *model_of(const shard_case *one) {
+    return one->composed ? check_composed(NULL) : check_model(one->norm, one->dropout);
+}
 
 static yoke_optimizer_options optimizer_for(const shard_case *one) {
     return (yoke_optimizer_options){.struct_size = sizeof(yoke_optimizer_options),
@@ -129,7 +134,7 @@ static void devices_and_schedules_learn_the_same(void **state) {
     static const char *const names[] = {"overlap", "classic", "sharded"};
     for (int i = 0; i < CASES; i++) {
         const shard_case *one = &cases[i];
-        yoke_model *model = check_model(one->norm, one->dropout);
+        yoke_model *model = model_of(one);
         course_result expected = learn_on_devices(one, model, 1, YOKE_SCHEDULE_OVERLAP);
         for (int devices = 1; devices <= SHARDS; devices *= 2)
             for (int s = 0; s < 3; s++) {
@@ -173,7 +178,7 @@ static void ranks_learn_what_one_device_learns(void **state) {
     if (!devices_are_cpus()) skip();
     for (int i = 0; i < CASES; i++) {
         const shard_case *one = &cases[i];
-        yoke_model *model = check_model(one->norm, one->dropout);
+        yoke_model *model = model_of(one);
         course_result expected = learn_on_devices(one, model, 1, YOKE_SCHEDULE_OVERLAP);
         for (int world = 1; world <= SHARDS; world *= 2)
             for (int sharded = 0; sharded < 2; sharded++) {

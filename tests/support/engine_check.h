@@ -68,6 +68,35 @@ static inline yoke_model *check_model(bool norm, double dropout) {
     return check_model_with(norm, dropout, NULL);
 }
 
+/* conv - group norm - mish - attention over the channels by products of matrices - a scale of its
+ * own - linear, 5 classes: what elementary operations are put together to. */
+static inline yoke_model *check_composed(const yoke_loss_options *loss) {
+    yoke_model *model = NULL;
+    EXPECT_OK(yoke_model_create(&model, "composed",
+                                yoke_shape_image(CHECK_CHANNELS, CHECK_SIDE, CHECK_SIDE)));
+    yoke_conv2d_options conv = {
+        .struct_size = sizeof conv, .name = "conv1", .out_channels = 8, .kernel = 3, .padding = 1};
+    yoke_group_norm_options norm = YOKE_GROUP_NORM_OPTIONS_INIT;
+    norm.name = "gn1";
+    norm.groups = 4;
+    yoke_value x = yoke_conv2d(model, yoke_model_input(model), &conv);
+    x = yoke_mish(model, yoke_group_norm(model, x, &norm));
+    x = yoke_reshape(model, x, yoke_shape_sequence(8, CHECK_SIDE * CHECK_SIDE));
+    yoke_value scores = yoke_matmul(model, x, x, false, true);
+    scores = yoke_map(model, YOKE_FN_SCALE, scores, 1.0 / CHECK_SIDE, 0);
+    scores = yoke_softmax_along(model, scores, YOKE_AXIS_CHANNELS);
+    yoke_parameter_options scale = YOKE_PARAMETER_OPTIONS_INIT;
+    scale.name = "scale";
+    scale.shape = yoke_shape_sequence(8, 1);
+    scale.std = 0.5;
+    x = yoke_combine(model, YOKE_FN_MULTIPLY, yoke_matmul(model, scores, x, false, false),
+                     yoke_parameter_value(model, &scale));
+    yoke_linear_options fc = {
+        .struct_size = sizeof fc, .name = "fc", .out_features = CHECK_CLASSES};
+    EXPECT_OK(yoke_model_finish(model, yoke_linear(model, yoke_flatten(model, x), &fc), loss));
+    return model;
+}
+
 typedef struct check_batch {
     yoke_batch batch;
     float *inputs;

@@ -75,6 +75,7 @@ typedef struct kit {
     yoke_devices_options devices_options;
     yoke_embedding_options embedding_options;
     yoke_evaluation_info evaluation_info;
+    yoke_group_norm_options group_norm_options;
     yoke_group_report group_report;
     yoke_image_options image_options;
     yoke_layer_info layer_info;
@@ -231,6 +232,8 @@ static void fill_options(kit *k) {
                                             .deviation = {1, 1, 1, 1}};
     k->layer_norm_options = (yoke_layer_norm_options)YOKE_LAYER_NORM_OPTIONS_INIT;
     k->layer_norm_options.name = "ln";
+    k->group_norm_options = (yoke_group_norm_options)YOKE_GROUP_NORM_OPTIONS_INIT;
+    k->group_norm_options.name = "gn", k->group_norm_options.groups = 1;
     k->parameter_options = (yoke_parameter_options)YOKE_PARAMETER_OPTIONS_INIT;
     k->parameter_options.name = "p", k->parameter_options.shape = k->shape;
     k->linear_options = (yoke_linear_options)YOKE_LINEAR_OPTIONS_INIT;
