@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/** torch.nn.GroupNorm of images; with as many groups as channels torch.nn.InstanceNorm2d. Begin with
- * YOKE_GROUP_NORM_OPTIONS_INIT: here epsilon 0 means 0. */
+/** torch.nn.GroupNorm of images; with as many groups as channels torch.nn.InstanceNorm2d. Begin
+ * with YOKE_GROUP_NORM_OPTIONS_INIT: here epsilon 0 means 0. */
 typedef struct yoke_group_norm_options {
     size_t struct_size; /**< sizeof(yoke_group_norm_options). */
     const char *name;   /**< Prefix of the parameters' names; required unless not_affine. */

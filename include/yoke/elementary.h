@@ -18,10 +18,10 @@
 extern "C" {
 #endif
 
-/** Adds a function of each element. The arguments are all images, all sequences or all flat; an axis
- * of length 1 is repeated (PyTorch's broadcasting), and a flat value of one channel, a number for
- * each row, goes with every shape. The gradient of what is repeated is summed. A chain of functions
- * that nobody else reads becomes one pass.
+/** Adds a function of each element. The arguments are all images, all sequences or all flat; an
+ * axis of length 1 is repeated (PyTorch's broadcasting), and a flat value of one channel, a number
+ * for each row, goes with every shape. The gradient of what is repeated is summed. A chain of
+ * functions that nobody else reads becomes one pass.
  *
  * @param model      The model.
  * @param function   Which one.
@@ -31,7 +31,7 @@ extern "C" {
  * @return A value with the longest of each axis.
  */
 YOKE_API yoke_value yoke_elementary(yoke_model *model, yoke_function function,
-                               const yoke_value *arguments, double p, double q);
+                                    const yoke_value *arguments, double p, double q);
 
 /** yoke_elementary of one argument. */
 static inline yoke_value yoke_map(yoke_model *model, yoke_function function, yoke_value a, double p,
@@ -58,7 +58,8 @@ static inline yoke_value yoke_divide(yoke_model *model, yoke_value a, yoke_value
     return yoke_combine(model, YOKE_FN_DIVIDE, a, b);
 }
 
-/** Adds a choice: `yes` where the condition is not 0, otherwise `no`; see yoke_elementary for shapes. */
+/** Adds a choice: `yes` where the condition is not 0, otherwise `no`; see yoke_elementary for
+ * shapes. */
 static inline yoke_value yoke_where(yoke_model *model, yoke_value condition, yoke_value yes,
                                     yoke_value no) {
     yoke_value arguments[3];
@@ -76,8 +77,8 @@ static inline yoke_value yoke_where(yoke_model *model, yoke_value condition, yok
  * @param axes       A set of axes; those that the value lacks count as of length 1.
  * @return The shape of the input, with length 1 along these axes (keepdim=True).
  */
-YOKE_API yoke_value yoke_reduce_axes(yoke_model *model, yoke_value input, yoke_reduce_kind reduction,
-                                unsigned axes);
+YOKE_API yoke_value yoke_reduce_axes(yoke_model *model, yoke_value input,
+                                     yoke_reduce_kind reduction, unsigned axes);
 
 /** Gives a row another shape; its elements keep their row-major order: an image's is [channels,
  * height, width], a sequence's [positions, features].
@@ -150,9 +151,7 @@ typedef struct yoke_parameter_options {
 
 /** The defaults; set name and shape. */
 #define YOKE_PARAMETER_OPTIONS_INIT                                                                \
-    {                                                                                              \
-        sizeof(yoke_parameter_options), NULL, { 0, 0, 0, false, false }, 0, 0                      \
-    }
+    { sizeof(yoke_parameter_options), NULL, {0, 0, 0, false, false}, 0, 0 }
 
 /** Adds a parameter as a value that has the same elements in every row.
  *

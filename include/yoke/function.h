@@ -15,34 +15,34 @@ extern "C" {
 /** A function of one element: a, b, c are its arguments, p and q its constants. Gradients are
  * PyTorch's, also where a function has a corner. */
 typedef enum yoke_function {
-    YOKE_FN_ADD,          /**< a + b. */
-    YOKE_FN_SUBTRACT,     /**< a - b. */
-    YOKE_FN_MULTIPLY,     /**< a * b. */
-    YOKE_FN_DIVIDE,       /**< a / b. */
-    YOKE_FN_MAXIMUM,      /**< The larger of a and b; where they are equal, half the gradient each. */
-    YOKE_FN_MINIMUM,      /**< The smaller of a and b; likewise. */
-    YOKE_FN_GREATER,      /**< 1 where a > b, otherwise 0; no gradient. */
-    YOKE_FN_EQUAL,        /**< 1 where a = b, otherwise 0; no gradient. */
-    YOKE_FN_WHERE,        /**< b where a is not 0, otherwise c; a gets no gradient. */
-    YOKE_FN_SCALE,        /**< p * a. */
-    YOKE_FN_OFFSET,       /**< a + p. */
-    YOKE_FN_NEGATE,       /**< -a. */
-    YOKE_FN_ABS,          /**< |a|; the gradient is 0 at 0. */
-    YOKE_FN_SQUARE,       /**< a * a. */
-    YOKE_FN_POWER,        /**< a to the power of p. */
-    YOKE_FN_SQRT,         /**< The square root of a. */
-    YOKE_FN_RSQRT,        /**< 1 / the square root of a. */
-    YOKE_FN_EXP,          /**< e to the power of a. */
-    YOKE_FN_LOG,          /**< The natural logarithm of a. */
-    YOKE_FN_SIN,          /**< The sine of a. */
-    YOKE_FN_COS,          /**< The cosine of a. */
-    YOKE_FN_ERF,          /**< The error function of a. */
-    YOKE_FN_CLAMP,        /**< a, at least p and at most q; the gradient passes at the bounds. */
-    YOKE_FN_SIGMOID,      /**< 1 / (1 + exp(-a)). */
-    YOKE_FN_TANH,         /**< The hyperbolic tangent of a. */
-    YOKE_FN_SOFTPLUS,     /**< log(1 + exp(a)). */
-    YOKE_FN_LEAKY_RELU,   /**< a where a > 0, otherwise p * a. */
-    YOKE_FN_ELU,          /**< a where a > 0, otherwise p * (exp(a) - 1). */
+    YOKE_FN_ADD,        /**< a + b. */
+    YOKE_FN_SUBTRACT,   /**< a - b. */
+    YOKE_FN_MULTIPLY,   /**< a * b. */
+    YOKE_FN_DIVIDE,     /**< a / b. */
+    YOKE_FN_MAXIMUM,    /**< The larger of a and b; where they are equal, half the gradient each. */
+    YOKE_FN_MINIMUM,    /**< The smaller of a and b; likewise. */
+    YOKE_FN_GREATER,    /**< 1 where a > b, otherwise 0; no gradient. */
+    YOKE_FN_EQUAL,      /**< 1 where a = b, otherwise 0; no gradient. */
+    YOKE_FN_WHERE,      /**< b where a is not 0, otherwise c; a gets no gradient. */
+    YOKE_FN_SCALE,      /**< p * a. */
+    YOKE_FN_OFFSET,     /**< a + p. */
+    YOKE_FN_NEGATE,     /**< -a. */
+    YOKE_FN_ABS,        /**< |a|; the gradient is 0 at 0. */
+    YOKE_FN_SQUARE,     /**< a * a. */
+    YOKE_FN_POWER,      /**< a to the power of p. */
+    YOKE_FN_SQRT,       /**< The square root of a. */
+    YOKE_FN_RSQRT,      /**< 1 / the square root of a. */
+    YOKE_FN_EXP,        /**< e to the power of a. */
+    YOKE_FN_LOG,        /**< The natural logarithm of a. */
+    YOKE_FN_SIN,        /**< The sine of a. */
+    YOKE_FN_COS,        /**< The cosine of a. */
+    YOKE_FN_ERF,        /**< The error function of a. */
+    YOKE_FN_CLAMP,      /**< a, at least p and at most q; the gradient passes at the bounds. */
+    YOKE_FN_SIGMOID,    /**< 1 / (1 + exp(-a)). */
+    YOKE_FN_TANH,       /**< The hyperbolic tangent of a. */
+    YOKE_FN_SOFTPLUS,   /**< log(1 + exp(a)). */
+    YOKE_FN_LEAKY_RELU, /**< a where a > 0, otherwise p * a. */
+    YOKE_FN_ELU,        /**< a where a > 0, otherwise p * (exp(a) - 1). */
     YOKE_FN_HARD_SIGMOID, /**< min(max(a / 6 + 1 / 2, 0), 1). */
     YOKE_FUNCTIONS        /**< Their number. */
 } yoke_function;

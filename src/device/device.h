@@ -277,12 +277,12 @@ typedef enum yoke_operation_kind {
     YOKE_OP_BCE, /* of logits */
     YOKE_OP_HUBER,
     YOKE_OP_OUTPUT_LOSS, /* the mean over a row */
-    YOKE_OP_EXPRESSION,    /* elementary functions of up to YOKE_PLAN_INPUTS inputs */
-    YOKE_OP_REDUCE,        /* sum, mean or maximum over axes of a row */
-    YOKE_OP_RESHAPE,       /* another shape, row-major order */
-    YOKE_OP_MOVE,          /* exchanges axes of a row, takes a part of it, and pads it */
-    YOKE_OP_MATMUL,        /* two inputs: matrices of each row */
-    YOKE_OP_PARAMETER,     /* no input: its weight, in every row */
+    YOKE_OP_EXPRESSION,  /* elementary functions of up to YOKE_PLAN_INPUTS inputs */
+    YOKE_OP_REDUCE,      /* sum, mean or maximum over axes of a row */
+    YOKE_OP_RESHAPE,     /* another shape, row-major order */
+    YOKE_OP_MOVE,        /* exchanges axes of a row, takes a part of it, and pads it */
+    YOKE_OP_MATMUL,      /* two inputs: matrices of each row */
+    YOKE_OP_PARAMETER,   /* no input: its weight, in every row */
     YOKE_OP_INPUT /* a further input of the model: a value, for which no device plans anything */
 } yoke_operation_kind;
 
@@ -411,8 +411,8 @@ typedef struct yoke_plan_request {
 typedef struct yoke_plan_needs {
     yoke_layout output;
     yoke_layout parameters[YOKE_PLAN_PARAMETERS];
-    size_t saved_bytes;         /* from forward to backward */
-    size_t scratch_bytes;       /* only while one of the two runs */
+    size_t saved_bytes;                    /* from forward to backward */
+    size_t scratch_bytes;                  /* only while one of the two runs */
     bool backward_reads[YOKE_PLAN_INPUTS]; /* input k must stay intact until backward */
     bool backward_reads_output;            /* and the output */
     /* The output may overwrite input 0; input 0's gradient may overwrite the output gradient. */

@@ -11,8 +11,8 @@ static const yoke_value nothing = {YOKE_NONE};
 
 /* The shape of a value; all 0 where the model holds an error or has no such value. */
 static yoke_shape shape_of(const yoke_model *model, yoke_value value) {
-    bool exists = !yoke_builder_stopped(model) && value.index >= 0 &&
-                  value.index <= model->layer_count;
+    bool exists =
+        !yoke_builder_stopped(model) && value.index >= 0 && value.index <= model->layer_count;
     return exists ? yoke_value_shape(model, value.index) : (yoke_shape){0};
 }
 
@@ -48,7 +48,8 @@ static yoke_value channel_parameter(yoke_model *model, const char *name, const c
 
 /* x times 1 / sqrt(mean of its squares along axes + epsilon). */
 static yoke_value divide_by_size(yoke_model *model, yoke_value x, unsigned axes, double epsilon) {
-    yoke_value mean = yoke_reduce_axes(model, map(model, YOKE_FN_SQUARE, x), YOKE_REDUCE_MEAN, axes);
+    yoke_value mean =
+        yoke_reduce_axes(model, map(model, YOKE_FN_SQUARE, x), YOKE_REDUCE_MEAN, axes);
     yoke_value size = map(model, YOKE_FN_RSQRT, yoke_map(model, YOKE_FN_OFFSET, mean, epsilon, 0));
     return multiply(model, x, size);
 }
@@ -121,7 +122,8 @@ yoke_value yoke_mish(yoke_model *model, yoke_value input) {
 yoke_value yoke_glu(yoke_model *model, yoke_value input) {
     int channels = shape_of(model, input).channels;
     if (!yoke_builder_stopped(model) && channels % 2 != 0)
-        return refuse(model, FAIL(YOKE_ERROR_ARGUMENT, "glu: %d channels have no halves", channels));
+        return refuse(model,
+                      FAIL(YOKE_ERROR_ARGUMENT, "glu: %d channels have no halves", channels));
     yoke_value first = yoke_slice(model, input, YOKE_AXIS_CHANNELS, 0, channels / 2, 0);
     yoke_value second = yoke_slice(model, input, YOKE_AXIS_CHANNELS, channels / 2, channels, 0);
     return multiply(model, map(model, YOKE_FN_SIGMOID, second), first);
@@ -138,8 +140,7 @@ yoke_value yoke_softmax_along(yoke_model *model, yoke_value input, yoke_axis axi
 yoke_value yoke_log_softmax_along(yoke_model *model, yoke_value input, yoke_axis axis) {
     yoke_value largest = yoke_reduce_axes(model, input, YOKE_REDUCE_MAX, axis);
     yoke_value x = yoke_subtract(model, input, largest);
-    yoke_value sum =
-        yoke_reduce_axes(model, map(model, YOKE_FN_EXP, x), YOKE_REDUCE_SUM, axis);
+    yoke_value sum = yoke_reduce_axes(model, map(model, YOKE_FN_EXP, x), YOKE_REDUCE_SUM, axis);
     return yoke_subtract(model, x, map(model, YOKE_FN_LOG, sum));
 }
 
@@ -166,6 +167,6 @@ yoke_value yoke_dice_loss(yoke_model *model, yoke_value prediction, yoke_value t
                                   number_of(model, target, YOKE_REDUCE_SUM));
     both = yoke_map(model, YOKE_FN_OFFSET, yoke_map(model, YOKE_FN_SCALE, both, 2, 0), 1, 0);
     sum = yoke_map(model, YOKE_FN_OFFSET, sum, 1, 0);
-    return yoke_map(model, YOKE_FN_OFFSET, map(model, YOKE_FN_NEGATE, yoke_divide(model, both, sum)),
-                    1, 0);
+    return yoke_map(model, YOKE_FN_OFFSET,
+                    map(model, YOKE_FN_NEGATE, yoke_divide(model, both, sum)), 1, 0);
 }

@@ -26,7 +26,8 @@ static bool is_number(yoke_shape shape) {
     return shape.flat && shape.channels == 1;
 }
 
-/* The longer of two lengths, one of which is 1 unless they are equal; 0: they do not go together. */
+/* The longer of two lengths, one of which is 1 unless they are equal; 0: they do not go together.
+ */
 static int longer(int a, int b) {
     return a == b || b == 1 ? a : a == 1 ? b : 0;
 }
@@ -87,7 +88,7 @@ static yoke_status add_function(yoke_model *model, yoke_function function,
 }
 
 yoke_value yoke_elementary(yoke_model *model, yoke_function function, const yoke_value *arguments,
-                      double p, double q) {
+                           double p, double q) {
     if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
     return yoke_builder_result(model, add_function(model, function, arguments, p, q));
 }
@@ -114,7 +115,7 @@ static yoke_status add_reduction(yoke_model *model, yoke_value input, yoke_reduc
 }
 
 yoke_value yoke_reduce_axes(yoke_model *model, yoke_value input, yoke_reduce_kind reduction,
-                       unsigned axes) {
+                            unsigned axes) {
     if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
     return yoke_builder_result(model, add_reduction(model, input, reduction, axes));
 }
@@ -244,8 +245,8 @@ static yoke_status add_matmul(yoke_model *model, yoke_value left, yoke_value rig
     int m = transpose_left ? columns : rows, k = transpose_left ? rows : columns;
     int other_k = transpose_right ? other_columns : other_rows;
     int n = transpose_right ? other_rows : other_columns;
-    bool alike = !a.flat && !b.flat && a.sequence == b.sequence &&
-                 (a.sequence || a.channels == b.channels);
+    bool alike =
+        !a.flat && !b.flat && a.sequence == b.sequence && (a.sequence || a.channels == b.channels);
     if (!alike || k != other_k)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "%s: left is %d x %d x %d%s%s, right is %d x %d x %d%s%s: both must be "
@@ -279,7 +280,9 @@ static yoke_status add_parameter(yoke_model *model, const yoke_parameter_options
                     options.name, options.std);
     size_t lengths[3];
     yoke_row_axes(layer->operation.output, lengths);
-    yoke_tensor tensor = {.ndim = options.shape.flat ? 1 : options.shape.sequence ? 2 : 3,
+    yoke_tensor tensor = {.ndim = options.shape.flat       ? 1
+                                  : options.shape.sequence ? 2
+                                                           : 3,
                           .trainable = true,
                           .groups = 1,
                           .fill = {YOKE_FILL_CONSTANT, options.value}};

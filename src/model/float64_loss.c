@@ -59,8 +59,8 @@ static void targets_row(yoke_float64_model *r, const double *x, const float *tar
     int outputs = (int)yoke_model_output_elements(r->model, 0);
     for (int j = 0; j < outputs; j++) {
         double slope = 0;
-        r->loss_sum += target_loss(r, j, x[j], targets != NULL ? (double)targets[j] : 0,
-                                   &slope) / outputs;
+        r->loss_sum +=
+            target_loss(r, j, x[j], targets != NULL ? (double)targets[j] : 0, &slope) / outputs;
         gradient[j] = slope / outputs * r->loss_scale;
     }
 }
@@ -81,6 +81,7 @@ void yoke_float64_loss(yoke_float64_model *r) {
         if (entropy)
             cross_entropy_row(r, row, outputs + at, gradients + at);
         else
-            targets_row(r, outputs + at, r->targets != NULL ? r->targets + at : NULL, gradients + at);
+            targets_row(r, outputs + at, r->targets != NULL ? r->targets + at : NULL,
+                        gradients + at);
     }
 }

@@ -269,8 +269,7 @@ static inline void parity_forget(parity_side *side) {
     bool output = needs->backward_reads_output;
     bool input = needs->backward_reads[0] || (side->in_place && output);
     parity_poison(side, side->binding.scratch, needs->scratch_bytes);
-    for (int i = input; i < parity_inputs(side->c) && !(i == 1 && needs->backward_reads[1]);
-         i++)
+    for (int i = input; i < parity_inputs(side->c) && !(i == 1 && needs->backward_reads[1]); i++)
         parity_poison(side, side->binding.inputs[i], side->inputs[i].bytes);
     if (!output && !side->in_place) parity_poison(side, side->binding.output, needs->output.bytes);
 }

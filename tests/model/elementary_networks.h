@@ -34,8 +34,8 @@ static inline yoke_model *one_function(yoke_function function, const yoke_loss_o
             arguments[k] = yoke_combine(model, YOKE_FN_GREATER, arguments[k],
                                         yoke_map(model, YOKE_FN_SCALE, arguments[k], -1, 0));
         if (positive)
-            arguments[k] = yoke_map(model, YOKE_FN_OFFSET,
-                                    map(model, YOKE_FN_SOFTPLUS, arguments[k]), 0.5, 0);
+            arguments[k] =
+                yoke_map(model, YOKE_FN_OFFSET, map(model, YOKE_FN_SOFTPLUS, arguments[k]), 0.5, 0);
     }
     double p = function == YOKE_FN_POWER ? 1.7 : function == YOKE_FN_CLAMP ? -0.4 : 0.3;
     yoke_value made = yoke_elementary(model, function, arguments, p, 0.6);
@@ -50,10 +50,10 @@ static inline yoke_model *broadcast(const yoke_loss_options *loss) {
     assert_ok(yoke_model_create(&model, "broadcast", yoke_shape_image(3, 6, 5)));
     yoke_value image = conv(model, yoke_model_input(model), "conv", 20, NULL);
     yoke_value other = conv(model, yoke_model_input(model), "other", 20, NULL);
-    yoke_value channels = yoke_reduce_axes(model, other, YOKE_REDUCE_MEAN,
-                                           YOKE_AXIS_HEIGHT | YOKE_AXIS_WIDTH);
-    yoke_value rows = yoke_reduce_axes(model, other, YOKE_REDUCE_MAX,
-                                       YOKE_AXIS_CHANNELS | YOKE_AXIS_WIDTH);
+    yoke_value channels =
+        yoke_reduce_axes(model, other, YOKE_REDUCE_MEAN, YOKE_AXIS_HEIGHT | YOKE_AXIS_WIDTH);
+    yoke_value rows =
+        yoke_reduce_axes(model, other, YOKE_REDUCE_MAX, YOKE_AXIS_CHANNELS | YOKE_AXIS_WIDTH);
     yoke_value columns = parameter(model, "columns", yoke_shape_image(20, 1, 5));
     yoke_value number = parameter(model, "number", yoke_shape_vector(1));
     yoke_value sum = yoke_combine(model, YOKE_FN_MULTIPLY, image, channels);
@@ -64,9 +64,10 @@ static inline yoke_model *broadcast(const yoke_loss_options *loss) {
     yoke_value sequence = yoke_reshape(model, sum, yoke_shape_sequence(30, 20));
     yoke_value weights = parameter(model, "weights", yoke_shape_sequence(1, 20));
     yoke_value means = yoke_reduce_axes(model, sequence, YOKE_REDUCE_MEAN, YOKE_AXIS_CHANNELS);
-    sequence = yoke_subtract(model, yoke_combine(model, YOKE_FN_MULTIPLY, weights, sequence), means);
-    yoke_value flat = yoke_flatten(
-        model, yoke_reduce_axes(model, sequence, YOKE_REDUCE_SUM, YOKE_AXIS_HEIGHT));
+    sequence =
+        yoke_subtract(model, yoke_combine(model, YOKE_FN_MULTIPLY, weights, sequence), means);
+    yoke_value flat =
+        yoke_flatten(model, yoke_reduce_axes(model, sequence, YOKE_REDUCE_SUM, YOKE_AXIS_HEIGHT));
     flat = yoke_divide(model, flat,
                        yoke_map(model, YOKE_FN_OFFSET, map(model, YOKE_FN_EXP, number), 1, 0));
     assert_ok(yoke_model_finish(model, linear(model, flat, "head", 7, NULL), loss));
@@ -99,7 +100,8 @@ static inline yoke_model *matrices(const yoke_loss_options *loss) {
     yoke_value sequence = yoke_reshape(model, both, yoke_shape_sequence(6, 12));
     sequence = yoke_matmul(model, sequence, input, true, false);
     sequence = yoke_transpose(model, sequence, YOKE_AXIS_CHANNELS, YOKE_AXIS_HEIGHT);
-    yoke_value flat = yoke_slice(model, yoke_flatten(model, sequence), YOKE_AXIS_CHANNELS, 3, 90, 0);
+    yoke_value flat =
+        yoke_slice(model, yoke_flatten(model, sequence), YOKE_AXIS_CHANNELS, 3, 90, 0);
     assert_ok(yoke_model_finish(model, linear(model, flat, "head", 7, NULL), loss));
     return model;
 }

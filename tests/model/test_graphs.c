@@ -4,8 +4,8 @@
  * them. tests/fixtures/make_graphs_fixture.py and make_composed_fixture.py write what is wanted. */
 #include <string.h>
 
-#include "fixtures/fixture.h"
 #include "fixtures/fill.h"
+#include "fixtures/fixture.h"
 #include "replica_rig.h"
 #include "yoke/composed.h"
 
@@ -157,8 +157,8 @@ static void check_outputs(struct rig *rig, const json_t *graph) {
     for (int k = 0; k < rig->model->output_count; k++) {
         size_t count = (size_t)rig->rows * yoke_model_output_elements(rig->model, k);
         float *values = device_values(rig->device, memory->outputs[k], count * sizeof *values);
-        check_tensor(values, count, json_array_get(json_object_get(graph, "outputs"), (size_t)k), 0.1,
-                     rig->model->outputs[k].name);
+        check_tensor(values, count, json_array_get(json_object_get(graph, "outputs"), (size_t)k),
+                     0.1, rig->model->outputs[k].name);
         free(values);
     }
 }

@@ -204,13 +204,13 @@ static void layers_are_spelled_in_one_line(void **state) {
     (void)state;
     yoke_model *model = NULL;
     yoke_tensor_info tensor = {.struct_size = sizeof tensor};
-    assert_int_equal(
-        yoke_model_preset(&model, "layers:linear=10", yoke_shape_vector(10), 10, NULL), YOKE_OK);
+    assert_int_equal(yoke_model_preset(&model, "layers:linear=10", yoke_shape_vector(10), 10, NULL),
+                     YOKE_OK);
     assert_int_equal(yoke_model_parameter_count(model), 110);
     yoke_model_destroy(model);
-    assert_int_equal(yoke_model_preset(&model, "layers:linear=10,relu,linear=5",
-                                       yoke_shape_vector(10), 5, NULL),
-                     YOKE_OK);
+    assert_int_equal(
+        yoke_model_preset(&model, "layers:linear=10,relu,linear=5", yoke_shape_vector(10), 5, NULL),
+        YOKE_OK);
     assert_int_equal(yoke_model_parameter_count(model), 110 + 55);
     assert_int_equal(yoke_model_tensor(model, 2, &tensor), YOKE_OK);
     assert_string_equal(tensor.name, "2.weight");

@@ -5,10 +5,8 @@
 
 enum { ROWS = 7, STEPS = 4 };
 
-static const yoke_optimizer_options optimizer = {.struct_size = sizeof optimizer,
-                                                 .kind = YOKE_SGD,
-                                                 .learning_rate = 0.05,
-                                                 .momentum = 0.9};
+static const yoke_optimizer_options optimizer = {
+    .struct_size = sizeof optimizer, .kind = YOKE_SGD, .learning_rate = 0.05, .momentum = 0.9};
 
 static yoke_data_parallel_options options_for(yoke_schedule schedule) {
     return (yoke_data_parallel_options){.struct_size = sizeof(yoke_data_parallel_options),

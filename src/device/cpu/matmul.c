@@ -14,7 +14,9 @@ enum { LEFT, RIGHT, OUTPUT, MATRICES };
 
 static size_t matrix_elements(const matmul_plan *self, int which) {
     const yoke_matrices *size = &self->size;
-    return which == LEFT ? size->m * size->k : which == RIGHT ? size->k * size->n : size->m * size->n;
+    return which == LEFT    ? size->m * size->k
+           : which == RIGHT ? size->k * size->n
+                            : size->m * size->n;
 }
 
 /* Matrix `index` of all rows as float32: in place, or widened into `copy`. */
@@ -94,15 +96,15 @@ static void right_gradient(const matmul_plan *self, size_t index, float *copies[
     const float *left = read_matrix(self, LEFT, at->inputs[0], index, copies[LEFT]);
     const float *dy = read_matrix(self, OUTPUT, at->output_gradient, index, copies[OUTPUT]);
     bool swapped = operation->transpose_right;
-    const product p = {
-        .rows = swapped ? self->size.n : self->size.k,
-        .inner = self->size.m,
-        .columns = swapped ? self->size.k : self->size.n,
-        .a = swapped ? dy : left,
-        .b = swapped ? left : dy,
-        .transpose_a = swapped || !operation->transpose_left,
-        .transpose_b = swapped && operation->transpose_left,
-        .to = place_matrix(self, RIGHT, at->input_gradients[1], index, copies[RIGHT])};
+    const product p = {.rows = swapped ? self->size.n : self->size.k,
+                       .inner = self->size.m,
+                       .columns = swapped ? self->size.k : self->size.n,
+                       .a = swapped ? dy : left,
+                       .b = swapped ? left : dy,
+                       .transpose_a = swapped || !operation->transpose_left,
+                       .transpose_b = swapped && operation->transpose_left,
+                       .to =
+                           place_matrix(self, RIGHT, at->input_gradients[1], index, copies[RIGHT])};
     multiply(&p);
     write_matrix(self, RIGHT, at->input_gradients[1], index, copies[RIGHT]);
 }

@@ -24,7 +24,7 @@ static void reshape_backward(const cpu_plain_plan *plain) {
 }
 
 yoke_status cpu_plan_row_shape(yoke_plan **plan, cpu_device *device,
-                                 const yoke_plan_request *request) {
+                               const yoke_plan_request *request) {
     static const cpu_plain_operation calls = {.flags = YOKE_IN_PLACE,
                                               .bytes = sizeof(cpu_plain_plan),
                                               .forward = reshape_forward,
@@ -71,7 +71,8 @@ static void move_forward(const cpu_plain_plan *plain) {
     const yoke_box *box = &self->box;
     size_t rows = plain->base.rows;
     int threads = plain->base.device->threads;
-#pragma omp parallel for num_threads(threads) if (cpu_is_parallel(threads, rows *self->to_elements))
+#pragma omp parallel for num_threads(                                                              \
+    threads) if (cpu_is_parallel(threads, rows * self->to_elements))
     for (size_t row = 0; row < rows; row++) {
         side to = {cpu_plain_row(plain, at->output, row, self->to_elements), box->to_first,
                    box->to_steps};
@@ -90,7 +91,8 @@ static void move_backward(const cpu_plain_plan *plain) {
     size_t rows = plain->base.rows;
     int threads = plain->base.device->threads;
     if (at->input_gradients[0] == NULL) return;
-#pragma omp parallel for num_threads(threads) if (cpu_is_parallel(threads, rows *self->from_elements))
+#pragma omp parallel for num_threads(                                                              \
+    threads) if (cpu_is_parallel(threads, rows * self->from_elements))
     for (size_t row = 0; row < rows; row++) {
         side to = {cpu_plain_row(plain, at->input_gradients[0], row, self->from_elements),
                    box->from_first, box->from_steps};

@@ -80,7 +80,7 @@ static void reduction_forward(const cpu_plain_plan *plain) {
     const yoke_plan_binding *at = &plain->base.binding;
     size_t rows = plain->base.rows, elements = self->view.elements;
     int threads = plain->base.device->threads;
-#pragma omp parallel for num_threads(threads) if (cpu_is_parallel(threads, rows *elements))
+#pragma omp parallel for num_threads(threads) if (cpu_is_parallel(threads, rows * elements))
     for (size_t row = 0; row < rows; row++)
         forward_row(self, cpu_plain_row(plain, at->inputs[0], row, elements),
                     cpu_plain_row(plain, at->output, row, self->results), results_of_thread(self));
@@ -91,7 +91,8 @@ static void reduction_backward(const cpu_plain_plan *plain) {
     size_t rows = plain->base.rows;
     int threads = plain->base.device->threads;
     if (plain->base.binding.input_gradients[0] == NULL) return;
-#pragma omp parallel for num_threads(threads) if (cpu_is_parallel(threads, rows *self->view.elements))
+#pragma omp parallel for num_threads(                                                              \
+    threads) if (cpu_is_parallel(threads, rows * self->view.elements))
     for (size_t row = 0; row < rows; row++)
         backward_row(self, row, results_of_thread(self));
 }

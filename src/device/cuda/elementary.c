@@ -262,5 +262,9 @@ static yoke_status parameter_backward(const cuda_kernel_plan *plan, cudaStream_t
     return YOKE_OK;
 }
 
-const cuda_kernel_operation cuda_parameter = {0, YOKE_HAS_PARAMETERS, parameter_prepare,
-                                              parameter_forward, parameter_backward, .plain = true};
+const cuda_kernel_operation cuda_parameter = {0,
+                                              YOKE_HAS_PARAMETERS,
+                                              parameter_prepare,
+                                              parameter_forward,
+                                              parameter_backward,
+                                              .plain = true};

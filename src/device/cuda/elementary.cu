@@ -268,8 +268,8 @@ extern "C" cudaError_t cuda_run_move(const cuda_move_job *job, cudaStream_t stre
 #define TILE 16
 
 template <typename T>
-static __global__ void multiply_matrices(const __grid_constant__ cuda_matrices_job job,
-                                         size_t down, size_t across) {
+static __global__ void multiply_matrices(const __grid_constant__ cuda_matrices_job job, size_t down,
+                                         size_t across) {
     __shared__ float left[TILE][TILE + 1], right[TILE][TILE + 1];
     size_t x = threadIdx.x % TILE, y = threadIdx.x / TILE;
     for (size_t unit = blockIdx.x; unit < job.count * down * across; unit += gridDim.x) {
@@ -299,7 +299,7 @@ static __global__ void multiply_matrices(const __grid_constant__ cuda_matrices_j
 extern "C" cudaError_t cuda_run_matrices(const cuda_matrices_job *job, cudaStream_t stream) {
     size_t down = (job->rows + TILE - 1) / TILE, across = (job->columns + TILE - 1) / TILE;
     unsigned blocks = cuda_position_blocks(job->count * down * across);
-    LAUNCH_BY_TYPE(LAUNCH_BLOCK, multiply_matrices, job->half, blocks, TILE *TILE, stream, *job,
+    LAUNCH_BY_TYPE(LAUNCH_BLOCK, multiply_matrices, job->half, blocks, TILE * TILE, stream, *job,
                    down, across);
     return cudaGetLastError();
 }

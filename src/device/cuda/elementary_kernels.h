@@ -53,8 +53,8 @@ typedef struct cuda_move_job {
 } cuda_move_job;
 cudaError_t cuda_run_move(const cuda_move_job *job, cudaStream_t stream);
 
-/* to [rows, columns] = a [rows, inner] b [inner, columns] for `count` matrices one behind the other,
- * a and b or their transposes in memory. */
+/* to [rows, columns] = a [rows, inner] b [inner, columns] for `count` matrices one behind the
+ * other, a and b or their transposes in memory. */
 typedef struct cuda_matrices_job {
     size_t count, rows, inner, columns;
     bool half, transpose_a, transpose_b;

@@ -63,8 +63,7 @@ static yoke_status run_backward(yoke_plan *plan, const yoke_plan_step *step) {
 
 static yoke_dims input_dims(const yoke_operation *operation, int index) {
     yoke_dims dims = operation->input;
-    if (index > 0 && operation->others[index - 1].channels > 0)
-        return operation->others[index - 1];
+    if (index > 0 && operation->others[index - 1].channels > 0) return operation->others[index - 1];
     if (index == 1 && operation->kind == YOKE_OP_CONCAT)
         dims.channels = operation->output.channels - dims.channels;
     if (index == 1 && operation->by_channel) dims.height = dims.width = 1;

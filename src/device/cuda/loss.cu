@@ -193,9 +193,7 @@ struct output_itself {
     static __device__ double term(const cuda_loss_job &, int, double value, double) {
         return value;
     }
-    static __device__ float slope(const cuda_loss_job &, int, float, float) {
-        return 1;
-    }
+    static __device__ float slope(const cuda_loss_job &, int, float, float) { return 1; }
 };
 
 struct binary_cross_entropy {

@@ -61,8 +61,7 @@ static yoke_status plan_directions(weighted_planner *planner) {
                 CUDA_COLUMN_PARTS * channels * sizeof(float) + padded_weight_bytes(planner->self);
     }
     needs->reads_shadow[0] = planner->problem.type == CUDA_BFLOAT16;
-    needs->backward_reads[0] =
-        request->training && !request->frozen && !planner->self->reordered;
+    needs->backward_reads[0] = request->training && !request->frozen && !planner->self->reordered;
     if (planner->self->reordered)
         needs->saved_bytes =
             cuda_elements(&planner->self->input) * cuda_type_bytes(planner->self->input.type);

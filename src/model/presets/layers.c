@@ -178,10 +178,11 @@ static yoke_status check_output(const yoke_preset_request *request, yoke_value v
     if (yoke_builder_stopped(request->model)) return YOKE_OK; /* finish reports it */
     yoke_shape shape = yoke_value_shape(request->model, value.index);
     if (shape.channels == request->classes) return YOKE_OK;
-    return FAIL(YOKE_ERROR_ARGUMENT,
-                "layers: the last layer writes %d values where %d are wanted, one for each class or "
-                "target: end with linear=%d",
-                shape.channels, request->classes, request->classes);
+    return FAIL(
+        YOKE_ERROR_ARGUMENT,
+        "layers: the last layer writes %d values where %d are wanted, one for each class or "
+        "target: end with linear=%d",
+        shape.channels, request->classes, request->classes);
 }
 
 static yoke_status add_line(const yoke_preset_request *request, yoke_value *value) {
