@@ -65,7 +65,7 @@ typedef struct yoke_conv2d_options {
     int stride;              /**< 0: 1. */
     int padding;             /**< Zeros added on each side. */
     int groups;              /**< 0: 1. */
-    bool bias;               /**< Unlike PyTorch off by default: a batch norm usually follows. */
+    bool no_bias;            /**< Leave the bias out: before a batch norm, say. */
     const char *shared_with; /**< An earlier layer whose parameters this one uses; NULL: its own. */
     bool kaiming_fan_out;    /**< Initialize by torchvision's rule: normal weights, bias 0; false:
                                 nn.Conv2d's. */

@@ -119,7 +119,7 @@ static yoke_status add_conv2d(yoke_model *model, yoke_value input,
     conv->padding = options.padding;
     conv->groups = options.groups != 0 ? options.groups : 1;
     conv->dilation = options.dilation != 0 ? options.dilation : 1;
-    conv->bias = options.bias;
+    conv->bias = !options.no_bias;
     yoke_shape shape = {.channels = options.out_channels};
     TRY(place_window(layer, &shape.height, &shape.width));
     if (options.out_channels < 1)

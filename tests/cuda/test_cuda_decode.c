@@ -299,7 +299,8 @@ static yoke_conv2d_options first_convolution(const char *name) {
                                  .name = name,
                                  .out_channels = 8,
                                  .kernel = 3,
-                                 .padding = 1};
+                                 .padding = 1,
+                                 .no_bias = true};
 }
 
 /* Two convolutions read the input, or none does. */

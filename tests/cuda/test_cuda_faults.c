@@ -39,8 +39,11 @@ static yoke_model *small_model(void) {
     yoke_model *model = NULL;
     EXPECT_OK(yoke_model_create(&model, "smallest",
                                 (yoke_shape){CHECK_CHANNELS, CHECK_SIDE, CHECK_SIDE, false}));
-    yoke_conv2d_options conv = {
-        .struct_size = sizeof conv, .name = "conv", .out_channels = 8, .kernel = 3};
+    yoke_conv2d_options conv = {.struct_size = sizeof conv,
+                                .name = "conv",
+                                .out_channels = 8,
+                                .kernel = 3,
+                                .no_bias = true};
     yoke_batch_norm_options norm = {
         .struct_size = sizeof norm, .name = "norm", .epsilon = 1e-5, .momentum = 0.1};
     yoke_linear_options fc = {

@@ -186,6 +186,7 @@ static yoke_model *build_images(void) {
     yoke_model *model = NULL;
     conv.name = "conv";
     conv.out_channels = conv.kernel = 3;
+    conv.no_bias = true;
     norm.name = "norm";
     layer.name = "layer";
     pool.kernel = 2;

@@ -59,8 +59,7 @@ static yoke_model *plain_convolutions(void) {
                                    .name = "conv",
                                    .out_channels = 64,
                                    .kernel = 3,
-                                   .groups = 2,
-                                   .bias = true};
+                                   .groups = 2};
     yoke_value value = yoke_conv2d(model, yoke_model_input(model), &options);
     yoke_linear_options linear = {.struct_size = sizeof linear, .name = "fc", .out_features = 100};
     value = yoke_linear(model, yoke_flatten(model, value), &linear);

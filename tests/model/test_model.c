@@ -24,7 +24,8 @@ static yoke_value conv(yoke_model *model, yoke_value input, const char *name, in
                                    .name = name,
                                    .out_channels = channels,
                                    .kernel = 3,
-                                   .padding = 1};
+                                   .padding = 1,
+                                   .no_bias = true};
     return yoke_conv2d(model, input, &options);
 }
 
@@ -149,8 +150,12 @@ static void builder_names_layer_and_values(void **state) {
 static void sharing_is_checked(void **state) {
     (void)state;
     yoke_model *model = new_model(image);
-    yoke_conv2d_options options = {
-        .struct_size = sizeof options, .name = "b", .out_channels = 3, .kernel = 3, .padding = 1};
+    yoke_conv2d_options options = {.struct_size = sizeof options,
+                                   .name = "b",
+                                   .out_channels = 3,
+                                   .kernel = 3,
+                                   .padding = 1,
+                                   .no_bias = true};
     yoke_value value = conv(model, yoke_model_input(model), "a", 5);
     options.shared_with = "a";
     assert_refused(model, yoke_conv2d(model, value, &options), WORDS("b", "'a'", "3 x 5"));

@@ -44,8 +44,12 @@ static yoke_model *hiding_model(void) {
     yoke_model *model = NULL;
     EXPECT_OK(yoke_model_create(&model, "hiding",
                                 (yoke_shape){CHECK_CHANNELS, CHECK_SIDE, CHECK_SIDE, false}));
-    yoke_conv2d_options conv = {
-        .struct_size = sizeof conv, .name = "conv1", .out_channels = 8, .kernel = 3, .padding = 1};
+    yoke_conv2d_options conv = {.struct_size = sizeof conv,
+                                .name = "conv1",
+                                .out_channels = 8,
+                                .kernel = 3,
+                                .padding = 1,
+                                .no_bias = true};
     yoke_batch_norm_options bn = {
         .struct_size = sizeof bn, .name = "bn", .epsilon = 1e-14, .momentum = 0.1};
     yoke_linear_options fc = {

@@ -129,7 +129,6 @@ static yoke_value add_patches(const yoke_preset_request *request, int patch) {
     options.name = "conv_proj";
     options.out_channels = width;
     options.kernel = options.stride = patch;
-    options.bias = true;
     yoke_value value = yoke_conv2d(model, yoke_model_input(model), &options);
     double inputs = (double)image.channels * patch * patch;
     initialize(model, 0, (yoke_fill){YOKE_FILL_NORMAL, sqrt(1 / inputs)});
