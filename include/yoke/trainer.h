@@ -111,11 +111,11 @@ typedef struct yoke_trainer_options {
     /** How the engine trains; NULL: YOKE_DATA_PARALLEL_OPTIONS_INIT. The trainer sets batch, seed,
      * process_group and pixels of it, which stay 0 here, as do input_gradients and inference.
      * With `shards` and threads 0 a CPU device gets cores / shards threads, at least 1, whatever
-     * the number of devices; without `choices` the trainer then takes YOKE_ALGORITHM_DIRECT:
-     * measurements could end differently on another number of devices. In DDP all ranks give
-     * `choices`, or none does; what keeps its file from being written, and what `measure_seconds`
-     * leaves unmeasured, is a WARNING. With `ema_decay` evaluations and `save` use the average of
-     * the weights; checkpoints have both. */
+     * the number of devices; without `algorithm_cache` the trainer then takes
+     * YOKE_ALGORITHM_DIRECT: measurements could end differently on another number of devices. In
+     * DDP all ranks give `algorithm_cache`, or none does; what keeps its file from being written,
+     * and what `measure_seconds` leaves unmeasured, is a WARNING. With `ema_decay` evaluations and
+     * `save` use the average of the weights; checkpoints have both. */
     const yoke_data_parallel_options *engine;
     int batch;                               /**< Rows of the whole batch, of all ranks; 0: 64. */
     int epochs;                              /**< 0: 1. Ignored when steps > 0. */

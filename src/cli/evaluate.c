@@ -31,7 +31,7 @@ static const cli_option options[] = {
     CLI_OPTION_THREADS(AT(trained.threads)),
     CLI_OPTION_BATCH(AT(trained.batch), "64"),
     CLI_OPTION_PRECISION(AT(trained.precision)),
-    CHOICES_OPTION_NO_CACHE(AT(trained.choices.no_cache)),
+    ALGORITHM_CACHE_OPTION_NO_CACHE(AT(trained.algorithm_cache.no_cache)),
     CLI_OPTION_LIMIT_ROWS(AT(trained.rows.limit)),
     CLI_OPTION_LOADER_THREADS(AT(trained.rows.loader_threads)),
     CLI_OPTION_SKIP_BAD(AT(trained.rows.skip_bad)),

@@ -36,7 +36,7 @@ static const cli_option options[] = {
     {"devices", "LIST", "auto, cpu or cuda: one device (auto)", AT(trained.devices)},
     CLI_OPTION_THREADS(AT(trained.threads)),
     CLI_OPTION_PRECISION(AT(trained.precision)),
-    CHOICES_OPTION_NO_CACHE(AT(trained.choices.no_cache)),
+    ALGORITHM_CACHE_OPTION_NO_CACHE(AT(trained.algorithm_cache.no_cache)),
 };
 
 const cli_verb generate_verb = {

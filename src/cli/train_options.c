@@ -147,8 +147,8 @@ static const cli_option options[] = {
     CLI_OPTION_PRECISION(AT(engine.precision)),
     CLI_OPTION_ALGORITHM(AT(engine.algorithm),
                          "of convolutions and products; with fastest, runs may differ (measured)"),
-    CHOICES_OPTION_FILE(AT(choices.file)),
-    CHOICES_OPTION_NO_CACHE(AT(choices.no_cache)),
+    ALGORITHM_CACHE_OPTION_FILE(AT(algorithm_cache.file)),
+    ALGORITHM_CACHE_OPTION_NO_CACHE(AT(algorithm_cache.no_cache)),
     CLI_OPTION_COLLECTIVES(AT(engine.collectives)),
     CLI_OPTION_BUCKET_MB(AT(bucket_mb), "the first 1, then 4 on CPUs and 25 on GPUs"),
     CLI_OPTION_SHARDS(AT(engine.shards)),
@@ -314,7 +314,7 @@ int train_setup_check(const train_setup *setup) {
                                         "--init");
     if (setup->live && setup->quiet)
         return cli_usage_error("train", "--live draws and --quiet draws nothing; leave one out");
-    code = choices_flags_check(&setup->choices, "train");
+    code = algorithm_cache_check(&setup->algorithm_cache, "train");
     if (code >= 0) return code;
     if (run->min_delta > 0 && run->patience == 0)
         return cli_usage_error("train", "--min-delta needs --patience");

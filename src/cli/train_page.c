@@ -95,7 +95,7 @@ static yoke_status add_facts(yoke_report *report, const train_page *page,
                              const yoke_trainer_summary *summary) {
     static const char *const algorithms[] = {"measured", "direct", "fastest"};
     const yoke_data_parallel_options *engine = &page->setup->engine;
-    bool fixed = engine->shards > 0 && engine->choices == NULL;
+    bool fixed = engine->shards > 0 && engine->algorithm_cache == NULL;
     char text[32];
     TRY(add_fact(report, "model", "%s, %zu parameters, %s", summary->model, summary->parameters,
                  summary->precision));

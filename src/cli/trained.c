@@ -268,17 +268,17 @@ yoke_status trained_model(trained *made, const trained_flags *flags, int batch) 
 /* The engine. */
 
 yoke_status trained_build(trained *made, const trained_flags *flags, int batch, bool pixels) {
-    choices_place choices;
+    algorithm_cache_place algorithm_cache;
     progress view;
-    choices_place_find(&choices, &flags->choices, false);
-    choices_place_say_held(&choices);
+    algorithm_cache_find(&algorithm_cache, &flags->algorithm_cache, false);
+    algorithm_cache_say_held(&algorithm_cache);
     yoke_data_parallel_options engine = {.struct_size = sizeof engine,
                                          .precision = flags->precision,
                                          .batch = batch,
                                          .pixels = pixels,
-                                         .choices = choices.path,
-                                         .cache_choices = choices.cache,
-                                         .measure_seconds = CHOICES_SECONDS_PREDICTING,
+                                         .algorithm_cache = algorithm_cache.path,
+                                         .replace_broken_cache = algorithm_cache.replace_broken,
+                                         .measure_seconds = MEASURE_SECONDS_PREDICTING,
                                          .inference = true};
     progress_begin(&view, 0, 0, false);
     progress_note(&view, "measuring the fastest algorithms ...");
@@ -286,7 +286,7 @@ yoke_status trained_build(trained *made, const trained_flags *flags, int batch, 
         yoke_data_parallel_create(&made->parallel, made->model, made->devices, NULL, &engine);
     progress_clear(&view);
     TRY(status);
-    const char *warning = yoke_data_parallel_choices_warning(made->parallel);
+    const char *warning = yoke_data_parallel_algorithms_warning(made->parallel);
     if (warning != NULL) fprintf(stderr, "yoke: warning: %s\n", warning);
     return yoke_weights_load(made->parallel, made->model, flags->weights);
 }

@@ -69,7 +69,7 @@ typedef struct yoke_replica_options {
     int rows;              /* of the largest shard: its plans are made (and measured) first */
     bool inference;        /* it has no gradients and no plan of training */
     const yoke_flat *flat; /* NULL: this is the root and chooses the layout; otherwise the root's */
-    yoke_choices *choices; /* shared; required */
+    yoke_algorithms *algorithms; /* shared; required */
     size_t first_bucket_bytes, bucket_bytes;
     const bool *frozen;   /* [tensors] parameters without a gradient; outlives the replica. NULL:
                              none */

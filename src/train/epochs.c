@@ -71,7 +71,7 @@ yoke_status yoke_trainer_begin(yoke_trainer *trainer, bool saves) {
     run->begin_ns = yoke_now_ns();
     trainer->running = true;
     yoke_trainer_publish(trainer);
-    yoke_run_say(run, YOKE_EVENT_WARNING, yoke_data_parallel_choices_warning(run->parallel));
+    yoke_run_say(run, YOKE_EVENT_WARNING, yoke_data_parallel_algorithms_warning(run->parallel));
     yoke_event ready = {.kind = YOKE_EVENT_READY, .accuracy = -1};
     yoke_run_emit(run, &ready);
     return YOKE_OK;

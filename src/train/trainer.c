@@ -33,7 +33,7 @@ static yoke_status keep_texts(yoke_trainer *trainer) {
                              &options->checkpoint_dir,
                              &options->resume,
                              &options->resume_anyway,
-                             &trainer->run.engine.choices,
+                             &trainer->run.engine.algorithm_cache,
                              &trainer->run.engine.link};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         if (*fields[i] == NULL) continue;
@@ -165,7 +165,8 @@ static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_option
     if (options->checkpoint_every == 0) options->checkpoint_every = 1;
     if (options->keep == 0) options->keep = 3;
     /* Measurements end differently on another number of devices, and shards promise equal bits. */
-    if (engine->shards > 0 && engine->choices == NULL) engine->algorithm = YOKE_ALGORITHM_DIRECT;
+    if (engine->shards > 0 && engine->algorithm_cache == NULL)
+        engine->algorithm = YOKE_ALGORITHM_DIRECT;
     TRY(yoke_optimizer_options_load(&trainer->optimizer, options->optimizer));
     options->optimizer = &trainer->optimizer;
     return keep_texts(trainer);
@@ -184,7 +185,7 @@ static yoke_status check_apart(const yoke_trainer_options *options) {
         {"trace", options->trace, YOKE_FILE_WRITTEN},
         {"init", replaces ? NULL : options->init, YOKE_FILE_READ},
         {"resume", names ? options->resume : NULL, YOKE_FILE_READ},
-        {"choices", options->engine->choices, YOKE_FILE_READ},
+        {"algorithm_cache", options->engine->algorithm_cache, YOKE_FILE_READ},
         {"dataset", options->training_rows == NULL ? options->dataset : NULL, YOKE_FILE_SPEC},
         {"checkpoint_dir", options->checkpoint_dir, YOKE_FILE_CHECKPOINTS}};
     return yoke_files_check_apart(files, (int)(sizeof files / sizeof files[0]));

@@ -318,7 +318,7 @@ static yoke_model *model_without_image(bool convolutions) {
     return model;
 }
 
-/* The candidates that choices take. */
+/* The candidates that algorithms take. */
 typedef struct preference {
     const char *names[3];
 } preference;
@@ -331,15 +331,15 @@ static const preference stems[] = {{{NULL}},
 static check_engine engine_on(const yoke_model *model, const char *list,
                               yoke_data_parallel_options options, const preference *preferred) {
     check_engine made = {0};
-    yoke_choices *choices = NULL;
+    yoke_algorithms *algorithms = NULL;
     yoke_devices_options open = {.struct_size = sizeof open, .list = list, .threads = 1};
     EXPECT_OK(yoke_devices_open(&made.devices, &open));
-    EXPECT_OK(yoke_choices_create(&choices));
+    EXPECT_OK(yoke_algorithms_create(&algorithms));
     for (size_t i = 0; i < COUNT(preferred->names) && preferred->names[i] != NULL; i++)
-        yoke_choices_prefer(choices, preferred->names[i]);
+        yoke_algorithms_prefer(algorithms, preferred->names[i]);
     options.struct_size = sizeof options;
     options.algorithm = YOKE_ALGORITHM_DIRECT;
-    EXPECT_OK(yoke_engine_create(&made.parallel, model, made.devices, NULL, &options, choices));
+    EXPECT_OK(yoke_engine_create(&made.parallel, model, made.devices, NULL, &options, algorithms));
     return made;
 }
 

@@ -194,7 +194,7 @@ static void the_kernels_of_a_loss_are_measured_once(void **state) {
         const char *key, *name = NULL, *at;
         double milliseconds;
         int found = 0;
-        for (int k = 0; yoke_data_parallel_choice(engine.parallel, k, &key, &at, &milliseconds);
+        for (int k = 0; yoke_data_parallel_algorithm(engine.parallel, k, &key, &at, &milliseconds);
              k++) {
             if (strcmp(key, "cross-entropy of 5 float32") != 0) continue;
             name = at;

@@ -63,8 +63,8 @@ static void open_model(struct rig *rig, yoke_model *model, const char *list,
                         .precision = precision,
                         .algorithm = YOKE_ALGORITHM_DIRECT};
     rig_devices(rig);
-    yoke_choices_prefer(rig->choices, "264 blocks at most");
-    yoke_choices_prefer(rig->choices, "one kernel");
+    yoke_algorithms_prefer(rig->algorithms, "264 blocks at most");
+    yoke_algorithms_prefer(rig->algorithms, "one kernel");
     rig_replica(rig, 1);
 }
 

@@ -19,7 +19,7 @@ static const struct {
 static void open_rig(struct rig *rig, const char *choice) {
     rig->list = "cuda:0";
     rig_devices(rig);
-    yoke_choices_prefer(rig->choices, choice);
+    yoke_algorithms_prefer(rig->algorithms, choice);
     rig_replica(rig, 1);
 }
 
@@ -220,7 +220,7 @@ static void hold_contests(int most_joined) {
         const char *key, *name;
         double milliseconds;
         int decisions = 0, joined = 0;
-        for (int k = 0; yoke_choices_at(rig.choices, k, &key, &name, &milliseconds); k++) {
+        for (int k = 0; yoke_algorithms_at(rig.algorithms, k, &key, &name, &milliseconds); k++) {
             if (strstr(key, "ReLU that keeps a mask") == NULL) continue;
             assert_true(milliseconds > 0);
             joined += strcmp(name, "joined") == 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two runs with one file of choices compute the same bits, although the libraries offer algorithms
+/* Two runs with one algorithm cache compute the same bits, although the libraries offer algorithms
  * that add in another order in each run. Skipped without a GPU. */
 #include "support/devices.h"
 #include "support/engine_check.h"
@@ -11,7 +11,7 @@ static char path[] = "/tmp/yoke_same_bits_XXXXXX";
 static check_engine make_engine(const yoke_model *model, yoke_algorithm algorithm) {
     yoke_optimizer_options sgd = {.struct_size = sizeof sgd, .learning_rate = 0.1, .momentum = 0.9};
     yoke_data_parallel_options options = {
-        .batch = 16, .seed = 3, .algorithm = algorithm, .choices = path};
+        .batch = 16, .seed = 3, .algorithm = algorithm, .algorithm_cache = path};
     return check_engine_make(model, 1, options, &sgd);
 }
 

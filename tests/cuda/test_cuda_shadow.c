@@ -366,7 +366,8 @@ static void no_pass_follows_an_update_of_the_root(void **state) {
 static const char *chosen_way(const check_engine *engine) {
     const char *key, *name;
     double milliseconds;
-    for (int i = 0; yoke_data_parallel_choice(engine->parallel, i, &key, &name, &milliseconds); i++)
+    for (int i = 0; yoke_data_parallel_algorithm(engine->parallel, i, &key, &name, &milliseconds);
+         i++)
         if (strncmp(key, "update of ", 10) == 0) return name;
     return NULL;
 }

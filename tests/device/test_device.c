@@ -280,36 +280,36 @@ static void a_scope_without_binding_leaves_cores_alone(void **state) {
 
 /* Choices. */
 
-static int known_of(yoke_choices *choices, const char *key) {
+static int known_of(yoke_algorithms *algorithms, const char *key) {
     int known = -2;
-    EXPECT_OK(yoke_choices_find(choices, key, NULL, &known));
+    EXPECT_OK(yoke_algorithms_find(algorithms, key, NULL, &known));
     return known;
 }
 
 static void choices_are_found_again_and_listed_in_order(void **state) {
     (void)state;
-    yoke_choices *choices = NULL;
-    EXPECT_OK(yoke_choices_create(&choices));
+    yoke_algorithms *algorithms = NULL;
+    EXPECT_OK(yoke_algorithms_create(&algorithms));
     char key[32];
     for (int i = 0; i < 100; i++) {
         snprintf(key, sizeof key, "shape %d", i);
-        assert_int_equal(known_of(choices, key), -1);
-        EXPECT_OK(yoke_choices_add(choices, key, i % 5, "direct", i * 0.5));
+        assert_int_equal(known_of(algorithms, key), -1);
+        EXPECT_OK(yoke_algorithms_add(algorithms, key, i % 5, "direct", i * 0.5));
     }
     const char *found, *name;
     double milliseconds;
     for (int i = 0; i < 100; i++) {
         snprintf(key, sizeof key, "shape %d", i);
-        assert_int_equal(known_of(choices, key), i % 5);
-        assert_true(yoke_choices_at(choices, i, &found, &name, &milliseconds));
+        assert_int_equal(known_of(algorithms, key), i % 5);
+        assert_true(yoke_algorithms_at(algorithms, i, &found, &name, &milliseconds));
         assert_string_equal(found, key);
         assert_string_equal(name, "direct");
         assert_true(milliseconds == i * 0.5);
     }
-    assert_false(yoke_choices_at(choices, 100, &found, &name, &milliseconds));
-    assert_false(yoke_choices_at(choices, -1, &found, &name, &milliseconds));
-    yoke_choices_destroy(choices);
-    yoke_choices_destroy(NULL);
+    assert_false(yoke_algorithms_at(algorithms, 100, &found, &name, &milliseconds));
+    assert_false(yoke_algorithms_at(algorithms, -1, &found, &name, &milliseconds));
+    yoke_algorithms_destroy(algorithms);
+    yoke_algorithms_destroy(NULL);
 }
 
 static const char *name_at(const void *context, int candidate) {
@@ -320,25 +320,25 @@ static const char *name_at(const void *context, int candidate) {
 static void an_unknown_key_takes_a_preferred_candidate_unmeasured(void **state) {
     (void)state;
     const char *const names[] = {"direct", "winograd", NULL}, *const others[] = {"one", NULL};
-    const yoke_choice_names two = {name_at, names}, one = {name_at, others};
-    yoke_choices *choices = NULL;
+    const yoke_algorithm_names two = {name_at, names}, one = {name_at, others};
+    yoke_algorithms *algorithms = NULL;
     int known;
-    EXPECT_OK(yoke_choices_create(&choices));
-    yoke_choices_prefer(choices, "im2col");
-    EXPECT_OK(yoke_choices_find(choices, "conv", &two, &known));
+    EXPECT_OK(yoke_algorithms_create(&algorithms));
+    yoke_algorithms_prefer(algorithms, "im2col");
+    EXPECT_OK(yoke_algorithms_find(algorithms, "conv", &two, &known));
     assert_int_equal(known, -1);
-    EXPECT_OK(yoke_choices_add(choices, "measured", 0, "direct", 1));
-    yoke_choices_prefer(choices, "winograd");
+    EXPECT_OK(yoke_algorithms_add(algorithms, "measured", 0, "direct", 1));
+    yoke_algorithms_prefer(algorithms, "winograd");
     const struct {
         const char *key;
-        const yoke_choice_names *names;
+        const yoke_algorithm_names *names;
         int known;
     } rows[] = {{"conv", &two, 1}, {"conv", NULL, 1}, {"measured", &two, 0}, {"linear", &one, -1}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        EXPECT_OK(yoke_choices_find(choices, rows[i].key, rows[i].names, &known));
+        EXPECT_OK(yoke_algorithms_find(algorithms, rows[i].key, rows[i].names, &known));
         assert_int_equal(known, rows[i].known);
     }
-    yoke_choices_destroy(choices);
+    yoke_algorithms_destroy(algorithms);
 }
 
 int main(void) {

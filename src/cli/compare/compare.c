@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/choices_place.h"
+#include "cli/algorithm_cache.h"
 #include "cli/cli.h"
 #include "cli/launch/launch_environment.h"
 #include "cli/option_values.h"
@@ -19,7 +19,7 @@
 typedef struct compare_flags {
     compare_setup setup; /* optimizer: kind and learning rate, NaN: the default of the kind */
     const char *model, *dataset, *devices, *link, *html;
-    choices_flags choices;
+    algorithm_cache_flags algorithm_cache;
     straggler straggler;
     unsigned counts, ddp; /* words */
     int threads, learn_steps, rounds, steps;
@@ -45,8 +45,8 @@ static const cli_option options[] = {
     CLI_OPTION_ALGORITHM(
         AT(setup.algorithm),
         "of the race: fastest by measurement, or the same in every run (measured)"),
-    CHOICES_OPTION_FILE(AT(choices.file)),
-    CHOICES_OPTION_NO_CACHE(AT(choices.no_cache)),
+    ALGORITHM_CACHE_OPTION_FILE(AT(algorithm_cache.file)),
+    ALGORITHM_CACHE_OPTION_NO_CACHE(AT(algorithm_cache.no_cache)),
     {"ddp", "overlap|sharded", "each rank updates all weights, or its own part (overlap)", AT(ddp)},
     CLI_OPTION_COLLECTIVES(AT(setup.collectives)),
     CLI_OPTION_BUCKET_MB(AT(setup.bucket_mb), "as in yoke train"),
@@ -112,18 +112,18 @@ static void set_lesson(compare_flags *flags) {
     flags->setup.interpreter_us = YOKE_INTERPRETER_US;
 }
 
-static int fill_choices(compare_setup *setup, const compare_flags *flags) {
-    choices_place place;
-    int code = choices_flags_check(&flags->choices, "compare");
+static int fill_algorithm_cache(compare_setup *setup, const compare_flags *flags) {
+    algorithm_cache_place place;
+    int code = algorithm_cache_check(&flags->algorithm_cache, "compare");
     if (code >= 0 || setup->algorithm == YOKE_ALGORITHM_DIRECT) return code;
-    if (!flags->quiet) choices_note_fastest(setup->algorithm);
-    choices_place_find(&place, &flags->choices, !flags->quiet);
+    if (!flags->quiet) algorithm_note_fastest(setup->algorithm);
+    algorithm_cache_find(&place, &flags->algorithm_cache, !flags->quiet);
     if (place.path == NULL) return -1;
-    setup->cache_choices = place.cache;
-    int length = snprintf(setup->choices, sizeof setup->choices, "%s", place.path);
-    if (length < (int)sizeof setup->choices) return -1;
-    return cli_usage_error("compare", "--choices has more than %zu bytes",
-                           sizeof setup->choices - 1);
+    setup->replace_broken_cache = place.replace_broken;
+    int length = snprintf(setup->algorithm_cache, sizeof setup->algorithm_cache, "%s", place.path);
+    if (length < (int)sizeof setup->algorithm_cache) return -1;
+    return cli_usage_error("compare", "--algorithm-cache has more than %zu bytes",
+                           sizeof setup->algorithm_cache - 1);
 }
 
 static int fill_setup(compare_setup *setup, const compare_flags *flags) {
@@ -138,7 +138,7 @@ static int fill_setup(compare_setup *setup, const compare_flags *flags) {
     if (strlen(link) >= sizeof setup->link)
         return cli_usage_error("compare", "--link: '%.40s...' is no link", link);
     strcpy(setup->link, link);
-    int code = fill_choices(setup, flags);
+    int code = fill_algorithm_cache(setup, flags);
     return code >= 0 ? code : compare_setup_names(setup, "compare", flags->model, flags->dataset);
 }
 

@@ -99,24 +99,24 @@ static yoke_status build_parallel(compare_engine *engine) {
     const compare_setup *setup = &engine->setup;
     size_t bucket_bytes = (size_t)(setup->bucket_mb * 1048576);
     yoke_collectives collectives = engine->role.chains ? YOKE_COLLECTIVES_NCCL : setup->collectives;
-    yoke_data_parallel_options options = {.struct_size = sizeof options,
-                                          .schedule = engine->role.schedule,
-                                          .precision = setup->precision,
-                                          .algorithm = setup->algorithm,
-                                          .choices =
-                                              setup->choices[0] != '\0' ? setup->choices : NULL,
-                                          .cache_choices = setup->cache_choices,
-                                          .collectives = collectives,
-                                          .first_bucket_bytes = bucket_bytes,
-                                          .bucket_bytes = bucket_bytes,
-                                          .batch = setup->batch,
-                                          .shards = setup->shards,
-                                          .seed = setup->seed,
-                                          .process_group = engine->group,
-                                          .broadcast_buffers = true,
-                                          .interpreter_us = setup->interpreter_us,
-                                          .link = setup->link[0] != '\0' ? setup->link : NULL,
-                                          .pixels = yoke_loader_pixels(engine->loader)};
+    yoke_data_parallel_options options = {
+        .struct_size = sizeof options,
+        .schedule = engine->role.schedule,
+        .precision = setup->precision,
+        .algorithm = setup->algorithm,
+        .algorithm_cache = setup->algorithm_cache[0] != '\0' ? setup->algorithm_cache : NULL,
+        .replace_broken_cache = setup->replace_broken_cache,
+        .collectives = collectives,
+        .first_bucket_bytes = bucket_bytes,
+        .bucket_bytes = bucket_bytes,
+        .batch = setup->batch,
+        .shards = setup->shards,
+        .seed = setup->seed,
+        .process_group = engine->group,
+        .broadcast_buffers = true,
+        .interpreter_us = setup->interpreter_us,
+        .link = setup->link[0] != '\0' ? setup->link : NULL,
+        .pixels = yoke_loader_pixels(engine->loader)};
     if (has_straggler(engine)) {
         options.straggler = setup->straggler;
         options.straggler_factor = setup->straggler_factor;
@@ -126,7 +126,7 @@ static yoke_status build_parallel(compare_engine *engine) {
     if (status != YOKE_OK) return status;
     status = yoke_data_parallel_create(&engine->parallel, engine->model, engine->devices,
                                        &setup->optimizer, &options);
-    const char *warning = yoke_data_parallel_choices_warning(engine->parallel);
+    const char *warning = yoke_data_parallel_algorithms_warning(engine->parallel);
     if (warning != NULL) fprintf(stderr, "yoke: warning: %s\n", warning);
     return status;
 }
@@ -278,18 +278,19 @@ yoke_status compare_engine_memory(const compare_engine *engine, compare_memory *
     return YOKE_OK;
 }
 
-void compare_engine_choices(const compare_engine *engine, char text[COMPARE_CHOICES_BYTES]) {
+void compare_engine_algorithms(const compare_engine *engine, char text[COMPARE_ALGORITHMS_BYTES]) {
     const char *pass, *algorithm;
     double milliseconds;
     int passes = 0, winograd = 0;
-    while (yoke_data_parallel_choice(engine->parallel, passes, &pass, &algorithm, &milliseconds)) {
+    while (
+        yoke_data_parallel_algorithm(engine->parallel, passes, &pass, &algorithm, &milliseconds)) {
         winograd += strncmp(algorithm, "winograd", 8) == 0;
         passes++;
     }
     if (engine->setup.algorithm == YOKE_ALGORITHM_DIRECT)
-        snprintf(text, COMPARE_CHOICES_BYTES, "direct");
+        snprintf(text, COMPARE_ALGORITHMS_BYTES, "direct");
     else
-        snprintf(text, COMPARE_CHOICES_BYTES, "winograd in %d of %d passes", winograd, passes);
+        snprintf(text, COMPARE_ALGORITHMS_BYTES, "winograd in %d of %d passes", winograd, passes);
 }
 
 const yoke_model *compare_engine_model(const compare_engine *engine) {

@@ -23,8 +23,8 @@ typedef struct compare_setup {
     uint64_t seed;
     yoke_precision precision;
     yoke_algorithm algorithm;
-    char choices[1024]; /* yoke_data_parallel_options.choices; "": NULL */
-    bool cache_choices; /* likewise */
+    char algorithm_cache[1024]; /* yoke_data_parallel_options.algorithm_cache; "": NULL */
+    bool replace_broken_cache;  /* likewise */
     yoke_collectives collectives;
     yoke_schedule ddp_schedule; /* of ranks */
     yoke_optimizer_options optimizer;

@@ -94,13 +94,13 @@ static yoke_status check_memory(const verify_run *run, const yoke_model *model) 
 
 yoke_status verify_record_begin(yoke_tensor_file **file, const verify_run *run,
                                 const compare_engine *engine) {
-    char choices[COMPARE_CHOICES_BYTES];
+    char algorithms[COMPARE_ALGORITHMS_BYTES];
     *file = NULL;
     yoke_status status = check_memory(run, compare_engine_model(engine));
     if (status == YOKE_OK) status = yoke_tensor_file_create(file);
     if (status == YOKE_OK) status = note_all(*file, run);
-    compare_engine_choices(engine, choices);
-    return status == YOKE_OK ? yoke_tensor_file_note(*file, "algorithms", choices) : status;
+    compare_engine_algorithms(engine, algorithms);
+    return status == YOKE_OK ? yoke_tensor_file_note(*file, "algorithms", algorithms) : status;
 }
 
 yoke_status verify_record_batch(yoke_tensor_file *file, int step, const yoke_batch *batch,

@@ -16,7 +16,7 @@ typedef struct verify_run {
 
 bool verify_is_recorded(const verify_run *run, int step);
 
-/* A new file with the run's configuration and the engine's choices; refuses runs that do not fit
+/* A new file with the run's configuration and the engine's algorithms; refuses runs that do not fit
  * into memory. */
 yoke_status verify_record_begin(yoke_tensor_file **file, const verify_run *run,
                                 const compare_engine *engine);

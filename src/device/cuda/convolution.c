@@ -29,7 +29,7 @@ static bool lacks_cudnn(const cuda_device *device) {
 #endif
 }
 
-/* A cuDNN that does not start leaves no trace in the choices of runs where it does. */
+/* A cuDNN that does not start leaves no trace in the algorithms of runs where it does. */
 static void write_key(char *key, size_t size, const cuda_device *device,
                       const yoke_operation *operation, int padded) {
     yoke_dims input = operation->input;

@@ -49,7 +49,7 @@ typedef struct cuda_problem {
 } cuda_problem;
 
 /* Without measuring, the plan uses the first algorithm that exists for the problem. The record of
- * choices holds an algorithm's name, and with it a product's configuration: "matrix product
+ * algorithms holds an algorithm's name, and with it a product's configuration: "matrix product
  * 21:20:35:1:0:0:0:0:0". */
 typedef struct cuda_algorithm {
     const char *name;
@@ -62,7 +62,7 @@ typedef struct cuda_algorithm {
 
 typedef struct cuda_weighted_request {
     const yoke_plan_request *plan;
-    const char *key;                  /* names the shape in the record of choices */
+    const char *key;                  /* names the shape in the record of algorithms */
     cuda_layout input;                /* the layout that the passes read */
     cuda_layout weights;              /* float32 */
     int padded;                       /* channels that the passes read; 0: the operation's */

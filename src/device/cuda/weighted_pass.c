@@ -169,7 +169,7 @@ static bool read_name(const cuda_algorithm *algorithm, const char *name,
     return cuda_is_configuration(configuration);
 }
 
-/* A yoke_choice_names.take: makes the pass that the record names, if there is one here. */
+/* A yoke_algorithm_names.take: makes the pass that the record names, if there is one here. */
 static yoke_status take_recorded(void *taker, const char *name, int *candidate) {
     weighted_taker *self = taker;
     weighted_planner *planner = &self->planner;
@@ -198,7 +198,7 @@ static yoke_status take_or_measure(const weighted_planner *planner, cuda_directi
     tuning->taker = &taker;
     TRY(cuda_chosen(tuning, &chosen, &known));
     if (*pass != NULL) return YOKE_OK;
-    bool late = !chosen && yoke_choices_late(planner->request->plan->choices);
+    bool late = !chosen && yoke_algorithms_late(planner->request->plan->algorithms);
     if (!chosen && !late) return measure_algorithms(planner, direction, tuning, candidates, pass);
     TRY(cuda_weighted_try(planner, direction, known, pass));
     if (*pass == NULL) TRY(create_first(planner, direction, pass));

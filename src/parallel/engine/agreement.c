@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What makes the processes of a group train one model: they compare what must be alike, and follow
- * rank 0's choices of algorithms and its weights. */
+ * rank 0's algorithms and its weights. */
 #include "parallel/engine/agreement.h"
 
 #include <stdio.h>
@@ -105,7 +105,7 @@ static yoke_status share_word(yoke_ranks *ranks, int64_t *word) {
     return YOKE_OK;
 }
 
-/* A yoke_choices_hook. */
+/* A yoke_algorithms_hook. */
 static yoke_status say_measuring(void *context) {
     yoke_ranks *ranks = context;
     int64_t word = MEASURING;
@@ -120,32 +120,32 @@ static yoke_status hear_measured(yoke_ranks *ranks) {
     return YOKE_OK;
 }
 
-yoke_status yoke_ranks_await_choices(yoke_step *step) {
+yoke_status yoke_ranks_await_algorithms(yoke_step *step) {
     yoke_ranks *ranks = &step->ranks;
     char *text = NULL;
     if (ranks->process_group == NULL) return YOKE_OK;
     if (ranks->rank == 0) {
         ranks->said_ns = yoke_now_ns();
-        yoke_choices_watch(step->choices, say_measuring, ranks);
+        yoke_algorithms_watch(step->algorithms, say_measuring, ranks);
         return YOKE_OK;
     }
     yoke_process_group_patience(ranks->process_group, true);
     yoke_status status = hear_measured(ranks);
     yoke_process_group_patience(ranks->process_group, false);
     if (status == YOKE_OK) status = yoke_ranks_share_text(ranks->process_group, &text);
-    if (status == YOKE_OK) status = yoke_choices_read(step->choices, text);
+    if (status == YOKE_OK) status = yoke_algorithms_read(step->algorithms, text);
     free(text);
     return status;
 }
 
-yoke_status yoke_ranks_send_choices(yoke_step *step) {
+yoke_status yoke_ranks_send_algorithms(yoke_step *step) {
     yoke_ranks *ranks = &step->ranks;
     int64_t word = MEASURED;
     char *text = NULL;
     if (ranks->process_group == NULL || ranks->rank > 0) return YOKE_OK;
-    yoke_choices_watch(step->choices, NULL, NULL);
+    yoke_algorithms_watch(step->algorithms, NULL, NULL);
     TRY(share_word(ranks, &word));
-    yoke_status status = yoke_choices_write(step->choices, &text);
+    yoke_status status = yoke_algorithms_write(step->algorithms, &text);
     if (status == YOKE_OK) status = yoke_ranks_share_text(ranks->process_group, &text);
     free(text);
     return status;

@@ -54,7 +54,7 @@ static yoke_status plan_replica(int index, void *context) {
         .rows = yoke_shard_rows(step->limits.micro_rows, step->count, 0),
         .inference = step->options.inference,
         .flat = step->flat,
-        .choices = step->choices,
+        .algorithms = step->algorithms,
         .first_bucket_bytes = step->options.first_bucket_bytes,
         .bucket_bytes = step->options.bucket_bytes,
         .bucket_parts = step->options.shards > 0 ? step->options.shards : step->exchange->owners,
@@ -67,27 +67,28 @@ static yoke_status plan_replica(int index, void *context) {
     return yoke_replica_create(&lane->replica, step->model, &options);
 }
 
-/* Rank 0's choices are everybody's, so it alone keeps them. */
-static yoke_status keep_choices(yoke_step *step) {
+/* Rank 0's algorithms are everybody's, so it alone keeps them. */
+static yoke_status keep_algorithms(yoke_step *step) {
     char machine[1280];
     const yoke_data_parallel_options *options = &step->options;
-    if (options->choices == NULL || step->ranks.rank > 0) return YOKE_OK;
+    if (options->algorithm_cache == NULL || step->ranks.rank > 0) return YOKE_OK;
     yoke_device_facts(step->lanes[0].device, machine, sizeof machine);
-    const yoke_choices_place place = {options->choices, machine, options->cache_choices};
-    return yoke_choices_keep(step->choices, &place);
+    const yoke_algorithm_cache_place place = {options->algorithm_cache, machine,
+                                              options->replace_broken_cache};
+    return yoke_algorithms_keep(step->algorithms, &place);
 }
 
 yoke_status yoke_engine_plan_root(yoke_step *step) {
-    if (step->choices == NULL) TRY(yoke_choices_create(&step->choices));
-    yoke_choices_limit(step->choices, step->options.measure_seconds);
-    TRY(keep_choices(step));
-    TRY(yoke_ranks_await_choices(step));
+    if (step->algorithms == NULL) TRY(yoke_algorithms_create(&step->algorithms));
+    yoke_algorithms_limit(step->algorithms, step->options.measure_seconds);
+    TRY(keep_algorithms(step));
+    TRY(yoke_ranks_await_algorithms(step));
     TRY(yoke_apply(step, 1, "create", plan_replica, step));
     step->flat = yoke_replica_flat(step->lanes[0].replica);
     TRY(yoke_groups_cut(step));
     TRY(yoke_apply(step, 1, "create", yoke_shadow_choose, step));
-    TRY(yoke_choices_commit(step->choices));
-    TRY(yoke_ranks_send_choices(step));
+    TRY(yoke_algorithms_commit(step->algorithms));
+    TRY(yoke_ranks_send_algorithms(step));
     return yoke_ranks_compare_layouts(step);
 }
 
@@ -135,7 +136,7 @@ static yoke_status prepare_shard(int lane, void *context) {
     return yoke_replica_prepare(step->lanes[lane].replica, rows, job->training);
 }
 
-/* The root alone meets unknown choices and measures them; the others then only read. */
+/* The root alone meets unknown algorithms and measures them; the others then only read. */
 static yoke_status prepare_lanes(yoke_step *step, prepare_job *job) {
     TRY(yoke_apply(step, 1, "prepare", prepare_shard, job));
     return yoke_apply(step, step->count, "prepare", prepare_shard, job);
@@ -176,7 +177,7 @@ yoke_status yoke_engine_prepare(yoke_step *step, int rows, bool training) {
     else
         TRY(prepare_micros(step, yoke_shard_rows(rows, step->ranks.world, step->ranks.rank),
                            training));
-    return yoke_choices_commit(step->choices);
+    return yoke_algorithms_commit(step->algorithms);
 }
 
 void yoke_engine_close_lanes(yoke_step *step) {

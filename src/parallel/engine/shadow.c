@@ -52,7 +52,7 @@ yoke_status yoke_shadow_choose(int lane, void *context) {
     const yoke_contest contest = {key,
                                   step->options.precision,
                                   step->options.algorithm,
-                                  step->choices,
+                                  step->algorithms,
                                   names,
                                   WAYS,
                                   prepare_trial,

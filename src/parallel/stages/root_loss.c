@@ -56,7 +56,7 @@ static yoke_status make_plan(yoke_step *step, int rows, yoke_plan **plan) {
                                  .training = true,
                                  .algorithm = step->options.algorithm,
                                  .input_gradient = true,
-                                 .choices = step->choices};
+                                 .algorithms = step->algorithms};
     int64_t shape[] = {rows, (int64_t)step->limits.outputs};
     TRY(yoke_layout_plain(step->lanes[0].device, shape, 2, &request.inputs[0]));
     return yoke_plan_create(plan, step->lanes[0].device, &request);

@@ -307,7 +307,7 @@ struct yoke_step {
     yoke_lane *lanes;      /* [count]; lane 0 is the root's */
     const yoke_flat *flat; /* the layout of every flat buffer; the root replica's */
     yoke_workers *workers;
-    yoke_choices *choices;
+    yoke_algorithms *algorithms;
     yoke_exchange *exchange;
     yoke_ranks ranks;
     yoke_shards shards;
