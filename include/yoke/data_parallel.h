@@ -522,9 +522,9 @@ YOKE_API const char *yoke_data_parallel_algorithms_warning(const yoke_data_paral
  * all updates so far were zero for them, so they have not moved. Weight decay rests for a parameter
  * in each step whose loss does not use an output that the parameter changes, unless a parameter
  * group of its own sets weight_decay above 0. A loss uses the outputs for which it gives gradients:
- * the model's own loss output 0, a yoke_own_loss those whose gradients are not all zero, a backward
- * by hand those that are not NULL; with ranks, those of any rank. Momentum of earlier steps moves
- * such a parameter on.
+ * the model's own loss output 0, a yoke_custom_loss those whose gradients are not all zero, a
+ * backward by hand those that are not NULL; with ranks, those of any rank. Momentum of earlier
+ * steps moves such a parameter on.
  *
  * @param parallel  The engine, between steps. NULL: NULL.
  * @return NULL: there is none, or no update yet. Borrowed from the engine, until the next call.

@@ -92,7 +92,7 @@ typedef struct yoke_event {
     double test_loss;              /**< EPOCH: of the evaluation that ended it; NaN: none did. */
     double test_accuracy;          /**< EPOCH: likewise, 0 to 1; -1: none. */
     double images_per_second;      /**< EPOCH: rows per second of its steps; 0: unknown. */
-    const yoke_metric_value *metrics; /**< EVALUATION: [metric_count] of own_metrics. */
+    const yoke_metric_value *metrics; /**< EVALUATION: [metric_count] of custom_metrics. */
     int metric_count;                 /**< 0 in other events. */
 } yoke_event;
 
@@ -205,13 +205,13 @@ typedef struct yoke_trainer_options {
     /** A finished model of the host program, with a loss of its own, instead of `model` and `loss`,
      * which are then NULL. Its first input takes the dataset's rows. Borrowed: it must outlive the
      * trainer. */
-    const yoke_model *own_model;
+    const yoke_model *custom_model;
     /** A loss of the host program instead of the model's. Copied. The step then takes its phases
      * one after the other, and evaluations report no accuracy. Not with shards, nor in DDP's
      * sharded schedule. */
-    const yoke_own_loss *own_loss;
-    const yoke_metric *own_metrics; /**< [metric_count] metrics of the host program; copied. */
-    int metric_count;               /**< 0: none. */
+    const yoke_custom_loss *custom_loss;
+    const yoke_metric *custom_metrics; /**< [metric_count] metrics of the host program; copied. */
+    int metric_count;                  /**< 0: none. */
     double mixup; /**< As yoke_loader_options. Training accuracy then counts the label with the
                        larger share. */
 } yoke_trainer_options;

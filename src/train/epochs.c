@@ -123,7 +123,7 @@ yoke_status yoke_trainer_load(yoke_trainer *trainer, yoke_loop_step *step) {
 
 yoke_status yoke_trainer_update(yoke_trainer *trainer, yoke_loop_step *step) {
     yoke_run *run = &trainer->run;
-    const yoke_own_loss *loss = run->options.own_loss;
+    const yoke_custom_loss *loss = run->options.custom_loss;
     uint64_t before = yoke_data_parallel_steps(run->parallel), begin = yoke_now_ns();
     step->result.struct_size = sizeof step->result;
     yoke_status status =

@@ -78,7 +78,7 @@ static yoke_status evaluate_batch(yoke_test_split *test, const yoke_run *run,
                                   yoke_step_result *sum) {
     yoke_step_result result = {.struct_size = sizeof result};
     const yoke_output_rows *host = &parts->outputs;
-    const yoke_own_loss *loss = run->options.own_loss;
+    const yoke_custom_loss *loss = run->options.custom_loss;
     TRY(yoke_data_parallel_evaluate_outputs(run->parallel, batch, &result, host, loss));
     yoke_outputs rows = {.struct_size = sizeof rows,
                          .batch = batch,

@@ -262,7 +262,7 @@ static yoke_status describe_weights(yoke_run *run) {
                               .feature_names = rows->feature_names,
                               .means = rows->means,
                               .deviations = rows->deviations};
-    if (run->options.own_loss == NULL) info.loss = yoke_model_loss(run->model);
+    if (run->options.custom_loss == NULL) info.loss = yoke_model_loss(run->model);
     memcpy(info.mean, rows->mean, sizeof info.mean);
     memcpy(info.deviation, rows->deviation, sizeof info.deviation);
     return yoke_notes_write(&run->description, &info);

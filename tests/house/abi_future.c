@@ -123,14 +123,14 @@ static void refuse_engines(void) {
     yoke_data_parallel_destroy(engine);
 }
 
-static yoke_status train(const yoke_own_loss *loss, const yoke_metric *metric) {
+static yoke_status train(const yoke_custom_loss *loss, const yoke_metric *metric) {
     yoke_trainer_options options = YOKE_TRAINER_OPTIONS_INIT;
     yoke_trainer *trainer = NULL;
     options.dataset = "synthetic:1x8x8,classes=3,rows=64";
     options.devices = "cpu";
-    options.own_model = model;
-    options.own_loss = loss;
-    options.own_metrics = metric;
+    options.custom_model = model;
+    options.custom_loss = loss;
+    options.custom_metrics = metric;
     options.metric_count = metric != NULL;
     yoke_status status = yoke_trainer_create(&trainer, &options);
     yoke_trainer_destroy(trainer);
@@ -144,7 +144,7 @@ static yoke_status find_lr(const yoke_lr_find_options *given) {
     yoke_trainer *trainer = NULL;
     options.dataset = "synthetic:1x8x8,classes=3,rows=64";
     options.devices = "cpu";
-    options.own_model = model;
+    options.custom_model = model;
     direct.algorithm = YOKE_ALGORITHM_DIRECT;
     options.engine = &direct;
     must(yoke_trainer_create(&trainer, &options));
@@ -161,7 +161,7 @@ static yoke_status rate_status(double rate) {
 static void refuse_trainers(void) {
     yoke_trainer *trainer = NULL;
     REFUSED(yoke_trainer_options, yoke_trainer_create(&trainer, &given));
-    REFUSED(yoke_own_loss, train(&given, NULL));
+    REFUSED(yoke_custom_loss, train(&given, NULL));
     REFUSED(yoke_metric, train(NULL, &given));
     REFUSED(yoke_lr_find_options, find_lr(&given));
     REFUSED(yoke_lr_schedule, rate_status(yoke_learning_rate(&given, 0)));

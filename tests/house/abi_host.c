@@ -362,7 +362,7 @@ static void use_reference(void) {
     yoke_model_destroy(model);
 }
 
-static yoke_status own_loss(void *payload, const yoke_outputs *rows, double *loss) {
+static yoke_status custom_loss(void *payload, const yoke_outputs *rows, double *loss) {
     (void)payload;
     *loss = 0;
     for (int i = 0; i < rows->batch->rows * rows->count; i++)
@@ -423,7 +423,7 @@ static void use_trainer(const yoke_model *model) {
         metrics[i].add = add_rows;
         metrics[i].value = double_rows;
     }
-    options.own_model = model;
+    options.custom_model = model;
     options.dataset = "synthetic:1x8x8,classes=3,rows=64";
     options.devices = "2xcpu";
     options.threads = 1;
@@ -435,7 +435,7 @@ static void use_trainer(const yoke_model *model) {
     options.on_event = see_event;
     options.payload = &events;
     options.mistakes = 2;
-    options.own_metrics = metrics;
+    options.custom_metrics = metrics;
     options.metric_count = 2;
     must(yoke_trainer_create(&trainer, &options));
     RESULT(yoke_lr_find_result, found);
@@ -463,14 +463,14 @@ static void use_trainer(const yoke_model *model) {
     yoke_trainer_destroy(trainer);
 }
 
-static void use_own_loss(const yoke_model *model) {
+static void use_custom_loss(const yoke_model *model) {
     yoke_data_parallel_options direct = YOKE_DATA_PARALLEL_OPTIONS_INIT;
     yoke_trainer_options options = YOKE_TRAINER_OPTIONS_INIT;
-    yoke_own_loss loss = {.struct_size = sizeof loss, .compute = own_loss};
+    yoke_custom_loss loss = {.struct_size = sizeof loss, .compute = custom_loss};
     yoke_trainer *trainer = NULL;
     RESULT(yoke_trainer_summary, summary);
-    options.own_model = model;
-    options.own_loss = &loss;
+    options.custom_model = model;
+    options.custom_loss = &loss;
     options.dataset = "synthetic:1x8x8,classes=3,rows=64";
     options.devices = "cpu";
     options.threads = 1;
@@ -511,7 +511,7 @@ int main(int count, char **words) {
     use_files(devices, model);
     use_reference();
     use_trainer(model);
-    use_own_loss(model);
+    use_custom_loss(model);
     use_schedules();
     yoke_model_destroy(model);
     yoke_devices_close(devices);

@@ -101,11 +101,11 @@ static const yoke_schedule_def overlap = {
  * reduce. */
 static const yoke_stage_def adds_results = {.stage = YOKE_NO_STAGE, .work = yoke_ranks_add_results};
 
-static const yoke_schedule_def own_loss = {
+static const yoke_schedule_def custom_loss = {
     .begin = STAGES{NULL},
     .micro_batch =
         STAGES{&yoke_stage_scatter, &yoke_stage_replicate, &yoke_stage_forward,
-               &yoke_stage_own_loss, &yoke_stage_scatter_own, &yoke_stage_backward, NULL},
+               &yoke_stage_custom_loss, &yoke_stage_scatter_custom, &yoke_stage_backward, NULL},
     .end =
         STAGES{&adds_results, &yoke_stage_check_loss, &yoke_stage_reduce, &yoke_stage_update, NULL},
 };
@@ -143,7 +143,7 @@ static const yoke_schedule_def evaluation = {
 static const yoke_schedule_def evaluation_by_host = {
     .begin = STAGES{&shares_buffers, NULL},
     .micro_batch = STAGES{&yoke_stage_scatter, &yoke_stage_replicate, &yoke_stage_forward,
-                          &yoke_stage_own_loss, NULL},
+                          &yoke_stage_custom_loss, NULL},
     .end = STAGES{&adds_results, NULL},
 };
 
@@ -183,7 +183,7 @@ int yoke_schedule_stages(yoke_schedule schedule, yoke_stage *stages, int capacit
 }
 
 const yoke_schedule_def *yoke_training_schedule(const yoke_step *step, bool by_host) {
-    return by_host ? &own_loss : schedules[step->options.schedule];
+    return by_host ? &custom_loss : schedules[step->options.schedule];
 }
 
 const yoke_schedule_def *yoke_evaluation_schedule(bool by_host) {

@@ -184,7 +184,7 @@ typedef struct yoke_locations {
 
 /* A loss of the host program, between the stages of a step. */
 typedef struct yoke_host_loss {
-    const yoke_own_loss *loss;    /* NULL: the model's */
+    const yoke_custom_loss *loss; /* NULL: the model's */
     const yoke_output_rows *rows; /* host memory: outputs, and in training their gradients */
     yoke_batch given, unlabelled; /* the host program's; the same without labels and targets */
     /* Calls `loss` outside of the engine. */
