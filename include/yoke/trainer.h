@@ -168,9 +168,9 @@ typedef struct yoke_trainer_options {
                              file excludes `init`. NULL: from scratch. */
     const char *resume_anyway; /**< Options that may differ from the checkpoint's, as
                                     yoke_state_load's `anyway`. Needs `resume`. */
-    int mistakes; /**< After each evaluation yoke_trainer_predictions has the predictions of each
-                       class, and yoke_trainer_mistake this many wrong rows, those of the largest
-                       loss. 0: neither. Alike on all ranks. */
+    int misclassified; /**< After each evaluation yoke_trainer_predictions has the predictions of
+                            each class, and yoke_trainer_misclassified this many wrong rows, those
+                          of the largest loss. 0: neither. Alike on all ranks. */
     /** Rows of the host program to train on (yoke_dataset_from_arrays, yoke_dataset_from_callback),
      * instead of `dataset`, which is then NULL. Borrowed: they must outlive the trainer. NULL:
      * `dataset` names them. A row stream (yoke_dataset_from_stream) needs no_shuffle; one without
@@ -223,7 +223,7 @@ typedef struct yoke_trainer_options {
             NULL /* engine */, 64 /* batch */, 1 /* epochs */, 0, NULL, YOKE_LR_CONSTANT, 0, 0, 0, \
             false, YOKE_AUGMENT_NONE, 0, NULL, NULL, NULL, NULL, NULL, NULL,                       \
             NULL /* process_group */, NULL, NULL, NULL /* checkpoint_dir */, 0,                    \
-            YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, 0 /* mistakes */, NULL, NULL,            \
+            YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, 0 /* misclassified */, NULL, NULL,       \
             {0, 0, 0, 0}, 0, 0 /* limit_rows */, false, YOKE_SAMPLING_EACH, 0, false, false,       \
             0 /* lr_gamma */, 10, 0, 0, NULL /* loss */, false, NULL, NULL, NULL, 0, 0 /* mixup */ \
     }
@@ -348,9 +348,9 @@ typedef struct yoke_predictions {
     const int64_t *counts; /**< [classes, classes]: rows by true class, then by predicted class,
                               that of the largest output. NULL: rows is 0, or there are more
                               classes than YOKE_COUNTS_CLASSES. */
-    int mistakes;     /**< What yoke_trainer_mistake has: options.mistakes, or all wrong rows if
-                           they are fewer. */
-    yoke_shape shape; /**< The shape of one row. */
+    int misclassified; /**< What yoke_trainer_misclassified has: options.misclassified, or all wrong
+                       rows if they are fewer. */
+    yoke_shape shape;  /**< The shape of one row. */
     const char *const *class_names; /**< [classes]; NULL: the dataset has none. */
 } yoke_predictions;
 
@@ -358,14 +358,14 @@ typedef struct yoke_predictions {
  *
  * @param trainer           The trainer; not running.
  * @param[out] predictions  Set struct_size first.
- * @return ARGUMENT: a pointer or struct_size is wrong, or options.mistakes was 0.
+ * @return ARGUMENT: a pointer or struct_size is wrong, or options.misclassified was 0.
  */
 YOKE_API yoke_status yoke_trainer_predictions(const yoke_trainer *trainer,
                                               yoke_predictions *predictions);
 
 /** A row of the test split that the model took for another class. */
-typedef struct yoke_mistake {
-    size_t struct_size;    /**< sizeof(yoke_mistake). */
+typedef struct yoke_misclassified {
+    size_t struct_size;    /**< sizeof(yoke_misclassified). */
     size_t row;            /**< In the test split, counted from 0. */
     int label;             /**< Its class. */
     int predicted;         /**< The class of its largest output. */
@@ -374,17 +374,17 @@ typedef struct yoke_mistake {
     const uint8_t *pixels; /**< [channels, height, width], as the dataset has them; NULL: it has
                                 other values, or the image's file is gone. They live until the
                               trainer runs again or ends. */
-} yoke_mistake;
+} yoke_misclassified;
 
-/** One of those mistakes.
+/** One of those rows.
  *
- * @param trainer       The trainer; not running.
- * @param index         From 0, the largest loss, to yoke_predictions.mistakes - 1.
- * @param[out] mistake  Set struct_size first.
- * @return ARGUMENT: there is no such mistake, or a pointer or struct_size is wrong.
+ * @param trainer             The trainer; not running.
+ * @param index               From 0, the largest loss, to yoke_predictions.misclassified - 1.
+ * @param[out] misclassified  Set struct_size first.
+ * @return ARGUMENT: there is no such row, or a pointer or struct_size is wrong.
  */
-YOKE_API yoke_status yoke_trainer_mistake(const yoke_trainer *trainer, int index,
-                                          yoke_mistake *mistake);
+YOKE_API yoke_status yoke_trainer_misclassified(const yoke_trainer *trainer, int index,
+                                                yoke_misclassified *misclassified);
 
 /** The engine of a trainer.
  *

@@ -73,7 +73,7 @@ void range_test_fill(yoke_trainer_options *run, yoke_data_parallel_options *engi
     engine->ema_decay = 0;
     run->patience = 0;
     run->evaluate_every = -1;
-    run->mistakes = 0;
+    run->misclassified = 0;
 }
 
 yoke_status range_test_run(yoke_trainer *trainer, int steps, yoke_lr_find_result *found) {

@@ -134,7 +134,7 @@ static const cli_option options[] = {
     {"metrics", "FILE", "write one line of JSON for each step and evaluation", AT(run.metrics)},
     {"trace", "FILE", "write a timeline of all stages for https://ui.perfetto.dev", AT(run.trace)},
     {"report", "FILE",
-     "write one HTML page: learning curves, accuracy by class, confusions, worst mistakes",
+     "write one HTML page: learning curves, accuracy by class, confusions, misclassified rows",
      AT(report)},
     CLI_HEADING("devices and what they exchange"),
     CLI_OPTION_THREADS(AT(run.threads)),
@@ -369,5 +369,5 @@ void train_setup_complete(train_setup *setup) {
     engine->straggler_factor = setup->straggler.factor;
     engine->first_bucket_bytes = engine->bucket_bytes = (size_t)(setup->bucket_mb * 1048576);
     engine->interpreter_us = given_or(engine->interpreter_us, YOKE_INTERPRETER_US);
-    run->mistakes = setup->report != NULL ? TRAIN_PAGE_MISTAKES : 0;
+    run->misclassified = setup->report != NULL ? TRAIN_PAGE_MISCLASSIFIED : 0;
 }

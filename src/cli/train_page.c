@@ -158,20 +158,21 @@ static void say_absent(yoke_report_predictions *to, const train_page *page,
     snprintf(to->absent, sizeof to->absent, "%s", why);
 }
 
-static yoke_status fill_mistakes(yoke_report_predictions *to, const train_page *page, int count) {
-    to->mistakes = calloc((size_t)count + 1, sizeof *to->mistakes);
-    if (to->mistakes == NULL) return FAIL(YOKE_ERROR_MEMORY, "out of memory for a run's page");
+static yoke_status fill_misclassified(yoke_report_predictions *to, const train_page *page,
+                                      int count) {
+    to->misclassified = calloc((size_t)count + 1, sizeof *to->misclassified);
+    if (to->misclassified == NULL) return FAIL(YOKE_ERROR_MEMORY, "out of memory for a run's page");
     for (int i = 0; i < count; i++) {
-        yoke_mistake from = {.struct_size = sizeof from};
-        TRY(yoke_trainer_mistake(page->trainer, i, &from));
-        to->mistakes[i] = (yoke_report_mistake){.row = from.row,
-                                                .label = from.label,
-                                                .predicted = from.predicted,
-                                                .probability = from.probability,
-                                                .loss = from.loss,
-                                                .pixels = from.pixels};
+        yoke_misclassified from = {.struct_size = sizeof from};
+        TRY(yoke_trainer_misclassified(page->trainer, i, &from));
+        to->misclassified[i] = (yoke_report_misclassified){.row = from.row,
+                                                           .label = from.label,
+                                                           .predicted = from.predicted,
+                                                           .probability = from.probability,
+                                                           .loss = from.loss,
+                                                           .pixels = from.pixels};
     }
-    to->mistake_count = count;
+    to->misclassified_count = count;
     return YOKE_OK;
 }
 
@@ -189,7 +190,7 @@ static yoke_status fill_predictions(yoke_report_predictions *to, const train_pag
     to->channels = from.shape.channels;
     to->height = from.shape.height;
     to->width = from.shape.width;
-    return fill_mistakes(to, page, from.mistakes);
+    return fill_misclassified(to, page, from.misclassified);
 }
 
 /* What a page has besides facts and notes: a run, or a range test. */
@@ -234,7 +235,7 @@ yoke_status train_page_write(const char *path, const train_page *page) {
     page_parts parts = {.predictions.absent = ""};
     yoke_status status = fill(&report, &parts, page);
     if (status == YOKE_OK) status = yoke_report_write(&report, path);
-    free(parts.predictions.mistakes);
+    free(parts.predictions.misclassified);
     yoke_report_clear(&report);
     return status;
 }

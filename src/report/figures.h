@@ -21,11 +21,11 @@ void yoke_figure_links(yoke_markup *out, const yoke_report *report);
 void yoke_figure_moved(yoke_markup *out, const yoke_report *report);
 void yoke_figure_curves(yoke_markup *out, const yoke_report *report);
 void yoke_figure_rates(yoke_markup *out, const yoke_report *report);
-/* Accuracy by class, confusion matrix and worst mistakes; or why there are none. */
+/* Accuracy by class, confusion matrix and worst misclassified rows; or why there are none. */
 void yoke_figure_predictions(yoke_markup *out, const yoke_report *report);
 void yoke_figure_classes(yoke_markup *out, const yoke_report_predictions *predictions);
 void yoke_figure_confusion(yoke_markup *out, const yoke_report_predictions *predictions);
-void yoke_figure_mistakes(yoke_markup *out, const yoke_report_predictions *predictions);
+void yoke_figure_misclassified(yoke_markup *out, const yoke_report_predictions *predictions);
 
 /* What they share. */
 

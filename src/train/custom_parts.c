@@ -195,7 +195,7 @@ static yoke_status reserve(float **rows, size_t count) {
 yoke_status yoke_custom_parts_open(yoke_custom_parts *parts, yoke_run *run) {
     TRY(open_model(parts, run));
     bool custom_loss = run->options.custom_loss != NULL;
-    bool tallies = run->options.mistakes > 0 && run->training.info.classes > 0;
+    bool tallies = run->options.misclassified > 0 && run->training.info.classes > 0;
     bool first = custom_loss || parts->metrics.count > 0 || tallies;
     int wanted = custom_loss ? yoke_model_output_count(run->model) : first;
     for (int k = 0; k < wanted; k++) {

@@ -140,7 +140,7 @@ static const yoke_option rows[] = {
     {"keep_best", YOKE_OPTION_AGREES, YOKE_OPTION_FLAG, OPTION(keep_best)},
     {"resume", YOKE_OPTION_AGREES, YOKE_OPTION_GIVEN, OPTION(resume)},
     {"trace", YOKE_OPTION_AGREES, YOKE_OPTION_GIVEN, OPTION(trace)},
-    {"mistakes", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(mistakes)},
+    {"misclassified", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(misclassified)},
     {"patience", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(patience)},
     {"min_delta", YOKE_OPTION_AGREES, YOKE_OPTION_REAL, OPTION(min_delta)},
     {"custom_loss", YOKE_OPTION_AGREES, YOKE_OPTION_GIVEN, OPTION(custom_loss)},

@@ -90,8 +90,8 @@ static yoke_status check_options(const yoke_trainer_options *options) {
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "batch %d, epochs %d, threads %d, accumulate %d: none may be negative",
                     options->batch, options->epochs, options->threads, options->engine->accumulate);
-    if (options->mistakes < 0)
-        return FAIL(YOKE_ERROR_ARGUMENT, "mistakes is %d: at least 0", options->mistakes);
+    if (options->misclassified < 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "misclassified is %d: at least 0", options->misclassified);
     if (options->evaluate_every < -1)
         return FAIL(YOKE_ERROR_ARGUMENT, "evaluate_every is %d: -1 never, 0 at the end, or epochs",
                     options->evaluate_every);
@@ -422,8 +422,9 @@ yoke_status yoke_trainer_progress(const yoke_trainer *trainer, yoke_progress *pr
 
 yoke_status yoke_trainer_predictions(const yoke_trainer *trainer, yoke_predictions *predictions) {
     TRY(yoke_trainer_check_idle(trainer, "yoke_trainer_predictions"));
-    if (trainer->run.options.mistakes == 0)
-        return FAIL(YOKE_ERROR_ARGUMENT, "this trainer keeps no predictions: set options.mistakes");
+    if (trainer->run.options.misclassified == 0)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "this trainer keeps no predictions: set options.misclassified");
     const yoke_tally *tally = &trainer->test.predictions;
     const yoke_dataset_info *rows = &trainer->run.training.info;
     yoke_predictions own = {.struct_size = sizeof own,
@@ -431,13 +432,14 @@ yoke_status yoke_trainer_predictions(const yoke_trainer *trainer, yoke_predictio
                             .rows = tally->rows,
                             .classes = rows->classes,
                             .counts = tally->rows > 0 ? tally->counts : NULL,
-                            .mistakes = tally->worst_count,
+                            .misclassified = tally->worst_count,
                             .shape = rows->shape,
                             .class_names = rows->class_names};
     return yoke_options_store(predictions, &own, sizeof own, "yoke_predictions");
 }
 
-yoke_status yoke_trainer_mistake(const yoke_trainer *trainer, int index, yoke_mistake *mistake) {
-    TRY(yoke_trainer_check_idle(trainer, "yoke_trainer_mistake"));
-    return yoke_test_split_mistake(&trainer->test, index, mistake);
+yoke_status yoke_trainer_misclassified(const yoke_trainer *trainer, int index,
+                                       yoke_misclassified *misclassified) {
+    TRY(yoke_trainer_check_idle(trainer, "yoke_trainer_misclassified"));
+    return yoke_test_split_misclassified(&trainer->test, index, misclassified);
 }

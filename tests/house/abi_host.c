@@ -434,7 +434,7 @@ static void use_trainer(const yoke_model *model) {
     options.optimizer = &adamw;
     options.on_event = see_event;
     options.payload = &events;
-    options.mistakes = 2;
+    options.misclassified = 2;
     options.custom_metrics = metrics;
     options.metric_count = 2;
     must(yoke_trainer_create(&trainer, &options));
@@ -448,17 +448,17 @@ static void use_trainer(const yoke_model *model) {
     RESULT(yoke_trainer_summary, summary);
     RESULT(yoke_progress, progress);
     RESULT(yoke_predictions, predictions);
-    RESULT(yoke_mistake, mistake);
+    RESULT(yoke_misclassified, misclassified);
     must(yoke_trainer_summarize(trainer, &summary));
     must(yoke_trainer_progress(trainer, &progress));
     must(yoke_trainer_predictions(trainer, &predictions));
-    must(yoke_trainer_mistake(trainer, 0, &mistake));
+    must(yoke_trainer_misclassified(trainer, 0, &misclassified));
     CHECK_TAIL(summary);
     CHECK_TAIL(progress);
     CHECK_TAIL(predictions);
-    CHECK_TAIL(mistake);
+    CHECK_TAIL(misclassified);
     printf("trainer: %d rates, %d events, weights %016" PRIx64 ", %zu predicted, row %zu\n",
-           found.count, events, summary.weights_hash, predictions.rows, mistake.row);
+           found.count, events, summary.weights_hash, predictions.rows, misclassified.row);
     use_evaluation(yoke_trainer_engine(trainer));
     yoke_trainer_destroy(trainer);
 }

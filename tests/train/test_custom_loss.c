@@ -114,7 +114,7 @@ static void a_loss_of_the_host_reads_labels_that_the_models_own_would_refuse(voi
     options.custom_model = embedding;
     options.custom_loss = &loss;
     options.payload = &run;
-    options.mistakes = 4; /* of outputs that are no classes: none */
+    options.misclassified = 4; /* of outputs that are no classes: none */
     for (int labels = 1; labels <= 4; labels += 3) {
         yoke_dataset *dataset = labelled(rows, labels);
         options.training_rows = options.test_rows = dataset;

@@ -86,7 +86,7 @@ typedef struct kit {
     yoke_lr_plateau lr_plateau;
     yoke_lr_schedule lr_schedule;
     yoke_memory_report memory_report;
-    yoke_mistake mistake;
+    yoke_misclassified misclassified;
     yoke_model_segment model_segment;
     yoke_optimizer_options optimizer_options;
     yoke_peer_info peer_info;
@@ -250,7 +250,7 @@ static void fill_options(kit *k) {
     k->trainer_options.model = "mlp:width=4";
     k->trainer_options.dataset = "synthetic:1x8x8,rows=8";
     k->trainer_options.devices = "cpu", k->trainer_options.threads = 1;
-    k->trainer_options.batch = ROWS, k->trainer_options.mistakes = 1;
+    k->trainer_options.batch = ROWS, k->trainer_options.misclassified = 1;
     k->trainer_options.steps = 1;
     k->weights_info = (yoke_weights_info){
         .struct_size = sizeof k->weights_info, .model = "mlp", .input = k->shape};
@@ -264,7 +264,7 @@ static void fill_options(kit *k) {
 static void fill_results(kit *k) {
     SIZE(backend_info), SIZE(checkpoint_tensor_info), SIZE(dataset_info), SIZE(device_info);
     SIZE(evaluation_info), SIZE(group_report), SIZE(layer_info), SIZE(lr_find_result);
-    SIZE(lr_plateau), SIZE(lr_schedule), SIZE(memory_report), SIZE(mistake), SIZE(peer_info);
+    SIZE(lr_plateau), SIZE(lr_schedule), SIZE(memory_report), SIZE(misclassified), SIZE(peer_info);
     SIZE(predictions), SIZE(preset_info), SIZE(progress), SIZE(rank_info), SIZE(span_info),
         SIZE(stage_summary);
     SIZE(step_result), SIZE(tensor_info), SIZE(trainer_summary), SIZE(value_info), SIZE(lent);
