@@ -11,7 +11,7 @@
 #include "base/base.h"
 #include "device/decode.h"
 #include "device/resample.h"
-#include "device/ways.h"
+#include "device/variants.h"
 #include "yoke/decoding.h"
 #include "yoke/device.h"
 
@@ -25,7 +25,7 @@ typedef struct yoke_algorithms yoke_algorithms;
 yoke_device *yoke_devices_at(const yoke_devices *devices, int index);
 const char *yoke_device_name(const yoke_device *device);
 bool yoke_device_supports(const yoke_device *device, yoke_precision precision);
-unsigned yoke_device_ways(const yoke_device *device); /* of the list; 0 on CPU devices */
+unsigned yoke_device_variants(const yoke_device *device); /* of the list; 0 on CPU devices */
 /* Cores online minus all devices' threads; negative when threads share cores. */
 int yoke_devices_spare_cores(const yoke_devices *devices);
 
@@ -434,7 +434,7 @@ typedef struct yoke_plan_binding {
     const float *targets;        /* [rows, shape of a row]; losses without labels */
     yoke_loss_scalars *scalars;  /* device memory */
     yoke_loss_scalars *on_host;  /* pinned: the loss writes them there, too, where the device takes
-                                    the way "mapped" */
+                                    the variant "mapped" */
 } yoke_plan_binding;
 
 /* The values that change from step to step. */
@@ -470,9 +470,9 @@ typedef enum yoke_direction {
 } yoke_direction;
 /* The algorithm: "cuDNN 1", "im2col", "im2col, no other", "264 blocks at most", oneDNN's name of
  * its own; a static text. NULL: nothing runs in this direction, or the plan has no choice. */
-const char *yoke_plan_way(const yoke_plan *plan, yoke_direction direction);
+const char *yoke_plan_algorithm(const yoke_plan *plan, yoke_direction direction);
 bool yoke_plan_has_parts(const yoke_plan *plan);
-/* A part of backward that yoke_plan_way names, alone; to be timed. */
+/* A part of backward that yoke_plan_algorithm names, alone; to be timed. */
 yoke_status yoke_plan_backward_part(yoke_plan *plan, yoke_direction direction);
 
 /* Copies the step's values to the device. Call it before the step's plans are queued or replayed:

@@ -208,8 +208,9 @@ static yoke_status keep_root(yoke_run *run) {
     TRY(yoke_devices_describe(run->devices, 0, &root));
     yoke_devices_close(run->devices);
     run->devices = NULL;
-    char list[sizeof root.name + sizeof root.ways]; /* "cuda:0", though the first of two is #0 */
-    snprintf(list, sizeof list, "%.*s%s", (int)strcspn(root.name, "#"), root.name, root.ways);
+    /* "cuda:0", though the first of two is #0 */
+    char list[sizeof root.name + sizeof root.variants];
+    snprintf(list, sizeof list, "%.*s%s", (int)strcspn(root.name, "#"), root.name, root.variants);
     yoke_devices_options alone = {
         .struct_size = sizeof alone, .list = list, .threads = root.threads};
     return yoke_devices_open(&run->devices, &alone);

@@ -29,10 +29,10 @@ static inline void check_image_layouts(yoke_device *device, const yoke_decode_re
                               .rows = request->rows,
                               .precision = YOKE_BFLOAT16,
                               .algorithm = YOKE_ALGORITHM_DIRECT};
-    unsigned own = device->ways;
+    unsigned own = device->variants;
     for (int i = 0; i < 3; i++) {
         yoke_layout layout;
-        device->ways = YOKE_WAY_DECODE;
+        device->variants = YOKE_VARIANT_DECODE;
         EXPECT_OK(yoke_algorithms_create(&plan.algorithms));
         yoke_algorithms_prefer(plan.algorithms, stems[i]);
         EXPECT_OK(yoke_device_image_layout(device, &plan, &layout));
@@ -47,7 +47,7 @@ static inline void check_image_layouts(yoke_device *device, const yoke_decode_re
         free(written);
         free(laid_out);
     }
-    device->ways = own;
+    device->variants = own;
 }
 
 #endif

@@ -277,7 +277,7 @@ static inline void parity_forget(parity_side *side) {
 
 static inline void parity_take_loss(parity_side *side) {
     const yoke_loss_scalars *on_host = side->binding.on_host;
-    bool mapped = yoke_device_ways(side->device) & YOKE_WAY_MAPPED;
+    bool mapped = yoke_device_variants(side->device) & YOKE_VARIANT_MAPPED;
     PARITY_OK(yoke_device_download(side->device, YOKE_STREAM_COMPUTE, &side->scalars,
                                    side->binding.scalars, sizeof side->scalars));
     assert_true(on_host->loss_sum == (mapped ? side->scalars.loss_sum : 0));

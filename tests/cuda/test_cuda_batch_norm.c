@@ -130,15 +130,15 @@ static void close_norm(const parity_rig *rig, parity_side *side) {
 }
 
 /* The plan of this case by a record of algorithms; its names of both passes. */
-static void plan_ways(const parity_rig *rig, const parity_case *c, yoke_algorithms *algorithms,
-                      const char *ways[2]) {
+static void plan_algorithms(const parity_rig *rig, const parity_case *c,
+                            yoke_algorithms *algorithms, const char *names[2]) {
     parity_side side;
     yoke_device *device = yoke_devices_at(rig->devices, 0);
     yoke_device_scope scope;
     PARITY_OK(yoke_device_enter(device, false, &scope));
     parity_open(&side, c, device, algorithms);
-    ways[0] = yoke_plan_way(side.plan, YOKE_FORWARD);
-    ways[1] = yoke_plan_way(side.plan, YOKE_BACKWARD_DATA);
+    names[0] = yoke_plan_algorithm(side.plan, YOKE_FORWARD);
+    names[1] = yoke_plan_algorithm(side.plan, YOKE_BACKWARD_DATA);
     parity_close(&side);
     yoke_device_leave(device, &scope);
 }
@@ -154,42 +154,42 @@ static const char *chosen_name(const yoke_algorithms *algorithms, const char *ke
 
 static void both_passes_choose_their_cuts_by_measuring(void **state) {
     parity_case c = wide_case(0);
-    const char *ways[2], *again[2];
+    const char *names[2], *again[2];
     yoke_algorithms *algorithms = NULL;
     PARITY_OK(yoke_algorithms_create(&algorithms));
     c.algorithm = YOKE_ALGORITHM_MEASURED;
-    plan_ways(*state, &c, algorithms, ways);
-    assert_string_equal(ways[0],
+    plan_algorithms(*state, &c, algorithms, names);
+    assert_string_equal(names[0],
                         chosen_name(algorithms, "batch norm 512x3x3 relu forward float32"));
-    assert_string_equal(ways[1],
+    assert_string_equal(names[1],
                         chosen_name(algorithms, "batch norm 512x3x3 relu backward float32"));
     c.rows--; /* the choice holds for other rows */
-    plan_ways(*state, &c, algorithms, again);
-    assert_ptr_equal(again[0], ways[0]);
-    assert_ptr_equal(again[1], ways[1]);
+    plan_algorithms(*state, &c, algorithms, again);
+    assert_ptr_equal(again[0], names[0]);
+    assert_ptr_equal(again[1], names[1]);
     yoke_algorithms_destroy(algorithms);
 }
 
 static void a_recorded_cut_is_taken_and_a_fixed_rule_takes_the_first(void **state) {
     parity_case c = wide_case(0);
-    const char *ways[2];
+    const char *names[2];
     yoke_algorithms *algorithms = NULL;
     PARITY_OK(yoke_algorithms_create(&algorithms));
     PARITY_OK(yoke_algorithms_add(algorithms, "batch norm 512x3x3 relu forward float32", 2,
                                   cut_names[2], 1));
     PARITY_OK(yoke_algorithms_add(algorithms, "batch norm 512x3x3 relu backward float32", 1,
                                   cut_names[1], 1));
-    plan_ways(*state, &c, algorithms, ways);
-    assert_string_equal(ways[0], cut_names[0]);
-    assert_string_equal(ways[1], cut_names[0]);
+    plan_algorithms(*state, &c, algorithms, names);
+    assert_string_equal(names[0], cut_names[0]);
+    assert_string_equal(names[1], cut_names[0]);
     c.algorithm = YOKE_ALGORITHM_MEASURED;
-    plan_ways(*state, &c, algorithms, ways);
-    assert_string_equal(ways[0], cut_names[2]);
-    assert_string_equal(ways[1], cut_names[1]);
+    plan_algorithms(*state, &c, algorithms, names);
+    assert_string_equal(names[0], cut_names[2]);
+    assert_string_equal(names[1], cut_names[1]);
     c.rows = 2; /* one launch: there is nothing to choose */
-    plan_ways(*state, &c, algorithms, ways);
-    assert_null(ways[0]);
-    assert_null(ways[1]);
+    plan_algorithms(*state, &c, algorithms, names);
+    assert_null(names[0]);
+    assert_null(names[1]);
     yoke_algorithms_destroy(algorithms);
 }
 

@@ -138,11 +138,11 @@ static void a_contest_decides_who_adds(void **state) {
     rig_destroy(&rig);
 }
 
-static const char *way_of(const bench_kernel_call *calls, int count, const char *layer,
-                          const char *direction) {
+static const char *algorithm_of(const bench_kernel_call *calls, int count, const char *layer,
+                                const char *direction) {
     for (int i = 0; i < count; i++)
         if (strcmp(calls[i].layer, layer) == 0 && strcmp(calls[i].direction, direction) == 0)
-            return calls[i].way;
+            return calls[i].algorithm;
     return "";
 }
 
@@ -161,9 +161,9 @@ static void a_contest_decides_what_the_first_convolution_reads(void **state) {
         assert_int_equal(decisions(rig.algorithms, " groups 1 channels ", "4 channels", &four), 1);
         assert_int_equal(decisions(rig.algorithms, " groups 1 channels ", "8 channels", &eight), 1);
         assert_ok(bench_replica_calls(rig.replica, rig.rows, 1, calls, CALLS, &count));
-        const char *way = way_of(calls, count, "conv1", "forward");
-        assert_int_equal(strstr(way, ", 4 channels") != NULL, four);
-        assert_int_equal(strstr(way, ", 8 channels") != NULL, eight);
+        const char *algorithm = algorithm_of(calls, count, "conv1", "forward");
+        assert_int_equal(strstr(algorithm, ", 4 channels") != NULL, four);
+        assert_int_equal(strstr(algorithm, ", 8 channels") != NULL, eight);
         rig_destroy(&rig);
     }
 }

@@ -87,12 +87,11 @@ static void a_list_that_cannot_be_read_is_refused_with_the_part_at_fault(void **
         {" cpu", YOKE_ERROR_ARGUMENT, "\" cpu\" is not a device"},
         {"+mapped", YOKE_ERROR_ARGUMENT, "nothing at position 0"},
         {"cpu,+mapped", YOKE_ERROR_ARGUMENT, "nothing at position 4"},
-        {"cpu+", YOKE_ERROR_ARGUMENT, "\"\" is not a way to compute"},
-        {"cpu+wave", YOKE_ERROR_ARGUMENT, "\"wave\" is not a way to compute; \"+all\", or some of"},
-        {"cpu+mapped+", YOKE_ERROR_ARGUMENT, "\"\" is not a way to compute"},
-        {"cpu+mapped,cpu", YOKE_ERROR_ARGUMENT, "\"mapped,cpu\" is not a way to compute"},
-        {"2xcpu+mapped", YOKE_ERROR_ARGUMENT,
-         "ways to compute are for GPUs; leave them out for cpu"},
+        {"cpu+", YOKE_ERROR_ARGUMENT, "\"\" is not a variant"},
+        {"cpu+wave", YOKE_ERROR_ARGUMENT, "\"wave\" is not a variant; \"+all\", or some of"},
+        {"cpu+mapped+", YOKE_ERROR_ARGUMENT, "\"\" is not a variant"},
+        {"cpu+mapped,cpu", YOKE_ERROR_ARGUMENT, "\"mapped,cpu\" is not a variant"},
+        {"2xcpu+mapped", YOKE_ERROR_ARGUMENT, "variants are for GPUs; leave them out for cpu"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         yoke_devices_options options = {.struct_size = sizeof options, .list = rows[i].list};

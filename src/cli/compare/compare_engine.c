@@ -41,7 +41,7 @@ static void list_devices(const compare_engine *engine, char list[COMPARE_LIST_BY
         length += (size_t)snprintf(list + length, COMPARE_LIST_BYTES - length, "%s%.*s",
                                    i > 0 ? "," : "", (int)strcspn(name, "#"), name);
     }
-    snprintf(list + length, COMPARE_LIST_BYTES - length, "%s", engine->setup.ways);
+    snprintf(list + length, COMPARE_LIST_BYTES - length, "%s", engine->setup.variants);
 }
 
 static yoke_status open_devices(compare_engine *engine) {

@@ -14,7 +14,7 @@ typedef struct compare_setup {
     bool skip_bad;
     char link[96];      /* "": none */
     char names[64][32]; /* of the devices, the root first; a contender uses the first few */
-    char ways[96];      /* yoke_device_info.ways of all of them */
+    char variants[96];  /* yoke_device_info.variants of all of them */
     int device_count;
     int threads;      /* compute threads of each device; all cores has more */
     int batch;        /* rows on all devices together */

@@ -147,7 +147,7 @@ const char *cpu_pass_implementation(const cpu_pass *pass) {
     return status == dnnl_success && text != NULL ? text : "unknown";
 }
 
-const char *cpu_pass_way(const cpu_pass *pass) {
+const char *cpu_pass_algorithm(const cpu_pass *pass) {
     if (pass->winograd != NULL) return "winograd";
     return pass->depthwise != NULL ? "depthwise" : cpu_pass_implementation(pass);
 }

@@ -282,7 +282,7 @@ static yoke_status plan_direction(const weighted_planner *planner, cpu_direction
         status = create_candidate(planner, direction, 0, pass);
     }
     TRY(status);
-    plan->base.ways[direction] = cpu_pass_way(pass);
+    plan->base.algorithms[direction] = cpu_pass_algorithm(pass);
     if (plan->base.needs.scratch_bytes < pass->scratch_bytes)
         plan->base.needs.scratch_bytes = pass->scratch_bytes;
     return YOKE_OK;

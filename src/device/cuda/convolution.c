@@ -90,7 +90,7 @@ yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,
 yoke_status cuda_image_layout(yoke_device *device, const yoke_plan_request *reader,
                               yoke_layout *layout) {
     const yoke_operation *operation = reader->operation;
-    if (!cuda_takes(cuda_of(device), YOKE_WAY_DECODE) || reader->precision != YOKE_BFLOAT16 ||
+    if (!cuda_takes(cuda_of(device), YOKE_VARIANT_DECODE) || reader->precision != YOKE_BFLOAT16 ||
         operation->kind != YOKE_OP_CONV2D)
         return YOKE_OK;
     yoke_dims image = operation->input;

@@ -42,8 +42,8 @@ static inline cuda_device *cuda_of(yoke_device *device) {
     return (cuda_device *)device;
 }
 
-static inline bool cuda_takes(const cuda_device *device, yoke_way way) {
-    return (device->base.ways & (unsigned)way) != 0;
+static inline bool cuda_takes(const cuda_device *device, yoke_variant variant) {
+    return (device->base.variants & (unsigned)variant) != 0;
 }
 
 static inline cudaStream_t cuda_compute(yoke_plan *plan) {

@@ -32,10 +32,10 @@ static yoke_status plan_direction(weighted_planner *planner, cuda_direction dire
     TRY(cuda_weighted_is_only(planner, direction, pass, &only));
     if (self->weights.padded > 0)
         snprintf(channels, sizeof channels, ", %d channels", self->weights.padded);
-    snprintf(self->names[direction], sizeof self->names[direction], "%s%s%s%s", pass->way,
+    snprintf(self->names[direction], sizeof self->names[direction], "%s%s%s%s", pass->algorithm,
              only ? ", no other" : "", adds ? ", added" : "", channels);
-    bool plain = strcmp(self->names[direction], pass->way) == 0;
-    self->base.ways[direction] = plain ? pass->way : self->names[direction];
+    bool plain = strcmp(self->names[direction], pass->algorithm) == 0;
+    self->base.algorithms[direction] = plain ? pass->algorithm : self->names[direction];
     size_t bytes = self->passes[direction]->scratch_bytes + padded_weight_bytes(self);
     self->base.needs.scratch_bytes = cuda_larger(self->base.needs.scratch_bytes, bytes);
     return YOKE_OK;

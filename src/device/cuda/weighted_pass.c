@@ -50,7 +50,7 @@ yoke_status cuda_weighted_try(const weighted_planner *planner, cuda_direction di
     yoke_status status = algorithm->create(pass, &planner->problem, direction, algorithm->variant);
     if (*pass != NULL) {
         const char *configuration = (*pass)->configuration;
-        (*pass)->way = algorithm->name;
+        (*pass)->algorithm = algorithm->name;
         snprintf((*pass)->name, sizeof(*pass)->name, "%s%s%s", algorithm->name,
                  configuration[0] != '\0' ? " " : "", configuration);
     }
@@ -229,10 +229,10 @@ yoke_status cuda_weighted_choose(const weighted_planner *planner, cuda_direction
 
 yoke_status cuda_weighted_is_only(const weighted_planner *planner, cuda_direction direction,
                                   const cuda_pass *chosen, bool *only) {
-    *only = strcmp(chosen->way, CUDA_IM2COL) == 0;
+    *only = strcmp(chosen->algorithm, CUDA_IM2COL) == 0;
     for (int i = 0; *only && i < planner->request->algorithm_count; i++) {
         cuda_pass *other = NULL;
-        if (strcmp(algorithms_of(planner, direction)[i].name, chosen->way) == 0) continue;
+        if (strcmp(algorithms_of(planner, direction)[i].name, chosen->algorithm) == 0) continue;
         TRY(cuda_weighted_try(planner, direction, i, &other));
         if (other == NULL) continue;
         other->destroy(other);

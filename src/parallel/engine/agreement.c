@@ -11,10 +11,11 @@
 /* What must be alike. */
 
 static void write_options(FILE *facts, const yoke_step *step) {
-    char ways[YOKE_WAYS_BYTES];
-    yoke_ways_write(yoke_device_ways(yoke_devices_at(step->devices, 0)), ways, sizeof ways);
+    char variants[YOKE_VARIANTS_BYTES];
+    yoke_variants_write(yoke_device_variants(yoke_devices_at(step->devices, 0)), variants,
+                        sizeof variants);
     yoke_options_write_agreed(facts, &yoke_engine_options, step);
-    fprintf(facts, "ways \"%s\"\n", ways);
+    fprintf(facts, "variants \"%s\"\n", variants);
     yoke_groups_write(facts, &step->groups);
 }
 

@@ -277,12 +277,12 @@ static void linear(void **state) {
         }
 }
 
-static void expect_ways(const parity_rig *rig, const parity_case *c, yoke_algorithms *algorithms,
-                        const char *expected) {
+static void expect_algorithms(const parity_rig *rig, const parity_case *c,
+                              yoke_algorithms *algorithms, const char *expected) {
     parity_side side = {.c = c, .device = yoke_devices_at(rig->devices, 0)};
     parity_plan(&side, algorithms);
     for (int direction = 0; direction < YOKE_DIRECTIONS; direction++)
-        assert_string_equal(yoke_plan_way(side.plan, (yoke_direction)direction), expected);
+        assert_string_equal(yoke_plan_algorithm(side.plan, (yoke_direction)direction), expected);
     yoke_plan_destroy(side.plan);
     yoke_algorithms_destroy(algorithms);
 }
@@ -291,12 +291,12 @@ static void a_plan_names_the_algorithms_that_compute_it(void **state) {
     parity_rig *rig = *state;
     parity_case c = convolution((yoke_dims){8, 6, 6}, 8, 3, 1, 1);
     measure(rig, &c);
-    expect_ways(rig, &c, imposed(rig, &c, IM2COL), "im2col");
+    expect_algorithms(rig, &c, imposed(rig, &c, IM2COL), "im2col");
     if (cuda_of(yoke_devices_at(rig->devices, 0))->cudnn != NULL)
-        expect_ways(rig, &c, imposed(rig, &c, CUDNN_1), "cuDNN 1");
+        expect_algorithms(rig, &c, imposed(rig, &c, CUDNN_1), "cuDNN 1");
     c = convolution((yoke_dims){8, 6, 6}, 8, 1, 1, 0);
     measure(rig, &c);
-    expect_ways(rig, &c, imposed(rig, &c, 0), "matrix product");
+    expect_algorithms(rig, &c, imposed(rig, &c, 0), "matrix product");
 }
 
 /* A record for every pass of the last measured case. */
@@ -341,8 +341,8 @@ static void what_adds_in_any_order_does_not_exist(void **state) {
         yoke_algorithms *algorithms = named(rig, names[i]);
         parity_side side = {.c = &c, .device = yoke_devices_at(rig->devices, 0)};
         parity_plan(&side, algorithms);
-        const char *way = yoke_plan_way(side.plan, YOKE_BACKWARD_WEIGHTS);
-        assert_string_not_equal(way, "cuDNN 0");
+        const char *algorithm = yoke_plan_algorithm(side.plan, YOKE_BACKWARD_WEIGHTS);
+        assert_string_not_equal(algorithm, "cuDNN 0");
         assert_non_null(yoke_algorithms_warning(algorithms));
         yoke_plan_destroy(side.plan);
         yoke_algorithms_destroy(algorithms);
