@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameters that the loss does not reach: weight decay leaves them alone on every road, as PyTorch
+/* Parameters that the loss does not reach: weight decay leaves them alone in every mode, as PyTorch
  * leaves parameters whose .grad is None, and changes nothing for the others. */
 #include "parallel/parallel.h"
 #include "siamese.h"

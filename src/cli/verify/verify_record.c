@@ -134,7 +134,7 @@ static yoke_status add_tensor(yoke_tensor_file *file, const char *name,
     return yoke_tensor_file_add(file, &entry, narrow);
 }
 
-yoke_status verify_record_step(yoke_tensor_file *file, int step, const verify_road *road,
+yoke_status verify_record_step(yoke_tensor_file *file, int step, const verify_mode *mode,
                                const yoke_model *model) {
     char name[VERIFY_NAME_BYTES];
     yoke_tensor_info info;
@@ -142,10 +142,10 @@ yoke_status verify_record_step(yoke_tensor_file *file, int step, const verify_ro
     size_t offset = 0;
     for (int next = 0; status == YOKE_OK && compare_next_tensor(model, &next, &info);) {
         status = add_tensor(file, verify_weight_name(name, step, info.name), &info,
-                            road->weights + offset, road->narrow);
-        if (status == YOKE_OK && road->has_gradients && info.trainable)
+                            mode->weights + offset, mode->narrow);
+        if (status == YOKE_OK && mode->has_gradients && info.trainable)
             status = add_tensor(file, verify_gradient_name(name, step, info.name), &info,
-                                road->gradients + offset, road->narrow);
+                                mode->gradients + offset, mode->narrow);
         offset += info.count;
     }
     return status;
