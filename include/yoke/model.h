@@ -88,8 +88,8 @@ typedef struct yoke_linear_options {
     const char *shared_with; /**< An earlier layer whose parameters this one uses; NULL: its own.
                                   Without a bias also an embedding of out_features tokens. */
     bool transposed;         /**< The weight is [in, out], as that of GPT-2's Conv1D. */
-    double deviation; /**< Initialize the weight with N(0, deviation^2) and the bias with 0; 0:
-                           nn.Linear's rule. */
+    double std;              /**< Initialize the weight with N(0, std^2) and the bias with 0; 0:
+                                        nn.Linear's rule. */
 } yoke_linear_options;
 
 /** The defaults; set name and out_features. */

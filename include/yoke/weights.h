@@ -29,7 +29,7 @@ typedef struct yoke_weights_info {
     const char *const *class_names; /**< [classes], by index; NULL: the classes have no names. */
     const char *dataset;            /**< Its kind: "images", "cifar10", ...; NULL: not said. */
     float mean[4];       /**< As in yoke_dataset_info, with which inputs are normalized; */
-    float deviation[4];  /**< all 0: the file does not say. */
+    float std[4];        /**< all 0: the file does not say. */
     int resize;          /**< Images: the shorter side before the center crop; 0: not resized. */
     bool exact;          /**< Images: decoded with Pillow's pixels. */
     const char *version; /**< The version of the library that wrote the file;
@@ -38,8 +38,8 @@ typedef struct yoke_weights_info {
      * was the host program's own. */
     const yoke_loss_options *loss;
     const char *const *feature_names; /**< [input.channels]: the columns of a table; NULL: none. */
-    const float *means;      /**< [input.channels], as in yoke_dataset_info; NULL: `mean`. */
-    const float *deviations; /**< [input.channels], each above 0; set both or none. */
+    const float *means; /**< [input.channels], as in yoke_dataset_info; NULL: `mean`. */
+    const float *stds;  /**< [input.channels], each above 0; set both or none. */
 } yoke_weights_info;
 
 /** yoke_weights_save with a description. The trainer writes one into its files by itself.

@@ -170,7 +170,7 @@ static yoke_status decode_some(int worker, void *context) {
                               .resize = info->resize,
                               .exact = info->exact};
     memcpy(how.mean, info->mean, sizeof how.mean);
-    memcpy(how.deviation, info->deviation, sizeof how.deviation);
+    memcpy(how.std, info->std, sizeof how.std);
     for (int i = worker; i < job->count; i += job->threads) {
         float *inputs = job->run->inputs + (size_t)i * job->run->row_values;
         yoke_status status = yoke_image_read(job->run->paths[job->first + i], &how, inputs);

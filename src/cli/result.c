@@ -129,17 +129,17 @@ static void print_data(FILE *out, const yoke_trainer *trainer, const char *name)
         fprintf(out, ", %d target%s\n", rows.target_count, rows.target_count == 1 ? "" : "s");
     fprintf(out, "         %dx%dx%d, ", rows.shape.channels, rows.shape.height, rows.shape.width);
     if (rows.feature_names != NULL) {
-        fprintf(out, "each column normalised by its mean and deviation\n");
+        fprintf(out, "each column normalised by its mean and std\n");
         return;
     }
-    if (rows.mean[0] == 0 && rows.deviation[0] == 1) {
+    if (rows.mean[0] == 0 && rows.std[0] == 1) {
         fprintf(out, "not normalised\n");
         return;
     }
     fprintf(out, "normalised by mean");
     print_channels(out, rows.mean, rows.shape.channels);
-    fprintf(out, ", deviation");
-    print_channels(out, rows.deviation, rows.shape.channels);
+    fprintf(out, ", std");
+    print_channels(out, rows.std, rows.shape.channels);
     fputc('\n', out);
 }
 

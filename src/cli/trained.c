@@ -156,16 +156,16 @@ static yoke_status check_columns(const yoke_weights_info *info, const yoke_datas
 }
 
 static bool says_normalization(const yoke_weights_info *info) {
-    return info->deviation[0] > 0;
+    return info->std[0] > 0;
 }
 
 static yoke_status normalize(const yoke_weights_info *info, const yoke_dataset_info *rows,
                              yoke_dataset *dataset, const char *spec) {
     bool of_columns = rows->means != NULL;
     if (of_columns && info->means != NULL)
-        return yoke_dataset_normalize_columns(dataset, info->means, info->deviations);
+        return yoke_dataset_normalize_columns(dataset, info->means, info->stds);
     if (!of_columns && says_normalization(info))
-        return yoke_dataset_normalize(dataset, info->mean, info->deviation);
+        return yoke_dataset_normalize(dataset, info->mean, info->std);
     if (of_columns)
         fprintf(stderr,
                 "yoke: warning: the weights do not say how their columns were normalized: %s is "
@@ -214,7 +214,7 @@ static yoke_status count_classes(trained *made, const trained_flags *flags) {
 
 yoke_status trained_guess(trained *made, const trained_flags *flags) {
     static const float mean[] = {0.485f, 0.456f, 0.406f, 0.406f};
-    static const float deviation[] = {0.229f, 0.224f, 0.225f, 0.225f};
+    static const float std[] = {0.229f, 0.224f, 0.225f, 0.225f};
     yoke_weights_info *info = &made->info;
     if (made->described && says_normalization(info)) return YOKE_OK;
     if (made->described)
@@ -227,7 +227,7 @@ yoke_status trained_guess(trained *made, const trained_flags *flags) {
     info->resize = 256;
     info->classes = 1000;
     memcpy(info->mean, mean, sizeof mean);
-    memcpy(info->deviation, deviation, sizeof deviation);
+    memcpy(info->std, std, sizeof std);
     TRY(count_classes(made, flags));
     if (info->classes != named) info->class_names = NULL; /* of other classes than the head's */
     return YOKE_OK;

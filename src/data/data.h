@@ -22,27 +22,27 @@ struct yoke_dataset {
     uint32_t *kept;
     yoke_shape shape;
     int classes, target_count;
-    int label_count;             /* labels of a row; 0: 1 */
-    float mean[4], deviation[4]; /* channels past the fourth use the fourth's */
-    float *means, *deviations;   /* [channels], owned: of a table's columns, instead of these; or
-                                    NULL */
-    const uint8_t *bytes;        /* [stored rows, channels, height, width], or NULL */
-    const float *floats;         /* [stored rows, channels, height, width], or NULL */
-    const int32_t *labels;       /* [stored rows, labels of a row], or NULL */
-    const float *targets;        /* [stored rows, target_count], or NULL */
-    yoke_image_folder *images;   /* owned, or NULL */
-    yoke_text *text;             /* owned, or NULL */
-    yoke_row_source source;      /* read or read_batch != NULL: generates rows on demand */
-    yoke_stream_reader *stream;  /* owned, or NULL */
-    const char **class_names;    /* [classes], or NULL */
-    const char **feature_names;  /* [channels], owned, or NULL */
-    void *feature_text;          /* owned: what they point to */
-    int resize;                  /* images: the shorter side before the crop; 0: none */
-    bool exact;                  /* images: Pillow's pixels */
-    bool host_crop;              /* images: the host crops and scales for GPUs, too */
-    void *owned[4];              /* freed on close: pixels, labels, a text and its class names */
-    yoke_file_mapping mapping;   /* of pixels, or none */
-    atomic_int loaders;          /* that read its rows */
+    int label_count;            /* labels of a row; 0: 1 */
+    float mean[4], std[4];      /* channels past the fourth use the fourth's */
+    float *means, *stds;        /* [channels], owned: of a table's columns, instead of these; or
+                                         NULL */
+    const uint8_t *bytes;       /* [stored rows, channels, height, width], or NULL */
+    const float *floats;        /* [stored rows, channels, height, width], or NULL */
+    const int32_t *labels;      /* [stored rows, labels of a row], or NULL */
+    const float *targets;       /* [stored rows, target_count], or NULL */
+    yoke_image_folder *images;  /* owned, or NULL */
+    yoke_text *text;            /* owned, or NULL */
+    yoke_row_source source;     /* read or read_batch != NULL: generates rows on demand */
+    yoke_stream_reader *stream; /* owned, or NULL */
+    const char **class_names;   /* [classes], or NULL */
+    const char **feature_names; /* [channels], owned, or NULL */
+    void *feature_text;         /* owned: what they point to */
+    int resize;                 /* images: the shorter side before the crop; 0: none */
+    bool exact;                 /* images: Pillow's pixels */
+    bool host_crop;             /* images: the host crops and scales for GPUs, too */
+    void *owned[4];             /* freed on close: pixels, labels, a text and its class names */
+    yoke_file_mapping mapping;  /* of pixels, or none */
+    atomic_int loaders;         /* that read its rows */
 };
 
 /* Loaders read their dataset without a lock, so it stays as it is from the first loader on. hold:
@@ -85,10 +85,10 @@ uint64_t yoke_loader_digest(const yoke_loader *loader);
 /* From now on `stop`, a flag that outlives the loader, ends the decoders of its threads: the batch
  * that is not complete is CANCELLED. Before the first epoch. */
 void yoke_loader_stop_on(yoke_loader *loader, const atomic_bool *stop);
-/* One mean and deviation for all channels. */
-void yoke_dataset_set_statistics(yoke_dataset *dataset, float mean, float deviation);
-/* Mean and deviation of each channel of bytes; floats are used as they are. The table has four
- * channels: with more of them all use mean 0.5 and deviation 0.25. */
+/* One mean and std for all channels. */
+void yoke_dataset_set_statistics(yoke_dataset *dataset, float mean, float std);
+/* Mean and std of each channel of bytes; floats are used as they are. The table has four
+ * channels: with more of them all use mean 0.5 and std 0.25. */
 void yoke_dataset_measure(yoke_dataset *dataset);
 
 /* selection.c: which of the stored rows a dataset has. stored: where row `row` lies, among rows of

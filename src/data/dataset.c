@@ -158,14 +158,14 @@ static void measure_channels(yoke_dataset *dataset) {
         double variance = fmax((double)sums[channel].squares / count - mean * mean, 0);
         dataset->mean[channel] = (float)(mean / 255);
         /* A constant channel may have any scale but 0. */
-        dataset->deviation[channel] = variance > 0 ? (float)(sqrt(variance) / 255) : 1;
+        dataset->std[channel] = variance > 0 ? (float)(sqrt(variance) / 255) : 1;
     }
 }
 
-void yoke_dataset_set_statistics(yoke_dataset *dataset, float mean, float deviation) {
+void yoke_dataset_set_statistics(yoke_dataset *dataset, float mean, float std) {
     for (int i = 0; i < 4; i++) {
         dataset->mean[i] = mean;
-        dataset->deviation[i] = deviation;
+        dataset->std[i] = std;
     }
 }
 
@@ -329,7 +329,7 @@ void yoke_dataset_close(yoke_dataset *dataset) {
     yoke_file_unmap(&dataset->mapping);
     free(dataset->feature_names);
     free(dataset->feature_text);
-    free(dataset->deviations);
+    free(dataset->stds);
     free(dataset->means);
     free(dataset->kept);
     for (size_t i = 0; i < sizeof dataset->owned / sizeof dataset->owned[0]; i++)
@@ -350,25 +350,24 @@ yoke_status yoke_dataset_check_free(const yoke_dataset *dataset, const char *cal
                 loaders, loaders > 1 ? "s" : "", dataset->name, loaders > 1 ? "" : "s");
 }
 
-yoke_status yoke_dataset_normalize(yoke_dataset *dataset, const float mean[4],
-                                   const float deviation[4]) {
+yoke_status yoke_dataset_normalize(yoke_dataset *dataset, const float mean[4], const float std[4]) {
     TRY(yoke_dataset_check_free(dataset, "yoke_dataset_normalize"));
     TRY(yoke_pointer_check(mean, "mean"));
-    TRY(yoke_pointer_check(deviation, "deviation"));
+    TRY(yoke_pointer_check(std, "std"));
     for (int i = 0; i < 4; i++)
-        if (!(deviation[i] > 0))
-            return FAIL(YOKE_ERROR_ARGUMENT, "deviation[%d] is %g: it must be above 0", i,
-                        (double)deviation[i]);
+        if (!(std[i] > 0))
+            return FAIL(YOKE_ERROR_ARGUMENT, "std[%d] is %g: it must be above 0", i,
+                        (double)std[i]);
     memcpy(dataset->mean, mean, sizeof dataset->mean);
-    memcpy(dataset->deviation, deviation, sizeof dataset->deviation);
+    memcpy(dataset->std, std, sizeof dataset->std);
     return YOKE_OK;
 }
 
 yoke_status yoke_dataset_normalize_columns(yoke_dataset *dataset, const float *means,
-                                           const float *deviations) {
+                                           const float *stds) {
     TRY(yoke_dataset_check_free(dataset, "yoke_dataset_normalize_columns"));
     TRY(yoke_pointer_check(means, "means"));
-    TRY(yoke_pointer_check(deviations, "deviations"));
+    TRY(yoke_pointer_check(stds, "stds"));
     size_t channels = (size_t)dataset->shape.channels;
     if (dataset->means == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT,
@@ -376,13 +375,13 @@ yoke_status yoke_dataset_normalize_columns(yoke_dataset *dataset, const float *m
                     "yoke_dataset_normalize takes theirs",
                     dataset->name);
     for (size_t i = 0; i < channels; i++)
-        if (!isfinite(means[i]) || !isfinite(deviations[i]) || deviations[i] <= 0)
+        if (!isfinite(means[i]) || !isfinite(stds[i]) || stds[i] <= 0)
             return FAIL(YOKE_ERROR_ARGUMENT,
-                        "means[%zu] is %g and deviations[%zu] %g: they must be finite, and a "
-                        "deviation above 0",
-                        i, (double)means[i], i, (double)deviations[i]);
+                        "means[%zu] is %g and stds[%zu] %g: they must be finite, and a "
+                        "std above 0",
+                        i, (double)means[i], i, (double)stds[i]);
     memcpy(dataset->means, means, channels * sizeof *means);
-    memcpy(dataset->deviations, deviations, channels * sizeof *deviations);
+    memcpy(dataset->stds, stds, channels * sizeof *stds);
     return YOKE_OK;
 }
 
@@ -407,8 +406,8 @@ yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dataset_info
                              .resize = dataset->resize,
                              .exact = dataset->exact,
                              .means = dataset->means,
-                             .deviations = dataset->deviations};
+                             .stds = dataset->stds};
     memcpy(own.mean, dataset->mean, sizeof own.mean);
-    memcpy(own.deviation, dataset->deviation, sizeof own.deviation);
+    memcpy(own.std, dataset->std, sizeof own.std);
     return yoke_options_store(info, &own, sizeof own, "yoke_dataset_info");
 }

@@ -298,7 +298,7 @@ static yoke_status fill(yoke_image_folder *folder, const image_options *options,
 /* The door. */
 
 static const float imagenet_mean[] = {0.485f, 0.456f, 0.406f};
-static const float imagenet_deviation[] = {0.229f, 0.224f, 0.225f};
+static const float imagenet_std[] = {0.229f, 0.224f, 0.225f};
 
 yoke_status yoke_images_open(yoke_dataset *dataset, const char *text, yoke_split split) {
     image_options options = {.size = SIZE};
@@ -318,7 +318,7 @@ yoke_status yoke_images_open(yoke_dataset *dataset, const char *text, yoke_split
     dataset->exact = folder->exact;
     dataset->host_crop = options.host_crop;
     memcpy(dataset->mean, imagenet_mean, sizeof imagenet_mean);
-    memcpy(dataset->deviation, imagenet_deviation, sizeof imagenet_deviation);
+    memcpy(dataset->std, imagenet_std, sizeof imagenet_std);
     return YOKE_OK;
 }
 

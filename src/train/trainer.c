@@ -262,10 +262,10 @@ static yoke_status describe_weights(yoke_run *run) {
                               .exact = rows->exact,
                               .feature_names = rows->feature_names,
                               .means = rows->means,
-                              .deviations = rows->deviations};
+                              .stds = rows->stds};
     if (run->options.custom_loss == NULL) info.loss = yoke_model_loss(run->model);
     memcpy(info.mean, rows->mean, sizeof info.mean);
-    memcpy(info.deviation, rows->deviation, sizeof info.deviation);
+    memcpy(info.std, rows->std, sizeof info.std);
     return yoke_notes_write(&run->description, &info);
 }
 

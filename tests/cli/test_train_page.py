@@ -116,9 +116,9 @@ def tensors(path):
         yield name, struct.unpack_from(f"<{(end - begin) // 4}f", data, 8 + length + begin)
 
 
-def logits(weights, pixels, mean, deviation):
+def logits(weights, pixels, mean, std):
     """The model in float64."""
-    values = [(pixel / 255 - mean) / deviation for pixel in pixels]
+    values = [(pixel / 255 - mean) / std for pixel in pixels]
     for layer in ("fc1", "fc2", "fc3"):
         weight, bias = weights[f"{layer}.weight"], weights[f"{layer}.bias"]
         count = len(values)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batch norm on a GPU: channels too large for one block and how they are cut, means that hide the
- * deviation, statistics that overflow. Skipped without a GPU. */
+ * std, statistics that overflow. Skipped without a GPU. */
 #include "operation_parity.h"
 
 #include "device/cuda/kernels.h"
@@ -243,8 +243,8 @@ static void a_joined_sum_is_its_parts_to_the_bit(void **state) {
 }
 
 /* Adding 4096 to every value changes nothing but the running mean: what it may cost is the rounding
- * of the mean, 2^-12; sums of squares in float32 would lose the deviation altogether. */
-static void a_mean_far_from_zero_leaves_the_deviation(void **state) {
+ * of the mean, 2^-12; sums of squares in float32 would lose the std altogether. */
+static void a_mean_far_from_zero_leaves_the_std(void **state) {
     const parity_rig *rig = *state;
     for (size_t i = 0; i < COUNT(values); i++) {
         parity_case c = norm_case(i);
@@ -298,7 +298,7 @@ int main(void) {
         cmocka_unit_test(both_passes_choose_their_cuts_by_measuring),
         cmocka_unit_test(a_recorded_cut_is_taken_and_a_fixed_rule_takes_the_first),
         cmocka_unit_test(a_joined_sum_is_its_parts_to_the_bit),
-        cmocka_unit_test(a_mean_far_from_zero_leaves_the_deviation),
+        cmocka_unit_test(a_mean_far_from_zero_leaves_the_std),
         cmocka_unit_test(an_overflow_reaches_the_output_and_spares_the_running_statistics),
     };
     return cmocka_run_group_tests(tests, parity_group_open_gpu, parity_group_close);

@@ -29,7 +29,7 @@ static yoke_dataset make_pictures(yoke_shape shape) {
                           .shape = shape,
                           .classes = 10,
                           .mean = {0.4914f, 0.4822f, 0.4465f, 0.5f},
-                          .deviation = {0.2470f, 0.2435f, 0.2616f, 0.3f},
+                          .std = {0.2470f, 0.2435f, 0.2616f, 0.3f},
                           .bytes = pixels};
 }
 
@@ -106,7 +106,7 @@ static float value_of(const yoke_dataset *dataset, const yoke_placement *placed,
         outside
             ? 0
             : pixels[(plane * (size_t)height + (size_t)from_y) * (size_t)width + (size_t)from_x];
-    return ((float)pixel / 255.0f - decoding->mean[channel]) / decoding->deviation[channel];
+    return ((float)pixel / 255.0f - decoding->mean[channel]) / decoding->std[channel];
 }
 
 static void an_image_may_be_moved_out_of_sight(void **state) {
@@ -125,7 +125,7 @@ static void an_image_may_be_moved_out_of_sight(void **state) {
     yoke_decoding decoding = {.mean = {0.1f, 0.2f, 0.3f}};
     yoke_placement placements[ROWS] = {{0}};
     for (int i = 0; i < 4; i++)
-        decoding.deviation[i] = 0.5f, decoding.cut_value[i] = (float)(i + 7);
+        decoding.std[i] = 0.5f, decoding.cut_value[i] = (float)(i + 7);
     memcpy(placements, odd, sizeof odd);
     float *decoded = decode(device, &dataset, placements, &decoding);
     size_t values = yoke_dataset_values(&dataset);

@@ -58,8 +58,7 @@ static yoke_model *small_model(void) {
 static yoke_batch stored_as(const yoke_batch *batch) {
     static const uint8_t pixels[ROWS * CHECK_ROW];
     static const yoke_placement placements[ROWS];
-    static const yoke_decoding decoding = {.struct_size = sizeof decoding,
-                                           .deviation = {1, 1, 1, 1}};
+    static const yoke_decoding decoding = {.struct_size = sizeof decoding, .std = {1, 1, 1, 1}};
     yoke_batch stored = *batch;
     stored.inputs = NULL;
     stored.pixels = pixels;

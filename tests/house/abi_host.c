@@ -116,7 +116,7 @@ static void use_dataset(const char *name, const yoke_dataset *dataset, bool raw)
         if (batch.rows == 0) break;
         for (int i = 0; i < batch.rows * INPUTS; i++)
             sum += batch.inputs ? batch.inputs[i] * (i % 5) : batch.pixels[i];
-        if (batch.decoding && batch.first_row == 0) sum += batch.decoding->deviation[0];
+        if (batch.decoding && batch.first_row == 0) sum += batch.decoding->std[0];
         sum += batch.labels[0];
     }
     printf("%s: %zu rows of %d, sum %.9g\n", name, info.rows, info.classes, sum);
@@ -167,7 +167,7 @@ static void skip_row(const yoke_bad_row *bad, void *payload) {
 static void use_images(const char *folder, const char *picture) {
     yoke_image_options how = {.struct_size = sizeof how, .shape = image, .mean = {0.5f}};
     float inputs[INPUTS];
-    how.deviation[0] = 1;
+    how.std[0] = 1;
     yoke_status status = yoke_image_read(picture, &how, inputs);
     if (status == YOKE_OK) printf("picture: %.9g\n", inputs[9]);
     yoke_dataset *dataset = NULL;

@@ -148,7 +148,7 @@ static inline yoke_model *tokens(const yoke_loss_options *loss, bool at_position
     words.name = "wte", words.count = 11, words.features = 20;
     places.name = "wpe", places.count = 12;
     yoke_linear_options wide = YOKE_LINEAR_OPTIONS_INIT, narrow = wide, tied = wide;
-    wide.name = "wide", wide.out_features = 24, wide.transposed = true, wide.deviation = 0.2;
+    wide.name = "wide", wide.out_features = 24, wide.transposed = true, wide.std = 0.2;
     narrow.name = "narrow", narrow.out_features = 20, narrow.transposed = true;
     tied.name = "lm_head", tied.out_features = 11, tied.shared_with = "wte", tied.no_bias = true;
     yoke_value a = yoke_embedding(model, yoke_model_input(model), &words);

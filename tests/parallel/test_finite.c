@@ -36,7 +36,7 @@ static const mode modes[] = {
 /* How a step comes to a finite loss with a gradient that is not. */
 typedef enum spoil {
     NAN_INPUT, /* oneDNN's ReLU makes 0 of NaN, and the first convolution's gradient is NaN */
-    OVERFLOWS  /* batch norm divides by a tiny deviation: forward hides it, backward multiplies */
+    OVERFLOWS  /* batch norm divides by a tiny std: forward hides it, backward multiplies */
 } spoil;
 
 /* conv1 - relu - conv2 - batch norm - relu - dropout - pool - fc: the batch norm sees no NaN. */

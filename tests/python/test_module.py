@@ -34,7 +34,7 @@ os.chdir(FOLDER.name)
 import yoke  # noqa: E402
 
 CIFAR_MEAN = numpy.array([0.4914, 0.4822, 0.4465], numpy.float32).reshape(3, 1, 1)
-CIFAR_DEVIATION = numpy.array([0.2470, 0.2435, 0.2616], numpy.float32).reshape(3, 1, 1)
+CIFAR_STD = numpy.array([0.2470, 0.2435, 0.2616], numpy.float32).reshape(3, 1, 1)
 SMALL = {"devices": "2xcpu", "threads": 1, "batch": 16, "algorithm": "direct"}
 
 
@@ -53,7 +53,7 @@ def write_cifar(folder, file, rows, seed):
     records = numpy.concatenate([labels[:, None].astype(numpy.uint8), pixels.reshape(rows, -1)], axis=1)
     pathlib.Path(folder).mkdir(exist_ok=True)
     records.tofile(pathlib.Path(folder, file))
-    return (pixels.astype(numpy.float32) / numpy.float32(255) - CIFAR_MEAN) / CIFAR_DEVIATION, labels
+    return (pixels.astype(numpy.float32) / numpy.float32(255) - CIFAR_MEAN) / CIFAR_STD, labels
 
 
 def mlp(weights, inputs):

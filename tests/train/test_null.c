@@ -224,9 +224,8 @@ static void fill_options(kit *k) {
     k->devices_options.list = "2xcpu", k->devices_options.threads = 1;
     k->devices_options.unbound = true;
     k->embedding_options = (yoke_embedding_options){sizeof k->embedding_options, "e", 1, 1, 1};
-    k->image_options = (yoke_image_options){.struct_size = sizeof k->image_options,
-                                            .shape = {3, SIDE, SIDE},
-                                            .deviation = {1, 1, 1, 1}};
+    k->image_options = (yoke_image_options){
+        .struct_size = sizeof k->image_options, .shape = {3, SIDE, SIDE}, .std = {1, 1, 1, 1}};
     k->layer_norm_options = (yoke_layer_norm_options)YOKE_LAYER_NORM_OPTIONS_INIT;
     k->layer_norm_options.name = "ln";
     k->linear_options = (yoke_linear_options)YOKE_LINEAR_OPTIONS_INIT;

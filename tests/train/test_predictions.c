@@ -52,7 +52,7 @@ static void compute_logits(yoke_trainer *trainer, const yoke_dataset *rows, doub
     for (size_t row = 0; row < TEST_ROWS; row++) {
         for (size_t i = 0; i < PIXELS; i++)
             values[0][i] = ((double)rows->bytes[row * PIXELS + i] / 255 - (double)rows->mean[0]) /
-                           (double)rows->deviation[0];
+                           (double)rows->std[0];
         forward(&layers[0], values[0], values[1], true);
         forward(&layers[1], values[1], values[0], true);
         forward(&layers[2], values[0], logits + row * CLASSES, false);

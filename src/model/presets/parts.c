@@ -19,10 +19,8 @@ yoke_value yoke_preset_conv_norm(yoke_model *model, yoke_value input,
 }
 
 yoke_value yoke_preset_linear(yoke_model *model, yoke_value input, const char *name, int features,
-                              double deviation) {
-    yoke_linear_options options = {.struct_size = sizeof options,
-                                   .name = name,
-                                   .out_features = features,
-                                   .deviation = deviation};
+                              double std) {
+    yoke_linear_options options = {
+        .struct_size = sizeof options, .name = name, .out_features = features, .std = std};
     return yoke_linear(model, input, &options);
 }

@@ -54,9 +54,9 @@ typedef struct yoke_preset_conv {
 } yoke_preset_conv;
 yoke_value yoke_preset_conv_norm(yoke_model *model, yoke_value input,
                                  const yoke_preset_conv *layer);
-/* deviation: of normal initial weights; 0: nn.Linear's rule. */
+/* std: of normal initial weights; 0: nn.Linear's rule. */
 yoke_value yoke_preset_linear(yoke_model *model, yoke_value input, const char *name, int features,
-                              double deviation);
+                              double std);
 
 /* preset_options.c: reads "width=256,dropout=0.1", which follows the colon; NULL: the defaults.
  * ARGUMENT: an option is unknown, given twice, or its value is out of range. */

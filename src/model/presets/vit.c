@@ -137,7 +137,7 @@ static yoke_value add_patches(const yoke_preset_request *request, int patch) {
     yoke_embedding_options places = YOKE_EMBEDDING_OPTIONS_INIT;
     places.name = "encoder.pos_embedding";
     places.count = 1 + image.height / patch * (image.width / patch);
-    places.deviation = 0.02;
+    places.std = 0.02;
     value = yoke_positional_embedding(model, value, &places);
     yoke_tensor *positions = parameter_of(model, 0);
     if (positions != NULL) {
