@@ -80,7 +80,7 @@ typedef struct yoke_data_parallel_options {
                                        chains by which NCCL replicates and reduces. */
     /** DDP: the ranks that train this model together, one device each; NULL: this process alone.
      * Schedule overlap: ranks all-reduce gradients and each updates its weights; sharded, over
-     * shared memory: each rank updates and publishes its part. All ranks call create, synchronize,
+     * shared memory: each rank updates and publishes its part. All ranks call create, broadcast,
      * step, evaluate and yoke_reduce together, and yoke_scatter where whole_rows is 0. A rank that
      * fails in one of these, or in forward or backward by hand, ends the group: the others return
      * its error. */
@@ -220,7 +220,7 @@ YOKE_API void yoke_data_parallel_destroy(yoke_data_parallel *parallel);
  * @param parallel  The engine.
  * @return TIMEOUT, PEER: as a collective.
  */
-YOKE_API yoke_status yoke_data_parallel_synchronize(yoke_data_parallel *parallel);
+YOKE_API yoke_status yoke_data_parallel_broadcast(yoke_data_parallel *parallel);
 
 /** The result of one batch: sums over the replicas, and over the ranks, in a fixed order. */
 typedef struct yoke_step_result {
@@ -384,7 +384,7 @@ YOKE_API yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, cons
 
 /** Copies weights and running statistics. Threads that predict see the old ones or the new ones.
  *
- * @param parallel  The engine to write; in DDP, synchronize it afterwards.
+ * @param parallel  The engine to write; in DDP, call yoke_data_parallel_broadcast afterwards.
  * @param from      Not changed.
  * @return ARGUMENT: `from` lacks the tensor that the text names, or has it in another size.
  */

@@ -426,7 +426,7 @@ YOKE_API yoke_status yoke_weights_save(yoke_data_parallel *parallel, const yoke_
 
 /** Loads an engine's weights and buffers from a safetensors file. A "module." prefix of the names
  * is accepted. It checks every name, shape and value before it changes anything. In DDP, call
- * yoke_data_parallel_synchronize afterwards. It writes tensor by tensor: where other threads
+ * yoke_data_parallel_broadcast afterwards. It writes tensor by tensor: where other threads
  * predict with the engine meanwhile, a prediction may mix old and new weights. To change the
  * weights under predictors, load into a second engine, then call yoke_data_parallel_copy_weights,
  * which no prediction sees half done.

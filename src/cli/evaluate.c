@@ -114,7 +114,7 @@ static void close_all(evaluation *run) {
     yoke_dataset_close(run->dataset);
 }
 
-static yoke_status evaluate(evaluation *run, const evaluate_flags *flags) {
+static yoke_status evaluate_dataset(evaluation *run, const evaluate_flags *flags) {
     TRY(open_all(run, flags));
     TRY(yoke_evaluation_run(&run->result, run->trained.parallel, run->loader));
     run->info.struct_size = sizeof run->info;
@@ -291,7 +291,7 @@ int evaluate_main(int argc, char **argv) {
     if (flags.trained.weights == NULL)
         return cli_usage_error("evaluate",
                                "evaluate needs the weights: --weights FILE, or --init FILE");
-    yoke_status status = evaluate(&run, &flags);
+    yoke_status status = evaluate_dataset(&run, &flags);
     if (status == YOKE_OK && flags.json)
         status = print_json(&run, &flags);
     else if (status == YOKE_OK)

@@ -168,7 +168,7 @@ static void report_step(yoke_trainer *trainer, const yoke_loop_step *step) {
 
 /* The stages at the end of an epoch. */
 
-static yoke_status evaluate(yoke_trainer *trainer) {
+static yoke_status evaluate_and_report(yoke_trainer *trainer) {
     const yoke_custom_metrics *metrics = &trainer->parts.metrics;
     const yoke_step_result *result = &trainer->test.last;
     bool better;
@@ -190,7 +190,7 @@ static yoke_status evaluate_and_save(yoke_trainer *trainer) {
     yoke_run *run = &trainer->run;
     bool averages = run->engine.ema_decay > 0;
     if (averages) TRY(yoke_data_parallel_use_average(run->parallel, true));
-    yoke_error error = yoke_error_take(evaluate(trainer));
+    yoke_error error = yoke_error_take(evaluate_and_report(trainer));
     if (averages) TRY(yoke_data_parallel_use_average(run->parallel, false));
     TRY(yoke_error_restore(&error));
     return yoke_saving_add(&trainer->saving, run, &trainer->test.last);
@@ -296,7 +296,7 @@ yoke_status yoke_trainer_run(yoke_trainer *trainer) {
     return status;
 }
 
-static yoke_status evaluate_rows(yoke_trainer *trainer, yoke_step_result *result) {
+static yoke_status evaluate_test_rows(yoke_trainer *trainer, yoke_step_result *result) {
     TRY(yoke_test_split_evaluate(&trainer->test, &trainer->run, &trainer->parts));
     yoke_trainer_publish(trainer);
     return yoke_options_store(result, &trainer->test.last, sizeof trainer->test.last,
@@ -305,9 +305,9 @@ static yoke_status evaluate_rows(yoke_trainer *trainer, yoke_step_result *result
 
 yoke_status yoke_trainer_evaluate(yoke_trainer *trainer, yoke_step_result *result) {
     TRY(yoke_trainer_check(trainer));
-    if (yoke_turns_are_mine(&trainer->turns)) return evaluate_rows(trainer, result);
+    if (yoke_turns_are_mine(&trainer->turns)) return evaluate_test_rows(trainer, result);
     TRY(yoke_trainer_begin_work(trainer, "yoke_trainer_evaluate"));
-    yoke_status status = evaluate_rows(trainer, result);
+    yoke_status status = evaluate_test_rows(trainer, result);
     yoke_trainer_end_work(trainer);
     return status;
 }

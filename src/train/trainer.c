@@ -318,7 +318,7 @@ static yoke_status build_engine(yoke_run *run) {
         status = yoke_weights_give(&weights.source, run->parallel);
     yoke_weights_close(&weights.source);
     TRY(status);
-    return yoke_data_parallel_synchronize(run->parallel);
+    return yoke_data_parallel_broadcast(run->parallel);
 }
 
 static yoke_status plan_steps(yoke_trainer *trainer) {

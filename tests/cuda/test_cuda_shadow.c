@@ -253,7 +253,7 @@ static yoke_status train_rank(yoke_process_group *group, const script *play) {
     yoke_status status = open_rank(&engine, model, group, play);
     for (int i = 0; i < CALLS && status == YOKE_OK; i++) {
         if (i == 2 && group->rank == 0) write_by_name(&engine);
-        if (i == 2) status = yoke_data_parallel_synchronize(engine.parallel);
+        if (i == 2) status = yoke_data_parallel_broadcast(engine.parallel);
         if (status == YOKE_OK) gave->losses[i] = step(&engine, (uint32_t)i, ROWS);
     }
     if (status == YOKE_OK) status = yoke_data_parallel_hash(engine.parallel, &gave->hash);

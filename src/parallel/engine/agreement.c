@@ -169,8 +169,8 @@ static yoke_status share_state(yoke_step *step) {
     return YOKE_OK;
 }
 
-yoke_status yoke_data_parallel_synchronize(yoke_data_parallel *parallel) {
-    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_synchronize"));
+yoke_status yoke_data_parallel_broadcast(yoke_data_parallel *parallel) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_broadcast"));
     yoke_step *step = &parallel->step;
     if (step->ranks.world == 1) return yoke_leave(parallel, YOKE_OK);
     return yoke_leave(parallel, yoke_ranks_report(step, share_state(step)));

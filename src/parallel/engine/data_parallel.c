@@ -100,8 +100,8 @@ yoke_status yoke_data_parallel_step_own(yoke_data_parallel *parallel, const yoke
 
 /* Without learning. */
 
-static yoke_status evaluate(yoke_data_parallel *parallel, const yoke_batch *given,
-                            whole_batch *call) {
+static yoke_status evaluate_batch(yoke_data_parallel *parallel, const yoke_batch *given,
+                                  whole_batch *call) {
     yoke_step *step = &parallel->step;
     yoke_span span = yoke_span_begin(YOKE_STAGE_EVALUATE);
     TRY(begin(parallel, given, call));
@@ -118,7 +118,7 @@ yoke_status yoke_data_parallel_evaluate_outputs(yoke_data_parallel *parallel,
                                                 const yoke_custom_loss *loss) {
     whole_batch call = {.host = {.loss = loss, .rows = rows}, .result = result};
     TRY(yoke_enter_settled(parallel, "yoke_data_parallel_evaluate"));
-    yoke_status status = evaluate(parallel, batch, &call);
+    yoke_status status = evaluate_batch(parallel, batch, &call);
     return yoke_leave(parallel, yoke_ranks_report(&parallel->step, status));
 }
 

@@ -42,7 +42,7 @@ static yoke_status build_replicas(yoke_data_parallel *parallel) {
     TRY(yoke_root_loss_create(step));
     TRY(yoke_apply(step, 1, "create", initialize_root, step));
     step->versions = (yoke_versions){1, 1, 1};
-    TRY(yoke_data_parallel_synchronize(parallel));
+    TRY(yoke_data_parallel_broadcast(parallel));
     TRY(yoke_data_parallel_prepare(parallel, step->options.batch, !step->options.inference));
     return yoke_replicate(parallel);
 }

@@ -302,7 +302,7 @@ static yoke_status give(yoke_data_parallel *parallel, yoke_state *state) {
         step->versions.weights++;
         step->versions.buffers++;
     }
-    TRY(yoke_data_parallel_synchronize(parallel));
+    TRY(yoke_data_parallel_broadcast(parallel));
     TRY(share_steps(parallel));
     step->versions.frozen = step->versions.weights; /* frozen weights are new, too */
     for (job.slot = 0; job.slot < state->slots; job.slot++) {
@@ -341,7 +341,7 @@ static yoke_status give_best(yoke_data_parallel *parallel, yoke_state *state) {
     if (state->values != NULL) TRY(yoke_apply(step, 1, "write", give_weights, &job));
     step->versions.weights++;
     step->versions.buffers++;
-    TRY(yoke_data_parallel_synchronize(parallel));
+    TRY(yoke_data_parallel_broadcast(parallel));
     return yoke_run_stage(step, &yoke_stage_replicate);
 }
 
