@@ -5,7 +5,7 @@
 #ifndef DEVICE_ALGORITHM_CACHE_FILE_H
 #define DEVICE_ALGORITHM_CACHE_FILE_H
 
-#include "device/device.h"
+#include "device/algorithms.h"
 
 typedef struct yoke_algorithm_cache_file yoke_algorithm_cache_file;
 

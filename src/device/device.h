@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "device/algorithms.h"
 #include "device/decode.h"
 #include "device/resample.h"
 #include "device/variants.h"
@@ -17,7 +18,6 @@
 
 typedef struct yoke_device yoke_device;
 typedef struct yoke_plan yoke_plan;
-typedef struct yoke_algorithms yoke_algorithms;
 
 /* Devices. */
 #define YOKE_DEVICES_LIMIT 64 /* in one list */
@@ -375,8 +375,7 @@ typedef struct yoke_plan_request {
     /* bytes = 0: the plan chooses the layout (the model's first plan); otherwise it must use this
      * one. A parameter and its gradient share one layout, in float32 for every precision. */
     yoke_layout parameters[YOKE_PLAN_PARAMETERS];
-    yoke_algorithms
-        *algorithms; /* known algorithms; the plan measures an unknown shape and adds it */
+    yoke_algorithms *algorithms; /* the plan measures an unknown shape and adds its algorithm */
     yoke_norm_group *norm_group; /* of a batch norm in training; NULL: it normalises its own rows.
                                     Only where memory is shared */
 } yoke_plan_request;
@@ -512,71 +511,11 @@ typedef struct yoke_decode_request {
 } yoke_decode_request;
 yoke_status yoke_device_decode(yoke_device *device, const yoke_decode_request *request);
 
-/* Algorithms. */
+/* Which algorithm is the fastest. */
 
-/* The chosen algorithm for each shape and pass. The root measures once and all replicas share the
- * result. Not thread-safe: one thread makes all plans. */
-yoke_status yoke_algorithms_create(yoke_algorithms **algorithms);
-void yoke_algorithms_destroy(yoke_algorithms *algorithms);
-/* The file in which algorithms outlive a run. */
-typedef struct yoke_algorithm_cache_place {
-    const char *path;
-    const char *machine; /* selects the lines that count here */
-    bool replace_broken; /* the program's own file: where it is broken, the run goes on */
-} yoke_algorithm_cache_place;
-/* Keeps algorithms in a file, so that every run takes the same ones: reads those of the machine.
- * find then looks an unknown key up again behind the file's lock, which commit releases once it has
- * written what was added. A folder or file that cannot be written is no failure but a warning, and
- * so is a broken cache, which commit replaces. DATA: another file is no record of algorithms; the
- * text names the line. */
-yoke_status yoke_algorithms_keep(yoke_algorithms *algorithms,
-                                 const yoke_algorithm_cache_place *place);
-yoke_status yoke_algorithms_commit(yoke_algorithms *algorithms);
-/* Why algorithms of this record are in no file, or not measured, or measured anew, or replaced a
- * broken cache; NULL: none of these. */
-const char *yoke_algorithms_warning(yoke_algorithms *algorithms);
 /* What decides which algorithm is fastest and which bits it gives: the device, the libraries and
  * their versions, in one line. */
 void yoke_device_facts(const yoke_device *device, char *text, size_t size);
-/* `hook` runs on the measuring thread before each plan, between two measurements, and while another
- * process has the file's lock: never during a measurement. NULL: none. When it fails, measuring
- * ends with its error. */
-typedef yoke_status (*yoke_algorithms_hook)(void *context);
-void yoke_algorithms_watch(yoke_algorithms *algorithms, yoke_algorithms_hook hook, void *context);
-/* Runs the hook. Takes NULL. */
-yoke_status yoke_algorithms_go_on(yoke_algorithms *algorithms);
-/* How a record's names become candidates here. Candidates may have another order than when they
- * were measured, so it is the name that counts. */
-typedef struct yoke_algorithm_names {
-    const char *(*name_of)(const void *context, int candidate); /* NULL past the last */
-    const void *context;
-    /* For names that no table holds: sets *candidate to the number of the one that `name` means, or
-     * to -1. NULL: the candidate with the name. */
-    yoke_status (*take)(void *taker, const char *name, int *candidate);
-    void *taker;
-    bool follows; /* the plan must not measure: a device beside the root, or fewer rows */
-} yoke_algorithm_names;
-#define YOKE_ALGORITHM_GONE (-2)
-/* `key` names shape, pass and precision, and the rows if the algorithm depends on them. *candidate
- * is -1 when unknown. An algorithm that does not exist here becomes unknown, and the warning names
- * it; to a plan that follows it is YOKE_ALGORITHM_GONE. DATA: rank 0 made it, so that this rank may
- * not measure another. `names` NULL: any name will do. */
-yoke_status yoke_algorithms_find(yoke_algorithms *algorithms, const char *key,
-                                 const yoke_algorithm_names *names, int *candidate);
-yoke_status yoke_algorithms_add(yoke_algorithms *algorithms, const char *key, int candidate,
-                                const char *candidate_name, double milliseconds);
-/* For tests of one computation among several: an unknown key one of whose candidates has this name
- * takes it unmeasured. Up to 8 names, which outlive the record. */
-void yoke_algorithms_prefer(yoke_algorithms *algorithms, const char *name);
-/* The first candidate with such a name, also for a fixed rule; -1: there is none. Takes no
- * record. */
-int yoke_algorithms_preferred(const yoke_algorithms *algorithms, const yoke_algorithm_names *names);
-/* Limits measuring to so many seconds from the first unknown key on; 0: no limit. late: they are
- * over; assume then adds what a fixed rule chooses, for this record alone: no file gets it. */
-void yoke_algorithms_limit(yoke_algorithms *algorithms, double seconds);
-bool yoke_algorithms_late(const yoke_algorithms *algorithms);
-yoke_status yoke_algorithms_assume(yoke_algorithms *algorithms, const char *key, int candidate,
-                                   const char *candidate_name);
 /* A choice among computations of a room above, measured as a plan's are: candidate 0 by the fixed
  * rule, and on devices that measure none of these. prepare runs only where it is measured. */
 typedef struct yoke_contest {
@@ -591,12 +530,5 @@ typedef struct yoke_contest {
     void *context;
 } yoke_contest;
 yoke_status yoke_device_choose(yoke_device *device, const yoke_contest *contest, int *best);
-/* Row `index` of the algorithms in use; false past the end. */
-bool yoke_algorithms_at(const yoke_algorithms *algorithms, int index, const char **key,
-                        const char **name, double *milliseconds);
-/* The algorithms in use as text, one per line; the caller frees it. read adds the algorithms of
- * such a text, and changes the text. PEER: it is no record. */
-yoke_status yoke_algorithms_write(const yoke_algorithms *algorithms, char **text);
-yoke_status yoke_algorithms_read(yoke_algorithms *algorithms, char *text);
 
 #endif

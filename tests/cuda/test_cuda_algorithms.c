@@ -351,7 +351,7 @@ static void what_adds_in_any_order_does_not_exist(void **state) {
 
 /* In the library's list for 512 rows another algorithm has the rank; and splits of k, which need
  * memory for each row, do not fit. Both rows' results equal the CPU's. */
-static void choices_made_at_8_rows_serve_512(void **state) {
+static void algorithms_measured_at_8_rows_serve_512(void **state) {
     parity_rig *rig = *state;
     for (int algorithm = 0; algorithm < PRODUCTS; algorithm++) {
         parity_case c = convolution((yoke_dims){8, 4, 4}, 16, 1, 1, 0);
@@ -474,7 +474,7 @@ int main(void) {
         cmocka_unit_test(a_plan_names_the_algorithms_that_compute_it),
         cmocka_unit_test(what_does_not_exist_is_measured_anew_and_named),
         cmocka_unit_test(what_adds_in_any_order_does_not_exist),
-        cmocka_unit_test(choices_made_at_8_rows_serve_512),
+        cmocka_unit_test(algorithms_measured_at_8_rows_serve_512),
         cmocka_unit_test(gradients_that_are_added_to_others),
         cmocka_unit_test(images_in_pieces),
         cmocka_unit_test(a_fixed_choice_gives_the_same_bits),

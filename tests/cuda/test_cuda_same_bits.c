@@ -23,7 +23,7 @@ static uint64_t hash_of_run(const yoke_model *model, yoke_algorithm algorithm) {
     return hash;
 }
 
-static void runs_with_one_file_of_choices_compute_the_same_bits(void **state) {
+static void runs_with_one_algorithm_cache_compute_the_same_bits(void **state) {
     (void)state;
     yoke_model *model = check_model(true, 0);
     uint64_t first = hash_of_run(model, YOKE_ALGORITHM_MEASURED);
@@ -65,7 +65,7 @@ int main(void) {
     if (devices_gpus() == 0) return DEVICES_SKIPPED;
     setenv("YOKE_TEST_BACKEND", "cuda", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_with_one_file_of_choices_compute_the_same_bits),
+        cmocka_unit_test(runs_with_one_algorithm_cache_compute_the_same_bits),
         cmocka_unit_test(what_the_fastest_chose_is_nothing_for_another_run),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);

@@ -69,7 +69,7 @@ static int known_of(yoke_algorithms *algorithms, const char *key) {
     return known;
 }
 
-/* What a plan does: it uses a known choice, or measures one. */
+/* What a plan does: it uses a known algorithm, or measures one. */
 static int choose(yoke_algorithms *algorithms, const char *key, int measured) {
     int known = known_of(algorithms, key);
     if (known >= 0) return known;
@@ -77,7 +77,7 @@ static int choose(yoke_algorithms *algorithms, const char *key, int measured) {
     return measured;
 }
 
-/* One run that needs one choice. */
+/* One run that needs one algorithm. */
 static int run_once(const char *machine, const char *key, int measured) {
     yoke_algorithms *algorithms = record_of(machine);
     int chosen = choose(algorithms, key, measured);
@@ -94,14 +94,18 @@ static char *contents(void) {
     return (char *)data;
 }
 
-static void write_file(const char *text) {
+static void write_bytes(const void *data, size_t bytes) {
     FILE *file = fopen(path, "w");
     assert_non_null(file);
-    fputs(text, file);
+    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
     fclose(file);
 }
 
-static void test_a_later_run_makes_the_choices_of_the_first(void **state) {
+static void write_file(const char *text) {
+    write_bytes(text, strlen(text));
+}
+
+static void test_a_later_run_takes_the_algorithms_of_the_first(void **state) {
     (void)state;
     assert_int_equal(run_once(MACHINE, "conv forward", 3), 3);
     char *before = contents();
@@ -129,7 +133,7 @@ static void test_the_record_lists_what_this_run_uses_with_the_time_once_measured
     yoke_algorithms_destroy(algorithms);
 }
 
-static void test_machines_keep_their_own_choices_in_one_file(void **state) {
+static void test_machines_keep_their_own_algorithms_in_one_file(void **state) {
     (void)state;
     assert_int_equal(run_once(MACHINE, "conv", 1), 1);
     assert_int_equal(run_once("another machine", "conv", 2), 2);
@@ -147,7 +151,7 @@ static void test_a_run_takes_what_another_wrote_after_it_had_read_the_file(void 
 }
 
 /* Each process would measure another winner. */
-static void test_processes_that_start_together_end_with_the_same_choices(void **state) {
+static void test_processes_that_start_together_end_with_the_same_algorithms(void **state) {
     (void)state;
     pid_t children[PROCESSES];
     int first = -1;
@@ -242,7 +246,7 @@ static void test_of_candidates_with_one_name_the_number_decides(void **state) {
     yoke_algorithms_destroy(algorithms);
 }
 
-static void test_a_choice_that_does_not_exist_is_measured_anew_and_named(void **state) {
+static void test_an_algorithm_that_does_not_exist_is_measured_anew_and_named(void **state) {
     (void)state;
     static const char *const others[] = {"an", "winograd", "an algorithm too"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
@@ -285,7 +289,7 @@ static void test_a_plan_that_follows_neither_measures_nor_forgets(void **state) 
     yoke_algorithms_destroy(algorithms);
 }
 
-static void test_a_choice_of_rank_0_that_does_not_exist_is_an_error(void **state) {
+static void test_an_algorithm_of_rank_0_that_does_not_exist_is_an_error(void **state) {
     (void)state;
     int known = -2;
     char text[] = "4\t0.5\twinograd (yoke)\tconv\n";
@@ -362,13 +366,6 @@ static int run_cached(const char *key, int measured, char warning[YOKE_ERROR_TEX
     return chosen;
 }
 
-static void write_bytes(const void *data, size_t bytes) {
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
-    fclose(file);
-}
-
 static void test_a_broken_cache_is_one_warning_and_then_whole_again(void **state) {
     (void)state;
     static const char pixels[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
@@ -413,7 +410,7 @@ static void test_a_cache_with_nothing_new_to_write_is_mended_all_the_same(void *
     free(text);
 }
 
-static void test_a_choice_of_a_cache_that_does_not_fit_is_measured_and_replaced(void **state) {
+static void test_an_algorithm_of_a_cache_that_does_not_fit_is_measured_and_replaced(void **state) {
     (void)state;
     const yoke_algorithm_names names = {.name_of = only_name, .context = "winograd"};
     yoke_algorithms *algorithms = NULL;
@@ -570,24 +567,24 @@ static void test_a_disk_that_is_full_is_a_warning_and_leaves_the_file_as_it_was(
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_CLEAN_FOLDER(test_a_later_run_makes_the_choices_of_the_first),
+        IN_CLEAN_FOLDER(test_a_later_run_takes_the_algorithms_of_the_first),
         IN_CLEAN_FOLDER(test_the_record_lists_what_this_run_uses_with_the_time_once_measured),
-        IN_CLEAN_FOLDER(test_machines_keep_their_own_choices_in_one_file),
+        IN_CLEAN_FOLDER(test_machines_keep_their_own_algorithms_in_one_file),
         IN_CLEAN_FOLDER(test_a_run_takes_what_another_wrote_after_it_had_read_the_file),
-        IN_CLEAN_FOLDER(test_processes_that_start_together_end_with_the_same_choices),
+        IN_CLEAN_FOLDER(test_processes_that_start_together_end_with_the_same_algorithms),
         IN_CLEAN_FOLDER(test_a_process_that_dies_while_it_measures_leaves_the_file_free),
         IN_CLEAN_FOLDER(test_the_hook_runs_while_another_process_measures_and_ends_the_wait),
         IN_CLEAN_FOLDER(test_the_name_finds_an_algorithm_whatever_its_number),
         IN_CLEAN_FOLDER(test_of_candidates_with_one_name_the_number_decides),
-        IN_CLEAN_FOLDER(test_a_choice_that_does_not_exist_is_measured_anew_and_named),
+        IN_CLEAN_FOLDER(test_an_algorithm_that_does_not_exist_is_measured_anew_and_named),
         IN_CLEAN_FOLDER(test_a_plan_that_follows_neither_measures_nor_forgets),
-        IN_CLEAN_FOLDER(test_a_choice_of_rank_0_that_does_not_exist_is_an_error),
+        IN_CLEAN_FOLDER(test_an_algorithm_of_rank_0_that_does_not_exist_is_an_error),
         IN_CLEAN_FOLDER(test_a_peers_record_without_numbers_is_refused),
         IN_CLEAN_FOLDER(test_damage_is_named_by_file_and_line),
         IN_CLEAN_FOLDER(test_damage_met_behind_the_lock_fails_the_run_that_meets_it),
         IN_CLEAN_FOLDER(test_a_broken_cache_is_one_warning_and_then_whole_again),
         IN_CLEAN_FOLDER(test_a_cache_with_nothing_new_to_write_is_mended_all_the_same),
-        IN_CLEAN_FOLDER(test_a_choice_of_a_cache_that_does_not_fit_is_measured_and_replaced),
+        IN_CLEAN_FOLDER(test_an_algorithm_of_a_cache_that_does_not_fit_is_measured_and_replaced),
         IN_CLEAN_FOLDER(test_a_cache_that_another_process_has_mended_is_used),
         IN_CLEAN_FOLDER(test_a_cache_broken_while_a_run_measures_is_mended_with_all_it_uses),
         IN_CLEAN_FOLDER(test_a_folder_in_place_of_a_cache_is_a_warning),

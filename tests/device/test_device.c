@@ -285,7 +285,7 @@ static int known_of(yoke_algorithms *algorithms, const char *key) {
     return known;
 }
 
-static void choices_are_found_again_and_listed_in_order(void **state) {
+static void algorithms_are_found_again_and_listed_in_order(void **state) {
     (void)state;
     yoke_algorithms *algorithms = NULL;
     EXPECT_OK(yoke_algorithms_create(&algorithms));
@@ -354,7 +354,7 @@ int main(void) {
         cmocka_unit_test(a_cpu_does_not_pretend_to_compute_in_tf32),
         cmocka_unit_test(a_scope_binds_and_leaving_restores),
         cmocka_unit_test(a_scope_without_binding_leaves_cores_alone),
-        cmocka_unit_test(choices_are_found_again_and_listed_in_order),
+        cmocka_unit_test(algorithms_are_found_again_and_listed_in_order),
         cmocka_unit_test(an_unknown_key_takes_a_preferred_candidate_unmeasured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
