@@ -324,11 +324,11 @@ static void test_damage_is_named_by_file_and_line(void **state) {
         {"yoke choices 9\n", "line 1"},
         {"yoke", "line 1"},
         {"yoke choices 1\nm\t1\t0.5\tname\tkey\nm\t1\t0.5\tname\tke", "line 3 is cut off"},
-        {"yoke choices 1\nm\t1\t0.5\tname\n", "line 2 is not a choice"},
-        {"yoke choices 1\nm\t-1\t0.5\tname\tkey\n", "line 2 is not a choice"},
-        {"yoke choices 1\nm\t1\tsoon\tname\tkey\n", "line 2 is not a choice"},
-        {"yoke choices 1\nm\t1\t0.5\tname\tkey\textra\n", "line 2 is not a choice"},
-        {"yoke choices 1\n\n", "line 2 is not a choice"},
+        {"yoke choices 1\nm\t1\t0.5\tname\n", "line 2 is not an algorithm"},
+        {"yoke choices 1\nm\t-1\t0.5\tname\tkey\n", "line 2 is not an algorithm"},
+        {"yoke choices 1\nm\t1\tsoon\tname\tkey\n", "line 2 is not an algorithm"},
+        {"yoke choices 1\nm\t1\t0.5\tname\tkey\textra\n", "line 2 is not an algorithm"},
+        {"yoke choices 1\n\n", "line 2 is not an algorithm"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         yoke_algorithms *algorithms = NULL;
@@ -378,7 +378,7 @@ static void test_a_broken_cache_is_one_warning_and_then_whole_again(void **state
         {"[section]\nkey = value\n", 0, "line 1 is not"},
         {pixels, sizeof pixels, "no text file"},
         {"yoke choices 1\n" MACHINE "\t1\t0.5\tname\tke", 0, "line 2 is cut off"},
-        {"yoke choices 1\n" MACHINE "\t1\tsoon\tname\tkey\n", 0, "line 2 is not a choice"},
+        {"yoke choices 1\n" MACHINE "\t1\tsoon\tname\tkey\n", 0, "line 2 is not an algorithm"},
     };
     char warning[YOKE_ERROR_TEXT_BYTES];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
