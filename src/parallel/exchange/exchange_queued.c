@@ -328,14 +328,6 @@ static yoke_status queue_bucket(yoke_step *step, int lane, yoke_span *span) {
 static const yoke_bar bucket_bar = {
     .stage = YOKE_STAGE_EXCHANGE, .on_stream = true, .work = queue_bucket};
 
-static yoke_status exchange_bucket(queued_exchange *queued, int bucket) {
-    yoke_step *step = queued->base.step;
-    for (int k = 0; k < step->count; k++)
-        TRY(yoke_device_event_wait(step->lanes[k].events.buckets[bucket], step->lanes[k].device,
-                                   YOKE_STREAM_COMMUNICATION));
-    return yoke_run_bar(step, &bucket_bar, 0, bucket);
-}
-
 /* The root's worker queued on other devices: it makes its own the current one again. */
 static yoke_status use_root(const queued_exchange *queued, yoke_status status) {
     yoke_status back = yoke_device_use(lane_of(queued, 0)->device);
@@ -347,8 +339,13 @@ static yoke_status advance(queued_exchange *queued) {
     int *next = &queued->base.next[0];
     yoke_status status = YOKE_OK;
     while (status == YOKE_OK && *next < step->flat->bucket_count &&
-           yoke_workers_reached(&queued->base.arrivals[*next], (uint32_t)step->count))
-        status = exchange_bucket(queued, (*next)++);
+           yoke_workers_reached(&queued->base.arrivals[*next], (uint32_t)step->count)) {
+        for (int k = 0; k < step->count && status == YOKE_OK; k++)
+            status = yoke_device_event_wait(step->lanes[k].events.buckets[*next],
+                                            step->lanes[k].device, YOKE_STREAM_COMMUNICATION);
+        if (status == YOKE_OK) status = yoke_run_bar(step, &bucket_bar, 0, *next);
+        ++*next;
+    }
     return use_root(queued, status);
 }
 

@@ -12,7 +12,8 @@ static yoke_status compute(yoke_step *step, int lane, yoke_span *span) {
 
 const yoke_bar yoke_bar_loss = {.stage = YOKE_STAGE_LOSS, .on_stream = true, .work = compute};
 
-yoke_status yoke_lane_loss(yoke_step *step, int lane) {
+yoke_status yoke_lane_loss(int lane, void *context) {
+    yoke_step *step = context;
     const yoke_lane *own = &step->lanes[lane];
     if (own->shard.rows == 0 || own->bad_statistics) return YOKE_OK;
     TRY(yoke_run_bar(step, &yoke_bar_loss, lane, YOKE_NO_BUCKET));

@@ -165,7 +165,8 @@ static yoke_status clear_losses(yoke_step *step) {
     return yoke_root_loss_prepare(step, step->flight.batch.rows);
 }
 
-static yoke_status loss_on_root(yoke_step *step, int root) {
+static yoke_status loss_on_root(int root, void *context) {
+    yoke_step *step = context;
     if (step->flight.batch.rows == 0) return YOKE_OK;
     return yoke_run_bar(step, &loss_bar, root, YOKE_NO_BUCKET);
 }

@@ -124,7 +124,8 @@ static yoke_status upload(yoke_step *step, int lane, yoke_span *span) {
 
 static const yoke_bar upload_bar = {.stage = YOKE_STAGE_SCATTER, .on_stream = true, .work = upload};
 
-static yoke_status scatter_shard(yoke_step *step, int lane) {
+static yoke_status scatter_shard(int lane, void *context) {
+    yoke_step *step = context;
     const yoke_lane *own = &step->lanes[lane];
     if (own->shard.rows == 0) return YOKE_OK;
     scatter_parts parts = parts_of(step, own);
