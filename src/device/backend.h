@@ -199,4 +199,35 @@ bool yoke_cuda_describe(yoke_backend_info *info);
 uint64_t yoke_cuda_usable(void); /* bit i: GPU i can be opened now */
 #endif
 
+/* Choices, as plans make them. */
+
+/* How a record's names become candidates here. Candidates may have another order than when they
+ * were measured, so it is the name that counts. */
+typedef struct yoke_choice_names {
+    const char *(*name_of)(const void *context, int candidate); /* NULL past the last */
+    const void *context;
+    /* For names that no table holds: sets *candidate to the number of the one that `name` means, or
+     * to -1. NULL: the candidate with the name. */
+    yoke_status (*take)(void *taker, const char *name, int *candidate);
+    void *taker;
+    bool follows; /* the plan must not measure: a device beside the root, or fewer rows */
+} yoke_choice_names;
+#define YOKE_CHOICE_GONE (-2)
+/* `key` names shape, pass and precision, and the rows if the choice depends on them. *candidate is
+ * -1 when unknown. A choice whose algorithm does not exist here becomes unknown, and the warning
+ * names it; to a plan that follows it is YOKE_CHOICE_GONE. DATA: rank 0 made it, so that this rank
+ * may not measure another. `names` NULL: any name will do. */
+yoke_status yoke_choices_find(yoke_choices *choices, const char *key,
+                              const yoke_choice_names *names, int *candidate);
+yoke_status yoke_choices_add(yoke_choices *choices, const char *key, int candidate,
+                             const char *candidate_name, double milliseconds);
+/* The first candidate with a name of yoke_choices_prefer, also for a fixed rule; -1: there is none.
+ * Takes no record. */
+int yoke_choices_preferred(const yoke_choices *choices, const yoke_choice_names *names);
+/* late: the seconds of yoke_choices_limit are over. assume then adds what a fixed rule chooses, for
+ * this record alone: no file gets it. */
+bool yoke_choices_late(const yoke_choices *choices);
+yoke_status yoke_choices_assume(yoke_choices *choices, const char *key, int candidate,
+                                const char *candidate_name);
+
 #endif

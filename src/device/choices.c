@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/backend.h"
 #include "device/choices_file.h"
 
 typedef struct choice {
@@ -183,26 +184,13 @@ void yoke_choices_prefer(yoke_choices *choices, const char *name) {
     choices->preferred[choices->preferred_count++] = name;
 }
 
-static bool prefers(const yoke_choices *choices, const char *name) {
-    for (int i = 0; i < choices->preferred_count; i++)
-        if (strcmp(choices->preferred[i], name) == 0) return true;
-    return false;
-}
-
 int yoke_choices_preferred(const yoke_choices *choices, const yoke_choice_names *names) {
     const char *name;
     if (choices == NULL || choices->preferred_count == 0) return -1;
     for (int i = 0; (name = names->name_of(names->context, i)) != NULL; i++)
-        if (prefers(choices, name)) return i;
+        for (int k = 0; k < choices->preferred_count; k++)
+            if (strcmp(choices->preferred[k], name) == 0) return i;
     return -1;
-}
-
-static yoke_status take_preferred(yoke_choices *choices, const char *key,
-                                  const yoke_choice_names *names, int *candidate) {
-    *candidate = yoke_choices_preferred(choices, names);
-    if (*candidate < 0) return YOKE_OK;
-    return yoke_choices_add(choices, key, *candidate, names->name_of(names->context, *candidate),
-                            0);
 }
 
 /* An unknown key: another process may have measured it since this one read the file, or measure it
@@ -217,7 +205,12 @@ yoke_status yoke_choices_find(yoke_choices *choices, const char *key,
         if (*candidate < 0) TRY(replace_gone(choices, row, names, candidate));
         row = row_of(choices, key);
     }
-    if (row == NULL && names != NULL) TRY(take_preferred(choices, key, names, candidate));
+    if (row == NULL && names != NULL) {
+        *candidate = yoke_choices_preferred(choices, names);
+        if (*candidate >= 0)
+            TRY(yoke_choices_add(choices, key, *candidate,
+                                 names->name_of(names->context, *candidate), 0));
+    }
     if (row == NULL && *candidate < 0 && choices->first_ns == 0) choices->first_ns = yoke_now_ns();
     if (row != NULL && !row->used) row->used = true; /* devices only read while they plan at once */
     return YOKE_OK;
@@ -245,36 +238,22 @@ yoke_status yoke_choices_commit(yoke_choices *choices) {
     return yoke_choices_file_commit(file);
 }
 
-static int count_assumed(const yoke_choices *choices) {
-    int count = 0;
-    for (int i = 0; i < choices->count; i++)
-        count += choices->rows[i].assumed;
-    return count;
-}
-
-static void warn_of_gone(const yoke_choices *choices, FILE *to, const char *between) {
-    if (choices->gone_count == 0) return;
-    fprintf(to, "%s%s", between, choices->gone);
-    if (choices->gone_count > 1) fprintf(to, "; and %d choices more", choices->gone_count - 1);
-}
-
-static void warn_of_assumed(const yoke_choices *choices, FILE *to, const char *between) {
-    int assumed = count_assumed(choices);
-    if (assumed == 0) return;
-    fprintf(to,
-            "%smeasuring algorithms took %g s, the limit: %d passes run unmeasured; another run "
-            "measures them and may get other bits",
-            between, choices->limit_seconds, assumed);
-}
-
 const char *yoke_choices_warning(yoke_choices *choices) {
     const char *of_file = yoke_choices_file_warning(choices->file);
+    int assumed = 0;
     choices->warning[0] = '\0';
+    for (int i = 0; i < choices->count; i++)
+        assumed += choices->rows[i].assumed;
     FILE *to = fmemopen(choices->warning, sizeof choices->warning, "w");
     if (to == NULL) return of_file;
     if (of_file != NULL) fputs(of_file, to);
-    warn_of_gone(choices, to, ftell(to) > 0 ? "; " : "");
-    warn_of_assumed(choices, to, ftell(to) > 0 ? "; " : "");
+    if (choices->gone_count > 0) fprintf(to, "%s%s", ftell(to) > 0 ? "; " : "", choices->gone);
+    if (choices->gone_count > 1) fprintf(to, "; and %d choices more", choices->gone_count - 1);
+    if (assumed > 0)
+        fprintf(to,
+                "%smeasuring algorithms took %g s, the limit: %d passes run unmeasured; another "
+                "run measures them and may get other bits",
+                ftell(to) > 0 ? "; " : "", choices->limit_seconds, assumed);
     fclose(to);
     return choices->warning[0] != '\0' ? choices->warning : NULL;
 }

@@ -543,38 +543,11 @@ typedef yoke_status (*yoke_choices_hook)(void *context);
 void yoke_choices_watch(yoke_choices *choices, yoke_choices_hook hook, void *context);
 /* Runs the hook. Takes NULL. */
 yoke_status yoke_choices_go_on(yoke_choices *choices);
-/* How a record's names become candidates here. Candidates may have another order than when they
- * were measured, so it is the name that counts. */
-typedef struct yoke_choice_names {
-    const char *(*name_of)(const void *context, int candidate); /* NULL past the last */
-    const void *context;
-    /* For names that no table holds: sets *candidate to the number of the one that `name` means, or
-     * to -1. NULL: the candidate with the name. */
-    yoke_status (*take)(void *taker, const char *name, int *candidate);
-    void *taker;
-    bool follows; /* the plan must not measure: a device beside the root, or fewer rows */
-} yoke_choice_names;
-#define YOKE_CHOICE_GONE (-2)
-/* `key` names shape, pass and precision, and the rows if the choice depends on them. *candidate is
- * -1 when unknown. A choice whose algorithm does not exist here becomes unknown, and the warning
- * names it; to a plan that follows it is YOKE_CHOICE_GONE. DATA: rank 0 made it, so that this rank
- * may not measure another. `names` NULL: any name will do. */
-yoke_status yoke_choices_find(yoke_choices *choices, const char *key,
-                              const yoke_choice_names *names, int *candidate);
-yoke_status yoke_choices_add(yoke_choices *choices, const char *key, int candidate,
-                             const char *candidate_name, double milliseconds);
 /* For tests of one computation among several: an unknown key one of whose candidates has this name
  * takes it unmeasured. Up to 8 names, which outlive the record. */
 void yoke_choices_prefer(yoke_choices *choices, const char *name);
-/* The first candidate with such a name, also for a fixed rule; -1: there is none. Takes no
- * record. */
-int yoke_choices_preferred(const yoke_choices *choices, const yoke_choice_names *names);
-/* Limits measuring to so many seconds from the first unknown key on; 0: no limit. late: they are
- * over; assume then adds what a fixed rule chooses, for this record alone: no file gets it. */
+/* Limits measuring to so many seconds from the first unknown key on; 0: no limit. */
 void yoke_choices_limit(yoke_choices *choices, double seconds);
-bool yoke_choices_late(const yoke_choices *choices);
-yoke_status yoke_choices_assume(yoke_choices *choices, const char *key, int candidate,
-                                const char *candidate_name);
 /* A choice of a room above, measured as a plan's are: candidate 0 by the fixed rule, and on devices
  * that measure none of these. prepare runs only where it is measured. */
 typedef struct yoke_contest {

@@ -34,10 +34,6 @@ static void draw_row(const dropout_plan *dropout, const yoke_plan_step *step, si
     }
 }
 
-static bool is_kept(const uint8_t *mask, size_t element) {
-    return (mask[element / 8] >> element % 8 & 1) != 0;
-}
-
 static void mask_channel(const dropout_plan *dropout, const uint8_t *mask, size_t channel,
                          const void *from, void *to) {
     const cpu_geometry *geometry = &dropout->geometry;
@@ -45,7 +41,7 @@ static void mask_channel(const dropout_plan *dropout, const uint8_t *mask, size_
     size_t at = channel / geometry->block * geometry->block_stride + channel % geometry->block;
     size_t element = channel * geometry->pixels;
     for (size_t pixel = 0; pixel < geometry->pixels; pixel++, element++) {
-        bool kept = !padding && is_kept(mask, element);
+        bool kept = !padding && (mask[element / 8] >> element % 8 & 1) != 0;
         float value = kept ? cpu_load(from, at, dropout->half) * dropout->scale : 0;
         cpu_store(to, at, dropout->half, value);
         at += geometry->pixel_stride;

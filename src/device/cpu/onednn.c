@@ -129,24 +129,19 @@ dnnl_prop_kind_t cpu_propagation(const cpu_operation *operation) {
     return operation->inference ? dnnl_forward_inference : dnnl_forward_training;
 }
 
-static dnnl_status_t set_post_ops(dnnl_primitive_attr_t attributes,
-                                  const cpu_operation *operation) {
+static dnnl_status_t fill_attributes(dnnl_primitive_attr_t attributes,
+                                     const cpu_operation *operation) {
     dnnl_post_ops_t post_ops = NULL;
-    dnnl_status_t status = dnnl_post_ops_create(&post_ops);
+    dnnl_status_t status =
+        dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
+    if (status != dnnl_success || !(operation->relu || operation->accumulate)) return status;
+    status = dnnl_post_ops_create(&post_ops);
     if (status != dnnl_success) return status;
     if (operation->relu) status = cpu_append_relu(post_ops);
     if (status == dnnl_success && operation->accumulate) status = cpu_append_sum(post_ops);
     if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(attributes, post_ops);
     dnnl_post_ops_destroy(post_ops);
     return status;
-}
-
-static dnnl_status_t fill_attributes(dnnl_primitive_attr_t attributes,
-                                     const cpu_operation *operation) {
-    dnnl_status_t status =
-        dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
-    if (status != dnnl_success) return status;
-    return operation->relu || operation->accumulate ? set_post_ops(attributes, operation) : status;
 }
 
 dnnl_status_t cpu_operation_describe(dnnl_primitive_desc_t *description, dnnl_engine_t engine,

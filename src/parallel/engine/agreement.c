@@ -113,15 +113,9 @@ static yoke_status say_measuring(void *context) {
     return share_word(ranks, &word);
 }
 
-static yoke_status hear_measured(yoke_ranks *ranks) {
-    int64_t word = MEASURING;
-    while (word == MEASURING)
-        TRY(share_word(ranks, &word));
-    return YOKE_OK;
-}
-
 yoke_status yoke_ranks_await_choices(yoke_step *step) {
     yoke_ranks *ranks = &step->ranks;
+    int64_t word = MEASURING;
     char *text = NULL;
     if (ranks->process_group == NULL) return YOKE_OK;
     if (ranks->rank == 0) {
@@ -130,7 +124,9 @@ yoke_status yoke_ranks_await_choices(yoke_step *step) {
         return YOKE_OK;
     }
     yoke_process_group_patience(ranks->process_group, true);
-    yoke_status status = hear_measured(ranks);
+    yoke_status status = YOKE_OK;
+    while (status == YOKE_OK && word == MEASURING)
+        status = share_word(ranks, &word);
     yoke_process_group_patience(ranks->process_group, false);
     if (status == YOKE_OK) status = yoke_ranks_share_text(ranks->process_group, &text);
     if (status == YOKE_OK) status = yoke_choices_read(step->choices, text);

@@ -68,12 +68,6 @@ static yoke_status open_memory(queued_exchange *queued, int lane) {
                               &all_finite, sizeof all_finite);
 }
 
-static yoke_status open_host_gate(queued_exchange *queued, host_gate *gate) {
-    yoke_device *root = lane_of(queued, 0)->device;
-    TRY(yoke_device_event_create(&gate->event, root));
-    return yoke_device_allocate_host(root, sizeof *gate->gate, "a gate", (void **)&gate->gate);
-}
-
 static yoke_status open_group(queued_exchange *queued) {
     const yoke_step *step = queued->base.step;
     const yoke_flat *flat = step->flat;
@@ -102,8 +96,11 @@ static yoke_status queued_open(yoke_exchange *exchange) {
     for (int lane = 0; lane < exchange->step->count; lane++)
         TRY(open_memory(queued, lane));
     TRY(yoke_device_event_create(&queued->gated, root));
-    for (int i = 0; i < YOKE_GUARDS; i++)
-        TRY(open_host_gate(queued, &queued->host_gates[i]));
+    for (int i = 0; i < YOKE_GUARDS; i++) {
+        host_gate *host = &queued->host_gates[i];
+        TRY(yoke_device_event_create(&host->event, root));
+        TRY(yoke_device_allocate_host(root, sizeof *host->gate, "a gate", (void **)&host->gate));
+    }
     return exchange->participants > 1 ? open_group(queued) : YOKE_OK;
 }
 
@@ -180,14 +177,11 @@ static yoke_status send_to_host(queued_exchange *queued) {
     return YOKE_OK;
 }
 
-/* Whether the host has yet to read a gate: if that is closed, the next step changes nothing. */
-static bool has_unread(const queued_exchange *queued) {
-    return queued->host_gates[0].is_unread || queued->host_gates[1].is_unread;
-}
-
-/* A step's first gate: on its losses. */
+/* A step's first gate: on its losses. A gate that the host has yet to read may be closed: then this
+ * step changes nothing. */
 static yoke_status gate_losses(queued_exchange *queued) {
-    yoke_gate_request request = {.stays_closed = has_unread(queued)};
+    const host_gate *gates = queued->host_gates;
+    yoke_gate_request request = {.stays_closed = gates[0].is_unread || gates[1].is_unread};
     TRY(gather_losses(queued, &request));
     TRY(yoke_device_gate(lane_of(queued, 0)->device, YOKE_STREAM_COMMUNICATION,
                          queued->memory[0].gate, &request));
@@ -478,16 +472,12 @@ static yoke_status update_on_owner(queued_exchange *queued, int owner, int bucke
     return copy_between(queued, 0, exchange->parameters[0] + slice.offset, owner, weights, bytes);
 }
 
-/* Whether the batch in flight still has its backward to come, which reads the shadow that its
- * forward read. */
-static bool awaits_backward(const yoke_flight *flight) {
-    return flight->training &&
-           (flight->progress == YOKE_STAGE_FORWARD || flight->progress == YOKE_STAGE_LOSS);
-}
-
+/* A batch in flight whose backward is still to come reads the shadow that its forward read. */
 static yoke_status update_root(queued_exchange *queued) {
     yoke_step *step = queued->base.step;
-    bool shadowed = !awaits_backward(&step->flight);
+    const yoke_flight *flight = &step->flight;
+    bool shadowed = !flight->training ||
+                    (flight->progress != YOKE_STAGE_FORWARD && flight->progress != YOKE_STAGE_LOSS);
     if (!shadowed) yoke_replica_renew_shadow(step->lanes[0].replica);
     TRY(yoke_lanes_order(step, YOKE_STREAM_COMPUTE, YOKE_STREAM_COMMUNICATION));
     TRY(gate_root(queued));

@@ -175,16 +175,6 @@ static yoke_status scatter_to_lane(yoke_step *step, const yoke_lane *lane,
     return YOKE_OK;
 }
 
-/* The caller may write to its arrays again. */
-static yoke_status await_lanes(const yoke_step *step) {
-    for (int k = 0; k < step->count; k++) {
-        const yoke_lane *lane = &step->lanes[k];
-        TRY(yoke_device_event_record(lane->events.computed, YOKE_STREAM_COMPUTE));
-        TRY(yoke_device_event_synchronize(lane->events.computed));
-    }
-    return YOKE_OK;
-}
-
 yoke_status yoke_scatter_output_gradients(yoke_step *step, const float *const *gradients) {
     yoke_device *locations[YOKE_OUTPUTS_LIMIT] = {NULL};
     step->flight.reached = 0;
@@ -196,5 +186,10 @@ yoke_status yoke_scatter_output_gradients(yoke_step *step, const float *const *g
         if (step->lanes[k].shard.rows > 0)
             TRY(scatter_to_lane(step, &step->lanes[k], gradients, locations));
     step->flight.progress = YOKE_STAGE_LOSS;
-    return await_lanes(step);
+    for (int k = 0; k < step->count; k++) { /* then the caller may write to its arrays again */
+        const yoke_lane *lane = &step->lanes[k];
+        TRY(yoke_device_event_record(lane->events.computed, YOKE_STREAM_COMPUTE));
+        TRY(yoke_device_event_synchronize(lane->events.computed));
+    }
+    return YOKE_OK;
 }

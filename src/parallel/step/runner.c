@@ -16,27 +16,22 @@ bool yoke_steps_by_phases(const yoke_step *step) {
 
 /* Bars. */
 
-/* The host's clock times a bar, unless the device's streams do. Modelled links show their stage in
- * place of the copies in memory. */
-static void record(yoke_step *step, int lane, const yoke_open_bar *open) {
-    const yoke_watch *watch = &step->watch;
-    if (open->bar->on_stream && step->lanes[lane].clock != NULL) return;
-    if (watch->modelled != NULL && watch->modelled->stage == open->span.stage) return;
-    yoke_trace_end_span(watch->trace, lane, &open->span);
-}
-
 static yoke_open_bar bar_of(const yoke_step *step, const yoke_bar *bar, int bucket) {
     return (yoke_open_bar){
         bar,
         {.begin_ns = yoke_trace_now(), .step = step->steps, .stage = bar->stage, .bucket = bucket}};
 }
 
+/* The host's clock times a bar, unless the device's streams do. Modelled links show their stage in
+ * place of the copies in memory. */
 static yoke_status close_bar(yoke_step *step, int lane, yoke_open_bar *open) {
     const yoke_watch *watch = &step->watch;
+    bool by_device = open->bar->on_stream && step->lanes[lane].clock != NULL;
+    bool by_links = watch->modelled != NULL && watch->modelled->stage == open->span.stage;
     for (int i = watch->count - 1; i >= 0; i--)
         if (watch->observers[i]->after_bar != NULL)
             TRY(watch->observers[i]->after_bar(step, lane, open));
-    record(step, lane, open);
+    if (!by_device && !by_links) yoke_trace_end_span(watch->trace, lane, &open->span);
     return YOKE_OK;
 }
 
