@@ -104,19 +104,16 @@ dnnl_status_t cpu_desc_of_argument(const cpu_desc **desc, cpu_descs *descs,
     return keep(desc, descs, made, md);
 }
 
-static dnnl_dim_t block_of(const cpu_desc *desc, int dim) {
-    dnnl_dim_t block = 1;
-    for (int i = 0; i < desc->inner_count; i++)
-        if (desc->inner_dims[i] == dim) block *= desc->inner_blocks[i];
-    return block;
-}
-
 /* oneDNN reports 0 bytes for a part with an offset. */
 size_t cpu_desc_span(const cpu_desc *desc) {
     if (!desc->is_blocked || desc->offset == 0) return desc->bytes;
     dnnl_dim_t end = desc->offset, inner = 1;
-    for (int i = 0; i < desc->ndims; i++)
-        end += (desc->padded_dims[i] / block_of(desc, i) - 1) * desc->strides[i];
+    for (int i = 0; i < desc->ndims; i++) {
+        dnnl_dim_t block = 1;
+        for (int k = 0; k < desc->inner_count; k++)
+            if (desc->inner_dims[k] == i) block *= desc->inner_blocks[k];
+        end += (desc->padded_dims[i] / block - 1) * desc->strides[i];
+    }
     for (int i = 0; i < desc->inner_count; i++)
         inner *= desc->inner_blocks[i];
     return (size_t)(end + inner) * (desc->type == dnnl_bf16 ? 2 : 4);

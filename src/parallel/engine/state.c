@@ -43,26 +43,23 @@ static yoke_status add_value(yoke_state *state, const yoke_data_parallel *parall
     return YOKE_OK;
 }
 
-static yoke_status add_slot_tensor(yoke_state *state, const yoke_data_parallel *parallel,
-                                   const yoke_parameter *parameter, int slot) {
-    bool average = slot == state->slots;
-    const char *suffix =
-        average ? "ema" : yoke_optimizer_state_name(&parallel->step.optimizer_options, slot);
-    TRY(add_value(state, parallel, parameter->tensor, suffix,
-                  average ? YOKE_STATE_AVERAGE : YOKE_STATE_OPTIMIZER));
-    state->tensors[state->count - 1].parameter = parameter;
-    state->tensors[state->count - 1].slot = slot;
-    return YOKE_OK;
-}
-
 /* Frozen parameters have no state of the optimizer. */
 static yoke_status add_optimizer_tensors(yoke_state *state, const yoke_data_parallel *parallel) {
     const yoke_step *step = &parallel->step;
     int slots = state->slots + (yoke_averages(parallel) ? 1 : 0);
-    for (int slot = 0; slot < slots; slot++)
-        for (int i = 0; i < step->flat->parameter_count; i++)
-            if (!step->flat->parameters[i].frozen)
-                TRY(add_slot_tensor(state, parallel, &step->flat->parameters[i], slot));
+    for (int slot = 0; slot < slots; slot++) {
+        bool average = slot == state->slots;
+        yoke_state_part part = average ? YOKE_STATE_AVERAGE : YOKE_STATE_OPTIMIZER;
+        const char *suffix =
+            average ? "ema" : yoke_optimizer_state_name(&step->optimizer_options, slot);
+        for (int i = 0; i < step->flat->parameter_count; i++) {
+            const yoke_parameter *parameter = &step->flat->parameters[i];
+            if (parameter->frozen) continue;
+            TRY(add_value(state, parallel, parameter->tensor, suffix, part));
+            state->tensors[state->count - 1].parameter = parameter;
+            state->tensors[state->count - 1].slot = slot;
+        }
+    }
     return YOKE_OK;
 }
 
@@ -139,26 +136,23 @@ typedef struct slice_job {
     bool best; /* of move_weights: the values of the best part */
 } slice_job;
 
-static yoke_status move_slice(const slice_job *job, yoke_device *device, const yoke_slice *slice) {
-    float *host = job->state->flat + slice->offset;
-    size_t bytes = slice->elements * sizeof *host;
-    float *own = slice->optimizer ? yoke_optimizer_state(slice->optimizer, job->slot) : NULL;
-    if (own == NULL || bytes == 0) return YOKE_OK;
-    if (job->give) return yoke_device_upload(device, YOKE_STREAM_COMPUTE, own, host, bytes);
-    return yoke_device_download(device, YOKE_STREAM_COMPUTE, host, own, bytes);
-}
-
 /* On the lane's worker: the slices of every bucket that it owns. */
 static yoke_status move_slices(int lane, void *context) {
     const slice_job *job = context;
     const yoke_exchange *exchange = job->parallel->step.exchange;
+    yoke_device *device = job->parallel->step.lanes[lane].device;
     int owner = exchange->first + lane;
     if (owner >= exchange->owners) return YOKE_OK;
     for (int bucket = 0; bucket < job->parallel->step.flat->bucket_count; bucket++) {
         yoke_slice slice = yoke_exchange_owned(exchange, owner, bucket);
-        TRY(move_slice(job, job->parallel->step.lanes[lane].device, &slice));
+        float *host = job->state->flat + slice.offset;
+        float *own = slice.optimizer ? yoke_optimizer_state(slice.optimizer, job->slot) : NULL;
+        size_t bytes = slice.elements * sizeof *host;
+        if (own == NULL || bytes == 0) continue;
+        TRY(job->give ? yoke_device_upload(device, YOKE_STREAM_COMPUTE, own, host, bytes)
+                      : yoke_device_download(device, YOKE_STREAM_COMPUTE, host, own, bytes));
     }
-    return yoke_device_synchronize(job->parallel->step.lanes[lane].device);
+    return yoke_device_synchronize(device);
 }
 
 static bool other_ranks_own_slices(const yoke_data_parallel *parallel) {

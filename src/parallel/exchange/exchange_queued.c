@@ -287,19 +287,16 @@ static yoke_status keep_range(queued_exchange *queued, int lane, size_t begin, s
                         queued->base.parameters[lane] + begin, (end - begin) * sizeof(float));
 }
 
-/* Before others publish their slices of a bucket to the lane. The update keeps the lane's own. */
-static yoke_status keep_others(queued_exchange *queued, int lane, int bucket) {
-    yoke_bucket range = queued->base.step->flat->buckets[bucket];
-    yoke_slice own = {.offset = range.offset};
-    if (lane < queued->base.owners) own = yoke_exchange_owned(&queued->base, lane, bucket);
-    TRY(keep_range(queued, lane, range.offset, own.offset));
-    return keep_range(queued, lane, own.offset + own.elements, range.offset + range.elements);
-}
-
 static yoke_status update_and_publish(queued_exchange *queued, int bucket) {
     bool keeps = queued->base.keeps;
-    for (int lane = 0; keeps && lane < queued->base.step->count; lane++)
-        TRY(keep_others(queued, lane, bucket));
+    yoke_bucket range = queued->base.step->flat->buckets[bucket];
+    /* Others publish their slices to a lane; the update keeps its own. */
+    for (int lane = 0; keeps && lane < queued->base.step->count; lane++) {
+        yoke_slice own = {.offset = range.offset};
+        if (lane < queued->base.owners) own = yoke_exchange_owned(&queued->base, lane, bucket);
+        TRY(keep_range(queued, lane, range.offset, own.offset));
+        TRY(keep_range(queued, lane, own.offset + own.elements, range.offset + range.elements));
+    }
     for (int owner = 0; owner < queued->base.owners; owner++)
         TRY(update_slice(queued, owner, bucket, keeps, true));
     if (queued->carrier->publish == NULL) return YOKE_OK;

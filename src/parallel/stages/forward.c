@@ -41,13 +41,8 @@ static yoke_status begin(yoke_step *step) {
     return YOKE_OK;
 }
 
-static yoke_status end(yoke_step *step) {
-    step->flight.progress = YOKE_STAGE_FORWARD;
-    return YOKE_OK;
-}
-
 const yoke_stage_def yoke_stage_forward = {.stage = YOKE_STAGE_FORWARD,
                                            .place = YOKE_ON_REPLICAS,
                                            .begin = begin,
                                            .lane = yoke_lane_forward,
-                                           .end = end};
+                                           .progress = YOKE_STAGE_FORWARD};

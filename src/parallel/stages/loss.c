@@ -22,9 +22,11 @@ yoke_status yoke_lane_loss(int lane, void *context) {
 
 static yoke_status end(yoke_step *step) {
     step->flight.losses_known = true;
-    step->flight.progress = YOKE_STAGE_LOSS;
     return YOKE_OK;
 }
 
-const yoke_stage_def yoke_stage_loss = {
-    .stage = YOKE_STAGE_LOSS, .place = YOKE_ON_LANES, .lane = yoke_lane_loss, .end = end};
+const yoke_stage_def yoke_stage_loss = {.stage = YOKE_STAGE_LOSS,
+                                        .place = YOKE_ON_LANES,
+                                        .lane = yoke_lane_loss,
+                                        .end = end,
+                                        .progress = YOKE_STAGE_LOSS};

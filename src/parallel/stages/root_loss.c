@@ -192,13 +192,8 @@ static yoke_status scatter_back(yoke_step *step, int root, yoke_span *span) {
 
 static const yoke_bar scatter_bar = {.stage = YOKE_STAGE_SCATTER, .work = scatter_back};
 
-static yoke_status loss_is_scattered(yoke_step *step) {
-    step->flight.progress = YOKE_STAGE_LOSS;
-    return YOKE_OK;
-}
-
 const yoke_stage_def yoke_stage_scatter_back = {.stage = YOKE_STAGE_SCATTER,
                                                 .place = YOKE_ON_HOST,
                                                 .bar = &scatter_bar,
-                                                .end = loss_is_scattered,
+                                                .progress = YOKE_STAGE_LOSS,
                                                 .bytes = output_bytes};

@@ -147,17 +147,12 @@ static size_t bytes(const yoke_step *step, int lane) {
     return own->shard.rows > 0 ? parts_of(step, own).input_bytes : 0;
 }
 
-static yoke_status end(yoke_step *step) {
-    step->flight.progress = YOKE_STAGE_SCATTER;
-    return YOKE_OK;
-}
-
 /* nn.DataParallel's batch lies on the root; the other schedules upload each shard to its device. */
 const yoke_stage_def yoke_stage_scatter = {.stage = YOKE_STAGE_SCATTER,
                                            .place = YOKE_ON_LANES,
                                            .begin = begin,
                                            .lane = scatter_shard,
-                                           .end = end,
+                                           .progress = YOKE_STAGE_SCATTER,
                                            .bytes = bytes,
                                            .travels = yoke_steps_by_phases};
 

@@ -46,6 +46,7 @@ typedef struct yoke_stage_def {
     const yoke_stage *lane_stages;
     const yoke_bar *bar;
     yoke_status (*end)(yoke_step *step); /* on the calling thread, after; NULL: nothing to do */
+    yoke_stage progress; /* the batch's behind it; LOAD, which is 0: `end` sets it, or nothing */
     /* What it moves between the root and lane 1, 2, ...: modelled links carry that. NULL: nothing.
      */
     size_t (*bytes)(const yoke_step *step, int lane);

@@ -3,7 +3,7 @@
  * returns its status. */
 #include "parallel/step/runner.h"
 
-#include "parallel/step/streams.h"
+#include "parallel/step/lanes.h"
 
 #define STEP_AT_END UINT64_MAX /* of a span: the step that runs when it ends */
 /* A shorter wait is the time to find out that there is nothing to wait for. */
@@ -151,6 +151,7 @@ yoke_status yoke_run_stage(yoke_step *step, const yoke_stage_def *stage) {
     for (int i = watch->count - 1; i >= 0; i--)
         if (watch->observers[i]->after_stage != NULL)
             TRY(watch->observers[i]->after_stage(step, stage));
+    if (stage->progress != YOKE_STAGE_LOAD) step->flight.progress = stage->progress;
     return stage->end != NULL ? stage->end(step) : YOKE_OK;
 }
 
