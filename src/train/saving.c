@@ -4,21 +4,21 @@
 
 #define ROUND_MS 100 /* of the ranks' wait for the writer; far below any deadline */
 
-static bool interval_is_over(const yoke_saving *last, const yoke_run *run) {
-    double every = run->options.checkpoint_every;
+bool yoke_saving_is_due(const yoke_saving *saving, const yoke_run *run) {
+    double passed = 0;
+    if (saving->writer == NULL || run->at.step <= saving->step) return false;
     switch (run->options.checkpoint_unit) {
     case YOKE_CHECKPOINT_EPOCHS:
-        return (double)(run->at.epoch - last->epoch) >= every;
+        passed = (double)(run->at.epoch - saving->epoch);
+        break;
     case YOKE_CHECKPOINT_STEPS:
-        return (double)(run->at.step - last->step) >= every;
+        passed = (double)(run->at.step - saving->step);
+        break;
     case YOKE_CHECKPOINT_SECONDS:
+        passed = (double)(yoke_now_ns() - saving->time_ns) * 1e-9;
         break;
     }
-    return (double)(yoke_now_ns() - last->time_ns) * 1e-9 >= every;
-}
-
-bool yoke_saving_is_due(const yoke_saving *saving, const yoke_run *run) {
-    return saving->writer != NULL && run->at.step > saving->step && interval_is_over(saving, run) &&
+    return passed >= run->options.checkpoint_every &&
            !yoke_checkpoint_writer_is_busy(saving->writer);
 }
 

@@ -10,14 +10,6 @@
 
 /* What must be alike. */
 
-static void write_options(FILE *facts, const yoke_step *step) {
-    char ways[YOKE_WAYS_BYTES];
-    yoke_ways_write(yoke_device_ways(yoke_devices_at(step->devices, 0)), ways, sizeof ways);
-    yoke_options_write_agreed(facts, &yoke_engine_options, step);
-    fprintf(facts, "ways \"%s\"\n", ways);
-    yoke_groups_write(facts, &step->groups);
-}
-
 static void write_tensors(FILE *facts, const yoke_model *model) {
     char loss[YOKE_LOSS_TEXT_BYTES];
     yoke_operation operation = {0};
@@ -34,24 +26,22 @@ static void write_tensors(FILE *facts, const yoke_model *model) {
     }
 }
 
-/* Another processor may prefer another layout: its gradients could not be added to ours. */
-static void write_layouts(FILE *facts, const yoke_step *step) {
-    for (int i = 0; i < step->flat->parameter_count; i++) {
+static yoke_status compare(const yoke_step *step, bool layouts) {
+    char *text = NULL, ways[YOKE_WAYS_BYTES];
+    size_t bytes = 0;
+    FILE *facts = open_memstream(&text, &bytes);
+    if (facts == NULL) return FAIL_MEMORY(4096, "what the ranks must agree on");
+    /* Another processor may prefer another layout: its gradients could not be added to ours. */
+    for (int i = 0; layouts && i < step->flat->parameter_count; i++) {
         const yoke_parameter *parameter = &step->flat->parameters[i];
         fprintf(facts, "parameter %d at %zu in layout %016llx\n", parameter->tensor,
                 parameter->offset, (unsigned long long)yoke_layout_digest(&parameter->layout));
     }
-}
-
-static yoke_status compare(const yoke_step *step, bool layouts) {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *facts = open_memstream(&text, &bytes);
-    if (facts == NULL) return FAIL_MEMORY(4096, "what the ranks must agree on");
-    if (layouts) {
-        write_layouts(facts, step);
-    } else {
-        write_options(facts, step);
+    if (!layouts) {
+        yoke_ways_write(yoke_device_ways(yoke_devices_at(step->devices, 0)), ways, sizeof ways);
+        yoke_options_write_agreed(facts, &yoke_engine_options, step);
+        fprintf(facts, "ways \"%s\"\n", ways);
+        yoke_groups_write(facts, &step->groups);
         write_tensors(facts, step->model);
     }
     bool complete = fclose(facts) == 0;
