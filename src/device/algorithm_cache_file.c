@@ -96,12 +96,6 @@ bool yoke_algorithm_cache_file_is_broken(const yoke_algorithm_cache_file *file) 
     return file->broken;
 }
 
-static void break_cache(yoke_algorithm_cache_file *file, const char *cause) {
-    file->broken = true;
-    if (file->gave_up) return;
-    snprintf(file->warning, sizeof file->warning, "%.300s; this run writes the file anew", cause);
-}
-
 /* Reading. */
 
 /* machine, candidate, milliseconds, name, key. Changes `text`. */
@@ -169,7 +163,10 @@ yoke_status yoke_algorithm_cache_file_read(yoke_algorithm_cache_file *file,
     file->broken = false;
     if (was_broken && !file->gave_up) file->warning[0] = '\0'; /* another process replaced it */
     if (file->replace_broken && (status == YOKE_ERROR_DATA || status == YOKE_ERROR_IO)) {
-        break_cache(file, yoke_last_error());
+        file->broken = true;
+        if (!file->gave_up)
+            snprintf(file->warning, sizeof file->warning, "%.300s; this run writes the file anew",
+                     yoke_last_error());
         return YOKE_OK;
     }
     if (status != YOKE_ERROR_DATA) return status;

@@ -188,27 +188,14 @@ void yoke_algorithms_prefer(yoke_algorithms *algorithms, const char *name) {
     algorithms->preferred[algorithms->preferred_count++] = name;
 }
 
-static bool prefers(const yoke_algorithms *algorithms, const char *name) {
-    for (int i = 0; i < algorithms->preferred_count; i++)
-        if (strcmp(algorithms->preferred[i], name) == 0) return true;
-    return false;
-}
-
 int yoke_algorithms_preferred(const yoke_algorithms *algorithms,
                               const yoke_algorithm_names *names) {
     const char *name;
     if (algorithms == NULL || algorithms->preferred_count == 0) return -1;
     for (int i = 0; (name = names->name_of(names->context, i)) != NULL; i++)
-        if (prefers(algorithms, name)) return i;
+        for (int k = 0; k < algorithms->preferred_count; k++)
+            if (strcmp(algorithms->preferred[k], name) == 0) return i;
     return -1;
-}
-
-static yoke_status take_preferred(yoke_algorithms *algorithms, const char *key,
-                                  const yoke_algorithm_names *names, int *candidate) {
-    *candidate = yoke_algorithms_preferred(algorithms, names);
-    if (*candidate < 0) return YOKE_OK;
-    return yoke_algorithms_add(algorithms, key, *candidate,
-                               names->name_of(names->context, *candidate), 0);
 }
 
 /* An unknown key: another process may have measured it since this one read the file, or measure it
@@ -223,7 +210,12 @@ yoke_status yoke_algorithms_find(yoke_algorithms *algorithms, const char *key,
         if (*candidate < 0) TRY(replace_gone(algorithms, row, names, candidate));
         row = row_of(algorithms, key);
     }
-    if (row == NULL && names != NULL) TRY(take_preferred(algorithms, key, names, candidate));
+    if (row == NULL && names != NULL) {
+        *candidate = yoke_algorithms_preferred(algorithms, names);
+        if (*candidate >= 0)
+            TRY(yoke_algorithms_add(algorithms, key, *candidate,
+                                    names->name_of(names->context, *candidate), 0));
+    }
     if (row == NULL && *candidate < 0 && algorithms->first_ns == 0)
         algorithms->first_ns = yoke_now_ns();
     if (row != NULL && !row->used) row->used = true; /* devices only read while they plan at once */
@@ -253,36 +245,23 @@ yoke_status yoke_algorithms_commit(yoke_algorithms *algorithms) {
     return yoke_algorithm_cache_file_commit(file);
 }
 
-static int count_assumed(const yoke_algorithms *algorithms) {
-    int count = 0;
-    for (int i = 0; i < algorithms->count; i++)
-        count += algorithms->rows[i].assumed;
-    return count;
-}
-
-static void warn_of_gone(const yoke_algorithms *algorithms, FILE *to, const char *between) {
-    if (algorithms->gone_count == 0) return;
-    fprintf(to, "%s%s", between, algorithms->gone);
-    if (algorithms->gone_count > 1) fprintf(to, "; and %d more", algorithms->gone_count - 1);
-}
-
-static void warn_of_assumed(const yoke_algorithms *algorithms, FILE *to, const char *between) {
-    int assumed = count_assumed(algorithms);
-    if (assumed == 0) return;
-    fprintf(to,
-            "%smeasuring algorithms took %g s, the limit: %d passes run unmeasured; another run "
-            "measures them and may get other bits",
-            between, algorithms->limit_seconds, assumed);
-}
-
 const char *yoke_algorithms_warning(yoke_algorithms *algorithms) {
     const char *of_file = yoke_algorithm_cache_file_warning(algorithms->file);
+    int assumed = 0;
     algorithms->warning[0] = '\0';
+    for (int i = 0; i < algorithms->count; i++)
+        assumed += algorithms->rows[i].assumed;
     FILE *to = fmemopen(algorithms->warning, sizeof algorithms->warning, "w");
     if (to == NULL) return of_file;
     if (of_file != NULL) fputs(of_file, to);
-    warn_of_gone(algorithms, to, ftell(to) > 0 ? "; " : "");
-    warn_of_assumed(algorithms, to, ftell(to) > 0 ? "; " : "");
+    if (algorithms->gone_count > 0)
+        fprintf(to, "%s%s", ftell(to) > 0 ? "; " : "", algorithms->gone);
+    if (algorithms->gone_count > 1) fprintf(to, "; and %d more", algorithms->gone_count - 1);
+    if (assumed > 0)
+        fprintf(to,
+                "%smeasuring algorithms took %g s, the limit: %d passes run unmeasured; another "
+                "run measures them and may get other bits",
+                ftell(to) > 0 ? "; " : "", algorithms->limit_seconds, assumed);
     fclose(to);
     return algorithms->warning[0] != '\0' ? algorithms->warning : NULL;
 }

@@ -26,14 +26,6 @@ static bool is_name(const char *name, const char *text, size_t length) {
     return strncmp(name, text, length) == 0 && name[length] == '\0';
 }
 
-static yoke_status unknown(const char *text, size_t length, const char *list) {
-    char known[YOKE_VARIANTS_BYTES];
-    yoke_variants_write(~0u, known, sizeof known);
-    return FAIL(YOKE_ERROR_ARGUMENT,
-                "device list \"%s\": \"%.*s\" is not a variant; \"+all\", or some of \"%s\"", list,
-                (int)length, text, known);
-}
-
 yoke_status yoke_variants_parse(unsigned *variants, const char *text, const char *list) {
     *variants = 0;
     for (const char *at = text;; at++) {
@@ -44,7 +36,13 @@ yoke_status yoke_variants_parse(unsigned *variants, const char *text, const char
             *variants |= (unsigned)table[i].variant;
             found = true;
         }
-        if (!found) return unknown(at, length, list);
+        if (!found) {
+            char known[YOKE_VARIANTS_BYTES];
+            yoke_variants_write(~0u, known, sizeof known);
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "device list \"%s\": \"%.*s\" is not a variant; \"+all\", or some of \"%s\"",
+                        list, (int)length, at, known);
+        }
         at += length;
         if (*at == '\0') return YOKE_OK;
     }

@@ -196,9 +196,10 @@ yoke_status yoke_custom_parts_open(yoke_custom_parts *parts, yoke_run *run) {
     TRY(open_model(parts, run));
     bool custom_loss = run->options.custom_loss != NULL;
     bool tallies = run->options.misclassified > 0 && run->training.info.classes > 0;
-    bool first = custom_loss || parts->metrics.count > 0 || tallies;
-    int wanted = custom_loss ? yoke_model_output_count(run->model) : first;
-    for (int k = 0; k < wanted; k++) {
+    /* The host's loss sees all outputs and gives their gradients, others see the first output. */
+    int outputs = parts->metrics.count > 0 || tallies ? 1 : 0;
+    if (custom_loss) outputs = yoke_model_output_count(run->model);
+    for (int k = 0; k < outputs; k++) {
         size_t count = (size_t)run->options.batch * yoke_model_output_elements(run->model, k);
         TRY(reserve(&parts->outputs.outputs[k], count));
         if (custom_loss) TRY(reserve(&parts->outputs.gradients[k], count));

@@ -93,15 +93,6 @@ static yoke_status save_or_stop(yoke_trainer *trainer) {
                 yoke_run_of_steps(run, steps));
 }
 
-/* An epoch of a row stream may be empty: without steps the run would never end. */
-static yoke_status check_epoch(const yoke_run *run) {
-    if (run->at.batches > 0) return YOKE_OK;
-    return FAIL(YOKE_ERROR_DATA, "the row stream gave no %s in epoch %llu",
-                run->options.drop_last ? "whole batch, and drop_last leaves out a short one,"
-                                       : "row",
-                (unsigned long long)run->at.epoch + 1);
-}
-
 yoke_status yoke_trainer_load(yoke_trainer *trainer, yoke_loop_step *step) {
     yoke_run *run = &trainer->run;
     yoke_trace *trace = yoke_data_parallel_recorder(run->parallel);
@@ -115,7 +106,12 @@ yoke_status yoke_trainer_load(yoke_trainer *trainer, yoke_loop_step *step) {
     TRY(yoke_run_compare_streams(run, &run->training, &step->batch));
     /* A batch with rows = 0 may be one whose rows other ranks have. */
     step->is_end = step->batch.rows == 0 && step->batch.whole_rows == 0;
-    if (step->is_end) return check_epoch(run);
+    if (step->is_end && run->at.batches > 0) return YOKE_OK;
+    if (step->is_end) /* an empty epoch of a row stream: without steps the run would never end */
+        return FAIL(YOKE_ERROR_DATA, "the row stream gave no %s in epoch %llu",
+                    run->options.drop_last ? "whole batch, and drop_last leaves out a short one,"
+                                           : "row",
+                    (unsigned long long)run->at.epoch + 1);
     yoke_trace_span(trace, ROOT_LANE, YOKE_STAGE_LOAD, yoke_data_parallel_steps(run->parallel),
                     begin, 0);
     return YOKE_OK;

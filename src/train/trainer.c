@@ -174,9 +174,12 @@ static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_option
 
 /* Opening. */
 
-/* Weights that a run begins with may be replaced at its end. */
-static yoke_status check_apart(const yoke_trainer_options *options) {
-    bool replaces = options->init != NULL && options->save != NULL &&
+static yoke_status check_files(yoke_trainer *trainer) {
+    const yoke_run *run = &trainer->run;
+    const yoke_trainer_options *options = &run->options;
+    /* Weights that a run begins with may be replaced at its end. */
+    bool writes = yoke_run_writes(run);
+    bool replaces = writes && options->init != NULL && options->save != NULL &&
                     yoke_file_is_same(options->init, options->save);
     bool names = options->resume != NULL && strcmp(options->resume, "auto") != 0;
     const yoke_used_file files[] = {
@@ -188,17 +191,12 @@ static yoke_status check_apart(const yoke_trainer_options *options) {
         {"algorithm_cache", options->engine->algorithm_cache, YOKE_FILE_READ},
         {"dataset", options->training_rows == NULL ? options->dataset : NULL, YOKE_FILE_SPEC},
         {"checkpoint_dir", options->checkpoint_dir, YOKE_FILE_CHECKPOINTS}};
-    return yoke_files_check_apart(files, (int)(sizeof files / sizeof files[0]));
-}
-
-static yoke_status check_files(yoke_trainer *trainer) {
-    const yoke_run *run = &trainer->run;
-    if (yoke_run_writes(run)) TRY(check_apart(&run->options));
-    yoke_trace_file_forget(run->options.trace);
-    if (!yoke_run_writes(run)) return YOKE_OK;
-    TRY(yoke_file_check_whole(run->options.save));
-    TRY(yoke_file_check(run->options.trace));
-    return yoke_metrics_open(&trainer->metrics, run->options.metrics);
+    if (writes) TRY(yoke_files_check_apart(files, (int)(sizeof files / sizeof files[0])));
+    yoke_trace_file_forget(options->trace);
+    if (!writes) return YOKE_OK;
+    TRY(yoke_file_check_whole(options->save));
+    TRY(yoke_file_check(options->trace));
+    return yoke_metrics_open(&trainer->metrics, options->metrics);
 }
 
 /* Mode single uses only the first device, with the number of threads that it has in the whole

@@ -3,6 +3,7 @@
  * std, statistics that overflow. Skipped without a GPU. */
 #include "operation_parity.h"
 
+#include "device/backend.h"
 #include "device/cuda/kernels.h"
 #include "support/devices.h"
 

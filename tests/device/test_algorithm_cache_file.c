@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "device/device.h"
+#include "device/backend.h"
 
 #define MACHINE "a machine"
 #define PROCESSES 8

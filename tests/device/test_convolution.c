@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution equals a plain loop in double, whatever algorithm and layout compute it. */
+#include "device/backend.h"
 #include "weighted_check.h"
 
 #define FLOAT32_TOLERANCE 5e-6

@@ -71,19 +71,16 @@ static yoke_status choose_channels(cuda_device *device, const yoke_plan_request 
     return cuda_stem_choose(device, request, key, plan_as, padded);
 }
 
-/* It copies its input in any case. */
-static bool reads_plain_images(const yoke_plan_request *request) {
-    const cuda_layout *given = cuda_layout_of(&request->inputs[0]);
-    return given->type == CUDA_FLOAT32 && !given->channels_last && !request->input_gradient;
-}
-
 /* Decode may have laid images out with more channels than they have. */
 yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,
                                   const yoke_plan_request *request) {
     int own = request->operation->input.channels;
-    int given = (int)cuda_layout_of(&request->inputs[0])->dims[1];
+    const cuda_layout *layout = cuda_layout_of(&request->inputs[0]);
+    int given = (int)layout->dims[1];
     int padded = given > own ? given : 0;
-    if (reads_plain_images(request)) TRY(choose_channels(device, request, &padded));
+    bool is_plain = layout->type == CUDA_FLOAT32 && !layout->channels_last;
+    if (is_plain && !request->input_gradient) /* it copies its input in any case */
+        TRY(choose_channels(device, request, &padded));
     return plan_as(plan, device, request, padded);
 }
 

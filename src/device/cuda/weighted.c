@@ -10,12 +10,6 @@
 
 /* Planning. */
 
-/* In the compute type, unlike other biases. */
-static bool casts_bias(const weighted_planner *planner) {
-    return planner->problem.type == CUDA_BFLOAT16 && planner->problem.operation->bias &&
-           planner->problem.epilogues[CUDA_FORWARD] != CUDA_NO_EPILOGUE;
-}
-
 /* The copy of the weights, or of their gradient, lies before a pass's scratch. */
 static size_t padded_weight_bytes(const cuda_weighted *self) {
     const cuda_pad_job *weights = &self->weights;
@@ -154,19 +148,15 @@ static yoke_status parameters_backward(const cuda_weighted *self, yoke_plan *pla
     return YOKE_OK;
 }
 
-static yoke_status data_backward(const cuda_weighted *self, yoke_plan *plan) {
+static yoke_status weighted_part(yoke_plan *plan, yoke_direction direction) {
+    const cuda_weighted *self = weighted_of(plan);
+    if (self->passes[direction] == NULL) return YOKE_OK;
+    if (direction == YOKE_BACKWARD_WEIGHTS) return parameters_backward(self, plan);
     const cuda_operands *operands = &self->operands[CUDA_BACKWARD_DATA];
     TRY(cuda_weighted_run(self, self->passes[CUDA_BACKWARD_DATA], operands));
     if (!self->reordered) return YOKE_OK;
     return cuda_reorder(cuda_of(plan->device), &self->given, self->producer_gradient, &self->input,
                         operands->input);
-}
-
-static yoke_status weighted_part(yoke_plan *plan, yoke_direction direction) {
-    const cuda_weighted *self = weighted_of(plan);
-    if (self->passes[direction] == NULL) return YOKE_OK;
-    return direction == YOKE_BACKWARD_WEIGHTS ? parameters_backward(self, plan)
-                                              : data_backward(self, plan);
 }
 
 static yoke_status weighted_backward(yoke_plan *plan, const yoke_plan_step *step) {
@@ -226,7 +216,8 @@ yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
     needs->masks_input_gradient = epilogues[CUDA_BACKWARD_DATA] != CUDA_NO_EPILOGUE;
     needs->sums_input_bias = epilogues[CUDA_BACKWARD_DATA] == CUDA_MASKED_SUMS;
     needs->adds_input_gradient = planner.problem.adds;
-    needs->reads_shadow[1] = casts_bias(&planner);
+    needs->reads_shadow[1] = self->type == CUDA_BFLOAT16 && planner.problem.operation->bias &&
+                             needs->applies_relu; /* the bias in the compute type */
     needs->saved_bytes += needs->mask_bytes;
     return YOKE_OK;
 }

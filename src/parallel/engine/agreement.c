@@ -10,15 +10,6 @@
 
 /* What must be alike. */
 
-static void write_options(FILE *facts, const yoke_step *step) {
-    char variants[YOKE_VARIANTS_BYTES];
-    yoke_variants_write(yoke_device_variants(yoke_devices_at(step->devices, 0)), variants,
-                        sizeof variants);
-    yoke_options_write_agreed(facts, &yoke_engine_options, step);
-    fprintf(facts, "variants \"%s\"\n", variants);
-    yoke_groups_write(facts, &step->groups);
-}
-
 static void write_tensors(FILE *facts, const yoke_model *model) {
     char loss[YOKE_LOSS_TEXT_BYTES];
     yoke_operation operation = {0};
@@ -35,24 +26,23 @@ static void write_tensors(FILE *facts, const yoke_model *model) {
     }
 }
 
-/* Another processor may prefer another layout: its gradients could not be added to ours. */
-static void write_layouts(FILE *facts, const yoke_step *step) {
-    for (int i = 0; i < step->flat->parameter_count; i++) {
+static yoke_status compare(const yoke_step *step, bool layouts) {
+    char *text = NULL, variants[YOKE_VARIANTS_BYTES];
+    size_t bytes = 0;
+    FILE *facts = open_memstream(&text, &bytes);
+    if (facts == NULL) return FAIL_MEMORY(4096, "what the ranks must agree on");
+    /* Another processor may prefer another layout: its gradients could not be added to ours. */
+    for (int i = 0; layouts && i < step->flat->parameter_count; i++) {
         const yoke_parameter *parameter = &step->flat->parameters[i];
         fprintf(facts, "parameter %d at %zu in layout %016llx\n", parameter->tensor,
                 parameter->offset, (unsigned long long)yoke_layout_digest(&parameter->layout));
     }
-}
-
-static yoke_status compare(const yoke_step *step, bool layouts) {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *facts = open_memstream(&text, &bytes);
-    if (facts == NULL) return FAIL_MEMORY(4096, "what the ranks must agree on");
-    if (layouts) {
-        write_layouts(facts, step);
-    } else {
-        write_options(facts, step);
+    if (!layouts) {
+        yoke_variants_write(yoke_device_variants(yoke_devices_at(step->devices, 0)), variants,
+                            sizeof variants);
+        yoke_options_write_agreed(facts, &yoke_engine_options, step);
+        fprintf(facts, "variants \"%s\"\n", variants);
+        yoke_groups_write(facts, &step->groups);
         write_tensors(facts, step->model);
     }
     bool complete = fclose(facts) == 0;
@@ -114,15 +104,9 @@ static yoke_status say_measuring(void *context) {
     return share_word(ranks, &word);
 }
 
-static yoke_status hear_measured(yoke_ranks *ranks) {
-    int64_t word = MEASURING;
-    while (word == MEASURING)
-        TRY(share_word(ranks, &word));
-    return YOKE_OK;
-}
-
 yoke_status yoke_ranks_await_algorithms(yoke_step *step) {
     yoke_ranks *ranks = &step->ranks;
+    int64_t word = MEASURING;
     char *text = NULL;
     if (ranks->process_group == NULL) return YOKE_OK;
     if (ranks->rank == 0) {
@@ -131,7 +115,9 @@ yoke_status yoke_ranks_await_algorithms(yoke_step *step) {
         return YOKE_OK;
     }
     yoke_process_group_patience(ranks->process_group, true);
-    yoke_status status = hear_measured(ranks);
+    yoke_status status = YOKE_OK;
+    while (status == YOKE_OK && word == MEASURING)
+        status = share_word(ranks, &word);
     yoke_process_group_patience(ranks->process_group, false);
     if (status == YOKE_OK) status = yoke_ranks_share_text(ranks->process_group, &text);
     if (status == YOKE_OK) status = yoke_algorithms_read(step->algorithms, text);

@@ -136,47 +136,25 @@ static yoke_status prepare_shard(int lane, void *context) {
     return yoke_replica_prepare(step->lanes[lane].replica, rows, job->training);
 }
 
-/* The root alone meets unknown algorithms and measures them; the others then only read. */
-static yoke_status prepare_lanes(yoke_step *step, prepare_job *job) {
-    TRY(yoke_apply(step, 1, "prepare", prepare_shard, job));
-    return yoke_apply(step, step->count, "prepare", prepare_shard, job);
-}
-
-static yoke_status prepare_rounds(yoke_step *step, int rows, bool training) {
-    for (int round = 0; round < step->shards.rounds; round++) {
-        prepare_job job = {step, .rows = rows, .round = round, .training = training};
-        int all = 0;
-        for (int k = 0; k < step->count; k++)
-            all += yoke_shard_of_lane(step, rows, k, round).rows;
-        if (all == 0) return YOKE_OK; /* neither have later rounds any */
-        TRY(prepare_lanes(step, &job));
-        TRY(yoke_record_lanes(step, all, training));
-        if (training) TRY(yoke_root_loss_prepare(step, all));
-    }
-    return YOKE_OK;
-}
-
-static yoke_status prepare_micros(yoke_step *step, int rows, bool training) {
-    for (int part = 0; part < step->options.accumulate; part++) {
-        int micro = yoke_shard_rows(rows, step->options.accumulate, part);
-        if (micro == 0) break;
-        prepare_job job = {step, .rows = micro, .round = -1, .training = training};
-        TRY(prepare_lanes(step, &job));
-        TRY(yoke_record_lanes(step, micro, training));
-        if (training) TRY(yoke_root_loss_prepare(step, micro));
-    }
-    return YOKE_OK;
-}
-
 yoke_status yoke_engine_prepare(yoke_step *step, int rows, bool training) {
     if (rows < 1 || rows > step->options.batch)
         return FAIL(YOKE_ERROR_ARGUMENT, "prepare: %d rows: this engine was made for 1 to %d", rows,
                     step->options.batch);
-    if (step->options.shards > 0)
-        TRY(prepare_rounds(step, rows, training));
-    else
-        TRY(prepare_micros(step, yoke_shard_rows(rows, step->ranks.world, step->ranks.rank),
-                           training));
+    bool shards = step->options.shards > 0;
+    int own = yoke_shard_rows(rows, step->ranks.world, step->ranks.rank);
+    int parts = shards ? step->shards.rounds : step->options.accumulate;
+    for (int part = 0; part < parts; part++) {
+        int micro = shards ? 0 : yoke_shard_rows(own, parts, part);
+        for (int k = 0; shards && k < step->count; k++)
+            micro += yoke_shard_of_lane(step, rows, k, part).rows;
+        if (micro == 0) break; /* neither have later parts any */
+        prepare_job job = {step, shards ? rows : micro, shards ? part : -1, training};
+        /* The root alone meets unknown algorithms and measures them; the others then only read. */
+        TRY(yoke_apply(step, 1, "prepare", prepare_shard, &job));
+        TRY(yoke_apply(step, step->count, "prepare", prepare_shard, &job));
+        TRY(yoke_record_lanes(step, micro, training));
+        if (training) TRY(yoke_root_loss_prepare(step, micro));
+    }
     return yoke_algorithms_commit(step->algorithms);
 }
 

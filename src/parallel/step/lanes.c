@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A lane's memory and events. */
+/* A lane's memory and events, and order between the streams of all lanes. */
 #include "parallel/step/lanes.h"
 
 #include <stdlib.h>
@@ -118,4 +118,23 @@ yoke_plan_step yoke_lane_plan_step(const yoke_step *step, int lane) {
         .loss_scale = weight > 0 ? 1.0f / (float)weight : 0,
         .mixed = flight->batch.mixes != NULL,
     };
+}
+
+/* Streams. */
+
+yoke_status yoke_lanes_synchronize(yoke_step *step) {
+    for (int k = 0; k < step->count; k++)
+        TRY(yoke_device_synchronize(step->lanes[k].device));
+    return YOKE_OK;
+}
+
+yoke_status yoke_lanes_order(yoke_step *step, yoke_stream from, yoke_stream to) {
+    for (int k = 0; k < step->count; k++) {
+        const yoke_lane *lane = &step->lanes[k];
+        yoke_device_event *passed =
+            from == YOKE_STREAM_COMPUTE ? lane->events.computed : lane->events.published;
+        TRY(yoke_device_event_record(passed, from));
+        TRY(yoke_device_event_wait(passed, lane->device, to));
+    }
+    return YOKE_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lanes: their memory and events. */
+/* Lanes: their memory, events and streams. */
 #ifndef PARALLEL_STEP_LANES_H
 #define PARALLEL_STEP_LANES_H
 
@@ -17,5 +17,11 @@ yoke_status yoke_lane_download_scalars(const yoke_lane *lane);
 
 /* What changes from step to step for the plans of this lane. */
 yoke_plan_step yoke_lane_plan_step(const yoke_step *step, int lane);
+
+/* On every lane whose device queues, work queued later on stream `to` waits for all work queued on
+ * `from`: one of them computes, the other communicates. synchronize: the host waits for every
+ * stream. */
+yoke_status yoke_lanes_order(yoke_step *step, yoke_stream from, yoke_stream to);
+yoke_status yoke_lanes_synchronize(yoke_step *step);
 
 #endif
