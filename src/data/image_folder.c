@@ -351,8 +351,9 @@ yoke_status yoke_images_check(const yoke_image_folder *folder, size_t row) {
     return status;
 }
 
-const char *yoke_images_path(const yoke_image_folder *folder, size_t row) {
-    return folder->paths.items[row];
+const char *yoke_dataset_row_name(const yoke_dataset *dataset, size_t row) {
+    if (dataset == NULL || dataset->images == NULL) return NULL;
+    return dataset->images->paths.items[yoke_dataset_stored(dataset, row)];
 }
 
 yoke_status yoke_images_read(const yoke_image_folder *folder, size_t row,
