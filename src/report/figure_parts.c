@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the figures share. */
-#include "report/figures.h"
+#include "report/figure_parts.h"
 
 #include <math.h>
 #include <stdarg.h>
