@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "distributed/nccl/nccl_group.h"
+#include "distributed/transports.h"
 
 /* Joining: each rank has a GPU of its own and uses the id that rank 0 publishes. */
 

@@ -291,3 +291,10 @@ yoke_status yoke_rendezvous(yoke_store *store, const yoke_rank_info *rank, yoke_
     yoke_store_timeout(store, before);
     return status;
 }
+
+int yoke_peers_elsewhere(const yoke_peer *peers, int world) {
+    for (int rank = 1; rank < world; rank++) {
+        if (strcmp(peers[rank].host, peers[0].host) != 0) return rank;
+    }
+    return 0;
+}

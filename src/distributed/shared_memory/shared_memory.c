@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "distributed/shared_memory/shared_memory.h"
+#include "distributed/transports.h"
 
 /* A chunk of this size stays in a core's second-level cache from packing to reading. */
 #define SLOT_BYTES ((size_t)262144)
