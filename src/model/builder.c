@@ -69,15 +69,11 @@ const yoke_node *yoke_builder_find(const yoke_model *model, const char *name) {
     return NULL;
 }
 
-static bool is_named(yoke_operation_kind kind) {
-    return kind == YOKE_OP_CONV2D || kind == YOKE_OP_LINEAR || kind == YOKE_OP_BATCH_NORM ||
-           kind == YOKE_OP_LAYER_NORM || kind == YOKE_OP_EMBEDDING || kind == YOKE_OP_POSITIONS ||
-           kind == YOKE_OP_CLASS_TOKEN;
-}
-
 yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, const char *name,
                                yoke_node **layer) {
-    bool named = is_named(kind);
+    bool named = kind == YOKE_OP_CONV2D || kind == YOKE_OP_LINEAR || kind == YOKE_OP_BATCH_NORM ||
+                 kind == YOKE_OP_LAYER_NORM || kind == YOKE_OP_EMBEDDING ||
+                 kind == YOKE_OP_POSITIONS || kind == YOKE_OP_CLASS_TOKEN;
     const char *what = yoke_kind_name(kind);
     if (model->finished)
         return FAIL(YOKE_ERROR_ARGUMENT,

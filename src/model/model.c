@@ -5,19 +5,15 @@
 
 #include "model/graph.h"
 
-static yoke_status build_model(yoke_model *model, const char *name, yoke_shape input) {
-    TRY(yoke_inputs_outputs_begin(model, input));
-    model->name = strdup(name != NULL ? name : "model");
-    if (model->name == NULL) return FAIL_MEMORY(strlen(name) + 1, "a model's name");
-    return YOKE_OK;
-}
-
 yoke_status yoke_model_create(yoke_model **model, const char *name, yoke_shape input) {
     if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_create: `model` is NULL");
     *model = NULL;
     yoke_model *made = calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a model");
-    yoke_status status = build_model(made, name, input);
+    if (name == NULL) name = "model";
+    yoke_status status = yoke_inputs_outputs_begin(made, input);
+    if (status == YOKE_OK && (made->name = strdup(name)) == NULL)
+        status = FAIL_MEMORY(strlen(name) + 1, "a model's name");
     if (status != YOKE_OK) {
         yoke_model_destroy(made);
         return status;
