@@ -107,13 +107,6 @@ static yoke_status open_all(evaluation *run, const evaluate_flags *flags) {
                          yoke_loader_pixels(run->loader));
 }
 
-static void close_all(evaluation *run) {
-    yoke_evaluation_destroy(run->result);
-    yoke_loader_destroy(run->loader);
-    trained_close(&run->trained);
-    yoke_dataset_close(run->dataset);
-}
-
 static yoke_status evaluate(evaluation *run, const evaluate_flags *flags) {
     TRY(open_all(run, flags));
     TRY(yoke_evaluation_run(&run->result, run->trained.parallel, run->loader));
@@ -297,6 +290,9 @@ int evaluate_main(int argc, char **argv) {
     else if (status == YOKE_OK)
         print_words(&run, &flags);
     code = status == YOKE_OK ? 0 : cli_fail(status);
-    close_all(&run);
+    yoke_evaluation_destroy(run.result);
+    yoke_loader_destroy(run.loader);
+    trained_close(&run.trained);
+    yoke_dataset_close(run.dataset);
     return code;
 }

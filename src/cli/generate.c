@@ -146,17 +146,12 @@ static float lowest(const generation *run, const float *outputs) {
     return sorted[kept - 1];
 }
 
-static int likeliest(const float *outputs, int classes) {
-    int best = 0;
-    for (int i = 1; i < classes; i++)
-        if (outputs[i] > outputs[best]) best = i;
-    return best;
-}
-
 /* From softmax(outputs / temperature) of those that may be drawn. */
 static int draw(const generation *run, const float *outputs, int index) {
     double shares[BYTES], sum = 0, temperature = run->flags->temperature;
-    int best = likeliest(outputs, run->classes);
+    int best = 0;
+    for (int i = 1; i < run->classes; i++)
+        if (outputs[i] > outputs[best]) best = i;
     float low = lowest(run, outputs);
     uint32_t words[4];
     if (temperature == 0) return best;

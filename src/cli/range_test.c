@@ -85,18 +85,14 @@ yoke_status range_test_run(yoke_trainer *trainer, int steps, yoke_lr_find_result
 
 /* The result. */
 
-static void print_row(FILE *out, const yoke_lr_find_result *found, int i) {
-    fprintf(out, "%-9.3g %9.4g %9.4g%s\n", found->learning_rates[i], found->losses[i],
-            found->smoothed[i], i == found->suggested ? "  <- suggestion" : "");
-}
-
 /* About as many rows as TABLE_ROWS, with the suggestion and the last point among them. */
 static void print_table(FILE *out, const yoke_lr_find_result *found) {
     int stride = 1 + (found->count - 1) / TABLE_ROWS;
     fprintf(out, "rate           loss  smoothed\n");
     for (int i = 0; i < found->count; i++)
         if (i % stride == 0 || i == found->suggested || i == found->count - 1)
-            print_row(out, found, i);
+            fprintf(out, "%-9.3g %9.4g %9.4g%s\n", found->learning_rates[i], found->losses[i],
+                    found->smoothed[i], i == found->suggested ? "  <- suggestion" : "");
 }
 
 /* The smoothed losses, cut off where they diverge. */

@@ -161,13 +161,6 @@ static yoke_status open_devices(device_view *view, const compare_flags *flags) {
     return status;
 }
 
-static void describe_devices(compare_result *result, const compare_flags *flags,
-                             const device_view *view) {
-    compare_setup_devices(&result->setup, view, flags->threads);
-    result->cores = view->devices[0].capability == 0 ? launch_core_count() : 0;
-    snprintf(result->processor, sizeof result->processor, "%s", view->devices[0].description);
-}
-
 /* threads: of each device; 0: as the setup says. */
 static void enter(comparison *all, compare_kind kind, int devices, int threads) {
     if (all->count < RACE_CONTENDERS)
@@ -182,10 +175,6 @@ static void enter_all_cores(comparison *all) {
     int used = setup->threads * setup->device_count;
     if (used > all->result.cores) used = all->result.cores;
     if (used > setup->threads) enter(all, COMPARE_ALL_CORES, 1, used);
-}
-
-static bool is_counted(int devices, int most, unsigned counts) {
-    return counts != DOUBLING || devices == most || (devices & (devices - 1)) == 0;
 }
 
 static int enter_lesson(comparison *all, int devices) {
@@ -207,7 +196,8 @@ static int enter_all(comparison *all, const compare_flags *flags, const device_v
     enter(all, COMPARE_SINGLE, 1, 0);
     enter_all_cores(all);
     for (int devices = 2; devices <= view->count; devices++) {
-        if (!is_counted(devices, view->count, flags->counts)) continue;
+        bool doubled = (devices & (devices - 1)) == 0 || devices == view->count;
+        if (flags->counts == DOUBLING && !doubled) continue;
         enter(all, COMPARE_CLASSIC, devices, 0);
         enter(all, COMPARE_OVERLAP, devices, 0);
         enter(all, COMPARE_SHARDED, devices, 0);
@@ -232,7 +222,10 @@ static int prepare(comparison *all, const compare_flags *flags) {
     if (code >= 0) return code;
     yoke_status status = open_devices(&view, flags);
     if (status != YOKE_OK) return cli_fail(status);
-    describe_devices(&all->result, flags, &view);
+    compare_setup_devices(&all->result.setup, &view, flags->threads);
+    all->result.cores = view.devices[0].capability == 0 ? launch_core_count() : 0;
+    snprintf(all->result.processor, sizeof all->result.processor, "%s",
+             view.devices[0].description);
     code = set_straggler(&all->result.setup, flags);
     if (code >= 0) return code;
     all->result.learn_steps = flags->learn_steps;

@@ -82,13 +82,6 @@ static void say_order(FILE *out, const compare_result *result, int devices) {
         result->disturbed, result->rounds, order);
 }
 
-static void say_too_few(FILE *out, const compare_result *result) {
-    say(out,
-        "%d rounds are too few for a verdict on what is faster; %d are enough. Run it again "
-        "with more --seconds.",
-        result->rounds, RACE_INTERVAL_ROUNDS);
-}
-
 /* The rounds of both modes, as in race_compare. */
 static race_ratio speed_ratio(const compare_result *result, const compare_mode *one,
                               const compare_mode *other) {
@@ -177,7 +170,10 @@ void compare_print_sentences(FILE *out, const compare_result *result) {
     fputc('\n', out);
     if (result->learn_steps > 0) say_learning(out, result);
     if (!result->interval)
-        say_too_few(out, result);
+        say(out,
+            "%d rounds are too few for a verdict on what is faster; %d are enough. Run it again "
+            "with more --seconds.",
+            result->rounds, RACE_INTERVAL_ROUNDS);
     else if (result->disturbed > 0)
         say_order(out, result, devices);
     if (has_verdict(result) && ddp != NULL) say_faster(out, result, ddp, overlap);

@@ -82,12 +82,6 @@ static int check_flags(const launch_flags *flags, int words) {
     return check_list(flags->log_ranks);
 }
 
-/* Before any worker starts: each would fail for the same reason. */
-static int check_token(void) {
-    rank_token token;
-    return rank_token_read(&token, "launch");
-}
-
 int launch_main(int argc, char **argv) {
     launch_flags flags = {.nproc = "1",
                           .nodes = 1,
@@ -102,6 +96,7 @@ int launch_main(int argc, char **argv) {
     if (code < 0) code = launch_plan_make(&plan, &flags);
     if (code >= 0) return code;
     if (flags.explain) return launch_explain(&plan, &flags);
-    code = check_token();
+    rank_token token; /* before any worker starts: each would fail for the same reason */
+    code = rank_token_read(&token, "launch");
     return code >= 0 ? code : launch_run(&plan, &flags, argv);
 }

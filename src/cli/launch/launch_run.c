@@ -131,14 +131,6 @@ static int choose_place(launch_plan *plan, bool own_port, const char *folder) {
     return plan->port > 0 ? -1 : cli_system_error("cannot find a free port");
 }
 
-static void fail_start(launch_session *session, launch_worker *worker, int cause) {
-    char how[512];
-    snprintf(how, sizeof how, "did not start: %.400s: %s", session->start.program, strerror(cause));
-    worker->code = cause == ENOENT ? NOT_FOUND_EXIT : NOT_STARTED_EXIT;
-    session->not_started = true;
-    launch_fail(session, worker, how);
-}
-
 static void start_all(launch_session *session) {
     for (int i = 0; i < session->count && session->failed == NULL; i++) {
         launch_worker *worker = &session->workers[i];
@@ -150,7 +142,12 @@ static void start_all(launch_session *session) {
             launch_guard_add(&session->guard, worker->pid);
             session->alive++;
         } else {
-            fail_start(session, worker, cause);
+            char how[512];
+            snprintf(how, sizeof how, "did not start: %.400s: %s", session->start.program,
+                     strerror(cause));
+            worker->code = cause == ENOENT ? NOT_FOUND_EXIT : NOT_STARTED_EXIT;
+            session->not_started = true;
+            launch_fail(session, worker, how);
         }
     }
 }
@@ -165,14 +162,6 @@ static void print_failure(launch_session *session) {
     }
     if (session->start.flags->log_dir != NULL)
         launch_sink_print(errors, "yoke: all lines: %s", worker->err.path);
-}
-
-static void reap_all(launch_session *session) {
-    for (int i = 0; i < session->count; i++) {
-        launch_worker *worker = &session->workers[i];
-        if (worker->pid > 0) launch_guard_remove(&session->guard, worker->pid);
-        launch_worker_reap(worker);
-    }
 }
 
 /* Starts all ranks, waits for them and returns the exit code. */
@@ -194,13 +183,12 @@ static int run_once(launch_session *session) {
         print_failure(session);
         code = session->failed == NULL ? 0 : session->failed->code;
     }
-    reap_all(session);
+    for (int i = 0; i < session->count; i++) {
+        launch_worker *worker = &session->workers[i];
+        if (worker->pid > 0) launch_guard_remove(&session->guard, worker->pid);
+        launch_worker_reap(worker);
+    }
     return session->ending != 0 ? 128 + session->ending : code;
-}
-
-static bool starts_again(launch_session *session, const launch_plan *plan) {
-    if (session->failed == NULL || session->not_started || session->presses > 0) return false;
-    return plan->restart < plan->max_restarts;
 }
 
 static int run_attempts(launch_session *session, launch_plan *plan, const char *folder) {
@@ -209,7 +197,8 @@ static int run_attempts(launch_session *session, launch_plan *plan, const char *
         int code = choose_place(plan, own_port, folder);
         if (code >= 0) return code;
         code = run_once(session);
-        if (!starts_again(session, plan)) return code;
+        bool failed = session->failed != NULL && !session->not_started && session->presses == 0;
+        if (!failed || plan->restart >= plan->max_restarts) return code;
         plan->restart++;
         launch_sink_print(session->start.err, "yoke: restarting all ranks (%d of %d)",
                           plan->restart, plan->max_restarts);

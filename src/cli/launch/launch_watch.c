@@ -163,19 +163,16 @@ static void end_on_signal(launch_session *session, int number) {
     }
 }
 
-static void pass_on(launch_session *session, int number) {
-    session->passed = number;
-    launch_signal_all(session, number);
-}
-
 static void read_signals(launch_session *session) {
     struct signalfd_siginfo info;
     while (read(session->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         int number = (int)info.ssi_signo;
-        if (number == SIGUSR1 || number == SIGUSR2)
-            pass_on(session, number);
-        else
+        if (number == SIGUSR1 || number == SIGUSR2) {
+            session->passed = number;
+            launch_signal_all(session, number);
+        } else {
             end_on_signal(session, number);
+        }
     }
 }
 

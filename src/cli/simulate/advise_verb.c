@@ -167,14 +167,6 @@ static void print_limit(const advised_limit *limit, int devices) {
                100 * limit->efficiency);
 }
 
-/* A CPU's profile says little about another machine. */
-static void note_machine(const yoke_profile *profile) {
-    if (found_processor(profile->device)) return;
-    fprintf(stderr, "yoke: note: the profile is of '");
-    cli_print_text(stderr, profile->device, 0);
-    fprintf(stderr, "', not of this machine's processor\n");
-}
-
 static yoke_status find_advice(const simulate_setup *setup, whole_advice *advice) {
     for (int i = 0; i < COUNTS; i++) {
         device_advice *own = &advice->counts[i];
@@ -241,7 +233,13 @@ int advise_main(int argc, char **argv) {
     if (code >= 0) return code;
     if (operands != 1) return cli_usage_error("advise", "advise takes one PROFILE or NAME");
     yoke_status status = simulate_setup_read(&setup, &arguments.flags, argv[1]);
-    if (status == YOKE_OK && !setup.published && !setup.found) note_machine(&setup.profile);
+    bool measured = status == YOKE_OK && !setup.published && !setup.found;
+    if (measured && !found_processor(setup.profile.device)) {
+        /* A CPU's profile says little about another machine. */
+        fprintf(stderr, "yoke: note: the profile is of '");
+        cli_print_text(stderr, setup.profile.device, 0);
+        fprintf(stderr, "', not of this machine's processor\n");
+    }
     if (status == YOKE_OK) status = find_advice(&setup, &advice);
     if (status == YOKE_OK && arguments.json)
         status = print_json(&setup, &advice);
