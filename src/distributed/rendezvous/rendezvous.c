@@ -256,16 +256,13 @@ static yoke_status lead(const rendezvous *state, yoke_peer *peers) {
     return await_outcome(state);
 }
 
-static yoke_status follow(const rendezvous *state, yoke_peer *peers) {
-    TRY(await_outcome(state));
-    begin_wait(state);
-    return read_peers(state, peers);
-}
-
 static yoke_status meet_peers(const rendezvous *state, yoke_peer *peers) {
     begin_wait(state);
     TRY(claim_rank(state));
-    return state->own.rank == 0 ? lead(state, peers) : follow(state, peers);
+    if (state->own.rank == 0) return lead(state, peers);
+    TRY(await_outcome(state));
+    begin_wait(state);
+    return read_peers(state, peers);
 }
 
 yoke_status yoke_rendezvous(yoke_store *store, const yoke_rank_info *rank, yoke_peer *peers,
