@@ -97,15 +97,11 @@ static void add_process(chrome_file *file, int process) {
 
 /* Spans. */
 
-static double microseconds(const chrome_file *file, uint64_t at_ns) {
-    return (double)(at_ns - file->origin_ns) / 1e3;
-}
-
 static void add_place(chrome_file *file, const yoke_trace_event *event, uint64_t at_ns) {
     yoke_json *json = &file->json;
     yoke_json_integer(json, "pid", process_of(file, event->process));
     yoke_json_integer(json, "tid", thread_of(file, event->process, event->lane, event->span.track));
-    yoke_json_real(json, "ts", microseconds(file, at_ns));
+    yoke_json_real(json, "ts", (double)(at_ns - file->origin_ns) / 1e3);
 }
 
 static void add_cause(chrome_file *file, const yoke_trace_event *cause) {
