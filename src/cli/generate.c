@@ -116,19 +116,6 @@ static void append(generation *run, int token) {
     run->window[run->filled++] = (float)token;
 }
 
-static yoke_status append_prompt(generation *run) {
-    for (const char *s = run->flags->prompt; *s != '\0'; s++) {
-        int token = run->tokens[(unsigned char)*s];
-        if (token < 0)
-            return cli_refuse(YOKE_ERROR_ARGUMENT,
-                              "--prompt: byte %d, 0x%02x, does not occur in the text that the "
-                              "weights were trained on",
-                              (int)(s - run->flags->prompt), (unsigned)(unsigned char)*s);
-        append(run, token);
-    }
-    return YOKE_OK;
-}
-
 /* Drawing. */
 
 static int by_value(const void *left, const void *right) {
@@ -199,7 +186,15 @@ static yoke_status generate(generation *run) {
 
 static yoke_status run_all(generation *run) {
     TRY(open_all(run));
-    TRY(append_prompt(run));
+    for (const char *s = run->flags->prompt; *s != '\0'; s++) {
+        int token = run->tokens[(unsigned char)*s];
+        if (token < 0)
+            return cli_refuse(YOKE_ERROR_ARGUMENT,
+                              "--prompt: byte %d, 0x%02x, does not occur in the text that the "
+                              "weights were trained on",
+                              (int)(s - run->flags->prompt), (unsigned)(unsigned char)*s);
+        append(run, token);
+    }
     fputs(run->flags->prompt, stdout);
     return generate(run);
 }

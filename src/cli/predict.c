@@ -264,16 +264,6 @@ static yoke_status predict(prediction *run) {
     return status != YOKE_OK ? status : printed;
 }
 
-static void close_all(prediction *run) {
-    yoke_workers_destroy(run->decoders);
-    free(run->errors);
-    free(run->inputs);
-    free(run->outputs);
-    yoke_loader_destroy(run->loader);
-    trained_close(&run->trained);
-    yoke_dataset_close(run->dataset);
-}
-
 int predict_main(int argc, char **argv) {
     predict_flags flags = {.trained = {.devices = "auto", .batch = 64}, .top = 1};
     prediction run = {.flags = &flags, .paths = argv + 1};
@@ -289,6 +279,12 @@ int predict_main(int argc, char **argv) {
     run.batch = flags.trained.batch;
     yoke_status status = predict(&run);
     code = status == YOKE_OK ? yoke_status_exit_code(run.first) : cli_fail(status);
-    close_all(&run);
+    yoke_workers_destroy(run.decoders);
+    free(run.errors);
+    free(run.inputs);
+    free(run.outputs);
+    yoke_loader_destroy(run.loader);
+    trained_close(&run.trained);
+    yoke_dataset_close(run.dataset);
     return code;
 }

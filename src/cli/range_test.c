@@ -49,18 +49,13 @@ static const clash clashes[] = {
     {"print-config", "it is a test, and no option of a run"},
 };
 
-static bool has_option(int argc, char **argv, const char *name) {
-    bool found = false;
-    for (int i = 1; i < argc; i++)
-        found = found || cli_names_option(argv[i], name);
-    return found;
-}
-
 int range_test_check(int argc, char **argv) {
     for (size_t i = 0; i < sizeof clashes / sizeof clashes[0]; i++)
-        if (has_option(argc, argv, clashes[i].option))
-            return cli_usage_error("train", "--lr-find does not go with --%s: %s; leave one out",
-                                   clashes[i].option, clashes[i].why);
+        for (int k = 1; k < argc; k++)
+            if (cli_names_option(argv[k], clashes[i].option))
+                return cli_usage_error("train",
+                                       "--lr-find does not go with --%s: %s; leave one out",
+                                       clashes[i].option, clashes[i].why);
     return -1;
 }
 
@@ -152,18 +147,6 @@ static void print_words(FILE *out, const yoke_lr_find_result *found, bool quiet)
                 found->cautious);
 }
 
-static void json_points(yoke_json *json, const yoke_lr_find_result *found) {
-    yoke_json_open(json, "points", '[');
-    for (int i = 0; i < found->count; i++) {
-        yoke_json_open(json, NULL, '{');
-        yoke_json_real(json, "lr", found->learning_rates[i]);
-        yoke_json_real(json, "loss", found->losses[i]);
-        yoke_json_real(json, "smoothed", found->smoothed[i]);
-        yoke_json_close(json, '}');
-    }
-    yoke_json_close(json, ']');
-}
-
 static yoke_status print_json(FILE *out, yoke_trainer *trainer, const yoke_lr_find_result *found) {
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
     yoke_status status = yoke_trainer_summarize(trainer, &summary);
@@ -182,7 +165,15 @@ static yoke_status print_json(FILE *out, yoke_trainer *trainer, const yoke_lr_fi
     yoke_json_real(&json, "suggestion", none ? (double)NAN : found->suggestion);
     yoke_json_real(&json, "cautious", none ? (double)NAN : found->cautious);
     yoke_json_text(&json, "text", found->text);
-    json_points(&json, found);
+    yoke_json_open(&json, "points", '[');
+    for (int i = 0; i < found->count; i++) {
+        yoke_json_open(&json, NULL, '{');
+        yoke_json_real(&json, "lr", found->learning_rates[i]);
+        yoke_json_real(&json, "loss", found->losses[i]);
+        yoke_json_real(&json, "smoothed", found->smoothed[i]);
+        yoke_json_close(&json, '}');
+    }
+    yoke_json_close(&json, ']');
     yoke_json_close(&json, '}');
     return cli_print_json(&json, out);
 }

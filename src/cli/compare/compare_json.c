@@ -95,17 +95,6 @@ static void json_stages(yoke_json *json, const yoke_account *account) {
     yoke_json_close(json, '}');
 }
 
-static void json_memory(yoke_json *json, const compare_memory *memory) {
-    yoke_json_open(json, "memory_bytes", '{');
-    yoke_json_real(json, "weights", memory->weights);
-    yoke_json_real(json, "gradients", memory->gradients);
-    yoke_json_real(json, "optimizer", memory->optimizer);
-    yoke_json_real(json, "activations", memory->activations);
-    yoke_json_real(json, "other", memory->other);
-    yoke_json_real(json, "total", memory->total);
-    yoke_json_close(json, '}');
-}
-
 static void json_parts(yoke_json *json, const compare_mode *mode) {
     yoke_json_open(json, "parts", '[');
     for (int i = 0; i < mode->devices; i++) {
@@ -117,7 +106,15 @@ static void json_parts(yoke_json *json, const compare_mode *mode) {
             yoke_json_real(json, "sent_bytes", account->sent);
             yoke_json_real(json, "received_bytes", account->received);
         }
-        json_memory(json, &mode->parts[i].memory);
+        const compare_memory *memory = &mode->parts[i].memory;
+        yoke_json_open(json, "memory_bytes", '{');
+        yoke_json_real(json, "weights", memory->weights);
+        yoke_json_real(json, "gradients", memory->gradients);
+        yoke_json_real(json, "optimizer", memory->optimizer);
+        yoke_json_real(json, "activations", memory->activations);
+        yoke_json_real(json, "other", memory->other);
+        yoke_json_real(json, "total", memory->total);
+        yoke_json_close(json, '}');
         yoke_json_close(json, '}');
     }
     yoke_json_close(json, ']');

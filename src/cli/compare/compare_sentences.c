@@ -106,11 +106,6 @@ static void say_faster(FILE *out, const compare_result *result, const compare_mo
 
 /* Time. */
 
-static double computing_ms(const yoke_account *account) {
-    return account->stage_ms[YOKE_STAGE_FORWARD] + account->stage_ms[YOKE_STAGE_LOSS] +
-           account->stage_ms[YOKE_STAGE_BACKWARD];
-}
-
 /* Appends ", name 1.23 ms". */
 static void name_part(char *text, size_t size, const char *name, double ms, double step_ms) {
     size_t length = strlen(text);
@@ -122,7 +117,9 @@ static void name_part(char *text, size_t size, const char *name, double ms, doub
 static void say_overhead(FILE *out, const compare_mode *mode) {
     yoke_account mean = compare_mean_account(mode);
     char parts[512] = "";
-    double lost = 100 - 100 * computing_ms(&mean) / mean.step_ms;
+    double computing_ms = mean.stage_ms[YOKE_STAGE_FORWARD] + mean.stage_ms[YOKE_STAGE_LOSS] +
+                          mean.stage_ms[YOKE_STAGE_BACKWARD];
+    double lost = 100 - 100 * computing_ms / mean.step_ms;
     for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++) {
         bool computes =
             stage == YOKE_STAGE_FORWARD || stage == YOKE_STAGE_LOSS || stage == YOKE_STAGE_BACKWARD;

@@ -50,25 +50,6 @@ static int open_signals(launch_session *session) {
                                                        : -1;
 }
 
-/* Two streams to one file share a sink, so that lines stay whole. */
-static void open_sinks(launch_session *session) {
-    struct stat out, err;
-    session->sinks[0].descriptor = STDOUT_FILENO;
-    session->sinks[1].descriptor = STDERR_FILENO;
-    bool same = fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
-                out.st_dev == err.st_dev && out.st_ino == err.st_ino;
-    session->start.out = &session->sinks[0];
-    session->start.err = &session->sinks[same ? 0 : 1];
-}
-
-static int open_folder(const launch_plan *plan, char *folder) {
-    if (plan->nodes > 1 || plan->port > 0) {
-        folder[0] = '\0'; /* the ranks meet at host and port */
-        return -1;
-    }
-    return launch_folder_make(folder, "launch");
-}
-
 static int open_log_folder(const launch_flags *flags) {
     if (flags->log_dir == NULL || mkdir(flags->log_dir, 0777) == 0) return -1;
     bool exists = errno == EEXIST;
@@ -96,12 +77,22 @@ static int choose_program(launch_start *start, char **argv, char path[4096]) {
 static int open_session(launch_session *session, char *folder) {
     int code = open_log_folder(session->start.flags);
     if (code < 0) code = open_signals(session);
-    open_sinks(session);
+    struct stat out, err;
+    bool same = fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
+                out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+    session->sinks[0].descriptor = STDOUT_FILENO;
+    session->sinks[1].descriptor = STDERR_FILENO;
+    session->start.out = &session->sinks[0];
+    /* Two streams to one file share a sink, so that lines stay whole. */
+    session->start.err = &session->sinks[same ? 0 : 1];
     session->workers = calloc((size_t)session->count, sizeof *session->workers);
     session->watched = calloc(4 + 2 * (size_t)session->count, sizeof *session->watched);
     if (code < 0 && (session->workers == NULL || session->watched == NULL))
         code = cli_system_error("no memory for the workers");
-    if (code < 0) code = open_folder(session->start.plan, folder);
+    /* With several nodes or a port the ranks meet at host and port. */
+    const launch_plan *plan = session->start.plan;
+    if (code < 0 && plan->nodes <= 1 && plan->port <= 0)
+        code = launch_folder_make(folder, "launch");
     if (code >= 0) return code;
     code = launch_guard_start(&session->guard, folder);
     if (code >= 0) rmdir(folder);

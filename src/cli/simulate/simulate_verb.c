@@ -123,18 +123,6 @@ static yoke_status run_all(simulate_runs *runs, const simulate_setup *setup, uns
     return YOKE_OK;
 }
 
-static yoke_status show(const simulate_arguments *arguments, const simulate_setup *setup,
-                        const simulate_runs *runs) {
-    yoke_status status = YOKE_OK;
-    if (arguments->json)
-        status = simulate_print_json(stdout, setup, runs);
-    else
-        simulate_print_table(stdout, setup, runs);
-    if (status == YOKE_OK && arguments->html != NULL)
-        status = simulate_write_page(arguments->html, setup, runs);
-    return status;
-}
-
 int simulate_main(int argc, char **argv) {
     simulate_arguments arguments = {.devices = "1,2,4,8", .interpreter_us = YOKE_INTERPRETER_US};
     int operands = 0, code = cli_parse(&simulate_verb, argc, argv, &arguments, &operands);
@@ -161,7 +149,12 @@ int simulate_main(int argc, char **argv) {
     setup.topology.straggler = arguments.straggler.index;
     setup.topology.straggler_factor = arguments.straggler.factor;
     if (status == YOKE_OK) status = run_all(&runs, &setup, arguments.mode, &devices);
-    if (status == YOKE_OK) status = show(&arguments, &setup, &runs);
+    if (status == YOKE_OK && arguments.json)
+        status = simulate_print_json(stdout, &setup, &runs);
+    else if (status == YOKE_OK)
+        simulate_print_table(stdout, &setup, &runs);
+    if (status == YOKE_OK && arguments.html != NULL)
+        status = simulate_write_page(arguments.html, &setup, &runs);
     for (int i = 0; i < runs.count; i++)
         yoke_simulation_clear(&runs.list[i]);
     free(runs.list);
