@@ -302,11 +302,6 @@ static yoke_status scatter(yoke_process_group *group, void *to, const void *from
     return run(mpi_of(group), &what, &transfer);
 }
 
-static void narrow(uint16_t *to, const float *from, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        to[i] = yoke_bfloat16_round(from[i]);
-}
-
 /* Reduces `elements` values of each rank into given->to, on the ranks that receive. bfloat16 goes
  * through mpi->wide: MPI reduces it as float32. */
 static yoke_status move_reduced(mpi_group *mpi, const yoke_mpi_transfer *given, size_t elements,
@@ -340,7 +335,8 @@ static yoke_status move_reduced(mpi_group *mpi, const yoke_mpi_transfer *given, 
     if (!receives) return YOKE_OK;
     if (call->reduction == YOKE_MEAN)
         yoke_fold_divide(wide.to, call->element, wide.count, mpi->group.world);
-    if (bfloat16) narrow(given->to, wide.to, wide.count);
+    for (size_t i = 0; bfloat16 && i < wide.count; i++)
+        ((uint16_t *)given->to)[i] = yoke_bfloat16_round(((const float *)wide.to)[i]);
     return YOKE_OK;
 }
 

@@ -133,15 +133,6 @@ static yoke_status await_claim(const rendezvous *state, int rank, claim *found) 
     }
 }
 
-static yoke_status await_claims(const rendezvous *state, yoke_peer *peers) {
-    for (int rank = 0; rank < state->own.world; rank++) {
-        claim found;
-        TRY(await_claim(state, rank, &found));
-        peers[rank] = found.peer;
-    }
-    return YOKE_OK;
-}
-
 static yoke_status publish_peers(const rendezvous *state, const yoke_peer *peers) {
     begin_wait(state);
     for (int first = 0; first < state->own.world; first += PEERS_PART) {
@@ -248,7 +239,12 @@ static yoke_status await_outcome(const rendezvous *state) {
 
 /* Rank 0 runs this. If claims are missing, await_outcome says why. */
 static yoke_status lead(const rendezvous *state, yoke_peer *peers) {
-    yoke_status status = await_claims(state, peers);
+    yoke_status status = YOKE_OK;
+    for (int rank = 0; rank < state->own.world && status == YOKE_OK; rank++) {
+        claim found;
+        status = await_claim(state, rank, &found);
+        if (status == YOKE_OK) peers[rank] = found.peer;
+    }
     if (status == YOKE_ERROR_MISSING) return await_outcome(state);
     if (status == YOKE_OK) status = publish_peers(state, peers);
     publish_outcome(state, status, status == YOKE_OK ? "all joined" : yoke_last_error());

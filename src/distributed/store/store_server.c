@@ -63,15 +63,6 @@ static connection *connection_create(int socket, uint64_t frame_ns) {
     return client;
 }
 
-static void connection_destroy(connection *client) {
-    if (client == NULL) return;
-    close(client->socket);
-    free(client->payload);
-    free(client->reply);
-    free(client->awaited_key);
-    free(client);
-}
-
 /* The handshake has one deadline for all of it. */
 static void begin_deadline(connection *client) {
     if (client->authenticated) client->deadline = yoke_now_ns() + client->frame_ns;
@@ -266,7 +257,11 @@ static bool serve(yoke_store_server *server, connection *client, short events) {
 static void drop(yoke_store_server *server, size_t index) {
     connection *client = server->connections[index];
     if (!client->authenticated) server->unauthenticated--;
-    connection_destroy(client);
+    close(client->socket);
+    free(client->payload);
+    free(client->reply);
+    free(client->awaited_key);
+    free(client);
     server->count--;
     memmove(&server->connections[index], &server->connections[index + 1],
             (server->count - index) * sizeof server->connections[0]);
