@@ -170,17 +170,6 @@ static void add_classes(yoke_json *json, const evaluation *run) {
     yoke_json_close(json, ']');
 }
 
-static void add_confusion(yoke_json *json, const yoke_evaluation_info *info) {
-    yoke_json_open(json, "confusion", '[');
-    for (int i = 0; i < info->classes; i++) {
-        yoke_json_open(json, NULL, '[');
-        for (int j = 0; j < info->classes; j++)
-            yoke_json_integer(json, NULL, count_of(info, i, j));
-        yoke_json_close(json, ']');
-    }
-    yoke_json_close(json, ']');
-}
-
 static yoke_status print_json(const evaluation *run, const evaluate_flags *flags) {
     const yoke_evaluation_info *info = &run->info;
     char why[WHY_BYTES];
@@ -198,7 +187,14 @@ static yoke_status print_json(const evaluation *run, const evaluate_flags *flags
     if (lacks_counts(info)) yoke_json_text(&json, "counts_left_out", say_why(info, why));
     if (info->counts != NULL) {
         add_classes(&json, run);
-        add_confusion(&json, info);
+        yoke_json_open(&json, "confusion", '[');
+        for (int i = 0; i < info->classes; i++) {
+            yoke_json_open(&json, NULL, '[');
+            for (int j = 0; j < info->classes; j++)
+                yoke_json_integer(&json, NULL, count_of(info, i, j));
+            yoke_json_close(&json, ']');
+        }
+        yoke_json_close(&json, ']');
     }
     yoke_json_close(&json, '}');
     return cli_print_json(&json, stdout);

@@ -80,16 +80,6 @@ yoke_status range_test_run(yoke_trainer *trainer, int steps, yoke_lr_find_result
 
 /* The result. */
 
-/* About as many rows as TABLE_ROWS, with the suggestion and the last point among them. */
-static void print_table(FILE *out, const yoke_lr_find_result *found) {
-    int stride = 1 + (found->count - 1) / TABLE_ROWS;
-    fprintf(out, "rate           loss  smoothed\n");
-    for (int i = 0; i < found->count; i++)
-        if (i % stride == 0 || i == found->suggested || i == found->count - 1)
-            fprintf(out, "%-9.3g %9.4g %9.4g%s\n", found->learning_rates[i], found->losses[i],
-                    found->smoothed[i], i == found->suggested ? "  <- suggestion" : "");
-}
-
 /* The smoothed losses, cut off where they diverge. */
 static void cut_off(const yoke_lr_find_result *found, double *losses) {
     double low = INFINITY, high = -INFINITY;
@@ -133,7 +123,13 @@ static void print_curve(FILE *out, const yoke_lr_find_result *found) {
 
 static void print_words(FILE *out, const yoke_lr_find_result *found, bool quiet) {
     if (!quiet && found->count > 0) {
-        print_table(out, found);
+        /* About as many rows as TABLE_ROWS, with the suggestion and the last point among them. */
+        int stride = 1 + (found->count - 1) / TABLE_ROWS;
+        fprintf(out, "rate           loss  smoothed\n");
+        for (int i = 0; i < found->count; i++)
+            if (i % stride == 0 || i == found->suggested || i == found->count - 1)
+                fprintf(out, "%-9.3g %9.4g %9.4g%s\n", found->learning_rates[i], found->losses[i],
+                        found->smoothed[i], i == found->suggested ? "  <- suggestion" : "");
         print_curve(out, found);
         fputc('\n', out);
     }

@@ -32,21 +32,15 @@ static bool is_rank(const compare_engine *engine) {
     return engine->role.rank.world > 0;
 }
 
-/* "cuda:0#1" is a second replica of "cuda:0". */
-static void list_devices(const compare_engine *engine, char list[COMPARE_LIST_BYTES]) {
-    size_t length = 0;
-    list[0] = '\0';
-    for (int i = 0; i < engine->role.devices; i++) {
-        const char *name = engine->setup.names[i];
-        length += (size_t)snprintf(list + length, COMPARE_LIST_BYTES - length, "%s%.*s",
-                                   i > 0 ? "," : "", (int)strcspn(name, "#"), name);
-    }
-    snprintf(list + length, COMPARE_LIST_BYTES - length, "%s", engine->setup.ways);
-}
-
 static yoke_status open_devices(compare_engine *engine) {
-    char list[COMPARE_LIST_BYTES];
-    list_devices(engine, list);
+    char list[COMPARE_LIST_BYTES] = "";
+    size_t length = 0;
+    for (int i = 0; i < engine->role.devices; i++) { /* "cuda:0#1": a second replica of "cuda:0" */
+        const char *name = engine->setup.names[i];
+        length += (size_t)snprintf(list + length, sizeof list - length, "%s%.*s", i > 0 ? "," : "",
+                                   (int)strcspn(name, "#"), name);
+    }
+    snprintf(list + length, sizeof list - length, "%s", engine->setup.ways);
     yoke_devices_options options = {.struct_size = sizeof options,
                                     .list = list,
                                     .threads = engine->role.threads > 0 ? engine->role.threads

@@ -106,13 +106,6 @@ static void say_faster(FILE *out, const compare_result *result, const compare_mo
 
 /* Time. */
 
-/* Appends ", name 1.23 ms". */
-static void name_part(char *text, size_t size, const char *name, double ms, double step_ms) {
-    size_t length = strlen(text);
-    if (ms < NAMED_SHARE * step_ms) return;
-    snprintf(text + length, size - length, "%s%s %.2f ms", length > 0 ? ", " : "", name, ms);
-}
-
 /* All that is not forward, loss and backward. */
 static void say_overhead(FILE *out, const compare_mode *mode) {
     yoke_account mean = compare_mean_account(mode);
@@ -123,9 +116,10 @@ static void say_overhead(FILE *out, const compare_mode *mode) {
     for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++) {
         bool computes =
             stage == YOKE_STAGE_FORWARD || stage == YOKE_STAGE_LOSS || stage == YOKE_STAGE_BACKWARD;
-        if (!computes)
-            name_part(parts, sizeof parts, yoke_account_name(stage), mean.stage_ms[stage],
-                      mean.step_ms);
+        if (computes || mean.stage_ms[stage] < NAMED_SHARE * mean.step_ms) continue;
+        size_t length = strlen(parts);
+        snprintf(parts + length, sizeof parts - length, "%s%s %.2f ms", length > 0 ? ", " : "",
+                 yoke_account_name(stage), mean.stage_ms[stage]);
     }
     say(out, "In %s a device spends %.1f %% of a step outside forward, loss and backward%s%s.",
         compare_kind_name(mode->kind), lost, parts[0] != '\0' ? ": " : "", parts);

@@ -182,11 +182,6 @@ static bool is_over(uint64_t deadline, uint64_t now) {
     return deadline != 0 && now >= deadline;
 }
 
-static uint64_t next_deadline(const launch_session *session) {
-    uint64_t kill = session->kill_ns, look = session->look_ns;
-    return kill == 0 || (look != 0 && look < kill) ? look : kill;
-}
-
 static int milliseconds_until(uint64_t deadline, uint64_t now) {
     if (deadline == 0) return -1;
     return now >= deadline ? 0 : (int)((deadline - now + 999999u) / 1000000u);
@@ -237,7 +232,9 @@ static struct pollfd watch_for(int descriptor, short events, bool wanted) {
 static void wait_for_any(launch_session *session, bool last) {
     struct pollfd *watched = session->watched;
     uint64_t now = yoke_now_ns();
-    uint64_t deadline = session->alive > 0 ? next_deadline(session) : session->end_ns;
+    uint64_t kill = session->kill_ns, look = session->look_ns;
+    uint64_t deadline = kill == 0 || (look != 0 && look < kill) ? look : kill;
+    if (session->alive == 0) deadline = session->end_ns;
     watched[0] = watch_for(session->signals, POLLIN, true);
     watched[1] = watch_for(session->deaths, POLLIN, session->alive > 0);
     for (int i = 0; i < 2; i++)

@@ -42,17 +42,6 @@ static yoke_status open_engine(verify_road *road, const compare_setup *setup) {
     return compare_engine_create(&road->engine, setup, &role);
 }
 
-static yoke_status allocate(verify_road *road, const yoke_model *model) {
-    road->count = compare_weights_count(model);
-    road->weights = calloc(road->count, sizeof *road->weights);
-    road->gradients = calloc(road->count, sizeof *road->gradients);
-    road->narrow = calloc(road->count, sizeof *road->narrow);
-    if (road->weights == NULL || road->gradients == NULL || road->narrow == NULL)
-        return cli_refuse(YOKE_ERROR_MEMORY, "no memory for the %zu weights of a road",
-                          road->count);
-    return YOKE_OK;
-}
-
 yoke_status verify_road_open(verify_road *road, const compare_setup *setup,
                              const compare_meeting *meeting, const yoke_model *model) {
     yoke_status status = YOKE_OK;
@@ -63,7 +52,12 @@ yoke_status verify_road_open(verify_road *road, const compare_setup *setup,
     else if (road->kind != VERIFY_FILE)
         status = open_engine(road, setup);
     if (status != YOKE_OK) return status;
-    return allocate(road, model != NULL ? model : compare_engine_model(road->engine));
+    road->count = compare_weights_count(model != NULL ? model : compare_engine_model(road->engine));
+    road->weights = calloc(road->count, sizeof *road->weights);
+    road->gradients = calloc(road->count, sizeof *road->gradients);
+    road->narrow = calloc(road->count, sizeof *road->narrow);
+    if (road->weights != NULL && road->gradients != NULL && road->narrow != NULL) return YOKE_OK;
+    return cli_refuse(YOKE_ERROR_MEMORY, "no memory for the %zu weights of a road", road->count);
 }
 
 void verify_road_close(verify_road *road) {
