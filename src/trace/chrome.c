@@ -104,16 +104,6 @@ static void add_place(chrome_file *file, const yoke_trace_event *event, uint64_t
     yoke_json_real(json, "ts", (double)(at_ns - file->origin_ns) / 1e3);
 }
 
-static void add_cause(chrome_file *file, const yoke_trace_event *cause) {
-    char name[NAME_BYTES];
-    if (cause == NULL) return;
-    name_lane(file, cause->process, cause->lane, cause->span.track, name);
-    yoke_json_text(&file->json, "cause", name);
-    yoke_json_text(&file->json, "cause_stage", yoke_stage_name(cause->span.stage));
-    if (cause->span.bucket != YOKE_NO_BUCKET)
-        yoke_json_integer(&file->json, "cause_bucket", cause->span.bucket);
-}
-
 static void add_span(chrome_file *file, const yoke_trace_event *event) {
     const yoke_span *span = &event->span;
     yoke_json *json = &file->json;
@@ -130,7 +120,15 @@ static void add_span(chrome_file *file, const yoke_trace_event *event) {
         yoke_json_integer(json, "sent", (int64_t)span->sent);
         yoke_json_integer(json, "received", (int64_t)span->received);
     }
-    add_cause(file, event->cause);
+    const yoke_trace_event *cause = event->cause;
+    if (cause != NULL) {
+        char name[NAME_BYTES];
+        name_lane(file, cause->process, cause->lane, cause->span.track, name);
+        yoke_json_text(json, "cause", name);
+        yoke_json_text(json, "cause_stage", yoke_stage_name(cause->span.stage));
+        if (cause->span.bucket != YOKE_NO_BUCKET)
+            yoke_json_integer(json, "cause_bucket", cause->span.bucket);
+    }
     yoke_json_close(json, '}');
     yoke_json_close(json, '}');
 }
