@@ -39,14 +39,6 @@ const cli_verb data_verb = {
 
 static const char *const split_names[] = {"train", "test"};
 
-/* "3x224x224", or "12 features". */
-static void print_shape(const yoke_shape *shape) {
-    if (shape->flat)
-        printf("%d feature%s", shape->channels, shape->channels == 1 ? "" : "s");
-    else
-        printf("%dx%dx%d", shape->channels, shape->height, shape->width);
-}
-
 static void print_rows(const data_survey surveys[2]) {
     const yoke_dataset_info *info = &surveys[0].info;
     printf("%-9s %zu training, %zu test, each ", "rows", surveys[0].info.rows,
@@ -55,7 +47,10 @@ static void print_rows(const data_survey surveys[2]) {
         printf("%d tokens of %d\n", info->label_count, info->classes);
         return;
     }
-    print_shape(&info->shape);
+    if (info->shape.flat)
+        printf("%d feature%s", info->shape.channels, info->shape.channels == 1 ? "" : "s");
+    else
+        printf("%dx%dx%d", info->shape.channels, info->shape.height, info->shape.width);
     if (info->classes > 0)
         printf(" and one of %d classes\n", info->classes);
     else

@@ -107,13 +107,6 @@ static yoke_status open_all(evaluation *run, const evaluate_flags *flags) {
                          yoke_loader_pixels(run->loader));
 }
 
-static void close_all(evaluation *run) {
-    yoke_evaluation_destroy(run->result);
-    yoke_loader_destroy(run->loader);
-    trained_close(&run->trained);
-    yoke_dataset_close(run->dataset);
-}
-
 static yoke_status evaluate_dataset(evaluation *run, const evaluate_flags *flags) {
     TRY(open_all(run, flags));
     TRY(yoke_evaluation_run(&run->result, run->trained.parallel, run->loader));
@@ -177,17 +170,6 @@ static void add_classes(yoke_json *json, const evaluation *run) {
     yoke_json_close(json, ']');
 }
 
-static void add_confusion(yoke_json *json, const yoke_evaluation_info *info) {
-    yoke_json_open(json, "confusion", '[');
-    for (int i = 0; i < info->classes; i++) {
-        yoke_json_open(json, NULL, '[');
-        for (int j = 0; j < info->classes; j++)
-            yoke_json_integer(json, NULL, count_of(info, i, j));
-        yoke_json_close(json, ']');
-    }
-    yoke_json_close(json, ']');
-}
-
 static yoke_status print_json(const evaluation *run, const evaluate_flags *flags) {
     const yoke_evaluation_info *info = &run->info;
     char why[WHY_BYTES];
@@ -205,7 +187,14 @@ static yoke_status print_json(const evaluation *run, const evaluate_flags *flags
     if (lacks_counts(info)) yoke_json_text(&json, "counts_left_out", say_why(info, why));
     if (info->counts != NULL) {
         add_classes(&json, run);
-        add_confusion(&json, info);
+        yoke_json_open(&json, "confusion", '[');
+        for (int i = 0; i < info->classes; i++) {
+            yoke_json_open(&json, NULL, '[');
+            for (int j = 0; j < info->classes; j++)
+                yoke_json_integer(&json, NULL, count_of(info, i, j));
+            yoke_json_close(&json, ']');
+        }
+        yoke_json_close(&json, ']');
     }
     yoke_json_close(&json, '}');
     return cli_print_json(&json, stdout);
@@ -297,6 +286,9 @@ int evaluate_main(int argc, char **argv) {
     else if (status == YOKE_OK)
         print_words(&run, &flags);
     code = status == YOKE_OK ? 0 : cli_fail(status);
-    close_all(&run);
+    yoke_evaluation_destroy(run.result);
+    yoke_loader_destroy(run.loader);
+    trained_close(&run.trained);
+    yoke_dataset_close(run.dataset);
     return code;
 }

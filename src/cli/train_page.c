@@ -199,15 +199,20 @@ typedef struct page_parts {
     yoke_report_rates rates;
 } page_parts;
 
-static yoke_status fill_run(yoke_report *report, page_parts *parts, const train_page *page,
-                            const yoke_trainer_summary *summary) {
-    TRY(add_mode(report, page, summary));
-    TRY(fill_predictions(&parts->predictions, page));
-    report->predictions = &parts->predictions;
-    return YOKE_OK;
-}
-
-static void fill_test(yoke_report *report, page_parts *parts, const yoke_lr_find_result *found) {
+static yoke_status fill(yoke_report *report, page_parts *parts, const train_page *page) {
+    yoke_trainer_summary summary = {.struct_size = sizeof summary};
+    TRY(yoke_trainer_summarize(page->trainer, &summary));
+    snprintf(report->title, sizeof report->title, "%.30s on %.40s: a %s", summary.model,
+             summary.dataset, page->found != NULL ? "range test" : "training run");
+    TRY(add_facts(report, page, &summary));
+    TRY(add_notes(report, page, &summary));
+    if (page->found == NULL) {
+        TRY(add_mode(report, page, &summary));
+        TRY(fill_predictions(&parts->predictions, page));
+        report->predictions = &parts->predictions;
+        return YOKE_OK;
+    }
+    const yoke_lr_find_result *found = page->found;
     parts->rates = (yoke_report_rates){.count = found->count,
                                        .rates = found->learning_rates,
                                        .losses = found->losses,
@@ -216,17 +221,6 @@ static void fill_test(yoke_report *report, page_parts *parts, const yoke_lr_find
                                        .cautious = found->cautious,
                                        .text = found->text};
     report->rates = &parts->rates;
-}
-
-static yoke_status fill(yoke_report *report, page_parts *parts, const train_page *page) {
-    yoke_trainer_summary summary = {.struct_size = sizeof summary};
-    TRY(yoke_trainer_summarize(page->trainer, &summary));
-    snprintf(report->title, sizeof report->title, "%.30s on %.40s: a %s", summary.model,
-             summary.dataset, page->found != NULL ? "range test" : "training run");
-    TRY(add_facts(report, page, &summary));
-    TRY(add_notes(report, page, &summary));
-    if (page->found == NULL) return fill_run(report, parts, page, &summary);
-    fill_test(report, parts, page->found);
     return YOKE_OK;
 }
 

@@ -246,23 +246,19 @@ static double forward_bytes(const yoke_model *model) {
     return 2 * (double)largest;
 }
 
-/* A small file can name an input of any size: the machine would swap, or kill the process. */
-static yoke_status check_memory(const yoke_model *model, int batch) {
-    double row = forward_bytes(model);
+yoke_status trained_model(trained *made, const trained_flags *flags, int batch) {
+    if (made->model == NULL) TRY(make_model(made, flags->weights));
+    /* A small file can name an input of any size: the machine would swap, or kill the process. */
+    double row = forward_bytes(made->model);
     double half = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 2;
-    yoke_shape input = yoke_model_input_shape(model);
+    yoke_shape input = yoke_model_input_shape(made->model);
     if (row * batch <= half) return YOKE_OK;
     return cli_refuse(YOKE_ERROR_MEMORY,
                       "%d rows of %dx%dx%d need %.1f GB in %s, more than half of this machine's "
                       "memory, %.1f GB: %s",
                       batch, input.channels, input.height, input.width, row * batch / 1e9,
-                      yoke_model_name(model), half / 1e9,
+                      yoke_model_name(made->model), half / 1e9,
                       row <= half ? "take fewer rows with --batch" : "take smaller rows");
-}
-
-yoke_status trained_model(trained *made, const trained_flags *flags, int batch) {
-    if (made->model == NULL) TRY(make_model(made, flags->weights));
-    return check_memory(made->model, batch);
 }
 
 /* The engine. */

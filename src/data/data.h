@@ -55,6 +55,9 @@ typedef struct yoke_stored_row {
     const uint8_t *bytes;
     const float *floats;
 } yoke_stored_row;
+/* Where row `row` lies, among rows of files, labels and targets; its augmentation depends on that
+ * number. */
+size_t yoke_dataset_stored(const yoke_dataset *dataset, size_t row);
 /* The dataset's rows lie in memory; `stored` comes from yoke_dataset_stored. */
 yoke_stored_row yoke_dataset_row(const yoke_dataset *dataset, size_t stored);
 /* channels x height x width. */
@@ -68,6 +71,8 @@ typedef struct yoke_row_places {
     int32_t *labels;
     float *targets;
 } yoke_row_places;
+/* ARGUMENT: rows of no or of too many values, or more of them than can be addressed. */
+yoke_status yoke_dataset_check_shape(const yoke_dataset *dataset);
 /* host_rows.c: calls the source's `read`, or its `read_batch`, and checks the labels. */
 yoke_status yoke_host_row_read(const yoke_dataset *dataset, size_t row,
                                const yoke_row_places *places);
@@ -91,12 +96,10 @@ void yoke_dataset_set_statistics(yoke_dataset *dataset, float mean, float std);
  * channels: with more of them all use mean 0.5 and std 0.25. */
 void yoke_dataset_measure(yoke_dataset *dataset);
 
-/* selection.c: which of the stored rows a dataset has. stored: where row `row` lies, among rows of
- * files, labels and targets; its augmentation depends on that number. keep: drops the rows whose
- * entry of keep[rows] is false. draw: which of `count` rows are the test split, `part` of them, but
+/* selection.c: which of the stored rows a dataset has. keep: drops the rows whose entry of
+ * keep[rows] is false. draw: which of `count` rows are the test split, `part` of them, but
  * at least one and not all; the same in every run. split: keeps the rows of a split, `part` of each
  * class being the test split. */
-size_t yoke_dataset_stored(const yoke_dataset *dataset, size_t row);
 yoke_status yoke_dataset_keep(yoke_dataset *dataset, const bool *keep);
 yoke_status yoke_split_draw(bool *test, size_t count, double part);
 yoke_status yoke_dataset_split(yoke_dataset *dataset, double part, yoke_split split);
@@ -166,7 +169,6 @@ typedef struct yoke_augmentation {
 } yoke_augmentation;
 void yoke_augment_row(const yoke_dataset *dataset, size_t row, const yoke_stored_row *stored,
                       const yoke_augmentation *augmentation, float *output);
-const char *yoke_images_path(const yoke_image_folder *folder, size_t row);
 /* Flags that end a decoder within a line; each may be NULL. */
 typedef struct yoke_stops {
     const atomic_bool *one, *other;

@@ -151,41 +151,12 @@ static int set_straggler(compare_setup *setup, const compare_flags *flags) {
                            setup->device_count - 1);
 }
 
-static yoke_status open_devices(device_view *view, const compare_flags *flags) {
-    yoke_status status = compare_open_devices(view, flags->devices, flags->threads);
-    if (status == YOKE_OK && view->count == 1)
-        return cli_refuse(
-            YOKE_ERROR_ARGUMENT,
-            "%s is one device, and compare needs two at least: --devices 2xcpu, for example",
-            view->devices[0].name);
-    return status;
-}
-
-static void describe_devices(compare_result *result, const compare_flags *flags,
-                             const device_view *view) {
-    compare_setup_devices(&result->setup, view, flags->threads);
-    result->cores = view->devices[0].capability == 0 ? launch_core_count() : 0;
-    snprintf(result->processor, sizeof result->processor, "%s", view->devices[0].description);
-}
-
 /* threads: of each device; 0: as the setup says. */
 static void enter(comparison *all, compare_kind kind, int devices, int threads) {
     if (all->count < RACE_CONTENDERS)
         all->contenders[all->count] =
             (compare_contender){.kind = kind, .devices = devices, .threads = threads};
     all->count++;
-}
-
-/* Single has a part of the machine only: a speed-up over it says nothing about the machine. */
-static void enter_all_cores(comparison *all) {
-    const compare_setup *setup = &all->result.setup;
-    int used = setup->threads * setup->device_count;
-    if (used > all->result.cores) used = all->result.cores;
-    if (used > setup->threads) enter(all, COMPARE_ALL_CORES, 1, used);
-}
-
-static bool is_counted(int devices, int most, unsigned counts) {
-    return counts != DOUBLING || devices == most || (devices & (devices - 1)) == 0;
 }
 
 static int enter_lesson(comparison *all, int devices) {
@@ -205,9 +176,14 @@ static int enter_lesson(comparison *all, int devices) {
 static int enter_all(comparison *all, const compare_flags *flags, const device_view *view) {
     if (flags->lesson) return enter_lesson(all, view->count);
     enter(all, COMPARE_SINGLE, 1, 0);
-    enter_all_cores(all);
+    /* Single has a part of the machine only: a speed-up over it says nothing about the machine. */
+    const compare_setup *setup = &all->result.setup;
+    int used = setup->threads * setup->device_count;
+    if (used > all->result.cores) used = all->result.cores;
+    if (used > setup->threads) enter(all, COMPARE_ALL_CORES, 1, used);
     for (int devices = 2; devices <= view->count; devices++) {
-        if (!is_counted(devices, view->count, flags->counts)) continue;
+        bool doubled = (devices & (devices - 1)) == 0 || devices == view->count;
+        if (flags->counts == DOUBLING && !doubled) continue;
         enter(all, COMPARE_CLASSIC, devices, 0);
         enter(all, COMPARE_OVERLAP, devices, 0);
         enter(all, COMPARE_SHARDED, devices, 0);
@@ -230,9 +206,17 @@ static int prepare(comparison *all, const compare_flags *flags) {
     int code = compare_check_launcher("compare");
     if (code < 0) code = fill_setup(&all->result.setup, flags);
     if (code >= 0) return code;
-    yoke_status status = open_devices(&view, flags);
+    yoke_status status = compare_open_devices(&view, flags->devices, flags->threads);
+    if (status == YOKE_OK && view.count == 1)
+        status = cli_refuse(
+            YOKE_ERROR_ARGUMENT,
+            "%s is one device, and compare needs two at least: --devices 2xcpu, for example",
+            view.devices[0].name);
     if (status != YOKE_OK) return cli_fail(status);
-    describe_devices(&all->result, flags, &view);
+    compare_setup_devices(&all->result.setup, &view, flags->threads);
+    all->result.cores = view.devices[0].capability == 0 ? launch_core_count() : 0;
+    snprintf(all->result.processor, sizeof all->result.processor, "%s",
+             view.devices[0].description);
     code = set_straggler(&all->result.setup, flags);
     if (code >= 0) return code;
     all->result.learn_steps = flags->learn_steps;

@@ -32,21 +32,15 @@ static bool is_rank(const compare_engine *engine) {
     return engine->role.rank.world > 0;
 }
 
-/* "cuda:0#1" is a second replica of "cuda:0". */
-static void list_devices(const compare_engine *engine, char list[COMPARE_LIST_BYTES]) {
-    size_t length = 0;
-    list[0] = '\0';
-    for (int i = 0; i < engine->role.devices; i++) {
-        const char *name = engine->setup.names[i];
-        length += (size_t)snprintf(list + length, COMPARE_LIST_BYTES - length, "%s%.*s",
-                                   i > 0 ? "," : "", (int)strcspn(name, "#"), name);
-    }
-    snprintf(list + length, COMPARE_LIST_BYTES - length, "%s", engine->setup.variants);
-}
-
 static yoke_status open_devices(compare_engine *engine) {
-    char list[COMPARE_LIST_BYTES];
-    list_devices(engine, list);
+    char list[COMPARE_LIST_BYTES] = "";
+    size_t length = 0;
+    for (int i = 0; i < engine->role.devices; i++) { /* "cuda:0#1": a second replica of "cuda:0" */
+        const char *name = engine->setup.names[i];
+        length += (size_t)snprintf(list + length, sizeof list - length, "%s%.*s", i > 0 ? "," : "",
+                                   (int)strcspn(name, "#"), name);
+    }
+    snprintf(list + length, sizeof list - length, "%s", engine->setup.variants);
     yoke_devices_options options = {.struct_size = sizeof options,
                                     .list = list,
                                     .threads = engine->role.threads > 0 ? engine->role.threads
@@ -131,14 +125,6 @@ static yoke_status build_parallel(compare_engine *engine) {
     return status;
 }
 
-static yoke_status build(compare_engine *engine) {
-    engine->batch.struct_size = sizeof engine->batch;
-    yoke_status status = open_devices(engine);
-    if (status == YOKE_OK) status = open_data(engine);
-    if (status == YOKE_OK) status = join_ranks(engine);
-    return status == YOKE_OK ? build_parallel(engine) : status;
-}
-
 yoke_status compare_engine_create(compare_engine **engine, const compare_setup *setup,
                                   const compare_role *role) {
     *engine = NULL;
@@ -146,7 +132,11 @@ yoke_status compare_engine_create(compare_engine **engine, const compare_setup *
     if (made == NULL) return cli_refuse(YOKE_ERROR_MEMORY, "no memory for an engine");
     made->setup = *setup;
     made->role = *role;
-    yoke_status status = build(made);
+    made->batch.struct_size = sizeof made->batch;
+    yoke_status status = open_devices(made);
+    if (status == YOKE_OK) status = open_data(made);
+    if (status == YOKE_OK) status = join_ranks(made);
+    if (status == YOKE_OK) status = build_parallel(made);
     if (status == YOKE_OK)
         *engine = made;
     else
@@ -203,10 +193,6 @@ yoke_status compare_engine_learn(compare_engine *engine, int steps, compare_lear
     return status;
 }
 
-static yoke_status begin_together(compare_engine *engine) {
-    return engine->group != NULL ? yoke_process_group_barrier(engine->group) : YOKE_OK;
-}
-
 yoke_status compare_engine_run(compare_engine *engine, int steps, bool fresh,
                                double *milliseconds) {
     yoke_step_result result = {.struct_size = sizeof result};
@@ -214,7 +200,8 @@ yoke_status compare_engine_run(compare_engine *engine, int steps, bool fresh,
     yoke_status status = has_batch ? YOKE_OK : next_batch(engine);
     if (status == YOKE_OK) status = yoke_data_parallel_bind(engine->parallel);
     if (fresh) yoke_trace_reset(yoke_data_parallel_trace(engine->parallel));
-    if (status == YOKE_OK) status = begin_together(engine);
+    if (status == YOKE_OK && engine->group != NULL)
+        status = yoke_process_group_barrier(engine->group);
     engine->window = (yoke_account_window){.begin_ns = yoke_now_ns(), .steps = steps};
     for (int i = 0; i < steps && status == YOKE_OK; i++)
         status =

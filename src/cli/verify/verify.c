@@ -309,21 +309,6 @@ static yoke_status run_steps(session *now) {
     return status;
 }
 
-static yoke_status report(const session *now) {
-    const verify_flags *flags = now->flags;
-    if (!flags->json || !flags->quiet) verify_print(flags->json ? stderr : stdout, &now->all);
-    return flags->json ? verify_print_json(stdout, &now->all) : YOKE_OK;
-}
-
-static void clear(session *now) {
-    for (int i = now->all.mode_count - 1; i >= 0; i--)
-        verify_mode_close(&now->all.modes[i]);
-    yoke_tensor_file_close(now->record);
-    yoke_tensor_file_close(now->against);
-    yoke_loader_destroy(now->loader);
-    yoke_dataset_close(now->dataset);
-}
-
 static int run(session *now) {
     int code = compare_meeting_open(&now->meeting);
     if (code >= 0) return code;
@@ -331,11 +316,19 @@ static int run(session *now) {
     yoke_status status = open_all(now);
     if (status == YOKE_OK) status = run_steps(now);
     progress_clear(&now->progress);
-    if (status == YOKE_OK) status = report(now);
+    const verify_flags *flags = now->flags;
+    if (status == YOKE_OK && (!flags->json || !flags->quiet))
+        verify_print(flags->json ? stderr : stdout, &now->all);
+    if (status == YOKE_OK && flags->json) status = verify_print_json(stdout, &now->all);
     if (status != YOKE_OK) code = cli_fail(status);
     /* A record without a comparison is a success. */
     if (code < 0) code = verify_passes(&now->all) || now->all.pair_count == 0 ? 0 : 1;
-    clear(now);
+    for (int i = now->all.mode_count - 1; i >= 0; i--)
+        verify_mode_close(&now->all.modes[i]);
+    yoke_tensor_file_close(now->record);
+    yoke_tensor_file_close(now->against);
+    yoke_loader_destroy(now->loader);
+    yoke_dataset_close(now->dataset);
     compare_meeting_close(&now->meeting);
     return code;
 }

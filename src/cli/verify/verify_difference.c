@@ -85,11 +85,6 @@ static void note_scale(verify_pair *pair, tensor_pair both, verify_element place
         pair->scale = (verify_scale){place.step, place.tensor, factor};
 }
 
-static void note_first(verify_pair *pair, verify_element element) {
-    if (!pair->differs) pair->first = element;
-    pair->differs = true;
-}
-
 /* Whether all bits are equal; `found` gets value, other, index and ulp of the elements. */
 static bool compare_tensor(verify_pair *pair, tensor_pair both, verify_element found) {
     bool equal = true;
@@ -102,7 +97,8 @@ static bool compare_tensor(verify_pair *pair, tensor_pair both, verify_element f
         found.value = both.values[i];
         found.other = both.others[i];
         found.ulp = ulp;
-        note_first(pair, found);
+        if (!pair->differs) pair->first = found;
+        pair->differs = true;
     }
     return equal;
 }

@@ -42,17 +42,6 @@ static yoke_status open_engine(verify_mode *mode, const compare_setup *setup) {
     return compare_engine_create(&mode->engine, setup, &role);
 }
 
-static yoke_status allocate(verify_mode *mode, const yoke_model *model) {
-    mode->count = compare_weights_count(model);
-    mode->weights = calloc(mode->count, sizeof *mode->weights);
-    mode->gradients = calloc(mode->count, sizeof *mode->gradients);
-    mode->narrow = calloc(mode->count, sizeof *mode->narrow);
-    if (mode->weights == NULL || mode->gradients == NULL || mode->narrow == NULL)
-        return cli_refuse(YOKE_ERROR_MEMORY, "no memory for the %zu weights of a mode",
-                          mode->count);
-    return YOKE_OK;
-}
-
 yoke_status verify_mode_open(verify_mode *mode, const compare_setup *setup,
                              const compare_meeting *meeting, const yoke_model *model) {
     yoke_status status = YOKE_OK;
@@ -63,7 +52,12 @@ yoke_status verify_mode_open(verify_mode *mode, const compare_setup *setup,
     else if (mode->kind != VERIFY_FILE)
         status = open_engine(mode, setup);
     if (status != YOKE_OK) return status;
-    return allocate(mode, model != NULL ? model : compare_engine_model(mode->engine));
+    mode->count = compare_weights_count(model != NULL ? model : compare_engine_model(mode->engine));
+    mode->weights = calloc(mode->count, sizeof *mode->weights);
+    mode->gradients = calloc(mode->count, sizeof *mode->gradients);
+    mode->narrow = calloc(mode->count, sizeof *mode->narrow);
+    if (mode->weights != NULL && mode->gradients != NULL && mode->narrow != NULL) return YOKE_OK;
+    return cli_refuse(YOKE_ERROR_MEMORY, "no memory for the %zu weights of a mode", mode->count);
 }
 
 void verify_mode_close(verify_mode *mode) {

@@ -125,14 +125,6 @@ static void json_first(yoke_json *json, const verify_element *first) {
     yoke_json_close(json, '}');
 }
 
-static void json_scale(yoke_json *json, const verify_scale *scale) {
-    yoke_json_open(json, "scaled", '{');
-    yoke_json_integer(json, "step", scale->step);
-    yoke_json_text(json, "tensor", scale->tensor);
-    yoke_json_real(json, "factor", scale->factor);
-    yoke_json_close(json, '}');
-}
-
 static void json_pair(yoke_json *json, const verification *all, const verify_pair *pair) {
     yoke_json_open(json, NULL, '{');
     yoke_json_text(json, "mode", verify_mode_name(pair->mode));
@@ -147,7 +139,13 @@ static void json_pair(yoke_json *json, const verification *all, const verify_pai
     if (pair->gradient_relative >= 0)
         yoke_json_real(json, "gradient_relative", pair->gradient_relative);
     if (pair->differs) json_first(json, &pair->first);
-    if (pair->scale.tensor != NULL) json_scale(json, &pair->scale);
+    if (pair->scale.tensor != NULL) {
+        yoke_json_open(json, "scaled", '{');
+        yoke_json_integer(json, "step", pair->scale.step);
+        yoke_json_text(json, "tensor", pair->scale.tensor);
+        yoke_json_real(json, "factor", pair->scale.factor);
+        yoke_json_close(json, '}');
+    }
     yoke_json_close(json, '}');
 }
 
