@@ -161,8 +161,8 @@ class SetupRace:
     def ask_yoke(self, *words):
         return self.field.ask("yoke", *words, need_s=self.step_s)
 
-    def open_engine(self, name, devices, ways, *words):
-        self.ask_yoke("open", name, *words_of(self.setup), f"devices={devices}x{self.field.device}{ways}", *words)
+    def open_engine(self, name, devices, variants, *words):
+        self.ask_yoke("open", name, *words_of(self.setup), f"devices={devices}x{self.field.device}{variants}", *words)
 
     def first_losses(self, name):
         losses = [self.ask_yoke("steps", name, 1)["loss"] for _ in range(self.pace.loss_steps)]
@@ -172,7 +172,7 @@ class SetupRace:
         """With what the others start from, in files that Yoke writes."""
         if self.is_open:
             return
-        self.open_engine("yoke", self.setup.devices, self.setup.ways)
+        self.open_engine("yoke", self.setup.devices, self.setup.variants)
         self.is_open = True
         told = {"setup": self.setup, **self.ask_yoke("weights", "yoke", self.folder / "weights"),
                 **self.ask_yoke("batch", "yoke", self.folder / "batch")}
@@ -199,7 +199,7 @@ class SetupRace:
         if name == "kernel time":
             return {how: self.kernel_turn(how) for how in KERNELS}
         if name == "one device":
-            self.open_engine("rival", 1, self.setup.ways)
+            self.open_engine("rival", 1, self.setup.variants)
             return {name: self.engine_turn("rival")}
         if name == "without":
             found["losses"] = self.losses_of_bits()
@@ -210,8 +210,8 @@ class SetupRace:
     def losses_of_bits(self):
         """Of two engines with fixed algorithms: what each measures for itself may round differently."""
         losses = {}
-        for name, ways in (("yoke", self.setup.ways), ("without", "")):
-            self.open_engine("bits", self.setup.devices, ways, "algorithm=direct")
+        for name, variants in (("yoke", self.setup.variants), ("without", "")):
+            self.open_engine("bits", self.setup.devices, variants, "algorithm=direct")
             losses[name] = self.first_losses("bits")
             self.ask_yoke("close", "bits")
         return losses
@@ -397,7 +397,7 @@ def verdict_of(row, found):
 
 def count_algorithms(calls):
     """{"conv2d forward: cuDNN 1": how many}"""
-    return dict(collections.Counter(f"{operation} {direction}: {way}" for _, operation, direction, way in calls))
+    return dict(collections.Counter(f"{operation} {direction}: {name}" for _, operation, direction, name in calls))
 
 
 def text_of(row, found, pair):
@@ -414,6 +414,6 @@ def text_of(row, found, pair):
     if "losses" in found:
         text += "".join(f"; losses of {name}: {' '.join(f'{loss:.7g}' for loss in losses)}"
                         for name, losses in found["losses"].items())
-        text += "; Yoke's algorithms: " + ", ".join(f"{count} x {way}" for way, count in found["algorithms"].items())
+        text += "; Yoke's algorithms: " + ", ".join(f"{count} x {name}" for name, count in found["algorithms"].items())
         text += "".join(f"; {name} {value}" for name, value in found["settings"].items())
     return text

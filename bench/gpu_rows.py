@@ -7,13 +7,13 @@ times as long a contender takes as Yoke, or a figure of Yoke's own.
 import collections
 
 # rows: per device. devices: replicas, all on one GPU. side: of the images, or tokens of a row; 0: the model's
-# usual. ways: of the device list, "+all" (docs/cuda.md). classes: of the labels, or tokens that there are; 0: the
+# usual. variants: of the device list, "+all" (docs/cuda.md). classes: of the labels, or tokens that there are; 0: the
 # usual. rate: the learning rate; 0: that of `yoke bench`.
-Setup = collections.namedtuple("Setup", "name model rows precision devices side ways classes rate",
+Setup = collections.namedtuple("Setup", "name model rows precision devices side variants classes rate",
                                defaults=("", 0, 0))
 # against: a rival of RIVALS, "kernel time" (Yoke's own kernels, each timed alone), "processor"
 # (microseconds of host processor a step and device), "one device" (as many steps of it) or "without"
-# (the same steps without the setup's ways).
+# (the same steps without the setup's variants).
 # line: None where nothing is to be reached. most: the value must stay below the line instead of above.
 # group: what --rows takes them by.
 Row = collections.namedtuple("Row", "setup against line most group")
@@ -23,9 +23,9 @@ RIVALS = {"eager": ("eager", "eager channels_last"), "graph": ("graph",), "compi
 ALONE = ("processor", "kernel time")  # Yoke is
 GROUPS = {"decide": "what decides the design, in bfloat16", "float32": "the same in float32", "tf32": "the same in TF32",
           "replicas": "several replicas on one GPU", "small": "32 rows", "kernels": "Yoke's own kernels",
-          "jax": "beside JAX", "ways": "what a GPU must confirm: the same steps without; only where it is named",
+          "jax": "beside JAX", "variants": "what a GPU must confirm: the same steps without; only where it is named",
           "fake compile": "torch.compile on the CPU, which takes a minute; only where it is named"}
-ONLY_NAMED = ("ways", "fake compile")
+ONLY_NAMED = ("variants", "fake compile")
 
 # (model, side, what else differs from a usual setup)
 R18, R50, MLP = ("resnet18-cifar", 0, {}), ("resnet50", 224, {}), ("mlp", 0, {})
@@ -34,11 +34,11 @@ GPT2 = ("gpt2:layers=12,width=768,heads=12", 1024, {"classes": 50257, "rate": 0.
 SHORT = {GPT2[0]: "gpt2-124m", "gpt2:layers=2,width=32,heads=2": "gpt2-tiny"}
 
 
-def make_setup(network, rows, precision, devices=1, ways=""):
+def make_setup(network, rows, precision, devices=1, variants=""):
     model, side, *other = network
     name = (f"{SHORT.get(model, model)}{f'-{side}' if side else ''}-b{rows}-{precision}"
-            + (f"-x{devices}" if devices > 1 else "") + ways)
-    return Setup(name, model, rows, precision, devices, side, ways, **(other[0] if other else {}))
+            + (f"-x{devices}" if devices > 1 else "") + variants)
+    return Setup(name, model, rows, precision, devices, side, variants, **(other[0] if other else {}))
 
 
 # Estimates: whether a row may still begin, and whether its setup fits a GPU's memory.
@@ -66,7 +66,7 @@ def step_s(setup):
 def contender_seconds(setup, name, pace):
     """To open it, to take the first losses and to race it; name: of a contender, or what a row of Yoke's own is against."""
     turns = 3 * (pace.rounds * max(pace.run_s, pace.fewest_steps * step_s(setup)) + pace.warm_s)
-    again = 0.4 if setup.ways else 1  # PyTorch has compiled this model before, and kept it
+    again = 0.4 if setup.variants else 1  # PyTorch has compiled this model before, and kept it
     own = {"compile": again * COSTS[setup.model].compile_s, "graph": CAPTURE_S, "one device": open_seconds(setup, pace),
            "without": 3 * open_seconds(setup, pace)}.get(name, 0)
     return START_S + pace.loss_steps * step_s(setup) + turns + own
@@ -103,8 +103,8 @@ def row_gib(row, contexts_gib=CONTEXTS_GIB):
 # Rows.
 
 
-def beside_pytorch(group, network, rows, precision, eager, ways="", line=1.0):
-    setup = make_setup(network, rows, precision, ways=ways)
+def beside_pytorch(group, network, rows, precision, eager, variants="", line=1.0):
+    setup = make_setup(network, rows, precision, variants=variants)
     return [Row(setup, "eager", eager, False, group), Row(setup, "graph", line, False, group),
             Row(setup, "compile", line, False, group), Row(setup, "processor", None, True, group)]
 
@@ -123,9 +123,9 @@ def replicas(network, rows, devices, line):
     return found + [Row(setup, "one device", 1.05, True, "replicas")] * (devices == 8)
 
 
-def in_ways(network, rows, precision="bfloat16"):
-    return [Row(make_setup(network, rows, precision, ways="+" + way), "without", None, False, "ways")
-            for way in ("mapped", "decode", "all")]
+def in_variants(network, rows, precision="bfloat16"):
+    return [Row(make_setup(network, rows, precision, variants="+" + variant), "without", None, False, "variants")
+            for variant in ("mapped", "decode", "all")]
 
 
 # The most important first: a run may be cut short.
@@ -143,7 +143,7 @@ ROWS = [
     # Steps of less than 2 ms have no line for their kernel time.
     *[of_kernels(network, rows, "bfloat16") for network, rows in ((R50, 256), (R18, 256), (GPT2, 16), (R18, 32), (R50, 32))],
     *[beside_jax(network, rows, "bfloat16") for network, rows in ((R50, 256), (R18, 256), (MLP, 256), (R50, 32), (R18, 32))],
-    *[row for network in (R50, R18, MLP) for row in in_ways(network, 256)],
+    *[row for network in (R50, R18, MLP) for row in in_variants(network, 256)],
 ]
 
 # Tiny rows test the driver itself; there is no line to reach.
@@ -162,5 +162,5 @@ FAKE_ROWS = [
     *fake("kernels", make_setup(MLP, 8, "float32"), "kernel time"),
     *fake("jax", make_setup(MLP, 8, "float32"), "jax"), *fake("jax", make_setup(TINY_IMAGES, 16, "float32"), "jax"),
     *fake("fake compile", make_setup(MLP, 8, "float32"), "compile"),
-    *in_ways(MLP, 8, "float32"),
+    *in_variants(MLP, 8, "float32"),
 ]

@@ -235,7 +235,7 @@ static void *work(void *argument) {
     }
 }
 
-/* Uniform in [-bound, bound) with bound = sqrt(3 * 2 / fan in): Kaiming's deviation. */
+/* Uniform in [-bound, bound) with bound = sqrt(3 * 2 / fan in): Kaiming's std. */
 static void draw(float *values, size_t count, size_t fan_in, uint32_t *state) {
     float bound = sqrtf(6.0f / (float)fan_in);
     for (size_t i = 0; i < count; i++) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long an engine takes to create: with an empty file of choices, with a full one, and with --algorithm direct, which
+"""How long an engine takes to create: with an empty algorithm cache, with a full one, and with --algorithm direct, which
 measures nothing. The last two alternate, so that a busy machine disturbs both.
 
 usage: second_start.py [MODEL] [DATASET], with YOKE_LIBRARY=build/release/libyoke.so and PYTHONPATH=python

@@ -85,16 +85,16 @@ def main():
     import torch  # pylint: disable=import-outside-toplevel
     import verify_pytorch  # pylint: disable=import-outside-toplevel
     bar, results = BARS[arguments.algorithm], {}
-    print(f"{'model':<15} {'PyTorch float32':>15} {'Yoke float32':>13} {'ratio':>6}  Yoke's choices", flush=True)
+    print(f"{'model':<15} {'PyTorch float32':>15} {'Yoke float32':>13} {'ratio':>6}  Yoke's algorithms", flush=True)
     for name in arguments.models.split(","):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "run.safetensors")
             record(arguments, name, path)
-            found, choices = measure(torch, verify_pytorch, path, arguments.steps)
+            found, algorithms = measure(torch, verify_pytorch, path, arguments.steps)
         medians = {side: statistics.median(values) for side, values in found.items()}
         ratio = medians["yoke"] / medians["pytorch"]
-        results[name] = {**found, "ratio": ratio, "choices": choices}
-        print(f"{name:<15} {medians['pytorch']:15.2e} {medians['yoke']:13.2e} {ratio:6.2f}  {choices}"
+        results[name] = {**found, "ratio": ratio, "algorithms": algorithms}
+        print(f"{name:<15} {medians['pytorch']:15.2e} {medians['yoke']:13.2e} {ratio:6.2f}  {algorithms}"
               f"{'' if ratio <= bar else '  ABOVE ' + str(bar)}", flush=True)
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n")

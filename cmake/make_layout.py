@@ -100,6 +100,7 @@ def main():
     enums = {name: enumerators(body) for name, body in re.findall(r"typedef enum (yoke_\w+) \{(.*?)\} \1;", text, re.S)}
     constants = {name: value for values in enums.values() for name, value in values.items()}
     macros = re.findall(r'"(YOKE_\w+_INIT)" = \{ (sizeof\((\w+)\).*)\};', text)
+    text = re.sub(r"static inline[^;{]*\{.*?\n\}", "", text, flags=re.S)  # what no library exports
     functions = re.findall(r"([\w *]+\b|[\w *]+\*)(yoke_\w+)\(([^;{}()]*)\);", text)
     callbacks = re.findall(r"typedef [^;]*\(\*(yoke_\w+)\)", text)
     others = pathlib.Path(sys.argv[3]).read_text(encoding="utf-8")

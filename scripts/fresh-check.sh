@@ -84,7 +84,7 @@ try_gpu_check() {
     scripts/pack-deps.sh "$root/yoke/build/deps.tar.xz" || failed=yes
     try_command "$suite" "$root" "$GPU_CHECK_LIMIT_S" "scripts/gpu_rehearsal.py --keep out"
     cat "build/fresh/$suite-gpu_rehearsal.py.log"
-    cp "$root"/yoke/out/{kernels,race,ways,prove}/*.{json,txt} build/fresh/ || failed=yes
+    cp "$root"/yoke/out/{kernels,race,variants,prove}/*.{json,txt} build/fresh/ || failed=yes
 }
 
 check_suite() {

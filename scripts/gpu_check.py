@@ -13,7 +13,7 @@ import time
 import gpu_machine
 from gpu_parts import (CONFIGURE_S, backend, backend_names, build, engine, engine_names, kernels,
                        kernels_names, operations, operations_names, probe, probe_names, sanitizer, sanitizer_names)
-from gpu_ratios import list_rows, race, race_names, ways, ways_names
+from gpu_ratios import list_rows, race, race_names, variants, variants_names
 from gpu_replicas import replicas, replicas_names
 from gpu_run import (FAILED, FINAL, LATE, PASSED, ROOT, SKIPPED, UNPACK_S, WAITING, Failure, Late, LUGGAGE,
                      NotBuilt, Run, Skip, packages)
@@ -24,16 +24,17 @@ MACHINE_S, LIST_S, CLOSE_S = 35, 10, 10  # looks at the machine, lists the check
 START_S = UNPACK_S + MACHINE_S + LIST_S
 PIECES = {"kernels": {build: CONFIGURE_S + 130, probe: 65, kernels: 80, operations: 90, backend: 80},
           "race": {build: CONFIGURE_S + 100, race: 345},
-          "ways": {build: CONFIGURE_S + 100, ways: 345},
+          "variants": {build: CONFIGURE_S + 100, variants: 345},
           "prove": {build: CONFIGURE_S + 150, replicas: 60, sanitizer: 110, engine: 125},
           "build": {build: CONFIGURE_S + 440}}
 ABOUT = {"kernels": "what this GPU does best, and whether each operation is right",
          "race": "training steps beside PyTorch's, the rows that decide first",
-         "ways": "whether what only a GPU can confirm may be turned on",
+         "variants": "whether what only a GPU can confirm may be turned on",
          "prove": "equal losses from many replicas, no race between threads, the engine's tests",
          "build": "compiles all there is; only where a piece had no time to compile"}
 NAMES = {probe: probe_names, kernels: kernels_names, operations: operations_names, backend: backend_names,
-         race: race_names, ways: ways_names, replicas: replicas_names, sanitizer: sanitizer_names, engine: engine_names}
+         race: race_names, variants: variants_names, replicas: replicas_names, sanitizer: sanitizer_names,
+         engine: engine_names}
 NO_GPU, NO_INPUT, BAD_DATA = 77, 66, 65
 EPILOG = """exit code: 0 all passed; 1 a check failed; 2 usage; 3 something is out of time or was not begun: run it again with
 --missing; 4 all that ran passed, and what was skipped says why; 65 or 66 the report to complete is none or is not
@@ -123,7 +124,7 @@ def chosen_rows(run, rows):
     """{(part, name)} that --rows names: names, patterns with *, and what else bench/pytorch_gpu.py knows them by."""
     found = {(part, name) for part, names in run.names.items() for name in names
              if any(fnmatch.fnmatchcase(name, row) for row in rows)}
-    raced = {name: part for part in ("race", "ways") for name in run.names.get(part, ())}
+    raced = {name: part for part in ("race", "variants") for name in run.names.get(part, ())}
     for row in rows if raced else ():
         try:
             found |= {(raced[name], name) for name in list_rows(run, [row]) if name in raced}

@@ -77,7 +77,7 @@ def left_out(run, part, name):
     memory = [int(gpu["memory.total"]) / 1024 for gpu in run.facts["gpus"] if str(gpu["memory.total"]).isdigit()]
     if part == "kernels" and memory and memory[0] < LEAST_GIB.get(name, 0):
         return f"needs {LEAST_GIB[name]} GiB of GPU memory; this GPU has {memory[0]:.0f}"
-    if part in ("kernels", "race", "ways") and name.startswith("resnet") and lacks(run, "cuDNN"):
+    if part in ("kernels", "race", "variants") and name.startswith("resnet") and lacks(run, "cuDNN"):
         return "without cuDNN im2col computes every convolution"
     if part == "replicas" and ", nccl" in name and lacks(run, "NCCL"):
         return "no NCCL 2.22 or newer"

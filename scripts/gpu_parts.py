@@ -64,7 +64,7 @@ def test_names():
 TARGETS = {"build": lambda: ["yoke-tool", "gpu_probe", "test_cuda_operations", *test_names()],
            "kernels": lambda: ["yoke-tool", "gpu_probe", "test_cuda_operations",
                                *[path.stem for path in test_sources(is_backend)]],
-           "race": lambda: ["yoke-tool"], "ways": lambda: ["yoke-tool"],
+           "race": lambda: ["yoke-tool"], "variants": lambda: ["yoke-tool"],
            "prove": lambda: ["yoke-tool", "test_cuda_operations", *[path.stem for path in test_sources(is_engine)]]}
 
 
@@ -103,7 +103,7 @@ def probe_names(_run):
 
 
 def probe(run, _wanted):
-    """events in graphs, launches, ways to convolve, epilogues: a table of what this GPU does best"""
+    """events in graphs, launches, variants to convolve, epilogues: a table of what this GPU does best"""
     program = folder_of(run, "gpu_probe")
     need(program)
     rows, result = [], run.build / "gpu-probe.json"
@@ -232,7 +232,7 @@ def kernels(run, wanted):
             run.results.setdefault("kernels", {})[model] = found
             run.results["kernels_text"] = [line for each in run.results["kernels"].values()
                                            for line in kernel_lines(each)]
-        fallen = [f"{call['layer']} {call['direction']}" for call in calls if call.get("way") == "im2col"]
+        fallen = [f"{call['layer']} {call['direction']}" for call in calls if call.get("algorithm") == "im2col"]
         run.check(name, PASSED if code == 0 and calls else FAILED,
                   f"{sum(call['ms'] for call in calls):.3g} ms in {len(calls)} calls, {len(fallen)} by im2col"
                   f"{': ' if fallen else ''}{', '.join(fallen[:5])}{', ...' if len(fallen) > 5 else ''}"

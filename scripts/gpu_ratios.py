@@ -11,7 +11,7 @@ from gpu_run import FAILED, LATE, PASSED, ROOT, SKIPPED, Failure, Late
 RACED = {"pass": PASSED, "in noise": PASSED, "measured": PASSED, "reported": PASSED, "MISS": FAILED,
          "losses differ": FAILED, "skipped": SKIPPED, "out of time": LATE}
 JUDGED = ("pass", "in noise", "MISS")
-UNCONFIRMED = ("mapped", "decode")  # ways that stay off until a GPU has confirmed them
+UNCONFIRMED = ("mapped", "decode")  # variants that stay off until a GPU has confirmed them
 END_S = 10  # between the race's last row and the end of the part
 BENCH = ROOT / "bench"
 
@@ -37,8 +37,8 @@ def race_names(run):
     return list_rows(run, [])
 
 
-def ways_names(run):
-    return list_rows(run, ["ways"])
+def variants_names(run):
+    return list_rows(run, ["variants"])
 
 
 def rows_to_measure(run, name, wanted):
@@ -93,23 +93,23 @@ def race(run, wanted):
     measure(run, "race", wanted)
 
 
-def ways(run, wanted):
-    """a training step in each way that no GPU has confirmed: the time without it / the time with it, equal losses"""
+def variants(run, wanted):
+    """a training step in each variant that no GPU has confirmed: the time without it / with it, equal losses"""
     try:
-        measure(run, "ways", wanted)
+        measure(run, "variants", wanted)
     finally:
-        run.results["advice"] = [line for way in UNCONFIRMED for line in advice(run, way)]
+        run.results["advice"] = [line for variant in UNCONFIRMED for line in advice(run, variant)]
         for line in run.results["advice"]:
             print(f"  {line}", flush=True)
 
 
-def advice(run, way):
-    """How to turn on a way whose rows are all measured, with equal losses, and not slower than without it."""
-    rows = [row for row in run.results.get("ways", {}).get("rows", []) if f"+{way}" in row["name"].split()[0]]
+def advice(run, variant):
+    """How to turn on a variant whose rows are all measured, with equal losses, and not slower than without it."""
+    rows = [row for row in run.results.get("variants", {}).get("rows", []) if f"+{variant}" in row["name"].split()[0]]
     if not rows or any(RACED.get(row["verdict"]) != PASSED for row in rows) or "busy" in run.facts:
         return []
     slow = [row["name"] for row in rows if row["high"] < 1]
     if slow:
-        return [f"{way}: the same losses, but slower in {', '.join(slow)}: leave it off"]
-    return [f"{way} passed on this GPU. To give it to every GPU, set its `confirmed` to `true` in the table of "
-            "src/device/ways.c"]
+        return [f"{variant}: the same losses, but slower in {', '.join(slow)}: leave it off"]
+    return [f"{variant} passed on this GPU. To give it to every GPU, set its `confirmed` to `true` in the table of "
+            "src/device/variants.c"]

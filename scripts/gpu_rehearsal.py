@@ -29,11 +29,11 @@ LIMIT_S = 580       # of a command on a lent machine, less than ten minutes
 TRIES = 5           # to complete a report
 BUILD_SCALE = 30    # of the time to compile, on a small machine
 # What a piece runs here; None: all of its checks.
-ROWS = {"kernels": None, "race": None, "ways": None,
+ROWS = {"kernels": None, "race": None, "variants": None,
         "prove": ["mlp*", "resnet20, 2*", "memcheck*", "racecheck*", "test_data_parallel", "test_replica",
                   "test_pytorch_state"]}
 FEW = {"kernels": ["gpu_probe", "resnet20*", "softmax*", "test_cuda_order"],
-       "race": [f"mlp-b8-float32 {against}" for against in ("graph", "processor", "kernel time")], "ways": ["mlp*mapped*"], "prove": ["mlp", "mlp, 2 replicas*", "test_pytorch_state"]}
+       "race": [f"mlp-b8-float32 {against}" for against in ("graph", "processor", "kernel time")], "variants": ["mlp*mapped*"], "prove": ["mlp", "mlp, 2 replicas*", "test_pytorch_state"]}
 
 
 def words_of(piece, built):

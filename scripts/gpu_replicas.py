@@ -22,12 +22,12 @@ def engines_of(gpus):
     half = "precision=bfloat16"
     found += [Engine("mlp, bfloat16", "mlp", "cuda:0", 1, None, 0, half),
               Engine("mlp, bfloat16, 4 replicas", "mlp", "4xcuda:0", 4, "mlp, bfloat16", 2e-2, half),
-              Engine("mlp, bfloat16, every way", "mlp", "cuda:0+all", 1, "mlp, bfloat16", 2e-2, half)]
+              Engine("mlp, bfloat16, every variant", "mlp", "cuda:0+all", 1, "mlp, bfloat16", 2e-2, half)]
     for count in (1, 2, 4, 8):
         cpu = f"resnet20, {count} CPU devices"
         found += [Engine(cpu, "resnet20", f"{count}xcpu", count, None, 0),
                   Engine(f"resnet20, {count} replicas", "resnet20", f"{count}xcuda:0", count, cpu, 1e-3)]
-    found += [Engine("resnet20, every way", "resnet20", "cuda:0+all", 1, "resnet20, 1 CPU devices", 1e-3)]
+    found += [Engine("resnet20, every variant", "resnet20", "cuda:0+all", 1, "resnet20, 1 CPU devices", 1e-3)]
     if gpus > 1:
         found += [Engine(f"mlp, {gpus} GPUs, {way}", "mlp", f"{gpus}xcuda", gpus, "mlp", 1e-4, f"collectives={way}")
                   for way in ("nccl", "copy")]

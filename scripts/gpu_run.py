@@ -28,7 +28,7 @@ PASSED, FAILED, SKIPPED, LATE, WAITING = "passed", "failed", "skipped", "out of 
 VERDICTS = (PASSED, FAILED, SKIPPED, LATE, WAITING)
 FINAL = (PASSED, FAILED, SKIPPED)
 UNPACK_S = 15
-RESULTS = ("probe", "probe_text", "kernels", "kernels_text", "race", "ways", "advice")  # tables of a report
+RESULTS = ("probe", "probe_text", "kernels", "kernels_text", "race", "variants", "advice")  # tables of a report
 LOOK_S = 0.2  # how often a command is looked at that prints nothing
 
 

@@ -54,11 +54,11 @@ def kernel_lines(found):
     """The longest of what `yoke bench --kernels --json` prints; calls that differ in their layer alone are one row."""
     rows = collections.defaultdict(lambda: [0, 0.0, 0.0])
     for call in found["calls"]:
-        row = rows[call["operation"], call["direction"], call.get("way", "-"), call["shape"]]
+        row = rows[call["operation"], call["direction"], call.get("algorithm", "-"), call["shape"]]
         row[:] = row[0] + 1, row[1] + call["ms"], row[2] + call["roofline_ms"]
     lines = []
     for kind, (count, ms, least_ms) in sorted(rows.items(), key=lambda row: -row[1][1])[:LONGEST]:
         words = "{:13} {:16} {:14} {}".format(*kind)
         lines.append(f"{ms:10.4f} {count:5} {100 * least_ms / ms if ms else 0:5.0f} %  {words}")
     return [f"the longest kernels of a step of {found['model']}, {found['rows']} rows, {found['precision']}",
-            "        ms calls    roof  operation     direction        way            shape of a row", *lines]
+            "        ms calls    roof  operation     direction        algorithm      shape of a row", *lines]

@@ -24,7 +24,7 @@ typedef struct rate_job {
     yoke_device *device;
     bench_rates rates;
     yoke_plan *plan, *first; /* the plan that is timed, and the one that writes its input */
-    yoke_choices *choices;
+    yoke_algorithms *algorithms;
     void *operands[5];
     size_t bytes;      /* of the copy */
     uint64_t timed_ns; /* of the size: calls alone; plans, contests and uploads take longer */
@@ -114,12 +114,12 @@ static yoke_status measure_operations(rate_job *job, size_t side) {
                              .output = {width, 1, 1, false},
                              .groups = 1,
                              .dilation = 1};
-    TRY(yoke_choices_create(&job->choices));
+    TRY(yoke_algorithms_create(&job->algorithms));
     yoke_plan_request request = {.operation = &linear,
                                  .rows = width,
                                  .inference = true,
                                  .precision = job->parallel->step.options.precision,
-                                 .choices = job->choices};
+                                 .algorithms = job->algorithms};
     const int64_t shape[4] = {width, width, 1, 1};
     TRY(yoke_layout_plain(job->device, shape, 4, &request.inputs[0]));
     TRY(yoke_plan_create(&job->first, job->device, &request));
@@ -145,9 +145,9 @@ static yoke_status grow(rate_job *job, yoke_status (*measure_size)(rate_job *, s
         yoke_status status = measure_size(job, size);
         yoke_plan_destroy(job->plan);
         yoke_plan_destroy(job->first);
-        yoke_choices_destroy(job->choices);
+        yoke_algorithms_destroy(job->algorithms);
         job->plan = job->first = NULL;
-        job->choices = NULL;
+        job->algorithms = NULL;
         for (int i = 0; i < 5; i++) {
             yoke_device_free(job->device, job->operands[i]);
             job->operands[i] = NULL;

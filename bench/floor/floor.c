@@ -39,7 +39,7 @@ static void list_update(kernel_job *job, double milliseconds) {
     *call = (bench_kernel_call){.layer = "update",
                                 .operation = "update",
                                 .direction = "",
-                                .way = yoke_shadow_way(&parallel->step),
+                                .algorithm = yoke_shadow_algorithm(&parallel->step),
                                 .milliseconds = milliseconds,
                                 .bytes = (3 + 2 * states) * bytes};
     if (parallel->step.exchange->writes_shadow) call->bytes += bytes / 2;

@@ -27,9 +27,9 @@ typedef struct bench_kernel_call {
     const char *operation; /* "conv2d", "batch_norm", "accumulate", "update", ... */
     const char *direction; /* "forward", "backward"; convolution and linear have "backward data"
                               and "backward weights" instead */
-    const char *way;       /* the algorithm that computes it: "cuDNN 1", "im2col", "matrix product",
-                              oneDNN's name of its implementation; "im2col, no other" where the
-                              libraries have none. NULL: there is no choice. */
+    const char *algorithm; /* the algorithm that computes it: "cuDNN 1", "im2col", "matrix product",
+                        oneDNN's name of its implementation; "im2col, no other" where the
+                        libraries have none. NULL: there is no choice. */
     char shape[64];        /* "64x56x56 to 64x56x56, kernel 3/1" */
     double milliseconds;   /* the call alone, the best of all repetitions */
     double bytes;          /* that it must move at least: each operand once */

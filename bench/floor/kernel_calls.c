@@ -85,8 +85,8 @@ static void describe_node(const yoke_program *program, const bench_call_subject 
                           : yoke_kind_name(operation->kind);
     call->direction = subject->backward ? parts[subject->part] : "forward";
     bool whole = subject->backward && subject->part == YOKE_FORWARD;
-    call->way =
-        yoke_plan_way(program->plans[subject->node], whole ? YOKE_BACKWARD_DATA : subject->part);
+    call->algorithm = yoke_plan_algorithm(program->plans[subject->node],
+                                          whole ? YOKE_BACKWARD_DATA : subject->part);
     call->bytes = node_bytes(program, subject);
     const yoke_node *node = &program->model->nodes[subject->node];
     double forward = 2 * yoke_layer_work(program->model, node) * program->rows;
@@ -125,7 +125,7 @@ static void describe_loss(const yoke_program *program, bool backward, bench_kern
     bool joined = !yoke_plan_describe(program->loss)->backward_reads[0];
     call->bytes = backward == joined ? output : 2 * output;
     if (joined && backward) call->bytes = 0;
-    call->way = yoke_plan_way(program->loss, YOKE_FORWARD);
+    call->algorithm = yoke_plan_algorithm(program->loss, YOKE_FORWARD);
     snprintf(call->shape, sizeof call->shape, "%.0f bytes", output);
 }
 

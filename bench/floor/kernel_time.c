@@ -177,7 +177,7 @@ static yoke_status time_parts(stopwatch *watch, timed_call *call) {
     static const yoke_direction parts[] = {YOKE_BACKWARD_WEIGHTS, YOKE_BACKWARD_DATA};
     for (int i = 0; i < 2; i++) {
         call->subject.part = parts[i];
-        if (yoke_plan_way(call->plan, parts[i]) != NULL) TRY(time_call(watch, call));
+        if (yoke_plan_algorithm(call->plan, parts[i]) != NULL) TRY(time_call(watch, call));
     }
     return YOKE_OK;
 }

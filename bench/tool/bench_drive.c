@@ -243,12 +243,12 @@ static yoke_status write_algorithms(drive_request *request, yoke_json *answer) {
     status = bench_kernel_calls(parallel, 1, calls, count, &count);
     yoke_json_open(answer, "algorithms", '[');
     for (int i = 0; i < count && status == YOKE_OK; i++) {
-        if (calls[i].way == NULL) continue;
+        if (calls[i].algorithm == NULL) continue;
         yoke_json_open(answer, NULL, '[');
         yoke_json_text(answer, NULL, calls[i].layer);
         yoke_json_text(answer, NULL, calls[i].operation);
         yoke_json_text(answer, NULL, calls[i].direction);
-        yoke_json_text(answer, NULL, calls[i].way);
+        yoke_json_text(answer, NULL, calls[i].algorithm);
         yoke_json_close(answer, ']');
     }
     yoke_json_close(answer, ']');

@@ -32,8 +32,8 @@ static double percent_of(double least_ms, double milliseconds) {
     return milliseconds > 0 ? 100 * least_ms / milliseconds : NAN;
 }
 
-static const char *way_of(const bench_kernel_call *call) {
-    return call->way != NULL ? call->way : "-";
+static const char *algorithm_of(const bench_kernel_call *call) {
+    return call->algorithm != NULL ? call->algorithm : "-";
 }
 
 static bool is_convolution(const bench_kernel_call *call) {
@@ -41,12 +41,12 @@ static bool is_convolution(const bench_kernel_call *call) {
 }
 
 static bool is_im2col(const bench_kernel_call *call) {
-    return is_convolution(call) && strncmp(way_of(call), "im2col", 6) == 0;
+    return is_convolution(call) && strncmp(algorithm_of(call), "im2col", 6) == 0;
 }
 
 /* No library has an algorithm for it; elsewhere im2col was the fastest. */
 static bool is_unserved(const bench_kernel_call *call) {
-    return is_convolution(call) && strncmp(way_of(call), "im2col, no other", 16) == 0;
+    return is_convolution(call) && strncmp(algorithm_of(call), "im2col, no other", 16) == 0;
 }
 
 static int count_calls(const kernel_table *table, bool (*has)(const bench_kernel_call *)) {
@@ -88,7 +88,7 @@ typedef struct kernel_row {
 
 static bool alike(const bench_kernel_call *a, const bench_kernel_call *b) {
     return strcmp(a->operation, b->operation) == 0 && strcmp(a->direction, b->direction) == 0 &&
-           strcmp(a->shape, b->shape) == 0 && strcmp(way_of(a), way_of(b)) == 0 &&
+           strcmp(a->shape, b->shape) == 0 && strcmp(algorithm_of(a), algorithm_of(b)) == 0 &&
            a->bytes == b->bytes;
 }
 
@@ -125,7 +125,7 @@ static yoke_status print_table(const kernel_table *table) {
     int count = join_calls(table, rows);
     qsort(rows, (size_t)count, sizeof *rows, by_time);
     printf("%9s %5s %7s %9s %9s  %-13s %-16s %-22s %s\n", "ms", "calls", "roof", "GB/s", "TFLOP/s",
-           "operation", "direction", "way", "shape of a row");
+           "operation", "direction", "algorithm", "shape of a row");
     for (int i = 0; i < count; i++) {
         const kernel_row *row = &rows[i];
         const bench_kernel_call *call = row->call;
@@ -133,7 +133,7 @@ static yoke_status print_table(const kernel_table *table) {
         printf("%9.4f %5d %5.0f %% %9.1f %9.3f  %-13s %-16s %-22s %s\n", row->milliseconds,
                row->count, percent_of(row->least_ms, row->milliseconds),
                row->bytes / seconds * 1e-9, row->operations / seconds * 1e-12, call->operation,
-               call->direction, way_of(call), call->shape);
+               call->direction, algorithm_of(call), call->shape);
     }
     for (int i = 0; i < table->count; i++)
         add_call(table, &all, &table->calls[i]);
@@ -165,7 +165,7 @@ static void json_call(yoke_json *json, const kernel_table *table, const bench_ke
     yoke_json_text(json, "layer", call->layer);
     yoke_json_text(json, "operation", call->operation);
     yoke_json_text(json, "direction", call->direction);
-    if (call->way != NULL) yoke_json_text(json, "way", call->way);
+    if (call->algorithm != NULL) yoke_json_text(json, "algorithm", call->algorithm);
     yoke_json_text(json, "shape", call->shape);
     yoke_json_real(json, "ms", call->milliseconds);
     yoke_json_real(json, "bytes", call->bytes);

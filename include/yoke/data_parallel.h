@@ -80,7 +80,7 @@ typedef struct yoke_data_parallel_options {
                                        chains by which NCCL replicates and reduces. */
     /** DDP: the ranks that train this model together, one device each; NULL: this process alone.
      * Schedule overlap: ranks all-reduce gradients and each updates its weights; sharded, over
-     * shared memory: each rank updates and publishes its part. All ranks call create, synchronize,
+     * shared memory: each rank updates and publishes its part. All ranks call create, broadcast,
      * step, evaluate and yoke_reduce together, and yoke_scatter where whole_rows is 0. A rank that
      * fails in one of these, or in forward or backward by hand, ends the group: the others return
      * its error. */
@@ -104,15 +104,15 @@ typedef struct yoke_data_parallel_options {
                                  in a gradient shows in the next loss only, with the weights gone.
                                  GPUs save the second copy of the optimizer's state that undoes a
                                  step. Clipping checks all the same. */
-    const char *choices;    /**< A file that keeps which algorithms were measured to be the fastest,
-                                 so that every run on this machine computes the same bits; create
-                                 makes it, in a folder that exists. In DDP rank 0 alone uses it.
-                                 Read during create only. NULL: measure anew in every engine. */
+    const char *algorithm_cache; /**< A file that keeps which algorithms were measured to be the
+                                 fastest, so that every run on this machine computes the same bits;
+                                 create makes it, in a folder that exists. In DDP rank 0 alone uses
+                                 it. Read during create only. NULL: measure anew in every engine. */
     int shards; /**< Cut the batch into so many shards whatever the number of devices and
                      ranks, which must be a power of two that divides this one. Each
                      shard is computed alone, and gradients add up in a fixed binary
                      tree: the weights do not depend on the number of devices and ranks
-                     if all devices have as many threads and make the same choices.
+                     if all devices have as many threads and take the same algorithms.
                      Needs accumulate 1. 0: as many as devices, in rank order. */
     /** Batch norm in training normalises the rows of the whole micro-batch, over all devices and
      * ranks, as torch.nn.SyncBatchNorm does, and all have the same running statistics; false: the
@@ -143,14 +143,15 @@ typedef struct yoke_data_parallel_options {
     /** Average the weights after every step, as torch.optim.swa_utils.get_ema_multi_avg_fn does;
      * below 1; 0: do not. On GPUs each step then waits for the devices. */
     double ema_decay;
-    bool cache_choices; /**< `choices` is the program's own cache: where it is broken, of another
-                             kind or unreadable, the engine measures anew, replaces it and says so
-                             in yoke_data_parallel_choices_warning. false: that is DATA or IO, since
-                             another file may be what the user's exact bits depend on. */
+    bool
+        replace_broken_cache; /**< `algorithm_cache` is the program's own file: where it is broken,
+                            of another kind or unreadable, the engine measures anew, replaces it and
+                            says so in yoke_data_parallel_algorithms_warning. false: that is DATA or
+                            IO, since another file may be what the user's exact bits depend on. */
     /** Begin no measurement of an algorithm so many seconds after the first unknown shape: what is
      * still unknown takes the first algorithm in this engine (of a convolution on CPU devices, that
-     * of YOKE_ALGORITHM_DIRECT) and is not kept in `choices`; yoke_data_parallel_choices_warning
-     * says so. In DDP rank 0's counts. 0: no limit. */
+     * of YOKE_ALGORITHM_DIRECT) and is not kept in `algorithm_cache`;
+     * yoke_data_parallel_algorithms_warning says so. In DDP rank 0's counts. 0: no limit. */
     double measure_seconds;
 } yoke_data_parallel_options;
 
@@ -166,13 +167,13 @@ typedef struct yoke_data_parallel_options {
         sizeof(yoke_data_parallel_options), YOKE_SCHEDULE_OVERLAP, YOKE_FLOAT32,                   \
             YOKE_ALGORITHM_MEASURED, 0 /* batch */, 1 /* accumulate */, 0, 0, 0,                   \
             YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false, NULL,  \
-            0 /* group_count */, false /* skip_finite_check */, NULL /* choices */,                \
+            0 /* group_count */, false /* skip_finite_check */, NULL /* algorithm_cache */,        \
             0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US,     \
-            false /* inference */, 0, false /* cache_choices */, 0                                 \
+            false /* inference */, 0, false /* replace_broken_cache */, 0                          \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.
- * With a process group, rank 0's choices, weights and running statistics become every rank's.
+ * With a process group, rank 0's algorithms, weights and running statistics become every rank's.
  *
  * @param[out] parallel  The engine; destroy it with yoke_data_parallel_destroy. NULL on failure.
  * @param model          A finished model; must outlive the engine.
@@ -181,8 +182,8 @@ typedef struct yoke_data_parallel_options {
  * @param options        Copied; not NULL.
  * @return ARGUMENT: the text names the offending option. MEMORY: it names the device, what was
  *         requested, what the device holds and what may help. SYSTEM: a thread could not start.
- *         PEER: the ranks disagree; it quotes both sides. DATA: options.choices is another kind of
- *         file, or damaged; it names the line.
+ *         PEER: the ranks disagree; it quotes both sides. DATA: options.algorithm_cache is another
+ * kind of file, or damaged; it names the line.
  */
 YOKE_API yoke_status yoke_data_parallel_create(yoke_data_parallel **parallel,
                                                const yoke_model *model, yoke_devices *devices,
@@ -219,7 +220,7 @@ YOKE_API void yoke_data_parallel_destroy(yoke_data_parallel *parallel);
  * @param parallel  The engine.
  * @return TIMEOUT, PEER: as a collective.
  */
-YOKE_API yoke_status yoke_data_parallel_synchronize(yoke_data_parallel *parallel);
+YOKE_API yoke_status yoke_data_parallel_broadcast(yoke_data_parallel *parallel);
 
 /** The result of one batch: sums over the replicas, and over the ranks, in a fixed order. */
 typedef struct yoke_step_result {
@@ -383,7 +384,7 @@ YOKE_API yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, cons
 
 /** Copies weights and running statistics. Threads that predict see the old ones or the new ones.
  *
- * @param parallel  The engine to write; in DDP, synchronize it afterwards.
+ * @param parallel  The engine to write; in DDP, call yoke_data_parallel_broadcast afterwards.
  * @param from      Not changed.
  * @return ARGUMENT: `from` lacks the tensor that the text names, or has it in another size.
  */
@@ -504,26 +505,26 @@ YOKE_API yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, in
  * @param[out] milliseconds    The time measured.
  * @return false past the end.
  */
-YOKE_API bool yoke_data_parallel_choice(const yoke_data_parallel *parallel, int index,
-                                        const char **layer_and_pass, const char **algorithm,
-                                        double *milliseconds);
+YOKE_API bool yoke_data_parallel_algorithm(const yoke_data_parallel *parallel, int index,
+                                           const char **layer_and_pass, const char **algorithm,
+                                           double *milliseconds);
 
-/** Why choices of this engine are not in options.choices, so that another run may measure others,
- * or were not measured (options.measure_seconds), or why the engine replaced that file
- * (options.cache_choices).
+/** Why algorithms of this engine are not in options.algorithm_cache, so that another run may
+ * measure others, or were not measured (options.measure_seconds), or why the engine replaced that
+ * file (options.replace_broken_cache).
  *
  * @param parallel  The engine. NULL: NULL.
  * @return NULL: none of these. Borrowed from the engine, until the next call.
  */
-YOKE_API const char *yoke_data_parallel_choices_warning(const yoke_data_parallel *parallel);
+YOKE_API const char *yoke_data_parallel_algorithms_warning(const yoke_data_parallel *parallel);
 
 /** Names the parameters that no loss has reached, of a model with several outputs: the gradients of
  * all updates so far were zero for them, so they have not moved. Weight decay rests for a parameter
  * in each step whose loss does not use an output that the parameter changes, unless a parameter
  * group of its own sets weight_decay above 0. A loss uses the outputs for which it gives gradients:
- * the model's own loss output 0, a yoke_own_loss those whose gradients are not all zero, a backward
- * by hand those that are not NULL; with ranks, those of any rank. Momentum of earlier steps moves
- * such a parameter on.
+ * the model's own loss output 0, a yoke_custom_loss those whose gradients are not all zero, a
+ * backward by hand those that are not NULL; with ranks, those of any rank. Momentum of earlier
+ * steps moves such a parameter on.
  *
  * @param parallel  The engine, between steps. NULL: NULL.
  * @return NULL: there is none, or no update yet. Borrowed from the engine, until the next call.

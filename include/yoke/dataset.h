@@ -38,7 +38,7 @@ typedef enum yoke_split {
  *   PNG files, a folder for each class, in DIR/train and DIR/val (or test, validation, valid);
  *   without those, in DIR, and the test split is a tenth of each class, or X. Rows are size x size
  *   pixels, 224; the shorter side is resized to N, 8 / 7 of that, and the center cut out, but see
- *   YOKE_AUGMENT_RESIZED_CROP_FLIP. Means and deviations are ImageNet's. `exact` gives Pillow's
+ *   YOKE_AUGMENT_RESIZED_CROP_FLIP. Means and stds are ImageNet's. `exact` gives Pillow's
  *   pixels; `scaled`, the default, decodes a JPEG at a half, a fourth or an eighth of its size
  *   where that leaves enough pixels. GPUs crop and scale rows themselves, with the CPU's pixels;
  *   with `crop=cpu` the CPU does it for them. Loader threads read the files while the engine
@@ -50,7 +50,7 @@ typedef enum yoke_split {
  *   elsewhere in each epoch.
  * - `npy:X.npy,Y.npy[,test=X.npy,Y.npy][,validation=X][,channels=first]`: arrays as numpy.save
  *   writes them. X: uint8 [rows, channels, height, width], [rows, height, width] or [rows,
- *   features], pixels that the loader normalizes with their mean and deviation; or float32, used as
+ *   features], pixels that the loader normalizes with their mean and std; or float32, used as
  *   it is, from the mapped file; or float64, which becomes float32 in memory. Y: integers [rows],
  *   the classes; or floats [rows] or [rows, targets], for regression. The test split is a tenth of
  *   each class, or X, or the other files; of `npy:X.npy` alone it is all rows, without labels, for
@@ -61,7 +61,7 @@ typedef enum yoke_split {
  *   test_labels. `npz:FILE.npz,x=NAME` alone has rows to predict.
  * - `csv:FILE,label=COLUMN[,ignore=COLUMN]...[,test=FILE][,validation=X]`: a first line with the
  *   names of the columns, then rows. Labels are words or whole numbers, the other columns numbers,
- *   normalized with the mean and deviation of the training rows. `target=COLUMN` instead of
+ *   normalized with the mean and std of the training rows. `target=COLUMN` instead of
  *   `label`: numbers, for regression. `csv:FILE` alone, with neither: its test split is all rows,
  *   without labels, for predictions.
  * - `synthetic[:CxHxW[,classes=N][,rows=N]]`: shapes and textures that Yoke draws. Default:
@@ -212,7 +212,7 @@ typedef struct yoke_dataset_info {
      * numbers, pixels of the host program are measured, its inputs have 0. Channels past the fourth
      * use the fourth's. */
     float mean[4];
-    float deviation[4]; /**< [channel]: the standard deviation, likewise; inputs have 1. */
+    float std[4]; /**< [channel]: the standard deviation, likewise; inputs have 1. */
     /** [classes], borrowed from the dataset. NULL: it has no names. Those of `images` are its
      * folders, those of `csv` the values of its column; CIFAR's come from the archive's
      * batches.meta.txt or fine_label_names.txt, where it has a line for each class; those of
@@ -226,7 +226,7 @@ typedef struct yoke_dataset_info {
     /** [channels], borrowed: the means that the columns of `csv` have over the training rows, with
      * which they are normalized instead of `mean`. NULL: other rows. */
     const float *means;
-    const float *deviations; /**< [channels], likewise. */
+    const float *stds; /**< [channels], likewise. */
 } yoke_dataset_info;
 
 /** Describes a dataset.
@@ -242,23 +242,23 @@ YOKE_API yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dat
  *
  * @param dataset    The dataset.
  * @param mean       [4], as in yoke_dataset_info.
- * @param deviation  [4], each above 0.
- * @return ARGUMENT: a pointer is NULL, a deviation is not above 0, or there is a loader of it.
+ * @param std  [4], each above 0.
+ * @return ARGUMENT: a pointer is NULL, a std is not above 0, or there is a loader of it.
  */
 YOKE_API yoke_status yoke_dataset_normalize(yoke_dataset *dataset, const float mean[4],
-                                            const float deviation[4]);
+                                            const float std[4]);
 
 /** Normalizes the columns of a table, `csv`, with other numbers than those of its training rows.
  * Call it before any loader reads the dataset.
  *
  * @param dataset     The dataset.
  * @param means       [channels], as in yoke_dataset_info; copied.
- * @param deviations  [channels], each above 0; copied.
- * @return ARGUMENT: a pointer is NULL, a deviation is not above 0, the rows are no table's, or
+ * @param stds  [channels], each above 0; copied.
+ * @return ARGUMENT: a pointer is NULL, a std is not above 0, the rows are no table's, or
  * there is a loader of them.
  */
 YOKE_API yoke_status yoke_dataset_normalize_columns(yoke_dataset *dataset, const float *means,
-                                                    const float *deviations);
+                                                    const float *stds);
 
 /** The file of a row.
  *
@@ -275,7 +275,7 @@ typedef struct yoke_image_options {
     int resize;         /**< The shorter side before the center is cut out; 0: N. */
     bool exact;         /**< Pillow's pixels; false: a large JPEG is decoded at a fraction. */
     float mean[4];      /**< [channel], as in yoke_dataset_info. */
-    float deviation[4]; /**< [channel], likewise. */
+    float std[4];       /**< [channel], likewise. */
 } yoke_image_options;
 
 /** Reads a JPEG or PNG file as a row: torchvision's Resize, CenterCrop, ToTensor and Normalize, as

@@ -30,12 +30,12 @@ typedef struct yoke_placement {
  * scales it. Loaders alone make it. */
 typedef struct yoke_crop yoke_crop;
 
-/** What the images of a batch have in common: input = (pixel / 255 - mean) / deviation. Channels
+/** What the images of a batch have in common: input = (pixel / 255 - mean) / std. Channels
  * past the fourth use the fourth's numbers. */
 typedef struct yoke_decoding {
     size_t struct_size; /**< sizeof(yoke_decoding). */
     float mean[4];      /**< [channel] */
-    float deviation[4]; /**< [channel] */
+    float std[4];       /**< [channel] */
     float cut_value[4]; /**< [channel]: the input inside a placement's box. */
 } yoke_decoding;
 

@@ -46,7 +46,7 @@ typedef struct yoke_devices_options {
     size_t struct_size; /**< sizeof(yoke_devices_options). */
     const char *list; /**< "auto", "4xcpu", "cpu,cpu", "2xcuda", "4xcuda:0"; the first one listed is
                            the root. NULL: "auto", which is every usable GPU, or one CPU device.
-                           Behind it perhaps ways in which GPUs compute, "2xcuda+mapped": see
+                           Behind it perhaps variants of GPU kernels, "2xcuda+mapped": see
                            docs/cuda.md. */
     int threads;      /**< Compute threads per device; 0: cores / devices, at least 1. */
     bool unbound;     /**< Do not bind workers to cores. */
@@ -79,7 +79,7 @@ typedef struct yoke_device_info {
     bool code;            /**< GPU: this build has code for it, or PTX to compile. */
     char note[128];       /**< GPU: a peculiarity and what Yoke does about it; "" otherwise. */
     int multiprocessors;  /**< GPU: streaming multiprocessors; 0 otherwise. */
-    char ways[96];        /**< GPU: the ways of the list, "+mapped"; "" otherwise. */
+    char variants[96];    /**< GPU: the variants of the list, "+mapped"; "" otherwise. */
 } yoke_device_info;
 
 /** Opens every device of the list, or none.

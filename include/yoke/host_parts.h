@@ -28,15 +28,15 @@ typedef struct yoke_outputs {
 } yoke_outputs;
 
 /** A loss of the host program over any outputs of a model. */
-typedef struct yoke_own_loss {
-    size_t struct_size; /**< sizeof(yoke_own_loss). */
+typedef struct yoke_custom_loss {
+    size_t struct_size; /**< sizeof(yoke_custom_loss). */
     /** Sets *loss to the mean over the rows and, where `gradients` is not NULL, writes its
      * derivative by each output there. The trainer weighs micro-batches and ranks by their rows.
      * The engine's calling thread calls it; it must not call the engine. A status other than OK
      * ends the step and the run; yoke_error_raise gives it words. */
     yoke_status (*compute)(void *payload, const yoke_outputs *rows, double *loss);
     void *payload; /**< Passed to `compute`. */
-} yoke_own_loss;
+} yoke_custom_loss;
 
 /** Sums that a metric may keep. */
 #define YOKE_METRIC_SUMS 16

@@ -65,7 +65,7 @@ typedef struct yoke_conv2d_options {
     int stride;              /**< 0: 1. */
     int padding;             /**< Zeros added on each side. */
     int groups;              /**< 0: 1. */
-    bool bias;               /**< Unlike PyTorch off by default: a batch norm usually follows. */
+    bool no_bias;            /**< Leave the bias out: before a batch norm, say. */
     const char *shared_with; /**< An earlier layer whose parameters this one uses; NULL: its own. */
     bool kaiming_fan_out;    /**< Initialize by torchvision's rule: normal weights, bias 0; false:
                                 nn.Conv2d's. */
@@ -88,8 +88,8 @@ typedef struct yoke_linear_options {
     const char *shared_with; /**< An earlier layer whose parameters this one uses; NULL: its own.
                                   Without a bias also an embedding of out_features tokens. */
     bool transposed;         /**< The weight is [in, out], as that of GPT-2's Conv1D. */
-    double deviation; /**< Initialize the weight with N(0, deviation^2) and the bias with 0; 0:
-                           nn.Linear's rule. */
+    double std;              /**< Initialize the weight with N(0, std^2) and the bias with 0; 0:
+                                        nn.Linear's rule. */
 } yoke_linear_options;
 
 /** The defaults; set name and out_features. */

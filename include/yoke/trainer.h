@@ -16,6 +16,7 @@
 #include "yoke/host_parts.h"
 #include "yoke/optimizer.h"
 #include "yoke/status.h"
+#include "yoke/weights.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -48,23 +49,6 @@ typedef enum yoke_event_kind {
     YOKE_EVENT_STOPPED  /**< `patience` ends the run; `text` says why. */
 } yoke_event_kind;
 
-/** Why yoke_weights_load_partial left a tensor out. */
-typedef enum yoke_skip_reason {
-    YOKE_SKIP_MISSING = 1, /**< The file lacks it: the model keeps its own values. */
-    YOKE_SKIP_SHAPE,       /**< It has another shape in the file: likewise. */
-    YOKE_SKIP_NOT_FINITE,  /**< It is not finite in the file: likewise. */
-    YOKE_SKIP_UNKNOWN,     /**< The model lacks it. */
-    YOKE_SKIP_NEW_HEAD     /**< `new_head` leaves it out: the model keeps its own values. */
-} yoke_skip_reason;
-
-/** A tensor that was left out. It lives until the callback returns. */
-typedef struct yoke_weights_skip {
-    size_t struct_size;      /**< sizeof(yoke_weights_skip) of the library. */
-    yoke_skip_reason reason; /**< Why. */
-    const char *name;        /**< The tensor's name, without "module.". */
-    const char *text;        /**< A line that says so. */
-} yoke_weights_skip;
-
 /** What counts the time between two checkpoints. */
 typedef enum yoke_checkpoint_unit {
     YOKE_CHECKPOINT_EPOCHS, /**< Epochs. */
@@ -92,7 +76,7 @@ typedef struct yoke_event {
     double test_loss;              /**< EPOCH: of the evaluation that ended it; NaN: none did. */
     double test_accuracy;          /**< EPOCH: likewise, 0 to 1; -1: none. */
     double images_per_second;      /**< EPOCH: rows per second of its steps; 0: unknown. */
-    const yoke_metric_value *metrics; /**< EVALUATION: [metric_count] of own_metrics. */
+    const yoke_metric_value *metrics; /**< EVALUATION: [metric_count] of custom_metrics. */
     int metric_count;                 /**< 0 in other events. */
 } yoke_event;
 
@@ -111,11 +95,11 @@ typedef struct yoke_trainer_options {
     /** How the engine trains; NULL: YOKE_DATA_PARALLEL_OPTIONS_INIT. The trainer sets batch, seed,
      * process_group and pixels of it, which stay 0 here, as do input_gradients and inference.
      * With `shards` and threads 0 a CPU device gets cores / shards threads, at least 1, whatever
-     * the number of devices; without `choices` the trainer then takes YOKE_ALGORITHM_DIRECT:
-     * measurements could end differently on another number of devices. In DDP all ranks give
-     * `choices`, or none does; what keeps its file from being written, and what `measure_seconds`
-     * leaves unmeasured, is a WARNING. With `ema_decay` evaluations and `save` use the average of
-     * the weights; checkpoints have both. */
+     * the number of devices; without `algorithm_cache` the trainer then takes
+     * YOKE_ALGORITHM_DIRECT: measurements could end differently on another number of devices. In
+     * DDP all ranks give `algorithm_cache`, or none does; what keeps its file from being written,
+     * and what `measure_seconds` leaves unmeasured, is a WARNING. With `ema_decay` evaluations and
+     * `save` use the average of the weights; checkpoints have both. */
     const yoke_data_parallel_options *engine;
     int batch;                               /**< Rows of the whole batch, of all ranks; 0: 64. */
     int epochs;                              /**< 0: 1. Ignored when steps > 0. */
@@ -168,9 +152,9 @@ typedef struct yoke_trainer_options {
                              file excludes `init`. NULL: from scratch. */
     const char *resume_anyway; /**< Options that may differ from the checkpoint's, as
                                     yoke_state_load's `anyway`. Needs `resume`. */
-    int mistakes; /**< After each evaluation yoke_trainer_predictions has the predictions of each
-                       class, and yoke_trainer_mistake this many wrong rows, those of the largest
-                       loss. 0: neither. Alike on all ranks. */
+    int misclassified; /**< After each evaluation yoke_trainer_predictions has the predictions of
+                            each class, and yoke_trainer_misclassified this many wrong rows, those
+                          of the largest loss. 0: neither. Alike on all ranks. */
     /** Rows of the host program to train on (yoke_dataset_from_arrays, yoke_dataset_from_callback),
      * instead of `dataset`, which is then NULL. Borrowed: they must outlive the trainer. NULL:
      * `dataset` names them. A row stream (yoke_dataset_from_stream) needs no_shuffle; one without
@@ -205,13 +189,13 @@ typedef struct yoke_trainer_options {
     /** A finished model of the host program, with a loss of its own, instead of `model` and `loss`,
      * which are then NULL. Its first input takes the dataset's rows. Borrowed: it must outlive the
      * trainer. */
-    const yoke_model *own_model;
+    const yoke_model *custom_model;
     /** A loss of the host program instead of the model's. Copied. The step then takes its phases
      * one after the other, and evaluations report no accuracy. Not with shards, nor in DDP's
      * sharded schedule. */
-    const yoke_own_loss *own_loss;
-    const yoke_metric *own_metrics; /**< [metric_count] metrics of the host program; copied. */
-    int metric_count;               /**< 0: none. */
+    const yoke_custom_loss *custom_loss;
+    const yoke_metric *custom_metrics; /**< [metric_count] metrics of the host program; copied. */
+    int metric_count;                  /**< 0: none. */
     double mixup; /**< As yoke_loader_options. Training accuracy then counts the label with the
                        larger share. */
 } yoke_trainer_options;
@@ -223,7 +207,7 @@ typedef struct yoke_trainer_options {
             NULL /* engine */, 64 /* batch */, 1 /* epochs */, 0, NULL, YOKE_LR_CONSTANT, 0, 0, 0, \
             false, YOKE_AUGMENT_NONE, 0, NULL, NULL, NULL, NULL, NULL, NULL,                       \
             NULL /* process_group */, NULL, NULL, NULL /* checkpoint_dir */, 0,                    \
-            YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, 0 /* mistakes */, NULL, NULL,            \
+            YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, 0 /* misclassified */, NULL, NULL,       \
             {0, 0, 0, 0}, 0, 0 /* limit_rows */, false, YOKE_SAMPLING_EACH, 0, false, false,       \
             0 /* lr_gamma */, 10, 0, 0, NULL /* loss */, false, NULL, NULL, NULL, 0, 0 /* mixup */ \
     }
@@ -348,9 +332,9 @@ typedef struct yoke_predictions {
     const int64_t *counts; /**< [classes, classes]: rows by true class, then by predicted class,
                               that of the largest output. NULL: rows is 0, or there are more
                               classes than YOKE_COUNTS_CLASSES. */
-    int mistakes;     /**< What yoke_trainer_mistake has: options.mistakes, or all wrong rows if
-                           they are fewer. */
-    yoke_shape shape; /**< The shape of one row. */
+    int misclassified; /**< What yoke_trainer_misclassified has: options.misclassified, or all wrong
+                       rows if they are fewer. */
+    yoke_shape shape;  /**< The shape of one row. */
     const char *const *class_names; /**< [classes]; NULL: the dataset has none. */
 } yoke_predictions;
 
@@ -358,14 +342,14 @@ typedef struct yoke_predictions {
  *
  * @param trainer           The trainer; not running.
  * @param[out] predictions  Set struct_size first.
- * @return ARGUMENT: a pointer or struct_size is wrong, or options.mistakes was 0.
+ * @return ARGUMENT: a pointer or struct_size is wrong, or options.misclassified was 0.
  */
 YOKE_API yoke_status yoke_trainer_predictions(const yoke_trainer *trainer,
                                               yoke_predictions *predictions);
 
 /** A row of the test split that the model took for another class. */
-typedef struct yoke_mistake {
-    size_t struct_size;    /**< sizeof(yoke_mistake). */
+typedef struct yoke_misclassified {
+    size_t struct_size;    /**< sizeof(yoke_misclassified). */
     size_t row;            /**< In the test split, counted from 0. */
     int label;             /**< Its class. */
     int predicted;         /**< The class of its largest output. */
@@ -374,17 +358,17 @@ typedef struct yoke_mistake {
     const uint8_t *pixels; /**< [channels, height, width], as the dataset has them; NULL: it has
                                 other values, or the image's file is gone. They live until the
                               trainer runs again or ends. */
-} yoke_mistake;
+} yoke_misclassified;
 
-/** One of those mistakes.
+/** One of those rows.
  *
- * @param trainer       The trainer; not running.
- * @param index         From 0, the largest loss, to yoke_predictions.mistakes - 1.
- * @param[out] mistake  Set struct_size first.
- * @return ARGUMENT: there is no such mistake, or a pointer or struct_size is wrong.
+ * @param trainer             The trainer; not running.
+ * @param index               From 0, the largest loss, to yoke_predictions.misclassified - 1.
+ * @param[out] misclassified  Set struct_size first.
+ * @return ARGUMENT: there is no such row, or a pointer or struct_size is wrong.
  */
-YOKE_API yoke_status yoke_trainer_mistake(const yoke_trainer *trainer, int index,
-                                          yoke_mistake *mistake);
+YOKE_API yoke_status yoke_trainer_misclassified(const yoke_trainer *trainer, int index,
+                                                yoke_misclassified *misclassified);
 
 /** The engine of a trainer.
  *
@@ -409,71 +393,6 @@ YOKE_API const yoke_model *yoke_trainer_model(const yoke_trainer *trainer);
  */
 YOKE_API yoke_status yoke_trainer_dataset(const yoke_trainer *trainer, yoke_split split,
                                           yoke_dataset_info *info);
-
-/** Saves an engine's weights and buffers as safetensors, with PyTorch's names and layout. Where
- * writing fails it waits shortly and tries again, three times in all; it writes nowhere else. A
- * link at the path stays, and the file that it leads to is replaced.
- *
- * @param parallel  The engine.
- * @param model     The engine's model.
- * @param path      The file; it is complete, or what it was before.
- * @return IO: the text names the path and the cause. ARGUMENT: the path is a pipe or a device, or
- *         leads to a file without a name (/proc/self/fd/N of memfd_create, or of a deleted file).
- *         NUMERIC: a value is not finite.
- */
-YOKE_API yoke_status yoke_weights_save(yoke_data_parallel *parallel, const yoke_model *model,
-                                       const char *path);
-
-/** Loads an engine's weights and buffers from a safetensors file. A "module." prefix of the names
- * is accepted. It checks every name, shape and value before it changes anything. In DDP, call
- * yoke_data_parallel_synchronize afterwards. It writes tensor by tensor: where other threads
- * predict with the engine meanwhile, a prediction may mix old and new weights. To change the
- * weights under predictors, load into a second engine, then call yoke_data_parallel_copy_weights,
- * which no prediction sees half done.
- *
- * @param parallel  The engine.
- * @param model     The engine's model.
- * @param path      The file.
- * @return MISSING: there is no such file. DATA: the file is malformed, does not fit the model or
- *         has a value that is not finite; the text says where.
- */
-YOKE_API yoke_status yoke_weights_load(yoke_data_parallel *parallel, const yoke_model *model,
-                                       const char *path);
-
-/** What a file of weights may lack, and have besides. Patterns are the shell's, with commas between
- * them: "fc.*,head.*". */
-typedef struct yoke_weights_load_options {
-    size_t struct_size;        /**< sizeof(yoke_weights_load_options). */
-    const char *allow_missing; /**< These tensors of the model keep their own values if the file
-                                    lacks them, or has them in another shape or not finite (a
-                                    replaced `fc`). NULL: none. */
-    const char *allow_unknown; /**< These tensors of the file are ignored if the model lacks them.
-                                    NULL: none. */
-    void (*on_skip)(const yoke_weights_skip *skip, void *payload); /**< For each one left out,
-                                    before weights change. May be NULL. */
-    void *payload;                                                 /**< Passed to on_skip. */
-    bool new_head; /**< The head, which is the linear layer that computes the model's first output,
-                        keeps its own values, whatever the file has: for fine-tuning on other
-                        classes. */
-} yoke_weights_load_options;
-
-/** Every tensor must be in the file and in the model. */
-#define YOKE_WEIGHTS_LOAD_OPTIONS_INIT                                                             \
-    { sizeof(yoke_weights_load_options), NULL, NULL, NULL, NULL, false }
-
-/** Loads what fits, as torch.nn.Module.load_state_dict(strict=False) does, but only where the
- * options allow a difference.
- *
- * @param parallel  The engine.
- * @param model     The engine's model.
- * @param path      The file.
- * @param options   NULL: YOKE_WEIGHTS_LOAD_OPTIONS_INIT.
- * @return As yoke_weights_load; ARGUMENT: a pattern of allow_missing matches no tensor of the
- *         model, or the model has no head for new_head.
- */
-YOKE_API yoke_status yoke_weights_load_partial(yoke_data_parallel *parallel,
-                                               const yoke_model *model, const char *path,
-                                               const yoke_weights_load_options *options);
 
 #ifdef __cplusplus
 }

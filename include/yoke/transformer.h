@@ -18,12 +18,12 @@ typedef struct yoke_embedding_options {
     const char *name;   /**< Prefix of the parameter's name; required. */
     int count;          /**< Rows of the weight: tokens, or positions; required. */
     int features;       /**< Tokens: of each; required. Positions: 0, or those of the input. */
-    double deviation;   /**< Initialize the weight with N(0, deviation^2); 0: 1, nn.Embedding's. */
+    double std;         /**< Initialize the weight with N(0, std^2); 0: 1, nn.Embedding's. */
 } yoke_embedding_options;
 
 /** The defaults; set name, count and features. */
 #define YOKE_EMBEDDING_OPTIONS_INIT                                                                \
-    { sizeof(yoke_embedding_options), NULL, 0, 0, 1 /* deviation */ }
+    { sizeof(yoke_embedding_options), NULL, 0, 0, 1 /* std */ }
 
 /** The attention inside torch.nn.MultiheadAttention and GPT-2. */
 typedef struct yoke_attention_options {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file
- * What a file of weights says of itself, so that a program which has the file alone can build the
- * model and prepare its inputs.
+ * Files of weights: saving, loading, and what a file says of itself, so that a program which has
+ * the file alone can build the model and prepare its inputs.
  */
 #ifndef YOKE_WEIGHTS_H
 #define YOKE_WEIGHTS_H
@@ -17,6 +17,20 @@
 extern "C" {
 #endif
 
+/** Saves an engine's weights and buffers as safetensors, with PyTorch's names and layout. Where
+ * writing fails it waits shortly and tries again, three times in all; it writes nowhere else. A
+ * link at the path stays, and the file that it leads to is replaced.
+ *
+ * @param parallel  The engine.
+ * @param model     The engine's model.
+ * @param path      The file; it is complete, or what it was before.
+ * @return IO: the text names the path and the cause. ARGUMENT: the path is a pipe or a device, or
+ *         leads to a file without a name (/proc/self/fd/N of memfd_create, or of a deleted file).
+ *         NUMERIC: a value is not finite.
+ */
+YOKE_API yoke_status yoke_weights_save(yoke_data_parallel *parallel, const yoke_model *model,
+                                       const char *path);
+
 /** The model of a file of weights, and the rows that it was trained on. In a file these are texts
  * in safetensors' `__metadata__`: yoke.model, yoke.classes, yoke.class_names and so on; lists are
  * JSON. A file that PyTorch wrote has none of them. */
@@ -29,7 +43,7 @@ typedef struct yoke_weights_info {
     const char *const *class_names; /**< [classes], by index; NULL: the classes have no names. */
     const char *dataset;            /**< Its kind: "images", "cifar10", ...; NULL: not said. */
     float mean[4];       /**< As in yoke_dataset_info, with which inputs are normalized; */
-    float deviation[4];  /**< all 0: the file does not say. */
+    float std[4];        /**< all 0: the file does not say. */
     int resize;          /**< Images: the shorter side before the center crop; 0: not resized. */
     bool exact;          /**< Images: decoded with Pillow's pixels. */
     const char *version; /**< The version of the library that wrote the file;
@@ -38,8 +52,8 @@ typedef struct yoke_weights_info {
      * was the host program's own. */
     const yoke_loss_options *loss;
     const char *const *feature_names; /**< [input.channels]: the columns of a table; NULL: none. */
-    const float *means;      /**< [input.channels], as in yoke_dataset_info; NULL: `mean`. */
-    const float *deviations; /**< [input.channels], each above 0; set both or none. */
+    const float *means; /**< [input.channels], as in yoke_dataset_info; NULL: `mean`. */
+    const float *stds;  /**< [input.channels], each above 0; set both or none. */
 } yoke_weights_info;
 
 /** yoke_weights_save with a description. The trainer writes one into its files by itself.
@@ -54,6 +68,74 @@ typedef struct yoke_weights_info {
 YOKE_API yoke_status yoke_weights_save_described(yoke_data_parallel *parallel,
                                                  const yoke_model *model,
                                                  const yoke_weights_info *info, const char *path);
+
+/** Why yoke_weights_load_partial left a tensor out. */
+typedef enum yoke_skip_reason {
+    YOKE_SKIP_MISSING = 1, /**< The file lacks it: the model keeps its own values. */
+    YOKE_SKIP_SHAPE,       /**< It has another shape in the file: likewise. */
+    YOKE_SKIP_NOT_FINITE,  /**< It is not finite in the file: likewise. */
+    YOKE_SKIP_UNKNOWN,     /**< The model lacks it. */
+    YOKE_SKIP_NEW_HEAD     /**< `new_head` leaves it out: the model keeps its own values. */
+} yoke_skip_reason;
+
+/** A tensor that was left out. It lives until the callback returns. */
+typedef struct yoke_weights_skip {
+    size_t struct_size;      /**< sizeof(yoke_weights_skip) of the library. */
+    yoke_skip_reason reason; /**< Why. */
+    const char *name;        /**< The tensor's name, without "module.". */
+    const char *text;        /**< A line that says so. */
+} yoke_weights_skip;
+
+/** Loads an engine's weights and buffers from a safetensors file. A "module." prefix of the names
+ * is accepted. It checks every name, shape and value before it changes anything. In DDP, call
+ * yoke_data_parallel_broadcast afterwards. It writes tensor by tensor: where other threads
+ * predict with the engine meanwhile, a prediction may mix old and new weights. To change the
+ * weights under predictors, load into a second engine, then call yoke_data_parallel_copy_weights,
+ * which no prediction sees half done.
+ *
+ * @param parallel  The engine.
+ * @param model     The engine's model.
+ * @param path      The file.
+ * @return MISSING: there is no such file. DATA: the file is malformed, does not fit the model or
+ *         has a value that is not finite; the text says where.
+ */
+YOKE_API yoke_status yoke_weights_load(yoke_data_parallel *parallel, const yoke_model *model,
+                                       const char *path);
+
+/** What a file of weights may lack, and have besides. Patterns are the shell's, with commas between
+ * them: "fc.*,head.*". */
+typedef struct yoke_weights_load_options {
+    size_t struct_size;        /**< sizeof(yoke_weights_load_options). */
+    const char *allow_missing; /**< These tensors of the model keep their own values if the file
+                                    lacks them, or has them in another shape or not finite (a
+                                    replaced `fc`). NULL: none. */
+    const char *allow_unknown; /**< These tensors of the file are ignored if the model lacks them.
+                                    NULL: none. */
+    void (*on_skip)(const yoke_weights_skip *skip, void *payload); /**< For each one left out,
+                                    before weights change. May be NULL. */
+    void *payload;                                                 /**< Passed to on_skip. */
+    bool new_head; /**< The head, which is the linear layer that computes the model's first output,
+                        keeps its own values, whatever the file has: for fine-tuning on other
+                        classes. */
+} yoke_weights_load_options;
+
+/** Every tensor must be in the file and in the model. */
+#define YOKE_WEIGHTS_LOAD_OPTIONS_INIT                                                             \
+    { sizeof(yoke_weights_load_options), NULL, NULL, NULL, NULL, false }
+
+/** Loads what fits, as torch.nn.Module.load_state_dict(strict=False) does, but only where the
+ * options allow a difference.
+ *
+ * @param parallel  The engine.
+ * @param model     The engine's model.
+ * @param path      The file.
+ * @param options   NULL: YOKE_WEIGHTS_LOAD_OPTIONS_INIT.
+ * @return As yoke_weights_load; ARGUMENT: a pattern of allow_missing matches no tensor of the
+ *         model, or the model has no head for new_head.
+ */
+YOKE_API yoke_status yoke_weights_load_partial(yoke_data_parallel *parallel,
+                                               const yoke_model *model, const char *path,
+                                               const yoke_weights_load_options *options);
 
 /** The description in a file, which may be a checkpoint. */
 typedef struct yoke_weights_description yoke_weights_description;

@@ -58,8 +58,8 @@
  *   of its own that takes signals, as `yoke train` does (src/cli/stop_signals.c).
  * - Masks are exactly what they were when a call returns, also of OpenMP threads that the program
  *   started for itself.
- * - A callback on the calling thread (on_event, own_loss, own_metrics) has the program's own mask
- *   and cores, and so do threads that it starts. Rows are read on loader threads, and the job of
+ * - A callback on the calling thread (on_event, custom_loss, custom_metrics) has the program's own
+ * mask and cores, and so do threads that it starts. Rows are read on loader threads, and the job of
  *   yoke_parallel_apply runs on workers: their callbacks, and threads started there, have all
  *   signals blocked; loader threads also have a nice value higher by 5, and workers one core each.
  *   Reset with pthread_sigmask, setpriority and sched_setaffinity what a new thread should not

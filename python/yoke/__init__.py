@@ -18,7 +18,7 @@ __version__ = LIBRARY.yoke_version().decode()
 EVENTS = {number: word for word, number in LAYOUT["enums"]["yoke_event_kind"].items()}
 
 
-def _choices():
+def _algorithm_cache():
     """The tool's file of measured algorithms, so that both compute the same bits; None where none can be kept."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
     with contextlib.suppress(OSError, RuntimeError):
@@ -124,9 +124,9 @@ class Trainer:
         rule = make("yoke_optimizer_options", "YOKE_ADAMW_OPTIONS_INIT") if optimizer == "adamw" else rule
         engine = make("yoke_data_parallel_options", "YOKE_DATA_PARALLEL_OPTIONS_INIT")
         run = make("yoke_trainer_options", "YOKE_TRAINER_OPTIONS_INIT", epochs=3, engine=ctypes.addressof(engine))
-        own = "choices" in options or options.get("algorithm") == "direct"
-        choices = {} if own else {"choices": _choices(), "cache_choices": True}
-        for name, value in {"model": model, "kind": optimizer, **choices, **options}.items():
+        own = "algorithm_cache" in options or options.get("algorithm") == "direct"
+        cache = {} if own else {"algorithm_cache": _algorithm_cache(), "replace_broken_cache": True}
+        for name, value in {"model": model, "kind": optimizer, **cache, **options}.items():
             _set((rule, engine, run), name, value)
         if inputs is not None:
             run.training_rows, classes = _open(self, inputs, labels, classes, channels_first)

@@ -10,7 +10,7 @@ import subprocess
 
 INTERFACE = "0.1."  # the versions of the library that this package calls
 MACHINES = {3: "i686", 40: "armv7l", 62: "x86_64", 183: "aarch64"}  # e_machine of an ELF file
-TYPES = {**vars(ctypes), "void": None}  # by their names in layout.json
+TYPES = {**vars(ctypes), "void": None, "unsigned": ctypes.c_uint}  # by their names in layout.json
 
 
 class YokeError(RuntimeError):

@@ -23,7 +23,8 @@ static yoke_loader *open_loader(yoke_dataset **dataset, yoke_split split) {
 
 /* Convolution, batch norm, ReLU and pooling: half the picture, `channels` features of it. */
 static yoke_value block(yoke_model *model, yoke_value value, const char *names[2], int channels) {
-    yoke_conv2d_options conv = {.struct_size = sizeof conv, .name = names[0], .kernel = 3};
+    yoke_conv2d_options conv = {
+        .struct_size = sizeof conv, .name = names[0], .kernel = 3, .no_bias = true};
     yoke_batch_norm_options norm = YOKE_BATCH_NORM_OPTIONS_INIT;
     yoke_pool_options half = {.struct_size = sizeof half, .kernel = 2};
     norm.name = names[1];

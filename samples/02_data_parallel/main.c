@@ -14,8 +14,7 @@ static void must(yoke_status status) {
 }
 
 static yoke_value block(yoke_model *model, yoke_value value, const char *name, int channels) {
-    yoke_conv2d_options conv = {
-        .struct_size = sizeof conv, .name = name, .padding = 1, .bias = true};
+    yoke_conv2d_options conv = {.struct_size = sizeof conv, .name = name, .padding = 1};
     yoke_pool_options half = {.struct_size = sizeof half, .kernel = 2};
     conv.out_channels = channels;
     conv.kernel = 3;

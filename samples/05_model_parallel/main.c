@@ -15,7 +15,8 @@ static void must(yoke_status status) {
 }
 
 static yoke_value block(yoke_model *model, yoke_value value, const char *name) {
-    yoke_conv2d_options conv = {.struct_size = sizeof conv, .name = name, .kernel = 3};
+    yoke_conv2d_options conv = {
+        .struct_size = sizeof conv, .name = name, .kernel = 3, .no_bias = true};
     yoke_pool_options half = {.struct_size = sizeof half, .kernel = 2};
     conv.out_channels = CHANNELS;
     conv.padding = 1;

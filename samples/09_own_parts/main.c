@@ -129,7 +129,7 @@ int main(int argc, char **argv) {
                               .shape = {INPUTS, 1, 1, true},
                               .target_count = 1,
                               .read_batch = read_test_rows};
-    yoke_own_loss loss = {sizeof loss, absolute_error, NULL};
+    yoke_custom_loss loss = {sizeof loss, absolute_error, NULL};
     yoke_metric close = {sizeof close, "close", count_close, NULL, NULL};
     yoke_optimizer_options adam = YOKE_ADAMW_OPTIONS_INIT;
     yoke_trainer_options options = YOKE_TRAINER_OPTIONS_INIT;
@@ -138,12 +138,12 @@ int main(int argc, char **argv) {
     must(yoke_dataset_from_callback(&test, &source));
     adam.learning_rate = 0.005;
     options.devices = argc > 1 ? argv[1] : "2xcpu";
-    options.own_model = model;
+    options.custom_model = model;
     options.training_rows = training;
     options.no_shuffle = true; /* a stream has one order, its own */
     options.test_rows = test;
-    options.own_loss = &loss;
-    options.own_metrics = &close;
+    options.custom_loss = &loss;
+    options.custom_metrics = &close;
     options.metric_count = 1;
     options.optimizer = &adam;
     options.batch = BATCH;

@@ -53,13 +53,13 @@ static void box_muller(const uint32_t words[2], double pair[2]) {
     pair[1] = radius * sin(angle);
 }
 
-void yoke_random_normal(float *values, size_t count, double deviation, uint64_t seed,
-                        yoke_random_use use, uint64_t a) {
+void yoke_random_normal(float *values, size_t count, double std, uint64_t seed, yoke_random_use use,
+                        uint64_t a) {
     uint32_t words[4];
     double pair[2];
     for (size_t i = 0; i < count; i++) {
         if (i % 4 == 0) fill_words(seed, use, a, i / 4, words);
         if (i % 2 == 0) box_muller(words + i % 4, pair);
-        values[i] = (float)(deviation * pair[i % 2]);
+        values[i] = (float)(std * pair[i % 2]);
     }
 }

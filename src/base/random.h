@@ -29,11 +29,11 @@ int yoke_random_below(uint32_t word, int count);
 /* The word's upper 24 bits as a number in [0, 1). */
 float yoke_random_unit(uint32_t word);
 
-/* Fill `values` from the uniform distribution [low, high), or from normal(0, deviation) by
+/* Fill `values` from the uniform distribution [low, high), or from normal(0, std) by
  * Box-Muller in double. */
 void yoke_random_uniform(float *values, size_t count, double low, double high, uint64_t seed,
                          yoke_random_use use, uint64_t a);
-void yoke_random_normal(float *values, size_t count, double deviation, uint64_t seed,
-                        yoke_random_use use, uint64_t a);
+void yoke_random_normal(float *values, size_t count, double std, uint64_t seed, yoke_random_use use,
+                        uint64_t a);
 
 #endif

@@ -113,14 +113,6 @@ static void print_row(const char *name, const yoke_checkpoint *checkpoint, long 
     printf("  %9.1f\n", (double)bytes / 1048576);
 }
 
-/* A line of verify. */
-static void print_verdict(const char *name, yoke_status status) {
-    if (status == YOKE_OK)
-        printf("%s: valid\n", name);
-    else
-        fprintf(stderr, "yoke: %s\n", yoke_last_error());
-}
-
 static yoke_status report_file(const file_list *files, const char *name, yoke_json *json) {
     char path[PATH_MAX];
     struct stat file;
@@ -133,8 +125,10 @@ static yoke_status report_file(const file_list *files, const char *name, yoke_js
         print_entry(json, name, checkpoint, bytes);
     else if (files->folder != NULL)
         print_row(name, checkpoint, bytes);
+    else if (status == YOKE_OK)
+        printf("%s: valid\n", name);
     else
-        print_verdict(name, status);
+        fprintf(stderr, "yoke: %s\n", yoke_last_error());
     yoke_checkpoint_close(checkpoint);
     return status;
 }

@@ -174,17 +174,6 @@ static void fish_text(const char *key, const char *text) {
     printf("'");
 }
 
-static void fish_option(const cli_verb *verb, const cli_option *option) {
-    completion_words values;
-    completion_of_option(option, &values);
-    if (option->help == NULL) return;
-    printf("complete -c yoke -n '__fish_seen_subcommand_from %s' -l %s", verb->name, option->name);
-    if (completion_takes_value(option)) printf(values.files ? " -r" : " -x");
-    if (values.words[0] != '\0') fish_text("-a", values.words);
-    fish_text("-d", option->help);
-    printf("\n");
-}
-
 static void fish_verb(const cli_verb *verb) {
     completion_words operands;
     completion_of_operands(verb, &operands);
@@ -197,8 +186,18 @@ static void fish_verb(const cli_verb *verb) {
            operands.files ? "" : " -f");
     if (operands.words[0] != '\0') fish_text("-a", operands.words);
     printf("\n");
-    for (int i = 0; i < verb->option_count; i++)
-        fish_option(verb, &verb->options[i]);
+    for (int i = 0; i < verb->option_count; i++) {
+        const cli_option *option = &verb->options[i];
+        completion_words values;
+        completion_of_option(option, &values);
+        if (option->help == NULL) continue;
+        printf("complete -c yoke -n '__fish_seen_subcommand_from %s' -l %s", verb->name,
+               option->name);
+        if (completion_takes_value(option)) printf(values.files ? " -r" : " -x");
+        if (values.words[0] != '\0') fish_text("-a", values.words);
+        fish_text("-d", option->help);
+        printf("\n");
+    }
 }
 
 static void print_fish(void) {

@@ -38,19 +38,16 @@ static void read_placeholder(const char *text, const char *end, completion_words
     }
 }
 
-static void add_models(completion_words *to) {
-    const char *name;
-    for (int i = 0; (name = yoke_model_preset_name(i)) != NULL; i++)
-        add(to, name, strlen(name));
-}
-
 void completion_of_option(const cli_option *option, completion_words *to) {
     *to = (completion_words){0};
     if (option->value == NULL) return;
-    if (strcmp(option->name, "model") == 0)
-        add_models(to);
-    else /* brackets hold parts of a word: N[s|m|steps|epochs] */
+    if (strcmp(option->name, "model") == 0) {
+        const char *name;
+        for (int i = 0; (name = yoke_model_preset_name(i)) != NULL; i++)
+            add(to, name, strlen(name));
+    } else { /* brackets hold parts of a word: N[s|m|steps|epochs] */
         read_placeholder(option->value, option->value + strcspn(option->value, "["), to);
+    }
 }
 
 void completion_of_operands(const cli_verb *verb, completion_words *to) {

@@ -98,11 +98,6 @@ void config_print_recipe(const config_place *place, FILE *out) {
 
 /* The file. */
 
-static int malformed(const config_place *place, const json_error_t *error) {
-    return cli_usage_error(place->verb->name, "%s: line %d, column %d: %s", place->flags->file,
-                           error->line, error->column, error->text);
-}
-
 static int open_file(const config_place *place) {
     const char *path = place->flags->file;
     json_error_t error;
@@ -115,16 +110,12 @@ static int open_file(const config_place *place) {
     }
     json_t *root = json_loadb((const char *)text, bytes, JSON_REJECT_DUPLICATES, &error);
     free(text);
-    if (root == NULL) return malformed(place, &error);
+    if (root == NULL)
+        return cli_usage_error(place->verb->name, "%s: line %d, column %d: %s", path, error.line,
+                               error.column, error.text);
     place->flags->texts = root;
     if (json_is_object(root)) return -1;
     return cli_usage_error(place->verb->name, "%s: not an object, as in {\"lr\": 0.1}", path);
-}
-
-static int unknown_key(const config_place *place, const char *key) {
-    char hint[OTHER_WORDS_BYTES];
-    return cli_usage_error(place->verb->name, "%s: %s has no option '%s'%s", place->flags->file,
-                           place->verb->name, key, other_option_hint(place->verb, key, hint));
 }
 
 /* A value as a command says it; NULL: it is no text, number, true or false. */
@@ -145,10 +136,12 @@ static bool is_for_commands(const config_place *place, const cli_option *option)
 }
 
 static int apply_key(const config_place *place, const char *key, const json_t *value) {
-    char number[NUMBER_BYTES];
+    char number[NUMBER_BYTES], hint[OTHER_WORDS_BYTES];
     const cli_option *option = cli_find_option(place->verb, key);
     const char *text = text_of(value, number);
-    if (option == NULL) return unknown_key(place, key);
+    if (option == NULL)
+        return cli_usage_error(place->verb->name, "%s: %s has no option '%s'%s", place->flags->file,
+                               place->verb->name, key, other_option_hint(place->verb, key, hint));
     if (is_for_commands(place, option))
         return cli_usage_error(place->verb->name, "%s: '%s' is for the command line alone",
                                place->flags->file, key);

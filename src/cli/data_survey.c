@@ -14,7 +14,7 @@ double data_mean(const data_sums *sums) {
     return sums->count > 0 ? sums->first + sums->sum / (double)sums->count : NAN;
 }
 
-double data_deviation(const data_sums *sums) {
+double data_std(const data_sums *sums) {
     double count = (double)sums->count, mean = sums->sum / count;
     return sums->count > 0 ? sqrt(fmax(sums->squares / count - mean * mean, 0)) : NAN;
 }

@@ -12,7 +12,7 @@ typedef struct data_sums {
     size_t count, not_finite;
 } data_sums;
 double data_mean(const data_sums *sums);
-double data_deviation(const data_sums *sums);
+double data_std(const data_sums *sums);
 
 /* Pictures of a contact sheet: a row for each class, or rows of any pictures without classes. */
 #define SHEET_COLUMNS 10

@@ -33,20 +33,11 @@ const cli_verb data_verb = {
     .summary = "look at a dataset before training on it",
     .options = options,
     .option_count = CLI_OPTION_COUNT(options),
-    .more =
-        "Reads every row of both splits: rows, shape, classes with their numbers, mean and\n"
-        "deviation of each channel (pixels count from 0 to 1), and the name of every file that\n"
-        "cannot be read (exit code 65). SPEC is as in --dataset of 'yoke train'.\n"};
+    .more = "Reads every row of both splits: rows, shape, classes with their numbers, mean and\n"
+            "std of each channel (pixels count from 0 to 1), and the name of every file that\n"
+            "cannot be read (exit code 65). SPEC is as in --dataset of 'yoke train'.\n"};
 
 static const char *const split_names[] = {"train", "test"};
-
-/* "3x224x224", or "12 features". */
-static void print_shape(const yoke_shape *shape) {
-    if (shape->flat)
-        printf("%d feature%s", shape->channels, shape->channels == 1 ? "" : "s");
-    else
-        printf("%dx%dx%d", shape->channels, shape->height, shape->width);
-}
 
 static void print_rows(const data_survey surveys[2]) {
     const yoke_dataset_info *info = &surveys[0].info;
@@ -56,7 +47,10 @@ static void print_rows(const data_survey surveys[2]) {
         printf("%d tokens of %d\n", info->label_count, info->classes);
         return;
     }
-    print_shape(&info->shape);
+    if (info->shape.flat)
+        printf("%d feature%s", info->shape.channels, info->shape.channels == 1 ? "" : "s");
+    else
+        printf("%dx%dx%d", info->shape.channels, info->shape.height, info->shape.width);
     if (info->classes > 0)
         printf(" and one of %d classes\n", info->classes);
     else
@@ -88,7 +82,7 @@ static void print_sums(const char *name, int index, const data_sums *sums) {
     char number[16];
     snprintf(number, sizeof number, "%d", index);
     cli_print_text(stdout, name != NULL ? name : number, 24);
-    printf("  %10.4g  %10.4g", data_mean(sums), data_deviation(sums));
+    printf("  %10.4g  %10.4g", data_mean(sums), data_std(sums));
     if (sums->not_finite > 0) printf("  %zu not finite", sums->not_finite);
     putchar('\n');
 }
@@ -96,12 +90,12 @@ static void print_sums(const char *name, int index, const data_sums *sums) {
 static void print_channels(const data_survey *training) {
     const yoke_dataset_info *info = &training->info;
     if (info->label_count > 1) return; /* tokens have no mean */
-    printf("\n%-24s  %10s  %10s\n", info->shape.flat ? "feature" : "channel", "mean", "deviation");
+    printf("\n%-24s  %10s  %10s\n", info->shape.flat ? "feature" : "channel", "mean", "std");
     for (int i = 0; i < info->shape.channels && i < LINES_SHOWN; i++)
         print_sums(info->feature_names != NULL ? info->feature_names[i] : NULL, i,
                    &training->channels[i]);
     print_rest(info->shape.channels);
-    if (info->target_count > 0) printf("\n%-24s  %10s  %10s\n", "target", "mean", "deviation");
+    if (info->target_count > 0) printf("\n%-24s  %10s  %10s\n", "target", "mean", "std");
     for (int i = 0; i < info->target_count && i < LINES_SHOWN; i++)
         print_sums(NULL, i, &training->targets[i]);
     print_rest(info->target_count);
@@ -126,7 +120,7 @@ static void write_sums(yoke_json *json, const char *key, const data_sums *sums, 
         yoke_json_open(json, NULL, '{');
         if (names != NULL) yoke_json_text(json, "name", names[i]);
         yoke_json_real(json, "mean", data_mean(&sums[i]));
-        yoke_json_real(json, "deviation", data_deviation(&sums[i]));
+        yoke_json_real(json, "std", data_std(&sums[i]));
         yoke_json_integer(json, "not_finite", (int64_t)sums[i].not_finite);
         yoke_json_close(json, '}');
     }

@@ -31,7 +31,7 @@ static const cli_option options[] = {
     CLI_OPTION_THREADS(AT(trained.threads)),
     CLI_OPTION_BATCH(AT(trained.batch), "64"),
     CLI_OPTION_PRECISION(AT(trained.precision)),
-    CHOICES_OPTION_NO_CACHE(AT(trained.choices.no_cache)),
+    ALGORITHM_CACHE_OPTION_NO_CACHE(AT(trained.algorithm_cache.no_cache)),
     CLI_OPTION_LIMIT_ROWS(AT(trained.rows.limit)),
     CLI_OPTION_LOADER_THREADS(AT(trained.rows.loader_threads)),
     CLI_OPTION_SKIP_BAD(AT(trained.rows.skip_bad)),
@@ -107,14 +107,7 @@ static yoke_status open_all(evaluation *run, const evaluate_flags *flags) {
                          yoke_loader_pixels(run->loader));
 }
 
-static void close_all(evaluation *run) {
-    yoke_evaluation_destroy(run->result);
-    yoke_loader_destroy(run->loader);
-    trained_close(&run->trained);
-    yoke_dataset_close(run->dataset);
-}
-
-static yoke_status evaluate(evaluation *run, const evaluate_flags *flags) {
+static yoke_status evaluate_dataset(evaluation *run, const evaluate_flags *flags) {
     TRY(open_all(run, flags));
     TRY(yoke_evaluation_run(&run->result, run->trained.parallel, run->loader));
     run->info.struct_size = sizeof run->info;
@@ -177,17 +170,6 @@ static void add_classes(yoke_json *json, const evaluation *run) {
     yoke_json_close(json, ']');
 }
 
-static void add_confusion(yoke_json *json, const yoke_evaluation_info *info) {
-    yoke_json_open(json, "confusion", '[');
-    for (int i = 0; i < info->classes; i++) {
-        yoke_json_open(json, NULL, '[');
-        for (int j = 0; j < info->classes; j++)
-            yoke_json_integer(json, NULL, count_of(info, i, j));
-        yoke_json_close(json, ']');
-    }
-    yoke_json_close(json, ']');
-}
-
 static yoke_status print_json(const evaluation *run, const evaluate_flags *flags) {
     const yoke_evaluation_info *info = &run->info;
     char why[WHY_BYTES];
@@ -205,7 +187,14 @@ static yoke_status print_json(const evaluation *run, const evaluate_flags *flags
     if (lacks_counts(info)) yoke_json_text(&json, "counts_left_out", say_why(info, why));
     if (info->counts != NULL) {
         add_classes(&json, run);
-        add_confusion(&json, info);
+        yoke_json_open(&json, "confusion", '[');
+        for (int i = 0; i < info->classes; i++) {
+            yoke_json_open(&json, NULL, '[');
+            for (int j = 0; j < info->classes; j++)
+                yoke_json_integer(&json, NULL, count_of(info, i, j));
+            yoke_json_close(&json, ']');
+        }
+        yoke_json_close(&json, ']');
     }
     yoke_json_close(&json, '}');
     return cli_print_json(&json, stdout);
@@ -291,12 +280,15 @@ int evaluate_main(int argc, char **argv) {
     if (flags.trained.weights == NULL)
         return cli_usage_error("evaluate",
                                "evaluate needs the weights: --weights FILE, or --init FILE");
-    yoke_status status = evaluate(&run, &flags);
+    yoke_status status = evaluate_dataset(&run, &flags);
     if (status == YOKE_OK && flags.json)
         status = print_json(&run, &flags);
     else if (status == YOKE_OK)
         print_words(&run, &flags);
     code = status == YOKE_OK ? 0 : cli_fail(status);
-    close_all(&run);
+    yoke_evaluation_destroy(run.result);
+    yoke_loader_destroy(run.loader);
+    trained_close(&run.trained);
+    yoke_dataset_close(run.dataset);
     return code;
 }

@@ -36,7 +36,7 @@ static const cli_option options[] = {
     {"devices", "LIST", "auto, cpu or cuda: one device (auto)", AT(trained.devices)},
     CLI_OPTION_THREADS(AT(trained.threads)),
     CLI_OPTION_PRECISION(AT(trained.precision)),
-    CHOICES_OPTION_NO_CACHE(AT(trained.choices.no_cache)),
+    ALGORITHM_CACHE_OPTION_NO_CACHE(AT(trained.algorithm_cache.no_cache)),
 };
 
 const cli_verb generate_verb = {
@@ -116,19 +116,6 @@ static void append(generation *run, int token) {
     run->window[run->filled++] = (float)token;
 }
 
-static yoke_status append_prompt(generation *run) {
-    for (const char *s = run->flags->prompt; *s != '\0'; s++) {
-        int token = run->tokens[(unsigned char)*s];
-        if (token < 0)
-            return cli_refuse(YOKE_ERROR_ARGUMENT,
-                              "--prompt: byte %d, 0x%02x, does not occur in the text that the "
-                              "weights were trained on",
-                              (int)(s - run->flags->prompt), (unsigned)(unsigned char)*s);
-        append(run, token);
-    }
-    return YOKE_OK;
-}
-
 /* Drawing. */
 
 static int by_value(const void *left, const void *right) {
@@ -146,17 +133,12 @@ static float lowest(const generation *run, const float *outputs) {
     return sorted[kept - 1];
 }
 
-static int likeliest(const float *outputs, int classes) {
-    int best = 0;
-    for (int i = 1; i < classes; i++)
-        if (outputs[i] > outputs[best]) best = i;
-    return best;
-}
-
 /* From softmax(outputs / temperature) of those that may be drawn. */
 static int draw(const generation *run, const float *outputs, int index) {
     double shares[BYTES], sum = 0, temperature = run->flags->temperature;
-    int best = likeliest(outputs, run->classes);
+    int best = 0;
+    for (int i = 1; i < run->classes; i++)
+        if (outputs[i] > outputs[best]) best = i;
     float low = lowest(run, outputs);
     uint32_t words[4];
     if (temperature == 0) return best;
@@ -204,7 +186,15 @@ static yoke_status generate(generation *run) {
 
 static yoke_status run_all(generation *run) {
     TRY(open_all(run));
-    TRY(append_prompt(run));
+    for (const char *s = run->flags->prompt; *s != '\0'; s++) {
+        int token = run->tokens[(unsigned char)*s];
+        if (token < 0)
+            return cli_refuse(YOKE_ERROR_ARGUMENT,
+                              "--prompt: byte %d, 0x%02x, does not occur in the text that the "
+                              "weights were trained on",
+                              (int)(s - run->flags->prompt), (unsigned)(unsigned char)*s);
+        append(run, token);
+    }
     fputs(run->flags->prompt, stdout);
     return generate(run);
 }

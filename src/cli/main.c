@@ -33,19 +33,15 @@ const cli_verb version_verb = {.name = "version", .summary = "print the version"
 
 static char refusal[1400];
 
-/* As the library's errors: names from files must not steer a terminal. */
-static void keep_printable(char *text) {
-    for (; *text != '\0'; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
-}
-
 yoke_status cli_refuse(yoke_status status, const char *format, ...) {
     va_list arguments;
     if (refusal[0] != '\0') return status;
     va_start(arguments, format);
     vsnprintf(refusal, sizeof refusal, format, arguments);
     va_end(arguments);
-    keep_printable(refusal);
+    /* As the library's errors: names from files must not steer a terminal. */
+    for (char *at = refusal; *at != '\0'; at++)
+        if ((unsigned char)*at < 0x20 || *at == 0x7f) *at = '?';
     return status;
 }
 

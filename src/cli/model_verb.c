@@ -36,11 +36,6 @@ const cli_verb model_verb = {
 
 /* list. */
 
-static void print_options(const yoke_preset_info *preset) {
-    for (int i = 0; i < preset->option_count; i++)
-        printf("%s%s=%g", i > 0 ? "," : ":", preset->options[i].name, preset->options[i].value);
-}
-
 static const char *shape_text(yoke_shape shape, char text[48]) {
     if (shape.flat)
         snprintf(text, 48, "%d", shape.channels);
@@ -78,7 +73,8 @@ static void print_preset(const yoke_preset_info *preset) {
     printf("%-16s %-14s %7d  %s", preset->name, shape_text(preset->input, shape), preset->classes,
            preset->summary);
     if (preset->option_count > 0) printf("\n%18s%s", "", preset->name);
-    print_options(preset);
+    for (int i = 0; i < preset->option_count; i++)
+        printf("%s%s=%g", i > 0 ? "," : ":", preset->options[i].name, preset->options[i].value);
     printf("\n");
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Words of PyTorch, torchvision's and timm's scripts, torchrun, Lightning, Keras and Hugging Face.
- * cmake/make_layout.py reads both tables for the Python module: a row is texts and NULL only. */
+/* Words of PyTorch, torchvision's and timm's scripts, torchrun, Lightning, Keras and Hugging Face,
+ * and former ones of Yoke. cmake/make_layout.py reads both tables for the Python module: a row is
+ * texts and NULL only. */
 #include "cli/other_words.h"
 
 #include <ctype.h>
@@ -101,6 +102,7 @@ static const struct {
      "a line of JSON for each step"},
     {"profiler|profile|profile-dir", "trace", "trace", "a file for https://ui.perfetto.dev"},
     {"html", "report", NULL, NULL},
+    {"choices", "algorithm-cache", "algorithm_cache", NULL},
     {"no-shuffle|shuffle", "shuffle", "no_shuffle", NULL},
     {"new-head", "new-head", "init_new_head", NULL},
     {"allow-missing", "allow-missing", "init_allow_missing", NULL},

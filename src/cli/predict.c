@@ -30,7 +30,7 @@ static const cli_option options[] = {
     CLI_OPTION_THREADS(AT(trained.threads)),
     CLI_OPTION_BATCH(AT(trained.batch), "64, or all rows if they are fewer"),
     CLI_OPTION_PRECISION(AT(trained.precision)),
-    CHOICES_OPTION_NO_CACHE(AT(trained.choices.no_cache)),
+    ALGORITHM_CACHE_OPTION_NO_CACHE(AT(trained.algorithm_cache.no_cache)),
     CLI_OPTION_LIMIT_ROWS(AT(trained.rows.limit)),
     CLI_OPTION_LOADER_THREADS(AT(trained.rows.loader_threads)),
     CLI_OPTION_SKIP_BAD(AT(trained.rows.skip_bad)),
@@ -123,16 +123,6 @@ static void count_not_finite(prediction *run, const yoke_batch *batch, size_t fi
     }
 }
 
-static yoke_status print_rows(prediction *run, size_t first, int rows) {
-    for (int i = 0; i < rows; i++) {
-        char number[32];
-        const char *name = yoke_dataset_row_name(run->dataset, first + (size_t)i);
-        snprintf(number, sizeof number, "%zu", first + (size_t)i);
-        TRY(predict_print_row(&run->printer, name != NULL ? name : number, outputs_of(run, i)));
-    }
-    return YOKE_OK;
-}
-
 static yoke_status predict_rows(prediction *run, const char *spec) {
     yoke_batch batch = {.struct_size = sizeof batch};
     TRY(open_rows(run, spec));
@@ -147,7 +137,12 @@ static yoke_status predict_rows(prediction *run, const char *spec) {
         batch.targets = NULL;
         batch.targets_count = 0;
         TRY(forward(run, &batch));
-        TRY(print_rows(run, first, batch.rows));
+        for (int i = 0; i < batch.rows; i++) {
+            char number[32];
+            const char *name = yoke_dataset_row_name(run->dataset, first + (size_t)i);
+            snprintf(number, sizeof number, "%zu", first + (size_t)i);
+            TRY(predict_print_row(&run->printer, name != NULL ? name : number, outputs_of(run, i)));
+        }
     }
     if (run->not_finite > 0)
         fprintf(stderr, "yoke: warning: %s: values of %zu rows are not finite, of row %zu first\n",
@@ -170,7 +165,7 @@ static yoke_status decode_some(int worker, void *context) {
                               .resize = info->resize,
                               .exact = info->exact};
     memcpy(how.mean, info->mean, sizeof how.mean);
-    memcpy(how.deviation, info->deviation, sizeof how.deviation);
+    memcpy(how.std, info->std, sizeof how.std);
     for (int i = worker; i < job->count; i += job->threads) {
         float *inputs = job->run->inputs + (size_t)i * job->run->row_values;
         yoke_status status = yoke_image_read(job->run->paths[job->first + i], &how, inputs);
@@ -264,16 +259,6 @@ static yoke_status predict(prediction *run) {
     return status != YOKE_OK ? status : printed;
 }
 
-static void close_all(prediction *run) {
-    yoke_workers_destroy(run->decoders);
-    free(run->errors);
-    free(run->inputs);
-    free(run->outputs);
-    yoke_loader_destroy(run->loader);
-    trained_close(&run->trained);
-    yoke_dataset_close(run->dataset);
-}
-
 int predict_main(int argc, char **argv) {
     predict_flags flags = {.trained = {.devices = "auto", .batch = 64}, .top = 1};
     prediction run = {.flags = &flags, .paths = argv + 1};
@@ -289,6 +274,12 @@ int predict_main(int argc, char **argv) {
     run.batch = flags.trained.batch;
     yoke_status status = predict(&run);
     code = status == YOKE_OK ? yoke_status_exit_code(run.first) : cli_fail(status);
-    close_all(&run);
+    yoke_workers_destroy(run.decoders);
+    free(run.errors);
+    free(run.inputs);
+    free(run.outputs);
+    yoke_loader_destroy(run.loader);
+    trained_close(&run.trained);
+    yoke_dataset_close(run.dataset);
     return code;
 }

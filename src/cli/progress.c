@@ -15,13 +15,10 @@
 #define SMOOTHING 0.3 /* of the rate, as tqdm's */
 #define BAR_CELLS_MAX 40
 
-static bool is_terminal(void) {
-    const char *kind = getenv("TERM");
-    return isatty(STDERR_FILENO) && kind != NULL && strcmp(kind, "dumb") != 0;
-}
-
 void progress_begin(progress *view, int epochs, int log_every, bool silent) {
-    *view = (progress){.bar = is_terminal() && !silent,
+    const char *terminal = getenv("TERM");
+    bool draws = isatty(STDERR_FILENO) && terminal != NULL && strcmp(terminal, "dumb") != 0;
+    *view = (progress){.bar = draws && !silent,
                        .unicode = strcmp(nl_langinfo(CODESET), "UTF-8") == 0,
                        .silent = silent,
                        .log_every = log_every,
@@ -138,15 +135,6 @@ static void draw_bar(progress *view, const yoke_event *event) {
 
 /* Plain lines. */
 
-static void print_line(progress *view, const yoke_event *event) {
-    progress_part here = progress_part_of(view, event);
-    char tail[96];
-    tail_text(view, event, tail, sizeof tail);
-    progress_clear(view);
-    fprintf(stderr, "%sstep %llu/%llu %s\n", view->epochs == 0 ? "" : here.name,
-            (unsigned long long)here.done, (unsigned long long)here.all, tail);
-}
-
 static bool line_is_due(const progress *view, const yoke_event *event) {
     if (view->log_every > 0) return event->step % (uint64_t)view->log_every == 0;
     return (!view->bar || view->no_room) &&
@@ -177,7 +165,12 @@ void progress_step(progress *view, const yoke_event *event) {
     view->last = *event;
     if (view->silent) return;
     if (line_is_due(view, event)) {
-        print_line(view, event);
+        progress_part here = progress_part_of(view, event);
+        char tail[96];
+        tail_text(view, event, tail, sizeof tail);
+        progress_clear(view);
+        fprintf(stderr, "%sstep %llu/%llu %s\n", view->epochs == 0 ? "" : here.name,
+                (unsigned long long)here.done, (unsigned long long)here.all, tail);
         view->last_line = event->seconds_elapsed;
     }
     if (view->bar && picture_is_due(view, event)) draw(view, event);

@@ -49,18 +49,13 @@ static const clash clashes[] = {
     {"print-config", "it is a test, and no option of a run"},
 };
 
-static bool has_option(int argc, char **argv, const char *name) {
-    bool found = false;
-    for (int i = 1; i < argc; i++)
-        found = found || cli_names_option(argv[i], name);
-    return found;
-}
-
 int range_test_check(int argc, char **argv) {
     for (size_t i = 0; i < sizeof clashes / sizeof clashes[0]; i++)
-        if (has_option(argc, argv, clashes[i].option))
-            return cli_usage_error("train", "--lr-find does not go with --%s: %s; leave one out",
-                                   clashes[i].option, clashes[i].why);
+        for (int k = 1; k < argc; k++)
+            if (cli_names_option(argv[k], clashes[i].option))
+                return cli_usage_error("train",
+                                       "--lr-find does not go with --%s: %s; leave one out",
+                                       clashes[i].option, clashes[i].why);
     return -1;
 }
 
@@ -73,7 +68,7 @@ void range_test_fill(yoke_trainer_options *run, yoke_data_parallel_options *engi
     engine->ema_decay = 0;
     run->patience = 0;
     run->evaluate_every = -1;
-    run->mistakes = 0;
+    run->misclassified = 0;
 }
 
 yoke_status range_test_run(yoke_trainer *trainer, int steps, yoke_lr_find_result *found) {
@@ -84,20 +79,6 @@ yoke_status range_test_run(yoke_trainer *trainer, int steps, yoke_lr_find_result
 }
 
 /* The result. */
-
-static void print_row(FILE *out, const yoke_lr_find_result *found, int i) {
-    fprintf(out, "%-9.3g %9.4g %9.4g%s\n", found->learning_rates[i], found->losses[i],
-            found->smoothed[i], i == found->suggested ? "  <- suggestion" : "");
-}
-
-/* About as many rows as TABLE_ROWS, with the suggestion and the last point among them. */
-static void print_table(FILE *out, const yoke_lr_find_result *found) {
-    int stride = 1 + (found->count - 1) / TABLE_ROWS;
-    fprintf(out, "rate           loss  smoothed\n");
-    for (int i = 0; i < found->count; i++)
-        if (i % stride == 0 || i == found->suggested || i == found->count - 1)
-            print_row(out, found, i);
-}
 
 /* The smoothed losses, cut off where they diverge. */
 static void cut_off(const yoke_lr_find_result *found, double *losses) {
@@ -142,7 +123,13 @@ static void print_curve(FILE *out, const yoke_lr_find_result *found) {
 
 static void print_words(FILE *out, const yoke_lr_find_result *found, bool quiet) {
     if (!quiet && found->count > 0) {
-        print_table(out, found);
+        /* About as many rows as TABLE_ROWS, with the suggestion and the last point among them. */
+        int stride = 1 + (found->count - 1) / TABLE_ROWS;
+        fprintf(out, "rate           loss  smoothed\n");
+        for (int i = 0; i < found->count; i++)
+            if (i % stride == 0 || i == found->suggested || i == found->count - 1)
+                fprintf(out, "%-9.3g %9.4g %9.4g%s\n", found->learning_rates[i], found->losses[i],
+                        found->smoothed[i], i == found->suggested ? "  <- suggestion" : "");
         print_curve(out, found);
         fputc('\n', out);
     }
@@ -154,18 +141,6 @@ static void print_words(FILE *out, const yoke_lr_find_result *found, bool quiet)
     if (found->cautious < found->suggestion)
         fprintf(out, "cautious   %.3g, a tenth of the rate of the lowest smoothed loss\n",
                 found->cautious);
-}
-
-static void json_points(yoke_json *json, const yoke_lr_find_result *found) {
-    yoke_json_open(json, "points", '[');
-    for (int i = 0; i < found->count; i++) {
-        yoke_json_open(json, NULL, '{');
-        yoke_json_real(json, "lr", found->learning_rates[i]);
-        yoke_json_real(json, "loss", found->losses[i]);
-        yoke_json_real(json, "smoothed", found->smoothed[i]);
-        yoke_json_close(json, '}');
-    }
-    yoke_json_close(json, ']');
 }
 
 static yoke_status print_json(FILE *out, yoke_trainer *trainer, const yoke_lr_find_result *found) {
@@ -186,7 +161,15 @@ static yoke_status print_json(FILE *out, yoke_trainer *trainer, const yoke_lr_fi
     yoke_json_real(&json, "suggestion", none ? (double)NAN : found->suggestion);
     yoke_json_real(&json, "cautious", none ? (double)NAN : found->cautious);
     yoke_json_text(&json, "text", found->text);
-    json_points(&json, found);
+    yoke_json_open(&json, "points", '[');
+    for (int i = 0; i < found->count; i++) {
+        yoke_json_open(&json, NULL, '{');
+        yoke_json_real(&json, "lr", found->learning_rates[i]);
+        yoke_json_real(&json, "loss", found->losses[i]);
+        yoke_json_real(&json, "smoothed", found->smoothed[i]);
+        yoke_json_close(&json, '}');
+    }
+    yoke_json_close(&json, ']');
     yoke_json_close(&json, '}');
     return cli_print_json(&json, out);
 }

@@ -26,21 +26,6 @@ const cli_verb report_verb = {
             "becomes a run of the page. What is cut short is read as far as it goes, with a\n"
             "note on the page. The page needs no network and no script.\n"};
 
-static yoke_status check_apart(const char *html, char *const *paths, int count) {
-    yoke_used_file files[FILES_MAX + 1] = {{"--html", html, YOKE_FILE_WRITTEN}};
-    for (int i = 0; i < count; i++)
-        files[i + 1] = (yoke_used_file){"the file", paths[i], YOKE_FILE_READ};
-    return yoke_files_check_apart(files, count + 1);
-}
-
-static yoke_status read_all(yoke_report *report, char *const *paths, int count) {
-    for (int i = 0; i < count; i++) {
-        yoke_status status = yoke_report_read_file(report, paths[i]);
-        if (status != YOKE_OK) return status;
-    }
-    return YOKE_OK;
-}
-
 int report_main(int argc, char **argv) {
     report_flags flags = {.html = "report.html"};
     int operands = 0, code = cli_parse(&report_verb, argc, argv, &flags, &operands);
@@ -49,8 +34,12 @@ int report_main(int argc, char **argv) {
     if (operands > FILES_MAX)
         return cli_usage_error("report", "%d files, a page has %d at most", operands, FILES_MAX);
     yoke_report report = {.title = "Yoke: a report"};
-    yoke_status status = check_apart(flags.html, argv + 1, operands);
-    if (status == YOKE_OK) status = read_all(&report, argv + 1, operands);
+    yoke_used_file files[FILES_MAX + 1] = {{"--html", flags.html, YOKE_FILE_WRITTEN}};
+    for (int i = 1; i <= operands; i++)
+        files[i] = (yoke_used_file){"the file", argv[i], YOKE_FILE_READ};
+    yoke_status status = yoke_files_check_apart(files, operands + 1);
+    for (int i = 1; i <= operands && status == YOKE_OK; i++)
+        status = yoke_report_read_file(&report, argv[i]);
     if (status == YOKE_OK) status = yoke_report_write(&report, flags.html);
     if (status == YOKE_OK) printf("%s\n", flags.html);
     yoke_report_clear(&report);

@@ -73,14 +73,6 @@ static void print_memory(FILE *out, const yoke_data_parallel *engine, const devi
     fputc('\n', out);
 }
 
-/* "64 rows a step: 32 + 32". */
-static void print_shards(FILE *out, int batch, int devices) {
-    fprintf(out, "batch    %d rows a step: ", batch);
-    for (int i = 0; i < devices && i < 8; i++)
-        fprintf(out, "%s%d", i > 0 ? " + " : "", yoke_shard_rows(batch, devices, i));
-    fprintf(out, "%s\n", devices > 8 ? " + ..." : "");
-}
-
 /* What the devices report of themselves, and why `auto` found no GPU. */
 static void print_notes(FILE *out, const device_view *view) {
     yoke_backend_info info = {.struct_size = sizeof info};
@@ -129,17 +121,17 @@ static void print_data(FILE *out, const yoke_trainer *trainer, const char *name)
         fprintf(out, ", %d target%s\n", rows.target_count, rows.target_count == 1 ? "" : "s");
     fprintf(out, "         %dx%dx%d, ", rows.shape.channels, rows.shape.height, rows.shape.width);
     if (rows.feature_names != NULL) {
-        fprintf(out, "each column normalised by its mean and deviation\n");
+        fprintf(out, "each column normalised by its mean and std\n");
         return;
     }
-    if (rows.mean[0] == 0 && rows.deviation[0] == 1) {
+    if (rows.mean[0] == 0 && rows.std[0] == 1) {
         fprintf(out, "not normalised\n");
         return;
     }
     fprintf(out, "normalised by mean");
     print_channels(out, rows.mean, rows.shape.channels);
-    fprintf(out, ", deviation");
-    print_channels(out, rows.deviation, rows.shape.channels);
+    fprintf(out, ", std");
+    print_channels(out, rows.std, rows.shape.channels);
     fputc('\n', out);
 }
 
@@ -156,7 +148,11 @@ void print_plan(FILE *out, yoke_trainer *trainer, const device_view *view) {
                 view->devices[0].threads == 1 ? "" : "s");
     print_exchange(out, &summary);
     print_notes(out, view);
-    print_shards(out, summary.batch, summary.devices);
+    fprintf(out, "batch    %d rows a step: ", summary.batch); /* 64 rows a step: 32 + 32 */
+    for (int i = 0; i < summary.devices && i < 8; i++)
+        fprintf(out, "%s%d", i > 0 ? " + " : "",
+                yoke_shard_rows(summary.batch, summary.devices, i));
+    fprintf(out, "%s\n", summary.devices > 8 ? " + ..." : "");
     print_memory(out, engine, view);
 }
 

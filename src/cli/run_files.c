@@ -18,7 +18,7 @@ static int check_apart(const train_setup *setup, bool speaks) {
         {"--report", setup->report, YOKE_FILE_WRITTEN},
         {"--init", replaces ? NULL : run->init, YOKE_FILE_READ},
         {"--resume", train_setup_is_auto(setup) ? NULL : run->resume, YOKE_FILE_READ},
-        {"--choices", setup->choices.file, YOKE_FILE_READ},
+        {"--algorithm-cache", setup->algorithm_cache.file, YOKE_FILE_READ},
         {"--config", setup->config.file, YOKE_FILE_READ},
         {"--dataset", run->dataset, YOKE_FILE_SPEC},
         {"--checkpoint-dir", run->checkpoint_dir, YOKE_FILE_CHECKPOINTS}};

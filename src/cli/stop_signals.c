@@ -44,18 +44,6 @@ static const stop_signal *find(int number) {
     return &stops[i];
 }
 
-static void ignore_by_hand(void) {
-    for (size_t i = 0; i < STOPS; i++)
-        if (stops[i].by_hand) signal(stops[i].number, SIG_IGN);
-}
-
-/* When the handler returns, the signal ends the process; no frame of the live view is cut. */
-static void end_at_once(int number) {
-    live_terminal_disturb();
-    signal(number, SIG_DFL);
-    raise(number);
-}
-
 /* What no user sends is ignored from now on, before the text is written: to a broken pipe, or to a
  * file at its limit, the text itself raises the signal again. */
 static void on_signal(int number) {
@@ -65,10 +53,15 @@ static void on_signal(int number) {
     const stop_signal *stop = find(number);
     const char *text = !stop->by_hand ? stop->text : has_launcher ? ranks : one;
     if (stop->by_hand && first_by_hand != 0) {
-        end_at_once(number);
+        /* When the handler returns, the signal ends the process; no frame of the live view is
+         * cut. */
+        live_terminal_disturb();
+        signal(number, SIG_DFL);
+        raise(number);
         return;
     }
-    if (stop->by_hand && has_launcher) ignore_by_hand();
+    for (size_t i = 0; stop->by_hand && has_launcher && i < STOPS; i++)
+        if (stops[i].by_hand) signal(stops[i].number, SIG_IGN);
     if (stop->by_hand) first_by_hand = number;
     if (!stop->by_hand) signal(number, SIG_IGN);
     if (first_caught == 0) first_caught = number;

@@ -30,7 +30,7 @@ typedef struct session {
     group_list groups;
     yoke_lr_find_result found; /* with --lr-find */
     skipped_list skipped;
-    choices_place choices;
+    algorithm_cache_place algorithm_cache;
     bool speaks;    /* rank 0; the others print failures only */
     bool has_table; /* the heads of the epochs' columns are printed */
 } session;
@@ -205,14 +205,15 @@ static void choose_algorithms(session *now) {
     yoke_data_parallel_options *engine = &now->setup.engine;
     bool prints = now->speaks && !now->setup.quiet;
     if (engine->algorithm == YOKE_ALGORITHM_DIRECT) return;
-    if (prints) choices_note_fastest(engine->algorithm);
-    choices_place_find(&now->choices, &now->setup.choices, now->speaks && engine->shards == 0);
-    engine->choices = now->choices.path;
-    engine->cache_choices = now->choices.cache;
-    if (now->choices.cache && engine->shards == 0)
-        engine->measure_seconds = CHOICES_SECONDS_TRAINING;
-    if (engine->shards == 0 || engine->choices != NULL || !prints) return;
-    fprintf(stderr, "yoke: --shards without a file of choices takes --algorithm direct, because "
+    if (prints) algorithm_note_fastest(engine->algorithm);
+    algorithm_cache_find(&now->algorithm_cache, &now->setup.algorithm_cache,
+                         now->speaks && engine->shards == 0);
+    engine->algorithm_cache = now->algorithm_cache.path;
+    engine->replace_broken_cache = now->algorithm_cache.replace_broken;
+    if (now->algorithm_cache.replace_broken && engine->shards == 0)
+        engine->measure_seconds = MEASURE_SECONDS_TRAINING;
+    if (engine->shards == 0 || engine->algorithm_cache != NULL || !prints) return;
+    fprintf(stderr, "yoke: --shards without an algorithm cache takes --algorithm direct, because "
                     "measured algorithms may differ between numbers of devices\n");
 }
 

@@ -134,7 +134,7 @@ static const cli_option options[] = {
     {"metrics", "FILE", "write one line of JSON for each step and evaluation", AT(run.metrics)},
     {"trace", "FILE", "write a timeline of all stages for https://ui.perfetto.dev", AT(run.trace)},
     {"report", "FILE",
-     "write one HTML page: learning curves, accuracy by class, confusions, worst mistakes",
+     "write one HTML page: learning curves, accuracy by class, confusions, misclassified rows",
      AT(report)},
     CLI_HEADING("devices and what they exchange"),
     CLI_OPTION_THREADS(AT(run.threads)),
@@ -147,8 +147,8 @@ static const cli_option options[] = {
     CLI_OPTION_PRECISION(AT(engine.precision)),
     CLI_OPTION_ALGORITHM(AT(engine.algorithm),
                          "of convolutions and products; with fastest, runs may differ (measured)"),
-    CHOICES_OPTION_FILE(AT(choices.file)),
-    CHOICES_OPTION_NO_CACHE(AT(choices.no_cache)),
+    ALGORITHM_CACHE_OPTION_FILE(AT(algorithm_cache.file)),
+    ALGORITHM_CACHE_OPTION_NO_CACHE(AT(algorithm_cache.no_cache)),
     CLI_OPTION_COLLECTIVES(AT(engine.collectives)),
     CLI_OPTION_BUCKET_MB(AT(bucket_mb), "the first 1, then 4 on CPUs and 25 on GPUs"),
     CLI_OPTION_SHARDS(AT(engine.shards)),
@@ -314,7 +314,7 @@ int train_setup_check(const train_setup *setup) {
                                         "--init");
     if (setup->live && setup->quiet)
         return cli_usage_error("train", "--live draws and --quiet draws nothing; leave one out");
-    code = choices_flags_check(&setup->choices, "train");
+    code = algorithm_cache_check(&setup->algorithm_cache, "train");
     if (code >= 0) return code;
     if (run->min_delta > 0 && run->patience == 0)
         return cli_usage_error("train", "--min-delta needs --patience");
@@ -369,5 +369,5 @@ void train_setup_complete(train_setup *setup) {
     engine->straggler_factor = setup->straggler.factor;
     engine->first_bucket_bytes = engine->bucket_bytes = (size_t)(setup->bucket_mb * 1048576);
     engine->interpreter_us = given_or(engine->interpreter_us, YOKE_INTERPRETER_US);
-    run->mistakes = setup->report != NULL ? TRAIN_PAGE_MISTAKES : 0;
+    run->misclassified = setup->report != NULL ? TRAIN_PAGE_MISCLASSIFIED : 0;
 }

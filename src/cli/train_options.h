@@ -3,7 +3,7 @@
 #ifndef CLI_TRAIN_OPTIONS_H
 #define CLI_TRAIN_OPTIONS_H
 
-#include "cli/choices_place.h"
+#include "cli/algorithm_cache.h"
 #include "cli/cli.h"
 #include "cli/config.h"
 #include "cli/option_values.h"
@@ -23,7 +23,7 @@ typedef struct train_setup {
     thread_count loader_threads;
     save_interval checkpoint_every;
     straggler straggler;
-    choices_flags choices;
+    algorithm_cache_flags algorithm_cache;
     group_flags groups;
     config_flags config;
     const char *report;

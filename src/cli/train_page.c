@@ -95,7 +95,7 @@ static yoke_status add_facts(yoke_report *report, const train_page *page,
                              const yoke_trainer_summary *summary) {
     static const char *const algorithms[] = {"measured", "direct", "fastest"};
     const yoke_data_parallel_options *engine = &page->setup->engine;
-    bool fixed = engine->shards > 0 && engine->choices == NULL;
+    bool fixed = engine->shards > 0 && engine->algorithm_cache == NULL;
     char text[32];
     TRY(add_fact(report, "model", "%s, %zu parameters, %s", summary->model, summary->parameters,
                  summary->precision));
@@ -158,20 +158,21 @@ static void say_absent(yoke_report_predictions *to, const train_page *page,
     snprintf(to->absent, sizeof to->absent, "%s", why);
 }
 
-static yoke_status fill_mistakes(yoke_report_predictions *to, const train_page *page, int count) {
-    to->mistakes = calloc((size_t)count + 1, sizeof *to->mistakes);
-    if (to->mistakes == NULL) return FAIL(YOKE_ERROR_MEMORY, "out of memory for a run's page");
+static yoke_status fill_misclassified(yoke_report_predictions *to, const train_page *page,
+                                      int count) {
+    to->misclassified = calloc((size_t)count + 1, sizeof *to->misclassified);
+    if (to->misclassified == NULL) return FAIL(YOKE_ERROR_MEMORY, "out of memory for a run's page");
     for (int i = 0; i < count; i++) {
-        yoke_mistake from = {.struct_size = sizeof from};
-        TRY(yoke_trainer_mistake(page->trainer, i, &from));
-        to->mistakes[i] = (yoke_report_mistake){.row = from.row,
-                                                .label = from.label,
-                                                .predicted = from.predicted,
-                                                .probability = from.probability,
-                                                .loss = from.loss,
-                                                .pixels = from.pixels};
+        yoke_misclassified from = {.struct_size = sizeof from};
+        TRY(yoke_trainer_misclassified(page->trainer, i, &from));
+        to->misclassified[i] = (yoke_report_misclassified){.row = from.row,
+                                                           .label = from.label,
+                                                           .predicted = from.predicted,
+                                                           .probability = from.probability,
+                                                           .loss = from.loss,
+                                                           .pixels = from.pixels};
     }
-    to->mistake_count = count;
+    to->misclassified_count = count;
     return YOKE_OK;
 }
 
@@ -189,7 +190,7 @@ static yoke_status fill_predictions(yoke_report_predictions *to, const train_pag
     to->channels = from.shape.channels;
     to->height = from.shape.height;
     to->width = from.shape.width;
-    return fill_mistakes(to, page, from.mistakes);
+    return fill_misclassified(to, page, from.misclassified);
 }
 
 /* What a page has besides facts and notes: a run, or a range test. */
@@ -198,15 +199,20 @@ typedef struct page_parts {
     yoke_report_rates rates;
 } page_parts;
 
-static yoke_status fill_run(yoke_report *report, page_parts *parts, const train_page *page,
-                            const yoke_trainer_summary *summary) {
-    TRY(add_mode(report, page, summary));
-    TRY(fill_predictions(&parts->predictions, page));
-    report->predictions = &parts->predictions;
-    return YOKE_OK;
-}
-
-static void fill_test(yoke_report *report, page_parts *parts, const yoke_lr_find_result *found) {
+static yoke_status fill(yoke_report *report, page_parts *parts, const train_page *page) {
+    yoke_trainer_summary summary = {.struct_size = sizeof summary};
+    TRY(yoke_trainer_summarize(page->trainer, &summary));
+    snprintf(report->title, sizeof report->title, "%.30s on %.40s: a %s", summary.model,
+             summary.dataset, page->found != NULL ? "range test" : "training run");
+    TRY(add_facts(report, page, &summary));
+    TRY(add_notes(report, page, &summary));
+    if (page->found == NULL) {
+        TRY(add_mode(report, page, &summary));
+        TRY(fill_predictions(&parts->predictions, page));
+        report->predictions = &parts->predictions;
+        return YOKE_OK;
+    }
+    const yoke_lr_find_result *found = page->found;
     parts->rates = (yoke_report_rates){.count = found->count,
                                        .rates = found->learning_rates,
                                        .losses = found->losses,
@@ -215,17 +221,6 @@ static void fill_test(yoke_report *report, page_parts *parts, const yoke_lr_find
                                        .cautious = found->cautious,
                                        .text = found->text};
     report->rates = &parts->rates;
-}
-
-static yoke_status fill(yoke_report *report, page_parts *parts, const train_page *page) {
-    yoke_trainer_summary summary = {.struct_size = sizeof summary};
-    TRY(yoke_trainer_summarize(page->trainer, &summary));
-    snprintf(report->title, sizeof report->title, "%.30s on %.40s: a %s", summary.model,
-             summary.dataset, page->found != NULL ? "range test" : "training run");
-    TRY(add_facts(report, page, &summary));
-    TRY(add_notes(report, page, &summary));
-    if (page->found == NULL) return fill_run(report, parts, page, &summary);
-    fill_test(report, parts, page->found);
     return YOKE_OK;
 }
 
@@ -234,7 +229,7 @@ yoke_status train_page_write(const char *path, const train_page *page) {
     page_parts parts = {.predictions.absent = ""};
     yoke_status status = fill(&report, &parts, page);
     if (status == YOKE_OK) status = yoke_report_write(&report, path);
-    free(parts.predictions.mistakes);
+    free(parts.predictions.misclassified);
     yoke_report_clear(&report);
     return status;
 }

@@ -9,7 +9,7 @@
 #include "yoke/lr_find.h"
 
 /* The trainer's option, for the page. */
-#define TRAIN_PAGE_MISTAKES 24
+#define TRAIN_PAGE_MISCLASSIFIED 24
 
 typedef struct train_page {
     yoke_trainer *trainer; /* not running any more */

@@ -156,16 +156,16 @@ static yoke_status check_columns(const yoke_weights_info *info, const yoke_datas
 }
 
 static bool says_normalization(const yoke_weights_info *info) {
-    return info->deviation[0] > 0;
+    return info->std[0] > 0;
 }
 
 static yoke_status normalize(const yoke_weights_info *info, const yoke_dataset_info *rows,
                              yoke_dataset *dataset, const char *spec) {
     bool of_columns = rows->means != NULL;
     if (of_columns && info->means != NULL)
-        return yoke_dataset_normalize_columns(dataset, info->means, info->deviations);
+        return yoke_dataset_normalize_columns(dataset, info->means, info->stds);
     if (!of_columns && says_normalization(info))
-        return yoke_dataset_normalize(dataset, info->mean, info->deviation);
+        return yoke_dataset_normalize(dataset, info->mean, info->std);
     if (of_columns)
         fprintf(stderr,
                 "yoke: warning: the weights do not say how their columns were normalized: %s is "
@@ -214,7 +214,7 @@ static yoke_status count_classes(trained *made, const trained_flags *flags) {
 
 yoke_status trained_guess(trained *made, const trained_flags *flags) {
     static const float mean[] = {0.485f, 0.456f, 0.406f, 0.406f};
-    static const float deviation[] = {0.229f, 0.224f, 0.225f, 0.225f};
+    static const float std[] = {0.229f, 0.224f, 0.225f, 0.225f};
     yoke_weights_info *info = &made->info;
     if (made->described && says_normalization(info)) return YOKE_OK;
     if (made->described)
@@ -227,7 +227,7 @@ yoke_status trained_guess(trained *made, const trained_flags *flags) {
     info->resize = 256;
     info->classes = 1000;
     memcpy(info->mean, mean, sizeof mean);
-    memcpy(info->deviation, deviation, sizeof deviation);
+    memcpy(info->std, std, sizeof std);
     TRY(count_classes(made, flags));
     if (info->classes != named) info->class_names = NULL; /* of other classes than the head's */
     return YOKE_OK;
@@ -246,39 +246,35 @@ static double forward_bytes(const yoke_model *model) {
     return 2 * (double)largest;
 }
 
-/* A small file can name an input of any size: the machine would swap, or kill the process. */
-static yoke_status check_memory(const yoke_model *model, int batch) {
-    double row = forward_bytes(model);
+yoke_status trained_model(trained *made, const trained_flags *flags, int batch) {
+    if (made->model == NULL) TRY(make_model(made, flags->weights));
+    /* A small file can name an input of any size: the machine would swap, or kill the process. */
+    double row = forward_bytes(made->model);
     double half = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 2;
-    yoke_shape input = yoke_model_input_shape(model);
+    yoke_shape input = yoke_model_input_shape(made->model);
     if (row * batch <= half) return YOKE_OK;
     return cli_refuse(YOKE_ERROR_MEMORY,
                       "%d rows of %dx%dx%d need %.1f GB in %s, more than half of this machine's "
                       "memory, %.1f GB: %s",
                       batch, input.channels, input.height, input.width, row * batch / 1e9,
-                      yoke_model_name(model), half / 1e9,
+                      yoke_model_name(made->model), half / 1e9,
                       row <= half ? "take fewer rows with --batch" : "take smaller rows");
-}
-
-yoke_status trained_model(trained *made, const trained_flags *flags, int batch) {
-    if (made->model == NULL) TRY(make_model(made, flags->weights));
-    return check_memory(made->model, batch);
 }
 
 /* The engine. */
 
 yoke_status trained_build(trained *made, const trained_flags *flags, int batch, bool pixels) {
-    choices_place choices;
+    algorithm_cache_place algorithm_cache;
     progress view;
-    choices_place_find(&choices, &flags->choices, false);
-    choices_place_say_held(&choices);
+    algorithm_cache_find(&algorithm_cache, &flags->algorithm_cache, false);
+    algorithm_cache_say_held(&algorithm_cache);
     yoke_data_parallel_options engine = {.struct_size = sizeof engine,
                                          .precision = flags->precision,
                                          .batch = batch,
                                          .pixels = pixels,
-                                         .choices = choices.path,
-                                         .cache_choices = choices.cache,
-                                         .measure_seconds = CHOICES_SECONDS_PREDICTING,
+                                         .algorithm_cache = algorithm_cache.path,
+                                         .replace_broken_cache = algorithm_cache.replace_broken,
+                                         .measure_seconds = MEASURE_SECONDS_PREDICTING,
                                          .inference = true};
     progress_begin(&view, 0, 0, false);
     progress_note(&view, "measuring the fastest algorithms ...");
@@ -286,7 +282,7 @@ yoke_status trained_build(trained *made, const trained_flags *flags, int batch, 
         yoke_data_parallel_create(&made->parallel, made->model, made->devices, NULL, &engine);
     progress_clear(&view);
     TRY(status);
-    const char *warning = yoke_data_parallel_choices_warning(made->parallel);
+    const char *warning = yoke_data_parallel_algorithms_warning(made->parallel);
     if (warning != NULL) fprintf(stderr, "yoke: warning: %s\n", warning);
     return yoke_weights_load(made->parallel, made->model, flags->weights);
 }

@@ -3,7 +3,7 @@
 #ifndef CLI_TRAINED_H
 #define CLI_TRAINED_H
 
-#include "cli/choices_place.h"
+#include "cli/algorithm_cache.h"
 #include "cli/cli.h"
 #include "cli/dataset_rows.h"
 
@@ -12,7 +12,7 @@ typedef struct trained_flags {
     int threads, batch;
     yoke_precision precision;
     dataset_rows rows; /* of a SPEC */
-    choices_flags choices;
+    algorithm_cache_flags algorithm_cache;
 } trained_flags;
 
 /* The rows of these flags in a verb's table. */

@@ -416,7 +416,7 @@ static yoke_status take_test(yoke_dataset *dataset, const array_options *options
     if (status == YOKE_OK) {
         yoke_dataset_measure(training);
         memcpy(dataset->mean, training->mean, sizeof dataset->mean);
-        memcpy(dataset->deviation, training->deviation, sizeof dataset->deviation);
+        memcpy(dataset->std, training->std, sizeof dataset->std);
     }
     yoke_dataset_close(training);
     return status;

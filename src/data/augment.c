@@ -76,7 +76,7 @@ yoke_decoding yoke_augment_decoding(const yoke_dataset *dataset,
     yoke_decoding decoding = {.struct_size = sizeof decoding};
     for (int i = 0; i < 4; i++) {
         decoding.mean[i] = augmentation->raw ? 0 : dataset->mean[i];
-        decoding.deviation[i] = augmentation->raw ? 1 : dataset->deviation[i];
+        decoding.std[i] = augmentation->raw ? 1 : dataset->std[i];
         decoding.cut_value[i] = augmentation->raw ? dataset->mean[i] : 0;
     }
     return decoding;
@@ -157,9 +157,9 @@ void yoke_augment_row(const yoke_dataset *dataset, size_t row, const yoke_stored
         size_t offset = (size_t)channel * pixels;
         in.bytes = stored->bytes != NULL ? stored->bytes + offset : NULL;
         in.floats = stored->floats != NULL ? stored->floats + offset : NULL;
-        in.scale = (yoke_scaling){decoding.mean[entry], decoding.deviation[entry]};
+        in.scale = (yoke_scaling){decoding.mean[entry], decoding.std[entry]};
         if (dataset->means != NULL && !augmentation->raw)
-            in.scale = (yoke_scaling){dataset->means[channel], dataset->deviations[channel]};
+            in.scale = (yoke_scaling){dataset->means[channel], dataset->stds[channel]};
         for (int y = 0; y < shape->height; y++)
             write_line(&in, &placed, y, output + offset + (size_t)y * (size_t)shape->width);
         cut(&in, &placed, decoding.cut_value[entry], output + offset);

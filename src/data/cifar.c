@@ -13,7 +13,7 @@ typedef struct cifar_format {
     const char *title, *archive, *folder;
     const char *train[5], *test, *names;
     int classes, coarse_classes; /* coarse_classes > 0: a coarse label byte comes first */
-    float mean[3], deviation[3];
+    float mean[3], std[3];
 } cifar_format;
 
 static const cifar_format cifar10 = {
@@ -26,7 +26,7 @@ static const cifar_format cifar10 = {
     .names = "batches.meta.txt",
     .classes = 10,
     .mean = {0.4914f, 0.4822f, 0.4465f},
-    .deviation = {0.2470f, 0.2435f, 0.2616f},
+    .std = {0.2470f, 0.2435f, 0.2616f},
 };
 
 static const cifar_format cifar100 = {
@@ -39,7 +39,7 @@ static const cifar_format cifar100 = {
     .classes = 100,
     .coarse_classes = 20,
     .mean = {0.5071f, 0.4865f, 0.4409f},
-    .deviation = {0.2673f, 0.2564f, 0.2762f},
+    .std = {0.2673f, 0.2564f, 0.2762f},
 };
 
 /* One file in memory. */
@@ -120,7 +120,7 @@ yoke_status yoke_cifar_open(yoke_dataset *dataset, const char *directory, yoke_s
     dataset->shape = (yoke_shape){.channels = 3, .height = 32, .width = 32};
     dataset->classes = format->classes;
     memcpy(dataset->mean, format->mean, sizeof format->mean);
-    memcpy(dataset->deviation, format->deviation, sizeof format->deviation);
+    memcpy(dataset->std, format->std, sizeof format->std);
     char path[YOKE_DATA_PATH_BYTES];
     for (int i = 0; i < (split == YOKE_SPLIT_TRAIN ? 5 : 1); i++) {
         const char *name = split == YOKE_SPLIT_TRAIN ? format->train[i] : format->test;

@@ -333,13 +333,13 @@ static yoke_status take_rows(yoke_dataset *dataset, table *own, const table *tra
     return YOKE_OK;
 }
 
-/* Computes mean and deviation of each column over the dataset's rows, as scikit-learn's
+/* Computes mean and std of each column over the dataset's rows, as scikit-learn's
  * StandardScaler does; a constant column may have any scale but 0. floats: the stored rows. */
 static yoke_status measure(yoke_dataset *dataset, const yoke_dataset *rows) {
     size_t features = (size_t)dataset->shape.channels;
     dataset->means = malloc(features * sizeof *dataset->means);
-    dataset->deviations = malloc(features * sizeof *dataset->deviations);
-    if (dataset->means == NULL || dataset->deviations == NULL)
+    dataset->stds = malloc(features * sizeof *dataset->stds);
+    if (dataset->means == NULL || dataset->stds == NULL)
         return FAIL_MEMORY(features * sizeof(float), "means of columns");
     for (size_t i = 0; i < features; i++) {
         double sum = 0, squares = 0, count = (double)rows->rows;
@@ -349,9 +349,9 @@ static yoke_status measure(yoke_dataset *dataset, const yoke_dataset *rows) {
             double value = (double)rows->floats[yoke_dataset_stored(rows, row) * features + i];
             squares += (value - sum / count) * (value - sum / count);
         }
-        double deviation = sqrt(squares / count);
+        double std = sqrt(squares / count);
         dataset->means[i] = (float)(sum / count);
-        dataset->deviations[i] = (float)deviation > 0 ? (float)deviation : 1;
+        dataset->stds[i] = (float)std > 0 ? (float)std : 1;
     }
     return YOKE_OK;
 }

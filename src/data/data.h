@@ -22,27 +22,27 @@ struct yoke_dataset {
     uint32_t *kept;
     yoke_shape shape;
     int classes, target_count;
-    int label_count;             /* labels of a row; 0: 1 */
-    float mean[4], deviation[4]; /* channels past the fourth use the fourth's */
-    float *means, *deviations;   /* [channels], owned: of a table's columns, instead of these; or
-                                    NULL */
-    const uint8_t *bytes;        /* [stored rows, channels, height, width], or NULL */
-    const float *floats;         /* [stored rows, channels, height, width], or NULL */
-    const int32_t *labels;       /* [stored rows, labels of a row], or NULL */
-    const float *targets;        /* [stored rows, target_count], or NULL */
-    yoke_image_folder *images;   /* owned, or NULL */
-    yoke_text *text;             /* owned, or NULL */
-    yoke_row_source source;      /* read or read_batch != NULL: generates rows on demand */
-    yoke_stream_reader *stream;  /* owned, or NULL */
-    const char **class_names;    /* [classes], or NULL */
-    const char **feature_names;  /* [channels], owned, or NULL */
-    void *feature_text;          /* owned: what they point to */
-    int resize;                  /* images: the shorter side before the crop; 0: none */
-    bool exact;                  /* images: Pillow's pixels */
-    bool host_crop;              /* images: the host crops and scales for GPUs, too */
-    void *owned[4];              /* freed on close: pixels, labels, a text and its class names */
-    yoke_file_mapping mapping;   /* of pixels, or none */
-    atomic_int loaders;          /* that read its rows */
+    int label_count;            /* labels of a row; 0: 1 */
+    float mean[4], std[4];      /* channels past the fourth use the fourth's */
+    float *means, *stds;        /* [channels], owned: of a table's columns, instead of these; or
+                                         NULL */
+    const uint8_t *bytes;       /* [stored rows, channels, height, width], or NULL */
+    const float *floats;        /* [stored rows, channels, height, width], or NULL */
+    const int32_t *labels;      /* [stored rows, labels of a row], or NULL */
+    const float *targets;       /* [stored rows, target_count], or NULL */
+    yoke_image_folder *images;  /* owned, or NULL */
+    yoke_text *text;            /* owned, or NULL */
+    yoke_row_source source;     /* read or read_batch != NULL: generates rows on demand */
+    yoke_stream_reader *stream; /* owned, or NULL */
+    const char **class_names;   /* [classes], or NULL */
+    const char **feature_names; /* [channels], owned, or NULL */
+    void *feature_text;         /* owned: what they point to */
+    int resize;                 /* images: the shorter side before the crop; 0: none */
+    bool exact;                 /* images: Pillow's pixels */
+    bool host_crop;             /* images: the host crops and scales for GPUs, too */
+    void *owned[4];             /* freed on close: pixels, labels, a text and its class names */
+    yoke_file_mapping mapping;  /* of pixels, or none */
+    atomic_int loaders;         /* that read its rows */
 };
 
 /* Loaders read their dataset without a lock, so it stays as it is from the first loader on. hold:
@@ -55,6 +55,9 @@ typedef struct yoke_stored_row {
     const uint8_t *bytes;
     const float *floats;
 } yoke_stored_row;
+/* Where row `row` lies, among rows of files, labels and targets; its augmentation depends on that
+ * number. */
+size_t yoke_dataset_stored(const yoke_dataset *dataset, size_t row);
 /* The dataset's rows lie in memory; `stored` comes from yoke_dataset_stored. */
 yoke_stored_row yoke_dataset_row(const yoke_dataset *dataset, size_t stored);
 /* channels x height x width. */
@@ -68,6 +71,8 @@ typedef struct yoke_row_places {
     int32_t *labels;
     float *targets;
 } yoke_row_places;
+/* ARGUMENT: rows of no or of too many values, or more of them than can be addressed. */
+yoke_status yoke_dataset_check_shape(const yoke_dataset *dataset);
 /* host_rows.c: calls the source's `read`, or its `read_batch`, and checks the labels. */
 yoke_status yoke_host_row_read(const yoke_dataset *dataset, size_t row,
                                const yoke_row_places *places);
@@ -85,18 +90,16 @@ uint64_t yoke_loader_digest(const yoke_loader *loader);
 /* From now on `stop`, a flag that outlives the loader, ends the decoders of its threads: the batch
  * that is not complete is CANCELLED. Before the first epoch. */
 void yoke_loader_stop_on(yoke_loader *loader, const atomic_bool *stop);
-/* One mean and deviation for all channels. */
-void yoke_dataset_set_statistics(yoke_dataset *dataset, float mean, float deviation);
-/* Mean and deviation of each channel of bytes; floats are used as they are. The table has four
- * channels: with more of them all use mean 0.5 and deviation 0.25. */
+/* One mean and std for all channels. */
+void yoke_dataset_set_statistics(yoke_dataset *dataset, float mean, float std);
+/* Mean and std of each channel of bytes; floats are used as they are. The table has four
+ * channels: with more of them all use mean 0.5 and std 0.25. */
 void yoke_dataset_measure(yoke_dataset *dataset);
 
-/* selection.c: which of the stored rows a dataset has. stored: where row `row` lies, among rows of
- * files, labels and targets; its augmentation depends on that number. keep: drops the rows whose
- * entry of keep[rows] is false. draw: which of `count` rows are the test split, `part` of them, but
+/* selection.c: which of the stored rows a dataset has. keep: drops the rows whose entry of
+ * keep[rows] is false. draw: which of `count` rows are the test split, `part` of them, but
  * at least one and not all; the same in every run. split: keeps the rows of a split, `part` of each
  * class being the test split. */
-size_t yoke_dataset_stored(const yoke_dataset *dataset, size_t row);
 yoke_status yoke_dataset_keep(yoke_dataset *dataset, const bool *keep);
 yoke_status yoke_split_draw(bool *test, size_t count, double part);
 yoke_status yoke_dataset_split(yoke_dataset *dataset, double part, yoke_split split);
@@ -166,7 +169,6 @@ typedef struct yoke_augmentation {
 } yoke_augmentation;
 void yoke_augment_row(const yoke_dataset *dataset, size_t row, const yoke_stored_row *stored,
                       const yoke_augmentation *augmentation, float *output);
-const char *yoke_images_path(const yoke_image_folder *folder, size_t row);
 /* Flags that end a decoder within a line; each may be NULL. */
 typedef struct yoke_stops {
     const atomic_bool *one, *other;

@@ -4,6 +4,23 @@
 
 #include "data/data.h"
 
+yoke_status yoke_host_rows_check(const yoke_dataset *dataset) {
+    if (dataset->rows == 0 && !dataset->stream)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a dataset of 0 rows: must have at least 1");
+    TRY(yoke_dataset_check_shape(dataset));
+    bool classification = dataset->classes > 0 && dataset->target_count == 0;
+    bool regression = dataset->classes == 0 && dataset->target_count > 0;
+    if (!classification && !regression)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "classes = %d and target_count = %d: set classes > 0 for classification or "
+                    "target_count > 0 for regression, and leave the other 0",
+                    dataset->classes, dataset->target_count);
+    if (dataset->label_count < 0 || (regression && dataset->label_count > 0))
+        return FAIL(YOKE_ERROR_ARGUMENT, "label_count = %d: at least 1 for classification, 0 else",
+                    dataset->label_count);
+    return YOKE_OK;
+}
+
 yoke_status yoke_host_labels_check(const yoke_dataset *dataset, size_t row, const int32_t *labels) {
     size_t count = yoke_dataset_labels(dataset);
     for (size_t k = 0; labels && k < count; k++)

@@ -17,9 +17,9 @@ static yoke_status check_options(const yoke_image_options *options) {
             "4096",
             shape->channels, shape->height, shape->width);
     for (int i = 0; i < shape->channels; i++)
-        if (!(options->deviation[i] > 0))
-            return FAIL(YOKE_ERROR_ARGUMENT, "deviation[%d] is %g: it must be above 0", i,
-                        (double)options->deviation[i]);
+        if (!(options->std[i] > 0))
+            return FAIL(YOKE_ERROR_ARGUMENT, "std[%d] is %g: it must be above 0", i,
+                        (double)options->std[i]);
     if (options->resize == 0 || options->resize >= shape->height) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT,
                 "resize is %d: it must be 0, or at least the %d pixels of a row", options->resize,
@@ -44,7 +44,7 @@ static yoke_status render(const char *path, const yoke_image_options *options, u
 static void normalize(const yoke_image_options *options, const uint8_t *pixels, float *inputs) {
     size_t plane = (size_t)options->shape.height * (size_t)options->shape.width;
     for (int channel = 0; channel < options->shape.channels; channel++) {
-        yoke_scaling scale = {options->mean[channel], options->deviation[channel]};
+        yoke_scaling scale = {options->mean[channel], options->std[channel]};
         for (size_t i = 0; i < plane; i++)
             inputs[(size_t)channel * plane + i] =
                 yoke_decode_pixel(pixels[(size_t)channel * plane + i], scale);

@@ -190,16 +190,6 @@ static yoke_status list_classes(names *classes, const char *directory) {
 
 /* Rows. */
 
-static yoke_status add_label(yoke_image_folder *folder, size_t before, int32_t label) {
-    size_t rows = folder->paths.count;
-    int32_t *labels = realloc(folder->labels, (rows > 0 ? rows : 1) * sizeof *labels);
-    if (labels == NULL) return FAIL_MEMORY(rows * sizeof *labels, "labels of images");
-    folder->labels = labels;
-    for (size_t row = before; row < rows; row++)
-        labels[row] = label;
-    return YOKE_OK;
-}
-
 /* Which of a class's files belong to which split, where the folder does not say: stratified, and
  * the same in every run. */
 static yoke_status keep_split(names *files, size_t first, double validation, yoke_split split) {
@@ -233,7 +223,13 @@ static yoke_status add_class(yoke_image_folder *folder, const char *directory, s
         return FAIL(YOKE_ERROR_DATA, "%s: no .jpg, .jpeg or .png file in the folder of this class",
                     path);
     if (count > 0 && validation > 0) TRY(keep_split(&folder->paths, before, validation, split));
-    return add_label(folder, before, (int32_t)label);
+    size_t rows = folder->paths.count;
+    int32_t *labels = realloc(folder->labels, (rows > 0 ? rows : 1) * sizeof *labels);
+    if (labels == NULL) return FAIL_MEMORY(rows * sizeof *labels, "labels of images");
+    folder->labels = labels;
+    for (size_t row = before; row < rows; row++)
+        labels[row] = (int32_t)label;
+    return YOKE_OK;
 }
 
 static yoke_status check_class_count(size_t count, const char *directory) {
@@ -298,7 +294,7 @@ static yoke_status fill(yoke_image_folder *folder, const image_options *options,
 /* The door. */
 
 static const float imagenet_mean[] = {0.485f, 0.456f, 0.406f};
-static const float imagenet_deviation[] = {0.229f, 0.224f, 0.225f};
+static const float imagenet_std[] = {0.229f, 0.224f, 0.225f};
 
 yoke_status yoke_images_open(yoke_dataset *dataset, const char *text, yoke_split split) {
     image_options options = {.size = SIZE};
@@ -318,7 +314,7 @@ yoke_status yoke_images_open(yoke_dataset *dataset, const char *text, yoke_split
     dataset->exact = folder->exact;
     dataset->host_crop = options.host_crop;
     memcpy(dataset->mean, imagenet_mean, sizeof imagenet_mean);
-    memcpy(dataset->deviation, imagenet_deviation, sizeof imagenet_deviation);
+    memcpy(dataset->std, imagenet_std, sizeof imagenet_std);
     return YOKE_OK;
 }
 
@@ -351,8 +347,9 @@ yoke_status yoke_images_check(const yoke_image_folder *folder, size_t row) {
     return status;
 }
 
-const char *yoke_images_path(const yoke_image_folder *folder, size_t row) {
-    return folder->paths.items[row];
+const char *yoke_dataset_row_name(const yoke_dataset *dataset, size_t row) {
+    if (dataset == NULL || dataset->images == NULL) return NULL;
+    return dataset->images->paths.items[yoke_dataset_stored(dataset, row)];
 }
 
 yoke_status yoke_images_read(const yoke_image_folder *folder, size_t row,

@@ -12,20 +12,17 @@ void yoke_resampling_clear(yoke_resampling *plan) {
     *plan = (yoke_resampling){0};
 }
 
-static yoke_status reserve(yoke_resampling *plan) {
-    size_t outputs = (size_t)plan->outputs, weights = outputs * (size_t)plan->taps;
-    plan->firsts = malloc(outputs * sizeof *plan->firsts);
-    plan->counts = malloc(outputs * sizeof *plan->counts);
-    plan->weights = malloc(weights * sizeof *plan->weights);
-    if (plan->firsts != NULL && plan->counts != NULL && plan->weights != NULL) return YOKE_OK;
-    yoke_resampling_clear(plan);
-    return FAIL_MEMORY(weights * sizeof *plan->weights, "the weights of a resampling");
-}
-
 yoke_status yoke_resampling_plan(yoke_resampling *plan, const yoke_resampling_span *span) {
     int taps = 2 * (int)ceil(yoke_resampling_stretch(span)) + 1;
     *plan = (yoke_resampling){.outputs = span->outputs, .taps = taps};
-    TRY(reserve(plan));
+    size_t outputs = (size_t)plan->outputs, weights = outputs * (size_t)taps;
+    plan->firsts = malloc(outputs * sizeof *plan->firsts);
+    plan->counts = malloc(outputs * sizeof *plan->counts);
+    plan->weights = malloc(weights * sizeof *plan->weights);
+    if (plan->firsts == NULL || plan->counts == NULL || plan->weights == NULL) {
+        yoke_resampling_clear(plan);
+        return FAIL_MEMORY(weights * sizeof *plan->weights, "the weights of a resampling");
+    }
     for (int i = 0; i < span->outputs; i++)
         plan->counts[i] = yoke_resampling_weights(span, i, &plan->firsts[i],
                                                   plan->weights + (size_t)i * (size_t)taps);

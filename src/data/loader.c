@@ -409,12 +409,6 @@ static yoke_status order_rows(yoke_loader *loader, uint64_t epoch) {
     return yoke_sampler_indices(&sampler, loader->order);
 }
 
-static yoke_status begin_pass(yoke_loader *loader, uint64_t epoch, size_t batch) {
-    TRY(yoke_stream_begin(loader->stream, epoch, batch));
-    loader->batches = SIZE_MAX;
-    return YOKE_OK;
-}
-
 yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch) {
     return yoke_loader_begin_at(loader, epoch, 0);
 }
@@ -436,8 +430,9 @@ yoke_status yoke_loader_begin_at(yoke_loader *loader, uint64_t epoch, size_t bat
     for (int i = 0; i < loader->slot_count; i++)
         loader->slots[i].ready = false;
     loader->augmentation = augmentation_of(&loader->options, epoch);
-    yoke_status status =
-        loader->stream ? begin_pass(loader, epoch, batch) : order_rows(loader, epoch);
+    yoke_status status = loader->stream ? yoke_stream_begin(loader->stream, epoch, batch)
+                                        : order_rows(loader, epoch);
+    if (status == YOKE_OK && loader->stream) loader->batches = SIZE_MAX;
     loader->begun = status == YOKE_OK;
     pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->mutex);

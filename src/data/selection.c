@@ -5,10 +5,6 @@
 
 #include "data/row_stream.h"
 
-size_t yoke_dataset_stored(const yoke_dataset *dataset, size_t row) {
-    return dataset->kept != NULL ? dataset->kept[row] : row;
-}
-
 yoke_status yoke_dataset_keep(yoke_dataset *dataset, const bool *keep) {
     size_t count = 0, next = 0;
     for (size_t row = 0; row < dataset->rows; row++)

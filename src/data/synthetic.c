@@ -81,7 +81,7 @@ yoke_status yoke_synthetic_open(yoke_dataset *dataset, const char *text, yoke_sp
                                   .width = (int)options.width};
     dataset->classes = (int)options.classes;
     /* Dark and light are equally likely, so the mean is one half; both splits share one
-     * deviation. */
+     * std. */
     yoke_dataset_set_statistics(dataset, 0.5f, 0.28f);
     size_t row_bytes = yoke_dataset_values(dataset);
     if (dataset->rows > BYTES_LIMIT / row_bytes)

@@ -18,7 +18,7 @@ struct yoke_device {
     int index; /* position in the list: 0 is the root */
     char name[32];
     int threads;
-    unsigned ways;                       /* device/ways.h */
+    unsigned variants;                   /* device/variants.h */
     bool recording;                      /* between yoke_recording_begin and yoke_recording_end */
     struct yoke_allocation *allocations; /* device_memory.c keeps the list and its sum */
     size_t allocated;
@@ -36,8 +36,8 @@ struct yoke_plan {
     yoke_status (*bind)(yoke_plan *plan, const yoke_plan_binding *binding); /* NULL: keeps it */
     yoke_status (*forward)(yoke_plan *plan, const yoke_plan_step *step);
     yoke_status (*backward)(yoke_plan *plan, const yoke_plan_step *step); /* NULL: inference only */
-    void (*destroy)(yoke_plan *plan);  /* accepts half-built plans */
-    const char *ways[YOKE_DIRECTIONS]; /* static texts */
+    void (*destroy)(yoke_plan *plan);        /* accepts half-built plans */
+    const char *algorithms[YOKE_DIRECTIONS]; /* static texts */
     /* Only convolution and linear have parts. */
     yoke_status (*backward_part)(yoke_plan *plan, yoke_direction direction);
 };

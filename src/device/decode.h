@@ -13,12 +13,12 @@
 #endif
 
 typedef struct yoke_scaling {
-    float mean, deviation;
+    float mean, std;
 } yoke_scaling;
 
 /* torchvision's Normalize divides; multiplying by the inverse would change the last bit. */
 static inline YOKE_HOST_AND_KERNEL float yoke_normalise(float value, yoke_scaling scale) {
-    return (value - scale.mean) / scale.deviation;
+    return (value - scale.mean) / scale.std;
 }
 
 /* ToTensor, then Normalize. */

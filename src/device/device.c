@@ -89,11 +89,10 @@ static yoke_status open_one(yoke_devices *devices, const yoke_devices_options *o
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "device list \"%s\": %s and %s devices cannot share one model; list one kind",
                     options->list, backends[list->entries[0].backend].name, backends[backend].name);
-    if (list->ways != 0 && backends[backend].table()->shares_memory)
-        return FAIL(
-            YOKE_ERROR_ARGUMENT,
-            "device list \"%s\": ways to compute are for GPUs; leave them out for %s devices",
-            options->list, backends[backend].name);
+    if (list->variants != 0 && backends[backend].table()->shares_memory)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "device list \"%s\": variants are for GPUs; leave them out for %s devices",
+                    options->list, backends[backend].name);
     char name[sizeof devices->at[0]->name];
     /* "cuda:0"; where the list repeats a device "cuda:0#0", "cuda:0#1": names are unique. */
     size_t size = sizeof name;
@@ -113,7 +112,7 @@ static yoke_status open_one(yoke_devices *devices, const yoke_devices_options *o
                                  .unbound = options->unbound};
     TRY(backends[backend].table()->open(&devices->at[index], &request));
     if (!devices->at[index]->backend->shares_memory)
-        devices->at[index]->ways = list->ways | yoke_ways_confirmed();
+        devices->at[index]->variants = list->variants | yoke_variants_confirmed();
     devices->count++;
     devices->spare_cores -= devices->at[index]->threads * processes;
     return YOKE_OK;
@@ -219,7 +218,7 @@ yoke_status yoke_devices_describe(const yoke_devices *devices, int index, yoke_d
     yoke_device_info own = {.struct_size = sizeof own, .threads = device->threads};
     memcpy(own.name, device->name, sizeof own.name);
     own.bfloat16 = yoke_device_supports(device, YOKE_BFLOAT16);
-    yoke_ways_write(device->ways, own.ways, sizeof own.ways);
+    yoke_variants_write(device->variants, own.variants, sizeof own.variants);
     device->backend->describe(device, &own);
     return yoke_options_store(info, &own, sizeof own, "yoke_device_info");
 }
@@ -230,10 +229,10 @@ void yoke_device_facts(const yoke_device *device, char *text, size_t size) {
     device->backend->describe(device, &info);
     for (int i = 0; yoke_backend_describe(i, &backend); i++)
         if (strcmp(backend.name, device->backend->name) == 0) break;
-    char ways[YOKE_WAYS_BYTES];
-    yoke_ways_write(device->ways, ways, sizeof ways);
+    char variants[YOKE_VARIANTS_BYTES];
+    yoke_variants_write(device->variants, variants, sizeof variants);
     snprintf(text, size, "yoke %d.%d.%d, %s%s, %s", YOKE_VERSION_MAJOR, YOKE_VERSION_MINOR,
-             YOKE_VERSION_PATCH, info.description, ways, backend.detail);
+             YOKE_VERSION_PATCH, info.description, variants, backend.detail);
     for (char *at = text; *at != '\0'; at++)
         if (*at == '\t' || *at == '\n') *at = ' ';
 }
@@ -250,8 +249,8 @@ bool yoke_device_supports(const yoke_device *device, yoke_precision precision) {
     return device->backend->supports(device, precision);
 }
 
-unsigned yoke_device_ways(const yoke_device *device) {
-    return device->ways;
+unsigned yoke_device_variants(const yoke_device *device) {
+    return device->variants;
 }
 
 bool yoke_devices_share_memory(const yoke_devices *devices) {

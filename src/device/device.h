@@ -9,17 +9,17 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "device/algorithms.h"
 #include "device/decode.h"
 #include "device/elementary.h"
 #include "device/resample.h"
-#include "device/ways.h"
+#include "device/variants.h"
 #include "yoke/decoding.h"
 #include "yoke/device.h"
 #include "yoke/function.h"
 
 typedef struct yoke_device yoke_device;
 typedef struct yoke_plan yoke_plan;
-typedef struct yoke_choices yoke_choices;
 
 /* Devices. */
 #define YOKE_DEVICES_LIMIT 64 /* in one list */
@@ -27,7 +27,7 @@ typedef struct yoke_choices yoke_choices;
 yoke_device *yoke_devices_at(const yoke_devices *devices, int index);
 const char *yoke_device_name(const yoke_device *device);
 bool yoke_device_supports(const yoke_device *device, yoke_precision precision);
-unsigned yoke_device_ways(const yoke_device *device); /* of the list; 0 on CPU devices */
+unsigned yoke_device_variants(const yoke_device *device); /* of the list; 0 on CPU devices */
 /* Cores online minus all devices' threads; negative when threads share cores. */
 int yoke_devices_spare_cores(const yoke_devices *devices);
 
@@ -380,10 +380,10 @@ typedef struct yoke_norm_group {
 typedef struct yoke_plan_request {
     const yoke_operation *operation;
     int rows;
-    int most_rows; /* of all plans of this operation in an engine, which keys of choices name; 0:
+    int most_rows; /* of all plans of this operation in an engine, which keys of algorithms name; 0:
                       `rows` */
     bool training;
-    bool inference; /* no plan of this model trains: its choices are keyed apart, since the
+    bool inference; /* no plan of this model trains: its algorithms are keyed apart, since the
                        parameters have another layout */
     yoke_precision precision;
     yoke_algorithm algorithm;
@@ -401,7 +401,7 @@ typedef struct yoke_plan_request {
     /* bytes = 0: the plan chooses the layout (the model's first plan); otherwise it must use this
      * one. A parameter and its gradient share one layout, in float32 for every precision. */
     yoke_layout parameters[YOKE_PLAN_PARAMETERS];
-    yoke_choices *choices;       /* known choices; the plan measures an unknown shape and adds it */
+    yoke_algorithms *algorithms; /* the plan measures an unknown shape and adds its algorithm */
     yoke_norm_group *norm_group; /* of a batch norm in training; NULL: it normalises its own rows.
                                     Only where memory is shared */
 } yoke_plan_request;
@@ -458,7 +458,7 @@ typedef struct yoke_plan_binding {
     const float *targets;        /* [rows, shape of a row]; losses without labels */
     yoke_loss_scalars *scalars;  /* device memory */
     yoke_loss_scalars *on_host;  /* pinned: the loss writes them there, too, where the device takes
-                                    the way "mapped" */
+                                    the variant "mapped" */
 } yoke_plan_binding;
 
 /* The values that change from step to step. */
@@ -494,9 +494,9 @@ typedef enum yoke_direction {
 } yoke_direction;
 /* The algorithm: "cuDNN 1", "im2col", "im2col, no other", "264 blocks at most", oneDNN's name of
  * its own; a static text. NULL: nothing runs in this direction, or the plan has no choice. */
-const char *yoke_plan_way(const yoke_plan *plan, yoke_direction direction);
+const char *yoke_plan_algorithm(const yoke_plan *plan, yoke_direction direction);
 bool yoke_plan_has_parts(const yoke_plan *plan);
-/* A part of backward that yoke_plan_way names, alone; to be timed. */
+/* A part of backward that yoke_plan_algorithm names, alone; to be timed. */
 yoke_status yoke_plan_backward_part(yoke_plan *plan, yoke_direction direction);
 
 /* Copies the step's values to the device. Call it before the step's plans are queued or replayed:
@@ -536,77 +536,18 @@ typedef struct yoke_decode_request {
 } yoke_decode_request;
 yoke_status yoke_device_decode(yoke_device *device, const yoke_decode_request *request);
 
-/* Choices. */
+/* Which algorithm is the fastest. */
 
-/* The chosen algorithm for each shape and pass. The root measures once and all replicas share the
- * result. Not thread-safe: one thread makes all plans. */
-yoke_status yoke_choices_create(yoke_choices **choices);
-void yoke_choices_destroy(yoke_choices *choices);
-/* Where choices outlive a run. */
-typedef struct yoke_choices_place {
-    const char *path;
-    const char *machine; /* selects the lines that count here */
-    bool cache;          /* the program's own file: where it is broken, the run goes on */
-} yoke_choices_place;
-/* Keeps choices in a file, so that every run makes the same ones: reads those of the machine. find
- * then looks an unknown key up again behind the file's lock, which commit releases once it has
- * written what was added. A folder or file that cannot be written is no failure but a warning, and
- * so is a broken cache, which commit replaces. DATA: another file is no record of choices; the text
- * names the line. */
-yoke_status yoke_choices_keep(yoke_choices *choices, const yoke_choices_place *place);
-yoke_status yoke_choices_commit(yoke_choices *choices);
-/* Why choices of this record are in no file, or not measured, or measured anew, or replaced a
- * broken cache; NULL: none of these. */
-const char *yoke_choices_warning(yoke_choices *choices);
 /* What decides which algorithm is fastest and which bits it gives: the device, the libraries and
  * their versions, in one line. */
 void yoke_device_facts(const yoke_device *device, char *text, size_t size);
-/* `hook` runs on the measuring thread before each plan, between two measurements, and while another
- * process has the file's lock: never during a measurement. NULL: none. When it fails, measuring
- * ends with its error. */
-typedef yoke_status (*yoke_choices_hook)(void *context);
-void yoke_choices_watch(yoke_choices *choices, yoke_choices_hook hook, void *context);
-/* Runs the hook. Takes NULL. */
-yoke_status yoke_choices_go_on(yoke_choices *choices);
-/* How a record's names become candidates here. Candidates may have another order than when they
- * were measured, so it is the name that counts. */
-typedef struct yoke_choice_names {
-    const char *(*name_of)(const void *context, int candidate); /* NULL past the last */
-    const void *context;
-    /* For names that no table holds: sets *candidate to the number of the one that `name` means, or
-     * to -1. NULL: the candidate with the name. */
-    yoke_status (*take)(void *taker, const char *name, int *candidate);
-    void *taker;
-    bool follows; /* the plan must not measure: a device beside the root, or fewer rows */
-} yoke_choice_names;
-#define YOKE_CHOICE_GONE (-2)
-/* `key` names shape, pass and precision, and the rows if the choice depends on them. *candidate is
- * -1 when unknown. A choice whose algorithm does not exist here becomes unknown, and the warning
- * names it; to a plan that follows it is YOKE_CHOICE_GONE. DATA: rank 0 made it, so that this rank
- * may not measure another. `names` NULL: any name will do. */
-yoke_status yoke_choices_find(yoke_choices *choices, const char *key,
-                              const yoke_choice_names *names, int *candidate);
-yoke_status yoke_choices_add(yoke_choices *choices, const char *key, int candidate,
-                             const char *candidate_name, double milliseconds);
-/* For tests of one computation among several: an unknown key one of whose candidates has this name
- * takes it unmeasured. Up to 8 names, which outlive the record. */
-void yoke_choices_prefer(yoke_choices *choices, const char *name);
-/* The first candidate with such a name, also for a fixed rule; -1: there is none. Takes no
- * record. */
-int yoke_choices_preferred(const yoke_choices *choices, const yoke_choice_names *names);
-/* Limits measuring to so many seconds from the first unknown key on; 0: no limit. late: they are
- * over; assume then adds what a fixed rule chooses, for this record alone: no file gets it. */
-void yoke_choices_limit(yoke_choices *choices, double seconds);
-bool yoke_choices_late(const yoke_choices *choices);
-yoke_status yoke_choices_assume(yoke_choices *choices, const char *key, int candidate,
-                                const char *candidate_name);
-/* A choice of a room above, measured as a plan's are: candidate 0 by the fixed rule, and on devices
- * that measure none of these. prepare runs only where it is measured. */
+/* A choice among computations of a room above, measured as a plan's are: candidate 0 by the fixed
+ * rule, and on devices that measure none of these. prepare runs only where it is measured. */
 typedef struct yoke_contest {
     const char *key;
     yoke_precision precision;
     yoke_algorithm algorithm;
-    yoke_choices *choices;
+    yoke_algorithms *algorithms;
     const char *const *names; /* [count] */
     int count;
     yoke_status (*prepare)(void *context);            /* the caller undoes it */
@@ -614,12 +555,5 @@ typedef struct yoke_contest {
     void *context;
 } yoke_contest;
 yoke_status yoke_device_choose(yoke_device *device, const yoke_contest *contest, int *best);
-/* Row `index` of the choices in use; false past the end. */
-bool yoke_choices_at(const yoke_choices *choices, int index, const char **key, const char **name,
-                     double *milliseconds);
-/* The choices in use as text, one per line; the caller frees it. read adds the choices of such a
- * text, and changes the text. PEER: it is no record. */
-yoke_status yoke_choices_write(const yoke_choices *choices, char **text);
-yoke_status yoke_choices_read(yoke_choices *choices, char *text);
 
 #endif

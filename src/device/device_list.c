@@ -107,7 +107,7 @@ static bool is_taken(const yoke_device_list *parsed, int backend, int ordinal) {
     return false;
 }
 
-/* The items end where the list does, or at its first way. */
+/* The items end where the list does, or at its first variant. */
 static yoke_status read_items(list_reader *reader) {
     const char *list = reader->list;
     for (const char *at = list;; at++) {
@@ -130,7 +130,7 @@ yoke_status yoke_device_list_parse(yoke_device_list *parsed, const char *list,
     list_reader reader = {parsed, list, names, name_count, -1};
     size_t length = strcspn(list, "+");
     parsed->automatic = length == strlen("auto") && strncmp(list, "auto", length) == 0;
-    if (list[length] == '+') TRY(yoke_ways_parse(&parsed->ways, list + length + 1, list));
+    if (list[length] == '+') TRY(yoke_variants_parse(&parsed->variants, list + length + 1, list));
     if (parsed->automatic)
         parsed->count = 1;
     else

@@ -9,15 +9,15 @@
 
 typedef struct yoke_device_list {
     int count;
-    bool automatic; /* "auto" */
-    unsigned ways;  /* device/ways.h */
+    bool automatic;    /* "auto" */
+    unsigned variants; /* device/variants.h */
     struct {
         int backend; /* index in the names given to parse */
         int ordinal; /* "cpu:1" is 1; unnumbered devices get the lowest numbers not yet taken */
     } entries[YOKE_DEVICES_LIMIT];
 } yoke_device_list;
 
-/* list = ("auto" | item {"," item}) {"+" way}; item = [count "x"] name [":" number] | number. A
+/* list = ("auto" | item {"," item}) {"+" variant}; item = [count "x"] name [":" number] | number. A
  * bare number is one more device of the numbered item before it ("cuda:0,2"). `names` are the
  * backends' names; "auto" gives one device of the first, which the caller replaces. ARGUMENT names
  * the part that is wrong. */

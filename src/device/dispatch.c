@@ -288,8 +288,8 @@ yoke_status yoke_plan_backward(yoke_plan *plan, const yoke_plan_step *step) {
     return plan->backward(plan, step);
 }
 
-const char *yoke_plan_way(const yoke_plan *plan, yoke_direction direction) {
-    return plan->ways[direction];
+const char *yoke_plan_algorithm(const yoke_plan *plan, yoke_direction direction) {
+    return plan->algorithms[direction];
 }
 
 bool yoke_plan_has_parts(const yoke_plan *plan) {

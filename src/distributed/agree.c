@@ -13,10 +13,6 @@
 #define LINE_WORDS 32
 #define LINE_BYTES (LINE_WORDS * sizeof(int64_t))
 
-static int64_t hash_bytes(const char *text, size_t bytes) {
-    return (int64_t)XXH3_64bits(text, bytes);
-}
-
 /* The start of line `index`, or the end of the text. */
 static const char *find_line(const char *text, int64_t index) {
     for (; index > 0 && *text != '\0'; index--)
@@ -34,7 +30,7 @@ static int64_t count_lines(const char *text) {
 /* Gathers a hash of the first `lines` lines: it differs if, and only if, one of them does. */
 static yoke_status gather_hashes(yoke_process_group *group, const char *text, int64_t lines,
                                  int64_t *hashes) {
-    int64_t own = hash_bytes(text, (size_t)(find_line(text, lines) - text));
+    int64_t own = (int64_t)XXH3_64bits(text, (size_t)(find_line(text, lines) - text));
     return yoke_process_group_all_gather(group, hashes, &own, 1, YOKE_ELEMENT_INT64);
 }
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "device/device.h"
-#include "distributed/transport.h"
+#include "distributed/transports.h"
 
 #define TIMEOUT_MS 60000
 
@@ -23,13 +23,6 @@ static yoke_status open_store(yoke_store **store, const yoke_process_group_optio
                                        .token = options->token,
                                        .timeout_ms = options->timeout_ms};
     return yoke_store_create(store, &wanted);
-}
-
-int yoke_peers_elsewhere(const yoke_peer *peers, int world) {
-    for (int rank = 1; rank < world; rank++) {
-        if (strcmp(peers[rank].host, peers[0].host) != 0) return rank;
-    }
-    return 0;
 }
 
 static bool wants_nccl(const yoke_process_group_options *options) {

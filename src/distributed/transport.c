@@ -36,17 +36,13 @@ static bool has_reduction(yoke_call_kind kind) {
            kind == CALL_ALL_REDUCE_ASYNC;
 }
 
-static bool has_element(yoke_call_kind kind) {
-    return kind != CALL_JOIN && kind != CALL_BARRIER && kind != CALL_ALLOCATE;
-}
-
 /* "reduce of 100 float32, sum, root 2" */
 static void describe(const yoke_call *call, char *text, size_t size) {
     static const char *const elements[] = {"float32", "bfloat16", "int64", "float64"};
     static const char *const reductions[] = {"sum", "mean", "min", "max"};
     char detail[96] = "", root[32] = "";
     if (call->root >= 0) snprintf(root, sizeof root, ", root %d", call->root);
-    if (has_element(call->kind))
+    if (call->kind != CALL_JOIN && call->kind != CALL_BARRIER && call->kind != CALL_ALLOCATE)
         snprintf(detail, sizeof detail, " of %llu %s%s%s%s", (unsigned long long)call->count,
                  elements[call->element], has_reduction(call->kind) ? ", " : "",
                  has_reduction(call->kind) ? reductions[call->reduction] : "", root);

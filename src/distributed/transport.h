@@ -54,23 +54,6 @@ struct yoke_process_group {
     void (*destroy)(yoke_process_group *group); /* takes half-built groups */
 };
 
-typedef struct yoke_transport_request {
-    const yoke_process_group_options *options; /* loaded, with defaults */
-    yoke_store *store;
-    const yoke_peer *peers;
-} yoke_transport_request;
-
-/* A check says, before this rank meets the others, whether the build and the machine have the
- * transport; it loads the libraries that the transport needs. */
-yoke_status yoke_shared_memory_group(yoke_process_group **group,
-                                     const yoke_transport_request *request);
-yoke_status yoke_mpi_check(void);
-yoke_status yoke_mpi_group(yoke_process_group **group, const yoke_transport_request *request);
-/* Whether an MPI launched this process, or initialized it, and the MPI module opens. */
-bool yoke_mpi_launched(const yoke_rank_info *rank);
-yoke_status yoke_nccl_check(const yoke_process_group_options *options);
-yoke_status yoke_nccl_group(yoke_process_group **group, const yoke_transport_request *request);
-
 /* A call as the other ranks see it: compared before any data move, named in errors. */
 
 typedef enum yoke_call_kind {

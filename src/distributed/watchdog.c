@@ -102,15 +102,6 @@ static yoke_status add_operations(const yoke_watchdog *watchdog, int rank, int64
                 watchdog->peers[0].pid, cause.text);
 }
 
-static yoke_status publish_operation(yoke_watchdog *watchdog) {
-    int64_t sum;
-    if (watchdog->published == watchdog->operation) return YOKE_OK;
-    TRY(add_operations(watchdog, watchdog->group->rank, watchdog->operation - watchdog->published,
-                       &sum));
-    watchdog->published = watchdog->operation;
-    return YOKE_OK;
-}
-
 /* "rank 1 (host:1234, is stopped), rank 3 (...)", cut at the end. */
 typedef struct rank_list {
     char text[400];
@@ -179,7 +170,9 @@ static yoke_status check_peers(yoke_watchdog *watchdog) {
     yoke_error error;
     watchdog->read_ns = watchdog->waited_ns;
     if (read_failure(watchdog, &error)) return yoke_error_restore(&error);
-    TRY(publish_operation(watchdog));
+    int64_t sum, more = watchdog->operation - watchdog->published;
+    if (more != 0) TRY(add_operations(watchdog, watchdog->group->rank, more, &sum));
+    watchdog->published = watchdog->operation;
     TRY(check_deadline(watchdog));
     int ended = find_ended(watchdog);
     if (ended < 0) return YOKE_OK;

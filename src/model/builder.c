@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Creates a model, collects its layers and finishes it. The model stores the first error: later
- * calls do nothing, and finish reports it. */
+/* Collects the layers of a model. The model stores the first error: later calls do nothing, and
+ * yoke_model_finish reports it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,44 +8,6 @@
 #include "model/graph.h"
 
 #define NAME_BYTES 200 /* longest layer name */
-
-static yoke_status build_model(yoke_model *model, const char *name, yoke_shape input) {
-    TRY(yoke_inputs_outputs_begin(model, input));
-    model->name = strdup(name != NULL ? name : "model");
-    if (model->name == NULL) return FAIL_MEMORY(strlen(name) + 1, "a model's name");
-    return YOKE_OK;
-}
-
-yoke_status yoke_model_create(yoke_model **model, const char *name, yoke_shape input) {
-    if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_create: `model` is NULL");
-    *model = NULL;
-    yoke_model *made = calloc(1, sizeof *made);
-    if (made == NULL) return FAIL_MEMORY(sizeof *made, "a model");
-    yoke_status status = build_model(made, name, input);
-    if (status != YOKE_OK) {
-        yoke_model_destroy(made);
-        return status;
-    }
-    *model = made;
-    return YOKE_OK;
-}
-
-void yoke_model_destroy(yoke_model *model) {
-    if (model == NULL) return;
-    free(model->nodes);
-    for (int i = 0; i < model->tensor_count; i++)
-        yoke_tensor_release(&model->tensors[i]);
-    free(model->tensors);
-    for (int i = 0; i < model->layer_count; i++)
-        free((char *)model->layers[i].operation.name);
-    free(model->layers);
-    yoke_inputs_outputs_release(model);
-    free(model->loss_weights);
-    free(model->name);
-    free(model);
-}
-
-/* The list of layers. */
 
 void *yoke_grow(void *array, int *capacity, int count, size_t size, const char *what) {
     if (count < *capacity) return array;
@@ -114,15 +76,12 @@ const yoke_node *yoke_builder_find(const yoke_model *model, const char *name) {
     return NULL;
 }
 
-static bool is_named(yoke_operation_kind kind) {
-    return kind == YOKE_OP_CONV2D || kind == YOKE_OP_LINEAR || kind == YOKE_OP_BATCH_NORM ||
-           kind == YOKE_OP_LAYER_NORM || kind == YOKE_OP_EMBEDDING || kind == YOKE_OP_POSITIONS ||
-           kind == YOKE_OP_CLASS_TOKEN || kind == YOKE_OP_PARAMETER;
-}
-
 yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, const char *name,
                                yoke_node **layer) {
-    bool named = is_named(kind);
+    bool named = kind == YOKE_OP_CONV2D || kind == YOKE_OP_LINEAR || kind == YOKE_OP_BATCH_NORM ||
+                 kind == YOKE_OP_LAYER_NORM || kind == YOKE_OP_EMBEDDING ||
+                 kind == YOKE_OP_POSITIONS || kind == YOKE_OP_CLASS_TOKEN ||
+                 kind == YOKE_OP_PARAMETER;
     const char *what = yoke_kind_name(kind);
     if (model->finished)
         return FAIL(YOKE_ERROR_ARGUMENT,
@@ -156,6 +115,11 @@ yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, cons
 
 yoke_shape yoke_value_shape(const yoke_model *model, int value) {
     return value == 0 ? model->input : model->layers[value - 1].shape;
+}
+
+size_t yoke_value_elements(const yoke_model *model, int value) {
+    yoke_shape shape = yoke_value_shape(model, value);
+    return (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
 }
 
 yoke_status yoke_builder_shape(yoke_node *layer, yoke_shape shape) {
@@ -193,62 +157,4 @@ yoke_status yoke_builder_read(yoke_model *model, yoke_node *layer, yoke_value va
         layer->operation.others[layer->input_count - 1] = dims;
     layer->inputs[layer->input_count++] = value.index;
     return YOKE_OK;
-}
-
-/* Finish. */
-
-static yoke_status finish_model(yoke_model *model, yoke_value output,
-                                const yoke_loss_options *loss) {
-    if (model->finished)
-        return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' is finished already", model->name);
-    if (output.index < 0 || output.index > model->layer_count)
-        return FAIL(YOKE_ERROR_ARGUMENT, "model '%s': output is value %d, the model has 0 to %d",
-                    model->name, output.index, model->layer_count);
-    yoke_shape shape = yoke_value_shape(model, output.index);
-    if (!shape.flat && !shape.sequence)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "model '%s': its output is an image of %d x %d x %d; end with yoke_flatten or "
-                    "yoke_linear",
-                    model->name, shape.channels, shape.height, shape.width);
-    model->outputs[0].value = output.index;
-    /* Every value but the outputs needs a reader: an unread value is a mistake in the list. */
-    for (int value = 0; value <= model->layer_count; value++) {
-        bool read = yoke_is_output(model, value);
-        for (int i = value; i < model->layer_count && !read; i++)
-            for (int k = 0; k < model->layers[i].input_count; k++)
-                read = read || model->layers[i].inputs[k] == value;
-        const char *input = yoke_input_name(model, value);
-        if (!read && input != NULL)
-            return FAIL(YOKE_ERROR_ARGUMENT, "input '%s': no layer reads it", input);
-        if (!read)
-            return FAIL(YOKE_ERROR_ARGUMENT, "layer '%s': no layer reads its output",
-                        model->layers[value - 1].operation.name);
-    }
-    if (yoke_model_parameter_count(model) == 0)
-        return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' has no parameter to train", model->name);
-    TRY(yoke_model_set_loss(model, loss));
-    TRY(yoke_fuse(model));
-    model->finished = true;
-    return YOKE_OK;
-}
-
-yoke_status yoke_model_finish(yoke_model *model, yoke_value output, const yoke_loss_options *loss) {
-    if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_finish needs a model");
-    if (model->error.status == YOKE_OK)
-        yoke_builder_result(model, finish_model(model, output, loss));
-    return model->error.status == YOKE_OK ? YOKE_OK : yoke_error_restore(&model->error);
-}
-
-const char *yoke_model_name(const yoke_model *model) {
-    return model != NULL ? model->name : "";
-}
-
-int yoke_model_norm_channels(const yoke_model *model) {
-    int widest = 0;
-    for (int i = 0; i < model->layer_count; i++) {
-        const yoke_operation *operation = &model->layers[i].operation;
-        if (operation->kind == YOKE_OP_BATCH_NORM && operation->input.channels > widest)
-            widest = operation->input.channels;
-    }
-    return widest;
 }

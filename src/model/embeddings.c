@@ -35,15 +35,13 @@ static yoke_status add_weight(yoke_model *model, yoke_node *layer,
     if (options->count < 1 || options->count > INT32_MAX / features)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: a weight of %d x %d, must have 1 to %d values", name,
                     options->count, features, INT32_MAX);
-    if (!(options->deviation >= 0))
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: a deviation of %g, must be at least 0", name,
-                    options->deviation);
-    yoke_tensor weight = {
-        .ndim = 2,
-        .shape = {options->count, features},
-        .trainable = true,
-        .groups = 1,
-        .fill = {YOKE_FILL_NORMAL, options->deviation > 0 ? options->deviation : 1}};
+    if (!(options->std >= 0))
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: a std of %g, must be at least 0", name, options->std);
+    yoke_tensor weight = {.ndim = 2,
+                          .shape = {options->count, features},
+                          .trainable = true,
+                          .groups = 1,
+                          .fill = {YOKE_FILL_NORMAL, options->std > 0 ? options->std : 1}};
     layer->operation.table = options->count;
     layer->tensor_count = 1;
     return yoke_tensor_add(model, name, "weight", &weight, &layer->tensors[0]);

@@ -6,15 +6,6 @@
 
 #include "model/float64.h"
 
-size_t yoke_float64_row(const yoke_float64_model *r, int value) {
-    yoke_shape shape = yoke_value_shape(r->model, value);
-    return (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
-}
-
-yoke_planes yoke_planes_of(yoke_shape shape) {
-    return (yoke_planes){(size_t)shape.channels, (size_t)shape.height * (size_t)shape.width};
-}
-
 static void run_layer(yoke_float64_model *r, const yoke_node *layer, bool backward) {
     static const yoke_float64_layer functions[] = {
         [YOKE_OP_CONV2D] = yoke_float64_convolution,

@@ -9,7 +9,9 @@
 typedef struct yoke_planes {
     size_t channels, pixels;
 } yoke_planes;
-yoke_planes yoke_planes_of(yoke_shape shape);
+static inline yoke_planes yoke_planes_of(yoke_shape shape) {
+    return (yoke_planes){(size_t)shape.channels, (size_t)shape.height * (size_t)shape.width};
+}
 
 /* Forward writes the layer's output, which is zero before. Backward adds to the gradients of the
  * layer's inputs and of its tensors. Values are [rows, channels, height, width]; a sequence is

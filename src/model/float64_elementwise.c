@@ -14,16 +14,12 @@ static double dropout_factor(const yoke_float64_model *r, const yoke_node *layer
     return (double)words[e % 4] >= probability * 0x1p32 ? 1 / (1 - probability) : 0;
 }
 
-/* What an elementwise layer multiplies gradients with. */
-static double slope_of(const yoke_float64_model *r, const yoke_node *layer, size_t i) {
-    return layer->operation.kind == YOKE_OP_DROPOUT ? dropout_factor(r, layer, i) : 1;
-}
-
 void yoke_float64_elementwise(yoke_float64_model *r, const yoke_node *layer, bool backward) {
     size_t count = (size_t)r->rows * yoke_float64_row(r, layer->output);
     if (backward) {
         for (size_t i = 0; i < count; i++) {
-            double gradient = slope_of(r, layer, i) * r->gradients[layer->output][i];
+            double gradient = r->gradients[layer->output][i];
+            if (layer->operation.kind == YOKE_OP_DROPOUT) gradient *= dropout_factor(r, layer, i);
             for (int k = 0; k < layer->input_count; k++)
                 r->gradients[layer->inputs[k]][i] += gradient;
         }

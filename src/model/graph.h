@@ -28,8 +28,7 @@ typedef enum yoke_fill_kind {
 } yoke_fill_kind;
 typedef struct yoke_fill {
     yoke_fill_kind kind;
-    double
-        value; /* the constant, the bound of U(-bound, bound), the deviation of N(0, deviation) */
+    double value; /* the constant, the bound of U(-bound, bound), the std of N(0, std) */
 } yoke_fill;
 
 typedef struct yoke_tensor {

@@ -140,17 +140,12 @@ int yoke_model_output_count(const yoke_model *model) {
     return model != NULL ? model->output_count : 0;
 }
 
-static size_t row_elements(const yoke_model *model, int value) {
-    yoke_shape shape = yoke_value_shape(model, value);
-    return (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
-}
-
 size_t yoke_model_input_elements(const yoke_model *model, int input) {
-    return row_elements(model, model->inputs[input].value);
+    return yoke_value_elements(model, model->inputs[input].value);
 }
 
 size_t yoke_model_output_elements(const yoke_model *model, int output) {
-    return row_elements(model, model->outputs[output].value);
+    return yoke_value_elements(model, model->outputs[output].value);
 }
 
 size_t yoke_model_positions(const yoke_model *model) {
@@ -163,7 +158,7 @@ static yoke_status describe_value(const yoke_model *model, const yoke_named_valu
     yoke_value_info own = {.struct_size = sizeof own,
                            .name = value->name,
                            .shape = yoke_value_shape(model, value->value),
-                           .row_count = row_elements(model, value->value)};
+                           .row_count = yoke_value_elements(model, value->value)};
     return yoke_options_store(info, &own, sizeof own, "yoke_value_info");
 }
 

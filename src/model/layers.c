@@ -119,7 +119,7 @@ static yoke_status add_conv2d(yoke_model *model, yoke_value input,
     conv->padding = options.padding;
     conv->groups = options.groups != 0 ? options.groups : 1;
     conv->dilation = options.dilation != 0 ? options.dilation : 1;
-    conv->bias = options.bias;
+    conv->bias = !options.no_bias;
     yoke_shape shape = {.channels = options.out_channels};
     TRY(place_window(layer, &shape.height, &shape.width));
     if (options.out_channels < 1)
@@ -169,9 +169,9 @@ static yoke_status add_linear(yoke_model *model, yoke_value input,
     if (options.out_features < 1)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: %d output features, must be at least 1", options.name,
                     options.out_features);
-    if (!(options.deviation >= 0))
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: a deviation of %g, must be at least 0", options.name,
-                    options.deviation);
+    if (!(options.std >= 0))
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: a std of %g, must be at least 0", options.name,
+                    options.std);
     layer->operation.bias = !options.no_bias;
     layer->operation.transposed = options.transposed;
     yoke_shape shape = read;
@@ -182,7 +182,7 @@ static yoke_status add_linear(yoke_model *model, yoke_value input,
                           .shape = {options.transposed ? in : out, options.transposed ? out : in},
                           .trainable = true,
                           .groups = 1};
-    if (options.deviation > 0) weight.fill = (yoke_fill){YOKE_FILL_NORMAL, options.deviation};
+    if (options.std > 0) weight.fill = (yoke_fill){YOKE_FILL_NORMAL, options.std};
     if (options.shared_with != NULL)
         return share_tensors(model, layer, options.shared_with, &weight);
     return own_tensors(model, layer, &weight, (size_t)read.channels);

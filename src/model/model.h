@@ -69,7 +69,7 @@ typedef struct yoke_replica_options {
     int rows;              /* of the largest shard: its plans are made (and measured) first */
     bool inference;        /* it has no gradients and no plan of training */
     const yoke_flat *flat; /* NULL: this is the root and chooses the layout; otherwise the root's */
-    yoke_choices *choices; /* shared; required */
+    yoke_algorithms *algorithms; /* shared; required */
     size_t first_bucket_bytes, bucket_bytes;
     const bool *frozen;   /* [tensors] parameters without a gradient; outlives the replica. NULL:
                              none */
@@ -196,8 +196,11 @@ void yoke_float64_forward(yoke_float64_model *reference, const float *const *inp
 void yoke_float64_loss(yoke_float64_model *reference);
 /* Backward of the latest loss; adds to tensor_gradients. */
 void yoke_float64_backward(yoke_float64_model *reference);
-/* The elements of one row of a value. */
-size_t yoke_float64_row(const yoke_float64_model *reference, int value);
+/* The elements of one row of a value: 0 is input 0, layer i writes i + 1. */
+size_t yoke_value_elements(const yoke_model *model, int value);
+static inline size_t yoke_float64_row(const yoke_float64_model *reference, int value) {
+    return yoke_value_elements(reference->model, value);
+}
 /* The multiplications of one training step, in convolutions, linear layers and
  * attention. */
 double yoke_float64_work(const yoke_model *model, int rows);

@@ -20,7 +20,7 @@ static yoke_plan_request request_of(const yoke_program *program, const yoke_prog
         .algorithm = from->algorithm,
         .input_gradient = yoke_program_requires_input_gradient(program, node),
         .frozen = !yoke_program_trains(program, node),
-        .choices = from->choices,
+        .algorithms = from->algorithms,
         .norm_group = from->norm_group,
     };
     for (int k = 0; k < node->input_count; k++)
@@ -35,7 +35,7 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
     yoke_plan_request request = request_of(program, from, index);
     yoke_offer_joins(program, index, &request);
     request.input_shared = program->training && yoke_program_shares_input(program, index);
-    TRY(yoke_choices_go_on(from->choices));
+    TRY(yoke_algorithms_go_on(from->algorithms));
     TRY(yoke_plan_create(&program->plans[index], from->device, &request));
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
     program->layouts[node->output] = needs->output;
@@ -62,7 +62,7 @@ static yoke_status choose_image_layout(yoke_program *program, const yoke_program
     if (reader == YOKE_NONE || from->input_gradients) return YOKE_OK;
     yoke_plan_request request = request_of(program, from, reader);
     yoke_layout layout;
-    TRY(yoke_choices_go_on(from->choices));
+    TRY(yoke_algorithms_go_on(from->algorithms));
     TRY(yoke_device_image_layout(program->device, &request, &layout));
     program->reads_image = layout.bytes > 0;
     if (program->reads_image) program->layouts[value] = layout;
@@ -94,7 +94,7 @@ static yoke_status make_plans(yoke_program *program, const yoke_program_request 
         .algorithm = request->algorithm,
         .input_gradient = request->training,
         .inputs = {program->layouts[model->value_count - 1]},
-        .choices = request->choices,
+        .algorithms = request->algorithms,
     };
     TRY(yoke_plan_create(&program->loss, request->device, &loss));
     size_t scratch_bytes = yoke_plan_describe(program->loss)->scratch_bytes;

@@ -92,7 +92,7 @@ typedef struct yoke_program_request {
     bool input_gradients;  /* backward also computes the gradient of the model's input */
     const bool *frozen;    /* [tensors]; NULL: none */
     const yoke_flat *flat; /* NULL: the plans choose the layouts of parameters */
-    yoke_choices *choices;
+    yoke_algorithms *algorithms;
     yoke_norm_group *norm_group;
     yoke_operation_hook before_operation;
 } yoke_program_request;

@@ -160,7 +160,7 @@ static yoke_status plan_program(yoke_replica *replica, int rows, bool training,
         .input_gradients = options->input_gradients,
         .frozen = options->frozen,
         .flat = replica->flat,
-        .choices = options->choices,
+        .algorithms = options->algorithms,
         .norm_group = training ? options->norm_group : NULL,
         .before_operation = options->before_operation,
     };

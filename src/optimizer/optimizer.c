@@ -94,7 +94,8 @@ static double decay_of(const yoke_optimizer_step *step, const yoke_optimizer_ran
 }
 
 static yoke_sgd_step sgd_step(const yoke_optimizer_options *options,
-                              const yoke_optimizer_step *step, const yoke_optimizer_range *range) {
+                              const yoke_optimizer_step *step, const yoke_optimizer_range *range,
+                              float *kept_velocity) {
     return (yoke_sgd_step){
         .learning_rate = (float)(step->learning_rate * range->learning_rate_scale),
         .momentum = (float)options->momentum,
@@ -104,13 +105,14 @@ static yoke_sgd_step sgd_step(const yoke_optimizer_options *options,
         .first = step->step == 0,
         .gate = step->gate,
         .kept_weights = step->kept,
+        .kept_velocity = kept_velocity,
         .shadow = step->shadow,
     };
 }
 
 static yoke_adamw_step adamw_step(const yoke_optimizer_options *options,
                                   const yoke_optimizer_step *step,
-                                  const yoke_optimizer_range *range) {
+                                  const yoke_optimizer_range *range, float *const kept_moments[2]) {
     double updates = (double)step->step + 1;
     return (yoke_adamw_step){
         .learning_rate = step->learning_rate * range->learning_rate_scale,
@@ -121,6 +123,7 @@ static yoke_adamw_step adamw_step(const yoke_optimizer_options *options,
         .gradient_scale = step->gradient_scale,
         .gate = step->gate,
         .kept_weights = step->kept,
+        .kept_moments = {kept_moments[0], kept_moments[1]},
         .shadow = step->shadow,
         .correction1 = 1 - pow(options->beta1, updates),
         .correction2_root = sqrt(1 - pow(options->beta2, updates)),
@@ -129,26 +132,6 @@ static yoke_adamw_step adamw_step(const yoke_optimizer_options *options,
 
 static float *from(float *values, size_t begin) {
     return values != NULL ? values + begin : NULL;
-}
-
-/* Elements that lie in one range. `begin` counts from the optimizer's first element. */
-static yoke_status update_part(const yoke_optimizer *optimizer, const yoke_optimizer_step *step,
-                               const yoke_optimizer_range *range, yoke_device *device, size_t begin,
-                               size_t elements, float *weights, const float *gradients) {
-    float *states[2], *kept[2] = {NULL, NULL};
-    for (int i = 0; i < 2; i++) {
-        states[i] = from(optimizer->states[i], begin);
-        if (step->kept != NULL) kept[i] = from(optimizer->kept[i], begin);
-    }
-    if (optimizer->options.kind == YOKE_SGD) {
-        yoke_sgd_step sgd = sgd_step(&optimizer->options, step, range);
-        sgd.kept_velocity = kept[0];
-        return yoke_device_sgd(device, step->stream, &sgd, weights, gradients, states[0], elements);
-    }
-    yoke_adamw_step adamw = adamw_step(&optimizer->options, step, range);
-    adamw.kept_moments[0] = kept[0];
-    adamw.kept_moments[1] = kept[1];
-    return yoke_device_adamw(device, step->stream, &adamw, weights, gradients, states, elements);
 }
 
 /* The last range that begins at or before `offset`, by bisection. */
@@ -172,15 +155,26 @@ yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimize
     yoke_optimizer_step part_step = *step;
     assert(begin <= optimizer->elements && elements <= optimizer->elements - begin);
     for (int i = range_at(optimizer, offset); done < elements; i++) {
+        const yoke_optimizer_range *range = &optimizer->ranges[i];
+        float *states[2], *kept[2] = {NULL, NULL};
         size_t part = elements - done;
-        if (i + 1 < optimizer->range_count) {
-            size_t left = optimizer->ranges[i + 1].offset - (offset + done);
-            if (left < part) part = left;
+        if (i + 1 < optimizer->range_count && range[1].offset - (offset + done) < part)
+            part = range[1].offset - (offset + done);
+        for (int k = 0; k < 2; k++) {
+            states[k] = from(optimizer->states[k], begin + done);
+            if (step->kept != NULL) kept[k] = from(optimizer->kept[k], begin + done);
         }
         part_step.kept = from(step->kept, done);
         part_step.shadow = step->shadow != NULL ? step->shadow + done : NULL;
-        TRY(update_part(optimizer, &part_step, &optimizer->ranges[i], device, begin + done, part,
-                        weights + done, gradients + done));
+        if (optimizer->options.kind == YOKE_SGD) {
+            yoke_sgd_step sgd = sgd_step(&optimizer->options, &part_step, range, kept[0]);
+            TRY(yoke_device_sgd(device, step->stream, &sgd, weights + done, gradients + done,
+                                states[0], part));
+        } else {
+            yoke_adamw_step adamw = adamw_step(&optimizer->options, &part_step, range, kept);
+            TRY(yoke_device_adamw(device, step->stream, &adamw, weights + done, gradients + done,
+                                  states, part));
+        }
         done += part;
     }
     return YOKE_OK;

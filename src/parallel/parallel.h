@@ -32,11 +32,11 @@ typedef struct yoke_output_rows {
 yoke_status yoke_data_parallel_evaluate_outputs(yoke_data_parallel *parallel,
                                                 const yoke_batch *batch, yoke_step_result *result,
                                                 const yoke_output_rows *rows,
-                                                const yoke_own_loss *loss);
+                                                const yoke_custom_loss *loss);
 /* yoke_data_parallel_step with a loss of the host, phase by phase in every schedule. `rows` has
  * room for all outputs and gradients. */
 yoke_status yoke_data_parallel_step_own(yoke_data_parallel *parallel, const yoke_batch *batch,
-                                        double learning_rate, const yoke_own_loss *loss,
+                                        double learning_rate, const yoke_custom_loss *loss,
                                         const yoke_output_rows *rows, yoke_step_result *result);
 /* What the engine was made with, defaults filled in. */
 const yoke_data_parallel_options *yoke_data_parallel_options_of(const yoke_data_parallel *parallel);

@@ -183,13 +183,6 @@ static void write_title(const yoke_report *report, const subject *of, char text[
     }
 }
 
-static int rows_of(const yoke_report *report, const subject *of) {
-    int count = 0;
-    for (int m = 0; m < report->mode_count; m++)
-        count += count_places(of->amounts_of(&report->modes[m]));
-    return count;
-}
-
 static void say(yoke_markup *out, const yoke_report *report, const subject *of) {
     int said = 0;
     for (int m = 0; m < report->mode_count; m++) {
@@ -220,7 +213,10 @@ static void draw(yoke_markup *out, const yoke_report *report, const subject *of)
                                .part_count = all->part_count,
                                .unit = YOKE_SVG_BYTES};
         yoke_figure_bars(out, &chart);
-        yoke_figure_say_left_out(out, all->row_count, rows_of(report, of), "devices");
+        int rows = 0;
+        for (int m = 0; m < report->mode_count; m++)
+            rows += count_places(of->amounts_of(&report->modes[m]));
+        yoke_figure_say_left_out(out, all->row_count, rows, "devices");
         if (of->names_link && report->link[0] != '\0')
             yoke_figure_say(out, "meaning", "The link of each device: %s, modelled.", report->link);
         yoke_figure_say(out, "meaning", "%s", of->meaning);

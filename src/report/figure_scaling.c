@@ -90,11 +90,6 @@ static void collect(yoke_markup *out, scaling *all) {
     add_ideal(all);
 }
 
-static void release(scaling *all) {
-    for (int i = 0; i < all->count; i++)
-        if (all->series[i].points != all->ideal) free(all->series[i].points);
-}
-
 /* Finds the shortest and the longest step on the largest number of devices. */
 static void find_ends(const scaling *all, const yoke_report_mode **fast,
                       const yoke_report_mode **slow) {
@@ -210,7 +205,8 @@ static void draw(yoke_markup *out, const yoke_report *report, bool throughput) {
         yoke_figure_sources(out, &source, 1);
         yoke_html_figure_end(out);
     }
-    release(&all);
+    for (int i = 0; i < all.count; i++)
+        if (all.series[i].points != all.ideal) free(all.series[i].points);
 }
 
 void yoke_figure_throughput(yoke_markup *out, const yoke_report *report) {

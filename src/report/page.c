@@ -5,17 +5,6 @@
 #include "base/base.h"
 #include "report/figures.h"
 
-static void write_facts(yoke_markup *out, const yoke_report *report) {
-    if (report->fact_count == 0) return;
-    yoke_markup_open(out, "dl");
-    yoke_markup_attribute(out, "class", "facts");
-    for (int i = 0; i < report->fact_count; i++) {
-        yoke_markup_element(out, "dt", NULL, report->facts[i].key);
-        yoke_markup_element(out, "dd", NULL, report->facts[i].value);
-    }
-    yoke_markup_close(out);
-}
-
 static void write_figures(yoke_markup *out, const yoke_report *report) {
     yoke_markup_open(out, "div");
     yoke_markup_attribute(out, "class", "figures");
@@ -42,7 +31,15 @@ yoke_status yoke_report_page(const yoke_report *report, char **page, size_t *byt
     yoke_html_begin(&out, report->title[0] != '\0' ? report->title : "Yoke");
     for (int i = 0; i < report->note_count; i++)
         yoke_markup_element(&out, "p", "note", report->notes[i]);
-    write_facts(&out, report);
+    if (report->fact_count > 0) {
+        yoke_markup_open(&out, "dl");
+        yoke_markup_attribute(&out, "class", "facts");
+        for (int i = 0; i < report->fact_count; i++) {
+            yoke_markup_element(&out, "dt", NULL, report->facts[i].key);
+            yoke_markup_element(&out, "dd", NULL, report->facts[i].value);
+        }
+        yoke_markup_close(&out);
+    }
     yoke_figure_runs(&out, report);
     write_figures(&out, report);
     yoke_html_end(&out);

@@ -95,23 +95,24 @@ typedef struct yoke_report_mode {
 } yoke_report_mode;
 
 /* A row of the test split that the model took for another class. */
-typedef struct yoke_report_mistake {
+typedef struct yoke_report_misclassified {
     size_t row;
     int label, predicted;
     double probability, loss; /* of the predicted class; cross entropy */
     const uint8_t *pixels;    /* [channels, height, width]; borrowed; NULL: no picture */
-} yoke_report_mistake;
+} yoke_report_misclassified;
 
 /* What a training run took the rows of the test split for. */
 typedef struct yoke_report_predictions {
     char absent[256]; /* why there are none, a sentence; "": there are */
     uint64_t step;    /* updates before */
     int classes;
-    const char *const *names;      /* [classes]; borrowed; NULL: the numbers are their names */
-    const int64_t *counts;         /* [classes, classes]: true class, predicted class; borrowed */
-    int channels, height, width;   /* of a row */
-    yoke_report_mistake *mistakes; /* [mistake_count], the largest loss first; borrowed */
-    int mistake_count;
+    const char *const *names;    /* [classes]; borrowed; NULL: the numbers are their names */
+    const int64_t *counts;       /* [classes, classes]: true class, predicted class; borrowed */
+    int channels, height, width; /* of a row */
+    /* [misclassified_count], the largest loss first; borrowed */
+    yoke_report_misclassified *misclassified;
+    int misclassified_count;
 } yoke_report_predictions;
 
 /* A learning rate range test. */

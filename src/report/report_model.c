@@ -102,20 +102,18 @@ yoke_status yoke_report_add_point(yoke_report_points *points, double step, doubl
     return YOKE_OK;
 }
 
-static void clear_mode(yoke_report_mode *mode) {
-    for (int i = 0; i < mode->lane_count; i++)
-        free(mode->lanes[i].spans);
-    free(mode->lanes);
-    yoke_report_clear_amounts(&mode->memory);
-    yoke_report_clear_amounts(&mode->links);
-    yoke_report_clear_amounts(&mode->moved);
-    for (int i = 0; i < YOKE_REPORT_CURVES; i++)
-        free(mode->curves[i].points);
-}
-
 void yoke_report_clear(yoke_report *report) {
-    for (int i = 0; i < report->mode_count; i++)
-        clear_mode(&report->modes[i]);
+    for (int m = 0; m < report->mode_count; m++) {
+        yoke_report_mode *mode = &report->modes[m];
+        for (int i = 0; i < mode->lane_count; i++)
+            free(mode->lanes[i].spans);
+        free(mode->lanes);
+        yoke_report_clear_amounts(&mode->memory);
+        yoke_report_clear_amounts(&mode->links);
+        yoke_report_clear_amounts(&mode->moved);
+        for (int i = 0; i < YOKE_REPORT_CURVES; i++)
+            free(mode->curves[i].points);
+    }
     free(report->modes);
     free(report->facts);
     free(report->notes);

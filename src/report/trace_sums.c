@@ -97,17 +97,6 @@ static size_t device_length(const char *name) {
     return length;
 }
 
-static yoke_status add_lanes(const trace_file *file, yoke_report_mode *mode) {
-    for (int i = 0; i < file->lane_count; i++) {
-        yoke_report_lane *lane;
-        const char *name = file->lanes[i].name;
-        TRY(yoke_report_add_lane(mode, name, &lane));
-        lane->beside = name[device_length(name)] != '\0';
-        mode->devices += !lane->beside;
-    }
-    return YOKE_OK;
-}
-
 /* Whether the lane is the device, or a thread beside it. */
 static bool belongs_to(const trace_file *file, int lane, int device) {
     const trace_lane *own = &file->lanes[lane], *of = &file->lanes[device];
@@ -212,7 +201,13 @@ static yoke_status add_bytes_of(yoke_report_mode *mode, const char *lane_name,
 /* The windows come by length; the one in the middle is the closest to the median, or one of two. */
 static yoke_status sum_steps(summing *all, const window *windows, int count) {
     const window *middle = &windows[count / 2];
-    TRY(add_lanes(all->file, all->mode));
+    for (int i = 0; i < all->file->lane_count; i++) {
+        yoke_report_lane *lane;
+        const char *name = all->file->lanes[i].name;
+        TRY(yoke_report_add_lane(all->mode, name, &lane));
+        lane->beside = name[device_length(name)] != '\0';
+        all->mode->devices += !lane->beside;
+    }
     for (int i = 0; i < count; i++)
         add_step(all, &windows[i], count);
     all->mode->steps = count;

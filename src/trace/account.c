@@ -141,14 +141,6 @@ double yoke_account_activity_ms(const double stage_ms[YOKE_ACCOUNT_STAGES],
     return sum;
 }
 
-static void add_bytes(yoke_account *account, const yoke_account_window *window,
-                      const yoke_span_info *span) {
-    if (span->begin_ns >= window->end_ns || span->end_ns <= window->begin_ns) return;
-    account->bytes[span->stage] += (double)span->bytes / window->steps;
-    account->sent += (double)span->sent_bytes / window->steps;
-    account->received += (double)span->received_bytes / window->steps;
-}
-
 yoke_status yoke_account_read(const yoke_spans *spans, const yoke_account_window *window,
                               yoke_account *accounts, int lanes) {
     /* Shorten the window to the steps that the trace still has. */
@@ -174,8 +166,14 @@ yoke_status yoke_account_read(const yoke_spans *spans, const yoke_account_window
     if (known.steps == window->steps) weight = 1.0 / known.steps;
     for (int lane = 0; lane < lanes && status == YOKE_OK; lane++) {
         size_t count = yoke_spans_of_lane(spans->all, spans->count, lane, list);
-        for (size_t i = 0; i < count; i++)
-            add_bytes(&accounts[lane], &known, list[i]);
+        yoke_account *account = &accounts[lane];
+        for (size_t i = 0; i < count; i++) {
+            const yoke_span_info *span = list[i];
+            if (span->begin_ns >= known.end_ns || span->end_ns <= known.begin_ns) continue;
+            account->bytes[span->stage] += (double)span->bytes / known.steps;
+            account->sent += (double)span->sent_bytes / known.steps;
+            account->received += (double)span->received_bytes / known.steps;
+        }
         count = yoke_account_cut(list, count, known.begin_ns, known.end_ns, pieces);
         yoke_account_add_pieces(&accounts[lane], pieces, count, weight);
     }

@@ -97,25 +97,11 @@ static void add_process(chrome_file *file, int process) {
 
 /* Spans. */
 
-static double microseconds(const chrome_file *file, uint64_t at_ns) {
-    return (double)(at_ns - file->origin_ns) / 1e3;
-}
-
 static void add_place(chrome_file *file, const yoke_trace_event *event, uint64_t at_ns) {
     yoke_json *json = &file->json;
     yoke_json_integer(json, "pid", process_of(file, event->process));
     yoke_json_integer(json, "tid", thread_of(file, event->process, event->lane, event->span.track));
-    yoke_json_real(json, "ts", microseconds(file, at_ns));
-}
-
-static void add_cause(chrome_file *file, const yoke_trace_event *cause) {
-    char name[NAME_BYTES];
-    if (cause == NULL) return;
-    name_lane(file, cause->process, cause->lane, cause->span.track, name);
-    yoke_json_text(&file->json, "cause", name);
-    yoke_json_text(&file->json, "cause_stage", yoke_stage_name(cause->span.stage));
-    if (cause->span.bucket != YOKE_NO_BUCKET)
-        yoke_json_integer(&file->json, "cause_bucket", cause->span.bucket);
+    yoke_json_real(json, "ts", (double)(at_ns - file->origin_ns) / 1e3);
 }
 
 static void add_span(chrome_file *file, const yoke_trace_event *event) {
@@ -134,7 +120,15 @@ static void add_span(chrome_file *file, const yoke_trace_event *event) {
         yoke_json_integer(json, "sent", (int64_t)span->sent);
         yoke_json_integer(json, "received", (int64_t)span->received);
     }
-    add_cause(file, event->cause);
+    const yoke_trace_event *cause = event->cause;
+    if (cause != NULL) {
+        char name[NAME_BYTES];
+        name_lane(file, cause->process, cause->lane, cause->span.track, name);
+        yoke_json_text(json, "cause", name);
+        yoke_json_text(json, "cause_stage", yoke_stage_name(cause->span.stage));
+        if (cause->span.bucket != YOKE_NO_BUCKET)
+            yoke_json_integer(json, "cause_bucket", cause->span.bucket);
+    }
     yoke_json_close(json, '}');
     yoke_json_close(json, '}');
 }

@@ -15,11 +15,11 @@ static yoke_status load(yoke_custom_metrics *metrics, const yoke_metric *given, 
         TRY(yoke_options_load(metric, sizeof *metric, (const char *)given + (size_t)i * stride,
                               "yoke_metric"));
         if (metric->name == NULL || metric->name[0] == '\0' || metric->add == NULL)
-            return FAIL(YOKE_ERROR_ARGUMENT, "own_metrics[%d]: set its name and `add`", i);
+            return FAIL(YOKE_ERROR_ARGUMENT, "custom_metrics[%d]: set its name and `add`", i);
         for (int k = 0; k < i; k++)
             if (strcmp(metrics->list[k].name, metric->name) == 0)
-                return FAIL(YOKE_ERROR_ARGUMENT, "own_metrics[%d] and [%d] are both named '%s'", k,
-                            i, metric->name);
+                return FAIL(YOKE_ERROR_ARGUMENT, "custom_metrics[%d] and [%d] are both named '%s'",
+                            k, i, metric->name);
         const char *name = metric->name;
         metric->name = strdup(name);
         metrics->count = i + 1; /* close frees the name */
@@ -34,7 +34,7 @@ yoke_status yoke_custom_metrics_open(yoke_custom_metrics *metrics, const yoke_me
     size_t sums = (size_t)count * YOKE_METRIC_SUMS;
     if (count == 0) return YOKE_OK;
     if (count < 0 || given == NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT, "metric_count is %d and own_metrics is %s", count,
+        return FAIL(YOKE_ERROR_ARGUMENT, "metric_count is %d and custom_metrics is %s", count,
                     given != NULL ? "set: the count is at least 0" : "NULL: set it");
     metrics->list = calloc((size_t)count, sizeof *metrics->list);
     metrics->values = calloc((size_t)count, sizeof *metrics->values);

@@ -3,51 +3,55 @@
 
 #include <stdlib.h>
 
-static yoke_status check_own_loss(const yoke_trainer_options *options, const yoke_own_loss *loss) {
+static yoke_status check_custom_loss(const yoke_trainer_options *options,
+                                     const yoke_custom_loss *loss) {
     if (loss->compute == NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT, "own_loss has no `compute`: set the function");
+        return FAIL(YOKE_ERROR_ARGUMENT, "custom_loss has no `compute`: set the function");
     if (options->engine->shards > 0)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "own_loss with %d shards: a loss of the host program sees a batch, not its "
+                    "custom_loss with %d shards: a loss of the host program sees a batch, not its "
                     "shards; leave one of the two out",
                     options->engine->shards);
     if (options->mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL &&
         options->engine->schedule == YOKE_SCHEDULE_SHARDED)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "own_loss in DDP's sharded schedule, whose ranks never hold a whole gradient: "
-                    "take the schedule overlap");
+        return FAIL(
+            YOKE_ERROR_ARGUMENT,
+            "custom_loss in DDP's sharded schedule, whose ranks never hold a whole gradient: "
+            "take the schedule overlap");
     return YOKE_OK;
 }
 
 yoke_status yoke_custom_parts_check(yoke_custom_parts *parts, yoke_trainer_options *options) {
-    if (options->own_model != NULL && options->model != NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT, "model %s and own_model are both set: leave one NULL",
+    if (options->custom_model != NULL && options->model != NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "model %s and custom_model are both set: leave one NULL",
                     options->model);
-    if (options->own_model != NULL &&
+    if (options->custom_model != NULL &&
         (options->loss != NULL || options->label_smoothing > 0 || options->balanced_class_weights))
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "own_model has a loss: leave loss, label_smoothing and balanced_class_weights "
-                    "out, and give yoke_model_finish the options");
+        return FAIL(
+            YOKE_ERROR_ARGUMENT,
+            "custom_model has a loss: leave loss, label_smoothing and balanced_class_weights "
+            "out, and give yoke_model_finish the options");
     if (options->loss != NULL && options->label_smoothing > 0)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "label_smoothing is %g and loss is set: give it in loss->label_smoothing",
                     options->label_smoothing);
-    if (options->own_loss != NULL) {
-        TRY(yoke_options_load(&parts->loss, sizeof parts->loss, options->own_loss,
-                              "yoke_own_loss"));
-        TRY(check_own_loss(options, &parts->loss));
-        options->own_loss = &parts->loss;
+    if (options->custom_loss != NULL) {
+        TRY(yoke_options_load(&parts->loss, sizeof parts->loss, options->custom_loss,
+                              "yoke_custom_loss"));
+        TRY(check_custom_loss(options, &parts->loss));
+        options->custom_loss = &parts->loss;
     }
     if (options->model == NULL)
         options->model =
-            options->own_model != NULL ? yoke_model_name(options->own_model) : "resnet20";
-    return yoke_custom_metrics_open(&parts->metrics, options->own_metrics, options->metric_count);
+            options->custom_model != NULL ? yoke_model_name(options->custom_model) : "resnet20";
+    return yoke_custom_metrics_open(&parts->metrics, options->custom_metrics,
+                                    options->metric_count);
 }
 
 /* The model. */
 
 static yoke_status check_shape(const yoke_run *run) {
-    const yoke_model *model = run->options.own_model;
+    const yoke_model *model = run->options.custom_model;
     yoke_shape reads = yoke_model_input_shape(model), rows = run->training.info.shape;
     if (yoke_model_input_count(model) != 1)
         return FAIL(YOKE_ERROR_ARGUMENT,
@@ -62,7 +66,7 @@ static yoke_status check_shape(const yoke_run *run) {
 }
 
 static yoke_status check_outputs(const yoke_run *run) {
-    const yoke_model *model = run->options.own_model;
+    const yoke_model *model = run->options.custom_model;
     const yoke_dataset_info *rows = &run->training.info;
     bool labels = rows->classes > 0;
     int outputs = labels ? yoke_model_output_shape(model).channels
@@ -130,10 +134,11 @@ static yoke_status loss_of_preset(const yoke_run *run, yoke_loss_options *loss, 
         TRY(yoke_options_load(loss, sizeof *loss, options->loss, "yoke_loss_options"));
     if (labels != (loss->kind == YOKE_LOSS_CROSS_ENTROPY))
         return FAIL(YOKE_ERROR_ARGUMENT, "%s has %s: %s", rows->name, labels ? "labels" : "targets",
-                    labels ? "its loss is cross-entropy, or own_loss; MSE, BCE and Huber compare "
-                             "with targets"
-                           : "its loss is MSE, BCE, Huber or own_loss; cross-entropy compares with "
-                             "labels");
+                    labels
+                        ? "its loss is cross-entropy, or custom_loss; MSE, BCE and Huber compare "
+                          "with targets"
+                        : "its loss is MSE, BCE, Huber or custom_loss; cross-entropy compares with "
+                          "labels");
     return options->balanced_class_weights ? balance(run, loss, weights) : YOKE_OK;
 }
 
@@ -156,22 +161,22 @@ static yoke_status build_preset(yoke_custom_parts *parts, yoke_run *run) {
 static yoke_status open_model(yoke_custom_parts *parts, yoke_run *run) {
     yoke_trainer_options *options = &run->options;
     const yoke_dataset_info *rows = &run->training.info;
-    bool own_loss = options->own_loss != NULL;
+    bool custom_loss = options->custom_loss != NULL;
     yoke_operation loss;
-    if (options->own_model == NULL) {
+    if (options->custom_model == NULL) {
         TRY(build_preset(parts, run));
     } else {
         TRY(check_shape(run));
-        if (!own_loss) TRY(check_outputs(run));
-        run->model = options->own_model;
+        if (!custom_loss) TRY(check_outputs(run));
+        run->model = options->custom_model;
     }
     size_t positions = yoke_model_positions(run->model);
-    if (!own_loss && rows->classes > 0 && (size_t)rows->label_count != positions)
+    if (!custom_loss && rows->classes > 0 && (size_t)rows->label_count != positions)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "%s has %d labels a row, and %s predicts %zu: text needs gpt2, and the other "
                     "models need rows with one label",
                     options->dataset, rows->label_count, options->model, positions);
-    if (!own_loss && options->mixup != 0 && yoke_model_has_ignore_index(run->model))
+    if (!custom_loss && options->mixup != 0 && yoke_model_has_ignore_index(run->model))
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "mixup %g with ignore_index: PyTorch's cross-entropy ignores no label of a "
                     "mixture either; leave one of the two out",
@@ -189,14 +194,15 @@ static yoke_status reserve(float **rows, size_t count) {
 
 yoke_status yoke_custom_parts_open(yoke_custom_parts *parts, yoke_run *run) {
     TRY(open_model(parts, run));
-    bool own_loss = run->options.own_loss != NULL;
-    bool tallies = run->options.mistakes > 0 && run->training.info.classes > 0;
-    bool first = own_loss || parts->metrics.count > 0 || tallies;
-    int wanted = own_loss ? yoke_model_output_count(run->model) : first;
-    for (int k = 0; k < wanted; k++) {
+    bool custom_loss = run->options.custom_loss != NULL;
+    bool tallies = run->options.misclassified > 0 && run->training.info.classes > 0;
+    /* The host's loss sees all outputs and gives their gradients, others see the first output. */
+    int outputs = parts->metrics.count > 0 || tallies ? 1 : 0;
+    if (custom_loss) outputs = yoke_model_output_count(run->model);
+    for (int k = 0; k < outputs; k++) {
         size_t count = (size_t)run->options.batch * yoke_model_output_elements(run->model, k);
         TRY(reserve(&parts->outputs.outputs[k], count));
-        if (own_loss) TRY(reserve(&parts->outputs.gradients[k], count));
+        if (custom_loss) TRY(reserve(&parts->outputs.gradients[k], count));
     }
     return YOKE_OK;
 }

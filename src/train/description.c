@@ -22,7 +22,7 @@
 #define TARGETS "yoke.targets"
 #define DATASET "yoke.dataset"
 #define MEAN "yoke.mean"
-#define DEVIATION "yoke.deviation"
+#define STD "yoke.deviation"
 #define RESIZE "yoke.resize"
 #define DECODE "yoke.decode"
 #define VERSION "yoke.version"
@@ -107,12 +107,12 @@ static yoke_status add_input(yoke_notes *notes, const yoke_shape *shape) {
 static yoke_status add_statistics(yoke_notes *notes, const yoke_weights_info *info) {
     bool of_columns = info->means != NULL;
     int channels = info->input.channels < 4 || of_columns ? info->input.channels : 4;
-    if (of_columns != (info->deviations != NULL))
+    if (of_columns != (info->stds != NULL))
         return FAIL(YOKE_ERROR_ARGUMENT, "%s is NULL and %s is not: set both or none",
-                    of_columns ? "deviations" : "means", of_columns ? "means" : "deviations");
-    if (info->input.channels == 0 || !(of_columns || info->deviation[0] > 0)) return YOKE_OK;
+                    of_columns ? "stds" : "means", of_columns ? "means" : "stds");
+    if (info->input.channels == 0 || !(of_columns || info->std[0] > 0)) return YOKE_OK;
     TRY(add_reals(notes, MEAN, of_columns ? info->means : info->mean, channels));
-    return add_reals(notes, DEVIATION, of_columns ? info->deviations : info->deviation, channels);
+    return add_reals(notes, STD, of_columns ? info->stds : info->std, channels);
 }
 
 /* What it takes to compute the loss of other rows. */
@@ -175,7 +175,7 @@ struct yoke_weights_description {
     char *name_lists[2];        /* own the texts of class_names and feature_names */
     const char **class_names;   /* [classes] */
     const char **feature_names; /* [channels] */
-    float *means, *deviations;  /* as many as the file has */
+    float *means, *stds;        /* as many as the file has */
     float *loss_weights;
 };
 
@@ -273,8 +273,7 @@ static yoke_status read_reals(const yoke_safetensors *file, const char *key, flo
     free(of.text);
     *count = (size_t)of.count;
     TRY(status);
-    return right ? YOKE_OK
-                 : wrong(file, key, "finite numbers; deviations above 0, weights at least 0");
+    return right ? YOKE_OK : wrong(file, key, "finite numbers; stds above 0, weights at least 0");
 }
 
 /* A number for each channel, in *all; channels past the last of the four have the last's. */
@@ -362,10 +361,10 @@ static yoke_status read_info(yoke_weights_description *made) {
     TRY(read_integer(file, RESIZE, SIDE_LIMIT, &info->resize));
     TRY(read_input(file, &info->input));
     TRY(read_statistic(made, MEAN, -FLT_MAX, &made->means, info->mean));
-    TRY(read_statistic(made, DEVIATION, FLT_TRUE_MIN, &made->deviations, info->deviation));
-    if (made->means != NULL && made->deviations != NULL) {
+    TRY(read_statistic(made, STD, FLT_TRUE_MIN, &made->stds, info->std));
+    if (made->means != NULL && made->stds != NULL) {
         info->means = made->means;
-        info->deviations = made->deviations;
+        info->stds = made->stds;
     }
     TRY(read_loss(made));
     TRY(read_names(file, CLASS_NAMES, info->classes, &made->name_lists[0], &made->class_names));
@@ -378,7 +377,7 @@ static yoke_status read_info(yoke_weights_description *made) {
 
 static void free_info(yoke_weights_description *description) {
     free(description->loss_weights);
-    free(description->deviations);
+    free(description->stds);
     free(description->means);
     free(description->feature_names);
     free(description->class_names);

@@ -71,7 +71,7 @@ yoke_status yoke_trainer_begin(yoke_trainer *trainer, bool saves) {
     run->begin_ns = yoke_now_ns();
     trainer->running = true;
     yoke_trainer_publish(trainer);
-    yoke_run_say(run, YOKE_EVENT_WARNING, yoke_data_parallel_choices_warning(run->parallel));
+    yoke_run_say(run, YOKE_EVENT_WARNING, yoke_data_parallel_algorithms_warning(run->parallel));
     yoke_event ready = {.kind = YOKE_EVENT_READY, .accuracy = -1};
     yoke_run_emit(run, &ready);
     return YOKE_OK;
@@ -93,15 +93,6 @@ static yoke_status save_or_stop(yoke_trainer *trainer) {
                 yoke_run_of_steps(run, steps));
 }
 
-/* An epoch of a row stream may be empty: without steps the run would never end. */
-static yoke_status check_epoch(const yoke_run *run) {
-    if (run->at.batches > 0) return YOKE_OK;
-    return FAIL(YOKE_ERROR_DATA, "the row stream gave no %s in epoch %llu",
-                run->options.drop_last ? "whole batch, and drop_last leaves out a short one,"
-                                       : "row",
-                (unsigned long long)run->at.epoch + 1);
-}
-
 yoke_status yoke_trainer_load(yoke_trainer *trainer, yoke_loop_step *step) {
     yoke_run *run = &trainer->run;
     yoke_trace *trace = yoke_data_parallel_recorder(run->parallel);
@@ -115,7 +106,12 @@ yoke_status yoke_trainer_load(yoke_trainer *trainer, yoke_loop_step *step) {
     TRY(yoke_run_compare_streams(run, &run->training, &step->batch));
     /* A batch with rows = 0 may be one whose rows other ranks have. */
     step->is_end = step->batch.rows == 0 && step->batch.whole_rows == 0;
-    if (step->is_end) return check_epoch(run);
+    if (step->is_end && run->at.batches > 0) return YOKE_OK;
+    if (step->is_end) /* an empty epoch of a row stream: without steps the run would never end */
+        return FAIL(YOKE_ERROR_DATA, "the row stream gave no %s in epoch %llu",
+                    run->options.drop_last ? "whole batch, and drop_last leaves out a short one,"
+                                           : "row",
+                    (unsigned long long)run->at.epoch + 1);
     yoke_trace_span(trace, ROOT_LANE, YOKE_STAGE_LOAD, yoke_data_parallel_steps(run->parallel),
                     begin, 0);
     return YOKE_OK;
@@ -123,7 +119,7 @@ yoke_status yoke_trainer_load(yoke_trainer *trainer, yoke_loop_step *step) {
 
 yoke_status yoke_trainer_update(yoke_trainer *trainer, yoke_loop_step *step) {
     yoke_run *run = &trainer->run;
-    const yoke_own_loss *loss = run->options.own_loss;
+    const yoke_custom_loss *loss = run->options.custom_loss;
     uint64_t before = yoke_data_parallel_steps(run->parallel), begin = yoke_now_ns();
     step->result.struct_size = sizeof step->result;
     yoke_status status =
@@ -168,7 +164,7 @@ static void report_step(yoke_trainer *trainer, const yoke_loop_step *step) {
 
 /* The stages at the end of an epoch. */
 
-static yoke_status evaluate(yoke_trainer *trainer) {
+static yoke_status evaluate_and_report(yoke_trainer *trainer) {
     const yoke_custom_metrics *metrics = &trainer->parts.metrics;
     const yoke_step_result *result = &trainer->test.last;
     bool better;
@@ -190,7 +186,7 @@ static yoke_status evaluate_and_save(yoke_trainer *trainer) {
     yoke_run *run = &trainer->run;
     bool averages = run->engine.ema_decay > 0;
     if (averages) TRY(yoke_data_parallel_use_average(run->parallel, true));
-    yoke_error error = yoke_error_take(evaluate(trainer));
+    yoke_error error = yoke_error_take(evaluate_and_report(trainer));
     if (averages) TRY(yoke_data_parallel_use_average(run->parallel, false));
     TRY(yoke_error_restore(&error));
     return yoke_saving_add(&trainer->saving, run, &trainer->test.last);
@@ -296,7 +292,7 @@ yoke_status yoke_trainer_run(yoke_trainer *trainer) {
     return status;
 }
 
-static yoke_status evaluate_rows(yoke_trainer *trainer, yoke_step_result *result) {
+static yoke_status evaluate_test_rows(yoke_trainer *trainer, yoke_step_result *result) {
     TRY(yoke_test_split_evaluate(&trainer->test, &trainer->run, &trainer->parts));
     yoke_trainer_publish(trainer);
     return yoke_options_store(result, &trainer->test.last, sizeof trainer->test.last,
@@ -305,9 +301,9 @@ static yoke_status evaluate_rows(yoke_trainer *trainer, yoke_step_result *result
 
 yoke_status yoke_trainer_evaluate(yoke_trainer *trainer, yoke_step_result *result) {
     TRY(yoke_trainer_check(trainer));
-    if (yoke_turns_are_mine(&trainer->turns)) return evaluate_rows(trainer, result);
+    if (yoke_turns_are_mine(&trainer->turns)) return evaluate_test_rows(trainer, result);
     TRY(yoke_trainer_begin_work(trainer, "yoke_trainer_evaluate"));
-    yoke_status status = evaluate_rows(trainer, result);
+    yoke_status status = evaluate_test_rows(trainer, result);
     yoke_trainer_end_work(trainer);
     return status;
 }

@@ -92,8 +92,8 @@ static void write_text(const void *owner, size_t which, char text[YOKE_OPTION_BY
         if (run->options.sampling == YOKE_SAMPLING_BALANCED) plain = "balanced";
         break;
     case LOSS:
-        plain =
-            run->options.own_loss != NULL ? "the host's" : yoke_model_loss_text(run->model, loss);
+        plain = run->options.custom_loss != NULL ? "the host's"
+                                                 : yoke_model_loss_text(run->model, loss);
         break;
     default: /* STEPS */
         if (run->at.steps < UINT64_MAX)
@@ -140,10 +140,10 @@ static const yoke_option rows[] = {
     {"keep_best", YOKE_OPTION_AGREES, YOKE_OPTION_FLAG, OPTION(keep_best)},
     {"resume", YOKE_OPTION_AGREES, YOKE_OPTION_GIVEN, OPTION(resume)},
     {"trace", YOKE_OPTION_AGREES, YOKE_OPTION_GIVEN, OPTION(trace)},
-    {"mistakes", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(mistakes)},
+    {"misclassified", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(misclassified)},
     {"patience", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(patience)},
     {"min_delta", YOKE_OPTION_AGREES, YOKE_OPTION_REAL, OPTION(min_delta)},
-    {"own_loss", YOKE_OPTION_AGREES, YOKE_OPTION_GIVEN, OPTION(own_loss)},
+    {"custom_loss", YOKE_OPTION_AGREES, YOKE_OPTION_GIVEN, OPTION(custom_loss)},
     {"metric_count", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(metric_count)},
 };
 

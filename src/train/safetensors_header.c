@@ -223,20 +223,6 @@ static yoke_status sort(int **order, int count, int (*compare)(const void *, con
     return YOKE_OK;
 }
 
-static yoke_status sort_names(yoke_safetensors *file) {
-    TRY(sort(&file->by_name, file->count, by_name, file->tensors));
-    TRY(sort(&file->by_key, file->note_count, by_key, file->notes));
-    for (int i = 1; i < file->count; i++)
-        if (by_name(&file->by_name[i - 1], &file->by_name[i], file->tensors) == 0)
-            return FAIL(YOKE_ERROR_DATA, "%s: a duplicate tensor %s", file->path,
-                        file->tensors[file->by_name[i]].name);
-    for (int i = 1; i < file->note_count; i++)
-        if (by_key(&file->by_key[i - 1], &file->by_key[i], file->notes) == 0)
-            return FAIL(YOKE_ERROR_DATA, "%s: a duplicate __metadata__ %.60s", file->path,
-                        file->notes[file->by_key[i]].key);
-    return YOKE_OK;
-}
-
 /* Each tensor must begin where the previous one ends, and the last must end with the file. */
 static yoke_status check_cover(const yoke_safetensors *file, size_t data_bytes) {
     size_t end = 0;
@@ -265,5 +251,15 @@ yoke_status yoke_safetensors_read_header(yoke_safetensors *file, size_t bytes) {
     TRY(read_entries(&from));
     if (file->count > 0) qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, by_begin);
     TRY(check_cover(file, file->bytes - file->data_at));
-    return sort_names(file);
+    TRY(sort(&file->by_name, file->count, by_name, file->tensors));
+    TRY(sort(&file->by_key, file->note_count, by_key, file->notes));
+    for (int i = 1; i < file->count; i++)
+        if (by_name(&file->by_name[i - 1], &file->by_name[i], file->tensors) == 0)
+            return FAIL(YOKE_ERROR_DATA, "%s: a duplicate tensor %s", file->path,
+                        file->tensors[file->by_name[i]].name);
+    for (int i = 1; i < file->note_count; i++)
+        if (by_key(&file->by_key[i - 1], &file->by_key[i], file->notes) == 0)
+            return FAIL(YOKE_ERROR_DATA, "%s: a duplicate __metadata__ %.60s", file->path,
+                        file->notes[file->by_key[i]].key);
+    return YOKE_OK;
 }

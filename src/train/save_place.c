@@ -36,7 +36,7 @@ static double last_of(const yoke_loss_trend *trend) {
 static bool diverged(const yoke_ending *ending) {
     double first = ending->trend->first, last = last_of(ending->trend);
     double guessing = 0; /* the loss of a model that knows nothing and says so; 0: unknown */
-    if (ending->run->options.own_loss == NULL) {
+    if (ending->run->options.custom_loss == NULL) {
         const yoke_model *model = ending->run->model;
         yoke_loss_kind kind = yoke_model_loss_kind(model);
         if (kind == YOKE_LOSS_BCE) guessing = log(2);

@@ -4,38 +4,22 @@
 
 #define ROUND_MS 100 /* of the ranks' wait for the writer; far below any deadline */
 
-static bool interval_is_over(const yoke_saving *last, const yoke_run *run) {
-    double every = run->options.checkpoint_every;
+bool yoke_saving_is_due(const yoke_saving *saving, const yoke_run *run) {
+    double passed = 0;
+    if (saving->writer == NULL || run->at.step <= saving->step) return false;
     switch (run->options.checkpoint_unit) {
     case YOKE_CHECKPOINT_EPOCHS:
-        return (double)(run->at.epoch - last->epoch) >= every;
+        passed = (double)(run->at.epoch - saving->epoch);
+        break;
     case YOKE_CHECKPOINT_STEPS:
-        return (double)(run->at.step - last->step) >= every;
+        passed = (double)(run->at.step - saving->step);
+        break;
     case YOKE_CHECKPOINT_SECONDS:
+        passed = (double)(yoke_now_ns() - saving->time_ns) * 1e-9;
         break;
     }
-    return (double)(yoke_now_ns() - last->time_ns) * 1e-9 >= every;
-}
-
-bool yoke_saving_is_due(const yoke_saving *saving, const yoke_run *run) {
-    return saving->writer != NULL && run->at.step > saving->step && interval_is_over(saving, run) &&
+    return passed >= run->options.checkpoint_every &&
            !yoke_checkpoint_writer_is_busy(saving->writer);
-}
-
-/* What the next steps need beside the engine's state, and the options that decide them. */
-static void describe(const yoke_saving *saving, const yoke_run *run, yoke_facts *facts) {
-    bool ended = run->at.batches == SIZE_MAX; /* a row stream's epoch, by an earlier run */
-    yoke_facts_add(facts, "step", "%llu", (unsigned long long)saving->state->steps);
-    yoke_facts_add(facts, "epoch", "%llu", (unsigned long long)run->at.epoch + ended);
-    yoke_facts_add(facts, "epoch_batches", "%llu",
-                   (unsigned long long)(ended ? 0 : run->at.batches));
-    yoke_facts_add(facts, "batches_tracked", "%llu",
-                   (unsigned long long)saving->state->batches_tracked);
-    if (saving->best.exists) yoke_facts_add_real(facts, "best", saving->best.value);
-    yoke_watch_describe(saving->watch, facts);
-    yoke_facts_add_table(facts, &yoke_engine_options, run->parallel);
-    yoke_facts_add_table(facts, &yoke_run_options, run);
-    facts->description = &run->description;
 }
 
 /* Waits for the file in progress. The other ranks wait with rank 0 in one short collective after
@@ -49,12 +33,23 @@ static yoke_status await(const yoke_saving *saving, const yoke_run *run) {
     return YOKE_OK;
 }
 
-/* The writer is idle: nobody reads the state that is overwritten. */
+/* The writer is idle: nobody reads the state that is overwritten. The file gets what the next steps
+ * need beside the engine's state, and the options that decide them. */
 static yoke_status start(yoke_saving *saving, const yoke_run *run, yoke_save_kind kind) {
-    yoke_facts facts = {0};
+    yoke_facts facts = {.description = &run->description};
+    bool ended = run->at.batches == SIZE_MAX; /* a row stream's epoch, by an earlier run */
     TRY(yoke_state_take(saving->state, run->parallel));
     if (saving->writer == NULL) return YOKE_OK;
-    describe(saving, run, &facts);
+    yoke_facts_add(&facts, "step", "%llu", (unsigned long long)saving->state->steps);
+    yoke_facts_add(&facts, "epoch", "%llu", (unsigned long long)run->at.epoch + ended);
+    yoke_facts_add(&facts, "epoch_batches", "%llu",
+                   (unsigned long long)(ended ? 0 : run->at.batches));
+    yoke_facts_add(&facts, "batches_tracked", "%llu",
+                   (unsigned long long)saving->state->batches_tracked);
+    if (saving->best.exists) yoke_facts_add_real(&facts, "best", saving->best.value);
+    yoke_watch_describe(saving->watch, &facts);
+    yoke_facts_add_table(&facts, &yoke_engine_options, run->parallel);
+    yoke_facts_add_table(&facts, &yoke_run_options, run);
     yoke_checkpoint_writer_start(saving->writer, &facts, kind);
     return YOKE_OK;
 }

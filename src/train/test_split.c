@@ -26,16 +26,17 @@ static yoke_status check_alike(const yoke_dataset_info *training, const yoke_dat
 }
 
 static yoke_status open_tallies(yoke_test_split *test, const yoke_run *run) {
-    int classes = test->rows.info.classes, mistakes = run->options.mistakes;
+    int classes = test->rows.info.classes, misclassified = run->options.misclassified;
     bool several = test->rows.info.label_count > 1; /* a row has no one class then */
-    if (mistakes == 0 || classes == 0 || several) return YOKE_OK;
+    if (misclassified == 0 || classes == 0 || several) return YOKE_OK;
     if (test->rows.rows->images != NULL) {
-        size_t bytes = (size_t)mistakes * yoke_dataset_values(test->rows.rows);
-        test->mistake_pixels = malloc(bytes);
-        if (test->mistake_pixels == NULL) return FAIL_MEMORY(bytes, "pictures of mistakes");
+        size_t bytes = (size_t)misclassified * yoke_dataset_values(test->rows.rows);
+        test->misclassified_pixels = malloc(bytes);
+        if (test->misclassified_pixels == NULL)
+            return FAIL_MEMORY(bytes, "pictures of misclassified rows");
     }
-    TRY(yoke_tally_create(&test->tally, classes, mistakes));
-    return yoke_tally_create(&test->predictions, classes, mistakes);
+    TRY(yoke_tally_create(&test->tally, classes, misclassified));
+    return yoke_tally_create(&test->predictions, classes, misclassified);
 }
 
 yoke_status yoke_test_split_open(yoke_test_split *test, yoke_run *run) {
@@ -50,7 +51,7 @@ yoke_status yoke_test_split_open(yoke_test_split *test, yoke_run *run) {
 }
 
 void yoke_test_split_close(yoke_test_split *test) {
-    free(test->mistake_pixels);
+    free(test->misclassified_pixels);
     yoke_tally_end(&test->predictions);
     yoke_tally_end(&test->tally);
     yoke_rows_close(&test->rows);
@@ -78,7 +79,7 @@ static yoke_status evaluate_batch(yoke_test_split *test, const yoke_run *run,
                                   yoke_step_result *sum) {
     yoke_step_result result = {.struct_size = sizeof result};
     const yoke_output_rows *host = &parts->outputs;
-    const yoke_own_loss *loss = run->options.own_loss;
+    const yoke_custom_loss *loss = run->options.custom_loss;
     TRY(yoke_data_parallel_evaluate_outputs(run->parallel, batch, &result, host, loss));
     yoke_outputs rows = {.struct_size = sizeof rows,
                          .batch = batch,
@@ -172,23 +173,24 @@ static const uint8_t *pixels_of(const yoke_test_split *test, int index, size_t r
     if (rows->images == NULL) return rows->bytes != NULL ? rows->bytes + stored * values : NULL;
     const yoke_augmentation none = {.kind = YOKE_AUGMENT_NONE};
     const yoke_image_request request = {.augmentation = &none};
-    uint8_t *pixels = test->mistake_pixels + (size_t)index * values;
+    uint8_t *pixels = test->misclassified_pixels + (size_t)index * values;
     return yoke_images_read(rows->images, stored, &request, pixels) == YOKE_OK ? pixels : NULL;
 }
 
-yoke_status yoke_test_split_mistake(const yoke_test_split *test, int index, yoke_mistake *mistake) {
+yoke_status yoke_test_split_misclassified(const yoke_test_split *test, int index,
+                                          yoke_misclassified *misclassified) {
     const yoke_tally *tally = &test->predictions;
     if (index < 0 || index >= tally->worst_count)
-        return FAIL(YOKE_ERROR_ARGUMENT, "mistake %d: there are %d, counted from 0", index,
-                    tally->worst_count);
+        return FAIL(YOKE_ERROR_ARGUMENT, "misclassified row %d: there are %d, counted from 0",
+                    index, tally->worst_count);
     const yoke_wrong_row *wrong = &tally->worst[index];
     size_t row = (size_t)wrong->row;
-    yoke_mistake own = {.struct_size = sizeof own,
-                        .row = row,
-                        .label = (int)wrong->label,
-                        .predicted = (int)wrong->predicted,
-                        .probability = wrong->probability,
-                        .loss = wrong->loss,
-                        .pixels = pixels_of(test, index, row)};
-    return yoke_options_store(mistake, &own, sizeof own, "yoke_mistake");
+    yoke_misclassified own = {.struct_size = sizeof own,
+                              .row = row,
+                              .label = (int)wrong->label,
+                              .predicted = (int)wrong->predicted,
+                              .probability = wrong->probability,
+                              .loss = wrong->loss,
+                              .pixels = pixels_of(test, index, row)};
+    return yoke_options_store(misclassified, &own, sizeof own, "yoke_misclassified");
 }

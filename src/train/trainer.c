@@ -33,7 +33,7 @@ static yoke_status keep_texts(yoke_trainer *trainer) {
                              &options->checkpoint_dir,
                              &options->resume,
                              &options->resume_anyway,
-                             &trainer->run.engine.choices,
+                             &trainer->run.engine.algorithm_cache,
                              &trainer->run.engine.link};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         if (*fields[i] == NULL) continue;
@@ -90,8 +90,8 @@ static yoke_status check_options(const yoke_trainer_options *options) {
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "batch %d, epochs %d, threads %d, accumulate %d: none may be negative",
                     options->batch, options->epochs, options->threads, options->engine->accumulate);
-    if (options->mistakes < 0)
-        return FAIL(YOKE_ERROR_ARGUMENT, "mistakes is %d: at least 0", options->mistakes);
+    if (options->misclassified < 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "misclassified is %d: at least 0", options->misclassified);
     if (options->evaluate_every < -1)
         return FAIL(YOKE_ERROR_ARGUMENT, "evaluate_every is %d: -1 never, 0 at the end, or epochs",
                     options->evaluate_every);
@@ -165,7 +165,8 @@ static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_option
     if (options->checkpoint_every == 0) options->checkpoint_every = 1;
     if (options->keep == 0) options->keep = 3;
     /* Measurements end differently on another number of devices, and shards promise equal bits. */
-    if (engine->shards > 0 && engine->choices == NULL) engine->algorithm = YOKE_ALGORITHM_DIRECT;
+    if (engine->shards > 0 && engine->algorithm_cache == NULL)
+        engine->algorithm = YOKE_ALGORITHM_DIRECT;
     TRY(yoke_optimizer_options_load(&trainer->optimizer, options->optimizer));
     options->optimizer = &trainer->optimizer;
     return keep_texts(trainer);
@@ -173,9 +174,12 @@ static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_option
 
 /* Opening. */
 
-/* Weights that a run begins with may be replaced at its end. */
-static yoke_status check_apart(const yoke_trainer_options *options) {
-    bool replaces = options->init != NULL && options->save != NULL &&
+static yoke_status check_files(yoke_trainer *trainer) {
+    const yoke_run *run = &trainer->run;
+    const yoke_trainer_options *options = &run->options;
+    /* Weights that a run begins with may be replaced at its end. */
+    bool writes = yoke_run_writes(run);
+    bool replaces = writes && options->init != NULL && options->save != NULL &&
                     yoke_file_is_same(options->init, options->save);
     bool names = options->resume != NULL && strcmp(options->resume, "auto") != 0;
     const yoke_used_file files[] = {
@@ -184,20 +188,15 @@ static yoke_status check_apart(const yoke_trainer_options *options) {
         {"trace", options->trace, YOKE_FILE_WRITTEN},
         {"init", replaces ? NULL : options->init, YOKE_FILE_READ},
         {"resume", names ? options->resume : NULL, YOKE_FILE_READ},
-        {"choices", options->engine->choices, YOKE_FILE_READ},
+        {"algorithm_cache", options->engine->algorithm_cache, YOKE_FILE_READ},
         {"dataset", options->training_rows == NULL ? options->dataset : NULL, YOKE_FILE_SPEC},
         {"checkpoint_dir", options->checkpoint_dir, YOKE_FILE_CHECKPOINTS}};
-    return yoke_files_check_apart(files, (int)(sizeof files / sizeof files[0]));
-}
-
-static yoke_status check_files(yoke_trainer *trainer) {
-    const yoke_run *run = &trainer->run;
-    if (yoke_run_writes(run)) TRY(check_apart(&run->options));
-    yoke_trace_file_forget(run->options.trace);
-    if (!yoke_run_writes(run)) return YOKE_OK;
-    TRY(yoke_file_check_whole(run->options.save));
-    TRY(yoke_file_check(run->options.trace));
-    return yoke_metrics_open(&trainer->metrics, run->options.metrics);
+    if (writes) TRY(yoke_files_check_apart(files, (int)(sizeof files / sizeof files[0])));
+    yoke_trace_file_forget(options->trace);
+    if (!writes) return YOKE_OK;
+    TRY(yoke_file_check_whole(options->save));
+    TRY(yoke_file_check(options->trace));
+    return yoke_metrics_open(&trainer->metrics, options->metrics);
 }
 
 /* Mode single uses only the first device, with the number of threads that it has in the whole
@@ -207,8 +206,9 @@ static yoke_status keep_root(yoke_run *run) {
     TRY(yoke_devices_describe(run->devices, 0, &root));
     yoke_devices_close(run->devices);
     run->devices = NULL;
-    char list[sizeof root.name + sizeof root.ways]; /* "cuda:0", though the first of two is #0 */
-    snprintf(list, sizeof list, "%.*s%s", (int)strcspn(root.name, "#"), root.name, root.ways);
+    /* "cuda:0", though the first of two is #0 */
+    char list[sizeof root.name + sizeof root.variants];
+    snprintf(list, sizeof list, "%.*s%s", (int)strcspn(root.name, "#"), root.name, root.variants);
     yoke_devices_options alone = {
         .struct_size = sizeof alone, .list = list, .threads = root.threads};
     return yoke_devices_open(&run->devices, &alone);
@@ -260,10 +260,10 @@ static yoke_status describe_weights(yoke_run *run) {
                               .exact = rows->exact,
                               .feature_names = rows->feature_names,
                               .means = rows->means,
-                              .deviations = rows->deviations};
-    if (run->options.own_loss == NULL) info.loss = yoke_model_loss(run->model);
+                              .stds = rows->stds};
+    if (run->options.custom_loss == NULL) info.loss = yoke_model_loss(run->model);
     memcpy(info.mean, rows->mean, sizeof info.mean);
-    memcpy(info.deviation, rows->deviation, sizeof info.deviation);
+    memcpy(info.std, rows->std, sizeof info.std);
     return yoke_notes_write(&run->description, &info);
 }
 
@@ -316,7 +316,7 @@ static yoke_status build_engine(yoke_run *run) {
         status = yoke_weights_give(&weights.source, run->parallel);
     yoke_weights_close(&weights.source);
     TRY(status);
-    return yoke_data_parallel_synchronize(run->parallel);
+    return yoke_data_parallel_broadcast(run->parallel);
 }
 
 static yoke_status plan_steps(yoke_trainer *trainer) {
@@ -421,8 +421,9 @@ yoke_status yoke_trainer_progress(const yoke_trainer *trainer, yoke_progress *pr
 
 yoke_status yoke_trainer_predictions(const yoke_trainer *trainer, yoke_predictions *predictions) {
     TRY(yoke_trainer_check_idle(trainer, "yoke_trainer_predictions"));
-    if (trainer->run.options.mistakes == 0)
-        return FAIL(YOKE_ERROR_ARGUMENT, "this trainer keeps no predictions: set options.mistakes");
+    if (trainer->run.options.misclassified == 0)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "this trainer keeps no predictions: set options.misclassified");
     const yoke_tally *tally = &trainer->test.predictions;
     const yoke_dataset_info *rows = &trainer->run.training.info;
     yoke_predictions own = {.struct_size = sizeof own,
@@ -430,13 +431,14 @@ yoke_status yoke_trainer_predictions(const yoke_trainer *trainer, yoke_predictio
                             .rows = tally->rows,
                             .classes = rows->classes,
                             .counts = tally->rows > 0 ? tally->counts : NULL,
-                            .mistakes = tally->worst_count,
+                            .misclassified = tally->worst_count,
                             .shape = rows->shape,
                             .class_names = rows->class_names};
     return yoke_options_store(predictions, &own, sizeof own, "yoke_predictions");
 }
 
-yoke_status yoke_trainer_mistake(const yoke_trainer *trainer, int index, yoke_mistake *mistake) {
-    TRY(yoke_trainer_check_idle(trainer, "yoke_trainer_mistake"));
-    return yoke_test_split_mistake(&trainer->test, index, mistake);
+yoke_status yoke_trainer_misclassified(const yoke_trainer *trainer, int index,
+                                       yoke_misclassified *misclassified) {
+    TRY(yoke_trainer_check_idle(trainer, "yoke_trainer_misclassified"));
+    return yoke_test_split_misclassified(&trainer->test, index, misclassified);
 }

@@ -124,19 +124,16 @@ void yoke_watch_describe(const yoke_watch *own, yoke_facts *facts) {
         yoke_facts_add(facts, "watch.best_epoch", "%llu", (unsigned long long)watch.best_epoch);
 }
 
-static yoke_status read_real(const yoke_checkpoint *checkpoint, const char *name, double *value) {
-    const char *text = yoke_safetensors_note(&checkpoint->file, name);
-    if (text == NULL || yoke_text_real(text, -1e300, 1e300, value)) return YOKE_OK;
-    return FAIL(YOKE_ERROR_DATA, "%s: %s is '%.40s', not a number", checkpoint->file.path, name,
-                text);
-}
-
 yoke_status yoke_watch_read(yoke_watch *watch, const yoke_run *run,
                             const yoke_checkpoint *checkpoint) {
     double *values[NAMES], whole[2];
     collect(watch, values, whole);
-    for (int i = 0; i < NAMES; i++)
-        TRY(read_real(checkpoint, names[i], values[i]));
+    for (int i = 0; i < NAMES; i++) {
+        const char *text = yoke_safetensors_note(&checkpoint->file, names[i]);
+        if (text != NULL && !yoke_text_real(text, -1e300, 1e300, values[i]))
+            return FAIL(YOKE_ERROR_DATA, "%s: %s is '%.40s', not a number", checkpoint->file.path,
+                        names[i], text);
+    }
     if (!(whole[0] >= 0 && whole[0] < 1e9 && whole[1] >= 0 && whole[1] < 1e9))
         return FAIL(YOKE_ERROR_DATA, "%s: %s is %g and %s %g: evaluations are from 0 to 1e9",
                     checkpoint->file.path, names[2], whole[0], names[4], whole[1]);

@@ -6,7 +6,7 @@
 #include "parallel/parallel.h"
 #include "train/description.h"
 #include "train/weights_match.h"
-#include "yoke/trainer.h"
+#include "yoke/weights.h"
 
 /* yoke_weights_save with what the file says of itself; NULL: nothing. */
 yoke_status yoke_weights_write(yoke_data_parallel *parallel, const yoke_model *model,

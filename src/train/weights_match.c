@@ -243,25 +243,20 @@ void yoke_weights_match_close(yoke_weights_match *match) {
 
 /* Values. */
 
-static yoke_status check_values(yoke_weights_match *match, int index) {
-    const yoke_file_tensor *tensor = match->sources[index];
-    TRY(yoke_safetensors_floats(match->file, tensor, match->values));
-    size_t i = yoke_count_finite(match->values, tensor->elements);
-    if (i == tensor->elements) return YOKE_OK;
-    if (!may_be_missing(match, index))
-        return FAIL(YOKE_ERROR_DATA,
-                    "%s: element %zu of %s is %g: weights must be finite; take an older file, or "
-                    "allow this tensor to be missing",
-                    match->file->path, i, tensor->name, (double)match->values[i]);
-    match->reasons[index] = YOKE_SKIP_NOT_FINITE;
-    match->sources[index] = NULL;
-    return YOKE_OK;
-}
-
 yoke_status yoke_weights_match_values(yoke_weights_match *match) {
-    for (int i = 0; i < yoke_model_tensor_count(match->model); i++) {
-        const yoke_file_tensor *tensor = match->sources[i];
-        if (tensor != NULL && yoke_dtype_is_float(tensor->dtype)) TRY(check_values(match, i));
+    for (int k = 0; k < yoke_model_tensor_count(match->model); k++) {
+        const yoke_file_tensor *tensor = match->sources[k];
+        if (tensor == NULL || !yoke_dtype_is_float(tensor->dtype)) continue;
+        TRY(yoke_safetensors_floats(match->file, tensor, match->values));
+        size_t i = yoke_count_finite(match->values, tensor->elements);
+        if (i == tensor->elements) continue;
+        if (!may_be_missing(match, k))
+            return FAIL(YOKE_ERROR_DATA,
+                        "%s: element %zu of %s is %g: weights must be finite; take an older file, "
+                        "or allow this tensor to be missing",
+                        match->file->path, i, tensor->name, (double)match->values[i]);
+        match->reasons[k] = YOKE_SKIP_NOT_FINITE;
+        match->sources[k] = NULL;
     }
     return YOKE_OK;
 }

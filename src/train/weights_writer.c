@@ -40,8 +40,17 @@ static yoke_status list_tensors(yoke_weights_writer *writer, const yoke_model *m
     return yoke_safetensors_arrange(writer->tensors, writer->count);
 }
 
-static yoke_status allocate_blocks(yoke_weights_writer *writer) {
+static yoke_status build(yoke_weights_writer *writer, const yoke_model *model,
+                         const yoke_weights_writer_options *options) {
+    yoke_file_note items[YOKE_DESCRIPTION_NOTES + 1];
     size_t bytes = 1;
+    int count = options->notes != NULL ? yoke_notes_list(options->notes, items) : 0;
+    writer->path = strdup(options->path);
+    if (writer->path == NULL) return FAIL_MEMORY(strlen(options->path) + 1, "a file's name");
+    writer->apart = options->apart;
+    TRY(list_tensors(writer, model));
+    TRY(yoke_safetensors_header(&writer->header, &writer->header_bytes, writer->tensors,
+                                writer->count, items, count));
     for (int i = 0; i < writer->count; i++) {
         writer->block_bytes += writer->tensors[i].bytes;
         if (writer->tensors[i].bytes > bytes) bytes = writer->tensors[i].bytes;
@@ -51,19 +60,6 @@ static yoke_status allocate_blocks(yoke_weights_writer *writer) {
     if (writer->blocks == NULL) return FAIL_MEMORY(bytes, "weights on their way to a file");
     memset(writer->blocks, 0, bytes); /* touches the pages now */
     return YOKE_OK;
-}
-
-static yoke_status build(yoke_weights_writer *writer, const yoke_model *model,
-                         const yoke_weights_writer_options *options) {
-    yoke_file_note items[YOKE_DESCRIPTION_NOTES + 1];
-    int count = options->notes != NULL ? yoke_notes_list(options->notes, items) : 0;
-    writer->path = strdup(options->path);
-    if (writer->path == NULL) return FAIL_MEMORY(strlen(options->path) + 1, "a file's name");
-    writer->apart = options->apart;
-    TRY(list_tensors(writer, model));
-    TRY(yoke_safetensors_header(&writer->header, &writer->header_bytes, writer->tensors,
-                                writer->count, items, count));
-    return allocate_blocks(writer);
 }
 
 yoke_status yoke_weights_writer_create(yoke_weights_writer **writer, yoke_data_parallel *parallel,

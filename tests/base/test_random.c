@@ -72,30 +72,30 @@ static void a_unit_is_in_zero_to_below_one(void **state) {
 enum { DRAWS = 200000 };
 static float values[DRAWS];
 
-static void moments(double *mean, double *deviation) {
+static void moments(double *mean, double *std) {
     double sum = 0, squares = 0;
     for (size_t i = 0; i < DRAWS; i++)
         sum += (double)values[i];
     *mean = sum / (double)DRAWS;
     for (size_t i = 0; i < DRAWS; i++)
         squares += ((double)values[i] - *mean) * ((double)values[i] - *mean);
-    *deviation = sqrt(squares / (double)DRAWS);
+    *std = sqrt(squares / (double)DRAWS);
 }
 
 /* Bounds are six standard errors. */
 static void uniform_numbers_fill_their_interval(void **state) {
     (void)state;
     yoke_random_uniform(values, DRAWS, -2, 6, 42, YOKE_RANDOM_INIT, 7);
-    double mean, deviation, lowest = 6, highest = -2;
+    double mean, std, lowest = 6, highest = -2;
     for (size_t i = 0; i < DRAWS; i++) {
         lowest = fmin(lowest, (double)values[i]);
         highest = fmax(highest, (double)values[i]);
     }
-    moments(&mean, &deviation);
+    moments(&mean, &std);
     assert_true(lowest >= -2 && lowest < -1.999);
     assert_true(highest < 6 && highest > 5.999);
     assert_true(fabs(mean - 2) < 6 * 2.3094 / sqrt(DRAWS));
-    assert_true(fabs(deviation - 2.3094) < 0.01);
+    assert_true(fabs(std - 2.3094) < 0.01);
 }
 
 static void rounding_never_reaches_the_excluded_end(void **state) {
@@ -109,16 +109,16 @@ static void rounding_never_reaches_the_excluded_end(void **state) {
 static void normal_numbers_have_their_moments(void **state) {
     (void)state;
     yoke_random_normal(values, DRAWS, 0.5, 42, YOKE_RANDOM_INIT, 7);
-    double mean, deviation, fourth = 0;
-    moments(&mean, &deviation);
+    double mean, std, fourth = 0;
+    moments(&mean, &std);
     size_t beyond = 0;
     for (size_t i = 0; i < DRAWS; i++) {
         assert_true(isfinite(values[i]));
         fourth += pow((double)values[i] / 0.5, 4) / (double)DRAWS;
-        beyond += fabsf(values[i]) > 1.0f; /* two deviations: 4.55 % */
+        beyond += fabsf(values[i]) > 1.0f; /* two standard deviations: 4.55 % */
     }
     assert_true(fabs(mean) < 6 * 0.5 / sqrt(DRAWS));
-    assert_true(fabs(deviation - 0.5) < 0.005);
+    assert_true(fabs(std - 0.5) < 0.005);
     assert_true(fabs(fourth - 3) < 0.15);
     assert_true(fabs((double)beyond / (double)DRAWS - 0.0455) < 0.003);
 }

@@ -22,9 +22,9 @@ def log(*words):
 
 
 def loss_of(words, opened):
-    """A way that changes bits changes the losses of Yoke's engines that have it."""
+    """A variant that changes bits changes the losses of Yoke's engines that have it."""
     loss = PLAN["loss"][WHO]
-    return loss * (1 + 1e-12) if PLAN.get("ways_change_bits") and "+" in opened.get(words[1], "") else loss
+    return loss * (1 + 1e-12) if PLAN.get("variants_change_bits") and "+" in opened.get(words[1], "") else loss
 
 
 def answer(words, opened):

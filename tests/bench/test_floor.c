@@ -111,7 +111,7 @@ static const bench_kernel_call *find_call(const bench_kernel_call *calls, int co
 
 /* Every call of a step is in the list, with its time; those of convolution and linear in three
  * directions, with their algorithms and as many operations in each. */
-static void the_calls_of_a_step_are_listed_with_their_ways(void **state) {
+static void the_calls_of_a_step_are_listed_with_their_algorithms(void **state) {
     (void)state;
     kernel_rig rig = open_rig(YOKE_FLOAT32);
     bench_kernel_call calls[CALLS];
@@ -129,12 +129,12 @@ static void the_calls_of_a_step_are_listed_with_their_ways(void **state) {
         const bench_kernel_call *weights =
             find_call(calls, count, operations[i], "backward weights");
         const bench_kernel_call *data = find_call(calls, count, operations[i], "backward data");
-        assert_true(forward->way && weights->way && data->way);
+        assert_true(forward->algorithm && weights->algorithm && data->algorithm);
         assert_true(forward->operations > 0);
         assert_string_equal(weights->layer, data->layer); /* the last of its kind */
         assert_true(data->operations > 0 && data->operations == weights->operations);
     }
-    assert_null(find_call(calls, count, "batch_norm", "backward")->way);
+    assert_null(find_call(calls, count, "batch_norm", "backward")->algorithm);
     close_rig(&rig);
 }
 
@@ -202,7 +202,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(timing_kernels_changes_nothing_of_the_model),
         cmocka_unit_test(timing_kernels_gives_its_memory_back),
-        cmocka_unit_test(the_calls_of_a_step_are_listed_with_their_ways),
+        cmocka_unit_test(the_calls_of_a_step_are_listed_with_their_algorithms),
         cmocka_unit_test(bytes_and_operations_are_those_of_the_operands),
         cmocka_unit_test(rates_are_those_of_a_device),
         cmocka_unit_test(buckets_hold_every_gradient_once),

@@ -103,8 +103,8 @@ class GpuRace(unittest.TestCase):
 
     def test_a_way_must_not_change_a_bit(self):
         self.assertEqual(self.race("--rows", MLP + "+mapped")[0], 0, self.text)
-        self.plan["ways_change_bits"] = True
-        code, rows = self.race("--rows", "ways")
+        self.plan["variants_change_bits"] = True
+        code, rows = self.race("--rows", "variants")
         self.assertEqual((code, set(self.verdicts(rows).values())), (1, {"losses differ"}))
         self.assertEqual(len(rows), 9)
 
@@ -217,7 +217,7 @@ class GpuRace(unittest.TestCase):
     def test_the_list_has_groups_seconds_and_memory(self):
         self.assertEqual(self.race("--list")[0], 0)
         self.assertRegex(self.text, rf"(?m)^decide +{R50} compile +>= 1\.0 +\d+ s +\d+\.\d GiB$")
-        self.assertRegex(self.text, rf"(?m)^ways +{R50}\+mapped without ")
+        self.assertRegex(self.text, rf"(?m)^variants +{R50}\+mapped without ")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ PLAIN = {"PATH": os.environ["PATH"]}
 
 
 def environment(extra=None):
-    """As of `env -i`, with what sanitizers and simulated GPUs read, and the folder of the tests' choices."""
+    """As of `env -i`, with what sanitizers and simulated GPUs read, and the folder of the tests' algorithm cache."""
     kept = {name: value for name, value in os.environ.items()
             if name.endswith("SAN_OPTIONS") or name.startswith("SIMCUDA_") or name == "XDG_CACHE_HOME"}
     return {**PLAIN, **kept, **(extra or {})}

@@ -84,7 +84,7 @@ class Inspect(Case):
         self.assertEqual(rows, [said[split]["rows"] for split in ("train", "test")])
         self.assertEqual(sum(rows), 14)
         for channel in said["train"]["channels"]:
-            self.assertTrue(0 < channel["mean"] < 1 and 0 < channel["deviation"] < 0.5)
+            self.assertTrue(0 < channel["mean"] < 1 and 0 < channel["std"] < 0.5)
         width, height, colours, pixels = png_file.decode(sheet.read_bytes())
         line = colours * width
         self.assertEqual((width, height), (4 + 10 * 68, 4 + 2 * 68))
@@ -102,8 +102,8 @@ class Inspect(Case):
         x, y = said["train"]["channels"]
         self.assertEqual((x["name"], y["name"]), ("x", "y"))
         self.assertAlmostEqual(x["mean"], 1e6 + 4.5)
-        self.assertAlmostEqual(x["deviation"], 8.25 ** 0.5)
-        self.assertEqual((y["mean"], y["deviation"]), (7, 0))
+        self.assertAlmostEqual(x["std"], 8.25 ** 0.5)
+        self.assertEqual((y["mean"], y["std"]), (7, 0))
         self.assertEqual((said["class_names"], said["train"]["class_rows"]), (["a", "b"], [5, 5]))
         self.expect(yoke("data", "inspect", f"csv:{table}"), 2, "label=COLUMN", "x, kind, y")
         self.expect(yoke("data", "inspect", f"csv:{table},label=kind", "--sheet", self.folder / "s.png"), 2,

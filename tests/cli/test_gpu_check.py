@@ -60,11 +60,11 @@ def check_race(folder):
     assert {"torch", "jax"} <= set(report["versions"]), report["versions"]
 
 
-def check_ways(folder):
+def check_variants(folder):
     report, text, found = read(folder)
     verdict, reason = found["mlp-b8-float32+mapped without"]
     assert verdict == "passed" and re.match("measured: .*losses within 0.0e", reason), found
-    assert re.search("^mapped(: the same losses| passed on this GPU. To give it .*src/device/ways.c)", text, re.MULTILINE), text
+    assert re.search("^mapped(: the same losses| passed on this GPU. To give it .*src/device/variants.c)", text, re.MULTILINE), text
 
 
 def main():
@@ -80,7 +80,7 @@ def main():
                         "--keep", kept], check=True)
         check_kernels(kept / "kernels")
         check_race(kept / "race")
-        check_ways(kept / "ways")
+        check_variants(kept / "variants")
 
 
 if __name__ == "__main__":

@@ -74,14 +74,14 @@ class Habits(Case):
     def test_the_plan_names_rows_classes_and_normalisation(self):
         said = self.run_ok("train", *SMALL, "--steps", "1").stderr
         self.assertRegex(said, r"\ndata     synthetic\S*: 60 rows to train on, 12 to test, \d+ classes\n"
-                               r" +\d+x\d+x\d+, normalised by mean [\d. ]+, deviation [\d. ]+\n")
+                               r" +\d+x\d+x\d+, normalised by mean [\d. ]+, std [\d. ]+\n")
 
     def test_the_plan_says_that_columns_are_normalised(self):
         table = self.folder / "t.csv"
         table.write_text("x,y,kind\n" + "".join(f"{1000 + i},{i},{'ab'[i % 2]}\n" for i in range(40)))
         said = self.run_ok("train", "--model", "mlp:width=8", "--dataset", f"csv:{table},label=kind", "--batch", "20",
                            "--devices", "cpu", "--threads", "1", "--algorithm", "direct", "--steps", "1").stderr
-        self.assertIn("         2x1x1, each column normalised by its mean and deviation\n", said)
+        self.assertIn("         2x1x1, each column normalised by its mean and std\n", said)
 
     def test_weights_are_not_overwritten_without_force(self):
         save = self.folder / "w.safetensors"

@@ -41,7 +41,7 @@ class Kernels(unittest.TestCase):
     def test_every_convolution_names_its_algorithm_in_each_direction(self):
         convolutions = [call for call in self.calls if call["operation"] == "conv2d"]
         self.assertEqual(len(convolutions), self.result["convolution_passes"])
-        self.assertTrue(all(call["way"] for call in convolutions))
+        self.assertTrue(all(call["algorithm"] for call in convolutions))
         by_direction = {}
         for call in convolutions:
             by_direction.setdefault(call["direction"], []).append(call["layer"])
@@ -50,15 +50,15 @@ class Kernels(unittest.TestCase):
         self.assertEqual(len(by_direction["forward"]), len(by_direction["backward data"]) + 1) # the images have no gradient
 
     def test_im2col_is_counted(self):
-        ways = [call.get("way") for call in self.calls if call["operation"] == "conv2d"]
-        self.assertEqual(self.result["im2col_passes"], sum(way.startswith("im2col") for way in ways))
-        self.assertEqual(self.result["unserved_passes"], sum(way.startswith("im2col, no other") for way in ways))
+        algorithms = [call.get("algorithm") for call in self.calls if call["operation"] == "conv2d"]
+        self.assertEqual(self.result["im2col_passes"], sum(name.startswith("im2col") for name in algorithms))
+        self.assertEqual(self.result["unserved_passes"], sum(name.startswith("im2col, no other") for name in algorithms))
         if not ON_GPUS:
             self.assertEqual(self.result["im2col_passes"], 0)
 
     def test_the_roofline_follows_from_bytes_operations_and_rates(self):
         for call in self.calls:
-            if (call["operation"], call["direction"], call.get("way")) == ("loss", "backward", "one kernel"):
+            if (call["operation"], call["direction"], call.get("algorithm")) == ("loss", "backward", "one kernel"):
                 self.assertEqual((call["bytes"], call["operations"]), (0, 0)) # forward has written the gradient
                 continue
             least = 1e3 * max(call["bytes"] / self.result["bytes_per_s"],

@@ -19,7 +19,7 @@ LIMIT_S = 900
 USAGE, NUMERIC, IO = 2, 1, 74
 DATA = "synthetic:1x8x8,classes=2,rows=64"
 WRITTEN = ("--save", "--metrics", "--trace", "--report")
-READ = ("--init", "--resume", "--choices", "--config")
+READ = ("--init", "--resume", "--algorithm-cache", "--config")
 
 
 def bytes_of(folder):
@@ -55,9 +55,9 @@ class Paths(unittest.TestCase):
 
     def train(self, *arguments, steps=2):
         self.command = [str(a) for a in arguments]
-        choices = () if "--choices" in arguments else ("--no-cache",)
+        cache = () if "--algorithm-cache" in arguments else ("--no-cache",)
         return subprocess.run([YOKE, "train", "--model", "mlp", "--dataset", DATA, "--batch", "16", "--steps", str(steps),
-                               "--threads", "1", "--quiet", *choices, *map(str, arguments)], cwd=self.folder,
+                               "--threads", "1", "--quiet", *cache, *map(str, arguments)], cwd=self.folder,
                               capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
     def refused(self, *arguments, words=()):

@@ -29,7 +29,7 @@ class Shards:
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        cls.choices = ["--choices", str(pathlib.Path(cls.folder.name) / "choices")]
+        cls.cache = ["--algorithm-cache", str(pathlib.Path(cls.folder.name) / "algorithms")]
         cls.expected = cls.train("--devices", "cpu")
 
     @classmethod
@@ -42,7 +42,7 @@ class Shards:
                                     "OMPI_MCA_rmaps_base_oversubscribe": "1"}
         if launcher and launcher[0] == MPIEXEC:  # what an MPI keeps until its process ends is no leak
             environment["ASAN_OPTIONS"] = "detect_leaks=0"
-        run = [*RUN, *cls.MODEL, *([] if "--no-cache" in arguments else cls.choices)]
+        run = [*RUN, *cls.MODEL, *([] if "--no-cache" in arguments else cls.cache)]
         command = [*launcher, YOKE, *run, *arguments]
         if launcher == "yoke launch":
             command = [YOKE, "launch", *arguments[:2], "--", *run, *arguments[2:]]
@@ -84,22 +84,22 @@ class Resnet20(Shards, unittest.TestCase):
         for words, arguments in [(["8 shards on 3 devices", "1, 2, 4"], ["--devices", "3xcpu"]),
                                  (["accumulate 2 with 8 shards"], ["--accumulate", "2"]),
                                  (["NCCL", "auto or copy"], ["--collectives", "nccl"])]:
-            result = subprocess.run([YOKE, *RUN, *self.MODEL, *self.choices, *arguments], capture_output=True,
+            result = subprocess.run([YOKE, *RUN, *self.MODEL, *self.cache, *arguments], capture_output=True,
                                     text=True, timeout=LIMIT_S, check=False)
             self.assertEqual(result.returncode, 2, result.stderr)
             for word in words:
                 self.assertIn(word, result.stderr)
 
-    def test_without_a_file_of_choices_the_fixed_rule_chooses(self):
+    def test_without_an_algorithm_cache_the_fixed_rule_chooses(self):
         expected = self.train("--devices", "cpu", "--algorithm", "direct")
         self.assertEqual(self.train("--devices", "2xcpu", "--no-cache"), expected)
         self.assertEqual(self.train("--nproc-per-node", "2", "--mode", "ddp", "--no-cache",
                                     launcher="yoke launch")[0], expected[0])
         run = [word for word in RUN if word != "--quiet"]
-        for variables, choices in [({}, ["--no-cache"]), ({"HOME": "", "XDG_CACHE_HOME": ""}, [])]:
-            said = subprocess.run([YOKE, *run, *self.MODEL, *choices, "--steps", "1"], capture_output=True,
+        for variables, cache in [({}, ["--no-cache"]), ({"HOME": "", "XDG_CACHE_HOME": ""}, [])]:
+            said = subprocess.run([YOKE, *run, *self.MODEL, *cache, "--steps", "1"], capture_output=True,
                                   text=True, timeout=LIMIT_S, check=True, env=os.environ | variables).stderr
-            self.assertIn("--shards without a file of choices takes --algorithm direct", said)
+            self.assertIn("--shards without an algorithm cache takes --algorithm direct", said)
             self.assertNotIn("warning", said)
 
 

@@ -26,7 +26,7 @@ from page_case import LIMIT_S, SVG, YOKE, contrast, mixed, parse, themes, yoke
 NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 RUN = ["--model", "mlp:width=512", "--threads", "1", "--algorithm", "direct", "--quiet", "--json"]
 SMALL = ["--dataset", "synthetic:1x8x8,classes=3,rows=100", "--batch", "10"]
-MISTAKES = 24
+MISCLASSIFIED = 24
 CONTRAST = 4.5
 
 
@@ -116,9 +116,9 @@ def tensors(path):
         yield name, struct.unpack_from(f"<{(end - begin) // 4}f", data, 8 + length + begin)
 
 
-def logits(weights, pixels, mean, deviation):
+def logits(weights, pixels, mean, std):
     """The model in float64."""
-    values = [(pixel / 255 - mean) / deviation for pixel in pixels]
+    values = [(pixel / 255 - mean) / std for pixel in pixels]
     for layer in ("fc1", "fc2", "fc3"):
         weight, bias = weights[f"{layer}.weight"], weights[f"{layer}.bias"]
         count = len(values)
@@ -162,7 +162,7 @@ class Structure(Case):
                 self.assertLess(len(text.encode()), 1_000_000)
 
     def test_every_figure_has_a_text_alternative_sentences_a_table_and_a_source(self):
-        wanted = ["loss", "batch-accuracy", "learning-rate", "images", "classes", "confusion", "mistakes"]
+        wanted = ["loss", "batch-accuracy", "learning-rate", "images", "classes", "confusion", "misclassified"]
         for name, text in self.pages():
             figures = {element.get("id"): element for element in parse(text).iter("section")}
             self.assertLessEqual(set(wanted), set(figures))
@@ -264,9 +264,9 @@ class Numbers(Case):
 
     def test_pictures_are_the_pixels_of_the_rows(self):
         text, _, _, rows = cifar()
-        _, cells = table(text, "mistakes")
-        images = list(section(text, "mistakes").iter("img"))
-        self.assertEqual((len(cells), len(images)), (MISTAKES, MISTAKES))
+        _, cells = table(text, "misclassified")
+        images = list(section(text, "misclassified").iter("img"))
+        self.assertEqual((len(cells), len(images)), (MISCLASSIFIED, MISCLASSIFIED))
         for (row, label, predicted, _, _), image in zip(cells, images):
             width, height, colours, pixels = decode_png(image.get("src"))
             self.assertEqual((width, height, colours), (32, 32, 3))
@@ -286,12 +286,12 @@ class Numbers(Case):
         self.train("--dataset", f"images:{self.folder}/photos,size=16,resize=16", "--batch", "20", "--epochs", "2",
                    "--devices", "2xcpu")
         text = self.page.read_text()
-        _, cells = table(text, "mistakes")
+        _, cells = table(text, "misclassified")
         self.assertGreater(len(cells), 0)
-        for (row, label, *_), image in zip(cells, section(text, "mistakes").iter("img")):
+        for (row, label, *_), image in zip(cells, section(text, "misclassified").iter("img")):
             self.assertEqual((label, decode_png(image.get("src"))), (rows[int(row)][0], (16, 16, 3, rows[int(row)][1])))
 
-    def test_the_worst_mistakes_are_those_of_a_float64_model(self):
+    def test_the_worst_misclassified_rows_are_those_of_a_float64_model(self):
         rows = write_mnist(self.folder, 60, 40)
         weights = self.folder / "weights"
         self.train("--dataset", f"mnist:{self.folder}", "--batch", "20", "--epochs", "2", "--devices", "2xcpu", "--save",
@@ -305,16 +305,16 @@ class Numbers(Case):
             counts[label][predicted] += 1
             if predicted != label:
                 wrong.append((total - outputs[label], number, label, predicted, math.exp(outputs[predicted] - total)))
-        wrong = sorted(wrong, reverse=True)[:MISTAKES]
+        wrong = sorted(wrong, reverse=True)[:MISCLASSIFIED]
         text = self.page.read_text()
-        _, cells = table(text, "mistakes")
+        _, cells = table(text, "misclassified")
         self.assertEqual(confusion(text), counts)
         self.assertGreater(len(wrong), 10)
         self.assertEqual([list(map(int, cell[:3])) for cell in cells], [[row, label, other] for _, row, label, other, _ in wrong])
         for cell, (loss, row, _, _, probability) in zip(cells, wrong):
             self.assertAlmostEqual(float(cell[3]), 100 * probability, delta=0.6)
             self.assertAlmostEqual(float(cell[4]), loss, delta=0.006 * loss)
-        for image, cell in zip(section(text, "mistakes").iter("img"), cells):
+        for image, cell in zip(section(text, "misclassified").iter("img"), cells):
             width, height, colours, pixels = decode_png(image.get("src"))
             self.assertEqual((width, height, colours, pixels), (28, 28, 1, rows[int(cell[0])][1]))
 
@@ -340,10 +340,11 @@ class Numbers(Case):
         one, other = re.fullmatch(r"Most often the model takes (\w+) for (\w+)", titles["confusion"]).groups()
         most = max(counts[i][j] for i in range(10) for j in range(10) if i != j)
         self.assertEqual(counts[NAMES.index(one)][NAMES.index(other)], most)
-        self.assertRegex(titles["mistakes"], rf"^The worst mistake is row \d+: ({'|'.join(NAMES)}), taken for ")
+        self.assertRegex(titles["misclassified"],
+                         rf"^The worst misclassification is row \d+: ({'|'.join(NAMES)}), taken for ")
 
     def test_large_pictures_are_reduced(self):
-        for image in section(hundred(), "mistakes").iter("img"):
+        for image in section(hundred(), "misclassified").iter("img"):
             self.assertEqual(decode_png(image.get("src"))[:3], (40, 40, 1))
         self.assertIn("The pictures are reduced", hundred())
 
@@ -368,7 +369,7 @@ class Runs(Case):
             self.train("--dataset", "synthetic:1x8x8,classes=4,rows=230", "--batch", "20", "--steps", "9", "--shards", "4",
                        *mode, tool=tool)
             text = self.page.read_text()
-            data.append([everything(text, figure) for figure in ("loss", "classes", "confusion", "mistakes")])
+            data.append([everything(text, figure) for figure in ("loss", "classes", "confusion", "misclassified")])
             self.assertEqual(sum(map(sum, confusion(text))), 46)
             self.page.unlink()
         self.assertEqual(data[0], data[1])
@@ -379,7 +380,7 @@ class Runs(Case):
                  f'{" ".join(SMALL)} --steps 2 --mode ddp $more'
         result = yoke("launch", "--nproc-per-node", "2", "--no-python", "--", "sh", "-c", script)
         self.assertNotEqual(result.returncode, 0)
-        self.assertIn("mistakes", result.stderr)
+        self.assertIn("misclassified", result.stderr)
 
     def start(self, *arguments):
         metrics = self.folder / "metrics"

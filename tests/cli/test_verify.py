@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""yoke verify as users and scripts run it: equal roads, planted differences, mistakes.
+"""yoke verify as users and scripts run it: equal modes, planted differences, mistakes.
 
 usage: test_verify.py YOKE [unittest arguments]
 """
@@ -44,10 +44,10 @@ def recorded(*arguments):
 
 
 def pairs_of(result):
-    return {(pair["road"], pair["with"]): pair for pair in result["pairs"]}
+    return {(pair["mode"], pair["with"]): pair for pair in result["pairs"]}
 
 
-class Roads(unittest.TestCase):
+class Modes(unittest.TestCase):
     def test_as_many_devices_agree_bit_for_bit_and_others_to_rounding(self):
         result = told("--devices", "3xcpu")
         pairs = pairs_of(result)
@@ -67,8 +67,8 @@ class Roads(unittest.TestCase):
         pairs = pairs_of(told(*NORMALIZED, "--devices", "2xcpu"))
         self.assertEqual(pairs["classic", "single"]["must_agree_by"], "nothing")
         self.assertGreater(pairs["classic", "single"]["relative"], 1e-3)
-        for road in ("single", "classic"):  # a ReLU that switches moves a gradient by percents
-            self.assertLess(pairs[road, "reference"]["relative"], 0.1)
+        for mode in ("single", "classic"):  # a ReLU that switches moves a gradient by percents
+            self.assertLess(pairs[mode, "reference"]["relative"], 0.1)
         self.assertEqual(pairs["ddp", "classic"]["equal_steps"], 3)
 
     def test_with_shards_one_device_and_several_agree_bit_for_bit(self):
@@ -86,7 +86,7 @@ class Roads(unittest.TestCase):
         pairs = pairs_of(told("--algorithm", "measured", "--devices", "2xcpu"))
         self.assertEqual({pair["must_agree_by"] for pair in pairs.values()}, {"tolerance"})
 
-    def test_the_table_names_every_road_and_fits_a_terminal(self):
+    def test_the_table_names_every_mode_and_fits_a_terminal(self):
         result = verify("--devices", "2xcpu")
         lines = result.stdout.splitlines()
         self.assertEqual((result.returncode, result.stderr), (0, ""))
@@ -94,7 +94,7 @@ class Roads(unittest.TestCase):
         self.assertEqual([line for line in lines if line != line.rstrip()], [])
         for start in ("single ", "classic on 2 ", "overlap on 2 ", "sharded on 2 ", "ddp on 2 "):
             self.assertTrue(any(line.startswith(start) for line in lines), start)
-        self.assertIn("All roads agree", lines[-1])
+        self.assertIn("All modes agree", lines[-1])
 
     def test_what_differs_by_more_than_the_tolerance_is_exit_code_1(self):
         result = verify("--devices", "cpu", "--tolerance", "0")
@@ -102,7 +102,7 @@ class Roads(unittest.TestCase):
         self.assertIn("DIFFERS", result.stdout)
         self.assertIn("first differ in step 1, the gradient of fc1.weight, element ", result.stdout)
 
-    def test_a_road_alone_proves_nothing(self):
+    def test_a_mode_alone_proves_nothing(self):
         large = ["--model", "resnet18-cifar", "--dataset", "synthetic:3x32x32,rows=64", "--batch", "16", "--steps", "1"]
         for words, arguments in [("No float64 reference: a step has", large), ("--reference no leaves out",
                                                                                ["--reference", "no"])]:
@@ -121,7 +121,7 @@ class Roads(unittest.TestCase):
             alone = ["--devices", "cpu", "--reference", "no", "--record", os.path.join(folder, "run")]
             result = verify(*alone, "--json")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("One road alone: nothing was compared", result.stderr)
+        self.assertIn("One mode alone: nothing was compared", result.stderr)
         self.assertIsNone(json.loads(result.stdout)["passes"])
 
     def test_dropout_agrees_with_its_reference_too(self):

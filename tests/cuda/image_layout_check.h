@@ -29,14 +29,14 @@ static inline void check_image_layouts(yoke_device *device, const yoke_decode_re
                               .rows = request->rows,
                               .precision = YOKE_BFLOAT16,
                               .algorithm = YOKE_ALGORITHM_DIRECT};
-    unsigned own = device->ways;
+    unsigned own = device->variants;
     for (int i = 0; i < 3; i++) {
         yoke_layout layout;
-        device->ways = YOKE_WAY_DECODE;
-        EXPECT_OK(yoke_choices_create(&plan.choices));
-        yoke_choices_prefer(plan.choices, stems[i]);
+        device->variants = YOKE_VARIANT_DECODE;
+        EXPECT_OK(yoke_algorithms_create(&plan.algorithms));
+        yoke_algorithms_prefer(plan.algorithms, stems[i]);
         EXPECT_OK(yoke_device_image_layout(device, &plan, &layout));
-        yoke_choices_destroy(plan.choices);
+        yoke_algorithms_destroy(plan.algorithms);
         assert_true(layout.bytes > 0);
         yoke_decode_request direct = *request, after = *request;
         direct.layout = after.layout = &layout;
@@ -47,7 +47,7 @@ static inline void check_image_layouts(yoke_device *device, const yoke_decode_re
         free(written);
         free(laid_out);
     }
-    device->ways = own;
+    device->variants = own;
 }
 
 #endif

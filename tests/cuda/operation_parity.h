@@ -80,7 +80,7 @@ static inline yoke_layout parity_produced(const parity_side *side, yoke_dims dim
     return layout;
 }
 
-static inline void parity_plan(parity_side *side, yoke_choices *choices) {
+static inline void parity_plan(parity_side *side, yoke_algorithms *algorithms) {
     const parity_case *c = side->c;
     yoke_plan_request request = {.operation = &c->operation,
                                  .rows = c->rows,
@@ -89,7 +89,7 @@ static inline void parity_plan(parity_side *side, yoke_choices *choices) {
                                  .algorithm = c->algorithm,
                                  .input_gradient = !c->evaluation && !c->first_layer,
                                  .input_shared = c->adds,
-                                 .choices = choices};
+                                 .algorithms = algorithms};
     for (int i = 0; i < parity_inputs(c); i++) {
         parity_shape shape = parity_value_shape(c->rows, parity_input_dims(c, i));
         bool plain = c->plain || parity_is_loss(c);
@@ -162,9 +162,9 @@ static inline void parity_record(parity_side *side) {
 }
 
 static inline void parity_open(parity_side *side, const parity_case *c, yoke_device *device,
-                               yoke_choices *choices) {
+                               yoke_algorithms *algorithms) {
     *side = (parity_side){.c = c, .device = device};
-    parity_plan(side, choices);
+    parity_plan(side, algorithms);
     parity_bind(side);
     if (c->recorded) parity_record(side);
 }
@@ -276,7 +276,7 @@ static inline void parity_forget(parity_side *side) {
 
 static inline void parity_take_loss(parity_side *side) {
     const yoke_loss_scalars *on_host = side->binding.on_host;
-    bool mapped = yoke_device_ways(side->device) & YOKE_WAY_MAPPED;
+    bool mapped = yoke_device_variants(side->device) & YOKE_VARIANT_MAPPED;
     PARITY_OK(yoke_device_download(side->device, YOKE_STREAM_COMPUTE, &side->scalars,
                                    side->binding.scalars, sizeof side->scalars));
     assert_true(on_host->loss_sum == (mapped ? side->scalars.loss_sum : 0));
@@ -426,7 +426,7 @@ static inline void parity_compare_sides(const parity_side *side, const parity_si
 
 typedef struct parity_rig {
     yoke_devices *cpu, *devices;
-    yoke_choices *choices;
+    yoke_algorithms *algorithms;
 } parity_rig;
 
 /* Opens `list` beside a CPU device of one thread. */
@@ -435,13 +435,13 @@ static inline void parity_rig_open(parity_rig *rig, const char *list) {
     yoke_devices_options options = {
         .struct_size = sizeof options, .list = "1xcpu", .threads = 1, .unbound = true};
     PARITY_OK(yoke_devices_open(&rig->cpu, &options));
-    PARITY_OK(yoke_choices_create(&rig->choices));
+    PARITY_OK(yoke_algorithms_create(&rig->algorithms));
     options.list = list;
     PARITY_OK(yoke_devices_open(&rig->devices, &options));
 }
 
 static inline void parity_rig_close(parity_rig *rig) {
-    yoke_choices_destroy(rig->choices);
+    yoke_algorithms_destroy(rig->algorithms);
     yoke_devices_close(rig->devices);
     yoke_devices_close(rig->cpu);
 }
@@ -491,7 +491,7 @@ static inline void parity_check_steps(const parity_rig *rig, const parity_case *
     parity_side side, cpu;
     parity_case plain;
     PARITY_OK(yoke_device_enter(device, false, &scope));
-    parity_open(&side, c, device, rig->choices);
+    parity_open(&side, c, device, rig->algorithms);
     for (int i = 0; i < step_count; i++) {
         parity_run(&side, &values, &steps[i]);
         yoke_device_leave(device, &scope);
@@ -512,14 +512,14 @@ static inline void parity_check(const parity_rig *rig, const parity_case *c) {
     parity_check_steps(rig, c, &step, 1, parity_tolerance(c->precision));
 }
 
-/* Of the candidates of its choices, the plan takes those of this name. */
+/* Of the candidates of its algorithms, the plan takes those of this name. */
 static inline void parity_check_preferring(const parity_rig *rig, const parity_case *c,
                                            const char *name) {
     parity_rig own = *rig;
-    PARITY_OK(yoke_choices_create(&own.choices));
-    yoke_choices_prefer(own.choices, name);
+    PARITY_OK(yoke_algorithms_create(&own.algorithms));
+    yoke_algorithms_prefer(own.algorithms, name);
     parity_check(&own, c);
-    yoke_choices_destroy(own.choices);
+    yoke_algorithms_destroy(own.algorithms);
 }
 
 #endif

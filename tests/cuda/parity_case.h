@@ -39,7 +39,7 @@ typedef struct parity_case {
     bool mixed;        /* cross-entropy: rows have two labels */
     bool adds;         /* the gradient of input 0 to what is there: the values of a second input */
     float input_scale; /* of input 0; a power of two keeps it exact; 0: 1 */
-    const char *preferred; /* a candidate that choices take unmeasured; NULL: none */
+    const char *preferred; /* a candidate that algorithms take unmeasured; NULL: none */
 } parity_case;
 
 static inline int parity_inputs(const parity_case *c) {

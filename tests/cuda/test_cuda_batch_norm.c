@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batch norm on a GPU: channels too large for one block and how they are cut, means that hide the
- * deviation, statistics that overflow. Skipped without a GPU. */
+ * std, statistics that overflow. Skipped without a GPU. */
 #include "operation_parity.h"
 
+#include "device/backend.h"
 #include "device/cuda/kernels.h"
 #include "support/devices.h"
 
@@ -129,24 +130,24 @@ static void close_norm(const parity_rig *rig, parity_side *side) {
     yoke_device_leave(yoke_devices_at(rig->devices, 0), &scope);
 }
 
-/* The plan of this case by a record of choices; its names of both passes. */
-static void plan_ways(const parity_rig *rig, const parity_case *c, yoke_choices *choices,
-                      const char *ways[2]) {
+/* The plan of this case by a record of algorithms; its names of both passes. */
+static void plan_algorithms(const parity_rig *rig, const parity_case *c,
+                            yoke_algorithms *algorithms, const char *names[2]) {
     parity_side side;
     yoke_device *device = yoke_devices_at(rig->devices, 0);
     yoke_device_scope scope;
     PARITY_OK(yoke_device_enter(device, false, &scope));
-    parity_open(&side, c, device, choices);
-    ways[0] = yoke_plan_way(side.plan, YOKE_FORWARD);
-    ways[1] = yoke_plan_way(side.plan, YOKE_BACKWARD_DATA);
+    parity_open(&side, c, device, algorithms);
+    names[0] = yoke_plan_algorithm(side.plan, YOKE_FORWARD);
+    names[1] = yoke_plan_algorithm(side.plan, YOKE_BACKWARD_DATA);
     parity_close(&side);
     yoke_device_leave(device, &scope);
 }
 
-static const char *chosen_name(const yoke_choices *choices, const char *key) {
+static const char *chosen_name(const yoke_algorithms *algorithms, const char *key) {
     const char *found, *name;
     double milliseconds;
-    for (int i = 0; yoke_choices_at(choices, i, &found, &name, &milliseconds); i++)
+    for (int i = 0; yoke_algorithms_at(algorithms, i, &found, &name, &milliseconds); i++)
         if (strcmp(found, key) == 0) return name;
     fail_msg("no choice of '%s'", key);
     return NULL;
@@ -154,41 +155,43 @@ static const char *chosen_name(const yoke_choices *choices, const char *key) {
 
 static void both_passes_choose_their_cuts_by_measuring(void **state) {
     parity_case c = wide_case(0);
-    const char *ways[2], *again[2];
-    yoke_choices *choices = NULL;
-    PARITY_OK(yoke_choices_create(&choices));
+    const char *names[2], *again[2];
+    yoke_algorithms *algorithms = NULL;
+    PARITY_OK(yoke_algorithms_create(&algorithms));
     c.algorithm = YOKE_ALGORITHM_MEASURED;
-    plan_ways(*state, &c, choices, ways);
-    assert_string_equal(ways[0], chosen_name(choices, "batch norm 512x3x3 relu forward float32"));
-    assert_string_equal(ways[1], chosen_name(choices, "batch norm 512x3x3 relu backward float32"));
+    plan_algorithms(*state, &c, algorithms, names);
+    assert_string_equal(names[0],
+                        chosen_name(algorithms, "batch norm 512x3x3 relu forward float32"));
+    assert_string_equal(names[1],
+                        chosen_name(algorithms, "batch norm 512x3x3 relu backward float32"));
     c.rows--; /* the choice holds for other rows */
-    plan_ways(*state, &c, choices, again);
-    assert_ptr_equal(again[0], ways[0]);
-    assert_ptr_equal(again[1], ways[1]);
-    yoke_choices_destroy(choices);
+    plan_algorithms(*state, &c, algorithms, again);
+    assert_ptr_equal(again[0], names[0]);
+    assert_ptr_equal(again[1], names[1]);
+    yoke_algorithms_destroy(algorithms);
 }
 
 static void a_recorded_cut_is_taken_and_a_fixed_rule_takes_the_first(void **state) {
     parity_case c = wide_case(0);
-    const char *ways[2];
-    yoke_choices *choices = NULL;
-    PARITY_OK(yoke_choices_create(&choices));
-    PARITY_OK(
-        yoke_choices_add(choices, "batch norm 512x3x3 relu forward float32", 2, cut_names[2], 1));
-    PARITY_OK(
-        yoke_choices_add(choices, "batch norm 512x3x3 relu backward float32", 1, cut_names[1], 1));
-    plan_ways(*state, &c, choices, ways);
-    assert_string_equal(ways[0], cut_names[0]);
-    assert_string_equal(ways[1], cut_names[0]);
+    const char *names[2];
+    yoke_algorithms *algorithms = NULL;
+    PARITY_OK(yoke_algorithms_create(&algorithms));
+    PARITY_OK(yoke_algorithms_add(algorithms, "batch norm 512x3x3 relu forward float32", 2,
+                                  cut_names[2], 1));
+    PARITY_OK(yoke_algorithms_add(algorithms, "batch norm 512x3x3 relu backward float32", 1,
+                                  cut_names[1], 1));
+    plan_algorithms(*state, &c, algorithms, names);
+    assert_string_equal(names[0], cut_names[0]);
+    assert_string_equal(names[1], cut_names[0]);
     c.algorithm = YOKE_ALGORITHM_MEASURED;
-    plan_ways(*state, &c, choices, ways);
-    assert_string_equal(ways[0], cut_names[2]);
-    assert_string_equal(ways[1], cut_names[1]);
+    plan_algorithms(*state, &c, algorithms, names);
+    assert_string_equal(names[0], cut_names[2]);
+    assert_string_equal(names[1], cut_names[1]);
     c.rows = 2; /* one launch: there is nothing to choose */
-    plan_ways(*state, &c, choices, ways);
-    assert_null(ways[0]);
-    assert_null(ways[1]);
-    yoke_choices_destroy(choices);
+    plan_algorithms(*state, &c, algorithms, names);
+    assert_null(names[0]);
+    assert_null(names[1]);
+    yoke_algorithms_destroy(algorithms);
 }
 
 static void expect_same(const parity_case *c, const char *what, const float *got,
@@ -241,8 +244,8 @@ static void a_joined_sum_is_its_parts_to_the_bit(void **state) {
 }
 
 /* Adding 4096 to every value changes nothing but the running mean: what it may cost is the rounding
- * of the mean, 2^-12; sums of squares in float32 would lose the deviation altogether. */
-static void a_mean_far_from_zero_leaves_the_deviation(void **state) {
+ * of the mean, 2^-12; sums of squares in float32 would lose the std altogether. */
+static void a_mean_far_from_zero_leaves_the_std(void **state) {
     const parity_rig *rig = *state;
     for (size_t i = 0; i < COUNT(values); i++) {
         parity_case c = norm_case(i);
@@ -296,7 +299,7 @@ int main(void) {
         cmocka_unit_test(both_passes_choose_their_cuts_by_measuring),
         cmocka_unit_test(a_recorded_cut_is_taken_and_a_fixed_rule_takes_the_first),
         cmocka_unit_test(a_joined_sum_is_its_parts_to_the_bit),
-        cmocka_unit_test(a_mean_far_from_zero_leaves_the_deviation),
+        cmocka_unit_test(a_mean_far_from_zero_leaves_the_std),
         cmocka_unit_test(an_overflow_reaches_the_output_and_spares_the_running_statistics),
     };
     return cmocka_run_group_tests(tests, parity_group_open_gpu, parity_group_close);

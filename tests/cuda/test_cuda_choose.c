@@ -16,16 +16,16 @@ static yoke_status count_run(void *context, int candidate) {
     return counted->status;
 }
 
-static int known_of(yoke_choices *choices, const char *key) {
+static int known_of(yoke_algorithms *algorithms, const char *key) {
     int known = -2;
-    CHECK(yoke_choices_find(choices, key, NULL, &known));
+    CHECK(yoke_algorithms_find(algorithms, key, NULL, &known));
     return known;
 }
 
 static void a_choice_is_measured_once_and_then_known(void **state) {
     cuda_device *device = ((rig *)*state)->device;
     yoke_plan_request request = {.precision = YOKE_TF32};
-    CHECK(yoke_choices_create(&request.choices));
+    CHECK(yoke_algorithms_create(&request.algorithms));
     const cuda_candidate candidates[] = {{"none", NULL}, {"one", count_run}, {"two", count_run}};
     runs counted = {.status = YOKE_OK};
     cuda_tuning tuning = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
@@ -33,18 +33,18 @@ static void a_choice_is_measured_once_and_then_known(void **state) {
     CHECK(cuda_choose(&tuning, &best));
     assert_true(best == 1 || best == 2);
     assert_true(counted.counts[0] == 0 && counted.counts[1] > 0 && counted.counts[2] > 0);
-    assert_int_equal(known_of(request.choices, "a shape tf32"), best);
+    assert_int_equal(known_of(request.algorithms, "a shape tf32"), best);
     int runs_before = counted.counts[1] + counted.counts[2];
     CHECK(cuda_choose(&tuning, &again));
     assert_int_equal(again, best);
     assert_int_equal(counted.counts[1] + counted.counts[2], runs_before);
-    yoke_choices_destroy(request.choices);
+    yoke_algorithms_destroy(request.algorithms);
 }
 
 static void a_fixed_choice_measures_nothing(void **state) {
     cuda_device *device = ((rig *)*state)->device;
     yoke_plan_request request = {.algorithm = YOKE_ALGORITHM_DIRECT};
-    CHECK(yoke_choices_create(&request.choices));
+    CHECK(yoke_algorithms_create(&request.algorithms));
     const cuda_candidate candidates[] = {{"one", count_run}, {"two", count_run}};
     runs counted = {.status = YOKE_OK};
     cuda_tuning tuning = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
@@ -52,8 +52,8 @@ static void a_fixed_choice_measures_nothing(void **state) {
     CHECK(cuda_choose(&tuning, &best));
     assert_int_equal(best, 0);
     assert_int_equal(counted.counts[0] + counted.counts[1], 0);
-    assert_int_equal(known_of(request.choices, "a shape float32"), -1);
-    yoke_choices_destroy(request.choices);
+    assert_int_equal(known_of(request.algorithms, "a shape float32"), -1);
+    yoke_algorithms_destroy(request.algorithms);
 }
 
 static void a_preferred_candidate_is_taken_without_measuring(void **state) {
@@ -61,8 +61,8 @@ static void a_preferred_candidate_is_taken_without_measuring(void **state) {
     for (int i = 0; i < 2; i++) {
         cuda_device *device = ((rig *)*state)->device;
         yoke_plan_request request = {.algorithm = algorithms[i]};
-        CHECK(yoke_choices_create(&request.choices));
-        yoke_choices_prefer(request.choices, "two");
+        CHECK(yoke_algorithms_create(&request.algorithms));
+        yoke_algorithms_prefer(request.algorithms, "two");
         const cuda_candidate candidates[] = {{"one", count_run}, {"two", count_run}};
         runs counted = {.status = YOKE_OK};
         cuda_tuning tuning = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
@@ -70,7 +70,7 @@ static void a_preferred_candidate_is_taken_without_measuring(void **state) {
         CHECK(cuda_choose(&tuning, &best));
         assert_int_equal(best, 1);
         assert_int_equal(counted.counts[0] + counted.counts[1], 0);
-        yoke_choices_destroy(request.choices);
+        yoke_algorithms_destroy(request.algorithms);
     }
 }
 
@@ -82,7 +82,7 @@ static yoke_status refuse(void *context, int candidate) {
 static void a_candidate_that_does_not_serve_is_passed_over(void **state) {
     cuda_device *device = ((rig *)*state)->device;
     yoke_plan_request request = {0};
-    CHECK(yoke_choices_create(&request.choices));
+    CHECK(yoke_algorithms_create(&request.algorithms));
     const cuda_candidate candidates[] = {{"one", refuse}, {"two", count_run}};
     runs counted = {.status = YOKE_OK};
     cuda_tuning tuning = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
@@ -93,7 +93,7 @@ static void a_candidate_that_does_not_serve_is_passed_over(void **state) {
     tuning.count = 1;
     assert_int_equal(cuda_choose(&tuning, &best), YOKE_ERROR_DEVICE);
     assert_non_null(strstr(yoke_last_error(), "another shape"));
-    yoke_choices_destroy(request.choices);
+    yoke_algorithms_destroy(request.algorithms);
 }
 
 static yoke_status clear_run(void *context, int candidate) {
@@ -119,38 +119,38 @@ static yoke_status fail_run(void *context, int candidate) {
 static void what_a_library_fails_at_is_passed_over(void **state) {
     cuda_device *device = ((rig *)*state)->device;
     yoke_plan_request request = {0};
-    CHECK(yoke_choices_create(&request.choices));
+    CHECK(yoke_algorithms_create(&request.algorithms));
     const cuda_candidate candidates[] = {{"fails", fail_run}, {"clears", clear_run}};
     cuda_tuning tuning = {device, &request, "a shape", candidates, COUNT(candidates), device};
     int best = -1;
     CHECK(cuda_choose(&tuning, &best));
     assert_int_equal(best, 1);
-    yoke_choices_destroy(request.choices);
+    yoke_algorithms_destroy(request.algorithms);
 }
 
 static void a_candidate_that_fails_otherwise_ends_the_contest(void **state) {
     cuda_device *device = ((rig *)*state)->device;
     yoke_plan_request request = {0};
-    CHECK(yoke_choices_create(&request.choices));
+    CHECK(yoke_algorithms_create(&request.algorithms));
     const cuda_candidate candidates[] = {{"one", count_run}};
     runs counted = {.status = YOKE_ERROR_SYSTEM};
     cuda_tuning tuning = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
     int best = -1;
     assert_int_equal(cuda_choose(&tuning, &best), YOKE_ERROR_SYSTEM);
-    assert_int_equal(known_of(request.choices, "a shape float32"), -1);
-    yoke_choices_destroy(request.choices);
+    assert_int_equal(known_of(request.algorithms, "a shape float32"), -1);
+    yoke_algorithms_destroy(request.algorithms);
 }
 
 static void a_candidate_that_cannot_be_recorded_does_not_win(void **state) {
     cuda_device *device = ((rig *)*state)->device;
     yoke_plan_request request = {0};
-    CHECK(yoke_choices_create(&request.choices));
+    CHECK(yoke_algorithms_create(&request.algorithms));
     const cuda_candidate candidates[] = {{"waits", wait_run}, {"clears", clear_run}};
     cuda_tuning tuning = {device, &request, "a shape", candidates, COUNT(candidates), device};
     int best = -1;
     CHECK(cuda_choose(&tuning, &best));
     assert_int_equal(best, 1);
-    yoke_choices_destroy(request.choices);
+    yoke_algorithms_destroy(request.algorithms);
 }
 
 /* A contest's calls in their order. Candidate 0 is slow at first, as on a GPU whose clocks are low:
@@ -185,12 +185,12 @@ static int hold_contest(diary *kept) {
     const cuda_candidate candidates[] = {{"zero", note_run}, {"one", note_run}};
     yoke_plan_request request = {0};
     int best = -1;
-    CHECK(yoke_choices_create(&request.choices));
+    CHECK(yoke_algorithms_create(&request.algorithms));
     CHECK(yoke_device_allocate(&kept->device->base, LONG_BYTES, "a test", &kept->memory));
     cuda_tuning tuning = {kept->device, &request, "a shape", candidates, COUNT(candidates), kept};
     CHECK(cuda_choose(&tuning, &best));
     yoke_device_free(&kept->device->base, kept->memory);
-    yoke_choices_destroy(request.choices);
+    yoke_algorithms_destroy(request.algorithms);
     return best;
 }
 

@@ -108,7 +108,7 @@ static void compare_with_host(yoke_device *device, const crops *made, int rows,
                             .shape = {3, made->size, made->size, false},
                             .classes = 2,
                             .mean = {0.4914f, 0.4822f, 0.4465f},
-                            .deviation = {0.2470f, 0.2435f, 0.2616f, 1},
+                            .std = {0.2470f, 0.2435f, 0.2616f, 1},
                             .bytes = made->rows};
     yoke_placement placements[ROWS];
     float *expected = malloc(ROWS * values * sizeof(float));

@@ -29,7 +29,7 @@ static yoke_dataset make_pictures(yoke_shape shape) {
                           .shape = shape,
                           .classes = 10,
                           .mean = {0.4914f, 0.4822f, 0.4465f, 0.5f},
-                          .deviation = {0.2470f, 0.2435f, 0.2616f, 0.3f},
+                          .std = {0.2470f, 0.2435f, 0.2616f, 0.3f},
                           .bytes = pixels};
 }
 
@@ -106,7 +106,7 @@ static float value_of(const yoke_dataset *dataset, const yoke_placement *placed,
         outside
             ? 0
             : pixels[(plane * (size_t)height + (size_t)from_y) * (size_t)width + (size_t)from_x];
-    return ((float)pixel / 255.0f - decoding->mean[channel]) / decoding->deviation[channel];
+    return ((float)pixel / 255.0f - decoding->mean[channel]) / decoding->std[channel];
 }
 
 static void an_image_may_be_moved_out_of_sight(void **state) {
@@ -125,7 +125,7 @@ static void an_image_may_be_moved_out_of_sight(void **state) {
     yoke_decoding decoding = {.mean = {0.1f, 0.2f, 0.3f}};
     yoke_placement placements[ROWS] = {{0}};
     for (int i = 0; i < 4; i++)
-        decoding.deviation[i] = 0.5f, decoding.cut_value[i] = (float)(i + 7);
+        decoding.std[i] = 0.5f, decoding.cut_value[i] = (float)(i + 7);
     memcpy(placements, odd, sizeof odd);
     float *decoded = decode(device, &dataset, placements, &decoding);
     size_t values = yoke_dataset_values(&dataset);
@@ -299,7 +299,8 @@ static yoke_conv2d_options first_convolution(const char *name) {
                                  .name = name,
                                  .out_channels = 8,
                                  .kernel = 3,
-                                 .padding = 1};
+                                 .padding = 1,
+                                 .no_bias = true};
 }
 
 /* Two convolutions read the input, or none does. */
@@ -317,7 +318,7 @@ static yoke_model *model_without_image(bool convolutions) {
     return model;
 }
 
-/* The candidates that choices take. */
+/* The candidates that algorithms take. */
 typedef struct preference {
     const char *names[3];
 } preference;
@@ -330,15 +331,15 @@ static const preference stems[] = {{{NULL}},
 static check_engine engine_on(const yoke_model *model, const char *list,
                               yoke_data_parallel_options options, const preference *preferred) {
     check_engine made = {0};
-    yoke_choices *choices = NULL;
+    yoke_algorithms *algorithms = NULL;
     yoke_devices_options open = {.struct_size = sizeof open, .list = list, .threads = 1};
     EXPECT_OK(yoke_devices_open(&made.devices, &open));
-    EXPECT_OK(yoke_choices_create(&choices));
+    EXPECT_OK(yoke_algorithms_create(&algorithms));
     for (size_t i = 0; i < COUNT(preferred->names) && preferred->names[i] != NULL; i++)
-        yoke_choices_prefer(choices, preferred->names[i]);
+        yoke_algorithms_prefer(algorithms, preferred->names[i]);
     options.struct_size = sizeof options;
     options.algorithm = YOKE_ALGORITHM_DIRECT;
-    EXPECT_OK(yoke_engine_create(&made.parallel, model, made.devices, NULL, &options, choices));
+    EXPECT_OK(yoke_engine_create(&made.parallel, model, made.devices, NULL, &options, algorithms));
     return made;
 }
 

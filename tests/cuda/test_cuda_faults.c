@@ -39,8 +39,11 @@ static yoke_model *small_model(void) {
     yoke_model *model = NULL;
     EXPECT_OK(yoke_model_create(&model, "smallest",
                                 (yoke_shape){CHECK_CHANNELS, CHECK_SIDE, CHECK_SIDE, false}));
-    yoke_conv2d_options conv = {
-        .struct_size = sizeof conv, .name = "conv", .out_channels = 8, .kernel = 3};
+    yoke_conv2d_options conv = {.struct_size = sizeof conv,
+                                .name = "conv",
+                                .out_channels = 8,
+                                .kernel = 3,
+                                .no_bias = true};
     yoke_batch_norm_options norm = {
         .struct_size = sizeof norm, .name = "norm", .epsilon = 1e-5, .momentum = 0.1};
     yoke_linear_options fc = {
@@ -55,8 +58,7 @@ static yoke_model *small_model(void) {
 static yoke_batch stored_as(const yoke_batch *batch) {
     static const uint8_t pixels[ROWS * CHECK_ROW];
     static const yoke_placement placements[ROWS];
-    static const yoke_decoding decoding = {.struct_size = sizeof decoding,
-                                           .deviation = {1, 1, 1, 1}};
+    static const yoke_decoding decoding = {.struct_size = sizeof decoding, .std = {1, 1, 1, 1}};
     yoke_batch stored = *batch;
     stored.inputs = NULL;
     stored.pixels = pixels;

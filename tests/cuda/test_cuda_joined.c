@@ -22,7 +22,7 @@ static void open_model(struct rig *rig, yoke_model *model, const char *const *pr
                         .algorithm = YOKE_ALGORITHM_DIRECT};
     rig_devices(rig);
     for (int i = 0; i < count; i++)
-        yoke_choices_prefer(rig->choices, preferred[i]);
+        yoke_algorithms_prefer(rig->algorithms, preferred[i]);
     rig_replica(rig, 1);
 }
 
@@ -106,13 +106,13 @@ static void two_runs_give_the_same_bits(void **state) {
 /* Contests. */
 
 /* Rows of the record whose key contains `words`, and how many of them name `candidate`. */
-static int decisions(const yoke_choices *choices, const char *words, const char *candidate,
+static int decisions(const yoke_algorithms *algorithms, const char *words, const char *candidate,
                      int *found) {
     const char *key, *name;
     double milliseconds;
     int rows = 0;
     *found = 0;
-    for (int i = 0; yoke_choices_at(choices, i, &key, &name, &milliseconds); i++) {
+    for (int i = 0; yoke_algorithms_at(algorithms, i, &key, &name, &milliseconds); i++) {
         if (strstr(key, words) == NULL) continue;
         assert_true(milliseconds > 0);
         rows++;
@@ -129,7 +129,7 @@ static void a_contest_decides_who_adds(void **state) {
     rig_replica(&rig, 1);
     assert_step_near(&rig, 1e-4);
     int apart = 0;
-    assert_true(decisions(rig.choices, " and sum float32", APART, &apart) > 0);
+    assert_true(decisions(rig.algorithms, " and sum float32", APART, &apart) > 0);
     for (int again = 0; again < 2; again++) {
         assert_int_equal(accumulates_of(&rig) > 0, apart > 0);
         yoke_replica_destroy(rig.replica);
@@ -138,11 +138,11 @@ static void a_contest_decides_who_adds(void **state) {
     rig_destroy(&rig);
 }
 
-static const char *way_of(const bench_kernel_call *calls, int count, const char *layer,
-                          const char *direction) {
+static const char *algorithm_of(const bench_kernel_call *calls, int count, const char *layer,
+                                const char *direction) {
     for (int i = 0; i < count; i++)
         if (strcmp(calls[i].layer, layer) == 0 && strcmp(calls[i].direction, direction) == 0)
-            return calls[i].way;
+            return calls[i].algorithm;
     return "";
 }
 
@@ -158,12 +158,12 @@ static void a_contest_decides_what_the_first_convolution_reads(void **state) {
         int four = 0, eight = 0, count = 0;
         rig_devices(&rig);
         rig_replica(&rig, 1);
-        assert_int_equal(decisions(rig.choices, " groups 1 channels ", "4 channels", &four), 1);
-        assert_int_equal(decisions(rig.choices, " groups 1 channels ", "8 channels", &eight), 1);
+        assert_int_equal(decisions(rig.algorithms, " groups 1 channels ", "4 channels", &four), 1);
+        assert_int_equal(decisions(rig.algorithms, " groups 1 channels ", "8 channels", &eight), 1);
         assert_ok(bench_replica_calls(rig.replica, rig.rows, 1, calls, CALLS, &count));
-        const char *way = way_of(calls, count, "conv1", "forward");
-        assert_int_equal(strstr(way, ", 4 channels") != NULL, four);
-        assert_int_equal(strstr(way, ", 8 channels") != NULL, eight);
+        const char *algorithm = algorithm_of(calls, count, "conv1", "forward");
+        assert_int_equal(strstr(algorithm, ", 4 channels") != NULL, four);
+        assert_int_equal(strstr(algorithm, ", 8 channels") != NULL, eight);
         rig_destroy(&rig);
     }
 }

@@ -29,7 +29,7 @@ static void expect_winner(parity_rig *rig, const parity_case *c, const char *win
     int passes = 0;
     parity_check(rig, c);
     bool without = cuda_of(yoke_devices_at(rig->devices, 0))->cudnn == NULL;
-    for (; yoke_choices_at(rig->choices, passes, &key, &name, &milliseconds); passes++) {
+    for (; yoke_algorithms_at(rig->algorithms, passes, &key, &name, &milliseconds); passes++) {
         if (strcmp(name, winner) != 0) fail_msg("%s: %s, not %s", key, name, winner);
         assert_int_equal(strstr(key, " without cuDNN") != NULL, without);
     }
@@ -98,7 +98,8 @@ static void a_cudnn_without_memory_is_an_error(void **state) {
 }
 
 /* Plans the case for the GPU and runs it forward. */
-static yoke_status run_forward(yoke_device *device, const parity_case *c, yoke_choices *choices) {
+static yoke_status run_forward(yoke_device *device, const parity_case *c,
+                               yoke_algorithms *algorithms) {
     parity_side side = {.c = c, .device = device};
     const yoke_plan_step step = {.loss_scale = 1};
     yoke_device_scope scope;
@@ -108,7 +109,7 @@ static yoke_status run_forward(yoke_device *device, const parity_case *c, yoke_c
                                  .rows = c->rows,
                                  .algorithm = c->algorithm,
                                  .inputs = {side.inputs[0]},
-                                 .choices = choices};
+                                 .algorithms = algorithms};
     yoke_status status = yoke_plan_create(&side.plan, device, &request);
     if (status == YOKE_OK) {
         side.needs = yoke_plan_describe(side.plan);
@@ -144,7 +145,7 @@ static void a_gpu_that_a_library_loses_is_poisoned_with_cudas_reason(void **stat
     parity_case c = convolution(1);
     c.evaluation = true;
     yoke_device *device = yoke_devices_at(rig.devices, 0);
-    assert_int_equal(run_forward(device, &c, rig.choices), YOKE_ERROR_DEVICE);
+    assert_int_equal(run_forward(device, &c, rig.algorithms), YOKE_ERROR_DEVICE);
     const char *text = "layer: cuda:0: cudnnConvolutionForward: cudaErrorIllegalAddress (";
     assert_memory_equal(yoke_last_error(), text, strlen(text));
     assert_int_equal(yoke_device_synchronize(device), YOKE_ERROR_DEVICE);

@@ -19,7 +19,7 @@ static const struct {
 static void open_rig(struct rig *rig, const char *choice) {
     rig->list = "cuda:0";
     rig_devices(rig);
-    yoke_choices_prefer(rig->choices, choice);
+    yoke_algorithms_prefer(rig->algorithms, choice);
     rig_replica(rig, 1);
 }
 
@@ -200,10 +200,10 @@ static int passes_of(const bench_kernel_call *calls, int count, const char *oper
     return found;
 }
 
-static int passes_by(const bench_kernel_call *calls, int count, const char *way) {
+static int passes_by(const bench_kernel_call *calls, int count, const char *algorithm) {
     int found = 0;
     for (int i = 0; i < count; i++)
-        found += calls[i].way != NULL && strcmp(calls[i].way, way) == 0;
+        found += calls[i].algorithm != NULL && strcmp(calls[i].algorithm, algorithm) == 0;
     return found;
 }
 
@@ -220,7 +220,7 @@ static void hold_contests(int most_joined) {
         const char *key, *name;
         double milliseconds;
         int decisions = 0, joined = 0;
-        for (int k = 0; yoke_choices_at(rig.choices, k, &key, &name, &milliseconds); k++) {
+        for (int k = 0; yoke_algorithms_at(rig.algorithms, k, &key, &name, &milliseconds); k++) {
             if (strstr(key, "ReLU that keeps a mask") == NULL) continue;
             assert_true(milliseconds > 0);
             joined += strcmp(name, "joined") == 0;
@@ -398,7 +398,7 @@ static void an_epilogue_that_is_offered_but_does_not_run_is_given_up(void **stat
     bench_kernel_call calls[CALLS];
     int count = 0;
     assert_ok(bench_replica_calls(rig.replica, rig.rows, 1, calls, CALLS, &count));
-    assert_string_equal(forward_of(calls, count, "fc1")->way, "matrix product");
+    assert_string_equal(forward_of(calls, count, "fc1")->algorithm, "matrix product");
     assert_step_near(&rig, 1e-5);
     rig_destroy(&rig);
 }

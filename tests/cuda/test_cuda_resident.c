@@ -253,7 +253,7 @@ static void output_gradients_may_change_when_backward_returns(void **state) {
 static void pixels_on_a_gpu_are_decoded_there(void **state) {
     (void)state;
     yoke_decoding decoding = {
-        .struct_size = sizeof decoding, .mean = {0.4f, 0.5f}, .deviation = {0.2f, 0.3f}};
+        .struct_size = sizeof decoding, .mean = {0.4f, 0.5f}, .std = {0.2f, 0.3f}};
     uint8_t pixels[5 * CHECK_ROW];
     int32_t labels[5] = {0, 1, 2, 3, 4};
     float outputs[2][5 * CHECK_CLASSES];

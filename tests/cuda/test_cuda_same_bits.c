@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two runs with one file of choices compute the same bits, although the libraries offer algorithms
+/* Two runs with one algorithm cache compute the same bits, although the libraries offer algorithms
  * that add in another order in each run. Skipped without a GPU. */
 #include "support/devices.h"
 #include "support/engine_check.h"
@@ -11,7 +11,7 @@ static char path[] = "/tmp/yoke_same_bits_XXXXXX";
 static check_engine make_engine(const yoke_model *model, yoke_algorithm algorithm) {
     yoke_optimizer_options sgd = {.struct_size = sizeof sgd, .learning_rate = 0.1, .momentum = 0.9};
     yoke_data_parallel_options options = {
-        .batch = 16, .seed = 3, .algorithm = algorithm, .choices = path};
+        .batch = 16, .seed = 3, .algorithm = algorithm, .algorithm_cache = path};
     return check_engine_make(model, 1, options, &sgd);
 }
 
@@ -23,7 +23,7 @@ static uint64_t hash_of_run(const yoke_model *model, yoke_algorithm algorithm) {
     return hash;
 }
 
-static void runs_with_one_file_of_choices_compute_the_same_bits(void **state) {
+static void runs_with_one_algorithm_cache_compute_the_same_bits(void **state) {
     (void)state;
     yoke_model *model = check_model(true, 0);
     uint64_t first = hash_of_run(model, YOKE_ALGORITHM_MEASURED);
@@ -65,7 +65,7 @@ int main(void) {
     if (devices_gpus() == 0) return DEVICES_SKIPPED;
     setenv("YOKE_TEST_BACKEND", "cuda", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_with_one_file_of_choices_compute_the_same_bits),
+        cmocka_unit_test(runs_with_one_algorithm_cache_compute_the_same_bits),
         cmocka_unit_test(what_the_fastest_chose_is_nothing_for_another_run),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);

@@ -253,7 +253,7 @@ static yoke_status train_rank(yoke_process_group *group, const script *play) {
     yoke_status status = open_rank(&engine, model, group, play);
     for (int i = 0; i < CALLS && status == YOKE_OK; i++) {
         if (i == 2 && group->rank == 0) write_by_name(&engine);
-        if (i == 2) status = yoke_data_parallel_synchronize(engine.parallel);
+        if (i == 2) status = yoke_data_parallel_broadcast(engine.parallel);
         if (status == YOKE_OK) gave->losses[i] = step(&engine, (uint32_t)i, ROWS);
     }
     if (status == YOKE_OK) status = yoke_data_parallel_hash(engine.parallel, &gave->hash);
@@ -363,21 +363,22 @@ static void no_pass_follows_an_update_of_the_root(void **state) {
 /* Choosing. */
 
 /* The choice of who writes the shadow; NULL: there was none. */
-static const char *chosen_way(const check_engine *engine) {
+static const char *chosen_algorithm(const check_engine *engine) {
     const char *key, *name;
     double milliseconds;
-    for (int i = 0; yoke_data_parallel_choice(engine->parallel, i, &key, &name, &milliseconds); i++)
+    for (int i = 0; yoke_data_parallel_algorithm(engine->parallel, i, &key, &name, &milliseconds);
+         i++)
         if (strncmp(key, "update of ", 10) == 0) return name;
     return NULL;
 }
 
-static const char *listed_way(const check_engine *engine) {
+static const char *listed_algorithm(const check_engine *engine) {
     static bench_kernel_call calls[128];
     int count = 0;
     EXPECT_OK(bench_kernel_calls(engine->parallel, 1, calls, (int)COUNT(calls), &count));
     assert_in_range(count, 1, COUNT(calls));
     assert_string_equal(calls[count - 1].operation, "update");
-    return calls[count - 1].way;
+    return calls[count - 1].algorithm;
 }
 
 static void who_writes_the_shadow_is_measured_and_listed(void **state) {
@@ -396,10 +397,10 @@ static void who_writes_the_shadow_is_measured_and_listed(void **state) {
         yoke_data_parallel_options options = {
             .precision = rows[i].precision, .schedule = rows[i].schedule, .batch = ROWS};
         check_engine engine = check_engine_on(model, rows[i].list, options, NULL);
-        const char *way = chosen_way(&engine), *listed = listed_way(&engine);
-        assert_int_equal(way != NULL, rows[i].chosen);
+        const char *algorithm = chosen_algorithm(&engine), *listed = listed_algorithm(&engine);
+        assert_int_equal(algorithm != NULL, rows[i].chosen);
         assert_int_equal(listed != NULL, rows[i].chosen);
-        if (way != NULL) assert_string_equal(listed, way);
+        if (algorithm != NULL) assert_string_equal(listed, algorithm);
         check_engine_free(&engine);
     }
     yoke_model_destroy(model);

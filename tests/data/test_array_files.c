@@ -70,7 +70,7 @@ static void numpys_floats_are_the_rows(void **state) {
         yoke_dataset *dataset = open_arrays(specs[i], YOKE_SPLIT_TRAIN);
         assert_int_equal(dataset->rows, ROWS - 3); /* one of each class tests */
         assert_int_equal(dataset->classes, 3);
-        assert_true(dataset->mean[0] == 0 && dataset->deviation[0] == 1);
+        assert_true(dataset->mean[0] == 0 && dataset->std[0] == 1);
         expect_floats(dataset);
         yoke_dataset_close(dataset);
     }
@@ -127,7 +127,7 @@ static void splits_are_drawn_from_each_class(void **state) {
         assert_int_equal(of_class[class], 2);
 }
 
-/* Mean and deviation of the pixels of channel 0 of the training rows, in double. */
+/* Mean and std of the pixels of channel 0 of the training rows, in double. */
 static void test_rows_are_normalised_as_training_rows(void **state) {
     (void)state;
     static const char *const specs[] = {
@@ -146,9 +146,9 @@ static void test_rows_are_normalised_as_training_rows(void **state) {
                 squares += (value - sum / count) * (value - sum / count);
             }
         near(training->mean[0], sum / count / 255, 1e-6, 1, "mean");
-        near(training->deviation[0], sqrt(squares / count) / 255, 1e-6, 1, "deviation");
+        near(training->std[0], sqrt(squares / count) / 255, 1e-6, 1, "std");
         assert_memory_equal(training->mean, test->mean, sizeof test->mean);
-        assert_memory_equal(training->deviation, test->deviation, sizeof test->deviation);
+        assert_memory_equal(training->std, test->std, sizeof test->std);
         assert_int_equal(test->rows, i == 0 ? 3 : i == 1 ? ROWS : 6);
         yoke_dataset_close(test);
         yoke_dataset_close(training);

@@ -39,12 +39,12 @@ static yoke_dataset make_dataset(void) {
                           .shape = {CHANNELS, HEIGHT, WIDTH, false},
                           .classes = 10,
                           .mean = {0.5f, 0.4f, 0.3f},
-                          .deviation = {0.25f, 0.2f, 0.3f},
+                          .std = {0.25f, 0.2f, 0.3f},
                           .bytes = bytes};
 }
 
 static float normalised(const yoke_dataset *dataset, size_t channel, uint8_t byte) {
-    return ((float)byte / 255.0f - dataset->mean[channel]) / dataset->deviation[channel];
+    return ((float)byte / 255.0f - dataset->mean[channel]) / dataset->std[channel];
 }
 
 static void without_augmentation_rows_are_only_normalised(void **state) {
@@ -90,7 +90,8 @@ static void crop_and_flip_reach_every_placement_and_nothing_else(void **state) {
         counts[placement]++;
         flips += placement % 2;
     }
-    /* 2000 draws of 162: 12.3 expected each, none missing; flips within five deviations. */
+    /* 2000 draws of 162: 12.3 expected each, none missing; flips within five standard deviations.
+     */
     for (int i = 0; i < 162; i++)
         assert_in_range(counts[i], 1, 40);
     assert_in_range(flips, ROWS / 2 - 112, ROWS / 2 + 112);
@@ -238,7 +239,7 @@ static void images_smaller_than_the_shift_survive_it(void **state) {
                             .shape = {1, 1, 1, false},
                             .classes = 2,
                             .mean = {0.5f},
-                            .deviation = {0.5f},
+                            .std = {0.5f},
                             .bytes = dot};
     for (uint64_t epoch = 0; epoch < 500; epoch++) {
         yoke_augmentation augmentation = {.kind = YOKE_AUGMENT_CROP_FLIP, .epoch = epoch};

@@ -50,7 +50,7 @@ static void cifar_training_reads_the_files_present_in_order(void **state) {
     assert_int_equal(info.shape.height, 32);
     assert_int_equal(info.shape.width, 32);
     assert_int_equal(info.classes, 10);
-    assert_true(info.mean[0] == 0.4914f && info.deviation[2] == 0.2616f);
+    assert_true(info.mean[0] == 0.4914f && info.std[2] == 0.2616f);
     check_cifar_rows(dataset, 0, 3);
     check_cifar_rows(dataset, 3, 2);
     yoke_dataset_close(dataset);

@@ -39,7 +39,7 @@ static void columns_of_numbers_are_features_and_words_are_classes(void **state) 
     yoke_dataset_close(dataset);
 }
 
-/* Mean 2.5 and deviation sqrt(1.25), of the training file alone. */
+/* Mean 2.5 and std sqrt(1.25), of the training file alone. */
 static void features_are_normalised_with_the_training_rows(void **state) {
     (void)state;
     static const char test[] = "length,kind,width\n10,rose,100\n";
@@ -71,14 +71,14 @@ static void features_are_normalised_with_the_training_rows(void **state) {
 
 static void a_table_to_predict_has_all_rows_and_no_labels(void **state) {
     (void)state;
-    static const float means[] = {1, 10}, deviations[] = {2, 4};
+    static const float means[] = {1, 10}, stds[] = {2, 4};
     yoke_dataset *dataset;
     yoke_loader *loader;
     yoke_loader_options options = YOKE_LOADER_OPTIONS_INIT;
     yoke_batch batch = {.struct_size = sizeof batch};
     options.batch = 4;
     must(open_table(&dataset, FLOWERS, ",ignore=kind", YOKE_SPLIT_TEST));
-    must(yoke_dataset_normalize_columns(dataset, means, deviations));
+    must(yoke_dataset_normalize_columns(dataset, means, stds));
     must(yoke_loader_create(&loader, dataset, &options));
     must(yoke_loader_begin(loader, 0));
     must(yoke_loader_next(loader, &batch, NULL));

@@ -78,7 +78,7 @@ static void arrays_are_borrowed_and_measured(void **state) {
     yoke_dataset *dataset = NULL;
     assert_int_equal(yoke_dataset_from_arrays(&dataset, &arrays), YOKE_OK);
     assert_ptr_equal(dataset->bytes, two_rows);
-    assert_true(dataset->mean[0] == 0.5f && dataset->deviation[1] == 0.5f);
+    assert_true(dataset->mean[0] == 0.5f && dataset->std[1] == 0.5f);
     yoke_dataset_close(dataset);
 }
 

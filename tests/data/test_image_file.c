@@ -18,16 +18,16 @@ static yoke_image_options usual(void) {
     return (yoke_image_options){.struct_size = sizeof(yoke_image_options),
                                 .shape = {.channels = 3, .height = SIDE, .width = SIDE},
                                 .mean = {0.5f, 0.5f, 0.5f},
-                                .deviation = {0.25f, 0.25f, 0.25f}};
+                                .std = {0.25f, 0.25f, 0.25f}};
 }
 
-static void a_row_has_the_scale_of_mean_and_deviation(void **state) {
+static void a_row_has_the_scale_of_mean_and_std(void **state) {
     (void)state;
     yoke_image_options options = usual(), plain = usual();
     float row[3 * SIDE * SIDE], pixels[3 * SIDE * SIDE];
     for (int i = 0; i < 3; i++) {
         plain.mean[i] = 0;
-        plain.deviation[i] = 1;
+        plain.std[i] = 1;
     }
     assert_int_equal(yoke_image_read(PICTURE, &options, row), YOKE_OK);
     assert_int_equal(yoke_image_read(PICTURE, &plain, pixels), YOKE_OK);
@@ -40,13 +40,12 @@ static void a_row_has_the_scale_of_mean_and_deviation(void **state) {
 static void options_that_cannot_be_are_refused_by_name(void **state) {
     (void)state;
     yoke_image_options wrong[] = {usual(), usual(), usual(), usual()};
-    static const char *const words[] = {"2x8x8", "resize is 4", "deviation[1] is 0",
-                                        "deviation[2] is nan"};
+    static const char *const words[] = {"2x8x8", "resize is 4", "std[1] is 0", "std[2] is nan"};
     float row[3 * SIDE * SIDE];
     wrong[0].shape.channels = 2;
     wrong[1].resize = SIDE / 2;
-    wrong[2].deviation[1] = 0;
-    wrong[3].deviation[2] = NAN;
+    wrong[2].std[1] = 0;
+    wrong[3].std[2] = NAN;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         assert_int_equal(yoke_image_read(PICTURE, &wrong[i], row), YOKE_ERROR_ARGUMENT);
         assert_non_null(strstr(yoke_last_error(), words[i]));
@@ -55,7 +54,7 @@ static void options_that_cannot_be_are_refused_by_name(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_row_has_the_scale_of_mean_and_deviation),
+        cmocka_unit_test(a_row_has_the_scale_of_mean_and_std),
         cmocka_unit_test(options_that_cannot_be_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

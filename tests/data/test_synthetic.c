@@ -105,9 +105,9 @@ static void the_stated_mean_and_deviation_are_those_of_the_pixels(void **state) 
         sum += value;
         squares += value * value;
     }
-    double mean = sum / count, deviation = sqrt(squares / count - mean * mean);
+    double mean = sum / count, std = sqrt(squares / count - mean * mean);
     assert_true(fabs(mean - (double)dataset->mean[0]) < 0.01);
-    assert_true(fabs(deviation - (double)dataset->deviation[0]) < 0.01);
+    assert_true(fabs(std - (double)dataset->std[0]) < 0.01);
     yoke_dataset_close(dataset);
 }
 

@@ -33,7 +33,7 @@ static void open_fixture(fixture *f) {
     yoke_layout input;
     check_rig_open(&f->rig, "cpu");
     f->sizes = check_sizes_of(&convolution);
-    f->plan = check_plan(f->rig.device, &convolution, f->rig.choices, NULL, true, &input);
+    f->plan = check_plan(f->rig.device, &convolution, f->rig.algorithms, NULL, true, &input);
     f->plain = check_plain(f->rig.device, f->sizes.weight_shape);
     f->blocked = &yoke_plan_describe(f->plan)->parameters[0];
     assert_false(yoke_layout_equal(&f->plain, f->blocked));

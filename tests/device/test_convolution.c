@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution equals a plain loop in double, whatever algorithm and layout compute it. */
+#include "device/backend.h"
 #include "weighted_check.h"
 
 #define FLOAT32_TOLERANCE 5e-6
@@ -171,7 +172,7 @@ static void check_shape(check_rig *rig, const shape *s, yoke_precision precision
                         yoke_algorithm algorithm) {
     check_case c = case_of(s, precision, algorithm);
     check_run run = check_run_new(&c);
-    check_execute(rig->device, &c, rig->choices, NULL, &run);
+    check_execute(rig->device, &c, rig->algorithms, NULL, &run);
     check_results(s, &c, &run, precision == YOKE_BFLOAT16 ? BFLOAT16_TOLERANCE : FLOAT32_TOLERANCE);
     check_run_free(&run);
 }
@@ -212,15 +213,15 @@ static void measured_bfloat16_equals_a_plain_loop_to_its_precision(void **state)
 }
 
 /* Copies the keys of a record with another candidate for all of them. */
-static yoke_choices *with_candidate(const yoke_choices *measured, int candidate) {
-    yoke_choices *choices = NULL;
-    EXPECT_OK(yoke_choices_create(&choices));
+static yoke_algorithms *with_candidate(const yoke_algorithms *measured, int candidate) {
+    yoke_algorithms *algorithms = NULL;
+    EXPECT_OK(yoke_algorithms_create(&algorithms));
     const char *key, *name;
     double milliseconds;
     const char *algorithm = candidate < 4 ? "direct" : candidate < 12 ? "winograd" : "depthwise";
-    for (int i = 0; yoke_choices_at(measured, i, &key, &name, &milliseconds); i++)
-        EXPECT_OK(yoke_choices_add(choices, key, candidate, algorithm, 0));
-    return choices;
+    for (int i = 0; yoke_algorithms_at(measured, i, &key, &name, &milliseconds); i++)
+        EXPECT_OK(yoke_algorithms_add(algorithms, key, candidate, algorithm, 0));
+    return algorithms;
 }
 
 /* Winograd and every way of keeping layouts, where the shape has them; direct where it has not. */
@@ -231,13 +232,13 @@ static void every_candidate_equals_a_plain_loop(void **state) {
     check_rig_open(&rig, "cpu");
     const shape *s = &shapes[3];
     check_shape(&rig, s, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED);
-    yoke_choices *measured = rig.choices;
+    yoke_algorithms *measured = rig.algorithms;
     for (size_t i = 0; i < sizeof imposed / sizeof imposed[0]; i++) {
-        rig.choices = with_candidate(measured, imposed[i]);
+        rig.algorithms = with_candidate(measured, imposed[i]);
         check_shape(&rig, s, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED);
-        yoke_choices_destroy(rig.choices);
+        yoke_algorithms_destroy(rig.algorithms);
     }
-    rig.choices = measured;
+    rig.algorithms = measured;
     check_rig_close(&rig);
 }
 
@@ -251,11 +252,11 @@ static void depthwise_loops_equal_a_plain_loop(void **state) {
         check_rig rig;
         check_rig_open(&rig, "cpu");
         check_shape(&rig, s, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED);
-        yoke_choices *measured = rig.choices;
-        rig.choices = with_candidate(measured, 12);
+        yoke_algorithms *measured = rig.algorithms;
+        rig.algorithms = with_candidate(measured, 12);
         check_shape(&rig, s, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED);
-        yoke_choices_destroy(rig.choices);
-        rig.choices = measured;
+        yoke_algorithms_destroy(rig.algorithms);
+        rig.algorithms = measured;
         check_rig_close(&rig);
         checked++;
     }
@@ -272,7 +273,7 @@ static void a_small_depthwise_gradient_is_measured_to_be_fast(void **state) {
     const char *key, *name;
     double milliseconds;
     int gemm = 0;
-    for (int i = 0; yoke_choices_at(rig.choices, i, &key, &name, &milliseconds); i++)
+    for (int i = 0; yoke_algorithms_at(rig.algorithms, i, &key, &name, &milliseconds); i++)
         gemm += strstr(name, "gemm") != NULL || strstr(name, "ref") != NULL;
     assert_int_equal(gemm, 0);
     check_shape(&rig, &s, YOKE_FLOAT32, YOKE_ALGORITHM_DIRECT);
@@ -286,19 +287,19 @@ static void an_impossible_choice_falls_back_to_direct(void **state) {
     check_rig_open(&rig, "cpu");
     const shape *strided = &shapes[5];
     check_shape(&rig, strided, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED);
-    yoke_choices *measured = rig.choices;
-    rig.choices = with_candidate(measured, 4);
+    yoke_algorithms *measured = rig.algorithms;
+    rig.algorithms = with_candidate(measured, 4);
     check_shape(&rig, strided, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED);
-    yoke_choices_destroy(rig.choices);
-    rig.choices = measured;
+    yoke_algorithms_destroy(rig.algorithms);
+    rig.algorithms = measured;
     check_rig_close(&rig);
 }
 
-static int count_choices(const yoke_choices *choices) {
+static int count_algorithms(const yoke_algorithms *algorithms) {
     const char *key, *name;
     double milliseconds;
     int count = 0;
-    while (yoke_choices_at(choices, count, &key, &name, &milliseconds)) {
+    while (yoke_algorithms_at(algorithms, count, &key, &name, &milliseconds)) {
         assert_true(milliseconds > 0);
         count++;
     }
@@ -311,10 +312,10 @@ static void a_shape_is_measured_once_for_all_rows(void **state) {
     check_rig_open(&rig, "cpu");
     shape s = shapes[3];
     check_shape(&rig, &s, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED);
-    assert_int_equal(count_choices(rig.choices), 3);
+    assert_int_equal(count_algorithms(rig.algorithms), 3);
     s.rows = 3;
     check_shape(&rig, &s, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED);
-    assert_int_equal(count_choices(rig.choices), 3);
+    assert_int_equal(count_algorithms(rig.algorithms), 3);
     check_rig_close(&rig);
 }
 
@@ -324,9 +325,9 @@ static void direct_measures_nothing_and_repeats_its_bits(void **state) {
     check_rig_open(&rig, "cpu");
     check_case c = case_of(&shapes[4], YOKE_FLOAT32, YOKE_ALGORITHM_DIRECT);
     check_run a = check_run_new(&c), b = check_run_new(&c);
-    check_execute(rig.device, &c, rig.choices, NULL, &a);
-    check_execute(rig.device, &c, rig.choices, NULL, &b);
-    assert_int_equal(count_choices(rig.choices), 0);
+    check_execute(rig.device, &c, rig.algorithms, NULL, &a);
+    check_execute(rig.device, &c, rig.algorithms, NULL, &b);
+    assert_int_equal(count_algorithms(rig.algorithms), 0);
     assert_memory_equal(a.y, b.y, a.sizes.output * sizeof(float));
     assert_memory_equal(a.dx, b.dx, a.sizes.input * sizeof(float));
     assert_memory_equal(a.dw, b.dw, a.sizes.weights * sizeof(float));
@@ -345,10 +346,10 @@ static void a_given_weight_layout_is_kept(void **state) {
         yoke_layout plain = check_plain(rig.device, run.sizes.weight_shape);
         /* Groups have five dimensions inside; the layout of a first plan is what is given then. */
         if (shapes[i].groups > 1) {
-            check_execute(rig.device, &c, rig.choices, NULL, &run);
+            check_execute(rig.device, &c, rig.algorithms, NULL, &run);
             plain = run.needs.parameters[0];
         }
-        check_execute(rig.device, &c, rig.choices, &plain, &run);
+        check_execute(rig.device, &c, rig.algorithms, &plain, &run);
         assert_true(yoke_layout_equal(&plain, &run.needs.parameters[0]));
         check_results(&shapes[i], &c, &run, FLOAT32_TOLERANCE);
         check_run_free(&run);
@@ -362,12 +363,12 @@ static void evaluation_gives_the_bits_of_training(void **state) {
     check_rig_open(&rig, "cpu");
     check_case c = case_of(&shapes[3], YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED);
     check_run run = check_run_new(&c);
-    check_execute(rig.device, &c, rig.choices, NULL, &run);
+    check_execute(rig.device, &c, rig.algorithms, NULL, &run);
     yoke_layout input, plain_x = check_plain(rig.device, run.sizes.input_shape);
     yoke_layout plain_y = check_plain(rig.device, run.sizes.output_shape);
     yoke_layout plain_w = check_plain(rig.device, run.sizes.weight_shape);
     yoke_plan *plan =
-        check_plan(rig.device, &c, rig.choices, &run.needs.parameters[0], false, &input);
+        check_plan(rig.device, &c, rig.algorithms, &run.needs.parameters[0], false, &input);
     const yoke_plan_needs *needs = yoke_plan_describe(plan);
     assert_false(needs->backward_reads[0]);
     assert_true(yoke_layout_equal(&needs->output, &run.needs.output));
@@ -399,7 +400,7 @@ static void plain_to_blocked_and_back_loses_nothing_and_pads_with_zeros(void **s
     for (int i = 0; i < SHAPE_COUNT; i++) {
         check_case c = case_of(&shapes[i], YOKE_FLOAT32, YOKE_ALGORITHM_DIRECT);
         yoke_layout input;
-        yoke_plan *plan = check_plan(rig.device, &c, rig.choices, NULL, true, &input);
+        yoke_plan *plan = check_plan(rig.device, &c, rig.algorithms, NULL, true, &input);
         const yoke_layout *blocked = &yoke_plan_describe(plan)->parameters[0];
         check_run run = check_run_new(&c);
         yoke_layout plain = check_plain(rig.device, run.sizes.weight_shape);

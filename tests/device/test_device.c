@@ -87,12 +87,11 @@ static void a_list_that_cannot_be_read_is_refused_with_the_part_at_fault(void **
         {" cpu", YOKE_ERROR_ARGUMENT, "\" cpu\" is not a device"},
         {"+mapped", YOKE_ERROR_ARGUMENT, "nothing at position 0"},
         {"cpu,+mapped", YOKE_ERROR_ARGUMENT, "nothing at position 4"},
-        {"cpu+", YOKE_ERROR_ARGUMENT, "\"\" is not a way to compute"},
-        {"cpu+wave", YOKE_ERROR_ARGUMENT, "\"wave\" is not a way to compute; \"+all\", or some of"},
-        {"cpu+mapped+", YOKE_ERROR_ARGUMENT, "\"\" is not a way to compute"},
-        {"cpu+mapped,cpu", YOKE_ERROR_ARGUMENT, "\"mapped,cpu\" is not a way to compute"},
-        {"2xcpu+mapped", YOKE_ERROR_ARGUMENT,
-         "ways to compute are for GPUs; leave them out for cpu"},
+        {"cpu+", YOKE_ERROR_ARGUMENT, "\"\" is not a variant"},
+        {"cpu+wave", YOKE_ERROR_ARGUMENT, "\"wave\" is not a variant; \"+all\", or some of"},
+        {"cpu+mapped+", YOKE_ERROR_ARGUMENT, "\"\" is not a variant"},
+        {"cpu+mapped,cpu", YOKE_ERROR_ARGUMENT, "\"mapped,cpu\" is not a variant"},
+        {"2xcpu+mapped", YOKE_ERROR_ARGUMENT, "variants are for GPUs; leave them out for cpu"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         yoke_devices_options options = {.struct_size = sizeof options, .list = rows[i].list};
@@ -280,36 +279,36 @@ static void a_scope_without_binding_leaves_cores_alone(void **state) {
 
 /* Choices. */
 
-static int known_of(yoke_choices *choices, const char *key) {
+static int known_of(yoke_algorithms *algorithms, const char *key) {
     int known = -2;
-    EXPECT_OK(yoke_choices_find(choices, key, NULL, &known));
+    EXPECT_OK(yoke_algorithms_find(algorithms, key, NULL, &known));
     return known;
 }
 
-static void choices_are_found_again_and_listed_in_order(void **state) {
+static void algorithms_are_found_again_and_listed_in_order(void **state) {
     (void)state;
-    yoke_choices *choices = NULL;
-    EXPECT_OK(yoke_choices_create(&choices));
+    yoke_algorithms *algorithms = NULL;
+    EXPECT_OK(yoke_algorithms_create(&algorithms));
     char key[32];
     for (int i = 0; i < 100; i++) {
         snprintf(key, sizeof key, "shape %d", i);
-        assert_int_equal(known_of(choices, key), -1);
-        EXPECT_OK(yoke_choices_add(choices, key, i % 5, "direct", i * 0.5));
+        assert_int_equal(known_of(algorithms, key), -1);
+        EXPECT_OK(yoke_algorithms_add(algorithms, key, i % 5, "direct", i * 0.5));
     }
     const char *found, *name;
     double milliseconds;
     for (int i = 0; i < 100; i++) {
         snprintf(key, sizeof key, "shape %d", i);
-        assert_int_equal(known_of(choices, key), i % 5);
-        assert_true(yoke_choices_at(choices, i, &found, &name, &milliseconds));
+        assert_int_equal(known_of(algorithms, key), i % 5);
+        assert_true(yoke_algorithms_at(algorithms, i, &found, &name, &milliseconds));
         assert_string_equal(found, key);
         assert_string_equal(name, "direct");
         assert_true(milliseconds == i * 0.5);
     }
-    assert_false(yoke_choices_at(choices, 100, &found, &name, &milliseconds));
-    assert_false(yoke_choices_at(choices, -1, &found, &name, &milliseconds));
-    yoke_choices_destroy(choices);
-    yoke_choices_destroy(NULL);
+    assert_false(yoke_algorithms_at(algorithms, 100, &found, &name, &milliseconds));
+    assert_false(yoke_algorithms_at(algorithms, -1, &found, &name, &milliseconds));
+    yoke_algorithms_destroy(algorithms);
+    yoke_algorithms_destroy(NULL);
 }
 
 static const char *name_at(const void *context, int candidate) {
@@ -320,25 +319,25 @@ static const char *name_at(const void *context, int candidate) {
 static void an_unknown_key_takes_a_preferred_candidate_unmeasured(void **state) {
     (void)state;
     const char *const names[] = {"direct", "winograd", NULL}, *const others[] = {"one", NULL};
-    const yoke_choice_names two = {name_at, names}, one = {name_at, others};
-    yoke_choices *choices = NULL;
+    const yoke_algorithm_names two = {name_at, names}, one = {name_at, others};
+    yoke_algorithms *algorithms = NULL;
     int known;
-    EXPECT_OK(yoke_choices_create(&choices));
-    yoke_choices_prefer(choices, "im2col");
-    EXPECT_OK(yoke_choices_find(choices, "conv", &two, &known));
+    EXPECT_OK(yoke_algorithms_create(&algorithms));
+    yoke_algorithms_prefer(algorithms, "im2col");
+    EXPECT_OK(yoke_algorithms_find(algorithms, "conv", &two, &known));
     assert_int_equal(known, -1);
-    EXPECT_OK(yoke_choices_add(choices, "measured", 0, "direct", 1));
-    yoke_choices_prefer(choices, "winograd");
+    EXPECT_OK(yoke_algorithms_add(algorithms, "measured", 0, "direct", 1));
+    yoke_algorithms_prefer(algorithms, "winograd");
     const struct {
         const char *key;
-        const yoke_choice_names *names;
+        const yoke_algorithm_names *names;
         int known;
     } rows[] = {{"conv", &two, 1}, {"conv", NULL, 1}, {"measured", &two, 0}, {"linear", &one, -1}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        EXPECT_OK(yoke_choices_find(choices, rows[i].key, rows[i].names, &known));
+        EXPECT_OK(yoke_algorithms_find(algorithms, rows[i].key, rows[i].names, &known));
         assert_int_equal(known, rows[i].known);
     }
-    yoke_choices_destroy(choices);
+    yoke_algorithms_destroy(algorithms);
 }
 
 int main(void) {
@@ -355,7 +354,7 @@ int main(void) {
         cmocka_unit_test(a_cpu_does_not_pretend_to_compute_in_tf32),
         cmocka_unit_test(a_scope_binds_and_leaving_restores),
         cmocka_unit_test(a_scope_without_binding_leaves_cores_alone),
-        cmocka_unit_test(choices_are_found_again_and_listed_in_order),
+        cmocka_unit_test(algorithms_are_found_again_and_listed_in_order),
         cmocka_unit_test(an_unknown_key_takes_a_preferred_candidate_unmeasured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

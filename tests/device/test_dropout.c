@@ -79,8 +79,8 @@ static void keeps_the_expected_share_and_sum(void **state) {
         if (output[i] != 0) kept++;
     }
     /* Six standard deviations of a binomial share. */
-    double deviation = sqrt(0.25 * 0.75 / (double)count);
-    assert_true(fabs((double)kept / (double)count - 0.75) < 6 * deviation);
+    double std = sqrt(0.25 * 0.75 / (double)count);
+    assert_true(fabs((double)kept / (double)count - 0.75) < 6 * std);
     test_free(output);
 }
 

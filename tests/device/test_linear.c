@@ -82,7 +82,7 @@ static void check_all(yoke_precision precision, yoke_algorithm algorithm, bool p
         const int64_t weight_shape[] = {shapes[i].out, shapes[i].in};
         yoke_layout plain;
         EXPECT_OK(yoke_layout_plain(rig.device, weight_shape, 2, &plain));
-        check_execute(rig.device, &c, rig.choices, plain_weights ? &plain : NULL, &run);
+        check_execute(rig.device, &c, rig.algorithms, plain_weights ? &plain : NULL, &run);
         if (plain_weights) assert_true(yoke_layout_equal(&plain, &run.needs.parameters[0]));
         check_results(&shapes[i], &run, tolerance);
         check_run_free(&run);
@@ -118,11 +118,11 @@ static void another_number_of_rows_takes_the_same_weights(void **state) {
     shape s = {32, 96, 48, true, false};
     check_case c = case_of(&s, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED);
     check_run first = check_run_new(&c);
-    check_execute(rig.device, &c, rig.choices, NULL, &first);
+    check_execute(rig.device, &c, rig.algorithms, NULL, &first);
     for (s.rows = 1; s.rows < 32; s.rows += 5) {
         c.rows = s.rows;
         check_run run = check_run_new(&c);
-        check_execute(rig.device, &c, rig.choices, &first.needs.parameters[0], &run);
+        check_execute(rig.device, &c, rig.algorithms, &first.needs.parameters[0], &run);
         assert_true(yoke_layout_equal(&run.needs.parameters[0], &first.needs.parameters[0]));
         check_results(&s, &run, 5e-6);
         check_run_free(&run);
@@ -159,7 +159,7 @@ static void direct_is_closer_to_float64_than_one_long_sum(void **state) {
     shape s = {ROWS, SIDE, SIDE, false, false};
     check_case c = case_of(&s, YOKE_FLOAT32, YOKE_ALGORITHM_DIRECT);
     check_run run = check_run_new(&c);
-    check_execute(rig.device, &c, rig.choices, NULL, &run);
+    check_execute(rig.device, &c, rig.algorithms, NULL, &run);
     for (size_t i = 0; i < (size_t)ROWS * SIDE; i++) {
         size_t row = i / SIDE * SIDE, column = i % SIDE;
         y[i] = chain_of(run.x + row, 1, run.w + column * SIDE, 1, SIDE);

@@ -162,8 +162,9 @@ static inline double check_sum(const float *values, size_t count) {
 }
 
 /* The plan alone: the caller keeps it. */
-static inline yoke_plan *check_plan(yoke_device *device, const check_case *c, yoke_choices *choices,
-                                    const yoke_layout *weights, bool training, yoke_layout *input) {
+static inline yoke_plan *check_plan(yoke_device *device, const check_case *c,
+                                    yoke_algorithms *algorithms, const yoke_layout *weights,
+                                    bool training, yoke_layout *input) {
     check_sizes sizes = check_sizes_of(c);
     *input =
         c->first_layer ? check_plain(device, sizes.input_shape) : check_produced_layout(device, c);
@@ -173,7 +174,7 @@ static inline yoke_plan *check_plan(yoke_device *device, const check_case *c, yo
                                  .precision = c->precision,
                                  .algorithm = c->algorithm,
                                  .input_gradient = training && !c->first_layer,
-                                 .choices = choices};
+                                 .algorithms = algorithms};
     request.inputs[0] = *input;
     if (weights != NULL) request.parameters[0] = *weights;
     yoke_plan *plan = NULL;
@@ -182,10 +183,11 @@ static inline yoke_plan *check_plan(yoke_device *device, const check_case *c, yo
 }
 
 /* Runs a training plan forward and backward. `weights`: a layout to impose, or NULL. */
-static inline void check_execute(yoke_device *device, const check_case *c, yoke_choices *choices,
-                                 const yoke_layout *weights, check_run *run) {
+static inline void check_execute(yoke_device *device, const check_case *c,
+                                 yoke_algorithms *algorithms, const yoke_layout *weights,
+                                 check_run *run) {
     yoke_layout input, plain_w, plain_x, plain_y;
-    yoke_plan *plan = check_plan(device, c, choices, weights, true, &input);
+    yoke_plan *plan = check_plan(device, c, algorithms, weights, true, &input);
     const yoke_plan_needs *needs = yoke_plan_describe(plan);
     run->needs = *needs;
     plain_x = check_plain(device, run->sizes.input_shape);
@@ -246,7 +248,7 @@ typedef struct check_rig {
     yoke_devices *devices;
     yoke_device *device;
     yoke_device_scope scope;
-    yoke_choices *choices;
+    yoke_algorithms *algorithms;
 } check_rig;
 
 static inline void check_rig_open(check_rig *rig, const char *list) {
@@ -254,13 +256,13 @@ static inline void check_rig_open(check_rig *rig, const char *list) {
     EXPECT_OK(yoke_devices_open(&rig->devices, &options));
     rig->device = yoke_devices_at(rig->devices, 0);
     EXPECT_OK(yoke_device_enter(rig->device, false, &rig->scope));
-    EXPECT_OK(yoke_choices_create(&rig->choices));
+    EXPECT_OK(yoke_algorithms_create(&rig->algorithms));
 }
 
 static inline void check_rig_close(check_rig *rig) {
     assert_int_equal(yoke_device_allocated(rig->device), 0);
     yoke_device_leave(rig->device, &rig->scope);
-    yoke_choices_destroy(rig->choices);
+    yoke_algorithms_destroy(rig->algorithms);
     yoke_devices_close(rig->devices);
 }
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "distributed/transport.h"
+#include "distributed/transports.h"
 
 static const char *look_up(const char *name, void *payload) {
     (void)payload;

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "distributed/transport.h"
+#include "distributed/transports.h"
 
 #define PATIENT_MS 600000
 

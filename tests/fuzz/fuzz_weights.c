@@ -26,7 +26,7 @@ static yoke_status prepare(void) {
     yoke_data_parallel_options options = {
         .struct_size = sizeof options, .algorithm = YOKE_ALGORITHM_DIRECT, .batch = 1};
     yoke_conv2d_options conv = {
-        .struct_size = sizeof conv, .name = "conv", .out_channels = 2, .kernel = 1, .bias = true};
+        .struct_size = sizeof conv, .name = "conv", .out_channels = 2, .kernel = 1};
     yoke_batch_norm_options norm = YOKE_BATCH_NORM_OPTIONS_INIT;
     yoke_linear_options fc = {.struct_size = sizeof fc, .name = "fc", .out_features = 2};
     norm.name = "bn";

@@ -79,7 +79,7 @@ def seeds():
         yield "profile", text.encode()
     for text in ["", "conv 3x3 forward\t1\tdirect\t0.25\n", "a\t0\tb\t1\nc\t-1\td\tnan\n", "a\t1\n", "\t\t\t\n\n",
                  "yoke choices 1\n", "yoke choices 1\nm\t1\t0.5\tname\tkey\nother\t2\t1e3\tname\tkey\n"]:
-        yield "choices", text.encode()
+        yield "algorithms", text.encode()
     for body in [frame(4, b"key\0value"), frame(7, b"sum\0" + struct.pack(">q", -3)), frame(5, b"key\0") + frame(6, b"key\0"),
                  frame(1, bytes(32)), frame(4, b"no end"), b"tcp://host:1234", b"tcp://[::1]:99999", b"4(x2),3",
                  b"gpu[03-05,9],head", b"1(x", b"2(x99999999999)"]:

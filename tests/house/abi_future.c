@@ -29,7 +29,17 @@ static void must(yoke_status status) {
 }
 
 /* A layer's options: yoke_model_finish reports what its builder found. */
-typedef enum layer { CONV, LINEAR, BATCH_NORM, LAYER_NORM, POOL, EMBEDDING, ATTENTION } layer;
+typedef enum layer {
+    CONV,
+    LINEAR,
+    BATCH_NORM,
+    LAYER_NORM,
+    POOL,
+    GROUP_NORM,
+    PARAMETER,
+    EMBEDDING,
+    ATTENTION
+} layer;
 
 static yoke_status build(layer kind, const void *given) {
     yoke_model *built = NULL;
@@ -44,6 +54,8 @@ static yoke_status build(layer kind, const void *given) {
     if (kind == BATCH_NORM) value = yoke_batch_norm(built, value, given);
     if (kind == LAYER_NORM) value = yoke_layer_norm(built, value, given);
     if (kind == POOL) value = yoke_max_pool(built, value, given);
+    if (kind == GROUP_NORM) value = yoke_group_norm(built, value, given);
+    if (kind == PARAMETER) value = yoke_parameter_value(built, given);
     if (kind == EMBEDDING) value = yoke_embedding(built, value, given);
     if (kind == ATTENTION)
         value = yoke_attention(built, yoke_embedding(built, value, &tokens), given);
@@ -59,6 +71,8 @@ static void refuse_layers(void) {
     REFUSED(yoke_batch_norm_options, build(BATCH_NORM, &given));
     REFUSED(yoke_layer_norm_options, build(LAYER_NORM, &given));
     REFUSED(yoke_pool_options, build(POOL, &given));
+    REFUSED(yoke_group_norm_options, build(GROUP_NORM, &given));
+    REFUSED(yoke_parameter_options, build(PARAMETER, &given));
     REFUSED(yoke_embedding_options, build(EMBEDDING, &given));
     REFUSED(yoke_attention_options, build(ATTENTION, &given));
     REFUSED(yoke_loss_options, yoke_model_preset(&preset, "mlp", image, 3, &given));
@@ -123,14 +137,14 @@ static void refuse_engines(void) {
     yoke_data_parallel_destroy(engine);
 }
 
-static yoke_status train(const yoke_own_loss *loss, const yoke_metric *metric) {
+static yoke_status train(const yoke_custom_loss *loss, const yoke_metric *metric) {
     yoke_trainer_options options = YOKE_TRAINER_OPTIONS_INIT;
     yoke_trainer *trainer = NULL;
     options.dataset = "synthetic:1x8x8,classes=3,rows=64";
     options.devices = "cpu";
-    options.own_model = model;
-    options.own_loss = loss;
-    options.own_metrics = metric;
+    options.custom_model = model;
+    options.custom_loss = loss;
+    options.custom_metrics = metric;
     options.metric_count = metric != NULL;
     yoke_status status = yoke_trainer_create(&trainer, &options);
     yoke_trainer_destroy(trainer);
@@ -144,7 +158,7 @@ static yoke_status find_lr(const yoke_lr_find_options *given) {
     yoke_trainer *trainer = NULL;
     options.dataset = "synthetic:1x8x8,classes=3,rows=64";
     options.devices = "cpu";
-    options.own_model = model;
+    options.custom_model = model;
     direct.algorithm = YOKE_ALGORITHM_DIRECT;
     options.engine = &direct;
     must(yoke_trainer_create(&trainer, &options));
@@ -161,7 +175,7 @@ static yoke_status rate_status(double rate) {
 static void refuse_trainers(void) {
     yoke_trainer *trainer = NULL;
     REFUSED(yoke_trainer_options, yoke_trainer_create(&trainer, &given));
-    REFUSED(yoke_own_loss, train(&given, NULL));
+    REFUSED(yoke_custom_loss, train(&given, NULL));
     REFUSED(yoke_metric, train(NULL, &given));
     REFUSED(yoke_lr_find_options, find_lr(&given));
     REFUSED(yoke_lr_schedule, rate_status(yoke_learning_rate(&given, 0)));

@@ -116,7 +116,7 @@ static void use_dataset(const char *name, const yoke_dataset *dataset, bool raw)
         if (batch.rows == 0) break;
         for (int i = 0; i < batch.rows * INPUTS; i++)
             sum += batch.inputs ? batch.inputs[i] * (i % 5) : batch.pixels[i];
-        if (batch.decoding && batch.first_row == 0) sum += batch.decoding->deviation[0];
+        if (batch.decoding && batch.first_row == 0) sum += batch.decoding->std[0];
         sum += batch.labels[0];
     }
     printf("%s: %zu rows of %d, sum %.9g\n", name, info.rows, info.classes, sum);
@@ -167,7 +167,7 @@ static void skip_row(const yoke_bad_row *bad, void *payload) {
 static void use_images(const char *folder, const char *picture) {
     yoke_image_options how = {.struct_size = sizeof how, .shape = image, .mean = {0.5f}};
     float inputs[INPUTS];
-    how.deviation[0] = 1;
+    how.std[0] = 1;
     yoke_status status = yoke_image_read(picture, &how, inputs);
     if (status == YOKE_OK) printf("picture: %.9g\n", inputs[9]);
     yoke_dataset *dataset = NULL;
@@ -180,14 +180,22 @@ static yoke_model *build_images(void) {
     yoke_conv2d_options conv = YOKE_CONV2D_OPTIONS_INIT;
     yoke_batch_norm_options norm = YOKE_BATCH_NORM_OPTIONS_INIT;
     yoke_layer_norm_options layer = YOKE_LAYER_NORM_OPTIONS_INIT;
+    yoke_group_norm_options groups = YOKE_GROUP_NORM_OPTIONS_INIT;
+    yoke_parameter_options scale = YOKE_PARAMETER_OPTIONS_INIT;
     yoke_pool_options pool = YOKE_POOL_OPTIONS_INIT;
     yoke_linear_options fc = YOKE_LINEAR_OPTIONS_INIT;
     yoke_loss_options loss = YOKE_LOSS_OPTIONS_INIT;
     yoke_model *model = NULL;
     conv.name = "conv";
     conv.out_channels = conv.kernel = 3;
+    conv.no_bias = true;
     norm.name = "norm";
     layer.name = "layer";
+    groups.name = "groups";
+    groups.groups = 1;
+    scale.name = "scale";
+    scale.shape = yoke_shape_vector(1);
+    scale.value = 1;
     pool.kernel = 2;
     fc.name = "fc";
     fc.out_features = CLASSES;
@@ -195,6 +203,8 @@ static yoke_model *build_images(void) {
     must(yoke_model_create(&model, "images", image));
     yoke_value value = yoke_conv2d(model, yoke_model_input(model), &conv);
     value = yoke_relu(model, yoke_batch_norm(model, value, &norm));
+    value = yoke_combine(model, YOKE_FN_MULTIPLY, yoke_group_norm(model, value, &groups),
+                         yoke_parameter_value(model, &scale));
     value = yoke_flatten(model, yoke_max_pool(model, value, &pool));
     value = yoke_layer_norm(model, value, &layer);
     must(yoke_model_finish(model, yoke_linear(model, value, &fc), &loss));
@@ -361,7 +371,7 @@ static void use_reference(void) {
     yoke_model_destroy(model);
 }
 
-static yoke_status own_loss(void *payload, const yoke_outputs *rows, double *loss) {
+static yoke_status custom_loss(void *payload, const yoke_outputs *rows, double *loss) {
     (void)payload;
     *loss = 0;
     for (int i = 0; i < rows->batch->rows * rows->count; i++)
@@ -422,7 +432,7 @@ static void use_trainer(const yoke_model *model) {
         metrics[i].add = add_rows;
         metrics[i].value = double_rows;
     }
-    options.own_model = model;
+    options.custom_model = model;
     options.dataset = "synthetic:1x8x8,classes=3,rows=64";
     options.devices = "2xcpu";
     options.threads = 1;
@@ -433,8 +443,8 @@ static void use_trainer(const yoke_model *model) {
     options.optimizer = &adamw;
     options.on_event = see_event;
     options.payload = &events;
-    options.mistakes = 2;
-    options.own_metrics = metrics;
+    options.misclassified = 2;
+    options.custom_metrics = metrics;
     options.metric_count = 2;
     must(yoke_trainer_create(&trainer, &options));
     RESULT(yoke_lr_find_result, found);
@@ -447,29 +457,29 @@ static void use_trainer(const yoke_model *model) {
     RESULT(yoke_trainer_summary, summary);
     RESULT(yoke_progress, progress);
     RESULT(yoke_predictions, predictions);
-    RESULT(yoke_mistake, mistake);
+    RESULT(yoke_misclassified, misclassified);
     must(yoke_trainer_summarize(trainer, &summary));
     must(yoke_trainer_progress(trainer, &progress));
     must(yoke_trainer_predictions(trainer, &predictions));
-    must(yoke_trainer_mistake(trainer, 0, &mistake));
+    must(yoke_trainer_misclassified(trainer, 0, &misclassified));
     CHECK_TAIL(summary);
     CHECK_TAIL(progress);
     CHECK_TAIL(predictions);
-    CHECK_TAIL(mistake);
+    CHECK_TAIL(misclassified);
     printf("trainer: %d rates, %d events, weights %016" PRIx64 ", %zu predicted, row %zu\n",
-           found.count, events, summary.weights_hash, predictions.rows, mistake.row);
+           found.count, events, summary.weights_hash, predictions.rows, misclassified.row);
     use_evaluation(yoke_trainer_engine(trainer));
     yoke_trainer_destroy(trainer);
 }
 
-static void use_own_loss(const yoke_model *model) {
+static void use_custom_loss(const yoke_model *model) {
     yoke_data_parallel_options direct = YOKE_DATA_PARALLEL_OPTIONS_INIT;
     yoke_trainer_options options = YOKE_TRAINER_OPTIONS_INIT;
-    yoke_own_loss loss = {.struct_size = sizeof loss, .compute = own_loss};
+    yoke_custom_loss loss = {.struct_size = sizeof loss, .compute = custom_loss};
     yoke_trainer *trainer = NULL;
     RESULT(yoke_trainer_summary, summary);
-    options.own_model = model;
-    options.own_loss = &loss;
+    options.custom_model = model;
+    options.custom_loss = &loss;
     options.dataset = "synthetic:1x8x8,classes=3,rows=64";
     options.devices = "cpu";
     options.threads = 1;
@@ -510,7 +520,7 @@ int main(int count, char **words) {
     use_files(devices, model);
     use_reference();
     use_trainer(model);
-    use_own_loss(model);
+    use_custom_loss(model);
     use_schedules();
     yoke_model_destroy(model);
     yoke_devices_close(devices);

@@ -58,7 +58,7 @@ if "devices" in sys.argv:
 if "--kernels" in sys.argv:
     print('{{"model": "resnet50", "rows": 256, "precision": "bfloat16", '
           '"calls": [{{"layer": "conv1", "operation": "conv2d", '
-          '"direction": "forward", "way": "im2col", "shape": "3x224x224", "ms": 1.5, "roofline_ms": 0.3}}]}}')
+          '"direction": "forward", "algorithm": "im2col", "shape": "3x224x224", "ms": 1.5, "roofline_ms": 0.3}}]}}')
     sys.exit(1)
 for line in sys.stdin:
     words = line.split()
@@ -99,8 +99,8 @@ def name_of(row):
     return row
 
 def select(rows, words):
-    found = [row for row in rows if row in words or row.split()[0] in words or ("without" in row) == ("ways" in words)
-             and (not words or "ways" in words)]
+    found = [row for row in rows if row in words or row.split()[0] in words
+             or ("without" in row) == ("variants" in words) and (not words or "variants" in words)]
     return found or sys.exit(f"no row is called {words}")
 
 def main():
@@ -294,7 +294,7 @@ def check_replicas_out_of_time(machine):
     undo()
     found = verdicts(report)
     assert found["mlp"][0] == "passed" and found["mlp, 2 replicas = mlp"] == ("out of time", "in mlp, 2 replicas"), found
-    assert code == 3 and found["resnet20, every way = resnet20, 1 CPU devices"][0] == "out of time", found
+    assert code == 3 and found["resnet20, every variant = resnet20, 1 CPU devices"][0] == "out of time", found
 
 
 def check_endings(machine):
@@ -359,7 +359,7 @@ def check_race(machine):
     code, report, _ = machine.run_again("--only", "race", "--missing", str(file))
     found = verdicts(report)
     assert code == 1 and found["resnet20 eager"][0] == "failed" and len(report["race"]["rows"]) == 4, report
-    code, report, text = machine.run("--only", "ways")
+    code, report, text = machine.run("--only", "variants")
     assert code == 1 and "mapped passed on this GPU" in text and "decode passed" not in text, text
 
 

@@ -35,6 +35,8 @@ HOUSE = {
     "README.md": "```sh\nprintf 'loss 1.5\\nat 5 KiB, or so\\n'\n```\n\n```text\nloss 2.25\nat 1.5 MiB, or ...\n```\n"
                  "\n```sh\ntrue\n```\n\n```console\n$ another\n```\n\n```text\nits output, not that of true\n```\n",
 }
+# Each of four files of model calls the next; the fifth, which closes the circle, is the fault.
+HOUSE |= {f"src/model/part{i}.c": f"void yoke_part{i}(void) {{\n    yoke_part{i + 1}();\n}}\n" for i in range(4)}
 PARITY = "| DDP | 1 | 1 | 0 | 0 | 0 |\n\n## DistributedDataParallel\n\n%s\n"
 LONG_FUNCTION = "int long_one(void) {\n" + "    long_one();\n" * 100 + "}\n"
 
@@ -68,19 +70,20 @@ FAULTS = [
     ("layers.py", "include/yoke/device.h", '#include "yoke/model.h"\n', "device.h lies below model"),
     ("layers.py", "include/yoke/new.h", '#include "yoke/status.h"\n', "no line that shows new.h"),
     ("layers.py", "src/model/bad.c", '#include "yoke/new.h"\n', "no line that shows yoke/new.h"),
+    ("circles.py", "src/model/part4.c", "void yoke_part4(void) {\n    yoke_part0();\n}\n", "model: a circle of 5 units"),
     ("sizes.py", "src/model/conv.c", "\n", "two sources are called conv.c"),
     ("sizes.py", "src/model/bad.c", LONG_FUNCTION, "long_one(): 102 lines"),
     ("sizes.py", "src/model/bad.c", "\n" * 600, "600 lines"),
     ("sizes.py", "python/yoke/bad.py", "\n" * 319, "python/yoke: 319 lines"),
     ("sizes.py", "src/model/bad.c", "/* TODO: later */\n", "do it now"),
     ("docs.py", "docs/errors.md", "| `YOKE_OK` | no error | 1 |\n", "differs from status.h"),
-    ("docs.py", "docs/road.md", "see `src/nowhere.c`\n", "there is no src/nowhere.c"),
-    ("docs.py", "docs/road.md", "see [it](nowhere.md)\n", "leads nowhere"),
-    ("docs.py", "docs/road.md", "text\n\n| a | b |\n", "have no table"),
-    ("docs.py", "docs/road.md", "| a | b |\n|---|---|\n| 1 | 2 |\ntext\n| 3 | 4 |\n", "blank line"),
-    ("docs.py", "docs/road.md", "| a | b |\n|---|---|\n| 1 | 2 | 3 |\n", "3 in '| 1 | 2 | 3 |'"),
-    ("docs.py", "docs/road.md", "| a | b |\n|---|---|\n| 1 | 2\n", "1 in '| 1 | 2'"),
-    ("docs.py", "docs/road.md", "| a |\n|---|\n| 1 |\n| b |\n|---|\n| 2 |\n", "second separator"),
+    ("docs.py", "docs/step.md", "see `src/nowhere.c`\n", "there is no src/nowhere.c"),
+    ("docs.py", "docs/step.md", "see [it](nowhere.md)\n", "leads nowhere"),
+    ("docs.py", "docs/step.md", "text\n\n| a | b |\n", "have no table"),
+    ("docs.py", "docs/step.md", "| a | b |\n|---|---|\n| 1 | 2 |\ntext\n| 3 | 4 |\n", "blank line"),
+    ("docs.py", "docs/step.md", "| a | b |\n|---|---|\n| 1 | 2 | 3 |\n", "3 in '| 1 | 2 | 3 |'"),
+    ("docs.py", "docs/step.md", "| a | b |\n|---|---|\n| 1 | 2\n", "1 in '| 1 | 2'"),
+    ("docs.py", "docs/step.md", "| a |\n|---|\n| 1 |\n| b |\n|---|\n| 2 |\n", "second separator"),
     ("docs.py", "README.md", "line\n" * 230, "230 lines"),
     ("docs.py", "README.md", "long " * 25, "125 columns"),
     ("parity.py", "tests/base/test_a.c", "static void a_b(void **state) {}\n", "no test a_b"),

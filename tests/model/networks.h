@@ -13,6 +13,7 @@ static inline yoke_value conv(yoke_model *model, yoke_value input, const char *n
                                    .out_channels = channels,
                                    .kernel = 3,
                                    .padding = 1,
+                                   .no_bias = true,
                                    .shared_with = shared_with};
     return yoke_conv2d(model, input, &options);
 }
@@ -49,8 +50,7 @@ static inline yoke_model *everything(const yoke_loss_options *loss) {
                                 .kernel = 3,
                                 .stride = 1,
                                 .padding = 1,
-                                .groups = 2,
-                                .bias = true};
+                                .groups = 2};
     yoke_value a =
         yoke_relu(model, norm(model, yoke_conv2d(model, yoke_model_input(model), &stem), "bn1"));
     yoke_value b = conv(model, conv(model, a, "twice", 12, NULL), "again", 12, "twice");
@@ -148,7 +148,7 @@ static inline yoke_model *tokens(const yoke_loss_options *loss, bool at_position
     words.name = "wte", words.count = 11, words.features = 20;
     places.name = "wpe", places.count = 12;
     yoke_linear_options wide = YOKE_LINEAR_OPTIONS_INIT, narrow = wide, tied = wide;
-    wide.name = "wide", wide.out_features = 24, wide.transposed = true, wide.deviation = 0.2;
+    wide.name = "wide", wide.out_features = 24, wide.transposed = true, wide.std = 0.2;
     narrow.name = "narrow", narrow.out_features = 20, narrow.transposed = true;
     tied.name = "lm_head", tied.out_features = 11, tied.shared_with = "wte", tied.no_bias = true;
     yoke_value a = yoke_embedding(model, yoke_model_input(model), &words);
@@ -170,14 +170,14 @@ static inline yoke_model *windows(const yoke_loss_options *loss) {
                                 .kernel = 3,
                                 .stride = 2,
                                 .padding = 3,
-                                .dilation = 3,
-                                .bias = true};
+                                .dilation = 3};
     yoke_conv2d_options depthwise = {.struct_size = sizeof depthwise,
                                      .name = "depthwise",
                                      .out_channels = 12,
                                      .kernel = 3,
                                      .padding = 2,
                                      .groups = 12,
+                                     .no_bias = true,
                                      .dilation = 2};
     yoke_value value = yoke_conv2d(model, yoke_model_input(model), &stem);
     value = yoke_adaptive_average_pool(model, yoke_relu(model, value), 4, 7);

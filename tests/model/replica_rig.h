@@ -24,7 +24,7 @@ struct rig {
     yoke_devices *devices;
     yoke_device *device;
     yoke_device_scope scope;
-    yoke_choices *choices;
+    yoke_algorithms *algorithms;
     yoke_model *model; /* the rig's to destroy */
     yoke_replica *replica;
     int rows;
@@ -45,7 +45,7 @@ static inline void rig_devices(struct rig *rig) {
     assert_ok(yoke_devices_open(&rig->devices, &options));
     rig->device = yoke_devices_at(rig->devices, 0);
     assert_ok(yoke_device_enter(rig->device, false, &rig->scope));
-    assert_ok(yoke_choices_create(&rig->choices));
+    assert_ok(yoke_algorithms_create(&rig->algorithms));
 }
 
 static inline yoke_replica_options rig_options(const struct rig *rig) {
@@ -54,7 +54,7 @@ static inline yoke_replica_options rig_options(const struct rig *rig) {
         .precision = rig->precision,
         .algorithm = rig->algorithm,
         .rows = rig->rows,
-        .choices = rig->choices,
+        .algorithms = rig->algorithms,
         .input_gradients = rig->input_gradients,
         .frozen = rig->frozen,
         .first_bucket_bytes = 2048,
@@ -131,7 +131,7 @@ static inline void rig_create(struct rig *rig, yoke_model *model, int rows, uint
 
 static inline void rig_destroy(struct rig *rig) {
     yoke_replica_destroy(rig->replica);
-    yoke_choices_destroy(rig->choices);
+    yoke_algorithms_destroy(rig->algorithms);
     assert_int_equal(yoke_device_allocated(rig->device), 0);
     yoke_device_leave(rig->device, &rig->scope);
     yoke_devices_close(rig->devices);

@@ -12,7 +12,7 @@ static float *read_tensor(const struct rig *rig, const char *name, size_t *count
 }
 
 struct summary {
-    double mean, deviation, smallest, largest, kurtosis;
+    double mean, std, smallest, largest, kurtosis;
 };
 
 static struct summary summarize(const struct rig *rig, const char *name) {
@@ -30,7 +30,7 @@ static struct summary summarize(const struct rig *rig, const char *name) {
         second += d * d / n;
         fourth += d * d * d * d / n;
     }
-    s.deviation = sqrt(second);
+    s.std = sqrt(second);
     s.kurtosis = fourth / (second * second);
     free(values);
     return s;
@@ -59,8 +59,7 @@ static yoke_model *plain_convolutions(void) {
                                    .name = "conv",
                                    .out_channels = 64,
                                    .kernel = 3,
-                                   .groups = 2,
-                                   .bias = true};
+                                   .groups = 2};
     yoke_value value = yoke_conv2d(model, yoke_model_input(model), &options);
     yoke_linear_options linear = {.struct_size = sizeof linear, .name = "fc", .out_features = 100};
     value = yoke_linear(model, yoke_flatten(model, value), &linear);
@@ -73,7 +72,7 @@ static void assert_uniform(const struct rig *rig, const char *name, double bound
     assert_true(s.smallest >= -bound && s.largest < bound);
     assert_true(s.largest > 0.9 * bound && s.smallest < -0.9 * bound);
     assert_true(fabs(s.mean) < 0.15 * bound);
-    assert_true(fabs(s.deviation / (bound / sqrt(3)) - 1) < 0.15);
+    assert_true(fabs(s.std / (bound / sqrt(3)) - 1) < 0.15);
 }
 
 /* kaiming_uniform(a = sqrt 5) is U(+-1 / sqrt(fan_in)); fan_in counts one group's channels. */
@@ -93,11 +92,11 @@ static void resnet_convolutions_are_normal_by_fan_out(void **state) {
     struct rig rig;
     plain_rig(&rig, preset("resnet20"), 2, 1);
     struct summary s = summarize(&rig, "layer3.2.conv2.weight");
-    assert_true(fabs(s.deviation / sqrt(2.0 / (64 * 9)) - 1) < 0.02);
-    assert_true(fabs(s.mean) < 0.02 * s.deviation);
+    assert_true(fabs(s.std / sqrt(2.0 / (64 * 9)) - 1) < 0.02);
+    assert_true(fabs(s.mean) < 0.02 * s.std);
     assert_true(fabs(s.kurtosis - 3) < 0.15);
     s = summarize(&rig, "conv1.weight"); /* fan_out, not fan_in: 16 * 9 */
-    assert_true(fabs(s.deviation / sqrt(2.0 / (16 * 9)) - 1) < 0.15);
+    assert_true(fabs(s.std / sqrt(2.0 / (16 * 9)) - 1) < 0.15);
     assert_uniform(&rig, "fc.weight", 1 / sqrt(64));
     rig_destroy(&rig);
 }
@@ -111,20 +110,20 @@ static void torchvisions_other_models_begin_as_theirs(void **state) {
                                 (yoke_shape){.channels = 3, .height = 32, .width = 32}, 10, NULL));
     plain_rig(&rig, vgg, 2, 1);
     struct summary s = summarize(&rig, "features.4.weight");
-    assert_true(fabs(s.deviation / sqrt(2.0 / (128 * 9)) - 1) < 0.02);
+    assert_true(fabs(s.std / sqrt(2.0 / (128 * 9)) - 1) < 0.02);
     assert_true(fabs(s.kurtosis - 3) < 0.15);
     s = summarize(&rig, "features.4.bias");
     assert_true(s.smallest == 0 && s.largest == 0);
     s = summarize(&rig, "classifier.0.weight");
-    assert_true(fabs(s.deviation / 0.01 - 1) < 0.02);
+    assert_true(fabs(s.std / 0.01 - 1) < 0.02);
     s = summarize(&rig, "classifier.0.bias");
     assert_true(s.smallest == 0 && s.largest == 0);
     rig_destroy(&rig);
     plain_rig(&rig, preset("mobilenet_v2"), 2, 1);
     s = summarize(&rig, "features.17.conv.1.0.weight");
-    assert_true(fabs(s.deviation / sqrt(2.0 / (960 * 9)) - 1) < 0.05);
+    assert_true(fabs(s.std / sqrt(2.0 / (960 * 9)) - 1) < 0.05);
     s = summarize(&rig, "classifier.1.weight");
-    assert_true(fabs(s.deviation / 0.01 - 1) < 0.05);
+    assert_true(fabs(s.std / 0.01 - 1) < 0.05);
     rig_destroy(&rig);
 }
 

@@ -34,7 +34,6 @@ static void every_kind_of_layer_counts(void **state) {
     conv.out_channels = conv.groups = 6;
     conv.kernel = 3;
     conv.padding = 1;
-    conv.bias = true;
     yoke_batch_norm_options norm = YOKE_BATCH_NORM_OPTIONS_INIT;
     norm.name = "norm";
     yoke_pool_options max = {.struct_size = sizeof max, .kernel = 2, .stride = 1, .padding = 1};

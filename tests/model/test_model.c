@@ -24,7 +24,8 @@ static yoke_value conv(yoke_model *model, yoke_value input, const char *name, in
                                    .name = name,
                                    .out_channels = channels,
                                    .kernel = 3,
-                                   .padding = 1};
+                                   .padding = 1,
+                                   .no_bias = true};
     return yoke_conv2d(model, input, &options);
 }
 
@@ -149,8 +150,12 @@ static void builder_names_layer_and_values(void **state) {
 static void sharing_is_checked(void **state) {
     (void)state;
     yoke_model *model = new_model(image);
-    yoke_conv2d_options options = {
-        .struct_size = sizeof options, .name = "b", .out_channels = 3, .kernel = 3, .padding = 1};
+    yoke_conv2d_options options = {.struct_size = sizeof options,
+                                   .name = "b",
+                                   .out_channels = 3,
+                                   .kernel = 3,
+                                   .padding = 1,
+                                   .no_bias = true};
     yoke_value value = conv(model, yoke_model_input(model), "a", 5);
     options.shared_with = "a";
     assert_refused(model, yoke_conv2d(model, value, &options), WORDS("b", "'a'", "3 x 5"));
@@ -202,7 +207,7 @@ static void finish_checks_the_whole(void **state) {
     yoke_model_destroy(model);
 
     static const float weights[] = {1, 2, 3}, negative[] = {1, -2, 3}, zeros[] = {0, 0, 0};
-    expect_no_loss((yoke_loss_options){.kind = (yoke_loss_kind)4}, "loss kind 4");
+    expect_no_loss((yoke_loss_options){.kind = (yoke_loss_kind)5}, "loss kind 5");
     expect_no_loss((yoke_loss_options){.class_weights = weights, .weight_count = 2},
                    "2 class_weights for an output of 3");
     expect_no_loss((yoke_loss_options){.class_weights = negative, .weight_count = 3},
@@ -363,7 +368,7 @@ static void inputs_and_outputs_that_cannot_be_are_refused(void **state) {
 
     model = new_model(image);
     yoke_model_add_input(model, "flat", (yoke_shape){3, 2, 1, true});
-    assert_refused(model, value, WORDS("flat input", "2 x 1"));
+    assert_refused(model, value, WORDS("flat value", "2 x 1"));
 
     model = new_model(image);
     yoke_model_add_output(model, "output", yoke_model_input(model));

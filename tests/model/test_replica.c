@@ -108,7 +108,7 @@ static void resnet20_equals_the_reference(void **state) {
 }
 
 /* Whatever the plans measure to be fastest, Winograd included. */
-static void measured_choices_equal_the_reference(void **state) {
+static void measured_algorithms_equal_the_reference(void **state) {
     (void)state;
     struct rig rig = {.model = resnet20(8), .rows = 4, .algorithm = YOKE_ALGORITHM_MEASURED};
     rig_devices(&rig);
@@ -351,7 +351,7 @@ int main(void) {
         cmocka_unit_test(attention_equals_the_reference),
         cmocka_unit_test(bfloat16_attention_stays_close_to_the_reference),
         cmocka_unit_test(resnet20_equals_the_reference),
-        cmocka_unit_test(measured_choices_equal_the_reference),
+        cmocka_unit_test(measured_algorithms_equal_the_reference),
         cmocka_unit_test(bfloat16_activations_stay_close_to_the_reference),
         cmocka_unit_test(bfloat16_layers_over_channels_stay_close_to_the_reference),
         cmocka_unit_test(bfloat16_joined_images_stay_close_to_the_reference),

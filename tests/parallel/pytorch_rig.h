@@ -29,7 +29,8 @@ static inline yoke_value conv(yoke_model *model, yoke_value input, const char *n
                                    .out_channels = out_channels,
                                    .kernel = kernel,
                                    .stride = stride,
-                                   .padding = kernel / 2};
+                                   .padding = kernel / 2,
+                                   .no_bias = true};
     return yoke_conv2d(model, input, &options);
 }
 
@@ -49,19 +50,16 @@ static inline yoke_value linear(yoke_model *model, yoke_value input, const char 
 }
 
 static inline yoke_value build_convnet(yoke_model *model) {
-    yoke_conv2d_options first = {.struct_size = sizeof first,
-                                 .name = "conv1",
-                                 .out_channels = 8,
-                                 .kernel = 3,
-                                 .padding = 1,
-                                 .bias = true};
+    yoke_conv2d_options first = {
+        .struct_size = sizeof first, .name = "conv1", .out_channels = 8, .kernel = 3, .padding = 1};
     yoke_conv2d_options second = {.struct_size = sizeof second,
                                   .name = "conv2",
                                   .out_channels = 12,
                                   .kernel = 3,
                                   .stride = 2,
                                   .padding = 1,
-                                  .groups = 2};
+                                  .groups = 2,
+                                  .no_bias = true};
     yoke_pool_options half = {.struct_size = sizeof half, .kernel = 2};
     yoke_pool_options padded = {
         .struct_size = sizeof padded, .kernel = 2, .stride = 1, .padding = 1};
@@ -73,12 +71,8 @@ static inline yoke_value build_convnet(yoke_model *model) {
 }
 
 static inline yoke_value build_gates(yoke_model *model) {
-    yoke_conv2d_options conv1 = {.struct_size = sizeof conv1,
-                                 .name = "conv1",
-                                 .out_channels = 8,
-                                 .kernel = 3,
-                                 .padding = 1,
-                                 .bias = true};
+    yoke_conv2d_options conv1 = {
+        .struct_size = sizeof conv1, .name = "conv1", .out_channels = 8, .kernel = 3, .padding = 1};
     yoke_layer_norm_options ln1 = {.struct_size = sizeof ln1, .name = "ln1", .epsilon = 1e-6};
     yoke_layer_norm_options ln2 = {.struct_size = sizeof ln2, .name = "ln2", .epsilon = 1e-5};
     yoke_value x = yoke_silu(model, yoke_conv2d(model, yoke_model_input(model), &conv1));
@@ -98,15 +92,15 @@ static inline yoke_value build_windows(yoke_model *model) {
                                  .kernel = 3,
                                  .stride = 2,
                                  .padding = 3,
-                                 .dilation = 3,
-                                 .bias = true};
+                                 .dilation = 3};
     yoke_conv2d_options second = {.struct_size = sizeof second,
                                   .name = "conv2",
                                   .out_channels = 12,
                                   .kernel = 3,
                                   .padding = 2,
                                   .dilation = 2,
-                                  .groups = 12};
+                                  .groups = 12,
+                                  .no_bias = true};
     yoke_value value = yoke_relu(model, yoke_conv2d(model, yoke_model_input(model), &first));
     value = yoke_adaptive_average_pool(model, value, 4, 7);
     value = yoke_relu(model, yoke_conv2d(model, value, &second));
@@ -116,11 +110,8 @@ static inline yoke_value build_windows(yoke_model *model) {
 
 static inline yoke_value one_by_one(yoke_model *model, yoke_value value, const char *name,
                                     int channels) {
-    yoke_conv2d_options options = {.struct_size = sizeof options,
-                                   .name = name,
-                                   .out_channels = channels,
-                                   .kernel = 1,
-                                   .bias = true};
+    yoke_conv2d_options options = {
+        .struct_size = sizeof options, .name = name, .out_channels = channels, .kernel = 1};
     return yoke_conv2d(model, value, &options);
 }
 
@@ -129,8 +120,7 @@ static inline yoke_value build_excitation(yoke_model *model) {
                                  .name = "conv1",
                                  .out_channels = 16,
                                  .kernel = 3,
-                                 .padding = 1,
-                                 .bias = true};
+                                 .padding = 1};
     yoke_conv2d_options conv2 = conv1;
     conv2.name = "conv2";
     conv2.out_channels = 10;

@@ -22,7 +22,6 @@ static inline yoke_value siamese_tower(yoke_model *model, yoke_value value, bool
                                        .out_channels = 6,
                                        .kernel = 3,
                                        .padding = 1,
-                                       .bias = true,
                                        .shared_with = again ? "conv" : NULL};
     value = yoke_relu(model, yoke_conv2d(model, value, &convolution));
     value = yoke_flatten(model, yoke_global_average_pool(model, value));

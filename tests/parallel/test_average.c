@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The average of the weights is torch.optim.swa_utils's on every road, and the engine can compute
+/* The average of the weights is torch.optim.swa_utils's in every mode, and the engine can compute
  * with it and go on without it. */
 #include <unistd.h>
 

@@ -52,12 +52,13 @@ static void what_there_is_no_time_to_measure_takes_the_fixed_rule(void **state) 
     const char *pass, *algorithm;
     double milliseconds;
     int measured = 0, assumed = 0;
-    while (yoke_data_parallel_choice(engine.parallel, measured + assumed, &pass, &algorithm,
-                                     &milliseconds))
+    while (yoke_data_parallel_algorithm(engine.parallel, measured + assumed, &pass, &algorithm,
+                                        &milliseconds))
         *(strstr(algorithm, "(not measured)") != NULL ? &assumed : &measured) += 1;
     assert_int_equal(measured, 0);
     assert_true(assumed > 1);
-    assert_non_null(strstr(yoke_data_parallel_choices_warning(engine.parallel), "run unmeasured"));
+    assert_non_null(
+        strstr(yoke_data_parallel_algorithms_warning(engine.parallel), "run unmeasured"));
     check_batch batch = check_batch_make(16, 1);
     EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch.batch, true, NULL));
     EXPECT_OK(yoke_data_parallel_backward(engine.parallel, NULL));

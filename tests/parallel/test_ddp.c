@@ -259,7 +259,7 @@ static yoke_status begin_with_own_weights(yoke_process_group *group, const scrip
         status = yoke_data_parallel_write(rig.parallel, "bn1.running_var", variance, 8);
     if (status == YOKE_OK) status = yoke_data_parallel_hash(rig.parallel, &before);
     result->losses[0] = (double)before;
-    if (status == YOKE_OK) status = yoke_data_parallel_synchronize(rig.parallel);
+    if (status == YOKE_OK) status = yoke_data_parallel_broadcast(rig.parallel);
     if (status == YOKE_OK) status = yoke_data_parallel_hash(rig.parallel, &result->hash);
     return end_rank(&rig, status);
 }

@@ -61,16 +61,16 @@ yoke_status WRAP(yoke_rendezvous)(yoke_store *store, const yoke_rank_info *rank,
     return REAL(yoke_rendezvous)(store, rank, peers, timeout_ms);
 }
 
-yoke_status REAL(yoke_choices_add)(yoke_choices *choices, const char *key, int candidate,
-                                   const char *candidate_name, double milliseconds);
-yoke_status WRAP(yoke_choices_add)(yoke_choices *choices, const char *key, int candidate,
-                                   const char *candidate_name, double milliseconds);
-yoke_status WRAP(yoke_choices_add)(yoke_choices *choices, const char *key, int candidate,
-                                   const char *candidate_name, double milliseconds) {
+yoke_status REAL(yoke_algorithms_add)(yoke_algorithms *algorithms, const char *key, int candidate,
+                                      const char *candidate_name, double milliseconds);
+yoke_status WRAP(yoke_algorithms_add)(yoke_algorithms *algorithms, const char *key, int candidate,
+                                      const char *candidate_name, double milliseconds);
+yoke_status WRAP(yoke_algorithms_add)(yoke_algorithms *algorithms, const char *key, int candidate,
+                                      const char *candidate_name, double milliseconds) {
     static int measured;
     pass(WHILE_MEASURING, 2);
     if (++measured == 2 && measures_long) usleep(1000 * LONG_MS);
-    return REAL(yoke_choices_add)(choices, key, candidate, candidate_name, milliseconds);
+    return REAL(yoke_algorithms_add)(algorithms, key, candidate, candidate_name, milliseconds);
 }
 
 yoke_status REAL(yoke_replica_forward)(yoke_replica *replica, int rows, bool training,

@@ -69,10 +69,10 @@ static yoke_status fail_and_go_on(yoke_process_group *first, const script *play)
     if (status == YOKE_OK) status = meet(&second, place, rank, world);
     if (status == YOKE_OK) status = begin_rank(&again, &plan, play, second);
     if (status == YOKE_OK) status = copy_state(again.parallel, old.parallel, place->model);
-    if (status == YOKE_OK) status = yoke_data_parallel_synchronize(again.parallel);
+    if (status == YOKE_OK) status = yoke_data_parallel_broadcast(again.parallel);
     if (status == YOKE_OK)
         status = run_steps(again.parallel, STEPS_BEFORE, STEPS_AFTER, world, rank, false);
-    if (status == YOKE_OK) status = yoke_data_parallel_synchronize(again.parallel); /* statistics */
+    if (status == YOKE_OK) status = yoke_data_parallel_broadcast(again.parallel); /* statistics */
     if (status == YOKE_OK) status = yoke_data_parallel_hash(again.parallel, &hashes[rank]);
     status = end_rank(&again, end_rank(&old, status));
     yoke_error error = yoke_error_take(status);

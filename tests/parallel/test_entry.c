@@ -119,7 +119,7 @@ static void public_calls_leave_no_thread_behind(void **state) {
     EXPECT_SAME_THREADS(yoke_gather(parallel, &result));
     EXPECT_SAME_THREADS(yoke_parallel_apply(parallel, nothing, NULL));
     EXPECT_SAME_THREADS(yoke_data_parallel_prepare(parallel, 3, true));
-    EXPECT_SAME_THREADS(yoke_data_parallel_synchronize(parallel));
+    EXPECT_SAME_THREADS(yoke_data_parallel_broadcast(parallel));
     EXPECT_SAME_THREADS(yoke_data_parallel_memory(parallel, 0, &memory));
     EXPECT_SAME_THREADS(yoke_data_parallel_bind(parallel));
     EXPECT_SAME_THREADS(yoke_devices_peer(own.devices, 0, 0, &peer));

@@ -7,14 +7,14 @@
 
 enum { SECONDS = 900, ROWS = 12, GOOD_STEPS = 2 };
 
-/* A road that gradients take to the weights. */
-typedef struct road {
+/* How gradients become weights. */
+typedef struct mode {
     yoke_schedule schedule;
     int devices, accumulate;
     bool adamw, clip, by_hand, one_bucket;
-} road;
+} mode;
 
-static const road roads[] = {
+static const mode modes[] = {
     {.schedule = YOKE_SCHEDULE_OVERLAP, .devices = 1},
     {.schedule = YOKE_SCHEDULE_OVERLAP, .devices = 1, .one_bucket = true},
     {.schedule = YOKE_SCHEDULE_OVERLAP, .devices = 3},
@@ -36,7 +36,7 @@ static const road roads[] = {
 /* How a step comes to a finite loss with a gradient that is not. */
 typedef enum spoil {
     NAN_INPUT, /* oneDNN's ReLU makes 0 of NaN, and the first convolution's gradient is NaN */
-    OVERFLOWS  /* batch norm divides by a tiny deviation: forward hides it, backward multiplies */
+    OVERFLOWS  /* batch norm divides by a tiny std: forward hides it, backward multiplies */
 } spoil;
 
 /* conv1 - relu - conv2 - batch norm - relu - dropout - pool - fc: the batch norm sees no NaN. */
@@ -44,8 +44,12 @@ static yoke_model *hiding_model(void) {
     yoke_model *model = NULL;
     EXPECT_OK(yoke_model_create(&model, "hiding",
                                 (yoke_shape){CHECK_CHANNELS, CHECK_SIDE, CHECK_SIDE, false}));
-    yoke_conv2d_options conv = {
-        .struct_size = sizeof conv, .name = "conv1", .out_channels = 8, .kernel = 3, .padding = 1};
+    yoke_conv2d_options conv = {.struct_size = sizeof conv,
+                                .name = "conv1",
+                                .out_channels = 8,
+                                .kernel = 3,
+                                .padding = 1,
+                                .no_bias = true};
     yoke_batch_norm_options bn = {
         .struct_size = sizeof bn, .name = "bn", .epsilon = 1e-14, .momentum = 0.1};
     yoke_linear_options fc = {
@@ -59,7 +63,7 @@ static yoke_model *hiding_model(void) {
     return model;
 }
 
-static yoke_data_parallel_options options_for(const road *r) {
+static yoke_data_parallel_options options_for(const mode *r) {
     return (yoke_data_parallel_options){.schedule = r->schedule,
                                         .algorithm = YOKE_ALGORITHM_DIRECT,
                                         .batch = ROWS,
@@ -69,7 +73,7 @@ static yoke_data_parallel_options options_for(const road *r) {
                                         .bucket_bytes = r->one_bucket ? 1 << 20 : 256};
 }
 
-static yoke_optimizer_options optimizer_for(const road *r) {
+static yoke_optimizer_options optimizer_for(const mode *r) {
     return (yoke_optimizer_options){.struct_size = sizeof(yoke_optimizer_options),
                                     .kind = r->adamw ? YOKE_ADAMW : YOKE_SGD,
                                     .learning_rate = 0.02,
@@ -86,12 +90,12 @@ static yoke_status step_by_hand(yoke_data_parallel *parallel, const yoke_batch *
     return yoke_update(parallel, YOKE_OPTIMIZER_LEARNING_RATE);
 }
 
-static yoke_status step_on(const road *r, yoke_data_parallel *parallel, const yoke_batch *batch) {
+static yoke_status step_on(const mode *r, yoke_data_parallel *parallel, const yoke_batch *batch) {
     if (r->by_hand) return step_by_hand(parallel, batch);
     return yoke_data_parallel_step(parallel, batch, YOKE_OPTIMIZER_LEARNING_RATE, NULL);
 }
 
-static void step_well(const road *r, yoke_data_parallel *parallel, int first) {
+static void step_well(const mode *r, yoke_data_parallel *parallel, int first) {
     for (int step = first; step < first + GOOD_STEPS; step++) {
         check_batch batch = check_batch_make(ROWS, (uint32_t)step);
         EXPECT_OK(step_on(r, parallel, &batch.batch));
@@ -131,7 +135,7 @@ static void swap_extremes(yoke_data_parallel *parallel, extremes *values) {
 }
 
 /* GPUs may report a bad step one call late: a step, which is undone with it, or a read. */
-static yoke_status late(const road *r, yoke_data_parallel *parallel, yoke_status status) {
+static yoke_status late(const mode *r, yoke_data_parallel *parallel, yoke_status status) {
     uint64_t hash;
     if (status != YOKE_OK || devices_are_cpus()) return status;
     if (r->devices < 3) return yoke_data_parallel_hash(parallel, &hash);
@@ -142,7 +146,7 @@ static yoke_status late(const road *r, yoke_data_parallel *parallel, yoke_status
 }
 
 /* By hand the caller decides about running statistics; a step restores them. */
-static uint64_t state_of(const road *r, yoke_data_parallel *parallel, const yoke_model *model) {
+static uint64_t state_of(const mode *r, yoke_data_parallel *parallel, const yoke_model *model) {
     size_t count;
     if (!r->by_hand) return check_hash(parallel);
     float *weights = check_read_all(parallel, model, false, &count);
@@ -153,7 +157,7 @@ static uint64_t state_of(const road *r, yoke_data_parallel *parallel, const yoke
     return hash;
 }
 
-static void spoil_a_step(const road *r, yoke_data_parallel *parallel, const yoke_model *model,
+static void spoil_a_step(const mode *r, yoke_data_parallel *parallel, const yoke_model *model,
                          spoil how) {
     check_batch batch = check_batch_make(ROWS, 77);
     extremes values = make_extremes();
@@ -173,7 +177,7 @@ static void spoil_a_step(const road *r, yoke_data_parallel *parallel, const yoke
 
 /* The twin trains without the bad step: it has the same weights, running statistics, optimizer's
  * state and number of steps. By hand the twin's forward of the bad batch gives the statistics. */
-static void survive_a_step(const road *r, spoil how) {
+static void survive_a_step(const mode *r, spoil how) {
     yoke_model *model = hiding_model();
     yoke_optimizer_options optimizer = optimizer_for(r);
     check_engine engine = check_engine_make(model, r->devices, options_for(r), &optimizer);
@@ -195,19 +199,19 @@ static void survive_a_step(const road *r, spoil how) {
 static void nan_through_relu_ends_the_step_and_leaves_no_trace(void **state) {
     (void)state;
     if (!devices_are_cpus()) skip(); /* GPUs pass NaN on: the loss shows it */
-    for (size_t i = 0; i < sizeof roads / sizeof roads[0]; i++)
-        survive_a_step(&roads[i], NAN_INPUT);
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++)
+        survive_a_step(&modes[i], NAN_INPUT);
 }
 
 static void an_overflow_of_backward_ends_the_step_and_leaves_no_trace(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof roads / sizeof roads[0]; i++)
-        survive_a_step(&roads[i], OVERFLOWS);
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++)
+        survive_a_step(&modes[i], OVERFLOWS);
 }
 
 static void nan_output_gradients_by_hand_are_refused_at_the_update(void **state) {
     (void)state;
-    const road by_hand = {.schedule = YOKE_SCHEDULE_OVERLAP, .devices = 2, .by_hand = true};
+    const mode by_hand = {.schedule = YOKE_SCHEDULE_OVERLAP, .devices = 2, .by_hand = true};
     yoke_model *model = hiding_model();
     yoke_optimizer_options optimizer = optimizer_for(&by_hand);
     check_engine engine = check_engine_make(model, 2, options_for(&by_hand), &optimizer);
@@ -233,7 +237,7 @@ static void nan_output_gradients_by_hand_are_refused_at_the_update(void **state)
 
 static void a_gradient_updates_once(void **state) {
     (void)state;
-    const road by_hand = {.schedule = YOKE_SCHEDULE_CLASSIC, .devices = 2, .by_hand = true};
+    const mode by_hand = {.schedule = YOKE_SCHEDULE_CLASSIC, .devices = 2, .by_hand = true};
     yoke_model *model = hiding_model();
     yoke_optimizer_options optimizer = optimizer_for(&by_hand);
     check_engine engine = check_engine_make(model, 2, options_for(&by_hand), &optimizer);
@@ -262,7 +266,7 @@ static void a_gradient_updates_once(void **state) {
 static void a_skipped_check_lets_the_gradient_pass(void **state) {
     (void)state;
     for (int schedule = 0; schedule < 3; schedule++) {
-        const road skipping = {.schedule = (yoke_schedule)schedule, .devices = 2};
+        const mode skipping = {.schedule = (yoke_schedule)schedule, .devices = 2};
         yoke_model *model = hiding_model();
         yoke_optimizer_options optimizer = optimizer_for(&skipping);
         yoke_data_parallel_options options = options_for(&skipping);

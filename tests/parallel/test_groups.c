@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameter groups on every road: what a group says holds on any number of devices and in every
+/* Parameter groups in every mode: what a group says holds on any number of devices and in every
  * schedule, and no step touches, sums or sends a frozen parameter. */
 #include "support/engine_check.h"
 

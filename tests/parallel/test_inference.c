@@ -89,7 +89,7 @@ static void test_it_never_measures_backward(void **state) {
     const char *pass = NULL, *algorithm = NULL;
     double milliseconds = 0;
     int count = 0;
-    for (; yoke_data_parallel_choice(engine.parallel, count, &pass, &algorithm, &milliseconds);
+    for (; yoke_data_parallel_algorithm(engine.parallel, count, &pass, &algorithm, &milliseconds);
          count++)
         assert_null(strstr(pass, "backward"));
     if (devices_are_cpus()) assert_true(count >= 3); /* two convolutions and a linear layer */

@@ -24,8 +24,7 @@ static yoke_value convolve(yoke_model *model, yoke_value value, const char *name
                                 .name = name,
                                 .out_channels = HIDDEN,
                                 .kernel = 3,
-                                .padding = 1,
-                                .bias = true};
+                                .padding = 1};
     return yoke_conv2d(model, value, &conv);
 }
 

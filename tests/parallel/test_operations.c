@@ -14,7 +14,8 @@ static yoke_value convolve(yoke_model *model, yoke_value value, const char *name
                                    .name = name,
                                    .out_channels = 8,
                                    .kernel = kernel,
-                                   .padding = kernel / 2};
+                                   .padding = kernel / 2,
+                                   .no_bias = true};
     return yoke_conv2d(model, value, &options);
 }
 

@@ -16,8 +16,8 @@ static yoke_model *language_model_with(double dropout, const yoke_loss_options *
     yoke_model *model = NULL;
     EXPECT_OK(yoke_model_create(&model, "language", (yoke_shape){LENGTH, 1, 1, true, false}));
     yoke_embedding_options words = YOKE_EMBEDDING_OPTIONS_INIT, places = words;
-    words.name = "wte", words.count = TOKENS, words.features = FEATURES, words.deviation = 0.2;
-    places.name = "wpe", places.count = LENGTH, places.deviation = 0.2;
+    words.name = "wte", words.count = TOKENS, words.features = FEATURES, words.std = 0.2;
+    places.name = "wpe", places.count = LENGTH, places.std = 0.2;
     yoke_linear_options block = YOKE_LINEAR_OPTIONS_INIT, head = block;
     block.name = "block", block.out_features = FEATURES, block.transposed = true;
     head.name = "lm_head", head.out_features = TOKENS, head.shared_with = "wte";

@@ -17,8 +17,12 @@ static yoke_value norm(yoke_model *model, yoke_value value, const char *name) {
 }
 
 static yoke_value convolve(yoke_model *model, yoke_value value, const char *name) {
-    yoke_conv2d_options options = {
-        .struct_size = sizeof options, .name = name, .out_channels = 8, .kernel = 3, .padding = 1};
+    yoke_conv2d_options options = {.struct_size = sizeof options,
+                                   .name = name,
+                                   .out_channels = 8,
+                                   .kernel = 3,
+                                   .padding = 1,
+                                   .no_bias = true};
     return yoke_conv2d(model, value, &options);
 }
 

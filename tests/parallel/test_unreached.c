@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameters that the loss does not reach: weight decay leaves them alone on every road, as PyTorch
+/* Parameters that the loss does not reach: weight decay leaves them alone in every mode, as PyTorch
  * leaves parameters whose .grad is None, and changes nothing for the others. */
 #include "parallel/parallel.h"
 #include "siamese.h"
@@ -206,7 +206,7 @@ static void a_loss_of_the_host_reaches_what_it_gives_a_gradient(void **state) {
     (void)state;
     static const int reads[] = {1, 1, 3, 1, 2};
     changing_loss own = {0};
-    const yoke_own_loss loss = {sizeof loss, compute, &own};
+    const yoke_custom_loss loss = {sizeof loss, compute, &own};
     pair_outputs outputs, gradients;
     yoke_output_rows rows = {{outputs.head, outputs.side}, {gradients.head, gradients.side}};
     yoke_model *model = siamese_model((siamese_options){0});

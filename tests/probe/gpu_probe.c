@@ -25,7 +25,7 @@ static yoke_status describe(gpu_probe *probe) {
     row.section = "device";
     row.what = facts;
     row.detail = cuda_library_detail("cudnn");
-    row.way = cuda_library_detail("cublasLt");
+    row.variant = cuda_library_detail("cublasLt");
     probe_print(probe, &row);
     probe_answered(probe, "device", facts, NULL);
     return YOKE_OK;

@@ -40,7 +40,7 @@ def asked(lines):
 
 def results(lines):
     """Lines that hold results, less their numbers."""
-    return sorted(str({key: line[key] for key in ("section", "what", "direction", "way") if key in line})
+    return sorted(str({key: line[key] for key in ("section", "what", "direction", "variant") if key in line})
                   for line in lines if line["section"] != "end" and line.get("verdict") not in ("asked", "fastest"))
 
 
@@ -110,7 +110,7 @@ def a_question_that_never_ends_costs_the_others_nothing(folder):
 
 
 def a_poisoned_context_is_found_out(whole):
-    rows = {line["way"]: line for line in whole if line["section"] == "poison" and "way" in line}
+    rows = {line["variant"]: line for line in whole if line["section"] == "poison" and "variant" in line}
     assert rows["work in a context of this GPU made before"]["found"] == "cudaSuccess", rows
     assert rows["cudaMalloc after cudaDeviceReset"]["found"] == "cudaErrorLaunchFailure", rows
     assert all(row.get("verdict") in (None, "as expected") for row in rows.values()), rows

@@ -2,7 +2,7 @@
 /* gpu_probe: what one GPU and its libraries do, in under a minute, for whoever decides what to
  * build next. Each question runs in a process of its own with a deadline: one that hangs, or loses
  * its GPU, costs the others nothing. Every result is a line on stdout, and an object of one line in
- * the file of --json, as soon as it is known. A way is timed only after its result was compared
+ * the file of --json, as soon as it is known. A variant is timed only after its result was compared
  * with a reference. */
 #ifndef PROBE_H
 #define PROBE_H
@@ -30,7 +30,7 @@ typedef struct gpu_probe {
 
 /* One line of the result; unused fields are NULL, or negative. */
 typedef struct probe_row {
-    const char *section, *what, *direction, *way, *detail, *expected, *found, *verdict;
+    const char *section, *what, *direction, *variant, *detail, *expected, *found, *verdict;
     double milliseconds, error;
     double value;
     const char *unit;

@@ -9,7 +9,7 @@
 
 #define SECTION "convolution"
 #define SAMPLES 512
-#define SLOW 2.0 /* times the best so far: such a way is timed once */
+#define SLOW 2.0 /* times the best so far: such a variant is timed once */
 #define SCRATCH_BYTES ((size_t)1 << 30)
 #define TINY_SCRATCH_BYTES ((size_t)32 << 20)
 
@@ -73,7 +73,7 @@ typedef struct pass_course {
     char what[128];
     double wanted[SAMPLES], best_ms;
     char best[64];
-    double ends_seconds; /* of the probe's: no more ways begin */
+    double ends_seconds; /* of the probe's: no more variants begin */
     bool cut;            /* some were left out */
 } pass_course;
 
@@ -95,9 +95,9 @@ typedef struct contender {
 } contender;
 
 static yoke_status run(void *context) {
-    const contender *way = context;
-    if (way->pass != NULL) return way->pass->run(way->pass, &way->course->operands);
-    return probe_plan_run(way->plan);
+    const contender *variant = context;
+    if (variant->pass != NULL) return variant->pass->run(variant->pass, &variant->course->operands);
+    return probe_plan_run(variant->plan);
 }
 
 /* Shapes. */
@@ -246,56 +246,56 @@ static double tolerance_of(const pass_course *of) {
     return of->problem.tf32 ? TF32_ERROR : 1e-4;
 }
 
-/* Ways. */
+/* Variants. */
 
-static void print_way(const pass_course *of, const char *way, const char *detail,
-                      const char *verdict, const double numbers[2]) {
+static void print_variant(const pass_course *of, const char *variant, const char *detail,
+                          const char *verdict, const double numbers[2]) {
     probe_row row = PROBE_ROW_INIT;
     row.section = SECTION;
     row.what = of->what;
     row.direction = direction_names[of->direction];
-    row.way = way;
+    row.variant = variant;
     row.detail = detail;
     row.verdict = verdict;
     if (numbers != NULL) row.milliseconds = numbers[0], row.error = numbers[1];
     probe_print(of->probe, &row);
 }
 
-/* Runs a way on a result that holds NaN everywhere, then compares. A way that fails with DEVICE
- * does not serve. */
-static yoke_status check(const contender *way, const probe_memory *memory, bool half,
+/* Runs a variant on a result that holds NaN everywhere, then compares. A variant that fails with
+ * DEVICE does not serve. */
+static yoke_status check(const contender *variant, const probe_memory *memory, bool half,
                          double *error) {
-    const pass_course *of = way->course;
+    const pass_course *of = variant->course;
     cuda_device *device = memory->device;
     size_t bytes = of->result_count * (half ? sizeof(uint16_t) : sizeof(float));
     TRY_CUDA(device,
              cudaMemsetAsync(of->result, 0xff, bytes, device->streams[YOKE_STREAM_COMPUTE]));
-    TRY(run((void *)way));
+    TRY(run((void *)variant));
     return compare(of, memory, half, error);
 }
 
-static yoke_status time_way(contender *way, pass_course *of, double *milliseconds) {
-    TRY(probe_time(of->probe, run, way, true, milliseconds));
+static yoke_status time_variant(contender *variant, pass_course *of, double *milliseconds) {
+    TRY(probe_time(of->probe, run, variant, true, milliseconds));
     if (of->probe->tiny || *milliseconds > SLOW * of->best_ms) return YOKE_OK;
-    return probe_time(of->probe, run, way, false, milliseconds);
+    return probe_time(of->probe, run, variant, false, milliseconds);
 }
 
-static yoke_status check_and_time(contender *way, pass_course *of, const probe_memory *memory,
+static yoke_status check_and_time(contender *variant, pass_course *of, const probe_memory *memory,
                                   bool half, const char *name, const char *detail) {
     double numbers[2] = {-1, -1};
-    TRY(check(way, memory, half, &numbers[1]));
-    if (way->plan != NULL && of->problem.type == CUDA_FLOAT32 && numbers[1] > tolerance_of(of) &&
-        numbers[1] <= TF32_ERROR) {
-        print_way(of, name, detail, "rounds to TF32", numbers);
+    TRY(check(variant, memory, half, &numbers[1]));
+    if (variant->plan != NULL && of->problem.type == CUDA_FLOAT32 &&
+        numbers[1] > tolerance_of(of) && numbers[1] <= TF32_ERROR) {
+        print_variant(of, name, detail, "rounds to TF32", numbers);
         return YOKE_OK;
     }
     if (!(numbers[1] <= tolerance_of(of))) {
         of->probe->wrong++;
-        print_way(of, name, detail, PROBE_WRONG, numbers);
+        print_variant(of, name, detail, PROBE_WRONG, numbers);
         return YOKE_OK;
     }
-    TRY(time_way(way, of, &numbers[0]));
-    print_way(of, name, detail, NULL, numbers);
+    TRY(time_variant(variant, of, &numbers[0]));
+    print_variant(of, name, detail, NULL, numbers);
     if (numbers[0] >= of->best_ms) return YOKE_OK;
     of->best_ms = numbers[0];
     snprintf(of->best, sizeof of->best, "%s%s%s", name, detail != NULL ? ", " : "",
@@ -303,18 +303,18 @@ static yoke_status check_and_time(contender *way, pass_course *of, const probe_m
     return YOKE_OK;
 }
 
-/* A way that there is no time for has a line. */
+/* A variant that there is no time for has a line. */
 static bool leave_out(pass_course *of, const char *name) {
     if (probe_seconds(of->probe) <= of->ends_seconds) return false;
-    print_way(of, name, NULL, "no time", NULL);
+    print_variant(of, name, NULL, "no time", NULL);
     of->cut = true;
     return true;
 }
 
-/* A way that does not serve has a line; a GPU that no call can use any more ends the probe. */
+/* A variant that does not serve has a line; a GPU that no call can use any more ends the probe. */
 static yoke_status pass_over(const pass_course *of, const char *name, yoke_status status) {
     if (status != YOKE_ERROR_DEVICE || cuda_poisoned(of->probe->device)) return status;
-    print_way(of, name, yoke_last_error(), "does not serve", NULL);
+    print_variant(of, name, yoke_last_error(), "does not serve", NULL);
     return YOKE_OK;
 }
 
@@ -325,43 +325,45 @@ static yoke_status probe_pass(pass_course *of, const probe_memory *memory, int k
              variant);
     if (leave_out(of, name)) return YOKE_OK;
     yoke_status status = kinds[kind].create(&pass, &of->problem, of->direction, variant);
-    contender way = {.course = of, .pass = pass};
+    contender raced = {.course = of, .pass = pass};
     /* The pass widens a bfloat16 gradient of the weights itself. */
     bool half = of->problem.type == CUDA_BFLOAT16 && of->direction != CUDA_BACKWARD_WEIGHTS;
     if (status == YOKE_OK && pass != NULL && pass->scratch_bytes > memory->scratch_bytes)
-        print_way(of, name, "more than 1 GiB of scratch", "not run", NULL);
+        print_variant(of, name, "more than 1 GiB of scratch", "not run", NULL);
     else if (status == YOKE_OK && pass != NULL)
-        status = check_and_time(&way, of, memory, half, name, NULL);
+        status = check_and_time(&raced, of, memory, half, name, NULL);
     if (pass != NULL) pass->destroy(pass);
     return pass_over(of, name, status);
 }
 
-static yoke_status probe_plan_way(pass_course *of, const probe_memory *memory, probe_plan *plan) {
+static yoke_status probe_plan_variant(pass_course *of, const probe_memory *memory,
+                                      probe_plan *plan) {
     char engine[64];
     const char *name = probe_plan_name(plan);
     if (leave_out(of, name)) return YOKE_OK;
-    contender way = {.course = of, .plan = plan};
+    contender variant = {.course = of, .plan = plan};
     size_t bytes = probe_plan_workspace(plan);
     snprintf(engine, sizeof engine, "engine %lld, %.0f KiB", (long long)probe_plan_engine(plan),
              (double)bytes / 1024);
     if (bytes > memory->scratch_bytes) {
-        print_way(of, name, engine, "more than 1 GiB of scratch", NULL);
+        print_variant(of, name, engine, "more than 1 GiB of scratch", NULL);
         return YOKE_OK;
     }
     yoke_status status = probe_plan_bind(plan, &of->operands);
     if (status == YOKE_OK)
-        status = check_and_time(&way, of, memory, of->problem.type == CUDA_BFLOAT16, name, engine);
+        status =
+            check_and_time(&variant, of, memory, of->problem.type == CUDA_BFLOAT16, name, engine);
     return pass_over(of, name, status);
 }
 
-static yoke_status probe_plan_ways(pass_course *of, const probe_memory *memory) {
+static yoke_status probe_plan_variants(pass_course *of, const probe_memory *memory) {
     probe_plan *plans[PROBE_PLANS] = {NULL};
     const char *reason;
     int count;
     yoke_status status = probe_plans_create(&of->problem, of->direction, plans, &count, &reason);
-    if (status == YOKE_OK && count == 0) print_way(of, "plans", reason, "none", NULL);
+    if (status == YOKE_OK && count == 0) print_variant(of, "plans", reason, "none", NULL);
     for (int i = 0; i < count; i++) {
-        if (status == YOKE_OK) status = probe_plan_way(of, memory, plans[i]);
+        if (status == YOKE_OK) status = probe_plan_variant(of, memory, plans[i]);
         probe_plan_destroy(plans[i]);
     }
     return status;
@@ -390,13 +392,13 @@ static yoke_status probe_direction(pass_course *of, probe_memory *memory) {
     TRY_CUDA(device, cuda_run_probe(memory->output, half, output, stream));
     TRY(choose_places(memory, of->result_count));
     TRY(compute_reference(of, memory));
-    if (!leave_out(of, "plans")) TRY(probe_plan_ways(of, memory));
+    if (!leave_out(of, "plans")) TRY(probe_plan_variants(of, memory));
     for (size_t kind = 0; kind < sizeof kinds / sizeof kinds[0]; kind++)
         for (int variant = 0; variant < kinds[kind].variants; variant++)
             TRY(probe_pass(of, memory, (int)kind, variant));
     double numbers[2] = {of->best_ms, -1};
     const char *verdict = of->cut ? "fastest of those timed" : "fastest";
-    if (isfinite(of->best_ms)) print_way(of, of->best, NULL, verdict, numbers);
+    if (isfinite(of->best_ms)) print_variant(of, of->best, NULL, verdict, numbers);
     return YOKE_OK;
 }
 

@@ -288,7 +288,7 @@ static void print(const lt_stage *stage, const char *detail, const char *verdict
     name_item(stage, what, sizeof what);
     row.section = "epilogue";
     row.what = what;
-    row.way = stage->epilogue->name;
+    row.variant = stage->epilogue->name;
     row.detail = detail;
     row.verdict = verdict;
     row.milliseconds = numbers[0], row.error = numbers[1];

@@ -115,7 +115,7 @@ static yoke_status queue_counted_work(const event_scene *scene) {
     return work(scene);
 }
 
-/* What the launches of one way came to. */
+/* What the launches of one variant came to. */
 typedef struct answers {
     int launches; /* so far, of the whole scene */
     int open;     /* the first query said not ready */
@@ -149,7 +149,7 @@ static yoke_status synchronize(const event_scene *scene, answers *sum) {
 }
 
 /* `queued`: launches before the host asks. */
-static yoke_status ask_host(event_scene *scene, const char *way, int queued,
+static yoke_status ask_host(event_scene *scene, const char *variant, int queued,
                             yoke_status (*ask)(const event_scene *, answers *), answers *sum) {
     char detail[128];
     sum->open = sum->early = sum->before = sum->never = 0;
@@ -165,7 +165,7 @@ static yoke_status ask_host(event_scene *scene, const char *way, int queued,
     probe_row row = PROBE_ROW_INIT;
     row.section = "queries";
     row.what = QUERIES;
-    row.way = way;
+    row.variant = variant;
     row.detail = detail;
     row.expected = "over only after the latest launch's work before its record";
     row.verdict = sum->early + sum->never == 0 ? "yes" : PROBE_NO;
@@ -279,11 +279,11 @@ static yoke_status time_launch(event_scene *scene, int rounds, double *plain_ms,
 
 #define TIMES "time of a graph's work"
 
-static void print_time(const event_scene *scene, const char *way, double milliseconds) {
+static void print_time(const event_scene *scene, const char *variant, double milliseconds) {
     probe_row row = PROBE_ROW_INIT;
     row.section = "events";
     row.what = TIMES;
-    row.way = way;
+    row.variant = variant;
     row.milliseconds = milliseconds;
     probe_print(scene->probe, &row);
 }
@@ -342,7 +342,7 @@ static yoke_status time_launches(const event_scene *scene, double *host_us, doub
 #define LAUNCH_COST "a graph of 400 kernels"
 
 static yoke_status probe_launch(event_scene *scene, int events) {
-    char way[64];
+    char variant[64];
     double host_us = 0, whole_us = 0;
     TRY(begin_capture(scene));
     TRY(end_capture(scene, queue_nodes(scene, events)));
@@ -350,12 +350,12 @@ static yoke_status probe_launch(event_scene *scene, int events) {
     probe_row row = PROBE_ROW_INIT;
     row.section = "launch";
     row.what = LAUNCH_COST;
-    row.way = way;
-    snprintf(way, sizeof way, "%d events, the host's launch call", events);
+    row.variant = variant;
+    snprintf(variant, sizeof variant, "%d events, the host's launch call", events);
     row.value = host_us;
     row.unit = "us";
     probe_print(scene->probe, &row);
-    snprintf(way, sizeof way, "%d events, from launch to end", events);
+    snprintf(variant, sizeof variant, "%d events, from launch to end", events);
     row.value = whole_us;
     probe_print(scene->probe, &row);
     return YOKE_OK;

@@ -39,7 +39,7 @@ static void write_json(const gpu_probe *probe, const probe_row *row) {
     json_text(&json, "section", row->section);
     json_text(&json, "what", row->what);
     json_text(&json, "direction", row->direction);
-    json_text(&json, "way", row->way);
+    json_text(&json, "variant", row->variant);
     json_text(&json, "detail", row->detail);
     json_text(&json, "expected", row->expected);
     json_text(&json, "found", row->found);
@@ -58,7 +58,7 @@ static void write_json(const gpu_probe *probe, const probe_row *row) {
 
 void probe_print(const gpu_probe *probe, const probe_row *row) {
     const char *const words[] = {row->section, row->what,   row->direction,
-                                 row->way,     row->detail, row->verdict};
+                                 row->variant, row->detail, row->verdict};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (words[i] != NULL) printf("%s%s", i > 0 ? " | " : "", words[i]);
     if (row->expected != NULL) printf(" | expected %s", row->expected);

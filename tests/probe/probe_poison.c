@@ -205,7 +205,7 @@ static cudaError_t reset(void) {
 }
 
 static const struct {
-    const char *way, *expected;
+    const char *variant, *expected;
     cudaError_t (*ask)(void);
 } steps[] = {
     {"waiting for the kernel's stream", "cudaErrorLaunchFailure", wait_for_trap},
@@ -231,11 +231,11 @@ static const struct {
     {"cudaMalloc after cudaDeviceReset", "cudaErrorLaunchFailure", allocate},
 };
 
-static void print(const char *way, const char *expected, cudaError_t found) {
+static void print(const char *variant, const char *expected, cudaError_t found) {
     probe_row row = PROBE_ROW_INIT;
     row.section = SECTION;
     row.what = WHAT;
-    row.way = way;
+    row.variant = variant;
     row.expected = expected;
     row.found = cudaGetErrorName(found);
     bool open = strcmp(expected, ANY) == 0;
@@ -267,7 +267,7 @@ yoke_status probe_poison(gpu_probe *probe) {
                     cudaGetErrorString(error));
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         (void)use_own(); /* one of the steps says what it answers */
-        print(steps[i].way, steps[i].expected, steps[i].ask());
+        print(steps[i].variant, steps[i].expected, steps[i].ask());
     }
     probe_answered(probe, SECTION, WHAT, NULL);
     return YOKE_OK;

@@ -5,7 +5,7 @@
 #include "probe/probe.h"
 
 #define BATCH 4          /* calls of a recording */
-#define SPAN_MS 4.0      /* of replays of a way */
+#define SPAN_MS 4.0      /* of replays of a variant */
 #define LEAST_REPLAYS 3  /* of them */
 #define MOST_REPLAYS 15  /* of them */
 #define WARM_UP_MS 100.0 /* of work before the first timing */

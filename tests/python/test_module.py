@@ -29,12 +29,12 @@ except ImportError:
     sys.exit(77)
 ROOT = pathlib.Path(sys.argv[1]).resolve()
 FOLDER = tempfile.TemporaryDirectory(prefix="yoke-python-")
-os.environ["XDG_CACHE_HOME"] = FOLDER.name  # choices of the tool and the module, not the user's
+os.environ["XDG_CACHE_HOME"] = FOLDER.name  # the algorithm cache of the tool and the module, not the user's
 os.chdir(FOLDER.name)
 import yoke  # noqa: E402
 
 CIFAR_MEAN = numpy.array([0.4914, 0.4822, 0.4465], numpy.float32).reshape(3, 1, 1)
-CIFAR_DEVIATION = numpy.array([0.2470, 0.2435, 0.2616], numpy.float32).reshape(3, 1, 1)
+CIFAR_STD = numpy.array([0.2470, 0.2435, 0.2616], numpy.float32).reshape(3, 1, 1)
 SMALL = {"devices": "2xcpu", "threads": 1, "batch": 16, "algorithm": "direct"}
 
 
@@ -53,7 +53,7 @@ def write_cifar(folder, file, rows, seed):
     records = numpy.concatenate([labels[:, None].astype(numpy.uint8), pixels.reshape(rows, -1)], axis=1)
     pathlib.Path(folder).mkdir(exist_ok=True)
     records.tofile(pathlib.Path(folder, file))
-    return (pixels.astype(numpy.float32) / numpy.float32(255) - CIFAR_MEAN) / CIFAR_DEVIATION, labels
+    return (pixels.astype(numpy.float32) / numpy.float32(255) - CIFAR_MEAN) / CIFAR_STD, labels
 
 
 def mlp(weights, inputs):
@@ -409,20 +409,20 @@ class Tool(unittest.TestCase):
         self.assertTrue(pathlib.Path("tool.safetensors").exists())
 
 
-class Choices(unittest.TestCase):
-    def test_the_file_of_choices_is_the_tool_s(self):
+class AlgorithmCache(unittest.TestCase):
+    def test_the_algorithm_cache_is_the_tool_s(self):
         home, cache = str(pathlib.Path("home").resolve()), str(pathlib.Path("cache").resolve())
         for given, wanted in ((cache, cache), ("", home + "/.cache"), ("relative", home + "/.cache")):
             with unittest.mock.patch.dict(os.environ, {"XDG_CACHE_HOME": given, "HOME": home}):
-                self.assertEqual(yoke._choices(), pathlib.Path(wanted, "yoke/choices-1.txt"))
-                self.assertTrue(yoke._choices().parent.is_dir())
+                self.assertEqual(yoke._algorithm_cache(), pathlib.Path(wanted, "yoke/choices-1.txt"))
+                self.assertTrue(yoke._algorithm_cache().parent.is_dir())
                 yoke.tool("train", "--model", "mlp", "--dataset", "synthetic:1x8x8,rows=64", "--steps", 1, "--quiet")
-                self.assertTrue(yoke._choices().is_file())
-                yoke._choices().unlink()
+                self.assertTrue(yoke._algorithm_cache().is_file())
+                yoke._algorithm_cache().unlink()
 
     def test_a_home_that_keeps_no_file_is_no_error(self):
         with unittest.mock.patch.dict(os.environ, {"XDG_CACHE_HOME": "/proc/nowhere"}):
-            self.assertIsNone(yoke._choices())
+            self.assertIsNone(yoke._algorithm_cache())
 
 
 class Loading(unittest.TestCase):

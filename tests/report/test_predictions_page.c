@@ -35,7 +35,7 @@ static void a_model_without_classes_gets_a_sentence_instead(void **state) {
     expect_text(page, "The model does not classify: &lt;b&gt;.");
     assert_null(strstr(page, "id=\"confusion\""));
     assert_null(strstr(page, "id=\"classes\""));
-    assert_null(strstr(page, "id=\"mistakes\""));
+    assert_null(strstr(page, "id=\"misclassified\""));
     free(page);
 }
 
@@ -126,13 +126,13 @@ static void a_class_without_rows_is_neither_best_nor_worst(void **state) {
     free(page);
 }
 
-static void a_model_that_is_always_right_has_no_mistakes(void **state) {
+static void a_model_that_is_always_right_has_no_misclassified_rows(void **state) {
     (void)state;
     static const int64_t counts[] = {4, 0, 0, 4};
     yoke_report_predictions right = {.step = 3, .classes = 2, .counts = counts};
     char *page = page_of(&right);
     expect_text(page, "The model confuses no two classes.");
-    assert_null(strstr(page, "id=\"mistakes\""));
+    assert_null(strstr(page, "id=\"misclassified\""));
     free(page);
 }
 
@@ -140,7 +140,7 @@ static void names_are_texts_and_values_may_be_missing(void **state) {
     (void)state;
     static const int64_t counts[] = {1, 1, 0, 1};
     static const char *const names[] = {"<script>", "a very long name of a class & \x01 more"};
-    yoke_report_mistake mistake = {
+    yoke_report_misclassified misclassified = {
         .label = 0, .predicted = 1, .probability = (double)NAN, .loss = (double)INFINITY};
     yoke_report_predictions hostile = {.classes = 2,
                                        .counts = counts,
@@ -148,8 +148,8 @@ static void names_are_texts_and_values_may_be_missing(void **state) {
                                        .channels = 5,
                                        .height = 2,
                                        .width = 2,
-                                       .mistakes = &mistake,
-                                       .mistake_count = 1};
+                                       .misclassified = &misclassified,
+                                       .misclassified_count = 1};
     char *page = page_of(&hostile);
     assert_null(strstr(page, "<script"));
     assert_null(strstr(page, "<img"));
@@ -167,7 +167,7 @@ int main(void) {
         cmocka_unit_test(rows_and_columns_of_many_classes_have_their_names_where_there_is_room),
         cmocka_unit_test(more_classes_are_counted_but_not_drawn),
         cmocka_unit_test(a_class_without_rows_is_neither_best_nor_worst),
-        cmocka_unit_test(a_model_that_is_always_right_has_no_mistakes),
+        cmocka_unit_test(a_model_that_is_always_right_has_no_misclassified_rows),
         cmocka_unit_test(names_are_texts_and_values_may_be_missing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "distributed/transport.h"
+#include "distributed/transports.h"
 
 /* Where buffers lie and how exact sums are. */
 typedef struct grid_memory grid_memory;

@@ -41,19 +41,15 @@ static inline yoke_model *check_model_with(bool norm, double dropout,
     yoke_model *model = NULL;
     EXPECT_OK(yoke_model_create(&model, "small",
                                 (yoke_shape){CHECK_CHANNELS, CHECK_SIDE, CHECK_SIDE, false}));
-    yoke_conv2d_options conv = {.struct_size = sizeof conv,
-                                .name = "conv1",
-                                .out_channels = 8,
-                                .kernel = 3,
-                                .padding = 1,
-                                .bias = true};
+    yoke_conv2d_options conv = {
+        .struct_size = sizeof conv, .name = "conv1", .out_channels = 8, .kernel = 3, .padding = 1};
     yoke_value x = yoke_conv2d(model, yoke_model_input(model), &conv);
     yoke_batch_norm_options bn = {
         .struct_size = sizeof bn, .name = "bn1", .epsilon = 1e-5, .momentum = 0.1};
     if (norm) x = yoke_batch_norm(model, x, &bn);
     x = yoke_relu(model, x);
     conv.name = "conv2";
-    conv.bias = false;
+    conv.no_bias = true;
     yoke_value y = yoke_conv2d(model, x, &conv);
     x = yoke_relu(model, yoke_add(model, y, x));
     if (dropout > 0) x = yoke_dropout(model, x, dropout);

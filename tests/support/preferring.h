@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records of choices, and engines, that take the candidates a test wants instead of measuring
+/* Records of algorithms, and engines, that take the candidates a test wants instead of measuring
  * them. */
 #ifndef PREFERRING_H
 #define PREFERRING_H
@@ -8,12 +8,12 @@
 #include "support/engine_check.h"
 
 /* `names`: of candidates, up to 8 and NULL behind the last; they outlive the record. */
-static inline yoke_choices *preferring(const char *const *names) {
-    yoke_choices *choices = NULL;
-    EXPECT_OK(yoke_choices_create(&choices));
+static inline yoke_algorithms *preferring(const char *const *names) {
+    yoke_algorithms *algorithms = NULL;
+    EXPECT_OK(yoke_algorithms_create(&algorithms));
     for (; *names != NULL; names++)
-        yoke_choices_prefer(choices, *names);
-    return choices;
+        yoke_algorithms_prefer(algorithms, *names);
+    return algorithms;
 }
 
 static inline check_engine check_engine_preferring(const yoke_model *model, const char *list,

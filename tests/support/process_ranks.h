@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#include "distributed/transport.h"
+#include "distributed/transports.h"
 
 enum { RANKS = 13, TIMEOUT_MS = 600000 };
 

@@ -3,7 +3,8 @@
  * signals to it and to each of its threads. It prints the number of steps, the hash of the weights
  * and how many signals were handled.
  *
- * usage: signal_host MODEL DATASET ALGORITHM DEVICES THREADS CHOICES HERTZ SECONDS|STEPSsteps */
+ * usage: signal_host MODEL DATASET ALGORITHM DEVICES THREADS ALGORITHM_CACHE HERTZ
+ * SECONDS|STEPSsteps */
 #include <dirent.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -19,7 +20,7 @@
 
 #include "yoke/yoke.h"
 
-enum { MODEL = 1, DATASET, ALGORITHM, DEVICES, THREADS, CHOICES, HERTZ, END, WORDS };
+enum { MODEL = 1, DATASET, ALGORITHM, DEVICES, THREADS, ALGORITHM_CACHE, HERTZ, END, WORDS };
 
 /* What a host uses for its alarms, its profiler and its terminal. */
 static const int numbers[] = {SIGALRM, SIGPROF, SIGWINCH};
@@ -101,7 +102,7 @@ static int train(char **words) {
         strcmp(words[ALGORITHM], "direct") == 0 ? YOKE_ALGORITHM_DIRECT : YOKE_ALGORITHM_MEASURED;
     options.devices = words[DEVICES];
     options.threads = atoi(words[THREADS]);
-    engine.choices = words[CHOICES][0] != '\0' ? words[CHOICES] : NULL;
+    engine.algorithm_cache = words[ALGORITHM_CACHE][0] != '\0' ? words[ALGORITHM_CACHE] : NULL;
     options.optimizer = &optimizer;
     options.batch = 32;
     options.evaluate_every = -1;

@@ -27,7 +27,7 @@ LAUNCH_EXITS = EXITS | {126, 127}
 TRAIN = ["train", "--model", "mlp:width=16", "--dataset", "synthetic:1x8x8,classes=3,rows=48", "--batch", "16",
          "--threads", "1", "--epochs", "2", "--log-every", "1", "--timeout", "10"]
 OUTPUTS = {"--save": "weights", "--metrics": "metrics", "--checkpoint-dir": "checkpoints", "--trace": "trace",
-           "--report": "page.html", "--choices": "choices"}
+           "--report": "page.html", "--algorithm-cache": "algorithms"}
 DDP = (["launch", "--nproc-per-node", "2", "--grace", "2", "--"], ["--mode", "ddp", "--devices", "cpu"])
 # Words before and behind those of TRAIN, and the process whose calls fail, by its rank.
 RUNS = {"dp": ([], ["--devices", "2xcpu"], ""), "rank0": (*DDP, "0"), "rank1": (*DDP, "1"), "launcher": (*DDP, "")}

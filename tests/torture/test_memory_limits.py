@@ -53,7 +53,7 @@ def count_steps(path):
 
 
 class Trial:
-    """Runs of one mode, each in a new folder. They share the file of measured choices."""
+    """Runs of one mode, each in a new folder. They share the algorithm cache."""
 
     def __init__(self, yoke, mode, folder):
         before, after = MODES[mode]

@@ -26,9 +26,9 @@ SHORT_STEPS = "150steps"
 
 def train(host, run, dataset, folder, hertz, end):
     model, algorithm, devices, threads = run
-    choices = str(folder / "choices") if algorithm == "measured" else ""  # the same in both runs
+    cache = str(folder / "algorithms") if algorithm == "measured" else ""  # the same in both runs
     limit = 300 + 4 * (float(end) if "steps" not in end else 0)
-    process = subprocess.run([host, model, dataset, algorithm, devices, str(threads), choices, str(hertz), end],
+    process = subprocess.run([host, model, dataset, algorithm, devices, str(threads), cache, str(hertz), end],
                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit, check=False)
     words = process.stdout.split()
     if process.returncode != 0 or len(words) != 5:

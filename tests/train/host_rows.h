@@ -85,13 +85,13 @@ static inline double target_of(const yoke_batch *batch, int row, int j) {
 }
 
 /* torch.nn.functional.cross_entropy, by hand. */
-typedef struct own_loss {
+typedef struct custom_loss {
     int calls, evaluations, fails_at; /* fails_at 0: never */
     bool not_finite, wordless;
-} own_loss;
+} custom_loss;
 
 static inline yoke_status compute(void *payload, const yoke_outputs *rows, double *loss) {
-    own_loss *own = payload;
+    custom_loss *own = payload;
     int count = rows->batch->rows;
     assert_int_equal(rows->count, 1);
     own->calls++;

@@ -28,7 +28,7 @@ static void expect_run(const char *path) {
     assert_int_equal(info.classes, 4);
     assert_int_equal(info.target_count, 0);
     assert_null(info.class_names);
-    assert_true(info.mean[0] == 0.5f && info.deviation[2] == 0.28f);
+    assert_true(info.mean[0] == 0.5f && info.std[2] == 0.28f);
     assert_int_equal(info.resize, 0);
     yoke_weights_description_close(description);
 }
@@ -86,7 +86,7 @@ static void names_and_numbers_come_back_as_they_were(void **state) {
                                .class_names = names,
                                .dataset = "images",
                                .mean = {0.485f, 0.456f, 0.406f, 0.406f},
-                               .deviation = {0.229f, 0.224f, 0.225f, 1e-7f},
+                               .std = {0.229f, 0.224f, 0.225f, 1e-7f},
                                .resize = 146,
                                .exact = true},
                       info;
@@ -96,7 +96,7 @@ static void names_and_numbers_come_back_as_they_were(void **state) {
     assert_string_equal(info.dataset, given.dataset);
     assert_memory_equal(&info.input, &given.input, sizeof given.input);
     assert_memory_equal(info.mean, given.mean, sizeof given.mean);
-    assert_memory_equal(info.deviation, given.deviation, sizeof given.deviation);
+    assert_memory_equal(info.std, given.std, sizeof given.std);
     assert_int_equal(info.resize, 146);
     assert_true(info.exact);
     for (int i = 0; i < 5; i++)
@@ -151,7 +151,7 @@ static void columns_come_back_with_their_names_and_numbers(void **state) {
     (void)state;
     rig made = make_rig();
     const char *const names[] = {"a", "b,c", "", "d", "\"e\"", "f"};
-    const float means[] = {0.1f, -2, 3e8f, 0, 5, 6}, deviations[] = {1, 1e-30f, 3, 4, 5, 0.6f};
+    const float means[] = {0.1f, -2, 3e8f, 0, 5, 6}, stds[] = {1, 1e-30f, 3, 4, 5, 0.6f};
     yoke_weights_info given = {.struct_size = sizeof given,
                                .input = {.channels = 6, .height = 1, .width = 1, .flat = true},
                                .feature_names = names,
@@ -160,14 +160,14 @@ static void columns_come_back_with_their_names_and_numbers(void **state) {
     assert_int_equal(
         yoke_weights_save_described(made.engine.parallel, made.model, &given, made.path),
         YOKE_ERROR_ARGUMENT);
-    assert_non_null(strstr(yoke_last_error(), "deviations is NULL"));
-    given.deviations = deviations;
+    assert_non_null(strstr(yoke_last_error(), "stds is NULL"));
+    given.stds = stds;
     EXPECT_OK(yoke_weights_save_described(made.engine.parallel, made.model, &given, made.path));
     yoke_weights_description *description = open_description(made.path, &info);
     for (int i = 0; i < 6; i++)
         assert_string_equal(info.feature_names[i], names[i]);
     assert_memory_equal(info.means, means, sizeof means);
-    assert_memory_equal(info.deviations, deviations, sizeof deviations);
+    assert_memory_equal(info.stds, stds, sizeof stds);
     assert_null(info.loss);
     yoke_weights_description_close(description);
     free_rig(&made);
@@ -183,7 +183,7 @@ static void a_file_of_other_programs_says_nothing(void **state) {
     assert_null(info.version);
     assert_int_equal(info.input.channels, 0);
     assert_int_equal(info.classes, 0);
-    assert_true(info.deviation[0] == 0);
+    assert_true(info.std[0] == 0);
     assert_null(info.loss);
     assert_null(info.means);
     assert_null(info.feature_names);
@@ -297,8 +297,8 @@ static void what_a_reader_would_refuse_is_not_written(void **state) {
         {.target_count = 1000001},
         {.resize = -1},
         {.input = {.channels = 1 << 21, .height = 1, .width = 1, .flat = true}},
-        {.input = input, .means = numbers, .deviations = numbers}, /* a deviation of 0 */
-        {.input = input, .means = infinite, .deviations = numbers},
+        {.input = input, .means = numbers, .stds = numbers}, /* a std of 0 */
+        {.input = input, .means = infinite, .stds = numbers},
         {.classes = 2,
          .class_names = names,
          .loss =

@@ -27,7 +27,7 @@ static int use_trainer(yoke_trainer *trainer, yoke_process_group *group) {
     if (!refused(yoke_trainer_evaluate(trainer, &result))) return 2;
     if (!refused(yoke_trainer_find_lr(trainer, NULL, &found))) return 3;
     if (!refused(yoke_data_parallel_hash(engine, &hash))) return 4;
-    if (!refused(yoke_data_parallel_synchronize(engine))) return 5;
+    if (!refused(yoke_data_parallel_broadcast(engine))) return 5;
     if (!refused(yoke_state_save(engine, metrics))) return 6;
     if (!refused(yoke_weights_save(engine, yoke_trainer_model(trainer), metrics))) return 7;
     if (group != NULL && !refused(yoke_process_group_barrier(group))) return 8;

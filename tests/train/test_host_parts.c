@@ -15,7 +15,7 @@ static void a_model_of_the_host_trains_as_the_preset_of_its_layers(void **state)
     uint64_t preset = run_to_the_end(&run, &options);
     EXPECT_OK(yoke_model_preset(&model, MODEL, (yoke_shape){FEATURES, 1, 1, true}, CLASSES, NULL));
     options.model = NULL;
-    options.own_model = model;
+    options.custom_model = model;
     assert_true(run_to_the_end(&run, &options) == preset);
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
     EXPECT_OK(yoke_trainer_create(&run.trainer, &options));
@@ -35,17 +35,17 @@ static void a_model_that_does_not_fit_the_rows_is_refused(void **state) {
     yoke_model *model = make_model("own", CLASSES, NULL), *wide = make_model("wide", 5, NULL);
     yoke_model *regression = make_model("regression", CLASSES, &mse);
     yoke_trainer_options options = on_rows(&run, rows);
-    options.own_model = model;
-    expect_refused(&options, "model " MODEL " and own_model are both set");
+    options.custom_model = model;
+    expect_refused(&options, "model " MODEL " and custom_model are both set");
     options.model = NULL;
     options.label_smoothing = 0.1;
-    expect_refused(&options, "own_model has a loss");
+    expect_refused(&options, "custom_model has a loss");
     options.label_smoothing = 0;
-    options.own_model = wide;
+    options.custom_model = wide;
     expect_refused(&options, "model 'wide' has 5 outputs, arrays has 3 classes");
-    options.own_model = regression;
+    options.custom_model = regression;
     expect_refused(&options, "the MSE loss of model 'regression' compares with targets, arrays");
-    options.own_model = model;
+    options.custom_model = model;
     options.training_rows = options.test_rows = NULL;
     options.dataset = SMALL;
     expect_refused(&options, "model 'own' reads 12x1x1, rows of synthetic are 1x8x8");
@@ -120,22 +120,22 @@ static void what_a_callback_says_reaches_the_caller(void **state) {
     (void)state;
     host_rows *rows = make_rows();
     log_of_run run = {0};
-    own_loss own = {.fails_at = 3};
-    const yoke_own_loss loss = {sizeof loss, compute, &own};
+    custom_loss own = {.fails_at = 3};
+    const yoke_custom_loss loss = {sizeof loss, compute, &own};
     yoke_trainer_options options = on_rows(&run, rows);
-    options.own_loss = &loss;
+    options.custom_loss = &loss;
     assert_int_equal(train(&run, &options), YOKE_ERROR_DATA);
-    assert_non_null(strstr(yoke_last_error(), "own_loss: 16 rows are too few"));
+    assert_non_null(strstr(yoke_last_error(), "custom_loss: 16 rows are too few"));
     assert_int_equal(run.steps, 2);
     yoke_trainer_destroy(run.trainer);
 
-    own = (own_loss){.fails_at = 1, .wordless = true};
+    own = (custom_loss){.fails_at = 1, .wordless = true};
     run = (log_of_run){0};
     assert_int_equal(train(&run, &options), YOKE_ERROR_DATA);
-    assert_non_null(strstr(yoke_last_error(), "own_loss returned YOKE_ERROR_DATA"));
+    assert_non_null(strstr(yoke_last_error(), "custom_loss returned YOKE_ERROR_DATA"));
     yoke_trainer_destroy(run.trainer);
 
-    own = (own_loss){.not_finite = true};
+    own = (custom_loss){.not_finite = true};
     run = (log_of_run){0};
     EXPECT_OK(yoke_trainer_create(&run.trainer, &options));
     uint64_t before = hash_of(run.trainer);
@@ -212,7 +212,7 @@ static void metrics_are_of_all_rows_and_come_with_each_evaluation(void **state) 
     yoke_trainer_options options = on_rows(NULL, rows);
     options.devices = devices_of(3);
     options.evaluate_every = 1;
-    options.own_metrics = two_metrics;
+    options.custom_metrics = two_metrics;
     options.metric_count = 2;
     options.on_event = on_measured;
     options.payload = &seen;
@@ -237,18 +237,18 @@ static void ranks_add_up_metrics_and_weigh_a_loss_of_the_host_by_rows(void **sta
     (void)state;
     host_rows *rows = make_rows();
     log_of_run one = {0};
-    own_loss own[RANK_RUNS] = {{0}, {0}};
-    yoke_own_loss losses[RANK_RUNS];
+    custom_loss own[RANK_RUNS] = {{0}, {0}};
+    yoke_custom_loss losses[RANK_RUNS];
     rank_run *ranks = calloc(RANK_RUNS, sizeof *ranks);
     measured seen[RANK_RUNS] = {{0}, {0}};
     yoke_trainer_options options = on_rows(&one, rows);
     options.batch = 15; /* 8 and 7 rows, and a batch of 5: 3 and 2 */
     run_to_the_end(&one, &options);
     for (int k = 0; k < RANK_RUNS; k++) {
-        losses[k] = (yoke_own_loss){sizeof losses[k], compute, &own[k]};
+        losses[k] = (yoke_custom_loss){sizeof losses[k], compute, &own[k]};
         ranks[k].options = options;
         ranks[k].options.devices = "cpu";
-        ranks[k].options.own_loss = &losses[k];
+        ranks[k].options.custom_loss = &losses[k];
         ranks[k].options.payload = &ranks[k].run;
     }
     run_ranks(ranks);
@@ -257,9 +257,9 @@ static void ranks_add_up_metrics_and_weigh_a_loss_of_the_host_by_rows(void **sta
         assert_true(fabs(ranks[0].run.losses[step] - one.losses[step]) <= 1e-5);
     assert_true(fabs(ranks[1].run.evaluation.loss - one.evaluation.loss) <= 1e-5);
     for (int k = 0; k < RANK_RUNS; k++) {
-        ranks[k].options.own_loss = NULL;
+        ranks[k].options.custom_loss = NULL;
         ranks[k].options.evaluate_every = 1;
-        ranks[k].options.own_metrics = two_metrics;
+        ranks[k].options.custom_metrics = two_metrics;
         ranks[k].options.metric_count = 2;
         ranks[k].options.on_event = on_measured;
         ranks[k].options.payload = &seen[k];
@@ -284,7 +284,7 @@ static void ranks_that_would_stop_or_measure_differently_are_refused(void **stat
             ranks[k].options.devices = "cpu";
             ranks[k].options.evaluate_every = 1;
             ranks[k].options.payload = &ranks[k].run;
-            ranks[k].options.own_metrics = two_metrics;
+            ranks[k].options.custom_metrics = two_metrics;
             ranks[k].options.metric_count = metrics ? k + 1 : 2;
             ranks[k].options.patience = metrics ? 0 : k + 1;
         }
@@ -305,16 +305,16 @@ static void a_metric_that_fails_ends_the_run_in_its_words(void **state) {
     const yoke_metric metric = {sizeof metric, "score", refuse, NULL, NULL};
     const yoke_metric twice[] = {two_metrics[0], two_metrics[0]};
     yoke_trainer_options options = on_rows(&run, rows);
-    options.own_metrics = &metric;
+    options.custom_metrics = &metric;
     options.metric_count = 1;
     assert_int_equal(train(&run, &options), YOKE_ERROR_IO);
     assert_non_null(strstr(yoke_last_error(), "score: the file of scores is gone"));
     yoke_trainer_destroy(run.trainer);
-    options.own_metrics = twice;
+    options.custom_metrics = twice;
     options.metric_count = 2;
     expect_refused(&options, "both named 'accuracy'");
-    options.own_metrics = NULL;
-    expect_refused(&options, "metric_count is 2 and own_metrics is NULL");
+    options.custom_metrics = NULL;
+    expect_refused(&options, "metric_count is 2 and custom_metrics is NULL");
     free_rows(rows);
 }
 

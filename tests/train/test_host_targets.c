@@ -44,15 +44,15 @@ static void micro_batches_begin_with_the_targets_of_their_rows(void **state) {
     (void)state;
     log_of_run run = {0};
     int seen = 0;
-    const yoke_own_loss loss = {sizeof loss, compare_pairs, &seen};
+    const yoke_custom_loss loss = {sizeof loss, compare_pairs, &seen};
     yoke_model *model = NULL;
     yoke_dataset *dataset = make_pairs();
     EXPECT_OK(yoke_model_preset(&model, MODEL, (yoke_shape){FEATURES, 1, 1, true}, CLASSES, NULL));
     yoke_trainer_options options = small(&run);
     options.dataset = NULL;
     options.model = NULL;
-    options.own_model = model;
-    options.own_loss = &loss;
+    options.custom_model = model;
+    options.custom_loss = &loss;
     options.training_rows = options.test_rows = dataset;
     small_engine.accumulate = 2;
     options.epochs = 1;

@@ -34,7 +34,7 @@ static yoke_trainer_options language(log_of_run *run, const char *dataset) {
     options.model = "gpt2:layers=1,width=32,heads=2";
     options.dataset = dataset;
     options.optimizer = &adamw;
-    options.mistakes = 3; /* rows of several labels have none */
+    options.misclassified = 3; /* rows of several labels have none */
     return options;
 }
 

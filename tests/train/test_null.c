@@ -88,7 +88,7 @@ typedef struct kit {
     yoke_lr_plateau lr_plateau;
     yoke_lr_schedule lr_schedule;
     yoke_memory_report memory_report;
-    yoke_mistake mistake;
+    yoke_misclassified misclassified;
     yoke_model_segment model_segment;
     yoke_parameter_options parameter_options;
     yoke_optimizer_options optimizer_options;
@@ -227,9 +227,8 @@ static void fill_options(kit *k) {
     k->devices_options.list = "2xcpu", k->devices_options.threads = 1;
     k->devices_options.unbound = true;
     k->embedding_options = (yoke_embedding_options){sizeof k->embedding_options, "e", 1, 1, 1};
-    k->image_options = (yoke_image_options){.struct_size = sizeof k->image_options,
-                                            .shape = {3, SIDE, SIDE},
-                                            .deviation = {1, 1, 1, 1}};
+    k->image_options = (yoke_image_options){
+        .struct_size = sizeof k->image_options, .shape = {3, SIDE, SIDE}, .std = {1, 1, 1, 1}};
     k->layer_norm_options = (yoke_layer_norm_options)YOKE_LAYER_NORM_OPTIONS_INIT;
     k->layer_norm_options.name = "ln";
     k->group_norm_options = (yoke_group_norm_options)YOKE_GROUP_NORM_OPTIONS_INIT;
@@ -257,7 +256,7 @@ static void fill_options(kit *k) {
     k->trainer_options.model = "mlp:width=4";
     k->trainer_options.dataset = "synthetic:1x8x8,rows=8";
     k->trainer_options.devices = "cpu", k->trainer_options.threads = 1;
-    k->trainer_options.batch = ROWS, k->trainer_options.mistakes = 1;
+    k->trainer_options.batch = ROWS, k->trainer_options.misclassified = 1;
     k->trainer_options.steps = 1;
     k->weights_info = (yoke_weights_info){
         .struct_size = sizeof k->weights_info, .model = "mlp", .input = k->shape};
@@ -271,7 +270,7 @@ static void fill_options(kit *k) {
 static void fill_results(kit *k) {
     SIZE(backend_info), SIZE(checkpoint_tensor_info), SIZE(dataset_info), SIZE(device_info);
     SIZE(evaluation_info), SIZE(group_report), SIZE(layer_info), SIZE(lr_find_result);
-    SIZE(lr_plateau), SIZE(lr_schedule), SIZE(memory_report), SIZE(mistake), SIZE(peer_info);
+    SIZE(lr_plateau), SIZE(lr_schedule), SIZE(memory_report), SIZE(misclassified), SIZE(peer_info);
     SIZE(predictions), SIZE(preset_info), SIZE(progress), SIZE(rank_info), SIZE(span_info),
         SIZE(stage_summary);
     SIZE(step_result), SIZE(tensor_info), SIZE(trainer_summary), SIZE(value_info), SIZE(lent);

@@ -52,7 +52,7 @@ static void compute_logits(yoke_trainer *trainer, const yoke_dataset *rows, doub
     for (size_t row = 0; row < TEST_ROWS; row++) {
         for (size_t i = 0; i < PIXELS; i++)
             values[0][i] = ((double)rows->bytes[row * PIXELS + i] / 255 - (double)rows->mean[0]) /
-                           (double)rows->deviation[0];
+                           (double)rows->std[0];
         forward(&layers[0], values[0], values[1], true);
         forward(&layers[1], values[1], values[0], true);
         forward(&layers[2], values[0], logits + row * CLASSES, false);
@@ -99,21 +99,21 @@ static expected expect(yoke_trainer *trainer, const yoke_dataset *rows) {
     return all;
 }
 
-static void check_mistakes(const yoke_trainer *trainer, const yoke_dataset *rows,
-                           const expected *all, int count) {
+static void check_misclassified(const yoke_trainer *trainer, const yoke_dataset *rows,
+                                const expected *all, int count) {
     for (int i = 0; i < count; i++) {
-        yoke_mistake mistake = {.struct_size = sizeof mistake};
-        EXPECT_OK(yoke_trainer_mistake(trainer, i, &mistake));
-        assert_int_equal(mistake.row, all->wrong[i].row);
-        assert_int_equal(mistake.label, all->wrong[i].label);
-        assert_int_equal(mistake.predicted, all->wrong[i].predicted);
-        assert_float_equal(mistake.probability, all->wrong[i].probability, 1e-4);
-        assert_float_equal(mistake.loss, all->wrong[i].loss, 1e-3);
-        assert_memory_equal(mistake.pixels, rows->bytes + mistake.row * PIXELS, PIXELS);
+        yoke_misclassified misclassified = {.struct_size = sizeof misclassified};
+        EXPECT_OK(yoke_trainer_misclassified(trainer, i, &misclassified));
+        assert_int_equal(misclassified.row, all->wrong[i].row);
+        assert_int_equal(misclassified.label, all->wrong[i].label);
+        assert_int_equal(misclassified.predicted, all->wrong[i].predicted);
+        assert_float_equal(misclassified.probability, all->wrong[i].probability, 1e-4);
+        assert_float_equal(misclassified.loss, all->wrong[i].loss, 1e-3);
+        assert_memory_equal(misclassified.pixels, rows->bytes + misclassified.row * PIXELS, PIXELS);
     }
-    yoke_mistake none = {.struct_size = sizeof none};
-    assert_int_equal(yoke_trainer_mistake(trainer, count, &none), YOKE_ERROR_ARGUMENT);
-    assert_int_equal(yoke_trainer_mistake(trainer, -1, &none), YOKE_ERROR_ARGUMENT);
+    yoke_misclassified none = {.struct_size = sizeof none};
+    assert_int_equal(yoke_trainer_misclassified(trainer, count, &none), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_trainer_misclassified(trainer, -1, &none), YOKE_ERROR_ARGUMENT);
 }
 
 static void check_run(const yoke_trainer_options *options, log_of_run *run) {
@@ -130,12 +130,12 @@ static void check_run(const yoke_trainer_options *options, log_of_run *run) {
     assert_int_equal(found.rows, TEST_ROWS);
     assert_int_equal(found.classes, CLASSES);
     assert_int_equal(found.step, options->steps);
-    assert_int_equal(found.mistakes, kept);
+    assert_int_equal(found.misclassified, kept);
     assert_true(kept > 0);
     assert_null(found.class_names);
     assert_memory_equal(found.counts, all.counts, sizeof all.counts);
     assert_float_equal((double)right / TEST_ROWS, run->evaluation.accuracy, 1e-12);
-    check_mistakes(run->trainer, rows, &all, kept);
+    check_misclassified(run->trainer, rows, &all, kept);
     yoke_dataset_close(rows);
     yoke_trainer_destroy(run->trainer);
 }
@@ -144,13 +144,13 @@ static yoke_trainer_options counting(log_of_run *run) {
     yoke_trainer_options options = small(run);
     options.dataset = PICTURES;
     options.steps = 12;
-    options.mistakes = KEPT;
+    options.misclassified = KEPT;
     return options;
 }
 
 /* Tests. */
 
-static void counts_and_mistakes_are_those_of_a_float64_model(void **state) {
+static void counts_and_misclassified_rows_are_those_of_a_float64_model(void **state) {
     (void)state;
     static const struct {
         int devices, batch, accumulate, shards;
@@ -171,7 +171,7 @@ static void counts_and_mistakes_are_those_of_a_float64_model(void **state) {
     }
 }
 
-static void label_smoothing_is_not_part_of_a_mistakes_loss(void **state) {
+static void label_smoothing_is_not_part_of_a_misclassified_rows_loss(void **state) {
     (void)state;
     log_of_run run = {0};
     yoke_trainer_options options = counting(&run);
@@ -207,14 +207,15 @@ static void a_trainer_that_counts_none_says_so(void **state) {
     log_of_run run = {0};
     yoke_trainer_options options = counting(&run);
     yoke_predictions found = {.struct_size = sizeof found};
-    yoke_mistake mistake = {.struct_size = sizeof mistake};
-    options.mistakes = 0;
+    yoke_misclassified misclassified = {.struct_size = sizeof misclassified};
+    options.misclassified = 0;
     EXPECT_OK(train(&run, &options));
     assert_int_equal(yoke_trainer_predictions(run.trainer, &found), YOKE_ERROR_ARGUMENT);
-    assert_non_null(strstr(yoke_last_error(), "options.mistakes"));
-    assert_int_equal(yoke_trainer_mistake(run.trainer, 0, &mistake), YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "options.misclassified"));
+    assert_int_equal(yoke_trainer_misclassified(run.trainer, 0, &misclassified),
+                     YOKE_ERROR_ARGUMENT);
     yoke_trainer_destroy(run.trainer);
-    options.mistakes = -1;
+    options.misclassified = -1;
     assert_int_equal(yoke_trainer_create(&run.trainer, &options), YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "-1"));
 }
@@ -265,8 +266,8 @@ static void of_many_classes_only_the_rows_are_counted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_and_mistakes_are_those_of_a_float64_model),
-        cmocka_unit_test(label_smoothing_is_not_part_of_a_mistakes_loss),
+        cmocka_unit_test(counts_and_misclassified_rows_are_those_of_a_float64_model),
+        cmocka_unit_test(label_smoothing_is_not_part_of_a_misclassified_rows_loss),
         cmocka_unit_test(an_evaluation_that_is_stopped_leaves_the_one_before),
         cmocka_unit_test(a_trainer_that_counts_none_says_so),
         cmocka_unit_test(the_worst_rows_come_by_loss_then_by_row),

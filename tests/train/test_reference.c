@@ -33,6 +33,7 @@ static yoke_model *small_model(void) {
     conv.out_channels = 6;
     conv.kernel = 3;
     conv.padding = 1;
+    conv.no_bias = true;
     norm.name = "bn";
     linear.name = "fc";
     linear.out_features = 4;

@@ -12,19 +12,19 @@ static void touch(const char *path) {
     assert_int_equal(fclose(file), 0);
 }
 
-static yoke_status own_loss(void *payload, const yoke_outputs *rows, double *loss) {
+static yoke_status custom_loss(void *payload, const yoke_outputs *rows, double *loss) {
     (void)payload, (void)rows, (void)loss;
     return YOKE_OK;
 }
 
 /* The place of a run whose losses, the host program's, went from `first` to `last`. */
 static const char *place_after(double first, double last, const char *save, char *beside) {
-    yoke_own_loss own = {.struct_size = sizeof own, .compute = own_loss};
+    yoke_custom_loss own = {.struct_size = sizeof own, .compute = custom_loss};
     yoke_loss_trend trend = {.steps = 0};
     yoke_run *run = calloc(1, sizeof *run);
     assert_non_null(run);
     run->options.save = save;
-    run->options.own_loss = &own;
+    run->options.custom_loss = &own;
     run->at.step = 40;
     yoke_loss_trend_add(&trend, first);
     for (int step = 1; step < 40; step++)

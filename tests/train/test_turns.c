@@ -134,7 +134,7 @@ static void on_event_of_host(const yoke_event *event, void *payload) {
         self->nested = yoke_trainer_run(self->trainer);
 }
 
-static yoke_status own_loss(void *payload, const yoke_outputs *rows, double *mean) {
+static yoke_status custom_loss(void *payload, const yoke_outputs *rows, double *mean) {
     uint64_t hash;
     host *self = payload;
     compare(self);
@@ -153,7 +153,7 @@ static yoke_status add(void *payload, const yoke_outputs *rows, double *sums) {
 static void callbacks_and_threads_that_they_start_have_the_programs_settings(void **state) {
     (void)state;
     host self = {.nested = YOKE_OK};
-    yoke_own_loss loss = {.struct_size = sizeof loss, .compute = own_loss, .payload = &self};
+    yoke_custom_loss loss = {.struct_size = sizeof loss, .compute = custom_loss, .payload = &self};
     yoke_metric metric = {
         .struct_size = sizeof metric, .name = "rows", .add = add, .payload = &self};
     yoke_trainer_options options = YOKE_TRAINER_OPTIONS_INIT;
@@ -164,8 +164,8 @@ static void callbacks_and_threads_that_they_start_have_the_programs_settings(voi
     look(&self.own);
     options.on_event = on_event_of_host;
     options.payload = &self;
-    options.own_loss = &loss;
-    options.own_metrics = &metric;
+    options.custom_loss = &loss;
+    options.custom_metrics = &metric;
     options.metric_count = 1;
     self.trainer = make(&options);
     EXPECT_OK(yoke_trainer_run(self.trainer));

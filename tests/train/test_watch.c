@@ -288,10 +288,10 @@ static yoke_status falls_after_nan(void *payload, const yoke_outputs *rows, doub
 static void a_loss_that_is_no_number_is_never_the_best(void **state) {
     (void)state;
     watched run = {0};
-    const yoke_own_loss loss = {
+    const yoke_custom_loss loss = {
         .struct_size = sizeof loss, .compute = falls_after_nan, .payload = &run};
     yoke_trainer_options options = watching(&run);
-    options.own_loss = &loss;
+    options.custom_loss = &loss;
     options.epochs = 5;
     options.patience = 2;
     EXPECT_OK(train(&run.log, &options));

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/choices_place.h"
+#include "cli/algorithm_cache.h"
 #include "cli/cli.h"
 #include "cli/launch/launch_environment.h"
 #include "cli/option_values.h"
@@ -19,7 +19,7 @@
 typedef struct compare_flags {
     compare_setup setup; /* optimizer: kind and learning rate, NaN: the default of the kind */
     const char *model, *dataset, *devices, *link, *html;
-    choices_flags choices;
+    algorithm_cache_flags algorithm_cache;
     straggler straggler;
     unsigned counts, ddp; /* words */
     int threads, learn_steps, rounds, steps;
@@ -45,8 +45,8 @@ static const cli_option options[] = {
     CLI_OPTION_ALGORITHM(
         AT(setup.algorithm),
         "of the race: fastest by measurement, or the same in every run (measured)"),
-    CHOICES_OPTION_FILE(AT(choices.file)),
-    CHOICES_OPTION_NO_CACHE(AT(choices.no_cache)),
+    ALGORITHM_CACHE_OPTION_FILE(AT(algorithm_cache.file)),
+    ALGORITHM_CACHE_OPTION_NO_CACHE(AT(algorithm_cache.no_cache)),
     {"ddp", "overlap|sharded", "each rank updates all weights, or its own part (overlap)", AT(ddp)},
     CLI_OPTION_COLLECTIVES(AT(setup.collectives)),
     CLI_OPTION_BUCKET_MB(AT(setup.bucket_mb), "as in yoke train"),
@@ -112,18 +112,18 @@ static void set_lesson(compare_flags *flags) {
     flags->setup.interpreter_us = YOKE_INTERPRETER_US;
 }
 
-static int fill_choices(compare_setup *setup, const compare_flags *flags) {
-    choices_place place;
-    int code = choices_flags_check(&flags->choices, "compare");
+static int fill_algorithm_cache(compare_setup *setup, const compare_flags *flags) {
+    algorithm_cache_place place;
+    int code = algorithm_cache_check(&flags->algorithm_cache, "compare");
     if (code >= 0 || setup->algorithm == YOKE_ALGORITHM_DIRECT) return code;
-    if (!flags->quiet) choices_note_fastest(setup->algorithm);
-    choices_place_find(&place, &flags->choices, !flags->quiet);
+    if (!flags->quiet) algorithm_note_fastest(setup->algorithm);
+    algorithm_cache_find(&place, &flags->algorithm_cache, !flags->quiet);
     if (place.path == NULL) return -1;
-    setup->cache_choices = place.cache;
-    int length = snprintf(setup->choices, sizeof setup->choices, "%s", place.path);
-    if (length < (int)sizeof setup->choices) return -1;
-    return cli_usage_error("compare", "--choices has more than %zu bytes",
-                           sizeof setup->choices - 1);
+    setup->replace_broken_cache = place.replace_broken;
+    int length = snprintf(setup->algorithm_cache, sizeof setup->algorithm_cache, "%s", place.path);
+    if (length < (int)sizeof setup->algorithm_cache) return -1;
+    return cli_usage_error("compare", "--algorithm-cache has more than %zu bytes",
+                           sizeof setup->algorithm_cache - 1);
 }
 
 static int fill_setup(compare_setup *setup, const compare_flags *flags) {
@@ -138,7 +138,7 @@ static int fill_setup(compare_setup *setup, const compare_flags *flags) {
     if (strlen(link) >= sizeof setup->link)
         return cli_usage_error("compare", "--link: '%.40s...' is no link", link);
     strcpy(setup->link, link);
-    int code = fill_choices(setup, flags);
+    int code = fill_algorithm_cache(setup, flags);
     return code >= 0 ? code : compare_setup_names(setup, "compare", flags->model, flags->dataset);
 }
 
@@ -151,41 +151,12 @@ static int set_straggler(compare_setup *setup, const compare_flags *flags) {
                            setup->device_count - 1);
 }
 
-static yoke_status open_devices(device_view *view, const compare_flags *flags) {
-    yoke_status status = compare_open_devices(view, flags->devices, flags->threads);
-    if (status == YOKE_OK && view->count == 1)
-        return cli_refuse(
-            YOKE_ERROR_ARGUMENT,
-            "%s is one device, and compare needs two at least: --devices 2xcpu, for example",
-            view->devices[0].name);
-    return status;
-}
-
-static void describe_devices(compare_result *result, const compare_flags *flags,
-                             const device_view *view) {
-    compare_setup_devices(&result->setup, view, flags->threads);
-    result->cores = view->devices[0].capability == 0 ? launch_core_count() : 0;
-    snprintf(result->processor, sizeof result->processor, "%s", view->devices[0].description);
-}
-
 /* threads: of each device; 0: as the setup says. */
 static void enter(comparison *all, compare_kind kind, int devices, int threads) {
     if (all->count < RACE_CONTENDERS)
         all->contenders[all->count] =
             (compare_contender){.kind = kind, .devices = devices, .threads = threads};
     all->count++;
-}
-
-/* Single has a part of the machine only: a speed-up over it says nothing about the machine. */
-static void enter_all_cores(comparison *all) {
-    const compare_setup *setup = &all->result.setup;
-    int used = setup->threads * setup->device_count;
-    if (used > all->result.cores) used = all->result.cores;
-    if (used > setup->threads) enter(all, COMPARE_ALL_CORES, 1, used);
-}
-
-static bool is_counted(int devices, int most, unsigned counts) {
-    return counts != DOUBLING || devices == most || (devices & (devices - 1)) == 0;
 }
 
 static int enter_lesson(comparison *all, int devices) {
@@ -205,9 +176,14 @@ static int enter_lesson(comparison *all, int devices) {
 static int enter_all(comparison *all, const compare_flags *flags, const device_view *view) {
     if (flags->lesson) return enter_lesson(all, view->count);
     enter(all, COMPARE_SINGLE, 1, 0);
-    enter_all_cores(all);
+    /* Single has a part of the machine only: a speed-up over it says nothing about the machine. */
+    const compare_setup *setup = &all->result.setup;
+    int used = setup->threads * setup->device_count;
+    if (used > all->result.cores) used = all->result.cores;
+    if (used > setup->threads) enter(all, COMPARE_ALL_CORES, 1, used);
     for (int devices = 2; devices <= view->count; devices++) {
-        if (!is_counted(devices, view->count, flags->counts)) continue;
+        bool doubled = (devices & (devices - 1)) == 0 || devices == view->count;
+        if (flags->counts == DOUBLING && !doubled) continue;
         enter(all, COMPARE_CLASSIC, devices, 0);
         enter(all, COMPARE_OVERLAP, devices, 0);
         enter(all, COMPARE_SHARDED, devices, 0);
@@ -230,9 +206,17 @@ static int prepare(comparison *all, const compare_flags *flags) {
     int code = compare_check_launcher("compare");
     if (code < 0) code = fill_setup(&all->result.setup, flags);
     if (code >= 0) return code;
-    yoke_status status = open_devices(&view, flags);
+    yoke_status status = compare_open_devices(&view, flags->devices, flags->threads);
+    if (status == YOKE_OK && view.count == 1)
+        status = cli_refuse(
+            YOKE_ERROR_ARGUMENT,
+            "%s is one device, and compare needs two at least: --devices 2xcpu, for example",
+            view.devices[0].name);
     if (status != YOKE_OK) return cli_fail(status);
-    describe_devices(&all->result, flags, &view);
+    compare_setup_devices(&all->result.setup, &view, flags->threads);
+    all->result.cores = view.devices[0].capability == 0 ? launch_core_count() : 0;
+    snprintf(all->result.processor, sizeof all->result.processor, "%s",
+             view.devices[0].description);
     code = set_straggler(&all->result.setup, flags);
     if (code >= 0) return code;
     all->result.learn_steps = flags->learn_steps;

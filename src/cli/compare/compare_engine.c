@@ -32,21 +32,15 @@ static bool is_rank(const compare_engine *engine) {
     return engine->role.rank.world > 0;
 }
 
-/* "cuda:0#1" is a second replica of "cuda:0". */
-static void list_devices(const compare_engine *engine, char list[COMPARE_LIST_BYTES]) {
-    size_t length = 0;
-    list[0] = '\0';
-    for (int i = 0; i < engine->role.devices; i++) {
-        const char *name = engine->setup.names[i];
-        length += (size_t)snprintf(list + length, COMPARE_LIST_BYTES - length, "%s%.*s",
-                                   i > 0 ? "," : "", (int)strcspn(name, "#"), name);
-    }
-    snprintf(list + length, COMPARE_LIST_BYTES - length, "%s", engine->setup.ways);
-}
-
 static yoke_status open_devices(compare_engine *engine) {
-    char list[COMPARE_LIST_BYTES];
-    list_devices(engine, list);
+    char list[COMPARE_LIST_BYTES] = "";
+    size_t length = 0;
+    for (int i = 0; i < engine->role.devices; i++) { /* "cuda:0#1": a second replica of "cuda:0" */
+        const char *name = engine->setup.names[i];
+        length += (size_t)snprintf(list + length, sizeof list - length, "%s%.*s", i > 0 ? "," : "",
+                                   (int)strcspn(name, "#"), name);
+    }
+    snprintf(list + length, sizeof list - length, "%s", engine->setup.variants);
     yoke_devices_options options = {.struct_size = sizeof options,
                                     .list = list,
                                     .threads = engine->role.threads > 0 ? engine->role.threads
@@ -99,24 +93,24 @@ static yoke_status build_parallel(compare_engine *engine) {
     const compare_setup *setup = &engine->setup;
     size_t bucket_bytes = (size_t)(setup->bucket_mb * 1048576);
     yoke_collectives collectives = engine->role.chains ? YOKE_COLLECTIVES_NCCL : setup->collectives;
-    yoke_data_parallel_options options = {.struct_size = sizeof options,
-                                          .schedule = engine->role.schedule,
-                                          .precision = setup->precision,
-                                          .algorithm = setup->algorithm,
-                                          .choices =
-                                              setup->choices[0] != '\0' ? setup->choices : NULL,
-                                          .cache_choices = setup->cache_choices,
-                                          .collectives = collectives,
-                                          .first_bucket_bytes = bucket_bytes,
-                                          .bucket_bytes = bucket_bytes,
-                                          .batch = setup->batch,
-                                          .shards = setup->shards,
-                                          .seed = setup->seed,
-                                          .process_group = engine->group,
-                                          .broadcast_buffers = true,
-                                          .interpreter_us = setup->interpreter_us,
-                                          .link = setup->link[0] != '\0' ? setup->link : NULL,
-                                          .pixels = yoke_loader_pixels(engine->loader)};
+    yoke_data_parallel_options options = {
+        .struct_size = sizeof options,
+        .schedule = engine->role.schedule,
+        .precision = setup->precision,
+        .algorithm = setup->algorithm,
+        .algorithm_cache = setup->algorithm_cache[0] != '\0' ? setup->algorithm_cache : NULL,
+        .replace_broken_cache = setup->replace_broken_cache,
+        .collectives = collectives,
+        .first_bucket_bytes = bucket_bytes,
+        .bucket_bytes = bucket_bytes,
+        .batch = setup->batch,
+        .shards = setup->shards,
+        .seed = setup->seed,
+        .process_group = engine->group,
+        .broadcast_buffers = true,
+        .interpreter_us = setup->interpreter_us,
+        .link = setup->link[0] != '\0' ? setup->link : NULL,
+        .pixels = yoke_loader_pixels(engine->loader)};
     if (has_straggler(engine)) {
         options.straggler = setup->straggler;
         options.straggler_factor = setup->straggler_factor;
@@ -126,17 +120,9 @@ static yoke_status build_parallel(compare_engine *engine) {
     if (status != YOKE_OK) return status;
     status = yoke_data_parallel_create(&engine->parallel, engine->model, engine->devices,
                                        &setup->optimizer, &options);
-    const char *warning = yoke_data_parallel_choices_warning(engine->parallel);
+    const char *warning = yoke_data_parallel_algorithms_warning(engine->parallel);
     if (warning != NULL) fprintf(stderr, "yoke: warning: %s\n", warning);
     return status;
-}
-
-static yoke_status build(compare_engine *engine) {
-    engine->batch.struct_size = sizeof engine->batch;
-    yoke_status status = open_devices(engine);
-    if (status == YOKE_OK) status = open_data(engine);
-    if (status == YOKE_OK) status = join_ranks(engine);
-    return status == YOKE_OK ? build_parallel(engine) : status;
 }
 
 yoke_status compare_engine_create(compare_engine **engine, const compare_setup *setup,
@@ -146,7 +132,11 @@ yoke_status compare_engine_create(compare_engine **engine, const compare_setup *
     if (made == NULL) return cli_refuse(YOKE_ERROR_MEMORY, "no memory for an engine");
     made->setup = *setup;
     made->role = *role;
-    yoke_status status = build(made);
+    made->batch.struct_size = sizeof made->batch;
+    yoke_status status = open_devices(made);
+    if (status == YOKE_OK) status = open_data(made);
+    if (status == YOKE_OK) status = join_ranks(made);
+    if (status == YOKE_OK) status = build_parallel(made);
     if (status == YOKE_OK)
         *engine = made;
     else
@@ -203,10 +193,6 @@ yoke_status compare_engine_learn(compare_engine *engine, int steps, compare_lear
     return status;
 }
 
-static yoke_status begin_together(compare_engine *engine) {
-    return engine->group != NULL ? yoke_process_group_barrier(engine->group) : YOKE_OK;
-}
-
 yoke_status compare_engine_run(compare_engine *engine, int steps, bool fresh,
                                double *milliseconds) {
     yoke_step_result result = {.struct_size = sizeof result};
@@ -214,7 +200,8 @@ yoke_status compare_engine_run(compare_engine *engine, int steps, bool fresh,
     yoke_status status = has_batch ? YOKE_OK : next_batch(engine);
     if (status == YOKE_OK) status = yoke_data_parallel_bind(engine->parallel);
     if (fresh) yoke_trace_reset(yoke_data_parallel_trace(engine->parallel));
-    if (status == YOKE_OK) status = begin_together(engine);
+    if (status == YOKE_OK && engine->group != NULL)
+        status = yoke_process_group_barrier(engine->group);
     engine->window = (yoke_account_window){.begin_ns = yoke_now_ns(), .steps = steps};
     for (int i = 0; i < steps && status == YOKE_OK; i++)
         status =
@@ -278,18 +265,19 @@ yoke_status compare_engine_memory(const compare_engine *engine, compare_memory *
     return YOKE_OK;
 }
 
-void compare_engine_choices(const compare_engine *engine, char text[COMPARE_CHOICES_BYTES]) {
+void compare_engine_algorithms(const compare_engine *engine, char text[COMPARE_ALGORITHMS_BYTES]) {
     const char *pass, *algorithm;
     double milliseconds;
     int passes = 0, winograd = 0;
-    while (yoke_data_parallel_choice(engine->parallel, passes, &pass, &algorithm, &milliseconds)) {
+    while (
+        yoke_data_parallel_algorithm(engine->parallel, passes, &pass, &algorithm, &milliseconds)) {
         winograd += strncmp(algorithm, "winograd", 8) == 0;
         passes++;
     }
     if (engine->setup.algorithm == YOKE_ALGORITHM_DIRECT)
-        snprintf(text, COMPARE_CHOICES_BYTES, "direct");
+        snprintf(text, COMPARE_ALGORITHMS_BYTES, "direct");
     else
-        snprintf(text, COMPARE_CHOICES_BYTES, "winograd in %d of %d passes", winograd, passes);
+        snprintf(text, COMPARE_ALGORITHMS_BYTES, "winograd in %d of %d passes", winograd, passes);
 }
 
 const yoke_model *compare_engine_model(const compare_engine *engine) {

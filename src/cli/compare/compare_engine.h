@@ -71,8 +71,8 @@ yoke_status compare_engine_step(compare_engine *engine, compare_step *step, int 
 yoke_status compare_engine_memory(const compare_engine *engine, compare_memory *devices);
 
 /* "winograd in 12 of 40 passes"; "direct". */
-#define COMPARE_CHOICES_BYTES 64
-void compare_engine_choices(const compare_engine *engine, char text[COMPARE_CHOICES_BYTES]);
+#define COMPARE_ALGORITHMS_BYTES 64
+void compare_engine_algorithms(const compare_engine *engine, char text[COMPARE_ALGORITHMS_BYTES]);
 /* Borrowed from the engine. */
 const yoke_model *compare_engine_model(const compare_engine *engine);
 /* Walks the tensors of the model but the integer ones, in their order; *place begins at 0. false:

@@ -83,16 +83,6 @@ static int by_device_and_begin(const void *left, const void *right) {
     return (a->begin_ns > b->begin_ns) - (a->begin_ns < b->begin_ns);
 }
 
-/* least_ms: the recorded step of the next faster mode takes so long. So the recorded steps have the
- * order of the medians. */
-static yoke_status fill_step(compare_contender *contender, double least_ms, compare_mode *mode) {
-    compare_step *step = &mode->step;
-    yoke_status status = compare_contender_step(contender, mode->step_ms.median, least_ms, step);
-    if (status == YOKE_OK && step->count > 0)
-        qsort(step->spans, (size_t)step->count, sizeof *step->spans, by_device_and_begin);
-    return status;
-}
-
 static int by_median(const void *left, const void *right) {
     double a = (*(compare_mode *const *)left)->step_ms.median;
     double b = (*(compare_mode *const *)right)->step_ms.median;
@@ -102,13 +92,17 @@ static int by_median(const void *left, const void *right) {
 static yoke_status fill_steps(comparison *all) {
     compare_mode *order[RACE_CONTENDERS];
     yoke_status status = YOKE_OK;
-    double least_ms = 0;
+    double least_ms = 0; /* the step of the next faster mode: recorded steps order as medians do */
     for (int i = 0; i < all->count; i++)
         order[i] = &all->result.modes[i];
     qsort(order, (size_t)all->count, sizeof *order, by_median);
     for (int i = 0; i < all->count && status == YOKE_OK; i++) {
-        status = fill_step(&all->contenders[order[i] - all->result.modes], least_ms, order[i]);
-        least_ms = order[i]->step.milliseconds;
+        compare_contender *contender = &all->contenders[order[i] - all->result.modes];
+        compare_step *step = &order[i]->step;
+        status = compare_contender_step(contender, order[i]->step_ms.median, least_ms, step);
+        if (status == YOKE_OK && step->count > 0)
+            qsort(step->spans, (size_t)step->count, sizeof *step->spans, by_device_and_begin);
+        least_ms = step->milliseconds;
     }
     return status;
 }

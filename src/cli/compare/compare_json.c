@@ -95,31 +95,26 @@ static void json_stages(yoke_json *json, const yoke_account *account) {
     yoke_json_close(json, '}');
 }
 
-static void json_memory(yoke_json *json, const compare_memory *memory) {
-    yoke_json_open(json, "memory_bytes", '{');
-    yoke_json_real(json, "weights", memory->weights);
-    yoke_json_real(json, "gradients", memory->gradients);
-    yoke_json_real(json, "optimizer", memory->optimizer);
-    yoke_json_real(json, "activations", memory->activations);
-    yoke_json_real(json, "other", memory->other);
-    yoke_json_real(json, "total", memory->total);
-    yoke_json_close(json, '}');
-}
-
-static void json_link(yoke_json *json, const yoke_account *account) {
-    if (account->sent + account->received == 0) return;
-    yoke_json_real(json, "sent_bytes", account->sent);
-    yoke_json_real(json, "received_bytes", account->received);
-}
-
 static void json_parts(yoke_json *json, const compare_mode *mode) {
     yoke_json_open(json, "parts", '[');
     for (int i = 0; i < mode->devices; i++) {
+        const yoke_account *account = &mode->parts[i].account;
         yoke_json_open(json, NULL, '{');
         yoke_json_text(json, "name", mode->parts[i].name);
-        json_stages(json, &mode->parts[i].account);
-        json_link(json, &mode->parts[i].account);
-        json_memory(json, &mode->parts[i].memory);
+        json_stages(json, account);
+        if (account->sent + account->received != 0) {
+            yoke_json_real(json, "sent_bytes", account->sent);
+            yoke_json_real(json, "received_bytes", account->received);
+        }
+        const compare_memory *memory = &mode->parts[i].memory;
+        yoke_json_open(json, "memory_bytes", '{');
+        yoke_json_real(json, "weights", memory->weights);
+        yoke_json_real(json, "gradients", memory->gradients);
+        yoke_json_real(json, "optimizer", memory->optimizer);
+        yoke_json_real(json, "activations", memory->activations);
+        yoke_json_real(json, "other", memory->other);
+        yoke_json_real(json, "total", memory->total);
+        yoke_json_close(json, '}');
         yoke_json_close(json, '}');
     }
     yoke_json_close(json, ']');
@@ -151,13 +146,6 @@ static void json_spans(yoke_json *json, const compare_step *step) {
     yoke_json_close(json, '}');
 }
 
-static void json_rounds(yoke_json *json, const compare_result *result, const compare_mode *mode) {
-    yoke_json_open(json, "round_ms", '[');
-    for (int i = 0; i < result->rounds; i++)
-        yoke_json_real(json, NULL, mode->round_ms[i]);
-    yoke_json_close(json, ']');
-}
-
 static void json_mode(yoke_json *json, const compare_result *result, const compare_mode *mode) {
     yoke_account mean = compare_mean_account(mode);
     yoke_json_open(json, NULL, '{');
@@ -172,7 +160,10 @@ static void json_mode(yoke_json *json, const compare_result *result, const compa
     if (!isnan(mode->speedup_all_cores.median))
         json_ratio(json, "speedup_all_cores", mode->speedup_all_cores);
     json_ratio(json, "efficiency", mode->efficiency);
-    json_rounds(json, result, mode);
+    yoke_json_open(json, "round_ms", '[');
+    for (int i = 0; i < result->rounds; i++)
+        yoke_json_real(json, NULL, mode->round_ms[i]);
+    yoke_json_close(json, ']');
     json_stages(json, &mean);
     json_parts(json, mode);
     json_spans(json, &mode->step);

@@ -97,17 +97,6 @@ static yoke_report_interval interval_of(race_ratio figure) {
     return (yoke_report_interval){figure.median, figure.low, figure.high};
 }
 
-static yoke_status add_memory(yoke_report_mode *mode, const compare_device *device,
-                              const char *name) {
-    const compare_memory *memory = &device->memory;
-    if (!(memory->total > 0)) return YOKE_OK;
-    TRY(yoke_report_add_amount(&mode->memory, name, "weights", memory->weights));
-    TRY(yoke_report_add_amount(&mode->memory, name, "gradients", memory->gradients));
-    TRY(yoke_report_add_amount(&mode->memory, name, "optimizer", memory->optimizer));
-    TRY(yoke_report_add_amount(&mode->memory, name, "activations", memory->activations));
-    return yoke_report_add_amount(&mode->memory, name, "other", memory->other);
-}
-
 static yoke_status add_bytes(yoke_report_mode *mode, const char *name, const yoke_account *account,
                              bool linked) {
     if (account->sent > 0)
@@ -135,7 +124,13 @@ static yoke_status add_device(yoke_report_mode *mode, const compare_mode *from, 
     memcpy(lane->stage_ms, device->account.stage_ms, sizeof lane->stage_ms);
     TRY(yoke_report_cut(lane, from->step.spans, (size_t)from->step.count, index,
                         from->step.begin_ns, from->step.end_ns));
-    return add_memory(mode, device, name);
+    const compare_memory *memory = &device->memory;
+    if (!(memory->total > 0)) return YOKE_OK;
+    TRY(yoke_report_add_amount(&mode->memory, name, "weights", memory->weights));
+    TRY(yoke_report_add_amount(&mode->memory, name, "gradients", memory->gradients));
+    TRY(yoke_report_add_amount(&mode->memory, name, "optimizer", memory->optimizer));
+    TRY(yoke_report_add_amount(&mode->memory, name, "activations", memory->activations));
+    return yoke_report_add_amount(&mode->memory, name, "other", memory->other);
 }
 
 static yoke_status add_devices(yoke_report_mode *mode, const compare_mode *from, bool linked) {

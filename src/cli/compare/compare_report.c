@@ -319,11 +319,6 @@ static void print_memory(FILE *out, const compare_result *result, int devices) {
             unit < GIBIBYTE ? "MiB" : "GiB");
 }
 
-static void print_memory_meanings(FILE *out, const compare_result *result) {
-    for (size_t row = 0; row < MEMORY_ROWS; row++)
-        if (is_row_shown(result, row)) fprintf(out, "  %s\n", memory_rows[row].meaning);
-}
-
 void compare_print(FILE *out, const compare_result *result) {
     bool shown[YOKE_ACCOUNT_STAGES] = {false};
     print_width(out);
@@ -337,6 +332,7 @@ void compare_print(FILE *out, const compare_result *result) {
     for (int i = 0; i < result->mode_count; i++)
         if (result->modes[i].kind == COMPARE_CLASSIC)
             print_memory(out, result, result->modes[i].devices);
-    print_memory_meanings(out, result);
+    for (size_t row = 0; row < MEMORY_ROWS; row++)
+        if (is_row_shown(result, row)) fprintf(out, "  %s\n", memory_rows[row].meaning);
     compare_print_sentences(out, result);
 }

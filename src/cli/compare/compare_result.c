@@ -129,22 +129,20 @@ static double largest_difference(const double *a, const double *b, int count) {
     return largest;
 }
 
-static void judge(const compare_result *result, compare_mode *mode) {
-    const compare_mode *with = reference_of(result, mode);
-    mode->verdict = COMPARE_REFERENCE;
-    mode->compared_with = -1;
-    mode->difference = 0;
-    if (with == mode) return;
-    mode->compared_with = (int)(with - result->modes);
-    mode->difference = largest_difference(mode->losses, with->losses, result->learn_steps);
-    bool same = mode->weights_hash == with->weights_hash;
-    mode->verdict = same ? COMPARE_SAME_BITS : COMPARE_ROUNDING;
-    if (!(mode->difference <= result->tolerance)) mode->verdict = COMPARE_DIFFERENT;
-}
-
 void compare_judge(compare_result *result) {
-    for (int i = 0; i < result->mode_count; i++)
-        judge(result, &result->modes[i]);
+    for (int i = 0; i < result->mode_count; i++) {
+        compare_mode *mode = &result->modes[i];
+        const compare_mode *with = reference_of(result, mode);
+        mode->verdict = COMPARE_REFERENCE;
+        mode->compared_with = -1;
+        mode->difference = 0;
+        if (with == mode) continue;
+        mode->compared_with = (int)(with - result->modes);
+        mode->difference = largest_difference(mode->losses, with->losses, result->learn_steps);
+        bool same = mode->weights_hash == with->weights_hash;
+        mode->verdict = same ? COMPARE_SAME_BITS : COMPARE_ROUNDING;
+        if (!(mode->difference <= result->tolerance)) mode->verdict = COMPARE_DIFFERENT;
+    }
 }
 
 bool compare_all_equal(const compare_result *result) {

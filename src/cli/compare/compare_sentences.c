@@ -82,13 +82,6 @@ static void say_order(FILE *out, const compare_result *result, int devices) {
         result->disturbed, result->rounds, order);
 }
 
-static void say_too_few(FILE *out, const compare_result *result) {
-    say(out,
-        "%d rounds are too few for a verdict on what is faster; %d are enough. Run it again "
-        "with more --seconds.",
-        result->rounds, RACE_INTERVAL_ROUNDS);
-}
-
 /* The rounds of both modes, as in race_compare. */
 static race_ratio speed_ratio(const compare_result *result, const compare_mode *one,
                               const compare_mode *other) {
@@ -113,29 +106,20 @@ static void say_faster(FILE *out, const compare_result *result, const compare_mo
 
 /* Time. */
 
-static double computing_ms(const yoke_account *account) {
-    return account->stage_ms[YOKE_STAGE_FORWARD] + account->stage_ms[YOKE_STAGE_LOSS] +
-           account->stage_ms[YOKE_STAGE_BACKWARD];
-}
-
-/* Appends ", name 1.23 ms". */
-static void name_part(char *text, size_t size, const char *name, double ms, double step_ms) {
-    size_t length = strlen(text);
-    if (ms < NAMED_SHARE * step_ms) return;
-    snprintf(text + length, size - length, "%s%s %.2f ms", length > 0 ? ", " : "", name, ms);
-}
-
 /* All that is not forward, loss and backward. */
 static void say_overhead(FILE *out, const compare_mode *mode) {
     yoke_account mean = compare_mean_account(mode);
     char parts[512] = "";
-    double lost = 100 - 100 * computing_ms(&mean) / mean.step_ms;
+    double computing_ms = mean.stage_ms[YOKE_STAGE_FORWARD] + mean.stage_ms[YOKE_STAGE_LOSS] +
+                          mean.stage_ms[YOKE_STAGE_BACKWARD];
+    double lost = 100 - 100 * computing_ms / mean.step_ms;
     for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++) {
         bool computes =
             stage == YOKE_STAGE_FORWARD || stage == YOKE_STAGE_LOSS || stage == YOKE_STAGE_BACKWARD;
-        if (!computes)
-            name_part(parts, sizeof parts, yoke_account_name(stage), mean.stage_ms[stage],
-                      mean.step_ms);
+        if (computes || mean.stage_ms[stage] < NAMED_SHARE * mean.step_ms) continue;
+        size_t length = strlen(parts);
+        snprintf(parts + length, sizeof parts - length, "%s%s %.2f ms", length > 0 ? ", " : "",
+                 yoke_account_name(stage), mean.stage_ms[stage]);
     }
     say(out, "In %s a device spends %.1f %% of a step outside forward, loss and backward%s%s.",
         compare_kind_name(mode->kind), lost, parts[0] != '\0' ? ": " : "", parts);
@@ -177,7 +161,10 @@ void compare_print_sentences(FILE *out, const compare_result *result) {
     fputc('\n', out);
     if (result->learn_steps > 0) say_learning(out, result);
     if (!result->interval)
-        say_too_few(out, result);
+        say(out,
+            "%d rounds are too few for a verdict on what is faster; %d are enough. Run it again "
+            "with more --seconds.",
+            result->rounds, RACE_INTERVAL_ROUNDS);
     else if (result->disturbed > 0)
         say_order(out, result, devices);
     if (has_verdict(result) && ddp != NULL) say_faster(out, result, ddp, overlap);

@@ -51,7 +51,7 @@ void compare_setup_devices(compare_setup *setup, const device_view *view, int th
     setup->device_count = view->count;
     for (int i = 0; i < view->count; i++)
         memcpy(setup->names[i], view->devices[i].name, sizeof setup->names[i]);
-    memcpy(setup->ways, view->devices[0].ways, sizeof setup->ways);
+    memcpy(setup->variants, view->devices[0].variants, sizeof setup->variants);
 }
 
 bool compare_share_a_gpu(const device_view *view, int count) {

@@ -14,7 +14,7 @@ typedef struct compare_setup {
     bool skip_bad;
     char link[96];      /* "": none */
     char names[64][32]; /* of the devices, the root first; a contender uses the first few */
-    char ways[96];      /* yoke_device_info.ways of all of them */
+    char variants[96];  /* yoke_device_info.variants of all of them */
     int device_count;
     int threads;      /* compute threads of each device; all cores has more */
     int batch;        /* rows on all devices together */
@@ -23,8 +23,8 @@ typedef struct compare_setup {
     uint64_t seed;
     yoke_precision precision;
     yoke_algorithm algorithm;
-    char choices[1024]; /* yoke_data_parallel_options.choices; "": NULL */
-    bool cache_choices; /* likewise */
+    char algorithm_cache[1024]; /* yoke_data_parallel_options.algorithm_cache; "": NULL */
+    bool replace_broken_cache;  /* likewise */
     yoke_collectives collectives;
     yoke_schedule ddp_schedule; /* of ranks */
     yoke_optimizer_options optimizer;

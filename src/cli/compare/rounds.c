@@ -23,15 +23,11 @@ double race_clock(void) {
     return 1e-9 * (double)yoke_now_ns();
 }
 
-static uint64_t next_random(uint64_t *state) {
+static int pick(uint64_t *state, int count) {
     *state ^= *state << 13;
     *state ^= *state >> 7;
     *state ^= *state << 17;
-    return *state;
-}
-
-static int pick(uint64_t *state, int count) {
-    return (int)(next_random(state) % (uint64_t)count);
+    return (int)(*state % (uint64_t)count);
 }
 
 /* Statistics. */
@@ -176,11 +172,6 @@ static bool gate_open(quiet_gate *gate) {
     return true;
 }
 
-static void gate_close(quiet_gate *gate) {
-    free(gate->a);
-    free(gate->b);
-}
-
 /* True when the probe takes about as long as usual. */
 static bool gate_begin(quiet_gate *gate, const rounds *race) {
     double took = probe(gate), sorted[RACE_ROUNDS];
@@ -306,7 +297,8 @@ yoke_status race_run(rounds *race) {
     race->done = race->repeated = race->noisy = 0;
     yoke_status status = gate_open(&gate) ? warm_up(race) : YOKE_ERROR_MEMORY;
     if (status == YOKE_OK) status = run_rounds(race, &gate, begin, &run);
-    gate_close(&gate);
+    free(gate.a);
+    free(gate.b);
     settle(race, &run);
     print_progress(race, run.quiet, true);
     return status;

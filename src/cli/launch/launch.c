@@ -65,13 +65,6 @@ bool launch_is_listed(const char *list, int rank) {
     return false;
 }
 
-static int check_list(const char *list) {
-    bool numbers = strspn(list, "0123456789,") == strlen(list);
-    bool gaps = list[0] == ',' || list[strlen(list) - 1] == ',' || strstr(list, ",,") != NULL;
-    if (strcmp(list, "all") == 0 || (numbers && !gaps)) return -1;
-    return cli_usage_error("launch", "--log-ranks: '%s' is neither all nor a list like 0,3", list);
-}
-
 static int check_flags(const launch_flags *flags, int words) {
     bool dry = flags->explain || flags->print_sbatch;
     if (flags->explain && flags->print_sbatch)
@@ -79,13 +72,11 @@ static int check_flags(const launch_flags *flags, int words) {
     if (flags->json && !flags->explain) return cli_usage_error("launch", "--json needs --explain");
     if (words == 0 && !dry)
         return cli_usage_error("launch", "launch needs a command: -- train ..., or -- ./program");
-    return check_list(flags->log_ranks);
-}
-
-/* Before any worker starts: each would fail for the same reason. */
-static int check_token(void) {
-    rank_token token;
-    return rank_token_read(&token, "launch");
+    const char *list = flags->log_ranks;
+    bool numbers = strspn(list, "0123456789,") == strlen(list);
+    bool gaps = list[0] == ',' || list[strlen(list) - 1] == ',' || strstr(list, ",,") != NULL;
+    if (strcmp(list, "all") == 0 || (numbers && !gaps)) return -1;
+    return cli_usage_error("launch", "--log-ranks: '%s' is neither all nor a list like 0,3", list);
 }
 
 int launch_main(int argc, char **argv) {
@@ -102,6 +93,7 @@ int launch_main(int argc, char **argv) {
     if (code < 0) code = launch_plan_make(&plan, &flags);
     if (code >= 0) return code;
     if (flags.explain) return launch_explain(&plan, &flags);
-    code = check_token();
+    rank_token token; /* before any worker starts: each would fail for the same reason */
+    code = rank_token_read(&token, "launch");
     return code >= 0 ? code : launch_run(&plan, &flags, argv);
 }

@@ -50,25 +50,6 @@ static int open_signals(launch_session *session) {
                                                        : -1;
 }
 
-/* Two streams to one file share a sink, so that lines stay whole. */
-static void open_sinks(launch_session *session) {
-    struct stat out, err;
-    session->sinks[0].descriptor = STDOUT_FILENO;
-    session->sinks[1].descriptor = STDERR_FILENO;
-    bool same = fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
-                out.st_dev == err.st_dev && out.st_ino == err.st_ino;
-    session->start.out = &session->sinks[0];
-    session->start.err = &session->sinks[same ? 0 : 1];
-}
-
-static int open_folder(const launch_plan *plan, char *folder) {
-    if (plan->nodes > 1 || plan->port > 0) {
-        folder[0] = '\0'; /* the ranks meet at host and port */
-        return -1;
-    }
-    return launch_folder_make(folder, "launch");
-}
-
 static int open_log_folder(const launch_flags *flags) {
     if (flags->log_dir == NULL || mkdir(flags->log_dir, 0777) == 0) return -1;
     bool exists = errno == EEXIST;
@@ -96,12 +77,22 @@ static int choose_program(launch_start *start, char **argv, char path[4096]) {
 static int open_session(launch_session *session, char *folder) {
     int code = open_log_folder(session->start.flags);
     if (code < 0) code = open_signals(session);
-    open_sinks(session);
+    struct stat out, err;
+    bool same = fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
+                out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+    session->sinks[0].descriptor = STDOUT_FILENO;
+    session->sinks[1].descriptor = STDERR_FILENO;
+    session->start.out = &session->sinks[0];
+    /* Two streams to one file share a sink, so that lines stay whole. */
+    session->start.err = &session->sinks[same ? 0 : 1];
     session->workers = calloc((size_t)session->count, sizeof *session->workers);
     session->watched = calloc(4 + 2 * (size_t)session->count, sizeof *session->watched);
     if (code < 0 && (session->workers == NULL || session->watched == NULL))
         code = cli_system_error("no memory for the workers");
-    if (code < 0) code = open_folder(session->start.plan, folder);
+    /* With several nodes or a port the ranks meet at host and port. */
+    const launch_plan *plan = session->start.plan;
+    if (code < 0 && plan->nodes <= 1 && plan->port <= 0)
+        code = launch_folder_make(folder, "launch");
     if (code >= 0) return code;
     code = launch_guard_start(&session->guard, folder);
     if (code >= 0) rmdir(folder);
@@ -131,14 +122,6 @@ static int choose_place(launch_plan *plan, bool own_port, const char *folder) {
     return plan->port > 0 ? -1 : cli_system_error("cannot find a free port");
 }
 
-static void fail_start(launch_session *session, launch_worker *worker, int cause) {
-    char how[512];
-    snprintf(how, sizeof how, "did not start: %.400s: %s", session->start.program, strerror(cause));
-    worker->code = cause == ENOENT ? NOT_FOUND_EXIT : NOT_STARTED_EXIT;
-    session->not_started = true;
-    launch_fail(session, worker, how);
-}
-
 static void start_all(launch_session *session) {
     for (int i = 0; i < session->count && session->failed == NULL; i++) {
         launch_worker *worker = &session->workers[i];
@@ -150,7 +133,12 @@ static void start_all(launch_session *session) {
             launch_guard_add(&session->guard, worker->pid);
             session->alive++;
         } else {
-            fail_start(session, worker, cause);
+            char how[512];
+            snprintf(how, sizeof how, "did not start: %.400s: %s", session->start.program,
+                     strerror(cause));
+            worker->code = cause == ENOENT ? NOT_FOUND_EXIT : NOT_STARTED_EXIT;
+            session->not_started = true;
+            launch_fail(session, worker, how);
         }
     }
 }
@@ -165,14 +153,6 @@ static void print_failure(launch_session *session) {
     }
     if (session->start.flags->log_dir != NULL)
         launch_sink_print(errors, "yoke: all lines: %s", worker->err.path);
-}
-
-static void reap_all(launch_session *session) {
-    for (int i = 0; i < session->count; i++) {
-        launch_worker *worker = &session->workers[i];
-        if (worker->pid > 0) launch_guard_remove(&session->guard, worker->pid);
-        launch_worker_reap(worker);
-    }
 }
 
 /* Starts all ranks, waits for them and returns the exit code. */
@@ -194,13 +174,12 @@ static int run_once(launch_session *session) {
         print_failure(session);
         code = session->failed == NULL ? 0 : session->failed->code;
     }
-    reap_all(session);
+    for (int i = 0; i < session->count; i++) {
+        launch_worker *worker = &session->workers[i];
+        if (worker->pid > 0) launch_guard_remove(&session->guard, worker->pid);
+        launch_worker_reap(worker);
+    }
     return session->ending != 0 ? 128 + session->ending : code;
-}
-
-static bool starts_again(launch_session *session, const launch_plan *plan) {
-    if (session->failed == NULL || session->not_started || session->presses > 0) return false;
-    return plan->restart < plan->max_restarts;
 }
 
 static int run_attempts(launch_session *session, launch_plan *plan, const char *folder) {
@@ -209,7 +188,8 @@ static int run_attempts(launch_session *session, launch_plan *plan, const char *
         int code = choose_place(plan, own_port, folder);
         if (code >= 0) return code;
         code = run_once(session);
-        if (!starts_again(session, plan)) return code;
+        bool failed = session->failed != NULL && !session->not_started && session->presses == 0;
+        if (!failed || plan->restart >= plan->max_restarts) return code;
         plan->restart++;
         launch_sink_print(session->start.err, "yoke: restarting all ranks (%d of %d)",
                           plan->restart, plan->max_restarts);

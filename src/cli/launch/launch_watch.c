@@ -163,19 +163,16 @@ static void end_on_signal(launch_session *session, int number) {
     }
 }
 
-static void pass_on(launch_session *session, int number) {
-    session->passed = number;
-    launch_signal_all(session, number);
-}
-
 static void read_signals(launch_session *session) {
     struct signalfd_siginfo info;
     while (read(session->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         int number = (int)info.ssi_signo;
-        if (number == SIGUSR1 || number == SIGUSR2)
-            pass_on(session, number);
-        else
+        if (number == SIGUSR1 || number == SIGUSR2) {
+            session->passed = number;
+            launch_signal_all(session, number);
+        } else {
             end_on_signal(session, number);
+        }
     }
 }
 
@@ -183,11 +180,6 @@ static void read_signals(launch_session *session) {
 
 static bool is_over(uint64_t deadline, uint64_t now) {
     return deadline != 0 && now >= deadline;
-}
-
-static uint64_t next_deadline(const launch_session *session) {
-    uint64_t kill = session->kill_ns, look = session->look_ns;
-    return kill == 0 || (look != 0 && look < kill) ? look : kill;
 }
 
 static int milliseconds_until(uint64_t deadline, uint64_t now) {
@@ -240,7 +232,9 @@ static struct pollfd watch_for(int descriptor, short events, bool wanted) {
 static void wait_for_any(launch_session *session, bool last) {
     struct pollfd *watched = session->watched;
     uint64_t now = yoke_now_ns();
-    uint64_t deadline = session->alive > 0 ? next_deadline(session) : session->end_ns;
+    uint64_t kill = session->kill_ns, look = session->look_ns;
+    uint64_t deadline = kill == 0 || (look != 0 && look < kill) ? look : kill;
+    if (session->alive == 0) deadline = session->end_ns;
     watched[0] = watch_for(session->signals, POLLIN, true);
     watched[1] = watch_for(session->deaths, POLLIN, session->alive > 0);
     for (int i = 0; i < 2; i++)

@@ -81,17 +81,6 @@ static int open_input(const launch_worker *worker) {
 
 /* The process. */
 
-static void set_variables(const launch_start *start, int rank) {
-    launch_variable list[LAUNCH_VARIABLES];
-    int count = launch_variables(start->plan, rank, list);
-    for (int i = 0; i < count; i++) {
-        if (list[i].value[0] == '\0')
-            unsetenv(list[i].name);
-        else
-            setenv(list[i].name, list[i].value, 1);
-    }
-}
-
 /* Becomes the program; if exec fails, sends errno through `failure`. Never returns. */
 static void become(const launch_worker *worker, const launch_start *start, const int ends[3],
                    int failure) {
@@ -100,7 +89,14 @@ static void become(const launch_worker *worker, const launch_start *start, const
     if (getppid() != start->launcher) _exit(1); /* the launcher died before prctl */
     for (int i = 0; i < 3; i++)
         dup2(ends[i], i);
-    set_variables(start, worker->rank);
+    launch_variable list[LAUNCH_VARIABLES];
+    int count = launch_variables(start->plan, worker->rank, list);
+    for (int i = 0; i < count; i++) {
+        if (list[i].value[0] == '\0')
+            unsetenv(list[i].name);
+        else
+            setenv(list[i].name, list[i].value, 1);
+    }
     signal(SIGPIPE, start->on_pipe);
     sigprocmask(SIG_SETMASK, &start->mask, NULL);
     execvp(start->program, start->command);

@@ -31,14 +31,6 @@ struct live_view {
 
 /* Remembering. */
 
-static void add_loss(live_view *live, double loss) {
-    if (live->loss_count == 2 * LOSSES_SHOWN) {
-        live->loss_count = LOSSES_SHOWN;
-        memmove(live->losses, live->losses + LOSSES_SHOWN, LOSSES_SHOWN * sizeof *live->losses);
-    }
-    live->losses[live->loss_count++] = loss;
-}
-
 static void add_evaluation(live_view *live, const yoke_event *event) {
     live_numbers *numbers = &live->numbers;
     if (numbers->evaluation_count == EVALUATIONS_MAX)
@@ -52,7 +44,11 @@ static void add_evaluation(live_view *live, const yoke_event *event) {
 void live_add(live_view *live, const yoke_event *event) {
     if (event->kind == YOKE_EVENT_EVALUATION) add_evaluation(live, event);
     if (event->kind != YOKE_EVENT_STEP) return;
-    add_loss(live, event->loss);
+    if (live->loss_count == 2 * LOSSES_SHOWN) {
+        live->loss_count = LOSSES_SHOWN;
+        memmove(live->losses, live->losses + LOSSES_SHOWN, LOSSES_SHOWN * sizeof *live->losses);
+    }
+    live->losses[live->loss_count++] = event->loss;
     live->rows += event->rows;
     live->seconds += 1e-3 * event->step_ms;
 }
@@ -82,13 +78,6 @@ void live_ready(live_view *live, yoke_trainer *trainer, const device_view *devic
 
 /* Drawing. */
 
-static void measure(live_view *live) {
-    int most = live->spans_each > 0 ? (int)(MEASURED_SPANS / live->spans_each) : 1;
-    most = most < 1 ? 1 : most > MEASURED_STEPS ? MEASURED_STEPS : most;
-    size_t each = live_measure(live->trace, most, &live->numbers);
-    if (each > 0) live->spans_each = each;
-}
-
 static void fill(live_view *live, const progress *view, const yoke_event *event) {
     live_numbers *numbers = &live->numbers;
     progress_part here = progress_part_of(view, event);
@@ -106,7 +95,10 @@ static void fill(live_view *live, const progress *view, const yoke_event *event)
     numbers->loss = event->loss;
     numbers->losses = live->losses + live->loss_count - shown;
     numbers->loss_count = shown;
-    measure(live);
+    int most = live->spans_each > 0 ? (int)(MEASURED_SPANS / live->spans_each) : 1;
+    most = most < 1 ? 1 : most > MEASURED_STEPS ? MEASURED_STEPS : most;
+    size_t each = live_measure(live->trace, most, numbers);
+    if (each > 0) live->spans_each = each;
 }
 
 static void erase(void *context) {

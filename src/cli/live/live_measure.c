@@ -6,24 +6,15 @@
 #include "base/base.h"
 #include "trace/trace.h"
 
-static void fill_device(const yoke_account *account, live_device *device) {
-    double step_ms = account->step_ms > 0 ? account->step_ms : 1;
-    device->wait = yoke_account_activity_ms(account->stage_ms, YOKE_WAITS) / step_ms;
-    device->idle = account->stage_ms[YOKE_STAGE_IDLE] / step_ms;
-    device->work = 1 - device->wait - device->idle;
-}
-
-static void add_stage(live_numbers *numbers, const char *name, double ms) {
-    if (ms <= 0) return;
-    numbers->stages[numbers->stage_count++] = (live_stage){name, ms};
-    numbers->step_ms += ms;
-}
-
 static void fill_stages(const yoke_account *mean, live_numbers *numbers) {
     numbers->stage_count = 0;
     numbers->step_ms = 0;
-    for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++)
-        add_stage(numbers, yoke_account_name(stage), mean->stage_ms[stage]);
+    for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++) {
+        double ms = mean->stage_ms[stage];
+        if (ms <= 0) continue;
+        numbers->stages[numbers->stage_count++] = (live_stage){yoke_account_name(stage), ms};
+        numbers->step_ms += ms;
+    }
 }
 
 /* The steps behind the last evaluation. A step begins where the step before it ended: the time in
@@ -59,7 +50,11 @@ size_t live_measure(const yoke_trace *trace, int most, live_numbers *numbers) {
     int count = numbers->device_count;
     if (window.steps > 0 && yoke_account_read(&spans, &window, accounts, count) == YOKE_OK) {
         for (int i = 0; i < count; i++) {
-            fill_device(&accounts[i], &numbers->devices[i]);
+            live_device *device = &numbers->devices[i];
+            double step_ms = accounts[i].step_ms > 0 ? accounts[i].step_ms : 1;
+            device->wait = yoke_account_activity_ms(accounts[i].stage_ms, YOKE_WAITS) / step_ms;
+            device->idle = accounts[i].stage_ms[YOKE_STAGE_IDLE] / step_ms;
+            device->work = 1 - device->wait - device->idle;
             yoke_account_add(&mean, &accounts[i], 1.0 / count);
         }
         fill_stages(&mean, numbers);

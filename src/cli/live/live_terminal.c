@@ -37,11 +37,6 @@ static void on_continue(int number) {
     live_terminal_disturb(); /* the shell has printed below the frame */
 }
 
-static bool has_color(void) {
-    const char *no_color = getenv("NO_COLOR"); /* https://no-color.org */
-    return no_color == NULL || no_color[0] == '\0';
-}
-
 /* A description of our own can be non-blocking; that of stderr belongs to the shell, too. */
 bool live_terminal_open(live_terminal *terminal) {
     char name[128];
@@ -51,7 +46,8 @@ bool live_terminal_open(live_terminal *terminal) {
     if (terminal->descriptor < 0) return false;
     terminal->owner = tcgetpgrp(terminal->descriptor);
     terminal->unicode = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-    terminal->color = has_color();
+    const char *no_color = getenv("NO_COLOR"); /* https://no-color.org */
+    terminal->color = no_color == NULL || no_color[0] == '\0';
     const struct sigaction action = {.sa_handler = on_continue, .sa_flags = SA_RESTART};
     sigaction(SIGCONT, &action, &old_continue);
     is_disturbed = 0;

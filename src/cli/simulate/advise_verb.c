@@ -167,14 +167,6 @@ static void print_limit(const advised_limit *limit, int devices) {
                100 * limit->efficiency);
 }
 
-/* A CPU's profile says little about another machine. */
-static void note_machine(const yoke_profile *profile) {
-    if (found_processor(profile->device)) return;
-    fprintf(stderr, "yoke: note: the profile is of '");
-    cli_print_text(stderr, profile->device, 0);
-    fprintf(stderr, "', not of this machine's processor\n");
-}
-
 static yoke_status find_advice(const simulate_setup *setup, whole_advice *advice) {
     for (int i = 0; i < COUNTS; i++) {
         device_advice *own = &advice->counts[i];
@@ -196,17 +188,6 @@ static void print_advice(const simulate_setup *setup, const whole_advice *advice
     print_limit(&advice->limit, advice->counts[COUNTS - 1].devices);
 }
 
-static void json_devices(yoke_json *json, const device_advice *advice) {
-    yoke_json_open(json, NULL, '{');
-    yoke_json_integer(json, "devices", advice->devices);
-    yoke_json_text(json, "mode", yoke_simulated_name(advice->mode));
-    yoke_json_real(json, "speedup", advice->efficiency * advice->devices);
-    yoke_json_real(json, "efficiency", advice->efficiency);
-    yoke_json_boolean(json, "gains", gains(advice));
-    yoke_json_real(json, "classic_speedup", advice->classic * advice->devices);
-    yoke_json_close(json, '}');
-}
-
 static yoke_status print_json(const simulate_setup *setup, const whole_advice *advice) {
     const yoke_profile *profile = &setup->profile;
     const advised_limit *limit = &advice->limit;
@@ -219,8 +200,17 @@ static yoke_status print_json(const simulate_setup *setup, const whole_advice *a
     yoke_json_integer(&json, "rows_per_device", profile->rows);
     yoke_json_real(&json, "profile_step_ms", yoke_profile_step_ms(profile));
     yoke_json_open(&json, "advice", '[');
-    for (int i = 0; i < COUNTS; i++)
-        json_devices(&json, &advice->counts[i]);
+    for (int i = 0; i < COUNTS; i++) {
+        const device_advice *own = &advice->counts[i];
+        yoke_json_open(&json, NULL, '{');
+        yoke_json_integer(&json, "devices", own->devices);
+        yoke_json_text(&json, "mode", yoke_simulated_name(own->mode));
+        yoke_json_real(&json, "speedup", own->efficiency * own->devices);
+        yoke_json_real(&json, "efficiency", own->efficiency);
+        yoke_json_boolean(&json, "gains", gains(own));
+        yoke_json_real(&json, "classic_speedup", own->classic * own->devices);
+        yoke_json_close(&json, '}');
+    }
     yoke_json_close(&json, ']');
     yoke_json_text(&json, "limit", limit->links ? "links" : "computation");
     yoke_json_real(&json, "links_share", limit->waits);
@@ -241,7 +231,13 @@ int advise_main(int argc, char **argv) {
     if (code >= 0) return code;
     if (operands != 1) return cli_usage_error("advise", "advise takes one PROFILE or NAME");
     yoke_status status = simulate_setup_read(&setup, &arguments.flags, argv[1]);
-    if (status == YOKE_OK && !setup.published && !setup.found) note_machine(&setup.profile);
+    bool measured = status == YOKE_OK && !setup.published && !setup.found;
+    if (measured && !found_processor(setup.profile.device)) {
+        /* A CPU's profile says little about another machine. */
+        fprintf(stderr, "yoke: note: the profile is of '");
+        cli_print_text(stderr, setup.profile.device, 0);
+        fprintf(stderr, "', not of this machine's processor\n");
+    }
     if (status == YOKE_OK) status = find_advice(&setup, &advice);
     if (status == YOKE_OK && arguments.json)
         status = print_json(&setup, &advice);

@@ -10,19 +10,18 @@ static const char *name_of(const yoke_simulation *found) {
     return found->devices == 1 ? "single" : yoke_simulated_name(found->mode);
 }
 
-static void print_row(FILE *out, const yoke_profile *profile, const yoke_simulation *found) {
-    fprintf(out, "%7d %5d %-16s %9.2f %8.0f %8.2f %3.0f %% %7.2f %7.2f\n", found->devices,
-            found->nodes, name_of(found), ms(found->step_ns),
-            simulate_rows_per_second(profile, found), found->efficiency * found->devices,
-            100 * found->efficiency, ms(found->communicate_ns), ms(found->wait_ns));
-}
-
 void simulate_print_table(FILE *out, const simulate_setup *setup, const simulate_runs *runs) {
     simulate_print_head(out, setup);
     fprintf(out, "\n%7s %5s %-16s %9s %8s %8s %5s %7s %7s\n", "devices", "nodes", "mode", "step ms",
             "rows/s", "speed-up", "eff.", "comm ms", "wait ms");
-    for (int i = 0; i < runs->count; i++)
-        print_row(out, &setup->profile, &runs->list[i]);
+    for (int i = 0; i < runs->count; i++) {
+        const yoke_simulation *found = &runs->list[i];
+        fprintf(out, "%7d %5d %-16s %9.2f %8.0f %8.2f %3.0f %% %7.2f %7.2f\n", found->devices,
+                found->nodes, name_of(found), ms(found->step_ns),
+                simulate_rows_per_second(&setup->profile, found),
+                found->efficiency * found->devices, 100 * found->efficiency,
+                ms(found->communicate_ns), ms(found->wait_ns));
+    }
     fprintf(out, "\nspeed-up  rows/s, divided by those of one device\n"
                  "eff.      speed-up / devices\n"
                  "comm      time in which the root communicates and does not compute\n"

@@ -61,13 +61,6 @@ typedef struct device_counts {
     int counts[COUNTS_MAX], count;
 } device_counts;
 
-static int refuse_devices(const char *text) {
-    return cli_usage_error("simulate",
-                           "--devices %s: numbers of 1 to %d in rising order, as in 1,2,4, or a "
-                           "range of powers of two, as in 1..%d",
-                           text, YOKE_SIMULATED_DEVICES, YOKE_SIMULATED_DEVICES);
-}
-
 static bool read_count(const char *text, size_t length, int64_t *value) {
     char word[16];
     if (length == 0 || length >= sizeof word) return false;
@@ -130,25 +123,6 @@ static yoke_status run_all(simulate_runs *runs, const simulate_setup *setup, uns
     return YOKE_OK;
 }
 
-static yoke_status show(const simulate_arguments *arguments, const simulate_setup *setup,
-                        const simulate_runs *runs) {
-    yoke_status status = YOKE_OK;
-    if (arguments->json)
-        status = simulate_print_json(stdout, setup, runs);
-    else
-        simulate_print_table(stdout, setup, runs);
-    if (status == YOKE_OK && arguments->html != NULL)
-        status = simulate_write_page(arguments->html, setup, runs);
-    return status;
-}
-
-/* A lock that nobody holds for any time is never waited for. */
-static void set_python(yoke_topology *topology, double interpreter_us) {
-    topology->interpreter_us = interpreter_us;
-    topology->handover_us = interpreter_us > 0 ? YOKE_HANDOVER_US : 0;
-    topology->thread_us = YOKE_THREAD_US;
-}
-
 int simulate_main(int argc, char **argv) {
     simulate_arguments arguments = {.devices = "1,2,4,8", .interpreter_us = YOKE_INTERPRETER_US};
     int operands = 0, code = cli_parse(&simulate_verb, argc, argv, &arguments, &operands);
@@ -160,15 +134,27 @@ int simulate_main(int argc, char **argv) {
     if (operands != 1)
         return cli_usage_error("simulate", "simulate takes one PROFILE or NAME; --list takes none");
     device_counts devices;
-    if (!read_counts(arguments.devices, &devices)) return refuse_devices(arguments.devices);
+    if (!read_counts(arguments.devices, &devices))
+        return cli_usage_error("simulate",
+                               "--devices %s: numbers of 1 to %d in rising order, as in 1,2,4, or "
+                               "a range of powers of two, as in 1..%d",
+                               arguments.devices, YOKE_SIMULATED_DEVICES, YOKE_SIMULATED_DEVICES);
     simulate_setup setup;
     simulate_runs runs = {0};
     yoke_status status = simulate_setup_read(&setup, &arguments.flags, argv[1]);
-    set_python(&setup.topology, arguments.interpreter_us);
+    setup.topology.interpreter_us = arguments.interpreter_us;
+    /* Without lock time no lane waits. */
+    setup.topology.handover_us = arguments.interpreter_us > 0 ? YOKE_HANDOVER_US : 0;
+    setup.topology.thread_us = YOKE_THREAD_US;
     setup.topology.straggler = arguments.straggler.index;
     setup.topology.straggler_factor = arguments.straggler.factor;
     if (status == YOKE_OK) status = run_all(&runs, &setup, arguments.mode, &devices);
-    if (status == YOKE_OK) status = show(&arguments, &setup, &runs);
+    if (status == YOKE_OK && arguments.json)
+        status = simulate_print_json(stdout, &setup, &runs);
+    else if (status == YOKE_OK)
+        simulate_print_table(stdout, &setup, &runs);
+    if (status == YOKE_OK && arguments.html != NULL)
+        status = simulate_write_page(arguments.html, &setup, &runs);
     for (int i = 0; i < runs.count; i++)
         yoke_simulation_clear(&runs.list[i]);
     free(runs.list);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* yoke verify: trains one configuration on every road and compares every tensor after every step.
+/* yoke verify: trains one configuration in every mode and compares every tensor after every step.
  */
 #include "cli/verify/verify.h"
 
@@ -39,16 +39,17 @@ static const cli_option options[] = {
     CLI_OPTION_THREADS(AT(threads)),
     CLI_OPTION_BATCH(AT(setup.batch), "16"),
     CLI_OPTION_SHARDS(AT(setup.shards)),
-    {"steps", "N", "steps of every road (5)", AT(steps), 1, 1e5},
+    {"steps", "N", "steps of every mode (5)", AT(steps), 1, 1e5},
     CLI_OPTION_OPTIMIZER(AT(setup.optimizer.kind),
                          "with momentum and weight decay as in yoke train (sgd)"),
     CLI_OPTION_LR(AT(setup.optimizer.learning_rate), "learning rate", "0.01"),
     CLI_OPTION_SEED(AT(setup.seed), "weights, row order and dropout"),
     CLI_OPTION_ALGORITHM(
         AT(setup.algorithm),
-        "fastest by measurement, which differs between roads, or the same in all (direct)"),
+        "fastest by measurement, which differs between modes, or the same in all (direct)"),
     {"reference", "follow|free|no",
-     "the float64 road: starts each step from single's weights, trains alone, or none (follow)",
+     "the float64 reference: starts each step from single's weights, trains alone, or none "
+     "(follow)",
      AT(reference)},
     {"tolerance", "X", "allowed difference by rounding, relative to the norm of a tensor (0.1)",
      AT(tolerance), 0, 1},
@@ -65,12 +66,12 @@ const cli_verb verify_verb = {
     .summary = "prove that all ways to train give the same weights",
     .options = options,
     .option_count = CLI_OPTION_COUNT(options),
-    .more = "The roads: single (the first device), classic, overlap and sharded (DataParallel on "
+    .more = "The modes: single (the first device), classic, overlap and sharded (DataParallel on "
             "all\ndevices), ddp (one process for each), and the float64 reference. All train on "
             "the same batches\nfrom the same weights; after every step verify compares every "
-            "tensor. Roads on as many devices\nmust agree bit for bit, with --shards all roads; "
+            "tensor. Modes on as many devices\nmust agree bit for bit, with --shards all modes; "
             "others up to --tolerance. With --algorithm\nmeasured all agree up to the tolerance "
-            "only. The exit code is 1 when roads differ by more.\ndocs/verify.md explains it.\n"};
+            "only. The exit code is 1 when modes differ by more.\ndocs/verify.md explains it.\n"};
 
 static const verify_flags defaults = {
     .setup = {.batch = 16, .algorithm = YOKE_ALGORITHM_DIRECT, .optimizer.learning_rate = NAN},
@@ -108,29 +109,29 @@ bool verify_passes(const verification *all) {
     return verify_compared(all);
 }
 
-/* Roads and pairs. */
+/* Modes and pairs. */
 
-static verify_road *add_road(session *now, verify_kind kind, int devices) {
-    verify_road *road = &now->all.roads[now->all.road_count++];
-    *road = (verify_road){.kind = kind, .devices = devices};
-    return road;
+static verify_mode *add_mode(session *now, verify_kind kind, int devices) {
+    verify_mode *mode = &now->all.modes[now->all.mode_count++];
+    *mode = (verify_mode){.kind = kind, .devices = devices};
+    return mode;
 }
 
-static void add_pair(session *now, const verify_road *road, const verify_road *with,
+static void add_pair(session *now, const verify_mode *mode, const verify_mode *with,
                      verify_bar bar) {
-    if (road == NULL || with == NULL) return;
+    if (mode == NULL || with == NULL) return;
     if (bar == VERIFY_BITS && now->all.setup.algorithm != YOKE_ALGORITHM_DIRECT)
         bar = VERIFY_TOLERANCE;
     now->all.pairs[now->all.pair_count++] =
-        (verify_pair){.road = road, .with = with, .bar = bar, .gradient_relative = -1};
+        (verify_pair){.mode = mode, .with = with, .bar = bar, .gradient_relative = -1};
 }
 
-/* A reference for another road; NULL: it would take too long. */
-static verify_road *add_reference(session *now, const verify_road *leader) {
+/* A reference for another mode; NULL: it would take too long. */
+static verify_mode *add_reference(session *now, const verify_mode *leader) {
     double work = yoke_reference_work(now->all.model, now->all.setup.batch);
     if (now->flags->reference == NO) return NULL;
     if (work <= REFERENCE_WORK) {
-        verify_road *reference = add_road(now, VERIFY_REFERENCE, leader->devices);
+        verify_mode *reference = add_mode(now, VERIFY_REFERENCE, leader->devices);
         reference->leader = leader;
         return reference;
     }
@@ -142,18 +143,18 @@ static verify_road *add_reference(session *now, const verify_road *leader) {
 }
 
 /* Batch norm normalizes the rows of each device alone, or of each shard. */
-static void plan_devices(session *now, const verify_road *single) {
+static void plan_devices(session *now, const verify_mode *single) {
     int devices = now->view.count;
     bool shards = now->all.setup.shards > 0, batch_norm = now->all.batch_norm && !shards;
-    const verify_road *classic = add_road(now, VERIFY_CLASSIC, devices);
-    const verify_road *reference = batch_norm ? add_reference(now, classic) : NULL;
+    const verify_mode *classic = add_mode(now, VERIFY_CLASSIC, devices);
+    const verify_mode *reference = batch_norm ? add_reference(now, classic) : NULL;
     verify_bar bar = batch_norm ? VERIFY_NOTHING : VERIFY_TOLERANCE;
     add_pair(now, classic, single, shards ? VERIFY_BITS : bar);
     add_pair(now, classic, reference, VERIFY_TOLERANCE);
-    add_pair(now, add_road(now, VERIFY_OVERLAP, devices), classic, VERIFY_BITS);
-    add_pair(now, add_road(now, VERIFY_SHARDED, devices), classic, VERIFY_BITS);
+    add_pair(now, add_mode(now, VERIFY_OVERLAP, devices), classic, VERIFY_BITS);
+    add_pair(now, add_mode(now, VERIFY_SHARDED, devices), classic, VERIFY_BITS);
     if (!compare_share_a_gpu(&now->view, devices))
-        add_pair(now, add_road(now, VERIFY_DDP, devices), classic, VERIFY_BITS);
+        add_pair(now, add_mode(now, VERIFY_DDP, devices), classic, VERIFY_BITS);
     else
         snprintf(now->all.left_out[1], sizeof now->all.left_out[1],
                  "No ddp where devices share a GPU: NCCL allows one rank for each GPU.");
@@ -161,17 +162,17 @@ static void plan_devices(session *now, const verify_road *single) {
 
 /* single is open already. */
 static void plan(session *now) {
-    const verify_road *single = &now->all.roads[0], *reference = add_reference(now, single);
+    const verify_mode *single = &now->all.modes[0], *reference = add_reference(now, single);
     add_pair(now, single, reference, VERIFY_TOLERANCE);
     if (now->against != NULL) {
-        verify_road *file = add_road(now, VERIFY_FILE, 1);
+        verify_mode *file = add_mode(now, VERIFY_FILE, 1);
         add_pair(now, single, file, verify_is_own(now->against) ? VERIFY_BITS : VERIFY_TOLERANCE);
         add_pair(now, reference, file, VERIFY_TOLERANCE);
     }
     if (now->view.count > 1) plan_devices(now, single);
 }
 
-/* A road alone proves nothing; it may write a record. */
+/* A mode alone proves nothing; it may write a record. */
 static yoke_status check_plan(const session *now) {
     const char *reason = now->all.left_out[0];
     if (now->all.pair_count > 0 || now->flags->record != NULL) return YOKE_OK;
@@ -211,22 +212,22 @@ static void note(session *now, const char *text) {
     progress_note(&now->progress, text);
 }
 
-static yoke_status open_road(session *now, verify_road *road) {
+static yoke_status open_mode(session *now, verify_mode *mode) {
     char text[64];
-    snprintf(text, sizeof text, "preparing %s ...", verify_road_name(road));
+    snprintf(text, sizeof text, "preparing %s ...", verify_mode_name(mode));
     note(now, text);
-    yoke_status status = verify_road_open(road, &now->all.setup, &now->meeting, now->all.model);
-    if (status == YOKE_OK && road->kind == VERIFY_FILE) road->file = now->against;
+    yoke_status status = verify_mode_open(mode, &now->all.setup, &now->meeting, now->all.model);
+    if (status == YOKE_OK && mode->kind == VERIFY_FILE) mode->file = now->against;
     return status;
 }
 
 static yoke_status open_single(session *now) {
-    verify_road *single = add_road(now, VERIFY_SINGLE, 1);
-    yoke_status status = open_road(now, single);
+    verify_mode *single = add_mode(now, VERIFY_SINGLE, 1);
+    yoke_status status = open_mode(now, single);
     if (status != YOKE_OK) return status;
     now->all.model = compare_engine_model(single->engine);
     now->all.batch_norm = has_batch_norm(now->all.model);
-    return verify_road_read(single, now->all.model, 0);
+    return verify_mode_read(single, now->all.model, 0);
 }
 
 static yoke_status open_all(session *now) {
@@ -236,11 +237,11 @@ static yoke_status open_all(session *now) {
     if (status == YOKE_OK) status = open_single(now);
     if (status == YOKE_OK) status = open_batches(now);
     if (status == YOKE_OK && now->flags->record != NULL)
-        status = verify_record_begin(&now->record, &now->run, now->all.roads[0].engine);
+        status = verify_record_begin(&now->record, &now->run, now->all.modes[0].engine);
     if (status == YOKE_OK) plan(now);
     if (status == YOKE_OK) status = check_plan(now);
-    for (int i = 1; i < now->all.road_count && status == YOKE_OK; i++)
-        status = open_road(now, &now->all.roads[i]);
+    for (int i = 1; i < now->all.mode_count && status == YOKE_OK; i++)
+        status = open_mode(now, &now->all.modes[i]);
     return status;
 }
 
@@ -254,30 +255,30 @@ static yoke_status next_batch(session *now) {
 }
 
 /* A reference has no weights before the first step. */
-static bool is_compared(const session *now, const verify_road *road, int step) {
-    if (road->kind == VERIFY_REFERENCE) return step > 0;
-    return road->kind != VERIFY_FILE || verify_is_recorded(&now->run, step);
+static bool is_compared(const session *now, const verify_mode *mode, int step) {
+    if (mode->kind == VERIFY_REFERENCE) return step > 0;
+    return mode->kind != VERIFY_FILE || verify_is_recorded(&now->run, step);
 }
 
 /* Before the step: it starts where its leader does. A free one does so only once. */
 static yoke_status lead_references(session *now, int step) {
     yoke_status status = YOKE_OK;
-    for (int i = 0; i < now->all.road_count && status == YOKE_OK; i++) {
-        bool led = now->all.roads[i].leader != NULL;
+    for (int i = 0; i < now->all.mode_count && status == YOKE_OK; i++) {
+        bool led = now->all.modes[i].leader != NULL;
         if (led && (step == 1 || now->flags->reference == FOLLOW))
-            status = verify_road_follow(&now->all.roads[i], now->all.model);
+            status = verify_mode_follow(&now->all.modes[i], now->all.model);
     }
     return status;
 }
 
-static yoke_status move_roads(session *now, int step) {
+static yoke_status move_modes(session *now, int step) {
     yoke_status status = step > 0 ? lead_references(now, step) : YOKE_OK;
     if (status == YOKE_OK && step > 0) status = next_batch(now);
-    for (int i = 0; i < now->all.road_count && status == YOKE_OK; i++) {
-        verify_road *road = &now->all.roads[i];
-        if (step > 0) status = verify_road_step(road, &now->batch);
-        if (status == YOKE_OK && is_compared(now, road, step))
-            status = verify_road_read(road, now->all.model, step);
+    for (int i = 0; i < now->all.mode_count && status == YOKE_OK; i++) {
+        verify_mode *mode = &now->all.modes[i];
+        if (step > 0) status = verify_mode_step(mode, &now->batch);
+        if (status == YOKE_OK && is_compared(now, mode, step))
+            status = verify_mode_read(mode, now->all.model, step);
     }
     return status;
 }
@@ -287,7 +288,7 @@ static yoke_status record(session *now, int step) {
     if (now->record == NULL) return YOKE_OK;
     if (step > 0) status = verify_record_batch(now->record, step, &now->batch, now->all.model);
     if (status != YOKE_OK || !verify_is_recorded(&now->run, step)) return status;
-    return verify_record_step(now->record, step, &now->all.roads[0], now->all.model);
+    return verify_record_step(now->record, step, &now->all.modes[0], now->all.model);
 }
 
 static yoke_status run_steps(session *now) {
@@ -296,9 +297,9 @@ static yoke_status run_steps(session *now) {
         char text[64];
         snprintf(text, sizeof text, "step %d of %d ...", step, now->all.steps);
         note(now, text);
-        status = move_roads(now, step);
+        status = move_modes(now, step);
         for (int i = 0; i < now->all.pair_count && status == YOKE_OK; i++)
-            if (is_compared(now, now->all.pairs[i].road, step) &&
+            if (is_compared(now, now->all.pairs[i].mode, step) &&
                 is_compared(now, now->all.pairs[i].with, step))
                 verify_pair_compare(&now->all.pairs[i], now->all.model, step);
         if (status == YOKE_OK) status = record(now, step);
@@ -308,21 +309,6 @@ static yoke_status run_steps(session *now) {
     return status;
 }
 
-static yoke_status report(const session *now) {
-    const verify_flags *flags = now->flags;
-    if (!flags->json || !flags->quiet) verify_print(flags->json ? stderr : stdout, &now->all);
-    return flags->json ? verify_print_json(stdout, &now->all) : YOKE_OK;
-}
-
-static void clear(session *now) {
-    for (int i = now->all.road_count - 1; i >= 0; i--)
-        verify_road_close(&now->all.roads[i]);
-    yoke_tensor_file_close(now->record);
-    yoke_tensor_file_close(now->against);
-    yoke_loader_destroy(now->loader);
-    yoke_dataset_close(now->dataset);
-}
-
 static int run(session *now) {
     int code = compare_meeting_open(&now->meeting);
     if (code >= 0) return code;
@@ -330,11 +316,19 @@ static int run(session *now) {
     yoke_status status = open_all(now);
     if (status == YOKE_OK) status = run_steps(now);
     progress_clear(&now->progress);
-    if (status == YOKE_OK) status = report(now);
+    const verify_flags *flags = now->flags;
+    if (status == YOKE_OK && (!flags->json || !flags->quiet))
+        verify_print(flags->json ? stderr : stdout, &now->all);
+    if (status == YOKE_OK && flags->json) status = verify_print_json(stdout, &now->all);
     if (status != YOKE_OK) code = cli_fail(status);
     /* A record without a comparison is a success. */
     if (code < 0) code = verify_passes(&now->all) || now->all.pair_count == 0 ? 0 : 1;
-    clear(now);
+    for (int i = now->all.mode_count - 1; i >= 0; i--)
+        verify_mode_close(&now->all.modes[i]);
+    yoke_tensor_file_close(now->record);
+    yoke_tensor_file_close(now->against);
+    yoke_loader_destroy(now->loader);
+    yoke_dataset_close(now->dataset);
     compare_meeting_close(&now->meeting);
     return code;
 }
@@ -365,7 +359,7 @@ int verify_main(int argc, char **argv) {
     int code = cli_parse(&verify_verb, argc, argv, &flags, NULL);
     if (code >= 0) return code;
     session *now = calloc(1, sizeof *now);
-    if (now == NULL) return cli_system_error("no memory for the roads");
+    if (now == NULL) return cli_system_error("no memory for the modes");
     now->flags = &flags;
     code = prepare(now);
     if (code < 0) code = run(now);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares the tensors of two roads, element by element. */
+/* Compares the tensors of two modes, element by element. */
 #include "cli/verify/verify_difference.h"
 
 #include <float.h>
@@ -20,7 +20,7 @@ int64_t verify_ulp(float a, float b) {
     return llabs(number_of(a) - number_of(b));
 }
 
-/* One tensor of both roads. */
+/* One tensor of both modes. */
 typedef struct tensor_pair {
     const double *values, *others;
     size_t count;
@@ -33,7 +33,7 @@ static double norm_of(const double *values, size_t count) {
     return sqrt(squares);
 }
 
-/* |a - b| / |b|, Euclidean; infinite where a value is not finite. A tensor may be zero on one road
+/* |a - b| / |b|, Euclidean; infinite where a value is not finite. A tensor may be zero in one mode
  * and one rounding of its kin on another: |b| counts as at least `rounding`. */
 static double relative_difference(tensor_pair both, double rounding) {
     double difference = 0, size = fmax(norm_of(both.others, both.count), rounding);
@@ -45,9 +45,9 @@ static double relative_difference(tensor_pair both, double rounding) {
     return difference == 0 ? 0 : sqrt(difference) / size;
 }
 
-/* One rounding of a road's weights, or of its gradients, taken as one vector. */
-static double rounding_of(const verify_road *road, const yoke_model *model, bool gradients) {
-    const double *values = gradients ? road->gradients : road->weights;
+/* One rounding of a mode's weights, or of its gradients, taken as one vector. */
+static double rounding_of(const verify_mode *mode, const yoke_model *model, bool gradients) {
+    const double *values = gradients ? mode->gradients : mode->weights;
     yoke_tensor_info info;
     double norm = 0;
     for (int next = 0; compare_next_tensor(model, &next, &info);) {
@@ -85,11 +85,6 @@ static void note_scale(verify_pair *pair, tensor_pair both, verify_element place
         pair->scale = (verify_scale){place.step, place.tensor, factor};
 }
 
-static void note_first(verify_pair *pair, verify_element element) {
-    if (!pair->differs) pair->first = element;
-    pair->differs = true;
-}
-
 /* Whether all bits are equal; `found` gets value, other, index and ulp of the elements. */
 static bool compare_tensor(verify_pair *pair, tensor_pair both, verify_element found) {
     bool equal = true;
@@ -102,13 +97,14 @@ static bool compare_tensor(verify_pair *pair, tensor_pair both, verify_element f
         found.value = both.values[i];
         found.other = both.others[i];
         found.ulp = ulp;
-        note_first(pair, found);
+        if (!pair->differs) pair->first = found;
+        pair->differs = true;
     }
     return equal;
 }
 
 void verify_pair_compare(verify_pair *pair, const yoke_model *model, int step) {
-    const verify_road *a = pair->road, *b = pair->with;
+    const verify_mode *a = pair->mode, *b = pair->with;
     bool gradients = a->has_gradients && b->has_gradients, equal = true;
     double rounding = rounding_of(b, model, false);
     double of_gradients = gradients ? rounding_of(b, model, true) : 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far two roads are apart. */
+/* How far two modes are apart. */
 #ifndef CLI_VERIFY_DIFFERENCE_H
 #define CLI_VERIFY_DIFFERENCE_H
 
-#include "cli/verify/verify_road.h"
+#include "cli/verify/verify_mode.h"
 
-/* What two roads owe each other. */
+/* What two modes owe each other. */
 typedef enum verify_bar {
     VERIFY_BITS,      /* equal bits */
     VERIFY_TOLERANCE, /* weights, buffers and gradients equal up to rounding */
@@ -22,7 +22,7 @@ typedef struct verify_element {
     int64_t ulp;
 } verify_element;
 
-/* One road's gradient of a tensor is the other's times a factor: what rounding never does. */
+/* One mode's gradient of a tensor is the other's times a factor: what rounding never does. */
 typedef struct verify_scale {
     int step;
     const char *tensor; /* borrowed from the model; NULL: there is none */
@@ -30,7 +30,7 @@ typedef struct verify_scale {
 } verify_scale;
 
 typedef struct verify_pair {
-    const verify_road *road, *with;
+    const verify_mode *mode, *with;
     verify_bar bar;
     int steps, equal_steps; /* compared, without step 0; equal bit for bit */
     int64_t ulp;            /* the largest distance */
@@ -41,12 +41,12 @@ typedef struct verify_pair {
     verify_scale scale;   /* the first one found */
 } verify_pair;
 
-/* Compares what both roads have read after a step. */
+/* Compares what both modes have read after a step. */
 void verify_pair_compare(verify_pair *pair, const yoke_model *model, int step);
 /* Whether all elements of a gradient, [count], are those of another times one factor that is not 1
  * within 1e-4. Rounding and a ReLU that switches move elements by factors of their own. */
 bool verify_is_scaled(const double *values, const double *others, size_t count, double *factor);
-/* Roads that were never compared, although they should agree, do not pass, nor does a scaled
+/* Modes that were never compared, although they should agree, do not pass, nor does a scaled
  * gradient, whatever the tolerance. */
 bool verify_pair_passes(const verify_pair *pair, double tolerance);
 

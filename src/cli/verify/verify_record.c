@@ -94,13 +94,13 @@ static yoke_status check_memory(const verify_run *run, const yoke_model *model) 
 
 yoke_status verify_record_begin(yoke_tensor_file **file, const verify_run *run,
                                 const compare_engine *engine) {
-    char choices[COMPARE_CHOICES_BYTES];
+    char algorithms[COMPARE_ALGORITHMS_BYTES];
     *file = NULL;
     yoke_status status = check_memory(run, compare_engine_model(engine));
     if (status == YOKE_OK) status = yoke_tensor_file_create(file);
     if (status == YOKE_OK) status = note_all(*file, run);
-    compare_engine_choices(engine, choices);
-    return status == YOKE_OK ? yoke_tensor_file_note(*file, "algorithms", choices) : status;
+    compare_engine_algorithms(engine, algorithms);
+    return status == YOKE_OK ? yoke_tensor_file_note(*file, "algorithms", algorithms) : status;
 }
 
 yoke_status verify_record_batch(yoke_tensor_file *file, int step, const yoke_batch *batch,
@@ -134,7 +134,7 @@ static yoke_status add_tensor(yoke_tensor_file *file, const char *name,
     return yoke_tensor_file_add(file, &entry, narrow);
 }
 
-yoke_status verify_record_step(yoke_tensor_file *file, int step, const verify_road *road,
+yoke_status verify_record_step(yoke_tensor_file *file, int step, const verify_mode *mode,
                                const yoke_model *model) {
     char name[VERIFY_NAME_BYTES];
     yoke_tensor_info info;
@@ -142,10 +142,10 @@ yoke_status verify_record_step(yoke_tensor_file *file, int step, const verify_ro
     size_t offset = 0;
     for (int next = 0; status == YOKE_OK && compare_next_tensor(model, &next, &info);) {
         status = add_tensor(file, verify_weight_name(name, step, info.name), &info,
-                            road->weights + offset, road->narrow);
-        if (status == YOKE_OK && road->has_gradients && info.trainable)
+                            mode->weights + offset, mode->narrow);
+        if (status == YOKE_OK && mode->has_gradients && info.trainable)
             status = add_tensor(file, verify_gradient_name(name, step, info.name), &info,
-                                road->gradients + offset, road->narrow);
+                                mode->gradients + offset, mode->narrow);
         offset += info.count;
     }
     return status;

@@ -5,7 +5,7 @@
 #ifndef CLI_VERIFY_RECORD_H
 #define CLI_VERIFY_RECORD_H
 
-#include "cli/verify/verify_road.h"
+#include "cli/verify/verify_mode.h"
 
 /* What a run is, besides its setup. */
 typedef struct verify_run {
@@ -16,13 +16,13 @@ typedef struct verify_run {
 
 bool verify_is_recorded(const verify_run *run, int step);
 
-/* A new file with the run's configuration and the engine's choices; refuses runs that do not fit
+/* A new file with the run's configuration and the engine's algorithms; refuses runs that do not fit
  * into memory. */
 yoke_status verify_record_begin(yoke_tensor_file **file, const verify_run *run,
                                 const compare_engine *engine);
 yoke_status verify_record_batch(yoke_tensor_file *file, int step, const yoke_batch *batch,
                                 const yoke_model *model);
-yoke_status verify_record_step(yoke_tensor_file *file, int step, const verify_road *road,
+yoke_status verify_record_step(yoke_tensor_file *file, int step, const verify_mode *mode,
                                const yoke_model *model);
 
 /* Opens a file, refuses one of another configuration, and sets run->every to the file's. */

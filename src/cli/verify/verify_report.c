@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What verify found: a table with one row for each pair of roads, then where they first differ. */
+/* What verify found: a table with one row for each pair of modes, then where they first differ. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -12,11 +12,11 @@ static const char *bar_name(verify_bar bar) {
 }
 
 /* "ddp on 2", "the file". */
-static void name_road(char text[48], const verify_road *road) {
-    if (road->devices > 1)
-        snprintf(text, 48, "%s on %d", verify_road_name(road), road->devices);
+static void name_mode(char text[48], const verify_mode *mode) {
+    if (mode->devices > 1)
+        snprintf(text, 48, "%s on %d", verify_mode_name(mode), mode->devices);
     else
-        snprintf(text, 48, "%s", verify_road_name(road));
+        snprintf(text, 48, "%s", verify_mode_name(mode));
 }
 
 static const char *verdict_of(const verify_pair *pair, double tolerance) {
@@ -33,35 +33,35 @@ static void print_ulp(char text[24], int64_t ulp) {
 }
 
 static void print_pair(FILE *out, const verification *all, const verify_pair *pair) {
-    char road[48], with[48], ulp[24], gradients[16] = "-";
-    name_road(road, pair->road);
-    name_road(with, pair->with);
+    char mode[48], with[48], ulp[24], gradients[16] = "-";
+    name_mode(mode, pair->mode);
+    name_mode(with, pair->with);
     print_ulp(ulp, pair->ulp);
     if (pair->gradient_relative >= 0)
         snprintf(gradients, sizeof gradients, "%.1e", pair->gradient_relative);
-    fprintf(out, "%-13s %-15s %4d of %-4d %11s  %9.1e  %9s  %s\n", road, with, pair->equal_steps,
+    fprintf(out, "%-13s %-15s %4d of %-4d %11s  %9.1e  %9s  %s\n", mode, with, pair->equal_steps,
             pair->steps, ulp, pair->relative, gradients, verdict_of(pair, all->tolerance));
 }
 
 static void print_first(FILE *out, const verify_pair *pair) {
     const verify_element *first = &pair->first;
-    char road[48], with[48], ulp[24];
+    char mode[48], with[48], ulp[24];
     if (!pair->differs) return;
-    name_road(road, pair->road);
-    name_road(with, pair->with);
+    name_mode(mode, pair->mode);
+    name_mode(with, pair->with);
     print_ulp(ulp, first->ulp);
     fprintf(out, "%s and %s first differ in step %d, %s%s, element %zu:\n  %.9g and %.9g, %s ULP\n",
-            road, with, first->step, first->gradient ? "the gradient of " : "", first->tensor,
+            mode, with, first->step, first->gradient ? "the gradient of " : "", first->tensor,
             first->index, first->value, first->other, ulp);
 }
 
 static void print_scale(FILE *out, const verify_pair *pair) {
     const verify_scale *scale = &pair->scale;
-    char road[48], with[48];
+    char mode[48], with[48];
     if (scale->tensor == NULL) return;
-    name_road(road, pair->road);
-    name_road(with, pair->with);
-    fprintf(out, "%s computes %.6g times the gradient of %s in step %d: %s.\n", road, scale->factor,
+    name_mode(mode, pair->mode);
+    name_mode(with, pair->with);
+    fprintf(out, "%s computes %.6g times the gradient of %s in step %d: %s.\n", mode, scale->factor,
             with, scale->step, scale->tensor);
 }
 
@@ -75,16 +75,16 @@ static void print_sentences(FILE *out, const verification *all) {
         fprintf(out, "Batch norm normalizes the rows of each device alone, so single computes "
                      "something else than\nseveral devices do.\n");
     if (all->pair_count == 0)
-        fprintf(out, "One road alone: nothing was compared, and nothing is proven.\n");
+        fprintf(out, "One mode alone: nothing was compared, and nothing is proven.\n");
     else if (!verify_compared(all))
-        fprintf(out, "NOTHING WAS COMPARED: no step of the roads that must agree.\n");
+        fprintf(out, "NOTHING WAS COMPARED: no step of the modes that must agree.\n");
     else if (!verify_passes(all))
         fprintf(out,
-                "ROADS DIFFER: by more than the tolerance of %g, by a factor, or where bits must "
+                "MODES DIFFER: by more than the tolerance of %g, by a factor, or where bits must "
                 "be equal.\n",
                 all->tolerance);
     else
-        fprintf(out, "All roads agree: bit for bit where they must, elsewhere within %g.\n",
+        fprintf(out, "All modes agree: bit for bit where they must, elsewhere within %g.\n",
                 all->tolerance);
 }
 
@@ -99,7 +99,7 @@ void verify_print(FILE *out, const verification *all) {
     fprintf(out, "devices  %d, the first is %s\n", setup->device_count, setup->names[0]);
     if (all->against != NULL) fprintf(out, "file     %s\n", all->against);
     if (all->pair_count > 0)
-        fprintf(out, "\n%-13s %-15s %12s %11s  %9s  %9s\n", "road", "compared with", "equal steps",
+        fprintf(out, "\n%-13s %-15s %12s %11s  %9s  %9s\n", "mode", "compared with", "equal steps",
                 "largest ULP", "relative", "gradients");
     for (int i = 0; i < all->pair_count; i++)
         print_pair(out, all, &all->pairs[i]);
@@ -125,19 +125,11 @@ static void json_first(yoke_json *json, const verify_element *first) {
     yoke_json_close(json, '}');
 }
 
-static void json_scale(yoke_json *json, const verify_scale *scale) {
-    yoke_json_open(json, "scaled", '{');
-    yoke_json_integer(json, "step", scale->step);
-    yoke_json_text(json, "tensor", scale->tensor);
-    yoke_json_real(json, "factor", scale->factor);
-    yoke_json_close(json, '}');
-}
-
 static void json_pair(yoke_json *json, const verification *all, const verify_pair *pair) {
     yoke_json_open(json, NULL, '{');
-    yoke_json_text(json, "road", verify_road_name(pair->road));
-    yoke_json_integer(json, "devices", pair->road->devices);
-    yoke_json_text(json, "with", verify_road_name(pair->with));
+    yoke_json_text(json, "mode", verify_mode_name(pair->mode));
+    yoke_json_integer(json, "devices", pair->mode->devices);
+    yoke_json_text(json, "with", verify_mode_name(pair->with));
     yoke_json_text(json, "must_agree_by", bar_name(pair->bar));
     yoke_json_boolean(json, "passes", verify_pair_passes(pair, all->tolerance));
     yoke_json_integer(json, "steps", pair->steps);
@@ -147,7 +139,13 @@ static void json_pair(yoke_json *json, const verification *all, const verify_pai
     if (pair->gradient_relative >= 0)
         yoke_json_real(json, "gradient_relative", pair->gradient_relative);
     if (pair->differs) json_first(json, &pair->first);
-    if (pair->scale.tensor != NULL) json_scale(json, &pair->scale);
+    if (pair->scale.tensor != NULL) {
+        yoke_json_open(json, "scaled", '{');
+        yoke_json_integer(json, "step", pair->scale.step);
+        yoke_json_text(json, "tensor", pair->scale.tensor);
+        yoke_json_real(json, "factor", pair->scale.factor);
+        yoke_json_close(json, '}');
+    }
     yoke_json_close(json, '}');
 }
 

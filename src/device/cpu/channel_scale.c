@@ -22,18 +22,6 @@ typedef struct channel_tile {
     bool last;                  /* of its row */
 } channel_tile;
 
-static inline channel_tile tile_at(const scale_plan *scale, size_t index) {
-    const cpu_row_view *view = &scale->view;
-    size_t each = view->groups * scale->tiles, row = index / each, place = index % each;
-    size_t group = place / scale->tiles, first = place % scale->tiles * TILE;
-    size_t left = view->width - first;
-    return (channel_tile){.row = row,
-                          .channel = group * view->width + first,
-                          .width = left < TILE ? left : TILE,
-                          .at = row * scale->image.row_stride + group * view->group_stride + first,
-                          .last = place == each - 1};
-}
-
 static inline size_t factor_at(const scale_plan *scale, const channel_tile *tile, size_t channel) {
     const cpu_geometry *factors = &scale->factors;
     return tile->row * factors->row_stride + channel / factors->block * factors->block_stride +
@@ -109,12 +97,20 @@ CPU_CLONES static void backward_tile(const scale_plan *scale, const channel_tile
 
 static void run_tiles(const scale_plan *scale,
                       void (*run)(const scale_plan *, const channel_tile *)) {
-    size_t tiles = scale->base.rows * scale->view.groups * scale->tiles;
+    const cpu_row_view *view = &scale->view;
+    size_t each = view->groups * scale->tiles, tiles = scale->base.rows * each;
     int threads = scale->base.device->threads;
     bool parallel = cpu_is_parallel(threads, scale->base.rows * scale->image.row_stride);
 #pragma omp parallel for num_threads(threads) if (parallel)
     for (size_t i = 0; i < tiles; i++) {
-        channel_tile own = tile_at(scale, i);
+        size_t row = i / each, group = i % each / scale->tiles;
+        size_t first = i % each % scale->tiles * TILE, left = view->width - first;
+        channel_tile own = {.row = row,
+                            .channel = group * view->width + first,
+                            .width = left < TILE ? left : TILE,
+                            .at =
+                                row * scale->image.row_stride + group * view->group_stride + first,
+                            .last = i % each == each - 1};
         run(scale, &own);
     }
 }

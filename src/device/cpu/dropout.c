@@ -34,30 +34,20 @@ static void draw_row(const dropout_plan *dropout, const yoke_plan_step *step, si
     }
 }
 
-static bool is_kept(const uint8_t *mask, size_t element) {
-    return (mask[element / 8] >> element % 8 & 1) != 0;
-}
-
-static void mask_channel(const dropout_plan *dropout, const uint8_t *mask, size_t channel,
-                         const void *from, void *to) {
-    const cpu_geometry *geometry = &dropout->geometry;
-    bool padding = channel >= geometry->channels;
-    size_t at = channel / geometry->block * geometry->block_stride + channel % geometry->block;
-    size_t element = channel * geometry->pixels;
-    for (size_t pixel = 0; pixel < geometry->pixels; pixel++, element++) {
-        bool kept = !padding && is_kept(mask, element);
-        float value = kept ? cpu_load(from, at, dropout->half) * dropout->scale : 0;
-        cpu_store(to, at, dropout->half, value);
-        at += geometry->pixel_stride;
-    }
-}
-
 static void mask_row(const dropout_plan *dropout, size_t row, const void *from, void *to) {
-    size_t at =
-        row * dropout->geometry.row_stride * (dropout->half ? sizeof(uint16_t) : sizeof(float));
+    const cpu_geometry *geometry = &dropout->geometry;
     const uint8_t *mask = (uint8_t *)dropout->base.binding.saved + row * dropout->mask_stride;
-    for (size_t channel = 0; channel < dropout->geometry.padded_channels; channel++) {
-        mask_channel(dropout, mask, channel, (const char *)from + at, (char *)to + at);
+    size_t element = 0;
+    for (size_t channel = 0; channel < geometry->padded_channels; channel++) {
+        bool padding = channel >= geometry->channels;
+        size_t at = row * geometry->row_stride +
+                    channel / geometry->block * geometry->block_stride + channel % geometry->block;
+        for (size_t pixel = 0; pixel < geometry->pixels; pixel++, element++) {
+            bool kept = !padding && (mask[element / 8] >> element % 8 & 1) != 0;
+            float value = kept ? cpu_load(from, at, dropout->half) * dropout->scale : 0;
+            cpu_store(to, at, dropout->half, value);
+            at += geometry->pixel_stride;
+        }
     }
 }
 

@@ -11,7 +11,6 @@
 
 #include "device/cpu/clones.h"
 #include "device/cpu/plain.h"
-#include "device/elementary.h"
 
 enum {
     BLOCK = 512,  /* elements */

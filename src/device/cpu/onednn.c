@@ -104,19 +104,16 @@ dnnl_status_t cpu_desc_of_argument(const cpu_desc **desc, cpu_descs *descs,
     return keep(desc, descs, made, md);
 }
 
-static dnnl_dim_t block_of(const cpu_desc *desc, int dim) {
-    dnnl_dim_t block = 1;
-    for (int i = 0; i < desc->inner_count; i++)
-        if (desc->inner_dims[i] == dim) block *= desc->inner_blocks[i];
-    return block;
-}
-
 /* oneDNN reports 0 bytes for a part with an offset. */
 size_t cpu_desc_span(const cpu_desc *desc) {
     if (!desc->is_blocked || desc->offset == 0) return desc->bytes;
     dnnl_dim_t end = desc->offset, inner = 1;
-    for (int i = 0; i < desc->ndims; i++)
-        end += (desc->padded_dims[i] / block_of(desc, i) - 1) * desc->strides[i];
+    for (int i = 0; i < desc->ndims; i++) {
+        dnnl_dim_t block = 1;
+        for (int k = 0; k < desc->inner_count; k++)
+            if (desc->inner_dims[k] == i) block *= desc->inner_blocks[k];
+        end += (desc->padded_dims[i] / block - 1) * desc->strides[i];
+    }
     for (int i = 0; i < desc->inner_count; i++)
         inner *= desc->inner_blocks[i];
     return (size_t)(end + inner) * (desc->type == dnnl_bf16 ? 2 : 4);
@@ -129,24 +126,19 @@ dnnl_prop_kind_t cpu_propagation(const cpu_operation *operation) {
     return operation->inference ? dnnl_forward_inference : dnnl_forward_training;
 }
 
-static dnnl_status_t set_post_ops(dnnl_primitive_attr_t attributes,
-                                  const cpu_operation *operation) {
+static dnnl_status_t fill_attributes(dnnl_primitive_attr_t attributes,
+                                     const cpu_operation *operation) {
     dnnl_post_ops_t post_ops = NULL;
-    dnnl_status_t status = dnnl_post_ops_create(&post_ops);
+    dnnl_status_t status =
+        dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
+    if (status != dnnl_success || !(operation->relu || operation->accumulate)) return status;
+    status = dnnl_post_ops_create(&post_ops);
     if (status != dnnl_success) return status;
     if (operation->relu) status = cpu_append_relu(post_ops);
     if (status == dnnl_success && operation->accumulate) status = cpu_append_sum(post_ops);
     if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(attributes, post_ops);
     dnnl_post_ops_destroy(post_ops);
     return status;
-}
-
-static dnnl_status_t fill_attributes(dnnl_primitive_attr_t attributes,
-                                     const cpu_operation *operation) {
-    dnnl_status_t status =
-        dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
-    if (status != dnnl_success) return status;
-    return operation->relu || operation->accumulate ? set_post_ops(attributes, operation) : status;
 }
 
 dnnl_status_t cpu_operation_describe(dnnl_primitive_desc_t *description, dnnl_engine_t engine,

@@ -52,16 +52,6 @@ void cpu_md_destroy(void *md) {
     free(md);
 }
 
-static void read_blocking(cpu_desc *desc, const dnnl_memory_desc_t *md) {
-    const dnnl_blocking_desc_t *from = &md->format_desc.blocking;
-    desc->offset = md->offset0;
-    desc->inner_count = from->inner_nblks;
-    memcpy(desc->strides, from->strides, (size_t)md->ndims * sizeof from->strides[0]);
-    size_t inner_bytes = (size_t)from->inner_nblks * sizeof from->inner_blks[0];
-    memcpy(desc->inner_blocks, from->inner_blks, inner_bytes);
-    memcpy(desc->inner_dims, from->inner_idxs, inner_bytes);
-}
-
 void cpu_md_read(cpu_desc *desc, const void *from) {
     const dnnl_memory_desc_t *md = from;
     size_t dims_bytes = (size_t)md->ndims * sizeof md->dims[0];
@@ -70,8 +60,15 @@ void cpu_md_read(cpu_desc *desc, const void *from) {
     memcpy(desc->dims, md->dims, dims_bytes);
     memcpy(desc->padded_dims, md->padded_dims, dims_bytes);
     desc->is_blocked = md->format_kind == dnnl_blocked;
-    if (desc->is_blocked) read_blocking(desc, md);
     desc->bytes = dnnl_memory_desc_get_size(md);
+    if (!desc->is_blocked) return;
+    const dnnl_blocking_desc_t *blocking = &md->format_desc.blocking;
+    size_t inner_bytes = (size_t)blocking->inner_nblks * sizeof blocking->inner_blks[0];
+    desc->offset = md->offset0;
+    desc->inner_count = blocking->inner_nblks;
+    memcpy(desc->strides, blocking->strides, (size_t)md->ndims * sizeof blocking->strides[0]);
+    memcpy(desc->inner_blocks, blocking->inner_blks, inner_bytes);
+    memcpy(desc->inner_dims, blocking->inner_idxs, inner_bytes);
 }
 
 /* Descriptions. */

@@ -41,14 +41,6 @@ static void read_dims(dnnl_dims_t to, const void *md, dnnl_query_t what, int cou
         memcpy(to, *from, (size_t)count * sizeof to[0]);
 }
 
-static void read_blocking(cpu_desc *desc, const void *md) {
-    dnnl_memory_desc_query(md, dnnl_query_submemory_offset_s64, &desc->offset);
-    dnnl_memory_desc_query(md, dnnl_query_inner_nblks_s32, &desc->inner_count);
-    read_dims(desc->strides, md, dnnl_query_strides, desc->ndims);
-    read_dims(desc->inner_blocks, md, dnnl_query_inner_blks, desc->inner_count);
-    read_dims(desc->inner_dims, md, dnnl_query_inner_idxs, desc->inner_count);
-}
-
 void cpu_md_read(cpu_desc *desc, const void *md) {
     dnnl_format_kind_t kind = dnnl_format_kind_undef;
     dnnl_memory_desc_query(md, dnnl_query_format_kind, &kind);
@@ -57,7 +49,13 @@ void cpu_md_read(cpu_desc *desc, const void *md) {
     read_dims(desc->dims, md, dnnl_query_dims, desc->ndims);
     read_dims(desc->padded_dims, md, dnnl_query_padded_dims, desc->ndims);
     desc->is_blocked = kind == dnnl_blocked;
-    if (desc->is_blocked) read_blocking(desc, md);
+    if (desc->is_blocked) {
+        dnnl_memory_desc_query(md, dnnl_query_submemory_offset_s64, &desc->offset);
+        dnnl_memory_desc_query(md, dnnl_query_inner_nblks_s32, &desc->inner_count);
+        read_dims(desc->strides, md, dnnl_query_strides, desc->ndims);
+        read_dims(desc->inner_blocks, md, dnnl_query_inner_blks, desc->inner_count);
+        read_dims(desc->inner_dims, md, dnnl_query_inner_idxs, desc->inner_count);
+    }
     desc->bytes = dnnl_memory_desc_get_size(md);
 }
 

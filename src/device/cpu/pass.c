@@ -7,20 +7,18 @@
 
 #define COPY_ALIGNMENT ((size_t)4096)
 
-static void place_operand(cpu_pass *pass, cpu_operand *operand) {
-    const cpu_desc *preferred = cpu_primitive_desc(&pass->primitive, operand->argument);
-    if (operand->stored == NULL) operand->stored = preferred;
-    operand->moved = operand->stored != preferred;
-    if (!operand->moved) return;
-    operand->copy_offset = pass->scratch_bytes;
-    pass->scratch_bytes += cpu_align(preferred->bytes, COPY_ALIGNMENT);
-}
-
 yoke_status cpu_pass_create(cpu_pass *pass, cpu_device *device, const cpu_operation *operation) {
     TRY(cpu_primitive_create(&pass->primitive, device, operation));
     pass->scratch_bytes = cpu_align(cpu_primitive_scratch(&pass->primitive), COPY_ALIGNMENT);
     for (int i = 0; i < CPU_ROLES; i++) {
-        if (pass->operands[i].argument != 0) place_operand(pass, &pass->operands[i]);
+        cpu_operand *operand = &pass->operands[i];
+        if (operand->argument == 0) continue;
+        const cpu_desc *preferred = cpu_primitive_desc(&pass->primitive, operand->argument);
+        if (operand->stored == NULL) operand->stored = preferred;
+        operand->moved = operand->stored != preferred;
+        if (!operand->moved) continue;
+        operand->copy_offset = pass->scratch_bytes;
+        pass->scratch_bytes += cpu_align(preferred->bytes, COPY_ALIGNMENT);
     }
     return YOKE_OK;
 }
@@ -147,7 +145,7 @@ const char *cpu_pass_implementation(const cpu_pass *pass) {
     return status == dnnl_success && text != NULL ? text : "unknown";
 }
 
-const char *cpu_pass_way(const cpu_pass *pass) {
+const char *cpu_pass_algorithm(const cpu_pass *pass) {
     if (pass->winograd != NULL) return "winograd";
     return pass->depthwise != NULL ? "depthwise" : cpu_pass_implementation(pass);
 }

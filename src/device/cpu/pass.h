@@ -52,6 +52,6 @@ yoke_status cpu_pass_time(cpu_pass *pass, cpu_device *device, void *const *addre
 /* "jit:avx512_core"; a static text. */
 const char *cpu_pass_implementation(const cpu_pass *pass);
 /* The same, where Yoke's own algorithms have their names; a static text. */
-const char *cpu_pass_way(const cpu_pass *pass);
+const char *cpu_pass_algorithm(const cpu_pass *pass);
 
 #endif

@@ -204,8 +204,8 @@ yoke_status cpu_sync_norm_statistics(cpu_sync_norm *sync, const yoke_plan_step *
     return YOKE_OK;
 }
 
-/* Backward. With y = scale * (x - mean) / deviation + shift, normal = (x - mean) / deviation and
- * means over all rows, dx = scale / deviation * (dy - mean(dy) - normal * mean(dy * normal)). The
+/* Backward. With y = scale * (x - mean) / std + shift, normal = (x - mean) / std and
+ * means over all rows, dx = scale / std * (dy - mean(dy) - normal * mean(dy * normal)). The
  * first term is there already. */
 
 static void set_coefficients(const cpu_sync_norm *sync, const double *all, int participants) {

@@ -54,7 +54,7 @@ static const struct {
 /* Candidates. */
 
 /* A candidate is an algorithm and a set of roles whose stored layout it keeps; the primitive
- * chooses the layouts of the others, which are reordered. The record of choices holds its
+ * chooses the layouts of the others, which are reordered. The record of algorithms holds its
  * number. */
 enum { KEEP_WEIGHTS = 1, KEEP_VALUES = 2, KEEP_SETS = 4 };
 
@@ -184,7 +184,7 @@ static yoke_status try_algorithm(const weighted_planner *planner, cpu_direction 
     int useful = 0;
     for (int set = 0; set < KEEP_SETS; set++) {
         if ((set & ~useful) != 0) continue;
-        TRY(yoke_choices_go_on(planner->request->choices));
+        TRY(yoke_algorithms_go_on(planner->request->algorithms));
         cpu_pass pass = {0};
         int candidate = algorithm * KEEP_SETS + set;
         yoke_status status = create_candidate(planner, direction, candidate, &pass);
@@ -208,8 +208,8 @@ static yoke_status measure_algorithms(const weighted_planner *planner, cpu_direc
         yoke_device_free(&planner->device->base, trial.addresses[role]);
     TRY(status);
     *candidate = trial.best;
-    return yoke_choices_add(planner->request->choices, key, trial.best, trial.best_name,
-                            trial.best_ms);
+    return yoke_algorithms_add(planner->request->algorithms, key, trial.best, trial.best_name,
+                               trial.best_ms);
 }
 
 /* Planning. */
@@ -249,7 +249,7 @@ static int fixed_candidate(const weighted_planner *planner, cpu_direction direct
 static yoke_status choose_algorithm(const weighted_planner *planner, cpu_direction direction,
                                     int *candidate) {
     const yoke_plan_request *request = planner->request;
-    if (request->algorithm == YOKE_ALGORITHM_DIRECT || request->choices == NULL) {
+    if (request->algorithm == YOKE_ALGORITHM_DIRECT || request->algorithms == NULL) {
         *candidate = fixed_candidate(planner, direction);
         return YOKE_OK;
     }
@@ -258,14 +258,14 @@ static yoke_status choose_algorithm(const weighted_planner *planner, cpu_directi
              request->precision == YOKE_BFLOAT16 ? "bfloat16" : "float32",
              planner->device->base.threads, direction_names[direction],
              request->inference ? " inference" : "");
-    const yoke_choice_names names = {.name_of = algorithm_name, .context = planner->problem};
-    TRY(yoke_choices_find(request->choices, key, &names, candidate));
+    const yoke_algorithm_names names = {.name_of = algorithm_name, .context = planner->problem};
+    TRY(yoke_algorithms_find(request->algorithms, key, &names, candidate));
     if (*candidate >= 0) return YOKE_OK;
-    if (!yoke_choices_late(request->choices))
+    if (!yoke_algorithms_late(request->algorithms))
         return measure_algorithms(planner, direction, key, candidate);
     *candidate = fixed_candidate(planner, direction);
-    return yoke_choices_assume(request->choices, key, *candidate,
-                               algorithm_name(planner->problem, *candidate));
+    return yoke_algorithms_assume(request->algorithms, key, *candidate,
+                                  algorithm_name(planner->problem, *candidate));
 }
 
 static yoke_status plan_direction(const weighted_planner *planner, cpu_direction direction,
@@ -276,13 +276,13 @@ static yoke_status plan_direction(const weighted_planner *planner, cpu_direction
     bool is_data_product = planner->problem->plain && direction == CPU_BACKWARD_DATA;
     yoke_status status = is_data_product ? create_data_product(planner, pass)
                                          : create_candidate(planner, direction, candidate, pass);
-    /* The choice was measured for another number of rows and does not exist for this one. */
+    /* The algorithm was measured for another number of rows and does not exist for this one. */
     if (status == YOKE_ERROR_DEVICE && candidate != 0) {
         cpu_pass_destroy(pass);
         status = create_candidate(planner, direction, 0, pass);
     }
     TRY(status);
-    plan->base.ways[direction] = cpu_pass_way(pass);
+    plan->base.algorithms[direction] = cpu_pass_algorithm(pass);
     if (plan->base.needs.scratch_bytes < pass->scratch_bytes)
         plan->base.needs.scratch_bytes = pass->scratch_bytes;
     return YOKE_OK;

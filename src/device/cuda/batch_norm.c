@@ -172,7 +172,7 @@ static yoke_status choose_cut(batch_norm_plan *norm, const yoke_plan_request *re
     TRY(cuda_settled(&tuning, &settled, &best));
     if (!settled) TRY(measure_cuts(&tuning, &trial, operation->add, &best));
     *cut = cuts[best].cut;
-    norm->kernel.base.ways[backward ? YOKE_BACKWARD_DATA : YOKE_FORWARD] = cuts[best].name;
+    norm->kernel.base.algorithms[backward ? YOKE_BACKWARD_DATA : YOKE_FORWARD] = cuts[best].name;
     return YOKE_OK;
 }
 

@@ -5,7 +5,7 @@
 #include <float.h>
 
 /* An overflow must reach the loss as NaN; a reciprocal of 0 would hide it. */
-static __device__ float reciprocal_deviation(float variance, float epsilon) {
+static __device__ float reciprocal_std(float variance, float epsilon) {
     return variance <= FLT_MAX ? 1 / sqrtf(variance + epsilon) : NAN;
 }
 
@@ -14,7 +14,7 @@ static __device__ float reciprocal_deviation(float variance, float epsilon) {
 static __device__ void keep_statistics(const cuda_batch_norm_job &job, int channel, float mean,
                                        float variance) {
     job.mean[channel] = mean;
-    job.reciprocal[channel] = reciprocal_deviation(variance, job.epsilon);
+    job.reciprocal[channel] = reciprocal_std(variance, job.epsilon);
     if (!(fabsf(mean) <= FLT_MAX && variance <= FLT_MAX)) return;
     double keep = 1 - job.momentum, count = (double)job.pixels;
     double unbiased = (double)variance * (count / (count - 1));
@@ -26,7 +26,7 @@ static __device__ void keep_statistics(const cuda_batch_norm_job &job, int chann
 
 /* Mean, and sum of squared distances from it, over the block's `count` pixels from `begin`. A
  * thread sums the distances from its first value, and the block combines them relative to its own
- * first value: for any mean, cancellation is of the order of the deviation. */
+ * first value: for any mean, cancellation is of the order of the std. */
 template <int N, int LANES, typename T>
 static __device__ void measure(const cuda_batch_norm_job &job, const part &part, size_t begin,
                                float count, float (&mean)[N], float (&squares)[N]) {
@@ -89,7 +89,7 @@ static __global__ void __launch_bounds__(CUDA_COLUMN_THREADS)
     measure<N, WHOLE_LANES, T>(job, part, 0, (float)job.pixels, mean, variance);
     for (int i = 0; i < N; i++) {
         variance[i] /= (float)job.pixels;
-        reciprocal[i] = reciprocal_deviation(variance[i], job.epsilon);
+        reciprocal[i] = reciprocal_std(variance[i], job.epsilon);
     }
     if (threadIdx.x < WHOLE_LANES && part.real)
         for (int i = 0; i < N; i++)
@@ -146,7 +146,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
     for (int i = 0; i < N; i++) {
         unsigned at = threadIdx.x % CHUNK_LANES * N + (unsigned)i;
         part_mean[i] = means[at];
-        reciprocal[i] = reciprocal_deviation(variances[at], job.epsilon);
+        reciprocal[i] = reciprocal_std(variances[at], job.epsilon);
     }
     normalise<T, N, ADD>(job, chunk_part<N>(job, chunks), part_mean, reciprocal);
 }
@@ -159,7 +159,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
     load_channels(mean, job.running_mean + part.channel);
     load_channels(reciprocal, job.running_variance + part.channel);
     for (int i = 0; i < N; i++)
-        reciprocal[i] = reciprocal_deviation(reciprocal[i], job.epsilon);
+        reciprocal[i] = reciprocal_std(reciprocal[i], job.epsilon);
     normalise<T, N, ADD>(job, part, mean, reciprocal);
 }
 

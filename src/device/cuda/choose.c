@@ -28,7 +28,7 @@
 static const char *const precision_names[] = {
     [YOKE_FLOAT32] = "float32", [YOKE_BFLOAT16] = "bfloat16", [YOKE_TF32] = "tf32"};
 
-/* A run that may take every algorithm keeps its choices apart from one that refuses some. */
+/* A run that may take every algorithm records what it measures apart from one that refuses some. */
 static void write_key(char key[KEY_BYTES], const cuda_tuning *tuning) {
     bool all = tuning->request->algorithm == YOKE_ALGORITHM_FASTEST;
     snprintf(key, KEY_BYTES, "%s %s%s", tuning->key, precision_names[tuning->request->precision],
@@ -43,19 +43,19 @@ static const char *candidate_name(const void *context, int candidate) {
 yoke_status cuda_chosen(const cuda_tuning *tuning, bool *chosen, int *best) {
     const yoke_plan_request *request = tuning->request;
     bool fewer_rows = request->most_rows > request->rows;
-    const yoke_choice_names names = {.name_of = candidate_name,
-                                     .context = tuning,
-                                     .take = tuning->take,
-                                     .taker = tuning->taker,
-                                     .follows = fewer_rows || tuning->device->base.index > 0};
-    int known = yoke_choices_preferred(request->choices, &names);
+    const yoke_algorithm_names names = {.name_of = candidate_name,
+                                        .context = tuning,
+                                        .take = tuning->take,
+                                        .taker = tuning->taker,
+                                        .follows = fewer_rows || tuning->device->base.index > 0};
+    int known = yoke_algorithms_preferred(request->algorithms, &names);
     *best = known > 0 ? known : 0;
-    *chosen = request->algorithm == YOKE_ALGORITHM_DIRECT || request->choices == NULL;
+    *chosen = request->algorithm == YOKE_ALGORITHM_DIRECT || request->algorithms == NULL;
     if (*chosen) return YOKE_OK;
     char key[KEY_BYTES];
     write_key(key, tuning);
-    TRY(yoke_choices_find(request->choices, key, &names, &known));
-    *chosen = known >= 0 || known == YOKE_CHOICE_GONE;
+    TRY(yoke_algorithms_find(request->algorithms, key, &names, &known));
+    *chosen = known >= 0 || known == YOKE_ALGORITHM_GONE;
     if (known >= 0) *best = known;
     return YOKE_OK;
 }
@@ -63,7 +63,7 @@ yoke_status cuda_chosen(const cuda_tuning *tuning, bool *chosen, int *best) {
 yoke_status cuda_assume(const cuda_tuning *tuning, const char *name) {
     char key[KEY_BYTES];
     write_key(key, tuning);
-    return yoke_choices_assume(tuning->request->choices, key, 0, name);
+    return yoke_algorithms_assume(tuning->request->algorithms, key, 0, name);
 }
 
 /* Timing. */
@@ -133,7 +133,7 @@ static yoke_status replay_for(const stopwatch *watch, const cuda_tuning *tuning,
     uint64_t begin = yoke_now_ns();
     float milliseconds;
     do {
-        TRY(yoke_choices_go_on(tuning->request->choices));
+        TRY(yoke_algorithms_go_on(tuning->request->algorithms));
         TRY(time_replay(watch, recording, &milliseconds));
     } while ((double)(yoke_now_ns() - begin) < wanted_ns);
     return YOKE_OK;
@@ -148,7 +148,7 @@ static yoke_status run_heats(const stopwatch *watch, const cuda_tuning *tuning, 
         int i = k / tuning->count % 2 == 0 ? place : tuning->count - 1 - place;
         float milliseconds;
         if (times[i] <= 0) continue;
-        TRY(yoke_choices_go_on(tuning->request->choices));
+        TRY(yoke_algorithms_go_on(tuning->request->algorithms));
         TRY(time_runs(watch, tuning, i, runs, &milliseconds));
         times[i] = fminf(times[i], fmaxf(milliseconds, SHORTEST_MS));
     }
@@ -172,7 +172,7 @@ static yoke_status hold_contest(const stopwatch *watch, const cuda_tuning *tunin
     /* A first time of each candidate that serves at all. */
     for (int i = 0; i < tuning->count; i++) {
         if (tuning->candidates[i].run == NULL) continue;
-        TRY(yoke_choices_go_on(tuning->request->choices));
+        TRY(yoke_algorithms_go_on(tuning->request->algorithms));
         yoke_status status = time_short(watch, tuning, i, &times[i]);
         if (status == YOKE_ERROR_DEVICE && !cuda_poisoned(watch->device))
             times[i] = 0;
@@ -217,8 +217,8 @@ yoke_status cuda_measure(const cuda_tuning *tuning, int *best) {
     if (status == YOKE_OK) {
         char key[KEY_BYTES];
         write_key(key, tuning);
-        status = yoke_choices_add(tuning->request->choices, key, *best,
-                                  tuning->candidates[*best].name, (double)times[*best]);
+        status = yoke_algorithms_add(tuning->request->algorithms, key, *best,
+                                     tuning->candidates[*best].name, (double)times[*best]);
     }
     free(times);
     return status;
@@ -226,7 +226,7 @@ yoke_status cuda_measure(const cuda_tuning *tuning, int *best) {
 
 yoke_status cuda_settled(const cuda_tuning *tuning, bool *settled, int *best) {
     TRY(cuda_chosen(tuning, settled, best));
-    if (*settled || !yoke_choices_late(tuning->request->choices)) return YOKE_OK;
+    if (*settled || !yoke_algorithms_late(tuning->request->algorithms)) return YOKE_OK;
     *settled = true;
     return cuda_assume(tuning, tuning->candidates[*best].name);
 }
@@ -241,7 +241,7 @@ yoke_status cuda_choose_for(yoke_device *device, const yoke_contest *contest, in
     cuda_candidate candidates[CONTEST_LIMIT] = {{0}};
     const yoke_plan_request request = {.precision = contest->precision,
                                        .algorithm = contest->algorithm,
-                                       .choices = contest->choices};
+                                       .algorithms = contest->algorithms};
     bool settled;
     assert(contest->count <= CONTEST_LIMIT);
     for (int i = 0; i < contest->count; i++)

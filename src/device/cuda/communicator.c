@@ -56,12 +56,6 @@ static ncclDataType_t type_of(yoke_element element) {
     return types[element];
 }
 
-static ncclRedOp_t operation_of(yoke_reduction reduction) {
-    static const ncclRedOp_t operations[] = {
-        [YOKE_SUM] = ncclSum, [YOKE_MEAN] = ncclAvg, [YOKE_MIN] = ncclMin, [YOKE_MAX] = ncclMax};
-    return operations[reduction];
-}
-
 /* The root sends to itself as well, so that all parts are treated alike. */
 static ncclResult_t gather_parts(nccl_communicator *own, const yoke_communicator_call *call,
                                  cudaStream_t stream) {
@@ -102,9 +96,11 @@ static ncclResult_t as_one(nccl_communicator *own, const yoke_communicator_call 
 }
 
 static ncclResult_t issue(nccl_communicator *own, const yoke_communicator_call *call) {
+    static const ncclRedOp_t operations[] = {
+        [YOKE_SUM] = ncclSum, [YOKE_MEAN] = ncclAvg, [YOKE_MIN] = ncclMin, [YOKE_MAX] = ncclMax};
     const cuda_nccl_calls *nccl = cuda_nccl();
     ncclDataType_t type = type_of(call->element);
-    ncclRedOp_t operation = operation_of(call->reduction);
+    ncclRedOp_t operation = operations[call->reduction];
     cudaStream_t stream = cuda_nccl_stream(own->device);
     switch (call->collective) {
     case YOKE_COLLECTIVE_BROADCAST:

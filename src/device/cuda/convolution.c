@@ -29,7 +29,7 @@ static bool lacks_cudnn(const cuda_device *device) {
 #endif
 }
 
-/* A cuDNN that does not start leaves no trace in the choices of runs where it does. */
+/* A cuDNN that does not start leaves no trace in the algorithms of runs where it does. */
 static void write_key(char *key, size_t size, const cuda_device *device,
                       const yoke_operation *operation, int padded) {
     yoke_dims input = operation->input;
@@ -71,26 +71,23 @@ static yoke_status choose_channels(cuda_device *device, const yoke_plan_request 
     return cuda_stem_choose(device, request, key, plan_as, padded);
 }
 
-/* It copies its input in any case. */
-static bool reads_plain_images(const yoke_plan_request *request) {
-    const cuda_layout *given = cuda_layout_of(&request->inputs[0]);
-    return given->type == CUDA_FLOAT32 && !given->channels_last && !request->input_gradient;
-}
-
 /* Decode may have laid images out with more channels than they have. */
 yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,
                                   const yoke_plan_request *request) {
     int own = request->operation->input.channels;
-    int given = (int)cuda_layout_of(&request->inputs[0])->dims[1];
+    const cuda_layout *layout = cuda_layout_of(&request->inputs[0]);
+    int given = (int)layout->dims[1];
     int padded = given > own ? given : 0;
-    if (reads_plain_images(request)) TRY(choose_channels(device, request, &padded));
+    bool is_plain = layout->type == CUDA_FLOAT32 && !layout->channels_last;
+    if (is_plain && !request->input_gradient) /* it copies its input in any case */
+        TRY(choose_channels(device, request, &padded));
     return plan_as(plan, device, request, padded);
 }
 
 yoke_status cuda_image_layout(yoke_device *device, const yoke_plan_request *reader,
                               yoke_layout *layout) {
     const yoke_operation *operation = reader->operation;
-    if (!cuda_takes(cuda_of(device), YOKE_WAY_DECODE) || reader->precision != YOKE_BFLOAT16 ||
+    if (!cuda_takes(cuda_of(device), YOKE_VARIANT_DECODE) || reader->precision != YOKE_BFLOAT16 ||
         operation->kind != YOKE_OP_CONV2D)
         return YOKE_OK;
     yoke_dims image = operation->input;

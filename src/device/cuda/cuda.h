@@ -42,8 +42,8 @@ static inline cuda_device *cuda_of(yoke_device *device) {
     return (cuda_device *)device;
 }
 
-static inline bool cuda_takes(const cuda_device *device, yoke_way way) {
-    return (device->base.ways & (unsigned)way) != 0;
+static inline bool cuda_takes(const cuda_device *device, yoke_variant variant) {
+    return (device->base.variants & (unsigned)variant) != 0;
 }
 
 static inline cudaStream_t cuda_compute(yoke_plan *plan) {
@@ -182,7 +182,7 @@ yoke_status cuda_product_add(const cuda_product *product, const void *a, const v
                              void *output);
 
 /* Tuning: times the candidates for one pass on probe data and chooses the fastest. With
- * YOKE_ALGORITHM_DIRECT it chooses the first; a key known to `choices` is not measured again. */
+ * YOKE_ALGORITHM_DIRECT it chooses the first; a key known to `algorithms` is not measured again. */
 typedef struct cuda_candidate {
     const char *name; /* means the same for every shape and device: the record holds it */
     /* NULL: does not exist for this shape. DEVICE: it fails for this shape. */
@@ -195,8 +195,8 @@ typedef struct cuda_tuning {
     const cuda_candidate *candidates;
     int count;
     void *context;
-    /* yoke_choice_names's, for candidates whose names are known only once they are made; NULL: they
-     * have their names. */
+    /* yoke_algorithm_names's, for candidates whose names are known only once they are made; NULL:
+     * they have their names. */
     yoke_status (*take)(void *taker, const char *name, int *candidate);
     void *taker;
 } cuda_tuning;

@@ -41,7 +41,7 @@ static __device__ float value_of(const yoke_decode_request &job, const output_li
     const yoke_decoding &decoding = job.decoding;
     unsigned entry = channel < 4 ? channel : 3;
     if (x - line.cut_left < line.cut_width) return decoding.cut_value[entry];
-    return yoke_decode_pixel(pixel, {decoding.mean[entry], decoding.deviation[entry]});
+    return yoke_decode_pixel(pixel, {decoding.mean[entry], decoding.std[entry]});
 }
 
 /* Outputs: where the values of one pixel go, which value(channel) computes. */

@@ -150,14 +150,6 @@ void cuda_describe(const yoke_device *device, yoke_device_info *info) {
     cuda_return_to(before);
 }
 
-static const char *in_build(char *text, size_t size) {
-    char built[96];
-    int runtime = runtime_version();
-    snprintf(text, size, "CUDA %d.%d with code for %s", CUDA_MAJOR(runtime), CUDA_MINOR(runtime),
-             architectures(built, sizeof built));
-    return text;
-}
-
 /* "; no code for cuda:1: set ..."; empty when there is code for all. */
 static const char *without_code(uint64_t usable, int count, char *text, size_t size) {
     size_t length = 0;
@@ -174,11 +166,12 @@ static const char *without_code(uint64_t usable, int count, char *text, size_t s
 
 bool yoke_cuda_describe(yoke_backend_info *info) {
     static _Thread_local char detail[1024];
-    char build[128], missing[256];
-    int count = 0, driver = driver_version();
+    char built[96], build[128], missing[256];
+    int count = 0, driver = driver_version(), runtime = runtime_version();
     info->name = "cuda";
     info->detail = detail;
-    in_build(build, sizeof build);
+    snprintf(build, sizeof build, "CUDA %d.%d with code for %s", CUDA_MAJOR(runtime),
+             CUDA_MINOR(runtime), architectures(built, sizeof built));
     if (cuda_count(&count) != YOKE_OK || cuda_libraries_open() != YOKE_OK) {
         snprintf(detail, sizeof detail, "%s (in this build: %s)", yoke_last_error(), build);
         return false;

@@ -3,11 +3,6 @@
 #include "device/cuda/kernel.h"
 #include "device/cuda/kernels.h"
 
-/* NaN < 0 is false, so NaN stays. */
-static __device__ float rectify(float value) {
-    return value < 0 ? 0 : value;
-}
-
 template <typename T, int N>
 static __global__ void add(T *to, const T *left, const T *right, bool then_relu, size_t packs) {
     GRID_STRIDE(i, packs) {
@@ -15,7 +10,7 @@ static __global__ void add(T *to, const T *left, const T *right, bool then_relu,
         float result[N];
         for (int k = 0; k < N; k++) {
             float sum = cuda_widen(a.at[k]) + cuda_widen(b.at[k]);
-            result[k] = then_relu ? rectify(sum) : sum;
+            result[k] = then_relu && sum < 0 ? 0 : sum; /* NaN < 0 is false, so NaN stays */
         }
         cuda_store<T, N>(to + i * N, result);
     }

@@ -6,12 +6,6 @@
 #include "device/cuda/kernel.h"
 #include "device/cuda/kernels.h"
 
-static size_t column_count(const cuda_window *window) {
-    return (size_t)window->groups * (size_t)window->rows * (size_t)window->out_height *
-           (size_t)window->out_width * (size_t)window->kernel * (size_t)window->kernel *
-           (size_t)window->channels;
-}
-
 /* Columns are copies, so a thread moves words of as many channels as their number allows. The
  * window counts its channels in words. */
 template <typename Word>
@@ -43,7 +37,9 @@ template <typename Word>
 static void launch_im2col(void *columns, const void *images, cuda_window window, int per_word,
                           cudaStream_t stream) {
     window.channels /= per_word;
-    size_t count = column_count(&window);
+    size_t taps = (size_t)window.kernel * (size_t)window.kernel;
+    size_t count = (size_t)window.groups * (size_t)window.rows * (size_t)window.out_height *
+                   (size_t)window.out_width * taps * (size_t)window.channels;
     LAUNCH(im2col<Word>, cuda_blocks(count), CUDA_THREADS, stream, (Word *)columns,
            (const Word *)images, window, count);
 }

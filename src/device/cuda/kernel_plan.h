@@ -43,7 +43,7 @@ yoke_status cuda_kernel_plan_create(yoke_plan **plan, size_t bytes, cuda_device 
                                     const yoke_plan_request *request,
                                     const cuda_kernel_operation *calls);
 
-/* Rows in sequences.c and elementary.c; operations.c has the others, and their table. */
+/* Rows in sequences.c and elementary_operations.c; operations.c has the others, and their table. */
 extern const cuda_kernel_operation cuda_embedding, cuda_positions, cuda_class_token, cuda_select;
 extern const cuda_kernel_operation cuda_expression, cuda_reduction, cuda_row_shape, cuda_move;
 extern const cuda_kernel_operation cuda_matmul, cuda_parameter;

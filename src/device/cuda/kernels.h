@@ -176,7 +176,7 @@ typedef struct cuda_batch_norm_job {
     void *output, *input_gradient, *added_gradient; /* a NULL gradient is not computed */
     const float *weight, *bias;
     float *weight_gradient, *bias_gradient;
-    float *mean, *reciprocal; /* [channels], from forward to backward; 1 / deviation */
+    float *mean, *reciprocal; /* [channels], from forward to backward; 1 / std */
     float *running_mean, *running_variance;
     float *partial; /* [cuda_batch_norm_partial_bytes], scratch of one pass */
 } cuda_batch_norm_job;

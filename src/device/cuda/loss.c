@@ -22,7 +22,7 @@ static cuda_loss_job loss_job(const cuda_kernel_plan *plan) {
     job.targets = at->targets;
     job.saved = plan->base.needs.saved_bytes > 0 ? at->saved : NULL;
     job.scalars = at->scalars;
-    if (cuda_takes(plan->device, YOKE_WAY_MAPPED)) job.on_host = at->on_host;
+    if (cuda_takes(plan->device, YOKE_VARIANT_MAPPED)) job.on_host = at->on_host;
     job.loss_parts = at->scratch;
     job.correct_parts = (int32_t *)(job.loss_parts + cuda_loss_parts(job.rows, job.outputs));
     job.gradient = at->input_gradients[0];
@@ -79,7 +79,7 @@ static cuda_loss_kind kind_of(const yoke_operation *operation) {
 /* Cross-entropy and its gradient: in two kernels, or in one, which reads the logits once less. */
 
 static const char *const kernels[] = {"two kernels", "one kernel"};
-enum { TWO_KERNELS, ONE_KERNEL, WAYS };
+enum { TWO_KERNELS, ONE_KERNEL, VARIANTS };
 
 typedef struct loss_trial {
     cuda_device *device;
@@ -157,19 +157,19 @@ static yoke_status loss_prepare(cuda_kernel_plan *plan, const yoke_plan_request 
     TRY(upload_weights(loss, operation->weights));
     if (by_label && request->training) {
         const cuda_loss_job *job = &loss->job;
-        const cuda_candidate candidates[WAYS] = {{kernels[TWO_KERNELS], run_trial},
-                                                 {kernels[ONE_KERNEL], run_trial}};
+        const cuda_candidate candidates[VARIANTS] = {{kernels[TWO_KERNELS], run_trial},
+                                                     {kernels[ONE_KERNEL], run_trial}};
         char key[96];
         int best;
         bool settled;
         snprintf(key, sizeof key, "cross-entropy of %d%s%s", job->outputs,
                  job->kind == CUDA_LOSS_WEIGHTED_CROSS_ENTROPY ? " weighted" : "",
                  job->smoothing > 0 ? " smoothed" : "");
-        const cuda_tuning tuning = {loss->kernel.device, request, key, candidates, WAYS, NULL};
+        const cuda_tuning tuning = {loss->kernel.device, request, key, candidates, VARIANTS, NULL};
         TRY(cuda_settled(&tuning, &settled, &best));
         if (!settled) TRY(measure_kernels(&tuning, job, &best));
         loss->job.joined = best == ONE_KERNEL;
-        loss->kernel.base.ways[YOKE_FORWARD] = kernels[best];
+        loss->kernel.base.algorithms[YOKE_FORWARD] = kernels[best];
     }
     yoke_plan_needs *needs = &plan->base.needs;
     needs->output = (yoke_layout){0};

@@ -188,26 +188,19 @@ static yoke_status nccl_group_build(nccl_group *group, const yoke_device_group_r
     return YOKE_OK;
 }
 
-/* Finds two devices on one GPU: NCCL would refuse them with a less clear message. */
-static bool find_same_gpu(const yoke_device_group_request *request, int *first, int *second) {
-    for (*second = 1; *second < request->count; (*second)++)
-        for (*first = 0; *first < *second; (*first)++)
-            if (cuda_of(request->devices[*first])->ordinal ==
-                cuda_of(request->devices[*second])->ordinal)
-                return true;
-    return false;
-}
-
 /* Whether NCCL can be used, or why not. */
 static yoke_status nccl_group_check(const yoke_device_group_request *request) {
-    int first, second;
     if (cuda_nccl() == NULL)
         return FAIL(YOKE_ERROR_DEVICE, "collectives \"nccl\": %s", cuda_library_detail("nccl"));
-    if (find_same_gpu(request, &first, &second))
-        return FAIL(YOKE_ERROR_DEVICE,
-                    "collectives \"nccl\": devices %d and %d are both GPU %d, and NCCL takes each "
-                    "GPU once; choose \"copy\"",
-                    first, second, cuda_of(request->devices[first])->ordinal);
+    for (int second = 1; second < request->count; second++)
+        for (int first = 0; first < second; first++) {
+            int gpu = cuda_of(request->devices[first])->ordinal;
+            if (gpu == cuda_of(request->devices[second])->ordinal)
+                return FAIL(YOKE_ERROR_DEVICE, /* NCCL's own message is less clear */
+                            "collectives \"nccl\": devices %d and %d are both GPU %d, and NCCL "
+                            "takes each GPU once; choose \"copy\"",
+                            first, second, gpu);
+        }
     return YOKE_OK;
 }
 

@@ -93,14 +93,6 @@ size_t cuda_mask_bytes(size_t m, size_t n) {
     return m * mask_stride(n) / 8;
 }
 
-static yoke_status set_mask(const cuda_product *product) {
-    int64_t stride = (int64_t)mask_stride((size_t)product->shape.n);
-    const void *example = example_of(product, 64);
-    TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &stride, sizeof stride));
-    return set_attribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &example,
-                         sizeof example);
-}
-
 /* cuBLASLt's epilogue without a bias, and with one. */
 static const cublasLtEpilogue_t epilogues[CUDA_EPILOGUES][2] = {
     [CUDA_NO_EPILOGUE] = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS},
@@ -216,7 +208,13 @@ static yoke_status product_build(cuda_product *product, bool *found) {
         TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
         TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &example, sizeof example));
     }
-    if (shape->epilogue >= CUDA_RELU_MASK) TRY(set_mask(product));
+    if (shape->epilogue >= CUDA_RELU_MASK) {
+        int64_t stride = (int64_t)mask_stride((size_t)shape->n);
+        const void *example = example_of(product, 64);
+        TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &stride, sizeof stride));
+        TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &example,
+                          sizeof example));
+    }
     assert(!shape->output.transposed);
     TRY(describe_matrix(product, &product->a, &shape->a,
                         (matrix_extent){shape->m, shape->k, shape->a_step}));

@@ -141,35 +141,6 @@ static cuda_product_shape forward_shape(const cuda_problem *problem, const produ
     return shape;
 }
 
-static cuda_product_shape data_shape(const cuda_problem *problem, const product_view *view) {
-    cuda_product_shape shape = common_shape(problem, view);
-    shape.m = view->m, shape.n = view->k, shape.k = view->n;
-    shape.a = (cuda_matrix){problem->type, false, view->output_stride};
-    shape.b = (cuda_matrix){problem->type, view->transposed, view->weight_stride};
-    shape.output = (cuda_matrix){problem->type, false, view->input_stride};
-    shape.a_step = view->output_step;
-    shape.b_step = view->weight_step;
-    shape.output_step = view->input_step;
-    shape.epilogue = problem->epilogues[CUDA_BACKWARD_DATA];
-    return shape;
-}
-
-static cuda_product_shape weights_shape(const cuda_problem *problem, const product_view *view) {
-    cuda_product_shape shape = common_shape(problem, view);
-    shape.m = view->n, shape.n = view->k, shape.k = view->m;
-    shape.a = (cuda_matrix){problem->type, true, view->output_stride};
-    shape.b = (cuda_matrix){problem->type, false, view->input_stride};
-    shape.output = (cuda_matrix){CUDA_FLOAT32, false, view->weight_stride};
-    shape.a_step = view->output_step;
-    shape.b_step = view->input_step;
-    shape.output_step = view->weight_step;
-    if (!view->transposed) return shape;
-    shape.m = view->k, shape.n = view->n;
-    shape.a = (cuda_matrix){problem->type, true, view->input_stride};
-    shape.b = (cuda_matrix){problem->type, false, view->output_stride};
-    return shape;
-}
-
 /* Running. */
 
 static void *advance(void *address, int64_t elements, cuda_type type) {
@@ -246,22 +217,43 @@ static yoke_status build_forward(product_pass *self, const cuda_problem *problem
 }
 
 static yoke_status build_data(product_pass *self, const cuda_problem *problem, int algorithm) {
-    cuda_product_shape shape = data_shape(problem, &self->view);
+    const product_view *view = &self->view;
+    cuda_product_shape shape = common_shape(problem, view);
+    shape.m = view->m, shape.n = view->k, shape.k = view->n;
+    shape.a = (cuda_matrix){problem->type, false, view->output_stride};
+    shape.b = (cuda_matrix){problem->type, view->transposed, view->weight_stride};
+    shape.output = (cuda_matrix){problem->type, false, view->input_stride};
+    shape.a_step = view->output_step;
+    shape.b_step = view->weight_step;
+    shape.output_step = view->input_step;
+    shape.epilogue = problem->epilogues[CUDA_BACKWARD_DATA];
     shape.algorithm = algorithm;
     self->base.run = run_data;
     self->epilogue = shape.epilogue;
-    if (!self->view.all_input)
+    if (!view->all_input)
         self->clear_bytes = (size_t)problem->rows * cuda_dims_count(problem->operation->input) *
                             cuda_type_bytes(problem->type);
     return cuda_product_create(&self->product, problem->device, &shape);
 }
 
 static yoke_status build_weights(product_pass *self, const cuda_problem *problem, int algorithm) {
-    cuda_product_shape shape = weights_shape(problem, &self->view);
+    const product_view *view = &self->view;
+    cuda_product_shape shape = common_shape(problem, view);
+    cuda_matrix inputs = {problem->type, view->transposed, view->input_stride};
+    cuda_matrix outputs = {problem->type, !view->transposed, view->output_stride};
+    shape.m = view->transposed ? view->k : view->n;
+    shape.n = view->transposed ? view->n : view->k;
+    shape.k = view->m;
+    shape.a = view->transposed ? inputs : outputs;
+    shape.b = view->transposed ? outputs : inputs;
+    shape.output = (cuda_matrix){CUDA_FLOAT32, false, view->weight_stride};
+    shape.a_step = view->output_step;
+    shape.b_step = view->input_step;
+    shape.output_step = view->weight_step;
     shape.algorithm = algorithm;
     self->base.run = run_weights;
-    if (!self->view.all_weights)
-        self->clear_bytes = (size_t)(self->view.n * self->view.weight_stride) * sizeof(float);
+    if (!view->all_weights)
+        self->clear_bytes = (size_t)(view->n * view->weight_stride) * sizeof(float);
     return cuda_product_create(&self->product, problem->device, &shape);
 }
 

@@ -10,12 +10,6 @@
 
 /* Planning. */
 
-/* In the compute type, unlike other biases. */
-static bool casts_bias(const weighted_planner *planner) {
-    return planner->problem.type == CUDA_BFLOAT16 && planner->problem.operation->bias &&
-           planner->problem.epilogues[CUDA_FORWARD] != CUDA_NO_EPILOGUE;
-}
-
 /* The copy of the weights, or of their gradient, lies before a pass's scratch. */
 static size_t padded_weight_bytes(const cuda_weighted *self) {
     const cuda_pad_job *weights = &self->weights;
@@ -32,10 +26,10 @@ static yoke_status plan_direction(weighted_planner *planner, cuda_direction dire
     TRY(cuda_weighted_is_only(planner, direction, pass, &only));
     if (self->weights.padded > 0)
         snprintf(channels, sizeof channels, ", %d channels", self->weights.padded);
-    snprintf(self->names[direction], sizeof self->names[direction], "%s%s%s%s", pass->way,
+    snprintf(self->names[direction], sizeof self->names[direction], "%s%s%s%s", pass->algorithm,
              only ? ", no other" : "", adds ? ", added" : "", channels);
-    bool plain = strcmp(self->names[direction], pass->way) == 0;
-    self->base.ways[direction] = plain ? pass->way : self->names[direction];
+    bool plain = strcmp(self->names[direction], pass->algorithm) == 0;
+    self->base.algorithms[direction] = plain ? pass->algorithm : self->names[direction];
     size_t bytes = self->passes[direction]->scratch_bytes + padded_weight_bytes(self);
     self->base.needs.scratch_bytes = cuda_larger(self->base.needs.scratch_bytes, bytes);
     return YOKE_OK;
@@ -153,19 +147,15 @@ static yoke_status parameters_backward(const cuda_weighted *self, yoke_plan *pla
     return YOKE_OK;
 }
 
-static yoke_status data_backward(const cuda_weighted *self, yoke_plan *plan) {
+static yoke_status weighted_part(yoke_plan *plan, yoke_direction direction) {
+    const cuda_weighted *self = weighted_of(plan);
+    if (self->passes[direction] == NULL) return YOKE_OK;
+    if (direction == YOKE_BACKWARD_WEIGHTS) return parameters_backward(self, plan);
     const cuda_operands *operands = &self->operands[CUDA_BACKWARD_DATA];
     TRY(cuda_weighted_run(self, self->passes[CUDA_BACKWARD_DATA], operands));
     if (!self->reordered) return YOKE_OK;
     return cuda_reorder(cuda_of(plan->device), &self->given, self->producer_gradient, &self->input,
                         operands->input);
-}
-
-static yoke_status weighted_part(yoke_plan *plan, yoke_direction direction) {
-    const cuda_weighted *self = weighted_of(plan);
-    if (self->passes[direction] == NULL) return YOKE_OK;
-    return direction == YOKE_BACKWARD_WEIGHTS ? parameters_backward(self, plan)
-                                              : data_backward(self, plan);
 }
 
 static yoke_status weighted_backward(yoke_plan *plan, const yoke_plan_step *step) {
@@ -225,7 +215,8 @@ yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
     needs->masks_input_gradient = epilogues[CUDA_BACKWARD_DATA] != CUDA_NO_EPILOGUE;
     needs->sums_input_bias = epilogues[CUDA_BACKWARD_DATA] == CUDA_MASKED_SUMS;
     needs->adds_input_gradient = planner.problem.adds;
-    needs->reads_shadow[1] = casts_bias(&planner);
+    needs->reads_shadow[1] = self->type == CUDA_BFLOAT16 && planner.problem.operation->bias &&
+                             needs->applies_relu; /* the bias in the compute type */
     needs->saved_bytes += needs->mask_bytes;
     return YOKE_OK;
 }

@@ -27,7 +27,7 @@ typedef struct cuda_pass cuda_pass;
 #define CUDA_NAME_BYTES 112
 struct cuda_pass {
     cuda_device *device;
-    const char *way;                              /* the algorithm's name; static */
+    const char *algorithm;                        /* the algorithm's name; static */
     char name[CUDA_NAME_BYTES];                   /* as the record holds it */
     char configuration[CUDA_CONFIGURATION_BYTES]; /* of a product; "": this is none */
     size_t scratch_bytes;
@@ -49,7 +49,7 @@ typedef struct cuda_problem {
 } cuda_problem;
 
 /* Without measuring, the plan uses the first algorithm that exists for the problem. The record of
- * choices holds an algorithm's name, and with it a product's configuration: "matrix product
+ * algorithms holds an algorithm's name, and with it a product's configuration: "matrix product
  * 21:20:35:1:0:0:0:0:0". */
 typedef struct cuda_algorithm {
     const char *name;
@@ -62,7 +62,7 @@ typedef struct cuda_algorithm {
 
 typedef struct cuda_weighted_request {
     const yoke_plan_request *plan;
-    const char *key;                  /* names the shape in the record of choices */
+    const char *key;                  /* names the shape in the record of algorithms */
     cuda_layout input;                /* the layout that the passes read */
     cuda_layout weights;              /* float32 */
     int padded;                       /* channels that the passes read; 0: the operation's */
@@ -78,7 +78,8 @@ yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
  * configuration: linear, convolution with 1x1 kernels, convolution to one pixel. */
 yoke_status cuda_product_pass(cuda_pass **pass, const cuda_problem *problem,
                               cuda_direction direction, int variant);
-/* Any convolution, by im2col. A plan's way says ", no other" where no library has an algorithm. */
+/* Any convolution, by im2col. A plan's algorithm says ", no other" where no library has an
+ * algorithm. */
 #define CUDA_IM2COL "im2col"
 yoke_status cuda_im2col_pass(cuda_pass **pass, const cuda_problem *problem,
                              cuda_direction direction, int variant);

@@ -23,10 +23,6 @@ typedef struct joining_trial {
     float *partial;
 } joining_trial;
 
-static bool joins(const weighted_joining *joining) {
-    return joining->adds || joining->epilogue != CUDA_NO_EPILOGUE;
-}
-
 static void join(weighted_planner *planner, cuda_direction direction,
                  const weighted_joining *joining) {
     planner->problem.epilogues[direction] = joining->epilogue;
@@ -130,11 +126,6 @@ static yoke_status copy_first(const joining_trial *trial, void *to, const void *
     return YOKE_OK;
 }
 
-static bool is_nan(cuda_type type, uint32_t bits) {
-    uint32_t wide = type == CUDA_BFLOAT16 ? bits << 16 : bits;
-    return (wide & 0x7fffffffu) > 0x7f800000u;
-}
-
 /* Whether a NaN of the first row passes the library's ReLU, as it passes Yoke's: one that becomes 0
  * would hide a network that has diverged. */
 static yoke_status keeps_nan(const joining_trial *trial, bool *keeps) {
@@ -146,7 +137,8 @@ static yoke_status keeps_nan(const joining_trial *trial, bool *keeps) {
     TRY(cuda_weighted_run(trial->planner->self, trial->passes[JOINED], operands));
     TRY(copy_first(trial, &after, operands->output, cudaMemcpyDeviceToHost));
     TRY(copy_first(trial, operands->input, &before, cudaMemcpyHostToDevice));
-    *keeps = is_nan(trial->planner->problem.type, after);
+    uint32_t wide = trial->planner->problem.type == CUDA_BFLOAT16 ? after << 16 : after;
+    *keeps = (wide & 0x7fffffffu) > 0x7f800000u; /* a NaN */
     return YOKE_OK;
 }
 
@@ -204,7 +196,7 @@ yoke_status cuda_weighted_join(weighted_planner *planner, cuda_direction directi
                                                           " of a ReLU", " of a ReLU and bias"};
     weighted_joining joining;
     TRY(find_joining(planner, direction, &joining));
-    if (!joins(&joining)) return YOKE_OK;
+    if (!joining.adds && joining.epilogue == CUDA_NO_EPILOGUE) return YOKE_OK;
     char key[160];
     snprintf(key, sizeof key, "%s %s%s", planner->request->key, cuda_direction_names[direction],
              followers[joining.epilogue]);

@@ -50,7 +50,7 @@ yoke_status cuda_weighted_try(const weighted_planner *planner, cuda_direction di
     yoke_status status = algorithm->create(pass, &planner->problem, direction, algorithm->variant);
     if (*pass != NULL) {
         const char *configuration = (*pass)->configuration;
-        (*pass)->way = algorithm->name;
+        (*pass)->algorithm = algorithm->name;
         snprintf((*pass)->name, sizeof(*pass)->name, "%s%s%s", algorithm->name,
                  configuration[0] != '\0' ? " " : "", configuration);
     }
@@ -71,13 +71,6 @@ static yoke_status create_candidates(const weighted_planner *planner, cuda_direc
     return YOKE_OK;
 }
 
-/* As the passes read them. */
-static size_t weight_count(const weighted_planner *planner) {
-    const cuda_pad_job *weights = &planner->self->weights;
-    return weights->padded > 0 ? weights->outer * (size_t)weights->padded
-                               : cuda_elements(&planner->request->weights);
-}
-
 size_t cuda_weighted_mask_bytes(const weighted_planner *planner, yoke_dims dims) {
     size_t columns = (size_t)dims.channels;
     size_t rows = (size_t)planner->problem.rows * (cuda_dims_count(dims) / columns);
@@ -93,7 +86,10 @@ yoke_status cuda_weighted_operands(const weighted_planner *planner, cuda_directi
     size_t value_bytes = cuda_type_bytes(planner->problem.type);
     size_t rows = (size_t)planner->problem.rows, out = (size_t)operation->output.channels;
     size_t weights = cuda_aligned(rows * cuda_dims_count(operation->input) * value_bytes);
-    size_t bias = weights + cuda_aligned(weight_count(planner) * sizeof(float));
+    const cuda_pad_job *pad = &planner->self->weights;
+    size_t weight_count = pad->padded > 0 ? pad->outer * (size_t)pad->padded
+                                          : cuda_elements(&planner->request->weights);
+    size_t bias = weights + cuda_aligned(weight_count * sizeof(float));
     size_t output = bias + cuda_aligned(out * sizeof(float));
     size_t mask = output + cuda_aligned(rows * cuda_dims_count(operation->output) * value_bytes);
     bool masks = planner->problem.epilogues[direction] >= CUDA_RELU_MASK;
@@ -138,15 +134,6 @@ static yoke_status measure_algorithms(const weighted_planner *planner, cuda_dire
 
 /* Passes. */
 
-static yoke_status create_first(const weighted_planner *planner, cuda_direction direction,
-                                cuda_pass **pass) {
-    for (int i = 0; *pass == NULL && i < planner->request->algorithm_count; i++)
-        TRY(cuda_weighted_try(planner, direction, i, pass));
-    if (*pass != NULL) return YOKE_OK;
-    return FAIL(YOKE_ERROR_DEVICE, "%s: no algorithm for %s %s", planner->problem.device->base.name,
-                planner->request->key, cuda_direction_names[direction]);
-}
-
 /* A recorded choice, on its way to a pass. */
 typedef struct weighted_taker {
     weighted_planner planner; /* a copy, whose problem asks for the recorded configuration */
@@ -169,7 +156,7 @@ static bool read_name(const cuda_algorithm *algorithm, const char *name,
     return cuda_is_configuration(configuration);
 }
 
-/* A yoke_choice_names.take: makes the pass that the record names, if there is one here. */
+/* A yoke_algorithm_names.take: makes the pass that the record names, if there is one here. */
 static yoke_status take_recorded(void *taker, const char *name, int *candidate) {
     weighted_taker *self = taker;
     weighted_planner *planner = &self->planner;
@@ -198,17 +185,16 @@ static yoke_status take_or_measure(const weighted_planner *planner, cuda_directi
     tuning->taker = &taker;
     TRY(cuda_chosen(tuning, &chosen, &known));
     if (*pass != NULL) return YOKE_OK;
-    bool late = !chosen && yoke_choices_late(planner->request->plan->choices);
+    bool late = !chosen && yoke_algorithms_late(planner->request->plan->algorithms);
     if (!chosen && !late) return measure_algorithms(planner, direction, tuning, candidates, pass);
     TRY(cuda_weighted_try(planner, direction, known, pass));
-    if (*pass == NULL) TRY(create_first(planner, direction, pass));
+    for (int i = 0; *pass == NULL && i < planner->request->algorithm_count; i++)
+        TRY(cuda_weighted_try(planner, direction, i, pass));
+    if (*pass == NULL)
+        return FAIL(YOKE_ERROR_DEVICE, "%s: no algorithm for %s %s",
+                    planner->problem.device->base.name, planner->request->key,
+                    cuda_direction_names[direction]);
     return late ? cuda_assume(tuning, (*pass)->name) : YOKE_OK;
-}
-
-/* What the pass computes besides the operation. */
-static const char *remark_of(const weighted_planner *planner, cuda_direction direction) {
-    bool adds = direction == CUDA_BACKWARD_DATA && planner->problem.adds;
-    return adds ? ", added" : epilogue_names[planner->problem.epilogues[direction]];
 }
 
 yoke_status cuda_weighted_choose(const weighted_planner *planner, cuda_direction direction,
@@ -217,8 +203,10 @@ yoke_status cuda_weighted_choose(const weighted_planner *planner, cuda_direction
     cuda_candidate candidates[CUDA_ALGORITHMS_LIMIT] = {{0}};
     for (int i = 0; i < planner->request->algorithm_count; i++)
         candidates[i].name = algorithms_of(planner, direction)[i].name;
+    /* What the pass computes besides the operation. */
+    bool adds = direction == CUDA_BACKWARD_DATA && planner->problem.adds;
     snprintf(key, sizeof key, "%s %s%s", planner->request->key, cuda_direction_names[direction],
-             remark_of(planner, direction));
+             adds ? ", added" : epilogue_names[planner->problem.epilogues[direction]]);
     cuda_tuning tuning = {.device = planner->problem.device,
                           .request = planner->request->plan,
                           .key = key,
@@ -229,10 +217,10 @@ yoke_status cuda_weighted_choose(const weighted_planner *planner, cuda_direction
 
 yoke_status cuda_weighted_is_only(const weighted_planner *planner, cuda_direction direction,
                                   const cuda_pass *chosen, bool *only) {
-    *only = strcmp(chosen->way, CUDA_IM2COL) == 0;
+    *only = strcmp(chosen->algorithm, CUDA_IM2COL) == 0;
     for (int i = 0; *only && i < planner->request->algorithm_count; i++) {
         cuda_pass *other = NULL;
-        if (strcmp(algorithms_of(planner, direction)[i].name, chosen->way) == 0) continue;
+        if (strcmp(algorithms_of(planner, direction)[i].name, chosen->algorithm) == 0) continue;
         TRY(cuda_weighted_try(planner, direction, i, &other));
         if (other == NULL) continue;
         other->destroy(other);

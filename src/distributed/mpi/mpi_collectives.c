@@ -69,25 +69,12 @@ static mpi_pending *at(mpi_group *mpi, int index) {
     return &mpi->pending[(mpi->first + index) % PENDING_LIMIT];
 }
 
-static yoke_status test_request(mpi_group *mpi, mpi_pending *one, bool *over) {
-    int done = 0;
-    TRY_MPI(mpi, test(&one->request, &done));
-    *over = done != 0;
-    return YOKE_OK;
-}
-
 static yoke_status post_data(mpi_group *mpi, mpi_pending *one, yoke_mpi_collective collective,
                              yoke_mpi_transfer transfer) {
     transfer.collective = collective;
     transfer.channel = YOKE_MPI_DATA;
     TRY_MPI(mpi, post(mpi->world, &transfer, &one->request));
     return YOKE_OK;
-}
-
-static yoke_status post_sum(mpi_group *mpi, mpi_pending *one) {
-    one->progress = SUM_ADDS;
-    return post_data(mpi, one, YOKE_MPI_ALL_REDUCE,
-                     (yoke_mpi_transfer){.to = one->buffer, .count = one->call.count});
 }
 
 /* Floats of a rank's slice; the last ones are short or empty, and padded. */
@@ -137,8 +124,10 @@ static yoke_status advance_one(mpi_group *mpi, mpi_pending *one) {
     case SUM_COMPARES: /* every rank's call is here */
         TRY(compare_calls(mpi, one->all));
         TRY(check_count(mpi, &one->call));
-        return mpi->group.fixed_order && one->call.count > 0 ? collect_slices(mpi, one)
-                                                             : post_sum(mpi, one);
+        if (mpi->group.fixed_order && one->call.count > 0) return collect_slices(mpi, one);
+        one->progress = SUM_ADDS;
+        return post_data(mpi, one, YOKE_MPI_ALL_REDUCE,
+                         (yoke_mpi_transfer){.to = one->buffer, .count = one->call.count});
     case SUM_COLLECTS:
         return return_slices(mpi, one);
     case SUM_RETURNS:
@@ -157,9 +146,9 @@ static yoke_status advance(mpi_group *mpi) {
     bool in_order = true; /* every earlier sum moves, or is over */
     for (int i = 0; i < mpi->pending_count && in_order; i++) {
         mpi_pending *one = at(mpi, i);
-        bool over;
-        TRY(test_request(mpi, one, &over));
-        if (over) TRY(advance_one(mpi, one));
+        int over = 0;
+        TRY_MPI(mpi, test(&one->request, &over));
+        if (over != 0) TRY(advance_one(mpi, one));
         in_order =
             mpi->group.fixed_order ? one->progress == SUM_IS_OVER : one->progress != SUM_COMPARES;
     }
@@ -313,11 +302,6 @@ static yoke_status scatter(yoke_process_group *group, void *to, const void *from
     return run(mpi_of(group), &what, &transfer);
 }
 
-static void narrow(uint16_t *to, const float *from, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        to[i] = yoke_bfloat16_round(from[i]);
-}
-
 /* Reduces `elements` values of each rank into given->to, on the ranks that receive. bfloat16 goes
  * through mpi->wide: MPI reduces it as float32. */
 static yoke_status move_reduced(mpi_group *mpi, const yoke_mpi_transfer *given, size_t elements,
@@ -351,7 +335,8 @@ static yoke_status move_reduced(mpi_group *mpi, const yoke_mpi_transfer *given, 
     if (!receives) return YOKE_OK;
     if (call->reduction == YOKE_MEAN)
         yoke_fold_divide(wide.to, call->element, wide.count, mpi->group.world);
-    if (bfloat16) narrow(given->to, wide.to, wide.count);
+    for (size_t i = 0; bfloat16 && i < wide.count; i++)
+        ((uint16_t *)given->to)[i] = yoke_bfloat16_round(((const float *)wide.to)[i]);
     return YOKE_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "distributed/mpi/mpi_group.h"
+#include "distributed/transports.h"
 
 /* Joining. */
 

@@ -53,7 +53,7 @@ static yoke_collective collective_of(yoke_call_kind kind) {
     }
 }
 
-static yoke_status queue(nccl_group *nccl, const nccl_request *request) {
+static yoke_status run_on_device(nccl_group *nccl, const nccl_request *request) {
     const yoke_communicator_call call = {.collective = collective_of(request->kind),
                                          .from = request->from,
                                          .to = request->to,
@@ -63,11 +63,7 @@ static yoke_status queue(nccl_group *nccl, const nccl_request *request) {
                                          .root = request->call.root};
     yoke_watchdog_begin(&nccl->watchdog, request->kind);
     yoke_status status = yoke_communicator_take(nccl->communicator, &call);
-    return status == YOKE_OK ? YOKE_OK : nccl_fail(nccl, status);
-}
-
-static yoke_status run_on_device(nccl_group *nccl, const nccl_request *request) {
-    TRY(queue(nccl, request));
+    if (status != YOKE_OK) return nccl_fail(nccl, status);
     return request->kind == CALL_ALL_REDUCE_ASYNC ? YOKE_OK : wait_idle(nccl);
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "distributed/nccl/nccl_group.h"
+#include "distributed/transports.h"
 
 /* Joining: each rank has a GPU of its own and uses the id that rank 0 publishes. */
 
@@ -102,13 +103,6 @@ static void leave(yoke_process_group *group) {
     free(nccl);
 }
 
-static yoke_status open_host(nccl_group *nccl, const yoke_transport_request *request) {
-    if (yoke_peers_elsewhere(request->peers, nccl->group.world) == 0)
-        return yoke_shared_memory_group(&nccl->group.host, request);
-    return yoke_mpi_launched(request->options->rank) ? yoke_mpi_group(&nccl->group.host, request)
-                                                     : YOKE_OK;
-}
-
 static yoke_status abort_group(yoke_process_group *group, yoke_status status) {
     nccl_group *nccl = nccl_of(group);
     if (nccl->group.host != NULL) status = nccl->group.host->abort(nccl->group.host, status);
@@ -127,7 +121,10 @@ static yoke_status build(nccl_group *nccl, const yoke_transport_request *request
     nccl->watchdog = (yoke_watchdog){
         .name = "nccl", .group = &nccl->group, .store = request->store, .peers = request->peers};
     nccl->device = yoke_devices_at(options->devices, 0);
-    TRY(open_host(nccl, request));
+    if (yoke_peers_elsewhere(request->peers, nccl->group.world) == 0)
+        TRY(yoke_shared_memory_group(&nccl->group.host, request));
+    else if (yoke_mpi_launched(options->rank))
+        TRY(yoke_mpi_group(&nccl->group.host, request));
     return join(nccl, options->devices);
 }
 

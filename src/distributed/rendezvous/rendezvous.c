@@ -133,15 +133,6 @@ static yoke_status await_claim(const rendezvous *state, int rank, claim *found) 
     }
 }
 
-static yoke_status await_claims(const rendezvous *state, yoke_peer *peers) {
-    for (int rank = 0; rank < state->own.world; rank++) {
-        claim found;
-        TRY(await_claim(state, rank, &found));
-        peers[rank] = found.peer;
-    }
-    return YOKE_OK;
-}
-
 static yoke_status publish_peers(const rendezvous *state, const yoke_peer *peers) {
     begin_wait(state);
     for (int first = 0; first < state->own.world; first += PEERS_PART) {
@@ -248,7 +239,12 @@ static yoke_status await_outcome(const rendezvous *state) {
 
 /* Rank 0 runs this. If claims are missing, await_outcome says why. */
 static yoke_status lead(const rendezvous *state, yoke_peer *peers) {
-    yoke_status status = await_claims(state, peers);
+    yoke_status status = YOKE_OK;
+    for (int rank = 0; rank < state->own.world && status == YOKE_OK; rank++) {
+        claim found;
+        status = await_claim(state, rank, &found);
+        if (status == YOKE_OK) peers[rank] = found.peer;
+    }
     if (status == YOKE_ERROR_MISSING) return await_outcome(state);
     if (status == YOKE_OK) status = publish_peers(state, peers);
     publish_outcome(state, status, status == YOKE_OK ? "all joined" : yoke_last_error());
@@ -256,16 +252,13 @@ static yoke_status lead(const rendezvous *state, yoke_peer *peers) {
     return await_outcome(state);
 }
 
-static yoke_status follow(const rendezvous *state, yoke_peer *peers) {
-    TRY(await_outcome(state));
-    begin_wait(state);
-    return read_peers(state, peers);
-}
-
 static yoke_status meet_peers(const rendezvous *state, yoke_peer *peers) {
     begin_wait(state);
     TRY(claim_rank(state));
-    return state->own.rank == 0 ? lead(state, peers) : follow(state, peers);
+    if (state->own.rank == 0) return lead(state, peers);
+    TRY(await_outcome(state));
+    begin_wait(state);
+    return read_peers(state, peers);
 }
 
 yoke_status yoke_rendezvous(yoke_store *store, const yoke_rank_info *rank, yoke_peer *peers,
@@ -290,4 +283,11 @@ yoke_status yoke_rendezvous(yoke_store *store, const yoke_rank_info *rank, yoke_
     yoke_status status = meet_peers(&state, peers);
     yoke_store_timeout(store, before);
     return status;
+}
+
+int yoke_peers_elsewhere(const yoke_peer *peers, int world) {
+    for (int rank = 1; rank < world; rank++) {
+        if (strcmp(peers[rank].host, peers[0].host) != 0) return rank;
+    }
+    return 0;
 }

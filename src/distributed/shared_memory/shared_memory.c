@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "distributed/shared_memory/shared_memory.h"
+#include "distributed/transports.h"
 
 /* A chunk of this size stays in a core's second-level cache from packing to reading. */
 #define SLOT_BYTES ((size_t)262144)
@@ -56,13 +57,6 @@ static yoke_status open_published(shm_group *shm, yoke_store *store) {
     return shm_segment_open(&shm->first, shm->group.world, &handle);
 }
 
-static void write_identity(shm_group *shm) {
-    shm_rank *self = shm_self(shm);
-    self->start_time = yoke_process_start_time(getpid());
-    if (sched_getaffinity(0, sizeof self->cores, &self->cores) != 0) CPU_ZERO(&self->cores);
-    atomic_store(&self->pid, getpid());
-}
-
 /* Counts the cores of all ranks together: a rank bound to one core sees only that one. */
 static bool is_crowded(const shm_group *shm) {
     cpu_set_t all;
@@ -75,7 +69,10 @@ static bool is_crowded(const shm_group *shm) {
 static yoke_status join(shm_group *shm) {
     shm->control = (shm_control *)shm->first.base;
     shm->crowded = true; /* safe until is_crowded can say */
-    write_identity(shm);
+    shm_rank *self = shm_self(shm);
+    self->start_time = yoke_process_start_time(getpid());
+    if (sched_getaffinity(0, sizeof self->cores, &self->cores) != 0) CPU_ZERO(&self->cores);
+    atomic_store(&self->pid, getpid());
     yoke_status status = shm_segment_reserve(&shm->first, shm->group.rank);
     if (status != YOKE_OK) return shm_break(shm, status);
     shm_call call = {.what = {.kind = CALL_JOIN, .count = shm->first.bytes, .root = -1}};
@@ -87,14 +84,6 @@ static yoke_status join(shm_group *shm) {
 
 /* Memory of yoke_process_group_allocate. */
 
-static yoke_status reserve_entry(shm_group *shm) {
-    size_t bytes = (shm->segment_count + 1) * sizeof *shm->segments;
-    shm_segment *segments = realloc(shm->segments, bytes);
-    if (segments == NULL) return FAIL_MEMORY(bytes, "the list of segments");
-    shm->segments = segments;
-    return YOKE_OK;
-}
-
 /* Rank 0 creates the segment before it announces the call. After the step every rank has it mapped,
  * or the call failed on every rank. */
 static yoke_status map_segment(shm_group *shm, shm_segment *segment, size_t bytes) {
@@ -102,7 +91,10 @@ static yoke_status map_segment(shm_group *shm, shm_segment *segment, size_t byte
     shm_call call = {.what = {.kind = CALL_ALLOCATE, .count = bytes, .root = -1}};
     if (bytes > SHM_PART_LIMIT) return FAIL_MEMORY(bytes, "shared memory");
     segment->part_bytes = shm_whole_pages(bytes);
-    TRY(reserve_entry(shm));
+    size_t list_bytes = (shm->segment_count + 1) * sizeof *shm->segments;
+    shm_segment *segments = realloc(shm->segments, list_bytes);
+    if (segments == NULL) return FAIL_MEMORY(list_bytes, "the list of segments");
+    shm->segments = segments;
     if (rank == 0) TRY(shm_segment_create(segment, world, &shm->control->handle));
     TRY(shm_agree(shm, shm_announce(shm, &call)));
     if (rank != 0) TRY(shm_segment_open(segment, world, &shm->control->handle));

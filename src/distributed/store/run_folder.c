@@ -228,12 +228,6 @@ static yoke_status open_meeting_member(yoke_run_folder *folder, const char *name
     return join(folder, &record);
 }
 
-static yoke_status check_run_id(const char *run_id) {
-    if (strlen(run_id) < YOKE_RUN_ID_LIMIT && strchr(run_id, '\n') == NULL) return YOKE_OK;
-    return FAIL(YOKE_ERROR_ARGUMENT, "the run id has %zu bytes: one line of at most %d is expected",
-                strlen(run_id), YOKE_RUN_ID_LIMIT - 1);
-}
-
 static yoke_status open_named(yoke_run_folder *folder, const yoke_store_options *options,
                               uint64_t deadline) {
     const char *path = options->address + strlen("file://");
@@ -261,7 +255,10 @@ yoke_status yoke_run_folder_open(yoke_run_folder *folder, const yoke_store_optio
                                 .change_lock = -1,
                                 .owner_lock = -1,
                                 .member_lock = -1};
-    TRY(check_run_id(options->run_id));
+    if (strlen(options->run_id) >= YOKE_RUN_ID_LIMIT || strchr(options->run_id, '\n') != NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "the run id has %zu bytes: one line of at most %d is expected",
+                    strlen(options->run_id), YOKE_RUN_ID_LIMIT - 1);
     uint64_t deadline = yoke_now_ns() + (uint64_t)options->timeout_ms * 1000000u;
     bool meets = strncmp(options->address, YOKE_MEETING, strlen(YOKE_MEETING)) == 0;
     TRY(meets ? open_meeting(folder, options, deadline) : open_named(folder, options, deadline));

@@ -63,15 +63,6 @@ static connection *connection_create(int socket, uint64_t frame_ns) {
     return client;
 }
 
-static void connection_destroy(connection *client) {
-    if (client == NULL) return;
-    close(client->socket);
-    free(client->payload);
-    free(client->reply);
-    free(client->awaited_key);
-    free(client);
-}
-
 /* The handshake has one deadline for all of it. */
 static void begin_deadline(connection *client) {
     if (client->authenticated) client->deadline = yoke_now_ns() + client->frame_ns;
@@ -192,7 +183,14 @@ static void mark_lost(connection *client) {
     client->deadline = 1;
 }
 
-static void reply_to_waiters(yoke_store_server *server, const char *key) {
+static bool handle_change(yoke_store_server *server, connection *client, const char *key) {
+    const uint8_t *value = client->payload + strlen(key) + 1;
+    size_t bytes = client->frame.length - strlen(key) - 1;
+    bool adds = client->frame.type == YOKE_FRAME_ADD;
+    if (adds && bytes != 8) return false;
+    const char *why = adds ? yoke_store_table_add(&server->table, key, yoke_int64_read(value))
+                           : yoke_store_table_set(&server->table, key, value, bytes);
+    if (why != NULL) return refuse(client, why);
     const yoke_store_entry *entry = yoke_store_table_find(&server->table, key);
     for (size_t i = 0; i < server->count; i++) {
         connection *each = server->connections[i];
@@ -202,18 +200,6 @@ static void reply_to_waiters(yoke_store_server *server, const char *key) {
         if (!reply_to(each, each->awaited_sequence, YOKE_FRAME_VALUE, entry->value, entry->bytes))
             mark_lost(each);
     }
-}
-
-static bool handle_change(yoke_store_server *server, connection *client, const char *key) {
-    const uint8_t *value = client->payload + strlen(key) + 1;
-    size_t bytes = client->frame.length - strlen(key) - 1;
-    bool adds = client->frame.type == YOKE_FRAME_ADD;
-    if (adds && bytes != 8) return false;
-    const char *why = adds ? yoke_store_table_add(&server->table, key, yoke_int64_read(value))
-                           : yoke_store_table_set(&server->table, key, value, bytes);
-    if (why != NULL) return refuse(client, why);
-    reply_to_waiters(server, key);
-    const yoke_store_entry *entry = yoke_store_table_find(&server->table, key);
     return reply(client, YOKE_FRAME_VALUE, entry->value, adds ? entry->bytes : 0);
 }
 
@@ -266,7 +252,11 @@ static bool serve(yoke_store_server *server, connection *client, short events) {
 static void drop(yoke_store_server *server, size_t index) {
     connection *client = server->connections[index];
     if (!client->authenticated) server->unauthenticated--;
-    connection_destroy(client);
+    close(client->socket);
+    free(client->payload);
+    free(client->reply);
+    free(client->awaited_key);
+    free(client);
     server->count--;
     memmove(&server->connections[index], &server->connections[index + 1],
             (server->count - index) * sizeof server->connections[0]);

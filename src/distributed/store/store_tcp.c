@@ -29,10 +29,6 @@ static uint64_t deadline_after(int timeout_ms) {
     return yoke_now_ns() + (uint64_t)timeout_ms * 1000000u;
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
-
 /* Receives a frame into the buffer, its payload behind the header. Returns 0 or an errno: ETIMEDOUT
  * if no byte arrived, EPROTO if the bytes are not a frame of this version. */
 static int receive_frame(tcp_store *own, uint64_t deadline, yoke_frame *frame) {
@@ -220,7 +216,8 @@ static yoke_status build(tcp_store *own, const yoke_store_options *options) {
     /* Retry until the deadline: the server may start later than this rank, or be full. */
     uint64_t deadline = deadline_after(options->timeout_ms);
     for (int reported = ETIMEDOUT;;) {
-        uint64_t attempt = earlier(deadline, deadline_after(HANDSHAKE_MS));
+        uint64_t attempt = deadline_after(HANDSHAKE_MS);
+        if (deadline < attempt) attempt = deadline;
         int cause;
         TRY(yoke_tcp_connect(&own->at, attempt, &own->connection, &cause));
         if (cause == 0) TRY(shake_hands(own, options, attempt, &cause));

@@ -17,7 +17,7 @@ static const yoke_preset_option options[] = {
     [DROPOUT] = {"dropout", 0, 0, 0.99, true},
     {0}};
 
-#define DEVIATION 0.02
+#define STD 0.02
 #define NAME_BYTES 32
 
 /* A layer of a block: "h.3.attn.c_attn". */
@@ -45,14 +45,14 @@ static yoke_value block_norm(const block *in, yoke_value value, const char *name
 
 /* Conv1D: a linear layer whose weight is [in, out]. */
 static yoke_value conv1d(const block *in, yoke_value value, const char *name, int features,
-                         double deviation) {
+                         double std) {
     char full[NAME_BYTES];
     yoke_linear_options linear = YOKE_LINEAR_OPTIONS_INIT;
     snprintf(full, sizeof full, "h.%d.%s", in->index, name);
     linear.name = full;
     linear.out_features = features;
     linear.transposed = true;
-    linear.deviation = deviation;
+    linear.std = std;
     return yoke_linear(in->request->model, value, &linear);
 }
 
@@ -61,15 +61,15 @@ static yoke_value add_block(const block *in, yoke_value value) {
     const yoke_preset_request *request = in->request;
     yoke_model *model = request->model;
     int width = (int)request->values[WIDTH];
-    double ending = DEVIATION / sqrt(2 * request->values[LAYERS]);
+    double ending = STD / sqrt(2 * request->values[LAYERS]);
     yoke_attention_options attention = YOKE_ATTENTION_OPTIONS_INIT;
     attention.heads = (int)request->values[HEADS];
     attention.causal = true;
     yoke_value x = block_norm(in, value, "ln_1");
-    x = conv1d(in, x, "attn.c_attn", 3 * width, DEVIATION);
+    x = conv1d(in, x, "attn.c_attn", 3 * width, STD);
     x = conv1d(in, yoke_attention(model, x, &attention), "attn.c_proj", width, ending);
     value = yoke_add(model, value, dropped(request, x));
-    x = conv1d(in, block_norm(in, value, "ln_2"), "mlp.c_fc", 4 * width, DEVIATION);
+    x = conv1d(in, block_norm(in, value, "ln_2"), "mlp.c_fc", 4 * width, STD);
     x = conv1d(in, yoke_gelu_tanh(model, x), "mlp.c_proj", width, ending);
     return yoke_add(model, value, dropped(request, x));
 }
@@ -82,7 +82,7 @@ static yoke_value build_gpt2(const yoke_preset_request *request) {
     tokens.name = "wte";
     tokens.count = request->classes;
     tokens.features = (int)request->values[WIDTH];
-    tokens.deviation = positions.deviation = DEVIATION;
+    tokens.std = positions.std = STD;
     positions.name = "wpe";
     positions.count = context > 0 ? context : yoke_model_input_shape(model).channels;
     yoke_value value = yoke_embedding(model, yoke_model_input(model), &tokens);

@@ -33,6 +33,7 @@ static yoke_value add_activated(yoke_model *model, yoke_value input, const char 
     snprintf(norm, sizeof norm, "%s.1", prefix);
     layer.conv = conv;
     layer.norm = norm;
+    layer.no_bias = true;
     return yoke_relu6(model, yoke_preset_conv_norm(model, input, &layer));
 }
 
@@ -58,10 +59,13 @@ static yoke_value add_block(yoke_model *model, yoke_value input, const block *b)
             .channels = b->hidden, .kernel = 3, .stride = b->stride, .groups = b->hidden});
     snprintf(prefix, sizeof prefix, "features.%d.conv.%d", b->index, part++);
     snprintf(norm, sizeof norm, "features.%d.conv.%d", b->index, part);
-    value = yoke_preset_conv_norm(
-        model, value,
-        &(yoke_preset_conv){
-            .conv = prefix, .norm = norm, .channels = b->out, .kernel = 1, .stride = 1});
+    value = yoke_preset_conv_norm(model, value,
+                                  &(yoke_preset_conv){.conv = prefix,
+                                                      .norm = norm,
+                                                      .channels = b->out,
+                                                      .kernel = 1,
+                                                      .stride = 1,
+                                                      .no_bias = true});
     bool shortcut = b->stride == 1 && b->in == b->out;
     return shortcut ? yoke_add(model, input, value) : value;
 }

@@ -11,7 +11,7 @@ yoke_value yoke_preset_conv_norm(yoke_model *model, yoke_value input,
                                 .stride = layer->stride,
                                 .padding = layer->kernel / 2,
                                 .groups = layer->groups,
-                                .bias = layer->bias,
+                                .no_bias = layer->no_bias,
                                 .kaiming_fan_out = true};
     yoke_batch_norm_options norm = YOKE_BATCH_NORM_OPTIONS_INIT;
     norm.name = layer->norm;
@@ -19,10 +19,8 @@ yoke_value yoke_preset_conv_norm(yoke_model *model, yoke_value input,
 }
 
 yoke_value yoke_preset_linear(yoke_model *model, yoke_value input, const char *name, int features,
-                              double deviation) {
-    yoke_linear_options options = {.struct_size = sizeof options,
-                                   .name = name,
-                                   .out_features = features,
-                                   .deviation = deviation};
+                              double std) {
+    yoke_linear_options options = {
+        .struct_size = sizeof options, .name = name, .out_features = features, .std = std};
     return yoke_linear(model, input, &options);
 }

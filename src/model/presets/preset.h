@@ -51,14 +51,14 @@ extern const yoke_preset_family yoke_mlp_family, yoke_resnet_family, yoke_vgg_fa
 typedef struct yoke_preset_conv {
     const char *conv, *norm; /* names of the two layers */
     int channels, kernel, stride;
-    int groups; /* 0: 1 */
-    bool bias;  /* of the convolution */
+    int groups;   /* 0: 1 */
+    bool no_bias; /* of the convolution */
 } yoke_preset_conv;
 yoke_value yoke_preset_conv_norm(yoke_model *model, yoke_value input,
                                  const yoke_preset_conv *layer);
-/* deviation: of normal initial weights; 0: nn.Linear's rule. */
+/* std: of normal initial weights; 0: nn.Linear's rule. */
 yoke_value yoke_preset_linear(yoke_model *model, yoke_value input, const char *name, int features,
-                              double deviation);
+                              double std);
 
 /* preset_options.c: reads "width=256,dropout=0.1", which follows the colon; NULL: the defaults.
  * ARGUMENT: an option is unknown, given twice, or its value is out of range. */

@@ -69,14 +69,6 @@ static yoke_status find_preset(const char *name, const yoke_preset **found, cons
         word, known);
 }
 
-static yoke_status check_input(const yoke_preset *preset, yoke_shape input) {
-    if (!input.flat || preset->input.flat || preset->reads_numbers) return YOKE_OK;
-    return FAIL(YOKE_ERROR_ARGUMENT,
-                "%s reads images, and these rows are vectors of %d: choose the model mlp for "
-                "numbers, gpt2 for text",
-                preset->name, input.channels);
-}
-
 yoke_status yoke_model_preset(yoke_model **model, const char *name, yoke_shape input, int classes,
                               const yoke_loss_options *loss) {
     yoke_preset_request request = {.classes = classes};
@@ -90,7 +82,11 @@ yoke_status yoke_model_preset(yoke_model **model, const char *name, yoke_shape i
         TRY(yoke_preset_options_read(request.preset, options, request.values));
     if (classes < 1)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: %d classes, must be at least 1", name, classes);
-    TRY(check_input(request.preset, input));
+    if (input.flat && !request.preset->input.flat && !request.preset->reads_numbers)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s reads images, and these rows are vectors of %d: choose the model mlp for "
+                    "numbers, gpt2 for text",
+                    request.preset->name, input.channels);
     TRY(yoke_model_create(&request.model, name, input));
     yoke_status status = yoke_model_finish(request.model, request.preset->build(&request), loss);
     if (status != YOKE_OK) {

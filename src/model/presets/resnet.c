@@ -31,7 +31,8 @@ static yoke_value add_conv_norm(yoke_model *model, yoke_value input, const conv_
                                                      .norm = norm,
                                                      .channels = layer->channels,
                                                      .kernel = layer->kernel,
-                                                     .stride = layer->stride});
+                                                     .stride = layer->stride,
+                                                     .no_bias = true});
 }
 
 struct block {

@@ -30,13 +30,10 @@ static yoke_value add_features(yoke_model *model, const int *channels) {
         }
         snprintf(conv, sizeof conv, "features.%d", index);
         snprintf(norm, sizeof norm, "features.%d", index + 1);
-        value = yoke_preset_conv_norm(model, value,
-                                      &(yoke_preset_conv){.conv = conv,
-                                                          .norm = norm,
-                                                          .channels = *channels,
-                                                          .kernel = 3,
-                                                          .stride = 1,
-                                                          .bias = true});
+        value = yoke_preset_conv_norm(
+            model, value,
+            &(yoke_preset_conv){
+                .conv = conv, .norm = norm, .channels = *channels, .kernel = 3, .stride = 1});
         value = yoke_relu(model, value);
         index += 3;
     }

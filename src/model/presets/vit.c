@@ -129,7 +129,6 @@ static yoke_value add_patches(const yoke_preset_request *request, int patch) {
     options.name = "conv_proj";
     options.out_channels = width;
     options.kernel = options.stride = patch;
-    options.bias = true;
     yoke_value value = yoke_conv2d(model, yoke_model_input(model), &options);
     double inputs = (double)image.channels * patch * patch;
     initialize(model, 0, (yoke_fill){YOKE_FILL_NORMAL, sqrt(1 / inputs)});
@@ -138,7 +137,7 @@ static yoke_value add_patches(const yoke_preset_request *request, int patch) {
     yoke_embedding_options places = YOKE_EMBEDDING_OPTIONS_INIT;
     places.name = "encoder.pos_embedding";
     places.count = 1 + image.height / patch * (image.width / patch);
-    places.deviation = 0.02;
+    places.std = 0.02;
     value = yoke_positional_embedding(model, value, &places);
     yoke_tensor *positions = parameter_of(model, 0);
     if (positions != NULL) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What makes the processes of a group train one model: they compare what must be alike, and follow
- * rank 0's choices of algorithms and its weights. */
+ * rank 0's algorithms and its weights. */
 #include "parallel/engine/agreement.h"
 
 #include <stdio.h>
@@ -9,14 +9,6 @@
 #include "parallel/engine/entry.h"
 
 /* What must be alike. */
-
-static void write_options(FILE *facts, const yoke_step *step) {
-    char ways[YOKE_WAYS_BYTES];
-    yoke_ways_write(yoke_device_ways(yoke_devices_at(step->devices, 0)), ways, sizeof ways);
-    yoke_options_write_agreed(facts, &yoke_engine_options, step);
-    fprintf(facts, "ways \"%s\"\n", ways);
-    yoke_groups_write(facts, &step->groups);
-}
 
 static void write_tensors(FILE *facts, const yoke_model *model) {
     char loss[YOKE_LOSS_TEXT_BYTES];
@@ -34,24 +26,23 @@ static void write_tensors(FILE *facts, const yoke_model *model) {
     }
 }
 
-/* Another processor may prefer another layout: its gradients could not be added to ours. */
-static void write_layouts(FILE *facts, const yoke_step *step) {
-    for (int i = 0; i < step->flat->parameter_count; i++) {
+static yoke_status compare(const yoke_step *step, bool layouts) {
+    char *text = NULL, variants[YOKE_VARIANTS_BYTES];
+    size_t bytes = 0;
+    FILE *facts = open_memstream(&text, &bytes);
+    if (facts == NULL) return FAIL_MEMORY(4096, "what the ranks must agree on");
+    /* Another processor may prefer another layout: its gradients could not be added to ours. */
+    for (int i = 0; layouts && i < step->flat->parameter_count; i++) {
         const yoke_parameter *parameter = &step->flat->parameters[i];
         fprintf(facts, "parameter %d at %zu in layout %016llx\n", parameter->tensor,
                 parameter->offset, (unsigned long long)yoke_layout_digest(&parameter->layout));
     }
-}
-
-static yoke_status compare(const yoke_step *step, bool layouts) {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *facts = open_memstream(&text, &bytes);
-    if (facts == NULL) return FAIL_MEMORY(4096, "what the ranks must agree on");
-    if (layouts) {
-        write_layouts(facts, step);
-    } else {
-        write_options(facts, step);
+    if (!layouts) {
+        yoke_variants_write(yoke_device_variants(yoke_devices_at(step->devices, 0)), variants,
+                            sizeof variants);
+        yoke_options_write_agreed(facts, &yoke_engine_options, step);
+        fprintf(facts, "variants \"%s\"\n", variants);
+        yoke_groups_write(facts, &step->groups);
         write_tensors(facts, step->model);
     }
     bool complete = fclose(facts) == 0;
@@ -105,7 +96,7 @@ static yoke_status share_word(yoke_ranks *ranks, int64_t *word) {
     return YOKE_OK;
 }
 
-/* A yoke_choices_hook. */
+/* A yoke_algorithms_hook. */
 static yoke_status say_measuring(void *context) {
     yoke_ranks *ranks = context;
     int64_t word = MEASURING;
@@ -113,39 +104,35 @@ static yoke_status say_measuring(void *context) {
     return share_word(ranks, &word);
 }
 
-static yoke_status hear_measured(yoke_ranks *ranks) {
-    int64_t word = MEASURING;
-    while (word == MEASURING)
-        TRY(share_word(ranks, &word));
-    return YOKE_OK;
-}
-
-yoke_status yoke_ranks_await_choices(yoke_step *step) {
+yoke_status yoke_ranks_await_algorithms(yoke_step *step) {
     yoke_ranks *ranks = &step->ranks;
+    int64_t word = MEASURING;
     char *text = NULL;
     if (ranks->process_group == NULL) return YOKE_OK;
     if (ranks->rank == 0) {
         ranks->said_ns = yoke_now_ns();
-        yoke_choices_watch(step->choices, say_measuring, ranks);
+        yoke_algorithms_watch(step->algorithms, say_measuring, ranks);
         return YOKE_OK;
     }
     yoke_process_group_patience(ranks->process_group, true);
-    yoke_status status = hear_measured(ranks);
+    yoke_status status = YOKE_OK;
+    while (status == YOKE_OK && word == MEASURING)
+        status = share_word(ranks, &word);
     yoke_process_group_patience(ranks->process_group, false);
     if (status == YOKE_OK) status = yoke_ranks_share_text(ranks->process_group, &text);
-    if (status == YOKE_OK) status = yoke_choices_read(step->choices, text);
+    if (status == YOKE_OK) status = yoke_algorithms_read(step->algorithms, text);
     free(text);
     return status;
 }
 
-yoke_status yoke_ranks_send_choices(yoke_step *step) {
+yoke_status yoke_ranks_send_algorithms(yoke_step *step) {
     yoke_ranks *ranks = &step->ranks;
     int64_t word = MEASURED;
     char *text = NULL;
     if (ranks->process_group == NULL || ranks->rank > 0) return YOKE_OK;
-    yoke_choices_watch(step->choices, NULL, NULL);
+    yoke_algorithms_watch(step->algorithms, NULL, NULL);
     TRY(share_word(ranks, &word));
-    yoke_status status = yoke_choices_write(step->choices, &text);
+    yoke_status status = yoke_algorithms_write(step->algorithms, &text);
     if (status == YOKE_OK) status = yoke_ranks_share_text(ranks->process_group, &text);
     free(text);
     return status;
@@ -168,8 +155,8 @@ static yoke_status share_state(yoke_step *step) {
     return YOKE_OK;
 }
 
-yoke_status yoke_data_parallel_synchronize(yoke_data_parallel *parallel) {
-    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_synchronize"));
+yoke_status yoke_data_parallel_broadcast(yoke_data_parallel *parallel) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_broadcast"));
     yoke_step *step = &parallel->step;
     if (step->ranks.world == 1) return yoke_leave(parallel, YOKE_OK);
     return yoke_leave(parallel, yoke_ranks_report(step, share_state(step)));

@@ -11,9 +11,9 @@ yoke_status yoke_ranks_join(yoke_step *step);
 /* PEER when the layouts of the flat buffers differ. */
 yoke_status yoke_ranks_compare_layouts(const yoke_step *step);
 
-/* The other ranks wait for rank 0's choices of algorithms; rank 0 begins to tell them that it goes
+/* The other ranks wait for rank 0's algorithms; rank 0 begins to tell them that it goes
  * on measuring. Then it sends them. */
-yoke_status yoke_ranks_await_choices(yoke_step *step);
-yoke_status yoke_ranks_send_choices(yoke_step *step);
+yoke_status yoke_ranks_await_algorithms(yoke_step *step);
+yoke_status yoke_ranks_send_algorithms(yoke_step *step);
 
 #endif

@@ -10,11 +10,11 @@
 /* The loss of the host program, which may call the engine. */
 static yoke_status call_host(yoke_step *step, const yoke_outputs *outputs, double *mean) {
     yoke_data_parallel *parallel = (yoke_data_parallel *)step;
-    const yoke_own_loss *loss = step->flight.host->loss;
+    const yoke_custom_loss *loss = step->flight.host->loss;
     yoke_outside outside = yoke_step_out(parallel);
     yoke_error_forget();
     yoke_status status =
-        yoke_error_of_host(loss->compute(loss->payload, outputs, mean), "own_loss");
+        yoke_error_of_host(loss->compute(loss->payload, outputs, mean), "custom_loss");
     return yoke_step_in(parallel, &outside, status);
 }
 
@@ -33,14 +33,14 @@ static yoke_status begin(yoke_data_parallel *parallel, const yoke_batch *given, 
     TRY(yoke_engine_check_trains(parallel, call->training));
     if (call->training) TRY(yoke_average_check(parallel));
     if (call->training) TRY(yoke_unsynced_check_step(step));
-    if (own) TRY(yoke_own_loss_take(&call->host, &given));
+    if (own) TRY(yoke_custom_loss_take(&call->host, &given));
     TRY(yoke_flight_check(step, given, !own, &call->batch));
     TRY(yoke_result_check(call->result));
     TRY(yoke_flight_begin(step, &call->batch, false, call->training));
     call->host.call = call_host;
     step->flight.host = &call->host;
     step->flight.learning_rate = call->learning_rate;
-    if (own) yoke_own_loss_begin(step);
+    if (own) yoke_custom_loss_begin(step);
     return YOKE_OK;
 }
 
@@ -88,7 +88,7 @@ yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_bat
 }
 
 yoke_status yoke_data_parallel_step_own(yoke_data_parallel *parallel, const yoke_batch *batch,
-                                        double learning_rate, const yoke_own_loss *loss,
+                                        double learning_rate, const yoke_custom_loss *loss,
                                         const yoke_output_rows *rows, yoke_step_result *result) {
     whole_batch call = {.training = true,
                         .learning_rate = learning_rate,
@@ -100,8 +100,8 @@ yoke_status yoke_data_parallel_step_own(yoke_data_parallel *parallel, const yoke
 
 /* Without learning. */
 
-static yoke_status evaluate(yoke_data_parallel *parallel, const yoke_batch *given,
-                            whole_batch *call) {
+static yoke_status evaluate_batch(yoke_data_parallel *parallel, const yoke_batch *given,
+                                  whole_batch *call) {
     yoke_step *step = &parallel->step;
     yoke_span span = yoke_span_begin(YOKE_STAGE_EVALUATE);
     TRY(begin(parallel, given, call));
@@ -115,10 +115,10 @@ static yoke_status evaluate(yoke_data_parallel *parallel, const yoke_batch *give
 yoke_status yoke_data_parallel_evaluate_outputs(yoke_data_parallel *parallel,
                                                 const yoke_batch *batch, yoke_step_result *result,
                                                 const yoke_output_rows *rows,
-                                                const yoke_own_loss *loss) {
+                                                const yoke_custom_loss *loss) {
     whole_batch call = {.host = {.loss = loss, .rows = rows}, .result = result};
     TRY(yoke_enter_settled(parallel, "yoke_data_parallel_evaluate"));
-    yoke_status status = evaluate(parallel, batch, &call);
+    yoke_status status = evaluate_batch(parallel, batch, &call);
     return yoke_leave(parallel, yoke_ranks_report(&parallel->step, status));
 }
 

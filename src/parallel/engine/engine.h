@@ -36,11 +36,12 @@ struct yoke_data_parallel {
     yoke_average average;
 };
 
-/* yoke_data_parallel_create with a record of choices, which the engine takes over, whether or not
- * create succeeds; NULL: a new one. The pointers are not checked. */
+/* yoke_data_parallel_create with a record of algorithms, which the engine takes over, whether or
+ * not create succeeds; NULL: a new one. The pointers are not checked. */
 yoke_status yoke_engine_create(yoke_data_parallel **parallel, const yoke_model *model,
                                yoke_devices *devices, const yoke_optimizer_options *optimizer,
-                               const yoke_data_parallel_options *options, yoke_choices *choices);
+                               const yoke_data_parallel_options *options,
+                               yoke_algorithms *algorithms);
 
 /* ARGUMENT: the caller wants to train an engine that only predicts. */
 yoke_status yoke_engine_check_trains(const yoke_data_parallel *parallel, bool training);

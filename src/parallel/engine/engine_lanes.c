@@ -54,7 +54,7 @@ static yoke_status plan_replica(int index, void *context) {
         .rows = yoke_shard_rows(step->limits.micro_rows, step->count, 0),
         .inference = step->options.inference,
         .flat = step->flat,
-        .choices = step->choices,
+        .algorithms = step->algorithms,
         .first_bucket_bytes = step->options.first_bucket_bytes,
         .bucket_bytes = step->options.bucket_bytes,
         .bucket_parts = step->options.shards > 0 ? step->options.shards : step->exchange->owners,
@@ -67,27 +67,28 @@ static yoke_status plan_replica(int index, void *context) {
     return yoke_replica_create(&lane->replica, step->model, &options);
 }
 
-/* Rank 0's choices are everybody's, so it alone keeps them. */
-static yoke_status keep_choices(yoke_step *step) {
+/* Rank 0's algorithms are everybody's, so it alone keeps them. */
+static yoke_status keep_algorithms(yoke_step *step) {
     char machine[1280];
     const yoke_data_parallel_options *options = &step->options;
-    if (options->choices == NULL || step->ranks.rank > 0) return YOKE_OK;
+    if (options->algorithm_cache == NULL || step->ranks.rank > 0) return YOKE_OK;
     yoke_device_facts(step->lanes[0].device, machine, sizeof machine);
-    const yoke_choices_place place = {options->choices, machine, options->cache_choices};
-    return yoke_choices_keep(step->choices, &place);
+    const yoke_algorithm_cache_place place = {options->algorithm_cache, machine,
+                                              options->replace_broken_cache};
+    return yoke_algorithms_keep(step->algorithms, &place);
 }
 
 yoke_status yoke_engine_plan_root(yoke_step *step) {
-    if (step->choices == NULL) TRY(yoke_choices_create(&step->choices));
-    yoke_choices_limit(step->choices, step->options.measure_seconds);
-    TRY(keep_choices(step));
-    TRY(yoke_ranks_await_choices(step));
+    if (step->algorithms == NULL) TRY(yoke_algorithms_create(&step->algorithms));
+    yoke_algorithms_limit(step->algorithms, step->options.measure_seconds);
+    TRY(keep_algorithms(step));
+    TRY(yoke_ranks_await_algorithms(step));
     TRY(yoke_apply(step, 1, "create", plan_replica, step));
     step->flat = yoke_replica_flat(step->lanes[0].replica);
     TRY(yoke_groups_cut(step));
     TRY(yoke_apply(step, 1, "create", yoke_shadow_choose, step));
-    TRY(yoke_choices_commit(step->choices));
-    TRY(yoke_ranks_send_choices(step));
+    TRY(yoke_algorithms_commit(step->algorithms));
+    TRY(yoke_ranks_send_algorithms(step));
     return yoke_ranks_compare_layouts(step);
 }
 
@@ -135,48 +136,26 @@ static yoke_status prepare_shard(int lane, void *context) {
     return yoke_replica_prepare(step->lanes[lane].replica, rows, job->training);
 }
 
-/* The root alone meets unknown choices and measures them; the others then only read. */
-static yoke_status prepare_lanes(yoke_step *step, prepare_job *job) {
-    TRY(yoke_apply(step, 1, "prepare", prepare_shard, job));
-    return yoke_apply(step, step->count, "prepare", prepare_shard, job);
-}
-
-static yoke_status prepare_rounds(yoke_step *step, int rows, bool training) {
-    for (int round = 0; round < step->shards.rounds; round++) {
-        prepare_job job = {step, .rows = rows, .round = round, .training = training};
-        int all = 0;
-        for (int k = 0; k < step->count; k++)
-            all += yoke_shard_of_lane(step, rows, k, round).rows;
-        if (all == 0) return YOKE_OK; /* neither have later rounds any */
-        TRY(prepare_lanes(step, &job));
-        TRY(yoke_record_lanes(step, all, training));
-        if (training) TRY(yoke_root_loss_prepare(step, all));
-    }
-    return YOKE_OK;
-}
-
-static yoke_status prepare_micros(yoke_step *step, int rows, bool training) {
-    for (int part = 0; part < step->options.accumulate; part++) {
-        int micro = yoke_shard_rows(rows, step->options.accumulate, part);
-        if (micro == 0) break;
-        prepare_job job = {step, .rows = micro, .round = -1, .training = training};
-        TRY(prepare_lanes(step, &job));
-        TRY(yoke_record_lanes(step, micro, training));
-        if (training) TRY(yoke_root_loss_prepare(step, micro));
-    }
-    return YOKE_OK;
-}
-
 yoke_status yoke_engine_prepare(yoke_step *step, int rows, bool training) {
     if (rows < 1 || rows > step->options.batch)
         return FAIL(YOKE_ERROR_ARGUMENT, "prepare: %d rows: this engine was made for 1 to %d", rows,
                     step->options.batch);
-    if (step->options.shards > 0)
-        TRY(prepare_rounds(step, rows, training));
-    else
-        TRY(prepare_micros(step, yoke_shard_rows(rows, step->ranks.world, step->ranks.rank),
-                           training));
-    return yoke_choices_commit(step->choices);
+    bool shards = step->options.shards > 0;
+    int own = yoke_shard_rows(rows, step->ranks.world, step->ranks.rank);
+    int parts = shards ? step->shards.rounds : step->options.accumulate;
+    for (int part = 0; part < parts; part++) {
+        int micro = shards ? 0 : yoke_shard_rows(own, parts, part);
+        for (int k = 0; shards && k < step->count; k++)
+            micro += yoke_shard_of_lane(step, rows, k, part).rows;
+        if (micro == 0) break; /* neither have later parts any */
+        prepare_job job = {step, shards ? rows : micro, shards ? part : -1, training};
+        /* The root alone meets unknown algorithms and measures them; the others then only read. */
+        TRY(yoke_apply(step, 1, "prepare", prepare_shard, &job));
+        TRY(yoke_apply(step, step->count, "prepare", prepare_shard, &job));
+        TRY(yoke_record_lanes(step, micro, training));
+        if (training) TRY(yoke_root_loss_prepare(step, micro));
+    }
+    return yoke_algorithms_commit(step->algorithms);
 }
 
 void yoke_engine_close_lanes(yoke_step *step) {

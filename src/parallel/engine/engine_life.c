@@ -42,7 +42,7 @@ static yoke_status build_replicas(yoke_data_parallel *parallel) {
     TRY(yoke_root_loss_create(step));
     TRY(yoke_apply(step, 1, "create", initialize_root, step));
     step->versions = (yoke_versions){1, 1, 1};
-    TRY(yoke_data_parallel_synchronize(parallel));
+    TRY(yoke_data_parallel_broadcast(parallel));
     TRY(yoke_data_parallel_prepare(parallel, step->options.batch, !step->options.inference));
     return yoke_replicate(parallel);
 }
@@ -70,16 +70,17 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
 
 yoke_status yoke_engine_create(yoke_data_parallel **parallel, const yoke_model *model,
                                yoke_devices *devices, const yoke_optimizer_options *optimizer,
-                               const yoke_data_parallel_options *options, yoke_choices *choices) {
+                               const yoke_data_parallel_options *options,
+                               yoke_algorithms *algorithms) {
     *parallel = NULL;
     yoke_data_parallel *own = calloc(1, sizeof *own);
     if (own == NULL) {
-        yoke_choices_destroy(choices);
+        yoke_algorithms_destroy(algorithms);
         return FAIL_MEMORY(sizeof *own, "the engine");
     }
     own->step.model = model;
     own->step.devices = devices;
-    own->step.choices = choices;
+    own->step.algorithms = algorithms;
     yoke_status status = build(own, options, optimizer);
     if (status != YOKE_OK) {
         yoke_process_group *ranks = own->step.options.process_group;
@@ -121,7 +122,7 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
     if (step->workers != NULL) yoke_device_end_team(step->lanes[0].device);
     yoke_trace_destroy(step->watch.trace);
     yoke_observers_destroy(step);
-    yoke_choices_destroy(step->choices);
+    yoke_algorithms_destroy(step->algorithms);
     yoke_reach_destroy(&step->reach);
     yoke_groups_destroy(&step->groups);
     free(step->lanes);

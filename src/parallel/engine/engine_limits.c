@@ -54,12 +54,6 @@ yoke_status yoke_engine_load_options(yoke_step *step, const yoke_data_parallel_o
     return check_choice("algorithm", (int)own->algorithm, YOKE_ALGORITHM_FASTEST);
 }
 
-static yoke_status allocate_labels(yoke_step *step) {
-    size_t rows = (size_t)step->limits.rows * step->limits.positions;
-    step->labels = calloc(rows, sizeof *step->labels);
-    return step->labels != NULL ? YOKE_OK : FAIL_MEMORY(rows * sizeof *step->labels, "labels");
-}
-
 /* On devices that queue, a segment costs launches: buckets are DDP's there, and one device alone
  * needs no more than one. With shards they do not depend on the number of devices. */
 static void set_buckets(yoke_step *step) {
@@ -93,5 +87,8 @@ yoke_status yoke_engine_set_limits(yoke_step *step) {
     limits->positions = yoke_model_positions(step->model);
     limits->labels = yoke_model_reads_labels(step->model);
     set_buckets(step);
-    return step->queued ? allocate_labels(step) : YOKE_OK;
+    if (!step->queued) return YOKE_OK;
+    size_t labels = (size_t)limits->rows * limits->positions;
+    step->labels = calloc(labels, sizeof *step->labels);
+    return step->labels != NULL ? YOKE_OK : FAIL_MEMORY(labels * sizeof *step->labels, "labels");
 }

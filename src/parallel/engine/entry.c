@@ -109,12 +109,6 @@ static yoke_status bind(yoke_data_parallel *parallel) {
     return YOKE_OK;
 }
 
-static void unbind(yoke_data_parallel *parallel) {
-    if (parallel->bound)
-        yoke_device_leave(parallel->step.lanes[0].device, &parallel->step.lanes[0].scope);
-    parallel->bound = false;
-}
-
 /* Waits for the call of another thread that is inside; later ones are refused. */
 yoke_status yoke_data_parallel_bind(yoke_data_parallel *parallel) {
     pthread_t nobody = 0;
@@ -129,7 +123,8 @@ yoke_status yoke_data_parallel_bind(yoke_data_parallel *parallel) {
 
 void yoke_data_parallel_release(yoke_data_parallel *parallel) {
     if (parallel == NULL || !parallel->bound) return;
-    unbind(parallel);
+    yoke_device_leave(parallel->step.lanes[0].device, &parallel->step.lanes[0].scope);
+    parallel->bound = false;
     atomic_store(&parallel->entry.binder, 0);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a host program may ask of an engine: counts, choices, the trace, memory. */
+/* What a host program may ask of an engine: counts, algorithms, the trace, memory. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -62,16 +62,17 @@ int yoke_data_parallel_device_count(const yoke_data_parallel *parallel) {
     return parallel != NULL ? parallel->step.count : 0;
 }
 
-bool yoke_data_parallel_choice(const yoke_data_parallel *parallel, int index,
-                               const char **layer_and_pass, const char **algorithm,
-                               double *milliseconds) {
+bool yoke_data_parallel_algorithm(const yoke_data_parallel *parallel, int index,
+                                  const char **layer_and_pass, const char **algorithm,
+                                  double *milliseconds) {
     if (parallel == NULL || layer_and_pass == NULL || algorithm == NULL || milliseconds == NULL)
         return false;
-    return yoke_choices_at(parallel->step.choices, index, layer_and_pass, algorithm, milliseconds);
+    return yoke_algorithms_at(parallel->step.algorithms, index, layer_and_pass, algorithm,
+                              milliseconds);
 }
 
-const char *yoke_data_parallel_choices_warning(const yoke_data_parallel *parallel) {
-    return parallel != NULL ? yoke_choices_warning(parallel->step.choices) : NULL;
+const char *yoke_data_parallel_algorithms_warning(const yoke_data_parallel *parallel) {
+    return parallel != NULL ? yoke_algorithms_warning(parallel->step.algorithms) : NULL;
 }
 
 yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int replica,

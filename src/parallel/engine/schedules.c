@@ -31,38 +31,25 @@ static yoke_status begin_lanes(yoke_step *step) {
     return YOKE_OK;
 }
 
-/* Only the last micro-batch has an exchange; the others accumulate (DDP's no_sync). */
-static yoke_exchange *exchange_of(const yoke_step *step) {
-    return yoke_flight_is_last(&step->flight) ? step->exchange : NULL;
-}
-
-static yoke_status announce_loss(yoke_step *step, int lane) {
-    return yoke_exchange_loss(exchange_of(step), lane);
-}
-
-static yoke_status backward_and_exchange(yoke_step *step, int lane) {
-    return yoke_lane_backward(step, lane, exchange_of(step));
-}
-
-static yoke_status finish_exchange(yoke_step *step, int lane) {
-    yoke_exchange *exchange = exchange_of(step);
+/* Every lane, in DataParallel as in DDP. DataParallel reduces a finished bucket to the root,
+ * updates it there and publishes it; DDP all-reduces it, and every rank updates itself. Only the
+ * last micro-batch has an exchange; the others accumulate (DDP's no_sync). */
+static yoke_status train_lane(int lane, void *context) {
+    yoke_step *step = context;
+    yoke_exchange *exchange = yoke_flight_is_last(&step->flight) ? step->exchange : NULL;
+    bool replayed = false;
+    TRY(yoke_lane_replay(step, lane, exchange, &replayed));
+    if (!replayed) {
+        TRY(yoke_lane_forward_or_nan(step, lane));
+        TRY(yoke_lane_loss(lane, step));
+        TRY(yoke_exchange_loss(exchange, lane));
+        TRY(yoke_lane_backward(step, lane, exchange));
+    }
     return exchange != NULL ? exchange->kind->finish(exchange, lane) : YOKE_OK;
 }
 
-/* Every lane, in DataParallel as in DDP. DataParallel reduces a finished bucket to the root,
- * updates it there and publishes it; DDP all-reduces it, and every rank updates itself. */
-static const yoke_lane_stage lane_of_overlap[] = {
-    {YOKE_STAGE_FORWARD, yoke_lane_forward_or_nan, true},
-    {YOKE_STAGE_LOSS, yoke_lane_loss, true},
-    {YOKE_STAGE_LOSS, announce_loss, true},
-    {YOKE_STAGE_BACKWARD, backward_and_exchange, true},
-    {YOKE_STAGE_EXCHANGE, finish_exchange, false},
-    {YOKE_NO_STAGE, NULL, false},
-};
-
-static yoke_status train_lane(yoke_step *step, int lane) {
-    return yoke_lane_run(step, lane, lane_of_overlap, exchange_of(step));
-}
+static const yoke_stage lane_stages[] = {YOKE_STAGE_FORWARD, YOKE_STAGE_LOSS, YOKE_STAGE_BACKWARD,
+                                         YOKE_STAGE_EXCHANGE, YOKE_NO_STAGE};
 
 static yoke_status settle(yoke_step *step) {
     return yoke_settle(step, step->steps);
@@ -85,7 +72,7 @@ static const yoke_stage_def train = {.stage = YOKE_STAGE_BACKWARD,
                                      .place = YOKE_ON_LANES,
                                      .begin = begin_lanes,
                                      .lane = train_lane,
-                                     .lane_stages = lane_of_overlap};
+                                     .lane_stages = lane_stages};
 static const yoke_stage_def settles = {.stage = YOKE_NO_STAGE, .work = settle};
 static const yoke_stage_def ends = {.stage = YOKE_NO_STAGE, .work = end_exchange};
 static const yoke_stage_def checks = {.stage = YOKE_NO_STAGE, .work = check_gradient};
@@ -101,11 +88,11 @@ static const yoke_schedule_def overlap = {
  * reduce. */
 static const yoke_stage_def adds_results = {.stage = YOKE_NO_STAGE, .work = yoke_ranks_add_results};
 
-static const yoke_schedule_def own_loss = {
+static const yoke_schedule_def custom_loss = {
     .begin = STAGES{NULL},
     .micro_batch =
         STAGES{&yoke_stage_scatter, &yoke_stage_replicate, &yoke_stage_forward,
-               &yoke_stage_own_loss, &yoke_stage_scatter_own, &yoke_stage_backward, NULL},
+               &yoke_stage_custom_loss, &yoke_stage_scatter_custom, &yoke_stage_backward, NULL},
     .end =
         STAGES{&adds_results, &yoke_stage_check_loss, &yoke_stage_reduce, &yoke_stage_update, NULL},
 };
@@ -116,14 +103,12 @@ static yoke_status prepare_lanes(yoke_step *step) {
     return yoke_record_lanes(step, step->flight.batch.rows, false);
 }
 
-static const yoke_lane_stage lane_of_evaluation[] = {
-    {YOKE_STAGE_FORWARD, yoke_lane_forward, true},
-    {YOKE_STAGE_LOSS, yoke_lane_loss, true},
-    {YOKE_NO_STAGE, NULL, false},
-};
-
-static yoke_status evaluate_lane(yoke_step *step, int lane) {
-    return yoke_lane_run(step, lane, lane_of_evaluation, NULL);
+static yoke_status evaluate_lane(int lane, void *context) {
+    yoke_step *step = context;
+    bool replayed = false;
+    TRY(yoke_lane_replay(step, lane, NULL, &replayed));
+    if (!replayed) TRY(yoke_lane_forward(lane, step));
+    return replayed ? YOKE_OK : yoke_lane_loss(lane, step);
 }
 
 static const yoke_stage_def shares_buffers = {.stage = YOKE_NO_STAGE,
@@ -143,7 +128,7 @@ static const yoke_schedule_def evaluation = {
 static const yoke_schedule_def evaluation_by_host = {
     .begin = STAGES{&shares_buffers, NULL},
     .micro_batch = STAGES{&yoke_stage_scatter, &yoke_stage_replicate, &yoke_stage_forward,
-                          &yoke_stage_own_loss, NULL},
+                          &yoke_stage_custom_loss, NULL},
     .end = STAGES{&adds_results, NULL},
 };
 
@@ -154,20 +139,6 @@ static const yoke_schedule_def *const schedules[] = {[YOKE_SCHEDULE_OVERLAP] = &
                                                      [YOKE_SCHEDULE_SHARDED] = &overlap,
                                                      [YOKE_SCHEDULE_PYTHON] = &classic};
 
-static int add_stage(yoke_stage stage, yoke_stage *stages, int capacity, int count) {
-    if (stage == YOKE_NO_STAGE) return count;
-    if (count < capacity) stages[count] = stage;
-    return count + 1;
-}
-
-static int add_lane_stages(const yoke_lane_stage *list, yoke_stage *stages, int capacity,
-                           int count) {
-    for (int i = 0; list[i].work != NULL; i++)
-        if (i == 0 || list[i].stage != list[i - 1].stage)
-            count = add_stage(list[i].stage, stages, capacity, count);
-    return count;
-}
-
 int yoke_schedule_stages(yoke_schedule schedule, yoke_stage *stages, int capacity) {
     if ((int)schedule < 0 || schedule > YOKE_SCHEDULE_PYTHON || (stages == NULL && capacity > 0))
         return 0;
@@ -175,15 +146,17 @@ int yoke_schedule_stages(yoke_schedule schedule, yoke_stage *stages, int capacit
     const yoke_stage_def *const *lists[] = {of->begin, of->micro_batch, of->end};
     int count = 0;
     for (int i = 0; i < 3; i++)
-        for (const yoke_stage_def *const *stage = lists[i]; *stage != NULL; stage++)
-            count = (*stage)->lane_stages != NULL
-                        ? add_lane_stages((*stage)->lane_stages, stages, capacity, count)
-                        : add_stage((*stage)->stage, stages, capacity, count);
+        for (const yoke_stage_def *const *stage = lists[i]; *stage != NULL; stage++) {
+            const yoke_stage alone[] = {(*stage)->stage, YOKE_NO_STAGE};
+            const yoke_stage *name = (*stage)->lane_stages;
+            for (name = name != NULL ? name : alone; *name != YOKE_NO_STAGE; name++, count++)
+                if (count < capacity) stages[count] = *name;
+        }
     return count;
 }
 
 const yoke_schedule_def *yoke_training_schedule(const yoke_step *step, bool by_host) {
-    return by_host ? &own_loss : schedules[step->options.schedule];
+    return by_host ? &custom_loss : schedules[step->options.schedule];
 }
 
 const yoke_schedule_def *yoke_evaluation_schedule(bool by_host) {

@@ -7,8 +7,8 @@
 #include "parallel/engine/spare_update.h"
 #include "parallel/exchange/exchange.h"
 
-enum { IN_A_PASS, IN_THE_UPDATE, WAYS };
-static const char *const names[WAYS] = {"shadow in a pass", "shadow in the update"};
+enum { IN_A_PASS, IN_THE_UPDATE, VARIANTS };
+static const char *const names[VARIANTS] = {"shadow in a pass", "shadow in the update"};
 
 typedef struct shadow_trial {
     const yoke_step *step;
@@ -52,9 +52,9 @@ yoke_status yoke_shadow_choose(int lane, void *context) {
     const yoke_contest contest = {key,
                                   step->options.precision,
                                   step->options.algorithm,
-                                  step->choices,
+                                  step->algorithms,
                                   names,
-                                  WAYS,
+                                  VARIANTS,
                                   prepare_trial,
                                   run_trial,
                                   &trial};
@@ -66,7 +66,7 @@ yoke_status yoke_shadow_choose(int lane, void *context) {
     return YOKE_OK;
 }
 
-const char *yoke_shadow_way(const yoke_step *step) {
+const char *yoke_shadow_algorithm(const yoke_step *step) {
     if (!is_open(step)) return NULL;
     return names[step->exchange->writes_shadow ? IN_THE_UPDATE : IN_A_PASS];
 }

@@ -11,6 +11,6 @@
  * and sets exchange->writes_shadow. Where owners update slices of the weights, a pass follows. */
 yoke_status yoke_shadow_choose(int lane, void *context);
 /* What it chose: a static text; NULL: there was no choice. */
-const char *yoke_shadow_way(const yoke_step *step);
+const char *yoke_shadow_algorithm(const yoke_step *step);
 
 #endif

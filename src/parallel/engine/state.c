@@ -43,33 +43,23 @@ static yoke_status add_value(yoke_state *state, const yoke_data_parallel *parall
     return YOKE_OK;
 }
 
-static yoke_status add_slot_tensor(yoke_state *state, const yoke_data_parallel *parallel,
-                                   const yoke_parameter *parameter, int slot) {
-    bool average = slot == state->slots;
-    const char *suffix =
-        average ? "ema" : yoke_optimizer_state_name(&parallel->step.optimizer_options, slot);
-    TRY(add_value(state, parallel, parameter->tensor, suffix,
-                  average ? YOKE_STATE_AVERAGE : YOKE_STATE_OPTIMIZER));
-    state->tensors[state->count - 1].parameter = parameter;
-    state->tensors[state->count - 1].slot = slot;
-    return YOKE_OK;
-}
-
 /* Frozen parameters have no state of the optimizer. */
 static yoke_status add_optimizer_tensors(yoke_state *state, const yoke_data_parallel *parallel) {
     const yoke_step *step = &parallel->step;
     int slots = state->slots + (yoke_averages(parallel) ? 1 : 0);
-    for (int slot = 0; slot < slots; slot++)
-        for (int i = 0; i < step->flat->parameter_count; i++)
-            if (!step->flat->parameters[i].frozen)
-                TRY(add_slot_tensor(state, parallel, &step->flat->parameters[i], slot));
-    return YOKE_OK;
-}
-
-static yoke_status add_best_tensors(yoke_state *state, const yoke_data_parallel *parallel) {
-    for (int i = 0; i < yoke_model_tensor_count(parallel->step.model); i++)
-        if (!state->tensors[i].info.integer)
-            TRY(add_value(state, parallel, i, "best", YOKE_STATE_BEST));
+    for (int slot = 0; slot < slots; slot++) {
+        bool average = slot == state->slots;
+        yoke_state_part part = average ? YOKE_STATE_AVERAGE : YOKE_STATE_OPTIMIZER;
+        const char *suffix =
+            average ? "ema" : yoke_optimizer_state_name(&step->optimizer_options, slot);
+        for (int i = 0; i < step->flat->parameter_count; i++) {
+            const yoke_parameter *parameter = &step->flat->parameters[i];
+            if (parameter->frozen) continue;
+            TRY(add_value(state, parallel, parameter->tensor, suffix, part));
+            state->tensors[state->count - 1].parameter = parameter;
+            state->tensors[state->count - 1].slot = slot;
+        }
+    }
     return YOKE_OK;
 }
 
@@ -102,7 +92,9 @@ static yoke_status build(yoke_state *state, const yoke_data_parallel *parallel, 
         return FAIL_MEMORY(tensors * sizeof *state->tensors, "the table of the engine's state");
     TRY(add_model_tensors(state, step->model));
     TRY(add_optimizer_tensors(state, parallel));
-    if (best) TRY(add_best_tensors(state, parallel));
+    for (int i = 0; best && i < yoke_model_tensor_count(step->model); i++)
+        if (!state->tensors[i].info.integer)
+            TRY(add_value(state, parallel, i, "best", YOKE_STATE_BEST));
     if (step->ranks.rank == 0) TRY(allocate_values(state));
     if (state->slots == 0 && !yoke_averages(parallel)) return YOKE_OK;
     state->flat = malloc(flat_bytes);
@@ -140,30 +132,27 @@ typedef struct slice_job {
     yoke_data_parallel *parallel;
     yoke_state *state;
     int slot;
-    bool give; /* to the owners; otherwise from them */
-    bool best; /* of take_weights and give_weights: the values of the best part */
+    bool give; /* to the engine; otherwise from it */
+    bool best; /* of move_weights: the values of the best part */
 } slice_job;
-
-static yoke_status move_slice(const slice_job *job, yoke_device *device, const yoke_slice *slice) {
-    float *host = job->state->flat + slice->offset;
-    size_t bytes = slice->elements * sizeof *host;
-    float *own = slice->optimizer ? yoke_optimizer_state(slice->optimizer, job->slot) : NULL;
-    if (own == NULL || bytes == 0) return YOKE_OK;
-    if (job->give) return yoke_device_upload(device, YOKE_STREAM_COMPUTE, own, host, bytes);
-    return yoke_device_download(device, YOKE_STREAM_COMPUTE, host, own, bytes);
-}
 
 /* On the lane's worker: the slices of every bucket that it owns. */
 static yoke_status move_slices(int lane, void *context) {
     const slice_job *job = context;
     const yoke_exchange *exchange = job->parallel->step.exchange;
+    yoke_device *device = job->parallel->step.lanes[lane].device;
     int owner = exchange->first + lane;
     if (owner >= exchange->owners) return YOKE_OK;
     for (int bucket = 0; bucket < job->parallel->step.flat->bucket_count; bucket++) {
         yoke_slice slice = yoke_exchange_owned(exchange, owner, bucket);
-        TRY(move_slice(job, job->parallel->step.lanes[lane].device, &slice));
+        float *host = job->state->flat + slice.offset;
+        float *own = slice.optimizer ? yoke_optimizer_state(slice.optimizer, job->slot) : NULL;
+        size_t bytes = slice.elements * sizeof *host;
+        if (own == NULL || bytes == 0) continue;
+        TRY(job->give ? yoke_device_upload(device, YOKE_STREAM_COMPUTE, own, host, bytes)
+                      : yoke_device_download(device, YOKE_STREAM_COMPUTE, host, own, bytes));
     }
-    return yoke_device_synchronize(job->parallel->step.lanes[lane].device);
+    return yoke_device_synchronize(device);
 }
 
 static bool other_ranks_own_slices(const yoke_data_parallel *parallel) {
@@ -183,42 +172,18 @@ static yoke_status gather_slices(slice_job *job) {
                                      elements / 2, YOKE_ELEMENT_INT64, YOKE_SUM, 0);
 }
 
-static yoke_status scatter_slices(slice_job *job) {
-    yoke_data_parallel *parallel = job->parallel;
-    if (parallel->step.ranks.world > 1)
-        TRY(yoke_process_group_broadcast(parallel->step.ranks.process_group, job->state->flat,
-                                         parallel->step.flat->elements, YOKE_ELEMENT_FLOAT32, 0));
-    return yoke_apply(&parallel->step, parallel->step.count, "write", move_slices, job);
-}
-
 /* Between the root, or the flat buffer, and plain values; on the root's worker. */
 
-/* The model's tensor that these values are of; -1: none that the job moves. */
-static int moves(const slice_job *job, const yoke_state_tensor *tensor) {
-    if (tensor->part != (job->best ? YOKE_STATE_BEST : YOKE_STATE_MODEL)) return -1;
-    if (tensor->info.integer) return -1;
-    return job->best ? tensor->copy_of : tensor->tensor;
-}
-
-static yoke_status take_weights(int lane, void *context) {
+static yoke_status move_weights(int lane, void *context) {
     const slice_job *job = context;
+    yoke_replica *replica = job->parallel->step.lanes[lane].replica;
     for (int i = 0; i < job->state->count; i++) {
         const yoke_state_tensor *tensor = &job->state->tensors[i];
-        int own = moves(job, tensor);
-        if (own < 0) continue;
-        TRY(yoke_replica_read(job->parallel->step.lanes[lane].replica, own, false, tensor->values));
-    }
-    return YOKE_OK;
-}
-
-static yoke_status give_weights(int lane, void *context) {
-    const slice_job *job = context;
-    for (int i = 0; i < job->state->count; i++) {
-        const yoke_state_tensor *tensor = &job->state->tensors[i];
-        int own = moves(job, tensor);
-        if (own < 0) continue;
-        TRY(yoke_replica_write(job->parallel->step.lanes[lane].replica, own, false,
-                               tensor->values));
+        int own = job->best ? tensor->copy_of : tensor->tensor;
+        if (tensor->part != (job->best ? YOKE_STATE_BEST : YOKE_STATE_MODEL)) continue;
+        if (tensor->info.integer) continue;
+        TRY(job->give ? yoke_replica_write(replica, own, false, tensor->values)
+                      : yoke_replica_read(replica, own, false, tensor->values));
     }
     return YOKE_OK;
 }
@@ -250,7 +215,7 @@ static yoke_status take(yoke_state *state, yoke_data_parallel *parallel) {
     TRY(yoke_average_check(parallel));
     if (!keeps && !other_ranks_own_slices(parallel)) return YOKE_OK;
     TRY(yoke_lanes_synchronize(step));
-    if (keeps) TRY(yoke_apply(step, 1, "read", take_weights, &job));
+    if (keeps) TRY(yoke_apply(step, 1, "read", move_weights, &job));
     for (job.slot = 0; job.slot < state->slots; job.slot++) {
         TRY(gather_slices(&job));
         if (keeps) TRY(yoke_apply(step, 1, "read", convert_slot, &job));
@@ -278,15 +243,16 @@ static yoke_status share_steps(yoke_data_parallel *parallel) {
     return YOKE_OK;
 }
 
-static yoke_status give_average(slice_job *job) {
-    yoke_data_parallel *parallel = job->parallel;
+/* One slot's values, in the engine's layout and on every rank. */
+static yoke_status share_slot(slice_job *job) {
+    const yoke_step *step = &job->parallel->step;
     float *flat = job->state->flat;
-    memset(flat, 0, parallel->step.flat->elements * sizeof *flat);
-    if (job->state->values != NULL) TRY(yoke_apply(&parallel->step, 1, "write", convert_slot, job));
-    if (parallel->step.ranks.world > 1)
-        TRY(yoke_process_group_broadcast(parallel->step.ranks.process_group, flat,
-                                         parallel->step.flat->elements, YOKE_ELEMENT_FLOAT32, 0));
-    return yoke_average_write(parallel, flat);
+    memset(flat, 0, step->flat->elements * sizeof *flat);
+    if (job->state->values != NULL)
+        TRY(yoke_apply(&job->parallel->step, 1, "write", convert_slot, job));
+    if (step->ranks.world == 1) return YOKE_OK;
+    return yoke_process_group_broadcast(step->ranks.process_group, flat, step->flat->elements,
+                                        YOKE_ELEMENT_FLOAT32, 0);
 }
 
 static yoke_status give(yoke_data_parallel *parallel, yoke_state *state) {
@@ -296,21 +262,23 @@ static yoke_status give(yoke_data_parallel *parallel, yoke_state *state) {
     TRY(yoke_average_check(parallel));
     TRY(yoke_lanes_synchronize(step));
     if (keeps) {
-        TRY(yoke_apply(step, 1, "write", give_weights, &job));
+        TRY(yoke_apply(step, 1, "write", move_weights, &job));
         step->steps = state->steps;
         step->batches_tracked = state->batches_tracked;
         step->versions.weights++;
         step->versions.buffers++;
     }
-    TRY(yoke_data_parallel_synchronize(parallel));
+    TRY(yoke_data_parallel_broadcast(parallel));
     TRY(share_steps(parallel));
     step->versions.frozen = step->versions.weights; /* frozen weights are new, too */
     for (job.slot = 0; job.slot < state->slots; job.slot++) {
-        memset(state->flat, 0, step->flat->elements * sizeof *state->flat);
-        if (keeps) TRY(yoke_apply(step, 1, "write", convert_slot, &job));
-        TRY(scatter_slices(&job));
+        TRY(share_slot(&job));
+        TRY(yoke_apply(step, step->count, "write", move_slices, &job));
     }
-    if (yoke_averages(parallel)) TRY(give_average(&job));
+    if (yoke_averages(parallel)) {
+        TRY(share_slot(&job));
+        TRY(yoke_average_write(parallel, state->flat));
+    }
     return yoke_run_stage(step, &yoke_stage_replicate);
 }
 
@@ -321,31 +289,28 @@ yoke_status yoke_state_give(yoke_data_parallel *parallel, yoke_state *state) {
 
 /* The best model: rank 0 keeps it. */
 
-static yoke_status keep_best(yoke_state *state, yoke_data_parallel *parallel) {
+static yoke_status move_best(yoke_data_parallel *parallel, yoke_state *state, bool give) {
     yoke_step *step = &parallel->step;
-    slice_job job = {.parallel = parallel, .state = state, .best = true};
-    if (state->values == NULL) return YOKE_OK;
+    slice_job job = {.parallel = parallel, .state = state, .give = give, .best = true};
+    if (!give && state->values == NULL) return YOKE_OK;
     TRY(yoke_lanes_synchronize(step));
-    return yoke_apply(step, 1, "read", take_weights, &job);
+    if (state->values != NULL)
+        TRY(yoke_apply(step, 1, give ? "write" : "read", move_weights, &job));
+    if (!give) return YOKE_OK;
+    step->versions.weights++;
+    step->versions.buffers++;
+    TRY(yoke_data_parallel_broadcast(parallel));
+    return yoke_run_stage(step, &yoke_stage_replicate);
 }
 
 yoke_status yoke_state_keep_best(yoke_state *state, yoke_data_parallel *parallel) {
     TRY(yoke_enter_settled(parallel, "yoke_state_keep_best"));
-    return yoke_leave(parallel, yoke_ranks_report(&parallel->step, keep_best(state, parallel)));
-}
-
-static yoke_status give_best(yoke_data_parallel *parallel, yoke_state *state) {
-    yoke_step *step = &parallel->step;
-    slice_job job = {.parallel = parallel, .state = state, .best = true};
-    TRY(yoke_lanes_synchronize(step));
-    if (state->values != NULL) TRY(yoke_apply(step, 1, "write", give_weights, &job));
-    step->versions.weights++;
-    step->versions.buffers++;
-    TRY(yoke_data_parallel_synchronize(parallel));
-    return yoke_run_stage(step, &yoke_stage_replicate);
+    yoke_status status = move_best(parallel, state, false);
+    return yoke_leave(parallel, yoke_ranks_report(&parallel->step, status));
 }
 
 yoke_status yoke_state_give_best(yoke_data_parallel *parallel, yoke_state *state) {
     TRY(yoke_enter_settled(parallel, "yoke_state_give_best"));
-    return yoke_leave(parallel, yoke_ranks_report(&parallel->step, give_best(parallel, state)));
+    yoke_status status = move_best(parallel, state, true);
+    return yoke_leave(parallel, yoke_ranks_report(&parallel->step, status));
 }

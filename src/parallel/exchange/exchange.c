@@ -146,7 +146,8 @@ yoke_status yoke_exchange_loss(yoke_exchange *exchange, int index) {
 
 yoke_status yoke_exchange_ready(yoke_exchange *exchange, int lane, int bucket) {
     yoke_exchange_links_arrive(exchange, lane, bucket);
-    return exchange->kind->ready(exchange, lane, bucket);
+    TRY(exchange->kind->ready(exchange, lane, bucket));
+    return exchange->kind->is_complete != NULL ? yoke_exchange_advance(exchange, lane) : YOKE_OK;
 }
 
 const char *yoke_exchange_parameter_at(const yoke_exchange *exchange, uint64_t element) {

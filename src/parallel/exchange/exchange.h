@@ -34,8 +34,9 @@ typedef struct yoke_exchange_kind {
     void (*begin)(yoke_exchange *exchange);
     /* On lane 0, before bucket 0: the loss of this process so far. */
     yoke_status (*loss)(yoke_exchange *exchange, double loss);
-    /* On every lane's worker: its gradients of the bucket are complete. Exchanges the buckets that
-     * are complete everywhere (is_complete), without waiting. */
+    /* On every lane's worker: its gradients of the bucket are complete. The lane then advances,
+     * without waiting, through the buckets that are complete everywhere. NULL is_complete: `ready`
+     * itself exchanges what it can. */
     yoke_status (*ready)(yoke_exchange *exchange, int lane, int bucket);
     bool (*is_complete)(const yoke_exchange *exchange, int bucket);
     /* On every lane's worker, after its last bucket: waits for the others, exchanges the rest. */
@@ -111,7 +112,7 @@ yoke_status yoke_exchange_begin(yoke_exchange *exchange, double learning_rate);
 yoke_status yoke_exchange_set_rate(yoke_exchange *exchange, double learning_rate);
 /* On a lane's worker, before its bucket 0: the loss so far. NULL exchange: nothing to do. */
 yoke_status yoke_exchange_loss(yoke_exchange *exchange, int lane);
-/* On a lane's worker: its gradients of the bucket are complete. */
+/* As the kind's. */
 yoke_status yoke_exchange_ready(yoke_exchange *exchange, int lane, int bucket);
 /* Ends a step. NUMERIC: the gradient is not finite. */
 yoke_status yoke_exchange_check(yoke_exchange *exchange);

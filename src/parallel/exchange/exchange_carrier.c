@@ -8,34 +8,27 @@ static yoke_range range_of(const yoke_exchange *exchange, float *const *buffers,
     return (yoke_range){.buffers = buffers, .offset = range.offset, .elements = range.elements};
 }
 
-static yoke_status reduce_to_root(yoke_exchange *exchange, yoke_device_group *group, int bucket) {
+static yoke_status reduce_bucket(yoke_exchange *exchange, yoke_device_group *group, int bucket) {
     yoke_range range = range_of(exchange, exchange->gradients, bucket);
-    return yoke_device_group_reduce(group, &range, exchange->step->flight.contributors);
+    int contributors = exchange->step->flight.contributors;
+    return exchange->owners > 1 ? yoke_device_group_reduce_scatter(group, &range, contributors)
+                                : yoke_device_group_reduce(group, &range, contributors);
 }
 
-static yoke_status broadcast_from_root(yoke_exchange *exchange, yoke_device_group *group,
-                                       int bucket) {
+static yoke_status publish_bucket(yoke_exchange *exchange, yoke_device_group *group, int bucket) {
     yoke_range range = range_of(exchange, exchange->parameters, bucket);
-    return yoke_device_group_broadcast(group, &range);
-}
-
-static yoke_status reduce_to_owners(yoke_exchange *exchange, yoke_device_group *group, int bucket) {
-    yoke_range range = range_of(exchange, exchange->gradients, bucket);
-    return yoke_device_group_reduce_scatter(group, &range, exchange->step->flight.contributors);
-}
-
-static yoke_status gather_from_owners(yoke_exchange *exchange, yoke_device_group *group,
-                                      int bucket) {
-    yoke_range range = range_of(exchange, exchange->parameters, bucket);
-    return yoke_device_group_all_gather(group, &range);
+    return exchange->owners > 1 ? yoke_device_group_all_gather(group, &range)
+                                : yoke_device_group_broadcast(group, &range);
 }
 
 static yoke_status reduce_all_to_root(yoke_exchange *exchange, yoke_device_group *group) {
     yoke_step *step = exchange->step;
     if (step->flight.contributors < 2) return YOKE_OK;
     TRY(yoke_lanes_order(step, YOKE_STREAM_COMPUTE, YOKE_STREAM_COMMUNICATION));
-    for (int bucket = 0; bucket < step->flat->bucket_count; bucket++)
-        TRY(reduce_to_root(exchange, group, bucket));
+    for (int bucket = 0; bucket < step->flat->bucket_count; bucket++) {
+        yoke_range range = range_of(exchange, exchange->gradients, bucket);
+        TRY(yoke_device_group_reduce(group, &range, step->flight.contributors));
+    }
     return yoke_lanes_order(step, YOKE_STREAM_COMMUNICATION, YOKE_STREAM_COMPUTE);
 }
 
@@ -68,10 +61,8 @@ static yoke_status reduce_all_ranks(yoke_exchange *exchange, yoke_device_group *
 }
 
 static const yoke_carrier one_device = {.reduce = NULL};
-static const yoke_carrier to_root = {
-    .reduce = reduce_to_root, .publish = broadcast_from_root, .reduce_all = reduce_all_to_root};
-static const yoke_carrier to_owners = {
-    .reduce = reduce_to_owners, .publish = gather_from_owners, .reduce_all = reduce_all_to_root};
+static const yoke_carrier among_devices = {
+    .reduce = reduce_bucket, .publish = publish_bucket, .reduce_all = reduce_all_to_root};
 static const yoke_carrier among_ranks = {.reduce = all_reduce_ranks,
                                          .ask = ask_ranks,
                                          .finish = await_ranks,
@@ -79,6 +70,5 @@ static const yoke_carrier among_ranks = {.reduce = all_reduce_ranks,
 
 const yoke_carrier *yoke_carrier_for(const yoke_exchange *exchange) {
     if (exchange->process_group != NULL) return &among_ranks;
-    if (exchange->participants == 1) return &one_device;
-    return exchange->owners > 1 ? &to_owners : &to_root;
+    return exchange->participants > 1 ? &among_devices : &one_device;
 }

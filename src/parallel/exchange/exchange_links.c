@@ -38,22 +38,16 @@ static yoke_status find_arrivals(yoke_exchange *exchange) {
     return YOKE_OK;
 }
 
-static bool is_sharded(const yoke_exchange *exchange) {
-    return exchange->step->options.schedule == YOKE_SCHEDULE_SHARDED;
-}
-
-static bool uses_ring(const yoke_exchange *exchange) {
-    return is_sharded(exchange) || exchange->process_group != NULL;
-}
-
 static yoke_status create_clock(const yoke_exchange *exchange, yoke_bucket_times *times) {
     const yoke_flat *flat = exchange->step->flat;
     size_t buckets = (size_t)flat->bucket_count;
+    bool is_sharded = exchange->step->options.schedule == YOKE_SCHEDULE_SHARDED;
+    bool has_ranks = exchange->process_group != NULL;
     yoke_bucket_clock *clock = &times->clock;
     *clock =
         (yoke_bucket_clock){.links = exchange->step->watch.links,
-                            .route = uses_ring(exchange) ? YOKE_ROUTE_RING : YOKE_ROUTE_CHAIN,
-                            .all_reduces = exchange->process_group != NULL && !is_sharded(exchange),
+                            .route = is_sharded || has_ranks ? YOKE_ROUTE_RING : YOKE_ROUTE_CHAIN,
+                            .all_reduces = has_ranks && !is_sharded,
                             .late = yoke_exchange_clips(exchange),
                             .count = flat->bucket_count,
                             .summed_ns = calloc(buckets, sizeof *clock->summed_ns),
@@ -104,20 +98,18 @@ void yoke_exchange_links_arrive(yoke_exchange *exchange, int lane, int bucket) {
     exchange->times->arrived_ns[exchange->step->ranks.rank + lane][bucket] = yoke_now_ns();
 }
 
-/* The bucket travels when the last device has computed it. */
-static void time_bucket(const yoke_exchange *exchange, int bucket) {
-    const yoke_bucket_times *times = exchange->times;
-    uint64_t arrived_ns = 0;
-    for (int k = 0; k < device_count(exchange->step); k++)
-        if (times->arrived_ns[k][bucket] > arrived_ns) arrived_ns = times->arrived_ns[k][bucket];
-    yoke_bucket_clock_run(&times->clock, bucket, arrived_ns);
-}
-
+/* A bucket travels when the last device has computed it. */
 static void time_buckets(const yoke_exchange *exchange, int last) {
     yoke_bucket_times *times = exchange->times;
     pthread_mutex_lock(&times->mutex);
-    for (; times->timed <= last; times->timed++)
-        time_bucket(exchange, times->timed);
+    for (; times->timed <= last; times->timed++) {
+        uint64_t arrived_ns = 0;
+        for (int k = 0; k < device_count(exchange->step); k++) {
+            uint64_t own_ns = times->arrived_ns[k][times->timed];
+            if (own_ns > arrived_ns) arrived_ns = own_ns;
+        }
+        yoke_bucket_clock_run(&times->clock, times->timed, arrived_ns);
+    }
     pthread_mutex_unlock(&times->mutex);
 }
 
@@ -140,19 +132,14 @@ void yoke_exchange_links_await(yoke_exchange *exchange, int lane, int bucket) {
     await(exchange->step, lane, exchange->times->clock.summed_ns[bucket], (yoke_link_bytes){0});
 }
 
-/* What the lane's link has carried in the step: all buckets have their times. */
-static yoke_link_bytes take_bytes(const yoke_exchange *exchange, int lane) {
-    const yoke_step *step = exchange->step;
-    pthread_mutex_lock(&exchange->times->mutex);
-    yoke_link_bytes carried = yoke_links_take(step->watch.links, step->ranks.rank + lane);
-    pthread_mutex_unlock(&exchange->times->mutex);
-    return carried;
-}
-
 void yoke_exchange_links_finish(yoke_exchange *exchange, int lane) {
     if (exchange->times == NULL) return;
-    int last = exchange->step->flat->bucket_count - 1;
-    time_buckets(exchange, last);
-    await(exchange->step, lane, exchange->times->clock.published_ns[last],
-          take_bytes(exchange, lane));
+    yoke_step *step = exchange->step;
+    yoke_bucket_times *times = exchange->times;
+    int last = step->flat->bucket_count - 1;
+    time_buckets(exchange, last); /* of all buckets: the lane's link has carried what it will */
+    pthread_mutex_lock(&times->mutex);
+    yoke_link_bytes carried = yoke_links_take(step->watch.links, step->ranks.rank + lane);
+    pthread_mutex_unlock(&times->mutex);
+    await(step, lane, times->clock.published_ns[last], carried);
 }

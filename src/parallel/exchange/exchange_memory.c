@@ -45,25 +45,6 @@ static void fill_span(const yoke_exchange *exchange, int lane, yoke_span *span, 
     if (exchange->step->gradient.on_root) span->stage = YOKE_STAGE_UPDATE;
 }
 
-/* A block of the lane's slice, which is in the cache: new weights from its summed gradients. The
- * old weights are kept before the new ones reach another participant. */
-static yoke_status update_block(yoke_exchange *exchange, int lane, int bucket,
-                                const yoke_slice *block, const float *gradients) {
-    _Alignas(64) float old[BLOCK];
-    float *weights = exchange->parameters[block->owner] + block->offset;
-    bool keeps = exchange->kind->kept != NULL;
-    size_t bytes = block->elements * sizeof *weights;
-    if (keeps) memcpy(old, weights, bytes);
-    TRY(yoke_optimizer_update(block->optimizer, &exchange->update,
-                              exchange->step->lanes[lane].device, block->offset, block->elements,
-                              weights, gradients));
-    if (keeps) {
-        memcpy(exchange->gradients[0] + block->offset, old, bytes);
-        exchange->kind->kept(exchange, bucket, block->offset + block->elements);
-    }
-    return publish(exchange, lane, block);
-}
-
 static yoke_status check_range(yoke_exchange *exchange, int lane, yoke_bucket range) {
     return yoke_device_check_finite(exchange->step->lanes[lane].device, YOKE_STREAM_COMPUTE,
                                     exchange->gradients[0] + range.offset, range.elements,
@@ -110,33 +91,47 @@ static yoke_status sum_slice(yoke_step *step, int lane, yoke_span *span) {
 
 static const yoke_bar sum_bar = {.stage = YOKE_STAGE_EXCHANGE, .work = sum_slice};
 
-/* The lane's slice of a bucket in one pass, for a step that neither checks nor clips. */
-static yoke_status exchange_slice(yoke_step *step, int lane, yoke_span *span) {
-    _Alignas(64) float summed[BLOCK];
+/* The lane's slice of a bucket, block by block while a block is in the cache: new weights from its
+ * gradients, which a step that neither checks nor clips sums in the same pass. The old weights are
+ * kept before the new ones reach another participant. */
+static yoke_status update_slice(yoke_step *step, int lane, yoke_span *span) {
+    _Alignas(64) float summed[BLOCK], old[BLOCK];
     yoke_exchange *exchange = step->exchange;
-    size_t contributors = (size_t)step->flight.contributors;
-    begin_change(exchange);
+    bool sums = !yoke_exchange_waits(exchange) && step->flight.contributors > 1;
+    bool keeps = exchange->kind->kept != NULL;
     yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, span->bucket);
     size_t end = slice.offset + slice.elements;
     for (yoke_slice block = slice; block.offset < end; block.offset += BLOCK) {
-        const float *gradients = contributors > 1 ? summed : exchange->gradients[0] + block.offset;
+        float *root_gradients = exchange->gradients[0] + block.offset;
+        float *weights = exchange->parameters[block.owner] + block.offset;
         block.elements = end - block.offset < BLOCK ? end - block.offset : BLOCK;
-        if (contributors > 1)
-            TRY(yoke_exchange_sum(exchange, lane, summed, block.offset, block.elements));
-        TRY(update_block(exchange, lane, span->bucket, &block, gradients));
+        size_t bytes = block.elements * sizeof *weights;
+        if (sums) TRY(yoke_exchange_sum(exchange, lane, summed, block.offset, block.elements));
+        if (keeps) memcpy(old, weights, bytes);
+        TRY(yoke_optimizer_update(block.optimizer, &exchange->update, step->lanes[lane].device,
+                                  block.offset, block.elements, weights,
+                                  sums ? summed : root_gradients));
+        if (keeps) {
+            memcpy(root_gradients, old, bytes);
+            exchange->kind->kept(exchange, span->bucket, block.offset + block.elements);
+        }
+        TRY(publish(exchange, lane, &block));
     }
-    fill_span(exchange, lane, span, contributors + 4 + (size_t)exchange->participants - 1);
+    fill_span(exchange, lane, span,
+              (sums ? (size_t)step->flight.contributors : 1) + 4 + (size_t)exchange->participants -
+                  1);
     return YOKE_OK;
 }
 
-static const yoke_bar exchange_bar = {.stage = YOKE_STAGE_EXCHANGE, .work = exchange_slice};
+static const yoke_bar update_bar = {.stage = YOKE_STAGE_EXCHANGE, .work = update_slice};
 
 yoke_status yoke_exchange_advance(yoke_exchange *exchange, int lane) {
     yoke_step *step = exchange->step;
-    const yoke_bar *bar = yoke_exchange_waits(exchange) ? &sum_bar : &exchange_bar;
+    bool waits = yoke_exchange_waits(exchange);
     for (int *next = &exchange->next[lane]; *next < step->flat->bucket_count; ++*next) {
         if (!exchange->kind->is_complete(exchange, *next)) return YOKE_OK;
-        TRY(yoke_run_bar(step, bar, lane, *next));
+        if (!waits) begin_change(exchange);
+        TRY(yoke_run_bar(step, waits ? &sum_bar : &update_bar, lane, *next));
     }
     return YOKE_OK;
 }
@@ -148,28 +143,13 @@ yoke_status yoke_exchange_sum_slices(int lane, void *context) {
     return YOKE_OK;
 }
 
-static yoke_status update_slice(yoke_step *step, int lane, yoke_span *span) {
-    yoke_exchange *exchange = step->exchange;
-    yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, span->bucket);
-    size_t end = slice.offset + slice.elements;
-    for (yoke_slice block = slice; block.offset < end; block.offset += BLOCK) {
-        const float *gradients = exchange->gradients[0] + block.offset;
-        block.elements = end - block.offset < BLOCK ? end - block.offset : BLOCK;
-        TRY(update_block(exchange, lane, span->bucket, &block, gradients));
-    }
-    fill_span(exchange, lane, span, 5 + (size_t)exchange->participants - 1);
-    return YOKE_OK;
-}
-
-static const yoke_bar slice_bar = {.stage = YOKE_STAGE_EXCHANGE, .work = update_slice};
-
 /* The last bucket first: its gradients and weights are those that the cache still holds. */
 yoke_status yoke_exchange_update_slices(yoke_exchange *exchange, int lane) {
     yoke_step *step = exchange->step;
     if (yoke_exchange_first_bad(exchange) != YOKE_ALL_FINITE) return YOKE_OK;
     begin_change(exchange);
     for (int bucket = step->flat->bucket_count - 1; bucket >= 0; bucket--)
-        TRY(yoke_run_bar(step, &slice_bar, lane, bucket));
+        TRY(yoke_run_bar(step, &update_bar, lane, bucket));
     return YOKE_OK;
 }
 

@@ -68,12 +68,6 @@ static yoke_status open_memory(queued_exchange *queued, int lane) {
                               &all_finite, sizeof all_finite);
 }
 
-static yoke_status open_host_gate(queued_exchange *queued, host_gate *gate) {
-    yoke_device *root = lane_of(queued, 0)->device;
-    TRY(yoke_device_event_create(&gate->event, root));
-    return yoke_device_allocate_host(root, sizeof *gate->gate, "a gate", (void **)&gate->gate);
-}
-
 static yoke_status open_group(queued_exchange *queued) {
     const yoke_step *step = queued->base.step;
     const yoke_flat *flat = step->flat;
@@ -102,8 +96,11 @@ static yoke_status queued_open(yoke_exchange *exchange) {
     for (int lane = 0; lane < exchange->step->count; lane++)
         TRY(open_memory(queued, lane));
     TRY(yoke_device_event_create(&queued->gated, root));
-    for (int i = 0; i < YOKE_GUARDS; i++)
-        TRY(open_host_gate(queued, &queued->host_gates[i]));
+    for (int i = 0; i < YOKE_GUARDS; i++) {
+        host_gate *host = &queued->host_gates[i];
+        TRY(yoke_device_event_create(&host->event, root));
+        TRY(yoke_device_allocate_host(root, sizeof *host->gate, "a gate", (void **)&host->gate));
+    }
     return exchange->participants > 1 ? open_group(queued) : YOKE_OK;
 }
 
@@ -180,14 +177,11 @@ static yoke_status send_to_host(queued_exchange *queued) {
     return YOKE_OK;
 }
 
-/* Whether the host has yet to read a gate: if that is closed, the next step changes nothing. */
-static bool has_unread(const queued_exchange *queued) {
-    return queued->host_gates[0].is_unread || queued->host_gates[1].is_unread;
-}
-
-/* A step's first gate: on its losses. */
+/* A step's first gate: on its losses. A gate that the host has yet to read may be closed: then this
+ * step changes nothing. */
 static yoke_status gate_losses(queued_exchange *queued) {
-    yoke_gate_request request = {.stays_closed = has_unread(queued)};
+    const host_gate *gates = queued->host_gates;
+    yoke_gate_request request = {.stays_closed = gates[0].is_unread || gates[1].is_unread};
     TRY(gather_losses(queued, &request));
     TRY(yoke_device_gate(lane_of(queued, 0)->device, YOKE_STREAM_COMMUNICATION,
                          queued->memory[0].gate, &request));
@@ -293,19 +287,16 @@ static yoke_status keep_range(queued_exchange *queued, int lane, size_t begin, s
                         queued->base.parameters[lane] + begin, (end - begin) * sizeof(float));
 }
 
-/* Before others publish their slices of a bucket to the lane. The update keeps the lane's own. */
-static yoke_status keep_others(queued_exchange *queued, int lane, int bucket) {
-    yoke_bucket range = queued->base.step->flat->buckets[bucket];
-    yoke_slice own = {.offset = range.offset};
-    if (lane < queued->base.owners) own = yoke_exchange_owned(&queued->base, lane, bucket);
-    TRY(keep_range(queued, lane, range.offset, own.offset));
-    return keep_range(queued, lane, own.offset + own.elements, range.offset + range.elements);
-}
-
 static yoke_status update_and_publish(queued_exchange *queued, int bucket) {
     bool keeps = queued->base.keeps;
-    for (int lane = 0; keeps && lane < queued->base.step->count; lane++)
-        TRY(keep_others(queued, lane, bucket));
+    yoke_bucket range = queued->base.step->flat->buckets[bucket];
+    /* Others publish their slices to a lane; the update keeps its own. */
+    for (int lane = 0; keeps && lane < queued->base.step->count; lane++) {
+        yoke_slice own = {.offset = range.offset};
+        if (lane < queued->base.owners) own = yoke_exchange_owned(&queued->base, lane, bucket);
+        TRY(keep_range(queued, lane, range.offset, own.offset));
+        TRY(keep_range(queued, lane, own.offset + own.elements, range.offset + range.elements));
+    }
     for (int owner = 0; owner < queued->base.owners; owner++)
         TRY(update_slice(queued, owner, bucket, keeps, true));
     if (queued->carrier->publish == NULL) return YOKE_OK;
@@ -328,14 +319,6 @@ static yoke_status queue_bucket(yoke_step *step, int lane, yoke_span *span) {
 static const yoke_bar bucket_bar = {
     .stage = YOKE_STAGE_EXCHANGE, .on_stream = true, .work = queue_bucket};
 
-static yoke_status exchange_bucket(queued_exchange *queued, int bucket) {
-    yoke_step *step = queued->base.step;
-    for (int k = 0; k < step->count; k++)
-        TRY(yoke_device_event_wait(step->lanes[k].events.buckets[bucket], step->lanes[k].device,
-                                   YOKE_STREAM_COMMUNICATION));
-    return yoke_run_bar(step, &bucket_bar, 0, bucket);
-}
-
 /* The root's worker queued on other devices: it makes its own the current one again. */
 static yoke_status use_root(const queued_exchange *queued, yoke_status status) {
     yoke_status back = yoke_device_use(lane_of(queued, 0)->device);
@@ -347,8 +330,13 @@ static yoke_status advance(queued_exchange *queued) {
     int *next = &queued->base.next[0];
     yoke_status status = YOKE_OK;
     while (status == YOKE_OK && *next < step->flat->bucket_count &&
-           yoke_workers_reached(&queued->base.arrivals[*next], (uint32_t)step->count))
-        status = exchange_bucket(queued, (*next)++);
+           yoke_workers_reached(&queued->base.arrivals[*next], (uint32_t)step->count)) {
+        for (int k = 0; k < step->count && status == YOKE_OK; k++)
+            status = yoke_device_event_wait(step->lanes[k].events.buckets[*next],
+                                            step->lanes[k].device, YOKE_STREAM_COMMUNICATION);
+        if (status == YOKE_OK) status = yoke_run_bar(step, &bucket_bar, 0, *next);
+        ++*next;
+    }
     return use_root(queued, status);
 }
 
@@ -481,16 +469,12 @@ static yoke_status update_on_owner(queued_exchange *queued, int owner, int bucke
     return copy_between(queued, 0, exchange->parameters[0] + slice.offset, owner, weights, bytes);
 }
 
-/* Whether the batch in flight still has its backward to come, which reads the shadow that its
- * forward read. */
-static bool awaits_backward(const yoke_flight *flight) {
-    return flight->training &&
-           (flight->progress == YOKE_STAGE_FORWARD || flight->progress == YOKE_STAGE_LOSS);
-}
-
+/* A batch in flight whose backward is still to come reads the shadow that its forward read. */
 static yoke_status update_root(queued_exchange *queued) {
     yoke_step *step = queued->base.step;
-    bool shadowed = !awaits_backward(&step->flight);
+    const yoke_flight *flight = &step->flight;
+    bool shadowed = !flight->training ||
+                    (flight->progress != YOKE_STAGE_FORWARD && flight->progress != YOKE_STAGE_LOSS);
     if (!shadowed) yoke_replica_renew_shadow(step->lanes[0].replica);
     TRY(yoke_lanes_order(step, YOKE_STREAM_COMPUTE, YOKE_STREAM_COMMUNICATION));
     TRY(gate_root(queued));

@@ -88,14 +88,6 @@ static yoke_status shared_loss(yoke_exchange *exchange, double loss) {
     return YOKE_OK;
 }
 
-static bool all_arrived(const shared_exchange *shared, int bucket) {
-    for (int rank = 0; rank < shared->base.participants; rank++) {
-        _Atomic uint32_t *arrived = &shared->flags[rank]->buckets[bucket].arrived;
-        if (atomic_load_explicit(arrived, memory_order_acquire) != shared->round) return false;
-    }
-    return true;
-}
-
 /* Complete once all ranks have arrived at bucket 0. */
 static bool any_found_nonfinite(const shared_exchange *shared) {
     for (int rank = 0; rank < shared->base.participants; rank++)
@@ -106,15 +98,19 @@ static bool any_found_nonfinite(const shared_exchange *shared) {
 
 static bool shared_is_complete(const yoke_exchange *exchange, int bucket) {
     const shared_exchange *shared = (const shared_exchange *)exchange;
-    return all_arrived(shared, bucket) && !any_found_nonfinite(shared) &&
-           yoke_exchange_links_summed(exchange, bucket);
+    for (int rank = 0; rank < exchange->participants; rank++) {
+        _Atomic uint32_t *arrived = &shared->flags[rank]->buckets[bucket].arrived;
+        if (atomic_load_explicit(arrived, memory_order_acquire) != shared->round) return false;
+    }
+    return !any_found_nonfinite(shared) && yoke_exchange_links_summed(exchange, bucket);
 }
 
 static yoke_status shared_ready(yoke_exchange *exchange, int lane, int bucket) {
     shared_exchange *shared = (shared_exchange *)exchange;
     atomic_store_explicit(&shared->flags[exchange->first]->buckets[bucket].arrived, shared->round,
                           memory_order_release);
-    return yoke_exchange_advance(exchange, lane);
+    (void)lane;
+    return YOKE_OK;
 }
 
 /* awaited: what the ranks do before it. */
@@ -209,13 +205,6 @@ static bool await_end(const shared_exchange *shared, int rank, uint64_t begin_ns
     return true;
 }
 
-static bool await_ends(const shared_exchange *shared) {
-    uint64_t begin_ns = yoke_now_ns();
-    for (int rank = 0; rank < shared->base.participants; rank++)
-        if (!await_end(shared, rank, begin_ns)) return false;
-    return true;
-}
-
 static bool all_updated(const shared_exchange *shared) {
     for (int rank = 0; rank < shared->base.participants; rank++) {
         _Atomic uint32_t *updated = &shared->flags[rank]->updated;
@@ -240,7 +229,9 @@ static yoke_change shared_recover(yoke_exchange *exchange) {
     end_round(exchange);
     if (updated || exchange->first != 0) return updated ? YOKE_CHANGED_ALL : YOKE_CHANGED_PART;
     if (!shared->summed) return YOKE_CHANGED_NOTHING;
-    if (!await_ends(shared)) return YOKE_CHANGED_PART;
+    uint64_t begin_ns = yoke_now_ns();
+    for (int rank = 0; rank < exchange->participants; rank++)
+        if (!await_end(shared, rank, begin_ns)) return YOKE_CHANGED_PART;
     if (all_updated(shared)) return YOKE_CHANGED_ALL;
     for (int rank = 0; rank < exchange->participants; rank++)
         for (int bucket = 0; bucket < exchange->step->flat->bucket_count; bucket++)

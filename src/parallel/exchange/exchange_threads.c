@@ -15,15 +15,8 @@ static bool threads_is_complete(const yoke_exchange *exchange, int bucket) {
 }
 
 static yoke_status threads_ready(yoke_exchange *exchange, int lane, int bucket) {
+    (void)lane;
     yoke_workers_signal(exchange->step->workers, &exchange->arrivals[bucket]);
-    return yoke_exchange_advance(exchange, lane);
-}
-
-static yoke_status await_bucket(const yoke_exchange *exchange, int lane, int bucket) {
-    yoke_step *step = exchange->step;
-    yoke_span wait = yoke_wait_begin(YOKE_STAGE_BACKWARD, bucket);
-    TRY(yoke_workers_await(step->workers, &exchange->arrivals[bucket], (uint32_t)step->count));
-    yoke_wait_end(step, lane, &wait);
     return YOKE_OK;
 }
 
@@ -34,24 +27,23 @@ static yoke_status await_sums(const yoke_exchange *exchange, int lane) {
     return YOKE_OK;
 }
 
-static yoke_status exchange_rest(yoke_exchange *exchange, int lane) {
+static yoke_status threads_finish(yoke_exchange *exchange, int lane) {
     yoke_step *step = exchange->step;
     for (int bucket = exchange->next[lane]; bucket < step->flat->bucket_count; bucket++) {
-        TRY(await_bucket(exchange, lane, bucket));
+        yoke_span wait = yoke_wait_begin(YOKE_STAGE_BACKWARD, bucket);
+        TRY(yoke_workers_await(step->workers, &exchange->arrivals[bucket], (uint32_t)step->count));
+        yoke_wait_end(step, lane, &wait);
         yoke_exchange_links_await(exchange, lane, bucket);
         TRY(yoke_exchange_advance(exchange, lane));
     }
-    if (!yoke_exchange_waits(exchange) || !yoke_flight_is_finite(step)) return YOKE_OK;
-    TRY(await_sums(exchange, lane)); /* the whole gradient is summed and checked */
-    if (yoke_exchange_clips(exchange)) {
-        if (lane == 0) yoke_exchange_clip(exchange);
-        TRY(await_sums(exchange, lane));
+    if (yoke_exchange_waits(exchange) && yoke_flight_is_finite(step)) {
+        TRY(await_sums(exchange, lane)); /* the whole gradient is summed and checked */
+        if (yoke_exchange_clips(exchange)) {
+            if (lane == 0) yoke_exchange_clip(exchange);
+            TRY(await_sums(exchange, lane));
+        }
+        TRY(yoke_exchange_update_slices(exchange, lane));
     }
-    return yoke_exchange_update_slices(exchange, lane);
-}
-
-static yoke_status threads_finish(yoke_exchange *exchange, int lane) {
-    TRY(exchange_rest(exchange, lane));
     yoke_exchange_links_finish(exchange, lane);
     return YOKE_OK;
 }

@@ -128,6 +128,9 @@ static int replicas_with_rows(const yoke_step *step) {
 
 /* replicate() of PyTorch copies all weights, whatever the replicas hold, */
 static void before_stage(yoke_step *step, const yoke_stage_def *stage) {
+    yoke_watch *watch = &step->watch;
+    watch->crew_lanes = stage->place == YOKE_ON_REPLICAS ? replicas_with_rows(step) : 0;
+    watch->crew = watch->crew_lanes > 0 ? &yoke_observe_interpreter : NULL;
     if (stage->stage != YOKE_STAGE_REPLICATE) return;
     for (int k = 1; k < step->count; k++)
         step->lanes[k].weights_version = step->lanes[k].buffers_version = 0;
@@ -192,7 +195,5 @@ static yoke_status run_in_threads(yoke_step *step, int lanes, yoke_worker_job jo
     return yoke_error_restore(&error);
 }
 
-const yoke_observer yoke_observe_interpreter = {.before_stage = before_stage,
-                                                .after_stage = after_stage,
-                                                .replicas = replicas_with_rows,
-                                                .run = run_in_threads};
+const yoke_observer yoke_observe_interpreter = {
+    .before_stage = before_stage, .after_stage = after_stage, .run = run_in_threads};

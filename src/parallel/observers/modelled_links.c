@@ -42,18 +42,6 @@ static void record(yoke_step *step, int lane, uint64_t begin_ns, uint64_t end_ns
     yoke_trace_past_span(watch->trace, lane, &span);
 }
 
-/* Spans of a lane lie in each other or apart: a wait that began during the transfer, and would end
- * behind it, begins at its end. */
-static void wait_behind(yoke_lane *lane, uint64_t begin_ns, uint64_t end_ns) {
-    if (begin_ns <= lane->idle_ns && lane->idle_ns < end_ns) lane->idle_ns = end_ns;
-}
-
-/* NCCL has no scatter and no gather of outputs: those stay copies. */
-static bool uses_chain(const yoke_step *step, const yoke_stage_def *stage) {
-    return step->options.collectives == YOKE_COLLECTIVES_NCCL &&
-           (stage->stage == YOKE_STAGE_REPLICATE || stage->stage == YOKE_STAGE_REDUCE);
-}
-
 /* All devices take part in a chain from its begin to its end. */
 static uint64_t pass_chain(yoke_step *step, const yoke_stage_def *stage, uint64_t *ends_ns) {
     const yoke_watch *watch = &step->watch;
@@ -75,7 +63,9 @@ static yoke_status after_stage(yoke_step *step, const yoke_stage_def *stage) {
     yoke_watch *watch = &step->watch;
     uint64_t ends_ns[YOKE_DEVICES_LIMIT];
     if (watch->modelled != stage) return YOKE_OK;
-    bool chain = uses_chain(step, stage);
+    /* NCCL has no scatter and no gather of outputs: those stay copies. */
+    bool chain = step->options.collectives == YOKE_COLLECTIVES_NCCL &&
+                 (stage->stage == YOKE_STAGE_REPLICATE || stage->stage == YOKE_STAGE_REDUCE);
     uint64_t last_ns =
         chain ? pass_chain(step, stage, ends_ns)
               : yoke_links_root_stage(watch->links, stage->to_root, watch->modelled_bytes,
@@ -85,7 +75,10 @@ static yoke_status after_stage(yoke_step *step, const yoke_stage_def *stage) {
         uint64_t span_ns = yoke_links_span(watch->links, watch->modelled_bytes[k]);
         uint64_t begin_ns = chain ? watch->modelled_begin_ns : ends_ns[k] - span_ns;
         record(step, k, begin_ns, ends_ns[k]);
-        wait_behind(&step->lanes[k], begin_ns, ends_ns[k]);
+        /* Spans of a lane lie in each other or apart: a wait that began during the transfer, and
+         * would end behind it, begins at its end. */
+        uint64_t *idle_ns = &step->lanes[k].idle_ns;
+        if (begin_ns <= *idle_ns && *idle_ns < ends_ns[k]) *idle_ns = ends_ns[k];
     }
     if (last_ns > yoke_trace_now()) yoke_links_await(last_ns);
     record(step, 0, watch->modelled_begin_ns, yoke_trace_now());

@@ -81,7 +81,7 @@ static yoke_status begin(yoke_step *step) {
     return YOKE_OK;
 }
 
-static yoke_status keep_gradients(yoke_step *step, int lane) {
+static yoke_status keep_gradients(int lane, void *step) {
     return yoke_lane_backward(step, lane, NULL);
 }
 

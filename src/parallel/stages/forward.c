@@ -14,7 +14,8 @@ static yoke_status compute(yoke_step *step, int lane, yoke_span *span) {
 
 const yoke_bar yoke_bar_forward = {.stage = YOKE_STAGE_FORWARD, .on_stream = true, .work = compute};
 
-yoke_status yoke_lane_forward(yoke_step *step, int lane) {
+yoke_status yoke_lane_forward(int lane, void *context) {
+    yoke_step *step = context;
     yoke_status status = YOKE_OK;
     yoke_sync_norm_begin(step, lane);
     if (step->lanes[lane].shard.rows > 0)
@@ -23,7 +24,7 @@ yoke_status yoke_lane_forward(yoke_step *step, int lane) {
 }
 
 yoke_status yoke_lane_forward_or_nan(yoke_step *step, int lane) {
-    yoke_status status = yoke_lane_forward(step, lane);
+    yoke_status status = yoke_lane_forward(lane, step);
     if (status != YOKE_ERROR_NUMERIC) return status;
     step->lanes[lane].bad_statistics = true;
     *step->lanes[lane].memory->on_host = (yoke_loss_scalars){.loss_sum = NAN};
@@ -40,13 +41,8 @@ static yoke_status begin(yoke_step *step) {
     return YOKE_OK;
 }
 
-static yoke_status end(yoke_step *step) {
-    step->flight.progress = YOKE_STAGE_FORWARD;
-    return YOKE_OK;
-}
-
 const yoke_stage_def yoke_stage_forward = {.stage = YOKE_STAGE_FORWARD,
                                            .place = YOKE_ON_REPLICAS,
                                            .begin = begin,
                                            .lane = yoke_lane_forward,
-                                           .end = end};
+                                           .progress = YOKE_STAGE_FORWARD};

@@ -52,24 +52,21 @@ static yoke_status finish_rows(const gathered_rows *rows) {
     return rows->location != NULL ? yoke_device_synchronize(rows->location) : YOKE_OK;
 }
 
-/* Adds to *bytes what it reads and writes. */
-static yoke_status gather_output(yoke_step *step, int output, float *values, size_t *bytes) {
-    gathered_rows rows = {values, yoke_model_output_elements(step->model, output), NULL};
-    TRY(yoke_locate(step, values, &rows.location));
-    for (int k = 0; k < step->count; k++) {
-        const yoke_lane *lane = &step->lanes[k];
-        if (lane->shard.rows == 0) continue;
-        TRY(gather_shard(lane, &rows, lane->memory->outputs[output]));
-        *bytes += 2 * (size_t)lane->shard.rows * rows.elements * sizeof *values;
-    }
-    return finish_rows(&rows);
-}
-
 static yoke_status gather_outputs(yoke_step *step, int root, yoke_span *span) {
     (void)root;
-    for (int k = 0; k < yoke_model_output_count(step->model); k++)
-        if (step->flight.outputs[k] != NULL)
-            TRY(gather_output(step, k, step->flight.outputs[k], &span->bytes));
+    for (int output = 0; output < yoke_model_output_count(step->model); output++) {
+        float *values = step->flight.outputs[output];
+        gathered_rows rows = {values, yoke_model_output_elements(step->model, output), NULL};
+        if (values == NULL) continue;
+        TRY(yoke_locate(step, values, &rows.location));
+        for (int k = 0; k < step->count; k++) {
+            const yoke_lane *lane = &step->lanes[k];
+            if (lane->shard.rows == 0) continue;
+            TRY(gather_shard(lane, &rows, lane->memory->outputs[output]));
+            span->bytes += 2 * (size_t)lane->shard.rows * rows.elements * sizeof *values;
+        }
+        TRY(finish_rows(&rows));
+    }
     return YOKE_OK;
 }
 

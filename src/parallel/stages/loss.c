@@ -12,7 +12,8 @@ static yoke_status compute(yoke_step *step, int lane, yoke_span *span) {
 
 const yoke_bar yoke_bar_loss = {.stage = YOKE_STAGE_LOSS, .on_stream = true, .work = compute};
 
-yoke_status yoke_lane_loss(yoke_step *step, int lane) {
+yoke_status yoke_lane_loss(int lane, void *context) {
+    yoke_step *step = context;
     const yoke_lane *own = &step->lanes[lane];
     if (own->shard.rows == 0 || own->bad_statistics) return YOKE_OK;
     TRY(yoke_run_bar(step, &yoke_bar_loss, lane, YOKE_NO_BUCKET));
@@ -21,9 +22,11 @@ yoke_status yoke_lane_loss(yoke_step *step, int lane) {
 
 static yoke_status end(yoke_step *step) {
     step->flight.losses_known = true;
-    step->flight.progress = YOKE_STAGE_LOSS;
     return YOKE_OK;
 }
 
-const yoke_stage_def yoke_stage_loss = {
-    .stage = YOKE_STAGE_LOSS, .place = YOKE_ON_LANES, .lane = yoke_lane_loss, .end = end};
+const yoke_stage_def yoke_stage_loss = {.stage = YOKE_STAGE_LOSS,
+                                        .place = YOKE_ON_LANES,
+                                        .lane = yoke_lane_loss,
+                                        .end = end,
+                                        .progress = YOKE_STAGE_LOSS};

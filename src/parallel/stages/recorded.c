@@ -130,17 +130,14 @@ yoke_status yoke_record_lanes(yoke_step *step, int rows, bool training) {
 
 /* Running. */
 
-static yoke_recording *find_recording(const yoke_step *step, int index) {
-    const yoke_lane *lane = &step->lanes[index];
-    const recorded_size *size = find_size(lane, lane->shard.rows, step->flight.training);
-    return size != NULL ? size->turns[step->watch.turn] : NULL;
-}
-
-static yoke_status replay(yoke_step *step, int index, yoke_recording *recording,
-                          yoke_exchange *exchange) {
+yoke_status yoke_lane_replay(yoke_step *step, int index, yoke_exchange *exchange, bool *replayed) {
     const yoke_lane *lane = &step->lanes[index];
     bool training = step->flight.training;
     int buckets = training ? step->flat->bucket_count : 0;
+    const recorded_size *size = find_size(lane, lane->shard.rows, training);
+    yoke_recording *recording = size != NULL ? size->turns[step->watch.turn] : NULL;
+    *replayed = recording != NULL;
+    if (recording == NULL) return YOKE_OK;
     yoke_plan_step plan_step = yoke_lane_plan_step(step, index);
     TRY(yoke_replica_begin(lane->replica, lane->shard.rows, training, &plan_step));
     TRY(yoke_recording_run(recording));
@@ -150,14 +147,5 @@ static yoke_status replay(yoke_step *step, int index, yoke_recording *recording,
         yoke_replay_bar(step, &yoke_bar_backward, index, bucket);
     for (int bucket = 0; exchange != NULL && bucket < buckets; bucket++)
         TRY(yoke_exchange_ready(exchange, index, bucket));
-    return YOKE_OK;
-}
-
-yoke_status yoke_lane_run(yoke_step *step, int lane, const yoke_lane_stage *stages,
-                          yoke_exchange *exchange) {
-    yoke_recording *recording = find_recording(step, lane);
-    if (recording != NULL) TRY(replay(step, lane, recording, exchange));
-    for (; stages->work != NULL; stages++)
-        if (recording == NULL || !stages->recorded) TRY(stages->work(step, lane));
     return YOKE_OK;
 }

@@ -12,9 +12,8 @@ void yoke_recordings_destroy(yoke_lane *lane);
 /* Records what is missing for micro-batches of `rows`; nothing where devices do not record. */
 yoke_status yoke_record_lanes(yoke_step *step, int rows, bool training);
 
-/* On the lane's worker: goes through `stages`; those that are recorded run in one launch where the
- * lane's shard has a recording. Every bucket then goes to `exchange` (may be NULL). */
-yoke_status yoke_lane_run(yoke_step *step, int lane, const yoke_lane_stage *stages,
-                          yoke_exchange *exchange);
+/* On the lane's worker: *replayed, where the lane's shard has a recording; that has then run, and
+ * every bucket has gone to `exchange` (may be NULL). */
+yoke_status yoke_lane_replay(yoke_step *step, int lane, yoke_exchange *exchange, bool *replayed);
 
 #endif

@@ -56,7 +56,7 @@ static yoke_status make_plan(yoke_step *step, int rows, yoke_plan **plan) {
                                  .training = true,
                                  .algorithm = step->options.algorithm,
                                  .input_gradient = true,
-                                 .choices = step->choices};
+                                 .algorithms = step->algorithms};
     int64_t shape[] = {rows, (int64_t)step->limits.outputs};
     TRY(yoke_layout_plain(step->lanes[0].device, shape, 2, &request.inputs[0]));
     return yoke_plan_create(plan, step->lanes[0].device, &request);
@@ -165,7 +165,8 @@ static yoke_status clear_losses(yoke_step *step) {
     return yoke_root_loss_prepare(step, step->flight.batch.rows);
 }
 
-static yoke_status loss_on_root(yoke_step *step, int root) {
+static yoke_status loss_on_root(int root, void *context) {
+    yoke_step *step = context;
     if (step->flight.batch.rows == 0) return YOKE_OK;
     return yoke_run_bar(step, &loss_bar, root, YOKE_NO_BUCKET);
 }
@@ -191,13 +192,8 @@ static yoke_status scatter_back(yoke_step *step, int root, yoke_span *span) {
 
 static const yoke_bar scatter_bar = {.stage = YOKE_STAGE_SCATTER, .work = scatter_back};
 
-static yoke_status loss_is_scattered(yoke_step *step) {
-    step->flight.progress = YOKE_STAGE_LOSS;
-    return YOKE_OK;
-}
-
 const yoke_stage_def yoke_stage_scatter_back = {.stage = YOKE_STAGE_SCATTER,
                                                 .place = YOKE_ON_HOST,
                                                 .bar = &scatter_bar,
-                                                .end = loss_is_scattered,
+                                                .progress = YOKE_STAGE_LOSS,
                                                 .bytes = output_bytes};

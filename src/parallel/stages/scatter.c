@@ -124,7 +124,8 @@ static yoke_status upload(yoke_step *step, int lane, yoke_span *span) {
 
 static const yoke_bar upload_bar = {.stage = YOKE_STAGE_SCATTER, .on_stream = true, .work = upload};
 
-static yoke_status scatter_shard(yoke_step *step, int lane) {
+static yoke_status scatter_shard(int lane, void *context) {
+    yoke_step *step = context;
     const yoke_lane *own = &step->lanes[lane];
     if (own->shard.rows == 0) return YOKE_OK;
     scatter_parts parts = parts_of(step, own);
@@ -146,17 +147,12 @@ static size_t bytes(const yoke_step *step, int lane) {
     return own->shard.rows > 0 ? parts_of(step, own).input_bytes : 0;
 }
 
-static yoke_status end(yoke_step *step) {
-    step->flight.progress = YOKE_STAGE_SCATTER;
-    return YOKE_OK;
-}
-
 /* nn.DataParallel's batch lies on the root; the other schedules upload each shard to its device. */
 const yoke_stage_def yoke_stage_scatter = {.stage = YOKE_STAGE_SCATTER,
                                            .place = YOKE_ON_LANES,
                                            .begin = begin,
                                            .lane = scatter_shard,
-                                           .end = end,
+                                           .progress = YOKE_STAGE_SCATTER,
                                            .bytes = bytes,
                                            .travels = yoke_steps_by_phases};
 
@@ -174,16 +170,6 @@ static yoke_status scatter_to_lane(yoke_step *step, const yoke_lane *lane,
     return YOKE_OK;
 }
 
-/* The caller may write to its arrays again. */
-static yoke_status await_lanes(const yoke_step *step) {
-    for (int k = 0; k < step->count; k++) {
-        const yoke_lane *lane = &step->lanes[k];
-        TRY(yoke_device_event_record(lane->events.computed, YOKE_STREAM_COMPUTE));
-        TRY(yoke_device_event_synchronize(lane->events.computed));
-    }
-    return YOKE_OK;
-}
-
 yoke_status yoke_scatter_output_gradients(yoke_step *step, const float *const *gradients) {
     yoke_device *locations[YOKE_OUTPUTS_LIMIT] = {NULL};
     step->flight.reached = 0;
@@ -195,5 +181,10 @@ yoke_status yoke_scatter_output_gradients(yoke_step *step, const float *const *g
         if (step->lanes[k].shard.rows > 0)
             TRY(scatter_to_lane(step, &step->lanes[k], gradients, locations));
     step->flight.progress = YOKE_STAGE_LOSS;
-    return await_lanes(step);
+    for (int k = 0; k < step->count; k++) { /* then the caller may write to its arrays again */
+        const yoke_lane *lane = &step->lanes[k];
+        TRY(yoke_device_event_record(lane->events.computed, YOKE_STREAM_COMPUTE));
+        TRY(yoke_device_event_synchronize(lane->events.computed));
+    }
+    return YOKE_OK;
 }

@@ -17,11 +17,11 @@ extern const yoke_stage_def yoke_stage_replicate_weights, yoke_stage_replicate;
 /* forward.c, loss.c, backward.c: on every lane, its shard. The bars are what recorded.c records. */
 extern const yoke_stage_def yoke_stage_forward, yoke_stage_loss, yoke_stage_backward;
 extern const yoke_bar yoke_bar_forward, yoke_bar_loss, yoke_bar_backward;
-yoke_status yoke_lane_forward(yoke_step *step, int lane);
+yoke_status yoke_lane_forward(int lane, void *step);
 /* In a step, a forward whose statistics are not finite makes the loss NaN: the other participants
  * wait for this lane's buckets, and the step fails later on all of them. */
 yoke_status yoke_lane_forward_or_nan(yoke_step *step, int lane);
-yoke_status yoke_lane_loss(yoke_step *step, int lane);
+yoke_status yoke_lane_loss(int lane, void *step);
 /* Segment by segment; exchange gets each finished bucket. NULL: the gradients stay in the replica.
  */
 yoke_status yoke_lane_backward(yoke_step *step, int lane, yoke_exchange *exchange);

@@ -4,8 +4,8 @@
 #ifndef PARALLEL_STAGES_STAGES_H
 #define PARALLEL_STAGES_STAGES_H
 
+#include "parallel/stages/custom_loss.h"
 #include "parallel/stages/no_sync.h"
-#include "parallel/stages/own_loss.h"
 #include "parallel/stages/recorded.h"
 #include "parallel/stages/root_loss.h"
 #include "parallel/stages/stage_table.h"

@@ -48,16 +48,6 @@ static yoke_status load_groups(yoke_groups *groups, const yoke_parameter_group *
 
 /* Members. */
 
-/* An engine that only predicts trains nothing. */
-static yoke_status freeze_all(yoke_groups *groups, const yoke_model *model) {
-    size_t tensors = (size_t)yoke_model_tensor_count(model);
-    groups->frozen = malloc(tensors * sizeof *groups->frozen);
-    if (groups->frozen == NULL) return FAIL_MEMORY(tensors, "parameter groups");
-    for (size_t i = 0; i < tensors; i++)
-        groups->frozen[i] = true;
-    return YOKE_OK;
-}
-
 /* What groups choose from: the parameters, and those of one dimension. */
 typedef struct candidates {
     const yoke_model *model;
@@ -160,12 +150,15 @@ yoke_status yoke_groups_create(yoke_step *step) {
     if (count < 0 || (count > 0 && given == NULL))
         return FAIL(YOKE_ERROR_ARGUMENT, "group_count is %d, and groups is %s", count,
                     given != NULL ? "set" : "NULL");
-    if (options->inference) return freeze_all(groups, step->model);
-    if (count == 0) return YOKE_OK;
+    if (count == 0 && !options->inference) return YOKE_OK;
     size_t tensors = (size_t)yoke_model_tensor_count(step->model);
-    groups->members = calloc(tensors, sizeof *groups->members);
     groups->frozen = calloc(tensors, sizeof *groups->frozen);
-    if (groups->members == NULL || groups->frozen == NULL)
+    if (groups->frozen == NULL) return FAIL_MEMORY(tensors, "parameter groups");
+    for (size_t i = 0; i < tensors; i++)
+        groups->frozen[i] = options->inference; /* an engine that only predicts trains nothing */
+    if (options->inference) return YOKE_OK;
+    groups->members = calloc(tensors, sizeof *groups->members);
+    if (groups->members == NULL)
         return FAIL_MEMORY(tensors * sizeof *groups->members, "parameter groups");
     TRY(load_groups(groups, given, count));
     return assign(groups, step->model);

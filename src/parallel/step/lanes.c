@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A lane's memory and events. */
+/* A lane's memory and events, and order between the streams of all lanes. */
 #include "parallel/step/lanes.h"
 
 #include <stdlib.h>
@@ -58,7 +58,7 @@ const char *yoke_rows_advice(const yoke_step *step) {
 yoke_status yoke_lane_open(yoke_step *step, int index) {
     yoke_lane *lane = &step->lanes[index];
     size_t sums = (size_t)yoke_lane_sums(step);
-    lane->loss_is_mapped = yoke_device_ways(lane->device) & YOKE_WAY_MAPPED;
+    lane->loss_is_mapped = yoke_device_variants(lane->device) & YOKE_VARIANT_MAPPED;
     if (sums > 0)
         TRY(yoke_memory_advice(
             yoke_device_allocate(lane->device,

@@ -30,14 +30,6 @@ typedef enum yoke_stage_place {
     YOKE_ON_REPLICAS /* likewise, and the work begins with a forward */
 } yoke_stage_place;
 
-/* One of several stages that a lane goes through in one job, without waiting for the others; the
- * last of a list has no work. */
-typedef struct yoke_lane_stage {
-    yoke_stage stage;
-    yoke_status (*work)(yoke_step *step, int lane);
-    bool recorded; /* a recording of the shard has it, where the device records */
-} yoke_lane_stage;
-
 #define YOKE_NO_STAGE                                                                              \
     YOKE_STAGE_COUNT /* what a schedule does between its stages: no bar, no name */
 
@@ -48,10 +40,13 @@ typedef struct yoke_stage_def {
     yoke_stage_place place;
     yoke_status (*begin)(yoke_step *step); /* on the calling thread, before; NULL: nothing to do */
     yoke_status (*work)(yoke_step *step);  /* on the host */
-    yoke_status (*lane)(yoke_step *step, int lane);
-    const yoke_lane_stage *lane_stages; /* what `lane` goes through; NULL: this stage alone */
+    yoke_replica_job lane;                 /* on the workers; its context is the step */
+    /* Those that `lane` goes through without waiting for the others, then YOKE_NO_STAGE; NULL: this
+     * stage alone. */
+    const yoke_stage *lane_stages;
     const yoke_bar *bar;
     yoke_status (*end)(yoke_step *step); /* on the calling thread, after; NULL: nothing to do */
+    yoke_stage progress; /* the batch's behind it; LOAD, which is 0: `end` sets it, or nothing */
     /* What it moves between the root and lane 1, 2, ...: modelled links carry that. NULL: nothing.
      */
     size_t (*bytes)(const yoke_step *step, int lane);
@@ -87,9 +82,7 @@ typedef struct yoke_observer {
     yoke_status (*before_bar)(yoke_step *step, int lane, yoke_open_bar *open);
     yoke_status (*after_bar)(yoke_step *step, int lane, yoke_open_bar *open);
     void (*after_replay)(yoke_step *step, int lane, yoke_open_bar *open); /* of a recorded bar */
-    /* Runs the job of a stage on YOKE_ON_REPLICAS in place of the workers. replicas: how many lanes
-     * that takes; 0: the workers run it. */
-    int (*replicas)(const yoke_step *step);
+    /* Runs the job of a stage in place of the workers, where before_stage has made it the crew. */
     yoke_status (*run)(yoke_step *step, int lanes, yoke_worker_job job, void *context, int *failed);
 } yoke_observer;
 
@@ -102,6 +95,8 @@ typedef struct yoke_watch {
     yoke_trace *trace;
     struct yoke_links *links;             /* modelled ones; NULL: none, or one device */
     struct yoke_interpreter *interpreter; /* NULL unless the schedule is python */
+    const yoke_observer *crew;            /* runs the stage in progress; NULL: the workers do */
+    int crew_lanes;                       /* on lanes 0 .. crew_lanes - 1 */
     /* Two sets of events and recordings take turns: one batch fills its set while the other is
      * read.
      */
@@ -184,7 +179,7 @@ typedef struct yoke_locations {
 
 /* A loss of the host program, between the stages of a step. */
 typedef struct yoke_host_loss {
-    const yoke_own_loss *loss;    /* NULL: the model's */
+    const yoke_custom_loss *loss; /* NULL: the model's */
     const yoke_output_rows *rows; /* host memory: outputs, and in training their gradients */
     yoke_batch given, unlabelled; /* the host program's; the same without labels and targets */
     /* Calls `loss` outside of the engine. */
@@ -307,7 +302,7 @@ struct yoke_step {
     yoke_lane *lanes;      /* [count]; lane 0 is the root's */
     const yoke_flat *flat; /* the layout of every flat buffer; the root replica's */
     yoke_workers *workers;
-    yoke_choices *choices;
+    yoke_algorithms *algorithms;
     yoke_exchange *exchange;
     yoke_ranks ranks;
     yoke_shards shards;

@@ -4,9 +4,9 @@
 #include "parallel/step/ranks.h"
 
 #include "parallel/step/flight.h"
+#include "parallel/step/lanes.h"
 #include "parallel/step/runner.h"
 #include "parallel/step/shards.h"
-#include "parallel/step/streams.h"
 
 yoke_status yoke_ranks_share_floats(yoke_step *step, float *values, size_t count) {
     if (count == 0) return YOKE_OK;

@@ -3,7 +3,7 @@
  * returns its status. */
 #include "parallel/step/runner.h"
 
-#include "parallel/step/streams.h"
+#include "parallel/step/lanes.h"
 
 #define STEP_AT_END UINT64_MAX /* of a span: the step that runs when it ends */
 /* A shorter wait is the time to find out that there is nothing to wait for. */
@@ -16,27 +16,22 @@ bool yoke_steps_by_phases(const yoke_step *step) {
 
 /* Bars. */
 
-/* The host's clock times a bar, unless the device's streams do. Modelled links show their stage in
- * place of the copies in memory. */
-static void record(yoke_step *step, int lane, const yoke_open_bar *open) {
-    const yoke_watch *watch = &step->watch;
-    if (open->bar->on_stream && step->lanes[lane].clock != NULL) return;
-    if (watch->modelled != NULL && watch->modelled->stage == open->span.stage) return;
-    yoke_trace_end_span(watch->trace, lane, &open->span);
-}
-
 static yoke_open_bar bar_of(const yoke_step *step, const yoke_bar *bar, int bucket) {
     return (yoke_open_bar){
         bar,
         {.begin_ns = yoke_trace_now(), .step = step->steps, .stage = bar->stage, .bucket = bucket}};
 }
 
+/* The host's clock times a bar, unless the device's streams do. Modelled links show their stage in
+ * place of the copies in memory. */
 static yoke_status close_bar(yoke_step *step, int lane, yoke_open_bar *open) {
     const yoke_watch *watch = &step->watch;
+    bool by_device = open->bar->on_stream && step->lanes[lane].clock != NULL;
+    bool by_links = watch->modelled != NULL && watch->modelled->stage == open->span.stage;
     for (int i = watch->count - 1; i >= 0; i--)
         if (watch->observers[i]->after_bar != NULL)
             TRY(watch->observers[i]->after_bar(step, lane, open));
-    record(step, lane, open);
+    if (!by_device && !by_links) yoke_trace_end_span(watch->trace, lane, &open->span);
     return YOKE_OK;
 }
 
@@ -113,89 +108,64 @@ static yoke_status run_watched(int lane, void *context) {
     return status;
 }
 
-/* crew: runs the job in place of the workers; NULL: they run it. The caller is the root's worker:
- * it computes with the root's threads while the job runs. */
-static yoke_status apply(yoke_step *step, const yoke_observer *crew, int lanes, const char *what,
-                         yoke_replica_job job, void *context) {
+/* The caller is the root's worker: it computes with the root's threads while the job runs. */
+yoke_status yoke_apply(yoke_step *step, int lanes, const char *what, yoke_replica_job job,
+                       void *context) {
+    const yoke_watch *watch = &step->watch;
     watched_job watched = {step, job, context};
     int failed = -1;
+    if (watch->crew != NULL) lanes = watch->crew_lanes;
     yoke_status status =
-        crew != NULL ? crew->run(step, lanes, run_watched, &watched, &failed)
-                     : yoke_workers_run(step->workers, lanes, run_watched, &watched, &failed);
+        watch->crew != NULL
+            ? watch->crew->run(step, lanes, run_watched, &watched, &failed)
+            : yoke_workers_run(step->workers, lanes, run_watched, &watched, &failed);
     if (status != YOKE_OK && failed >= 0)
         yoke_error_prefix("%s, replica %d on %s", what, failed,
                           yoke_device_name(step->lanes[failed].device));
     TRY(status);
-    for (int i = step->watch.count - 1; i >= 0; i--)
-        if (step->watch.observers[i]->after_jobs != NULL)
-            step->watch.observers[i]->after_jobs(step, lanes);
+    for (int i = watch->count - 1; i >= 0; i--)
+        if (watch->observers[i]->after_jobs != NULL) watch->observers[i]->after_jobs(step, lanes);
     return yoke_steps_by_phases(step) ? yoke_lanes_synchronize(step) : YOKE_OK;
-}
-
-yoke_status yoke_apply(yoke_step *step, int lanes, const char *what, yoke_replica_job job,
-                       void *context) {
-    return apply(step, NULL, lanes, what, job, context);
 }
 
 /* Stages. */
 
-typedef struct stage_job {
-    yoke_step *step;
-    const yoke_stage_def *stage;
-} stage_job;
-
-static yoke_status run_lane(int lane, void *context) {
-    const stage_job *job = context;
-    if (job->stage->bar != NULL)
-        return yoke_run_bar(job->step, job->stage->bar, lane, YOKE_NO_BUCKET);
-    return job->stage->lane(job->step, lane);
-}
-
-static yoke_status run_on_lanes(yoke_step *step, const yoke_stage_def *stage) {
-    stage_job job = {step, stage};
-    const char *what = stage->what != NULL ? stage->what : yoke_stage_name(stage->stage);
-    int lanes = stage->place == YOKE_ON_ROOT ? 1 : step->count;
-    for (int i = 0; stage->place == YOKE_ON_REPLICAS && i < step->watch.count; i++) {
-        const yoke_observer *observer = step->watch.observers[i];
-        int replicas = observer->replicas != NULL ? observer->replicas(step) : 0;
-        if (replicas > 0) return apply(step, observer, replicas, what, run_lane, &job);
-    }
-    return apply(step, NULL, lanes, what, run_lane, &job);
-}
-
-static yoke_status run_work(yoke_step *step, const yoke_stage_def *stage) {
-    if (stage->place != YOKE_ON_HOST) return run_on_lanes(step, stage);
-    if (stage->bar != NULL) return yoke_run_bar(step, stage->bar, 0, YOKE_NO_BUCKET);
-    return stage->work(step);
-}
-
 yoke_status yoke_run_stage(yoke_step *step, const yoke_stage_def *stage) {
-    if (stage->begin != NULL) TRY(stage->begin(step));
     yoke_watch *watch = &step->watch;
+    const char *what = stage->what != NULL ? stage->what : yoke_stage_name(stage->stage);
+    yoke_status status = YOKE_OK;
+    if (stage->begin != NULL) TRY(stage->begin(step));
     for (int i = 0; i < watch->count; i++)
         if (watch->observers[i]->before_stage != NULL)
             watch->observers[i]->before_stage(step, stage);
-    yoke_status status = run_work(step, stage);
+    if (stage->lane != NULL)
+        status = yoke_apply(step, stage->place == YOKE_ON_ROOT ? 1 : step->count, what, stage->lane,
+                            step);
+    else if (stage->bar != NULL)
+        status = yoke_run_bar(step, stage->bar, 0, YOKE_NO_BUCKET);
+    else
+        status = stage->work(step);
+    watch->crew = NULL;
     if (status != YOKE_OK) watch->modelled = NULL;
     TRY(status);
     for (int i = watch->count - 1; i >= 0; i--)
         if (watch->observers[i]->after_stage != NULL)
             TRY(watch->observers[i]->after_stage(step, stage));
+    if (stage->progress != YOKE_STAGE_LOAD) step->flight.progress = stage->progress;
     return stage->end != NULL ? stage->end(step) : YOKE_OK;
-}
-
-static yoke_status run_stages(yoke_step *step, const yoke_stage_def *const *stages) {
-    for (; *stages != NULL; stages++)
-        TRY(yoke_run_stage(step, *stages));
-    return YOKE_OK;
 }
 
 yoke_status yoke_run_schedule(yoke_step *step, const yoke_schedule_def *schedule) {
     yoke_flight *flight = &step->flight;
-    TRY(run_stages(step, schedule->begin));
+    const yoke_stage_def *const *stage;
+    for (stage = schedule->begin; *stage != NULL; stage++)
+        TRY(yoke_run_stage(step, *stage));
     for (; flight->micro < flight->micros; flight->micro++)
-        TRY(run_stages(step, schedule->micro_batch));
-    return run_stages(step, schedule->end);
+        for (stage = schedule->micro_batch; *stage != NULL; stage++)
+            TRY(yoke_run_stage(step, *stage));
+    for (stage = schedule->end; *stage != NULL; stage++)
+        TRY(yoke_run_stage(step, *stage));
+    return YOKE_OK;
 }
 
 /* Steps. */
@@ -210,4 +180,23 @@ void yoke_step_ended(yoke_step *step, uint64_t number) {
     for (int i = step->watch.count - 1; i >= 0; i--)
         if (step->watch.observers[i]->after_step != NULL)
             step->watch.observers[i]->after_step(step, number);
+}
+
+/* Streams. */
+
+yoke_status yoke_lanes_synchronize(yoke_step *step) {
+    for (int k = 0; k < step->count; k++)
+        TRY(yoke_device_synchronize(step->lanes[k].device));
+    return YOKE_OK;
+}
+
+yoke_status yoke_lanes_order(yoke_step *step, yoke_stream from, yoke_stream to) {
+    for (int k = 0; k < step->count; k++) {
+        const yoke_lane *lane = &step->lanes[k];
+        yoke_device_event *passed =
+            from == YOKE_STREAM_COMPUTE ? lane->events.computed : lane->events.published;
+        TRY(yoke_device_event_record(passed, from));
+        TRY(yoke_device_event_wait(passed, lane->device, to));
+    }
+    return YOKE_OK;
 }

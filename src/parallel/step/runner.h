@@ -36,6 +36,12 @@ void yoke_span_end(yoke_step *step, int lane, const yoke_span *span);
 void yoke_step_begins(yoke_step *step);
 void yoke_step_ended(yoke_step *step, uint64_t number);
 
+/* On every lane whose device queues, work queued later on stream `to` waits for all work queued on
+ * `from`: one of them computes, the other communicates. synchronize: the host waits for every
+ * stream. */
+yoke_status yoke_lanes_order(yoke_step *step, yoke_stream from, yoke_stream to);
+yoke_status yoke_lanes_synchronize(yoke_step *step);
+
 /* Whether each stage ends before the next begins, with the loss on the root: classic and python. */
 bool yoke_steps_by_phases(const yoke_step *step);
 

@@ -11,6 +11,5 @@
 #include "parallel/step/reach.h"
 #include "parallel/step/runner.h"
 #include "parallel/step/shards.h"
-#include "parallel/step/streams.h"
 
 #endif

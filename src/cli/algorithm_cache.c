@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The XDG Base Directory Specification's folder for what a program can make again. */
-#include "cli/choices_place.h"
+#include "cli/algorithm_cache.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,13 +32,13 @@ static void make_folders(char *path) {
     }
 }
 
-int choices_flags_check(const choices_flags *flags, const char *verb) {
+int algorithm_cache_check(const algorithm_cache_flags *flags, const char *verb) {
     if (flags->file == NULL || !flags->no_cache) return -1;
-    return cli_usage_error(verb,
-                           "--choices names a file, and --no-cache keeps none; leave one out");
+    return cli_usage_error(
+        verb, "--algorithm-cache names a file, and --no-cache keeps none; leave one out");
 }
 
-void choices_note_fastest(yoke_algorithm algorithm) {
+void algorithm_note_fastest(yoke_algorithm algorithm) {
     if (algorithm == YOKE_ALGORITHM_FASTEST)
         fprintf(stderr, "yoke: --algorithm fastest: on GPUs two runs may differ, because some "
                         "algorithms add in another order in each run\n");
@@ -46,7 +46,7 @@ void choices_note_fastest(yoke_algorithm algorithm) {
 
 /* The library waits for the lock in silence, so the tool says which file it waits for. A run that
  * measures lets go of the lock within seconds; one that is stopped keeps it. */
-void choices_place_say_held(const choices_place *place) {
+void algorithm_cache_say_held(const algorithm_cache_place *place) {
     const struct timespec pause = {.tv_nsec = LOOK_NS};
     char lock[sizeof place->text + 8];
     if (place->path == NULL) return;
@@ -66,18 +66,20 @@ void choices_place_say_held(const choices_place *place) {
                 lock);
 }
 
-void choices_place_find(choices_place *place, const choices_flags *flags, bool speaks) {
+void algorithm_cache_find(algorithm_cache_place *place, const algorithm_cache_flags *flags,
+                          bool speaks) {
     place->path = flags->file;
-    place->cache = flags->file == NULL;
-    if (flags->file != NULL && speaks) choices_place_say_held(place);
+    place->replace_broken = flags->file == NULL;
+    if (flags->file != NULL && speaks) algorithm_cache_say_held(place);
     if (flags->file != NULL || flags->no_cache) return;
     const char *cache = folder_in("XDG_CACHE_HOME"), *home = folder_in("HOME");
     const char *folder = cache != NULL ? cache : home;
     if (folder == NULL) {
         if (speaks)
-            fprintf(stderr, "yoke: warning: neither XDG_CACHE_HOME nor HOME names a folder, so "
-                            "another run may choose other algorithms and get other bits; --choices "
-                            "FILE keeps them\n");
+            fprintf(stderr,
+                    "yoke: warning: neither XDG_CACHE_HOME nor HOME names a folder, so "
+                    "another run may choose other algorithms and get other bits; --algorithm-cache "
+                    "FILE keeps them\n");
         return;
     }
     int length = snprintf(place->text, sizeof place->text, "%s%s/yoke/choices-1.txt", folder,
@@ -87,12 +89,12 @@ void choices_place_find(choices_place *place, const choices_flags *flags, bool s
             fprintf(
                 stderr,
                 "yoke: warning: %s names a folder of %zu bytes, too long for a path, so another "
-                "run may choose other algorithms and get other bits; --choices FILE keeps "
+                "run may choose other algorithms and get other bits; --algorithm-cache FILE keeps "
                 "them\n",
                 cache != NULL ? "XDG_CACHE_HOME" : "HOME", strlen(folder));
         return;
     }
     make_folders(place->text);
     place->path = place->text;
-    if (speaks) choices_place_say_held(place);
+    if (speaks) algorithm_cache_say_held(place);
 }

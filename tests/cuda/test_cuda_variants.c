@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ways that the list of devices names, "cuda:0+mapped": what they change, and that results equal
- * the reference's with all of them and every other alternative. Skipped without a GPU. */
+/* Variants that the list of devices names, "cuda:0+mapped": what they change, and that results
+ * equal the reference's with all of them and every other alternative. Skipped without a GPU. */
 #include "operation_parity.h"
 
 #include "model/networks.h"
@@ -15,10 +15,10 @@ static void a_device_says_which_ways_it_takes(void **state) {
     (void)state;
     static const struct {
         const char *list;
-        unsigned ways;
+        unsigned variants;
     } rows[] = {{"cuda:0", 0},
-                {"2xcuda:0+mapped", YOKE_WAY_MAPPED},
-                {"auto+decode+mapped+mapped", YOKE_WAY_MAPPED | YOKE_WAY_DECODE}};
+                {"2xcuda:0+mapped", YOKE_VARIANT_MAPPED},
+                {"auto+decode+mapped+mapped", YOKE_VARIANT_MAPPED | YOKE_VARIANT_DECODE}};
     for (size_t i = 0; i < COUNT(rows); i++) {
         yoke_devices_options options = {.struct_size = sizeof options, .list = rows[i].list};
         yoke_device_info info = {.struct_size = sizeof info};
@@ -28,9 +28,10 @@ static void a_device_says_which_ways_it_takes(void **state) {
         PARITY_OK(yoke_devices_describe(devices, yoke_devices_count(devices) - 1, &info));
         yoke_device_facts(yoke_devices_at(devices, 0), facts, sizeof facts);
         yoke_devices_close(devices);
-        char expected[YOKE_WAYS_BYTES];
-        yoke_ways_write(rows[i].ways | yoke_ways_confirmed(), expected, sizeof expected);
-        assert_string_equal(info.ways, expected);
+        char expected[YOKE_VARIANTS_BYTES];
+        yoke_variants_write(rows[i].variants | yoke_variants_confirmed(), expected,
+                            sizeof expected);
+        assert_string_equal(info.variants, expected);
         assert_non_null(strstr(facts, expected));
     }
 }
@@ -43,13 +44,13 @@ static void every_way_has_a_name_that_the_list_reads(void **state) {
     yoke_devices *devices = NULL;
     PARITY_OK(yoke_devices_open(&devices, &options));
     PARITY_OK(yoke_devices_describe(devices, 0, &info));
-    unsigned all = yoke_device_ways(yoke_devices_at(devices, 0));
+    unsigned all = yoke_device_variants(yoke_devices_at(devices, 0));
     yoke_devices_close(devices);
-    snprintf(list, sizeof list, "cuda:0%s", info.ways);
+    snprintf(list, sizeof list, "cuda:0%s", info.variants);
     options.list = list;
     PARITY_OK(yoke_devices_open(&devices, &options));
-    assert_int_equal(yoke_device_ways(yoke_devices_at(devices, 0)), all);
-    assert_true(strlen(info.ways) + 1 < sizeof info.ways);
+    assert_int_equal(yoke_device_variants(yoke_devices_at(devices, 0)), all);
+    assert_true(strlen(info.variants) + 1 < sizeof info.variants);
     yoke_devices_close(devices);
 }
 
@@ -63,8 +64,8 @@ static void open_model(struct rig *rig, yoke_model *model, const char *list,
                         .precision = precision,
                         .algorithm = YOKE_ALGORITHM_DIRECT};
     rig_devices(rig);
-    yoke_choices_prefer(rig->choices, "264 blocks at most");
-    yoke_choices_prefer(rig->choices, "one kernel");
+    yoke_algorithms_prefer(rig->algorithms, "264 blocks at most");
+    yoke_algorithms_prefer(rig->algorithms, "one kernel");
     rig_replica(rig, 1);
 }
 

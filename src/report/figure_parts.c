@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the figures share. */
-#include "report/figures.h"
+#include "report/figure_parts.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -14,16 +14,12 @@
 #define COLUMNS_MAX 33
 #define CELLS_MAX 3000 /* of the table of a drawing of lines */
 
-static int modes_called(const yoke_report *report, const char *name) {
-    int count = 0;
-    for (int i = 0; i < report->mode_count; i++)
-        count += strcmp(report->modes[i].name, name) == 0;
-    return count;
-}
-
 const char *yoke_mode_label(const yoke_report *report, const yoke_report_mode *mode,
                             char text[YOKE_LABEL_BYTES]) {
-    if (mode->devices > 0 && modes_called(report, mode->name) > 1)
+    int namesakes = 0;
+    for (int i = 0; i < report->mode_count; i++)
+        namesakes += strcmp(report->modes[i].name, mode->name) == 0;
+    if (mode->devices > 0 && namesakes > 1)
         snprintf(text, YOKE_LABEL_BYTES, "%s on %d", mode->name, mode->devices);
     else
         snprintf(text, YOKE_LABEL_BYTES, "%s", mode->name);
@@ -145,13 +141,6 @@ static void point_cell(yoke_markup *out, const yoke_svg_series *series, double x
     yoke_html_cell(out, text);
 }
 
-static int count_rows(const yoke_svg_xy *chart) {
-    int count = 0;
-    for (double x = yoke_svg_next_x(chart, -INFINITY); isfinite(x); x = yoke_svg_next_x(chart, x))
-        count++;
-    return count;
-}
-
 void yoke_figure_lines(yoke_markup *out, const yoke_svg_xy *chart) {
     yoke_html_chart_begin(out, chart->head.title, false);
     yoke_svg_draw_xy(out, chart);
@@ -163,7 +152,10 @@ void yoke_figure_lines(yoke_markup *out, const yoke_svg_xy *chart) {
     for (int s = 0; s < columns; s++)
         headers[s + 1] = chart->series[s].name;
     char summary[64] = "Data";
-    int stride = 1 + count_rows(chart) * columns / CELLS_MAX, row = 0;
+    int rows = 0, row = 0;
+    for (double x = yoke_svg_next_x(chart, -INFINITY); isfinite(x); x = yoke_svg_next_x(chart, x))
+        rows++;
+    int stride = 1 + rows * columns / CELLS_MAX;
     if (stride > 1) snprintf(summary, sizeof summary, "Data, one row of %d", stride);
     yoke_html_table_begin(out, summary, chart->y_name, headers, columns + 1);
     for (double x = yoke_svg_next_x(chart, -INFINITY); isfinite(x); x = yoke_svg_next_x(chart, x)) {

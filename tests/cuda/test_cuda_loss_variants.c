@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Other ways to a loss. With "mapped" it writes its sum and the number of correct rows to memory of
+/* Variants of a loss. With "mapped" it writes its sum and the number of correct rows to memory of
  * the host, so that no copy follows it; in one kernel cross-entropy writes its gradient, too, so
  * that no second kernel follows. Every bit is that of a run without them. Skipped without a GPU. */
 #include "device/backend.h"
@@ -16,7 +16,7 @@ typedef struct course {
 
 /* What a run does otherwise. */
 typedef struct alternative {
-    const char *ways;     /* behind the list of devices */
+    const char *variants; /* behind the list of devices */
     const char *names[2]; /* candidates, NULL behind the last */
 } alternative;
 
@@ -36,7 +36,7 @@ static check_engine open_engine(const yoke_model *model, const course *of,
                                           .shards = of->shards,
                                           .first_bucket_bytes = 1,
                                           .bucket_bytes = 1};
-    snprintf(list, sizeof list, "%dxcuda:0%s", of->devices, with->ways);
+    snprintf(list, sizeof list, "%dxcuda:0%s", of->devices, with->variants);
     return check_engine_preferring(model, list, options, &sgd, with->names);
 }
 
@@ -93,7 +93,7 @@ static void expect_equal_runs(const alternative *taken) {
             record without = train(model, &courses[i], &plain);
             if (memcmp(&with, &without, sizeof with) != 0)
                 fail_msg("model %d, course %zu: a run with \"%s\" has other bits", m, i,
-                         taken->ways);
+                         taken->variants);
             assert_true(with.losses[0] > 0);
             yoke_model_destroy(model);
         }
@@ -194,7 +194,7 @@ static void the_kernels_of_a_loss_are_measured_once(void **state) {
         const char *key, *name = NULL, *at;
         double milliseconds;
         int found = 0;
-        for (int k = 0; yoke_data_parallel_choice(engine.parallel, k, &key, &at, &milliseconds);
+        for (int k = 0; yoke_data_parallel_algorithm(engine.parallel, k, &key, &at, &milliseconds);
              k++) {
             if (strcmp(key, "cross-entropy of 5 float32") != 0) continue;
             name = at;

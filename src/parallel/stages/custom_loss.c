@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The host's loss sees the rows of a micro-batch and answers with their mean; what divides the
  * gradient of the whole batch is the engine's to know. */
-#include "parallel/stages/own_loss.h"
+#include "parallel/stages/custom_loss.h"
 
 #include <string.h>
 
 #include "parallel/stages/stage_table.h"
 
-yoke_status yoke_own_loss_take(yoke_host_loss *host, const yoke_batch **given) {
+yoke_status yoke_custom_loss_take(yoke_host_loss *host, const yoke_batch **given) {
     TRY(yoke_pointer_check(*given, "batch"));
     TRY(yoke_options_load(&host->given, sizeof host->given, *given, "yoke_batch"));
     host->unlabelled = host->given;
@@ -20,7 +20,7 @@ yoke_status yoke_own_loss_take(yoke_host_loss *host, const yoke_batch **given) {
     return YOKE_OK;
 }
 
-void yoke_own_loss_begin(yoke_step *step) {
+void yoke_custom_loss_begin(yoke_step *step) {
     yoke_flight *flight = &step->flight;
     flight->own = (yoke_label_count){flight->rows, flight->rows};
     flight->whole_weight = flight->whole_rows;
@@ -108,7 +108,7 @@ static yoke_status scatter(yoke_step *step) {
     return yoke_scatter_output_gradients(step, (const float *const *)gradients);
 }
 
-const yoke_stage_def yoke_stage_own_loss = {
+const yoke_stage_def yoke_stage_custom_loss = {
     .stage = YOKE_STAGE_LOSS, .place = YOKE_ON_HOST, .work = compute};
-const yoke_stage_def yoke_stage_scatter_own = {
+const yoke_stage_def yoke_stage_scatter_custom = {
     .stage = YOKE_STAGE_SCATTER, .place = YOKE_ON_HOST, .work = scatter};

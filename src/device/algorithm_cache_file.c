@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading, locking and replacing the file of choices. A lock file beside it orders the processes;
+/* Reading, locking and replacing the algorithm cache. A lock file beside it orders the processes;
  * the file itself is replaced as a whole, so a reader needs no lock and no crash leaves a part of a
  * line. */
-#include "device/choices_file.h"
+#include "device/algorithm_cache_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,9 +20,9 @@
 #define LOCK_SECONDS 120 /* longer than a process measures a large model */
 #define POLL_NS 10000000L
 
-struct yoke_choices_file {
+struct yoke_algorithm_cache_file {
     char *path, *lock_path, *machine;
-    bool cache, broken;
+    bool replace_broken, broken;
     int lock;     /* -1: not held */
     bool gave_up; /* the lock cannot be had: do not wait again */
     char *added;  /* lines for commit; grows through open_memstream */
@@ -34,37 +34,38 @@ struct yoke_choices_file {
 
 /* Life. */
 
-yoke_status yoke_choices_file_open(yoke_choices_file **file, const yoke_choices_place *place) {
+yoke_status yoke_algorithm_cache_file_open(yoke_algorithm_cache_file **file,
+                                           const yoke_algorithm_cache_place *place) {
     const char *path = place->path, *machine = place->machine;
     *file = NULL;
-    yoke_choices_file *made = calloc(1, sizeof *made);
-    if (made == NULL) return FAIL_MEMORY(sizeof *made, "the file of choices");
-    made->cache = place->cache;
+    yoke_algorithm_cache_file *made = calloc(1, sizeof *made);
+    if (made == NULL) return FAIL_MEMORY(sizeof *made, "the algorithm cache");
+    made->replace_broken = place->replace_broken;
     made->lock = -1;
     made->path = strdup(path);
     made->machine = strdup(machine);
     if (asprintf(&made->lock_path, "%s.lock", path) < 0) made->lock_path = NULL;
     if (made->path == NULL || made->machine == NULL || made->lock_path == NULL) {
-        yoke_choices_file_close(made);
-        return FAIL_MEMORY(2 * strlen(path) + strlen(machine), "the file of choices");
+        yoke_algorithm_cache_file_close(made);
+        return FAIL_MEMORY(2 * strlen(path) + strlen(machine), "the algorithm cache");
     }
     *file = made;
     return YOKE_OK;
 }
 
-static void drop_lines(yoke_choices_file *file) {
+static void drop_lines(yoke_algorithm_cache_file *file) {
     if (file->lines != NULL) fclose(file->lines);
     free(file->added);
     file->lines = NULL;
     file->added = NULL;
 }
 
-static void unlock(yoke_choices_file *file) {
+static void unlock(yoke_algorithm_cache_file *file) {
     if (file->lock >= 0) close(file->lock);
     file->lock = -1;
 }
 
-void yoke_choices_file_close(yoke_choices_file *file) {
+void yoke_algorithm_cache_file_close(yoke_algorithm_cache_file *file) {
     if (file == NULL) return;
     drop_lines(file);
     unlock(file);
@@ -74,15 +75,15 @@ void yoke_choices_file_close(yoke_choices_file *file) {
     free(file);
 }
 
-const char *yoke_choices_file_path(const yoke_choices_file *file) {
+const char *yoke_algorithm_cache_file_path(const yoke_algorithm_cache_file *file) {
     return file->path;
 }
 
-const char *yoke_choices_file_warning(const yoke_choices_file *file) {
+const char *yoke_algorithm_cache_file_warning(const yoke_algorithm_cache_file *file) {
     return file != NULL && file->warning[0] != '\0' ? file->warning : NULL;
 }
 
-static void warn(yoke_choices_file *file, const char *cause) {
+static void warn(yoke_algorithm_cache_file *file, const char *cause) {
     if (file->gave_up) return;
     file->gave_up = true;
     snprintf(file->warning, sizeof file->warning,
@@ -91,20 +92,14 @@ static void warn(yoke_choices_file *file, const char *cause) {
              cause);
 }
 
-bool yoke_choices_file_is_broken(const yoke_choices_file *file) {
+bool yoke_algorithm_cache_file_is_broken(const yoke_algorithm_cache_file *file) {
     return file->broken;
-}
-
-static void break_cache(yoke_choices_file *file, const char *cause) {
-    file->broken = true;
-    if (file->gave_up) return;
-    snprintf(file->warning, sizeof file->warning, "%.300s; this run writes the file anew", cause);
 }
 
 /* Reading. */
 
 /* machine, candidate, milliseconds, name, key. Changes `text`. */
-static bool parse_line(char *text, const char **machine, yoke_choice_line *line) {
+static bool parse_line(char *text, const char **machine, yoke_algorithm_line *line) {
     char *fields[5] = {NULL};
     int64_t candidate;
     for (int i = 0; i < 5; i++)
@@ -119,8 +114,8 @@ static bool parse_line(char *text, const char **machine, yoke_choice_line *line)
     return true;
 }
 
-static yoke_status take_lines(const yoke_choices_file *file, char *text, yoke_choice_taker take,
-                              void *context) {
+static yoke_status take_lines(const yoke_algorithm_cache_file *file, char *text,
+                              yoke_algorithm_taker take, void *context) {
     size_t header = strlen(HEADER);
     if (strncmp(text, HEADER, header) != 0)
         return FAIL(YOKE_ERROR_DATA, "%s: line 1 is not \"%.*s\"", file->path, (int)header - 1,
@@ -129,12 +124,12 @@ static yoke_status take_lines(const yoke_choices_file *file, char *text, yoke_ch
     for (int number = 2; *rest != '\0'; number++) {
         char *line = rest, *end = strchr(rest, '\n');
         const char *machine;
-        yoke_choice_line found;
+        yoke_algorithm_line found;
         rest = end != NULL ? end + 1 : rest + strlen(rest);
         if (end != NULL) *end = '\0';
         if (end == NULL || !parse_line(line, &machine, &found))
             return FAIL(YOKE_ERROR_DATA, "%s: line %d is %s", file->path, number,
-                        end == NULL ? "cut off" : "not a choice");
+                        end == NULL ? "cut off" : "not an algorithm");
         if (strcmp(machine, file->machine) == 0) TRY(take(context, &found));
     }
     return YOKE_OK;
@@ -142,7 +137,7 @@ static yoke_status take_lines(const yoke_choices_file *file, char *text, yoke_ch
 
 /* *text is NULL where there is no file. An empty file is one that a program made for this purpose.
  */
-static yoke_status read_text(const yoke_choices_file *file, char **text, size_t *bytes) {
+static yoke_status read_text(const yoke_algorithm_cache_file *file, char **text, size_t *bytes) {
     unsigned char *data = NULL;
     *text = NULL;
     yoke_status status = yoke_file_read_regular(file->path, LIMIT_BYTES, &data, bytes);
@@ -157,7 +152,8 @@ static yoke_status read_text(const yoke_choices_file *file, char **text, size_t 
     return FAIL(YOKE_ERROR_DATA, "%s: no text file", file->path);
 }
 
-yoke_status yoke_choices_file_read(yoke_choices_file *file, yoke_choice_taker take, void *context) {
+yoke_status yoke_algorithm_cache_file_read(yoke_algorithm_cache_file *file,
+                                           yoke_algorithm_taker take, void *context) {
     char *text = NULL;
     size_t bytes;
     yoke_status status = read_text(file, &text, &bytes);
@@ -166,8 +162,11 @@ yoke_status yoke_choices_file_read(yoke_choices_file *file, yoke_choice_taker ta
     bool was_broken = file->broken;
     file->broken = false;
     if (was_broken && !file->gave_up) file->warning[0] = '\0'; /* another process replaced it */
-    if (file->cache && (status == YOKE_ERROR_DATA || status == YOKE_ERROR_IO)) {
-        break_cache(file, yoke_last_error());
+    if (file->replace_broken && (status == YOKE_ERROR_DATA || status == YOKE_ERROR_IO)) {
+        file->broken = true;
+        if (!file->gave_up)
+            snprintf(file->warning, sizeof file->warning, "%.300s; this run writes the file anew",
+                     yoke_last_error());
         return YOKE_OK;
     }
     if (status != YOKE_ERROR_DATA) return status;
@@ -189,7 +188,7 @@ static int open_lock(const char *path) {
     return descriptor;
 }
 
-static bool lock(yoke_choices_file *file, const yoke_choices_holder *holder) {
+static bool lock(yoke_algorithm_cache_file *file, const yoke_algorithm_cache_holder *holder) {
     char cause[YOKE_ERROR_TEXT_BYTES];
     int descriptor = open_lock(file->lock_path);
     int failed = descriptor < 0 ? errno : 0;
@@ -212,20 +211,22 @@ static bool lock(yoke_choices_file *file, const yoke_choices_holder *holder) {
     return false;
 }
 
-bool yoke_choices_file_hold(yoke_choices_file *file, const yoke_choices_holder *holder) {
+bool yoke_algorithm_cache_file_hold(yoke_algorithm_cache_file *file,
+                                    const yoke_algorithm_cache_holder *holder) {
     if (file == NULL || file->lock >= 0 || file->gave_up || !lock(file, holder)) return false;
-    yoke_status status = yoke_choices_file_read(file, holder->take, holder->context);
+    yoke_status status = yoke_algorithm_cache_file_read(file, holder->take, holder->context);
     if (status != YOKE_OK) file->failure = yoke_error_take(status);
     return true;
 }
 
 /* Writing. */
 
-void yoke_choices_file_add(yoke_choices_file *file, const yoke_choice_line *line) {
+void yoke_algorithm_cache_file_add(yoke_algorithm_cache_file *file,
+                                   const yoke_algorithm_line *line) {
     if (file->lock < 0) return;
     if (file->lines == NULL) file->lines = open_memstream(&file->added, &file->added_bytes);
     if (file->lines == NULL) {
-        warn(file, "out of memory for the file of choices");
+        warn(file, "out of memory for the algorithm cache");
         return;
     }
     char text[32];
@@ -234,7 +235,8 @@ void yoke_choices_file_add(yoke_choices_file *file, const yoke_choice_line *line
 }
 
 /* Without unlink the file in place of a broken one would have its permissions. */
-static yoke_status write_all(const yoke_choices_file *file, const char *text, size_t bytes) {
+static yoke_status write_all(const yoke_algorithm_cache_file *file, const char *text,
+                             size_t bytes) {
     yoke_file_writer writer;
     if (file->broken) (void)unlink(file->path);
     TRY(yoke_file_create_whole(&writer, file->path));
@@ -244,22 +246,22 @@ static yoke_status write_all(const yoke_choices_file *file, const char *text, si
     return yoke_file_commit(&writer);
 }
 
-static yoke_status append_choices(yoke_choices_file *file) {
+static yoke_status append_algorithms(yoke_algorithm_cache_file *file) {
     char *text = NULL;
     size_t bytes = 0;
     if (file->lines != NULL && (fflush(file->lines) != 0 || file->added == NULL))
-        return FAIL_MEMORY(file->added_bytes, "the file of choices");
+        return FAIL_MEMORY(file->added_bytes, "the algorithm cache");
     if (!file->broken) TRY(read_text(file, &text, &bytes));
     yoke_status status = write_all(file, text, bytes);
     free(text);
     return status;
 }
 
-yoke_status yoke_choices_file_commit(yoke_choices_file *file) {
+yoke_status yoke_algorithm_cache_file_commit(yoke_algorithm_cache_file *file) {
     yoke_error failure = file->failure;
     file->failure = (yoke_error){0};
     bool writes = file->lines != NULL || (file->broken && file->lock >= 0);
-    if (failure.status == YOKE_OK && writes && append_choices(file) != YOKE_OK)
+    if (failure.status == YOKE_OK && writes && append_algorithms(file) != YOKE_OK)
         warn(file, yoke_last_error());
     else if (writes)
         file->broken = false;

@@ -9,9 +9,9 @@ static void trains_as_the_models_own(double mixup) {
     yoke_trainer_options options = on_rows(&wanted, rows);
     options.mixup = mixup;
     run_to_the_end(&wanted, &options);
-    own_loss own = {0};
-    const yoke_own_loss loss = {sizeof loss, compute, &own};
-    options.own_loss = &loss;
+    custom_loss own = {0};
+    const yoke_custom_loss loss = {sizeof loss, compute, &own};
+    options.custom_loss = &loss;
     options.payload = &run;
     for (int i = 0; i < 12; i++) {
         options.devices = devices_of(1 + i % 3);
@@ -26,7 +26,7 @@ static void trains_as_the_models_own(double mixup) {
     }
     assert_true(own.evaluations > 0 && own.evaluations < own.calls);
     small_engine.shards = 2;
-    expect_refused(&options, "own_loss with 2 shards");
+    expect_refused(&options, "custom_loss with 2 shards");
     free_rows(rows);
 }
 
@@ -108,13 +108,13 @@ static void a_loss_of_the_host_reads_labels_that_the_models_own_would_refuse(voi
     yoke_trainer_options options = on_rows(&wanted, rows);
     options.training_rows = options.test_rows = targets;
     options.model = NULL;
-    options.own_model = regression;
+    options.custom_model = regression;
     run_to_the_end(&wanted, &options);
-    const yoke_own_loss loss = {sizeof loss, pull_to_label, &width};
-    options.own_model = embedding;
-    options.own_loss = &loss;
+    const yoke_custom_loss loss = {sizeof loss, pull_to_label, &width};
+    options.custom_model = embedding;
+    options.custom_loss = &loss;
     options.payload = &run;
-    options.mistakes = 4; /* of outputs that are no classes: none */
+    options.misclassified = 4; /* of outputs that are no classes: none */
     for (int labels = 1; labels <= 4; labels += 3) {
         yoke_dataset *dataset = labelled(rows, labels);
         options.training_rows = options.test_rows = dataset;
@@ -166,7 +166,7 @@ static void the_first_step_names_what_no_loss_has_reached(void **state) {
     log_of_run run = {0};
     yoke_trainer_options options = on_rows(&run, rows);
     options.model = NULL;
-    options.own_model = model;
+    options.custom_model = model;
     run_to_the_end(&run, &options);
     assert_int_equal(run.warnings, 1);
     assert_true(run.steps > 2);
@@ -174,8 +174,8 @@ static void the_first_step_names_what_no_loss_has_reached(void **state) {
                "no loss has reached aside.weight, aside.bias (2 parameters, 26 values"
                "): the gradients are zero, and weight decay leaves them alone") == NULL)
         fail_msg("%s", run.warning);
-    const yoke_own_loss both = {sizeof both, pull_both, NULL};
-    options.own_loss = &both;
+    const yoke_custom_loss both = {sizeof both, pull_both, NULL};
+    options.custom_loss = &both;
     options.payload = &run;
     run_to_the_end(&run, &options);
     assert_int_equal(run.warnings, 0);

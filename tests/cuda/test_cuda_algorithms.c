@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution and linear on a GPU equal the CPU's, whichever algorithm computes them: a record
- * of choices imposes each in turn. Skipped without a GPU. */
+ * of algorithms imposes each in turn. Skipped without a GPU. */
 #include "device/cuda/weighted.h"
 #include "operation_parity.h"
 #include "support/devices.h"
@@ -16,14 +16,14 @@ static bool is_preferred(const parity_case *c, const char *name) {
 /* A contest each for forward and the two gradients writes the record whose keys are then imposed.
  */
 static void measure(parity_rig *rig, const parity_case *c) {
-    yoke_choices_destroy(rig->choices);
-    PARITY_OK(yoke_choices_create(&rig->choices));
-    if (c->preferred != NULL) yoke_choices_prefer(rig->choices, c->preferred);
+    yoke_algorithms_destroy(rig->algorithms);
+    PARITY_OK(yoke_algorithms_create(&rig->algorithms));
+    if (c->preferred != NULL) yoke_algorithms_prefer(rig->algorithms, c->preferred);
     parity_check(rig, c);
     const char *key, *name;
     double milliseconds;
     int rows = 0;
-    for (int i = 0; yoke_choices_at(rig->choices, i, &key, &name, &milliseconds); i++)
+    for (int i = 0; yoke_algorithms_at(rig->algorithms, i, &key, &name, &milliseconds); i++)
         rows += !is_preferred(c, name);
     assert_int_equal(rows, c->first_layer ? 2 : 3);
 }
@@ -37,16 +37,15 @@ static const struct {
     const char *name;
     create_pass *create;
     int variant;
-} algorithms[] = {
-    {"matrix product", cuda_product_pass, 0}, {"matrix product", cuda_product_pass, 1},
-    {"matrix product", cuda_product_pass, 2}, {"matrix product", cuda_product_pass, 3},
-    {"matrix product", cuda_product_pass, 4}, {"matrix product", cuda_product_pass, 5},
-    {"matrix product", cuda_product_pass, 6}, {"matrix product", cuda_product_pass, 7},
-    {"cuDNN 1", cuda_cudnn_pass, 1},          {"im2col", cuda_im2col_pass, 0},
-    {"cuDNN 0", cuda_cudnn_pass, 0},          {"cuDNN 2", cuda_cudnn_pass, 2},
-    {"cuDNN 3", cuda_cudnn_pass, 3},          {"cuDNN 4", cuda_cudnn_pass, 4},
-    {"cuDNN 5", cuda_cudnn_pass, 5},          {"cuDNN 6", cuda_cudnn_pass, 6},
-    {"cuDNN 7", cuda_cudnn_pass, 7}};
+} imposable[] = {{"matrix product", cuda_product_pass, 0}, {"matrix product", cuda_product_pass, 1},
+                 {"matrix product", cuda_product_pass, 2}, {"matrix product", cuda_product_pass, 3},
+                 {"matrix product", cuda_product_pass, 4}, {"matrix product", cuda_product_pass, 5},
+                 {"matrix product", cuda_product_pass, 6}, {"matrix product", cuda_product_pass, 7},
+                 {"cuDNN 1", cuda_cudnn_pass, 1},          {"im2col", cuda_im2col_pass, 0},
+                 {"cuDNN 0", cuda_cudnn_pass, 0},          {"cuDNN 2", cuda_cudnn_pass, 2},
+                 {"cuDNN 3", cuda_cudnn_pass, 3},          {"cuDNN 4", cuda_cudnn_pass, 4},
+                 {"cuDNN 5", cuda_cudnn_pass, 5},          {"cuDNN 6", cuda_cudnn_pass, 6},
+                 {"cuDNN 7", cuda_cudnn_pass, 7}};
 enum { CUDNN_1 = 8, IM2COL = 9, CUDNN_0 = 10 };
 
 #define PRODUCTS 8 /* of them; a linear layer has no others */
@@ -77,11 +76,11 @@ static bool name_algorithm(const parity_rig *rig, const parity_case *c, const ch
                                   .tf32 = c->precision == YOKE_TF32};
     cuda_pass *pass = NULL;
     PARITY_OK(cuda_use(&device->base));
-    yoke_status status = algorithms[algorithm].create(&pass, &problem, direction_of(key),
-                                                      algorithms[algorithm].variant);
+    yoke_status status = imposable[algorithm].create(&pass, &problem, direction_of(key),
+                                                     imposable[algorithm].variant);
     if (status != YOKE_ERROR_DEVICE) PARITY_OK(status);
     if (pass == NULL) return false;
-    snprintf(name, CUDA_NAME_BYTES, "%s%s%s", algorithms[algorithm].name,
+    snprintf(name, CUDA_NAME_BYTES, "%s%s%s", imposable[algorithm].name,
              pass->configuration[0] != '\0' ? " " : "", pass->configuration);
     pass->destroy(pass);
     return true;
@@ -89,33 +88,33 @@ static bool name_algorithm(const parity_rig *rig, const parity_case *c, const ch
 
 /* A record that chooses `algorithm` for every pass that has it, and the first that exists for the
  * others. NULL: no pass has it. */
-static yoke_choices *imposed(const parity_rig *rig, const parity_case *c, int algorithm) {
-    yoke_choices *choices = NULL;
+static yoke_algorithms *imposed(const parity_rig *rig, const parity_case *c, int algorithm) {
+    yoke_algorithms *algorithms = NULL;
     const char *key, *measured;
     char name[CUDA_NAME_BYTES];
     double milliseconds;
     bool serves = false;
-    PARITY_OK(yoke_choices_create(&choices));
-    if (c->preferred != NULL) yoke_choices_prefer(choices, c->preferred);
-    for (int i = 0; yoke_choices_at(rig->choices, i, &key, &measured, &milliseconds); i++) {
+    PARITY_OK(yoke_algorithms_create(&algorithms));
+    if (c->preferred != NULL) yoke_algorithms_prefer(algorithms, c->preferred);
+    for (int i = 0; yoke_algorithms_at(rig->algorithms, i, &key, &measured, &milliseconds); i++) {
         if (is_preferred(c, measured)) continue;
         bool has = name_algorithm(rig, c, key, algorithm, name);
         serves = serves || has;
         for (int first = 0; !has; first++)
             has = name_algorithm(rig, c, key, first, name);
-        PARITY_OK(yoke_choices_add(choices, key, 0, name, 0));
+        PARITY_OK(yoke_algorithms_add(algorithms, key, 0, name, 0));
     }
-    if (serves) return choices;
-    yoke_choices_destroy(choices);
+    if (serves) return algorithms;
+    yoke_algorithms_destroy(algorithms);
     return NULL;
 }
 
 static void impose(const parity_rig *rig, const parity_case *c, int algorithm) {
     parity_rig with = *rig;
-    with.choices = imposed(rig, c, algorithm);
-    if (with.choices == NULL) return;
+    with.algorithms = imposed(rig, c, algorithm);
+    if (with.algorithms == NULL) return;
     parity_check(&with, c);
-    yoke_choices_destroy(with.choices);
+    yoke_algorithms_destroy(with.algorithms);
 }
 
 /* One of the precisions after the other, case by case. */
@@ -230,7 +229,7 @@ static const char *own_channels(int channels) {
     return channels == 3 ? "3 channels" : channels == 5 ? "5 channels" : "7 channels";
 }
 
-/* The record of choices names what the passes read. */
+/* The record of algorithms names what the passes read. */
 static void expect_channels(const parity_rig *rig, int channels, int wanted) {
     char shape[32], padded[32];
     const char *key, *name;
@@ -238,7 +237,7 @@ static void expect_channels(const parity_rig *rig, int channels, int wanted) {
     int found = 0, with_more = 0;
     snprintf(shape, sizeof shape, "conv %dx", channels);
     snprintf(padded, sizeof padded, " as %d channels", wanted);
-    for (int i = 0; yoke_choices_at(rig->choices, i, &key, &name, &milliseconds); i++) {
+    for (int i = 0; yoke_algorithms_at(rig->algorithms, i, &key, &name, &milliseconds); i++) {
         if (strncmp(key, shape, strlen(shape)) != 0 || strstr(key, "ward") == NULL) continue;
         found++;
         with_more += strstr(key, padded) != NULL;
@@ -278,37 +277,37 @@ static void linear(void **state) {
         }
 }
 
-static void expect_ways(const parity_rig *rig, const parity_case *c, yoke_choices *choices,
-                        const char *expected) {
+static void expect_algorithms(const parity_rig *rig, const parity_case *c,
+                              yoke_algorithms *algorithms, const char *expected) {
     parity_side side = {.c = c, .device = yoke_devices_at(rig->devices, 0)};
-    parity_plan(&side, choices);
+    parity_plan(&side, algorithms);
     for (int direction = 0; direction < YOKE_DIRECTIONS; direction++)
-        assert_string_equal(yoke_plan_way(side.plan, (yoke_direction)direction), expected);
+        assert_string_equal(yoke_plan_algorithm(side.plan, (yoke_direction)direction), expected);
     yoke_plan_destroy(side.plan);
-    yoke_choices_destroy(choices);
+    yoke_algorithms_destroy(algorithms);
 }
 
 static void a_plan_names_the_algorithms_that_compute_it(void **state) {
     parity_rig *rig = *state;
     parity_case c = convolution((yoke_dims){8, 6, 6}, 8, 3, 1, 1);
     measure(rig, &c);
-    expect_ways(rig, &c, imposed(rig, &c, IM2COL), "im2col");
+    expect_algorithms(rig, &c, imposed(rig, &c, IM2COL), "im2col");
     if (cuda_of(yoke_devices_at(rig->devices, 0))->cudnn != NULL)
-        expect_ways(rig, &c, imposed(rig, &c, CUDNN_1), "cuDNN 1");
+        expect_algorithms(rig, &c, imposed(rig, &c, CUDNN_1), "cuDNN 1");
     c = convolution((yoke_dims){8, 6, 6}, 8, 1, 1, 0);
     measure(rig, &c);
-    expect_ways(rig, &c, imposed(rig, &c, 0), "matrix product");
+    expect_algorithms(rig, &c, imposed(rig, &c, 0), "matrix product");
 }
 
 /* A record for every pass of the last measured case. */
-static yoke_choices *named(const parity_rig *rig, const char *name) {
-    yoke_choices *choices = NULL;
+static yoke_algorithms *named(const parity_rig *rig, const char *name) {
+    yoke_algorithms *algorithms = NULL;
     const char *key, *measured;
     double milliseconds;
-    PARITY_OK(yoke_choices_create(&choices));
-    for (int i = 0; yoke_choices_at(rig->choices, i, &key, &measured, &milliseconds); i++)
-        PARITY_OK(yoke_choices_add(choices, key, 0, name, 0));
-    return choices;
+    PARITY_OK(yoke_algorithms_create(&algorithms));
+    for (int i = 0; yoke_algorithms_at(rig->algorithms, i, &key, &measured, &milliseconds); i++)
+        PARITY_OK(yoke_algorithms_add(algorithms, key, 0, name, 0));
+    return algorithms;
 }
 
 static void what_does_not_exist_is_measured_anew_and_named(void **state) {
@@ -320,15 +319,15 @@ static void what_does_not_exist_is_measured_anew_and_named(void **state) {
     measure(rig, &c);
     for (size_t i = 0; i < COUNT(names); i++) {
         parity_rig with = *rig;
-        with.choices = named(rig, names[i]);
+        with.algorithms = named(rig, names[i]);
         parity_check(&with, &c);
-        const char *warning = yoke_choices_warning(with.choices), *key, *name;
+        const char *warning = yoke_algorithms_warning(with.algorithms), *key, *name;
         double milliseconds;
         assert_non_null(warning);
         assert_non_null(strstr(warning, names[i]));
-        for (int k = 0; yoke_choices_at(with.choices, k, &key, &name, &milliseconds); k++)
+        for (int k = 0; yoke_algorithms_at(with.algorithms, k, &key, &name, &milliseconds); k++)
             assert_string_not_equal(name, names[i]);
-        yoke_choices_destroy(with.choices);
+        yoke_algorithms_destroy(with.algorithms);
     }
 }
 
@@ -339,47 +338,47 @@ static void what_adds_in_any_order_does_not_exist(void **state) {
     parity_case c = convolution((yoke_dims){8, 6, 6}, 8, 1, 1, 0);
     measure(rig, &c);
     for (size_t i = 0; i < COUNT(names); i++) {
-        yoke_choices *choices = named(rig, names[i]);
+        yoke_algorithms *algorithms = named(rig, names[i]);
         parity_side side = {.c = &c, .device = yoke_devices_at(rig->devices, 0)};
-        parity_plan(&side, choices);
-        const char *way = yoke_plan_way(side.plan, YOKE_BACKWARD_WEIGHTS);
-        assert_string_not_equal(way, "cuDNN 0");
-        assert_non_null(yoke_choices_warning(choices));
+        parity_plan(&side, algorithms);
+        const char *algorithm = yoke_plan_algorithm(side.plan, YOKE_BACKWARD_WEIGHTS);
+        assert_string_not_equal(algorithm, "cuDNN 0");
+        assert_non_null(yoke_algorithms_warning(algorithms));
         yoke_plan_destroy(side.plan);
-        yoke_choices_destroy(choices);
+        yoke_algorithms_destroy(algorithms);
     }
 }
 
 /* In the library's list for 512 rows another algorithm has the rank; and splits of k, which need
  * memory for each row, do not fit. Both rows' results equal the CPU's. */
-static void choices_made_at_8_rows_serve_512(void **state) {
+static void algorithms_measured_at_8_rows_serve_512(void **state) {
     parity_rig *rig = *state;
     for (int algorithm = 0; algorithm < PRODUCTS; algorithm++) {
         parity_case c = convolution((yoke_dims){8, 4, 4}, 16, 1, 1, 0);
         c.rows = 8;
         measure(rig, &c);
         parity_rig with = *rig;
-        with.choices = imposed(rig, &c, algorithm);
-        if (with.choices == NULL) continue;
+        with.algorithms = imposed(rig, &c, algorithm);
+        if (with.algorithms == NULL) continue;
         parity_check(&with, &c);
-        assert_null(yoke_choices_warning(with.choices));
+        assert_null(yoke_algorithms_warning(with.algorithms));
         char before[YOKE_DIRECTIONS][CUDA_NAME_BYTES];
         const char *key, *name, *warning;
         double milliseconds;
         for (int i = 0; i < YOKE_DIRECTIONS; i++) {
-            assert_true(yoke_choices_at(with.choices, i, &key, &name, &milliseconds));
+            assert_true(yoke_algorithms_at(with.algorithms, i, &key, &name, &milliseconds));
             snprintf(before[i], sizeof before[i], "%s", name);
         }
         c.rows = 512;
         parity_check(&with, &c);
         bool same = true;
         for (int i = 0; i < YOKE_DIRECTIONS; i++) {
-            assert_true(yoke_choices_at(with.choices, i, &key, &name, &milliseconds));
+            assert_true(yoke_algorithms_at(with.algorithms, i, &key, &name, &milliseconds));
             same = same && strcmp(before[i], name) == 0;
         }
-        warning = yoke_choices_warning(with.choices);
+        warning = yoke_algorithms_warning(with.algorithms);
         assert_int_equal(same, warning == NULL);
-        yoke_choices_destroy(with.choices);
+        yoke_algorithms_destroy(with.algorithms);
     }
 }
 
@@ -411,12 +410,12 @@ static void gradients_that_are_added_to_others(void **state) {
 
 static size_t scratch_of(const parity_rig *rig, const parity_case *c, int algorithm) {
     parity_side side = {.c = c, .device = yoke_devices_at(rig->devices, 0)};
-    yoke_choices *choices = imposed(rig, c, algorithm);
-    if (choices == NULL) return 0;
-    parity_plan(&side, choices);
+    yoke_algorithms *algorithms = imposed(rig, c, algorithm);
+    if (algorithms == NULL) return 0;
+    parity_plan(&side, algorithms);
     size_t bytes = side.needs->scratch_bytes;
     yoke_plan_destroy(side.plan);
-    yoke_choices_destroy(choices);
+    yoke_algorithms_destroy(algorithms);
     return bytes;
 }
 
@@ -450,7 +449,7 @@ static void a_fixed_choice_gives_the_same_bits(void **state) {
         yoke_device_scope scope;
         PARITY_OK(yoke_device_enter(device, false, &scope));
         for (int i = 0; i < 2; i++) {
-            parity_open(&sides[i], &c, device, rig->choices);
+            parity_open(&sides[i], &c, device, rig->algorithms);
             parity_run(&sides[i], &values, &step);
         }
         parity_compare_sides(&sides[0], &sides[1], 0);
@@ -475,7 +474,7 @@ int main(void) {
         cmocka_unit_test(a_plan_names_the_algorithms_that_compute_it),
         cmocka_unit_test(what_does_not_exist_is_measured_anew_and_named),
         cmocka_unit_test(what_adds_in_any_order_does_not_exist),
-        cmocka_unit_test(choices_made_at_8_rows_serve_512),
+        cmocka_unit_test(algorithms_measured_at_8_rows_serve_512),
         cmocka_unit_test(gradients_that_are_added_to_others),
         cmocka_unit_test(images_in_pieces),
         cmocka_unit_test(a_fixed_choice_gives_the_same_bits),

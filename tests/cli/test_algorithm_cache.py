@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two runs of one command compute the same bits: the tool keeps what it measured in a file.
 
-usage: test_choices.py YOKE [unittest arguments]
+usage: test_algorithm_cache.py YOKE [unittest arguments]
 """
 import fcntl
 import json
@@ -21,7 +21,7 @@ RUN = ["train", "--model", "resnet20", "--dataset", "synthetic:3x32x32,rows=64",
        "--steps", "3", "--augment", "crop-flip", "--evaluate-every", "-1", "--devices", "2xcpu",
        "--threads", "1", "--json", "--quiet"]
 ROWS = "synthetic:3x32x32,rows=64"
-SMALL = ["--model", "mlp:width=64", "--dataset", ROWS]  # has few and quick choices
+SMALL = ["--model", "mlp:width=64", "--dataset", ROWS]  # has few and quick algorithms
 ONE_CPU = ["--devices", "cpu", "--threads", "1"]
 
 
@@ -46,7 +46,7 @@ class Case(unittest.TestCase):
         return self.finish(self.start(*RUN, *arguments, **variables))
 
 
-class Choices(Case):
+class AlgorithmCache(Case):
     def test_runs_that_start_together_from_nothing_compute_the_same_bits(self):
         together = [self.start(*RUN, XDG_CACHE_HOME=str(self.folder)) for _ in range(3)]
         hashes = {self.finish(process)[0] for process in together}
@@ -61,9 +61,9 @@ class Choices(Case):
         self.assertEqual((file.stat().st_ino, file.read_text()), before)
         self.assertGreater(len(before[1].splitlines()), 20)
 
-    def test_choices_imposed_by_the_file_decide_the_bits(self):
-        file = self.folder / "choices"
-        first, _ = self.train("--choices", str(file))
+    def test_algorithms_imposed_by_the_file_decide_the_bits(self):
+        file = self.folder / "algorithms"
+        first, _ = self.train("--algorithm-cache", str(file))
         lines = [line.split("\t") for line in file.read_text().splitlines()]
         others = 0
         for fields in lines[1:]:  # candidate 0 is the direct algorithm, 4 the next one
@@ -72,12 +72,12 @@ class Choices(Case):
                 fields[1], fields[3] = ("0", "direct") if fields[1] != "0" else ("4", "winograd")
         self.assertGreater(others, 0)
         file.write_text("\n".join("\t".join(fields) for fields in lines) + "\n")
-        self.assertNotEqual(self.train("--choices", str(file))[0], first)
+        self.assertNotEqual(self.train("--algorithm-cache", str(file))[0], first)
 
     def test_ranks_use_the_file_of_rank_0(self):
-        file = self.folder / "choices"
+        file = self.folder / "algorithms"
         ddp = [word for word in RUN if word != "2xcpu" and word != "--devices"] + \
-            ["--mode", "ddp", "--choices", str(file)]
+            ["--mode", "ddp", "--algorithm-cache", str(file)]
         hashes = {self.finish(self.start("launch", "--nproc-per-node", "2", "--", *ddp))[0]
                   for _ in range(2)}
         self.assertEqual(len(hashes), 1, hashes)
@@ -109,38 +109,38 @@ class Choices(Case):
         self.train(HOME=str(self.folder))
         self.assertEqual(lock.stat().st_mode & 0o777, 0o600)
 
-    def test_a_pipe_in_place_of_the_choices_is_not_waited_for(self):
+    def test_a_pipe_in_place_of_the_cache_is_not_waited_for(self):
         (self.folder / "yoke").mkdir()
         os.mkfifo(self.folder / "yoke/choices-1.txt")
         _, said = self.train(XDG_CACHE_HOME=str(self.folder))
         self.assertIn("is a pipe; expected a regular file", said)
 
-    def test_a_run_says_that_another_one_holds_the_choices(self):
-        choices = self.folder / "choices.txt"
-        with open(f"{choices}.lock", "w", encoding="utf-8") as held:
+    def test_a_run_says_that_another_one_holds_the_cache(self):
+        cache = self.folder / "cache.txt"
+        with open(f"{cache}.lock", "w", encoding="utf-8") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
-            process = self.start(*RUN, "--choices", str(choices))
+            process = self.start(*RUN, "--algorithm-cache", str(cache))
             line = process.stderr.readline()
-        self.assertIn(f"another run holds {choices}.lock", line)
+        self.assertIn(f"another run holds {cache}.lock", line)
         self.finish(process)
 
     def test_a_folder_that_cannot_be_written_is_a_warning(self):
-        _, said = self.train("--choices", "/proc/yoke/choices")
-        self.assertIn("warning: /proc/yoke/choices.lock", said)
+        _, said = self.train("--algorithm-cache", "/proc/yoke/algorithms")
+        self.assertIn("warning: /proc/yoke/algorithms.lock", said)
         self.assertIn("other bits", said)
 
     def test_an_algorithm_that_does_not_exist_is_measured_anew_and_named(self):
-        file = self.folder / "choices"
-        self.train("--choices", str(file))
+        file = self.folder / "algorithms"
+        self.train("--algorithm-cache", str(file))
         whole = file.read_text().splitlines()
         fields = whole[1].split("\t")
         fields[3] = "another algorithm"
         file.write_text("\n".join([whole[0], "\t".join(fields), *whole[2:]]) + "\n")
-        first, said = self.train("--choices", str(file))
+        first, said = self.train("--algorithm-cache", str(file))
         for word in (str(file), fields[4], "another algorithm", "measured anew"):
             self.assertIn(word, said)
         self.assertEqual(len(file.read_text().splitlines()), len(whole) + 1)
-        self.assertEqual(self.train("--choices", str(file)), (first, ""))
+        self.assertEqual(self.train("--algorithm-cache", str(file)), (first, ""))
 
     def test_the_fastest_says_that_two_runs_may_differ(self):
         loud = [word for word in RUN if word != "--quiet"]
@@ -148,16 +148,16 @@ class Choices(Case):
         self.assertIn("two runs may differ", said)
 
     def test_a_file_that_the_user_names_must_be_whole(self):
-        file = self.folder / "choices"
+        file = self.folder / "algorithms"
         file.write_text("yoke choices 1\nhalf a li")
-        process = self.start(*RUN, "--choices", str(file))
+        process = self.start(*RUN, "--algorithm-cache", str(file))
         _, said = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 65, said)
         self.assertIn(f"{file}: line 2 is cut off", said)
 
     def test_a_file_and_no_cache_contradict_each_other(self):
         for verb in ("train", "compare"):
-            process = self.start(verb, "--choices", "a", "--no-cache")
+            process = self.start(verb, "--algorithm-cache", "a", "--no-cache")
             _, said = process.communicate(timeout=LIMIT_S)
             self.assertEqual(process.returncode, 2, said)
             self.assertIn("leave one out", said)
@@ -233,7 +233,7 @@ class Cache(Case):
                 self.small(*arguments)
                 self.assertEqual(self.lines(), lines)
 
-    def test_choices_that_no_algorithm_has_are_measured_again(self):
+    def test_names_that_no_algorithm_has_are_measured_again(self):
         self.small()
         lines = [line.split("\t") for line in self.cache.read_text().splitlines()]
         lines[1][3] = "another algorithm"

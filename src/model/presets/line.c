@@ -44,7 +44,6 @@ static yoke_value add_conv(yoke_model *model, yoke_value input, const spelled *l
     options.kernel = kernel;
     options.stride = whole(layer, 2, 1);
     options.padding = kernel / 2;
-    options.bias = true;
     return yoke_conv2d(model, input, &options);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/svg.h"
+#include "report/svg_parts.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "report/svg_parts.h"
 
 #define TICKS_MAX 40 /* where a tick is less than the rounding error of its place */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A road: one way to train the configuration, or a file that holds such a run. */
-#ifndef CLI_VERIFY_ROAD_H
-#define CLI_VERIFY_ROAD_H
+/* A mode: one way to train the configuration, or a file that holds such a run. */
+#ifndef CLI_VERIFY_MODE_H
+#define CLI_VERIFY_MODE_H
 
 #include "cli/compare/compare_ranks.h"
 
@@ -15,35 +15,35 @@ typedef enum verify_kind {
     VERIFY_FILE /* --against */
 } verify_kind;
 
-typedef struct verify_road {
+typedef struct verify_mode {
     verify_kind kind;
     int devices;
     /* One of these. */
     compare_engine *engine;
     compare_ranks *ranks;
     yoke_reference *reference;
-    const yoke_tensor_file *file;     /* not the road's to close */
-    const struct verify_road *leader; /* of a reference: the road it starts from */
+    const yoke_tensor_file *file;     /* not the mode's to close */
+    const struct verify_mode *leader; /* of a reference: the mode it starts from */
     /* After the latest step: all tensors of the model but the integer ones, in their order. */
     double *weights, *gradients; /* [count] */
     bool has_gradients;          /* of that step */
     float *narrow;               /* [count]; on their way from an engine */
     size_t count;
-} verify_road;
+} verify_mode;
 
 /* "reference", "overlap", ... */
-const char *verify_road_name(const verify_road *road);
+const char *verify_mode_name(const verify_mode *mode);
 
 /* The caller sets kind and devices. `model` gives the tensors; meeting is for DDP. */
-yoke_status verify_road_open(verify_road *road, const compare_setup *setup,
+yoke_status verify_mode_open(verify_mode *mode, const compare_setup *setup,
                              const compare_meeting *meeting, const yoke_model *model);
-void verify_road_close(verify_road *road);
+void verify_mode_close(verify_mode *mode);
 /* Gives a reference the weights and statistics that its leader had when it was last read. */
-yoke_status verify_road_follow(verify_road *road, const yoke_model *model);
+yoke_status verify_mode_follow(verify_mode *mode, const yoke_model *model);
 /* One step. Engines load their batches themselves; a reference gets the same one. */
-yoke_status verify_road_step(verify_road *road, const yoke_batch *batch);
+yoke_status verify_mode_step(verify_mode *mode, const yoke_batch *batch);
 /* Fills in weights and gradients; step 0: before the first one. */
-yoke_status verify_road_read(verify_road *road, const yoke_model *model, int step);
+yoke_status verify_mode_read(verify_mode *mode, const yoke_model *model, int step);
 
 /* Names of a run's tensors in a file. */
 #define VERIFY_NAME_BYTES 160
