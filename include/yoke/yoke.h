@@ -93,6 +93,7 @@
 #include "yoke/model.h"
 #include "yoke/optimizer.h"
 #include "yoke/preset.h"
+#include "yoke/recurrent.h"
 #include "yoke/stages.h"
 #include "yoke/status.h"
 #include "yoke/trace.h"

@@ -8,6 +8,7 @@
 #include "fixtures/fixture.h"
 #include "replica_rig.h"
 #include "yoke/composed.h"
+#include "yoke/recurrent.h"
 
 #define TOLERANCE 2e-5
 
@@ -53,6 +54,14 @@ static yoke_value add_composed(yoke_model *model, const json_t *operation, const
     norm.name = "norm";
     norm.groups = integer(operation, "groups");
     norm.not_affine = !truth(operation, "affine");
+    yoke_recurrent_options recurrent = YOKE_RECURRENT_OPTIONS_INIT;
+    recurrent.name = "rnn";
+    recurrent.hidden = integer(operation, "hidden");
+    recurrent.layers = integer(operation, "layers");
+    recurrent.bidirectional = truth(operation, "bidirectional");
+    recurrent.no_bias = truth(operation, "no_bias");
+    if (strcmp(name, "lstm") == 0) return yoke_lstm(model, in[0], &recurrent);
+    if (strcmp(name, "gru") == 0) return yoke_gru(model, in[0], &recurrent);
     if (strcmp(name, "group_norm") == 0) return yoke_group_norm(model, in[0], &norm);
     if (strcmp(name, "rms_norm") == 0) return yoke_rms_norm(model, in[0], "norm", 1e-5);
     if (strcmp(name, "prelu") == 0)
@@ -249,7 +258,7 @@ static void random_graphs_equal_pytorch(void **state) {
 
 static void composed_layers_and_losses_equal_pytorch(void **state) {
     (void)state;
-    check_fixture("composed", 14);
+    check_fixture("composed", 27);
 }
 
 int main(void) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The preset gpt2 trains as in PyTorch (fixtures/make_gpt2_fixture.py), on any number of devices,
- * and has the tensors of openai-community/gpt2. */
+/* The presets gpt2 and lstm-char train as in PyTorch (fixtures/make_gpt2_fixture.py,
+ * make_lstm_char_fixture.py), on any number of devices; gpt2 has the tensors of
+ * openai-community/gpt2. */
 #include "model/graph.h"
 #include "pytorch_rig.h"
 
@@ -80,14 +81,23 @@ static void train_as_pytorch(const json_t *fixture, int devices, yoke_schedule s
     free(rig);
 }
 
-static void twenty_steps_equal_pytorch(void **state) {
-    (void)state;
-    json_t *fixture = read_fixture("gpt2");
+static void train_everywhere(const char *name) {
+    json_t *fixture = read_fixture(name);
     assert_int_equal(json_array_size(json_object_get(fixture, "losses")), 20);
     for (int devices = 1; devices <= 3; devices++)
         for (int schedule = YOKE_SCHEDULE_OVERLAP; schedule <= YOKE_SCHEDULE_SHARDED; schedule++)
             train_as_pytorch(fixture, devices, (yoke_schedule)schedule);
     json_decref(fixture);
+}
+
+static void twenty_steps_equal_pytorch(void **state) {
+    (void)state;
+    train_everywhere("gpt2");
+}
+
+static void twenty_steps_of_an_lstm_equal_pytorch(void **state) {
+    (void)state;
+    train_everywhere("lstm_char");
 }
 
 /* The file of openai-community/gpt2: 124,439,808 parameters. */
@@ -144,6 +154,7 @@ static void rows_that_do_not_fit_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(twenty_steps_equal_pytorch),
+        cmocka_unit_test(twenty_steps_of_an_lstm_equal_pytorch),
         cmocka_unit_test(the_tensors_are_those_of_gpt2),
         cmocka_unit_test(rows_that_do_not_fit_are_refused),
     };
