@@ -162,6 +162,16 @@ typedef struct yoke_parameter_options {
  */
 YOKE_API yoke_value yoke_parameter_value(yoke_model *model, const yoke_parameter_options *options);
 
+/** Adds a value that has the same given elements in every row: a mask, a table of positions. It is
+ * no parameter and gets no gradient.
+ *
+ * @param model   The model.
+ * @param shape   Of a row.
+ * @param values  [elements of a row], in row-major order; copied.
+ * @return A value of this shape.
+ */
+YOKE_API yoke_value yoke_constant(yoke_model *model, yoke_shape shape, const float *values);
+
 #ifdef __cplusplus
 }
 #endif

@@ -63,6 +63,7 @@ const char *yoke_kind_name(yoke_operation_kind kind) {
         [YOKE_OP_MOVE] = "move",
         [YOKE_OP_MATMUL] = "matmul",
         [YOKE_OP_PARAMETER] = "parameter",
+        [YOKE_OP_CONSTANT] = "constant",
         [YOKE_OP_INPUT] = "input",
     };
     return names[kind];

@@ -3,7 +3,9 @@
  * keeps: the calls behind it do nothing. */
 #include "yoke/composed.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "model/graph.h"
 
@@ -127,6 +129,53 @@ yoke_value yoke_glu(yoke_model *model, yoke_value input) {
     yoke_value first = yoke_slice(model, input, YOKE_AXIS_CHANNELS, 0, channels / 2, 0);
     yoke_value second = yoke_slice(model, input, YOKE_AXIS_CHANNELS, channels / 2, channels, 0);
     return multiply(model, map(model, YOKE_FN_SIGMOID, second), first);
+}
+
+/* Other sizes. */
+
+/* Row `to` of the matrix that makes `outputs` places of `inputs`. */
+static void fill_weights(float *row, int to, int outputs, int inputs, yoke_upsample_mode mode) {
+    double scale = (double)inputs / outputs, place = ((double)to + 0.5) * scale - 0.5;
+    if (mode == YOKE_UPSAMPLE_NEAREST) place = floor(to * scale);
+    if (mode == YOKE_UPSAMPLE_BILINEAR_CORNERS)
+        place = outputs > 1 ? (double)to * (inputs - 1) / (outputs - 1) : 0;
+    if (place < 0) place = 0;
+    int below = (int)place, above = below + 1 < inputs ? below + 1 : below;
+    float share = (float)(place - below);
+    row[below] += 1 - share;
+    row[above] += share;
+}
+
+/* The width of an image becomes `outputs`, and its two directions are exchanged. */
+static yoke_value resize_width(yoke_model *model, yoke_value image, int outputs,
+                               yoke_upsample_mode mode) {
+    yoke_shape shape = shape_of(model, image);
+    size_t bytes = (size_t)outputs * (size_t)shape.width * sizeof(float);
+    float *weights = calloc(1, bytes > 0 ? bytes : 1);
+    if (weights == NULL) return refuse(model, FAIL_MEMORY(bytes, "the weights of an upsampling"));
+    for (int to = 0; shape.width > 0 && to < outputs; to++)
+        fill_weights(weights + (size_t)to * (size_t)shape.width, to, outputs, shape.width, mode);
+    yoke_value matrix = yoke_constant(model, yoke_shape_sequence(outputs, shape.width), weights);
+    free(weights);
+    yoke_value lines =
+        yoke_reshape(model, image, yoke_shape_sequence(shape.channels * shape.height, shape.width));
+    lines = yoke_matmul(model, lines, matrix, false, true);
+    return yoke_transpose(
+        model, yoke_reshape(model, lines, yoke_shape_image(shape.channels, shape.height, outputs)),
+        YOKE_AXIS_HEIGHT, YOKE_AXIS_WIDTH);
+}
+
+yoke_value yoke_upsample(yoke_model *model, yoke_value input, int height, int width,
+                         yoke_upsample_mode mode) {
+    yoke_shape shape = shape_of(model, input);
+    if (yoke_builder_stopped(model)) return nothing;
+    if (shape.flat || shape.sequence || height < 1 || width < 1)
+        return refuse(model, FAIL(YOKE_ERROR_ARGUMENT,
+                                  "upsample: %d x %d x %d%s to %d x %d: needs an image, and sizes "
+                                  "of at least 1",
+                                  shape.channels, shape.height, shape.width, yoke_shape_kind(shape),
+                                  height, width));
+    return resize_width(model, resize_width(model, input, width, mode), height, mode);
 }
 
 /* The largest is subtracted first: exp cannot overflow. */
