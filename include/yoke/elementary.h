@@ -34,8 +34,13 @@ YOKE_API yoke_value yoke_elementary(yoke_model *model, yoke_function function,
                                     const yoke_value *arguments, double p, double q);
 
 /** yoke_elementary of one argument. */
-static inline yoke_value yoke_map(yoke_model *model, yoke_function function, yoke_value a, double p,
-                                  double q) {
+static inline yoke_value yoke_map(yoke_model *model, yoke_function function, yoke_value a) {
+    return yoke_elementary(model, function, &a, 0, 0);
+}
+
+/** yoke_elementary of one argument, with constants. */
+static inline yoke_value yoke_map_with(yoke_model *model, yoke_function function, yoke_value a,
+                                       double p, double q) {
     return yoke_elementary(model, function, &a, p, q);
 }
 

@@ -13,15 +13,9 @@
 
 static const yoke_value nothing = {YOKE_NONE};
 
-static yoke_shape shape_of(const yoke_model *model, yoke_value value) {
-    bool exists =
-        !yoke_builder_stopped(model) && value.index >= 0 && value.index <= model->layer_count;
-    return exists ? yoke_value_shape(model, value.index) : (yoke_shape){0};
-}
-
 yoke_value yoke_split_heads(yoke_model *model, yoke_value input, int heads) {
     if (yoke_builder_stopped(model)) return nothing;
-    yoke_shape shape = shape_of(model, input);
+    yoke_shape shape = yoke_shape_of(model, input);
     if (!shape.sequence || heads < 1 || shape.channels % heads != 0)
         return yoke_builder_result(
             model, FAIL(YOKE_ERROR_ARGUMENT,
@@ -34,7 +28,7 @@ yoke_value yoke_split_heads(yoke_model *model, yoke_value input, int heads) {
 }
 
 yoke_value yoke_merge_heads(yoke_model *model, yoke_value input) {
-    yoke_shape shape = shape_of(model, input);
+    yoke_shape shape = yoke_shape_of(model, input);
     yoke_value image = yoke_transpose(model, input, YOKE_AXIS_CHANNELS, YOKE_AXIS_HEIGHT);
     return yoke_reshape(model, image,
                         yoke_shape_sequence(shape.height, shape.channels * shape.width));
@@ -42,10 +36,10 @@ yoke_value yoke_merge_heads(yoke_model *model, yoke_value input) {
 
 yoke_value yoke_attend(yoke_model *model, yoke_value queries, yoke_value keys, yoke_value values,
                        yoke_value mask) {
-    double size = shape_of(model, queries).width;
+    double size = yoke_shape_of(model, queries).width;
     yoke_value scores = yoke_matmul(model, queries, keys, false, true);
-    scores = yoke_map(model, YOKE_FN_SCALE, scores, size > 0 ? 1 / sqrt(size) : 0, 0);
-    if (mask.index >= 0) scores = yoke_combine(model, YOKE_FN_ADD, scores, mask);
+    scores = yoke_map_with(model, YOKE_FN_SCALE, scores, size > 0 ? 1 / sqrt(size) : 0, 0);
+    if (mask.index >= 0) scores = yoke_add(model, scores, mask);
     return yoke_matmul(model, yoke_softmax_along(model, scores, YOKE_AXIS_WIDTH), values, false,
                        false);
 }
@@ -94,7 +88,7 @@ static float sine(int position, int feature, int size, double base) {
 }
 
 yoke_value yoke_rotary(yoke_model *model, yoke_value input, double base) {
-    yoke_shape shape = shape_of(model, input);
+    yoke_shape shape = yoke_shape_of(model, input);
     if (yoke_builder_stopped(model)) return nothing;
     if (shape.flat || shape.sequence || shape.width % 2 != 0 || !(base > 1))
         return yoke_builder_result(
@@ -105,11 +99,11 @@ yoke_value yoke_rotary(yoke_model *model, yoke_value input, double base) {
     int half = shape.width / 2;
     yoke_value first = yoke_slice(model, input, YOKE_AXIS_WIDTH, 0, half, 0);
     yoke_value second = yoke_slice(model, input, YOKE_AXIS_WIDTH, half, shape.width, 0);
-    yoke_value turned = yoke_concat_along(model, yoke_map(model, YOKE_FN_NEGATE, second, 0, 0),
+    yoke_value turned = yoke_concat_along(model, yoke_map_with(model, YOKE_FN_NEGATE, second, 0, 0),
                                           first, YOKE_AXIS_WIDTH);
-    yoke_value along = yoke_combine(model, YOKE_FN_MULTIPLY, input,
-                                    add_table(model, shape.height, shape.width, cosine, base));
-    yoke_value across = yoke_combine(model, YOKE_FN_MULTIPLY, turned,
-                                     add_table(model, shape.height, shape.width, sine, base));
-    return yoke_combine(model, YOKE_FN_ADD, along, across);
+    yoke_value along =
+        yoke_multiply(model, input, add_table(model, shape.height, shape.width, cosine, base));
+    yoke_value across =
+        yoke_multiply(model, turned, add_table(model, shape.height, shape.width, sine, base));
+    return yoke_add(model, along, across);
 }

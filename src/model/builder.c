@@ -123,6 +123,12 @@ size_t yoke_value_elements(const yoke_model *model, int value) {
     return (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
 }
 
+yoke_shape yoke_shape_of(const yoke_model *model, yoke_value value) {
+    bool exists =
+        !yoke_builder_stopped(model) && value.index >= 0 && value.index <= model->layer_count;
+    return exists ? yoke_value_shape(model, value.index) : (yoke_shape){0};
+}
+
 yoke_status yoke_builder_shape(yoke_node *layer, yoke_shape shape) {
     if ((int64_t)shape.channels * shape.height > INT32_MAX / shape.width)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: an output row of %d x %d x %d is more than %d values",

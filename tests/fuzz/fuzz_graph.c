@@ -145,7 +145,7 @@ static yoke_value add_operation(graph *made, reader *bytes) {
         return yoke_upsample(made->model, a, 1 + next(bytes, 6), 1 + next(bytes, 6),
                              (yoke_upsample_mode)next(bytes, 3));
     if (kind == 11 && elements <= LONGEST)
-        return yoke_combine(made->model, YOKE_FN_ADD, a, yoke_constant(made->model, shape, table));
+        return yoke_add(made->model, a, yoke_constant(made->model, shape, table));
     if (kind == 3) return yoke_reduce_axes(made->model, a, (yoke_reduce_kind)next(bytes, 3), axis);
     return add_function(made, bytes, a);
 }
@@ -190,7 +190,7 @@ static yoke_value finish_values(graph *made, reader *bytes) {
         if (!made->read[i]) yoke_model_add_output(made->model, name, made->values[i]);
     }
     yoke_value scale = add_parameter(made, bytes, yoke_shape_vector(1));
-    return yoke_flatten(made->model, yoke_combine(made->model, YOKE_FN_MULTIPLY, last, scale));
+    return yoke_flatten(made->model, yoke_multiply(made->model, last, scale));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
