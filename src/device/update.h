@@ -43,8 +43,9 @@
         w -= k.rate * g / (FN(sqrt)(m) + k.epsilon))                                               \
     ROW(RMSPROP_MOMENTUM, rmsprop_momentum, 2, g += k.decay * w; m = m * k.alpha + k.rise * g * g; \
         v = k.momentum * v + g / (FN(sqrt)(m) + k.epsilon); w -= k.rate * v)                       \
-    ROW(LION, lion, 1, w *= k.shrink; REAL between = m * k.beta1 + k.rise1 * g;                    \
-        w -= between > 0 ? k.rate : (between < 0 ? -k.rate : 0); m = m * k.beta2 + k.rise2 * g)    \
+    ROW(LION, lion, 1, w *= k.shrink; REAL direction = m * k.beta1 + k.rise1 * g;                  \
+        REAL size = direction != 0 ? k.rate : 0; w -= FN(copysign)(size, direction);               \
+        m = m * k.beta2 + k.rise2 * g)                                                             \
     ROW(ADAGRAD, adagrad, 1, g += k.decay * w; m += g * g;                                         \
         w -= k.rate * g / (FN(sqrt)(m) + k.epsilon))
 #define YOKE_ADAM_FORMULA                                                                          \
