@@ -24,11 +24,8 @@
     { "optimizer", "sgd|adamw|adam|rmsprop|lion|adagrad", help, at }
 #define CLI_OPTION_LR(at, what, of_sgd)                                                            \
     {                                                                                              \
-        "lr", "X",                                                                                 \
-            what                                                                                   \
-            " (" of_sgd                                                                            \
-            " for sgd, 0.001 for adamw and adam, 0.01 for rmsprop and adagrad, 0.0001 for lion)",  \
-            at, 0, INFINITY                                                                        \
+        "lr", "X", what " (sgd " of_sgd ", adamw and adam 0.001, lion 0.0001, others 0.01)", at,   \
+            0, INFINITY                                                                            \
     }
 #define CLI_OPTION_PRECISION(at)                                                                   \
     {                                                                                              \

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "device/update.h"
+#include "device/device.h"
 #include "yoke/decoding.h"
 
 #ifdef __cplusplus
