@@ -255,15 +255,18 @@ static __device__ void update_at(const cuda_update_job &job, bool closed, float 
     cuda_pack<float, N> weights = cuda_load<N>(job.weights + at),
                         gradients = cuda_load<N>(job.gradients + at);
     cuda_pack<float, N> states[YOKE_UPDATE_STATES] = {};
+#pragma unroll
     for (int i = 0; i < Rule::states; i++)
         states[i] = cuda_load<N>(job.states[i] + at);
     keep(job.kept_weights, at, weights);
+#pragma unroll
     for (int i = 0; i < Rule::states; i++)
         keep(job.kept_states[i], at, states[i]);
     if (closed) return;
     for (int lane = 0; lane < N; lane++)
         Rule::run(job.scalars, weights.at[lane], gradients.at[lane] * scale, states[0].at[lane],
                   states[1].at[lane]);
+#pragma unroll
     for (int i = 0; i < Rule::states; i++)
         cuda_store(job.states[i] + at, states[i].at);
     cuda_store(job.weights + at, weights.at);
