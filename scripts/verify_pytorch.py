@@ -98,10 +98,18 @@ class Run:
         parameters = [self.tensors[name].requires_grad_() for name in self.weights]
         rate, momentum, decay, beta1, beta2, epsilon = (float(metadata[key]) for key in (
             "learning_rate", "momentum", "weight_decay", "beta1", "beta2", "epsilon"))
-        if metadata["optimizer"] == "sgd":
-            self.optimizer = torch.optim.SGD(parameters, rate, momentum, weight_decay=decay)
+        of, name = torch.optim, metadata["optimizer"]
+        if name == "lion":
+            raise SystemExit("verify_pytorch: torch.optim has no Lion to compare with")
+        if name == "sgd":
+            self.optimizer = of.SGD(parameters, rate, momentum, weight_decay=decay)
+        elif name == "rmsprop":
+            self.optimizer = of.RMSprop(parameters, rate, float(metadata["alpha"]), epsilon, decay, momentum)
+        elif name == "adagrad":
+            self.optimizer = of.Adagrad(parameters, rate, weight_decay=decay, eps=epsilon)
         else:
-            self.optimizer = torch.optim.AdamW(parameters, rate, (beta1, beta2), epsilon, decay)
+            kind = of.Adam if name == "adam" else of.AdamW
+            self.optimizer = kind(parameters, rate, (beta1, beta2), epsilon, decay)
 
     def follow(self, step):
         """Takes the weights that the recorded run had after a step."""

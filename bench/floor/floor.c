@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "bench/floor/kernel_time.h"
+#include "optimizer/optimizer.h"
 #include "parallel/engine/engine.h"
 #include "parallel/engine/entry.h"
 #include "parallel/engine/shadow.h"
@@ -32,7 +33,7 @@ static yoke_status queue_update(void *context) {
 static void list_update(kernel_job *job, double milliseconds) {
     const yoke_data_parallel *parallel = job->parallel;
     const yoke_optimizer_options *options = &parallel->step.optimizer_options;
-    int states = options->kind == YOKE_ADAMW ? 2 : options->momentum > 0;
+    int states = yoke_optimizer_state_count(options);
     if (job->count++ >= job->capacity) return;
     bench_kernel_call *call = &job->calls[job->count - 1];
     double bytes = (double)(parallel->step.flat->trainable_elements * sizeof(float));

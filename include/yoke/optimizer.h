@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file
- * How gradients change parameters: SGD and AdamW with PyTorch's arithmetic, and the learning rate
- * over a run.
+ * How gradients change parameters: SGD, Adam and others with PyTorch's arithmetic, and the learning
+ * rate over a run.
  */
 #ifndef YOKE_OPTIMIZER_H
 #define YOKE_OPTIMIZER_H
@@ -18,32 +18,49 @@ extern "C" {
 
 /** The update rule. */
 typedef enum yoke_optimizer_kind {
-    YOKE_SGD,  /**< torch.optim.SGD */
-    YOKE_ADAMW /**< torch.optim.AdamW */
+    YOKE_SGD,     /**< torch.optim.SGD */
+    YOKE_ADAMW,   /**< torch.optim.AdamW */
+    YOKE_ADAM,    /**< torch.optim.Adam: weight decay is part of the gradient */
+    YOKE_RMSPROP, /**< torch.optim.RMSprop, not centered */
+    YOKE_LION,    /**< Lion of Chen et al. 2023: the sign of an interpolation between momentum and
+                       gradient; weight decay decoupled */
+    YOKE_ADAGRAD  /**< torch.optim.Adagrad, without its lr_decay */
 } yoke_optimizer_kind;
 
-/** Begin with YOKE_SGD_OPTIONS_INIT or YOKE_ADAMW_OPTIONS_INIT: here 0 means 0, never a default. */
+/** The word of a kind, as `yoke train --optimizer` has it.
+ *
+ * @param kind  The rule.
+ * @return "sgd", ..., static; NULL: there is no such kind.
+ */
+YOKE_API const char *yoke_optimizer_name(yoke_optimizer_kind kind);
+
+/** Begin with the INIT macro of the kind, such as YOKE_SGD_OPTIONS_INIT: here 0 means 0, never a
+ * default. An option that the kind does not read counts for nothing. */
 typedef struct yoke_optimizer_options {
     size_t struct_size;       /**< sizeof(yoke_optimizer_options). */
     yoke_optimizer_kind kind; /**< The rule. */
     double learning_rate;     /**< At least 0. */
-    double momentum;          /**< SGD: 0 <= momentum < 1. */
+    double momentum;          /**< SGD, RMSprop: 0 <= momentum < 1. */
     bool nesterov;            /**< SGD only: Nesterov's momentum; needs momentum > 0. */
-    double weight_decay;      /**< At least 0. SGD adds it to the gradient; AdamW decouples it.
-                                   Not for parameters that the step's loss does not reach
+    double weight_decay;      /**< At least 0. AdamW and Lion decouple it; the others add it to the
+                                   gradient. Not for parameters that the step's loss does not reach
                                    (yoke_data_parallel_unreached). */
-    double beta1;             /**< AdamW: decay of the first moment; 0 <= beta1 < 1. */
-    double beta2;             /**< AdamW: decay of the second moment; 0 <= beta2 < 1. */
-    double epsilon;           /**< AdamW: added to the denominator; at least 0. */
-    double clip_norm;         /**< Scale the gradient down to this norm over all parameters, as
-                                   torch.nn.utils.clip_grad_norm_ does; 0: do not clip. */
+    double beta1;     /**< Adam, AdamW: decay of the first moment; Lion: the momentum's share
+                           of the direction; 0 <= beta1 < 1. */
+    double beta2;     /**< Adam, AdamW: decay of the second moment; Lion: of the momentum;
+                           0 <= beta2 < 1. */
+    double epsilon;   /**< All but SGD and Lion: added to the denominator; at least 0. */
+    double clip_norm; /**< Scale the gradient down to this norm over all parameters, as
+                           torch.nn.utils.clip_grad_norm_ does; 0: do not clip. */
+    double alpha;     /**< RMSprop: decay of the mean square; 0 <= alpha < 1. */
 } yoke_optimizer_options;
 
 /** torch.optim.SGD's defaults, with a learning rate of 0.1 (PyTorch's has no default). */
 #define YOKE_SGD_OPTIONS_INIT                                                                      \
     {                                                                                              \
         sizeof(yoke_optimizer_options), YOKE_SGD, 0.1 /* learning_rate */, 0 /* momentum */,       \
-            false /* nesterov */, 0 /* weight_decay */, 0, 0, 0 /* AdamW's */, 0 /* clip_norm */   \
+            false /* nesterov */, 0 /* weight_decay */, 0, 0, 0 /* AdamW's */, 0 /* clip_norm */,  \
+            0                                                                                      \
     }
 
 /** torch.optim.AdamW's defaults. */
@@ -51,7 +68,37 @@ typedef struct yoke_optimizer_options {
     {                                                                                              \
         sizeof(yoke_optimizer_options), YOKE_ADAMW, 1e-3 /* learning_rate */, 0,                   \
             false /* SGD's */, 0.01 /* weight_decay */, 0.9 /* beta1 */, 0.999 /* beta2 */,        \
-            1e-8 /* epsilon */, 0 /* clip_norm */                                                  \
+            1e-8 /* epsilon */, 0 /* clip_norm */, 0                                               \
+    }
+
+/** torch.optim.Adam's defaults. */
+#define YOKE_ADAM_OPTIONS_INIT                                                                     \
+    {                                                                                              \
+        sizeof(yoke_optimizer_options), YOKE_ADAM, 1e-3 /* learning_rate */, 0, false,             \
+            0 /* weight_decay */, 0.9 /* beta1 */, 0.999 /* beta2 */, 1e-8 /* epsilon */,          \
+            0 /* clip_norm */, 0                                                                   \
+    }
+
+/** torch.optim.RMSprop's defaults. */
+#define YOKE_RMSPROP_OPTIONS_INIT                                                                  \
+    {                                                                                              \
+        sizeof(yoke_optimizer_options), YOKE_RMSPROP, 1e-2 /* learning_rate */, 0 /* momentum */,  \
+            false, 0 /* weight_decay */, 0, 0, 1e-8 /* epsilon */, 0 /* clip_norm */,              \
+            0.99 /* alpha */                                                                       \
+    }
+
+/** Lion's defaults, those of the paper's program. */
+#define YOKE_LION_OPTIONS_INIT                                                                     \
+    {                                                                                              \
+        sizeof(yoke_optimizer_options), YOKE_LION, 1e-4 /* learning_rate */, 0, false,             \
+            0 /* weight_decay */, 0.9 /* beta1 */, 0.99 /* beta2 */, 0, 0 /* clip_norm */, 0       \
+    }
+
+/** torch.optim.Adagrad's defaults. */
+#define YOKE_ADAGRAD_OPTIONS_INIT                                                                  \
+    {                                                                                              \
+        sizeof(yoke_optimizer_options), YOKE_ADAGRAD, 1e-2 /* learning_rate */, 0, false,          \
+            0 /* weight_decay */, 0, 0, 1e-10 /* epsilon */, 0 /* clip_norm */, 0                  \
     }
 
 /** What holds for the parameters whose names match a pattern, as a parameter group of torch.optim.

@@ -120,8 +120,8 @@ class Trainer:
         self._trainer, self._running, self._seen = ctypes.c_void_p(), None, 0  # _seen: events that run has reported
         self._reporting = False  # run calls on_event
         history = self.history = []  # each yoke_event as a dict
-        rule = make("yoke_optimizer_options", learning_rate=0.05, momentum=0.9, weight_decay=5e-4)
-        rule = make("yoke_optimizer_options", "YOKE_ADAMW_OPTIONS_INIT") if optimizer == "adamw" else rule
+        usual = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 5e-4} if optimizer == "sgd" else {}
+        rule = make("yoke_optimizer_options", f"YOKE_{optimizer}_OPTIONS_INIT".upper(), **usual)
         engine = make("yoke_data_parallel_options", "YOKE_DATA_PARALLEL_OPTIONS_INIT")
         run = make("yoke_trainer_options", "YOKE_TRAINER_OPTIONS_INIT", epochs=3, engine=ctypes.addressof(engine))
         own = "algorithm_cache" in options or options.get("algorithm") == "direct"

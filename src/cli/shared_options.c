@@ -18,11 +18,18 @@ void cli_print_models(FILE *out) {
 }
 
 yoke_optimizer_options cli_optimizer(yoke_optimizer_kind kind, double learning_rate) {
-    yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT, adamw = YOKE_ADAMW_OPTIONS_INIT;
-    sgd.learning_rate = 0.05;
-    sgd.momentum = 0.9;
-    sgd.weight_decay = 5e-4;
-    yoke_optimizer_options optimizer = kind == YOKE_SGD ? sgd : adamw;
+    static const yoke_optimizer_options defaults[] = {
+        [YOKE_SGD] = {.struct_size = sizeof *defaults,
+                      .learning_rate = 0.05,
+                      .momentum = 0.9,
+                      .weight_decay = 5e-4},
+        [YOKE_ADAMW] = YOKE_ADAMW_OPTIONS_INIT,
+        [YOKE_ADAM] = YOKE_ADAM_OPTIONS_INIT,
+        [YOKE_RMSPROP] = YOKE_RMSPROP_OPTIONS_INIT,
+        [YOKE_LION] = YOKE_LION_OPTIONS_INIT,
+        [YOKE_ADAGRAD] = YOKE_ADAGRAD_OPTIONS_INIT,
+    };
+    yoke_optimizer_options optimizer = defaults[kind];
     if (!isnan(learning_rate)) optimizer.learning_rate = learning_rate;
     return optimizer;
 }

@@ -21,9 +21,12 @@
             at, 1, YOKE_SHARDS_LIMIT                                                               \
     }
 #define CLI_OPTION_OPTIMIZER(at, help)                                                             \
-    { "optimizer", "sgd|adamw", help, at }
+    { "optimizer", "sgd|adamw|adam|rmsprop|lion|adagrad", help, at }
 #define CLI_OPTION_LR(at, what, of_sgd)                                                            \
-    { "lr", "X", what " (" of_sgd " for sgd, 0.001 for adamw)", at, 0, INFINITY }
+    {                                                                                              \
+        "lr", "X", what " (sgd " of_sgd ", adamw and adam 0.001, lion 0.0001, others 0.01)", at,   \
+            0, INFINITY                                                                            \
+    }
 #define CLI_OPTION_PRECISION(at)                                                                   \
     {                                                                                              \
         "precision", "float32|bfloat16|tf32",                                                      \

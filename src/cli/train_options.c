@@ -64,9 +64,9 @@ static const cli_option options[] = {
     {"freeze", "PATTERN[,...]", "parameters that do not train, as in conv1.*,layer1.*",
      AT(groups.freeze)},
     CLI_HEADING("optimizer and learning rate"),
-    {"momentum", "X", "momentum of sgd (0.9)", AT(optimizer.momentum), 0, 1},
+    {"momentum", "X", "momentum of sgd (0.9) or rmsprop (0)", AT(optimizer.momentum), 0, 1},
     {"nesterov", NULL, "use Nesterov's momentum", AT(optimizer.nesterov)},
-    {"weight-decay", "X", "weight decay (0.0005 for sgd, 0.01 for adamw)",
+    {"weight-decay", "X", "weight decay (0.0005 for sgd, 0.01 for adamw, otherwise 0)",
      AT(optimizer.weight_decay), 0, INFINITY},
     {"no-decay", "norms-and-biases|PATTERN[,...]",
      "parameters without weight decay that no --group matches", AT(groups.no_decay)},
@@ -256,10 +256,13 @@ bool train_setup_is_auto(const train_setup *setup) {
 
 static int check_optimizer(const train_setup *setup) {
     const yoke_optimizer_options *optimizer = &setup->optimizer;
-    bool sgd = optimizer->kind == YOKE_SGD;
-    if (!sgd && (optimizer->nesterov || given_or(optimizer->momentum, 0) > 0))
-        return cli_usage_error("train",
-                               "--momentum and --nesterov need --optimizer sgd; adamw has neither");
+    bool sgd = optimizer->kind == YOKE_SGD, moves = sgd || optimizer->kind == YOKE_RMSPROP;
+    if (!moves && given_or(optimizer->momentum, 0) > 0)
+        return cli_usage_error("train", "--momentum needs --optimizer sgd or rmsprop; %s has none",
+                               yoke_optimizer_name(optimizer->kind));
+    if (!sgd && optimizer->nesterov)
+        return cli_usage_error("train", "--nesterov needs --optimizer sgd; %s has no such form",
+                               yoke_optimizer_name(optimizer->kind));
     if (optimizer->nesterov && given_or(optimizer->momentum, 0.9) == 0)
         return cli_usage_error("train", "--nesterov needs a --momentum above 0");
     if (setup->run.warmup_steps > 0 && setup->run.lr_schedule == YOKE_LR_ONECYCLE)

@@ -56,15 +56,15 @@ static yoke_status add_devices(yoke_report *report, const train_page *page,
 
 static yoke_status add_optimizer(yoke_report *report, const train_page *page) {
     const yoke_optimizer_options *optimizer = &page->setup->optimizer;
-    bool sgd = optimizer->kind == YOKE_SGD;
+    bool moves = optimizer->kind == YOKE_SGD || optimizer->kind == YOKE_RMSPROP;
     char momentum[64] = "", rate[64] = "";
     if (page->found == NULL)
         snprintf(rate, sizeof rate, ", learning rate %g", optimizer->learning_rate);
-    if (sgd)
+    if (moves)
         snprintf(momentum, sizeof momentum, ", momentum %g%s", optimizer->momentum,
                  optimizer->nesterov ? " (Nesterov)" : "");
-    return add_fact(report, "optimizer", "%s%s%s, weight decay %g", sgd ? "sgd" : "adamw", rate,
-                    momentum, optimizer->weight_decay);
+    return add_fact(report, "optimizer", "%s%s%s, weight decay %g",
+                    yoke_optimizer_name(optimizer->kind), rate, momentum, optimizer->weight_decay);
 }
 
 static const char *duration_text(double seconds, char text[32]) {

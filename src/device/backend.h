@@ -151,11 +151,9 @@ struct yoke_backend {
                         const yoke_gate_request *request);
     yoke_status (*undo)(yoke_device *device, yoke_stream stream, const yoke_gate *gate,
                         float *values, const float *kept, size_t elements);
-    yoke_status (*sgd)(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
-                       float *weights, const float *gradients, float *velocity, size_t elements);
-    yoke_status (*adamw)(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,
-                         float *weights, const float *gradients, float *const moments[2],
-                         size_t elements);
+    yoke_status (*update)(yoke_device *device, yoke_stream stream, const yoke_update_step *step,
+                          float *weights, const float *gradients,
+                          float *const states[YOKE_UPDATE_STATES], size_t elements);
     yoke_status (*shadow)(yoke_device *device, uint16_t *shadow, const float *parameters,
                           size_t elements); /* NULL: no plan reads a shadow */
     yoke_status (*accumulate)(yoke_device *device, const yoke_layout *layout, void *to,

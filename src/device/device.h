@@ -13,6 +13,7 @@
 #include "device/decode.h"
 #include "device/elementary.h"
 #include "device/resample.h"
+#include "device/update.h"
 #include "device/variants.h"
 #include "yoke/decoding.h"
 #include "yoke/device.h"
@@ -189,40 +190,24 @@ yoke_status yoke_device_gate(yoke_device *device, yoke_stream stream, yoke_gate 
 yoke_status yoke_device_undo(yoke_device *device, yoke_stream stream, const yoke_gate *gate,
                              float *values, const float *kept, size_t elements);
 
-/* One step of torch.optim.SGD (dampening 0) on a range:
- *   g = gradient * gradient_scale + weight_decay * w;  v = first ? g : momentum * v + g;
- *   w -= learning_rate * (nesterov ? g + momentum * v : v)          (v unused when momentum = 0)
- * For yoke_device_undo the old w and v go to kept_weights, which may be the gradients, and
- * kept_velocity, even if the gate is closed. NULL: they are not kept, as where memory is shared.
- * Where the new w is written, bfloat16(w) goes to `shadow`. NULL: nowhere, as where memory is
- * shared. */
-typedef struct yoke_sgd_step {
-    float learning_rate, momentum, weight_decay, gradient_scale;
-    bool nesterov, first;
+/* One step of a rule of device/update.h on a range: g = gradient * gradient_scale, then its
+ * formula. For yoke_device_undo the old weights and states go to kept_weights, which may be the
+ * gradients, and kept_states, even if the gate is closed. NULL: they are not kept, as where memory
+ * is shared. Where a new weight is written, bfloat16 of it goes to `shadow`. NULL: nowhere, as
+ * where memory is shared. */
+typedef struct yoke_update_step {
+    yoke_update_rule rule;
+    yoke_update_scalars scalars;
+    float gradient_scale;
     const yoke_gate
         *gate; /* device memory; its gradient_scale is one more factor. NULL: always open */
-    float *kept_weights, *kept_velocity;
+    float *kept_weights, *kept_states[YOKE_UPDATE_STATES];
     uint16_t *shadow;
-} yoke_sgd_step;
-yoke_status yoke_device_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
-                            float *weights, const float *gradients, float *velocity,
-                            size_t elements);
-
-/* One step of torch.optim.AdamW: w *= 1 - lr * weight_decay; m, v; the caller gives the bias
- * corrections; w -= learning_rate / correction1 * m / (sqrt(v) / sqrt(correction2) + epsilon) The
- * scalars are double, as in Python: 1 - beta2 taken from a float is wrong in the fifth digit. */
-typedef struct yoke_adamw_step {
-    double learning_rate, beta1, beta2, epsilon, weight_decay;
-    double correction1, correction2_root; /* 1 - beta1^t, sqrt(1 - beta2^t) */
-    float gradient_scale;
-    const yoke_gate *gate;
-    float *kept_weights, *kept_moments[2]; /* as in SGD */
-    uint16_t *shadow;
-} yoke_adamw_step;
-/* moments: the first and the second. */
-yoke_status yoke_device_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,
-                              float *weights, const float *gradients, float *const moments[2],
-                              size_t elements);
+} yoke_update_step;
+/* states: as many as the rule has. */
+yoke_status yoke_device_update(yoke_device *device, yoke_stream stream,
+                               const yoke_update_step *step, float *weights, const float *gradients,
+                               float *const states[YOKE_UPDATE_STATES], size_t elements);
 
 /* Layouts. */
 

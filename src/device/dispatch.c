@@ -127,18 +127,11 @@ yoke_status yoke_device_undo(yoke_device *device, yoke_stream stream, const yoke
     return device->backend->undo(device, stream, gate, values, kept, elements);
 }
 
-yoke_status yoke_device_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
-                            float *weights, const float *gradients, float *velocity,
-                            size_t elements) {
+yoke_status yoke_device_update(yoke_device *device, yoke_stream stream,
+                               const yoke_update_step *step, float *weights, const float *gradients,
+                               float *const states[YOKE_UPDATE_STATES], size_t elements) {
     if (elements == 0) return YOKE_OK;
-    return device->backend->sgd(device, stream, step, weights, gradients, velocity, elements);
-}
-
-yoke_status yoke_device_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,
-                              float *weights, const float *gradients, float *const moments[2],
-                              size_t elements) {
-    if (elements == 0) return YOKE_OK;
-    return device->backend->adamw(device, stream, step, weights, gradients, moments, elements);
+    return device->backend->update(device, stream, step, weights, gradients, states, elements);
 }
 
 yoke_status yoke_device_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SGD and AdamW on ranges of flat buffers. The device does the arithmetic; this file holds the
- * state and computes the scalars of each step. */
+/* Update rules on ranges of flat buffers. The device does the arithmetic; this file holds the
+ * state. */
 #include "optimizer/optimizer.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 
 struct yoke_optimizer {
@@ -14,28 +13,18 @@ struct yoke_optimizer {
     yoke_optimizer_range whole; /* the settings of all elements, where the caller gives no ranges */
     const yoke_optimizer_range *ranges;
     int range_count;
-    float *states[2]; /* [elements]: SGD's velocity, or AdamW's two moments; NULL when unused */
-    float *kept[2];   /* the state before the latest update that keeps it; NULL: no update keeps
-                         it */
+    /* [elements]; NULL when unused. kept: the state before the latest update that keeps it; NULL:
+     * no update keeps it */
+    float *states[YOKE_UPDATE_STATES], *kept[YOKE_UPDATE_STATES];
 };
-
-int yoke_optimizer_state_count(const yoke_optimizer_options *options) {
-    if (options->kind == YOKE_ADAMW) return 2;
-    return options->momentum > 0 ? 1 : 0;
-}
-
-const char *yoke_optimizer_state_name(const yoke_optimizer_options *options, int state) {
-    if (options->kind == YOKE_SGD) return "momentum_buffer";
-    return state == 0 ? "exp_avg" : "exp_avg_sq";
-}
 
 float *yoke_optimizer_state(const yoke_optimizer *optimizer, int state) {
     return optimizer->states[state];
 }
 
-static yoke_status allocate(const yoke_optimizer *optimizer, float *states[2]) {
-    static const char *const purposes[2] = {"the optimizer's first moments",
-                                            "the optimizer's second moments"};
+static yoke_status allocate(const yoke_optimizer *optimizer, float *states[YOKE_UPDATE_STATES]) {
+    static const char *const purposes[YOKE_UPDATE_STATES] = {"the optimizer's first moments",
+                                                             "the optimizer's second moments"};
     if (optimizer->elements == 0) return YOKE_OK;
     for (int i = 0; i < yoke_optimizer_state_count(&optimizer->options); i++) {
         void *state = NULL;
@@ -70,7 +59,7 @@ yoke_status yoke_optimizer_create(yoke_optimizer **optimizer, const yoke_optimiz
 
 void yoke_optimizer_destroy(yoke_optimizer *optimizer) {
     if (optimizer == NULL) return;
-    for (int i = 1; i >= 0; i--) {
+    for (int i = YOKE_UPDATE_STATES - 1; i >= 0; i--) {
         if (optimizer->kept[i] != NULL) yoke_device_free(optimizer->device, optimizer->kept[i]);
         if (optimizer->states[i] != NULL) yoke_device_free(optimizer->device, optimizer->states[i]);
     }
@@ -91,43 +80,6 @@ size_t yoke_optimizer_bytes(const yoke_optimizer *optimizer) {
 static double decay_of(const yoke_optimizer_step *step, const yoke_optimizer_range *range) {
     bool rests = range->reached_by != 0 && (range->reached_by & ~step->unreached) == 0;
     return rests ? 0 : range->weight_decay;
-}
-
-static yoke_sgd_step sgd_step(const yoke_optimizer_options *options,
-                              const yoke_optimizer_step *step, const yoke_optimizer_range *range,
-                              float *kept_velocity) {
-    return (yoke_sgd_step){
-        .learning_rate = (float)(step->learning_rate * range->learning_rate_scale),
-        .momentum = (float)options->momentum,
-        .weight_decay = (float)decay_of(step, range),
-        .gradient_scale = step->gradient_scale,
-        .nesterov = options->nesterov,
-        .first = step->step == 0,
-        .gate = step->gate,
-        .kept_weights = step->kept,
-        .kept_velocity = kept_velocity,
-        .shadow = step->shadow,
-    };
-}
-
-static yoke_adamw_step adamw_step(const yoke_optimizer_options *options,
-                                  const yoke_optimizer_step *step,
-                                  const yoke_optimizer_range *range, float *const kept_moments[2]) {
-    double updates = (double)step->step + 1;
-    return (yoke_adamw_step){
-        .learning_rate = step->learning_rate * range->learning_rate_scale,
-        .beta1 = options->beta1,
-        .beta2 = options->beta2,
-        .epsilon = options->epsilon,
-        .weight_decay = decay_of(step, range),
-        .gradient_scale = step->gradient_scale,
-        .gate = step->gate,
-        .kept_weights = step->kept,
-        .kept_moments = {kept_moments[0], kept_moments[1]},
-        .shadow = step->shadow,
-        .correction1 = 1 - pow(options->beta1, updates),
-        .correction2_root = sqrt(1 - pow(options->beta2, updates)),
-    };
 }
 
 static float *from(float *values, size_t begin) {
@@ -152,29 +104,28 @@ yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimize
                                   float *weights, const float *gradients) {
     assert(offset >= optimizer->offset);
     size_t begin = offset - optimizer->offset, done = 0;
-    yoke_optimizer_step part_step = *step;
     assert(begin <= optimizer->elements && elements <= optimizer->elements - begin);
     for (int i = range_at(optimizer, offset); done < elements; i++) {
         const yoke_optimizer_range *range = &optimizer->ranges[i];
-        float *states[2], *kept[2] = {NULL, NULL};
         size_t part = elements - done;
         if (i + 1 < optimizer->range_count && range[1].offset - (offset + done) < part)
             part = range[1].offset - (offset + done);
-        for (int k = 0; k < 2; k++) {
+        yoke_update_step update = {
+            .rule = yoke_optimizer_update_rule(&optimizer->options),
+            .scalars = yoke_optimizer_scalars(&optimizer->options, step->step,
+                                              step->learning_rate * range->learning_rate_scale,
+                                              decay_of(step, range)),
+            .gradient_scale = step->gradient_scale,
+            .gate = step->gate,
+            .kept_weights = from(step->kept, done),
+            .shadow = step->shadow != NULL ? step->shadow + done : NULL};
+        float *states[YOKE_UPDATE_STATES];
+        for (int k = 0; k < YOKE_UPDATE_STATES; k++) {
             states[k] = from(optimizer->states[k], begin + done);
-            if (step->kept != NULL) kept[k] = from(optimizer->kept[k], begin + done);
+            if (step->kept != NULL) update.kept_states[k] = from(optimizer->kept[k], begin + done);
         }
-        part_step.kept = from(step->kept, done);
-        part_step.shadow = step->shadow != NULL ? step->shadow + done : NULL;
-        if (optimizer->options.kind == YOKE_SGD) {
-            yoke_sgd_step sgd = sgd_step(&optimizer->options, &part_step, range, kept[0]);
-            TRY(yoke_device_sgd(device, step->stream, &sgd, weights + done, gradients + done,
-                                states[0], part));
-        } else {
-            yoke_adamw_step adamw = adamw_step(&optimizer->options, &part_step, range, kept);
-            TRY(yoke_device_adamw(device, step->stream, &adamw, weights + done, gradients + done,
-                                  states, part));
-        }
+        TRY(yoke_device_update(device, step->stream, &update, weights + done, gradients + done,
+                               states, part));
         done += part;
     }
     return YOKE_OK;
@@ -182,7 +133,7 @@ yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimize
 
 yoke_status yoke_optimizer_undo(yoke_optimizer *optimizer, yoke_stream stream,
                                 const yoke_gate *gate) {
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < YOKE_UPDATE_STATES; i++)
         if (optimizer->kept[i] != NULL)
             TRY(yoke_device_undo(optimizer->device, stream, gate, optimizer->states[i],
                                  optimizer->kept[i], optimizer->elements));

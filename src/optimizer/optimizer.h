@@ -13,6 +13,28 @@ typedef struct yoke_optimizer yoke_optimizer;
 yoke_status yoke_optimizer_options_load(yoke_optimizer_options *own,
                                         const yoke_optimizer_options *given);
 
+/* What a kind of optimizer is. */
+enum {
+    YOKE_READS_MOMENTUM = 1,
+    YOKE_READS_NESTEROV = 2,
+    YOKE_READS_BETAS = 4,
+    YOKE_READS_ALPHA = 8,
+    YOKE_READS_EPSILON = 16
+};
+typedef struct yoke_optimizer_rule {
+    const char *name, *title, *init; /* "adamw", "AdamW", the macro of its defaults */
+    unsigned reads;                  /* YOKE_READS_..., beside the options that all kinds read */
+    yoke_update_rule plain, with_momentum;
+    const char *states[YOKE_UPDATE_STATES]; /* PyTorch's names of what it keeps for a parameter */
+} yoke_optimizer_rule;
+/* NULL: there is no such kind. */
+const yoke_optimizer_rule *yoke_optimizer_rule_of(yoke_optimizer_kind kind);
+
+/* The rule of loaded options, and the scalars of its formula; step counts from 0. */
+yoke_update_rule yoke_optimizer_update_rule(const yoke_optimizer_options *options);
+yoke_update_scalars yoke_optimizer_scalars(const yoke_optimizer_options *options, uint64_t step,
+                                           double learning_rate, double weight_decay);
+
 /* A range of the flat buffer with settings of its own; it ends where the next one begins. */
 typedef struct yoke_optimizer_range {
     size_t offset; /* floats */
@@ -64,9 +86,7 @@ yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimize
 yoke_status yoke_optimizer_undo(yoke_optimizer *optimizer, yoke_stream stream,
                                 const yoke_gate *gate);
 
-/* The values that the rule keeps for each parameter, under PyTorch's names: "momentum_buffer", or
- * "exp_avg" and "exp_avg_sq". */
-#define YOKE_OPTIMIZER_STATES 2
+/* The values that the rule keeps for each parameter, under PyTorch's names. */
 int yoke_optimizer_state_count(const yoke_optimizer_options *options);
 const char *yoke_optimizer_state_name(const yoke_optimizer_options *options, int state);
 /* [elements of the optimizer], in its device's memory; NULL for an optimizer of no elements. */

@@ -4,38 +4,36 @@
 
 #include "optimizer/optimizer.h"
 
-static const char *init_of(const yoke_optimizer_options *options) {
-    return options->kind == YOKE_SGD ? "YOKE_SGD_OPTIONS_INIT" : "YOKE_ADAMW_OPTIONS_INIT";
-}
-
 /* Written so that NaN fails too. */
 static yoke_status check_not_negative(const yoke_optimizer_options *options, const char *field,
                                       double value) {
     if (value >= 0 && isfinite(value)) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT, "%s is %g: it must be 0 or more; %s sets the default", field,
-                value, init_of(options));
+                value, yoke_optimizer_rule_of(options->kind)->init);
 }
 
 static yoke_status check_decay(const yoke_optimizer_options *options, const char *field,
                                double value) {
     if (value >= 0 && value < 1) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT, "%s is %g: 0 <= %s < 1 is required; %s sets the default",
-                field, value, field, init_of(options));
+                field, value, field, yoke_optimizer_rule_of(options->kind)->init);
 }
 
-static yoke_status check_sgd(const yoke_optimizer_options *options) {
-    TRY(check_decay(options, "momentum", options->momentum));
+static yoke_status check_rule(const yoke_optimizer_options *options) {
+    const yoke_optimizer_rule *rule = yoke_optimizer_rule_of(options->kind);
+    if ((rule->reads & YOKE_READS_MOMENTUM) != 0)
+        TRY(check_decay(options, "momentum", options->momentum));
+    if ((rule->reads & YOKE_READS_BETAS) != 0) {
+        TRY(check_decay(options, "beta1", options->beta1));
+        TRY(check_decay(options, "beta2", options->beta2));
+    }
+    if ((rule->reads & YOKE_READS_ALPHA) != 0) TRY(check_decay(options, "alpha", options->alpha));
+    if ((rule->reads & YOKE_READS_EPSILON) != 0)
+        TRY(check_not_negative(options, "epsilon", options->epsilon));
+    if (options->nesterov && (rule->reads & YOKE_READS_NESTEROV) == 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "nesterov is for SGD: %s has no such form", rule->title);
     if (options->nesterov && options->momentum == 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "nesterov needs momentum, which is 0: set it, to 0.9 say");
-    return YOKE_OK;
-}
-
-static yoke_status check_adamw(const yoke_optimizer_options *options) {
-    TRY(check_decay(options, "beta1", options->beta1));
-    TRY(check_decay(options, "beta2", options->beta2));
-    TRY(check_not_negative(options, "epsilon", options->epsilon));
-    if (options->nesterov)
-        return FAIL(YOKE_ERROR_ARGUMENT, "nesterov is for SGD: AdamW has no such form");
     return YOKE_OK;
 }
 
@@ -44,12 +42,12 @@ yoke_status yoke_optimizer_options_load(yoke_optimizer_options *own,
     static const yoke_optimizer_options defaults = YOKE_SGD_OPTIONS_INIT;
     if (given == NULL) given = &defaults;
     TRY(yoke_options_load(own, sizeof *own, given, "yoke_optimizer_options"));
-    if (own->kind != YOKE_SGD && own->kind != YOKE_ADAMW)
+    if (yoke_optimizer_rule_of(own->kind) == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "optimizer kind is %d: it must be YOKE_SGD (%d) or YOKE_ADAMW (%d)",
-                    (int)own->kind, YOKE_SGD, YOKE_ADAMW);
+                    "optimizer kind is %d: it must be YOKE_SGD (%d) to YOKE_ADAGRAD (%d)",
+                    (int)own->kind, YOKE_SGD, YOKE_ADAGRAD);
     TRY(check_not_negative(own, "learning_rate", own->learning_rate));
     TRY(check_not_negative(own, "weight_decay", own->weight_decay));
     TRY(check_not_negative(own, "clip_norm", own->clip_norm));
-    return own->kind == YOKE_SGD ? check_sgd(own) : check_adamw(own);
+    return check_rule(own);
 }

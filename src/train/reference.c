@@ -14,8 +14,8 @@ struct yoke_reference {
     yoke_optimizer_options optimizer;
     yoke_reference_options options;
     yoke_float64_model *net;
-    double **states[2]; /* [tensors]: SGD's velocity, or AdamW's two moments */
-    unsigned *outputs;  /* [tensors] as bits, those that each changes; the loss reads output 0 */
+    double **states[YOKE_UPDATE_STATES]; /* [tensors] */
+    unsigned *outputs; /* [tensors] as bits, those that each changes; the loss reads output 0 */
     uint64_t steps;
 };
 
@@ -24,7 +24,7 @@ struct yoke_reference {
 static yoke_status build(yoke_reference *reference) {
     int count = yoke_model_tensor_count(reference->model);
     TRY(yoke_float64_create(&reference->net, reference->model, reference->options.batch));
-    for (int s = 0; s < 2; s++) {
+    for (int s = 0; s < YOKE_UPDATE_STATES; s++) {
         reference->states[s] = calloc((size_t)count + 1, sizeof *reference->states[s]);
         if (reference->states[s] == NULL)
             return FAIL_MEMORY((size_t)count * sizeof(double *), "a reference's optimizer");
@@ -76,7 +76,7 @@ yoke_status yoke_reference_create(yoke_reference **reference, const yoke_model *
 
 void yoke_reference_destroy(yoke_reference *reference) {
     if (reference == NULL) return;
-    for (int s = 0; s < 2 && reference->states[s] != NULL; s++) {
+    for (int s = 0; s < YOKE_UPDATE_STATES && reference->states[s] != NULL; s++) {
         for (int i = 0; i < yoke_model_tensor_count(reference->model); i++)
             free(reference->states[s][i]);
         free(reference->states[s]);
@@ -169,31 +169,27 @@ static double gradient_norm(const yoke_reference *reference) {
     return sqrt(sum);
 }
 
-/* One parameter and what belongs to it. */
-typedef struct element {
-    double *weight, *state[2];
-    double gradient, decay;
-} element;
+#define REAL double
+#define FN(name) name
+#define UPDATE(NAME, name, states, formula)                                                        \
+    case YOKE_UPDATE_##NAME:                                                                       \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            double w = weights[i], g = gradients[i] * scale, m = first[i], v = second[i];          \
+            formula;                                                                               \
+            weights[i] = w, first[i] = m, second[i] = v;                                           \
+        }                                                                                          \
+        break;
 
-static void update_sgd(const yoke_reference *reference, element e, double learning_rate) {
-    const yoke_optimizer_options *o = &reference->optimizer;
-    double step = e.gradient + e.decay * *e.weight;
-    if (o->momentum > 0) {
-        *e.state[0] = reference->steps == 0 ? step : o->momentum * *e.state[0] + step;
-        step = o->nesterov ? step + o->momentum * *e.state[0] : *e.state[0];
+static void update_tensor(const yoke_reference *reference, int tensor, size_t count,
+                          yoke_update_scalars k, double scale) {
+    double *weights = reference->net->tensors[tensor];
+    const double *gradients = reference->net->tensor_gradients[tensor];
+    double *first = reference->states[0][tensor], *second = reference->states[1][tensor];
+    switch (yoke_optimizer_update_rule(&reference->optimizer)) {
+        YOKE_UPDATES(UPDATE)
+    case YOKE_UPDATE_RULES:
+        break;
     }
-    *e.weight -= learning_rate * step;
-}
-
-static void update_adamw(const yoke_reference *reference, element e, double learning_rate) {
-    const yoke_optimizer_options *o = &reference->optimizer;
-    double updates = (double)reference->steps + 1;
-    *e.weight *= 1 - learning_rate * e.decay;
-    *e.state[0] = o->beta1 * *e.state[0] + (1 - o->beta1) * e.gradient;
-    *e.state[1] = o->beta2 * *e.state[1] + (1 - o->beta2) * e.gradient * e.gradient;
-    double mean = *e.state[0] / (1 - pow(o->beta1, updates));
-    double square = *e.state[1] / (1 - pow(o->beta2, updates));
-    *e.weight -= learning_rate * mean / (sqrt(square) + o->epsilon);
 }
 
 static void update(yoke_reference *reference, double learning_rate, double gradient_scale) {
@@ -201,16 +197,10 @@ static void update(yoke_reference *reference, double learning_rate, double gradi
         yoke_tensor_info info = {.struct_size = sizeof info};
         if (yoke_model_tensor(reference->model, i, &info) != YOKE_OK || !info.trainable) continue;
         bool reached = (reference->outputs[i] & 1) != 0;
-        for (size_t k = 0; k < info.count; k++) {
-            element e = {.weight = &reference->net->tensors[i][k],
-                         .state = {&reference->states[0][i][k], &reference->states[1][i][k]},
-                         .gradient = reference->net->tensor_gradients[i][k] * gradient_scale,
-                         .decay = reached ? reference->optimizer.weight_decay : 0};
-            if (reference->optimizer.kind == YOKE_SGD)
-                update_sgd(reference, e, learning_rate);
-            else
-                update_adamw(reference, e, learning_rate);
-        }
+        yoke_update_scalars scalars =
+            yoke_optimizer_scalars(&reference->optimizer, reference->steps, learning_rate,
+                                   reached ? reference->optimizer.weight_decay : 0);
+        update_tensor(reference, i, info.count, scalars, gradient_scale);
     }
 }
 

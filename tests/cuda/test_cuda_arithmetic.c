@@ -6,6 +6,7 @@
 #include "support/devices.h"
 
 #include "base/base.h"
+#include "optimizer/optimizer.h"
 
 #define EXPECT_OK(call)                                                                            \
     do {                                                                                           \
@@ -269,9 +270,11 @@ static update_rig update_new(const both_devices *both, size_t elements, size_t s
     made.gradients = twin_new(both->gpu, elements, shift, 2);
     made.states[0] = twin_new(both->gpu, elements, shift, 3);
     made.states[1] = twin_new(both->gpu, elements, shift, 4);
-    for (size_t i = 0; i < elements; i++) /* a second moment is no less than 0 */
-        made.states[1].host[i] = fabsf(made.states[1].host[i]);
-    device_put(both->gpu, made.states[1].there, made.states[1].host, elements * sizeof(float));
+    for (int k = 0; k < 2; k++) { /* a mean of squares is no less than 0 */
+        for (size_t i = 0; i < elements; i++)
+            made.states[k].host[i] = fabsf(made.states[k].host[i]);
+        device_put(both->gpu, made.states[k].there, made.states[k].host, elements * sizeof(float));
+    }
     made.gate = device_copy_of(both->gpu, &gate, sizeof gate);
     EXPECT_OK(yoke_device_allocate(both->gpu, (elements + SHIFTS) * sizeof *made.shadows, "a test",
                                    (void **)&made.shadows));
@@ -302,104 +305,81 @@ static void update_check_and_free(update_rig *rig) {
     yoke_device_free(rig->both->gpu, rig->gate);
 }
 
+/* Update `step`, from 0, of an optimizer. */
+static yoke_update_step step_of(const yoke_optimizer_options *options, uint64_t step,
+                                float gradient_scale) {
+    return (yoke_update_step){.rule = yoke_optimizer_update_rule(options),
+                              .scalars = yoke_optimizer_scalars(
+                                  options, step, options->learning_rate, options->weight_decay),
+                              .gradient_scale = gradient_scale};
+}
+
+static void update_on(yoke_device *device, const update_rig *rig, const yoke_update_step *step) {
+    bool on_host = device == rig->both->cpu;
+    float *const states[YOKE_UPDATE_STATES] = {on_host ? rig->states[0].host : rig->states[0].there,
+                                               on_host ? rig->states[1].host
+                                                       : rig->states[1].there};
+    EXPECT_OK(yoke_device_update(
+        device, STREAM, step, on_host ? rig->weights.host : rig->weights.there,
+        on_host ? rig->gradients.host : rig->gradients.there, states, rig->elements));
+}
+
 /* Three steps; the GPU takes its scale from the gate when there is one, the CPU from the step. */
-static void check_sgd(const both_devices *both, yoke_sgd_step step, size_t elements, bool gated) {
+static void check_updates(const both_devices *both, const yoke_optimizer_options *options,
+                          size_t elements, bool gated) {
     update_rig rig =
         update_new(both, elements, elements % SHIFTS, (yoke_gate){.gradient_scale = 0.75f});
-    for (int i = 0; i < 3; i++) {
-        step.first = i == 0;
-        yoke_sgd_step on_cpu = step;
+    for (uint64_t i = 0; i < 3; i++) {
+        yoke_update_step step = step_of(options, i, 0.5f), on_cpu = step;
         step.gate = gated ? rig.gate : NULL;
         step.shadow = rig.shadow;
         if (gated) on_cpu.gradient_scale = step.gradient_scale * 0.75f;
-        EXPECT_OK(yoke_device_sgd(both->cpu, STREAM, &on_cpu, rig.weights.host, rig.gradients.host,
-                                  rig.states[0].host, elements));
-        EXPECT_OK(yoke_device_sgd(both->gpu, STREAM, &step, rig.weights.there, rig.gradients.there,
-                                  step.momentum != 0 ? rig.states[0].there : NULL, elements));
+        update_on(both->cpu, &rig, &on_cpu);
+        update_on(both->gpu, &rig, &step);
         expect_shadow(&rig, true);
     }
     update_check_and_free(&rig);
 }
 
-static void sgd_takes_the_steps_of_the_cpu_to_the_bit(void **state) {
-    const yoke_sgd_step steps[] = {
-        {.learning_rate = 0.1f, .gradient_scale = 1},
-        {.learning_rate = 0.1f, .weight_decay = 5e-4f, .gradient_scale = 0.3f},
-        {.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 5e-4f, .gradient_scale = 1},
-        {.learning_rate = 0.03f,
-         .momentum = 0.9f,
-         .weight_decay = 5e-4f,
-         .gradient_scale = 0.3f,
-         .nesterov = true},
-    };
-    for (size_t s = 0; s < COUNT(steps); s++)
+static void every_rule_takes_the_steps_of_the_cpu_to_the_bit(void **state) {
+    yoke_optimizer_options options[] = {
+        YOKE_SGD_OPTIONS_INIT,     YOKE_SGD_OPTIONS_INIT,  YOKE_SGD_OPTIONS_INIT,
+        YOKE_ADAMW_OPTIONS_INIT,   YOKE_ADAM_OPTIONS_INIT, YOKE_RMSPROP_OPTIONS_INIT,
+        YOKE_RMSPROP_OPTIONS_INIT, YOKE_LION_OPTIONS_INIT, YOKE_ADAGRAD_OPTIONS_INIT};
+    options[1].momentum = options[2].momentum = options[6].momentum = 0.9;
+    options[2].nesterov = true;
+    for (size_t s = 0; s < COUNT(options); s++) {
+        if (s > 0) options[s].weight_decay = 0.01;
         for (size_t i = 0; i < COUNT(lengths); i++)
-            check_sgd(*state, steps[s], lengths[i], (s + i) % 2 == 1);
+            check_updates(*state, &options[s], lengths[i], (s + i) % 2 == 1);
+    }
 }
 
-static void the_first_step_of_sgd_does_not_read_the_velocity(void **state) {
+static void the_first_step_of_sgd_forgets_the_velocity(void **state) {
     const both_devices *both = *state;
     update_rig rig = update_new(both, 17, 0, (yoke_gate){.gradient_scale = 1});
-    yoke_sgd_step step = {
-        .learning_rate = 0.1f, .momentum = 0.9f, .gradient_scale = 1, .first = true};
+    const yoke_optimizer_options options = {.learning_rate = 0.1, .momentum = 0.9};
+    yoke_update_step step = step_of(&options, 0, 1);
     float nans[17];
     for (size_t i = 0; i < COUNT(nans); i++)
         nans[i] = NAN;
     device_put(both->gpu, rig.states[0].there, nans, sizeof nans);
-    EXPECT_OK(yoke_device_sgd(both->cpu, STREAM, &step, rig.weights.host, rig.gradients.host,
-                              rig.states[0].host, 17));
-    EXPECT_OK(yoke_device_sgd(both->gpu, STREAM, &step, rig.weights.there, rig.gradients.there,
-                              rig.states[0].there, 17));
+    update_on(both->cpu, &rig, &step);
+    update_on(both->gpu, &rig, &step);
     update_check_and_free(&rig);
-}
-
-static void check_adamw(const both_devices *both, size_t elements, bool gated) {
-    update_rig rig =
-        update_new(both, elements, elements % SHIFTS, (yoke_gate){.gradient_scale = 0.75f});
-    for (int i = 1; i <= 3; i++) {
-        yoke_adamw_step step = {.learning_rate = 1e-3,
-                                .beta1 = 0.9,
-                                .beta2 = 0.999,
-                                .epsilon = 1e-8,
-                                .weight_decay = 0.01,
-                                .correction1 = 1 - pow(0.9, i),
-                                .correction2_root = sqrt(1 - pow(0.999, i)),
-                                .gradient_scale = gated ? 0.5f * 0.75f : 0.5f};
-        float *on_host[2] = {rig.states[0].host, rig.states[1].host};
-        float *there[2] = {rig.states[0].there, rig.states[1].there};
-        EXPECT_OK(yoke_device_adamw(both->cpu, STREAM, &step, rig.weights.host, rig.gradients.host,
-                                    on_host, elements));
-        step.gradient_scale = 0.5f;
-        step.gate = gated ? rig.gate : NULL;
-        step.shadow = rig.shadow;
-        EXPECT_OK(yoke_device_adamw(both->gpu, STREAM, &step, rig.weights.there,
-                                    rig.gradients.there, there, elements));
-        expect_shadow(&rig, true);
-    }
-    update_check_and_free(&rig);
-}
-
-static void adamw_takes_the_steps_of_the_cpu_to_the_bit(void **state) {
-    for (size_t i = 0; i < COUNT(lengths); i++)
-        check_adamw(*state, lengths[i], i % 2 == 1);
 }
 
 static void a_closed_gate_lets_nothing_change(void **state) {
     const both_devices *both = *state;
     update_rig rig = update_new(both, 1001, 0, (yoke_gate){.gradient_scale = NAN, .closed = 1});
-    float *moments[2] = {rig.states[0].there, rig.states[1].there};
-    yoke_sgd_step sgd = {
-        .learning_rate = 1, .momentum = 0.9f, .gradient_scale = 1, .gate = rig.gate};
-    yoke_adamw_step adamw = {.learning_rate = 1,
-                             .correction1 = 1,
-                             .correction2_root = 1,
-                             .gradient_scale = 1,
-                             .gate = rig.gate};
-    sgd.shadow = adamw.shadow = rig.shadow;
-    EXPECT_OK(yoke_device_sgd(both->gpu, STREAM, &sgd, rig.weights.there, rig.gradients.there,
-                              rig.states[0].there, rig.elements));
-    EXPECT_OK(yoke_device_adamw(both->gpu, STREAM, &adamw, rig.weights.there, rig.gradients.there,
-                                moments, rig.elements));
+    for (int rule = 0; rule < YOKE_UPDATE_RULES; rule++) {
+        yoke_update_step step = {.rule = (yoke_update_rule)rule,
+                                 .scalars = {.rate = 1, .correction2_root = 1},
+                                 .gradient_scale = 1,
+                                 .gate = rig.gate,
+                                 .shadow = rig.shadow};
+        update_on(both->gpu, &rig, &step);
+    }
     expect_shadow(&rig, false);
     update_check_and_free(&rig);
 }
@@ -407,41 +387,19 @@ static void a_closed_gate_lets_nothing_change(void **state) {
 /* Keep and undo. */
 
 typedef struct keep_case {
-    bool adamw, closed, first;
+    yoke_optimizer_options options;
+    bool closed;
+    uint64_t step;
 } keep_case;
 
-static void update_both(const update_rig *rig, const keep_case *c, const twin kept[2]) {
-    yoke_sgd_step sgd = {.learning_rate = 0.1f,
-                         .momentum = 0.9f,
-                         .weight_decay = 5e-4f,
-                         .gradient_scale = 1,
-                         .first = c->first};
-    yoke_adamw_step adamw = {.learning_rate = 1e-3,
-                             .beta1 = 0.9,
-                             .beta2 = 0.999,
-                             .epsilon = 1e-8,
-                             .correction1 = 0.1,
-                             .correction2_root = 0.03,
-                             .gradient_scale = 1};
-    float *on_host[2] = {rig->states[0].host, rig->states[1].host};
-    float *there[2] = {rig->states[0].there, rig->states[1].there};
-    const both_devices *both = rig->both;
-    if (!c->closed && c->adamw)
-        EXPECT_OK(yoke_device_adamw(both->cpu, STREAM, &adamw, rig->weights.host,
-                                    rig->gradients.host, on_host, rig->elements));
-    if (!c->closed && !c->adamw)
-        EXPECT_OK(yoke_device_sgd(both->cpu, STREAM, &sgd, rig->weights.host, rig->gradients.host,
-                                  on_host[0], rig->elements));
-    sgd.gate = adamw.gate = rig->gate;
-    sgd.kept_weights = adamw.kept_weights = rig->gradients.there;
-    sgd.kept_velocity = adamw.kept_moments[0] = kept[0].there;
-    adamw.kept_moments[1] = kept[1].there;
-    if (c->adamw)
-        EXPECT_OK(yoke_device_adamw(both->gpu, STREAM, &adamw, rig->weights.there,
-                                    rig->gradients.there, there, rig->elements));
-    else
-        EXPECT_OK(yoke_device_sgd(both->gpu, STREAM, &sgd, rig->weights.there, rig->gradients.there,
-                                  there[0], rig->elements));
+static void update_both(const update_rig *rig, const keep_case *c, int states, const twin kept[2]) {
+    yoke_update_step step = step_of(&c->options, c->step, 1);
+    if (!c->closed) update_on(rig->both->cpu, rig, &step);
+    step.gate = rig->gate;
+    step.kept_weights = rig->gradients.there;
+    for (int i = 0; i < states; i++)
+        step.kept_states[i] = kept[i].there;
+    update_on(rig->both->gpu, rig, &step);
 }
 
 static void undo_update(const update_rig *rig, bool closed, int states, const twin kept[2]) {
@@ -463,12 +421,12 @@ static void check_keep(const both_devices *both, size_t elements, const keep_cas
                    (yoke_gate){.gradient_scale = c->closed ? NAN : 1, .closed = c->closed});
     twin kept[2] = {twin_new(both->gpu, elements, shift, 5),
                     twin_new(both->gpu, elements, shift, 6)};
-    int states = c->adamw ? 2 : 1;
+    int states = yoke_optimizer_state_count(&c->options);
     float *old = malloc(bytes + 1);
     memcpy(old, rig.weights.host, bytes);
     for (int i = 0; i < states; i++)
         memcpy(kept[i].host, rig.states[i].host, bytes);
-    update_both(&rig, c, kept);
+    update_both(&rig, c, states, kept);
     memcpy(rig.gradients.host, old, bytes);
     undo_update(&rig, false, states, kept);
     expect_twins(&rig.weights, "updated weights");
@@ -486,11 +444,15 @@ static void check_keep(const both_devices *both, size_t elements, const keep_cas
 }
 
 static void a_closed_gate_undoes_an_update_to_the_bit_and_an_open_one_nothing(void **state) {
+    yoke_optimizer_options options[] = {YOKE_SGD_OPTIONS_INIT, YOKE_ADAMW_OPTIONS_INIT,
+                                        YOKE_LION_OPTIONS_INIT};
+    options[0].momentum = 0.9;
     for (size_t i = 0; i < COUNT(lengths); i++)
-        for (int kind = 0; kind < 8; kind++)
+        for (size_t kind = 0; kind < 4 * COUNT(options); kind++)
             check_keep(*state, lengths[i],
-                       &(keep_case){
-                           .adamw = kind & 1, .closed = (kind & 2) != 0, .first = (kind & 4) != 0});
+                       &(keep_case){.options = options[kind / 4],
+                                    .closed = (kind & 1) != 0,
+                                    .step = kind & 2 ? 0 : 1});
 }
 
 /* Shadow. */
@@ -534,9 +496,8 @@ int main(void) {
         cmocka_unit_test(a_square_sum_is_the_cpus_to_the_bit),
         cmocka_unit_test(a_check_finds_what_the_cpu_finds_and_closes_the_gate),
         cmocka_unit_test(a_gate_closes_on_what_is_not_finite_and_clips_to_the_norm),
-        cmocka_unit_test(sgd_takes_the_steps_of_the_cpu_to_the_bit),
-        cmocka_unit_test(the_first_step_of_sgd_does_not_read_the_velocity),
-        cmocka_unit_test(adamw_takes_the_steps_of_the_cpu_to_the_bit),
+        cmocka_unit_test(every_rule_takes_the_steps_of_the_cpu_to_the_bit),
+        cmocka_unit_test(the_first_step_of_sgd_forgets_the_velocity),
         cmocka_unit_test(a_closed_gate_lets_nothing_change),
         cmocka_unit_test(a_closed_gate_undoes_an_update_to_the_bit_and_an_open_one_nothing),
         cmocka_unit_test(a_shadow_is_rounded_to_the_nearest_even),

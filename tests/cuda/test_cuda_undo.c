@@ -43,11 +43,12 @@ static yoke_status watched_check(yoke_device *device, yoke_stream stream, const 
     return whole->check_finite(device, stream, values, elements, offset, first_bad);
 }
 
-static yoke_status watched_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
-                               float *weights, const float *gradients, float *velocity,
-                               size_t elements) {
+static yoke_status watched_update(yoke_device *device, yoke_stream stream,
+                                  const yoke_update_step *step, float *weights,
+                                  const float *gradients, float *const states[YOKE_UPDATE_STATES],
+                                  size_t elements) {
     note('u');
-    return whole->sgd(device, stream, step, weights, gradients, velocity, elements);
+    return whole->update(device, stream, step, weights, gradients, states, elements);
 }
 
 /* Losses, gates and what checks find are smaller than the smallest bucket. */
@@ -84,7 +85,7 @@ static int find_backend(void **state) {
     whole = yoke_devices_at(devices, 0)->backend;
     watched = *whole;
     watched.check_finite = watched_check;
-    watched.sgd = watched_sgd;
+    watched.update = watched_update;
     watched.copy = watched_copy;
     watched.undo = watched_undo;
     yoke_devices_close(devices);

@@ -4,6 +4,7 @@
 #include <float.h>
 
 #include "operation_check.h"
+#include "optimizer/optimizer.h"
 
 /* Large enough to be shared by threads, odd enough to have tails everywhere. */
 enum { COUNT = 70001, BUFFERS = 11 };
@@ -212,16 +213,16 @@ static void square_sum_of_large_floats_does_not_overflow(void **state) {
 /* Optimizers. */
 
 typedef struct update_case {
-    yoke_sgd_step sgd;
-    yoke_adamw_step adamw;
+    yoke_update_step step;
     float *gradients;
     float *start[3], *now[3], *expected[3]; /* weights, then the optimizer's own */
 } update_case;
 
-static update_case prepare_update(void) {
+/* Tensors from `squares` on hold sums of squares. */
+static update_case prepare_update(int squares) {
     update_case update = {.gradients = draw(-1, 1, 20)};
     for (int i = 0; i < 3; i++) {
-        update.start[i] = draw(i == 2 ? 0 : -1, 1, (uint64_t)i + 21);
+        update.start[i] = draw(i >= squares ? 0 : -1, 1, (uint64_t)i + 21);
         update.now[i] = copy(update.start[i]);
         update.expected[i] = copy(update.start[i]);
     }
@@ -245,105 +246,183 @@ static void update_check(void *context) {
     }
 }
 
-static void sgd_range(yoke_device *device, void *context, size_t begin, size_t end) {
+static void update_range(yoke_device *device, void *context, size_t begin, size_t end) {
     update_case *update = context;
-    float *velocity = update->sgd.momentum == 0 ? NULL : update->now[1] + begin;
-    CHECK(yoke_device_sgd(device, YOKE_STREAM_COMPUTE, &update->sgd, update->now[0] + begin,
-                          update->gradients + begin, velocity, end - begin));
+    float *const states[YOKE_UPDATE_STATES] = {update->now[1] + begin, update->now[2] + begin};
+    CHECK(yoke_device_update(device, YOKE_STREAM_COMPUTE, &update->step, update->now[0] + begin,
+                             update->gradients + begin, states, end - begin));
 }
 
-/* torch.optim.SGD, _single_tensor_sgd, one float32 operation after the other. */
-static void expect_sgd(update_case *update) {
-    const yoke_sgd_step *step = &update->sgd;
-    for (size_t i = 0; i < COUNT; i++) {
-        float weight = update->start[0][i], velocity = update->start[1][i];
-        float gradient = plain(update->gradients[i] * step->gradient_scale);
-        gradient = plain(gradient + plain(step->weight_decay * weight));
-        float direction = gradient;
-        if (step->momentum != 0) {
-            velocity = step->first ? gradient : plain(plain(step->momentum * velocity) + gradient);
-            direction =
-                step->nesterov ? plain(gradient + plain(step->momentum * velocity)) : velocity;
-        }
-        update->expected[0][i] = plain(weight - plain(step->learning_rate * direction));
-        update->expected[1][i] = velocity;
+/* Update `step`, from 0, of an optimizer. */
+static yoke_update_step step_of(const yoke_optimizer_options *options, uint64_t step,
+                                float gradient_scale) {
+    return (yoke_update_step){.rule = yoke_optimizer_update_rule(options),
+                              .scalars = yoke_optimizer_scalars(
+                                  options, step, options->learning_rate, options->weight_decay),
+                              .gradient_scale = gradient_scale};
+}
+
+/* One weight under torch.optim's single-tensor functions, one float32 operation after the other;
+ * scalars are Python's doubles, rounded where they meet a tensor. */
+typedef struct one_weight {
+    float weight, gradient, state[2];
+} one_weight;
+
+static void add_decay(one_weight *e, const yoke_optimizer_options *o) {
+    e->gradient = plain(e->gradient + plain((float)o->weight_decay * e->weight));
+}
+
+static void expect_sgd(one_weight *e, const yoke_optimizer_options *o, uint64_t step) {
+    float momentum = (float)o->momentum, direction;
+    add_decay(e, o);
+    direction = e->gradient;
+    if (momentum != 0) {
+        e->state[0] = step == 0 ? e->gradient : plain(plain(momentum * e->state[0]) + e->gradient);
+        direction = o->nesterov ? plain(e->gradient + plain(momentum * e->state[0])) : e->state[0];
     }
+    e->weight = plain(e->weight - plain((float)o->learning_rate * direction));
+}
+
+/* Adds `share` of the gradient's square to a mean of squares that has decayed. */
+static float square_mean(float mean, double decay, float share, float gradient) {
+    return plain(plain(mean * (float)decay) + plain(plain(share * gradient) * gradient));
+}
+
+static void expect_adam(one_weight *e, const yoke_optimizer_options *o, uint64_t step) {
+    double updates = (double)step + 1;
+    if (o->kind == YOKE_ADAM)
+        add_decay(e, o);
+    else
+        e->weight = plain(e->weight * (float)(1 - o->learning_rate * o->weight_decay));
+    float risen = plain((float)(1 - o->beta1) * plain(e->gradient - e->state[0]));
+    e->state[0] = plain(e->state[0] + risen);
+    e->state[1] = square_mean(e->state[1], o->beta2, (float)(1 - o->beta2), e->gradient);
+    float root = plain(plain(sqrtf(e->state[1])) / (float)sqrt(1 - pow(o->beta2, updates)));
+    float step_size = (float)(o->learning_rate / (1 - pow(o->beta1, updates)));
+    float denominator = plain(root + (float)o->epsilon);
+    e->weight = plain(e->weight - plain(plain(step_size * e->state[0]) / denominator));
+}
+
+static void expect_rmsprop(one_weight *e, const yoke_optimizer_options *o, uint64_t step) {
+    float rate = (float)o->learning_rate;
+    (void)step;
+    add_decay(e, o);
+    e->state[0] = square_mean(e->state[0], o->alpha, (float)(1 - o->alpha), e->gradient);
+    float average = plain(plain(sqrtf(e->state[0])) + (float)o->epsilon);
+    if (o->momentum > 0) {
+        float moved = plain((float)o->momentum * e->state[1]);
+        e->state[1] = plain(moved + plain(e->gradient / average));
+        e->weight = plain(e->weight - plain(rate * e->state[1]));
+    } else {
+        e->weight = plain(e->weight - plain(plain(rate * e->gradient) / average));
+    }
+}
+
+/* Algorithm 2 of Chen et al. 2023. */
+static void expect_lion(one_weight *e, const yoke_optimizer_options *o, uint64_t step) {
+    float rate = (float)o->learning_rate,
+          shares[2] = {(float)(1 - o->beta1), (float)(1 - o->beta2)};
+    (void)step;
+    e->weight = plain(e->weight * (float)(1 - o->learning_rate * o->weight_decay));
+    float between = plain(plain(e->state[0] * (float)o->beta1) + plain(shares[0] * e->gradient));
+    if (between > 0) e->weight = plain(e->weight - rate);
+    if (between < 0) e->weight = plain(e->weight + rate);
+    e->state[0] = plain(plain(e->state[0] * (float)o->beta2) + plain(shares[1] * e->gradient));
+}
+
+static void expect_adagrad(one_weight *e, const yoke_optimizer_options *o, uint64_t step) {
+    (void)step;
+    add_decay(e, o);
+    e->state[0] = plain(e->state[0] + plain(e->gradient * e->gradient));
+    float root = plain(plain(sqrtf(e->state[0])) + (float)o->epsilon);
+    e->weight = plain(e->weight - plain(plain((float)o->learning_rate * e->gradient) / root));
+}
+
+static void check_updates(const yoke_optimizer_options *options, uint64_t step, float scale,
+                          void (*expect)(one_weight *, const yoke_optimizer_options *, uint64_t)) {
+    bool one_square = options->kind == YOKE_RMSPROP || options->kind == YOKE_ADAGRAD;
+    update_case update = prepare_update(one_square ? 1 : 2);
+    update.step = step_of(options, step, scale);
+    for (size_t i = 0; i < COUNT; i++) {
+        one_weight e = {.weight = update.start[0][i],
+                        .gradient = plain(update.gradients[i] * scale),
+                        .state = {update.start[1][i], update.start[2][i]}};
+        expect(&e, options, step);
+        update.expected[0][i] = e.weight;
+        update.expected[1][i] = e.state[0];
+        update.expected[2][i] = e.state[1];
+    }
+    for_every_cut(update_range, &update, update_check);
+    free_update(&update);
 }
 
 static void sgd_is_torchs_in_every_form(void **state) {
     (void)state;
-    update_case update = prepare_update();
     for (int form = 0; form < 16; form++) {
-        update.sgd = (yoke_sgd_step){.learning_rate = 0.1f,
-                                     .momentum = form & 1 ? 0.9f : 0,
-                                     .weight_decay = form & 2 ? 5e-4f : 0,
-                                     .gradient_scale = form & 2 ? 0.7f : 1,
-                                     .nesterov = (form & 4) != 0,
-                                     .first = (form & 8) != 0};
-        expect_sgd(&update);
-        for_every_cut(sgd_range, &update, update_check);
+        yoke_optimizer_options options = {.kind = YOKE_SGD,
+                                          .learning_rate = 0.1,
+                                          .momentum = form & 1 ? 0.9 : 0,
+                                          .weight_decay = form & 2 ? 5e-4 : 0,
+                                          .nesterov = (form & 4) != 0};
+        check_updates(&options, (form & 8) == 0, form & 2 ? 0.7f : 1, expect_sgd);
     }
-    free_update(&update);
 }
 
 static void the_first_sgd_step_forgets_what_velocity_held(void **state) {
     (void)state;
     yoke_devices *devices = check_devices(1);
+    yoke_optimizer_options options = {.learning_rate = 0.1, .momentum = 0.9};
     float weight = 1, gradient = 0.5f, velocity = NAN;
-    yoke_sgd_step step = {
-        .learning_rate = 0.1f, .momentum = 0.9f, .gradient_scale = 1, .first = true};
-    CHECK(yoke_device_sgd(yoke_devices_at(devices, 0), YOKE_STREAM_COMPUTE, &step, &weight,
-                          &gradient, &velocity, 1));
+    float *const states[YOKE_UPDATE_STATES] = {&velocity};
+    yoke_update_step step = step_of(&options, 0, 1);
+    CHECK(yoke_device_update(yoke_devices_at(devices, 0), YOKE_STREAM_COMPUTE, &step, &weight,
+                             &gradient, states, 1));
     assert_true(velocity == 0.5f);
     assert_true(weight == 1 - 0.1f * 0.5f);
     yoke_devices_close(devices);
 }
 
-static void adamw_range(yoke_device *device, void *context, size_t begin, size_t end) {
-    update_case *update = context;
-    float *const moments[2] = {update->now[1] + begin, update->now[2] + begin};
-    CHECK(yoke_device_adamw(device, YOKE_STREAM_COMPUTE, &update->adamw, update->now[0] + begin,
-                            update->gradients + begin, moments, end - begin));
-}
-
-/* torch.optim.AdamW, _single_tensor_adamw, one float32 operation after the other; scalars are
- * Python's doubles, rounded where they meet a tensor. */
-static void expect_adamw(update_case *update) {
-    const yoke_adamw_step *step = &update->adamw;
-    float shrink = (float)(1 - step->learning_rate * step->weight_decay);
-    float rise1 = (float)(1 - step->beta1), rise2 = (float)(1 - step->beta2);
-    float step_size = (float)(step->learning_rate / step->correction1);
-    for (size_t i = 0; i < COUNT; i++) {
-        float weight = plain(update->start[0][i] * shrink);
-        float gradient = plain(update->gradients[i] * step->gradient_scale);
-        float moment1 = update->start[1][i], moment2 = update->start[2][i];
-        moment1 = plain(moment1 + plain(rise1 * plain(gradient - moment1)));
-        float squared = plain(plain(rise2 * gradient) * gradient);
-        moment2 = plain(plain(moment2 * (float)step->beta2) + squared);
-        float root = plain(plain(sqrtf(moment2)) / (float)step->correction2_root);
-        float denominator = plain(root + (float)step->epsilon);
-        update->expected[0][i] = plain(weight - plain(plain(step_size * moment1) / denominator));
-        update->expected[1][i] = moment1;
-        update->expected[2][i] = moment2;
-    }
-}
-
 static void adamw_is_torchs(void **state) {
     (void)state;
-    update_case update = prepare_update();
-    for (int updates = 1; updates <= 1000; updates *= 10) {
-        update.adamw = (yoke_adamw_step){.learning_rate = 1e-3,
-                                         .beta1 = 0.9,
-                                         .beta2 = 0.999,
-                                         .epsilon = 1e-8,
-                                         .weight_decay = 0.01,
-                                         .correction1 = 1 - pow(0.9, updates),
-                                         .correction2_root = sqrt(1 - pow(0.999, updates)),
-                                         .gradient_scale = 0.5f};
-        expect_adamw(&update);
-        for_every_cut(adamw_range, &update, update_check);
+    const yoke_optimizer_options options = YOKE_ADAMW_OPTIONS_INIT;
+    for (uint64_t updates = 1; updates <= 1000; updates *= 10)
+        check_updates(&options, updates - 1, 0.5f, expect_adam);
+}
+
+static void adam_is_torchs(void **state) {
+    (void)state;
+    yoke_optimizer_options options = YOKE_ADAM_OPTIONS_INIT;
+    for (uint64_t updates = 1; updates <= 1000; updates *= 10) {
+        options.weight_decay = updates == 10 ? 0 : 0.05;
+        check_updates(&options, updates - 1, 0.5f, expect_adam);
     }
-    free_update(&update);
+}
+
+static void rmsprop_is_torchs_with_and_without_momentum(void **state) {
+    (void)state;
+    yoke_optimizer_options options = YOKE_RMSPROP_OPTIONS_INIT;
+    for (int form = 0; form < 4; form++) {
+        options.momentum = form & 1 ? 0.9 : 0;
+        options.weight_decay = form & 2 ? 0.05 : 0;
+        check_updates(&options, 3, 0.5f, expect_rmsprop);
+    }
+}
+
+static void lion_is_the_papers(void **state) {
+    (void)state;
+    yoke_optimizer_options options = YOKE_LION_OPTIONS_INIT;
+    options.learning_rate = 0.03;
+    check_updates(&options, 3, 0.5f, expect_lion);
+    options.weight_decay = 0.1;
+    check_updates(&options, 0, 1, expect_lion);
+}
+
+static void adagrad_is_torchs(void **state) {
+    (void)state;
+    yoke_optimizer_options options = YOKE_ADAGRAD_OPTIONS_INIT;
+    check_updates(&options, 3, 0.5f, expect_adagrad);
+    options.weight_decay = 0.05;
+    check_updates(&options, 3, 1, expect_adagrad);
 }
 
 /* From zero moments, whatever the gradient, the first update is the learning rate's size: the
@@ -351,17 +430,14 @@ static void adamw_is_torchs(void **state) {
 static void the_first_adamw_step_is_the_learning_rate(void **state) {
     (void)state;
     yoke_devices *devices = check_devices(1);
-    yoke_adamw_step step = {.learning_rate = 1e-3,
-                            .beta1 = 0.9,
-                            .beta2 = 0.999,
-                            .epsilon = 1e-12,
-                            .correction1 = 1 - 0.9,
-                            .correction2_root = sqrt(1 - 0.999),
-                            .gradient_scale = 1};
+    yoke_optimizer_options options = YOKE_ADAMW_OPTIONS_INIT;
+    options.epsilon = 1e-12;
+    options.weight_decay = 0;
+    yoke_update_step step = step_of(&options, 0, 1);
     float weight = 0, gradient = 0.37f, held[2] = {0, 0};
     float *const moments[2] = {&held[0], &held[1]};
-    CHECK(yoke_device_adamw(yoke_devices_at(devices, 0), YOKE_STREAM_COMPUTE, &step, &weight,
-                            &gradient, moments, 1));
+    CHECK(yoke_device_update(yoke_devices_at(devices, 0), YOKE_STREAM_COMPUTE, &step, &weight,
+                             &gradient, moments, 1));
     assert_true(fabs((double)weight / -1e-3 - 1) < 5e-7);
     yoke_devices_close(devices);
 }
@@ -376,6 +452,10 @@ int main(void) {
         cmocka_unit_test(sgd_is_torchs_in_every_form),
         cmocka_unit_test(the_first_sgd_step_forgets_what_velocity_held),
         cmocka_unit_test(adamw_is_torchs),
+        cmocka_unit_test(adam_is_torchs),
+        cmocka_unit_test(rmsprop_is_torchs_with_and_without_momentum),
+        cmocka_unit_test(lion_is_the_papers),
+        cmocka_unit_test(adagrad_is_torchs),
         cmocka_unit_test(the_first_adamw_step_is_the_learning_rate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SGD and AdamW equal the formulas of torch.optim, written here again in double. */
+/* Optimizers equal the formulas of torch.optim, written here again in double. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -84,6 +84,8 @@ static yoke_status update(yoke_optimizer *optimizer, const yoke_optimizer_step *
 typedef struct exact {
     double weight, velocity, moment1, moment2;
 } exact;
+typedef void (*exact_update)(exact *at, const yoke_optimizer_options *options, uint64_t step,
+                             double rate, double gradient);
 
 static void exact_sgd(exact *at, const yoke_optimizer_options *options, uint64_t step, double rate,
                       double gradient) {
@@ -95,11 +97,14 @@ static void exact_sgd(exact *at, const yoke_optimizer_options *options, uint64_t
     at->weight -= rate * direction;
 }
 
-static void exact_adamw(exact *at, const yoke_optimizer_options *options, uint64_t step,
-                        double rate, double gradient) {
+static void exact_adam(exact *at, const yoke_optimizer_options *options, uint64_t step, double rate,
+                       double gradient) {
     double beta1 = options->beta1, beta2 = options->beta2, epsilon = options->epsilon;
     double updates = (double)(step + 1);
-    at->weight -= rate * options->weight_decay * at->weight;
+    if (options->kind == YOKE_ADAMW)
+        at->weight -= rate * options->weight_decay * at->weight;
+    else
+        gradient += options->weight_decay * at->weight;
     at->moment1 = beta1 * at->moment1 + (1 - beta1) * gradient;
     at->moment2 = beta2 * at->moment2 + (1 - beta2) * gradient * gradient;
     double mean = at->moment1 / (1 - pow(beta1, updates));
@@ -107,8 +112,35 @@ static void exact_adamw(exact *at, const yoke_optimizer_options *options, uint64
     at->weight -= rate * mean / (sqrt(variance) + epsilon);
 }
 
+static void exact_rmsprop(exact *at, const yoke_optimizer_options *options, uint64_t step,
+                          double rate, double gradient) {
+    (void)step;
+    gradient += options->weight_decay * at->weight;
+    at->moment2 = options->alpha * at->moment2 + (1 - options->alpha) * gradient * gradient;
+    double direction = gradient / (sqrt(at->moment2) + options->epsilon);
+    at->velocity = options->momentum * at->velocity + direction;
+    at->weight -= rate * at->velocity;
+}
+
+static void exact_lion(exact *at, const yoke_optimizer_options *options, uint64_t step, double rate,
+                       double gradient) {
+    (void)step;
+    double direction = options->beta1 * at->moment1 + (1 - options->beta1) * gradient;
+    double sign = direction > 0 ? 1 : direction < 0 ? -1 : 0;
+    at->weight -= rate * (sign + options->weight_decay * at->weight);
+    at->moment1 = options->beta2 * at->moment1 + (1 - options->beta2) * gradient;
+}
+
+static void exact_adagrad(exact *at, const yoke_optimizer_options *options, uint64_t step,
+                          double rate, double gradient) {
+    (void)step;
+    gradient += options->weight_decay * at->weight;
+    at->moment2 += gradient * gradient;
+    at->weight -= rate * gradient / (sqrt(at->moment2) + options->epsilon);
+}
+
 /* Trains both for STEPS steps; they may differ by the rounding of each float update. */
-static void compare_with_reference(const yoke_optimizer_options *options) {
+static void compare_with_reference(const yoke_optimizer_options *options, exact_update exact_step) {
     static exact reference[ELEMENTS];
     draw_weights();
     for (size_t i = 0; i < ELEMENTS; i++)
@@ -118,13 +150,8 @@ static void compare_with_reference(const yoke_optimizer_options *options) {
         yoke_optimizer_step step = step_at(t);
         draw_gradients(t);
         CHECK(update(optimizer, &step, 0, ELEMENTS, weights, gradients));
-        for (size_t i = 0; i < ELEMENTS; i++) {
-            double gradient = (double)gradients[i];
-            if (options->kind == YOKE_ADAMW)
-                exact_adamw(&reference[i], options, t, step.learning_rate, gradient);
-            else
-                exact_sgd(&reference[i], options, t, step.learning_rate, gradient);
-        }
+        for (size_t i = 0; i < ELEMENTS; i++)
+            exact_step(&reference[i], options, t, step.learning_rate, (double)gradients[i]);
     }
     yoke_optimizer_destroy(optimizer);
     for (size_t i = 0; i < ELEMENTS; i++) {
@@ -149,11 +176,11 @@ static void sgd_is_torch_sgd(void **state) {
                                           .momentum = forms[i].momentum,
                                           .weight_decay = forms[i].weight_decay,
                                           .nesterov = forms[i].nesterov};
-        compare_with_reference(&options);
+        compare_with_reference(&options, exact_sgd);
     }
 }
 
-static void adamw_is_torch_adamw(void **state) {
+static void adam_and_adamw_are_torchs(void **state) {
     (void)state;
     static const struct {
         double beta1, beta2, epsilon, weight_decay;
@@ -166,7 +193,23 @@ static void adamw_is_torch_adamw(void **state) {
                                           .beta2 = forms[i].beta2,
                                           .epsilon = forms[i].epsilon,
                                           .weight_decay = forms[i].weight_decay};
-        compare_with_reference(&options);
+        compare_with_reference(&options, exact_adam);
+        options.kind = YOKE_ADAM;
+        compare_with_reference(&options, exact_adam);
+    }
+}
+
+static void rmsprop_lion_and_adagrad_are_their_formulas(void **state) {
+    (void)state;
+    for (int form = 0; form < 4; form++) {
+        yoke_optimizer_options rmsprop = YOKE_RMSPROP_OPTIONS_INIT, lion = YOKE_LION_OPTIONS_INIT,
+                               adagrad = YOKE_ADAGRAD_OPTIONS_INIT;
+        rmsprop.momentum = form & 1 ? 0.9 : 0;
+        rmsprop.epsilon = adagrad.epsilon = 1e-4;
+        rmsprop.weight_decay = lion.weight_decay = adagrad.weight_decay = form & 2 ? 0.1 : 0;
+        compare_with_reference(&rmsprop, exact_rmsprop);
+        compare_with_reference(&lion, exact_lion);
+        compare_with_reference(&adagrad, exact_adagrad);
     }
 }
 
@@ -213,7 +256,9 @@ static const yoke_optimizer_options adamw = {.struct_size = sizeof adamw,
                                              .beta1 = 0.9,
                                              .beta2 = 0.999,
                                              .epsilon = 1e-8};
-static const yoke_optimizer_options *const kinds[] = {&momentum, &adamw};
+static const yoke_optimizer_options lion = YOKE_LION_OPTIONS_INIT;
+static const yoke_optimizer_options *const kinds[] = {&momentum, &adamw, &lion};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static const size_t cuts[PARTS + 1] = {0, 1, 334, 1000, ELEMENTS};
 
@@ -252,7 +297,7 @@ static void train_in_parts(const yoke_optimizer_options *options, bool own_optim
 
 static void any_cut_of_the_buffer_gives_the_same_bits(void **state) {
     (void)state;
-    for (size_t kind = 0; kind < 2; kind++) {
+    for (size_t kind = 0; kind < KINDS; kind++) {
         float whole[ELEMENTS];
         train_whole(kinds[kind]);
         memcpy(whole, weights, sizeof whole);
@@ -269,7 +314,7 @@ static void ranges_train_as_optimizers_of_their_own(void **state) {
     static const yoke_optimizer_range settings[PARTS] = {
         {0, 0.5, 0.2}, {1, 1, 0}, {334, 0, 0.3}, {1000, 3, 0.01}};
     static const size_t elsewhere[] = {0, 200, 1002, ELEMENTS};
-    for (size_t kind = 0; kind < 2; kind++) {
+    for (size_t kind = 0; kind < KINDS; kind++) {
         float apart[ELEMENTS];
         yoke_optimizer *own[PARTS], *one = NULL;
         yoke_optimizer_range items[PARTS];
@@ -326,7 +371,7 @@ static void workers_may_update_ranges_at_the_same_time(void **state) {
     yoke_workers *crew = NULL;
     yoke_workers_options options = {.count = PARTS, .spare_cores = -1};
     CHECK(yoke_workers_create(&crew, &options));
-    for (size_t kind = 0; kind < 2; kind++) {
+    for (size_t kind = 0; kind < KINDS; kind++) {
         float whole[ELEMENTS];
         train_whole(kinds[kind]);
         memcpy(whole, weights, sizeof whole);
@@ -413,7 +458,8 @@ static void clipping_follows_clip_grad_norm(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sgd_is_torch_sgd),
-        cmocka_unit_test(adamw_is_torch_adamw),
+        cmocka_unit_test(adam_and_adamw_are_torchs),
+        cmocka_unit_test(rmsprop_lion_and_adagrad_are_their_formulas),
         cmocka_unit_test(two_steps_are_as_worked_out_by_hand),
         cmocka_unit_test(any_cut_of_the_buffer_gives_the_same_bits),
         cmocka_unit_test(ranges_train_as_optimizers_of_their_own),

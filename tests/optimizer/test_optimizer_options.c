@@ -39,7 +39,7 @@ static void no_options_are_sgds_defaults(void **state) {
 
 static void zero_means_zero(void **state) {
     (void)state;
-    for (int kind = YOKE_SGD; kind <= YOKE_ADAMW; kind++) {
+    for (int kind = YOKE_SGD; kind <= YOKE_ADAGRAD; kind++) {
         yoke_optimizer_options own,
             given = {.struct_size = sizeof given, .kind = (yoke_optimizer_kind)kind};
         CHECK(yoke_optimizer_options_load(&own, &given));
@@ -69,7 +69,15 @@ static void impossible_options_are_refused_by_name(void **state) {
         {{.kind = YOKE_ADAMW, .beta2 = -0.1}, "beta2 is -0.1"},
         {{.kind = YOKE_ADAMW, .epsilon = -1e-8}, "epsilon is -1e-08"},
         {{.kind = YOKE_ADAMW, .nesterov = true}, "nesterov is for SGD"},
+        {{.kind = YOKE_ADAM, .beta2 = 1}, "YOKE_ADAM_OPTIONS_INIT"},
+        {{.kind = YOKE_ADAM, .nesterov = true}, "Adam has no such form"},
+        {{.kind = YOKE_RMSPROP, .alpha = 1}, "alpha is 1"},
+        {{.kind = YOKE_RMSPROP, .momentum = 1}, "momentum is 1"},
+        {{.kind = YOKE_RMSPROP, .momentum = 0.9, .nesterov = true}, "RMSprop has no such form"},
+        {{.kind = YOKE_LION, .beta1 = (double)NAN}, "beta1 is nan"},
+        {{.kind = YOKE_ADAGRAD, .epsilon = -1}, "epsilon is -1"},
         {{.kind = (yoke_optimizer_kind)7}, "kind is 7"},
+        {{.kind = (yoke_optimizer_kind)-1}, "kind is -1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         yoke_optimizer_options given = cases[i].options, own;
@@ -84,12 +92,40 @@ static void impossible_options_are_refused_by_name(void **state) {
     }
 }
 
+static void every_kind_has_a_name_and_states_under_pytorchs_names(void **state) {
+    (void)state;
+    static const struct {
+        yoke_optimizer_options options;
+        const char *name, *states[3];
+    } cases[] = {
+        {YOKE_SGD_OPTIONS_INIT, "sgd", {NULL}},
+        {{.kind = YOKE_SGD, .momentum = 0.9}, "sgd", {"momentum_buffer"}},
+        {YOKE_ADAMW_OPTIONS_INIT, "adamw", {"exp_avg", "exp_avg_sq"}},
+        {YOKE_ADAM_OPTIONS_INIT, "adam", {"exp_avg", "exp_avg_sq"}},
+        {YOKE_RMSPROP_OPTIONS_INIT, "rmsprop", {"square_avg"}},
+        {{.kind = YOKE_RMSPROP, .momentum = 0.5}, "rmsprop", {"square_avg", "momentum_buffer"}},
+        {YOKE_LION_OPTIONS_INIT, "lion", {"exp_avg"}},
+        {YOKE_ADAGRAD_OPTIONS_INIT, "adagrad", {"sum"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const yoke_optimizer_options *options = &cases[i].options;
+        assert_string_equal(yoke_optimizer_name(options->kind), cases[i].name);
+        int count = yoke_optimizer_state_count(options);
+        assert_null(cases[i].states[count]);
+        for (int k = 0; k < count; k++)
+            assert_string_equal(yoke_optimizer_state_name(options, k), cases[i].states[k]);
+    }
+    assert_null(yoke_optimizer_name((yoke_optimizer_kind)(YOKE_ADAGRAD + 1)));
+    assert_null(yoke_optimizer_name((yoke_optimizer_kind)-1));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_init_macros_set_pytorchs_defaults),
         cmocka_unit_test(no_options_are_sgds_defaults),
         cmocka_unit_test(zero_means_zero),
         cmocka_unit_test(impossible_options_are_refused_by_name),
+        cmocka_unit_test(every_kind_has_a_name_and_states_under_pytorchs_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,6 +168,8 @@ typedef struct subject_model {
 
 static const subject_model convnet = {
     "convnet", {.channels = 3, .height = 12, .width = 12}, 5, build_convnet};
+static const subject_model optimizers = {
+    "optimizers", {.channels = 3, .height = 12, .width = 12}, 5, build_convnet};
 static const subject_model gates = {
     "gates", {.channels = 3, .height = 5, .width = 4}, 5, build_gates};
 static const subject_model excitation = {
@@ -195,19 +197,24 @@ typedef struct test_rig {
     float weights[5]; /* of the loss */
 } test_rig;
 
+/* The defaults of the case's kind, which are PyTorch's, and what the case sets. */
 static inline yoke_optimizer_options optimizer_of(const json_t *test_case) {
+    static const yoke_optimizer_options kinds[] = {
+        YOKE_SGD_OPTIONS_INIT,     YOKE_ADAMW_OPTIONS_INIT, YOKE_ADAM_OPTIONS_INIT,
+        YOKE_RMSPROP_OPTIONS_INIT, YOKE_LION_OPTIONS_INIT,  YOKE_ADAGRAD_OPTIONS_INIT};
     const json_t *given = json_object_get(test_case, "optimizer");
-    bool sgd = strcmp(json_string_value(json_object_get(given, "kind")), "sgd") == 0;
-    return (yoke_optimizer_options){.struct_size = sizeof(yoke_optimizer_options),
-                                    .kind = sgd ? YOKE_SGD : YOKE_ADAMW,
-                                    .learning_rate = real(given, "learning_rate"),
-                                    .momentum = real(given, "momentum"),
-                                    .nesterov = truth(given, "nesterov"),
-                                    .weight_decay = real(given, "weight_decay"),
-                                    .beta1 = 0.9,
-                                    .beta2 = 0.999,
-                                    .epsilon = 1e-8,
-                                    .clip_norm = real(test_case, "clip_norm")};
+    const char *kind = json_string_value(json_object_get(given, "kind"));
+    int found = 0;
+    while (strcmp(yoke_optimizer_name((yoke_optimizer_kind)found), kind) != 0)
+        found++;
+    yoke_optimizer_options optimizer = kinds[found];
+    optimizer.learning_rate = real(given, "learning_rate");
+    optimizer.momentum = real(given, "momentum");
+    optimizer.nesterov = truth(given, "nesterov");
+    optimizer.weight_decay = real(given, "weight_decay");
+    if (json_object_get(given, "alpha") != NULL) optimizer.alpha = real(given, "alpha");
+    optimizer.clip_norm = real(test_case, "clip_norm");
+    return optimizer;
 }
 
 /* groups[RIG_GROUPS]; their patterns are the fixture's. Returns how many. */

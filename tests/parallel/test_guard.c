@@ -49,11 +49,12 @@ static yoke_status breaking_square_sum(yoke_device *device, yoke_stream stream, 
     return whole->square_sum(device, stream, values, elements, sum);
 }
 
-static yoke_status breaking_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
-                                float *weights, const float *gradients, float *velocity,
-                                size_t elements) {
+static yoke_status breaking_update(yoke_device *device, yoke_stream stream,
+                                   const yoke_update_step *step, float *weights,
+                                   const float *gradients, float *const states[YOKE_UPDATE_STATES],
+                                   size_t elements) {
     TRY(count_call(device));
-    return whole->sgd(device, stream, step, weights, gradients, velocity, elements);
+    return whole->update(device, stream, step, weights, gradients, states, elements);
 }
 
 static void break_devices(const yoke_devices *devices) {
@@ -64,7 +65,7 @@ static void break_devices(const yoke_devices *devices) {
     breaking.copy = breaking_copy;
     breaking.sum = breaking_sum;
     breaking.square_sum = breaking_square_sum;
-    breaking.sgd = breaking_sgd;
+    breaking.update = breaking_update;
     for (int k = 0; k < DEVICES; k++)
         yoke_devices_at(devices, k)->backend = &breaking;
 }

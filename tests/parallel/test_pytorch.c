@@ -68,6 +68,11 @@ static void a_convnet_trains_as_in_pytorch_on_one_to_four_devices(void **state) 
     run_subject(&convnet);
 }
 
+static void every_optimizer_trains_as_in_pytorch(void **state) {
+    (void)state;
+    run_subject(&optimizers);
+}
+
 static void dilated_and_depthwise_convolutions_train_as_in_pytorch(void **state) {
     (void)state;
     run_subject(&windows);
@@ -124,6 +129,7 @@ static void a_regression_with_a_shared_layer_trains_as_in_pytorch(void **state) 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_convnet_trains_as_in_pytorch_on_one_to_four_devices),
+        cmocka_unit_test(every_optimizer_trains_as_in_pytorch),
         cmocka_unit_test(dilated_and_depthwise_convolutions_train_as_in_pytorch),
         cmocka_unit_test(a_vision_transformer_trains_as_in_torchvision),
         cmocka_unit_test(a_resnet_trains_as_in_pytorch_with_a_batch_norm_a_shard),

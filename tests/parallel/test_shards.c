@@ -10,7 +10,8 @@ enum { SHARDS = 8, STEPS_HERE = 5, BATCH = 19 }; /* shards of 3 rows */
 
 typedef struct shard_case {
     const char *name;
-    bool norm, clip, adamw, composed;
+    yoke_optimizer_kind kind;
+    bool norm, clip, composed;
     double dropout, momentum;
     int rows[STEPS_HERE]; /* of the batches */
 } shard_case;
@@ -24,11 +25,13 @@ static const shard_case cases[] = {
     {.name = "clipping", .clip = true, .norm = true, .momentum = 0.9, .rows = {19, 19, 16, 5, 3}},
     {.name = "composed", .composed = true, .momentum = 0.9, .rows = {19, 16, 5, 19, 2}},
     {.name = "adamw",
-     .adamw = true,
+     .kind = YOKE_ADAMW,
      .norm = true,
      .clip = true,
      .dropout = 0.2,
      .rows = {16, 19, 5, 1, 19}},
+    {.name = "rmsprop", .kind = YOKE_RMSPROP, .momentum = 0.5, .rows = {16, 19, 5, 1, 19}},
+    {.name = "lion", .kind = YOKE_LION, .clip = true, .rows = {16, 19, 5, 1, 19}},
 };
 enum { CASES = sizeof cases / sizeof cases[0] };
 
@@ -38,14 +41,17 @@ static yoke_model *model_of(const shard_case *one) {
 
 static yoke_optimizer_options optimizer_for(const shard_case *one) {
     return (yoke_optimizer_options){.struct_size = sizeof(yoke_optimizer_options),
-                                    .kind = one->adamw ? YOKE_ADAMW : YOKE_SGD,
-                                    .learning_rate = one->adamw ? 0.01 : 0.05,
+                                    .kind = one->kind,
+                                    .learning_rate = one->kind == YOKE_SGD     ? 0.05
+                                                     : one->kind == YOKE_ADAMW ? 0.01
+                                                                               : 0.001,
                                     .momentum = one->momentum,
                                     .weight_decay = 1e-3,
                                     .beta1 = 0.9,
                                     .beta2 = 0.999,
                                     .epsilon = 1e-8,
-                                    .clip_norm = one->clip ? 0.3 : 0};
+                                    .clip_norm = one->clip ? 0.3 : 0,
+                                    .alpha = 0.9};
 }
 
 static yoke_data_parallel_options options_for(yoke_schedule schedule, int shards) {

@@ -130,6 +130,14 @@ static void init_macros_set_the_defaults_of_their_structs(void **state) {
     EXPECT_INIT(yoke_optimizer_options, YOKE_ADAMW_OPTIONS_INIT, .kind = YOKE_ADAMW,
                 .learning_rate = 1e-3, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.999,
                 .epsilon = 1e-8);
+    EXPECT_INIT(yoke_optimizer_options, YOKE_ADAM_OPTIONS_INIT, .kind = YOKE_ADAM,
+                .learning_rate = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8);
+    EXPECT_INIT(yoke_optimizer_options, YOKE_RMSPROP_OPTIONS_INIT, .kind = YOKE_RMSPROP,
+                .learning_rate = 1e-2, .epsilon = 1e-8, .alpha = 0.99);
+    EXPECT_INIT(yoke_optimizer_options, YOKE_LION_OPTIONS_INIT, .kind = YOKE_LION,
+                .learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.99);
+    EXPECT_INIT(yoke_optimizer_options, YOKE_ADAGRAD_OPTIONS_INIT, .kind = YOKE_ADAGRAD,
+                .learning_rate = 1e-2, .epsilon = 1e-10);
     EXPECT_INIT(yoke_conv2d_options, YOKE_CONV2D_OPTIONS_INIT, .stride = 1, .groups = 1,
                 .dilation = 1);
     EXPECT_INIT(yoke_linear_options, YOKE_LINEAR_OPTIONS_INIT, .name = NULL);

@@ -182,6 +182,19 @@ static void adamw_takes_the_same_steps(void **state) {
     train_side_by_side(1, &adamw);
 }
 
+static void other_optimizers_take_the_same_steps(void **state) {
+    (void)state;
+    yoke_optimizer_options others[] = {YOKE_ADAM_OPTIONS_INIT, YOKE_RMSPROP_OPTIONS_INIT,
+                                       YOKE_RMSPROP_OPTIONS_INIT, YOKE_LION_OPTIONS_INIT,
+                                       YOKE_ADAGRAD_OPTIONS_INIT};
+    others[2].momentum = 0.9;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        others[i].weight_decay = 0.1;
+        others[i].learning_rate = 1e-3;
+        train_side_by_side(1, &others[i]);
+    }
+}
+
 /* 3 + 3 + 1 rows: batch norm sees each shard alone, and the root's statistics count. */
 static void shards_normalize_as_devices_do(void **state) {
     (void)state;
@@ -247,6 +260,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sgd_takes_the_same_steps),
         cmocka_unit_test(adamw_takes_the_same_steps),
+        cmocka_unit_test(other_optimizers_take_the_same_steps),
         cmocka_unit_test(shards_normalize_as_devices_do),
         cmocka_unit_test(mixed_labels_take_the_same_steps),
         cmocka_unit_test(a_loss_that_is_not_finite_changes_no_weight),

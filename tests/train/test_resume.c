@@ -25,8 +25,14 @@ static void vary(yoke_trainer_options *options, int setting) {
                                                  .beta1 = 0.9,
                                                  .beta2 = 0.99,
                                                  .epsilon = 1e-8};
+    static const yoke_optimizer_options rmsprop = {.struct_size = sizeof rmsprop,
+                                                   .kind = YOKE_RMSPROP,
+                                                   .learning_rate = 0.001,
+                                                   .momentum = 0.9,
+                                                   .epsilon = 1e-8,
+                                                   .alpha = 0.9};
     if (setting == 0) return;
-    options->optimizer = &adamw;
+    options->optimizer = setting == 1 ? &rmsprop : &adamw;
     options->augment = YOKE_AUGMENT_CROP_FLIP;
     options->mixup = 0.4;
     options->lr_schedule = YOKE_LR_ONECYCLE;

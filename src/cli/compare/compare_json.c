@@ -16,7 +16,7 @@ static void json_setup(yoke_json *json, const compare_result *result) {
     yoke_json_text(json, "dataset", setup->dataset);
     yoke_json_text(json, "precision", precisions[setup->precision]);
     yoke_json_text(json, "algorithm", algorithms[setup->algorithm]);
-    yoke_json_text(json, "optimizer", setup->optimizer.kind == YOKE_SGD ? "sgd" : "adamw");
+    yoke_json_text(json, "optimizer", yoke_optimizer_name(setup->optimizer.kind));
     yoke_json_real(json, "learning_rate", setup->optimizer.learning_rate);
     yoke_json_integer(json, "batch", setup->batch);
     yoke_json_integer(json, "seed", (int64_t)setup->seed);

@@ -16,7 +16,7 @@ bool verify_is_recorded(const verify_run *run, int step) {
 
 /* The configuration. */
 
-enum { TEXTS = 13, TEXT_BYTES = 1024 };
+enum { TEXTS = 14, TEXT_BYTES = 1024 };
 typedef struct configuration {
     const char *keys[TEXTS];
     char values[TEXTS][TEXT_BYTES];
@@ -48,13 +48,14 @@ static void configure(configuration *all, const verify_run *run) {
     add_number(all, "batch", run->setup->batch);
     add_number(all, "shards", run->setup->shards);
     add_number(all, "steps", run->steps);
-    add_text(all, "optimizer", optimizer->kind == YOKE_SGD ? "sgd" : "adamw");
+    add_text(all, "optimizer", yoke_optimizer_name(optimizer->kind));
     add_number(all, "learning_rate", optimizer->learning_rate);
     add_number(all, "momentum", optimizer->momentum);
     add_number(all, "weight_decay", optimizer->weight_decay);
     add_number(all, "beta1", optimizer->beta1);
     add_number(all, "beta2", optimizer->beta2);
     add_number(all, "epsilon", optimizer->epsilon);
+    if (optimizer->kind == YOKE_RMSPROP) add_number(all, "alpha", optimizer->alpha);
 }
 
 /* Writing. */

@@ -198,118 +198,45 @@ yoke_status cpu_check_finite(yoke_device *device, yoke_stream stream, const floa
     return YOKE_OK;
 }
 
-typedef struct sgd_job {
-    yoke_sgd_step step;
+typedef struct update_job {
+    yoke_float_scalars scalars;
+    float gradient_scale;
     float *weights;
     const float *gradients;
-    float *velocity;
-} sgd_job;
+    float *states[YOKE_UPDATE_STATES];
+} update_job;
 
-CPU_CLONES static void sgd_plain_range(const void *job, size_t begin, size_t end) {
-    const sgd_job sgd = *(const sgd_job *)job;
-#pragma omp simd
-    for (size_t i = begin; i < end; i++) {
-        float weight = sgd.weights[i];
-        float gradient = sgd.gradients[i] * sgd.step.gradient_scale;
-        gradient = gradient + sgd.step.weight_decay * weight;
-        sgd.weights[i] = weight - sgd.step.learning_rate * gradient;
+#define REAL float
+#define FN(name) name##f
+#define UPDATE_RANGE(NAME, name, count, formula)                                                   \
+    CPU_CLONES static void update_##name(const void *job, size_t begin, size_t end) {              \
+        const update_job update = *(const update_job *)job;                                        \
+        const yoke_float_scalars k = update.scalars;                                               \
+        _Pragma("omp simd") for (size_t i = begin; i < end; i++) {                                 \
+            float w = update.weights[i], g = update.gradients[i] * update.gradient_scale;          \
+            float m = count > 0 ? update.states[0][i] : 0,                                         \
+                  v = count > 1 ? update.states[1][i] : 0;                                         \
+            formula;                                                                               \
+            update.weights[i] = w;                                                                 \
+            if (count > 0) update.states[0][i] = m;                                                \
+            if (count > 1) update.states[1][i] = v;                                                \
+        }                                                                                          \
     }
-}
+YOKE_UPDATES(UPDATE_RANGE)
 
-/* The first step sets velocity to the gradient: its earlier content must not matter, even if
- * NaN. */
-CPU_CLONES static void sgd_first_range(const void *job, size_t begin, size_t end) {
-    const sgd_job sgd = *(const sgd_job *)job;
-    float ahead = sgd.step.nesterov ? sgd.step.momentum : 0;
-#pragma omp simd
-    for (size_t i = begin; i < end; i++) {
-        float weight = sgd.weights[i];
-        float gradient = sgd.gradients[i] * sgd.step.gradient_scale;
-        gradient = gradient + sgd.step.weight_decay * weight;
-        sgd.velocity[i] = gradient;
-        sgd.weights[i] = weight - sgd.step.learning_rate * (gradient + ahead * gradient);
-    }
-}
+#define UPDATE_BODY(NAME, name, count, formula) [YOKE_UPDATE_##NAME] = update_##name,
+static const range_body update_bodies[YOKE_UPDATE_RULES] = {YOKE_UPDATES(UPDATE_BODY)};
 
-CPU_CLONES static void sgd_momentum_range(const void *job, size_t begin, size_t end) {
-    const sgd_job sgd = *(const sgd_job *)job;
-#pragma omp simd
-    for (size_t i = begin; i < end; i++) {
-        float weight = sgd.weights[i];
-        float gradient = sgd.gradients[i] * sgd.step.gradient_scale;
-        gradient = gradient + sgd.step.weight_decay * weight;
-        float velocity = sgd.step.momentum * sgd.velocity[i] + gradient;
-        sgd.velocity[i] = velocity;
-        sgd.weights[i] = weight - sgd.step.learning_rate * velocity;
-    }
-}
-
-CPU_CLONES static void sgd_nesterov_range(const void *job, size_t begin, size_t end) {
-    const sgd_job sgd = *(const sgd_job *)job;
-#pragma omp simd
-    for (size_t i = begin; i < end; i++) {
-        float weight = sgd.weights[i];
-        float gradient = sgd.gradients[i] * sgd.step.gradient_scale;
-        gradient = gradient + sgd.step.weight_decay * weight;
-        float velocity = sgd.step.momentum * sgd.velocity[i] + gradient;
-        sgd.velocity[i] = velocity;
-        float direction = gradient + sgd.step.momentum * velocity;
-        sgd.weights[i] = weight - sgd.step.learning_rate * direction;
-    }
-}
-
-yoke_status cpu_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
-                    float *weights, const float *gradients, float *velocity, size_t elements) {
+yoke_status cpu_update(yoke_device *device, yoke_stream stream, const yoke_update_step *step,
+                       float *weights, const float *gradients,
+                       float *const states[YOKE_UPDATE_STATES], size_t elements) {
     (void)stream;
-    sgd_job job = {.step = *step, .weights = weights, .gradients = gradients, .velocity = velocity};
-    range_body body = sgd_momentum_range;
-    if (step->nesterov) body = sgd_nesterov_range;
-    if (step->first) body = sgd_first_range;
-    if (step->momentum == 0) body = sgd_plain_range;
-    run_range(device, body, &job, elements);
-    return YOKE_OK;
-}
-
-typedef struct adamw_job {
-    float shrink, gradient_scale, rise1, beta2, rise2, step_size, correction2_root, epsilon;
-    float *weights;
-    const float *gradients;
-    float *moment1, *moment2;
-} adamw_job;
-
-/* param.mul_, exp_avg.lerp_, exp_avg_sq.mul_.addcmul_, denom, param.addcdiv_ of torch.optim. */
-CPU_CLONES static void adamw_range(const void *job, size_t begin, size_t end) {
-    const adamw_job adamw = *(const adamw_job *)job;
-#pragma omp simd
-    for (size_t i = begin; i < end; i++) {
-        float weight = adamw.weights[i] * adamw.shrink;
-        float gradient = adamw.gradients[i] * adamw.gradient_scale;
-        float moment1 = adamw.moment1[i] + adamw.rise1 * (gradient - adamw.moment1[i]);
-        float moment2 = adamw.moment2[i] * adamw.beta2 + adamw.rise2 * gradient * gradient;
-        float denominator = sqrtf(moment2) / adamw.correction2_root + adamw.epsilon;
-        adamw.moment1[i] = moment1;
-        adamw.moment2[i] = moment2;
-        adamw.weights[i] = weight - adamw.step_size * moment1 / denominator;
-    }
-}
-
-yoke_status cpu_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,
-                      float *weights, const float *gradients, float *const moments[2],
-                      size_t elements) {
-    (void)stream;
-    adamw_job job = {.shrink = (float)(1 - step->learning_rate * step->weight_decay),
-                     .gradient_scale = step->gradient_scale,
-                     .rise1 = (float)(1 - step->beta1),
-                     .beta2 = (float)step->beta2,
-                     .rise2 = (float)(1 - step->beta2),
-                     .step_size = (float)(step->learning_rate / step->correction1),
-                     .correction2_root = (float)step->correction2_root,
-                     .epsilon = (float)step->epsilon,
-                     .weights = weights,
-                     .gradients = gradients,
-                     .moment1 = moments[0],
-                     .moment2 = moments[1]};
-    run_range(device, adamw_range, &job, elements);
+    update_job job = {.scalars = yoke_update_round(&step->scalars),
+                      .gradient_scale = step->gradient_scale,
+                      .weights = weights,
+                      .gradients = gradients};
+    memcpy(job.states, states, sizeof job.states);
+    run_range(device, update_bodies[step->rule], &job, elements);
     return YOKE_OK;
 }
 

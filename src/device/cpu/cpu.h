@@ -174,11 +174,9 @@ yoke_status cpu_square_sum(yoke_device *device, yoke_stream stream, const float 
                            size_t elements, double *sum);
 yoke_status cpu_check_finite(yoke_device *device, yoke_stream stream, const float *values,
                              size_t elements, size_t offset, uint64_t *first_bad);
-yoke_status cpu_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
-                    float *weights, const float *gradients, float *velocity, size_t elements);
-yoke_status cpu_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,
-                      float *weights, const float *gradients, float *const moments[2],
-                      size_t elements);
+yoke_status cpu_update(yoke_device *device, yoke_stream stream, const yoke_update_step *step,
+                       float *weights, const float *gradients,
+                       float *const states[YOKE_UPDATE_STATES], size_t elements);
 yoke_status cpu_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
                            const void *from);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The backend table's arithmetic and images: fills in the kernels' jobs. The scalars have the CPU's
  * bits. */
+#include <string.h>
+
 #include "device/cuda/cuda.h"
 
 _Static_assert(CUDA_SOURCES >= YOKE_DEVICES_LIMIT, "a sum reads the buffers of all devices");
@@ -50,48 +52,22 @@ yoke_status cuda_undo(yoke_device *device, yoke_stream stream, const yoke_gate *
     return YOKE_OK;
 }
 
-yoke_status cuda_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
-                     float *weights, const float *gradients, float *velocity, size_t elements) {
-    cuda_sgd_job job = {.learning_rate = step->learning_rate,
-                        .momentum = step->momentum,
-                        .weight_decay = step->weight_decay,
-                        .gradient_scale = step->gradient_scale,
-                        .nesterov = step->nesterov,
-                        .first = step->first,
-                        .gate = step->gate,
-                        .weights = weights,
-                        .gradients = gradients,
-                        .velocity = velocity,
-                        .kept_weights = step->kept_weights,
-                        .kept_velocity = step->kept_velocity,
-                        .shadow = step->shadow,
-                        .elements = elements};
+yoke_status cuda_update(yoke_device *device, yoke_stream stream, const yoke_update_step *step,
+                        float *weights, const float *gradients,
+                        float *const states[YOKE_UPDATE_STATES], size_t elements) {
+    cuda_update_job job = {.rule = step->rule,
+                           .scalars = yoke_update_round(&step->scalars),
+                           .gradient_scale = step->gradient_scale,
+                           .gate = step->gate,
+                           .weights = weights,
+                           .gradients = gradients,
+                           .kept_weights = step->kept_weights,
+                           .shadow = step->shadow,
+                           .elements = elements};
+    memcpy(job.states, states, sizeof job.states);
+    memcpy(job.kept_states, step->kept_states, sizeof job.kept_states);
     TRY(cuda_use(device));
-    TRY_CUDA(cuda_of(device), cuda_run_sgd(&job, stream_of(device, stream)));
-    return YOKE_OK;
-}
-
-yoke_status cuda_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,
-                       float *weights, const float *gradients, float *const moments[2],
-                       size_t elements) {
-    cuda_adamw_job job = {.shrink = (float)(1 - step->learning_rate * step->weight_decay),
-                          .gradient_scale = step->gradient_scale,
-                          .rise1 = (float)(1 - step->beta1),
-                          .beta2 = (float)step->beta2,
-                          .rise2 = (float)(1 - step->beta2),
-                          .step_size = (float)(step->learning_rate / step->correction1),
-                          .correction2_root = (float)step->correction2_root,
-                          .epsilon = (float)step->epsilon,
-                          .gate = step->gate,
-                          .weights = weights,
-                          .gradients = gradients,
-                          .moments = {moments[0], moments[1]},
-                          .kept_weights = step->kept_weights,
-                          .kept_moments = {step->kept_moments[0], step->kept_moments[1]},
-                          .shadow = step->shadow,
-                          .elements = elements};
-    TRY(cuda_use(device));
-    TRY_CUDA(cuda_of(device), cuda_run_adamw(&job, stream_of(device, stream)));
+    TRY_CUDA(cuda_of(device), cuda_run_update(&job, stream_of(device, stream)));
     return YOKE_OK;
 }
 

@@ -237,91 +237,67 @@ static uintptr_t shadow_address(const void *shadow) {
     return 2 * address(shadow);
 }
 
-/* SGD. */
+#define REAL float
+#define FN(name) name##f
+#define UPDATE_RULE(NAME, name, count, formula)                                                    \
+    struct rule_##name {                                                                           \
+        static constexpr int states = count;                                                       \
+        static __device__ void run(const yoke_float_scalars &k, float &w, float g, float &m,       \
+                                   float &v) {                                                     \
+            (void)m, (void)v;                                                                      \
+            formula;                                                                               \
+        }                                                                                          \
+    };
+YOKE_UPDATES(UPDATE_RULE)
 
-template <int N>
-static __device__ void sgd_at(const cuda_sgd_job &job, bool closed, float scale, size_t at) {
+template <typename Rule, int N>
+static __device__ void update_at(const cuda_update_job &job, bool closed, float scale, size_t at) {
     cuda_pack<float, N> weights = cuda_load<N>(job.weights + at),
                         gradients = cuda_load<N>(job.gradients + at);
-    cuda_pack<float, N> velocity = gradients;
-    bool reads = job.kept_velocity != NULL || !job.first;
-    if (job.momentum != 0 && reads) velocity = cuda_load<N>(job.velocity + at);
+    cuda_pack<float, N> states[YOKE_UPDATE_STATES] = {};
+#pragma unroll
+    for (int i = 0; i < Rule::states; i++)
+        states[i] = cuda_load<N>(job.states[i] + at);
     keep(job.kept_weights, at, weights);
-    keep(job.kept_velocity, at, velocity);
+#pragma unroll
+    for (int i = 0; i < Rule::states; i++)
+        keep(job.kept_states[i], at, states[i]);
     if (closed) return;
-    for (int lane = 0; lane < N; lane++) {
-        float gradient = gradients.at[lane] * scale;
-        gradient = gradient + job.weight_decay * weights.at[lane];
-        float moving = job.first ? gradient : job.momentum * velocity.at[lane] + gradient;
-        float ahead = job.nesterov ? gradient + job.momentum * moving : moving;
-        velocity.at[lane] = moving;
-        weights.at[lane] -= job.learning_rate * (job.momentum != 0 ? ahead : gradient);
-    }
-    if (job.momentum != 0) cuda_store(job.velocity + at, velocity.at);
+    for (int lane = 0; lane < N; lane++)
+        Rule::run(job.scalars, weights.at[lane], gradients.at[lane] * scale, states[0].at[lane],
+                  states[1].at[lane]);
+#pragma unroll
+    for (int i = 0; i < Rule::states; i++)
+        cuda_store(job.states[i] + at, states[i].at);
     cuda_store(job.weights + at, weights.at);
     write_shadow(job.shadow, at, weights);
 }
 
-static __global__ void sgd(cuda_sgd_job job, size_t whole) {
+template <typename Rule> static __global__ void update(cuda_update_job job, size_t whole) {
     bool closed = is_closed(job.gate);
     if (closed && job.kept_weights == NULL) return;
     float scale = job.gradient_scale * (job.gate != NULL ? job.gate->gradient_scale : 1);
-    GRID_STRIDE(i, whole / PACK) sgd_at<PACK>(job, closed, scale, i * PACK);
-    GRID_STRIDE(i, job.elements - whole) sgd_at<1>(job, closed, scale, whole + i);
+    GRID_STRIDE(i, whole / PACK) update_at<Rule, PACK>(job, closed, scale, i * PACK);
+    GRID_STRIDE(i, job.elements - whole) update_at<Rule, 1>(job, closed, scale, whole + i);
 }
 
-extern "C" cudaError_t cuda_run_sgd(const cuda_sgd_job *job, cudaStream_t stream) {
-    uintptr_t addresses = address(job->weights) | address(job->gradients) | address(job->velocity) |
-                          address(job->kept_weights) | address(job->kept_velocity) |
-                          shadow_address(job->shadow);
-    size_t whole = packed(job->elements, addresses);
-    LAUNCH(sgd, pack_blocks(job->elements, whole), CUDA_THREADS, stream, *job, whole);
-    return cudaGetLastError();
-}
+#define UPDATE_CASE(NAME, name, count, formula)                                                    \
+    case YOKE_UPDATE_##NAME:                                                                       \
+        LAUNCH(update<rule_##name>, blocks, CUDA_THREADS, stream, *job, whole);                    \
+        break;
 
-/* AdamW. */
-
-template <int N>
-static __device__ void adamw_at(const cuda_adamw_job &job, bool closed, float scale, size_t at) {
-    cuda_pack<float, N> weights = cuda_load<N>(job.weights + at),
-                        gradients = cuda_load<N>(job.gradients + at);
-    cuda_pack<float, N> moments1 = cuda_load<N>(job.moments[0] + at),
-                        moments2 = cuda_load<N>(job.moments[1] + at);
-    keep(job.kept_weights, at, weights);
-    keep(job.kept_moments[0], at, moments1);
-    keep(job.kept_moments[1], at, moments2);
-    if (closed) return;
-    for (int lane = 0; lane < N; lane++) {
-        float weight = weights.at[lane] * job.shrink;
-        float gradient = gradients.at[lane] * scale;
-        float moment1 = moments1.at[lane] + job.rise1 * (gradient - moments1.at[lane]);
-        float moment2 = moments2.at[lane] * job.beta2 + job.rise2 * gradient * gradient;
-        float denominator = sqrtf(moment2) / job.correction2_root + job.epsilon;
-        moments1.at[lane] = moment1;
-        moments2.at[lane] = moment2;
-        weights.at[lane] = weight - job.step_size * moment1 / denominator;
-    }
-    cuda_store(job.moments[0] + at, moments1.at);
-    cuda_store(job.moments[1] + at, moments2.at);
-    cuda_store(job.weights + at, weights.at);
-    write_shadow(job.shadow, at, weights);
-}
-
-static __global__ void adamw(cuda_adamw_job job, size_t whole) {
-    bool closed = is_closed(job.gate);
-    if (closed && job.kept_weights == NULL) return;
-    float scale = job.gradient_scale * (job.gate != NULL ? job.gate->gradient_scale : 1);
-    GRID_STRIDE(i, whole / PACK) adamw_at<PACK>(job, closed, scale, i * PACK);
-    GRID_STRIDE(i, job.elements - whole) adamw_at<1>(job, closed, scale, whole + i);
-}
-
-extern "C" cudaError_t cuda_run_adamw(const cuda_adamw_job *job, cudaStream_t stream) {
+extern "C" cudaError_t cuda_run_update(const cuda_update_job *job, cudaStream_t stream) {
     uintptr_t addresses = address(job->weights) | address(job->gradients) |
-                          address(job->moments[0]) | address(job->moments[1]) |
-                          address(job->kept_weights) | address(job->kept_moments[0]) |
-                          address(job->kept_moments[1]) | shadow_address(job->shadow);
+                          address(job->kept_weights) | shadow_address(job->shadow);
+    for (int i = 0; i < YOKE_UPDATE_STATES; i++)
+        addresses |= address(job->states[i]) | address(job->kept_states[i]);
     size_t whole = packed(job->elements, addresses);
-    LAUNCH(adamw, pack_blocks(job->elements, whole), CUDA_THREADS, stream, *job, whole);
+    unsigned blocks = pack_blocks(job->elements, whole);
+    switch (job->rule) {
+        YOKE_UPDATES(UPDATE_CASE)
+    case YOKE_UPDATE_RULES:
+        break;
+    }
     return cudaGetLastError();
 }
 

@@ -230,11 +230,9 @@ yoke_status cuda_gate(yoke_device *device, yoke_stream stream, yoke_gate *gate,
                       const yoke_gate_request *request);
 yoke_status cuda_undo(yoke_device *device, yoke_stream stream, const yoke_gate *gate, float *values,
                       const float *kept, size_t elements);
-yoke_status cuda_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
-                     float *weights, const float *gradients, float *velocity, size_t elements);
-yoke_status cuda_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,
-                       float *weights, const float *gradients, float *const moments[2],
-                       size_t elements);
+yoke_status cuda_update(yoke_device *device, yoke_stream stream, const yoke_update_step *step,
+                        float *weights, const float *gradients,
+                        float *const states[YOKE_UPDATE_STATES], size_t elements);
 yoke_status cuda_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
                         size_t elements);
 yoke_status cuda_accumulate(yoke_device *device, const yoke_layout *layout, void *to,

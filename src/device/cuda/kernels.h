@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/device.h"
 #include "yoke/decoding.h"
 
 #ifdef __cplusplus
@@ -52,29 +53,19 @@ cudaError_t cuda_run_undo(const struct yoke_gate *gate, float *values, const flo
 /* An update writes what it overwrites to `kept` ranges, also behind a closed gate. NULL: nothing is
  * kept. kept_weights may be the gradients. `shadow` gets the new weights in bfloat16; NULL: nothing
  * does. */
-typedef struct cuda_sgd_job {
-    float learning_rate, momentum, weight_decay, gradient_scale;
-    bool nesterov, first;
+typedef struct cuda_update_job {
+    yoke_update_rule rule;
+    yoke_float_scalars scalars;
+    float gradient_scale;
     const struct yoke_gate *gate; /* device memory; NULL: open */
     float *weights;
     const float *gradients;
-    float *velocity; /* untouched when momentum = 0 */
-    float *kept_weights, *kept_velocity;
+    float *states[YOKE_UPDATE_STATES]; /* as many as the rule has */
+    float *kept_weights, *kept_states[YOKE_UPDATE_STATES];
     void *shadow;
     size_t elements;
-} cuda_sgd_job;
-cudaError_t cuda_run_sgd(const cuda_sgd_job *job, cudaStream_t stream);
-typedef struct cuda_adamw_job {
-    float shrink, gradient_scale, rise1, beta2, rise2, step_size, correction2_root, epsilon;
-    const struct yoke_gate *gate;
-    float *weights;
-    const float *gradients;
-    float *moments[2];
-    float *kept_weights, *kept_moments[2];
-    void *shadow;
-    size_t elements;
-} cuda_adamw_job;
-cudaError_t cuda_run_adamw(const cuda_adamw_job *job, cudaStream_t stream);
+} cuda_update_job;
+cudaError_t cuda_run_update(const cuda_update_job *job, cudaStream_t stream);
 cudaError_t cuda_run_accumulate(void *to, const void *from, bool half, size_t elements,
                                 cudaStream_t stream);
 

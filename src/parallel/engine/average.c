@@ -47,15 +47,17 @@ static yoke_status blend(int lane, void *context) {
     const yoke_data_parallel *parallel = context;
     yoke_device *device = parallel->step.lanes[lane].device;
     float *average = parallel->average.values, *weights = weights_of(parallel);
-    const yoke_sgd_step towards = {.learning_rate = (float)(1 - parallel->step.options.ema_decay),
-                                   .weight_decay = 1,
-                                   .gradient_scale = -1};
+    float *const none[YOKE_UPDATE_STATES] = {NULL};
+    const yoke_update_step towards = {
+        .rule = YOKE_UPDATE_SGD,
+        .scalars = {.rate = 1 - parallel->step.options.ema_decay, .decay = 1},
+        .gradient_scale = -1};
     if (!parallel->average.begun)
         TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, average, device, weights,
                              bytes_of(parallel)));
     else
-        TRY(yoke_device_sgd(device, YOKE_STREAM_COMPUTE, &towards, average, weights, NULL,
-                            parallel->step.flat->trainable_elements));
+        TRY(yoke_device_update(device, YOKE_STREAM_COMPUTE, &towards, average, weights, none,
+                               parallel->step.flat->trainable_elements));
     return yoke_device_synchronize(device);
 }
 

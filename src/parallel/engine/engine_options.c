@@ -11,18 +11,34 @@
 static const char *const schedules[] = {"overlap", "classic", "sharded", "python"};
 static const char *const algorithms[] = {"measured", "direct", "fastest"};
 static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
-static const char *const optimizers[] = {"sgd", "adamw"};
 
-static bool is_sgd(const void *owner) {
+/* Whether the run's kind of optimizer reads an option. */
+static bool reads(const void *owner, unsigned option) {
     const yoke_step *step = owner;
-    return step->optimizer_options.kind == YOKE_SGD;
+    return (yoke_optimizer_rule_of(step->optimizer_options.kind)->reads & option) != 0;
 }
 
-static bool is_adamw(const void *owner) {
-    return !is_sgd(owner);
+static bool reads_momentum(const void *owner) {
+    return reads(owner, YOKE_READS_MOMENTUM);
 }
 
-enum { MODEL, GROUPS };
+static bool reads_nesterov(const void *owner) {
+    return reads(owner, YOKE_READS_NESTEROV);
+}
+
+static bool reads_betas(const void *owner) {
+    return reads(owner, YOKE_READS_BETAS);
+}
+
+static bool reads_alpha(const void *owner) {
+    return reads(owner, YOKE_READS_ALPHA);
+}
+
+static bool reads_epsilon(const void *owner) {
+    return reads(owner, YOKE_READS_EPSILON);
+}
+
+enum { MODEL, KIND, GROUPS };
 
 /* A list too long for a text is there as its digest. */
 static void write_groups(const yoke_groups *groups, char text[YOKE_OPTION_BYTES]) {
@@ -46,6 +62,8 @@ static void write_text(const void *owner, size_t which, char text[YOKE_OPTION_BY
     yoke_shape in = yoke_model_input_shape(step->model);
     if (which == GROUPS)
         write_groups(&step->groups, text);
+    else if (which == KIND)
+        snprintf(text, YOKE_OPTION_BYTES, "%s", yoke_optimizer_name(step->optimizer_options.kind));
     else
         snprintf(text, YOKE_OPTION_BYTES, "%s for %dx%dx%d", yoke_model_name(step->model),
                  in.channels, in.height, in.width);
@@ -64,15 +82,16 @@ static const yoke_option rows[] = {
     {"synchronize_batch_norm", ALIKE, YOKE_OPTION_FLAG, ENGINE(synchronize_batch_norm)},
     {"precision", ALIKE, YOKE_OPTION_WORD, ENGINE(precision), precisions},
     {"mean_of_ranks", ALIKE, YOKE_OPTION_FLAG, ENGINE(mean_of_ranks)},
-    {"optimizer", ALIKE, YOKE_OPTION_WORD, OPTIMIZER(kind), optimizers},
+    {"optimizer", ALIKE, YOKE_OPTION_WRITTEN, KIND},
     {"learning_rate", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(learning_rate)},
     {"weight_decay", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(weight_decay)},
     {"clip_norm", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(clip_norm)},
-    {"momentum", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(momentum), .applies = is_sgd},
-    {"nesterov", ALIKE, YOKE_OPTION_FLAG, OPTIMIZER(nesterov), .applies = is_sgd},
-    {"beta1", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(beta1), .applies = is_adamw},
-    {"beta2", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(beta2), .applies = is_adamw},
-    {"epsilon", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(epsilon), .applies = is_adamw},
+    {"momentum", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(momentum), .applies = reads_momentum},
+    {"nesterov", ALIKE, YOKE_OPTION_FLAG, OPTIMIZER(nesterov), .applies = reads_nesterov},
+    {"beta1", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(beta1), .applies = reads_betas},
+    {"beta2", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(beta2), .applies = reads_betas},
+    {"epsilon", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(epsilon), .applies = reads_epsilon},
+    {"alpha", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(alpha), .applies = reads_alpha},
     {"ema_decay", ALIKE, YOKE_OPTION_REAL, ENGINE(ema_decay)},
     {"groups", YOKE_OPTION_COMPARED, YOKE_OPTION_WRITTEN, GROUPS},
     {"schedule", YOKE_OPTION_RECORDED, YOKE_OPTION_WORD, ENGINE(schedule), schedules},

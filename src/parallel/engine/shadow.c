@@ -39,6 +39,7 @@ static bool is_open(const yoke_step *step) {
 yoke_status yoke_shadow_choose(int lane, void *context) {
     yoke_step *step = context;
     const yoke_optimizer_options *optimizer = &step->optimizer_options;
+    const yoke_optimizer_rule *rule = yoke_optimizer_rule_of(optimizer->kind);
     size_t elements = step->flat->trainable_elements;
     if (elements > MOST_ELEMENTS) elements = MOST_ELEMENTS;
     yoke_device *device = step->lanes[lane].device;
@@ -46,9 +47,8 @@ yoke_status yoke_shadow_choose(int lane, void *context) {
     char key[96];
     int best;
     if (!is_open(step)) return YOKE_OK;
-    snprintf(key, sizeof key, "update of %zu by %s%s", step->flat->trainable_elements,
-             optimizer->kind == YOKE_SGD ? "sgd" : "adamw",
-             optimizer->kind == YOKE_SGD && optimizer->momentum > 0 ? " with momentum" : "");
+    snprintf(key, sizeof key, "update of %zu by %s%s", step->flat->trainable_elements, rule->name,
+             yoke_optimizer_update_rule(optimizer) != rule->plain ? " with momentum" : "");
     const yoke_contest contest = {key,
                                   step->options.precision,
                                   step->options.algorithm,
