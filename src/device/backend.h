@@ -42,6 +42,13 @@ struct yoke_plan {
     yoke_status (*backward_part)(yoke_plan *plan, yoke_direction direction);
 };
 
+/* Calls the host program's forward or backward of a HOST. `at` holds plain float32 values; stream:
+ * where the device has one. An error names the operation and the pass. */
+yoke_status yoke_plan_call_host(const yoke_plan *plan, const yoke_plan_binding *at, bool backward,
+                                void *stream);
+/* Its parameters are plain. */
+yoke_status yoke_plan_host_parameters(yoke_plan *plan);
+
 /* What an operation's plan needs, as yoke_plan_needs says it. Backward's needs count only where
  * backward runs: where the inputs need gradients, or the operation has parameters. */
 enum {

@@ -18,6 +18,7 @@
 #include "yoke/decoding.h"
 #include "yoke/device.h"
 #include "yoke/function.h"
+#include "yoke/host_call.h"
 
 typedef struct yoke_device yoke_device;
 typedef struct yoke_plan yoke_plan;
@@ -269,7 +270,8 @@ typedef enum yoke_operation_kind {
     YOKE_OP_MATMUL,      /* two inputs: matrices of each row */
     YOKE_OP_PARAMETER,   /* no input: its weight, in every row */
     YOKE_OP_CONSTANT,    /* no input: `weights`, in every row */
-    YOKE_OP_INPUT /* a further input of the model: a value, for which no device plans anything */
+    YOKE_OP_INPUT, /* a further input of the model: a value, for which no device plans anything */
+    YOKE_OP_HOST   /* up to YOKE_HOST_INPUTS inputs: callbacks of the host program */
 } yoke_operation_kind;
 
 /* Functions of one element, by the names and definitions of torch.nn. */
@@ -306,9 +308,19 @@ typedef struct yoke_move {
     float fill;
 } yoke_move;
 
+/* What the host program computes: each gets `payload`. */
+typedef yoke_status (*yoke_host_function)(void *payload, const yoke_host_call *call);
+#define YOKE_HOST_INPUTS 3
+typedef struct yoke_host_operation {
+    yoke_host_function forward, backward;
+    void *payload;
+    int inputs, parameters;
+    size_t parameter_elements[YOKE_PLAN_PARAMETERS];
+} yoke_host_operation;
+
 typedef struct yoke_operation {
     yoke_operation_kind kind;
-    const char *name; /* for messages; borrowed while planning */
+    const char *name; /* for messages; borrowed while planning, of HOST for the plan's life */
     yoke_dims input, output;
     yoke_dims others[YOKE_PLAN_INPUTS - 1]; /* inputs 1, 2, ... of elementary operations */
     yoke_activation activation;
@@ -337,6 +349,7 @@ typedef struct yoke_operation {
     yoke_reduce_kind reduction; /* over the axes in which input and output differ */
     yoke_move move;
     bool transpose_left, transpose_right; /* matmul */
+    yoke_host_operation host;
 } yoke_operation;
 
 static inline yoke_dims yoke_operation_input(const yoke_operation *operation, int index) {

@@ -283,7 +283,8 @@ static yoke_status cpu_plan(yoke_plan **plan, yoke_device *device,
                                             [YOKE_OP_MATMUL] = cpu_plan_matmul,
                                             [YOKE_OP_PARAMETER] = cpu_plan_parameter,
                                             [YOKE_OP_CONSTANT] = cpu_plan_constant,
-                                            [YOKE_OP_INPUT] = NULL};
+                                            [YOKE_OP_INPUT] = NULL,
+                                            [YOKE_OP_HOST] = cpu_plan_host};
     const yoke_operation *operation = request->operation;
     cpu_planner *planner = planners[operation->kind];
     if (planner == NULL)

@@ -14,11 +14,35 @@ static void clear_calls(cpu_plain_plan *plain) {
         cpu_call_destroy(&plain->inputs[i].read);
         cpu_call_destroy(&plain->inputs[i].give_back);
     }
+    cpu_call_destroy(&plain->output.write);
+    cpu_call_destroy(&plain->output.read);
+    cpu_call_destroy(&plain->output.read_gradient);
 }
 
 static void plain_destroy(yoke_plan *plan) {
     clear_calls((cpu_plain_plan *)plan);
     free(plan);
+}
+
+/* Of the output in the operation's own type, if it has one: a copy each of value and gradient. */
+static size_t output_bytes(const cpu_plain_plan *plain) {
+    bool moved = plain->output.given != plain->output.plain;
+    return moved ? cpu_align(cpu_desc_span(plain->output.plain), CPU_LINE) : 0;
+}
+
+static yoke_status bind_output(cpu_plain_plan *plain, const yoke_plan_binding *given,
+                               char *scratch) {
+    cpu_plain_output *output = &plain->output;
+    cpu_device *device = cpu_of(plain->base.device);
+    size_t bytes = output_bytes(plain);
+    if (bytes == 0) return YOKE_OK;
+    plain->base.binding.output = scratch;
+    TRY(cpu_reorder(&output->write, device, output->plain, scratch, output->given, given->output));
+    if (given->output_gradient == NULL) return YOKE_OK;
+    plain->base.binding.output_gradient = scratch + bytes;
+    TRY(cpu_reorder(&output->read, device, output->given, given->output, output->plain, scratch));
+    return cpu_reorder(&output->read_gradient, device, output->given, given->output_gradient,
+                       output->plain, scratch + bytes);
 }
 
 static yoke_status plain_bind(yoke_plan *plan, const yoke_plan_binding *given) {
@@ -40,7 +64,15 @@ static yoke_status plain_bind(yoke_plan *plan, const yoke_plan_binding *given) {
         }
         scratch += 2 * bytes;
     }
-    plan->binding.scratch = scratch;
+    TRY(bind_output(plain, given, scratch));
+    plan->binding.scratch = scratch + 2 * output_bytes(plain);
+    return YOKE_OK;
+}
+
+static yoke_status run(const cpu_plain_plan *plain, bool backward) {
+    const cpu_plain_operation *calls = &plain->calls;
+    if (calls->call != NULL) return calls->call(plain, backward);
+    (backward ? calls->backward : calls->forward)(plain);
     return YOKE_OK;
 }
 
@@ -49,8 +81,8 @@ static yoke_status plain_forward(yoke_plan *plan, const yoke_plan_step *step) {
     const cpu_plain_plan *plain = (const cpu_plain_plan *)plan;
     for (int i = 0; i < plain->input_count; i++)
         TRY(cpu_call_run(&plain->inputs[i].read, cpu_of(plan->device)));
-    plain->calls.forward(plain);
-    return YOKE_OK;
+    TRY(run(plain, false));
+    return cpu_call_run(&plain->output.write, cpu_of(plan->device));
 }
 
 static yoke_status plain_backward(yoke_plan *plan, const yoke_plan_step *step) {
@@ -59,7 +91,10 @@ static yoke_status plain_backward(yoke_plan *plan, const yoke_plan_step *step) {
     for (int i = 0; i < plain->input_count; i++)
         if (plan->needs.backward_reads[i])
             TRY(cpu_call_run(&plain->inputs[i].read, cpu_of(plan->device)));
-    plain->calls.backward(plain);
+    if (plan->needs.backward_reads_output)
+        TRY(cpu_call_run(&plain->output.read, cpu_of(plan->device)));
+    TRY(cpu_call_run(&plain->output.read_gradient, cpu_of(plan->device)));
+    TRY(run(plain, true));
     for (int i = 0; i < plain->input_count; i++)
         TRY(cpu_call_run(&plain->inputs[i].give_back, cpu_of(plan->device)));
     return YOKE_OK;
@@ -82,7 +117,8 @@ yoke_status cpu_plain_plan_create(yoke_plan **plan, cpu_device *device,
                                        calls->flags};
     TRY(yoke_plan_allocate(plan, calls->bytes, &device->base, request, &functions));
     cpu_plain_plan *plain = (cpu_plain_plan *)*plan;
-    dnnl_data_type_t type = cpu_data_type(request->precision);
+    dnnl_data_type_t given = cpu_data_type(request->precision);
+    dnnl_data_type_t type = calls->float32 ? dnnl_f32 : given;
     plain->calls = *calls;
     plain->input_count = inputs;
     plain->half = type == dnnl_bf16;
@@ -103,6 +139,12 @@ yoke_status cpu_plain_plan_create(yoke_plan **plan, cpu_device *device,
     if (keeps)
         needs->output = request->inputs[0];
     else
-        TRY(cpu_plan_plain_output(*plan, request, type));
+        TRY(cpu_plan_plain_output(*plan, request, given));
+    if (type != given) {
+        plain->output.given = cpu_layout_desc(&needs->output);
+        TRY(cpu_value_desc(&plain->output.plain, device, request->rows, request->operation->output,
+                           type, dnnl_nchw));
+        needs->scratch_bytes += 2 * output_bytes(plain);
+    }
     return calls->prepare != NULL ? calls->prepare(plain, request) : YOKE_OK;
 }

@@ -19,6 +19,9 @@ typedef struct cpu_plain_operation {
     yoke_status (*prepare)(cpu_plain_plan *plan, const yoke_plan_request *request);
     void (*forward)(const cpu_plain_plan *plan);
     void (*backward)(const cpu_plain_plan *plan);
+    /* Both passes in place of the two above, where they can fail. */
+    yoke_status (*call)(const cpu_plain_plan *plan, bool backward);
+    bool float32; /* reads and writes float32, also where the compute precision is another */
 } cpu_plain_operation;
 
 typedef struct cpu_plain_input {
@@ -26,12 +29,19 @@ typedef struct cpu_plain_input {
     cpu_call read, give_back;
 } cpu_plain_input;
 
+/* Of an operation that computes in another type than the plan's. */
+typedef struct cpu_plain_output {
+    const cpu_desc *given, *plain;
+    cpu_call write, read, read_gradient;
+} cpu_plain_output;
+
 struct cpu_plain_plan {
     yoke_plan base; /* binding: plain values and gradients, and free scratch */
     cpu_plain_operation calls;
     int input_count;
     bool half;
     cpu_plain_input inputs[YOKE_PLAN_INPUTS];
+    cpu_plain_output output;
 };
 
 /* A plan of this operation with so many inputs. */

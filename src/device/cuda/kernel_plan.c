@@ -2,18 +2,18 @@
 /* The plan of every operation that runs Yoke's own kernels. */
 #include "device/cuda/kernel_plan.h"
 
-static size_t copy_bytes(const cuda_kernel_input *input) {
-    if (!input->reordered) return 0;
-    return cuda_aligned(cuda_elements(&input->own) * cuda_type_bytes(input->own.type));
+static size_t copy_bytes(const cuda_kernel_value *value) {
+    if (!value->reordered) return 0;
+    return cuda_aligned(cuda_elements(&value->own) * cuda_type_bytes(value->own.type));
 }
 
-/* A reordered input takes two copies of scratch: its value's and its gradient's. */
+/* A reordered value takes two copies of scratch: its value's and its gradient's. */
 static yoke_status bind_kernels(yoke_plan *plan, const yoke_plan_binding *given) {
     cuda_kernel_plan *self = (cuda_kernel_plan *)plan;
     yoke_plan_binding *binding = &plan->binding;
     char *scratch = given->scratch;
     for (int i = 0; i < self->input_count; i++) {
-        cuda_kernel_input *input = &self->inputs[i];
+        cuda_kernel_value *input = &self->inputs[i];
         size_t bytes = copy_bytes(input);
         input->given_value = given->inputs[i];
         input->given_gradient = given->input_gradients[i];
@@ -22,12 +22,20 @@ static yoke_status bind_kernels(yoke_plan *plan, const yoke_plan_binding *given)
         if (input->given_gradient != NULL) binding->input_gradients[i] = scratch + bytes;
         scratch += 2 * bytes;
     }
+    cuda_kernel_value *output = &self->output;
+    output->given_value = given->output;
+    output->given_gradient = given->output_gradient;
+    if (output->reordered) {
+        binding->output = scratch;
+        binding->output_gradient = scratch + copy_bytes(output);
+        scratch += 2 * copy_bytes(output);
+    }
     binding->scratch = scratch;
     return YOKE_OK;
 }
 
 static yoke_status read_input(const cuda_kernel_plan *self, int index) {
-    const cuda_kernel_input *input = &self->inputs[index];
+    const cuda_kernel_value *input = &self->inputs[index];
     if (!input->reordered) return YOKE_OK;
     return cuda_reorder(self->device, &input->own, self->base.binding.inputs[index], &input->given,
                         input->given_value);
@@ -38,7 +46,21 @@ static yoke_status run_forward(yoke_plan *plan, const yoke_plan_step *step) {
     const cuda_kernel_plan *self = (const cuda_kernel_plan *)plan;
     for (int i = 0; i < self->input_count; i++)
         TRY(read_input(self, i));
-    return self->calls->forward(self, cuda_compute(plan));
+    TRY(self->calls->forward(self, cuda_compute(plan)));
+    const cuda_kernel_value *output = &self->output;
+    if (!output->reordered) return YOKE_OK;
+    return cuda_reorder(self->device, &output->given, output->given_value, &output->own,
+                        plan->binding.output);
+}
+
+/* With its gradient, for backward. */
+static yoke_status read_output(const cuda_kernel_plan *self) {
+    const cuda_kernel_value *output = &self->output;
+    const yoke_plan_binding *at = &self->base.binding;
+    if (!output->reordered) return YOKE_OK;
+    TRY(cuda_reorder(self->device, &output->own, at->output, &output->given, output->given_value));
+    return cuda_reorder(self->device, &output->own, at->output_gradient, &output->given,
+                        output->given_gradient);
 }
 
 static yoke_status run_backward(yoke_plan *plan, const yoke_plan_step *step) {
@@ -51,9 +73,10 @@ static yoke_status run_backward(yoke_plan *plan, const yoke_plan_step *step) {
     if (!wanted) return YOKE_OK;
     for (int i = 0; i < self->input_count; i++)
         if (plan->needs.backward_reads[i]) TRY(read_input(self, i));
+    TRY(read_output(self));
     TRY(self->calls->backward(self, cuda_compute(plan)));
     for (int i = 0; i < self->input_count; i++) {
-        const cuda_kernel_input *input = &self->inputs[i];
+        const cuda_kernel_value *input = &self->inputs[i];
         if (input->reordered && gradients[i] != NULL)
             TRY(cuda_reorder(self->device, &input->given, input->given_gradient, &input->own,
                              gradients[i]));
@@ -70,6 +93,11 @@ static yoke_dims input_dims(const yoke_operation *operation, int index) {
     return dims;
 }
 
+static int input_count(const yoke_operation *operation, const cuda_kernel_operation *calls) {
+    if (operation->kind == YOKE_OP_EXPRESSION) return operation->expression.inputs;
+    return operation->kind == YOKE_OP_HOST ? operation->host.inputs : calls->inputs;
+}
+
 yoke_status cuda_kernel_plan_create(yoke_plan **plan, size_t bytes, cuda_device *device,
                                     const yoke_plan_request *request,
                                     const cuda_kernel_operation *calls) {
@@ -77,16 +105,16 @@ yoke_status cuda_kernel_plan_create(yoke_plan **plan, size_t bytes, cuda_device 
     TRY(yoke_plan_allocate(plan, bytes, &device->base, request, &functions));
     cuda_kernel_plan *self = (cuda_kernel_plan *)*plan;
     self->calls = calls;
-    bool several = request->operation->kind == YOKE_OP_EXPRESSION;
-    self->input_count = several ? request->operation->expression.inputs : calls->inputs;
+    self->input_count = input_count(request->operation, calls);
     self->device = device;
     self->half = cuda_compute_type(request->precision) == CUDA_BFLOAT16;
     for (int i = 0; i < self->input_count; i++) {
-        cuda_kernel_input *input = &self->inputs[i];
+        cuda_kernel_value *input = &self->inputs[i];
         input->given = *cuda_layout_of(&request->inputs[i]);
         input->own =
             cuda_value_layout(request->rows, input_dims(request->operation, i), request->precision);
         if (calls->plain) input->own.channels_last = false;
+        if (calls->float32) input->own.type = CUDA_FLOAT32;
         input->reordered = input->given.type != input->own.type ||
                            input->given.channels_last != input->own.channels_last;
         self->base.needs.scratch_bytes += 2 * copy_bytes(input);
@@ -96,6 +124,10 @@ yoke_status cuda_kernel_plan_create(yoke_plan **plan, size_t bytes, cuda_device 
         cuda_value_layout(request->rows, request->operation->output, request->precision);
     if (calls->plain) output.channels_last = false;
     cuda_layout_store(&needs->output, &output);
+    self->output.given = self->output.own = output;
+    if (calls->float32) self->output.own.type = CUDA_FLOAT32;
+    self->output.reordered = self->output.own.type != output.type;
+    needs->scratch_bytes += 2 * copy_bytes(&self->output);
     if (self->inputs[0].reordered) needs->forward_in_place = needs->backward_in_place = false;
     return calls->prepare != NULL ? calls->prepare(self, request) : YOKE_OK;
 }

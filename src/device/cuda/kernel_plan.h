@@ -11,8 +11,8 @@
 typedef struct cuda_kernel_plan cuda_kernel_plan;
 
 typedef struct cuda_kernel_operation {
-    int inputs; /* so many are read channels last; 0: they are read as given. Of an expression: at
-                   most */
+    int inputs; /* so many are read channels last; 0: they are read as given. Of an expression and
+                   of the host program: at most */
     /* YOKE_READS_INPUT and others. In place: only over an input that is not reordered. */
     unsigned flags;
     /* Adds to the plan's needs what the flags do not say: parameters, saved and scratch bytes.
@@ -20,14 +20,16 @@ typedef struct cuda_kernel_operation {
     yoke_status (*prepare)(cuda_kernel_plan *plan, const yoke_plan_request *request);
     yoke_status (*forward)(const cuda_kernel_plan *plan, cudaStream_t stream);
     yoke_status (*backward)(const cuda_kernel_plan *plan, cudaStream_t stream);
-    bool plain; /* kernels read and write plain rows instead, in the compute type, too */
+    bool plain;   /* kernels read and write plain rows instead, in the compute type, too */
+    bool float32; /* in float32, also where the compute type is another; plain */
 } cuda_kernel_operation;
 
-typedef struct cuda_kernel_input {
-    cuda_layout given, own; /* the producer's layout, the kernels' layout */
+/* An input or the output. */
+typedef struct cuda_kernel_value {
+    cuda_layout given, own; /* the neighbours' layout, the kernels' layout */
     bool reordered;         /* the two differ */
     void *given_value, *given_gradient;
-} cuda_kernel_input;
+} cuda_kernel_value;
 
 struct cuda_kernel_plan {
     yoke_plan base; /* binding: values and gradients in the kernels' layouts, and free scratch */
@@ -35,7 +37,7 @@ struct cuda_kernel_plan {
     cuda_device *device;
     int input_count;
     bool half;
-    cuda_kernel_input inputs[YOKE_PLAN_INPUTS];
+    cuda_kernel_value inputs[YOKE_PLAN_INPUTS], output;
 };
 
 /* A plan of `bytes`, zero behind the cuda_kernel_plan that it begins with. */
@@ -46,6 +48,6 @@ yoke_status cuda_kernel_plan_create(yoke_plan **plan, size_t bytes, cuda_device 
 /* Rows in sequences.c and elementary_operations.c; operations.c has the others, and their table. */
 extern const cuda_kernel_operation cuda_embedding, cuda_positions, cuda_class_token, cuda_select;
 extern const cuda_kernel_operation cuda_expression, cuda_reduction, cuda_row_shape, cuda_move;
-extern const cuda_kernel_operation cuda_matmul, cuda_parameter;
+extern const cuda_kernel_operation cuda_matmul, cuda_parameter, cuda_host;
 
 #endif

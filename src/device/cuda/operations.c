@@ -438,14 +438,14 @@ static const cuda_kernel_operation dropout = {1, YOKE_IN_PLACE, NULL, dropout_fo
 
 static yoke_status reshape_forward(const cuda_kernel_plan *plan, cudaStream_t stream) {
     (void)stream;
-    const cuda_kernel_input *input = &plan->inputs[0];
+    const cuda_kernel_value *input = &plan->inputs[0];
     return cuda_reorder(plan->device, &input->own, plan->base.binding.output, &input->given,
                         plan->base.binding.inputs[0]);
 }
 
 static yoke_status reshape_backward(const cuda_kernel_plan *plan, cudaStream_t stream) {
     (void)stream;
-    const cuda_kernel_input *input = &plan->inputs[0];
+    const cuda_kernel_value *input = &plan->inputs[0];
     return cuda_reorder(plan->device, &input->given, plan->base.binding.input_gradients[0],
                         &input->own, plan->base.binding.output_gradient);
 }
@@ -484,7 +484,7 @@ yoke_status cuda_plan_kernels(yoke_plan **plan, cuda_device *device,
         [YOKE_OP_SELECT] = &cuda_select,       [YOKE_OP_EXPRESSION] = &cuda_expression,
         [YOKE_OP_REDUCE] = &cuda_reduction,    [YOKE_OP_RESHAPE] = &cuda_row_shape,
         [YOKE_OP_MOVE] = &cuda_move,           [YOKE_OP_MATMUL] = &cuda_matmul,
-        [YOKE_OP_PARAMETER] = &cuda_parameter, [YOKE_OP_INPUT] = NULL};
+        [YOKE_OP_PARAMETER] = &cuda_parameter, [YOKE_OP_HOST] = &cuda_host};
     const yoke_operation *operation = request->operation;
     const cuda_kernel_operation *calls = operations[operation->kind];
     if (calls == NULL)
