@@ -11,7 +11,7 @@
  * - checkpoint.h: a run that goes on bit for bit
  * - data_parallel.h: the engine; stages.h: the stages of a step by hand
  * - model.h, optimizer.h, dataset.h: what it trains, how, and on what; transformer.h: layers of
- *   sequences; preset.h: models by name
+ *   sequences; preset.h: models by name; host_operation.h: layers of the host program
  * - weights.h, evaluation.h: what it has learned
  * - device.h: the devices; distributed.h: several processes
  * - verify.h: training in float64 to compare with; files of tensors
@@ -59,8 +59,9 @@
  * - Masks are exactly what they were when a call returns, also of OpenMP threads that the program
  *   started for itself.
  * - A callback on the calling thread (on_event, custom_loss, custom_metrics) has the program's own
- * mask and cores, and so do threads that it starts. Rows are read on loader threads, and the job of
- *   yoke_parallel_apply runs on workers: their callbacks, and threads started there, have all
+ * mask and cores, and so do threads that it starts. Rows are read on loader threads; the job of
+ *   yoke_parallel_apply and operations of the host program run on workers, one of which is the
+ *   calling thread: their callbacks, and threads started there, have all
  *   signals blocked; loader threads also have a nice value higher by 5, and workers one core each.
  *   Reset with pthread_sigmask, setpriority and sched_setaffinity what a new thread should not
  *   inherit.
@@ -89,6 +90,7 @@
 #include "yoke/elementary.h"
 #include "yoke/evaluation.h"
 #include "yoke/function.h"
+#include "yoke/host_operation.h"
 #include "yoke/host_parts.h"
 #include "yoke/lr_find.h"
 #include "yoke/model.h"

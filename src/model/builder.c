@@ -64,6 +64,7 @@ const char *yoke_kind_name(yoke_operation_kind kind) {
         [YOKE_OP_MATMUL] = "matmul",
         [YOKE_OP_PARAMETER] = "parameter",
         [YOKE_OP_CONSTANT] = "constant",
+        [YOKE_OP_HOST] = "host_operation",
         [YOKE_OP_INPUT] = "input",
     };
     return names[kind];
@@ -82,7 +83,7 @@ yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, cons
     bool named = kind == YOKE_OP_CONV2D || kind == YOKE_OP_LINEAR || kind == YOKE_OP_BATCH_NORM ||
                  kind == YOKE_OP_LAYER_NORM || kind == YOKE_OP_EMBEDDING ||
                  kind == YOKE_OP_POSITIONS || kind == YOKE_OP_CLASS_TOKEN ||
-                 kind == YOKE_OP_PARAMETER;
+                 kind == YOKE_OP_PARAMETER || kind == YOKE_OP_HOST;
     const char *what = yoke_kind_name(kind);
     if (model->finished)
         return FAIL(YOKE_ERROR_ARGUMENT,

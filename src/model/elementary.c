@@ -268,30 +268,38 @@ yoke_value yoke_matmul(yoke_model *model, yoke_value left, yoke_value right, boo
 
 /* Parameters and constants. */
 
+yoke_status yoke_parameter_add(yoke_model *model, const char *layer,
+                               const yoke_parameter_options *options, int *index) {
+    const char *name = options->name;
+    TRY(yoke_shape_check(options->shape, name));
+    if (!(options->std >= 0))
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: a standard deviation of %g, must be at least 0", name,
+                    options->std);
+    size_t lengths[3];
+    yoke_row_axes(yoke_dims_of(options->shape), lengths);
+    yoke_tensor tensor = {.ndim = options->shape.flat       ? 1
+                                  : options->shape.sequence ? 2
+                                                            : 3,
+                          .trainable = true,
+                          .groups = 1,
+                          .fill = {YOKE_FILL_CONSTANT, options->value}};
+    for (int i = 0; i < tensor.ndim; i++)
+        tensor.shape[i] = (int64_t)lengths[i];
+    if (options->std > 0) tensor.fill = (yoke_fill){YOKE_FILL_NORMAL, options->std};
+    if (layer == NULL) return yoke_tensor_add(model, name, NULL, &tensor, index);
+    return yoke_tensor_add(model, layer, name, &tensor, index);
+}
+
 static yoke_status add_parameter(yoke_model *model, const yoke_parameter_options *given) {
     yoke_parameter_options options = {.struct_size = sizeof options};
     TRY(yoke_options_load(&options, sizeof options, given, "yoke_parameter_options"));
     yoke_node *layer = NULL;
     TRY(yoke_builder_layer(model, YOKE_OP_PARAMETER, options.name, &layer));
-    TRY(yoke_shape_check(options.shape, options.name));
+    layer->tensor_count = 1;
+    TRY(yoke_parameter_add(model, NULL, &options, &layer->tensors[0]));
     TRY(yoke_builder_shape(layer, options.shape));
     layer->operation.input = layer->operation.output;
-    if (!(options.std >= 0))
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: a standard deviation of %g, must be at least 0",
-                    options.name, options.std);
-    size_t lengths[3];
-    yoke_row_axes(layer->operation.output, lengths);
-    yoke_tensor tensor = {.ndim = options.shape.flat       ? 1
-                                  : options.shape.sequence ? 2
-                                                           : 3,
-                          .trainable = true,
-                          .groups = 1,
-                          .fill = {YOKE_FILL_CONSTANT, options.value}};
-    for (int i = 0; i < tensor.ndim; i++)
-        tensor.shape[i] = (int64_t)lengths[i];
-    if (options.std > 0) tensor.fill = (yoke_fill){YOKE_FILL_NORMAL, options.std};
-    layer->tensor_count = 1;
-    return yoke_tensor_add(model, options.name, NULL, &tensor, &layer->tensors[0]);
+    return YOKE_OK;
 }
 
 yoke_value yoke_parameter_value(yoke_model *model, const yoke_parameter_options *options) {

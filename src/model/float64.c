@@ -34,6 +34,7 @@ static void run_layer(yoke_float64_model *r, const yoke_node *layer, bool backwa
         [YOKE_OP_MATMUL] = yoke_float64_matmul,
         [YOKE_OP_PARAMETER] = yoke_float64_parameter,
         [YOKE_OP_CONSTANT] = yoke_float64_constant,
+        [YOKE_OP_HOST] = NULL,  /* create refuses it */
         [YOKE_OP_INPUT] = NULL, /* computes nothing */
     };
     yoke_float64_layer function = functions[layer->operation.kind];
@@ -88,8 +89,20 @@ static bool fill_list(double ***list, int count) {
     return *list != NULL;
 }
 
+/* Callbacks of the host program compute in float32, on a device. */
+static yoke_status refuse_host_operations(const yoke_model *model) {
+    for (int i = 0; i < model->layer_count; i++)
+        if (model->layers[i].operation.kind == YOKE_OP_HOST)
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "%s is an operation of the host program, which the float64 reference can "
+                        "not run; yoke_model_check_gradients checks it",
+                        model->layers[i].operation.name);
+    return YOKE_OK;
+}
+
 static yoke_status float64_build(yoke_float64_model *r) {
     const yoke_model *model = r->model;
+    TRY(refuse_host_operations(model));
     size_t rows = (size_t)r->rows, bytes = 0;
     bool fits = fill_list(&r->values, model->layer_count + 1) &&
                 fill_list(&r->gradients, model->layer_count + 1) &&

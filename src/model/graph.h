@@ -9,6 +9,8 @@
 
 #define YOKE_NONE (-1) /* no value, no tensor */
 
+struct yoke_parameter_options;
+
 /* A layer as the user added it, or an operation after fusing. */
 typedef struct yoke_node {
     yoke_operation operation; /* has the layer's name */
@@ -98,6 +100,9 @@ void *yoke_grow(void *array, int *capacity, int count, size_t size, const char *
  * row. */
 yoke_status yoke_tensor_add(yoke_model *model, const char *layer, const char *suffix,
                             const yoke_tensor *description, int *index);
+/* A parameter by the caller's options, loaded, as LAYER.NAME; layer NULL: as NAME. */
+yoke_status yoke_parameter_add(yoke_model *model, const char *layer,
+                               const struct yoke_parameter_options *options, int *index);
 /* PyTorch's name of a tensor where it is not LAYER.SUFFIX; copied. The model keeps an error.
  * Nothing happens to a model in error. */
 void yoke_tensor_rename(yoke_model *model, yoke_tensor *tensor, const char *name);

@@ -38,6 +38,7 @@ typedef enum layer {
     GROUP_NORM,
     PARAMETER,
     LSTM,
+    OPERATION,
     EMBEDDING,
     ATTENTION
 } layer;
@@ -58,6 +59,7 @@ static yoke_status build(layer kind, const void *given) {
     if (kind == GROUP_NORM) value = yoke_group_norm(built, value, given);
     if (kind == PARAMETER) value = yoke_parameter_value(built, given);
     if (kind == LSTM) value = yoke_lstm(built, yoke_sequence(built, value), given);
+    if (kind == OPERATION) value = yoke_model_add_operation(built, given);
     if (kind == EMBEDDING) value = yoke_embedding(built, value, given);
     if (kind == ATTENTION)
         value = yoke_attention(built, yoke_embedding(built, value, &tokens), given);
@@ -76,6 +78,8 @@ static void refuse_layers(void) {
     REFUSED(yoke_group_norm_options, build(GROUP_NORM, &given));
     REFUSED(yoke_parameter_options, build(PARAMETER, &given));
     REFUSED(yoke_recurrent_options, build(LSTM, &given));
+    REFUSED(yoke_operation_options, build(OPERATION, &given));
+    REFUSED(yoke_gradient_check_options, yoke_model_check_gradients(model, &given, NULL));
     REFUSED(yoke_embedding_options, build(EMBEDDING, &given));
     REFUSED(yoke_attention_options, build(ATTENTION, &given));
     REFUSED(yoke_loss_options, yoke_model_preset(&preset, "mlp", image, 3, &given));

@@ -176,6 +176,46 @@ static void use_images(const char *folder, const char *picture) {
     yoke_dataset_close(dataset);
 }
 
+static yoke_status halve(void *payload, const yoke_host_call *call) {
+    size_t count = (size_t)call->rows * call->output_elements;
+    (void)payload;
+    for (size_t i = 0; i < count; i++)
+        call->output[i] = call->inputs[0].values[i] / 2;
+    return YOKE_OK;
+}
+
+static yoke_status halve_back(void *payload, const yoke_host_call *call) {
+    size_t count = (size_t)call->rows * call->output_elements;
+    (void)payload;
+    for (size_t i = 0; i < count; i++)
+        call->inputs[0].gradient[i] = call->output_gradient[i] / 2;
+    return YOKE_OK;
+}
+
+/* The check calls both. */
+static void use_own_operation(void) {
+    yoke_operation_options own = YOKE_OPERATION_OPTIONS_INIT;
+    yoke_gradient_check_options how = YOKE_GRADIENT_CHECK_OPTIONS_INIT;
+    yoke_linear_options fc = YOKE_LINEAR_OPTIONS_INIT;
+    RESULT(yoke_gradient_check, found);
+    yoke_model *model = NULL;
+    must(yoke_model_create(&model, "own", yoke_shape_vector(4)));
+    yoke_value input = yoke_model_input(model);
+    own.name = "halve";
+    own.shape = yoke_shape_vector(4);
+    own.inputs = &input;
+    own.input_count = 1;
+    own.forward = halve;
+    own.backward = halve_back;
+    fc.name = "fc";
+    fc.out_features = CLASSES;
+    yoke_value value = yoke_linear(model, yoke_model_add_operation(model, &own), &fc);
+    must(yoke_model_finish(model, value, NULL));
+    must(yoke_model_check_gradients(model, &how, &found));
+    printf("gradients: %s\n", found.tensor);
+    yoke_model_destroy(model);
+}
+
 static yoke_model *build_images(void) {
     yoke_conv2d_options conv = YOKE_CONV2D_OPTIONS_INIT;
     yoke_batch_norm_options norm = YOKE_BATCH_NORM_OPTIONS_INIT;
@@ -519,6 +559,7 @@ int main(int count, char **words) {
     use_tokens();
     yoke_model *model = build_images();
     use_model(model);
+    use_own_operation();
     use_engine(devices, model);
     use_tensor_file();
     use_files(devices, model);

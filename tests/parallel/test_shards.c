@@ -11,7 +11,7 @@ enum { SHARDS = 8, STEPS_HERE = 5, BATCH = 19 }; /* shards of 3 rows */
 typedef struct shard_case {
     const char *name;
     yoke_optimizer_kind kind;
-    bool norm, clip, composed;
+    bool norm, clip, composed, own;
     double dropout, momentum;
     int rows[STEPS_HERE]; /* of the batches */
 } shard_case;
@@ -24,6 +24,7 @@ static const shard_case cases[] = {
     {.name = "dropout", .dropout = 0.4, .momentum = 0.9, .rows = {19, 16, 5, 19, 7}},
     {.name = "clipping", .clip = true, .norm = true, .momentum = 0.9, .rows = {19, 19, 16, 5, 3}},
     {.name = "composed", .composed = true, .momentum = 0.9, .rows = {19, 16, 5, 19, 2}},
+    {.name = "own operation", .own = true, .momentum = 0.9, .rows = {19, 16, 5, 19, 2}},
     {.name = "adamw",
      .kind = YOKE_ADAMW,
      .norm = true,
@@ -36,6 +37,8 @@ static const shard_case cases[] = {
 enum { CASES = sizeof cases / sizeof cases[0] };
 
 static yoke_model *model_of(const shard_case *one) {
+    static own_fault right = OWN_RIGHT;
+    if (one->own) return check_own(devices_are_cpus() ? &right : NULL);
     return one->composed ? check_composed(NULL) : check_model(one->norm, one->dropout);
 }
 

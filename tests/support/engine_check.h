@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "support/devices.h"
+#include "support/own_operation.h"
 #include "yoke/yoke.h"
 
 #define EXPECT_OK(call)                                                                            \
@@ -90,6 +91,26 @@ static inline yoke_model *check_composed(const yoke_loss_options *loss) {
     yoke_linear_options fc = {
         .struct_size = sizeof fc, .name = "fc", .out_features = CHECK_CLASSES};
     EXPECT_OK(yoke_model_finish(model, yoke_linear(model, yoke_flatten(model, x), &fc), loss));
+    return model;
+}
+
+/* Two convolutions - an operation of the host program (fault NULL: the same of elementary ones) -
+ * linear, 5 classes. */
+static inline yoke_model *check_own(own_fault *fault) {
+    yoke_model *model = NULL;
+    yoke_shape shape = yoke_shape_image(8, CHECK_SIDE, CHECK_SIDE);
+    EXPECT_OK(
+        yoke_model_create(&model, "own", yoke_shape_image(CHECK_CHANNELS, CHECK_SIDE, CHECK_SIDE)));
+    yoke_conv2d_options conv = {
+        .struct_size = sizeof conv, .name = "conv1", .out_channels = 8, .kernel = 3, .padding = 1};
+    yoke_value a = yoke_conv2d(model, yoke_model_input(model), &conv);
+    conv.name = "conv2";
+    yoke_value b = yoke_conv2d(model, yoke_model_input(model), &conv);
+    yoke_value x =
+        fault != NULL ? own_gate(model, a, b, shape, fault) : elementary_gate(model, a, b, shape);
+    yoke_linear_options fc = {
+        .struct_size = sizeof fc, .name = "fc", .out_features = CHECK_CLASSES};
+    EXPECT_OK(yoke_model_finish(model, yoke_linear(model, yoke_flatten(model, x), &fc), NULL));
     return model;
 }
 

@@ -75,6 +75,8 @@ typedef struct kit {
     yoke_devices_options devices_options;
     yoke_embedding_options embedding_options;
     yoke_evaluation_info evaluation_info;
+    yoke_gradient_check gradient_check;
+    yoke_gradient_check_options gradient_check_options;
     yoke_group_norm_options group_norm_options;
     yoke_group_report group_report;
     yoke_image_options image_options;
@@ -92,6 +94,7 @@ typedef struct kit {
     yoke_model_segment model_segment;
     yoke_parameter_options parameter_options;
     yoke_recurrent_options recurrent_options;
+    yoke_operation_options operation_options;
     yoke_optimizer_options optimizer_options;
     yoke_peer_info peer_info;
     yoke_pool_options pool_options;
@@ -210,6 +213,11 @@ static yoke_model *make_model(const kit *k) {
     return model;
 }
 
+static yoke_status call_host(void *payload, const yoke_host_call *call) {
+    (void)payload, (void)call;
+    return YOKE_OK;
+}
+
 /* Options that a call with all its pointers accepts. */
 static void fill_options(kit *k) {
     k->arrays = (yoke_arrays){sizeof k->arrays, 1, k->shape, NULL, k->values, CLASSES, k->labels};
@@ -238,6 +246,14 @@ static void fill_options(kit *k) {
     k->group_norm_options.name = "gn", k->group_norm_options.groups = 1;
     k->parameter_options = (yoke_parameter_options)YOKE_PARAMETER_OPTIONS_INIT;
     k->parameter_options.name = "p", k->parameter_options.shape = k->shape;
+    k->operation_options = (yoke_operation_options){.struct_size = sizeof k->operation_options,
+                                                    .name = "o",
+                                                    .shape = k->shape,
+                                                    .inputs = k->operands,
+                                                    .input_count = 1,
+                                                    .forward = call_host,
+                                                    .backward = call_host};
+    k->gradient_check_options = (yoke_gradient_check_options)YOKE_GRADIENT_CHECK_OPTIONS_INIT;
     k->linear_options = (yoke_linear_options)YOKE_LINEAR_OPTIONS_INIT;
     k->linear_options.name = "linear", k->linear_options.out_features = 1;
     k->loader_options = (yoke_loader_options)YOKE_LOADER_OPTIONS_INIT;
@@ -272,7 +288,8 @@ static void fill_options(kit *k) {
 /* Structs that the library writes. */
 static void fill_results(kit *k) {
     SIZE(backend_info), SIZE(checkpoint_tensor_info), SIZE(dataset_info), SIZE(device_info);
-    SIZE(evaluation_info), SIZE(group_report), SIZE(layer_info), SIZE(lr_find_result);
+    SIZE(evaluation_info), SIZE(gradient_check), SIZE(group_report), SIZE(layer_info),
+        SIZE(lr_find_result);
     SIZE(lr_plateau), SIZE(lr_schedule), SIZE(memory_report), SIZE(misclassified), SIZE(peer_info);
     SIZE(predictions), SIZE(preset_info), SIZE(progress), SIZE(rank_info), SIZE(span_info),
         SIZE(stage_summary);
