@@ -31,6 +31,28 @@ static void devices_learn_what_elementary_operations_learn(void **state) {
     yoke_model_destroy(own);
 }
 
+static void devices_evaluate_alike(void **state) {
+    (void)state;
+    own_fault right = OWN_RIGHT;
+    yoke_model *models[] = {check_own(NULL), check_own(&right)};
+    yoke_data_parallel_options options = check_options(CHECK_BATCH, YOKE_SCHEDULE_OVERLAP);
+    double expected = 0;
+    options.inference = true;
+    for (int own = 0; own < 2; own++)
+        for (int devices = 1; devices <= 3; devices++) {
+            check_engine engine = check_engine_make(models[own], devices, options, NULL);
+            check_batch batch = check_batch_make(11, 5);
+            yoke_step_result gave = {.struct_size = sizeof gave};
+            EXPECT_OK(yoke_data_parallel_evaluate(engine.parallel, &batch.batch, &gave));
+            if (expected == 0) expected = gave.loss;
+            assert_true(fabs(gave.loss - expected) < 1e-6 * expected);
+            check_batch_free(&batch);
+            check_engine_free(&engine);
+        }
+    yoke_model_destroy(models[0]);
+    yoke_model_destroy(models[1]);
+}
+
 static void a_failure_is_named(void **state) {
     (void)state;
     static const struct {
@@ -69,6 +91,7 @@ static void a_failure_is_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(devices_learn_what_elementary_operations_learn),
+        cmocka_unit_test(devices_evaluate_alike),
         cmocka_unit_test(a_failure_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
