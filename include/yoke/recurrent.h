@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file
- * Recurrent layers: torch.nn.LSTM and torch.nn.GRU, with PyTorch's names, shapes and order of gates.
- * They are composed of linear layers and elementary operations, a few for each position.
+ * Recurrent layers: torch.nn.LSTM and torch.nn.GRU, with PyTorch's names, shapes and order of
+ * gates. They are composed of linear layers and elementary operations, a few for each position.
  */
 #ifndef YOKE_RECURRENT_H
 #define YOKE_RECURRENT_H
@@ -29,8 +29,8 @@ typedef struct yoke_recurrent_options {
     { sizeof(yoke_recurrent_options), NULL, 0, 1, false, false, 0 }
 
 /** Adds an LSTM (Hochreiter and Schmidhuber 1997). Parameters of layer K: NAME.weight_ih_lK [4 *
- * hidden, features], NAME.weight_hh_lK [4 * hidden, hidden], NAME.bias_ih_lK and NAME.bias_hh_lK [4 *
- * hidden], and the same with _reverse.
+ * hidden, features], NAME.weight_hh_lK [4 * hidden, hidden], NAME.bias_ih_lK and NAME.bias_hh_lK [4
+ * * hidden], and the same with _reverse.
  *
  * @param model    The model.
  * @param input    A sequence.

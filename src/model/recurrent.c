@@ -93,8 +93,9 @@ static yoke_value gru_step(const pass *p, yoke_value inputs, yoke_value states, 
         map(model, YOKE_FN_SIGMOID, add(model, gate(p, states, 0), gate(p, inputs, 0)));
     yoke_value update =
         map(model, YOKE_FN_SIGMOID, add(model, gate(p, states, 1), gate(p, inputs, 1)));
-    yoke_value news = map(model, YOKE_FN_TANH,
-                          add(model, multiply(model, reset, gate(p, states, 2)), gate(p, inputs, 2)));
+    yoke_value news =
+        map(model, YOKE_FN_TANH,
+            add(model, multiply(model, reset, gate(p, states, 2)), gate(p, inputs, 2)));
     return add(model, news, multiply(model, update, yoke_subtract(model, state, news)));
 }
 
