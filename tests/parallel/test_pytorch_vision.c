@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torchvision's models: names and shapes of their tensors, outputs, and the gradients of one step,
- * against what fixtures/make_vision_fixture.py took from PyTorch. */
+/* torchvision's models: names and shapes of their tensors, outputs, the gradients of one step, and
+ * the losses of ten, against what fixtures/make_vision_fixture.py took from PyTorch. */
 #include "pytorch_rig.h"
 
 #define TOLERANCE 1e-4
@@ -53,23 +53,32 @@ static void check_outputs(const json_t *test_case, int side, const char *key) {
     close_engine(&rig.base);
 }
 
-static void check_step(const json_t *test_case, int side) {
-    vision_rig rig;
+static double loss_of_step(const vision_rig *rig, int step) {
     int32_t labels[MAX_ROWS];
-    open_rig(&rig, test_case, side);
-    float *inputs = inputs_of(&rig, 0);
-    for (int row = 0; row < rig.rows; row++)
-        labels[row] = 7 * row % CLASSES;
+    float *inputs = inputs_of(rig, (uint32_t)step);
+    for (int row = 0; row < rig->rows; row++)
+        labels[row] = (7 * row + step) % CLASSES;
     yoke_batch batch = {
-        .struct_size = sizeof batch, .rows = rig.rows, .inputs = inputs, .labels = labels};
+        .struct_size = sizeof batch, .rows = rig->rows, .inputs = inputs, .labels = labels};
     yoke_step_result result = {.struct_size = sizeof result};
-    must(yoke_data_parallel_step(rig.base.parallel, &batch, 0.01, &result));
-    near(result.loss, real(test_case, "loss"), TOLERANCE, 1, "loss");
-    compare_tensors_within(&rig.base, json_object_get(test_case, "gradients"),
-                           yoke_data_parallel_read_gradient, TOLERANCE, FLOOR);
-    compare_tensors_within(&rig.base, json_object_get(test_case, "statistics"),
-                           yoke_data_parallel_read, TOLERANCE, 0);
+    must(yoke_data_parallel_step(rig->base.parallel, &batch, 0.01, &result));
     free(inputs);
+    return result.loss;
+}
+
+static void check_steps(const json_t *test_case, int side) {
+    vision_rig rig;
+    const json_t *losses = json_object_get(test_case, "losses");
+    open_rig(&rig, test_case, side);
+    for (int step = 0; step < (int)json_array_size(losses); step++) {
+        near(loss_of_step(&rig, step), real_at(test_case, "losses", (size_t)step), TOLERANCE, 1,
+             "loss");
+        if (step > 0) continue;
+        compare_tensors_within(&rig.base, json_object_get(test_case, "gradients"),
+                               yoke_data_parallel_read_gradient, TOLERANCE, FLOOR);
+        compare_tensors_within(&rig.base, json_object_get(test_case, "statistics"),
+                               yoke_data_parallel_read, TOLERANCE, 0);
+    }
     close_engine(&rig.base);
 }
 
@@ -85,7 +94,7 @@ static void check_cases(const char *name) {
         int side = integer(test_case, "side");
         check_outputs(test_case, side, "evaluation");
         check_outputs(test_case, 32, "small");
-        check_step(test_case, side);
+        check_steps(test_case, side);
         found++;
     }
     assert_true(found > 0);
@@ -100,6 +109,11 @@ static void vgg11_bn_computes_what_torchvisions_does(void **state) {
 static void mobilenet_v2_computes_what_torchvisions_does(void **state) {
     (void)state;
     check_cases("mobilenet_v2");
+}
+
+static void resnext50_computes_what_torchvisions_does(void **state) {
+    (void)state;
+    check_cases("resnext50");
 }
 
 static void vit_tiny_computes_what_torchvisions_does(void **state) {
@@ -138,6 +152,7 @@ int main(void) {
         cmocka_unit_test(vgg11_bn_computes_what_torchvisions_does),
         cmocka_unit_test(mobilenet_v2_computes_what_torchvisions_does),
         cmocka_unit_test(vit_tiny_computes_what_torchvisions_does),
+        cmocka_unit_test(resnext50_computes_what_torchvisions_does),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);
 }
