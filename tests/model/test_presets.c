@@ -52,6 +52,7 @@ static void presets_have_the_known_sizes(void **state) {
         {"resnet56", 10, 344, 173, 853018 + 2752, 0},
         {"vgg11_bn", 1000, 62, 38, 132868840, 0},
         {"mobilenet_v2", 1000, 314, 158, 3504872, 0},
+        {"densenet121", 1000, 727, 364, 7978856, 83769},
         {"vit_tiny", 10, 152, 152, 5362762, 0},
     };
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {

@@ -116,6 +116,11 @@ static void resnext50_computes_what_torchvisions_does(void **state) {
     check_cases("resnext50");
 }
 
+static void densenet121_computes_what_torchvisions_does(void **state) {
+    (void)state;
+    check_cases("densenet121");
+}
+
 static void vit_tiny_computes_what_torchvisions_does(void **state) {
     (void)state;
     check_cases("vit_tiny");
@@ -153,6 +158,7 @@ int main(void) {
         cmocka_unit_test(mobilenet_v2_computes_what_torchvisions_does),
         cmocka_unit_test(vit_tiny_computes_what_torchvisions_does),
         cmocka_unit_test(resnext50_computes_what_torchvisions_does),
+        cmocka_unit_test(densenet121_computes_what_torchvisions_does),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);
 }

@@ -18,6 +18,16 @@ yoke_value yoke_preset_conv_norm(yoke_model *model, yoke_value input,
     return yoke_batch_norm(model, yoke_conv2d(model, input, &conv), &norm);
 }
 
+yoke_tensor *yoke_preset_parameter(yoke_model *model, int index) {
+    if (yoke_builder_stopped(model)) return NULL;
+    return &model->tensors[model->layers[model->layer_count - 1].tensors[index]];
+}
+
+void yoke_preset_fill(yoke_model *model, int index, yoke_fill fill) {
+    yoke_tensor *tensor = yoke_preset_parameter(model, index);
+    if (tensor != NULL) tensor->fill = fill;
+}
+
 yoke_value yoke_preset_linear(yoke_model *model, yoke_value input, const char *name, int features,
                               double std) {
     yoke_linear_options options = {
