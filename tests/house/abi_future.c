@@ -38,7 +38,8 @@ typedef enum layer {
     GROUP_NORM,
     PARAMETER,
     EMBEDDING,
-    ATTENTION
+    ATTENTION,
+    RECURRENT
 } layer;
 
 static yoke_status build(layer kind, const void *given) {
@@ -59,6 +60,8 @@ static yoke_status build(layer kind, const void *given) {
     if (kind == EMBEDDING) value = yoke_embedding(built, value, given);
     if (kind == ATTENTION)
         value = yoke_attention(built, yoke_embedding(built, value, &tokens), given);
+    if (kind == RECURRENT)
+        value = yoke_lstm(built, yoke_embedding(built, value, &tokens), given);
     yoke_status status = yoke_model_finish(built, value, NULL);
     yoke_model_destroy(built);
     return status;
@@ -75,6 +78,7 @@ static void refuse_layers(void) {
     REFUSED(yoke_parameter_options, build(PARAMETER, &given));
     REFUSED(yoke_embedding_options, build(EMBEDDING, &given));
     REFUSED(yoke_attention_options, build(ATTENTION, &given));
+    REFUSED(yoke_recurrent_options, build(RECURRENT, &given));
     REFUSED(yoke_loss_options, yoke_model_preset(&preset, "mlp", image, 3, &given));
 }
 
