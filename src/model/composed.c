@@ -129,6 +129,34 @@ yoke_value yoke_glu(yoke_model *model, yoke_value input) {
     return multiply(model, map(model, YOKE_FN_SIGMOID, second), first);
 }
 
+/* Dropout of whole parts of a row. */
+
+/* Numbers for each row, all 1, for a dropout: of the model's input, but without a gradient. */
+static yoke_value ones(yoke_model *model, int count) {
+    yoke_value x = yoke_slice(model, yoke_model_input(model), YOKE_AXIS_CHANNELS, 0, 1, 0);
+    x = yoke_flatten(model, yoke_reduce_axes(model, x, YOKE_REDUCE_MAX, YOKE_AXIS_ALL));
+    x = yoke_map(model, YOKE_FN_OFFSET, yoke_combine(model, YOKE_FN_GREATER, x, x), 1, 0);
+    return count > 1 ? yoke_slice(model, x, YOKE_AXIS_CHANNELS, 0, count, 1) : x;
+}
+
+yoke_value yoke_stochastic_depth(yoke_model *model, yoke_value input, double probability) {
+    if (probability == 0) return input;
+    return multiply(model, input, yoke_dropout(model, ones(model, 1), probability));
+}
+
+yoke_value yoke_dropout2d(yoke_model *model, yoke_value input, double probability) {
+    yoke_shape shape = shape_of(model, input);
+    if (!yoke_builder_stopped(model) && (shape.flat || shape.sequence))
+        return refuse(model,
+                      FAIL(YOKE_ERROR_ARGUMENT,
+                           "dropout2d: reads %d x %d x %d%s, needs an "
+                           "image",
+                           shape.channels, shape.height, shape.width, yoke_shape_kind(shape)));
+    yoke_value kept = yoke_dropout(model, ones(model, shape.channels), probability);
+    return yoke_multiply(model, input,
+                         yoke_reshape(model, kept, yoke_shape_image(shape.channels, 1, 1)));
+}
+
 /* The largest is subtracted first: exp cannot overflow. */
 
 yoke_value yoke_softmax_along(yoke_model *model, yoke_value input, yoke_axis axis) {
