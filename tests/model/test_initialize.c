@@ -152,6 +152,13 @@ static void torchvisions_newer_models_begin_as_theirs(void **state) {
     assert_uniform(&rig, "classifier.weight", 1 / sqrt(1024));
     assert_constant(&rig, "classifier.bias", 0);
     rig_destroy(&rig);
+    plain_rig(&rig, preset_of_side("efficientnet_b0", 32), 2, 1);
+    assert_normal(&rig, "features.6.3.block.1.0.weight", sqrt(2.0 / (1152 * 25)));
+    assert_normal(&rig, "features.6.3.block.2.fc1.weight", sqrt(2.0 / 48));
+    assert_constant(&rig, "features.6.3.block.2.fc1.bias", 0);
+    assert_uniform(&rig, "classifier.1.weight", 1 / sqrt(10));
+    assert_constant(&rig, "classifier.1.bias", 0);
+    rig_destroy(&rig);
 }
 
 static void batch_norms_begin_neutral(void **state) {

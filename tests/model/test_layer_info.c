@@ -71,7 +71,8 @@ static void products_are_those_that_pytorch_counts(void **state) {
         double flops;
     } models[] = {{"resnet18", 3628146688},    {"resnet50", 8178368512},
                   {"resnext50", 8460959744},   {"mobilenet_v2", 601548544},
-                  {"densenet121", 5668323328}, {"vit_tiny", 2507366400}};
+                  {"densenet121", 5668323328}, {"efficientnet_b0", 771629504},
+                  {"vit_tiny", 2507366400}};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         yoke_model *model = NULL;
         yoke_shape input = {.channels = 3, .height = 224, .width = 224};

@@ -13,7 +13,8 @@ typedef struct vision_rig {
     size_t pixels; /* of one row */
 } vision_rig;
 
-static void open_rig(vision_rig *rig, const json_t *test_case, int side) {
+/* preset: the key of its name. */
+static void open_rig(vision_rig *rig, const json_t *test_case, const char *preset, int side) {
     *rig = (vision_rig){.rows = integer(test_case, "rows"), .pixels = (size_t)(3 * side * side)};
     yoke_devices_options devices = {
         .struct_size = sizeof devices, .list = devices_of(1), .threads = 1, .unbound = true};
@@ -23,9 +24,9 @@ static void open_rig(vision_rig *rig, const json_t *test_case, int side) {
                                           .batch = rig->rows};
     yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT;
     must(yoke_devices_open(&rig->base.devices, &devices));
-    must(yoke_model_preset(
-        &rig->base.model, json_string_value(json_object_get(test_case, "preset")),
-        (yoke_shape){.channels = 3, .height = side, .width = side}, CLASSES, NULL));
+    must(yoke_model_preset(&rig->base.model, json_string_value(json_object_get(test_case, preset)),
+                           (yoke_shape){.channels = 3, .height = side, .width = side}, CLASSES,
+                           NULL));
     must(yoke_data_parallel_create(&rig->base.parallel, rig->base.model, rig->base.devices, &sgd,
                                    &options));
     write_weights(&rig->base, json_object_get(test_case, "tensors"));
@@ -42,7 +43,7 @@ static float *inputs_of(const vision_rig *rig, uint32_t stream) {
 static void check_outputs(const json_t *test_case, int side, const char *key) {
     vision_rig rig;
     float outputs[MAX_ROWS * CLASSES];
-    open_rig(&rig, test_case, side);
+    open_rig(&rig, test_case, "evaluated", side);
     float *inputs = inputs_of(&rig, EVALUATION_STREAM);
     yoke_batch batch = {.struct_size = sizeof batch, .rows = rig.rows, .inputs = inputs};
     assert_in_range(rig.rows, 1, MAX_ROWS);
@@ -69,7 +70,7 @@ static double loss_of_step(const vision_rig *rig, int step) {
 static void check_steps(const json_t *test_case, int side) {
     vision_rig rig;
     const json_t *losses = json_object_get(test_case, "losses");
-    open_rig(&rig, test_case, side);
+    open_rig(&rig, test_case, "preset", side);
     for (int step = 0; step < (int)json_array_size(losses); step++) {
         near(loss_of_step(&rig, step), real_at(test_case, "losses", (size_t)step), TOLERANCE, 1,
              "loss");
@@ -121,6 +122,11 @@ static void densenet121_computes_what_torchvisions_does(void **state) {
     check_cases("densenet121");
 }
 
+static void efficientnet_b0_computes_what_torchvisions_does(void **state) {
+    (void)state;
+    check_cases("efficientnet_b0");
+}
+
 static void vit_tiny_computes_what_torchvisions_does(void **state) {
     (void)state;
     check_cases("vit_tiny");
@@ -159,6 +165,7 @@ int main(void) {
         cmocka_unit_test(vit_tiny_computes_what_torchvisions_does),
         cmocka_unit_test(resnext50_computes_what_torchvisions_does),
         cmocka_unit_test(densenet121_computes_what_torchvisions_does),
+        cmocka_unit_test(efficientnet_b0_computes_what_torchvisions_does),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);
 }
