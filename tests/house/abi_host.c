@@ -214,6 +214,7 @@ static yoke_model *build_images(void) {
 static void use_tokens(void) {
     yoke_embedding_options tokens = YOKE_EMBEDDING_OPTIONS_INIT;
     yoke_attention_options heads = YOKE_ATTENTION_OPTIONS_INIT;
+    yoke_recurrent_options lstm = YOKE_RECURRENT_OPTIONS_INIT;
     yoke_linear_options fc = YOKE_LINEAR_OPTIONS_INIT;
     yoke_shape ids = {.channels = 6, .height = 1, .width = 1, .flat = true};
     yoke_model *model = NULL;
@@ -221,11 +222,14 @@ static void use_tokens(void) {
     tokens.count = 5;
     tokens.features = 12;
     heads.heads = 2;
+    lstm.name = "lstm";
+    lstm.hidden = 4;
     fc.name = "fc";
     fc.out_features = CLASSES;
     must(yoke_model_create(&model, "tokens", ids));
     yoke_value value = yoke_embedding(model, yoke_model_input(model), &tokens);
-    value = yoke_select(model, yoke_attention(model, value, &heads), 0);
+    value = yoke_lstm(model, yoke_attention(model, value, &heads), &lstm);
+    value = yoke_select(model, value, 0);
     must(yoke_model_finish(model, yoke_linear(model, value, &fc), NULL));
     printf("tokens: %zu parameters\n", yoke_model_parameter_count(model));
     yoke_model_destroy(model);
