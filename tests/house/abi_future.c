@@ -60,8 +60,7 @@ static yoke_status build(layer kind, const void *given) {
     if (kind == EMBEDDING) value = yoke_embedding(built, value, given);
     if (kind == ATTENTION)
         value = yoke_attention(built, yoke_embedding(built, value, &tokens), given);
-    if (kind == RECURRENT)
-        value = yoke_lstm(built, yoke_embedding(built, value, &tokens), given);
+    if (kind == RECURRENT) value = yoke_lstm(built, yoke_embedding(built, value, &tokens), given);
     yoke_status status = yoke_model_finish(built, value, NULL);
     yoke_model_destroy(built);
     return status;

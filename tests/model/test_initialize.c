@@ -159,6 +159,12 @@ static void torchvisions_newer_models_begin_as_theirs(void **state) {
     assert_uniform(&rig, "classifier.1.weight", 1 / sqrt(10));
     assert_constant(&rig, "classifier.1.bias", 0);
     rig_destroy(&rig);
+    plain_rig(&rig, preset_of_side("convnext_tiny", 32), 2, 1);
+    assert_constant(&rig, "features.7.2.layer_scale", (double)1e-6f);
+    assert_normal(&rig, "features.7.2.block.0.weight", 0.02);
+    assert_normal(&rig, "features.7.2.block.5.weight", 0.02);
+    assert_constant(&rig, "features.7.2.block.0.bias", 0);
+    rig_destroy(&rig);
 }
 
 static void batch_norms_begin_neutral(void **state) {

@@ -54,6 +54,7 @@ static void presets_have_the_known_sizes(void **state) {
         {"mobilenet_v2", 1000, 314, 158, 3504872, 0},
         {"densenet121", 1000, 727, 364, 7978856, 83769},
         {"efficientnet_b0", 1000, 360, 213, 5288548, 42065},
+        {"convnext_tiny", 1000, 182, 182, 28589128, 0},
         {"vit_tiny", 10, 152, 152, 5362762, 0},
     };
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {

@@ -127,6 +127,11 @@ static void efficientnet_b0_computes_what_torchvisions_does(void **state) {
     check_cases("efficientnet_b0");
 }
 
+static void convnext_tiny_computes_what_torchvisions_does(void **state) {
+    (void)state;
+    check_cases("convnext_tiny");
+}
+
 static void vit_tiny_computes_what_torchvisions_does(void **state) {
     (void)state;
     check_cases("vit_tiny");
@@ -166,6 +171,7 @@ int main(void) {
         cmocka_unit_test(resnext50_computes_what_torchvisions_does),
         cmocka_unit_test(densenet121_computes_what_torchvisions_does),
         cmocka_unit_test(efficientnet_b0_computes_what_torchvisions_does),
+        cmocka_unit_test(convnext_tiny_computes_what_torchvisions_does),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);
 }
