@@ -123,6 +123,25 @@ YOKE_API yoke_value yoke_softmax_along(yoke_model *model, yoke_value input, yoke
  */
 YOKE_API yoke_value yoke_log_softmax_along(yoke_model *model, yoke_value input, yoke_axis axis);
 
+/** How yoke_upsample finds the pixels between. */
+typedef enum yoke_upsample_mode {
+    YOKE_UPSAMPLE_NEAREST,         /**< mode="nearest". */
+    YOKE_UPSAMPLE_BILINEAR,        /**< mode="bilinear". */
+    YOKE_UPSAMPLE_BILINEAR_CORNERS /**< mode="bilinear", align_corners=True. */
+} yoke_upsample_mode;
+
+/** Adds torch.nn.Upsample: an image in another size, as a product with a matrix for each direction.
+ *
+ * @param model   The model.
+ * @param input   An image.
+ * @param height  Of the output.
+ * @param width   Likewise.
+ * @param mode    How to interpolate.
+ * @return [channels, height, width].
+ */
+YOKE_API yoke_value yoke_upsample(yoke_model *model, yoke_value input, int height, int width,
+                                  yoke_upsample_mode mode);
+
 /** Adds torch.nn.L1Loss of each row, for YOKE_LOSS_OUTPUT: the mean of |prediction - target|.
  *
  * @param model       The model.

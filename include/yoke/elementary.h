@@ -34,8 +34,13 @@ YOKE_API yoke_value yoke_elementary(yoke_model *model, yoke_function function,
                                     const yoke_value *arguments, double p, double q);
 
 /** yoke_elementary of one argument. */
-static inline yoke_value yoke_map(yoke_model *model, yoke_function function, yoke_value a, double p,
-                                  double q) {
+static inline yoke_value yoke_map(yoke_model *model, yoke_function function, yoke_value a) {
+    return yoke_elementary(model, function, &a, 0, 0);
+}
+
+/** yoke_elementary of one argument, with constants. */
+static inline yoke_value yoke_map_with(yoke_model *model, yoke_function function, yoke_value a,
+                                       double p, double q) {
     return yoke_elementary(model, function, &a, p, q);
 }
 
@@ -161,6 +166,16 @@ typedef struct yoke_parameter_options {
  *         height, width].
  */
 YOKE_API yoke_value yoke_parameter_value(yoke_model *model, const yoke_parameter_options *options);
+
+/** Adds a value that has the same given elements in every row: a mask, a table of positions. It is
+ * no parameter and gets no gradient.
+ *
+ * @param model   The model.
+ * @param shape   Of a row.
+ * @param values  [elements of a row], in row-major order; copied.
+ * @return A value of this shape.
+ */
+YOKE_API yoke_value yoke_constant(yoke_model *model, yoke_shape shape, const float *values);
 
 #ifdef __cplusplus
 }

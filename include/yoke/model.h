@@ -313,7 +313,7 @@ YOKE_API yoke_value yoke_sigmoid(yoke_model *model, yoke_value input);
  */
 YOKE_API yoke_value yoke_tanh(yoke_model *model, yoke_value input);
 
-/** Adds the sum of two values of one shape.
+/** Adds the sum of two values. Axes of length 1 are repeated, as in yoke_elementary.
  *
  * @param model  The model.
  * @param left   One value.
@@ -322,8 +322,8 @@ YOKE_API yoke_value yoke_tanh(yoke_model *model, yoke_value input);
  */
 YOKE_API yoke_value yoke_add(yoke_model *model, yoke_value left, yoke_value right);
 
-/** Adds the product, element by element, of two values of one shape. One of them may also be
- * [channels, 1, 1] beside an image of as many channels: a factor for each channel of a row, as in
+/** Adds the product, element by element, of two values. Axes of length 1 are repeated, as in
+ * yoke_elementary: [channels, 1, 1] beside an image is a factor for each channel of a row, as in
  * squeeze-and-excitation.
  *
  * @param model  The model.

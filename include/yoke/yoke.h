@@ -79,6 +79,7 @@
 #ifndef YOKE_YOKE_H
 #define YOKE_YOKE_H
 
+#include "yoke/attention.h"
 #include "yoke/checkpoint.h"
 #include "yoke/composed.h"
 #include "yoke/data_parallel.h"

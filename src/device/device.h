@@ -283,6 +283,7 @@ typedef enum yoke_operation_kind {
     YOKE_OP_MOVE,        /* exchanges axes of a row, takes a part of it, and pads it */
     YOKE_OP_MATMUL,      /* two inputs: matrices of each row */
     YOKE_OP_PARAMETER,   /* no input: its weight, in every row */
+    YOKE_OP_CONSTANT,    /* no input: `weights`, in every row */
     YOKE_OP_INPUT /* a further input of the model: a value, for which no device plans anything */
 } yoke_operation_kind;
 
@@ -340,7 +341,8 @@ typedef struct yoke_operation {
     bool causal;                         /* attention */
     double label_smoothing;              /* cross-entropy */
     const float *weights; /* [channels of the input], borrowed while planning; NULL: 1 each.
-                             Cross-entropy: of the classes; BCE: of the positive targets */
+                             Cross-entropy: of the classes; BCE: of the positive targets; constant:
+                             its elements */
     bool ignores;         /* cross-entropy: rows with the label `ignored` count for nothing */
     int32_t ignored;
     double delta;    /* Huber: where the square ends */

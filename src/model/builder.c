@@ -63,6 +63,7 @@ const char *yoke_kind_name(yoke_operation_kind kind) {
         [YOKE_OP_MOVE] = "move",
         [YOKE_OP_MATMUL] = "matmul",
         [YOKE_OP_PARAMETER] = "parameter",
+        [YOKE_OP_CONSTANT] = "constant",
         [YOKE_OP_INPUT] = "input",
     };
     return names[kind];
@@ -120,6 +121,12 @@ yoke_shape yoke_value_shape(const yoke_model *model, int value) {
 size_t yoke_value_elements(const yoke_model *model, int value) {
     yoke_shape shape = yoke_value_shape(model, value);
     return (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
+}
+
+yoke_shape yoke_shape_of(const yoke_model *model, yoke_value value) {
+    bool exists =
+        !yoke_builder_stopped(model) && value.index >= 0 && value.index <= model->layer_count;
+    return exists ? yoke_value_shape(model, value.index) : (yoke_shape){0};
 }
 
 yoke_status yoke_builder_shape(yoke_node *layer, yoke_shape shape) {

@@ -3,29 +3,16 @@
  * keeps: the calls behind it do nothing. */
 #include "yoke/composed.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "model/graph.h"
 
 static const yoke_value nothing = {YOKE_NONE};
 
-/* The shape of a value; all 0 where the model holds an error or has no such value. */
-static yoke_shape shape_of(const yoke_model *model, yoke_value value) {
-    bool exists =
-        !yoke_builder_stopped(model) && value.index >= 0 && value.index <= model->layer_count;
-    return exists ? yoke_value_shape(model, value.index) : (yoke_shape){0};
-}
-
 static yoke_value refuse(yoke_model *model, yoke_status status) {
     return yoke_builder_stopped(model) ? nothing : yoke_builder_result(model, status);
-}
-
-static yoke_value map(yoke_model *model, yoke_function function, yoke_value a) {
-    return yoke_map(model, function, a, 0, 0);
-}
-
-static yoke_value multiply(yoke_model *model, yoke_value a, yoke_value b) {
-    return yoke_combine(model, YOKE_FN_MULTIPLY, a, b);
 }
 
 /* A parameter NAME.SUFFIX of so many channels, in the shape in which it repeats over `like`. */
@@ -49,9 +36,10 @@ static yoke_value channel_parameter(yoke_model *model, const char *name, const c
 /* x times 1 / sqrt(mean of its squares along axes + epsilon). */
 static yoke_value divide_by_size(yoke_model *model, yoke_value x, unsigned axes, double epsilon) {
     yoke_value mean =
-        yoke_reduce_axes(model, map(model, YOKE_FN_SQUARE, x), YOKE_REDUCE_MEAN, axes);
-    yoke_value size = map(model, YOKE_FN_RSQRT, yoke_map(model, YOKE_FN_OFFSET, mean, epsilon, 0));
-    return multiply(model, x, size);
+        yoke_reduce_axes(model, yoke_map(model, YOKE_FN_SQUARE, x), YOKE_REDUCE_MEAN, axes);
+    yoke_value size =
+        yoke_map(model, YOKE_FN_RSQRT, yoke_map_with(model, YOKE_FN_OFFSET, mean, epsilon, 0));
+    return yoke_multiply(model, x, size);
 }
 
 /* Norms. */
@@ -76,7 +64,7 @@ yoke_value yoke_group_norm(yoke_model *model, yoke_value input,
                            const yoke_group_norm_options *given) {
     yoke_group_norm_options options = {.struct_size = sizeof options};
     if (yoke_builder_stopped(model)) return nothing;
-    yoke_shape shape = shape_of(model, input);
+    yoke_shape shape = yoke_shape_of(model, input);
     yoke_status status =
         yoke_options_load(&options, sizeof options, given, "yoke_group_norm_options");
     if (status == YOKE_OK) status = check_group_norm(shape, &options);
@@ -88,69 +76,112 @@ yoke_value yoke_group_norm(yoke_model *model, yoke_value input,
     x = yoke_subtract(model, x, yoke_reduce_axes(model, x, YOKE_REDUCE_MEAN, within));
     x = yoke_reshape(model, divide_by_size(model, x, within, options.epsilon), shape);
     if (options.not_affine) return x;
-    x = multiply(model, x, channel_parameter(model, options.name, "weight", shape, 1));
-    return yoke_combine(model, YOKE_FN_ADD, x,
-                        channel_parameter(model, options.name, "bias", shape, 0));
+    x = yoke_multiply(model, x, channel_parameter(model, options.name, "weight", shape, 1));
+    return yoke_add(model, x, channel_parameter(model, options.name, "bias", shape, 0));
 }
 
 yoke_value yoke_rms_norm(yoke_model *model, yoke_value input, const char *name, double epsilon) {
-    yoke_shape shape = shape_of(model, input);
+    yoke_shape shape = yoke_shape_of(model, input);
     if (!yoke_builder_stopped(model) && !(epsilon > 0))
         return refuse(model, FAIL(YOKE_ERROR_ARGUMENT, "%s: epsilon is %g, it must be above 0",
                                   name != NULL ? name : "rms_norm", epsilon));
     yoke_value x = divide_by_size(model, input, YOKE_AXIS_CHANNELS, epsilon);
-    return multiply(model, x, channel_parameter(model, name, "weight", shape, 1));
+    return yoke_multiply(model, x, channel_parameter(model, name, "weight", shape, 1));
 }
 
 /* Activations. */
 
 yoke_value yoke_prelu(yoke_model *model, yoke_value input, const char *name, bool per_channel) {
-    yoke_shape like = per_channel ? shape_of(model, input) : yoke_shape_vector(1);
+    yoke_shape like = per_channel ? yoke_shape_of(model, input) : yoke_shape_vector(1);
     yoke_value weight = channel_parameter(model, name, "weight", like, 0.25);
     yoke_value above = yoke_relu(model, input), below = yoke_subtract(model, input, above);
-    return yoke_combine(model, YOKE_FN_ADD, multiply(model, below, weight), above);
+    return yoke_add(model, yoke_multiply(model, below, weight), above);
 }
 
 yoke_value yoke_hard_swish(yoke_model *model, yoke_value input) {
-    return multiply(model, map(model, YOKE_FN_HARD_SIGMOID, input), input);
+    return yoke_multiply(model, yoke_map(model, YOKE_FN_HARD_SIGMOID, input), input);
 }
 
 yoke_value yoke_mish(yoke_model *model, yoke_value input) {
-    return multiply(model, map(model, YOKE_FN_TANH, map(model, YOKE_FN_SOFTPLUS, input)), input);
+    return yoke_multiply(
+        model, yoke_map(model, YOKE_FN_TANH, yoke_map(model, YOKE_FN_SOFTPLUS, input)), input);
 }
 
 yoke_value yoke_glu(yoke_model *model, yoke_value input) {
-    int channels = shape_of(model, input).channels;
+    int channels = yoke_shape_of(model, input).channels;
     if (!yoke_builder_stopped(model) && channels % 2 != 0)
         return refuse(model,
                       FAIL(YOKE_ERROR_ARGUMENT, "glu: %d channels have no halves", channels));
     yoke_value first = yoke_slice(model, input, YOKE_AXIS_CHANNELS, 0, channels / 2, 0);
     yoke_value second = yoke_slice(model, input, YOKE_AXIS_CHANNELS, channels / 2, channels, 0);
-    return multiply(model, map(model, YOKE_FN_SIGMOID, second), first);
+    return yoke_multiply(model, yoke_map(model, YOKE_FN_SIGMOID, second), first);
+}
+
+/* Other sizes. */
+
+/* Row `to` of the matrix that makes `outputs` places of `inputs`. */
+static void fill_weights(float *row, int to, int outputs, int inputs, yoke_upsample_mode mode) {
+    double scale = (double)inputs / outputs, place = ((double)to + 0.5) * scale - 0.5;
+    if (mode == YOKE_UPSAMPLE_NEAREST) place = floor(to * scale);
+    if (mode == YOKE_UPSAMPLE_BILINEAR_CORNERS)
+        place = outputs > 1 ? (double)to * (inputs - 1) / (outputs - 1) : 0;
+    if (place < 0) place = 0;
+    int below = (int)place, above = below + 1 < inputs ? below + 1 : below;
+    float share = (float)(place - below);
+    row[below] += 1 - share;
+    row[above] += share;
+}
+
+/* The width of an image becomes `outputs`, and its two directions are exchanged. */
+static yoke_value resize_width(yoke_model *model, yoke_value image, int outputs,
+                               yoke_upsample_mode mode) {
+    yoke_shape shape = yoke_shape_of(model, image);
+    size_t bytes = (size_t)outputs * (size_t)shape.width * sizeof(float);
+    float *weights = calloc(1, bytes > 0 ? bytes : 1);
+    if (weights == NULL) return refuse(model, FAIL_MEMORY(bytes, "the weights of an upsampling"));
+    for (int to = 0; shape.width > 0 && to < outputs; to++)
+        fill_weights(weights + (size_t)to * (size_t)shape.width, to, outputs, shape.width, mode);
+    yoke_value matrix = yoke_constant(model, yoke_shape_sequence(outputs, shape.width), weights);
+    free(weights);
+    yoke_value lines =
+        yoke_reshape(model, image, yoke_shape_sequence(shape.channels * shape.height, shape.width));
+    lines = yoke_matmul(model, lines, matrix, false, true);
+    return yoke_transpose(
+        model, yoke_reshape(model, lines, yoke_shape_image(shape.channels, shape.height, outputs)),
+        YOKE_AXIS_HEIGHT, YOKE_AXIS_WIDTH);
+}
+
+yoke_value yoke_upsample(yoke_model *model, yoke_value input, int height, int width,
+                         yoke_upsample_mode mode) {
+    yoke_shape shape = yoke_shape_of(model, input);
+    if (yoke_builder_stopped(model)) return nothing;
+    if (shape.flat || shape.sequence || height < 1 || width < 1)
+        return refuse(model, FAIL(YOKE_ERROR_ARGUMENT,
+                                  "upsample: %d x %d x %d%s to %d x %d: needs an image, and sizes "
+                                  "of at least 1",
+                                  shape.channels, shape.height, shape.width, yoke_shape_kind(shape),
+                                  height, width));
+    return resize_width(model, resize_width(model, input, width, mode), height, mode);
 }
 
 /* Dropout of whole parts of a row. */
 
-/* Numbers for each row, all 1, for a dropout: of the model's input, but without a gradient. */
 static yoke_value ones(yoke_model *model, int count) {
-    yoke_value x = yoke_slice(model, yoke_model_input(model), YOKE_AXIS_CHANNELS, 0, 1, 0);
-    x = yoke_flatten(model, yoke_reduce_axes(model, x, YOKE_REDUCE_MAX, YOKE_AXIS_ALL));
-    x = yoke_map(model, YOKE_FN_OFFSET, yoke_combine(model, YOKE_FN_GREATER, x, x), 1, 0);
-    return count > 1 ? yoke_slice(model, x, YOKE_AXIS_CHANNELS, 0, count, 1) : x;
+    const float one = 1;
+    yoke_value first = yoke_constant(model, yoke_shape_vector(1), &one);
+    return count > 1 ? yoke_slice(model, first, YOKE_AXIS_CHANNELS, 0, count, 1) : first;
 }
 
 yoke_value yoke_stochastic_depth(yoke_model *model, yoke_value input, double probability) {
     if (probability == 0) return input;
-    return multiply(model, input, yoke_dropout(model, ones(model, 1), probability));
+    return yoke_multiply(model, input, yoke_dropout(model, ones(model, 1), probability));
 }
 
 yoke_value yoke_dropout2d(yoke_model *model, yoke_value input, double probability) {
-    yoke_shape shape = shape_of(model, input);
+    yoke_shape shape = yoke_shape_of(model, input);
     if (!yoke_builder_stopped(model) && (shape.flat || shape.sequence))
         return refuse(model,
-                      FAIL(YOKE_ERROR_ARGUMENT,
-                           "dropout2d: reads %d x %d x %d%s, needs an "
-                           "image",
+                      FAIL(YOKE_ERROR_ARGUMENT, "dropout2d: reads %d x %d x %d%s, needs an image",
                            shape.channels, shape.height, shape.width, yoke_shape_kind(shape)));
     yoke_value kept = yoke_dropout(model, ones(model, shape.channels), probability);
     return yoke_multiply(model, input,
@@ -161,40 +192,42 @@ yoke_value yoke_dropout2d(yoke_model *model, yoke_value input, double probabilit
 
 yoke_value yoke_softmax_along(yoke_model *model, yoke_value input, yoke_axis axis) {
     yoke_value largest = yoke_reduce_axes(model, input, YOKE_REDUCE_MAX, axis);
-    yoke_value x = map(model, YOKE_FN_EXP, yoke_subtract(model, input, largest));
+    yoke_value x = yoke_map(model, YOKE_FN_EXP, yoke_subtract(model, input, largest));
     return yoke_divide(model, x, yoke_reduce_axes(model, x, YOKE_REDUCE_SUM, axis));
 }
 
 yoke_value yoke_log_softmax_along(yoke_model *model, yoke_value input, yoke_axis axis) {
     yoke_value largest = yoke_reduce_axes(model, input, YOKE_REDUCE_MAX, axis);
     yoke_value x = yoke_subtract(model, input, largest);
-    yoke_value sum = yoke_reduce_axes(model, map(model, YOKE_FN_EXP, x), YOKE_REDUCE_SUM, axis);
-    return yoke_subtract(model, x, map(model, YOKE_FN_LOG, sum));
+    yoke_value sum =
+        yoke_reduce_axes(model, yoke_map(model, YOKE_FN_EXP, x), YOKE_REDUCE_SUM, axis);
+    return yoke_subtract(model, x, yoke_map(model, YOKE_FN_LOG, sum));
 }
 
 /* Losses: a number for each row. */
 
 static yoke_value number_of(yoke_model *model, yoke_value value, yoke_reduce_kind reduction) {
     yoke_value one = yoke_reduce_axes(model, value, reduction, YOKE_AXIS_ALL);
-    return shape_of(model, one).flat ? one : yoke_reshape(model, one, yoke_shape_vector(1));
+    return yoke_shape_of(model, one).flat ? one : yoke_reshape(model, one, yoke_shape_vector(1));
 }
 
 yoke_value yoke_l1_loss(yoke_model *model, yoke_value prediction, yoke_value target) {
-    yoke_value size = map(model, YOKE_FN_ABS, yoke_subtract(model, prediction, target));
+    yoke_value size = yoke_map(model, YOKE_FN_ABS, yoke_subtract(model, prediction, target));
     return number_of(model, size, YOKE_REDUCE_MEAN);
 }
 
 yoke_value yoke_kl_loss(yoke_model *model, yoke_value log_prediction, yoke_value target) {
-    yoke_value gap = yoke_subtract(model, map(model, YOKE_FN_LOG, target), log_prediction);
-    return number_of(model, multiply(model, gap, target), YOKE_REDUCE_SUM);
+    yoke_value gap = yoke_subtract(model, yoke_map(model, YOKE_FN_LOG, target), log_prediction);
+    return number_of(model, yoke_multiply(model, gap, target), YOKE_REDUCE_SUM);
 }
 
 yoke_value yoke_dice_loss(yoke_model *model, yoke_value prediction, yoke_value target) {
-    yoke_value both = number_of(model, multiply(model, prediction, target), YOKE_REDUCE_SUM);
-    yoke_value sum = yoke_combine(model, YOKE_FN_ADD, number_of(model, prediction, YOKE_REDUCE_SUM),
-                                  number_of(model, target, YOKE_REDUCE_SUM));
-    both = yoke_map(model, YOKE_FN_OFFSET, yoke_map(model, YOKE_FN_SCALE, both, 2, 0), 1, 0);
-    sum = yoke_map(model, YOKE_FN_OFFSET, sum, 1, 0);
-    return yoke_map(model, YOKE_FN_OFFSET,
-                    map(model, YOKE_FN_NEGATE, yoke_divide(model, both, sum)), 1, 0);
+    yoke_value both = number_of(model, yoke_multiply(model, prediction, target), YOKE_REDUCE_SUM);
+    yoke_value sum = yoke_add(model, number_of(model, prediction, YOKE_REDUCE_SUM),
+                              number_of(model, target, YOKE_REDUCE_SUM));
+    both =
+        yoke_map_with(model, YOKE_FN_OFFSET, yoke_map_with(model, YOKE_FN_SCALE, both, 2, 0), 1, 0);
+    sum = yoke_map_with(model, YOKE_FN_OFFSET, sum, 1, 0);
+    return yoke_map_with(model, YOKE_FN_OFFSET,
+                         yoke_map(model, YOKE_FN_NEGATE, yoke_divide(model, both, sum)), 1, 0);
 }

@@ -3,6 +3,7 @@
  * expressions of several. */
 #include "yoke/elementary.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "model/graph.h"
@@ -265,7 +266,7 @@ yoke_value yoke_matmul(yoke_model *model, yoke_value left, yoke_value right, boo
                                add_matmul(model, left, right, transpose_left, transpose_right));
 }
 
-/* Parameters. */
+/* Parameters and constants. */
 
 static yoke_status add_parameter(yoke_model *model, const yoke_parameter_options *given) {
     yoke_parameter_options options = {.struct_size = sizeof options};
@@ -296,4 +297,24 @@ static yoke_status add_parameter(yoke_model *model, const yoke_parameter_options
 yoke_value yoke_parameter_value(yoke_model *model, const yoke_parameter_options *options) {
     if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
     return yoke_builder_result(model, add_parameter(model, options));
+}
+
+static yoke_status add_constant(yoke_model *model, yoke_shape shape, const float *values) {
+    yoke_node *layer = NULL;
+    TRY(yoke_pointer_check(values, "values"));
+    TRY(yoke_builder_layer(model, YOKE_OP_CONSTANT, NULL, &layer));
+    TRY(yoke_shape_check(shape, layer->operation.name));
+    TRY(yoke_builder_shape(layer, shape));
+    layer->operation.input = layer->operation.output;
+    size_t bytes = yoke_row_elements(layer->operation.output) * sizeof(float);
+    float *copy = malloc(bytes); /* yoke_model_destroy frees it */
+    if (copy == NULL) return FAIL_MEMORY(bytes, layer->operation.name);
+    memcpy(copy, values, bytes);
+    layer->operation.weights = copy;
+    return YOKE_OK;
+}
+
+yoke_value yoke_constant(yoke_model *model, yoke_shape shape, const float *values) {
+    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
+    return yoke_builder_result(model, add_constant(model, shape, values));
 }

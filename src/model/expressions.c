@@ -94,13 +94,16 @@ static bool same_shape(yoke_shape a, yoke_shape b) {
     return a.channels == b.channels && a.height == b.height && a.width == b.width;
 }
 
-/* The writer of input k of `layer`, where it may be computed with the layer; or NULL. */
-static const yoke_node *joinable(const yoke_model *model, const yoke_node *layer, int k) {
+/* The writer of input k of `layer`, where it may be computed with the layer; or NULL. joined[]:
+ * what the layers before it are. */
+static const yoke_node *joinable(const yoke_model *model, const yoke_joined *joined,
+                                 const yoke_node *layer, int k) {
     int value = layer->inputs[k];
     const yoke_node *writer = value > 0 ? &model->layers[value - 1] : NULL;
     if (writer == NULL || yoke_only_reader(model, value) != layer) return NULL;
-    bool both = is_function(writer) ? is_function(layer) || may_join(model, layer)
-                                    : is_function(layer) && may_join(model, writer);
+    bool expression = joined[writer - model->layers].expression.count > 0;
+    bool both = expression ? is_function(layer) || may_join(model, layer)
+                           : is_function(layer) && may_join(model, writer);
     return both && same_shape(writer->shape, layer->shape) ? writer : NULL;
 }
 
@@ -110,7 +113,7 @@ static void join_layer(const yoke_model *model, yoke_joined *joined, const yoke_
     int places[YOKE_EXPRESSION_INPUTS];
     bool taken[YOKE_EXPRESSION_INPUTS] = {false}, any = false, fits = true;
     for (int k = 0; k < own.expression.inputs && fits; k++) {
-        const yoke_node *writer = joinable(model, layer, k);
+        const yoke_node *writer = joinable(model, joined, layer, k);
         yoke_joined before = {0};
         if (writer != NULL) {
             before = joined[writer - model->layers];
@@ -123,7 +126,7 @@ static void join_layer(const yoke_model *model, yoke_joined *joined, const yoke_
     }
     fits = fits && any && append_terms(&made, &own.expression, places);
     for (int k = 0; fits && k < own.expression.inputs; k++)
-        if (taken[k]) joined[joinable(model, layer, k) - model->layers].absorbed = true;
+        if (taken[k]) joined[joinable(model, joined, layer, k) - model->layers].absorbed = true;
     if (fits)
         joined[layer - model->layers] = made;
     else if (is_function(layer))

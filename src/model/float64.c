@@ -33,6 +33,7 @@ static void run_layer(yoke_float64_model *r, const yoke_node *layer, bool backwa
         [YOKE_OP_MOVE] = yoke_float64_move,
         [YOKE_OP_MATMUL] = yoke_float64_matmul,
         [YOKE_OP_PARAMETER] = yoke_float64_parameter,
+        [YOKE_OP_CONSTANT] = yoke_float64_constant,
         [YOKE_OP_INPUT] = NULL, /* computes nothing */
     };
     yoke_float64_layer function = functions[layer->operation.kind];

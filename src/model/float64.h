@@ -37,6 +37,7 @@ void yoke_float64_function(yoke_float64_model *r, const yoke_node *layer, bool b
 void yoke_float64_reduction(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_move(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_matmul(yoke_float64_model *r, const yoke_node *layer, bool backward);
+void yoke_float64_constant(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_parameter(yoke_float64_model *r, const yoke_node *layer, bool backward);
 /* Add, flatten, reshape, dropout. */
 void yoke_float64_elementwise(yoke_float64_model *r, const yoke_node *layer, bool backward);

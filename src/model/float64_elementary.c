@@ -187,3 +187,9 @@ void yoke_float64_parameter(yoke_float64_model *r, const yoke_node *layer, bool 
             r->values[layer->output][i] = r->tensors[tensor][i % elements];
     }
 }
+
+void yoke_float64_constant(yoke_float64_model *r, const yoke_node *layer, bool backward) {
+    size_t elements = yoke_row_elements(layer->operation.output);
+    for (size_t i = 0; !backward && i < (size_t)r->rows * elements; i++)
+        r->values[layer->output][i] = (double)layer->operation.weights[i % elements];
+}

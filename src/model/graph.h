@@ -87,6 +87,8 @@ yoke_status yoke_builder_shape(yoke_node *layer, yoke_shape shape);
 yoke_status yoke_builder_elementwise(yoke_model *model, yoke_operation_kind kind, const char *name,
                                      yoke_value input, yoke_node **layer);
 yoke_shape yoke_value_shape(const yoke_model *model, int value);
+/* All 0 where the model holds an error or has no such value. */
+yoke_shape yoke_shape_of(const yoke_model *model, yoke_value value);
 const yoke_node *yoke_builder_find(const yoke_model *model, const char *name);
 /* `array` with room for element `count`, perhaps at another address. NULL: no memory, and the error
  * names `what`. */

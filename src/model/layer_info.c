@@ -32,6 +32,7 @@ static double flops_of(const yoke_model *model, const yoke_node *layer) {
     case YOKE_OP_RESHAPE:
     case YOKE_OP_MOVE:
     case YOKE_OP_PARAMETER:
+    case YOKE_OP_CONSTANT:
     case YOKE_OP_DROPOUT: /* does nothing in evaluation */
         return 0;
     case YOKE_OP_BATCH_NORM:

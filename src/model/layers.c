@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "model/graph.h"
+#include "yoke/elementary.h"
 
 /* Larger windows would overflow the arithmetic of shapes. */
 #define WINDOW_LIMIT 32768
@@ -248,23 +249,33 @@ yoke_value yoke_batch_norm(yoke_model *model, yoke_value input,
 
 /* Layers without parameters. */
 
-static yoke_status add_joined(yoke_model *model, yoke_operation_kind kind, yoke_value left,
-                              yoke_value right) {
+static bool exists(const yoke_model *model, yoke_value value) {
+    return value.index >= 0 && value.index <= model->layer_count;
+}
+
+static bool are_alike(yoke_shape a, yoke_shape b) {
+    return a.channels == b.channels && a.height == b.height && a.width == b.width &&
+           a.flat == b.flat && a.sequence == b.sequence;
+}
+
+/* Two values of one shape have plans of their own. */
+static yoke_value add_two(yoke_model *model, yoke_operation_kind kind, yoke_value left,
+                          yoke_value right) {
     yoke_node *layer = NULL;
-    TRY(yoke_builder_elementwise(model, kind, NULL, left, &layer));
-    TRY(yoke_builder_read(model, layer, right));
-    yoke_shape a = layer->shape, b = yoke_value_shape(model, right.index);
-    if (a.channels != b.channels || a.height != b.height || a.width != b.width ||
-        a.flat != b.flat || a.sequence != b.sequence)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: left is %d x %d x %d%s, right is %d x %d x %d%s",
-                    layer->operation.name, a.channels, a.height, a.width, yoke_shape_kind(a),
-                    b.channels, b.height, b.width, yoke_shape_kind(b));
-    return YOKE_OK;
+    bool joined =
+        exists(model, left) && exists(model, right) &&
+        are_alike(yoke_value_shape(model, left.index), yoke_value_shape(model, right.index));
+    if (!joined)
+        return yoke_combine(model, kind == YOKE_OP_ADD ? YOKE_FN_ADD : YOKE_FN_MULTIPLY, left,
+                            right);
+    yoke_status status = yoke_builder_elementwise(model, kind, NULL, left, &layer);
+    if (status == YOKE_OK) status = yoke_builder_read(model, layer, right);
+    return yoke_builder_result(model, status);
 }
 
 yoke_value yoke_add(yoke_model *model, yoke_value left, yoke_value right) {
     if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
-    return yoke_builder_result(model, add_joined(model, YOKE_OP_ADD, left, right));
+    return add_two(model, YOKE_OP_ADD, left, right);
 }
 
 /* Whether `factors` has one value for each channel of `image`. */
@@ -281,22 +292,14 @@ static yoke_status add_channel_scale(yoke_model *model, yoke_value image, yoke_v
     return yoke_builder_read(model, layer, factors);
 }
 
-static bool exists(const yoke_model *model, yoke_value value) {
-    return value.index >= 0 && value.index <= model->layer_count;
-}
-
-static yoke_status add_product(yoke_model *model, yoke_value left, yoke_value right) {
-    if (!exists(model, left) || !exists(model, right))
-        return add_joined(model, YOKE_OP_MULTIPLY, left, right); /* says so */
-    yoke_shape a = yoke_value_shape(model, left.index), b = yoke_value_shape(model, right.index);
-    if (scales(b, a)) return add_channel_scale(model, left, right);
-    if (scales(a, b)) return add_channel_scale(model, right, left);
-    return add_joined(model, YOKE_OP_MULTIPLY, left, right);
-}
-
 yoke_value yoke_multiply(yoke_model *model, yoke_value left, yoke_value right) {
     if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
-    return yoke_builder_result(model, add_product(model, left, right));
+    if (!exists(model, left) || !exists(model, right))
+        return add_two(model, YOKE_OP_MULTIPLY, left, right); /* says so */
+    yoke_shape a = yoke_value_shape(model, left.index), b = yoke_value_shape(model, right.index);
+    if (scales(b, a)) return yoke_builder_result(model, add_channel_scale(model, left, right));
+    if (scales(a, b)) return yoke_builder_result(model, add_channel_scale(model, right, left));
+    return add_two(model, YOKE_OP_MULTIPLY, left, right);
 }
 
 static yoke_status add_dropout(yoke_model *model, yoke_value input, double probability) {

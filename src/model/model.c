@@ -28,8 +28,10 @@ void yoke_model_destroy(yoke_model *model) {
     for (int i = 0; i < model->tensor_count; i++)
         yoke_tensor_release(&model->tensors[i]);
     free(model->tensors);
-    for (int i = 0; i < model->layer_count; i++)
+    for (int i = 0; i < model->layer_count; i++) {
         free((char *)model->layers[i].operation.name);
+        free((float *)model->layers[i].operation.weights); /* a constant's */
+    }
     free(model->layers);
     yoke_inputs_outputs_release(model);
     free(model->loss_weights);

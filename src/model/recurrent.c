@@ -20,18 +20,6 @@ typedef struct pass {
     bool reverse, gru;
 } pass;
 
-static yoke_value map(yoke_model *model, yoke_function function, yoke_value a) {
-    return yoke_map(model, function, a, 0, 0);
-}
-
-static yoke_value multiply(yoke_model *model, yoke_value a, yoke_value b) {
-    return yoke_combine(model, YOKE_FN_MULTIPLY, a, b);
-}
-
-static yoke_value add(yoke_model *model, yoke_value a, yoke_value b) {
-    return yoke_combine(model, YOKE_FN_ADD, a, b);
-}
-
 static int gates_of(const pass *p) {
     return (p->gru ? GRU_GATES : LSTM_GATES) * p->options->hidden;
 }
@@ -77,26 +65,27 @@ static yoke_value gate(const pass *p, yoke_value gates, int index) {
 /* c = sigmoid(f) c + sigmoid(i) tanh(g); h = sigmoid(o) tanh(c). */
 static yoke_value lstm_step(const pass *p, yoke_value inputs, yoke_value states, yoke_value *cell) {
     yoke_model *model = p->model;
-    yoke_value gates = add(model, states, inputs);
-    yoke_value kept = multiply(model, map(model, YOKE_FN_SIGMOID, gate(p, gates, 1)), *cell);
-    yoke_value taken = multiply(model, map(model, YOKE_FN_SIGMOID, gate(p, gates, 0)),
-                                map(model, YOKE_FN_TANH, gate(p, gates, 2)));
-    *cell = add(model, kept, taken);
-    return multiply(model, map(model, YOKE_FN_SIGMOID, gate(p, gates, 3)),
-                    map(model, YOKE_FN_TANH, *cell));
+    yoke_value gates = yoke_add(model, states, inputs);
+    yoke_value kept =
+        yoke_multiply(model, yoke_map(model, YOKE_FN_SIGMOID, gate(p, gates, 1)), *cell);
+    yoke_value taken = yoke_multiply(model, yoke_map(model, YOKE_FN_SIGMOID, gate(p, gates, 0)),
+                                     yoke_map(model, YOKE_FN_TANH, gate(p, gates, 2)));
+    *cell = yoke_add(model, kept, taken);
+    return yoke_multiply(model, yoke_map(model, YOKE_FN_SIGMOID, gate(p, gates, 3)),
+                         yoke_map(model, YOKE_FN_TANH, *cell));
 }
 
 /* n = tanh(in + sigmoid(r) hn); h = n + sigmoid(z) (h - n). */
 static yoke_value gru_step(const pass *p, yoke_value inputs, yoke_value states, yoke_value state) {
     yoke_model *model = p->model;
     yoke_value reset =
-        map(model, YOKE_FN_SIGMOID, add(model, gate(p, states, 0), gate(p, inputs, 0)));
+        yoke_map(model, YOKE_FN_SIGMOID, yoke_add(model, gate(p, states, 0), gate(p, inputs, 0)));
     yoke_value update =
-        map(model, YOKE_FN_SIGMOID, add(model, gate(p, states, 1), gate(p, inputs, 1)));
-    yoke_value news =
-        map(model, YOKE_FN_TANH,
-            add(model, multiply(model, reset, gate(p, states, 2)), gate(p, inputs, 2)));
-    return add(model, news, multiply(model, update, yoke_subtract(model, state, news)));
+        yoke_map(model, YOKE_FN_SIGMOID, yoke_add(model, gate(p, states, 1), gate(p, inputs, 1)));
+    yoke_value news = yoke_map(
+        model, YOKE_FN_TANH,
+        yoke_add(model, yoke_multiply(model, reset, gate(p, states, 2)), gate(p, inputs, 2)));
+    return yoke_add(model, news, yoke_multiply(model, update, yoke_subtract(model, state, news)));
 }
 
 /* Zeros of a state: places before the channels of a value. */
@@ -145,8 +134,7 @@ static yoke_value add_layers(yoke_model *model, yoke_value input,
 static yoke_status check_options(const yoke_model *model, yoke_value input, const char *what,
                                  yoke_recurrent_options *options) {
     const char *name = options->name != NULL ? options->name : what;
-    bool exists = input.index >= 0 && input.index <= model->layer_count;
-    yoke_shape shape = exists ? yoke_value_shape(model, input.index) : (yoke_shape){0};
+    yoke_shape shape = yoke_shape_of(model, input);
     if (options->layers == 0) options->layers = 1;
     if (options->name == NULL || options->name[0] == '\0' ||
         snprintf(NULL, 0, "%s", options->name) > NAME_BYTES / 2)

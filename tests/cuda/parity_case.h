@@ -208,8 +208,9 @@ static inline parity_values parity_values_new(const parity_case *c) {
 }
 
 static inline void parity_values_free(parity_values *values) {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < YOKE_PLAN_INPUTS; i++)
         test_free(values->inputs[i]);
+    for (int i = 0; i < 2; i++) {
         test_free(values->parameters[i]);
         test_free(values->buffers[i]);
     }

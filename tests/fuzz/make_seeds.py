@@ -5,8 +5,10 @@
 usage: make_seeds.py FOLDER
 """
 import gzip
+import itertools
 import json
 import pathlib
+import random
 import struct
 import sys
 
@@ -148,9 +150,17 @@ def seeds():
         yield "dataset", bytes([kind]) + body + b"\x09"
 
 
+def graphs():
+    """Any bytes are a graph; of these many are valid."""
+    numbers = random.Random(1)
+    for _ in range(60):
+        shape = [numbers.randint(0, 1), *(numbers.randint(1, 4) for _ in range(3)), numbers.randint(0, 2)]
+        yield "graph", bytes(shape + [numbers.randint(0, 255) for _ in range(numbers.randint(8, 90))])
+
+
 def main():
     counts = {}
-    for target, data in seeds():
+    for target, data in itertools.chain(seeds(), graphs()):
         folder = pathlib.Path(sys.argv[1]) / target
         folder.mkdir(parents=True, exist_ok=True)
         counts[target] = counts.get(target, 0) + 1

@@ -37,9 +37,9 @@ typedef enum layer {
     POOL,
     GROUP_NORM,
     PARAMETER,
+    LSTM,
     EMBEDDING,
-    ATTENTION,
-    RECURRENT
+    ATTENTION
 } layer;
 
 static yoke_status build(layer kind, const void *given) {
@@ -57,10 +57,10 @@ static yoke_status build(layer kind, const void *given) {
     if (kind == POOL) value = yoke_max_pool(built, value, given);
     if (kind == GROUP_NORM) value = yoke_group_norm(built, value, given);
     if (kind == PARAMETER) value = yoke_parameter_value(built, given);
+    if (kind == LSTM) value = yoke_lstm(built, yoke_sequence(built, value), given);
     if (kind == EMBEDDING) value = yoke_embedding(built, value, given);
     if (kind == ATTENTION)
         value = yoke_attention(built, yoke_embedding(built, value, &tokens), given);
-    if (kind == RECURRENT) value = yoke_lstm(built, yoke_embedding(built, value, &tokens), given);
     yoke_status status = yoke_model_finish(built, value, NULL);
     yoke_model_destroy(built);
     return status;
@@ -75,9 +75,9 @@ static void refuse_layers(void) {
     REFUSED(yoke_pool_options, build(POOL, &given));
     REFUSED(yoke_group_norm_options, build(GROUP_NORM, &given));
     REFUSED(yoke_parameter_options, build(PARAMETER, &given));
+    REFUSED(yoke_recurrent_options, build(LSTM, &given));
     REFUSED(yoke_embedding_options, build(EMBEDDING, &given));
     REFUSED(yoke_attention_options, build(ATTENTION, &given));
-    REFUSED(yoke_recurrent_options, build(RECURRENT, &given));
     REFUSED(yoke_loss_options, yoke_model_preset(&preset, "mlp", image, 3, &given));
 }
 

@@ -181,6 +181,7 @@ static yoke_model *build_images(void) {
     yoke_batch_norm_options norm = YOKE_BATCH_NORM_OPTIONS_INIT;
     yoke_layer_norm_options layer = YOKE_LAYER_NORM_OPTIONS_INIT;
     yoke_group_norm_options groups = YOKE_GROUP_NORM_OPTIONS_INIT;
+    yoke_recurrent_options recurrent = YOKE_RECURRENT_OPTIONS_INIT;
     yoke_parameter_options scale = YOKE_PARAMETER_OPTIONS_INIT;
     yoke_pool_options pool = YOKE_POOL_OPTIONS_INIT;
     yoke_linear_options fc = YOKE_LINEAR_OPTIONS_INIT;
@@ -191,6 +192,8 @@ static yoke_model *build_images(void) {
     conv.no_bias = true;
     norm.name = "norm";
     layer.name = "layer";
+    recurrent.name = "recurrent";
+    recurrent.hidden = 2;
     groups.name = "groups";
     groups.groups = 1;
     scale.name = "scale";
@@ -203,9 +206,10 @@ static yoke_model *build_images(void) {
     must(yoke_model_create(&model, "images", image));
     yoke_value value = yoke_conv2d(model, yoke_model_input(model), &conv);
     value = yoke_relu(model, yoke_batch_norm(model, value, &norm));
-    value = yoke_combine(model, YOKE_FN_MULTIPLY, yoke_group_norm(model, value, &groups),
-                         yoke_parameter_value(model, &scale));
-    value = yoke_flatten(model, yoke_max_pool(model, value, &pool));
+    value = yoke_multiply(model, yoke_group_norm(model, value, &groups),
+                          yoke_parameter_value(model, &scale));
+    value = yoke_max_pool(model, value, &pool);
+    value = yoke_flatten(model, yoke_gru(model, yoke_sequence(model, value), &recurrent));
     value = yoke_layer_norm(model, value, &layer);
     must(yoke_model_finish(model, yoke_linear(model, value, &fc), &loss));
     return model;
@@ -214,7 +218,6 @@ static yoke_model *build_images(void) {
 static void use_tokens(void) {
     yoke_embedding_options tokens = YOKE_EMBEDDING_OPTIONS_INIT;
     yoke_attention_options heads = YOKE_ATTENTION_OPTIONS_INIT;
-    yoke_recurrent_options lstm = YOKE_RECURRENT_OPTIONS_INIT;
     yoke_linear_options fc = YOKE_LINEAR_OPTIONS_INIT;
     yoke_shape ids = {.channels = 6, .height = 1, .width = 1, .flat = true};
     yoke_model *model = NULL;
@@ -222,14 +225,11 @@ static void use_tokens(void) {
     tokens.count = 5;
     tokens.features = 12;
     heads.heads = 2;
-    lstm.name = "lstm";
-    lstm.hidden = 4;
     fc.name = "fc";
     fc.out_features = CLASSES;
     must(yoke_model_create(&model, "tokens", ids));
     yoke_value value = yoke_embedding(model, yoke_model_input(model), &tokens);
-    value = yoke_lstm(model, yoke_attention(model, value, &heads), &lstm);
-    value = yoke_select(model, value, 0);
+    value = yoke_select(model, yoke_attention(model, value, &heads), 0);
     must(yoke_model_finish(model, yoke_linear(model, value, &fc), NULL));
     printf("tokens: %zu parameters\n", yoke_model_parameter_count(model));
     yoke_model_destroy(model);

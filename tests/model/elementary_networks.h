@@ -6,10 +6,6 @@
 #include "networks.h"
 #include "yoke/elementary.h"
 
-static inline yoke_value map(yoke_model *model, yoke_function function, yoke_value a) {
-    return yoke_map(model, function, a, 0, 0);
-}
-
 static inline yoke_value parameter(yoke_model *model, const char *name, yoke_shape shape) {
     yoke_parameter_options options = YOKE_PARAMETER_OPTIONS_INIT;
     options.name = name;
@@ -32,10 +28,10 @@ static inline yoke_model *one_function(yoke_function function, const yoke_loss_o
         arguments[k] = linear(model, yoke_model_input(model), layers[k], 11, NULL);
         if (k == 0 && function == YOKE_FN_WHERE)
             arguments[k] = yoke_combine(model, YOKE_FN_GREATER, arguments[k],
-                                        yoke_map(model, YOKE_FN_SCALE, arguments[k], -1, 0));
+                                        yoke_map_with(model, YOKE_FN_SCALE, arguments[k], -1, 0));
         if (positive)
-            arguments[k] =
-                yoke_map(model, YOKE_FN_OFFSET, map(model, YOKE_FN_SOFTPLUS, arguments[k]), 0.5, 0);
+            arguments[k] = yoke_map_with(model, YOKE_FN_OFFSET,
+                                         yoke_map(model, YOKE_FN_SOFTPLUS, arguments[k]), 0.5, 0);
     }
     double p = function == YOKE_FN_POWER ? 1.7 : function == YOKE_FN_CLAMP ? -0.4 : 0.3;
     yoke_value made = yoke_elementary(model, function, arguments, p, 0.6);
@@ -56,20 +52,20 @@ static inline yoke_model *broadcast(const yoke_loss_options *loss) {
         yoke_reduce_axes(model, other, YOKE_REDUCE_MAX, YOKE_AXIS_CHANNELS | YOKE_AXIS_WIDTH);
     yoke_value columns = parameter(model, "columns", yoke_shape_image(20, 1, 5));
     yoke_value number = parameter(model, "number", yoke_shape_vector(1));
-    yoke_value sum = yoke_combine(model, YOKE_FN_MULTIPLY, image, channels);
+    yoke_value sum = yoke_multiply(model, image, channels);
     sum = yoke_subtract(model, sum, rows);
-    sum = yoke_combine(model, YOKE_FN_ADD, map(model, YOKE_FN_TANH, sum), columns);
-    sum = yoke_combine(model, YOKE_FN_MULTIPLY, sum, number);
-    sum = yoke_add(model, map(model, YOKE_FN_SQUARE, sum), other);
+    sum = yoke_add(model, yoke_map(model, YOKE_FN_TANH, sum), columns);
+    sum = yoke_multiply(model, sum, number);
+    sum = yoke_add(model, yoke_map(model, YOKE_FN_SQUARE, sum), other);
     yoke_value sequence = yoke_reshape(model, sum, yoke_shape_sequence(30, 20));
     yoke_value weights = parameter(model, "weights", yoke_shape_sequence(1, 20));
     yoke_value means = yoke_reduce_axes(model, sequence, YOKE_REDUCE_MEAN, YOKE_AXIS_CHANNELS);
-    sequence =
-        yoke_subtract(model, yoke_combine(model, YOKE_FN_MULTIPLY, weights, sequence), means);
+    sequence = yoke_subtract(model, yoke_multiply(model, weights, sequence), means);
     yoke_value flat =
         yoke_flatten(model, yoke_reduce_axes(model, sequence, YOKE_REDUCE_SUM, YOKE_AXIS_HEIGHT));
-    flat = yoke_divide(model, flat,
-                       yoke_map(model, YOKE_FN_OFFSET, map(model, YOKE_FN_EXP, number), 1, 0));
+    flat = yoke_divide(
+        model, flat,
+        yoke_map_with(model, YOKE_FN_OFFSET, yoke_map(model, YOKE_FN_EXP, number), 1, 0));
     assert_ok(yoke_model_finish(model, linear(model, flat, "head", 7, NULL), loss));
     return model;
 }
@@ -87,7 +83,7 @@ static inline yoke_model *matrices(const yoke_loss_options *loss) {
         parts[i] = yoke_transpose(model, part, YOKE_AXIS_CHANNELS, YOKE_AXIS_HEIGHT);
     }
     yoke_value scores = yoke_matmul(model, parts[0], parts[1], false, true);
-    scores = map(model, YOKE_FN_EXP, yoke_map(model, YOKE_FN_SCALE, scores, 0.5, 0));
+    scores = yoke_map(model, YOKE_FN_EXP, yoke_map_with(model, YOKE_FN_SCALE, scores, 0.5, 0));
     scores = yoke_divide(model, scores,
                          yoke_reduce_axes(model, scores, YOKE_REDUCE_SUM, YOKE_AXIS_WIDTH));
     yoke_value mixed = yoke_matmul(model, scores, parts[2], false, false);
@@ -112,10 +108,10 @@ static inline yoke_model *chain(const yoke_loss_options *loss) {
     assert_ok(yoke_model_create(&model, "chain", yoke_shape_vector(9)));
     yoke_value a = linear(model, yoke_model_input(model), "a", 300, NULL);
     yoke_value b = linear(model, yoke_model_input(model), "b", 300, NULL);
-    yoke_value c = yoke_subtract(model, a, yoke_map(model, YOKE_FN_SCALE, b, 0.5, 0));
-    c = yoke_add(model, map(model, YOKE_FN_TANH, c), b);
-    c = yoke_multiply(model, yoke_map(model, YOKE_FN_OFFSET, c, 0.1, 0), a);
-    c = yoke_map(model, YOKE_FN_LEAKY_RELU, map(model, YOKE_FN_NEGATE, c), 0.2, 0);
+    yoke_value c = yoke_subtract(model, a, yoke_map_with(model, YOKE_FN_SCALE, b, 0.5, 0));
+    c = yoke_add(model, yoke_map(model, YOKE_FN_TANH, c), b);
+    c = yoke_multiply(model, yoke_map_with(model, YOKE_FN_OFFSET, c, 0.1, 0), a);
+    c = yoke_map_with(model, YOKE_FN_LEAKY_RELU, yoke_map(model, YOKE_FN_NEGATE, c), 0.2, 0);
     assert_ok(yoke_model_finish(model, linear(model, c, "head", 7, NULL), loss));
     return model;
 }

@@ -110,7 +110,8 @@ static void a_long_chain_becomes_several(void **state) {
     assert_ok(yoke_model_create(&model, "long", yoke_shape_vector(9)));
     yoke_value a = linear(model, yoke_model_input(model), "a", 9, NULL);
     for (int i = 0; i < 2 * YOKE_TERMS_LIMIT + 3; i++)
-        a = i % 2 == 0 ? map(model, YOKE_FN_TANH, a) : yoke_map(model, YOKE_FN_SCALE, a, 1.5, 0);
+        a = i % 2 == 0 ? yoke_map(model, YOKE_FN_TANH, a)
+                       : yoke_map_with(model, YOKE_FN_SCALE, a, 1.5, 0);
     assert_ok(yoke_model_finish(model, a, NULL));
     assert_int_equal(count_kind(model, YOKE_OP_EXPRESSION), 3);
     check_step(model, 1e-4);
@@ -121,7 +122,7 @@ static void a_long_chain_becomes_several(void **state) {
 typedef yoke_value (*wrong_layer)(yoke_model *model, yoke_value input);
 
 static yoke_value wrong_function(yoke_model *model, yoke_value input) {
-    return yoke_map(model, YOKE_FUNCTIONS, input, 0, 0);
+    return yoke_map_with(model, YOKE_FUNCTIONS, input, 0, 0);
 }
 static yoke_value wrong_shapes(yoke_model *model, yoke_value input) {
     return yoke_subtract(model, input, yoke_slice(model, input, YOKE_AXIS_WIDTH, 0, 2, 0));

@@ -7,6 +7,7 @@
 #include "fixtures/fill.h"
 #include "fixtures/fixture.h"
 #include "replica_rig.h"
+#include "yoke/attention.h"
 #include "yoke/composed.h"
 #include "yoke/recurrent.h"
 
@@ -66,6 +67,18 @@ static yoke_value add_composed(yoke_model *model, const json_t *operation, const
     if (strcmp(name, "rms_norm") == 0) return yoke_rms_norm(model, in[0], "norm", 1e-5);
     if (strcmp(name, "prelu") == 0)
         return yoke_prelu(model, in[0], "prelu", truth(operation, "per_channel"));
+    if (strcmp(name, "upsample") == 0)
+        return yoke_upsample(model, in[0], integer(operation, "height"),
+                             integer(operation, "width"),
+                             (yoke_upsample_mode)integer(operation, "mode"));
+    if (strcmp(name, "rotary") == 0) return yoke_rotary(model, in[0], 10000);
+    if (strcmp(name, "attend") == 0) {
+        yoke_value q = yoke_split_heads(model, in[0], 2), k = yoke_split_heads(model, in[1], 2);
+        bool causal = truth(operation, "causal");
+        yoke_value mask =
+            causal ? yoke_causal_mask(model, integer(operation, "positions")) : yoke_no_mask();
+        return yoke_merge_heads(model, yoke_attend(model, q, k, k, mask));
+    }
     if (strcmp(name, "hard_swish") == 0) return yoke_hard_swish(model, in[0]);
     if (strcmp(name, "mish") == 0) return yoke_mish(model, in[0]);
     if (strcmp(name, "glu") == 0) return yoke_glu(model, in[0]);
@@ -258,7 +271,7 @@ static void random_graphs_equal_pytorch(void **state) {
 
 static void composed_layers_and_losses_equal_pytorch(void **state) {
     (void)state;
-    check_fixture("composed", 27);
+    check_fixture("composed", 35);
 }
 
 int main(void) {

@@ -100,7 +100,7 @@ static yoke_model *dropped(yoke_value (*layer)(yoke_model *, yoke_value, double)
     one.shape = yoke_shape_vector(1);
     one.value = 1;
     yoke_value x = yoke_multiply(model, yoke_model_input(model), yoke_model_input(model));
-    x = yoke_combine(model, YOKE_FN_MULTIPLY, x, yoke_parameter_value(model, &one));
+    x = yoke_multiply(model, x, yoke_parameter_value(model, &one));
     EXPECT_OK(yoke_model_finish(model, yoke_flatten(model, layer(model, x, 0.25)), &loss));
     return model;
 }

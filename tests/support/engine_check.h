@@ -79,14 +79,14 @@ static inline yoke_model *check_composed(const yoke_loss_options *loss) {
     x = yoke_mish(model, yoke_group_norm(model, x, &norm));
     x = yoke_reshape(model, x, yoke_shape_sequence(8, CHECK_SIDE * CHECK_SIDE));
     yoke_value scores = yoke_matmul(model, x, x, false, true);
-    scores = yoke_map(model, YOKE_FN_SCALE, scores, 1.0 / CHECK_SIDE, 0);
+    scores = yoke_map_with(model, YOKE_FN_SCALE, scores, 1.0 / CHECK_SIDE, 0);
     scores = yoke_softmax_along(model, scores, YOKE_AXIS_CHANNELS);
     yoke_parameter_options scale = YOKE_PARAMETER_OPTIONS_INIT;
     scale.name = "scale";
     scale.shape = yoke_shape_sequence(8, 1);
     scale.std = 0.5;
-    x = yoke_combine(model, YOKE_FN_MULTIPLY, yoke_matmul(model, scores, x, false, false),
-                     yoke_parameter_value(model, &scale));
+    x = yoke_multiply(model, yoke_matmul(model, scores, x, false, false),
+                      yoke_parameter_value(model, &scale));
     yoke_linear_options fc = {
         .struct_size = sizeof fc, .name = "fc", .out_features = CHECK_CLASSES};
     EXPECT_OK(yoke_model_finish(model, yoke_linear(model, yoke_flatten(model, x), &fc), loss));

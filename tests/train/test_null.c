@@ -91,6 +91,7 @@ typedef struct kit {
     yoke_misclassified misclassified;
     yoke_model_segment model_segment;
     yoke_parameter_options parameter_options;
+    yoke_recurrent_options recurrent_options;
     yoke_optimizer_options optimizer_options;
     yoke_peer_info peer_info;
     yoke_pool_options pool_options;
@@ -231,6 +232,8 @@ static void fill_options(kit *k) {
         .struct_size = sizeof k->image_options, .shape = {3, SIDE, SIDE}, .std = {1, 1, 1, 1}};
     k->layer_norm_options = (yoke_layer_norm_options)YOKE_LAYER_NORM_OPTIONS_INIT;
     k->layer_norm_options.name = "ln";
+    k->recurrent_options = (yoke_recurrent_options)YOKE_RECURRENT_OPTIONS_INIT;
+    k->recurrent_options.name = "rnn", k->recurrent_options.hidden = 1;
     k->group_norm_options = (yoke_group_norm_options)YOKE_GROUP_NORM_OPTIONS_INIT;
     k->group_norm_options.name = "gn", k->group_norm_options.groups = 1;
     k->parameter_options = (yoke_parameter_options)YOKE_PARAMETER_OPTIONS_INIT;

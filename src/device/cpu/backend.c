@@ -282,6 +282,7 @@ static yoke_status cpu_plan(yoke_plan **plan, yoke_device *device,
                                             [YOKE_OP_MOVE] = cpu_plan_move,
                                             [YOKE_OP_MATMUL] = cpu_plan_matmul,
                                             [YOKE_OP_PARAMETER] = cpu_plan_parameter,
+                                            [YOKE_OP_CONSTANT] = cpu_plan_constant,
                                             [YOKE_OP_INPUT] = NULL};
     const yoke_operation *operation = request->operation;
     cpu_planner *planner = planners[operation->kind];

@@ -165,7 +165,7 @@ cpu_planner cpu_plan_add, cpu_plan_multiply, cpu_plan_channel_scale, cpu_plan_co
 cpu_planner cpu_plan_embedding, cpu_plan_positions, cpu_plan_class_token, cpu_plan_select;
 cpu_planner cpu_plan_attention, cpu_plan_dropout, cpu_plan_reshape, cpu_plan_loss;
 cpu_planner cpu_plan_expression, cpu_plan_reduction, cpu_plan_row_shape, cpu_plan_move;
-cpu_planner cpu_plan_matmul, cpu_plan_parameter;
+cpu_planner cpu_plan_matmul, cpu_plan_parameter, cpu_plan_constant;
 
 /* Flat arithmetic, in arithmetic.c. */
 yoke_status cpu_sum(yoke_device *device, yoke_stream stream, float *to, const float *const *from,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What only moves elements: a row in another shape, exchanged axes, a part of a row with padding;
- * and a parameter in every row. */
+ * and a parameter or a constant in every row. */
 #include <string.h>
 
 #include "device/cpu/plain.h"
@@ -119,15 +119,19 @@ yoke_status cpu_plan_move(yoke_plan **plan, cpu_device *device, const yoke_plan_
     return cpu_plain_plan_create(plan, device, request, &calls, 1);
 }
 
-/* A parameter in every row. */
+/* A parameter, or a constant, in every row. */
 
-static void parameter_forward(const cpu_plain_plan *plain) {
+static void repeat(const cpu_plain_plan *plain, const float *values) {
     size_t elements = yoke_row_elements(plain->base.operation.output);
     for (size_t row = 0; row < plain->base.rows; row++) {
         void *to = cpu_plain_row(plain, plain->base.binding.output, row, elements);
         for (size_t i = 0; i < elements; i++)
-            cpu_store(to, i, plain->half, plain->base.binding.parameters[0][i]);
+            cpu_store(to, i, plain->half, values[i]);
     }
+}
+
+static void parameter_forward(const cpu_plain_plan *plain) {
+    repeat(plain, plain->base.binding.parameters[0]);
 }
 
 /* The sum over the rows, in double. */
@@ -155,5 +159,35 @@ yoke_status cpu_plan_parameter(yoke_plan **plan, cpu_device *device,
                                               .prepare = parameter_prepare,
                                               .forward = parameter_forward,
                                               .backward = parameter_backward};
+    return cpu_plain_plan_create(plan, device, request, &calls, 0);
+}
+
+/* The plan ends with a copy of the elements. */
+typedef struct constant_plan {
+    cpu_plain_plan plain;
+    float values[];
+} constant_plan;
+
+static void constant_forward(const cpu_plain_plan *plain) {
+    repeat(plain, ((const constant_plan *)plain)->values);
+}
+
+static void constant_backward(const cpu_plain_plan *plain) {
+    (void)plain; /* nobody wants its gradient */
+}
+
+static yoke_status constant_prepare(cpu_plain_plan *plain, const yoke_plan_request *request) {
+    size_t elements = yoke_row_elements(request->operation->output);
+    memcpy(((constant_plan *)plain)->values, request->operation->weights, elements * sizeof(float));
+    return YOKE_OK;
+}
+
+yoke_status cpu_plan_constant(yoke_plan **plan, cpu_device *device,
+                              const yoke_plan_request *request) {
+    size_t elements = yoke_row_elements(request->operation->output);
+    const cpu_plain_operation calls = {.bytes = sizeof(constant_plan) + elements * sizeof(float),
+                                       .prepare = constant_prepare,
+                                       .forward = constant_forward,
+                                       .backward = constant_backward};
     return cpu_plain_plan_create(plan, device, request, &calls, 0);
 }

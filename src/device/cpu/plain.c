@@ -49,7 +49,7 @@ static yoke_status plain_forward(yoke_plan *plan, const yoke_plan_step *step) {
     const cpu_plain_plan *plain = (const cpu_plain_plan *)plan;
     for (int i = 0; i < plain->input_count; i++)
         TRY(cpu_call_run(&plain->inputs[i].read, cpu_of(plan->device)));
-    plain->calls->forward(plain);
+    plain->calls.forward(plain);
     return YOKE_OK;
 }
 
@@ -59,7 +59,7 @@ static yoke_status plain_backward(yoke_plan *plan, const yoke_plan_step *step) {
     for (int i = 0; i < plain->input_count; i++)
         if (plan->needs.backward_reads[i])
             TRY(cpu_call_run(&plain->inputs[i].read, cpu_of(plan->device)));
-    plain->calls->backward(plain);
+    plain->calls.backward(plain);
     for (int i = 0; i < plain->input_count; i++)
         TRY(cpu_call_run(&plain->inputs[i].give_back, cpu_of(plan->device)));
     return YOKE_OK;
@@ -83,7 +83,7 @@ yoke_status cpu_plain_plan_create(yoke_plan **plan, cpu_device *device,
     TRY(yoke_plan_allocate(plan, calls->bytes, &device->base, request, &functions));
     cpu_plain_plan *plain = (cpu_plain_plan *)*plan;
     dnnl_data_type_t type = cpu_data_type(request->precision);
-    plain->calls = calls;
+    plain->calls = *calls;
     plain->input_count = inputs;
     plain->half = type == dnnl_bf16;
     yoke_plan_needs *needs = &plain->base.needs;

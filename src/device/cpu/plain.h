@@ -28,7 +28,7 @@ typedef struct cpu_plain_input {
 
 struct cpu_plain_plan {
     yoke_plan base; /* binding: plain values and gradients, and free scratch */
-    const cpu_plain_operation *calls;
+    cpu_plain_operation calls;
     int input_count;
     bool half;
     cpu_plain_input inputs[YOKE_PLAN_INPUTS];

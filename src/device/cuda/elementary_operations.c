@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elementary operations: how each fills in its kernels' jobs. */
+#include <stdlib.h>
+
 #include "device/cuda/elementary_kernels.h"
 #include "device/cuda/kernel_plan.h"
 
@@ -226,7 +228,7 @@ static yoke_status matmul_backward(const cuda_kernel_plan *plan, cudaStream_t st
 const cuda_kernel_operation cuda_matmul = {
     2, YOKE_READS_INPUTS, NULL, matmul_forward, matmul_backward, .plain = true};
 
-/* A parameter in every row. */
+/* A parameter, or a constant, in every row. */
 
 static size_t parameter_elements(const cuda_kernel_plan *plan) {
     return yoke_row_elements(plan->base.operation.output);
@@ -239,15 +241,19 @@ static yoke_status parameter_prepare(cuda_kernel_plan *plan, const yoke_plan_req
     return yoke_layout_plain(plan->base.device, shape, 1, &plan->base.needs.parameters[0]);
 }
 
-static yoke_status parameter_forward(const cuda_kernel_plan *plan, cudaStream_t stream) {
+static yoke_status repeat(const cuda_kernel_plan *plan, const float *values, cudaStream_t stream) {
     const cuda_rows_job job = {.to = plan->base.binding.output,
-                               .from = plan->base.binding.parameters[0],
+                               .from = values,
                                .rows = plan->base.rows,
                                .count = parameter_elements(plan),
                                .to_stride = parameter_elements(plan),
                                .to_half = plan->half};
     TRY_CUDA(plan->device, cuda_run_copy_rows(&job, stream));
     return YOKE_OK;
+}
+
+static yoke_status parameter_forward(const cuda_kernel_plan *plan, cudaStream_t stream) {
+    return repeat(plan, plan->base.binding.parameters[0], stream);
 }
 
 static yoke_status parameter_backward(const cuda_kernel_plan *plan, cudaStream_t stream) {
@@ -268,3 +274,41 @@ const cuda_kernel_operation cuda_parameter = {0,
                                               parameter_forward,
                                               parameter_backward,
                                               .plain = true};
+
+typedef struct constant_plan {
+    cuda_kernel_plan kernel;
+    float *values; /* device memory */
+} constant_plan;
+
+static void constant_destroy(yoke_plan *plan) {
+    constant_plan *constant = (constant_plan *)plan;
+    if (constant->values != NULL) yoke_device_free(plan->device, constant->values);
+    free(constant);
+}
+
+static yoke_status constant_prepare(cuda_kernel_plan *plan, const yoke_plan_request *request) {
+    constant_plan *constant = (constant_plan *)plan;
+    yoke_device *device = plan->base.device;
+    size_t bytes = parameter_elements(plan) * sizeof(float);
+    plan->base.destroy = constant_destroy;
+    TRY(yoke_device_allocate(device, bytes, "a constant", (void **)&constant->values));
+    TRY(yoke_device_upload(device, YOKE_STREAM_COMPUTE, constant->values,
+                           request->operation->weights, bytes));
+    return yoke_device_synchronize(device); /* `weights` is the caller's */
+}
+
+static yoke_status constant_forward(const cuda_kernel_plan *plan, cudaStream_t stream) {
+    return repeat(plan, ((const constant_plan *)plan)->values, stream);
+}
+
+static yoke_status constant_backward(const cuda_kernel_plan *plan, cudaStream_t stream) {
+    (void)plan, (void)stream; /* nobody wants its gradient */
+    return YOKE_OK;
+}
+
+yoke_status cuda_plan_constant(yoke_plan **plan, cuda_device *device,
+                               const yoke_plan_request *request) {
+    static const cuda_kernel_operation calls = {
+        0, 0, constant_prepare, constant_forward, constant_backward, .plain = true};
+    return cuda_kernel_plan_create(plan, sizeof(constant_plan), device, request, &calls);
+}

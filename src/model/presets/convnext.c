@@ -85,7 +85,7 @@ static yoke_value add_block(yoke_model *model, yoke_value input, const char *pre
     value = add_norm(model, yoke_sequence(model, value), prefix, "block.2");
     value = yoke_gelu(model, add_linear(model, value, prefix, "block.3", 4 * channels));
     value = image_of(model, add_linear(model, value, prefix, "block.5", channels), input);
-    value = yoke_combine(model, YOKE_FN_MULTIPLY, value, factors);
+    value = yoke_multiply(model, value, factors);
     return yoke_add(model, input, yoke_stochastic_depth(model, value, dropped));
 }
 

@@ -21,13 +21,9 @@ enum {
 
 static const int layers_of_block[BLOCKS] = {6, 12, 24, 16};
 
-static int channels_of(const yoke_model *model, yoke_value value) {
-    return yoke_builder_stopped(model) ? 0 : yoke_value_shape(model, value.index).channels;
-}
-
 /* Normal weights by nn.init.kaiming_normal_: fan_in, for a ReLU. */
 static yoke_value add_conv(yoke_model *model, yoke_value input, const yoke_conv2d_options *conv) {
-    double inputs = (double)channels_of(model, input) * conv->kernel * conv->kernel;
+    double inputs = (double)yoke_shape_of(model, input).channels * conv->kernel * conv->kernel;
     yoke_value value = yoke_conv2d(model, input, conv);
     yoke_preset_fill(model, 0, (yoke_fill){YOKE_FILL_NORMAL, sqrt(2 / inputs)});
     return value;
@@ -90,7 +86,7 @@ static yoke_value add_transition(yoke_model *model, yoke_value value, int block)
     char prefix[PREFIX_BYTES];
     yoke_pool_options pool = {.struct_size = sizeof pool, .kernel = 2};
     snprintf(prefix, sizeof prefix, "features.transition%d", block + 1);
-    value = add_norm_conv(model, value, prefix, "", channels_of(model, value) / 2, 1);
+    value = add_norm_conv(model, value, prefix, "", yoke_shape_of(model, value).channels / 2, 1);
     return yoke_average_pool(model, value, &pool);
 }
 

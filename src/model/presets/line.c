@@ -82,12 +82,12 @@ static yoke_value add_dropout(yoke_model *model, yoke_value input, const spelled
 
 static yoke_value add_leaky_relu(yoke_model *model, yoke_value input, const spelled *layer) {
     double slope = layer->count > 0 ? layer->numbers[0] : 0.01;
-    return yoke_map(model, YOKE_FN_LEAKY_RELU, input, slope, 0);
+    return yoke_map_with(model, YOKE_FN_LEAKY_RELU, input, slope, 0);
 }
 
 static yoke_value add_elu(yoke_model *model, yoke_value input, const spelled *layer) {
     double alpha = layer->count > 0 ? layer->numbers[0] : 1;
-    return yoke_map(model, YOKE_FN_ELU, input, alpha, 0);
+    return yoke_map_with(model, YOKE_FN_ELU, input, alpha, 0);
 }
 
 #define ALONE(word, call)                                                                          \
@@ -102,7 +102,7 @@ ALONE(silu, yoke_silu(model, input))
 ALONE(sigmoid, yoke_sigmoid(model, input))
 ALONE(tanh, yoke_tanh(model, input))
 ALONE(softmax, yoke_softmax(model, input))
-ALONE(softplus, yoke_map(model, YOKE_FN_SOFTPLUS, input, 0, 0))
+ALONE(softplus, yoke_map_with(model, YOKE_FN_SOFTPLUS, input, 0, 0))
 ALONE(flatten, yoke_flatten(model, input))
 ALONE(global_pool, yoke_global_average_pool(model, input))
 
