@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -28,6 +29,8 @@ from pytorch_race import (Driven, DrivenError, Yoke, interval, judge, largest_di
 
 MODELS = ("resnet18-cifar", "resnet50", "resnet20", "mlp", "mobilenet_v2:dropout=0", "vgg11_bn:dropout=0", "vit_tiny",
           "gpt2")
+MORE = ("resnext50", "densenet121", "efficientnet_b0:dropout=0,stochastic_depth=0",
+        "convnext_tiny:stochastic_depth=0")  # where --models names them
 TEXT = ("gpt2",)  # ranks of `yoke bench` get images
 PRECISIONS = ("float32", "bfloat16")
 CONTENDERS = ("eager", "compile", "ddp")
@@ -290,7 +293,7 @@ def measure(setups, arguments):
 
 def choice(names):
     def read(text):
-        chosen = text.split(",")
+        chosen = re.split(r",(?![a-z_]+=)", text)  # not between the options of a model
         for name in chosen:
             if name not in names:
                 raise argparse.ArgumentTypeError(f"{name} is none of {', '.join(names)}")
@@ -301,9 +304,10 @@ def choice(names):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--yoke", default="build/release/yoke", metavar="PROGRAM", help="(build/release/yoke)")
-    for option, names in (("models", MODELS), ("precisions", PRECISIONS), ("contenders", CONTENDERS)):
-        parser.add_argument("--" + option, type=choice(names), default=list(names), metavar="LIST",
-                            help=f"some of {','.join(names)} (all)")
+    for option, names, more in (("models", MODELS, MORE), ("precisions", PRECISIONS, ()),
+                                ("contenders", CONTENDERS, ())):
+        parser.add_argument("--" + option, type=choice(names + more), default=list(names), metavar="LIST",
+                            help=f"some of {','.join(names)} (all){', ' * bool(more)}{', '.join(more)}")
     parser.add_argument("--rounds", type=int, default=7, metavar="N", help="(7)")
     parser.add_argument("--seconds", type=float, default=30, metavar="X",
                         help="of a model's race in one precision, without preparation (30)")

@@ -127,10 +127,10 @@ class Gpt2(nn.Module):
         return F.linear(self.ln_f(x), self.wte.weight).flatten(0, 1)
 
 
-def of_torchvision(name):
+def of_torchvision(name, **options):
     """Without dropout, whose masks are each side's own."""
     from torchvision import models  # only these races need it
-    return getattr(models, name)(num_classes=CLASSES, dropout=0.0)
+    return getattr(models, name)(num_classes=CLASSES, **options)
 
 
 def vit_tiny():
@@ -144,9 +144,14 @@ MODELS = {"mlp": Mlp,
           "resnet18-cifar": lambda: ResNet((2, 2, 2, 2), 64, False, False),
           "resnet50": lambda: ResNet((3, 4, 6, 3), 64, True, True),
           "resnet20": lambda: ResNet((3, 3, 3), 16, False, False),
-          "vgg11_bn:dropout=0": lambda: of_torchvision("vgg11_bn"),
-          "mobilenet_v2:dropout=0": lambda: of_torchvision("mobilenet_v2"),
-          "vit_tiny": vit_tiny}
+          "vgg11_bn:dropout=0": lambda: of_torchvision("vgg11_bn", dropout=0.0),
+          "mobilenet_v2:dropout=0": lambda: of_torchvision("mobilenet_v2", dropout=0.0),
+          "vit_tiny": vit_tiny,
+          "resnext50": lambda: of_torchvision("resnext50_32x4d"),
+          "densenet121": lambda: of_torchvision("densenet121"),
+          "efficientnet_b0:dropout=0,stochastic_depth=0": lambda: of_torchvision("efficientnet_b0", dropout=0.0,
+                                                                                stochastic_depth_prob=0.0),
+          "convnext_tiny:stochastic_depth=0": lambda: of_torchvision("convnext_tiny", stochastic_depth_prob=0.0)}
 
 
 def reads_text(setup):

@@ -85,6 +85,26 @@ YOKE_API yoke_value yoke_mish(yoke_model *model, yoke_value input);
  */
 YOKE_API yoke_value yoke_glu(yoke_model *model, yoke_value input);
 
+/** Adds torchvision.ops.StochasticDepth of mode "row": a row becomes 0 as a whole, or is divided by
+ * 1 - probability. (seed, step, layer, row of the whole batch) decide, as in yoke_dropout.
+ *
+ * @param model        The model.
+ * @param input        What it reads: the branch that is then added to a shortcut.
+ * @param probability  Of a row to become 0; 0 <= probability < 1. 0 adds nothing.
+ * @return The shape of the input.
+ */
+YOKE_API yoke_value yoke_stochastic_depth(yoke_model *model, yoke_value input, double probability);
+
+/** Adds torch.nn.Dropout2d: each channel of each row becomes 0 as a whole, or is divided by 1 -
+ * probability.
+ *
+ * @param model        The model.
+ * @param input        An image.
+ * @param probability  Of a channel to become 0; 0 <= probability < 1.
+ * @return The shape of the input.
+ */
+YOKE_API yoke_value yoke_dropout2d(yoke_model *model, yoke_value input, double probability);
+
 /** Adds a softmax along any axis. yoke_softmax is the faster one over channels.
  *
  * @param model  The model.

@@ -13,9 +13,9 @@ extern "C" {
 
 /** Builds a well-known model. mlp: 784-1024-1024-10 for 1x28x28 and 10 classes; takes any input.
  * mlp-dropout: mlp with dropout of 0.5 behind each ReLU, as in Srivastava et al. 2014. resnet18,
- * resnet34, resnet50, vgg11_bn, mobilenet_v2: torchvision's; ResNets with -cifar: 3x3 stem, no max
- * pool (kuangliu's). resnet20, resnet32, resnet44, resnet56: He et al. 2015, section 4.2, with
- * option B shortcuts.
+ * resnet34, resnet50, resnext50, vgg11_bn, mobilenet_v2, densenet121, efficientnet_b0,
+ * convnext_tiny: torchvision's; ResNets with -cifar: 3x3 stem, no max pool (kuangliu's). resnet20,
+ * resnet32, resnet44, resnet56: He et al. 2015, section 4.2, with option B shortcuts.
  *
  * gpt2: GPT-2 with the names and shapes of openai-community/gpt2, for rows of token ids and a label
  * for each; classes are its vocabulary. GPT-2 itself is

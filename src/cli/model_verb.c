@@ -176,9 +176,10 @@ typedef struct totals {
     double flops, activation_bytes;
 } totals;
 
-static void print_layer(const yoke_layer_info *layer) {
+static void print_layer(const yoke_layer_info *layer, int name_width) {
     char shape[48];
-    printf("%-30s %-14s %-16s", layer->name, layer->kind, shape_text(layer->output, shape));
+    printf("%-*s %-14s %-16s", name_width, layer->name, layer->kind,
+           shape_text(layer->output, shape));
     print_costs(layer->parameters, layer->flops, (double)layer->activation_bytes);
 }
 
@@ -193,8 +194,19 @@ static void add_layer(yoke_json *json, const yoke_layer_info *layer) {
     yoke_json_close(json, '}');
 }
 
+/* Of the longest name, or of a usual one. */
+static int width_of_names(const yoke_model *model) {
+    int width = 30;
+    for (int i = 0; i < yoke_model_layer_count(model); i++) {
+        yoke_layer_info layer = {.struct_size = sizeof layer};
+        yoke_model_describe_layer(model, i, &layer);
+        if ((int)strlen(layer.name) > width) width = (int)strlen(layer.name);
+    }
+    return width;
+}
+
 /* json NULL: prints each layer as a line. */
-static totals tell_layers(const yoke_model *model, yoke_json *json) {
+static totals tell_layers(const yoke_model *model, yoke_json *json, int name_width) {
     totals sums = {0};
     for (int i = 0; i < yoke_model_layer_count(model); i++) {
         yoke_layer_info layer = {.struct_size = sizeof layer};
@@ -204,7 +216,7 @@ static totals tell_layers(const yoke_model *model, yoke_json *json) {
         if (json != NULL)
             add_layer(json, &layer);
         else
-            print_layer(&layer);
+            print_layer(&layer, name_width);
     }
     return sums;
 }
@@ -217,7 +229,7 @@ static yoke_status print_json(const yoke_model *model) {
     add_shape(&json, "input", yoke_model_input_shape(model));
     add_shape(&json, "output", yoke_model_output_shape(model));
     yoke_json_open(&json, "layers", '[');
-    totals sums = tell_layers(model, &json);
+    totals sums = tell_layers(model, &json, 0);
     yoke_json_close(&json, ']');
     yoke_json_integer(&json, "parameters", (int64_t)yoke_model_parameter_count(model));
     yoke_json_real(&json, "flops", sums.flops);
@@ -227,13 +239,14 @@ static yoke_status print_json(const yoke_model *model) {
 }
 
 static void print_table(const yoke_model *model) {
+    int width = width_of_names(model);
     char shape[48];
     printf("%s for rows of %s, in float32; FLOPs and activation of a forward of one row\n\n",
            yoke_model_name(model), shape_text(yoke_model_input_shape(model), shape));
-    printf("%-30s %-14s %-16s %11s %9s %11s\n", "layer", "kind", "output", "parameters", "FLOPs",
-           "activation");
-    totals sums = tell_layers(model, NULL);
-    printf("%-62s", "total");
+    printf("%-*s %-14s %-16s %11s %9s %11s\n", width, "layer", "kind", "output", "parameters",
+           "FLOPs", "activation");
+    totals sums = tell_layers(model, NULL, width);
+    printf("%-*s", width + 32, "total");
     print_costs(yoke_model_parameter_count(model), sums.flops, sums.activation_bytes);
 }
 

@@ -164,6 +164,30 @@ yoke_value yoke_upsample(yoke_model *model, yoke_value input, int height, int wi
     return resize_width(model, resize_width(model, input, width, mode), height, mode);
 }
 
+/* Dropout of whole parts of a row. */
+
+static yoke_value ones(yoke_model *model, int count) {
+    const float one = 1;
+    yoke_value first = yoke_constant(model, yoke_shape_vector(1), &one);
+    return count > 1 ? yoke_slice(model, first, YOKE_AXIS_CHANNELS, 0, count, 1) : first;
+}
+
+yoke_value yoke_stochastic_depth(yoke_model *model, yoke_value input, double probability) {
+    if (probability == 0) return input;
+    return yoke_multiply(model, input, yoke_dropout(model, ones(model, 1), probability));
+}
+
+yoke_value yoke_dropout2d(yoke_model *model, yoke_value input, double probability) {
+    yoke_shape shape = yoke_shape_of(model, input);
+    if (!yoke_builder_stopped(model) && (shape.flat || shape.sequence))
+        return refuse(model,
+                      FAIL(YOKE_ERROR_ARGUMENT, "dropout2d: reads %d x %d x %d%s, needs an image",
+                           shape.channels, shape.height, shape.width, yoke_shape_kind(shape)));
+    yoke_value kept = yoke_dropout(model, ones(model, shape.channels), probability);
+    return yoke_multiply(model, input,
+                         yoke_reshape(model, kept, yoke_shape_image(shape.channels, 1, 1)));
+}
+
 /* The largest is subtracted first: exp cannot overflow. */
 
 yoke_value yoke_softmax_along(yoke_model *model, yoke_value input, yoke_axis axis) {

@@ -46,10 +46,14 @@ static void plain_rig(struct rig *rig, yoke_model *model, int rows, uint64_t see
     assert_ok(yoke_replica_initialize(rig->replica, seed));
 }
 
-static yoke_model *preset(const char *name) {
+static yoke_model *preset_of_side(const char *name, int side) {
     yoke_model *model = NULL;
-    assert_ok(yoke_model_preset(&model, name, (yoke_shape){3, 8, 8, false}, 10, NULL));
+    assert_ok(yoke_model_preset(&model, name, yoke_shape_image(3, side, side), 10, NULL));
     return model;
+}
+
+static yoke_model *preset(const char *name) {
+    return preset_of_side(name, 8);
 }
 
 static yoke_model *plain_convolutions(void) {
@@ -73,6 +77,18 @@ static void assert_uniform(const struct rig *rig, const char *name, double bound
     assert_true(s.largest > 0.9 * bound && s.smallest < -0.9 * bound);
     assert_true(fabs(s.mean) < 0.15 * bound);
     assert_true(fabs(s.std / (bound / sqrt(3)) - 1) < 0.15);
+}
+
+static void assert_normal(const struct rig *rig, const char *name, double std) {
+    struct summary s = summarize(rig, name);
+    assert_true(fabs(s.std / std - 1) < 0.05);
+    assert_true(fabs(s.mean) < 0.05 * std);
+    assert_true(fabs(s.kurtosis - 3) < 0.2);
+}
+
+static void assert_constant(const struct rig *rig, const char *name, double value) {
+    struct summary s = summarize(rig, name);
+    assert_true(s.smallest == value && s.largest == value);
 }
 
 /* kaiming_uniform(a = sqrt 5) is U(+-1 / sqrt(fan_in)); fan_in counts one group's channels. */
@@ -124,6 +140,30 @@ static void torchvisions_other_models_begin_as_theirs(void **state) {
     assert_true(fabs(s.std / sqrt(2.0 / (960 * 9)) - 1) < 0.05);
     s = summarize(&rig, "classifier.1.weight");
     assert_true(fabs(s.std / 0.01 - 1) < 0.05);
+    rig_destroy(&rig);
+}
+
+static void torchvisions_newer_models_begin_as_theirs(void **state) {
+    (void)state;
+    struct rig rig;
+    plain_rig(&rig, preset_of_side("densenet121", 32), 2, 1);
+    assert_normal(&rig, "features.denseblock4.denselayer16.conv1.weight", sqrt(2.0 / 992));
+    assert_normal(&rig, "features.denseblock4.denselayer16.conv2.weight", sqrt(2.0 / (128 * 9)));
+    assert_uniform(&rig, "classifier.weight", 1 / sqrt(1024));
+    assert_constant(&rig, "classifier.bias", 0);
+    rig_destroy(&rig);
+    plain_rig(&rig, preset_of_side("efficientnet_b0", 32), 2, 1);
+    assert_normal(&rig, "features.6.3.block.1.0.weight", sqrt(2.0 / (1152 * 25)));
+    assert_normal(&rig, "features.6.3.block.2.fc1.weight", sqrt(2.0 / 48));
+    assert_constant(&rig, "features.6.3.block.2.fc1.bias", 0);
+    assert_uniform(&rig, "classifier.1.weight", 1 / sqrt(10));
+    assert_constant(&rig, "classifier.1.bias", 0);
+    rig_destroy(&rig);
+    plain_rig(&rig, preset_of_side("convnext_tiny", 32), 2, 1);
+    assert_constant(&rig, "features.7.2.layer_scale", (double)1e-6f);
+    assert_normal(&rig, "features.7.2.block.0.weight", 0.02);
+    assert_normal(&rig, "features.7.2.block.5.weight", 0.02);
+    assert_constant(&rig, "features.7.2.block.0.bias", 0);
     rig_destroy(&rig);
 }
 
@@ -181,6 +221,7 @@ int main(void) {
         cmocka_unit_test(convolutions_and_linears_are_uniform_by_fan_in),
         cmocka_unit_test(resnet_convolutions_are_normal_by_fan_out),
         cmocka_unit_test(torchvisions_other_models_begin_as_theirs),
+        cmocka_unit_test(torchvisions_newer_models_begin_as_theirs),
         cmocka_unit_test(batch_norms_begin_neutral),
         cmocka_unit_test(values_depend_on_the_seed_alone),
     };

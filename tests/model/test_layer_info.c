@@ -69,10 +69,10 @@ static void products_are_those_that_pytorch_counts(void **state) {
     static const struct {
         const char *name;
         double flops;
-    } models[] = {{"resnet18", 3628146688},
-                  {"resnet50", 8178368512},
-                  {"mobilenet_v2", 601548544},
-                  {"vit_tiny", 2507366400}};
+    } models[] = {{"resnet18", 3628146688},      {"resnet50", 8178368512},
+                  {"resnext50", 8460959744},     {"mobilenet_v2", 601548544},
+                  {"densenet121", 5668323328},   {"efficientnet_b0", 771629504},
+                  {"convnext_tiny", 8911062528}, {"vit_tiny", 2507366400}};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         yoke_model *model = NULL;
         yoke_shape input = {.channels = 3, .height = 224, .width = 224};

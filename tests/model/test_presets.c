@@ -43,6 +43,7 @@ static void presets_have_the_known_sizes(void **state) {
         {"resnet18", 1000, 122, 62, 11689512, 9620},
         {"resnet34", 1000, 218, 110, 21797672, 17060},
         {"resnet50", 1000, 320, 161, 25557032, 53173},
+        {"resnext50", 1000, 320, 161, 25028904, 68277},
         {"resnet18-cifar", 10, 122, 62, 11173962, 9620},
         {"resnet50-cifar", 10, 320, 161, 23520842, 53173},
         {"resnet20", 10, 128, 65, 269722 + 2752, 0},
@@ -51,6 +52,9 @@ static void presets_have_the_known_sizes(void **state) {
         {"resnet56", 10, 344, 173, 853018 + 2752, 0},
         {"vgg11_bn", 1000, 62, 38, 132868840, 0},
         {"mobilenet_v2", 1000, 314, 158, 3504872, 0},
+        {"densenet121", 1000, 727, 364, 7978856, 83769},
+        {"efficientnet_b0", 1000, 360, 213, 5288548, 42065},
+        {"convnext_tiny", 1000, 182, 182, 28589128, 0},
         {"vit_tiny", 10, 152, 152, 5362762, 0},
     };
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {

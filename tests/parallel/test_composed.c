@@ -88,9 +88,74 @@ static void a_loss_that_the_model_computes_trains_without_labels(void **state) {
     yoke_model_destroy(model);
 }
 
+enum { CHANNELS = 4, PLACES = 6, PART_ROWS = 32 };
+
+/* The loss is the mean of dropped parts of the input times a parameter of 1: it is its gradient. */
+static yoke_model *dropped(yoke_value (*layer)(yoke_model *, yoke_value, double)) {
+    yoke_model *model = NULL;
+    yoke_loss_options loss = {.struct_size = sizeof loss, .kind = YOKE_LOSS_OUTPUT};
+    yoke_parameter_options one = YOKE_PARAMETER_OPTIONS_INIT;
+    EXPECT_OK(yoke_model_create(&model, "dropped", yoke_shape_image(CHANNELS, PLACES, 1)));
+    one.name = "one";
+    one.shape = yoke_shape_vector(1);
+    one.value = 1;
+    yoke_value x = yoke_multiply(model, yoke_model_input(model), yoke_model_input(model));
+    x = yoke_multiply(model, x, yoke_parameter_value(model, &one));
+    EXPECT_OK(yoke_model_finish(model, yoke_flatten(model, layer(model, x, 0.25)), &loss));
+    return model;
+}
+
+/* Parts of so many elements are 0 or 4 / 3 of what they were, and about a quarter is 0. */
+static void check_parts(yoke_value (*layer)(yoke_model *, yoke_value, double), int length) {
+    enum { ALL = PART_ROWS * CHANNELS * PLACES };
+    float inputs[ALL], outputs[2][ALL];
+    yoke_model *model = dropped(layer);
+    yoke_data_parallel_options options = options_for(YOKE_SCHEDULE_CLASSIC);
+    options.batch = PART_ROWS;
+    for (int i = 0; i < ALL; i++)
+        inputs[i] = (float)(1 + i % 7);
+    yoke_batch batch = {.struct_size = sizeof batch, .rows = PART_ROWS, .inputs = inputs};
+    for (int devices = 1; devices <= 3; devices += 2) {
+        check_engine engine = check_engine_make(model, devices, options, &optimizer);
+        yoke_step_result result = {.struct_size = sizeof result};
+        float gradient, *found = outputs[devices / 2];
+        EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch, false, found));
+        for (int i = 0; i < ALL; i++)
+            assert_true(found[i] == inputs[i] * inputs[i]);
+        EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch, true, found));
+        EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch, 0, &result));
+        EXPECT_OK(yoke_data_parallel_read_gradient(engine.parallel, "one", &gradient, 1));
+        assert_true(result.loss > 0 && fabs(result.loss - (double)gradient) < 1e-5 * result.loss);
+        check_engine_free(&engine);
+    }
+    assert_memory_equal(outputs[0], outputs[1], sizeof outputs[0]);
+    int gone = 0;
+    for (int i = 0; i < ALL; i++) {
+        bool zero = outputs[0][i] == 0;
+        float scaled = inputs[i] * inputs[i] / 0.75f;
+        gone += zero;
+        assert_int_equal(zero, outputs[0][i / length * length] == 0);
+        assert_true(zero || fabsf(outputs[0][i] - scaled) < 1e-5f * scaled);
+    }
+    assert_in_range(gone, ALL / 12, ALL / 2);
+    yoke_model_destroy(model);
+}
+
+static void stochastic_depth_drops_whole_rows(void **state) {
+    (void)state;
+    check_parts(yoke_stochastic_depth, CHANNELS * PLACES);
+}
+
+static void dropout2d_drops_whole_channels(void **state) {
+    (void)state;
+    check_parts(yoke_dropout2d, PLACES);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(devices_learn_the_same),
+        cmocka_unit_test(stochastic_depth_drops_whole_rows),
+        cmocka_unit_test(dropout2d_drops_whole_channels),
         cmocka_unit_test(a_loss_that_the_model_computes_trains_without_labels),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torchvision's models: names and shapes of their tensors, outputs, and the gradients of one step,
- * against what fixtures/make_vision_fixture.py took from PyTorch. */
+/* torchvision's models: names and shapes of their tensors, outputs, the gradients of one step, and
+ * the losses of ten, against what fixtures/make_vision_fixture.py took from PyTorch. */
 #include "pytorch_rig.h"
 
 #define TOLERANCE 1e-4
@@ -13,7 +13,8 @@ typedef struct vision_rig {
     size_t pixels; /* of one row */
 } vision_rig;
 
-static void open_rig(vision_rig *rig, const json_t *test_case, int side) {
+/* preset: the key of its name. */
+static void open_rig(vision_rig *rig, const json_t *test_case, const char *preset, int side) {
     *rig = (vision_rig){.rows = integer(test_case, "rows"), .pixels = (size_t)(3 * side * side)};
     yoke_devices_options devices = {
         .struct_size = sizeof devices, .list = devices_of(1), .threads = 1, .unbound = true};
@@ -23,9 +24,9 @@ static void open_rig(vision_rig *rig, const json_t *test_case, int side) {
                                           .batch = rig->rows};
     yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT;
     must(yoke_devices_open(&rig->base.devices, &devices));
-    must(yoke_model_preset(
-        &rig->base.model, json_string_value(json_object_get(test_case, "preset")),
-        (yoke_shape){.channels = 3, .height = side, .width = side}, CLASSES, NULL));
+    must(yoke_model_preset(&rig->base.model, json_string_value(json_object_get(test_case, preset)),
+                           (yoke_shape){.channels = 3, .height = side, .width = side}, CLASSES,
+                           NULL));
     must(yoke_data_parallel_create(&rig->base.parallel, rig->base.model, rig->base.devices, &sgd,
                                    &options));
     write_weights(&rig->base, json_object_get(test_case, "tensors"));
@@ -42,7 +43,7 @@ static float *inputs_of(const vision_rig *rig, uint32_t stream) {
 static void check_outputs(const json_t *test_case, int side, const char *key) {
     vision_rig rig;
     float outputs[MAX_ROWS * CLASSES];
-    open_rig(&rig, test_case, side);
+    open_rig(&rig, test_case, "evaluated", side);
     float *inputs = inputs_of(&rig, EVALUATION_STREAM);
     yoke_batch batch = {.struct_size = sizeof batch, .rows = rig.rows, .inputs = inputs};
     assert_in_range(rig.rows, 1, MAX_ROWS);
@@ -53,23 +54,32 @@ static void check_outputs(const json_t *test_case, int side, const char *key) {
     close_engine(&rig.base);
 }
 
-static void check_step(const json_t *test_case, int side) {
-    vision_rig rig;
+static double loss_of_step(const vision_rig *rig, int step) {
     int32_t labels[MAX_ROWS];
-    open_rig(&rig, test_case, side);
-    float *inputs = inputs_of(&rig, 0);
-    for (int row = 0; row < rig.rows; row++)
-        labels[row] = 7 * row % CLASSES;
+    float *inputs = inputs_of(rig, (uint32_t)step);
+    for (int row = 0; row < rig->rows; row++)
+        labels[row] = (7 * row + step) % CLASSES;
     yoke_batch batch = {
-        .struct_size = sizeof batch, .rows = rig.rows, .inputs = inputs, .labels = labels};
+        .struct_size = sizeof batch, .rows = rig->rows, .inputs = inputs, .labels = labels};
     yoke_step_result result = {.struct_size = sizeof result};
-    must(yoke_data_parallel_step(rig.base.parallel, &batch, 0.01, &result));
-    near(result.loss, real(test_case, "loss"), TOLERANCE, 1, "loss");
-    compare_tensors_within(&rig.base, json_object_get(test_case, "gradients"),
-                           yoke_data_parallel_read_gradient, TOLERANCE, FLOOR);
-    compare_tensors_within(&rig.base, json_object_get(test_case, "statistics"),
-                           yoke_data_parallel_read, TOLERANCE, 0);
+    must(yoke_data_parallel_step(rig->base.parallel, &batch, 0.01, &result));
     free(inputs);
+    return result.loss;
+}
+
+static void check_steps(const json_t *test_case, int side) {
+    vision_rig rig;
+    const json_t *losses = json_object_get(test_case, "losses");
+    open_rig(&rig, test_case, "preset", side);
+    for (int step = 0; step < (int)json_array_size(losses); step++) {
+        near(loss_of_step(&rig, step), real_at(test_case, "losses", (size_t)step), TOLERANCE, 1,
+             "loss");
+        if (step > 0) continue;
+        compare_tensors_within(&rig.base, json_object_get(test_case, "gradients"),
+                               yoke_data_parallel_read_gradient, TOLERANCE, FLOOR);
+        compare_tensors_within(&rig.base, json_object_get(test_case, "statistics"),
+                               yoke_data_parallel_read, TOLERANCE, 0);
+    }
     close_engine(&rig.base);
 }
 
@@ -85,7 +95,7 @@ static void check_cases(const char *name) {
         int side = integer(test_case, "side");
         check_outputs(test_case, side, "evaluation");
         check_outputs(test_case, 32, "small");
-        check_step(test_case, side);
+        check_steps(test_case, side);
         found++;
     }
     assert_true(found > 0);
@@ -100,6 +110,26 @@ static void vgg11_bn_computes_what_torchvisions_does(void **state) {
 static void mobilenet_v2_computes_what_torchvisions_does(void **state) {
     (void)state;
     check_cases("mobilenet_v2");
+}
+
+static void resnext50_computes_what_torchvisions_does(void **state) {
+    (void)state;
+    check_cases("resnext50");
+}
+
+static void densenet121_computes_what_torchvisions_does(void **state) {
+    (void)state;
+    check_cases("densenet121");
+}
+
+static void efficientnet_b0_computes_what_torchvisions_does(void **state) {
+    (void)state;
+    check_cases("efficientnet_b0");
+}
+
+static void convnext_tiny_computes_what_torchvisions_does(void **state) {
+    (void)state;
+    check_cases("convnext_tiny");
 }
 
 static void vit_tiny_computes_what_torchvisions_does(void **state) {
@@ -138,6 +168,10 @@ int main(void) {
         cmocka_unit_test(vgg11_bn_computes_what_torchvisions_does),
         cmocka_unit_test(mobilenet_v2_computes_what_torchvisions_does),
         cmocka_unit_test(vit_tiny_computes_what_torchvisions_does),
+        cmocka_unit_test(resnext50_computes_what_torchvisions_does),
+        cmocka_unit_test(densenet121_computes_what_torchvisions_does),
+        cmocka_unit_test(efficientnet_b0_computes_what_torchvisions_does),
+        cmocka_unit_test(convnext_tiny_computes_what_torchvisions_does),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);
 }

@@ -25,16 +25,9 @@ static int scaled(int channels, double width) {
     return rounded < 0.9 * wanted ? rounded + 8 : rounded;
 }
 
-/* PREFIX.0 and PREFIX.1, with a ReLU6 behind them. */
 static yoke_value add_activated(yoke_model *model, yoke_value input, const char *prefix,
                                 yoke_preset_conv layer) {
-    char conv[64], norm[64];
-    snprintf(conv, sizeof conv, "%s.0", prefix);
-    snprintf(norm, sizeof norm, "%s.1", prefix);
-    layer.conv = conv;
-    layer.norm = norm;
-    layer.no_bias = true;
-    return yoke_relu6(model, yoke_preset_conv_norm(model, input, &layer));
+    return yoke_relu6(model, yoke_preset_numbered(model, input, prefix, layer));
 }
 
 typedef struct block {

@@ -44,8 +44,8 @@ typedef struct yoke_preset_family {
 } yoke_preset_family;
 
 extern const yoke_preset_family yoke_mlp_family, yoke_resnet_family, yoke_vgg_family,
-    yoke_mobilenet_family, yoke_gpt2_family, yoke_lstm_char_family, yoke_vit_family,
-    yoke_layers_family, yoke_unet_family;
+    yoke_mobilenet_family, yoke_densenet_family, yoke_efficientnet_family, yoke_convnext_family,
+    yoke_gpt2_family, yoke_lstm_char_family, yoke_vit_family, yoke_layers_family, yoke_unet_family;
 
 /* parts.c: a convolution by torchvision's initialisation, padded by half its kernel, and its batch
  * norm. */
@@ -57,6 +57,14 @@ typedef struct yoke_preset_conv {
 } yoke_preset_conv;
 yoke_value yoke_preset_conv_norm(yoke_model *model, yoke_value input,
                                  const yoke_preset_conv *layer);
+/* Parameter `index` of the latest layer; NULL once the model is in error. */
+yoke_tensor *yoke_preset_parameter(yoke_model *model, int index);
+/* The initial values of this parameter. */
+void yoke_preset_fill(yoke_model *model, int index, yoke_fill fill);
+/* torchvision's Conv2dNormActivation, without the activation: PREFIX.0, without bias, and PREFIX.1.
+ */
+yoke_value yoke_preset_numbered(yoke_model *model, yoke_value input, const char *prefix,
+                                yoke_preset_conv layer);
 /* std: of normal initial weights; 0: nn.Linear's rule. */
 yoke_value yoke_preset_linear(yoke_model *model, yoke_value input, const char *name, int features,
                               double std);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Residual networks: torchvision/models/resnet.py for 18, 34 and 50; kuangliu/pytorch-cifar for
- * their 3x3 stem; He et al. 2015, section 4.2 (6n + 2 layers, 16 channels) with projection
- * shortcuts (option B) for 20 to 56. Names and initialisation are torchvision's throughout. */
+/* Residual networks: torchvision/models/resnet.py for 18, 34, 50 and ResNeXt;
+ * kuangliu/pytorch-cifar for their 3x3 stem; He et al. 2015, section 4.2 (6n + 2 layers, 16
+ * channels) with projection shortcuts (option B) for 20 to 56. Names and initialisation are
+ * torchvision's throughout. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,14 +13,16 @@
 typedef struct resnet {
     bool large; /* 7x7 stem and max pool, for ImageNet; otherwise a 3x3 stem */
     bool bottleneck;
-    int width;          /* channels of the first stage; doubles every stage */
-    int blocks[STAGES]; /* 0: no such stage */
+    int width;               /* channels of the first stage; doubles every stage */
+    int blocks[STAGES];      /* 0: no such stage */
+    int groups, group_width; /* ResNeXt: of a bottleneck's 3x3 convolution; 0: one group */
 } resnet;
 
 /* PREFIX.conv and PREFIX.norm: "layer1.0.conv1" with "layer1.0.bn1". */
 typedef struct conv_norm {
     const char *prefix, *conv, *norm;
     int channels, kernel, stride;
+    int groups; /* 0: 1 */
 } conv_norm;
 
 static yoke_value add_conv_norm(yoke_model *model, yoke_value input, const conv_norm *layer) {
@@ -32,6 +35,7 @@ static yoke_value add_conv_norm(yoke_model *model, yoke_value input, const conv_
                                                      .channels = layer->channels,
                                                      .kernel = layer->kernel,
                                                      .stride = layer->stride,
+                                                     .groups = layer->groups,
                                                      .no_bias = true});
 }
 
@@ -39,6 +43,7 @@ struct block {
     const char *prefix; /* "layer1.0." */
     bool bottleneck, project;
     int width, stride;
+    int groups, group_width;
 };
 
 /* torchvision's ResNet v1.5: the bottleneck's stride is at its 3x3 convolution. */
@@ -47,9 +52,13 @@ static yoke_value add_block(yoke_model *model, yoke_value input, const struct bl
     int width = block->width, out = block->bottleneck ? 4 * width : width, stride = block->stride;
     yoke_value value = input, shortcut = input;
     if (block->bottleneck) {
-        value = add_conv_norm(model, value, &(conv_norm){prefix, "conv1", "bn1", width, 1, 1});
+        /* group_width is that of the first stage, where a ResNet's has 64 channels */
+        int groups = block->groups;
+        int inner = groups > 0 ? width * block->group_width / 64 * groups : width;
+        value = add_conv_norm(model, value, &(conv_norm){prefix, "conv1", "bn1", inner, 1, 1});
         value = yoke_relu(model, value);
-        value = add_conv_norm(model, value, &(conv_norm){prefix, "conv2", "bn2", width, 3, stride});
+        value = add_conv_norm(model, value,
+                              &(conv_norm){prefix, "conv2", "bn2", inner, 3, stride, groups});
         value = yoke_relu(model, value);
         value = add_conv_norm(model, value, &(conv_norm){prefix, "conv3", "bn3", out, 1, 1});
     } else {
@@ -84,7 +93,9 @@ static yoke_value add_stages(yoke_model *model, yoke_value value, const resnet *
                                               .bottleneck = net->bottleneck,
                                               .project = first && (stage > 0 || net->bottleneck),
                                               .width = net->width << stage,
-                                              .stride = first && stage > 0 ? 2 : 1});
+                                              .stride = first && stage > 0 ? 2 : 1,
+                                              .groups = net->groups,
+                                              .group_width = net->group_width});
         }
     }
     return value;
@@ -112,6 +123,8 @@ static const yoke_preset presets[] = {
     IMAGENET("resnet18", {true, false, 64, {2, 2, 2, 2}}),
     IMAGENET("resnet34", {true, false, 64, {3, 4, 6, 3}}),
     IMAGENET("resnet50", {true, true, 64, {3, 4, 6, 3}}),
+    RESNET("resnext50", "torchvision's resnext50_32x4d", 224, 1000,
+           {true, true, 64, {3, 4, 6, 3}, 32, 4}),
     STEM3("resnet18-cifar", {false, false, 64, {2, 2, 2, 2}}),
     STEM3("resnet34-cifar", {false, false, 64, {3, 4, 6, 3}}),
     STEM3("resnet50-cifar", {false, true, 64, {3, 4, 6, 3}}),

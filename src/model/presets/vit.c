@@ -21,17 +21,6 @@ static const yoke_preset_option tiny[] = {[PATCH] = {"patch", 0, 0, 1024, false}
                                           [HEADS] = {"heads", 3, 1, 1 << 16, false},
                                           {0}};
 
-/* Parameter `index` of the latest layer; NULL once the model is in error. */
-static yoke_tensor *parameter_of(yoke_model *model, int index) {
-    if (yoke_builder_stopped(model)) return NULL;
-    return &model->tensors[model->layers[model->layer_count - 1].tensors[index]];
-}
-
-static void initialize(yoke_model *model, int index, yoke_fill fill) {
-    yoke_tensor *tensor = parameter_of(model, index);
-    if (tensor != NULL) tensor->fill = fill;
-}
-
 static const yoke_fill zero = {YOKE_FILL_CONSTANT, 0};
 
 /* nn.init.xavier_uniform_ */
@@ -68,15 +57,15 @@ static yoke_value add_attention(const yoke_preset_request *request, yoke_value i
     snprintf(names[0], NAME_BYTES, "%sin_proj_weight", prefix);
     snprintf(names[1], NAME_BYTES, "%sin_proj_bias", prefix);
     yoke_value value = add_linear(model, input, prefix, "in_proj", 3 * width);
-    initialize(model, 0, xavier(width, 3 * width));
-    initialize(model, 1, zero);
+    yoke_preset_fill(model, 0, xavier(width, 3 * width));
+    yoke_preset_fill(model, 1, zero);
     for (int i = 0; i < 2; i++)
-        yoke_tensor_rename(model, parameter_of(model, i), names[i]);
+        yoke_tensor_rename(model, yoke_preset_parameter(model, i), names[i]);
     yoke_attention_options attention = YOKE_ATTENTION_OPTIONS_INIT;
     attention.heads = (int)request->values[HEADS];
     value = yoke_attention(model, value, &attention);
     value = add_linear(model, value, prefix, "out_proj", width);
-    initialize(model, 1, zero);
+    yoke_preset_fill(model, 1, zero);
     return value;
 }
 
@@ -86,11 +75,11 @@ static yoke_value add_perceptron(const yoke_preset_request *request, yoke_value 
     yoke_model *model = request->model;
     int width = (int)request->values[WIDTH];
     yoke_value value = add_linear(model, input, prefix, "0", 4 * width);
-    initialize(model, 0, xavier(width, 4 * width));
-    initialize(model, 1, bias);
+    yoke_preset_fill(model, 0, xavier(width, 4 * width));
+    yoke_preset_fill(model, 1, bias);
     value = add_linear(model, yoke_gelu(model, value), prefix, "3", width);
-    initialize(model, 0, xavier(4 * width, width));
-    initialize(model, 1, bias);
+    yoke_preset_fill(model, 0, xavier(4 * width, width));
+    yoke_preset_fill(model, 1, bias);
     return value;
 }
 
@@ -131,15 +120,15 @@ static yoke_value add_patches(const yoke_preset_request *request, int patch) {
     options.kernel = options.stride = patch;
     yoke_value value = yoke_conv2d(model, yoke_model_input(model), &options);
     double inputs = (double)image.channels * patch * patch;
-    initialize(model, 0, (yoke_fill){YOKE_FILL_NORMAL, sqrt(1 / inputs)});
-    initialize(model, 1, zero);
+    yoke_preset_fill(model, 0, (yoke_fill){YOKE_FILL_NORMAL, sqrt(1 / inputs)});
+    yoke_preset_fill(model, 1, zero);
     value = yoke_class_token(model, yoke_sequence(model, value), "class_token");
     yoke_embedding_options places = YOKE_EMBEDDING_OPTIONS_INIT;
     places.name = "encoder.pos_embedding";
     places.count = 1 + image.height / patch * (image.width / patch);
     places.std = 0.02;
     value = yoke_positional_embedding(model, value, &places);
-    yoke_tensor *positions = parameter_of(model, 0);
+    yoke_tensor *positions = yoke_preset_parameter(model, 0);
     if (positions != NULL) {
         positions->ndim = 3;
         positions->shape[0] = 1;
@@ -160,8 +149,8 @@ static yoke_value build_vit(const yoke_preset_request *request) {
         value = add_layer(request, value, i);
     value = yoke_select(model, add_norm(model, value, "encoder.", "ln"), 0);
     value = add_linear(model, value, "heads.", "head", request->classes);
-    initialize(model, 0, zero);
-    initialize(model, 1, zero);
+    yoke_preset_fill(model, 0, zero);
+    yoke_preset_fill(model, 1, zero);
     return value;
 }
 

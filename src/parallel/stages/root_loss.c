@@ -123,9 +123,10 @@ static yoke_status gather_to_root(yoke_step *step, int index, yoke_span *span) {
         if (rows == 0) continue;
         TRY(yoke_device_copy(root, YOKE_STREAM_COMPUTE, loss->outputs + position * width,
                              lane->device, lane->memory->outputs[0], rows * width * sizeof(float)));
-        TRY(yoke_device_receive(root, YOKE_STREAM_COMPUTE, expected + position * row_bytes,
-                                step->flight.locations.targets, given + first * row_bytes,
-                                rows * row_bytes));
+        if (given != NULL) /* a loss that the model computes has neither */
+            TRY(yoke_device_receive(root, YOKE_STREAM_COMPUTE, expected + position * row_bytes,
+                                    step->flight.locations.targets, given + first * row_bytes,
+                                    rows * row_bytes));
         if (micro->mixes != NULL)
             TRY(yoke_device_receive(root, YOKE_STREAM_COMPUTE, loss->mixes + position, NULL,
                                     micro->mixes + first, rows * sizeof *micro->mixes));
