@@ -21,7 +21,7 @@ static const yoke_schedule_def classic = {
 /* overlap, sharded and DDP. */
 
 static yoke_status begin_exchange(yoke_step *step) {
-    step->reach.gradient = YOKE_LOSS_OUTPUT;
+    step->reach.gradient = YOKE_OUTPUT_0;
     return yoke_exchange_begin(step->exchange, step->flight.learning_rate);
 }
 

@@ -34,7 +34,7 @@ yoke_status yoke_lane_forward_or_nan(yoke_step *step, int lane) {
 static yoke_status begin(yoke_step *step) {
     yoke_flight *flight = &step->flight;
     flight->losses_known = false;
-    flight->reached = YOKE_LOSS_OUTPUT; /* unless a backward has gradients of its own */
+    flight->reached = YOKE_OUTPUT_0; /* unless a backward has gradients of its own */
     flight->progress = YOKE_STAGE_SCATTER;
     step->gradient.of_inputs = false;
     if (flight->training) yoke_count_forward(step);

@@ -5,7 +5,7 @@
 
 #include "parallel/step/parts.h"
 
-#define YOKE_LOSS_OUTPUT 1u /* what the model's own loss reads: output 0, as a bit */
+#define YOKE_OUTPUT_0 1u /* what the model's own loss reads: output 0, as a bit */
 
 yoke_status yoke_reach_create(yoke_step *step);
 void yoke_reach_destroy(yoke_reach *reach);
