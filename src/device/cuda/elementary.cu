@@ -17,10 +17,9 @@
     case YOKE_FN_##NAME:                                                                           \
         return (value);
 
-static __host__ __device__ float value_of(const yoke_term *term, const float *slots) {
+static __device__ float value_of(const yoke_term *term, const float *slots) {
     float a = slots[term->arguments[0]], b = slots[term->arguments[1]];
     float c = slots[term->arguments[2]], p = term->p, q = term->q;
-    (void)a, (void)b, (void)c, (void)p, (void)q;
     switch (term->function) { YOKE_ELEMENTARY(FORWARD) }
     return 0;
 }
@@ -32,17 +31,16 @@ static __host__ __device__ float value_of(const yoke_term *term, const float *sl
         if (arity > 2) gradients[term->arguments[2]] += (dc);                                      \
         break;
 
-static __host__ __device__ void add_slopes(const yoke_term *term, const float *slots, int slot,
+static __device__ void add_slopes(const yoke_term *term, const float *slots, int slot,
                                            float *gradients) {
     float a = slots[term->arguments[0]], b = slots[term->arguments[1]];
-    float c = slots[term->arguments[2]], p = term->p, q = term->q;
-    float y = slots[slot], dy = gradients[slot];
-    (void)a, (void)b, (void)c, (void)p, (void)q, (void)y, (void)dy;
+    [[maybe_unused]] float c = slots[term->arguments[2]];
+    float p = term->p, q = term->q, y = slots[slot], dy = gradients[slot];
     switch (term->function) { YOKE_ELEMENTARY(BACKWARD) }
 }
 
 /* Where element `index` of the view lies in operand k. */
-static __host__ __device__ size_t place_of(const yoke_view *view, int k, size_t index) {
+static __device__ size_t place_of(const yoke_view *view, int k, size_t index) {
     size_t inner = index % view->lengths[2], outer = index / view->lengths[2];
     const size_t *steps = view->steps[k];
     return outer / view->lengths[1] * steps[0] + outer % view->lengths[1] * steps[1] +
@@ -219,7 +217,7 @@ extern "C" cudaError_t cuda_run_reduction_backward(const cuda_reduction_job *job
 
 /* Moves. */
 
-static __host__ __device__ size_t box_place(const yoke_box *box, size_t first, const size_t *steps,
+static __device__ size_t box_place(const yoke_box *box, size_t first, const size_t *steps,
                                             size_t index) {
     size_t inner = index % box->lengths[2], outer = index / box->lengths[2];
     return first + outer / box->lengths[1] * steps[0] + outer % box->lengths[1] * steps[1] +
