@@ -32,7 +32,7 @@ static __device__ float value_of(const yoke_term *term, const float *slots) {
         break;
 
 static __device__ void add_slopes(const yoke_term *term, const float *slots, int slot,
-                                           float *gradients) {
+                                  float *gradients) {
     float a = slots[term->arguments[0]], b = slots[term->arguments[1]];
     [[maybe_unused]] float c = slots[term->arguments[2]];
     float p = term->p, q = term->q, y = slots[slot], dy = gradients[slot];
@@ -218,7 +218,7 @@ extern "C" cudaError_t cuda_run_reduction_backward(const cuda_reduction_job *job
 /* Moves. */
 
 static __device__ size_t box_place(const yoke_box *box, size_t first, const size_t *steps,
-                                            size_t index) {
+                                   size_t index) {
     size_t inner = index % box->lengths[2], outer = index / box->lengths[2];
     return first + outer / box->lengths[1] * steps[0] + outer % box->lengths[1] * steps[1] +
            inner * steps[2];
