@@ -232,7 +232,7 @@ class Verbs(Tool):
     def test_an_unknown_field_is_refused_with_the_names_of_all(self):
         fields = set()
         for name, options in [("a", []), ("b", ["--optimizer", "adamw", "--lr-schedule", "cosine"]),
-                              ("c", ["--lr-schedule", "plateau"])]:
+                              ("c", ["--lr-schedule", "plateau"]), ("d", ["--optimizer", "rmsprop"])]:
             self.yoke(*SHORT, *options, "--checkpoint-dir", name)
             shown = json.loads(self.yoke("checkpoint", "show", f"{name}/step-00000015.safetensors", "--json").stdout)
             fields |= {key[len("config."):] for key in shown["facts"] if key.startswith("config.")}

@@ -147,7 +147,7 @@ class Words(Case):
         self.refused(words, "predict", "--weights", "net.safetensors", SMALL[3])
         self.refused(words, "evaluate", "--weights", "net.safetensors", "--dataset", SMALL[3])
         for verb in ("compare", "verify"):
-            self.refused(["no model is called 'net'", "yoke_model_create"], verb, "--model", "net")
+            self.refused(["no model is called 'tower'", "yoke_model_create"], verb, "--model", "tower")
 
 
 class Help(Case):
