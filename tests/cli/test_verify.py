@@ -131,6 +131,15 @@ class Modes(unittest.TestCase):
         self.assertEqual(pairs["ddp", "classic"]["equal_steps"], 3)
 
 
+    def test_targets_and_layers_of_ones_own_agree_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "rows.csv")
+            rows = "".join(f"{i % 7},{i % 5},{i % 3 - 1.5}\n" for i in range(40))
+            path.write_text("a,b,y\n" + rows, encoding="utf-8")
+            result = told("--model", "layers:linear=5,leaky_relu,linear=1", "--dataset", f"csv:{path},target=y")
+        self.assertTrue(result["passes"], result)
+
+
 class Files(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -115,8 +115,13 @@ static yoke_status build_parallel(compare_engine *engine) {
         options.straggler = setup->straggler;
         options.straggler_factor = setup->straggler_factor;
     }
-    yoke_status status = yoke_model_preset(&engine->model, setup->model, engine->rows.shape,
-                                           engine->rows.classes, NULL);
+    /* As train's --loss auto. */
+    bool labels = engine->rows.classes > 0;
+    const yoke_loss_options loss = {.struct_size = sizeof loss,
+                                    .kind = labels ? YOKE_LOSS_CROSS_ENTROPY : YOKE_LOSS_MSE};
+    yoke_status status =
+        yoke_model_preset(&engine->model, setup->model, engine->rows.shape,
+                          labels ? engine->rows.classes : engine->rows.target_count, &loss);
     if (status != YOKE_OK) return status;
     status = yoke_data_parallel_create(&engine->parallel, engine->model, engine->devices,
                                        &setup->optimizer, &options);
