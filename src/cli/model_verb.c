@@ -194,7 +194,7 @@ static void add_layer(yoke_json *json, const yoke_layer_info *layer) {
     yoke_json_close(json, '}');
 }
 
-/* Of the longest name, or of a usual one. */
+/* The longest name decides, but no column is narrower than a usual one. */
 static int width_of_names(const yoke_model *model) {
     int width = 30;
     for (int i = 0; i < yoke_model_layer_count(model); i++) {

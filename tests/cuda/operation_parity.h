@@ -512,7 +512,7 @@ static inline void parity_check(const parity_rig *rig, const parity_case *c) {
     parity_check_steps(rig, c, &step, 1, parity_tolerance(c->precision));
 }
 
-/* Of the candidates of its algorithms, the plan takes those of this name. */
+/* The plan takes the algorithms of this name. */
 static inline void parity_check_preferring(const parity_rig *rig, const parity_case *c,
                                            const char *name) {
     parity_rig own = *rig;

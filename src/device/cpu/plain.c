@@ -24,7 +24,8 @@ static void plain_destroy(yoke_plan *plan) {
     free(plan);
 }
 
-/* Of the output in the operation's own type, if it has one: a copy each of value and gradient. */
+/* An operation with a type of its own keeps a copy of the output, and one of its gradient, each as
+ * large as this; 0: it has none. */
 static size_t output_bytes(const cpu_plain_plan *plain) {
     bool moved = plain->output.given != plain->output.plain;
     return moved ? cpu_align(cpu_desc_span(plain->output.plain), CPU_LINE) : 0;

@@ -29,7 +29,7 @@ typedef struct cpu_plain_input {
     cpu_call read, give_back;
 } cpu_plain_input;
 
-/* Of an operation that computes in another type than the plan's. */
+/* The output of an operation that computes in another type than the plan's: how it is copied. */
 typedef struct cpu_plain_output {
     const cpu_desc *given, *plain;
     cpu_call write, read, read_gradient;

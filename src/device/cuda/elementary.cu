@@ -147,7 +147,7 @@ static __device__ size_t place_in(const combined &own, size_t index) {
            outer % own.lengths[1] * own.steps[1] + inner * own.steps[2];
 }
 
-/* The larger one; a number that is none wins. */
+/* The larger one; NaN is larger than every number. */
 static __device__ float larger(float a, float b) {
     return a > b || a != a ? a : b;
 }

@@ -43,7 +43,7 @@ static yoke_value add_linear(yoke_model *model, yoke_value input, const char *pr
     return yoke_preset_linear(model, input, join(full, prefix, name), features, STD);
 }
 
-/* Of a flat value or a sequence. */
+/* A layer norm; it reads a flat value or a sequence. */
 static yoke_value add_norm(yoke_model *model, yoke_value input, const char *prefix,
                            const char *name) {
     char full[NAME_BYTES];
