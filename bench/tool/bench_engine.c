@@ -80,6 +80,7 @@ static yoke_status load_batch(bench_engine *engine) {
         .struct_size = sizeof options, .batch = rows, .slots = 1, .devices = engine->devices};
     engine->batch.struct_size = sizeof engine->batch;
     yoke_status status = yoke_loader_create(&engine->loader, engine->dataset, &options);
+    if (status == YOKE_OK) status = yoke_loader_select_inputs(engine->loader, engine->model);
     if (status == YOKE_OK) status = yoke_loader_begin(engine->loader, 0);
     return status == YOKE_OK ? yoke_loader_next(engine->loader, &engine->batch, NULL) : status;
 }
@@ -117,13 +118,15 @@ static yoke_status build_engine(bench_engine *engine) {
                                           .batch = setup->rows * setup->devices};
     yoke_dataset_info data = {.struct_size = sizeof data};
     yoke_device_info device = {.struct_size = sizeof device};
+    yoke_loss_options loss = {.struct_size = sizeof loss};
     yoke_status status = open_dataset(engine);
-    if (status == YOKE_OK) status = load_batch(engine);
     if (status == YOKE_OK) status = yoke_dataset_describe(engine->dataset, &data);
+    if (status == YOKE_OK) status = yoke_dataset_default_loss(engine->dataset, &loss);
     if (status == YOKE_OK) status = yoke_devices_describe(engine->devices, 0, &device);
     if (device.capability > 0) options.bucket_bytes = setup->gpu_bucket_bytes;
     if (status == YOKE_OK)
-        status = yoke_model_preset(&engine->model, setup->model, data.shape, data.classes, NULL);
+        status = yoke_model_preset(&engine->model, setup->model, data.shape, data.classes, &loss);
+    if (status == YOKE_OK) status = load_batch(engine);
     double begin = race_clock();
     if (status == YOKE_OK)
         status = yoke_data_parallel_create(&engine->parallel, engine->model, engine->devices,

@@ -48,6 +48,11 @@ typedef enum yoke_split {
  *   has the next one for a label. The last tenth, or X, of the file is the test split, cut to whole
  *   windows, so that each byte is a label once. An epoch reads the rest once, in windows that begin
  *   elsewhere in each epoch.
+ * - `pairs:FILE[,context=N][,validation=X]`: lines SOURCE, tab, TARGET: a text and what it becomes.
+ *   A token is a byte that occurs in the file, behind <pad>, <begin> and <end>. A row has the
+ * inputs "input", the source; "source_length"; "target", <begin> and the target; "target_length",
+ * with it. Labels are the target and <end>. Each has N positions, as many as the longest line
+ * needs; behind the end are <pad> and YOKE_NO_LABEL. The test split is a tenth of the lines, or X.
  * - `npy:X.npy,Y.npy[,test=X.npy,Y.npy][,validation=X][,channels=first]`: arrays as numpy.save
  *   writes them. X: uint8 [rows, channels, height, width], [rows, height, width] or [rows,
  *   features], pixels that the loader normalizes with their mean and std; or float32, used as
@@ -55,10 +60,13 @@ typedef enum yoke_split {
  *   the classes; or floats [rows] or [rows, targets], for regression. The test split is a tenth of
  *   each class, or X, or the other files; of `npy:X.npy` alone it is all rows, without labels, for
  *   predictions. No file may become shorter while it is open.
- * - `npz:FILE.npz[,x=NAME,y=NAME][,test=FILE.npz][,validation=X][,channels=first]`: the same from
- *   an archive of numpy.savez or savez_compressed: arrays x and y, X and Y, X and y, arr_0 and
- *   arr_1; or x_train, y_train, x_test and y_test; or train_images, train_labels, test_images and
- *   test_labels. `npz:FILE.npz,x=NAME` alone has rows to predict.
+ * - `npz:FILE.npz[,x=NAME,y=NAME][,input=NAME]...[,test=FILE.npz][,validation=X][,channels=first]`:
+ * the same from an archive of numpy.savez or savez_compressed: arrays x and y, X and Y, X and y,
+ * arr_0 and arr_1; or x_train, y_train, x_test and y_test; or train_images, train_labels,
+ * test_images and test_labels. `npz:FILE.npz,x=NAME` alone has rows to predict. Each `input=NAME`
+ * is the array of one more input, for the model's input of that name; beside x_train and x_test it
+ * is NAME_train and NAME_test. Integers in X are tokens, and Y may then have a label for each:
+ * [rows, positions].
  * - `csv:FILE,label=COLUMN[,ignore=COLUMN]...[,test=FILE][,validation=X]`: a first line with the
  *   names of the columns, then rows. Labels are words or whole numbers, the other columns numbers,
  *   normalized with the mean and std of the training rows. `target=COLUMN` instead of
@@ -75,9 +83,23 @@ typedef enum yoke_split {
  */
 YOKE_API yoke_status yoke_dataset_open(yoke_dataset **dataset, const char *spec, yoke_split split);
 
+/** A label that says: none here. It is PyTorch's ignore_index: with
+ * yoke_loss_options.ignore_index of this number the row or position has no loss and counts nowhere.
+ * Positions behind the end of a short row have it. */
+#define YOKE_NO_LABEL (-100)
+
+/** An input of each row beside the first: forward(self, left, right) has two. It is for the model's
+ * input of the same name (yoke_model_add_input). */
+typedef struct yoke_row_input {
+    size_t struct_size;  /**< sizeof(yoke_row_input). */
+    const char *name;    /**< 1 to 47 characters; not "input", the first one's; copied. */
+    yoke_shape shape;    /**< Of one row. The model's input has as many values. */
+    const float *values; /**< [rows, shape]; used as they are. NULL in a yoke_row_source. */
+} yoke_row_input;
+
 /** Rows in arrays of the host program. The dataset borrows the arrays: they must outlive it. Set
  * exactly one of `pixels` and `inputs`; `classes` and `labels` for classification; `target_count`
- * and `targets` for regression. */
+ * and `targets` for regression; neither where the model computes its loss (YOKE_LOSS_OUTPUT). */
 typedef struct yoke_arrays {
     size_t struct_size;    /**< sizeof(yoke_arrays). */
     size_t rows;           /**< At least 1. */
@@ -85,11 +107,13 @@ typedef struct yoke_arrays {
     const uint8_t *pixels; /**< [rows, channels, height, width]; the loader normalizes them. */
     const float *inputs;   /**< [rows, channels, height, width]; used as they are. */
     int classes;           /**< 0: regression. */
-    const int32_t *labels; /**< [rows, label_count]; 0 <= label < classes. */
+    const int32_t *labels; /**< [rows, label_count]; 0 <= label < classes, or YOKE_NO_LABEL. */
     const float *targets;  /**< [rows, target_count] */
     int target_count;      /**< 0: classification. */
     int label_count;       /**< Labels of a row; 0: 1. A model whose output is a sequence reads one
                                 for each position. */
+    const yoke_row_input *more_inputs; /**< [more_input_count]: the inputs beside the first. */
+    int more_input_count;              /**< 0: rows have one input. */
 } yoke_arrays;
 
 /** Makes a dataset of arrays.
@@ -116,6 +140,13 @@ typedef struct yoke_row_source {
      * or this rank's part of one. Without augmentation. */
     yoke_status (*read_batch)(void *payload, const int64_t *rows, int count, float *inputs,
                               int32_t *labels, float *targets);
+    const yoke_row_input *more_inputs; /**< [more_input_count]: the inputs beside the first, without
+                                            values. */
+    int more_input_count;              /**< 0: rows have one input. */
+    /** Instead of `read`: fills input 0, the first, and every further one, inputs[0 ..
+     * more_input_count]. */
+    yoke_status (*read_inputs)(void *payload, size_t row, float *const *inputs, int32_t *label,
+                               float *targets);
 } yoke_row_source;
 
 /** Makes a dataset of a callback.
@@ -227,6 +258,9 @@ typedef struct yoke_dataset_info {
      * which they are normalized instead of `mean`. NULL: other rows. */
     const float *means;
     const float *stds; /**< [channels], likewise. */
+    int input_count;   /**< Inputs of a row; yoke_dataset_describe_input tells of each. */
+    bool unlabelled;   /**< Some labels are YOKE_NO_LABEL. Of rows that a callback makes, this is
+                            not known: false. */
 } yoke_dataset_info;
 
 /** Describes a dataset.
@@ -236,6 +270,26 @@ typedef struct yoke_dataset_info {
  * @return ARGUMENT: a pointer or struct_size is wrong.
  */
 YOKE_API yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dataset_info *info);
+
+/** Describes an input of a dataset's rows.
+ *
+ * @param dataset    The dataset.
+ * @param index      Counted from 0, "input".
+ * @param[out] info  Set struct_size first. The name is borrowed from the dataset.
+ * @return ARGUMENT: there is no such input, or a pointer or struct_size is wrong.
+ */
+YOKE_API yoke_status yoke_dataset_describe_input(const yoke_dataset *dataset, int index,
+                                                 yoke_value_info *info);
+
+/** The loss that rows ask for: cross-entropy of labels, without those that are YOKE_NO_LABEL where
+ * some are; MSE of targets.
+ *
+ * @param dataset    The dataset.
+ * @param[out] loss  Set struct_size first.
+ * @return ARGUMENT: a pointer or struct_size is wrong.
+ */
+YOKE_API yoke_status yoke_dataset_default_loss(const yoke_dataset *dataset,
+                                               yoke_loss_options *loss);
 
 /** Normalizes with other numbers than the dataset's own, with those that weights were trained on,
  * for example. Call it before any loader reads the dataset.
@@ -315,7 +369,7 @@ typedef struct yoke_batch {
     size_t labels_count;  /**< whose counts do not belong to `rows` rows. Labels in `labels`, */
     size_t targets_count; /**< and floats in `targets`, likewise. */
     /** [more_input_count] arrays, each [rows, shape of its input]: inputs 1, 2, ... of a model with
-     * several. Datasets and loaders give none: a host program makes such batches. */
+     * several. */
     const float *const *more_inputs;
     int more_input_count;             /**< The number of the model's inputs - 1. */
     const size_t *more_inputs_counts; /**< [more_input_count]: floats that each holds, 0: not said;
@@ -447,6 +501,17 @@ YOKE_API yoke_status yoke_loader_begin_at(yoke_loader *loader, uint64_t epoch, s
  *         epoch begins.
  */
 YOKE_API yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *waited_ns);
+
+/** Makes batches bring the inputs that a model reads beside the first, found by their names, in the
+ * model's order. Otherwise they bring all of the dataset's, in its order. Call it before the first
+ * epoch.
+ *
+ * @param loader  The loader.
+ * @param model   NULL: all of the dataset's.
+ * @return ARGUMENT: the dataset lacks an input, or its rows have another number of values; the text
+ *         names both.
+ */
+YOKE_API yoke_status yoke_loader_select_inputs(yoke_loader *loader, const yoke_model *model);
 
 /** The number of batches in an epoch.
  *

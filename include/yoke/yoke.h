@@ -92,6 +92,7 @@
 #include "yoke/function.h"
 #include "yoke/host_operation.h"
 #include "yoke/host_parts.h"
+#include "yoke/lengths.h"
 #include "yoke/lr_find.h"
 #include "yoke/model.h"
 #include "yoke/optimizer.h"

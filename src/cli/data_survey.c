@@ -83,7 +83,7 @@ static void add_batch(data_survey *survey, const yoke_batch *batch) {
             add_values(&survey->targets[i], batch->targets + row * targets + i, 1);
         const int32_t *own = info->classes > 0 ? batch->labels + row * labels : NULL;
         for (size_t i = 0; i < labels; i++)
-            survey->class_rows[own[i]]++;
+            if (own[i] != YOKE_NO_LABEL) survey->class_rows[own[i]]++;
         if (survey->with_pictures)
             keep_picture(survey, values, channels * plane, own != NULL ? own[0] : 0);
     }

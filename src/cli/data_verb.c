@@ -39,6 +39,20 @@ const cli_verb data_verb = {
 
 static const char *const split_names[] = {"train", "test"};
 
+/* "inputs    input 64, source_length 1"; nothing for rows of one input. */
+static void print_inputs(const data_survey *training) {
+    yoke_value_info input = {.struct_size = sizeof input};
+    for (int i = 0; training->info.input_count > 1 && i < training->info.input_count; i++) {
+        if (yoke_dataset_describe_input(training->dataset, i, &input) != YOKE_OK) return;
+        printf("%s%s ", i == 0 ? "inputs    " : ", ", input.name);
+        if (input.shape.flat)
+            printf("%d", input.shape.channels);
+        else
+            printf("%dx%dx%d", input.shape.channels, input.shape.height, input.shape.width);
+    }
+    if (training->info.input_count > 1) putchar('\n');
+}
+
 static void print_rows(const data_survey surveys[2]) {
     const yoke_dataset_info *info = &surveys[0].info;
     printf("%-9s %zu training, %zu test, each ", "rows", surveys[0].info.rows,
@@ -103,6 +117,7 @@ static void print_channels(const data_survey *training) {
 
 static void print_words(const data_survey surveys[2]) {
     print_rows(surveys);
+    print_inputs(&surveys[0]);
     print_classes(surveys);
     print_channels(&surveys[0]);
     if (surveys[0].bad_count + surveys[1].bad_count > 0) printf("\nfiles that cannot be read\n");
@@ -122,6 +137,19 @@ static void write_sums(yoke_json *json, const char *key, const data_sums *sums, 
         yoke_json_real(json, "mean", data_mean(&sums[i]));
         yoke_json_real(json, "std", data_std(&sums[i]));
         yoke_json_integer(json, "not_finite", (int64_t)sums[i].not_finite);
+        yoke_json_close(json, '}');
+    }
+    yoke_json_close(json, ']');
+}
+
+static void write_inputs(yoke_json *json, const data_survey *training) {
+    yoke_value_info input = {.struct_size = sizeof input};
+    yoke_json_open(json, "inputs", '[');
+    for (int i = 0; i < training->info.input_count; i++) {
+        if (yoke_dataset_describe_input(training->dataset, i, &input) != YOKE_OK) break;
+        yoke_json_open(json, NULL, '{');
+        yoke_json_text(json, "name", input.name);
+        yoke_json_integer(json, "values", (int64_t)input.row_count);
         yoke_json_close(json, '}');
     }
     yoke_json_close(json, ']');
@@ -161,6 +189,7 @@ static yoke_status print_json(const char *spec, const data_survey surveys[2]) {
     for (int i = 0; info->class_names != NULL && i < info->classes; i++)
         yoke_json_text(&json, NULL, info->class_names[i]);
     yoke_json_close(&json, ']');
+    write_inputs(&json, &surveys[0]);
     for (int split = 0; split < 2; split++)
         write_split(&json, split_names[split], &surveys[split]);
     yoke_json_close(&json, '}');

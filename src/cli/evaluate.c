@@ -103,6 +103,7 @@ static yoke_status open_all(evaluation *run, const evaluate_flags *flags) {
                                   .threads = flags->trained.rows.loader_threads.count,
                                   .devices = own->devices};
     TRY(yoke_loader_create(&run->loader, run->dataset, &loader));
+    TRY(yoke_loader_select_inputs(run->loader, own->model));
     return trained_build(own, &flags->trained, flags->trained.batch,
                          yoke_loader_pixels(run->loader));
 }

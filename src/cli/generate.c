@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* yoke generate: continues a text with a model of bytes, one byte after the other. */
+/* yoke generate: continues a text, or writes what a text becomes, with a model of bytes, one byte
+ * after the other. */
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -11,6 +12,10 @@
 #include "cli/trained.h"
 
 #define BYTES 256
+#define DEFAULT_TEMPERATURE 0.8
+
+/* Tokens of pairs:FILE before those of bytes. */
+enum { PADDING, BEGIN, END, RESERVED };
 
 typedef struct generate_flags {
     trained_flags trained;
@@ -25,11 +30,12 @@ typedef struct generate_flags {
 static const cli_option options[] = {
     TRAINED_OPTION_WEIGHTS(AT(trained.weights)),
     {"prompt", "TEXT",
-     "the text to continue; its bytes occur in the text of the training (a line "
-     "break)",
+     "the text to continue (a line break), or the source of a pair; its bytes occur in the text of "
+     "the training",
      AT(prompt)},
     {"length", "N", "bytes to add (500)", AT(length), 1, 1 << 30},
-    {"temperature", "X", "divides the outputs: below 1 more likely bytes, 0 the likeliest (0.8)",
+    {"temperature", "X",
+     "divides the outputs: below 1 more likely bytes, 0 the likeliest (0.8; of pairs 0)",
      AT(temperature), 0, 100},
     {"top-k", "K", "draw among the K likeliest bytes; 0: among all (0)", AT(top), 0, BYTES},
     CLI_OPTION_SEED(AT(seed), "the draws: the same seed, the same text"),
@@ -41,22 +47,28 @@ static const cli_option options[] = {
 
 const cli_verb generate_verb = {
     .name = "generate",
-    .summary = "continue a text with saved weights",
+    .summary = "continue or translate a text with saved weights",
     .options = options,
     .option_count = CLI_OPTION_COUNT(options),
     .more =
         "The weights are of a model of text: yoke train --model gpt2 --dataset text:FILE --save "
-        "FILE.\n"};
+        "FILE;\n"
+        "or of pairs of texts: yoke train --model transformer --dataset pairs:FILE --save FILE. "
+        "It\n"
+        "then reads --prompt as a SOURCE and writes its TARGET.\n"};
 
 typedef struct generation {
     const generate_flags *flags;
     trained trained;
+    bool pairs; /* the weights are of pairs:FILE: the prompt is a source, the window its target */
     int classes, context;
-    unsigned char bytes[BYTES]; /* [classes] of each token */
-    int tokens[BYTES];          /* [byte]; -1: not in the text of the training */
-    float *window;              /* [context] the last tokens */
-    float *outputs;             /* [context, classes] */
-    int filled;                 /* tokens in the window */
+    unsigned char bytes[BYTES + RESERVED]; /* [classes] of each token */
+    int tokens[BYTES];                     /* [byte]; -1: not in the text of the training */
+    float *source;                         /* [context] of a pair */
+    float source_length;
+    float *window;  /* [context] the last tokens */
+    float *outputs; /* [context, classes] */
+    int filled;     /* tokens in the window */
 } generation;
 
 /* text:FILE names a byte by itself, or as "\\" or "\x0a". */
@@ -77,14 +89,17 @@ static yoke_status read_vocabulary(generation *run) {
     run->context = info->input.channels;
     for (int i = 0; i < BYTES; i++)
         run->tokens[i] = -1;
-    bool is_text = info->class_names != NULL && info->input.flat && run->classes <= BYTES;
-    for (int i = 0; is_text && i < run->classes; i++) {
+    run->pairs = info->dataset != NULL && strcmp(info->dataset, "pairs") == 0;
+    int first = run->pairs ? RESERVED : 0;
+    bool is_text = info->class_names != NULL && info->input.flat && run->classes <= BYTES + first;
+    for (int i = first; is_text && i < run->classes; i++) {
         is_text = read_byte(info->class_names[i], &run->bytes[i]);
         run->tokens[run->bytes[i]] = i;
     }
     if (is_text) return YOKE_OK;
     return cli_refuse(YOKE_ERROR_ARGUMENT,
-                      "%s: weights of %s, trained on %s; generate needs a model of text:FILE",
+                      "%s: weights of %s, trained on %s; generate needs a model of text:FILE "
+                      "or pairs:FILE",
                       run->flags->trained.weights, info->model != NULL ? info->model : "a model",
                       info->dataset != NULL ? info->dataset : "what the file does not say");
 }
@@ -101,9 +116,10 @@ static yoke_status open_all(generation *run) {
                           "%s predicts one class a row, not one at each position: generate needs a "
                           "model of text, as gpt2",
                           run->trained.info.model);
+    run->source = calloc((size_t)run->context, sizeof *run->source);
     run->window = calloc((size_t)run->context, sizeof *run->window);
     run->outputs = malloc((size_t)run->context * (size_t)run->classes * sizeof *run->outputs);
-    if (run->window != NULL && run->outputs != NULL) return YOKE_OK;
+    if (run->source != NULL && run->window != NULL && run->outputs != NULL) return YOKE_OK;
     return cli_refuse(YOKE_ERROR_MEMORY, "no memory for a context of %d bytes", run->context);
 }
 
@@ -116,6 +132,17 @@ static void append(generation *run, int token) {
     run->window[run->filled++] = (float)token;
 }
 
+static yoke_status append_source(generation *run, int token) {
+    int length = (int)run->source_length;
+    if (length == run->context)
+        return cli_refuse(YOKE_ERROR_ARGUMENT,
+                          "--prompt: more than %d bytes, the longest source of these weights",
+                          run->context);
+    run->source[length] = (float)token;
+    run->source_length++;
+    return YOKE_OK;
+}
+
 /* Drawing. */
 
 static int by_value(const void *left, const void *right) {
@@ -125,7 +152,7 @@ static int by_value(const void *left, const void *right) {
 
 /* The smallest output that may be drawn. */
 static float lowest(const generation *run, const float *outputs) {
-    float sorted[BYTES];
+    float sorted[BYTES + RESERVED];
     int kept = run->flags->top;
     if (kept == 0 || kept >= run->classes) return -INFINITY;
     memcpy(sorted, outputs, (size_t)run->classes * sizeof *sorted);
@@ -135,7 +162,8 @@ static float lowest(const generation *run, const float *outputs) {
 
 /* From softmax(outputs / temperature) of those that may be drawn. */
 static int draw(const generation *run, const float *outputs, int index) {
-    double shares[BYTES], sum = 0, temperature = run->flags->temperature;
+    double shares[BYTES + RESERVED], sum = 0, temperature = run->flags->temperature;
+    if (temperature < 0) temperature = run->pairs ? 0 : DEFAULT_TEMPERATURE;
     int best = 0;
     for (int i = 1; i < run->classes; i++)
         if (outputs[i] > outputs[best]) best = i;
@@ -168,16 +196,36 @@ static void print_byte(unsigned char byte, unsigned char last) {
     fflush(stdout);
 }
 
+/* A row for the model: a text, or a source with what is written of its target. */
+static yoke_batch make_batch(const generation *run, const float **more_inputs) {
+    const yoke_model *model = run->trained.model;
+    yoke_batch batch = {.struct_size = sizeof batch, .rows = 1, .inputs = run->window};
+    if (!run->pairs) return batch;
+    batch.inputs = run->source;
+    batch.more_inputs = more_inputs;
+    batch.more_input_count = yoke_model_input_count(model) - 1;
+    for (int k = 1; k <= batch.more_input_count; k++) {
+        yoke_value_info input = {.struct_size = sizeof input};
+        bool known = yoke_model_describe_input(model, k, &input) == YOKE_OK;
+        bool length = known && strcmp(input.name, "source_length") == 0;
+        more_inputs[k - 1] = length ? &run->source_length : run->window;
+    }
+    return batch;
+}
+
 /* A model of text looks back only: what lies behind the last token changes nothing. */
 static yoke_status generate(generation *run) {
-    yoke_batch batch = {.struct_size = sizeof batch, .rows = 1, .inputs = run->window};
+    const float *more_inputs[YOKE_INPUTS_LIMIT];
+    yoke_batch batch = make_batch(run, more_inputs);
     unsigned char last_byte = 0;
     for (int i = 0; i < run->flags->length; i++) {
         TRY(yoke_data_parallel_forward(run->trained.parallel, &batch, false, run->outputs));
         size_t last = (size_t)(run->filled - 1) * (size_t)run->classes;
         int token = draw(run, run->outputs + last, i);
+        if (run->pairs && token < RESERVED) break; /* END */
         print_byte(run->bytes[token], last_byte);
         last_byte = run->bytes[token];
+        if (run->pairs && run->filled == run->context) break;
         append(run, token);
     }
     putchar('\n');
@@ -186,22 +234,33 @@ static yoke_status generate(generation *run) {
 
 static yoke_status run_all(generation *run) {
     TRY(open_all(run));
-    for (const char *s = run->flags->prompt; *s != '\0'; s++) {
+    const char *prompt = run->flags->prompt;
+    if (prompt == NULL && run->pairs)
+        return cli_refuse(YOKE_ERROR_ARGUMENT,
+                          "weights of pairs write the target of a source: give it, --prompt TEXT");
+    if (prompt == NULL) prompt = "\n";
+    for (const char *s = prompt; *s != '\0'; s++) {
         int token = run->tokens[(unsigned char)*s];
         if (token < 0)
             return cli_refuse(YOKE_ERROR_ARGUMENT,
                               "--prompt: byte %d, 0x%02x, does not occur in the text that the "
                               "weights were trained on",
-                              (int)(s - run->flags->prompt), (unsigned)(unsigned char)*s);
-        append(run, token);
+                              (int)(s - prompt), (unsigned)(unsigned char)*s);
+        if (run->pairs)
+            TRY(append_source(run, token));
+        else
+            append(run, token);
     }
-    fputs(run->flags->prompt, stdout);
+    if (run->pairs)
+        append(run, BEGIN);
+    else
+        fputs(prompt, stdout);
     return generate(run);
 }
 
 int generate_main(int argc, char **argv) {
     generate_flags flags = {
-        .trained = {.devices = "auto"}, .prompt = "\n", .length = 500, .temperature = 0.8};
+        .trained = {.devices = "auto"}, .prompt = NULL, .length = 500, .temperature = -1};
     generation run = {.flags = &flags};
     int code = cli_parse(&generate_verb, argc, argv, &flags, NULL);
     if (code >= 0) return code;
@@ -211,6 +270,7 @@ int generate_main(int argc, char **argv) {
     code = status == YOKE_OK ? 0 : cli_fail(status);
     free(run.outputs);
     free(run.window);
+    free(run.source);
     trained_close(&run.trained);
     return code;
 }

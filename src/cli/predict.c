@@ -108,6 +108,7 @@ static yoke_status open_rows(prediction *run, const char *spec) {
                                   .threads = run->flags->trained.rows.loader_threads.count,
                                   .devices = own->devices};
     TRY(yoke_loader_create(&run->loader, run->dataset, &loader));
+    TRY(yoke_loader_select_inputs(run->loader, own->model));
     return trained_build(own, &run->flags->trained, run->batch, yoke_loader_pixels(run->loader));
 }
 

@@ -47,6 +47,10 @@ static void print_use(FILE *out, const train_advice *run) {
     if (strncmp(run->setup->run.dataset, "text:", 5) == 0) {
         fprintf(out, "\n  let them write a text:\n");
         print_verb(out, run, "generate");
+    } else if (strncmp(run->setup->run.dataset, "pairs:", 6) == 0) {
+        fprintf(out, "\n  let them write the target of a source:\n");
+        print_verb(out, run, "generate");
+        fprintf(out, " --prompt TEXT");
     } else {
         fprintf(out, "\n  see what they make of each test row%s:\n",
                 strncmp(run->setup->run.dataset, "images:", 7) == 0

@@ -6,12 +6,15 @@
 #include <string.h>
 
 #include "data/arrays.h"
+#include "data/row_inputs.h"
 
 #define EXTENT_LIMIT ((size_t)1 << 20)
 #define NAME_BYTES (YOKE_DATA_PATH_BYTES + 128)
 
 #define NPY_HELP "npy:X.npy,Y.npy[,validation=0.1][,test=X.npy,Y.npy][,channels=first]"
-#define NPZ_HELP "npz:FILE.npz[,x=NAME,y=NAME][,validation=0.1][,test=FILE.npz][,channels=first]"
+#define NPZ_HELP                                                                                   \
+    "npz:FILE.npz[,x=NAME,y=NAME][,input=NAME]...[,validation=0.1][,test=FILE.npz][,channels="     \
+    "first]"
 
 /* Where the arrays of a split are. */
 typedef struct array_place {
@@ -25,7 +28,10 @@ typedef struct array_options {
     array_place training, test; /* test.x_file NULL: none was given */
     double validation;          /* 0: not given */
     bool channels_first;
-    bool unlabelled; /* inputs alone, to predict */
+    bool unlabelled;                       /* inputs alone, to predict */
+    const char *inputs[YOKE_INPUTS_LIMIT]; /* npz: names of the arrays beside x */
+    int input_count;
+    bool names_found; /* x_name and y_name are not the user's */
 } array_options;
 
 /* Options. */
@@ -45,8 +51,16 @@ static yoke_status set_file(array_options *options, const yoke_spec_word *word) 
     return YOKE_OK;
 }
 
+static yoke_status add_input(array_options *options, const char *name) {
+    if (options->input_count == YOKE_INPUTS_LIMIT - 1)
+        return FAIL(YOKE_ERROR_ARGUMENT, "npz: input=%s: a row has at most %d inputs", name,
+                    YOKE_INPUTS_LIMIT);
+    options->inputs[options->input_count++] = name;
+    return YOKE_OK;
+}
+
 static yoke_status set_word(array_options *options, const yoke_spec_word *word) {
-    static const char *const names[] = {"validation", "test", "channels", "x", "y"};
+    static const char *const names[] = {"validation", "test", "channels", "x", "y", "input"};
     bool npz = strcmp(options->format, "npz") == 0;
     if (word->name == NULL || strcmp(word->name, "test") == 0) return set_file(options, word);
     if (strcmp(word->name, "validation") == 0)
@@ -63,7 +77,8 @@ static yoke_status set_word(array_options *options, const yoke_spec_word *word) 
         *(x ? &options->training.x_name : &options->training.y_name) = word->value;
         return YOKE_OK;
     }
-    return yoke_spec_unknown(options->format, word, names, npz ? 5 : 3, options->help);
+    if (npz && strcmp(word->name, "input") == 0) return add_input(options, word->value);
+    return yoke_spec_unknown(options->format, word, names, npz ? 6 : 3, options->help);
 }
 
 static bool are_inputs_alone(const array_options *options) {
@@ -206,6 +221,7 @@ static yoke_status name_arrays(array_options *options, const yoke_file_mapping *
         if (!has) continue;
         training->x_name = names[0];
         training->y_name = names[1];
+        options->names_found = true;
         bool tested = false;
         if (test->x_file == NULL && options->validation == 0)
             TRY(has_arrays(path, zip, names[2], names[3], &tested));
@@ -267,30 +283,40 @@ static yoke_status take_shape(yoke_dataset *dataset, const yoke_npy *inputs) {
     return YOKE_OK;
 }
 
-/* float64, and float32 that an archive does not align, become float32 in memory. */
-static yoke_status copy_floats(yoke_dataset *dataset, const yoke_npy *inputs) {
-    float *floats = malloc(inputs->count * sizeof *floats);
-    if (floats == NULL) return FAIL_MEMORY(inputs->count * sizeof *floats, inputs->name);
+/* Whole numbers that are no pixels: token ids. */
+static bool are_integers(const yoke_npy *array) {
+    return array->kind == 'i' || (array->kind == 'u' && array->item_bytes > 1);
+}
+
+/* Other numbers, and float32 that an archive does not align, become float32 in memory. */
+static yoke_status copy_floats(float **floats, const yoke_npy *inputs) {
+    *floats = malloc((inputs->count > 0 ? inputs->count : 1) * sizeof **floats);
+    if (*floats == NULL) return FAIL_MEMORY(inputs->count * sizeof **floats, inputs->name);
     for (size_t i = 0; i < inputs->count; i++)
-        floats[i] = (float)yoke_npy_value(inputs, i);
-    dataset->floats = dataset->owned[0] = floats;
+        (*floats)[i] = (float)yoke_npy_value(inputs, i);
     return YOKE_OK;
 }
 
 static yoke_status take_inputs(yoke_dataset *dataset, array_file *file, bool channels_first) {
     const yoke_npy *inputs = &file->array;
     bool bytes = inputs->kind == 'u' && inputs->item_bytes == 1;
-    bool floats = inputs->kind == 'f' && inputs->item_bytes >= 4;
+    bool floats = (inputs->kind == 'f' && inputs->item_bytes >= 4) || are_integers(inputs);
     if (!bytes && !floats)
         return FAIL(YOKE_ERROR_DATA,
-                    "%s: inputs of type '%c%d', expected uint8, float32 or float64; "
-                    "numpy.save(FILE, X.astype('float32')), or 'uint8' for pixels of 0 to 255, "
-                    "converts them",
+                    "%s: inputs of type '%c%d', expected uint8, float32, float64, or integers of "
+                    "more bits for tokens; numpy.save(FILE, X.astype('float32')), or 'uint8' for "
+                    "pixels of 0 to 255, converts them",
                     inputs->name, inputs->kind, inputs->item_bytes);
     TRY(take_shape(dataset, inputs));
     if (!channels_first) TRY(check_layout(inputs));
-    bool aligned = inputs->item_bytes == 4 && (uintptr_t)inputs->values % sizeof(float) == 0;
-    if (floats && !aligned) return copy_floats(dataset, inputs);
+    bool mapped = inputs->kind == 'f' && inputs->item_bytes == 4 &&
+                  (uintptr_t)inputs->values % sizeof(float) == 0;
+    if (floats && !mapped) {
+        float *copy = NULL;
+        yoke_status status = copy_floats(&copy, inputs);
+        dataset->floats = dataset->owned[0] = copy;
+        return status;
+    }
     if (bytes)
         dataset->bytes = inputs->values;
     else
@@ -302,13 +328,61 @@ static yoke_status take_inputs(yoke_dataset *dataset, array_file *file, bool cha
     return YOKE_OK;
 }
 
+/* An array beside x: [rows], [rows, values], [rows, height, width] or [rows, channels, height,
+ * width]. */
+static yoke_status take_more_input(yoke_dataset *dataset, const yoke_npy *array, const char *name) {
+    yoke_dataset alone = {.rows = 0};
+    char text[YOKE_NPY_TEXT];
+    yoke_npy rows = *array;
+    if (rows.dimensions == 1) rows.shape[rows.dimensions++] = 1;
+    TRY(take_shape(&alone, &rows));
+    if (alone.rows != dataset->rows)
+        return FAIL(YOKE_ERROR_DATA, "%s: shape %s, but x has %zu rows: a value for each is needed",
+                    array->name, yoke_npy_shape_text(array, text), dataset->rows);
+    if (array->kind == 'f' && array->item_bytes < 4)
+        return FAIL(YOKE_ERROR_DATA,
+                    "%s: values of type float16; numpy.savez(FILE, NAME=X.astype('float32')) "
+                    "converts them",
+                    array->name);
+    float *copy = NULL;
+    TRY(copy_floats(&copy, array));
+    const yoke_row_input input = {
+        .struct_size = sizeof input, .name = name, .shape = alone.shape, .values = copy};
+    return yoke_row_inputs_add(dataset, &input, true);
+}
+
+/* Where the labels are: the arrays of a split lie in one archive. */
+static yoke_status take_more_inputs(yoke_dataset *dataset, const array_place *place,
+                                    const array_options *options) {
+    /* x_train and x_test have length_train and length_test beside them. */
+    bool parted = options->names_found && strncmp(place->x_name, "x_", 2) == 0;
+    const char *suffix = parted ? place->x_name + 1 : "";
+    yoke_status status = YOKE_OK;
+    for (int k = 0; k < options->input_count && status == YOKE_OK; k++) {
+        char member[128];
+        snprintf(member, sizeof member, "%.90s%.30s", options->inputs[k], suffix);
+        array_file *file = calloc(1, sizeof *file);
+        if (file == NULL) return FAIL_MEMORY(sizeof *file, "an array");
+        status = array_file_open(file, place->x_file, member);
+        if (status == YOKE_OK) status = take_more_input(dataset, &file->array, options->inputs[k]);
+        array_file_close(file);
+        free(file);
+    }
+    return status;
+}
+
 /* Labels. */
+
+/* A label for each token, where rows are tokens; otherwise columns of integers are one-hot. */
+static size_t most_labels(const yoke_npy *labels, const yoke_npy *inputs) {
+    return labels->kind == 'f' || are_integers(inputs) ? EXTENT_LIMIT : 1;
+}
 
 static yoke_status check_label_shape(const yoke_dataset *dataset, const yoke_npy *labels,
                                      const yoke_npy *inputs) {
     char text[YOKE_NPY_TEXT], of_inputs[YOKE_NPY_TEXT];
     bool columns = labels->dimensions == 2 && labels->shape[1] >= 1 &&
-                   labels->shape[1] <= (labels->kind == 'f' ? EXTENT_LIMIT : 1);
+                   labels->shape[1] <= most_labels(labels, inputs);
     if (labels->dimensions != 1 && !columns)
         return FAIL(YOKE_ERROR_DATA,
                     "%s: shape %s; expected [rows] of integer classes, or [rows] or [rows, "
@@ -323,19 +397,23 @@ static yoke_status check_label_shape(const yoke_dataset *dataset, const yoke_npy
 
 /* classes 0: they are counted. */
 static yoke_status take_classes(yoke_dataset *dataset, const yoke_npy *labels, int classes) {
-    int32_t *own = malloc(dataset->rows * sizeof *own);
-    if (own == NULL) return FAIL_MEMORY(dataset->rows * sizeof *own, "labels");
+    int32_t *own = malloc(labels->count * sizeof *own);
+    if (own == NULL) return FAIL_MEMORY(labels->count * sizeof *own, "labels");
     dataset->labels = dataset->owned[1] = own;
     int32_t most = classes > 0 ? classes : YOKE_CLASSES_LIMIT, highest = 0;
-    for (size_t row = 0; row < dataset->rows; row++) {
-        int64_t label = yoke_npy_integer(labels, row);
-        if (label < 0 || label >= most)
-            return FAIL(YOKE_ERROR_DATA, "%s: row %zu has label %lld, expected 0..%d%s",
-                        labels->name, row, (long long)label, (int)most - 1,
-                        classes > 0 ? ", the classes of the training rows" : "");
-        own[row] = (int32_t)label;
-        if (own[row] > highest) highest = own[row];
+    size_t each = labels->count / dataset->rows;
+    for (size_t i = 0; i < labels->count; i++) {
+        int64_t label = yoke_npy_integer(labels, i);
+        if ((label < 0 || label >= most) && label != YOKE_NO_LABEL)
+            return FAIL(YOKE_ERROR_DATA,
+                        "%s: row %zu has label %lld, expected 0..%d%s, or %d, none", labels->name,
+                        i / each, (long long)label, (int)most - 1,
+                        classes > 0 ? ", the classes of the training rows" : "", YOKE_NO_LABEL);
+        own[i] = (int32_t)label;
+        dataset->unlabelled = dataset->unlabelled || label == YOKE_NO_LABEL;
+        if (own[i] > highest) highest = own[i];
     }
+    if (each > 1) dataset->label_count = (int)each;
     dataset->classes = classes > 0 ? classes : highest + 1;
     if (dataset->classes >= 2) return YOKE_OK;
     return FAIL(YOKE_ERROR_DATA,
@@ -383,6 +461,7 @@ static yoke_status take_place(yoke_dataset *dataset, const array_place *place,
     if (status == YOKE_OK) status = take_inputs(dataset, &files[0], options->channels_first);
     if (status == YOKE_OK && labelled)
         status = take_labels(dataset, &files[1].array, &whole, classes);
+    if (status == YOKE_OK) status = take_more_inputs(dataset, place, options);
     array_file_close(&files[0]);
     array_file_close(&files[1]);
     free(files);

@@ -57,7 +57,7 @@ typedef struct yoke_spec_word {
 /* Cuts the next word off; false at the end. A word is name=value if it has only lower case letters
  * before "=": another name must be written with its folder, ./a=b.npy. */
 bool yoke_spec_next(char **rest, yoke_spec_word *word);
-/* ARGUMENT: FILE,name=value has a setting twice; `ignore` may come more often. */
+/* ARGUMENT: FILE,name=value has a setting twice; `ignore` and `input` may come more often. */
 yoke_status yoke_spec_check_repeats(const char *format, const char *text);
 /* ARGUMENT: `word` is no setting of `format`. names: [count]; help: how to write them. */
 yoke_status yoke_spec_unknown(const char *format, const yoke_spec_word *word,

@@ -12,6 +12,14 @@ typedef struct yoke_image_folder yoke_image_folder;   /* data/images.h */
 typedef struct yoke_text yoke_text;                   /* data/text_file.h */
 typedef struct yoke_stream_reader yoke_stream_reader; /* data/row_stream.h */
 
+/* An input of each row beside the first. */
+typedef struct yoke_stored_input {
+    char name[48];
+    yoke_shape shape;
+    const float *floats; /* [stored rows, values of a row]; NULL: the row source writes them */
+    void *owned;         /* the same if they are the dataset's, or NULL */
+} yoke_stored_input;
+
 /* Stored rows are bytes (0..255), floats, files of images, a text, or a callback that generates
  * them.
  * Opening checks shape and labels. */
@@ -22,7 +30,10 @@ struct yoke_dataset {
     uint32_t *kept;
     yoke_shape shape;
     int classes, target_count;
-    int label_count;            /* labels of a row; 0: 1 */
+    int label_count;                               /* labels of a row; 0: 1 */
+    bool unlabelled;                               /* some labels are YOKE_NO_LABEL */
+    yoke_stored_input more[YOKE_INPUTS_LIMIT - 1]; /* row_inputs.h */
+    int more_count;
     float mean[4], std[4];      /* channels past the fourth use the fourth's */
     float *means, *stds;        /* [channels], owned: of a table's columns, instead of these; or
                                          NULL */
@@ -32,7 +43,7 @@ struct yoke_dataset {
     const float *targets;       /* [stored rows, target_count], or NULL */
     yoke_image_folder *images;  /* owned, or NULL */
     yoke_text *text;            /* owned, or NULL */
-    yoke_row_source source;     /* read or read_batch != NULL: generates rows on demand */
+    yoke_row_source source;     /* read, read_inputs or read_batch != NULL: makes rows on demand */
     yoke_stream_reader *stream; /* owned, or NULL */
     const char **class_names;   /* [classes], or NULL */
     const char **feature_names; /* [channels], owned, or NULL */
@@ -70,6 +81,7 @@ typedef struct yoke_row_places {
     float *inputs;
     int32_t *labels;
     float *targets;
+    float *const *more_inputs; /* [yoke_dataset.more_count], each at this row */
 } yoke_row_places;
 /* ARGUMENT: rows of no or of too many values, or more of them than can be addressed. */
 yoke_status yoke_dataset_check_shape(const yoke_dataset *dataset);
@@ -78,7 +90,8 @@ yoke_status yoke_host_row_read(const yoke_dataset *dataset, size_t row,
                                const yoke_row_places *places);
 yoke_status yoke_host_batch_read(const yoke_dataset *dataset, const int64_t *rows, int count,
                                  const yoke_row_places *places);
-/* labels: those of row `row`; NULL: it has none. ARGUMENT: a label is no class. */
+/* labels: those of row `row`; NULL: it has none. ARGUMENT: a label is neither a class nor
+ * YOKE_NO_LABEL. */
 yoke_status yoke_host_labels_check(const yoke_dataset *dataset, size_t row, const int32_t *labels);
 /* Checks rows that come from the host program: valid sizes, and either classes or targets. */
 yoke_status yoke_host_rows_check(const yoke_dataset *dataset);
@@ -117,10 +130,11 @@ yoke_status yoke_mnist_open(yoke_dataset *dataset, const char *directory, yoke_s
 /* options: the text after "synthetic:"; may be empty. */
 yoke_status yoke_synthetic_open(yoke_dataset *dataset, const char *options, yoke_split split);
 
-/* text: what follows "npy:", "npz:" and "csv:". */
+/* text: what follows "npy:", "npz:", "csv:" and "pairs:". */
 yoke_status yoke_npy_open(yoke_dataset *dataset, const char *text, yoke_split split);
 yoke_status yoke_npz_open(yoke_dataset *dataset, const char *text, yoke_split split);
 yoke_status yoke_csv_open(yoke_dataset *dataset, const char *text, yoke_split split);
+yoke_status yoke_pairs_open(yoke_dataset *dataset, const char *text, yoke_split split);
 /* Classes of a file whose labels say how many there are. */
 #define YOKE_CLASSES_LIMIT 100000
 

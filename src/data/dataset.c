@@ -161,6 +161,16 @@ yoke_status yoke_dataset_normalize_columns(yoke_dataset *dataset, const float *m
     return YOKE_OK;
 }
 
+yoke_status yoke_dataset_default_loss(const yoke_dataset *dataset, yoke_loss_options *loss) {
+    TRY(yoke_pointer_check(dataset, "dataset"));
+    TRY(yoke_pointer_check(loss, "loss"));
+    yoke_loss_options own = YOKE_LOSS_OPTIONS_INIT;
+    own.kind = dataset->classes > 0 ? YOKE_LOSS_CROSS_ENTROPY : YOKE_LOSS_MSE;
+    own.set_ignore_index = dataset->unlabelled;
+    own.ignore_index = YOKE_NO_LABEL;
+    return yoke_options_store(loss, &own, sizeof own, "yoke_loss_options");
+}
+
 yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dataset_info *info) {
     if (!dataset || !info)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s is NULL", dataset ? "info" : "dataset");
@@ -172,6 +182,8 @@ yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dataset_info
                              .target_count = dataset->target_count,
                              .label_count =
                                  dataset->classes > 0 ? (int)yoke_dataset_labels(dataset) : 0,
+                             .unlabelled = dataset->unlabelled,
+                             .input_count = 1 + dataset->more_count,
                              .class_names = dataset->class_names,
                              .feature_names = dataset->feature_names,
                              .resize = dataset->resize,

@@ -2,6 +2,7 @@
 /* Opens datasets by SPEC, from arrays or from a callback, and checks sizes and labels before the
  * first batch. */
 #include "data/arrays.h"
+#include "data/row_inputs.h"
 #include "data/row_stream.h"
 #include "data/text_file.h"
 
@@ -32,6 +33,7 @@ static const dataset_format formats[] = {
     {"npz", "FILE.npz", yoke_npz_open},
     {"csv", "FILE,label=COLUMN", yoke_csv_open},
     {"text", "FILE", yoke_text_open},
+    {"pairs", "FILE", yoke_pairs_open},
     {"cifar10", "DIR", open_cifar10},
     {"cifar100", "DIR", open_cifar100},
     {"mnist", "DIR", yoke_mnist_open},
@@ -39,21 +41,24 @@ static const dataset_format formats[] = {
 };
 #define FORMATS (sizeof formats / sizeof formats[0])
 
-static yoke_status check_arrays(const yoke_dataset *dataset) {
+static yoke_status check_arrays(yoke_dataset *dataset) {
     TRY(yoke_host_rows_check(dataset));
     if (!dataset->bytes == !dataset->floats)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s of pixels and inputs is set: set exactly one",
                     dataset->bytes ? "each" : "none");
-    bool classification = dataset->classes > 0;
-    if (classification != (dataset->labels != NULL) || classification == (dataset->targets != NULL))
-        return FAIL(YOKE_ERROR_ARGUMENT, "classes = %d needs %s set and %s NULL", dataset->classes,
-                    classification ? "labels" : "targets", classification ? "targets" : "labels");
+    bool classification = dataset->classes > 0, regression = dataset->target_count > 0;
+    if (classification != (dataset->labels != NULL) || regression != (dataset->targets != NULL))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "classes = %d and target_count = %d need labels %s and targets %s",
+                    dataset->classes, dataset->target_count, classification ? "set" : "NULL",
+                    regression ? "set" : "NULL");
     size_t labels = yoke_dataset_labels(dataset);
     for (size_t i = 0; classification && i < dataset->rows * labels; i++) {
         int32_t label = dataset->labels[i];
-        if (label < 0 || label >= dataset->classes)
-            return FAIL(YOKE_ERROR_ARGUMENT, "row %zu: label %d, expected 0..%d", i / labels,
-                        (int)label, dataset->classes - 1);
+        dataset->unlabelled = dataset->unlabelled || label == YOKE_NO_LABEL;
+        if ((label < 0 || label >= dataset->classes) && label != YOKE_NO_LABEL)
+            return FAIL(YOKE_ERROR_ARGUMENT, "row %zu: label %d, expected 0..%d or %d, no label",
+                        i / labels, (int)label, dataset->classes - 1, YOKE_NO_LABEL);
     }
     return YOKE_OK;
 }
@@ -72,6 +77,7 @@ static yoke_status build_from_arrays(yoke_dataset *dataset, const yoke_arrays *g
                               .labels = arrays.labels,
                               .targets = arrays.targets};
     TRY(check_arrays(dataset));
+    TRY(yoke_row_inputs_load(dataset, arrays.more_inputs, arrays.more_input_count, true));
     yoke_dataset_measure(dataset);
     return YOKE_OK;
 }
@@ -79,10 +85,16 @@ static yoke_status build_from_arrays(yoke_dataset *dataset, const yoke_arrays *g
 static yoke_status build_from_callback(yoke_dataset *dataset, const yoke_row_source *given) {
     yoke_row_source source = {0};
     TRY(yoke_options_load(&source, sizeof source, given, "yoke_row_source"));
-    if (!source.read == !source.read_batch)
+    int readers = !!source.read + !!source.read_batch + !!source.read_inputs;
+    if (readers != 1)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "%s of yoke_row_source.read and read_batch is set: set exactly one",
-                    source.read ? "each" : "none");
+                    "%s of yoke_row_source.read, read_batch and read_inputs is set: set exactly "
+                    "one",
+                    readers > 1 ? "more than one" : "none");
+    if (source.more_input_count > 0 && !source.read_inputs)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "yoke_row_source has more_inputs: read_inputs writes them, set it instead of "
+                    "read and read_batch");
     *dataset = (yoke_dataset){.name = "callback",
                               .rows = source.rows,
                               .shape = source.shape,
@@ -91,7 +103,8 @@ static yoke_status build_from_callback(yoke_dataset *dataset, const yoke_row_sou
                               .label_count = source.label_count,
                               .source = source};
     yoke_dataset_set_statistics(dataset, 0, 1);
-    return yoke_host_rows_check(dataset);
+    TRY(yoke_host_rows_check(dataset));
+    return yoke_row_inputs_load(dataset, source.more_inputs, source.more_input_count, false);
 }
 
 /* How to write a SPEC for a file or folder that a user named alone; "": there is none. */
@@ -101,7 +114,8 @@ static void write_spec(const char *path, char spec[SPEC_BYTES]) {
     } files[] = {{".csv", "csv:", ",label=COLUMN"},
                  {".npz", "npz:", ""},
                  {".npy", "npy:", ",Y.npy"},
-                 {".txt", "text:", ""}};
+                 {".txt", "text:", ""},
+                 {".tsv", "pairs:", ""}};
     struct stat found;
     size_t length = strlen(path);
     spec[0] = '\0';
@@ -202,6 +216,7 @@ yoke_status yoke_dataset_from_stream(yoke_dataset **out, const yoke_row_stream *
 
 void yoke_dataset_close(yoke_dataset *dataset) {
     if (!dataset) return;
+    yoke_row_inputs_close(dataset);
     yoke_images_close(dataset->images);
     yoke_text_close(dataset->text);
     free(dataset->stream);

@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "data/row_inputs.h"
 #include "device/device.h"
 
 #define LOADER_SLOTS 3
@@ -38,6 +39,9 @@ struct yoke_loader {
     yoke_augmentation augmentation; /* of the running epoch */
     yoke_decoding decoding;         /* of pixels, in every epoch */
     yoke_slot_kind kind;
+    yoke_input_order inputs;                     /* those that batches bring */
+    const float *more_inputs[YOKE_INPUTS_LIMIT]; /* of the batch that was lent last */
+    size_t more_inputs_counts[YOKE_INPUTS_LIMIT];
     int64_t *order;             /* [rows] of the running epoch */
     double *sums;               /* [rows], of balanced sampling; NULL: each row once */
     size_t batches;             /* per epoch; SIZE_MAX: not known yet */
@@ -162,6 +166,11 @@ static yoke_status check_mixup(const yoke_dataset *dataset, double alpha) {
         return FAIL(YOKE_ERROR_ARGUMENT, "mixup is not for %s",
                     dataset->stream ? "a row stream, whose rows have no number to draw a share by"
                                     : "rows of read_batch: set read");
+    if (dataset->more_count > 0)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "mixup is for rows with one input; those of dataset '%s' have %d: leave mixup "
+                    "out",
+                    dataset->name, dataset->more_count + 1);
     if (dataset->classes == 0 && dataset->target_count == 0)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "mixup is for rows with labels or targets; dataset '%s' has neither: leave "
@@ -334,6 +343,7 @@ static yoke_status build(yoke_loader *loader, const yoke_dataset *dataset,
     loader->kind = kind_of(loader);
     loader->batches = dataset->stream ? SIZE_MAX : dataset->rows / batch + rest;
     loader->slot_count = slots_ahead(loader) + 1;
+    TRY(yoke_input_order_find(&loader->inputs, dataset, NULL));
     TRY(allocate_all(loader, threads));
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->work, NULL);
@@ -357,6 +367,11 @@ yoke_status yoke_loader_create(yoke_loader **out, const yoke_dataset *dataset,
     }
     *out = loader;
     return YOKE_OK;
+}
+
+yoke_status yoke_loader_select_inputs(yoke_loader *loader, const yoke_model *model) {
+    TRY(yoke_pointer_check(loader, "loader"));
+    return yoke_input_order_find(&loader->inputs, loader->dataset, model);
 }
 
 void yoke_loader_stop_on(yoke_loader *loader, const atomic_bool *stop) {
@@ -476,6 +491,21 @@ static yoke_status take(yoke_loader *loader, const yoke_loader_slot **slot, uint
     return YOKE_OK;
 }
 
+/* Lends the slot's inputs beside the first. */
+static void lend_more_inputs(yoke_loader *loader, const yoke_loader_slot *slot, yoke_batch *batch) {
+    const yoke_input_order *order = &loader->inputs;
+    for (int i = 0; i < order->count; i++) {
+        int input = order->inputs[i];
+        loader->more_inputs[i] = slot->more_inputs[input];
+        loader->more_inputs_counts[i] =
+            (size_t)batch->rows * yoke_row_inputs_values(loader->dataset, input);
+    }
+    if (order->count == 0) return;
+    batch->more_inputs = loader->more_inputs;
+    batch->more_inputs_counts = loader->more_inputs_counts;
+    batch->more_input_count = order->count;
+}
+
 yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *waited_ns) {
     if (!loader || !batch)
         return FAIL(YOKE_ERROR_ARGUMENT, "the %s is NULL", loader ? "batch" : "loader");
@@ -506,6 +536,7 @@ yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *w
         if (slot->inputs) own.inputs_count = (size_t)own.rows * yoke_dataset_values(dataset);
         if (slot->labels) own.labels_count = (size_t)own.rows * yoke_dataset_labels(dataset);
         own.targets_count = (size_t)own.rows * (size_t)dataset->target_count;
+        lend_more_inputs(loader, slot, &own);
         own.mixes = slot->mixes;
         own.pixels = slot->pixels;
         own.crops = slot->crops;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/row_inputs.h"
 #include "data/text_file.h"
 
 #define SLOT_ALIGNMENT 64
@@ -32,6 +33,9 @@ yoke_status yoke_slot_reserve(yoke_loader_slot *slot, const yoke_slot_kind *kind
     else
         TRY(reserve_rows(kind, kind->cropped ? values * sizeof(float) : values,
                          (void **)&slot->pixels));
+    for (int k = 0; k < dataset->more_count; k++)
+        TRY(reserve_rows(kind, yoke_row_inputs_values(dataset, k) * sizeof(float),
+                         (void **)&slot->more_inputs[k]));
     if (kind->cropped) TRY(reserve_rows(kind, sizeof *slot->crops, (void **)&slot->crops));
     if (kind->placed) TRY(reserve_rows(kind, sizeof *slot->placements, (void **)&slot->placements));
     if (kind->augmentation->mixup > 0 && dataset->classes > 0)
@@ -43,24 +47,32 @@ yoke_status yoke_slot_reserve(yoke_loader_slot *slot, const yoke_slot_kind *kind
     return reserve_rows(kind, targets * sizeof *slot->targets, (void **)&slot->targets);
 }
 
+static void release_rows(const yoke_slot_kind *kind, void *rows) {
+    if (kind->device)
+        yoke_device_free_host(kind->device, rows);
+    else
+        free(rows);
+}
+
 void yoke_slot_release(yoke_loader_slot *slot, const yoke_slot_kind *kind) {
     void *const owned[] = {slot->mixes, slot->targets, slot->labels, slot->placements,
                            slot->crops, slot->pixels,  slot->inputs};
-    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) {
-        if (kind->device)
-            yoke_device_free_host(kind->device, owned[i]);
-        else
-            free(owned[i]);
-    }
+    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
+        release_rows(kind, owned[i]);
+    for (int k = 0; k < YOKE_INPUTS_LIMIT - 1; k++)
+        release_rows(kind, slot->more_inputs[k]);
 }
 
-/* Where row i of the slot goes; `generated`: its input. */
+/* Where row i of the slot goes; `generated`: its input; more_inputs[YOKE_INPUTS_LIMIT - 1]: memory
+ * for the places of the others. */
 static yoke_row_places places_of(const yoke_dataset *dataset, const yoke_loader_slot *slot, int i,
-                                 float *generated) {
+                                 float *generated, float **more_inputs) {
     size_t row = (size_t)i, labels = yoke_dataset_labels(dataset);
-    return (yoke_row_places){generated, slot->labels ? slot->labels + row * labels : NULL,
-                             slot->targets ? slot->targets + row * (size_t)dataset->target_count
-                                           : NULL};
+    for (int k = 0; k < dataset->more_count; k++)
+        more_inputs[k] = slot->more_inputs[k] + row * yoke_row_inputs_values(dataset, k);
+    return (yoke_row_places){
+        generated, slot->labels ? slot->labels + row * labels : NULL,
+        slot->targets ? slot->targets + row * (size_t)dataset->target_count : NULL, more_inputs};
 }
 
 static yoke_stored_row stored_row(const yoke_dataset *dataset, size_t row,
@@ -101,7 +113,8 @@ yoke_status yoke_slot_fill(yoke_loader_slot *slot, int i, const yoke_slot_kind *
         return YOKE_OK;
     }
     if (buffer->generated) {
-        yoke_row_places places = places_of(dataset, slot, i, buffer->generated);
+        float *more_inputs[YOKE_INPUTS_LIMIT - 1];
+        yoke_row_places places = places_of(dataset, slot, i, buffer->generated, more_inputs);
         TRY(yoke_host_row_read(dataset, row, &places));
     } else if (slot->labels) {
         memcpy(slot->labels + (size_t)i * labels, dataset->labels + row * labels,
@@ -110,6 +123,7 @@ yoke_status yoke_slot_fill(yoke_loader_slot *slot, int i, const yoke_slot_kind *
         memcpy(slot->targets + (size_t)i * targets, dataset->targets + row * targets,
                targets * sizeof(float));
     }
+    if (!buffer->generated) yoke_row_inputs_copy(dataset, row, slot, i);
     uint8_t *pixels = kind->pixels ? slot->pixels + (size_t)i * values : buffer->decoded;
     if (kind->cropped)
         TRY(cut(slot, i, kind, row));
@@ -128,7 +142,7 @@ yoke_status yoke_slot_fill(yoke_loader_slot *slot, int i, const yoke_slot_kind *
 
 yoke_status yoke_slot_fill_whole(yoke_loader_slot *slot, const yoke_slot_kind *kind,
                                  const int64_t *order, const yoke_row_buffer *buffer) {
-    yoke_row_places places = places_of(kind->dataset, slot, 0, slot->inputs);
+    yoke_row_places places = places_of(kind->dataset, slot, 0, slot->inputs, NULL);
     for (int i = 0; i < slot->part.rows; i++)
         buffer->rows[i] = (int64_t)yoke_dataset_stored(kind->dataset, (size_t)order[i]);
     return yoke_host_batch_read(kind->dataset, buffer->rows, slot->part.rows, &places);
@@ -138,11 +152,11 @@ yoke_status yoke_row_reserve(yoke_row_buffer *buffer, const yoke_slot_kind *kind
     const yoke_dataset *dataset = kind->dataset;
     size_t values = yoke_dataset_values(dataset);
     bool decodes = dataset->images || yoke_color_jitter_on(&kind->augmentation->color_jitter);
-    if (dataset->source.read) buffer->generated = calloc(values, sizeof *buffer->generated);
+    bool reads = dataset->source.read || dataset->source.read_inputs;
+    if (reads) buffer->generated = calloc(values, sizeof *buffer->generated);
     if (decodes) buffer->decoded = calloc(values, sizeof *buffer->decoded);
     if (dataset->source.read_batch) buffer->rows = calloc(kind->rows, sizeof *buffer->rows);
-    bool missing = (dataset->source.read && !buffer->generated) ||
-                   (dataset->source.read_batch && !buffer->rows);
+    bool missing = (reads && !buffer->generated) || (dataset->source.read_batch && !buffer->rows);
     missing = missing || (decodes && !buffer->decoded);
     return missing ? FAIL_MEMORY(values * sizeof(float), "a row") : YOKE_OK;
 }

@@ -18,16 +18,17 @@ typedef struct yoke_slot_kind {
 } yoke_slot_kind;
 
 typedef struct yoke_loader_slot {
-    float *inputs;              /* or */
-    uint8_t *pixels;            /* with */
-    yoke_crop *crops;           /* NULL: pixels have the size of rows */
-    yoke_placement *placements; /* NULL: images are not moved */
-    int32_t *labels;            /* NULL for regression */
-    float *targets;             /* NULL for classification */
-    yoke_label_mix *mixes;      /* NULL: no mixup, or regression */
-    yoke_chunk part;            /* this rank's rows of the batch */
-    int whole_rows;             /* 0: the row stream's pass is over */
-    uint64_t digest;            /* of a row stream, in DDP */
+    float *inputs;                             /* or */
+    uint8_t *pixels;                           /* with */
+    yoke_crop *crops;                          /* NULL: pixels have the size of rows */
+    yoke_placement *placements;                /* NULL: images are not moved */
+    float *more_inputs[YOKE_INPUTS_LIMIT - 1]; /* in the dataset's order */
+    int32_t *labels;                           /* NULL for regression */
+    float *targets;                            /* NULL for classification */
+    yoke_label_mix *mixes;                     /* NULL: no mixup, or regression */
+    yoke_chunk part;                           /* this rank's rows of the batch */
+    int whole_rows;                            /* 0: the row stream's pass is over */
+    uint64_t digest;                           /* of a row stream, in DDP */
     bool ready;
     yoke_error error;
 } yoke_loader_slot;

@@ -40,6 +40,11 @@ typedef struct class_rows {
     bool *drawn;    /* [rows]: the rows' numbers in that order */
 } class_rows;
 
+/* Whether each row has a class of its own. */
+static bool has_classes(const yoke_dataset *dataset) {
+    return dataset->labels != NULL && yoke_dataset_labels(dataset) == 1 && !dataset->unlabelled;
+}
+
 static void sort_rows(class_rows *sorted, const yoke_dataset *dataset, size_t classes) {
     for (size_t row = 0; row < dataset->rows; row++)
         sorted->first[dataset->labels[yoke_dataset_stored(dataset, row)]]++;
@@ -59,8 +64,8 @@ static void sort_rows(class_rows *sorted, const yoke_dataset *dataset, size_t cl
 /* Turns keep[rows] into the rows of the split. */
 static yoke_status draw_classes(class_rows *sorted, const yoke_dataset *dataset, double part,
                                 yoke_split split, bool *keep) {
-    size_t classes = dataset->labels != NULL ? (size_t)dataset->classes : 1;
-    if (dataset->labels != NULL)
+    size_t classes = has_classes(dataset) ? (size_t)dataset->classes : 1;
+    if (has_classes(dataset))
         sort_rows(sorted, dataset, classes);
     else
         sorted->first[1] = dataset->rows;
@@ -69,7 +74,7 @@ static yoke_status draw_classes(class_rows *sorted, const yoke_dataset *dataset,
         TRY(yoke_split_draw(sorted->drawn + first, count, part));
     }
     for (size_t i = 0; i < dataset->rows; i++) {
-        size_t row = dataset->labels != NULL ? sorted->rows[i] : i;
+        size_t row = has_classes(dataset) ? sorted->rows[i] : i;
         keep[row] = sorted->drawn[i] == (split == YOKE_SPLIT_TEST);
     }
     return YOKE_OK;
@@ -107,7 +112,7 @@ yoke_status yoke_dataset_take_drawn(yoke_dataset *dataset, double validation, yo
     TRY(yoke_dataset_split(dataset, part, YOKE_SPLIT_TEST));
     if (dataset->rows > 0) return YOKE_OK;
     return FAIL(YOKE_ERROR_DATA, "%s: no row for the test split: %s two rows", file,
-                dataset->classes > 0 ? "a class needs" : "the file needs");
+                has_classes(dataset) ? "a class needs" : "the file needs");
 }
 
 yoke_status yoke_dataset_limit(yoke_dataset *dataset, size_t rows) {

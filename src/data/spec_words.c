@@ -30,7 +30,8 @@ static const char *word_behind(const char *word) {
 yoke_status yoke_spec_check_repeats(const char *format, const char *text) {
     for (const char *word = text; word != NULL; word = word_behind(word)) {
         size_t length = name_length(word);
-        if (length == 0 || strncmp(word, "ignore=", 7) == 0) continue;
+        if (length == 0 || strncmp(word, "ignore=", 7) == 0 || strncmp(word, "input=", 6) == 0)
+            continue;
         for (const char *other = word_behind(word); other != NULL; other = word_behind(other))
             if (strncmp(other, word, length + 1) == 0)
                 return FAIL(YOKE_ERROR_ARGUMENT, "%s: %.*s is set twice", format, (int)length,

@@ -2,6 +2,8 @@
 /* A text file: rows are windows of its bytes, and the label of each byte is the next one. */
 #include "data/text_file.h"
 
+#include "data/text_tokens.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +13,6 @@
 #define CONTEXT_LIMIT (1 << 16)
 #define VALIDATION 0.1
 #define FILE_LIMIT ((size_t)4 << 30)
-#define BYTES 256
 
 /* Row i of an epoch reads tokens begin + shift + i * context and on; labels are one behind. */
 struct yoke_text {
@@ -45,38 +46,6 @@ static yoke_status read_file(const char *path, yoke_text *text, size_t *bytes) {
         return FAIL(YOKE_ERROR_DATA, "%s: a folder; text: reads one file", path);
     TRY(yoke_file_read(path, FILE_LIMIT, &text->tokens, bytes));
     return *bytes > 0 ? YOKE_OK : FAIL(YOKE_ERROR_DATA, "%s: the file is empty", path);
-}
-
-/* Vocabulary. */
-
-/* A class has the byte's character for a name: printable ASCII as it is, with a backslash as "\\",
- * any other byte as "\x0a". */
-static void write_name(char *name, size_t size, int byte) {
-    bool printable = byte >= ' ' && byte <= '~';
-    if (byte == '\\')
-        snprintf(name, size, "\\\\");
-    else if (printable)
-        snprintf(name, size, "%c", byte);
-    else
-        snprintf(name, size, "\\x%02x", (unsigned)byte);
-}
-
-enum { NAME_BYTES = 8 };
-
-static yoke_status name_classes(yoke_dataset *dataset, const bool *occurs) {
-    size_t count = (size_t)dataset->classes, bytes = count * (sizeof(char *) + NAME_BYTES);
-    char **names = calloc(1, bytes);
-    if (names == NULL) return FAIL_MEMORY(bytes, "the names of a text's bytes");
-    dataset->owned[2] = names;
-    char *next = (char *)(names + count);
-    for (int byte = 0, token = 0; byte < BYTES; byte++) {
-        if (!occurs[byte]) continue;
-        write_name(next, NAME_BYTES, byte);
-        names[token++] = next;
-        next += NAME_BYTES;
-    }
-    dataset->class_names = (const char **)names;
-    return YOKE_OK;
 }
 
 /* Windows. */
@@ -136,19 +105,16 @@ yoke_status yoke_text_open(yoke_dataset *dataset, const char *spec, yoke_split s
     if (dataset->text == NULL) return FAIL_MEMORY(sizeof *dataset->text, "a text");
     TRY(read_file(options.path, dataset->text, &bytes));
     TRY(cut(dataset, &options, bytes, split));
-    /* The tokens are the bytes that occur in the file, in ascending order. */
-    uint8_t *tokens = dataset->text->tokens, token_of[BYTES] = {0};
-    bool occurs[BYTES] = {false};
+    uint8_t *tokens = dataset->text->tokens;
+    yoke_tokens known = {.occurs = {false}};
     for (size_t i = 0; i < bytes; i++)
-        occurs[tokens[i]] = true;
-    for (int byte = 0; byte < BYTES; byte++)
-        if (occurs[byte]) token_of[byte] = (uint8_t)dataset->classes++;
+        known.occurs[tokens[i]] = true;
+    TRY(yoke_tokens_number(&known, dataset, NULL, 0));
     if (dataset->classes < 2)
         return FAIL(YOKE_ERROR_DATA, "%s: every byte is 0x%02x; a text has at least two different",
                     options.path, (unsigned)tokens[0]);
     for (size_t i = 0; i < bytes; i++)
-        tokens[i] = token_of[tokens[i]];
-    TRY(name_classes(dataset, occurs));
+        tokens[i] = (uint8_t)known.of[tokens[i]];
     dataset->shape = (yoke_shape){(int)options.context, 1, 1, true, false};
     dataset->label_count = (int)options.context;
     yoke_dataset_set_statistics(dataset, 0, 1);

@@ -53,11 +53,6 @@ yoke_status yoke_custom_parts_check(yoke_custom_parts *parts, yoke_trainer_optio
 static yoke_status check_shape(const yoke_run *run) {
     const yoke_model *model = run->options.custom_model;
     yoke_shape reads = yoke_model_input_shape(model), rows = run->training.info.shape;
-    if (yoke_model_input_count(model) != 1)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "model '%s' has %d inputs, a dataset's rows are one: take "
-                    "yoke_data_parallel_step",
-                    yoke_model_name(model), yoke_model_input_count(model));
     if (reads.channels == rows.channels && reads.height == rows.height && reads.width == rows.width)
         return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' reads %dx%dx%d, rows of %s are %dx%dx%d",
@@ -71,6 +66,13 @@ static yoke_status check_outputs(const yoke_run *run) {
     bool labels = rows->classes > 0;
     int outputs = labels ? yoke_model_output_shape(model).channels
                          : (int)yoke_model_output_elements(model, 0);
+    if (!yoke_model_reads_labels(model) && !yoke_model_reads_targets(model)) return YOKE_OK;
+    if (!labels && rows->target_count == 0)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "the %s loss of model '%s' compares with %s, and rows of %s have none: give "
+                    "them, or let the model compute its loss (YOKE_LOSS_OUTPUT)",
+                    yoke_model_loss_name(model), yoke_model_name(model),
+                    yoke_model_reads_labels(model) ? "labels" : "targets", rows->name);
     if (labels != yoke_model_reads_labels(model))
         return FAIL(YOKE_ERROR_ARGUMENT, "the %s loss of model '%s' compares with %s, %s has %s",
                     yoke_model_loss_name(model), yoke_model_name(model),
@@ -127,11 +129,20 @@ static yoke_status loss_of_preset(const yoke_run *run, yoke_loss_options *loss, 
     const yoke_trainer_options *options = &run->options;
     const yoke_dataset_info *rows = &run->training.info;
     bool labels = rows->classes > 0;
-    *loss = (yoke_loss_options)YOKE_LOSS_OPTIONS_INIT;
-    loss->kind = labels ? YOKE_LOSS_CROSS_ENTROPY : YOKE_LOSS_MSE;
+    if (!labels && rows->target_count == 0)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s has neither labels nor targets to train with: a custom_model can compute "
+                    "its loss of the inputs alone (YOKE_LOSS_OUTPUT)",
+                    rows->name);
+    loss->struct_size = sizeof *loss;
+    TRY(yoke_dataset_default_loss(run->training.rows, loss));
     loss->label_smoothing = options->label_smoothing;
     if (options->loss != NULL)
         TRY(yoke_options_load(loss, sizeof *loss, options->loss, "yoke_loss_options"));
+    if (labels && rows->unlabelled && !loss->set_ignore_index) {
+        loss->set_ignore_index = true;
+        loss->ignore_index = YOKE_NO_LABEL;
+    }
     if (labels != (loss->kind == YOKE_LOSS_CROSS_ENTROPY))
         return FAIL(YOKE_ERROR_ARGUMENT, "%s has %s: %s", rows->name, labels ? "labels" : "targets",
                     labels

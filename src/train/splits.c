@@ -59,7 +59,12 @@ yoke_status yoke_rows_load(yoke_rows *rows, const yoke_run *run, yoke_loader_opt
     /* A stop ends the wait for large pictures. A rank that left the others in their step would take
      * their result along: ranks wait for the batch, and agree on the stop after it. */
     if (run->ranks == NULL) yoke_loader_stop_on(rows->loader, &run->stopping);
-    return YOKE_OK;
+    return yoke_rows_select_inputs(rows, run);
+}
+
+yoke_status yoke_rows_select_inputs(yoke_rows *rows, const yoke_run *run) {
+    bool opened = rows->loader != NULL && run->model != NULL;
+    return opened ? yoke_loader_select_inputs(rows->loader, run->model) : YOKE_OK;
 }
 
 void yoke_rows_close(yoke_rows *rows) {

@@ -341,6 +341,8 @@ static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *opti
     TRY(open_dataset(trainer));
     TRY(yoke_run_check_ranks(run, trainer->test.rows.info.rows));
     TRY(yoke_custom_parts_open(&trainer->parts, run));
+    TRY(yoke_rows_select_inputs(&run->training, run));
+    TRY(yoke_rows_select_inputs(&trainer->test.rows, run));
     TRY(describe_weights(run));
     TRY(check_files(trainer));
     TRY(build_engine(run));

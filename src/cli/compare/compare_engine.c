@@ -115,15 +115,13 @@ static yoke_status build_parallel(compare_engine *engine) {
         options.straggler = setup->straggler;
         options.straggler_factor = setup->straggler_factor;
     }
-    /* As train's --loss auto. */
-    bool labels = engine->rows.classes > 0;
-    const yoke_loss_options loss = {.struct_size = sizeof loss,
-                                    .kind = labels ? YOKE_LOSS_CROSS_ENTROPY : YOKE_LOSS_MSE};
-    yoke_status status =
-        yoke_model_preset(&engine->model, setup->model, engine->rows.shape,
-                          labels ? engine->rows.classes : engine->rows.target_count, &loss);
-    if (status != YOKE_OK) return status;
-    status = yoke_data_parallel_create(&engine->parallel, engine->model, engine->devices,
+    yoke_loss_options loss = YOKE_LOSS_OPTIONS_INIT;
+    const yoke_dataset_info *rows = &engine->rows;
+    TRY(yoke_dataset_default_loss(engine->dataset, &loss));
+    TRY(yoke_model_preset(&engine->model, setup->model, rows->shape,
+                          rows->classes > 0 ? rows->classes : rows->target_count, &loss));
+    TRY(yoke_loader_select_inputs(engine->loader, engine->model));
+    yoke_status     status = yoke_data_parallel_create(&engine->parallel, engine->model, engine->devices,
                                        &setup->optimizer, &options);
     const char *warning = yoke_data_parallel_algorithms_warning(engine->parallel);
     if (warning != NULL) fprintf(stderr, "yoke: warning: %s\n", warning);

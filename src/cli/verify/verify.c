@@ -204,6 +204,7 @@ static yoke_status open_batches(session *now) {
     now->batch.struct_size = sizeof now->batch;
     yoke_status status = compare_setup_open(setup, false, &now->dataset);
     if (status == YOKE_OK) status = yoke_loader_create(&now->loader, now->dataset, &wanted);
+    if (status == YOKE_OK) status = yoke_loader_select_inputs(now->loader, now->all.model);
     return status == YOKE_OK ? yoke_loader_begin(now->loader, 0) : status;
 }
 
