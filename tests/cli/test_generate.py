@@ -5,6 +5,7 @@
 usage: test_generate.py YOKE [unittest arguments]. Exit code 77: this build has no gpt2.
 """
 import contextlib
+import json
 import os
 import pathlib
 import pty
@@ -106,6 +107,60 @@ class Generate(unittest.TestCase):
         result = yoke("generate", "--weights", image)
         self.assertEqual(result.returncode, 2)
         self.assertIn(b"text:FILE", result.stderr)
+
+
+class GeneratePairs(unittest.TestCase):
+    """A transformer learns to turn words around."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.pairs, cls.weights = cls.folder / "pairs.tsv", cls.folder / "w.safetensors"
+        words = [first + second + third for first in "abcde" for second in ["", *"abcde"] for third in "abcde"]
+        cls.pairs.write_text("".join(f"{word}\t{word[::-1]}\n" for word in words))
+        said = yoke("train", "--dataset", f"pairs:{cls.pairs}", "--model",
+                    "transformer:layers=1,width=32,heads=2,feedforward=64", "--optimizer", "adam", "--lr", "0.003", "--batch",
+                    "16", "--epochs", "60", "--devices", "cpu", "--threads", "1", "--algorithm", "direct", "--save",
+                    cls.weights)
+        assert said.returncode == 0, said.stderr
+        cls.said = said.stderr
+
+    def generate(self, *arguments):
+        return yoke("generate", "--weights", self.weights, "--threads", "1", *arguments)
+
+    def test_it_writes_the_target_of_a_source(self):
+        right = 0
+        for source in ("ab", "edc", "cab", "bb", "aed"):
+            result = self.generate("--prompt", source)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            right += result.stdout.decode() == source[::-1] + "\n"
+        self.assertGreaterEqual(right, 4)
+
+    def test_training_says_how_to_generate(self):
+        self.assertIn(b"generate --weights", self.said)
+        self.assertNotIn(b"predict", self.said)
+
+    def test_evaluate_counts_no_padding(self):
+        result = yoke("evaluate", "--weights", self.weights, "--dataset", f"pairs:{self.pairs}", "--threads", "1", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertGreaterEqual(json.loads(result.stdout)["accuracy"], 0.8)
+
+    def test_sources_that_cannot_be_are_refused(self):
+        for words, arguments in ((b"0x58", ["--prompt", "aX"]), (b"more than 4 bytes", ["--prompt", "abcde"]),
+                                 (b"give it, --prompt TEXT", [])):
+            result = self.generate(*arguments)
+            self.assertEqual((result.returncode, result.stdout), (2, b""))
+            self.assertIn(words, result.stderr)
+
+    def test_other_rows_are_refused(self):
+        text = self.folder / "text"
+        text.write_bytes(PERIOD * 120)
+        result = yoke("train", "--model", "transformer", "--dataset", f"text:{text},context=16", "--batch", "16",
+                      "--steps", "1")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(b"'source_length'", result.stderr)
 
 
 if __name__ == "__main__":

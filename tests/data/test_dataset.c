@@ -113,10 +113,10 @@ static void arrays_that_contradict_themselves_are_refused(void **state) {
     expect_refused(&arrays, "at most 2 GiB");
     arrays = good_arrays();
     arrays.classes = 0;
-    expect_refused(&arrays, "classes = 0 and target_count = 0");
+    expect_refused(&arrays, "classes = 0 and target_count = 0 need labels NULL");
     arrays = good_arrays();
     arrays.labels = NULL;
-    expect_refused(&arrays, "needs labels set");
+    expect_refused(&arrays, "need labels set");
     arrays = good_arrays();
     arrays.struct_size = 0;
     expect_refused(&arrays, "struct_size");
