@@ -49,10 +49,11 @@ typedef enum yoke_split {
  *   windows, so that each byte is a label once. An epoch reads the rest once, in windows that begin
  *   elsewhere in each epoch.
  * - `pairs:FILE[,context=N][,validation=X]`: lines SOURCE, tab, TARGET: a text and what it becomes.
- *   A token is a byte that occurs in the file, behind <pad>, <begin> and <end>. A row has the
- * inputs "input", the source; "source_length"; "target", <begin> and the target; "target_length",
- * with it. Labels are the target and <end>. Each has N positions, as many as the longest line
- * needs; behind the end are <pad> and YOKE_NO_LABEL. The test split is a tenth of the lines, or X.
+ *   A token is a byte that occurs in the file, behind `<pad>`, `<begin>` and `<end>`. A row has the
+ *   inputs "input", the source; "source_length"; "target", `<begin>` and the target; and
+ *   "target_length". Labels are the target and `<end>`. Each has N positions, as many as the
+ *   longest line needs; behind the end are `<pad>` and YOKE_NO_LABEL. The test split is a tenth of
+ *   the lines, or X.
  * - `npy:X.npy,Y.npy[,test=X.npy,Y.npy][,validation=X][,channels=first]`: arrays as numpy.save
  *   writes them. X: uint8 [rows, channels, height, width], [rows, height, width] or [rows,
  *   features], pixels that the loader normalizes with their mean and std; or float32, used as
@@ -143,8 +144,8 @@ typedef struct yoke_row_source {
     const yoke_row_input *more_inputs; /**< [more_input_count]: the inputs beside the first, without
                                             values. */
     int more_input_count;              /**< 0: rows have one input. */
-    /** Instead of `read`: fills input 0, the first, and every further one, inputs[0 ..
-     * more_input_count]. */
+    /** Instead of `read`: fills every input; inputs[0] is the first, inputs[k] that of
+     * more_inputs[k - 1]. */
     yoke_status (*read_inputs)(void *payload, size_t row, float *const *inputs, int32_t *label,
                                float *targets);
 } yoke_row_source;

@@ -28,6 +28,17 @@ static void must(yoke_status status) {
     exit(1);
 }
 
+/* Arrays of two inputs. */
+static yoke_status rows_of(const yoke_row_input *given) {
+    static const float values[64];
+    yoke_dataset *dataset = NULL;
+    yoke_arrays arrays = {.struct_size = sizeof arrays, .rows = 1, .shape = image};
+    arrays.inputs = values;
+    arrays.more_inputs = given;
+    arrays.more_input_count = 1;
+    return yoke_dataset_from_arrays(&dataset, &arrays);
+}
+
 /* A layer's options: yoke_model_finish reports what its builder found. */
 typedef enum layer {
     CONV,
@@ -103,6 +114,7 @@ static void refuse_rows(void) {
     REFUSED(yoke_process_group_options, yoke_process_group_create(&group, &given));
     REFUSED(yoke_rank_info, meet(&given));
     REFUSED(yoke_arrays, yoke_dataset_from_arrays(&dataset, &given));
+    REFUSED(yoke_row_input, rows_of(&given));
     REFUSED(yoke_row_source, yoke_dataset_from_callback(&dataset, &given));
     REFUSED(yoke_row_stream, yoke_dataset_from_stream(&dataset, &given));
     REFUSED(yoke_sampler, yoke_sampler_indices(&given, order));

@@ -121,8 +121,8 @@ static yoke_status build_parallel(compare_engine *engine) {
     TRY(yoke_model_preset(&engine->model, setup->model, rows->shape,
                           rows->classes > 0 ? rows->classes : rows->target_count, &loss));
     TRY(yoke_loader_select_inputs(engine->loader, engine->model));
-    yoke_status     status = yoke_data_parallel_create(&engine->parallel, engine->model, engine->devices,
-                                       &setup->optimizer, &options);
+    yoke_status status = yoke_data_parallel_create(&engine->parallel, engine->model,
+                                                   engine->devices, &setup->optimizer, &options);
     const char *warning = yoke_data_parallel_algorithms_warning(engine->parallel);
     if (warning != NULL) fprintf(stderr, "yoke: warning: %s\n", warning);
     return status;
