@@ -153,6 +153,13 @@ typedef struct yoke_data_parallel_options {
      * of YOKE_ALGORITHM_DIRECT) and is not kept in `algorithm_cache`;
      * yoke_data_parallel_algorithms_warning says so. In DDP rank 0's counts. 0: no limit. */
     double measure_seconds;
+    /** [shorter_model_count] models of the same parameters, outputs and inputs, whose rows have
+     * fewer positions: yoke_batch.model says which one a batch is for, and padding that no row of
+     * the batch needs is not computed. Each has plans of its own, made for its first batch; memory
+     * is that of the engine's model. The models must outlive the engine; create reads the list
+     * during the call only. NULL: none. */
+    const yoke_model *const *shorter_models;
+    int shorter_model_count; /**< The length of `shorter_models`. */
 } yoke_data_parallel_options;
 
 /** Microseconds: see yoke_data_parallel_options.interpreter_us. */
@@ -169,7 +176,7 @@ typedef struct yoke_data_parallel_options {
             YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false, NULL,  \
             0 /* group_count */, false /* skip_finite_check */, NULL /* algorithm_cache */,        \
             0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US,     \
-            false /* inference */, 0, false /* replace_broken_cache */, 0                          \
+            false /* inference */, 0, false /* replace_broken_cache */, 0, NULL, 0                 \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.

@@ -385,6 +385,8 @@ typedef struct yoke_batch {
      * without positions and without ignore_index. As in PyTorch with probabilities as targets, the
      * rows divide the sum of the losses, whatever class_weights. All ranks give them, or none. */
     const yoke_label_mix *mixes;
+    int model; /**< Which of the engine's models reads the rows: 0: the one that it was made of; k:
+                    shorter_models[k - 1] of yoke_data_parallel_options. */
 } yoke_batch;
 
 /** Augmentation, for images with labels only. Order and arithmetic are torchvision's: beyond its
@@ -408,10 +410,14 @@ typedef struct yoke_color_jitter {
 
 /** Which rows an epoch has. */
 typedef enum yoke_sampling {
-    YOKE_SAMPLING_EACH,    /**< Each row once. */
-    YOKE_SAMPLING_BALANCED /**< As many draws as rows, with replacement, each class equally likely:
+    YOKE_SAMPLING_EACH,     /**< Each row once. */
+    YOKE_SAMPLING_BALANCED, /**< As many draws as rows, with replacement, each class equally likely:
                                 torch.utils.data.WeightedRandomSampler with weights 1 / the rows of
                                 a class, seeded with seed + epoch. Needs labels in memory. */
+    YOKE_SAMPLING_BY_LENGTH /**< Each row once, in batches of about one length: 50 batches at a time
+                                are sorted by it, and then come in a random order, as torchtext's
+                                BucketIterator made them. Needs an input `length` or `..._length` in
+                                memory. */
 } yoke_sampling;
 
 /** How to make batches. */
@@ -513,6 +519,19 @@ YOKE_API yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, ui
  *         names both.
  */
 YOKE_API yoke_status yoke_loader_select_inputs(yoke_loader *loader, const yoke_model *model);
+
+/** Cuts each batch to the shortest of several models that holds all of its rows, and says which in
+ * yoke_batch.model: 0: rows as they are stored; k: models[k - 1], which reads the first values of
+ * each row. How long a row is, its inputs named `length` or `..._length` say. Call it before the
+ * first epoch, with the models of yoke_data_parallel_options.shorter_models.
+ *
+ * @param loader  The loader, of rows in memory.
+ * @param models  [count]; read during the call only.
+ * @param count   0: rows stay as they are.
+ * @return ARGUMENT: rows have no lengths in memory, or a model's input has more values.
+ */
+YOKE_API yoke_status yoke_loader_shorten(yoke_loader *loader, const yoke_model *const *models,
+                                         int count);
 
 /** The number of batches in an epoch.
  *

@@ -198,7 +198,14 @@ typedef struct yoke_trainer_options {
     int metric_count;                  /**< 0: none. */
     double mixup; /**< As yoke_loader_options. Training accuracy then counts the label with the
                        larger share. */
+    /** Rows of different length, of a preset that reads tokens: make so many models, of rows of the
+     * same share of the positions more each, and give every batch to the shortest that holds its
+     * rows (yoke_loader_shorten). A custom_model brings its own in engine->shorter_models. 0 or 1:
+     * rows have one number of positions. */
+    int length_buckets;
 } yoke_trainer_options;
+
+#define YOKE_LENGTH_BUCKETS_LIMIT 16 /**< length_buckets, at most. */
 
 /** The defaults: resnet20 on synthetic images, on every usable GPU or the CPU. */
 #define YOKE_TRAINER_OPTIONS_INIT                                                                  \
@@ -209,7 +216,7 @@ typedef struct yoke_trainer_options {
             NULL /* process_group */, NULL, NULL, NULL /* checkpoint_dir */, 0,                    \
             YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, 0 /* misclassified */, NULL, NULL,       \
             {0, 0, 0, 0}, 0, 0 /* limit_rows */, false, YOKE_SAMPLING_EACH, 0, false, false,       \
-            0 /* lr_gamma */, 10, 0, 0, NULL /* loss */, false, NULL, NULL, NULL, 0, 0 /* mixup */ \
+            0 /* lr_gamma */, 10, 0, 0, NULL /* loss */, false, NULL, NULL, NULL, 0, 0, 0          \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "data/row_inputs.h"
+#include "data/shorter.h"
 #include "device/device.h"
 
 #define LOADER_SLOTS 3
@@ -39,6 +40,7 @@ struct yoke_loader {
     yoke_augmentation augmentation; /* of the running epoch */
     yoke_decoding decoding;         /* of pixels, in every epoch */
     yoke_slot_kind kind;
+    yoke_shorter shorter;
     yoke_input_order inputs;                     /* those that batches bring */
     const float *more_inputs[YOKE_INPUTS_LIMIT]; /* of the batch that was lent last */
     size_t more_inputs_counts[YOKE_INPUTS_LIMIT];
@@ -105,6 +107,11 @@ static void fill_batch(loader_thread *self, size_t batch) {
     if (loader->options.mixup > 0 && !atomic_load(&loader->cancelled))
         slot->error = yoke_error_take(
             yoke_slot_mix(slot, &loader->kind, loader->order + first, &self->buffer));
+    if (loader->shorter.count == 0) return;
+    /* All ranks see the whole batch's lengths, and choose alike. */
+    slot->model = yoke_shorter_choose(&loader->shorter, loader->dataset, loader->order + first,
+                                      slot->whole_rows);
+    yoke_shorter_cut(&loader->shorter, loader->dataset, slot);
 }
 
 static bool may_fill(const yoke_loader *loader) {
@@ -226,11 +233,16 @@ static yoke_status check_options(const yoke_dataset *dataset, const yoke_loader_
         options->rank >= options->world + !options->world)
         return FAIL(YOKE_ERROR_ARGUMENT, "a loader for rank %d of %d: rank must be 0 to world - 1",
                     options->rank, options->world);
-    if (options->sampling < YOKE_SAMPLING_EACH || options->sampling > YOKE_SAMPLING_BALANCED)
+    if (options->sampling < YOKE_SAMPLING_EACH || options->sampling > YOKE_SAMPLING_BY_LENGTH)
         return FAIL(YOKE_ERROR_ARGUMENT, "sampling %d is unknown", (int)options->sampling);
-    if (options->sampling == YOKE_SAMPLING_BALANCED && !options->shuffle)
+    if (options->sampling != YOKE_SAMPLING_EACH && !options->shuffle)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s sampling draws rows at random: it needs shuffle",
+                    options->sampling == YOKE_SAMPLING_BALANCED ? "balanced" : "by-length");
+    if (options->sampling == YOKE_SAMPLING_BY_LENGTH && !yoke_dataset_has_lengths(dataset))
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "balanced sampling draws rows at random: it needs shuffle");
+                    "sampling by length: dataset '%s' has no input 'length' or '..._length' in "
+                    "memory, which says how long each row is",
+                    dataset->name);
     if (options->shuffle && dataset->stream)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "a row stream has one order, its own: leave shuffle out, or set no_shuffle in "
@@ -249,7 +261,7 @@ static yoke_status allocate_all(yoke_loader *loader, int threads) {
         TRY(yoke_slot_reserve(&loader->slots[i], &loader->kind));
     for (int i = 0; i < threads; i++)
         TRY(yoke_row_reserve(&loader->threads[i].buffer, &loader->kind));
-    if (loader->options.sampling == YOKE_SAMPLING_EACH) return YOKE_OK;
+    if (loader->options.sampling != YOKE_SAMPLING_BALANCED) return YOKE_OK;
     loader->sums = calloc(dataset->rows, sizeof *loader->sums);
     if (!loader->sums) return FAIL_MEMORY(dataset->rows * sizeof *loader->sums, "weights of rows");
     return yoke_balanced_weights(dataset, loader->sums);
@@ -374,6 +386,14 @@ yoke_status yoke_loader_select_inputs(yoke_loader *loader, const yoke_model *mod
     return yoke_input_order_find(&loader->inputs, loader->dataset, model);
 }
 
+yoke_status yoke_loader_shorten(yoke_loader *loader, const yoke_model *const *models, int count) {
+    TRY(yoke_pointer_check(loader, "loader"));
+    yoke_shorter_close(&loader->shorter);
+    yoke_status status = yoke_shorter_open(&loader->shorter, loader->dataset, models, count);
+    if (status != YOKE_OK) yoke_shorter_close(&loader->shorter);
+    return status;
+}
+
 void yoke_loader_stop_on(yoke_loader *loader, const atomic_bool *stop) {
     loader->kind.stops.other = stop;
 }
@@ -401,6 +421,7 @@ void yoke_loader_destroy(yoke_loader *loader) {
     for (int i = 0; loader->slots && i < loader->slot_count; i++)
         yoke_slot_release(&loader->slots[i], &loader->kind);
     free(loader->slots);
+    yoke_shorter_close(&loader->shorter);
     free(loader->sums);
     free(loader->order);
     yoke_stream_release(loader->stream);
@@ -421,7 +442,10 @@ static yoke_status order_rows(yoke_loader *loader, uint64_t epoch) {
                             .shuffle = options->shuffle,
                             .seed = options->seed,
                             .epoch = epoch};
-    return yoke_sampler_indices(&sampler, loader->order);
+    TRY(yoke_sampler_indices(&sampler, loader->order));
+    if (options->sampling != YOKE_SAMPLING_BY_LENGTH) return YOKE_OK;
+    return yoke_order_by_length(loader->order, loader->dataset, options->batch,
+                                options->seed + epoch);
 }
 
 yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch) {
@@ -491,14 +515,19 @@ static yoke_status take(yoke_loader *loader, const yoke_loader_slot **slot, uint
     return YOKE_OK;
 }
 
+/* Values of a row of the slot: fewer where a shorter model reads it. */
+static yoke_row_sizes sizes_of(const yoke_loader *loader, const yoke_loader_slot *slot) {
+    if (loader->shorter.count > 0) return loader->shorter.models[slot->model];
+    return yoke_row_sizes_stored(loader->dataset);
+}
+
 /* Lends the slot's inputs beside the first. */
-static void lend_more_inputs(yoke_loader *loader, const yoke_loader_slot *slot, yoke_batch *batch) {
+static void lend_more_inputs(yoke_loader *loader, const yoke_loader_slot *slot,
+                             const yoke_row_sizes *sizes, yoke_batch *batch) {
     const yoke_input_order *order = &loader->inputs;
     for (int i = 0; i < order->count; i++) {
-        int input = order->inputs[i];
-        loader->more_inputs[i] = slot->more_inputs[input];
-        loader->more_inputs_counts[i] =
-            (size_t)batch->rows * yoke_row_inputs_values(loader->dataset, input);
+        loader->more_inputs[i] = slot->more_inputs[order->inputs[i]];
+        loader->more_inputs_counts[i] = (size_t)batch->rows * sizes->more[order->inputs[i]];
     }
     if (order->count == 0) return;
     batch->more_inputs = loader->more_inputs;
@@ -533,10 +562,12 @@ yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *w
         own.inputs = slot->inputs;
         own.labels = slot->labels;
         own.targets = slot->targets;
-        if (slot->inputs) own.inputs_count = (size_t)own.rows * yoke_dataset_values(dataset);
-        if (slot->labels) own.labels_count = (size_t)own.rows * yoke_dataset_labels(dataset);
+        const yoke_row_sizes sizes = sizes_of(loader, slot);
+        own.model = slot->model;
+        if (slot->inputs) own.inputs_count = (size_t)own.rows * sizes.input;
+        if (slot->labels) own.labels_count = (size_t)own.rows * sizes.labels;
         own.targets_count = (size_t)own.rows * (size_t)dataset->target_count;
-        lend_more_inputs(loader, slot, &own);
+        lend_more_inputs(loader, slot, &sizes, &own);
         own.mixes = slot->mixes;
         own.pixels = slot->pixels;
         own.crops = slot->crops;

@@ -28,6 +28,7 @@ typedef struct yoke_loader_slot {
     yoke_label_mix *mixes;                     /* NULL: no mixup, or regression */
     yoke_chunk part;                           /* this rank's rows of the batch */
     int whole_rows;                            /* 0: the row stream's pass is over */
+    int model;                                 /* yoke_shorter's; 0: rows as they are stored */
     uint64_t digest;                           /* of a row stream, in DDP */
     bool ready;
     yoke_error error;

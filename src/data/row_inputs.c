@@ -136,7 +136,15 @@ static yoke_status find_input(yoke_input_order *order, const yoke_dataset *datas
                     yoke_model_name(model), wanted.name, wanted.shape.channels, wanted.shape.height,
                     wanted.shape.width, dataset->name, text);
     }
-    const yoke_shape *shape = &dataset->more[found].shape;
+    order->inputs[order->count++] = found;
+    return YOKE_OK;
+}
+
+static yoke_status check_input(const yoke_input_order *order, const yoke_dataset *dataset,
+                               const yoke_model *model, int index) {
+    yoke_value_info wanted = {.struct_size = sizeof wanted};
+    TRY(yoke_model_describe_input(model, index, &wanted));
+    const yoke_shape *shape = &dataset->more[order->inputs[index - 1]].shape;
     if (values_of(shape) != wanted.row_count)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "input '%s' of model '%s' is %dx%dx%d, that of dataset '%s' %dx%dx%d: they "
@@ -144,7 +152,14 @@ static yoke_status find_input(yoke_input_order *order, const yoke_dataset *datas
                     wanted.name, yoke_model_name(model), wanted.shape.channels, wanted.shape.height,
                     wanted.shape.width, dataset->name, shape->channels, shape->height,
                     shape->width);
-    order->inputs[order->count++] = found;
+    return YOKE_OK;
+}
+
+yoke_status yoke_input_order_find_shorter(yoke_input_order *order, const yoke_dataset *dataset,
+                                          const yoke_model *model) {
+    *order = (yoke_input_order){0};
+    for (int k = 1; k < yoke_model_input_count(model); k++)
+        TRY(find_input(order, dataset, model, k));
     return YOKE_OK;
 }
 
@@ -153,7 +168,9 @@ yoke_status yoke_input_order_find(yoke_input_order *order, const yoke_dataset *d
     *order = (yoke_input_order){0};
     for (int k = 0; model == NULL && k < dataset->more_count; k++)
         order->inputs[order->count++] = k;
-    for (int k = 1; model != NULL && k < yoke_model_input_count(model); k++)
-        TRY(find_input(order, dataset, model, k));
+    if (model == NULL) return YOKE_OK;
+    TRY(yoke_input_order_find_shorter(order, dataset, model));
+    for (int k = 1; k < yoke_model_input_count(model); k++)
+        TRY(check_input(order, dataset, model, k));
     return YOKE_OK;
 }

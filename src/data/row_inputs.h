@@ -26,6 +26,9 @@ typedef struct yoke_input_order {
     int count;
     int inputs[YOKE_INPUTS_LIMIT]; /* indices into yoke_dataset.more */
 } yoke_input_order;
+/* The same of a model whose rows are shorter: their sizes are not compared. */
+yoke_status yoke_input_order_find_shorter(yoke_input_order *order, const yoke_dataset *dataset,
+                                          const yoke_model *model);
 /* model NULL: all, in the dataset's order. ARGUMENT: the dataset lacks an input of the model, or
  * its rows have another size; the text names both. */
 yoke_status yoke_input_order_find(yoke_input_order *order, const yoke_dataset *dataset,

@@ -116,6 +116,9 @@ const yoke_flat *yoke_replica_flat(const yoke_replica *replica);
 /* Makes the plans for this number of rows unless they exist (0 rows: nothing). After create only
  * this call allocates; call it before the first step for every shard size. */
 yoke_status yoke_replica_prepare(yoke_replica *replica, int rows, bool training);
+/* The steps to come are those of `model`: the replica's own, or one of the same tensors whose rows
+ * have no more values. */
+void yoke_replica_select(yoke_replica *replica, const yoke_model *model);
 
 /* Writes input 0 of request->rows rows for its reader, once for each batch: from pixels, from
  * decoded values, or with neither from inputs[0]. The replica fills in image, inputs and layout. */

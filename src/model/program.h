@@ -200,7 +200,8 @@ int yoke_completing_node(const yoke_model *model, int tensor);
 /* The replica. */
 
 struct yoke_replica {
-    const yoke_model *model;
+    const yoke_model *model;    /* whose parameters it has, and whose rows it has room for */
+    const yoke_model *selected; /* of the programs to come: the same, or one of shorter rows */
     yoke_replica_options options;
     bool borrows_parameters, borrows_gradients;
     yoke_flat *own_flat; /* the root's */
@@ -214,7 +215,7 @@ struct yoke_replica {
     yoke_plan_step last_step;
 };
 
-/* The program for these rows; NULL unless prepared. */
+/* The selected model's program for these rows; NULL unless prepared. */
 yoke_program *yoke_replica_program(const yoke_replica *replica, int rows, bool training);
 /* Saves and restores the running statistics. The caller frees *saved, also after a failure. */
 yoke_status yoke_replica_save_buffers(const yoke_replica *replica, float **saved);

@@ -149,7 +149,7 @@ static yoke_status plan_program(yoke_replica *replica, int rows, bool training,
                                 yoke_program **program) {
     const yoke_replica_options *options = &replica->options;
     yoke_program_request request = {
-        .model = replica->model,
+        .model = replica->selected,
         .device = options->device,
         .precision = options->precision,
         .algorithm = options->algorithm,
@@ -181,7 +181,9 @@ static void sum_memory(yoke_replica *replica) {
 yoke_program *yoke_replica_program(const yoke_replica *replica, int rows, bool training) {
     for (int i = 0; i < replica->program_count; i++) {
         yoke_program *program = replica->programs[i];
-        if (program->rows == rows && program->training == training) return program;
+        if (program->model == replica->selected && program->rows == rows &&
+            program->training == training)
+            return program;
     }
     return NULL;
 }
@@ -209,6 +211,10 @@ yoke_status yoke_replica_prepare(yoke_replica *replica, int rows, bool training)
     return YOKE_OK;
 }
 
+void yoke_replica_select(yoke_replica *replica, const yoke_model *model) {
+    replica->selected = model;
+}
+
 /* Life. */
 
 static yoke_status check_options(const yoke_model *model, const yoke_replica_options *options) {
@@ -231,7 +237,7 @@ yoke_status yoke_replica_create(yoke_replica **replica, const yoke_model *model,
     TRY(check_options(model, options));
     yoke_replica *made = calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a replica");
-    made->model = model;
+    made->model = made->selected = model;
     made->options = *options;
     made->flat = options->flat;
     if (made->options.rows_advice == NULL) made->options.rows_advice = "use fewer rows";
@@ -357,7 +363,7 @@ yoke_status yoke_replica_record(yoke_replica *replica, int rows, bool training,
 }
 
 yoke_status yoke_replica_clear_more_gradients(yoke_replica *replica) {
-    const yoke_model *model = replica->model;
+    const yoke_model *model = replica->current->model;
     size_t rows = (size_t)replica->current->rows;
     for (int k = 1; k < model->output_count; k++)
         TRY(yoke_device_clear(replica->options.device, YOKE_STREAM_COMPUTE,

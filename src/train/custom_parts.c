@@ -153,14 +153,34 @@ static yoke_status loss_of_preset(const yoke_run *run, yoke_loss_options *loss, 
     return options->balanced_class_weights ? balance(run, loss, weights) : YOKE_OK;
 }
 
+/* The preset for rows of `positions` tokens. */
+static yoke_status build_for(const yoke_run *run, const yoke_loss_options *loss, int positions,
+                             yoke_model **model) {
+    const yoke_dataset_info *rows = &run->training.info;
+    yoke_shape shape = rows->shape;
+    shape.channels = positions;
+    return yoke_model_preset(model, run->options.model, shape,
+                             rows->classes > 0 ? rows->classes : rows->target_count, loss);
+}
+
+/* The model of all positions, and those of a share of them. */
+static yoke_status build_presets(yoke_custom_parts *parts, yoke_run *run,
+                                 const yoke_loss_options *loss) {
+    int buckets = run->options.length_buckets, whole = run->training.info.shape.channels;
+    TRY(build_for(run, loss, whole, &parts->preset));
+    for (int k = 1; k < buckets; k++) {
+        int positions = (whole * k + buckets - 1) / buckets;
+        TRY(build_for(run, loss, positions, &parts->shorter[k - 1]));
+    }
+    return YOKE_OK;
+}
+
 static yoke_status build_preset(yoke_custom_parts *parts, yoke_run *run) {
     const yoke_dataset_info *rows = &run->training.info;
     yoke_loss_options loss;
     float *weights = NULL;
     yoke_status status = loss_of_preset(run, &loss, &weights);
-    if (status == YOKE_OK)
-        status = yoke_model_preset(&parts->preset, run->options.model, rows->shape,
-                                   rows->classes > 0 ? rows->classes : rows->target_count, &loss);
+    if (status == YOKE_OK) status = build_presets(parts, run, &loss);
     free(weights);
     run->model = parts->preset;
     if (status != YOKE_OK)
@@ -198,13 +218,55 @@ static yoke_status open_model(yoke_custom_parts *parts, yoke_run *run) {
     return YOKE_OK;
 }
 
+static yoke_status check_buckets(const yoke_run *run) {
+    const yoke_trainer_options *options = &run->options;
+    const yoke_dataset_info *rows = &run->training.info;
+    int buckets = options->length_buckets;
+    if (buckets < 0 || buckets > YOKE_LENGTH_BUCKETS_LIMIT)
+        return FAIL(YOKE_ERROR_ARGUMENT, "length_buckets is %d: 0 to %d", buckets,
+                    YOKE_LENGTH_BUCKETS_LIMIT);
+    if (options->custom_model != NULL && buckets > 1)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "length_buckets with custom_model: give models of shorter rows in "
+                    "engine->shorter_models");
+    if (options->custom_model == NULL && run->engine.shorter_model_count > 0)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "engine->shorter_models belong to a custom_model; length_buckets makes those "
+                    "of a preset");
+    if (buckets > 1 &&
+        (!rows->shape.flat || rows->label_count < 2 || rows->shape.channels < buckets))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "length_buckets is %d, and a row of %s is %dx%dx%d with %d labels: buckets are "
+                    "for rows of at least as many tokens, with a label for each",
+                    buckets, rows->name, rows->shape.channels, rows->shape.height,
+                    rows->shape.width, rows->label_count);
+    return YOKE_OK;
+}
+
+/* The models of shorter rows, the presets' or the host's, of which the list is kept. */
+static yoke_status list_shorter(yoke_custom_parts *parts, yoke_run *run) {
+    int built = run->options.length_buckets - 1, count = run->engine.shorter_model_count;
+    if (built > 0) count = built;
+    if (count <= 0) return YOKE_OK;
+    parts->shorter_list = calloc((size_t)count, sizeof *parts->shorter_list);
+    if (parts->shorter_list == NULL)
+        return FAIL_MEMORY((size_t)count * sizeof *parts->shorter_list, "a list of models");
+    for (int k = 0; k < count; k++)
+        parts->shorter_list[k] = built > 0 ? parts->shorter[k] : run->engine.shorter_models[k];
+    run->shorter = run->engine.shorter_models = parts->shorter_list;
+    run->shorter_count = run->engine.shorter_model_count = count;
+    return YOKE_OK;
+}
+
 static yoke_status reserve(float **rows, size_t count) {
     *rows = malloc(count * sizeof **rows);
     return *rows != NULL ? YOKE_OK : FAIL_MEMORY(count * sizeof **rows, "outputs on the host");
 }
 
 yoke_status yoke_custom_parts_open(yoke_custom_parts *parts, yoke_run *run) {
+    TRY(check_buckets(run));
     TRY(open_model(parts, run));
+    TRY(list_shorter(parts, run));
     bool custom_loss = run->options.custom_loss != NULL;
     bool tallies = run->options.misclassified > 0 && run->training.info.classes > 0;
     /* The host's loss sees all outputs and gives their gradients, others see the first output. */
@@ -224,5 +286,8 @@ void yoke_custom_parts_close(yoke_custom_parts *parts) {
         free(parts->outputs.gradients[k]);
     }
     yoke_custom_metrics_close(&parts->metrics);
+    free(parts->shorter_list);
+    for (int k = 0; k < YOKE_LENGTH_BUCKETS_LIMIT; k++)
+        yoke_model_destroy(parts->shorter[k]);
     yoke_model_destroy(parts->preset);
 }

@@ -8,8 +8,10 @@
 #include "train/run.h"
 
 typedef struct yoke_custom_parts {
-    yoke_model *preset;    /* NULL: the model is the host's */
-    yoke_custom_loss loss; /* options.custom_loss points to it, if the host has one */
+    yoke_model *preset;                             /* NULL: the model is the host's */
+    yoke_model *shorter[YOKE_LENGTH_BUCKETS_LIMIT]; /* the same preset for shorter rows */
+    const yoke_model **shorter_list; /* [run.shorter_count] owned: these, or the host's */
+    yoke_custom_loss loss;           /* options.custom_loss points to it, if the host has one */
     yoke_custom_metrics metrics;
     yoke_output_rows outputs; /* what the host's loss and metrics and the tally read */
 } yoke_custom_parts;

@@ -37,6 +37,9 @@ typedef struct yoke_run {
     yoke_rows training;
     char labels[YOKE_DIGEST_TEXT]; /* of the training rows */
     const yoke_model *model;
+    const yoke_model *const
+        *shorter; /* [shorter_count] of shorter rows; the loaders' and engine's */
+    int shorter_count;
     yoke_notes description; /* of the weights, for every file that has them */
     yoke_data_parallel *parallel;
     yoke_lr_schedule schedule;

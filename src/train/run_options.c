@@ -90,6 +90,7 @@ static void write_text(const void *owner, size_t which, char text[YOKE_OPTION_BY
     case SHUFFLE:
         plain = run->options.no_shuffle ? "no" : "yes";
         if (run->options.sampling == YOKE_SAMPLING_BALANCED) plain = "balanced";
+        if (run->options.sampling == YOKE_SAMPLING_BY_LENGTH) plain = "by-length";
         break;
     case LOSS:
         plain = run->options.custom_loss != NULL ? "the host's"
@@ -144,6 +145,7 @@ static const yoke_option rows[] = {
     {"patience", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(patience)},
     {"min_delta", YOKE_OPTION_AGREES, YOKE_OPTION_REAL, OPTION(min_delta)},
     {"custom_loss", YOKE_OPTION_AGREES, YOKE_OPTION_GIVEN, OPTION(custom_loss)},
+    {"length_buckets", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(length_buckets)},
     {"metric_count", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(metric_count)},
 };
 

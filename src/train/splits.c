@@ -64,7 +64,11 @@ yoke_status yoke_rows_load(yoke_rows *rows, const yoke_run *run, yoke_loader_opt
 
 yoke_status yoke_rows_select_inputs(yoke_rows *rows, const yoke_run *run) {
     bool opened = rows->loader != NULL && run->model != NULL;
-    return opened ? yoke_loader_select_inputs(rows->loader, run->model) : YOKE_OK;
+    if (!opened) return YOKE_OK;
+    TRY(yoke_loader_select_inputs(rows->loader, run->model));
+    return run->shorter_count > 0
+               ? yoke_loader_shorten(rows->loader, run->shorter, run->shorter_count)
+               : YOKE_OK;
 }
 
 void yoke_rows_close(yoke_rows *rows) {

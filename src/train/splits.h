@@ -10,7 +10,8 @@ yoke_status yoke_rows_open(yoke_rows *rows, yoke_run *run, yoke_split split,
                            const yoke_dataset *given);
 /* Makes their loader, of this rank's rows of each batch. */
 yoke_status yoke_rows_load(yoke_rows *rows, const yoke_run *run, yoke_loader_options options);
-/* Makes them bring the inputs that the model reads; nothing where one of the two is not open. */
+/* Makes them bring the inputs that the model reads, and cuts them to shorter models; nothing where
+ * rows or model are not open. */
 yoke_status yoke_rows_select_inputs(yoke_rows *rows, const yoke_run *run);
 void yoke_rows_close(yoke_rows *rows);
 /* A digest of the rows' labels or targets; "none": a callback has them. */

@@ -27,6 +27,7 @@ POINTERS = {
     "yoke_data_parallel *": "k->parallel",
     "yoke_model *": "k->draft",
     "const yoke_model *": "k->model",
+    "const yoke_model *const *": "(const yoke_model *const *)&k->model",
     "yoke_devices *": "k->devices",
     "yoke_dataset *": "k->dataset",
     "yoke_loader *": "k->loader",

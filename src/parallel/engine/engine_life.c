@@ -10,6 +10,7 @@
 #include "parallel/engine/entry.h"
 #include "parallel/observers/observers.h"
 #include "parallel/stages/stages.h"
+#include "parallel/step/models.h"
 
 static yoke_status prepare(yoke_data_parallel *parallel, int rows, bool training) {
     TRY(yoke_engine_check_trains(parallel, training));
@@ -118,6 +119,7 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
         yoke_engine_close_lanes(step);
     }
     yoke_sync_norm_destroy(step->sync_norm);
+    yoke_models_close(step);
     yoke_workers_destroy(step->workers);
     if (step->workers != NULL) yoke_device_end_team(step->lanes[0].device);
     yoke_trace_destroy(step->watch.trace);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "parallel/engine/engine_parts.h"
+#include "parallel/step/models.h"
 
 #define QUEUED_BUCKET_BYTES ((size_t)25 << 20)
 
@@ -80,12 +81,8 @@ yoke_status yoke_engine_set_limits(yoke_step *step) {
                                 : yoke_shard_rows(limits->rows, options->accumulate, 0);
     yoke_operation loss;
     TRY(yoke_model_loss_operation(step->model, &loss)); /* ARGUMENT: it is not finished */
-    yoke_shape shape = yoke_model_input_shape(step->model);
-    limits->row_elements = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
-    limits->channels = yoke_model_output_shape(step->model).channels;
-    limits->outputs = yoke_model_output_elements(step->model, 0);
-    limits->positions = yoke_model_positions(step->model);
-    limits->labels = yoke_model_reads_labels(step->model);
+    TRY(yoke_models_open(step));
+    yoke_models_set_limits(step);
     set_buckets(step);
     if (!step->queued) return YOKE_OK;
     size_t labels = (size_t)limits->rows * limits->positions;

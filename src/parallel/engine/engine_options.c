@@ -6,6 +6,7 @@
 
 #include <xxhash.h>
 
+#include "parallel/step/models.h"
 #include "parallel/step/step.h"
 
 static const char *const schedules[] = {"overlap", "classic", "sharded", "python"};
@@ -59,14 +60,15 @@ static void write_groups(const yoke_groups *groups, char text[YOKE_OPTION_BYTES]
 
 static void write_text(const void *owner, size_t which, char text[YOKE_OPTION_BYTES]) {
     const yoke_step *step = owner;
-    yoke_shape in = yoke_model_input_shape(step->model);
+    const yoke_model *model = yoke_models_first(step);
+    yoke_shape in = yoke_model_input_shape(model);
     if (which == GROUPS)
         write_groups(&step->groups, text);
     else if (which == KIND)
         snprintf(text, YOKE_OPTION_BYTES, "%s", yoke_optimizer_name(step->optimizer_options.kind));
     else
-        snprintf(text, YOKE_OPTION_BYTES, "%s for %dx%dx%d", yoke_model_name(step->model),
-                 in.channels, in.height, in.width);
+        snprintf(text, YOKE_OPTION_BYTES, "%s for %dx%dx%d", yoke_model_name(model), in.channels,
+                 in.height, in.width);
 }
 
 #define ENGINE(field) offsetof(yoke_step, options.field)

@@ -7,11 +7,12 @@
 #include "parallel/engine/entry.h"
 #include "parallel/observers/observers.h"
 #include "parallel/stages/stages.h"
+#include "parallel/step/models.h"
 
 #define NAMED 4 /* parameters that yoke_data_parallel_unreached names, at most */
 
 const yoke_model *yoke_data_parallel_model(const yoke_data_parallel *parallel) {
-    return parallel->step.model;
+    return yoke_models_first(&parallel->step);
 }
 
 uint64_t yoke_data_parallel_batches_tracked(const yoke_data_parallel *parallel) {

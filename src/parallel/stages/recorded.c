@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A recording for each number of rows and each turn of the timeline, whose events it holds. */
+/* A recording for each model, number of rows and turn of the timeline, whose events it holds. */
 #include "parallel/stages/recorded.h"
 
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 #include "parallel/stages/stage_table.h"
 
 typedef struct recorded_size {
+    const yoke_model *model;
     int rows;
     bool training;
     yoke_recording *turns[2];
@@ -34,11 +35,12 @@ void yoke_recordings_destroy(yoke_lane *lane) {
     free(recordings);
 }
 
-static recorded_size *find_size(const yoke_lane *lane, int rows, bool training) {
-    struct yoke_recordings *recordings = lane->recordings;
+static recorded_size *find_size(const yoke_step *step, int index, int rows, bool training) {
+    struct yoke_recordings *recordings = step->lanes[index].recordings;
     for (int i = 0; recordings != NULL && i < recordings->count; i++) {
         recorded_size *size = &recordings->sizes[i];
-        if (size->rows == rows && size->training == training) return size;
+        if (size->model == step->model && size->rows == rows && size->training == training)
+            return size;
     }
     return NULL;
 }
@@ -73,7 +75,8 @@ static yoke_status add_size(struct yoke_recordings *recordings, const record_job
     if (sizes == NULL) return FAIL_MEMORY(bytes, "recorded steps");
     recordings->sizes = sizes;
     *size = &sizes[recordings->count++];
-    **size = (recorded_size){.rows = job->rows, .training = job->training};
+    **size =
+        (recorded_size){.model = job->step->model, .rows = job->rows, .training = job->training};
     return YOKE_OK;
 }
 
@@ -84,7 +87,7 @@ static yoke_status record_shard(int index, void *context) {
     job.rows = yoke_shard_rows(job.rows, job.step->count, index);
     job.lane = index;
     if (job.rows == 0) return YOKE_OK;
-    recorded_size *size = find_size(lane, job.rows, job.training);
+    recorded_size *size = find_size(job.step, index, job.rows, job.training);
     if (size == NULL) TRY(add_size(lane->recordings, &job, &size));
     if (size->turns[turn] != NULL) return YOKE_OK;
     yoke_shard in_flight = lane->shard;
@@ -98,7 +101,7 @@ static yoke_status record_shard(int index, void *context) {
 static bool is_recorded(const yoke_step *step, int rows, bool training) {
     for (int k = 0; k < step->count; k++) {
         int shard = yoke_shard_rows(rows, step->count, k);
-        const recorded_size *size = find_size(&step->lanes[k], shard, training);
+        const recorded_size *size = find_size(step, k, shard, training);
         if (shard > 0 && (size == NULL || size->turns[0] == NULL || size->turns[1] == NULL))
             return false;
     }
@@ -134,7 +137,7 @@ yoke_status yoke_lane_replay(yoke_step *step, int index, yoke_exchange *exchange
     const yoke_lane *lane = &step->lanes[index];
     bool training = step->flight.training;
     int buckets = training ? step->flat->bucket_count : 0;
-    const recorded_size *size = find_size(lane, lane->shard.rows, training);
+    const recorded_size *size = find_size(step, index, lane->shard.rows, training);
     yoke_recording *recording = size != NULL ? size->turns[step->watch.turn] : NULL;
     *replayed = recording != NULL;
     if (recording == NULL) return YOKE_OK;

@@ -42,9 +42,11 @@ void yoke_root_loss_destroy(yoke_step *step) {
     free(loss);
 }
 
-static yoke_plan *find_plan(const yoke_root_loss *loss, int rows) {
+static yoke_plan *find_plan(const yoke_step *step, int rows) {
+    const yoke_root_loss *loss = step->root_loss;
     for (int i = 0; i < loss->plan_count; i++)
-        if (loss->plans[i].rows == rows) return loss->plans[i].plan;
+        if (loss->plans[i].model == step->model && loss->plans[i].rows == rows)
+            return loss->plans[i].plan;
     return NULL;
 }
 
@@ -87,7 +89,7 @@ static yoke_status bind_plan(yoke_step *step, yoke_plan *plan) {
 
 yoke_status yoke_root_loss_prepare(yoke_step *step, int rows) {
     yoke_root_loss *loss = step->root_loss;
-    if (loss == NULL || find_plan(loss, rows) != NULL) return YOKE_OK;
+    if (loss == NULL || find_plan(step, rows) != NULL) return YOKE_OK;
     size_t bytes = ((size_t)loss->plan_count + 1) * sizeof *loss->plans;
     void *plans = realloc(loss->plans, bytes);
     if (plans == NULL) return FAIL_MEMORY(bytes, "loss plans");
@@ -99,8 +101,7 @@ yoke_status yoke_root_loss_prepare(yoke_step *step, int rows) {
         yoke_plan_destroy(plan);
         return status;
     }
-    loss->plans[loss->plan_count].rows = rows;
-    loss->plans[loss->plan_count++].plan = plan;
+    loss->plans[loss->plan_count++] = (struct yoke_root_loss_plan){step->model, rows, plan};
     return YOKE_OK;
 }
 
@@ -149,7 +150,7 @@ const yoke_stage_def yoke_stage_gather_to_root = {.stage = YOKE_STAGE_GATHER,
 
 /* loss: over the whole batch. */
 static yoke_status compute_loss(yoke_step *step, int root, yoke_span *span) {
-    yoke_plan *plan = find_plan(step->root_loss, step->flight.batch.rows);
+    yoke_plan *plan = find_plan(step, step->flight.batch.rows);
     yoke_plan_step plan_step = yoke_lane_plan_step(step, root);
     (void)span;
     TRY(yoke_plan_forward(plan, &plan_step));

@@ -12,9 +12,10 @@ typedef struct yoke_root_loss {
     yoke_label_mix *mixes;
     float *targets;
     struct yoke_root_loss_plan {
+        const yoke_model *model;
         int rows;
         yoke_plan *plan;
-    } * plans; /* one for each number of rows */
+    } * plans; /* one for each model and number of rows */
     int plan_count;
     void *scratch;
     size_t scratch_bytes;

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "parallel/step/models.h"
 #include "parallel/step/ranks.h"
 #include "parallel/step/shards.h"
 
@@ -199,6 +200,7 @@ yoke_status yoke_flight_check(yoke_step *step, const yoke_batch *given, bool wit
     yoke_decoding *decoding = &step->flight.decoding;
     TRY(yoke_pointer_check(given, "batch"));
     TRY(yoke_options_load(batch, sizeof *batch, given, "yoke_batch"));
+    TRY(yoke_models_select(step, batch->model));
     TRY(check_rows(step, batch));
     TRY(check_counts(step, batch));
     TRY(check_inputs(step, batch));

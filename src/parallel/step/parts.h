@@ -291,7 +291,9 @@ typedef struct yoke_guard {
 
 /* What the stages see. */
 struct yoke_step {
-    const yoke_model *model;
+    const yoke_model *model;   /* of the batch in flight */
+    const yoke_model **models; /* [model_count] owned; models.h */
+    int model_count;
     yoke_devices *devices;
     yoke_data_parallel_options options;
     yoke_optimizer_options optimizer_options;
