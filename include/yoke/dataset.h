@@ -526,7 +526,7 @@ YOKE_API yoke_status yoke_loader_select_inputs(yoke_loader *loader, const yoke_m
  * first epoch, with the models of yoke_data_parallel_options.shorter_models.
  *
  * @param loader  The loader, of rows in memory.
- * @param models  [count]; read during the call only.
+ * @param models  [count]; read during the call only. May be NULL with count 0.
  * @param count   0: rows stay as they are.
  * @return ARGUMENT: rows have no lengths in memory, or a model's input has more values.
  */

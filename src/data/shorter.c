@@ -84,6 +84,7 @@ yoke_row_sizes yoke_row_sizes_stored(const yoke_dataset *dataset) {
 yoke_status yoke_shorter_open(yoke_shorter *shorter, const yoke_dataset *dataset,
                               const yoke_model *const *models, int count) {
     if (count < 1) return YOKE_OK;
+    TRY(yoke_pointer_check(models, "models"));
     if (!yoke_dataset_has_lengths(dataset) || dataset->floats == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "shorter models need the length of each row: floats with an input 'length' or "

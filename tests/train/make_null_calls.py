@@ -74,6 +74,7 @@ NAMED = {
     "yoke_error_raise format": '"%d", 1',
     "yoke_image_read path": "k->image_path",
     "yoke_loader_next batch": "&k->lent",
+    "yoke_loader_shorten count": "0", # the kit's rows have no lengths
     "yoke_model_finish output": "yoke_linear(k->draft, yoke_flatten(k->draft, yoke_model_input(k->draft)), &k->linear_options)",
     "yoke_model_preset name": '"mlp"',
     "yoke_process_group_all_reduce_async buffer": "k->shared",
