@@ -39,12 +39,13 @@ YOKE_API yoke_value yoke_split_heads(yoke_model *model, yoke_value input, int he
 YOKE_API yoke_value yoke_merge_heads(yoke_model *model, yoke_value input);
 
 /** Adds torch.nn.functional.scaled_dot_product_attention: softmax(queries keys^T / sqrt(size) +
- * mask) values.
+ * mask) values. With enable_gqa, keys and values have fewer heads, each for a group of queries'
+ * heads side by side (Ainslie et al. 2023).
  *
  * @param model    The model.
  * @param queries  An image [heads, positions, size].
- * @param keys     An image [heads, others, size].
- * @param values   An image [heads, others, size of a value].
+ * @param keys     An image [heads, or a part of them that divides them; others, size].
+ * @param values   An image [heads of keys, others, size of a value].
  * @param mask     Added to the scores: an image [1 or heads, positions or 1, others], with a large
  *                 negative number where a query must not look; yoke_no_mask(): none.
  * @return An image [heads, positions, size of a value].

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file
- * Layers and losses that are compositions of elementary operations (yoke/elementary.h): they run
- * wherever those do, on every device, in every schedule.
+ * Layers that are compositions of elementary operations (yoke/elementary.h): they run wherever
+ * those do, on every device, in every schedule.
  */
 #ifndef YOKE_COMPOSED_H
 #define YOKE_COMPOSED_H
 
 #include "yoke/elementary.h"
+#include "yoke/transformer.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,6 +37,20 @@ typedef struct yoke_group_norm_options {
  */
 YOKE_API yoke_value yoke_group_norm(yoke_model *model, yoke_value input,
                                     const yoke_group_norm_options *options);
+
+/** Adds torch.nn.LayerNorm over the last axes of a row, whatever it is: of an image its width;
+ * height and width; or all; of a sequence its features, or all. yoke_layer_norm is the faster one
+ * over channels. Parameters: NAME.weight and NAME.bias, of the shape of these axes.
+ *
+ * @param model    The model.
+ * @param input    What it reads.
+ * @param axes     YOKE_AXIS_..., added up.
+ * @param name     Prefix of the parameters' names.
+ * @param epsilon  Above 0; PyTorch's default is 1e-5.
+ * @return The shape of the input.
+ */
+YOKE_API yoke_value yoke_layer_norm_along(yoke_model *model, yoke_value input, unsigned axes,
+                                          const char *name, double epsilon);
 
 /** Adds torch.nn.RMSNorm over the channels: x / sqrt(mean(x^2) + epsilon) * weight. Parameter:
  * NAME.weight [channels].
@@ -142,34 +157,40 @@ typedef enum yoke_upsample_mode {
 YOKE_API yoke_value yoke_upsample(yoke_model *model, yoke_value input, int height, int width,
                                   yoke_upsample_mode mode);
 
-/** Adds torch.nn.L1Loss of each row, for YOKE_LOSS_OUTPUT: the mean of |prediction - target|.
+/** Adds torch.nn.functional.one_hot: 1 at the class of each id, 0 elsewhere; an id that is no class
+ * has 0 everywhere. No gradient goes to ids.
  *
- * @param model       The model.
- * @param prediction  What the model says.
- * @param target      What it should say: an input of the model, for example.
- * @return A flat value of one number.
+ * @param model    The model.
+ * @param ids      A vector of whole numbers, as float32.
+ * @param classes  At least 1.
+ * @return A sequence [ids, classes].
  */
-YOKE_API yoke_value yoke_l1_loss(yoke_model *model, yoke_value prediction, yoke_value target);
+YOKE_API yoke_value yoke_one_hot(yoke_model *model, yoke_value ids, int classes);
 
-/** Adds torch.nn.KLDivLoss of each row, for YOKE_LOSS_OUTPUT: the sum of target * (log target -
- * log_prediction).
+/** Adds torch.index_select of rows by ids that the model may have computed: table[ids], an
+ * embedding of them where the table is a yoke_parameter_value. It multiplies with yoke_one_hot, so
+ * that it costs ids
+ * * rows * features; yoke_embedding is the faster one for ids of an input.
  *
- * @param model           The model.
- * @param log_prediction  Logarithms of probabilities, as yoke_log_softmax_along gives them.
- * @param target          Probabilities above 0.
- * @return A flat value of one number.
+ * @param model  The model.
+ * @param table  A sequence [rows, features].
+ * @param ids    A vector; an id that is no row gives zeros, and ids get no gradient.
+ * @return A sequence [ids, features].
  */
-YOKE_API yoke_value yoke_kl_loss(yoke_model *model, yoke_value log_prediction, yoke_value target);
+YOKE_API yoke_value yoke_index_select(yoke_model *model, yoke_value table, yoke_value ids);
 
-/** Adds the Dice loss of each row, for YOKE_LOSS_OUTPUT: 1 - (2 sum(p t) + 1) / (sum(p) + sum(t) +
- * 1), of probabilities and masks (Milletari et al. 2016, smoothed by 1).
+/** Adds torch.nn.EmbeddingBag: the sum, mean or maximum of the embeddings of a row's tokens. For
+ * rows of different length take yoke_embedding and yoke_mean_of_length.
  *
- * @param model       The model.
- * @param prediction  Probabilities.
- * @param target      0 and 1.
- * @return A flat value of one number.
+ * @param model      The model.
+ * @param input      Token ids, as yoke_embedding reads them.
+ * @param options    As yoke_embedding's.
+ * @param reduction  What becomes of the tokens' features.
+ * @return A vector of the features.
  */
-YOKE_API yoke_value yoke_dice_loss(yoke_model *model, yoke_value prediction, yoke_value target);
+YOKE_API yoke_value yoke_embedding_bag(yoke_model *model, yoke_value input,
+                                       const yoke_embedding_options *options,
+                                       yoke_reduce_kind reduction);
 
 #ifdef __cplusplus
 }

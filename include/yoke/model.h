@@ -233,9 +233,10 @@ YOKE_API yoke_value yoke_conv2d(yoke_model *model, yoke_value input,
 YOKE_API yoke_value yoke_linear(yoke_model *model, yoke_value input,
                                 const yoke_linear_options *options);
 
-/** Adds a batch norm. Each replica normalizes its own rows; the root's running statistics count, as
- * in nn.DataParallel. Parameters: NAME.weight and NAME.bias [channels]; buffers: NAME.running_mean
- * and NAME.running_var [channels], NAME.num_batches_tracked.
+/** Adds a batch norm, of a flat value or a sequence torch.nn.BatchNorm1d: the features of all rows
+ * and positions are one channel's. Each replica normalizes its own rows; the root's running
+ * statistics count, as in nn.DataParallel. Parameters: NAME.weight and NAME.bias [channels];
+ * buffers: NAME.running_mean and NAME.running_var [channels], NAME.num_batches_tracked.
  *
  * @param model    The model.
  * @param input    What it reads.

@@ -93,6 +93,7 @@
 #include "yoke/host_operation.h"
 #include "yoke/host_parts.h"
 #include "yoke/lengths.h"
+#include "yoke/losses.h"
 #include "yoke/lr_find.h"
 #include "yoke/model.h"
 #include "yoke/optimizer.h"

@@ -36,12 +36,34 @@ yoke_value yoke_merge_heads(yoke_model *model, yoke_value input) {
 
 yoke_value yoke_attend(yoke_model *model, yoke_value queries, yoke_value keys, yoke_value values,
                        yoke_value mask) {
-    double size = yoke_shape_of(model, queries).width;
+    if (yoke_builder_stopped(model)) return nothing;
+    yoke_shape shape = yoke_shape_of(model, queries), key = yoke_shape_of(model, keys);
+    /* Grouped heads lie side by side: with fewer heads of keys, the queries of a group are as those
+     * of one head with more positions. */
+    bool grouped = key.channels != shape.channels;
+    if (grouped && (key.channels < 1 || shape.channels % key.channels != 0))
+        return yoke_builder_result(
+            model, FAIL(YOKE_ERROR_ARGUMENT,
+                        "attend: %d heads of keys for %d of queries: the first must divide the "
+                        "second",
+                        key.channels, shape.channels));
+    int positions = shape.height * shape.channels / key.channels;
+    yoke_shape of_groups = yoke_shape_image(key.channels, positions, key.height);
+    if (grouped)
+        queries =
+            yoke_reshape(model, queries, yoke_shape_image(key.channels, positions, shape.width));
     yoke_value scores = yoke_matmul(model, queries, keys, false, true);
-    scores = yoke_map_with(model, YOKE_FN_SCALE, scores, size > 0 ? 1 / sqrt(size) : 0, 0);
+    if (grouped)
+        scores =
+            yoke_reshape(model, scores, yoke_shape_image(shape.channels, shape.height, key.height));
+    scores = yoke_map_with(model, YOKE_FN_SCALE, scores, 1 / sqrt((double)shape.width), 0);
     if (mask.index >= 0) scores = yoke_add(model, scores, mask);
-    return yoke_matmul(model, yoke_softmax_along(model, scores, YOKE_AXIS_WIDTH), values, false,
-                       false);
+    scores = yoke_softmax_along(model, scores, YOKE_AXIS_WIDTH);
+    if (grouped) scores = yoke_reshape(model, scores, of_groups);
+    yoke_value mixed = yoke_matmul(model, scores, values, false, false);
+    if (!grouped) return mixed;
+    shape.width = yoke_shape_of(model, mixed).width;
+    return yoke_reshape(model, mixed, shape);
 }
 
 /* Adds a constant whose elements (row, column) `fill` computes. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers and losses as compositions of elementary operations. What one call refuses, the model
+/* Layers as compositions of elementary operations. What one call refuses, the model
  * keeps: the calls behind it do nothing. */
 #include "yoke/composed.h"
 
@@ -78,6 +78,56 @@ yoke_value yoke_group_norm(yoke_model *model, yoke_value input,
     if (options.not_affine) return x;
     x = yoke_multiply(model, x, channel_parameter(model, options.name, "weight", shape, 1));
     return yoke_add(model, x, channel_parameter(model, options.name, "bias", shape, 0));
+}
+
+/* The axes of a row from the last one on, as many as `axes` has; 0: others are among them. */
+static unsigned last_axes(yoke_shape shape, unsigned axes) {
+    const unsigned image[] = {YOKE_AXIS_WIDTH, YOKE_AXIS_HEIGHT | YOKE_AXIS_WIDTH, YOKE_AXIS_ALL};
+    const unsigned sequence[] = {YOKE_AXIS_CHANNELS, YOKE_AXIS_CHANNELS | YOKE_AXIS_HEIGHT,
+                                 YOKE_AXIS_ALL};
+    for (int i = 0; i < 3; i++) {
+        unsigned known = shape.flat || shape.sequence ? sequence[i] : image[i];
+        if (known == axes) return known;
+    }
+    return 0;
+}
+
+/* A parameter of the given axes of `like`, in the shape in which it repeats over it. PyTorch's has
+ * as many dimensions as there are axes. */
+static yoke_value axes_parameter(yoke_model *model, const char *name, const char *suffix,
+                                 yoke_shape like, unsigned axes, double first) {
+    char full[256];
+    yoke_parameter_options options = YOKE_PARAMETER_OPTIONS_INIT;
+    yoke_shape repeats = like;
+    if (!(axes & YOKE_AXIS_CHANNELS)) repeats.channels = 1;
+    if (!(axes & YOKE_AXIS_HEIGHT)) repeats.height = 1;
+    snprintf(full, sizeof full, "%s.%s", name, suffix);
+    options.name = full;
+    options.value = first;
+    options.shape = repeats;
+    if (axes == YOKE_AXIS_WIDTH || axes == YOKE_AXIS_CHANNELS)
+        options.shape = yoke_shape_vector(axes == YOKE_AXIS_WIDTH ? like.width : like.channels);
+    if (axes == (YOKE_AXIS_HEIGHT | YOKE_AXIS_WIDTH))
+        options.shape = yoke_shape_sequence(like.height, like.width);
+    return yoke_reshape(model, yoke_parameter_value(model, &options), repeats);
+}
+
+yoke_value yoke_layer_norm_along(yoke_model *model, yoke_value input, unsigned axes,
+                                 const char *name, double epsilon) {
+    if (yoke_builder_stopped(model)) return nothing;
+    yoke_shape shape = yoke_shape_of(model, input);
+    axes = last_axes(shape, axes);
+    if (name == NULL || axes == 0 || !(epsilon > 0))
+        return refuse(model, FAIL(YOKE_ERROR_ARGUMENT,
+                                  "%s: of %d x %d x %d%s with epsilon %g: needs a name, the last "
+                                  "axes of a row, and epsilon above 0",
+                                  name != NULL ? name : "layer_norm_along", shape.channels,
+                                  shape.height, shape.width, yoke_shape_kind(shape), epsilon));
+    yoke_value x =
+        yoke_subtract(model, input, yoke_reduce_axes(model, input, YOKE_REDUCE_MEAN, axes));
+    x = divide_by_size(model, x, axes, epsilon);
+    x = yoke_multiply(model, x, axes_parameter(model, name, "weight", shape, axes, 1));
+    return yoke_add(model, x, axes_parameter(model, name, "bias", shape, axes, 0));
 }
 
 yoke_value yoke_rms_norm(yoke_model *model, yoke_value input, const char *name, double epsilon) {
@@ -202,32 +252,4 @@ yoke_value yoke_log_softmax_along(yoke_model *model, yoke_value input, yoke_axis
     yoke_value sum =
         yoke_reduce_axes(model, yoke_map(model, YOKE_FN_EXP, x), YOKE_REDUCE_SUM, axis);
     return yoke_subtract(model, x, yoke_map(model, YOKE_FN_LOG, sum));
-}
-
-/* Losses: a number for each row. */
-
-static yoke_value number_of(yoke_model *model, yoke_value value, yoke_reduce_kind reduction) {
-    yoke_value one = yoke_reduce_axes(model, value, reduction, YOKE_AXIS_ALL);
-    return yoke_shape_of(model, one).flat ? one : yoke_reshape(model, one, yoke_shape_vector(1));
-}
-
-yoke_value yoke_l1_loss(yoke_model *model, yoke_value prediction, yoke_value target) {
-    yoke_value size = yoke_map(model, YOKE_FN_ABS, yoke_subtract(model, prediction, target));
-    return number_of(model, size, YOKE_REDUCE_MEAN);
-}
-
-yoke_value yoke_kl_loss(yoke_model *model, yoke_value log_prediction, yoke_value target) {
-    yoke_value gap = yoke_subtract(model, yoke_map(model, YOKE_FN_LOG, target), log_prediction);
-    return number_of(model, yoke_multiply(model, gap, target), YOKE_REDUCE_SUM);
-}
-
-yoke_value yoke_dice_loss(yoke_model *model, yoke_value prediction, yoke_value target) {
-    yoke_value both = number_of(model, yoke_multiply(model, prediction, target), YOKE_REDUCE_SUM);
-    yoke_value sum = yoke_add(model, number_of(model, prediction, YOKE_REDUCE_SUM),
-                              number_of(model, target, YOKE_REDUCE_SUM));
-    both =
-        yoke_map_with(model, YOKE_FN_OFFSET, yoke_map_with(model, YOKE_FN_SCALE, both, 2, 0), 1, 0);
-    sum = yoke_map_with(model, YOKE_FN_OFFSET, sum, 1, 0);
-    return yoke_map_with(model, YOKE_FN_OFFSET,
-                         yoke_map(model, YOKE_FN_NEGATE, yoke_divide(model, both, sum)), 1, 0);
 }

@@ -216,11 +216,7 @@ static yoke_status add_batch_norm(yoke_model *model, yoke_value input,
                     "%s: momentum is %g, it must be between 0 and 1; "
                     "YOKE_BATCH_NORM_OPTIONS_INIT sets the default",
                     options.name, norm->momentum);
-    yoke_shape shape = yoke_value_shape(model, input.index);
-    if (shape.sequence)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: reads a sequence of %d x %d, needs an image",
-                    options.name, shape.height, shape.channels);
-    TRY(yoke_builder_shape(layer, shape));
+    TRY(yoke_builder_shape(layer, yoke_value_shape(model, input.index)));
     yoke_tensor one = {.ndim = 1,
                        .shape = {layer->shape.channels},
                        .trainable = true,
@@ -244,7 +240,15 @@ static yoke_status add_batch_norm(yoke_model *model, yoke_value input,
 yoke_value yoke_batch_norm(yoke_model *model, yoke_value input,
                            const yoke_batch_norm_options *options) {
     if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
-    return yoke_builder_result(model, add_batch_norm(model, input, options));
+    yoke_shape shape = yoke_shape_of(model, input);
+    if (!shape.sequence) return yoke_builder_result(model, add_batch_norm(model, input, options));
+    /* PyTorch's [rows, channels, positions]: the features of all positions are one channel's. */
+    yoke_value image = yoke_transpose(model, input, YOKE_AXIS_CHANNELS, YOKE_AXIS_HEIGHT);
+    image = yoke_reshape(model, image, yoke_shape_image(shape.channels, shape.height, 1));
+    if (yoke_builder_stopped(model)) return image;
+    image = yoke_builder_result(model, add_batch_norm(model, image, options));
+    image = yoke_reshape(model, image, yoke_shape_sequence(shape.channels, shape.height));
+    return yoke_transpose(model, image, YOKE_AXIS_CHANNELS, YOKE_AXIS_HEIGHT);
 }
 
 /* Layers without parameters. */

@@ -47,6 +47,7 @@ typedef enum layer {
     LAYER_NORM,
     POOL,
     GROUP_NORM,
+    CTC,
     PARAMETER,
     LSTM,
     OPERATION,
@@ -67,6 +68,7 @@ static yoke_status build(layer kind, const void *given) {
     if (kind == BATCH_NORM) value = yoke_batch_norm(built, value, given);
     if (kind == LAYER_NORM) value = yoke_layer_norm(built, value, given);
     if (kind == POOL) value = yoke_max_pool(built, value, given);
+    if (kind == CTC) value = yoke_ctc_loss(built, given);
     if (kind == GROUP_NORM) value = yoke_group_norm(built, value, given);
     if (kind == PARAMETER) value = yoke_parameter_value(built, given);
     if (kind == LSTM) value = yoke_lstm(built, yoke_sequence(built, value), given);
@@ -87,6 +89,7 @@ static void refuse_layers(void) {
     REFUSED(yoke_layer_norm_options, build(LAYER_NORM, &given));
     REFUSED(yoke_pool_options, build(POOL, &given));
     REFUSED(yoke_group_norm_options, build(GROUP_NORM, &given));
+    REFUSED(yoke_ctc_options, build(CTC, &given));
     REFUSED(yoke_parameter_options, build(PARAMETER, &given));
     REFUSED(yoke_recurrent_options, build(LSTM, &given));
     REFUSED(yoke_operation_options, build(OPERATION, &given));

@@ -275,6 +275,24 @@ static void use_tokens(void) {
     yoke_model_destroy(model);
 }
 
+/* A transcription, whose loss the model computes. */
+static void use_ctc(void) {
+    yoke_ctc_options ctc = YOKE_CTC_OPTIONS_INIT;
+    yoke_linear_options fc = YOKE_LINEAR_OPTIONS_INIT;
+    yoke_loss_options loss = YOKE_LOSS_OPTIONS_INIT;
+    yoke_model *model = NULL;
+    fc.name = "fc";
+    fc.out_features = CLASSES;
+    loss.kind = YOKE_LOSS_OUTPUT;
+    must(yoke_model_create(&model, "ctc", yoke_shape_sequence(6, 4)));
+    yoke_value value = yoke_linear(model, yoke_model_input(model), &fc);
+    ctc.log_probabilities = yoke_log_softmax_along(model, value, YOKE_AXIS_CHANNELS);
+    ctc.ids = yoke_model_add_input(model, "ids", yoke_shape_vector(2));
+    must(yoke_model_finish(model, yoke_ctc_loss(model, &ctc), &loss));
+    printf("ctc: %d layers\n", yoke_model_layer_count(model));
+    yoke_model_destroy(model);
+}
+
 static void use_model(const yoke_model *model) {
     RESULT(yoke_value_info, value);
     RESULT(yoke_layer_info, layer);
@@ -557,6 +575,7 @@ int main(int count, char **words) {
     use_datasets();
     use_images(words[1], words[2]);
     use_tokens();
+    use_ctc();
     yoke_model *model = build_images();
     use_model(model);
     use_own_operation();

@@ -9,6 +9,7 @@
 #include "replica_rig.h"
 #include "yoke/attention.h"
 #include "yoke/composed.h"
+#include "yoke/losses.h"
 #include "yoke/recurrent.h"
 
 #define TOLERANCE 2e-5
@@ -44,6 +45,32 @@ static yoke_value add_function(yoke_model *model, const json_t *operation, const
             return yoke_elementary(model, (yoke_function)f, in, real(operation, "p"),
                                    real(operation, "q"));
     fail_msg("no operation %s", name);
+    return (yoke_value){-1};
+}
+
+static yoke_value add_ctc(yoke_model *model, const json_t *operation, const yoke_value *in) {
+    yoke_ctc_options options = YOKE_CTC_OPTIONS_INIT;
+    options.log_probabilities = in[0];
+    options.ids = in[1];
+    options.input_length = in[2];
+    options.target_length = in[3];
+    options.blank = integer(operation, "blank");
+    return yoke_ctc_loss(model, &options);
+}
+
+/* A loss; index -1: it is none. */
+static yoke_value add_loss(yoke_model *model, const json_t *operation, const yoke_value *in) {
+    const char *name = text_of(operation, "op");
+    if (strcmp(name, "l1_loss") == 0) return yoke_l1_loss(model, in[0], in[1]);
+    if (strcmp(name, "kl_loss") == 0) return yoke_kl_loss(model, in[0], in[1]);
+    if (strcmp(name, "dice_loss") == 0) return yoke_dice_loss(model, in[0], in[1]);
+    if (strcmp(name, "nll_loss") == 0) return yoke_nll_loss(model, in[0], in[1]);
+    if (strcmp(name, "focal_loss") == 0)
+        return yoke_focal_loss(model, in[0], in[1], real(operation, "alpha"),
+                               real(operation, "gamma"));
+    if (strcmp(name, "triplet_loss") == 0)
+        return yoke_triplet_loss(model, in[0], in[1], in[2], real(operation, "margin"));
+    if (strcmp(name, "ctc_loss") == 0) return add_ctc(model, operation, in);
     return (yoke_value){-1};
 }
 
@@ -84,10 +111,13 @@ static yoke_value add_composed(yoke_model *model, const json_t *operation, const
     if (strcmp(name, "glu") == 0) return yoke_glu(model, in[0]);
     if (strcmp(name, "softmax_along") == 0) return yoke_softmax_along(model, in[0], axis);
     if (strcmp(name, "log_softmax_along") == 0) return yoke_log_softmax_along(model, in[0], axis);
-    if (strcmp(name, "l1_loss") == 0) return yoke_l1_loss(model, in[0], in[1]);
-    if (strcmp(name, "kl_loss") == 0) return yoke_kl_loss(model, in[0], in[1]);
-    if (strcmp(name, "dice_loss") == 0) return yoke_dice_loss(model, in[0], in[1]);
-    return (yoke_value){-1};
+    if (strcmp(name, "layer_norm_along") == 0)
+        return yoke_layer_norm_along(model, in[0], (unsigned)integer(operation, "axes"), "norm",
+                                     1e-5);
+    if (strcmp(name, "attend_heads") == 0)
+        return yoke_attend(model, in[0], in[1], in[1], yoke_no_mask());
+    if (strcmp(name, "index_select") == 0) return yoke_index_select(model, in[0], in[1]);
+    return add_loss(model, operation, in);
 }
 
 static yoke_value add_operation(yoke_model *model, const json_t *operation, const yoke_value *in,
@@ -131,7 +161,7 @@ static yoke_model *build(const json_t *graph, uint32_t *streams) {
     values[0] = yoke_model_input(model);
     json_array_foreach(operations, i, operation) {
         const json_t *arguments = json_object_get(operation, "in"), *argument;
-        yoke_value in[3] = {{-1}, {-1}, {-1}};
+        yoke_value in[4] = {{-1}, {-1}, {-1}, {-1}};
         json_array_foreach(arguments, k, argument) in[k] = values[json_integer_value(argument)];
         assert_true(i + 1 < VALUES);
         values[i + 1] = add_operation(model, operation, in, parameters);
@@ -271,7 +301,7 @@ static void random_graphs_equal_pytorch(void **state) {
 
 static void composed_layers_and_losses_equal_pytorch(void **state) {
     (void)state;
-    check_fixture("composed", 35);
+    check_fixture("composed", 50);
 }
 
 int main(void) {

@@ -77,6 +77,7 @@ typedef struct kit {
     yoke_evaluation_info evaluation_info;
     yoke_gradient_check gradient_check;
     yoke_gradient_check_options gradient_check_options;
+    yoke_ctc_options ctc_options;
     yoke_group_norm_options group_norm_options;
     yoke_group_report group_report;
     yoke_image_options image_options;
@@ -242,6 +243,7 @@ static void fill_options(kit *k) {
     k->layer_norm_options.name = "ln";
     k->recurrent_options = (yoke_recurrent_options)YOKE_RECURRENT_OPTIONS_INIT;
     k->recurrent_options.name = "rnn", k->recurrent_options.hidden = 1;
+    k->ctc_options = (yoke_ctc_options)YOKE_CTC_OPTIONS_INIT;
     k->group_norm_options = (yoke_group_norm_options)YOKE_GROUP_NORM_OPTIONS_INIT;
     k->group_norm_options.name = "gn", k->group_norm_options.groups = 1;
     k->parameter_options = (yoke_parameter_options)YOKE_PARAMETER_OPTIONS_INIT;

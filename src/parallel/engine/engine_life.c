@@ -10,7 +10,6 @@
 #include "parallel/engine/entry.h"
 #include "parallel/observers/observers.h"
 #include "parallel/stages/stages.h"
-#include "parallel/step/models.h"
 
 static yoke_status prepare(yoke_data_parallel *parallel, int rows, bool training) {
     TRY(yoke_engine_check_trains(parallel, training));

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "parallel/engine/engine_parts.h"
-#include "parallel/step/models.h"
 
 #define QUEUED_BUCKET_BYTES ((size_t)25 << 20)
 

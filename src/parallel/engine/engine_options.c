@@ -6,7 +6,6 @@
 
 #include <xxhash.h>
 
-#include "parallel/step/models.h"
 #include "parallel/step/step.h"
 
 static const char *const schedules[] = {"overlap", "classic", "sharded", "python"};

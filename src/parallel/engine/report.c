@@ -7,7 +7,6 @@
 #include "parallel/engine/entry.h"
 #include "parallel/observers/observers.h"
 #include "parallel/stages/stages.h"
-#include "parallel/step/models.h"
 
 #define NAMED 4 /* parameters that yoke_data_parallel_unreached names, at most */
 
