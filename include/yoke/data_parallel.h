@@ -160,6 +160,11 @@ typedef struct yoke_data_parallel_options {
      * during the call only. NULL: none. */
     const yoke_model *const *shorter_models;
     int shorter_model_count; /**< The length of `shorter_models`. */
+    /** Batch norms that compute with their running statistics in training, too, and leave them as
+     * they are, as after PyTorch's bn.eval(): shell patterns of the names of their tensors, with
+     * commas between them, "layer1.*,bn1.*" or "*". To freeze their weights, too, takes a group.
+     * NULL: none. create reads it during the call only. */
+    const char *freeze_statistics;
 } yoke_data_parallel_options;
 
 /** Microseconds: see yoke_data_parallel_options.interpreter_us. */
@@ -176,7 +181,7 @@ typedef struct yoke_data_parallel_options {
             YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false, NULL,  \
             0 /* group_count */, false /* skip_finite_check */, NULL /* algorithm_cache */,        \
             0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US,     \
-            false /* inference */, 0, false /* replace_broken_cache */, 0, NULL, 0                 \
+            false /* inference */, 0, false /* replace_broken_cache */, 0, NULL, 0, NULL           \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.

@@ -30,11 +30,12 @@ typedef struct yoke_reference_options {
     int shards;    /**< Batch norm normalizes each of so many shards alone, cut by torch.chunk's
                         rule, as an engine on as many devices does; 0: 1. */
     uint64_t seed; /**< Seeds dropout; the engine's seed. */
+    const char *freeze_statistics; /**< As yoke_data_parallel_options. */
 } yoke_reference_options;
 
 /** The defaults; set batch. */
 #define YOKE_REFERENCE_OPTIONS_INIT                                                                \
-    { sizeof(yoke_reference_options), 0, 1 /* shards */, 0 }
+    { sizeof(yoke_reference_options), 0, 1 /* shards */, 0, NULL }
 
 /** Makes a reference whose tensors are all zero: write each of them before the first step.
  *

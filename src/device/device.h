@@ -387,8 +387,10 @@ typedef struct yoke_plan_request {
                        parameters have another layout */
     yoke_precision precision;
     yoke_algorithm algorithm;
-    bool input_gradient; /* backward must compute the gradients of the inputs */
-    bool frozen;         /* no parameter needs a gradient: convolution and linear compute none */
+    bool input_gradient;   /* backward must compute the gradients of the inputs */
+    bool frozen;           /* no parameter needs a gradient: convolution and linear compute none */
+    bool fixed_statistics; /* batch norm: training computes with the running statistics, too, and
+                              leaves them as they are */
     /* Linear. relu: a ReLU alone reads the output, and the plan may compute it, too. relu_mask: a
      * linear layer alone reads that ReLU, and may mask its gradient. */
     bool relu, relu_mask;

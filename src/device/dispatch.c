@@ -233,7 +233,8 @@ static yoke_status check_request(const yoke_plan_request *request) {
     const yoke_operation *operation = request->operation;
     yoke_dims input = operation->input;
     bool one_value = request->rows == 1 && input.height == 1 && input.width == 1;
-    bool alone = request->norm_group == NULL; /* otherwise the group counts in each step */
+    /* Otherwise the group counts in each step, or nobody does. */
+    bool alone = request->norm_group == NULL && !request->fixed_statistics;
     if (operation->kind == YOKE_OP_BATCH_NORM && request->training && one_value && alone)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "batch norm in training needs more than 1 value per channel, got 1 row of "

@@ -8,10 +8,14 @@ typedef struct moments {
     double mean, variance, count;
 } moments;
 
+static bool uses_running(const yoke_float64_model *r, const yoke_node *layer) {
+    return !r->training || (r->fixed_statistics != NULL && r->fixed_statistics[layer->buffers[0]]);
+}
+
 static moments channel_moments(const yoke_float64_model *r, const yoke_node *layer,
                                yoke_planes shape, size_t channel) {
     moments m = {.count = (double)((size_t)r->rows * shape.pixels)};
-    if (!r->training) {
+    if (uses_running(r, layer)) {
         m.mean = r->tensors[layer->buffers[0]][channel];
         m.variance = r->tensors[layer->buffers[1]][channel];
         return m;
@@ -42,7 +46,7 @@ static void batch_norm_forward(yoke_float64_model *r, const yoke_node *layer) {
             r->values[layer->output][at] =
                 (x[at] - m.mean) * scale + r->tensors[layer->tensors[1]][c];
         }
-        if (r->training && !r->keeps_statistics) {
+        if (!uses_running(r, layer) && !r->keeps_statistics) {
             double momentum = layer->operation.momentum;
             double *mean = &r->tensors[layer->buffers[0]][c];
             double *variance = &r->tensors[layer->buffers[1]][c];
@@ -53,13 +57,15 @@ static void batch_norm_forward(yoke_float64_model *r, const yoke_node *layer) {
     }
 }
 
-/* dx = w / s * (dy - mean(dy) - xhat * mean(dy * xhat)) */
+/* dx = w / s * (dy - mean(dy) - xhat * mean(dy * xhat)), without the means where the statistics do
+ * not depend on x. */
 static void batch_norm_backward(yoke_float64_model *r, const yoke_node *layer) {
     yoke_planes shape = yoke_planes_of(layer->shape);
     const double *x = r->values[layer->inputs[0]], *gradient = r->gradients[layer->output];
     for (size_t c = 0; c < shape.channels; c++) {
         moments m = channel_moments(r, layer, shape, c);
         double s = sqrt(m.variance + layer->operation.epsilon), sum = 0, projection = 0;
+        if (uses_running(r, layer)) m.count = (double)INFINITY;
         for (int pass = 0; pass < 2; pass++)
             for (size_t i = 0; i < (size_t)r->rows * shape.pixels; i++) {
                 size_t at =

@@ -71,9 +71,11 @@ typedef struct yoke_replica_options {
     const yoke_flat *flat; /* NULL: this is the root and chooses the layout; otherwise the root's */
     yoke_algorithms *algorithms; /* shared; required */
     size_t first_bucket_bytes, bucket_bytes;
-    const bool *frozen;   /* [tensors] parameters without a gradient; outlives the replica. NULL:
-                             none */
-    bool input_gradients; /* backward also computes the gradients of the model's inputs */
+    const bool *frozen; /* [tensors] parameters without a gradient; outlives the replica. NULL:
+                           none */
+    const bool *fixed_statistics; /* [tensors] running means of batch norms that use them in
+                                     training; outlives the replica. NULL: none */
+    bool input_gradients;         /* backward also computes the gradients of the model's inputs */
     int bucket_parts; /* every bucket divides into this many equal parts of whole cache lines; 0: 1
                        */
     yoke_norm_group *norm_group; /* of its batch norms in training; NULL: none */
@@ -180,9 +182,10 @@ typedef struct yoke_float64_model {
     int correct;
     int rows; /* of the next pass, at most those given to create */
     bool training;
-    bool keeps_statistics; /* training leaves the running statistics as they are */
-    yoke_plan_step step;   /* its loss_scale is not read */
-    double loss_scale;     /* of the loss gradient: 1 / what divides the whole batch's loss */
+    bool keeps_statistics;        /* training leaves the running statistics as they are */
+    const bool *fixed_statistics; /* [tensors] of running means that training reads; NULL: none */
+    yoke_plan_step step;          /* its loss_scale is not read */
+    double loss_scale; /* of the loss gradient: 1 / what divides the whole batch's loss */
     const int32_t *labels;
     const yoke_label_mix *mixes; /* NULL: each row has one label */
     const float *targets;
@@ -248,6 +251,11 @@ yoke_status yoke_patterns_mark(yoke_names *names, const char *list, int mark, in
 /* ARGUMENT: the text begins with `what` and the list's first pattern, and names the model's nearest
  * tensor. */
 yoke_status yoke_patterns_fail(const yoke_model *model, const char *what, const char *list);
+
+/* *marks, [tensors], which the caller frees: true at the running mean of each batch norm that a
+ * pattern of the list matches by the name of one of its tensors; NULL where `list` is. ARGUMENT: a
+ * pattern matches none. */
+yoke_status yoke_statistics_mark(const yoke_model *model, const char *list, bool **marks);
 
 /* outputs[tensors] gets for each, as bits, the outputs that it changes. */
 yoke_status yoke_model_reach(const yoke_model *model, unsigned *outputs);

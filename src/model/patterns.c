@@ -184,3 +184,50 @@ yoke_status yoke_patterns_fail(const yoke_model *model, const char *what, const 
     free(parts);
     return status;
 }
+
+/* Batch norms. */
+
+/* A batch norm has several names, and an index: that of its running mean. */
+static void add_norms(yoke_names *names, const yoke_model *model) {
+    for (int i = 0; i < model->layer_count; i++) {
+        const yoke_node *layer = &model->layers[i];
+        if (layer->operation.kind != YOKE_OP_BATCH_NORM) continue;
+        for (int k = 0; k < 2; k++) {
+            yoke_names_add(names, model->tensors[layer->tensors[k]].name, layer->buffers[0]);
+            yoke_names_add(names, model->tensors[layer->buffers[k]].name, layer->buffers[0]);
+        }
+    }
+    yoke_names_sort(names);
+}
+
+static yoke_status mark_norms(const yoke_model *model, const char *list, yoke_names *names,
+                              int *marks) {
+    const char *unmatched = NULL;
+    for (int i = 0; i < model->tensor_count; i++)
+        marks[i] = -1;
+    add_norms(names, model);
+    TRY(yoke_patterns_mark(names, list, 1, marks, &unmatched));
+    return unmatched == NULL ? YOKE_OK
+                             : yoke_patterns_fail(model, "batch norm to freeze", unmatched);
+}
+
+yoke_status yoke_statistics_mark(const yoke_model *model, const char *list, bool **marked) {
+    yoke_names names = {0};
+    size_t tensors = (size_t)model->tensor_count;
+    *marked = NULL;
+    if (list == NULL) return YOKE_OK;
+    int *marks = calloc(tensors + 1, sizeof *marks);
+    bool *found = calloc(tensors + 1, sizeof *found);
+    yoke_status status = yoke_names_create(&names, 2 * model->tensor_count);
+    if (marks == NULL || found == NULL) status = FAIL_MEMORY(tensors, "frozen statistics");
+    if (status == YOKE_OK) status = mark_norms(model, list, &names, marks);
+    for (size_t i = 0; i < tensors && status == YOKE_OK; i++)
+        found[i] = marks[i] >= 0;
+    yoke_names_destroy(&names);
+    free(marks);
+    if (status == YOKE_OK)
+        *marked = found;
+    else
+        free(found);
+    return status;
+}

@@ -7,6 +7,12 @@
 
 /* Plans. */
 
+/* Whether a batch norm computes with its running statistics in training, too. */
+static bool is_fixed(const yoke_program *program, const yoke_node *node) {
+    return node->operation.kind == YOKE_OP_BATCH_NORM && program->fixed_statistics != NULL &&
+           program->fixed_statistics[node->buffers[0]];
+}
+
 static yoke_plan_request request_of(const yoke_program *program, const yoke_program_request *from,
                                     int index) {
     const yoke_node *node = &program->model->nodes[index];
@@ -21,7 +27,8 @@ static yoke_plan_request request_of(const yoke_program *program, const yoke_prog
         .input_gradient = yoke_program_requires_input_gradient(program, node),
         .frozen = !yoke_program_trains(program, node),
         .algorithms = from->algorithms,
-        .norm_group = from->norm_group,
+        .fixed_statistics = is_fixed(program, node),
+        .norm_group = is_fixed(program, node) ? NULL : from->norm_group,
     };
     for (int k = 0; k < node->input_count; k++)
         request.inputs[k] = program->layouts[node->inputs[k]];
@@ -132,6 +139,7 @@ static yoke_status build_program(yoke_program *program, const yoke_program_reque
     program->training = request->training;
     program->input_gradients = request->input_gradients;
     program->frozen = request->frozen;
+    program->fixed_statistics = request->fixed_statistics;
     program->before_operation = request->before_operation;
     TRY(allocate_lists(program));
     yoke_program_mark_gradients(program);
@@ -361,8 +369,9 @@ yoke_status yoke_program_segment(yoke_program *program, int segment, const yoke_
 
 /* A replica without rows takes part in the batch norms alone. */
 
-static bool is_norm(const yoke_program *program, int node) {
-    return program->model->nodes[node].operation.kind == YOKE_OP_BATCH_NORM;
+static bool is_norm(const yoke_program *program, int index) {
+    const yoke_node *node = &program->model->nodes[index];
+    return node->operation.kind == YOKE_OP_BATCH_NORM && !is_fixed(program, node);
 }
 
 yoke_status yoke_program_idle_forward(yoke_program *program, int done) {

@@ -88,10 +88,11 @@ typedef struct yoke_program_request {
     yoke_algorithm algorithm;
     int rows, most_rows; /* of this program, and of the largest */
     bool training;
-    bool inference;        /* no program of this model trains */
-    bool input_gradients;  /* backward also computes the gradient of the model's input */
-    const bool *frozen;    /* [tensors]; NULL: none */
-    const yoke_flat *flat; /* NULL: the plans choose the layouts of parameters */
+    bool inference;               /* no program of this model trains */
+    bool input_gradients;         /* backward also computes the gradient of the model's input */
+    const bool *frozen;           /* [tensors]; NULL: none */
+    const bool *fixed_statistics; /* [tensors] of running means; NULL: none */
+    const yoke_flat *flat;        /* NULL: the plans choose the layouts of parameters */
     yoke_algorithms *algorithms;
     yoke_norm_group *norm_group;
     yoke_operation_hook before_operation;
@@ -104,12 +105,13 @@ typedef struct yoke_program {
     bool training, input_gradients;
     bool reads_image; /* input 0 from the replica's `image` */
     yoke_operation_hook before_operation;
-    const bool *frozen;      /* [tensors]; NULL: none */
-    bool *requires_gradient; /* [values] */
-    yoke_plan **plans;       /* [nodes] */
-    yoke_plan *loss;         /* the loss */
-    yoke_layout *layouts;    /* [values] */
-    yoke_layout *parameters; /* [tensors]: as the plans use them */
+    const bool *frozen;           /* [tensors]; NULL: none */
+    const bool *fixed_statistics; /* [tensors] of running means; NULL: none */
+    bool *requires_gradient;      /* [values] */
+    yoke_plan **plans;            /* [nodes] */
+    yoke_plan *loss;              /* the loss */
+    yoke_layout *layouts;         /* [values] */
+    yoke_layout *parameters;      /* [tensors]: as the plans use them */
 
     yoke_place *values;       /* [values] */
     yoke_node_places *places; /* [nodes] */

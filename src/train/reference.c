@@ -15,6 +15,7 @@ struct yoke_reference {
     yoke_reference_options options;
     yoke_float64_model *net;
     double **states[YOKE_UPDATE_STATES]; /* [tensors] */
+    bool *fixed_statistics;              /* [tensors] of running means; NULL: none */
     unsigned *outputs; /* [tensors] as bits, those that each changes; the loss reads output 0 */
     uint64_t steps;
 };
@@ -24,6 +25,9 @@ struct yoke_reference {
 static yoke_status build(yoke_reference *reference) {
     int count = yoke_model_tensor_count(reference->model);
     TRY(yoke_float64_create(&reference->net, reference->model, reference->options.batch));
+    TRY(yoke_statistics_mark(reference->model, reference->options.freeze_statistics,
+                             &reference->fixed_statistics));
+    reference->net->fixed_statistics = reference->fixed_statistics;
     for (int s = 0; s < YOKE_UPDATE_STATES; s++) {
         reference->states[s] = calloc((size_t)count + 1, sizeof *reference->states[s]);
         if (reference->states[s] == NULL)
@@ -83,6 +87,7 @@ void yoke_reference_destroy(yoke_reference *reference) {
     }
     free(reference->outputs);
     yoke_float64_destroy(reference->net);
+    free(reference->fixed_statistics);
     free(reference);
 }
 

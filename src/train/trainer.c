@@ -309,6 +309,7 @@ static yoke_status build_engine(yoke_run *run) {
     TRY(yoke_data_parallel_create(&run->parallel, run->model, run->devices, options->optimizer,
                                   engine));
     engine->groups = NULL; /* may be gone after create */
+    engine->freeze_statistics = NULL;
     if (options->init == NULL) return YOKE_OK;
     first_weights weights = {.run = run};
     yoke_status status = yoke_run_file_work(run, read_weights, &weights);

@@ -11,6 +11,7 @@
 typedef struct batch_norm_plan {
     cpu_primitive_plan plan;
     bool training;
+    bool fixed; /* training computes with the running statistics, which stay */
     size_t channels;
     double momentum;
     double unbiased; /* n / (n - 1): torch's running variance over the batch's */
@@ -44,7 +45,7 @@ static yoke_status check_statistics(const batch_norm_plan *norm) {
 static yoke_status batch_norm_forward(yoke_plan *plan, const yoke_plan_step *step) {
     batch_norm_plan *norm = (batch_norm_plan *)plan;
     TRY(cpu_primitive_plan_forward(plan, step));
-    if (!norm->training) return YOKE_OK;
+    if (!norm->training || norm->fixed) return YOKE_OK;
     TRY(check_statistics(norm));
     update_running(norm);
     return YOKE_OK;
@@ -80,11 +81,11 @@ static yoke_status batch_norm_bind(yoke_plan *plan, const yoke_plan_binding *bin
     norm->mean = norm->running_mean;
     norm->variance = norm->running_variance;
     void *mask = NULL;
-    if (norm->training) {
+    if (norm->training && !norm->fixed) {
         norm->mean = (float *)(saved + norm->mean_offset);
         norm->variance = (float *)(saved + norm->variance_offset);
-        if (norm->mask_offset > 0) mask = saved + norm->mask_offset;
     }
+    if (norm->mask_offset > 0) mask = saved + norm->mask_offset;
     const cpu_address addresses[] = {{DNNL_ARG_SRC, binding->inputs[0]},
                                      {DNNL_ARG_DST, binding->output},
                                      {DNNL_ARG_MEAN, norm->mean},
@@ -143,6 +144,7 @@ static yoke_status plan_norm(yoke_plan **plan, cpu_device *device,
     size_t values =
         (size_t)request->rows * (size_t)operation->input.height * (size_t)operation->input.width;
     norm->training = request->training;
+    norm->fixed = request->fixed_statistics;
     norm->input_gradient = request->input_gradient;
     norm->channels = (size_t)channels;
     norm->momentum = operation->momentum;
@@ -155,7 +157,7 @@ static yoke_status plan_norm(yoke_plan **plan, cpu_device *device,
                                .flags = dnnl_use_scale | dnnl_use_shift};
     if (operation->relu) primitive.flags |= dnnl_fuse_norm_relu;
     /* oneDNN reads mean and variance instead of computing them. */
-    if (!norm->training || synchronized) primitive.flags |= dnnl_use_global_stats;
+    if (!norm->training || norm->fixed || synchronized) primitive.flags |= dnnl_use_global_stats;
     TRY(cpu_primitive_create(&norm->plan.forward, device, &primitive));
     primitive.direction = CPU_BACKWARD_DATA;
     primitive.hint = norm->plan.forward.description;

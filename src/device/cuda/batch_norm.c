@@ -9,6 +9,7 @@
 typedef struct batch_norm_plan {
     cuda_kernel_plan kernel; /* input 1: of a sum */
     cuda_batch_norm_cut forward_cut, backward_cut;
+    bool fixed; /* training computes with the running statistics, which stay */
 } batch_norm_plan;
 
 static cuda_batch_norm_job batch_norm_job(const cuda_kernel_plan *plan) {
@@ -20,6 +21,7 @@ static cuda_batch_norm_job batch_norm_job(const cuda_kernel_plan *plan) {
                                .channels = operation->input.channels,
                                .half = plan->half,
                                .relu = operation->relu,
+                               .fixed = ((const batch_norm_plan *)plan)->fixed,
                                .cut = ((const batch_norm_plan *)plan)->forward_cut,
                                .epsilon = (float)operation->epsilon,
                                .momentum = operation->momentum,
@@ -44,7 +46,7 @@ static cuda_batch_norm_job batch_norm_job(const cuda_kernel_plan *plan) {
 
 static yoke_status batch_norm_forward(const cuda_kernel_plan *plan, cudaStream_t stream) {
     const cuda_batch_norm_job job = batch_norm_job(plan);
-    if (plan->base.backward != NULL)
+    if (plan->base.backward != NULL && !job.fixed)
         TRY_CUDA(plan->device, cuda_run_batch_norm(&job, stream));
     else
         TRY_CUDA(plan->device, cuda_run_batch_norm_evaluation(&job, stream));
@@ -183,6 +185,7 @@ static yoke_status batch_norm_prepare(cuda_kernel_plan *plan, const yoke_plan_re
     for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++)
         TRY(yoke_layout_plain(plan->base.device, &channels, 1, &needs->parameters[i]));
     norm->forward_cut = norm->backward_cut = cuts[0].cut;
+    norm->fixed = request->training && request->fixed_statistics;
     needs->forward_in_place = needs->forward_in_place && !request->training;
     if (!request->training) return YOKE_OK;
     TRY(choose_cut(norm, request, false, &norm->forward_cut));

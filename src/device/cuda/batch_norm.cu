@@ -160,6 +160,11 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
     load_channels(reciprocal, job.running_variance + part.channel);
     for (int i = 0; i < N; i++)
         reciprocal[i] = reciprocal_std(reciprocal[i], job.epsilon);
+    if (job.fixed && blockIdx.x < chunks.groups && threadIdx.x < CHUNK_LANES && part.real)
+        for (int i = 0; i < N; i++) {
+            job.mean[part.channel + i] = mean[i];
+            job.reciprocal[part.channel + i] = reciprocal[i];
+        }
     normalise<T, N, ADD>(job, part, mean, reciprocal);
 }
 

@@ -92,6 +92,7 @@ static __device__ void spread_gradients(const cuda_batch_norm_job &job, const pa
         float reciprocal = job.reciprocal[part.channel + i];
         sum[i] /= (float)job.pixels;
         off_sum[i] *= reciprocal * reciprocal / (float)job.pixels;
+        if (job.fixed) sum[i] = off_sum[i] = 0; /* the statistics do not depend on the input */
     }
     visit_gradients<T, N, false>(
         job, part, constants, [&](size_t pixel, const float(&off)[N], const float(&gradient)[N]) {

@@ -160,6 +160,7 @@ typedef struct cuda_batch_norm_job {
     size_t pixels; /* of all rows */
     int channels;
     bool half, relu;
+    bool fixed;              /* training with the running statistics, which stay */
     cuda_batch_norm_cut cut; /* of this pass */
     float epsilon;
     double momentum;

@@ -59,6 +59,7 @@ static yoke_status plan_replica(int index, void *context) {
         .bucket_bytes = step->options.bucket_bytes,
         .bucket_parts = step->options.shards > 0 ? step->options.shards : step->exchange->owners,
         .frozen = step->groups.frozen,
+        .fixed_statistics = step->fixed_statistics,
         .input_gradients = step->options.input_gradients,
         .norm_group = yoke_sync_norm_group(step, index),
         .before_operation = yoke_interpreter_hook(step, index),

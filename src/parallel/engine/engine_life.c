@@ -3,6 +3,7 @@
 #include "parallel/engine/engine.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "parallel/engine/agreement.h"
 #include "parallel/engine/average.h"
@@ -47,6 +48,16 @@ static yoke_status build_replicas(yoke_data_parallel *parallel) {
     return yoke_replicate(parallel);
 }
 
+/* Checkpoints state the patterns: they outlive the caller's text. */
+static yoke_status keep_statistics(yoke_step *step) {
+    const char *given = step->options.freeze_statistics;
+    if (given == NULL) return YOKE_OK;
+    step->options.freeze_statistics = NULL; /* may be gone after create */
+    step->fixed_patterns = strdup(given);
+    if (step->fixed_patterns == NULL) return FAIL_MEMORY(strlen(given) + 1, "patterns");
+    return yoke_statistics_mark(step->model, given, &step->fixed_statistics);
+}
+
 static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_options *options,
                          const yoke_optimizer_options *optimizer) {
     yoke_step *step = &parallel->step;
@@ -55,6 +66,7 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     step->queued = !yoke_devices_share_memory(step->devices);
     TRY(yoke_engine_load_options(step, options, optimizer));
     TRY(yoke_groups_create(step));
+    TRY(keep_statistics(step));
     TRY(yoke_reach_create(step));
     TRY(yoke_ranks_join(step));
     TRY(yoke_shards_check(step));
@@ -126,6 +138,8 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
     yoke_algorithms_destroy(step->algorithms);
     yoke_reach_destroy(&step->reach);
     yoke_groups_destroy(&step->groups);
+    free(step->fixed_patterns);
+    free(step->fixed_statistics);
     free(step->lanes);
     free(step->labels);
     yoke_entry_end(parallel);

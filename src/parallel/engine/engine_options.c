@@ -70,6 +70,12 @@ static void write_text(const void *owner, size_t which, char text[YOKE_OPTION_BY
                  in.height, in.width);
 }
 
+/* Checkpoints from before it existed still match. */
+static bool freezes_statistics(const void *owner) {
+    const yoke_step *step = owner;
+    return step->fixed_patterns != NULL;
+}
+
 #define ENGINE(field) offsetof(yoke_step, options.field)
 #define OPTIMIZER(field) offsetof(yoke_step, optimizer_options.field)
 #define ALIKE YOKE_OPTION_AGREES | YOKE_OPTION_COMPARED
@@ -81,6 +87,8 @@ static const yoke_option rows[] = {
     {"accumulate", ALIKE, YOKE_OPTION_INTEGER, ENGINE(accumulate)},
     {"shards", ALIKE, YOKE_OPTION_INTEGER, ENGINE(shards)},
     {"synchronize_batch_norm", ALIKE, YOKE_OPTION_FLAG, ENGINE(synchronize_batch_norm)},
+    {"freeze_statistics", ALIKE, YOKE_OPTION_TEXT, offsetof(yoke_step, fixed_patterns),
+     .applies = freezes_statistics},
     {"precision", ALIKE, YOKE_OPTION_WORD, ENGINE(precision), precisions},
     {"mean_of_ranks", ALIKE, YOKE_OPTION_FLAG, ENGINE(mean_of_ranks)},
     {"optimizer", ALIKE, YOKE_OPTION_WRITTEN, KIND},

@@ -3,7 +3,12 @@
  * which lie behind the others, only where they changed too. */
 #include "parallel/stages/stage_table.h"
 
-/* A training forward does not read running statistics, and only the root's are kept. */
+/* A training forward reads no running statistics but the fixed ones, and only the root's are kept.
+ */
+static bool trains_with_buffers(const yoke_step *step) {
+    return step->fixed_statistics != NULL;
+}
+
 static yoke_stale find_stale(const yoke_step *step, bool buffers) {
     yoke_stale stale = {0};
     for (int k = 1; k < step->count; k++) {
@@ -56,15 +61,15 @@ static bool all_travel(const yoke_step *step) {
 }
 
 static yoke_status replicate_weights(yoke_step *step) {
-    return replicate(step, false);
+    return replicate(step, trains_with_buffers(step));
 }
 
 static size_t bytes_of_weights(const yoke_step *step, int lane) {
-    return stale_bytes(step, lane, false);
+    return stale_bytes(step, lane, trains_with_buffers(step));
 }
 
 static bool weights_travel(const yoke_step *step) {
-    return is_stale(step, false);
+    return is_stale(step, trains_with_buffers(step));
 }
 
 const yoke_stage_def yoke_stage_replicate = {.stage = YOKE_STAGE_REPLICATE,

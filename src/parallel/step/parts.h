@@ -298,6 +298,8 @@ struct yoke_step {
     yoke_data_parallel_options options;
     yoke_optimizer_options optimizer_options;
     yoke_groups groups;
+    bool *fixed_statistics; /* [tensors] running means of batch norms that keep them; NULL: none */
+    char *fixed_patterns;   /* of their names, which checkpoints state; NULL: none */
     yoke_batch_limits limits;
     bool queued; /* devices have memory and streams of their own: calls only queue work */
     int count;
