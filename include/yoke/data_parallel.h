@@ -165,6 +165,10 @@ typedef struct yoke_data_parallel_options {
      * commas between them, "layer1.*,bn1.*" or "*". To freeze their weights, too, takes a group.
      * NULL: none. create reads it during the call only. */
     const char *freeze_statistics;
+    /** Activation checkpointing: a model without yoke_activation_checkpoint_begin is cut into about
+     * as many ranges as the root of its operations, between its blocks where it can, as if they
+     * were marked so. Not with synchronize_batch_norm, whose statistics take all devices. */
+    bool activation_checkpointing;
 } yoke_data_parallel_options;
 
 /** Microseconds: see yoke_data_parallel_options.interpreter_us. */
@@ -181,7 +185,7 @@ typedef struct yoke_data_parallel_options {
             YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false, NULL,  \
             0 /* group_count */, false /* skip_finite_check */, NULL /* algorithm_cache */,        \
             0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US,     \
-            false /* inference */, 0, false /* replace_broken_cache */, 0, NULL, 0, NULL           \
+            false /* inference */, 0, false /* replace_broken_cache */, 0, NULL, 0, NULL, false    \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.

@@ -211,6 +211,22 @@ YOKE_API yoke_value yoke_model_add_input(yoke_model *model, const char *name, yo
  */
 YOKE_API void yoke_model_add_output(yoke_model *model, const char *name, yoke_value value);
 
+/** Begins a range of layers whose values backward computes again instead of keeping them, as
+ * torch.utils.checkpoint does: less memory for one more forward of the range, and the same bits.
+ * Right before its backward the range's forward runs again from the values that it reads. Running
+ * statistics and dropout are those of the first time. A callback of the host program is called
+ * twice. In evaluation it changes nothing.
+ *
+ * @param model  The model; yoke_model_finish reports an error of this call. Ranges do not nest.
+ */
+YOKE_API void yoke_activation_checkpoint_begin(yoke_model *model);
+
+/** Ends the range.
+ *
+ * @param model  The model.
+ */
+YOKE_API void yoke_activation_checkpoint_end(yoke_model *model);
+
 /** Adds a convolution; groups = channels makes it depthwise. Parameters: NAME.weight [out, in /
  * groups, kernel, kernel], NAME.bias [out].
  *

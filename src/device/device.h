@@ -473,6 +473,7 @@ typedef struct yoke_plan_step {
     /* For batch norms with a norm_group. idle: this participant has no rows, and the plan only
      * takes part in the all-gather. alone: the plan gathers nothing and normalises its own rows. */
     bool idle, alone;
+    bool again; /* forward runs a second time in this step: running statistics stay */
 } yoke_plan_step;
 
 /* create chooses algorithms and may measure them, for which it allocates and runs; bind fixes

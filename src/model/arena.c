@@ -42,8 +42,20 @@ static int larger_first(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
+void yoke_arena_rest(yoke_arena *arena, int storage, int pause, int resume) {
+    arena->storages[storage].pause = pause;
+    arena->storages[storage].resume = resume;
+}
+
+/* Whether a lives at a step from `begin` to `end`. */
+static bool meets(const yoke_storage *a, int begin, int end) {
+    if (a->pause >= a->resume) return a->begin <= end && begin <= a->end;
+    return (a->begin <= end && begin <= a->pause) || (a->resume <= end && begin <= a->end);
+}
+
 static bool live_together(const yoke_storage *a, const yoke_storage *b) {
-    return a->begin <= b->end && b->begin <= a->end;
+    if (b->pause >= b->resume) return meets(a, b->begin, b->end);
+    return meets(a, b->begin, b->pause) || meets(a, b->resume, b->end);
 }
 
 /* The smallest hole between the placed storages that live at the same time, or the end of the last

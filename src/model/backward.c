@@ -179,7 +179,7 @@ static void plan_node(struct backward *backward, int index) {
     const yoke_node *node = &program->model->nodes[index];
     yoke_node_places *places = &program->places[index];
     backward->node = index;
-    backward->step = yoke_backward_step(program, index);
+    backward->step = program->backward[index];
     places->output_gradient = backward->gradients[node->output];
     if (places->output_gradient >= 0) {
         backward->references[places->output_gradient]--;
@@ -210,6 +210,17 @@ static void plan_node(struct backward *backward, int index) {
     distribute(backward, node, contributions);
 }
 
+/* The nodes whose forward runs again right before this node's backward. */
+static void run_again_before(struct backward *backward, int index) {
+    const yoke_program *program = backward->program;
+    int behind = index + 1 < program->model->node_count ? program->backward[index + 1]
+                                                        : program->model->node_count;
+    backward->node = index;
+    for (int i = 0; i <= index; i++)
+        if (program->again[i] > behind && program->again[i] < program->backward[index])
+            emit(backward, (yoke_action){.kind = YOKE_ACTION_AGAIN, .again = i});
+}
+
 /* The number of actions up to and including this node's. */
 static int actions_through(const yoke_program *program, int node) {
     int count = 0;
@@ -233,8 +244,10 @@ yoke_status yoke_plan_backward_actions(yoke_program *program, const yoke_flat *f
             backward.gradients[i] = YOKE_PLACE_NOWHERE;
         for (int k = 0; k < model->output_count; k++)
             backward.gradients[model->value_count - 1 - k] = YOKE_PLACE_OUTPUT_GRADIENTS - k;
-        for (int i = model->node_count - 1; i >= 0; i--)
+        for (int i = model->node_count - 1; i >= 0; i--) {
+            run_again_before(&backward, i);
             if (yoke_program_runs_backward(program, &model->nodes[i])) plan_node(&backward, i);
+        }
         for (int k = 0; k < model->input_count; k++) {
             program->gradients_of_inputs[k] = backward.gradients[model->inputs[k].value];
             use(&backward, program->gradients_of_inputs[k]);

@@ -30,6 +30,29 @@ yoke_value yoke_builder_result(yoke_model *model, yoke_status status) {
     return (yoke_value){YOKE_NONE};
 }
 
+void yoke_activation_checkpoint_begin(yoke_model *model) {
+    if (yoke_builder_stopped(model)) return;
+    yoke_status status = YOKE_OK;
+    if (model->recomputing > 0)
+        status = FAIL(YOKE_ERROR_ARGUMENT,
+                      "activation checkpoint behind layer %d: the one before it has not ended",
+                      model->layer_count);
+    else
+        model->recomputing = ++model->recompute_count;
+    yoke_builder_result(model, status);
+}
+
+void yoke_activation_checkpoint_end(yoke_model *model) {
+    if (yoke_builder_stopped(model)) return;
+    yoke_status status = YOKE_OK;
+    if (model->recomputing == 0)
+        status = FAIL(YOKE_ERROR_ARGUMENT,
+                      "activation checkpoint behind layer %d: it ends, and none has begun",
+                      model->layer_count);
+    model->recomputing = 0;
+    yoke_builder_result(model, status);
+}
+
 const char *yoke_kind_name(yoke_operation_kind kind) {
     static const char *const names[] = {
         [YOKE_OP_CONV2D] = "conv2d",
@@ -104,6 +127,7 @@ yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, cons
         .tensors = {YOKE_NONE, YOKE_NONE},
         .buffers = {YOKE_NONE, YOKE_NONE},
         .output = model->layer_count,
+        .recomputed = model->recomputing,
     };
     char own[32]; /* a layer without parameters is named by a word and its position: "relu.7" */
     if (!named) {

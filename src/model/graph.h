@@ -20,6 +20,7 @@ typedef struct yoke_node {
     int output;
     int tensors[YOKE_PLAN_PARAMETERS], tensor_count; /* weight, bias */
     int buffers[2];                                  /* running mean, running variance or NONE */
+    int recomputed; /* the number of its activation checkpoint; 0: its value is kept */
 } yoke_node;
 
 /* How PyTorch initialises a tensor. */
@@ -52,7 +53,9 @@ typedef struct yoke_named_value {
 
 struct yoke_model {
     char *name;
-    yoke_shape input; /* of input 0 */
+    int recomputing, recompute_count; /* the activation checkpoint that layers are added to, 0:
+                                         none; and how many there are */
+    yoke_shape input;                 /* of input 0 */
     /* Input 0 is value 0, a further one the value of a layer INPUT. Output 0 is what the loss
      * reads; finish sets its value. */
     yoke_named_value inputs[YOKE_INPUTS_LIMIT], outputs[YOKE_OUTPUTS_LIMIT];

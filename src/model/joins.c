@@ -80,10 +80,14 @@ static void place_mask(yoke_program *program, int node) {
     program->places[writer_of(model, model->nodes[node].inputs[0])].skips_backward = true;
 }
 
+void yoke_place_masks(yoke_program *program) {
+    for (int i = 0; i < program->model->node_count; i++)
+        place_mask(program, i);
+}
+
 void yoke_place_joins(yoke_program *program) {
     const yoke_model *model = program->model;
     for (int i = 0; i < model->node_count; i++) {
-        place_mask(program, i);
         if (!yoke_plan_describe(program->plans[i])->applies_relu) continue;
         int from = model->nodes[i].output, relu = only_reader(model, from);
         int to = model->nodes[relu].output;

@@ -5,16 +5,56 @@
 
 #include "model/program.h"
 
-int yoke_backward_step(const yoke_program *program, int node) {
-    return 2 * program->model->node_count - node;
+/* When a value is read: in forward last, in backward first and last; NONE: never. A forward that
+ * runs again counts as backward. */
+typedef struct reads {
+    int forward, first, last;
+} reads;
+
+static void read_in_backward(reads *value, int step) {
+    if (value->first == YOKE_NONE || step < value->first) value->first = step;
+    if (step > value->last) value->last = step;
 }
 
-static void raise_to(int *last_use, int step) {
-    if (step > *last_use) *last_use = step;
+/* Of node `index`. */
+static void count_reads(const yoke_program *program, int index, reads *values) {
+    const yoke_node *node = &program->model->nodes[index];
+    const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
+    bool backward = yoke_program_runs_backward(program, node);
+    for (int k = 0; k < node->input_count; k++) {
+        reads *input = &values[node->inputs[k]];
+        if (index > input->forward) input->forward = index;
+        if (program->again[index] != YOKE_NONE) read_in_backward(input, program->again[index]);
+        if (backward && needs->backward_reads[k]) read_in_backward(input, program->backward[index]);
+    }
+    reads *output = &values[node->output];
+    if (index > output->forward) output->forward = index;
+    if (backward && needs->backward_reads_output)
+        read_in_backward(output, program->backward[index]);
+}
+
+/* Whether forward makes the value again before backward first reads it. */
+static bool is_made_again(const yoke_program *program, int writer, const reads *value) {
+    int again = writer == YOKE_NONE ? YOKE_NONE : program->again[writer];
+    return again != YOKE_NONE && (value->first == YOKE_NONE || value->first >= again);
+}
+
+static int writer_of(const yoke_model *model, int value) {
+    for (int i = 0; i < model->node_count; i++)
+        if (model->nodes[i].output == value) return i;
+    return YOKE_NONE;
+}
+
+/* Whether node `index` is the last one that reads the value, also where both run again. */
+static bool is_last_reader(const yoke_program *program, int index, int value, const reads *of) {
+    if (of->forward != index) return false;
+    if (of->last == YOKE_NONE) return true;
+    return of->last == program->again[index] &&
+           is_made_again(program, writer_of(program->model, value), of);
 }
 
 /* The output may take the place of input 0 if no later step reads that input. */
-static bool may_overwrite(const yoke_program *program, int index, const int *last_use) {
+static bool may_overwrite(const yoke_program *program, int index, const reads *values) {
     const yoke_node *node = &program->model->nodes[index];
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
     if (node->input_count == 0) return false;
@@ -23,39 +63,54 @@ static bool may_overwrite(const yoke_program *program, int index, const int *las
     for (int k = 1; k < node->input_count; k++)
         twice = twice || node->inputs[k] == input;
     return needs->forward_in_place && !twice && program->values[input] >= 0 &&
-           last_use[input] == index && needs->output.bytes == program->layouts[input].bytes;
+           is_last_reader(program, index, input, &values[input]) &&
+           needs->output.bytes == program->layouts[input].bytes;
 }
 
+/* A node that runs again fills what it saves again, unless a mask in it was read before. */
 static void place_saved(yoke_program *program, int index) {
     size_t bytes = yoke_plan_describe(program->plans[index])->saved_bytes;
     if (bytes == 0) return;
     yoke_place saved = yoke_arena_add(&program->arena, bytes, index);
-    if (yoke_program_runs_backward(program, &program->model->nodes[index]))
-        yoke_arena_use(&program->arena, saved, yoke_backward_step(program, index));
     program->places[index].saved = saved;
+    int again = program->again[index], first = program->backward[index];
+    for (int i = 0; i < program->model->node_count; i++)
+        if (program->places[i].mask_of == index && program->backward[i] < first)
+            first = program->backward[i];
+    if (yoke_program_runs_backward(program, &program->model->nodes[index]))
+        yoke_arena_use(&program->arena, saved, program->backward[index]);
+    yoke_arena_use(&program->arena, saved, again);
+    if (again != YOKE_NONE && again < first) yoke_arena_rest(&program->arena, saved, index, again);
+}
+
+/* Lengthens the life of the value's storage. The storage of several values rests where all of them
+ * do. */
+static void use_value(yoke_program *program, int index, const reads *value) {
+    yoke_place place = program->values[program->model->nodes[index].output];
+    if (place < 0) return;
+    yoke_storage *storage = &program->arena.storages[place];
+    int again = program->again[index];
+    bool rests = is_made_again(program, index, value);
+    int pause = rests || value->last == YOKE_NONE ? value->forward : value->last;
+    yoke_arena_use(&program->arena, place, value->forward);
+    yoke_arena_use(&program->arena, place, value->last);
+    yoke_arena_use(&program->arena, place, again);
+    if (pause > storage->pause) storage->pause = pause;
+    if (again != YOKE_NONE && (storage->resume == 0 || again < storage->resume))
+        storage->resume = again;
 }
 
 yoke_status yoke_place_values(yoke_program *program) {
     const yoke_model *model = program->model;
-    size_t values = (size_t)model->value_count;
-    int *last_use = malloc(values * sizeof *last_use);
-    if (last_use == NULL) return FAIL_MEMORY(values * sizeof *last_use, "the lifetimes of values");
-    /* last_use[value]: the last step that reads the value. */
-    for (int i = 0; i < model->value_count; i++)
-        last_use[i] = YOKE_NONE;
-    for (int i = 0; i < model->node_count; i++) {
-        const yoke_node *node = &model->nodes[i];
-        const yoke_plan_needs *needs = yoke_plan_describe(program->plans[i]);
-        bool backward = yoke_program_runs_backward(program, node);
-        for (int k = 0; k < node->input_count; k++) {
-            bool again = needs->backward_reads[k] && backward;
-            raise_to(&last_use[node->inputs[k]], again ? yoke_backward_step(program, i) : i);
-        }
-        bool output_again = backward && needs->backward_reads_output;
-        raise_to(&last_use[node->output], output_again ? yoke_backward_step(program, i) : i);
-    }
-    for (int i = 0; i < model->value_count; i++)
+    size_t count = (size_t)model->value_count;
+    reads *values = malloc(count * sizeof *values);
+    if (values == NULL) return FAIL_MEMORY(count * sizeof *values, "the lifetimes of values");
+    for (int i = 0; i < model->value_count; i++) {
+        values[i] = (reads){YOKE_NONE, YOKE_NONE, YOKE_NONE};
         program->values[i] = YOKE_PLACE_NOWHERE;
+    }
+    for (int i = 0; i < model->node_count; i++)
+        count_reads(program, i, values);
     for (int k = 0; k < model->input_count; k++)
         program->values[model->inputs[k].value] = YOKE_PLACE_INPUTS - k;
     for (int i = 0; i < model->node_count; i++) {
@@ -65,16 +120,16 @@ yoke_status yoke_place_values(yoke_program *program) {
         int output = model->node_count - 1 - i;
         if (output < model->output_count)
             *place = YOKE_PLACE_OUTPUTS - output;
-        else if (may_overwrite(program, i, last_use))
+        else if (may_overwrite(program, i, values))
             *place = program->values[node->inputs[0]];
         else
             *place = yoke_arena_add(&program->arena, needs->output.bytes, i);
-        yoke_arena_use(&program->arena, *place, last_use[node->output]);
+        use_value(program, i, &values[node->output]);
         place_saved(program, i);
     }
     size_t loss_bytes = yoke_plan_describe(program->loss)->saved_bytes;
     if (loss_bytes > 0)
         program->loss_saved = yoke_arena_add(&program->arena, loss_bytes, model->node_count);
-    free(last_use);
+    free(values);
     return YOKE_OK;
 }

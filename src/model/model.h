@@ -80,6 +80,7 @@ typedef struct yoke_replica_options {
                        */
     yoke_norm_group *norm_group; /* of its batch norms in training; NULL: none */
     yoke_operation_hook before_operation;
+    bool recomputes;         /* activation checkpointing, also of models without marks */
     const char *rows_advice; /* ends a MEMORY text about memory that grows with them; may
                                 be NULL */
 } yoke_replica_options;

@@ -112,7 +112,7 @@ static yoke_status make_plans(yoke_program *program, const yoke_program_request 
 /* Storages: one for each value, one for what each node saves, a contribution for each of its inputs
  * and tensors, a copy for each input, and one for what the loss saves. Actions: for each node one
  * backward, a sum for each tensor, and a copy with an accumulate for each input. */
-enum { MOST = 1 + YOKE_PLAN_PARAMETERS + 2 * YOKE_PLAN_INPUTS };
+enum { MOST = 2 + YOKE_PLAN_PARAMETERS + 2 * YOKE_PLAN_INPUTS };
 
 static yoke_status allocate_lists(yoke_program *program) {
     const yoke_model *model = program->model;
@@ -122,12 +122,15 @@ static yoke_status allocate_lists(yoke_program *program) {
     program->parameters = calloc((size_t)model->tensor_count, sizeof *program->parameters);
     program->requires_gradient = calloc(values, sizeof *program->requires_gradient);
     program->values = calloc(values, sizeof *program->values);
+    program->again = calloc(nodes, sizeof *program->again);
+    program->backward = calloc(nodes, sizeof *program->backward);
     program->places = calloc(nodes, sizeof *program->places);
     program->actions = calloc(MOST * nodes, sizeof *program->actions);
     program->segment_ends = calloc((size_t)model->tensor_count, sizeof *program->segment_ends);
     if (program->plans == NULL || program->layouts == NULL || program->parameters == NULL ||
         program->requires_gradient == NULL || program->values == NULL || program->places == NULL ||
-        program->actions == NULL || program->segment_ends == NULL)
+        program->again == NULL || program->backward == NULL || program->actions == NULL ||
+        program->segment_ends == NULL)
         return FAIL_MEMORY(values * sizeof *program->layouts, "the plans of a model");
     return yoke_arena_create(&program->arena, model->value_count + MOST * model->node_count + 1);
 }
@@ -138,6 +141,7 @@ static yoke_status build_program(yoke_program *program, const yoke_program_reque
     program->rows = request->rows;
     program->training = request->training;
     program->input_gradients = request->input_gradients;
+    program->recomputes = request->recomputes;
     program->frozen = request->frozen;
     program->fixed_statistics = request->fixed_statistics;
     program->before_operation = request->before_operation;
@@ -175,6 +179,8 @@ void yoke_program_destroy(yoke_program *program) {
     free(program->actions);
     free(program->places);
     free(program->values);
+    free(program->again);
+    free(program->backward);
     free(program->requires_gradient);
     free(program->parameters);
     free(program->layouts);
@@ -199,6 +205,8 @@ yoke_status yoke_program_schedule(yoke_program *program, const yoke_flat *flat) 
     for (int i = 0; i < model->node_count; i++)
         for (int k = 0; k < YOKE_PLAN_INPUTS; k++)
             program->places[i].input_gradients[k] = YOKE_PLACE_NOWHERE;
+    TRY(yoke_plan_steps(program, program->recomputes));
+    yoke_place_masks(program);
     TRY(yoke_place_values(program));
     yoke_place_joins(program);
     if (program->training) TRY(yoke_plan_backward_actions(program, flat));
@@ -270,7 +278,7 @@ yoke_status yoke_program_bind(yoke_program *program, const yoke_flat *flat,
         TRY(bind_node(program, flat, memory, scratch, i));
     for (int i = 0; i < program->action_count; i++) {
         yoke_action *action = &program->actions[i];
-        if (action->kind == YOKE_ACTION_BACKWARD) continue;
+        if (action->kind == YOKE_ACTION_BACKWARD || action->kind == YOKE_ACTION_AGAIN) continue;
         action->from_address = yoke_program_address(program, memory, action->from);
         if (action->kind != YOKE_ACTION_SUM) {
             action->to_address = yoke_program_address(program, memory, action->to);
@@ -332,6 +340,13 @@ yoke_status yoke_program_loss(yoke_program *program, const yoke_plan_step *step)
     return queue_loss(program, step);
 }
 
+static yoke_status run_again(const yoke_program *program, int node, const yoke_plan_step *step) {
+    yoke_plan_step own = *step;
+    own.again = true;
+    return program->places[node].skips_forward ? YOKE_OK
+                                               : yoke_plan_forward(program->plans[node], &own);
+}
+
 yoke_status yoke_program_action(yoke_program *program, const yoke_action *action,
                                 const yoke_plan_step *step) {
     yoke_device *device = program->device;
@@ -339,6 +354,8 @@ yoke_status yoke_program_action(yoke_program *program, const yoke_action *action
     switch (action->kind) {
     case YOKE_ACTION_BACKWARD:
         return yoke_plan_backward(program->plans[action->node], step);
+    case YOKE_ACTION_AGAIN:
+        return run_again(program, action->again, step);
     case YOKE_ACTION_ACCUMULATE:
         return yoke_device_accumulate(device, layout, action->to_address, action->from_address);
     case YOKE_ACTION_COPY:

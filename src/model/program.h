@@ -8,11 +8,13 @@
 
 /* The arena: memory shared by values that do not live at the same time. */
 
-/* A block of memory that is needed from step `begin` to step `end`, both included. */
+/* A block of memory that is needed from step `begin` to step `end`, both included; between the
+ * steps `pause` and `resume` it is not, if there are any. */
 typedef struct yoke_storage {
     size_t bytes;
     int begin, end;
-    size_t offset; /* set by yoke_arena_place, a multiple of 64 */
+    int pause, resume; /* pause >= resume: it is needed throughout */
+    size_t offset;     /* set by yoke_arena_place, a multiple of 64 */
 } yoke_storage;
 
 typedef struct yoke_arena {
@@ -26,6 +28,8 @@ yoke_status yoke_arena_create(yoke_arena *arena, int capacity);
 void yoke_arena_destroy(yoke_arena *arena);
 int yoke_arena_add(yoke_arena *arena, size_t bytes, int step);
 void yoke_arena_use(yoke_arena *arena, int storage, int step); /* extends its life to `step` */
+/* It is not needed behind `pause` and before `resume`. */
+void yoke_arena_rest(yoke_arena *arena, int storage, int pause, int resume);
 /* Sets every storage's offset; two that live at the same step never overlap. Greedy by size, best
  * fit (Pisarchyk and Lee 2020, "greedy by size"). */
 yoke_status yoke_arena_place(yoke_arena *arena);
@@ -58,6 +62,7 @@ typedef struct yoke_node_places {
 
 typedef enum yoke_action_kind {
     YOKE_ACTION_BACKWARD,
+    YOKE_ACTION_AGAIN,      /* the forward of node `again` */
     YOKE_ACTION_ACCUMULATE, /* to += from: second reader of a value */
     YOKE_ACTION_COPY,       /* to = from */
     YOKE_ACTION_SUM         /* the flat gradient of `tensor` += from: second user of a tensor */
@@ -68,6 +73,7 @@ typedef struct yoke_action {
     int node;   /* the node whose backward it belongs to */
     int value;  /* accumulate, copy: the value whose gradient it is */
     int tensor; /* sum */
+    int again;
     yoke_place to, from;
     void *to_address; /* set by yoke_program_bind */
     const void *from_address;
@@ -96,6 +102,7 @@ typedef struct yoke_program_request {
     yoke_algorithms *algorithms;
     yoke_norm_group *norm_group;
     yoke_operation_hook before_operation;
+    bool recomputes; /* cut a model without marks into ranges whose values are not kept */
 } yoke_program_request;
 
 typedef struct yoke_program {
@@ -115,6 +122,8 @@ typedef struct yoke_program {
 
     yoke_place *values;       /* [values] */
     yoke_node_places *places; /* [nodes] */
+    bool recomputes;
+    int *again, *backward; /* [nodes] steps of recompute.c; again: NONE unless it runs again */
     yoke_place loss_saved;
     /* [inputs] after backward, in plain layout; NOWHERE unless requested */
     yoke_place gradients_of_inputs[YOKE_INPUTS_LIMIT];
@@ -157,9 +166,10 @@ yoke_status yoke_program_idle_segment(yoke_program *program, int segment);
 yoke_status yoke_program_action(yoke_program *program, const yoke_action *action,
                                 const yoke_plan_step *step);
 
-/* Time steps: step i is the forward of node i, step node_count is the loss, then follows backward,
- * last node first. */
-int yoke_backward_step(const yoke_program *program, int node);
+/* recompute.c: time steps: step i is the forward of node i, step node_count is the loss, then
+ * follows backward, last node first, with the forwards that run again for it. automatic: cuts a
+ * model without marks. */
+yoke_status yoke_plan_steps(yoke_program *program, bool automatic);
 
 /* backward.c: which values require a gradient: those that a parameter which trains precedes, or
  * with input_gradients all. A node runs backward if its output is one of them. It trains if one of
@@ -171,9 +181,10 @@ bool yoke_program_runs_backward(const yoke_program *program, const yoke_node *no
 /* Whether a later node reads input 0, too: it contributes to the gradient first. */
 bool yoke_program_shares_input(const yoke_program *program, int index);
 
-/* joins.c: what a plan may do for its neighbours; what they leave out then, once values have their
- * places. */
+/* joins.c: what a plan may do for its neighbours; the masks that it reads for that; and what they
+ * leave out in forward, once values have their places. */
 void yoke_offer_joins(const yoke_program *program, int node, yoke_plan_request *request);
+void yoke_place_masks(yoke_program *program);
 void yoke_place_joins(yoke_program *program);
 
 /* lifetimes.c: places values and what plans save. backward.c: places gradients and lists the

@@ -31,6 +31,7 @@ struct rig {
     yoke_precision precision;
     yoke_algorithm algorithm;
     bool input_gradients;
+    bool recomputes;
     const bool *frozen; /* [tensors]; NULL: none */
     uint64_t seed;      /* of the batch */
     float *inputs[YOKE_INPUTS_LIMIT], *targets;
@@ -56,6 +57,7 @@ static inline yoke_replica_options rig_options(const struct rig *rig) {
         .rows = rig->rows,
         .algorithms = rig->algorithms,
         .input_gradients = rig->input_gradients,
+        .recomputes = rig->recomputes,
         .frozen = rig->frozen,
         .first_bucket_bytes = 2048,
         .bucket_bytes = 4096,

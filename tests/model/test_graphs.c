@@ -259,12 +259,14 @@ static void load_streams(struct rig *rig, uint32_t seed, const uint32_t *streams
     }
 }
 
-static void check_graph(const json_t *graph, int rows) {
+/* recomputes: with activation checkpointing. */
+static void check_graph(const json_t *graph, int rows, bool recomputes) {
     uint32_t streams[64] = {0}, seed = (uint32_t)integer(graph, "seed");
     struct rig rig = {.model = build(graph, streams),
                       .rows = rows,
                       .algorithm = YOKE_ALGORITHM_DIRECT,
-                      .input_gradients = true};
+                      .input_gradients = true,
+                      .recomputes = recomputes};
     rig_devices(&rig);
     rig_replica(&rig, 1);
     load_streams(&rig, seed, streams);
@@ -289,7 +291,8 @@ static void check_fixture(const char *name, size_t least) {
     assert_true(json_array_size(graphs) >= least);
     json_array_foreach(graphs, i, graph) {
         print_message("graph %zu\n", i);
-        check_graph(graph, integer(fixture, "rows"));
+        check_graph(graph, integer(fixture, "rows"), false);
+        check_graph(graph, integer(fixture, "rows"), true);
     }
     json_decref(fixture);
 }

@@ -45,7 +45,7 @@ static yoke_status check_statistics(const batch_norm_plan *norm) {
 static yoke_status batch_norm_forward(yoke_plan *plan, const yoke_plan_step *step) {
     batch_norm_plan *norm = (batch_norm_plan *)plan;
     TRY(cpu_primitive_plan_forward(plan, step));
-    if (!norm->training || norm->fixed) return YOKE_OK;
+    if (!norm->training || norm->fixed || step->again) return YOKE_OK;
     TRY(check_statistics(norm));
     update_running(norm);
     return YOKE_OK;

@@ -24,7 +24,7 @@ static cuda_batch_norm_job batch_norm_job(const cuda_kernel_plan *plan) {
                                .fixed = ((const batch_norm_plan *)plan)->fixed,
                                .cut = ((const batch_norm_plan *)plan)->forward_cut,
                                .epsilon = (float)operation->epsilon,
-                               .momentum = operation->momentum,
+                               .momentum = plan->again ? 0 : operation->momentum,
                                .input = at->inputs[0],
                                .added = operation->add ? at->inputs[1] : NULL,
                                .output = at->output,

@@ -42,8 +42,8 @@ static yoke_status read_input(const cuda_kernel_plan *self, int index) {
 }
 
 static yoke_status run_forward(yoke_plan *plan, const yoke_plan_step *step) {
-    (void)step;
-    const cuda_kernel_plan *self = (const cuda_kernel_plan *)plan;
+    cuda_kernel_plan *self = (cuda_kernel_plan *)plan;
+    self->again = step->again;
     for (int i = 0; i < self->input_count; i++)
         TRY(read_input(self, i));
     TRY(self->calls->forward(self, cuda_compute(plan)));

@@ -37,6 +37,7 @@ struct cuda_kernel_plan {
     cuda_device *device;
     int input_count;
     bool half;
+    bool again; /* forward runs a second time in this step */
     cuda_kernel_value inputs[YOKE_PLAN_INPUTS], output;
 };
 

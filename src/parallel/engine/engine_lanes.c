@@ -60,6 +60,7 @@ static yoke_status plan_replica(int index, void *context) {
         .bucket_parts = step->options.shards > 0 ? step->options.shards : step->exchange->owners,
         .frozen = step->groups.frozen,
         .fixed_statistics = step->fixed_statistics,
+        .recomputes = step->options.activation_checkpointing,
         .input_gradients = step->options.input_gradients,
         .norm_group = yoke_sync_norm_group(step, index),
         .before_operation = yoke_interpreter_hook(step, index),

@@ -48,6 +48,10 @@ yoke_status yoke_engine_load_options(yoke_step *step, const yoke_data_parallel_o
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "measure_seconds is %g: it must be at least 0; 0: no limit",
                     own->measure_seconds);
+    if (own->activation_checkpointing && own->synchronize_batch_norm)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "activation_checkpointing with synchronize_batch_norm: statistics of all "
+                    "devices would be taken twice; leave one of the two out");
     TRY(check_inference(own));
     TRY(check_choice("schedule", (int)own->schedule, YOKE_SCHEDULE_PYTHON));
     TRY(check_choice("precision", (int)own->precision, YOKE_TF32));
