@@ -153,13 +153,15 @@ typedef struct yoke_data_parallel_options {
      * of YOKE_ALGORITHM_DIRECT) and is not kept in `algorithm_cache`;
      * yoke_data_parallel_algorithms_warning says so. In DDP rank 0's counts. 0: no limit. */
     double measure_seconds;
-    /** [shorter_model_count] models of the same parameters, outputs and inputs, whose rows have
-     * fewer positions: yoke_batch.model says which one a batch is for, and padding that no row of
-     * the batch needs is not computed. Each has plans of its own, made for its first batch; memory
-     * is that of the engine's model. The models must outlive the engine; create reads the list
-     * during the call only. NULL: none. */
-    const yoke_model *const *shorter_models;
-    int shorter_model_count; /**< The length of `shorter_models`. */
+    /** [other_model_count] models of the same parameters and inputs, of which yoke_batch.model says
+     * which one a batch is for: models of fewer positions, so that padding which no row of the
+     * batch needs is not computed; or models with another loss, which read all inputs or the first
+     * ones. Each has plans of its own, made for its first batch; memory is that of the engine's
+     * model, so no input or output may be larger. The models must outlive the engine; create reads
+     * the list during the call only. NULL: none.
+     */
+    const yoke_model *const *other_models;
+    int other_model_count; /**< The length of `other_models`. */
     /** Batch norms that compute with their running statistics in training, too, and leave them as
      * they are, as after PyTorch's bn.eval(): shell patterns of the names of their tensors, with
      * commas between them, "layer1.*,bn1.*" or "*". To freeze their weights, too, takes a group.
@@ -169,6 +171,13 @@ typedef struct yoke_data_parallel_options {
      * as many ranges as the root of its operations, between its blocks where it can, as if they
      * were marked so. Not with synchronize_batch_norm, whose statistics take all devices. */
     bool activation_checkpointing;
+    /** [1 + other_model_count] shell patterns, with commas between them, of the parameters that a
+     * step of each model updates, this engine's first: the two networks of a GAN, trained in turn
+     * on the same batch. To the others no gradient goes; their weights, the optimizer's state and
+     * their count of steps stay, as with an optimizer of PyTorch for each part. A NULL entry, or
+     * NULL: all parameters. create reads it during the call only. Not with clip_norm, which needs
+     * the norm of a part, nor with yoke_state_save. */
+    const char *const *trained;
 } yoke_data_parallel_options;
 
 /** Microseconds: see yoke_data_parallel_options.interpreter_us. */
@@ -185,7 +194,8 @@ typedef struct yoke_data_parallel_options {
             YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false, NULL,  \
             0 /* group_count */, false /* skip_finite_check */, NULL /* algorithm_cache */,        \
             0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US,     \
-            false /* inference */, 0, false /* replace_broken_cache */, 0, NULL, 0, NULL, false    \
+            false /* inference */, 0, false /* replace_broken_cache */, 0, NULL, 0, NULL, false,   \
+            NULL                                                                                   \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.

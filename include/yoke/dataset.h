@@ -386,7 +386,7 @@ typedef struct yoke_batch {
      * rows divide the sum of the losses, whatever class_weights. All ranks give them, or none. */
     const yoke_label_mix *mixes;
     int model; /**< Which of the engine's models reads the rows: 0: the one that it was made of; k:
-                    shorter_models[k - 1] of yoke_data_parallel_options. */
+                    other_models[k - 1] of yoke_data_parallel_options. */
 } yoke_batch;
 
 /** Augmentation, for images with labels only. Order and arithmetic are torchvision's: beyond its
@@ -523,7 +523,7 @@ YOKE_API yoke_status yoke_loader_select_inputs(yoke_loader *loader, const yoke_m
 /** Cuts each batch to the shortest of several models that holds all of its rows, and says which in
  * yoke_batch.model: 0: rows as they are stored; k: models[k - 1], which reads the first values of
  * each row. How long a row is, its inputs named `length` or `..._length` say. Call it before the
- * first epoch, with the models of yoke_data_parallel_options.shorter_models.
+ * first epoch, with the models of yoke_data_parallel_options.other_models.
  *
  * @param loader  The loader, of rows in memory.
  * @param models  [count]; read during the call only. May be NULL with count 0.

@@ -200,7 +200,7 @@ typedef struct yoke_trainer_options {
                        larger share. */
     /** Rows of different length, of a preset that reads tokens: make so many models, of rows of the
      * same share of the positions more each, and give every batch to the shortest that holds its
-     * rows (yoke_loader_shorten). A custom_model brings its own in engine->shorter_models. 0 or 1:
+     * rows (yoke_loader_shorten). A custom_model brings its own in engine->other_models. 0 or 1:
      * rows have one number of positions. */
     int length_buckets;
 } yoke_trainer_options;

@@ -31,8 +31,8 @@
 /* ROW(NAME, name, states, formula)
  * w: the weight; g: its gradient; m, v: the rule's states of this weight, 0 where it has fewer; k:
  * the scalars. The formula changes w and the states; its operations and their order are those of
- * torch.optim. REAL is the type, FN(sqrt) the type's sqrt; the file that expands a row defines
- * both. */
+ * torch.optim. REST: nothing changes; with as many states as the rule that rests. REAL is the type,
+ * FN(sqrt) the type's sqrt; the file that expands a row defines both. */
 #define YOKE_UPDATES(ROW)                                                                          \
     ROW(SGD, sgd, 0, g += k.decay * w; w -= k.rate * g)                                            \
     ROW(MOMENTUM, momentum, 1, g += k.decay * w; m = k.first ? g : k.momentum * m + g;             \
@@ -47,7 +47,10 @@
         REAL size = direction != 0 ? k.rate : 0; w -= FN(copysign)(size, direction);               \
         m = m * k.beta2 + k.rise2 * g)                                                             \
     ROW(ADAGRAD, adagrad, 1, g += k.decay * w; m += g * g;                                         \
-        w -= k.rate * g / (FN(sqrt)(m) + k.epsilon))
+        w -= k.rate * g / (FN(sqrt)(m) + k.epsilon))                                               \
+    ROW(REST, rest, 0, (void)g; (void)k)                                                           \
+    ROW(REST_OF_ONE, rest_of_one, 1, (void)g; (void)k)                                             \
+    ROW(REST_OF_TWO, rest_of_two, 2, (void)g; (void)k)
 #define YOKE_ADAM_FORMULA                                                                          \
     m += k.rise1 * (g - m);                                                                        \
     v = v * k.beta2 + k.rise2 * g * g;                                                             \

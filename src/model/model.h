@@ -71,8 +71,10 @@ typedef struct yoke_replica_options {
     const yoke_flat *flat; /* NULL: this is the root and chooses the layout; otherwise the root's */
     yoke_algorithms *algorithms; /* shared; required */
     size_t first_bucket_bytes, bucket_bytes;
-    const bool *frozen; /* [tensors] parameters without a gradient; outlives the replica. NULL:
-                           none */
+    const bool *frozen;    /* [tensors] parameters without a gradient; outlives the replica. NULL:
+                              none */
+    const bool *untrained; /* [tensors] those without a gradient in steps of this model, frozen ones
+                              among them; outlives the replica */
     const bool *fixed_statistics; /* [tensors] running means of batch norms that use them in
                                      training; outlives the replica. NULL: none */
     bool input_gradients;         /* backward also computes the gradients of the model's inputs */
@@ -120,8 +122,8 @@ const yoke_flat *yoke_replica_flat(const yoke_replica *replica);
  * this call allocates; call it before the first step for every shard size. */
 yoke_status yoke_replica_prepare(yoke_replica *replica, int rows, bool training);
 /* The steps to come are those of `model`: the replica's own, or one of the same tensors whose rows
- * have no more values. */
-void yoke_replica_select(yoke_replica *replica, const yoke_model *model);
+ * have no more values; untrained: as in the options. */
+void yoke_replica_select(yoke_replica *replica, const yoke_model *model, const bool *untrained);
 
 /* Writes input 0 of request->rows rows for its reader, once for each batch: from pixels, from
  * decoded values, or with neither from inputs[0]. The replica fills in image, inputs and layout. */

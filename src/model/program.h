@@ -214,7 +214,8 @@ int yoke_completing_node(const yoke_model *model, int tensor);
 
 struct yoke_replica {
     const yoke_model *model;    /* whose parameters it has, and whose rows it has room for */
-    const yoke_model *selected; /* of the programs to come: the same, or one of shorter rows */
+    const yoke_model *selected; /* of the programs to come: the same, or another of its tensors */
+    const bool *untrained;      /* [tensors] without a gradient in steps of the selected model */
     yoke_replica_options options;
     bool borrows_parameters, borrows_gradients;
     yoke_flat *own_flat; /* the root's */

@@ -159,7 +159,7 @@ static yoke_status plan_program(yoke_replica *replica, int rows, bool training,
         .inference = options->inference,
         .input_gradients = options->input_gradients,
         .recomputes = options->recomputes,
-        .frozen = options->frozen,
+        .frozen = replica->untrained,
         .fixed_statistics = options->fixed_statistics,
         .flat = replica->flat,
         .algorithms = options->algorithms,
@@ -213,8 +213,9 @@ yoke_status yoke_replica_prepare(yoke_replica *replica, int rows, bool training)
     return YOKE_OK;
 }
 
-void yoke_replica_select(yoke_replica *replica, const yoke_model *model) {
+void yoke_replica_select(yoke_replica *replica, const yoke_model *model, const bool *untrained) {
     replica->selected = model;
+    replica->untrained = untrained;
 }
 
 /* Life. */
@@ -242,6 +243,7 @@ yoke_status yoke_replica_create(yoke_replica **replica, const yoke_model *model,
     made->model = made->selected = model;
     made->options = *options;
     made->flat = options->flat;
+    made->untrained = options->untrained != NULL ? options->untrained : options->frozen;
     if (made->options.rows_advice == NULL) made->options.rows_advice = "use fewer rows";
     yoke_status status = yoke_replica_prepare(made, options->rows, !options->inference);
     if (status != YOKE_OK) {
@@ -327,6 +329,15 @@ yoke_status yoke_replica_decode(const yoke_replica *replica, const yoke_decode_r
     return yoke_device_decode(replica->options.device, &own);
 }
 
+/* Gradients that this step does not write are those of an earlier one, which reductions would add
+ * up again and again. */
+static yoke_status clear_untrained(const yoke_replica *replica) {
+    if (replica->untrained == replica->options.frozen) return YOKE_OK;
+    return yoke_device_clear(replica->options.device, YOKE_STREAM_COMPUTE,
+                             replica->memory.gradients,
+                             replica->flat->trainable_elements * sizeof(float));
+}
+
 yoke_status yoke_replica_begin(yoke_replica *replica, int rows, bool training,
                                const yoke_plan_step *step) {
     if (rows < 1) return FAIL(YOKE_ERROR_ARGUMENT, "forward over %d rows: needs at least 1", rows);
@@ -334,6 +345,7 @@ yoke_status yoke_replica_begin(yoke_replica *replica, int rows, bool training,
     replica->current = yoke_replica_program(replica, rows, training);
     replica->last_step = *step;
     TRY(yoke_device_begin_step(replica->options.device, step));
+    if (training) TRY(clear_untrained(replica));
     /* Where updates write the shadow, no recording does. */
     const yoke_replica_memory *memory = &replica->memory;
     yoke_device *device = replica->options.device;

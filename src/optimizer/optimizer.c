@@ -45,7 +45,7 @@ yoke_status yoke_optimizer_create(yoke_optimizer **optimizer, const yoke_optimiz
     created->offset = offset;
     created->elements = elements;
     yoke_status status = yoke_optimizer_options_load(&created->options, options);
-    created->whole = (yoke_optimizer_range){0, 1, created->options.weight_decay, 0};
+    created->whole = (yoke_optimizer_range){0, 1, created->options.weight_decay, 0, 0};
     created->ranges = ranges != NULL ? ranges->items : &created->whole;
     created->range_count = ranges != NULL ? ranges->count : 1;
     if (status == YOKE_OK) status = allocate(created, created->states);
@@ -82,6 +82,27 @@ static double decay_of(const yoke_optimizer_step *step, const yoke_optimizer_ran
     return rests ? 0 : range->weight_decay;
 }
 
+static bool rests(const yoke_optimizer_step *step, const yoke_optimizer_range *range) {
+    return range->trained_by != 0 && (range->trained_by >> step->model & 1) == 0;
+}
+
+static yoke_update_rule rule_of(const yoke_optimizer *optimizer, const yoke_optimizer_step *step,
+                                const yoke_optimizer_range *range) {
+    static const yoke_update_rule resting[] = {YOKE_UPDATE_REST, YOKE_UPDATE_REST_OF_ONE,
+                                               YOKE_UPDATE_REST_OF_TWO};
+    return rests(step, range) ? resting[yoke_optimizer_state_count(&optimizer->options)]
+                              : yoke_optimizer_update_rule(&optimizer->options);
+}
+
+/* Updates of the range so far. */
+static uint64_t steps_of(const yoke_optimizer_step *step, const yoke_optimizer_range *range) {
+    uint64_t steps = 0;
+    if (range->trained_by == 0 || step->model_steps == NULL) return step->step;
+    for (int model = 0; range->trained_by >> model != 0; model++)
+        if (range->trained_by >> model & 1) steps += step->model_steps[model];
+    return steps;
+}
+
 static float *from(float *values, size_t begin) {
     return values != NULL ? values + begin : NULL;
 }
@@ -111,8 +132,8 @@ yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimize
         if (i + 1 < optimizer->range_count && range[1].offset - (offset + done) < part)
             part = range[1].offset - (offset + done);
         yoke_update_step update = {
-            .rule = yoke_optimizer_update_rule(&optimizer->options),
-            .scalars = yoke_optimizer_scalars(&optimizer->options, step->step,
+            .rule = rule_of(optimizer, step, range),
+            .scalars = yoke_optimizer_scalars(&optimizer->options, steps_of(step, range),
                                               step->learning_rate * range->learning_rate_scale,
                                               decay_of(step, range)),
             .gradient_scale = step->gradient_scale,

@@ -39,6 +39,7 @@ yoke_update_scalars yoke_optimizer_scalars(const yoke_optimizer_options *options
 typedef struct yoke_optimizer_range {
     size_t offset; /* floats */
     double learning_rate_scale, weight_decay;
+    unsigned trained_by; /* as bits, the models of the engine whose steps update it; 0: all */
     unsigned reached_by; /* as bits, the outputs that the range changes: weight decay rests in a
                             step whose gradient comes from none of them; 0: it never does */
 } yoke_optimizer_range;
@@ -65,8 +66,10 @@ yoke_status yoke_optimizer_keep(yoke_optimizer *optimizer);
 typedef struct yoke_optimizer_step {
     uint64_t step;
     double learning_rate;
-    float gradient_scale; /* from clipping; 1: none */
-    unsigned unreached;   /* as bits, outputs that the gradient does not come from */
+    float gradient_scale;        /* from clipping; 1: none */
+    unsigned unreached;          /* as bits, outputs that the gradient does not come from */
+    int model;                   /* the engine's model of this step */
+    const uint64_t *model_steps; /* [models] updates before this one; NULL: models train alike */
     yoke_stream stream;
     const yoke_gate *gate; /* on the updating device; NULL: open */
     float *kept; /* [elements of the update] gets the old weights, while the optimizer keeps its old

@@ -228,10 +228,10 @@ static yoke_status check_buckets(const yoke_run *run) {
     if (options->custom_model != NULL && buckets > 1)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "length_buckets with custom_model: give models of shorter rows in "
-                    "engine->shorter_models");
-    if (options->custom_model == NULL && run->engine.shorter_model_count > 0)
+                    "engine->other_models");
+    if (options->custom_model == NULL && run->engine.other_model_count > 0)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "engine->shorter_models belong to a custom_model; length_buckets makes those "
+                    "engine->other_models belong to a custom_model; length_buckets makes those "
                     "of a preset");
     if (buckets > 1 &&
         (!rows->shape.flat || rows->label_count < 2 || rows->shape.channels < buckets))
@@ -245,16 +245,16 @@ static yoke_status check_buckets(const yoke_run *run) {
 
 /* The models of shorter rows, the presets' or the host's, of which the list is kept. */
 static yoke_status list_shorter(yoke_custom_parts *parts, yoke_run *run) {
-    int built = run->options.length_buckets - 1, count = run->engine.shorter_model_count;
+    int built = run->options.length_buckets - 1, count = run->engine.other_model_count;
     if (built > 0) count = built;
     if (count <= 0) return YOKE_OK;
     parts->shorter_list = calloc((size_t)count, sizeof *parts->shorter_list);
     if (parts->shorter_list == NULL)
         return FAIL_MEMORY((size_t)count * sizeof *parts->shorter_list, "a list of models");
     for (int k = 0; k < count; k++)
-        parts->shorter_list[k] = built > 0 ? parts->shorter[k] : run->engine.shorter_models[k];
-    run->shorter = run->engine.shorter_models = parts->shorter_list;
-    run->shorter_count = run->engine.shorter_model_count = count;
+        parts->shorter_list[k] = built > 0 ? parts->shorter[k] : run->engine.other_models[k];
+    run->shorter = run->engine.other_models = parts->shorter_list;
+    run->shorter_count = run->engine.other_model_count = count;
     return YOKE_OK;
 }
 

@@ -76,8 +76,8 @@ static void train(int devices, yoke_schedule schedule, int shards, bool cuts, tr
                                           .shards = shards,
                                           .first_bucket_bytes = 256,
                                           .bucket_bytes = 512,
-                                          .shorter_models = list,
-                                          .shorter_model_count = 1};
+                                          .other_models = list,
+                                          .other_model_count = 1};
     rig->model = model_of(LONG, FEATURES);
     must(yoke_devices_open(&rig->devices, &open));
     must(yoke_data_parallel_create(&rig->parallel, rig->model, rig->devices, NULL, &options));
@@ -131,7 +131,7 @@ static void outputs_have_the_positions_of_the_batch(void **state) {
     yoke_devices_options open = {.struct_size = sizeof open, .list = devices_of(2)};
     yoke_data_parallel_options options = YOKE_DATA_PARALLEL_OPTIONS_INIT;
     options.batch = ROWS;
-    options.shorter_models = list, options.shorter_model_count = 1;
+    options.other_models = list, options.other_model_count = 1;
     must(yoke_devices_open(&devices, &open));
     must(yoke_data_parallel_create(&parallel, model, devices, NULL, &options));
     for (int again = 0; again < 2; again++) {
@@ -170,11 +170,11 @@ static void models_and_batches_that_do_not_fit_are_refused(void **state) {
     yoke_devices_options open = {.struct_size = sizeof open, .list = devices_of(1)};
     yoke_data_parallel_options options = YOKE_DATA_PARALLEL_OPTIONS_INIT;
     options.batch = ROWS;
-    options.shorter_models = list;
+    options.other_models = list;
     must(yoke_devices_open(&devices, &open));
     expect_refused(yoke_data_parallel_create(&parallel, model, devices, NULL, &options),
-                   "shorter_model_count is 0 and shorter_models is set");
-    options.shorter_model_count = 1;
+                   "other_model_count is 0 and other_models is set");
+    options.other_model_count = 1;
     expect_refused(yoke_data_parallel_create(&parallel, model, devices, NULL, &options),
                    "models of one engine share their parameters");
     list[0] = longer;

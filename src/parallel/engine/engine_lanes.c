@@ -59,6 +59,7 @@ static yoke_status plan_replica(int index, void *context) {
         .bucket_bytes = step->options.bucket_bytes,
         .bucket_parts = step->options.shards > 0 ? step->options.shards : step->exchange->owners,
         .frozen = step->groups.frozen,
+        .untrained = yoke_models_untrained(step),
         .fixed_statistics = step->fixed_statistics,
         .recomputes = step->options.activation_checkpointing,
         .input_gradients = step->options.input_gradients,

@@ -105,6 +105,10 @@ static yoke_status build(yoke_state *state, const yoke_data_parallel *parallel, 
 
 yoke_status yoke_state_create(yoke_state **state, const yoke_data_parallel *parallel, bool best) {
     *state = NULL;
+    if (parallel->step.trains_parts)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "the training state of models that train a part of the parameters each has a "
+                    "count of steps for each part, which no file holds: save the weights alone");
     yoke_state *made = calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a copy of the engine's state");
     yoke_status status = build(made, parallel, best);

@@ -116,7 +116,11 @@ yoke_status yoke_exchange_set_rate(yoke_exchange *exchange, double learning_rate
         .learning_rate = learning_rate >= 0 ? learning_rate : step->optimizer_options.learning_rate,
         .gradient_scale = 1,
         .unreached = yoke_reach_use(&step->reach),
+        .model = step->model_index,
+        .model_steps = exchange->model_steps,
     };
+    for (int i = 0; i < step->model_count; i++)
+        exchange->model_steps[i] = step->models[i].steps;
     yoke_exchange_forget(exchange);
     return YOKE_OK;
 }

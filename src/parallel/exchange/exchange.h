@@ -93,7 +93,8 @@ struct yoke_exchange {
     int norm_parts;      /* of a bucket, squared one by one: with shards not by the participants */
     double *square_sums; /* [norm_parts][buckets] of the summed gradient, for clipping */
     uint64_t *first_bad; /* [lanes] flat element, as yoke_device_check_finite's */
-    yoke_optimizer_step update; /* of this step */
+    yoke_optimizer_step update;              /* of this step */
+    uint64_t model_steps[YOKE_MODELS_LIMIT]; /* before it, of each of the engine's models */
     yoke_stale stale;
     bool writes_shadow;       /* updates write the root's shadow, too; yoke_shadow_choose decides */
     yoke_bucket_times *times; /* on modelled links; NULL: there are none */

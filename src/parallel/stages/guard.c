@@ -62,6 +62,7 @@ yoke_status yoke_settle(yoke_step *step, uint64_t before) {
     TRY(yoke_exchange_settle(step->exchange, before, &bad_step));
     if (bad_step == UINT64_MAX) return YOKE_OK;
     uint64_t bad = yoke_exchange_first_bad(step->exchange);
+    yoke_models_uncount(step, bad_step);
     step->steps = bad_step;
     TRY(yoke_guard_restore(step));
     return FAIL(YOKE_ERROR_NUMERIC,

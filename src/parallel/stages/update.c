@@ -8,6 +8,7 @@ static yoke_status update(yoke_step *step) {
     TRY(step->exchange->kind->update(step->exchange));
     step->gradient.is_used = true;
     step->versions.weights++;
+    yoke_models_count(step);
     step->steps++;
     return YOKE_OK;
 }

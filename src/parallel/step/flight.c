@@ -90,9 +90,11 @@ static yoke_status check_inputs(const yoke_step *step, const yoke_batch *batch) 
 /* Every input of the model, for as many rows: nn.DataParallel pairs what is there. */
 static yoke_status check_more_inputs(const yoke_step *step, const yoke_batch *batch) {
     int wanted = yoke_model_input_count(step->model);
+    int most =
+        yoke_model_input_count(yoke_models_first(step)); /* of which another model reads some */
     int given = 1 + (batch->more_inputs != NULL ? batch->more_input_count : 0);
     if (batch->rows == 0) return YOKE_OK;
-    if (given != wanted)
+    if (given != wanted && given != most)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "the batch has %d input%s, model '%s' reads %d: the first is `inputs`, the "
                     "others are `more_inputs`",
@@ -369,6 +371,7 @@ void yoke_count_update(yoke_step *step) {
     step->versions.weights++;
     for (int k = 0; k < step->count; k++)
         step->lanes[k].weights_version = step->versions.weights;
+    yoke_models_count(step);
     step->steps++;
 }
 

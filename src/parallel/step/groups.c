@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "parallel/step/models.h"
 #include "parallel/step/reach.h"
 
 /* Options. */
@@ -181,6 +182,7 @@ static yoke_optimizer_range range_of(const yoke_step *step, const yoke_parameter
     yoke_optimizer_range range = {.offset = parameter->offset,
                                   .learning_rate_scale = 1,
                                   .weight_decay = step->optimizer_options.weight_decay};
+    range.trained_by = yoke_models_training(step, parameter->tensor);
     if (group != NULL) range.learning_rate_scale = group->learning_rate_scale;
     if (group != NULL && group->set_weight_decay) range.weight_decay = group->weight_decay;
     if (range.weight_decay > 0 && !yoke_groups_ask_decay(&step->groups, parameter->tensor))
@@ -192,7 +194,7 @@ static yoke_optimizer_range range_of(const yoke_step *step, const yoke_parameter
 yoke_status yoke_groups_cut(yoke_step *step) {
     const yoke_flat *flat = step->flat;
     yoke_optimizer_ranges *ranges = &step->groups.ranges;
-    bool one = step->groups.count == 0 && step->reach.outputs == NULL;
+    bool one = step->groups.count == 0 && step->reach.outputs == NULL && !step->trains_parts;
     if (one || flat->trainable_count == 0) return YOKE_OK;
     size_t bytes = (size_t)flat->trainable_count * sizeof *ranges->items;
     ranges->items = malloc(bytes);
@@ -201,7 +203,8 @@ yoke_status yoke_groups_cut(yoke_step *step) {
         yoke_optimizer_range range = range_of(step, &flat->parameters[i]);
         const yoke_optimizer_range *last = &ranges->items[ranges->count - (i > 0)];
         if (i > 0 && last->learning_rate_scale == range.learning_rate_scale &&
-            last->weight_decay == range.weight_decay && last->reached_by == range.reached_by)
+            last->weight_decay == range.weight_decay && last->reached_by == range.reached_by &&
+            last->trained_by == range.trained_by)
             continue;
         ranges->items[ranges->count++] = range;
     }

@@ -11,11 +11,18 @@ yoke_status yoke_models_open(yoke_step *step);
 void yoke_models_close(yoke_step *step);
 /* The one that the engine was made of. */
 static inline const yoke_model *yoke_models_first(const yoke_step *step) {
-    return step->models != NULL ? step->models[0] : step->model;
+    return step->models != NULL ? step->models[0].model : step->model;
 }
 /* From now on the step and its replicas take model `index`, 0: the first. ARGUMENT: there is none.
  */
 yoke_status yoke_models_select(yoke_step *step, int index);
+/* Parameters that a step of the first model does not update; NULL: the frozen ones. */
+const bool *yoke_models_untrained(const yoke_step *step);
+/* As bits, the models that update a tensor; 0: all. */
+unsigned yoke_models_training(const yoke_step *step, int tensor);
+/* Counts an update by the selected model; takes those back that came after step `number`. */
+void yoke_models_count(yoke_step *step);
+void yoke_models_uncount(yoke_step *step, uint64_t number);
 /* Sets what step->limits says of the rows of step->model. */
 void yoke_models_set_limits(yoke_step *step);
 

@@ -289,11 +289,23 @@ typedef struct yoke_guard {
 } yoke_guard;
 #define YOKE_GUARDS 2
 
+/* One of the engine's models. */
+typedef struct yoke_trained_model {
+    const yoke_model *model;
+    bool *untrained; /* [tensors] owned: those that its steps do not update, and frozen ones; NULL:
+                        the frozen ones alone */
+    uint64_t steps;  /* updates by it */
+} yoke_trained_model;
+#define YOKE_MODELS_LIMIT 32 /* bits of yoke_optimizer_range.trained_by */
+
 /* What the stages see. */
 struct yoke_step {
-    const yoke_model *model;   /* of the batch in flight */
-    const yoke_model **models; /* [model_count] owned; models.h */
+    const yoke_model *model;    /* of the batch in flight */
+    yoke_trained_model *models; /* [model_count] owned; models.h */
     int model_count;
+    int model_index;              /* of `model` */
+    bool trains_parts;            /* a model updates some of the parameters alone */
+    int last_models[YOKE_GUARDS]; /* of the latest steps, by their number */
     yoke_devices *devices;
     yoke_data_parallel_options options;
     yoke_optimizer_options optimizer_options;
