@@ -22,11 +22,16 @@ typedef struct yoke_recurrent_options {
                              the features. */
     bool no_bias;       /**< Leave the biases out. */
     double dropout;     /**< Behind each layer but the last. */
+    /** A vector of one number: how many positions of a row are its own, as in PyTorch's
+     * pack_padded_sequence. Outputs behind them are 0, the reverse direction begins at the last of
+     * them, and nothing of the padding counts. 0 gives zeros; more than there are: all. NULL: rows
+     * have all positions. */
+    const yoke_value *lengths;
 } yoke_recurrent_options;
 
 /** The defaults; set name and hidden. */
 #define YOKE_RECURRENT_OPTIONS_INIT                                                                \
-    { sizeof(yoke_recurrent_options), NULL, 0, 1, false, false, 0 }
+    { sizeof(yoke_recurrent_options), NULL, 0, 1, false, false, 0, NULL }
 
 /** Adds an LSTM (Hochreiter and Schmidhuber 1997). Parameters of layer K: NAME.weight_ih_lK [4 *
  * hidden, features], NAME.weight_hh_lK [4 * hidden, hidden], NAME.bias_ih_lK and NAME.bias_hh_lK [4

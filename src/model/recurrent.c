@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "model/graph.h"
+#include "yoke/lengths.h"
 #include "yoke/transformer.h"
 
 enum { NAME_BYTES = 224, LSTM_GATES = 4, GRU_GATES = 3 };
@@ -18,6 +19,7 @@ typedef struct pass {
     const yoke_recurrent_options *options;
     int layer;
     bool reverse, gru;
+    yoke_value valid; /* [positions, 1] 1 at a row's own positions; index -1: all are */
 } pass;
 
 static int gates_of(const pass *p) {
@@ -103,15 +105,30 @@ static yoke_value join_states(const pass *p, const yoke_value *states, int begin
                              join_states(p, states, middle, end), YOKE_AXIS_HEIGHT);
 }
 
+/* What goes on to the next position: behind a row's end, what was there before. */
+static yoke_value carry(const pass *p, int position, yoke_value before, yoke_value now) {
+    if (p->valid.index < 0) return now;
+    return yoke_where(p->model, yoke_select(p->model, p->valid, position), now, before);
+}
+
+/* The output of a position, 0 behind a row's end. */
+static yoke_value output_of(const pass *p, int position, yoke_value state) {
+    if (p->valid.index < 0) return state;
+    return yoke_multiply(p->model, state, yoke_select(p->model, p->valid, position));
+}
+
 static yoke_value run_pass(const pass *p, yoke_value input, yoke_value *states, int positions) {
     yoke_value inputs = project(p, input, "ih", 0), state = {YOKE_NONE}, cell = state;
     for (int i = 0; i < positions; i++) {
         int at = p->reverse ? positions - 1 - i : i;
         yoke_value own = yoke_select(p->model, inputs, at);
         if (i == 0) state = cell = zeros(p, own);
-        yoke_value gates = project(p, state, "hh", i);
+        yoke_value gates = project(p, state, "hh", i), before = state, cell_before = cell;
         state = p->gru ? gru_step(p, own, gates, state) : lstm_step(p, own, gates, &cell);
-        states[at] = state;
+        states[at] = output_of(p, at, state);
+        if (i + 1 == positions) break;
+        state = carry(p, at, before, state);
+        if (!p->gru) cell = carry(p, at, cell_before, cell);
     }
     return join_states(p, states, 0, positions);
 }
@@ -119,8 +136,10 @@ static yoke_value run_pass(const pass *p, yoke_value input, yoke_value *states, 
 static yoke_value add_layers(yoke_model *model, yoke_value input,
                              const yoke_recurrent_options *options, bool gru, yoke_value *states,
                              int positions) {
+    yoke_value valid = {YOKE_NONE};
+    if (options->lengths != NULL) valid = yoke_valid_positions(model, *options->lengths, positions);
     for (int layer = 0; layer < options->layers; layer++) {
-        pass p = {.model = model, .options = options, .layer = layer, .gru = gru};
+        pass p = {.model = model, .options = options, .layer = layer, .gru = gru, .valid = valid};
         if (layer > 0 && options->dropout > 0) input = yoke_dropout(model, input, options->dropout);
         yoke_value forward = run_pass(&p, input, states, positions);
         p.reverse = true;

@@ -88,6 +88,7 @@ static yoke_value add_composed(yoke_model *model, const json_t *operation, const
     recurrent.layers = integer(operation, "layers");
     recurrent.bidirectional = truth(operation, "bidirectional");
     recurrent.no_bias = truth(operation, "no_bias");
+    if (in[1].index >= 0) recurrent.lengths = &in[1];
     if (strcmp(name, "lstm") == 0) return yoke_lstm(model, in[0], &recurrent);
     if (strcmp(name, "gru") == 0) return yoke_gru(model, in[0], &recurrent);
     if (strcmp(name, "group_norm") == 0) return yoke_group_norm(model, in[0], &norm);
