@@ -253,7 +253,7 @@ static yoke_status choose_algorithm(const weighted_planner *planner, cpu_directi
         *candidate = fixed_candidate(planner, direction);
         return YOKE_OK;
     }
-    char key[192];
+    char key[YOKE_CONVOLUTION_KEY_BYTES + 64];
     snprintf(key, sizeof key, "%s %s %d threads %s%s", planner->problem->key,
              request->precision == YOKE_BFLOAT16 ? "bfloat16" : "float32",
              planner->device->base.threads, direction_names[direction],

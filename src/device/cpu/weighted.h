@@ -24,7 +24,7 @@ typedef struct cpu_problem {
     bool plain; /* product: linear.c's fixed rule, whose free descriptors have layouts */
     /* Bytes to zero before the gradient of a role is written, where a pass writes only part. */
     size_t cleared[CPU_ROLES];
-    char key[128]; /* names the shape in the record of algorithms */
+    char key[YOKE_CONVOLUTION_KEY_BYTES]; /* names the shape in the record of algorithms */
 } cpu_problem;
 
 /* The layout that the problem's direct forward pass in `type` chooses for an argument. */
