@@ -365,16 +365,9 @@ static inline yoke_dims yoke_operation_input(const yoke_operation *operation, in
 }
 
 /* The window along the height, and along the width. */
-static inline yoke_taps yoke_taps_down(const yoke_operation *o) {
-    return (yoke_taps){o->kernel, o->stride, o->padding, o->dilation};
-}
-static inline yoke_taps yoke_taps_across(const yoke_operation *o) {
-    return o->across.kernel > 0 ? o->across : yoke_taps_down(o);
-}
-/* The pixels from its first tap to its last. */
-static inline int yoke_taps_side(yoke_taps taps) {
-    return (taps.kernel - 1) * taps.dilation + 1;
-}
+yoke_taps yoke_taps_down(const yoke_operation *operation);
+yoke_taps yoke_taps_across(const yoke_operation *operation);
+int yoke_taps_side(yoke_taps taps); /* the pixels from its first tap to its last */
 /* The bias-free convolution of which a transposed one is backward: it reads the output's shape and
  * writes the input's. Both have the same weight. */
 yoke_operation yoke_transposed_convolution(const yoke_operation *transposed);

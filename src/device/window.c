@@ -5,6 +5,19 @@
 
 #include "device/device.h"
 
+yoke_taps yoke_taps_down(const yoke_operation *operation) {
+    return (yoke_taps){operation->kernel, operation->stride, operation->padding,
+                       operation->dilation};
+}
+
+yoke_taps yoke_taps_across(const yoke_operation *operation) {
+    return operation->across.kernel != 0 ? operation->across : yoke_taps_down(operation);
+}
+
+int yoke_taps_side(yoke_taps taps) {
+    return (taps.kernel - 1) * taps.dilation + 1;
+}
+
 yoke_window yoke_adaptive_window(int place, int outputs, int inputs) {
     int64_t begin = (int64_t)place * inputs, end = begin + inputs;
     return (yoke_window){(int)(begin / outputs), (int)((end + outputs - 1) / outputs)};
