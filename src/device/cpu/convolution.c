@@ -81,7 +81,8 @@ yoke_status cpu_plan_convolution(yoke_plan **plan, cpu_device *device,
 yoke_status cpu_plan_transposed_convolution(yoke_plan **plan, cpu_device *device,
                                             const yoke_plan_request *request) {
     cpu_problem problem = {.operation = {.kind = CPU_DECONVOLUTION},
-                           .algorithms = transposed_algorithms};
+                           .algorithms = transposed_algorithms,
+                           .bias_apart = true};
     const cpu_desc *weights = cpu_layout_desc(&request->parameters[0]);
     TRY(describe(&problem, device, request));
     problem.stored[CPU_INPUT] = cpu_layout_desc(&request->inputs[0]);
