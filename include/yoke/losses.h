@@ -81,29 +81,30 @@ YOKE_API yoke_value yoke_focal_loss(yoke_model *model, yoke_value logits, yoke_v
 YOKE_API yoke_value yoke_triplet_loss(yoke_model *model, yoke_value anchor, yoke_value positive,
                                       yoke_value negative, double margin);
 
-/** What yoke_ctc_loss reads. */
+/** What yoke_ctc_loss reads of rows of different length. */
 typedef struct yoke_ctc_options {
-    size_t struct_size;           /**< sizeof(yoke_ctc_options). */
-    yoke_value log_probabilities; /**< A sequence [positions, classes]. */
-    yoke_value ids;               /**< A vector: the classes of the target, none of them `blank`. */
-    yoke_value input_length;  /**< A vector of one number: positions of the row; index -1: all. */
-    yoke_value target_length; /**< Likewise: ids of the row, at least 1; index -1: all. */
-    int blank;                /**< The class that says: nothing here. */
+    size_t struct_size;             /**< sizeof(yoke_ctc_options). */
+    const yoke_value *input_length; /**< A vector of one number: positions of the row; NULL: all. */
+    const yoke_value *target_length; /**< Likewise: ids of the row, at least 1; NULL: all. */
+    int blank;                       /**< The class that says: nothing here. */
 } yoke_ctc_options;
 
-/** The defaults; set log_probabilities and ids. */
+/** PyTorch's defaults: rows of one length, and blank 0. */
 #define YOKE_CTC_OPTIONS_INIT                                                                      \
-    { sizeof(yoke_ctc_options), {-1}, {-1}, {-1}, {-1}, 0 }
+    { sizeof(yoke_ctc_options), NULL, NULL, 0 }
 
 /** Adds torch.nn.CTCLoss of each row (Graves et al. 2006), divided by the target's length, as
  * reduction="mean" does: minus the logarithm of the probability of all ways to align the target
  * with the positions. It takes some elementary operations for each position.
  *
- * @param model    The model.
- * @param options  Not NULL.
- * @return A flat value of one number; where the target cannot fit into the row it is above 1e29.
+ * @param model              The model.
+ * @param log_probabilities  A sequence [positions, classes].
+ * @param ids                A vector: the classes of the target, none of them `blank`.
+ * @param options            NULL: YOKE_CTC_OPTIONS_INIT.
+ * @return A flat value of one number; where the target cannot fit into the row it is above 1e27.
  */
-YOKE_API yoke_value yoke_ctc_loss(yoke_model *model, const yoke_ctc_options *options);
+YOKE_API yoke_value yoke_ctc_loss(yoke_model *model, yoke_value log_probabilities, yoke_value ids,
+                                  const yoke_ctc_options *options);
 
 #ifdef __cplusplus
 }

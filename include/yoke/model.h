@@ -56,27 +56,33 @@ static inline yoke_shape yoke_shape_sequence(int positions, int features) {
 #define YOKE_INPUTS_LIMIT 8  /**< Inputs of a model, at most. */
 #define YOKE_OUTPUTS_LIMIT 8 /**< Outputs of a model, at most. */
 
-/** torch.nn.Conv2d with a square kernel. Layer calls copy their options and the names in them. */
+/** torch.nn.Conv2d. Layer calls copy their options and the names in them. */
 typedef struct yoke_conv2d_options {
     size_t struct_size;      /**< sizeof(yoke_conv2d_options). */
     const char *name;        /**< Prefix of the parameters' names, "layer1.0.conv1"; required. */
     int out_channels;        /**< Required. */
-    int kernel;              /**< Side of the kernel; required. */
+    int kernel;              /**< Side of the kernel, or its height; required. */
     int stride;              /**< 0: 1. */
-    int padding;             /**< Zeros added on each side. */
+    int padding;             /**< Zeros added on each side, or above and below. */
     int groups;              /**< 0: 1. */
     bool no_bias;            /**< Leave the bias out: before a batch norm, say. */
     const char *shared_with; /**< An earlier layer whose parameters this one uses; NULL: its own. */
     bool kaiming_fan_out;    /**< Initialize by torchvision's rule: normal weights, bias 0; false:
                                 nn.Conv2d's. */
     int dilation;            /**< Pixels from one tap to the next; 0: 1. */
+    int kernel_width;        /**< 0: kernel. */
+    int stride_width;        /**< 0: stride. */
+    int padding_width;  /**< Zeros added on the left and on the right. 0: none if kernel_width is
+                             given, otherwise padding: kernel 7, kernel_width 1, padding 3 is
+                             PyTorch's (7, 1) padded by (3, 0). */
+    int dilation_width; /**< 0: dilation. */
 } yoke_conv2d_options;
 
 /** The defaults; set name, out_channels and kernel. */
 #define YOKE_CONV2D_OPTIONS_INIT                                                                   \
     {                                                                                              \
         sizeof(yoke_conv2d_options), NULL, 0, 0, 1 /* stride */, 0, 1 /* groups */, false, NULL,   \
-            false, 1 /* dilation */                                                                \
+            false, 1 /* dilation */, 0, 0, 0, 0                                                    \
     }
 
 /** torch.nn.Linear. */
@@ -228,7 +234,7 @@ YOKE_API void yoke_activation_checkpoint_begin(yoke_model *model);
 YOKE_API void yoke_activation_checkpoint_end(yoke_model *model);
 
 /** Adds a convolution; groups = channels makes it depthwise. Parameters: NAME.weight [out, in /
- * groups, kernel, kernel], NAME.bias [out].
+ * groups, kernel, kernel_width], NAME.bias [out].
  *
  * @param model    The model.
  * @param input    What it reads.

@@ -83,6 +83,7 @@
 #include "yoke/attention.h"
 #include "yoke/checkpoint.h"
 #include "yoke/composed.h"
+#include "yoke/convolution.h"
 #include "yoke/data_parallel.h"
 #include "yoke/dataset.h"
 #include "yoke/device.h"

@@ -233,8 +233,9 @@ yoke_status yoke_layout_convert(yoke_device *device, const yoke_layout *to_layou
 /* Operations and plans. */
 
 typedef enum yoke_operation_kind {
-    YOKE_OP_CONV2D,     /* parameters: weight [out, in / groups, k, k], bias [out] */
-    YOKE_OP_LINEAR,     /* weight [out, in], or [in, out] if `transposed`; bias [out] */
+    YOKE_OP_CONV2D,           /* parameters: weight [out, in / groups, kh, kw], bias [out] */
+    YOKE_OP_CONV_TRANSPOSE2D, /* weight [in, out / groups, kh, kw], bias [out] */
+    YOKE_OP_LINEAR,           /* weight [out, in], or [in, out] if `transposed`; bias [out] */
     YOKE_OP_BATCH_NORM, /* weight, bias [channels]; buffers: running mean, running variance; relu:
                            followed by a ReLU; add: input 1 is added before the ReLU */
     YOKE_OP_LAYER_NORM, /* of a flat value or a sequence; weight, bias [channels] */
@@ -297,6 +298,12 @@ typedef struct yoke_dims {
 /* [rows, channels, height, width], or a sequence's [rows, positions, features, 1]. */
 void yoke_dims_shape(yoke_dims dims, int rows, int64_t shape[4]);
 
+/* A window along one direction of an image. */
+typedef struct yoke_taps {
+    int kernel, stride, padding;
+    int dilation; /* pixels from tap to tap, at least 1 */
+} yoke_taps;
+
 #define YOKE_PLAN_INPUTS YOKE_EXPRESSION_INPUTS
 #define YOKE_PLAN_PARAMETERS 2
 
@@ -326,6 +333,7 @@ typedef struct yoke_operation {
     yoke_activation activation;
     int kernel, stride, padding, groups; /* convolution, pooling */
     int dilation;                        /* convolution: pixels from tap to tap, at least 1 */
+    yoke_taps across;                    /* convolution: along the width; kernel 0: as above */
     bool relu;                           /* batch norm, add: fused */
     bool add;                            /* batch norm: fused, always with relu */
     bool bias;                           /* convolution, linear */
@@ -355,6 +363,17 @@ typedef struct yoke_operation {
 static inline yoke_dims yoke_operation_input(const yoke_operation *operation, int index) {
     return index == 0 ? operation->input : operation->others[index - 1];
 }
+
+/* The window along the height, and along the width. */
+yoke_taps yoke_taps_down(const yoke_operation *operation);
+yoke_taps yoke_taps_across(const yoke_operation *operation);
+int yoke_taps_side(yoke_taps taps); /* the pixels from its first tap to its last */
+/* The bias-free convolution of which a transposed one is backward: it reads the output's shape and
+ * writes the input's. Both have the same weight. */
+yoke_operation yoke_transposed_convolution(const yoke_operation *transposed);
+/* What names a convolution in keys of algorithms, in at most YOKE_CONVOLUTION_KEY_BYTES. */
+#define YOKE_CONVOLUTION_KEY_BYTES 160
+void yoke_convolution_key(const yoke_operation *operation, char key[YOKE_CONVOLUTION_KEY_BYTES]);
 
 /* The places begin .. end - 1 of a line. */
 typedef struct yoke_window {

@@ -185,17 +185,6 @@ yoke_status yoke_layout_convert(yoke_device *device, const yoke_layout *to_layou
     return device->backend->layout_convert(device, to_layout, to, from_layout, from);
 }
 
-yoke_window yoke_adaptive_window(int place, int outputs, int inputs) {
-    int64_t begin = (int64_t)place * inputs, end = begin + inputs;
-    return (yoke_window){(int)(begin / outputs), (int)((end + outputs - 1) / outputs)};
-}
-
-yoke_window yoke_tap_window(int outputs, int inputs, int stride, int offset) {
-    int begin = offset >= 0 ? 0 : (stride - 1 - offset) / stride;
-    int end = inputs - 1 - offset < 0 ? 0 : (inputs - 1 - offset) / stride + 1;
-    return (yoke_window){begin, end < outputs ? end : outputs};
-}
-
 static void free_plan(yoke_plan *plan) {
     free(plan);
 }

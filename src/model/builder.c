@@ -56,6 +56,7 @@ void yoke_activation_checkpoint_end(yoke_model *model) {
 const char *yoke_kind_name(yoke_operation_kind kind) {
     static const char *const names[] = {
         [YOKE_OP_CONV2D] = "conv2d",
+        [YOKE_OP_CONV_TRANSPOSE2D] = "conv_transpose2d",
         [YOKE_OP_LINEAR] = "linear",
         [YOKE_OP_BATCH_NORM] = "batch_norm",
         [YOKE_OP_LAYER_NORM] = "layer_norm",
@@ -103,7 +104,8 @@ const yoke_node *yoke_builder_find(const yoke_model *model, const char *name) {
 
 yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, const char *name,
                                yoke_node **layer) {
-    bool named = kind == YOKE_OP_CONV2D || kind == YOKE_OP_LINEAR || kind == YOKE_OP_BATCH_NORM ||
+    bool named = kind == YOKE_OP_CONV2D || kind == YOKE_OP_CONV_TRANSPOSE2D ||
+                 kind == YOKE_OP_LINEAR || kind == YOKE_OP_BATCH_NORM ||
                  kind == YOKE_OP_LAYER_NORM || kind == YOKE_OP_EMBEDDING ||
                  kind == YOKE_OP_POSITIONS || kind == YOKE_OP_CLASS_TOKEN ||
                  kind == YOKE_OP_PARAMETER || kind == YOKE_OP_HOST;

@@ -44,14 +44,18 @@ const yoke_parameter *yoke_flat_parameter(const yoke_flat *flat, int tensor) {
     return NULL;
 }
 
-/* PyTorch's layout of a tensor. For a grouped convolution the groups are a dimension of their own;
- * the bytes are the same. */
+/* PyTorch's layout of a tensor. For a grouped convolution the groups are a dimension of their own,
+ * and a kernel over sequences has a height of 1; the bytes are the same. */
 static yoke_status plain_layout(yoke_device *device, const yoke_tensor *tensor,
                                 yoke_layout *layout) {
-    if (tensor->groups == 1) return yoke_layout_plain(device, tensor->shape, tensor->ndim, layout);
-    const int64_t *shape = tensor->shape;
-    int64_t grouped[5] = {tensor->groups, shape[0] / tensor->groups, shape[1], shape[2], shape[3]};
-    return yoke_layout_plain(device, grouped, 5, layout);
+    bool grouped = tensor->groups > 1;
+    int64_t shape[5] = {tensor->groups, tensor->shape[0] / tensor->groups};
+    if (!grouped && !tensor->line)
+        return yoke_layout_plain(device, tensor->shape, tensor->ndim, layout);
+    shape[2] = tensor->shape[1];
+    shape[3] = tensor->line ? 1 : tensor->shape[2];
+    shape[4] = tensor->shape[tensor->line ? 2 : 3];
+    return yoke_layout_plain(device, grouped ? shape : shape + 1, grouped ? 5 : 4, layout);
 }
 
 static size_t rounded_up(size_t elements, size_t unit) {

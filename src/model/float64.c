@@ -9,6 +9,7 @@
 static void run_layer(yoke_float64_model *r, const yoke_node *layer, bool backward) {
     static const yoke_float64_layer functions[] = {
         [YOKE_OP_CONV2D] = yoke_float64_convolution,
+        [YOKE_OP_CONV_TRANSPOSE2D] = yoke_float64_convolution,
         [YOKE_OP_LINEAR] = yoke_float64_linear,
         [YOKE_OP_BATCH_NORM] = yoke_float64_batch_norm,
         [YOKE_OP_LAYER_NORM] = yoke_float64_layer_norm,
@@ -70,7 +71,10 @@ double yoke_layer_work(const yoke_model *model, const yoke_node *layer) {
         yoke_matrices size = yoke_matmul_matrices(&layer->operation);
         return (double)size.count * (double)size.m * (double)size.k * (double)size.n;
     }
-    if (kind != YOKE_OP_CONV2D && kind != YOKE_OP_LINEAR) return 0;
+    if (kind == YOKE_OP_CONV_TRANSPOSE2D) /* each pixel that it reads meets the whole weight */
+        pixels = yoke_planes_of(yoke_value_shape(model, layer->inputs[0])).pixels;
+    else if (kind != YOKE_OP_CONV2D && kind != YOKE_OP_LINEAR)
+        return 0;
     return (double)model->tensors[layer->tensors[0]].count * (double)pixels;
 }
 

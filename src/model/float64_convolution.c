@@ -1,87 +1,123 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The float64 reference of convolutions. */
+/* The float64 reference of convolutions and transposed convolutions. A tap connects a plane of the
+ * large image, which the windows lie over, with one of the small image, which has a pixel for each
+ * window. A convolution reads the large one, a transposed convolution writes it. */
 #include <stddef.h>
 
 #include "model/float64.h"
 
-/* One tap of a kernel between a plane of the output and one of the input. */
+/* One tap of a kernel between two planes. */
 typedef struct conv_tap {
-    const yoke_operation *operation;
-    size_t out, in; /* offsets of the planes */
+    const yoke_operation *convolution;
+    size_t large, small; /* offsets of the planes */
     int ky, kx;
-    double weight;
 } conv_tap;
 
-static void conv_forward_tap(const conv_tap *tap, const double *input, double *output) {
-    const yoke_operation *o = tap->operation;
-    int offset_y = tap->ky * o->dilation - o->padding;
-    int offset_x = tap->kx * o->dilation - o->padding, stride = o->stride;
-    yoke_window ys = yoke_tap_window(o->output.height, o->input.height, stride, offset_y);
-    yoke_window xs = yoke_tap_window(o->output.width, o->input.width, stride, offset_x);
-    for (int oy = ys.begin; oy < ys.end; oy++) {
-        const double *x =
-            input + tap->in + (ptrdiff_t)(oy * stride + offset_y) * o->input.width + offset_x;
-        double *y = output + tap->out + (ptrdiff_t)oy * o->output.width;
+/* The pixels that a tap connects: for each of `lines`, `count` pairs. */
+typedef struct tap_pixels {
+    yoke_window lines;
+    int count, step;        /* from pair to pair in the large image */
+    ptrdiff_t large, small; /* the first pair of line 0 */
+    ptrdiff_t large_line, small_line;
+} tap_pixels;
+
+static tap_pixels pixels_of(const conv_tap *tap) {
+    const yoke_operation *o = tap->convolution;
+    yoke_taps down = yoke_taps_down(o), across = yoke_taps_across(o);
+    int top = tap->ky * down.dilation - down.padding;
+    int left = tap->kx * across.dilation - across.padding;
+    yoke_window xs = yoke_tap_window(o->output.width, o->input.width, across.stride, left);
+    return (tap_pixels){.lines =
+                            yoke_tap_window(o->output.height, o->input.height, down.stride, top),
+                        .count = xs.end - xs.begin,
+                        .step = across.stride,
+                        .large = (ptrdiff_t)tap->large + (ptrdiff_t)top * o->input.width +
+                                 (ptrdiff_t)xs.begin * across.stride + left,
+                        .small = (ptrdiff_t)tap->small + xs.begin,
+                        .large_line = (ptrdiff_t)down.stride * o->input.width,
+                        .small_line = o->output.width};
+}
+
+/* small += weight * large. */
+static void gather(const conv_tap *tap, double weight, const double *large, double *small) {
+    tap_pixels p = pixels_of(tap);
+    for (int line = p.lines.begin; line < p.lines.end; line++) {
+        const double *from = large + p.large + line * p.large_line;
+        double *to = small + p.small + line * p.small_line;
 #pragma omp simd
-        for (int ox = xs.begin; ox < xs.end; ox++)
-            y[ox] += tap->weight * x[ox * stride];
+        for (int i = 0; i < p.count; i++)
+            to[i] += weight * from[i * p.step];
     }
 }
 
-/* Adds to the gradient of the input; returns the gradient of the weight. */
-static double conv_backward_tap(const conv_tap *tap, const double *input,
-                                const double *output_gradient, double *input_gradient) {
-    const yoke_operation *o = tap->operation;
-    int offset_y = tap->ky * o->dilation - o->padding;
-    int offset_x = tap->kx * o->dilation - o->padding, stride = o->stride;
-    yoke_window ys = yoke_tap_window(o->output.height, o->input.height, stride, offset_y);
-    yoke_window xs = yoke_tap_window(o->output.width, o->input.width, stride, offset_x);
+/* large += weight * small. */
+static void scatter(const conv_tap *tap, double weight, const double *small, double *large) {
+    tap_pixels p = pixels_of(tap);
+    for (int line = p.lines.begin; line < p.lines.end; line++) {
+        const double *from = small + p.small + line * p.small_line;
+        double *to = large + p.large + line * p.large_line;
+#pragma omp simd
+        for (int i = 0; i < p.count; i++)
+            to[i * p.step] += weight * from[i];
+    }
+}
+
+/* The sum of large * small: the gradient of the tap's weight. */
+static double dot(const conv_tap *tap, const double *large, const double *small) {
+    tap_pixels p = pixels_of(tap);
     double sum = 0;
-    for (int oy = ys.begin; oy < ys.end; oy++) {
-        ptrdiff_t at = (ptrdiff_t)(oy * stride + offset_y) * o->input.width + offset_x;
-        const double *x = input + tap->in + at;
-        const double *dy = output_gradient + tap->out + (ptrdiff_t)oy * o->output.width;
-        double *dx = input_gradient + tap->in + at;
+    for (int line = p.lines.begin; line < p.lines.end; line++) {
+        const double *x = large + p.large + line * p.large_line;
+        const double *y = small + p.small + line * p.small_line;
 #pragma omp simd reduction(+ : sum)
-        for (int ox = xs.begin; ox < xs.end; ox++) {
-            dx[ox * stride] += dy[ox] * tap->weight;
-            sum += dy[ox] * x[ox * stride];
-        }
+        for (int i = 0; i < p.count; i++)
+            sum += y[i] * x[i * p.step];
     }
     return sum;
 }
 
-/* Every tap of the planes of one output channel and one input channel in its group. */
-static void conv_planes(yoke_float64_model *r, const yoke_node *layer, conv_tap tap, size_t weight,
-                        bool backward) {
-    const double *input = r->values[layer->inputs[0]];
-    int tensor = layer->tensors[0];
-    for (tap.ky = 0; tap.ky < layer->operation.kernel; tap.ky++)
-        for (tap.kx = 0; tap.kx < layer->operation.kernel; tap.kx++, weight++) {
-            tap.weight = r->tensors[tensor][weight];
-            if (backward)
-                r->tensor_gradients[tensor][weight] += conv_backward_tap(
-                    &tap, input, r->gradients[layer->output], r->gradients[layer->inputs[0]]);
-            else
-                conv_forward_tap(&tap, input, r->values[layer->output]);
-        }
+static void run_tap(yoke_float64_model *r, const yoke_node *layer, const conv_tap *tap,
+                    size_t weight, bool backward) {
+    bool transposed = layer->operation.kind == YOKE_OP_CONV_TRANSPOSE2D;
+    double *input = r->values[layer->inputs[0]], *output = r->values[layer->output];
+    double *dx = r->gradients[layer->inputs[0]], *dy = r->gradients[layer->output];
+    double w = r->tensors[layer->tensors[0]][weight];
+    double *dw = &r->tensor_gradients[layer->tensors[0]][weight];
+    if (!backward) {
+        if (transposed)
+            scatter(tap, w, input, output);
+        else
+            gather(tap, w, input, output);
+        return;
+    }
+    *dw += transposed ? dot(tap, dy, input) : dot(tap, input, dy);
+    if (transposed)
+        gather(tap, w, dy, dx);
+    else
+        scatter(tap, w, dy, dx);
 }
 
+/* The weight is [channels of the small image, channels of the large one / groups, kh, kw]. */
 void yoke_float64_convolution(yoke_float64_model *r, const yoke_node *layer, bool backward) {
-    const yoke_operation *o = &layer->operation;
-    yoke_planes in = yoke_planes_of(yoke_value_shape(r->model, layer->inputs[0]));
-    yoke_planes out = yoke_planes_of(layer->shape);
-    size_t in_per_group = in.channels / (size_t)o->groups;
-    size_t out_per_group = out.channels / (size_t)o->groups;
-    size_t taps = (size_t)o->kernel * (size_t)o->kernel;
+    bool transposed = layer->operation.kind == YOKE_OP_CONV_TRANSPOSE2D;
+    yoke_operation o =
+        transposed ? yoke_transposed_convolution(&layer->operation) : layer->operation;
+    size_t large = (size_t)o.input.channels, small = (size_t)o.output.channels;
+    size_t large_pixels = (size_t)o.input.height * (size_t)o.input.width;
+    size_t small_pixels = (size_t)o.output.height * (size_t)o.output.width;
+    size_t large_per_group = large / (size_t)o.groups, small_per_group = small / (size_t)o.groups;
+    int height = yoke_taps_down(&o).kernel, width = yoke_taps_across(&o).kernel;
     for (size_t row = 0; row < (size_t)r->rows; row++)
-        for (size_t k = 0; k < out.channels * in_per_group; k++) {
-            size_t channel = k / in_per_group;
-            size_t from = channel / out_per_group * in_per_group + k % in_per_group;
-            conv_tap tap = {.operation = o,
-                            .out = (row * out.channels + channel) * out.pixels,
-                            .in = (row * in.channels + from) * in.pixels};
-            conv_planes(r, layer, tap, k * taps, backward);
+        for (size_t k = 0; k < small * large_per_group; k++) {
+            size_t channel = k / large_per_group;
+            size_t other = channel / small_per_group * large_per_group + k % large_per_group;
+            conv_tap tap = {.convolution = &o,
+                            .large = (row * large + other) * large_pixels,
+                            .small = (row * small + channel) * small_pixels};
+            size_t weight = k * (size_t)height * (size_t)width;
+            for (tap.ky = 0; tap.ky < height; tap.ky++)
+                for (tap.kx = 0; tap.kx < width; tap.kx++)
+                    run_tap(r, layer, &tap, weight++, backward);
         }
     yoke_float64_bias(r, layer, backward);
 }

@@ -41,6 +41,7 @@ typedef struct yoke_tensor {
     size_t count;
     bool trainable, integer;
     int groups; /* of a convolution's weight; otherwise 1 */
+    bool line;  /* of a convolution over sequences: devices see [out, in / groups, 1, kernel] */
     yoke_fill fill;
     size_t buffer_offset; /* running statistics: floats into the flat buffer */
 } yoke_tensor;
@@ -86,6 +87,12 @@ yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, cons
 yoke_status yoke_builder_read(yoke_model *model, yoke_node *layer, yoke_value value);
 /* ARGUMENT unless input 0 is an image. */
 yoke_status yoke_builder_image(const yoke_model *model, const yoke_node *layer);
+/* Checks the numbers of a window; then also that it fits the image, and the output's size. */
+yoke_status yoke_builder_taps(const yoke_node *layer);
+yoke_status yoke_builder_window(const yoke_node *layer, int *height, int *width);
+/* "kernel of 3 x 5, dilated," for messages. */
+#define YOKE_WINDOW_TEXT_BYTES 48
+void yoke_window_text(const yoke_operation *window, char text[YOKE_WINDOW_TEXT_BYTES]);
 /* The shape of its output. ARGUMENT: too large. */
 yoke_status yoke_builder_shape(yoke_node *layer, yoke_shape shape);
 /* A layer that reads `input` and writes its shape. */
@@ -110,6 +117,12 @@ yoke_status yoke_parameter_add(yoke_model *model, const char *layer,
  * Nothing happens to a model in error. */
 void yoke_tensor_rename(yoke_model *model, yoke_tensor *tensor, const char *name);
 void yoke_tensor_release(yoke_tensor *tensor);
+
+/* layer_tensors.c: the weight and, if the layer has one, the bias; those of the earlier layer
+ * `shared_with` unless that is NULL. A weight without a fill of its own gets PyTorch's: uniform, by
+ * fan_in. The output's shape is known. */
+yoke_status yoke_layer_tensors(yoke_model *model, yoke_node *layer, const yoke_tensor *weight,
+                               size_t fan_in, const char *shared_with);
 
 /* model_loss.c: checks and keeps the options, NULL: the defaults. Output 0 is known. */
 yoke_status yoke_model_set_loss(yoke_model *model, const yoke_loss_options *given);

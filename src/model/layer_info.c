@@ -72,7 +72,10 @@ static const yoke_node *computing_layer(const yoke_model *model, int index) {
     return NULL;
 }
 
-static const char *kind_of(const yoke_operation *operation) {
+static const char *kind_of(const yoke_model *model, const yoke_node *layer) {
+    const yoke_operation *operation = &layer->operation;
+    bool weighted = operation->kind == YOKE_OP_CONV2D;
+    if (weighted && model->tensors[layer->tensors[0]].line) return "conv1d";
     if (operation->kind == YOKE_OP_ACTIVATION) return yoke_activation_name(operation->activation);
     if (operation->kind != YOKE_OP_EXPRESSION) return yoke_kind_name(operation->kind);
     return yoke_function_name((yoke_function)operation->expression.terms[0].function);
@@ -89,7 +92,7 @@ yoke_status yoke_model_describe_layer(const yoke_model *model, int index, yoke_l
     const yoke_layer_info own = {
         .struct_size = sizeof own,
         .name = layer->operation.name,
-        .kind = kind_of(&layer->operation),
+        .kind = kind_of(model, layer),
         .output = layer->shape,
         .parameters = parameters_of(model, layer),
         .flops = flops_of(model, layer),

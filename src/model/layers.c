@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layers that a model can have. Each checks its arguments and sets its output shape and its
  * tensors. Shapes and names are PyTorch's. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "model/graph.h"
 #include "yoke/elementary.h"
-
-/* Larger windows would overflow the arithmetic of shapes. */
-#define WINDOW_LIMIT 32768
 
 /* Shared by several layers. */
 
@@ -22,135 +15,6 @@ yoke_status yoke_builder_image(const yoke_model *model, const yoke_node *layer) 
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: reads a flat value of %d features, needs an image",
                     layer->operation.name, shape.channels);
     return YOKE_OK;
-}
-
-/* Checks a square window; *height and *width get the output size. */
-static yoke_status place_window(const yoke_node *layer, int *height, int *width) {
-    const yoke_operation *window = &layer->operation;
-    if (window->kernel < 1 || window->kernel > WINDOW_LIMIT)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: kernel of %d, must be 1 to %d", window->name,
-                    window->kernel, WINDOW_LIMIT);
-    if (window->stride < 1 || window->stride > WINDOW_LIMIT)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: stride of %d, must be 1 to %d", window->name,
-                    window->stride, WINDOW_LIMIT);
-    if (window->padding < 0 || window->padding > WINDOW_LIMIT)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: padding of %d, must be 0 to %d", window->name,
-                    window->padding, WINDOW_LIMIT);
-    if (window->dilation < 1 || window->dilation > WINDOW_LIMIT)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: dilation of %d, must be 1 to %d", window->name,
-                    window->dilation, WINDOW_LIMIT);
-    int padded_height = window->input.height + 2 * window->padding;
-    int padded_width = window->input.width + 2 * window->padding;
-    int side = (window->kernel - 1) * window->dilation + 1; /* of the image that it covers */
-    if (padded_height < side || padded_width < side)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "%s: kernel of %d%s does not fit an image of %d x %d padded by %d",
-                    window->name, window->kernel, window->dilation > 1 ? ", dilated," : "",
-                    window->input.height, window->input.width, window->padding);
-    *height = (padded_height - side) / window->stride + 1;
-    *width = (padded_width - side) / window->stride + 1;
-    return YOKE_OK;
-}
-
-static bool can_share(const yoke_operation *own, const yoke_operation *owner) {
-    bool is_tied = own->kind == YOKE_OP_LINEAR && owner->kind == YOKE_OP_EMBEDDING;
-    return (is_tied || own->kind == owner->kind) && own->bias == owner->bias &&
-           own->transposed == owner->transposed;
-}
-
-/* Uses the weight and bias of an earlier layer of the same kind, or of an embedding, and shape. */
-static yoke_status share_tensors(yoke_model *model, yoke_node *layer, const char *owner_name,
-                                 const yoke_tensor *weight) {
-    const yoke_node *owner = yoke_builder_find(model, owner_name);
-    const char *name = layer->operation.name;
-    if (owner == NULL || owner == layer)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: shared_with '%s' is not an earlier layer", name,
-                    owner_name);
-    if (!can_share(&layer->operation, &owner->operation))
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "%s: shared_with '%s' is another kind of layer or differs in bias or in "
-                    "transposed",
-                    name, owner_name);
-    const yoke_tensor *theirs = &model->tensors[owner->tensors[0]];
-    if (memcmp(theirs->shape, weight->shape, sizeof weight->shape) != 0 ||
-        theirs->groups != weight->groups)
-        return FAIL(
-            YOKE_ERROR_ARGUMENT,
-            "%s: its weight is %lld x %lld x ..., that of '%s' is %lld x %lld x ... or differs "
-            "in kernel or groups",
-            name, (long long)weight->shape[0], (long long)weight->shape[1], owner_name,
-            (long long)theirs->shape[0], (long long)theirs->shape[1]);
-    memcpy(layer->tensors, owner->tensors, sizeof layer->tensors);
-    layer->tensor_count = owner->tensor_count;
-    return YOKE_OK;
-}
-
-/* nn.Linear and nn.Conv2d initialise both by kaiming_uniform(a = sqrt 5), which is
- * U(+-1/sqrt(fan_in)). */
-static yoke_status own_tensors(yoke_model *model, yoke_node *layer, const yoke_tensor *weight,
-                               size_t fan_in) {
-    yoke_fill fill = {YOKE_FILL_UNIFORM, 1 / sqrt((double)fan_in)};
-    yoke_tensor own = *weight;
-    if (own.fill.kind == YOKE_FILL_CONSTANT) own.fill = fill;
-    const char *name = layer->operation.name;
-    TRY(yoke_tensor_add(model, name, "weight", &own, &layer->tensors[0]));
-    layer->tensor_count = 1;
-    if (!layer->operation.bias) return YOKE_OK;
-    yoke_tensor bias = {
-        .ndim = 1, .shape = {layer->shape.channels}, .trainable = true, .groups = 1, .fill = fill};
-    if (weight->fill.kind == YOKE_FILL_NORMAL) bias.fill = (yoke_fill){YOKE_FILL_CONSTANT, 0};
-    TRY(yoke_tensor_add(model, name, "bias", &bias, &layer->tensors[1]));
-    layer->tensor_count = 2;
-    return YOKE_OK;
-}
-
-/* Convolution. */
-
-static yoke_status add_conv2d(yoke_model *model, yoke_value input,
-                              const yoke_conv2d_options *given) {
-    yoke_conv2d_options options = {.struct_size = sizeof options};
-    TRY(yoke_options_load(&options, sizeof options, given, "yoke_conv2d_options"));
-    yoke_node *layer = NULL;
-    TRY(yoke_builder_layer(model, YOKE_OP_CONV2D, options.name, &layer));
-    TRY(yoke_builder_read(model, layer, input));
-    TRY(yoke_builder_image(model, layer));
-    yoke_operation *conv = &layer->operation;
-    conv->kernel = options.kernel;
-    conv->stride = options.stride != 0 ? options.stride : 1;
-    conv->padding = options.padding;
-    conv->groups = options.groups != 0 ? options.groups : 1;
-    conv->dilation = options.dilation != 0 ? options.dilation : 1;
-    conv->bias = !options.no_bias;
-    yoke_shape shape = {.channels = options.out_channels};
-    TRY(place_window(layer, &shape.height, &shape.width));
-    if (options.out_channels < 1)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: %d output channels, must be at least 1", conv->name,
-                    options.out_channels);
-    if (conv->groups < 1 || conv->input.channels % conv->groups != 0 ||
-        options.out_channels % conv->groups != 0)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "%s: %d groups, must divide %d input and %d output channels", conv->name,
-                    conv->groups, conv->input.channels, options.out_channels);
-    TRY(yoke_builder_shape(layer, shape));
-
-    int64_t kernel = options.kernel, in_channels = conv->input.channels / conv->groups;
-    size_t window = (size_t)(kernel * kernel);
-    yoke_tensor weight = {.ndim = 4,
-                          .shape = {options.out_channels, in_channels, kernel, kernel},
-                          .trainable = true,
-                          .groups = conv->groups};
-    /* kaiming_normal(fan_out, relu): torchvision/models/resnet.py */
-    if (options.kaiming_fan_out)
-        weight.fill = (yoke_fill){YOKE_FILL_NORMAL,
-                                  sqrt(2 / ((double)options.out_channels * (double)window))};
-    if (options.shared_with != NULL)
-        return share_tensors(model, layer, options.shared_with, &weight);
-    return own_tensors(model, layer, &weight, (size_t)in_channels * window);
-}
-
-yoke_value yoke_conv2d(yoke_model *model, yoke_value input, const yoke_conv2d_options *options) {
-    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
-    return yoke_builder_result(model, add_conv2d(model, input, options));
 }
 
 /* Linear. */
@@ -184,9 +48,7 @@ static yoke_status add_linear(yoke_model *model, yoke_value input,
                           .trainable = true,
                           .groups = 1};
     if (options.std > 0) weight.fill = (yoke_fill){YOKE_FILL_NORMAL, options.std};
-    if (options.shared_with != NULL)
-        return share_tensors(model, layer, options.shared_with, &weight);
-    return own_tensors(model, layer, &weight, (size_t)read.channels);
+    return yoke_layer_tensors(model, layer, &weight, (size_t)read.channels, options.shared_with);
 }
 
 yoke_value yoke_linear(yoke_model *model, yoke_value input, const yoke_linear_options *options) {
@@ -333,63 +195,4 @@ static yoke_status add_flatten(yoke_model *model, yoke_value input) {
 yoke_value yoke_flatten(yoke_model *model, yoke_value input) {
     if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
     return yoke_builder_result(model, add_flatten(model, input));
-}
-
-/* Pooling. */
-
-static yoke_status add_adaptive_pool(yoke_model *model, yoke_value input, int height, int width) {
-    yoke_node *layer = NULL;
-    TRY(yoke_builder_layer(model, YOKE_OP_AVERAGE_POOL, NULL, &layer));
-    TRY(yoke_builder_read(model, layer, input));
-    TRY(yoke_builder_image(model, layer));
-    if (height < 1 || height > WINDOW_LIMIT || width < 1 || width > WINDOW_LIMIT)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: pools to %d x %d, must be 1 x 1 to %d x %d",
-                    layer->operation.name, height, width, WINDOW_LIMIT, WINDOW_LIMIT);
-    layer->operation.stride = 1;
-    return yoke_builder_shape(layer, (yoke_shape){.channels = layer->operation.input.channels,
-                                                  .height = height,
-                                                  .width = width});
-}
-
-yoke_value yoke_adaptive_average_pool(yoke_model *model, yoke_value input, int height, int width) {
-    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
-    return yoke_builder_result(model, add_adaptive_pool(model, input, height, width));
-}
-
-yoke_value yoke_global_average_pool(yoke_model *model, yoke_value input) {
-    return yoke_adaptive_average_pool(model, input, 1, 1);
-}
-
-static yoke_status add_pool(yoke_model *model, yoke_operation_kind kind, yoke_value input,
-                            const yoke_pool_options *given) {
-    yoke_pool_options options = {.struct_size = sizeof options};
-    TRY(yoke_options_load(&options, sizeof options, given, "yoke_pool_options"));
-    yoke_node *layer = NULL;
-    TRY(yoke_builder_layer(model, kind, NULL, &layer));
-    TRY(yoke_builder_read(model, layer, input));
-    TRY(yoke_builder_image(model, layer));
-    yoke_operation *pool = &layer->operation;
-    pool->kernel = options.kernel;
-    pool->stride = options.stride != 0 ? options.stride : pool->kernel;
-    pool->padding = options.padding;
-    pool->dilation = 1;
-    yoke_shape shape = {.channels = pool->input.channels};
-    TRY(place_window(layer, &shape.height, &shape.width));
-    if (pool->padding > pool->kernel / 2)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: padding of %d, must be at most half the kernel of %d",
-                    pool->name, pool->padding, pool->kernel);
-    return yoke_builder_shape(layer, shape);
-}
-
-yoke_value yoke_max_pool(yoke_model *model, yoke_value input, const yoke_pool_options *options) {
-    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
-    return yoke_builder_result(model, add_pool(model, YOKE_OP_MAX_POOL, input, options));
-}
-
-yoke_value yoke_average_pool(yoke_model *model, yoke_value input,
-                             const yoke_pool_options *options) {
-    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
-    bool global = options != NULL && options->kernel == 0;
-    if (global) return yoke_global_average_pool(model, input);
-    return yoke_builder_result(model, add_pool(model, YOKE_OP_AVERAGE_POOL, input, options));
 }

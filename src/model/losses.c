@@ -115,9 +115,10 @@ yoke_value yoke_triplet_loss(yoke_model *model, yoke_value anchor, yoke_value po
 typedef struct ctc {
     yoke_model *model;
     yoke_ctc_options options;
-    int positions, classes, ids, states; /* states: 2 * ids + 1 */
-    yoke_value skips;                    /* [states] 0 where s - 2 may lead to s, otherwise NEVER */
-    yoke_value emissions;                /* [positions, states] logarithms of their labels */
+    yoke_value log_probabilities, targets; /* targets: the ids */
+    int positions, classes, ids, states;   /* states: 2 * ids + 1 */
+    yoke_value skips;     /* [states] 0 where s - 2 may lead to s, otherwise NEVER */
+    yoke_value emissions; /* [positions, states] logarithms of their labels */
 } ctc;
 
 /* A constant [rows, columns] of 0 with 1 at (2 column + first, column). */
@@ -150,17 +151,17 @@ static yoke_value blanks(ctc *of) {
 /* The label of each state picks its column of the probabilities. */
 static void emit(ctc *of) {
     yoke_model *model = of->model;
-    yoke_value ids = yoke_one_hot(model, of->options.ids, of->classes);
+    yoke_value ids = yoke_one_hot(model, of->targets, of->classes);
     yoke_value labels = yoke_matmul(model, spread(of, of->states, of->ids, 1), ids, false, false);
     labels = yoke_add(model, labels, blanks(of));
-    of->emissions = yoke_matmul(model, of->options.log_probabilities, labels, false, true);
+    of->emissions = yoke_matmul(model, of->log_probabilities, labels, false, true);
 }
 
 /* [ids]: 1 for an id that may follow the one before it without a blank between them: they differ.
  */
 static yoke_value find_skips(const ctc *of) {
     yoke_model *model = of->model;
-    yoke_value ids = of->options.ids;
+    yoke_value ids = of->targets;
     const float none = 0;
     if (of->ids == 1) return yoke_constant(model, yoke_shape_vector(1), &none);
     yoke_value before = yoke_slice(model, ids, YOKE_AXIS_CHANNELS, 0, of->ids - 1, 0);
@@ -200,8 +201,8 @@ static yoke_value emission_at(const ctc *of, int position) {
 static yoke_value keep_at_end(const ctc *of, yoke_value next, yoke_value states, int position) {
     yoke_model *model = of->model;
     const float place = (float)position;
-    if (of->options.input_length.index < 0) return next;
-    yoke_value inside = yoke_combine(model, YOKE_FN_GREATER, of->options.input_length,
+    if (of->options.input_length == NULL) return next;
+    yoke_value inside = yoke_combine(model, YOKE_FN_GREATER, *of->options.input_length,
                                      yoke_constant(model, yoke_shape_vector(1), &place));
     return yoke_where(model, inside, next, states);
 }
@@ -225,7 +226,7 @@ static yoke_value begin_states(const ctc *of) {
 
 static yoke_value length_of_target(const ctc *of) {
     const float all = (float)of->ids;
-    if (of->options.target_length.index >= 0) return of->options.target_length;
+    if (of->options.target_length != NULL) return *of->options.target_length;
     return yoke_constant(of->model, yoke_shape_vector(1), &all);
 }
 
@@ -250,8 +251,8 @@ static yoke_value end_states(const ctc *of, yoke_value states) {
 }
 
 static yoke_status check_ctc(ctc *of) {
-    yoke_shape shape = yoke_shape_of(of->model, of->options.log_probabilities);
-    yoke_shape ids = yoke_shape_of(of->model, of->options.ids);
+    yoke_shape shape = yoke_shape_of(of->model, of->log_probabilities);
+    yoke_shape ids = yoke_shape_of(of->model, of->targets);
     of->positions = shape.height;
     of->classes = shape.channels;
     of->ids = ids.channels;
@@ -265,8 +266,12 @@ static yoke_status check_ctc(ctc *of) {
                 ids.height, ids.width, yoke_shape_kind(ids), of->options.blank);
 }
 
-yoke_value yoke_ctc_loss(yoke_model *model, const yoke_ctc_options *given) {
-    ctc of = {.model = model, .options = {.struct_size = sizeof of.options}};
+yoke_value yoke_ctc_loss(yoke_model *model, yoke_value log_probabilities, yoke_value ids,
+                         const yoke_ctc_options *given) {
+    ctc of = {.model = model,
+              .options = YOKE_CTC_OPTIONS_INIT,
+              .log_probabilities = log_probabilities,
+              .targets = ids};
     if (yoke_builder_stopped(model)) return nothing;
     yoke_status status =
         yoke_options_load(&of.options, sizeof of.options, given, "yoke_ctc_options");

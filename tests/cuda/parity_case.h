@@ -67,6 +67,7 @@ static inline bool parity_is_loss(const parity_case *c) {
 static inline void parity_describe(const parity_case *c, char *text, size_t bytes) {
     static const char *const kinds[] = {
         [YOKE_OP_CONV2D] = "conv2d",
+        [YOKE_OP_CONV_TRANSPOSE2D] = "conv transpose2d",
         [YOKE_OP_LINEAR] = "linear",
         [YOKE_OP_BATCH_NORM] = "batch norm",
         [YOKE_OP_LAYER_NORM] = "layer norm",
@@ -92,13 +93,13 @@ static inline void parity_describe(const parity_case *c, char *text, size_t byte
     static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
     const yoke_operation *op = &c->operation;
     snprintf(text, bytes,
-             "%s of %d x [%d, %d, %d] to %d, kernel %d/%d+%d, %d groups, %s%s%s%s%s%s%s%s%s",
+             "%s of %d x [%d, %d, %d] to %d, kernel %d x %d/%d+%d, %d groups, %s%s%s%s%s%s%s%s%s",
              op->kind == YOKE_OP_ACTIVATION ? yoke_activation_name(op->activation)
                                             : kinds[op->kind],
              c->rows, op->input.channels, op->input.height, op->input.width, op->output.channels,
-             op->kernel, op->stride, op->padding, op->groups, precisions[c->precision],
-             c->evaluation ? ", evaluation" : "", op->add ? ", add" : "", op->relu ? ", relu" : "",
-             c->plain ? ", plain" : "", c->in_place ? ", in place" : "",
+             op->kernel, yoke_taps_across(op).kernel, op->stride, op->padding, op->groups,
+             precisions[c->precision], c->evaluation ? ", evaluation" : "", op->add ? ", add" : "",
+             op->relu ? ", relu" : "", c->plain ? ", plain" : "", c->in_place ? ", in place" : "",
              c->recorded ? ", recorded" : "", c->mixed ? ", mixed" : "", c->adds ? ", adds" : "");
 }
 
@@ -124,16 +125,19 @@ static inline parity_shape parity_value_shape(int rows, yoke_dims dims) {
 
 /* As the model asks for them: a grouped weight has its groups in front. Rank 0: there is none. */
 static inline parity_shape parity_parameter_shape(const yoke_operation *op, int index) {
-    int out = op->output.channels, in = op->input.channels, k = op->kernel, g = op->groups;
-    bool weighted = op->kind == YOKE_OP_CONV2D || op->kind == YOKE_OP_LINEAR;
+    int out = op->output.channels, in = op->input.channels, g = op->groups;
+    int kh = yoke_taps_down(op).kernel, kw = yoke_taps_across(op).kernel;
+    bool transposed = op->kind == YOKE_OP_CONV_TRANSPOSE2D;
+    bool weighted = transposed || op->kind == YOKE_OP_CONV2D || op->kind == YOKE_OP_LINEAR;
+    int first = transposed ? in : out, second = transposed ? out : in; /* of the weight */
     if (op->kind == YOKE_OP_BATCH_NORM || op->kind == YOKE_OP_LAYER_NORM)
         return (parity_shape){{in}, 1};
     if (op->kind == YOKE_OP_CLASS_TOKEN && index == 0) return (parity_shape){{1, 1, in}, 3};
     if (!weighted || (index == 1 && !op->bias)) return (parity_shape){{0}, 0};
     if (index == 1) return (parity_shape){{out}, 1};
     if (op->kind == YOKE_OP_LINEAR) return (parity_shape){{out, in}, 2};
-    if (g > 1) return (parity_shape){{g, out / g, in / g, k, k}, 5};
-    return (parity_shape){{out, in, k, k}, 4};
+    if (g > 1) return (parity_shape){{g, first / g, second / g, kh, kw}, 5};
+    return (parity_shape){{first, second, kh, kw}, 4};
 }
 
 /* Values. */

@@ -2,83 +2,9 @@
 /* Every operation computes on a GPU what it computes on the CPU: outputs, gradients, running
  * statistics, losses and dropout masks, for a grid of shapes, in every precision. Skipped without a
  * GPU. */
-#include "operation_parity.h"
-
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
-
-static const yoke_precision precisions[] = {YOKE_FLOAT32, YOKE_TF32, YOKE_BFLOAT16};
-
-/* A case in every precision, in training and evaluation, behind a layer and as the first one. */
-static void check_every_way(const parity_rig *rig, parity_case c) {
-    yoke_device *device = yoke_devices_at(rig->devices, 0);
-    for (size_t i = 0; i < COUNT(precisions); i++) {
-        c.precision = precisions[i];
-        if (!yoke_device_supports(device, c.precision)) continue;
-        for (int way = 0; way < 4; way++) {
-            c.evaluation = way == 1;
-            c.plain = c.first_layer = way == 2;
-            c.in_place = way == 3;
-            parity_check(rig, &c);
-        }
-        c.in_place = false;
-    }
-}
+#include "window_case.h"
 
 /* Convolution and linear. */
-
-typedef struct window {
-    int rows, in, height, width, out, kernel, stride, padding, groups;
-    bool bias;
-    int dilation;
-} window;
-
-static const window convolutions[] = {
-    {4, 3, 12, 12, 16, 3, 1, 1, 1, false, 1}, /* the first layer of a CIFAR network */
-    {2, 3, 17, 17, 16, 7, 2, 3, 1, false, 1}, /* of an ImageNet network */
-    {2, 1, 9, 9, 8, 5, 1, 2, 1, true, 1},     /* of an MNIST network */
-    {3, 16, 9, 7, 24, 3, 1, 1, 1, true, 1},   /* odd sizes */
-    {2, 16, 8, 8, 32, 3, 2, 1, 1, false, 1},  /* stride */
-    {2, 16, 7, 7, 24, 1, 2, 0, 1, false, 1},  /* a shortcut on an odd size */
-    {4, 32, 6, 6, 16, 1, 1, 0, 1, true, 1},   /* one tap */
-    {2, 5, 6, 6, 7, 3, 1, 0, 1, true, 1},     /* channels that are multiples of nothing */
-    {2, 16, 6, 6, 16, 3, 1, 1, 4, true, 1},   /* groups */
-    {2, 8, 6, 6, 16, 3, 1, 1, 8, false, 1},   /* depthwise, two outputs a channel */
-    {2, 16, 7, 7, 16, 3, 2, 1, 16, true, 1},  /* depthwise, stride */
-    {1, 16, 5, 5, 16, 3, 1, 1, 1, false, 1},  /* one row */
-    {4, 32, 1, 1, 32, 3, 1, 1, 1, false, 1},  /* only the centre tap meets the image */
-    {4, 16, 2, 2, 24, 3, 2, 1, 1, true, 1},   /* four of nine taps do */
-    {5, 24, 1, 1, 16, 1, 1, 0, 1, true, 1},   /* one pixel, one tap */
-    {1, 8, 1, 1, 8, 1, 1, 0, 1, false, 1},    /* and one row */
-    {3, 8, 3, 3, 12, 2, 2, 0, 1, true, 1},    /* an even kernel that leaves a rest */
-    {3, 8, 5, 5, 12, 5, 1, 0, 1, true, 1},    /* one output pixel */
-    {2, 8, 1, 2, 8, 5, 2, 2, 1, true, 1},     /* not square */
-    {2, 16, 9, 8, 24, 3, 1, 2, 1, true, 2},   /* dilated */
-    {2, 3, 12, 13, 8, 3, 2, 1, 1, false, 3},  /* dilated by stride */
-    {2, 8, 7, 7, 8, 3, 1, 2, 8, true, 2},     /* dilated depthwise */
-    {2, 8, 5, 5, 12, 3, 1, 0, 1, true, 2},    /* one output pixel, nine of 25 met */
-    {3, 20, 6, 6, 20, 3, 1, 1, 20, false, 1}, /* depthwise */
-};
-
-static yoke_dims window_output(const window *w) {
-    int side = (w->kernel - 1) * w->dilation + 1;
-    return (yoke_dims){w->out, (w->height + 2 * w->padding - side) / w->stride + 1,
-                       (w->width + 2 * w->padding - side) / w->stride + 1};
-}
-
-static parity_case window_case(yoke_operation_kind kind, const window *w) {
-    return (parity_case){.operation = {.kind = kind,
-                                       .name = "layer",
-                                       .input = {w->in, w->height, w->width},
-                                       .output = window_output(w),
-                                       .kernel = w->kernel,
-                                       .stride = w->stride,
-                                       .padding = w->padding,
-                                       .groups = w->groups,
-                                       .dilation = w->dilation,
-                                       .bias = w->bias},
-                         .rows = w->rows,
-                         .algorithm = YOKE_ALGORITHM_DIRECT};
-}
 
 static void convolution_equals_the_cpu(void **state) {
     const parity_rig *rig = *state;
@@ -88,14 +14,8 @@ static void convolution_equals_the_cpu(void **state) {
 
 static void measured_convolution_equals_the_cpu(void **state) {
     const parity_rig *rig = *state;
-    for (size_t i = 0; i < COUNT(convolutions); i++) {
-        parity_case c = window_case(YOKE_OP_CONV2D, &convolutions[i]);
-        c.algorithm = YOKE_ALGORITHM_MEASURED;
-        for (size_t k = 0; k < COUNT(precisions); k++) {
-            c.precision = precisions[k];
-            parity_check(rig, &c);
-        }
-    }
+    for (size_t i = 0; i < COUNT(convolutions); i++)
+        check_measured(rig, window_case(YOKE_OP_CONV2D, &convolutions[i]));
 }
 
 static parity_case linear_case(int rows, int in, int out, bool bias) {
@@ -542,19 +462,9 @@ static void layouts_take_values_there_and_back_to_the_bit(void **state) {
     yoke_device_leave(device, &scope);
 }
 
-static bool has_gpu(void) {
-    yoke_backend_info info = {.struct_size = sizeof info};
-    for (int i = 0; yoke_backend_describe(i, &info); i++) {
-        if (strcmp(info.name, "cuda") != 0) continue;
-        if (!info.available) print_message("skipped: %s\n", info.detail);
-        return info.available;
-    }
-    return false;
-}
-
 /* usage: test_cuda_operations [PATTERN]: only the promises whose name matches, as `relu*`. */
 int main(int argc, char **argv) {
-    if (!has_gpu()) return 77;
+    if (!parity_has_gpu()) return 77;
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_take_values_there_and_back_to_the_bit),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolution equals a plain loop in double, whatever algorithm and layout compute it. */
+/* Convolution and transposed convolution equal a plain loop in double, whatever algorithm and
+ * layout compute them. */
 #include "device/backend.h"
 #include "weighted_check.h"
 
@@ -10,6 +11,7 @@
 
 typedef struct reference {
     double *y, *dx, *dw, *db;
+    bool transposed;
 } reference;
 
 typedef struct position {
@@ -22,14 +24,23 @@ static size_t at(int a, int size_b, int b, int size_c, int c, int size_d, int d)
            (size_t)d;
 }
 
+/* `op`: the convolution, also where the plan is that of the transposed one, which reads what the
+ * convolution writes. */
 static void multiply(const check_run *run, const yoke_operation *op, const position *p,
                      reference *to) {
     int group_channels = op->input.channels / op->groups;
+    yoke_taps down = yoke_taps_down(op), across = yoke_taps_across(op);
     size_t i =
         at(p->row, op->input.channels, p->in, op->input.height, p->in_y, op->input.width, p->in_x);
     size_t o =
         at(p->row, op->output.channels, p->out, op->output.height, p->y, op->output.width, p->x);
-    size_t k = at(p->out, group_channels, p->group_in, op->kernel, p->ky, op->kernel, p->kx);
+    size_t k = at(p->out, group_channels, p->group_in, down.kernel, p->ky, across.kernel, p->kx);
+    if (to->transposed) {
+        to->y[i] += (double)run->x[o] * (double)run->w[k];
+        to->dx[o] += (double)run->dy[i] * (double)run->w[k];
+        to->dw[k] += (double)run->dy[i] * (double)run->x[o];
+        return;
+    }
     to->y[o] += (double)run->x[i] * (double)run->w[k];
     to->dx[i] += (double)run->dy[o] * (double)run->w[k];
     to->dw[k] += (double)run->dy[o] * (double)run->x[i];
@@ -37,11 +48,12 @@ static void multiply(const check_run *run, const yoke_operation *op, const posit
 
 static void apply_window(const check_run *run, const yoke_operation *op, position p,
                          reference *to) {
-    for (p.ky = 0; p.ky < op->kernel; p.ky++) {
-        p.in_y = p.y * op->stride - op->padding + p.ky * op->dilation;
+    yoke_taps down = yoke_taps_down(op), across = yoke_taps_across(op);
+    for (p.ky = 0; p.ky < down.kernel; p.ky++) {
+        p.in_y = p.y * down.stride - down.padding + p.ky * down.dilation;
         if (p.in_y < 0 || p.in_y >= op->input.height) continue;
-        for (p.kx = 0; p.kx < op->kernel; p.kx++) {
-            p.in_x = p.x * op->stride - op->padding + p.kx * op->dilation;
+        for (p.kx = 0; p.kx < across.kernel; p.kx++) {
+            p.in_x = p.x * across.stride - across.padding + p.kx * across.dilation;
             if (p.in_x < 0 || p.in_x >= op->input.width) continue;
             multiply(run, op, &p, to);
         }
@@ -57,12 +69,26 @@ static void apply_channels(const check_run *run, const yoke_operation *op, posit
     }
 }
 
+/* The bias and its gradient. */
+static void add_bias(const check_case *c, const check_run *run, reference *to) {
+    yoke_dims output = c->operation.output;
+    int pixels = output.height * output.width;
+    for (int i = 0; i < c->rows * output.channels * pixels; i++) {
+        int channel = i / pixels % output.channels;
+        if (c->operation.bias) to->y[i] += (double)run->b[channel];
+        to->db[channel] += (double)run->dy[i];
+    }
+}
+
 static reference compute_reference(const check_case *c, const check_run *run) {
-    const yoke_operation *op = &c->operation;
+    bool transposed = c->operation.kind == YOKE_OP_CONV_TRANSPOSE2D;
+    const yoke_operation convolution =
+        transposed ? yoke_transposed_convolution(&c->operation) : c->operation;
+    const yoke_operation *op = &convolution;
     reference to = {calloc(run->sizes.output, sizeof(double)),
                     calloc(run->sizes.input, sizeof(double)),
                     calloc(run->sizes.weights, sizeof(double)),
-                    calloc((size_t)op->output.channels, sizeof(double))};
+                    calloc((size_t)c->operation.output.channels, sizeof(double)), transposed};
     assert_true(to.y && to.dx && to.dw && to.db);
     int pixels = op->output.height * op->output.width;
     int outputs = c->rows * op->output.channels * pixels;
@@ -71,10 +97,9 @@ static reference compute_reference(const check_case *c, const check_run *run) {
                       .out = i / pixels % op->output.channels,
                       .y = i % pixels / op->output.width,
                       .x = i % op->output.width};
-        if (op->bias) to.y[i] += (double)run->b[p.out];
-        to.db[p.out] += (double)run->dy[i];
         apply_channels(run, op, p, &to);
     }
+    add_bias(c, run, &to);
     return to;
 }
 
@@ -91,6 +116,9 @@ typedef struct shape {
     int rows, in, height, width, out, kernel, stride, padding, groups;
     bool bias, first_layer;
     int dilation;
+    yoke_taps across; /* kernel 0: square */
+    bool transposed;
+    int output_padding;
 } shape;
 
 static const shape shapes[] = {
@@ -127,27 +155,59 @@ static const shape shapes[] = {
     {2, 144, 14, 14, 144, 3, 2, 1, 144, false, false, 1}, /* depthwise as in MobileNetV2 */
     {3, 48, 2, 2, 48, 3, 1, 1, 48, false, false, 1},      /* on images smaller than the kernel */
     {3, 20, 1, 3, 20, 5, 2, 2, 20, false, false, 1},
+    /* rectangular windows */
+    {2, 16, 9, 11, 24, 3, 1, 1, 1, true, false, 1, {5, 1, 2, 1}},
+    {2, 3, 12, 9, 16, 1, 1, 0, 1, false, true, 1, {7, 2, 3, 1}},
+    {2, 32, 10, 12, 32, 3, 2, 1, 1, false, false, 1, {3, 1, 1, 1}}, /* strides differ alone */
+    {2, 32, 12, 12, 32, 3, 1, 1, 1, false, false, 1, {3, 1, 0, 1}}, /* paddings, beside Winograd */
+    {2, 8, 7, 13, 12, 2, 2, 0, 4, true, false, 3, {4, 3, 2, 2}},    /* everything, in groups */
+    {3, 32, 1, 40, 48, 1, 1, 0, 1, true, false, 1, {5, 1, 2, 1}},   /* a line */
+    {2, 16, 9, 7, 16, 5, 2, 2, 16, false, false, 1, {3, 1, 1, 2}},  /* depthwise */
+    {2, 24, 1, 30, 24, 1, 1, 0, 24, false, false, 1, {7, 1, 3, 1}}, /* along a line */
+    {2, 16, 3, 5, 24, 3, 1, 0, 1, true, false, 1, {5, 1, 0, 1}},    /* one output pixel */
+    {2, 8, 4, 4, 16, 1, 1, 0, 1, true, false, 1, {1, 2, 0, 1}},     /* one tap, every other pixel */
+    /* transposed */
+    {2, 32, 6, 5, 16, 2, 2, 0, 1, true, false, 1, {0}, true, 0},
+    {2, 16, 5, 7, 24, 4, 2, 1, 1, false, false, 1, {0}, true, 0},
+    {2, 24, 4, 4, 20, 3, 2, 1, 1, true, false, 1, {0}, true, 1},
+    {3, 20, 1, 1, 32, 4, 1, 0, 1, false, false, 1, {0}, true, 0}, /* from one pixel */
+    {2, 12, 5, 4, 18, 3, 2, 1, 3, true, false, 2, {0}, true, 1},  /* groups, dilated */
+    {2, 16, 5, 5, 16, 3, 2, 1, 16, true, false, 1, {0}, true, 1}, /* depthwise */
+    {2, 5, 4, 6, 7, 3, 1, 1, 1, true, false, 1, {5, 2, 0, 1}, true, 0},
+    {2, 8, 4, 3, 8, 2, 3, 0, 1, false, false, 2, {0}, true, 2},
+    {2, 8, 6, 6, 16, 1, 1, 0, 1, true, false, 1, {0}, true, 0}, /* one tap */
+    {2, 3, 6, 6, 8, 4, 2, 1, 1, true, true, 1, {0}, true, 0},   /* reads the model's input */
+    {2, 8, 3, 3, 8, 2, 4, 0, 1, true, false, 1, {0}, true, 2},  /* pixels that no tap meets */
 };
 enum { SHAPE_COUNT = sizeof shapes / sizeof shapes[0] };
 
+static int places_of(const shape *s, yoke_taps taps, int size) {
+    int side = yoke_taps_side(taps);
+    if (s->transposed)
+        return (size - 1) * taps.stride - 2 * taps.padding + side + s->output_padding;
+    return (size + 2 * taps.padding - side) / taps.stride + 1;
+}
+
 static check_case case_of(const shape *s, yoke_precision precision, yoke_algorithm algorithm) {
-    int side = (s->kernel - 1) * s->dilation + 1;
-    int height = (s->height + 2 * s->padding - side) / s->stride + 1;
-    int width = (s->width + 2 * s->padding - side) / s->stride + 1;
-    return (check_case){.operation = {.kind = YOKE_OP_CONV2D,
-                                      .name = "conv",
-                                      .input = {s->in, s->height, s->width},
-                                      .output = {s->out, height, width},
-                                      .kernel = s->kernel,
-                                      .stride = s->stride,
-                                      .padding = s->padding,
-                                      .groups = s->groups,
-                                      .dilation = s->dilation,
-                                      .bias = s->bias},
-                        .rows = s->rows,
-                        .precision = precision,
-                        .algorithm = algorithm,
-                        .first_layer = s->first_layer};
+    yoke_taps down = {s->kernel, s->stride, s->padding, s->dilation};
+    int height = places_of(s, down, s->height);
+    int width = places_of(s, s->across.kernel > 0 ? s->across : down, s->width);
+    return (check_case){
+        .operation = {.kind = s->transposed ? YOKE_OP_CONV_TRANSPOSE2D : YOKE_OP_CONV2D,
+                      .across = s->across,
+                      .name = "conv",
+                      .input = {s->in, s->height, s->width},
+                      .output = {s->out, height, width},
+                      .kernel = s->kernel,
+                      .stride = s->stride,
+                      .padding = s->padding,
+                      .groups = s->groups,
+                      .dilation = s->dilation,
+                      .bias = s->bias},
+        .rows = s->rows,
+        .precision = precision,
+        .algorithm = algorithm,
+        .first_layer = s->first_layer};
 }
 
 static void compare(const char *what, const shape *s, double distance, double tolerance) {

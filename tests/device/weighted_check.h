@@ -72,12 +72,15 @@ typedef struct check_sizes {
 static inline check_sizes check_sizes_of(const check_case *c) {
     const yoke_operation *op = &c->operation;
     bool linear = op->kind == YOKE_OP_LINEAR;
+    /* A transposed convolution's weight is that of the convolution the other way round. */
+    bool transposed = op->kind == YOKE_OP_CONV_TRANSPOSE2D;
+    int out = transposed ? op->input.channels : op->output.channels;
+    int in = transposed ? op->output.channels : op->input.channels;
     check_sizes s = {
         .input_shape = {c->rows, op->input.channels, op->input.height, op->input.width},
         .output_shape = {c->rows, op->output.channels, op->output.height, op->output.width},
-        .weight_shape = {op->output.channels,
-                         linear ? op->input.channels : op->input.channels / op->groups,
-                         linear ? 1 : op->kernel, linear ? 1 : op->kernel}};
+        .weight_shape = {out, linear ? in : in / op->groups, linear ? 1 : yoke_taps_down(op).kernel,
+                         linear ? 1 : yoke_taps_across(op).kernel}};
     s.input = s.output = s.weights = 1;
     for (int i = 0; i < 4; i++) {
         s.input *= (size_t)s.input_shape[i];
@@ -123,7 +126,8 @@ static inline yoke_layout check_plain(yoke_device *device, const int64_t shape[4
 
 /* The layout and precision in which another layer would hand over this input. */
 static inline yoke_layout check_produced_layout(yoke_device *device, const check_case *c) {
-    yoke_operation op = {.kind = c->operation.kind,
+    bool linear = c->operation.kind == YOKE_OP_LINEAR;
+    yoke_operation op = {.kind = linear ? YOKE_OP_LINEAR : YOKE_OP_CONV2D,
                          .name = "producer",
                          .input = c->operation.input,
                          .output = c->operation.input,

@@ -50,6 +50,8 @@ typedef enum layer {
     CTC,
     PARAMETER,
     LSTM,
+    CONV1D,
+    CONV_TRANSPOSE,
     OPERATION,
     EMBEDDING,
     ATTENTION
@@ -68,10 +70,12 @@ static yoke_status build(layer kind, const void *given) {
     if (kind == BATCH_NORM) value = yoke_batch_norm(built, value, given);
     if (kind == LAYER_NORM) value = yoke_layer_norm(built, value, given);
     if (kind == POOL) value = yoke_max_pool(built, value, given);
-    if (kind == CTC) value = yoke_ctc_loss(built, given);
+    if (kind == CTC) value = yoke_ctc_loss(built, value, value, given);
     if (kind == GROUP_NORM) value = yoke_group_norm(built, value, given);
     if (kind == PARAMETER) value = yoke_parameter_value(built, given);
     if (kind == LSTM) value = yoke_lstm(built, yoke_sequence(built, value), given);
+    if (kind == CONV1D) value = yoke_conv1d(built, yoke_sequence(built, value), given);
+    if (kind == CONV_TRANSPOSE) value = yoke_conv_transpose2d(built, value, given);
     if (kind == OPERATION) value = yoke_model_add_operation(built, given);
     if (kind == EMBEDDING) value = yoke_embedding(built, value, given);
     if (kind == ATTENTION)
@@ -84,6 +88,8 @@ static yoke_status build(layer kind, const void *given) {
 static void refuse_layers(void) {
     yoke_model *preset = NULL;
     REFUSED(yoke_conv2d_options, build(CONV, &given));
+    REFUSED(yoke_conv1d_options, build(CONV1D, &given));
+    REFUSED(yoke_conv_transpose2d_options, build(CONV_TRANSPOSE, &given));
     REFUSED(yoke_linear_options, build(LINEAR, &given));
     REFUSED(yoke_batch_norm_options, build(BATCH_NORM, &given));
     REFUSED(yoke_layer_norm_options, build(LAYER_NORM, &given));

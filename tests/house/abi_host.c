@@ -218,6 +218,8 @@ static void use_own_operation(void) {
 
 static yoke_model *build_images(void) {
     yoke_conv2d_options conv = YOKE_CONV2D_OPTIONS_INIT;
+    yoke_conv_transpose2d_options up = YOKE_CONV_TRANSPOSE2D_OPTIONS_INIT;
+    yoke_conv1d_options line = YOKE_CONV1D_OPTIONS_INIT;
     yoke_batch_norm_options norm = YOKE_BATCH_NORM_OPTIONS_INIT;
     yoke_layer_norm_options layer = YOKE_LAYER_NORM_OPTIONS_INIT;
     yoke_group_norm_options groups = YOKE_GROUP_NORM_OPTIONS_INIT;
@@ -230,6 +232,10 @@ static yoke_model *build_images(void) {
     conv.name = "conv";
     conv.out_channels = conv.kernel = 3;
     conv.no_bias = true;
+    up.name = "up";
+    up.out_channels = up.kernel = 3;
+    line.name = "line";
+    line.out_channels = line.kernel = 3;
     norm.name = "norm";
     layer.name = "layer";
     recurrent.name = "recurrent";
@@ -248,8 +254,9 @@ static yoke_model *build_images(void) {
     value = yoke_relu(model, yoke_batch_norm(model, value, &norm));
     value = yoke_multiply(model, yoke_group_norm(model, value, &groups),
                           yoke_parameter_value(model, &scale));
-    value = yoke_max_pool(model, value, &pool);
-    value = yoke_flatten(model, yoke_gru(model, yoke_sequence(model, value), &recurrent));
+    value = yoke_max_pool(model, yoke_conv_transpose2d(model, value, &up), &pool);
+    value = yoke_conv1d(model, yoke_sequence(model, value), &line);
+    value = yoke_flatten(model, yoke_gru(model, value, &recurrent));
     value = yoke_layer_norm(model, value, &layer);
     must(yoke_model_finish(model, yoke_linear(model, value, &fc), &loss));
     return model;
@@ -286,9 +293,9 @@ static void use_ctc(void) {
     loss.kind = YOKE_LOSS_OUTPUT;
     must(yoke_model_create(&model, "ctc", yoke_shape_sequence(6, 4)));
     yoke_value value = yoke_linear(model, yoke_model_input(model), &fc);
-    ctc.log_probabilities = yoke_log_softmax_along(model, value, YOKE_AXIS_CHANNELS);
-    ctc.ids = yoke_model_add_input(model, "ids", yoke_shape_vector(2));
-    must(yoke_model_finish(model, yoke_ctc_loss(model, &ctc), &loss));
+    value = yoke_log_softmax_along(model, value, YOKE_AXIS_CHANNELS);
+    yoke_value ids = yoke_model_add_input(model, "ids", yoke_shape_vector(2));
+    must(yoke_model_finish(model, yoke_ctc_loss(model, value, ids, &ctc), &loss));
     printf("ctc: %d layers\n", yoke_model_layer_count(model));
     yoke_model_destroy(model);
 }

@@ -4,6 +4,7 @@
 #define TESTS_NETWORKS_H
 
 #include "replica_rig.h"
+#include "yoke/convolution.h"
 #include "yoke/transformer.h"
 
 static inline yoke_value conv(yoke_model *model, yoke_value input, const char *name, int channels,
@@ -182,6 +183,48 @@ static inline yoke_model *windows(const yoke_loss_options *loss) {
     yoke_value value = yoke_conv2d(model, yoke_model_input(model), &stem);
     value = yoke_adaptive_average_pool(model, yoke_relu(model, value), 4, 7);
     value = yoke_adaptive_average_pool(model, yoke_conv2d(model, value, &depthwise), 3, 2);
+    value = linear(model, yoke_flatten(model, value), "fc", 7, NULL);
+    assert_ok(yoke_model_finish(model, value, loss));
+    return model;
+}
+
+/* Rectangular windows before a batch norm and its ReLU, transposed ones, pixels from channels and
+ * back, then the positions of a sequence. */
+static inline yoke_model *convolutions(const yoke_loss_options *loss) {
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_create(&model, "convolutions", (yoke_shape){4, 5, 6, false}));
+    yoke_conv2d_options wide = {.struct_size = sizeof wide,
+                                .name = "wide",
+                                .out_channels = 12,
+                                .kernel = 3,
+                                .padding = 1,
+                                .groups = 2,
+                                .kernel_width = 5,
+                                .stride_width = 2,
+                                .padding_width = 3,
+                                .no_bias = true};
+    yoke_conv_transpose2d_options up = {.struct_size = sizeof up,
+                                        .name = "up",
+                                        .out_channels = 8,
+                                        .kernel = 3,
+                                        .stride = 2,
+                                        .padding = 1,
+                                        .output_padding = 1,
+                                        .groups = 2,
+                                        .kernel_width = 2,
+                                        .stride_width = 1};
+    yoke_conv1d_options line = {
+        .struct_size = sizeof line, .name = "line", .out_channels = 6, .kernel = 3, .padding = 1};
+    yoke_value value = yoke_conv2d(model, yoke_model_input(model), &wide); /* 12 x 5 x 4 */
+    value = yoke_relu(model, norm(model, value, "norm"));
+    value = yoke_conv_transpose2d(model, value, &up); /* 8 x 10 x 5 */
+    value = yoke_pixel_shuffle(model, value, 2);      /* 2 x 20 x 10 */
+    up.name = "up2", up.groups = 1, up.out_channels = 3;
+    value = yoke_conv_transpose2d(model, yoke_pixel_unshuffle(model, value, 10), &up);
+    value = yoke_sequence(model, yoke_tanh(model, value)); /* 4 * 2 positions of 3 */
+    value = yoke_conv1d(model, value, &line);
+    line.name = "again", line.stride = 3, line.dilation = 2, line.groups = 3;
+    value = yoke_conv1d(model, value, &line);
     value = linear(model, yoke_flatten(model, value), "fc", 7, NULL);
     assert_ok(yoke_model_finish(model, value, loss));
     return model;

@@ -101,6 +101,7 @@ static void gradients_are_the_slopes_of_the_loss(void **state) {
     (void)state;
     check_model(everything(NULL), 3);
     check_model(windows(NULL), 3);
+    check_model(convolutions(NULL), 3);
 }
 
 static void so_are_those_of_activations(void **state) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 200 random graphs of elementary operations equal PyTorch's in double: their outputs, and the
  * gradients of their input and of every parameter; and so do the layers and losses composed of
- * them. tests/fixtures/make_graphs_fixture.py and make_composed_fixture.py write what is wanted. */
+ * them, and convolutions of every form. make_graphs_fixture.py, make_composed_fixture.py and
+ * make_convolutions_fixture.py in tests/fixtures write what is wanted. */
 #include <string.h>
 
 #include "fixtures/fill.h"
@@ -9,6 +10,7 @@
 #include "replica_rig.h"
 #include "yoke/attention.h"
 #include "yoke/composed.h"
+#include "yoke/convolution.h"
 #include "yoke/losses.h"
 #include "yoke/recurrent.h"
 
@@ -50,12 +52,10 @@ static yoke_value add_function(yoke_model *model, const json_t *operation, const
 
 static yoke_value add_ctc(yoke_model *model, const json_t *operation, const yoke_value *in) {
     yoke_ctc_options options = YOKE_CTC_OPTIONS_INIT;
-    options.log_probabilities = in[0];
-    options.ids = in[1];
-    options.input_length = in[2];
-    options.target_length = in[3];
+    if (in[2].index >= 0) options.input_length = &in[2];
+    if (in[3].index >= 0) options.target_length = &in[3];
     options.blank = integer(operation, "blank");
-    return yoke_ctc_loss(model, &options);
+    return yoke_ctc_loss(model, in[0], in[1], &options);
 }
 
 /* A loss; index -1: it is none. */
@@ -71,6 +71,58 @@ static yoke_value add_loss(yoke_model *model, const json_t *operation, const yok
     if (strcmp(name, "triplet_loss") == 0)
         return yoke_triplet_loss(model, in[0], in[1], in[2], real(operation, "margin"));
     if (strcmp(name, "ctc_loss") == 0) return add_ctc(model, operation, in);
+    return (yoke_value){-1};
+}
+
+/* A convolution; index -1: it is none. */
+static yoke_value add_convolution(yoke_model *model, const json_t *operation, yoke_value in) {
+    const char *name = text_of(operation, "op");
+    int channels = integer(operation, "channels");
+    const yoke_conv2d_options conv = {.struct_size = sizeof conv,
+                                      .name = "conv",
+                                      .out_channels = channels,
+                                      .kernel = integer(operation, "kernel"),
+                                      .stride = integer(operation, "stride"),
+                                      .padding = integer(operation, "padding"),
+                                      .groups = integer(operation, "groups"),
+                                      .no_bias = truth(operation, "no_bias"),
+                                      .dilation = integer(operation, "dilation"),
+                                      .kernel_width = integer(operation, "kernel_width"),
+                                      .stride_width = integer(operation, "stride_width"),
+                                      .padding_width = integer(operation, "padding_width"),
+                                      .dilation_width = integer(operation, "dilation_width")};
+    const yoke_conv_transpose2d_options transposed = {
+        .struct_size = sizeof transposed,
+        .name = "conv",
+        .out_channels = channels,
+        .kernel = conv.kernel,
+        .stride = conv.stride,
+        .padding = conv.padding,
+        .output_padding = integer(operation, "output_padding"),
+        .groups = conv.groups,
+        .no_bias = conv.no_bias,
+        .dilation = conv.dilation,
+        .kernel_width = conv.kernel_width,
+        .stride_width = conv.stride_width,
+        .padding_width = conv.padding_width,
+        .output_padding_width = integer(operation, "output_padding_width"),
+        .dilation_width = conv.dilation_width};
+    const yoke_conv1d_options line = {.struct_size = sizeof line,
+                                      .name = "conv",
+                                      .out_channels = channels,
+                                      .kernel = conv.kernel,
+                                      .stride = conv.stride,
+                                      .padding = conv.padding,
+                                      .groups = conv.groups,
+                                      .no_bias = conv.no_bias,
+                                      .dilation = conv.dilation};
+    if (strcmp(name, "conv2d") == 0) return yoke_conv2d(model, in, &conv);
+    if (strcmp(name, "conv_transpose2d") == 0) return yoke_conv_transpose2d(model, in, &transposed);
+    if (strcmp(name, "conv1d") == 0) return yoke_conv1d(model, in, &line);
+    if (strcmp(name, "pixel_shuffle") == 0)
+        return yoke_pixel_shuffle(model, in, integer(operation, "factor"));
+    if (strcmp(name, "pixel_unshuffle") == 0)
+        return yoke_pixel_unshuffle(model, in, integer(operation, "factor"));
     return (yoke_value){-1};
 }
 
@@ -145,6 +197,8 @@ static yoke_value add_operation(yoke_model *model, const json_t *operation, cons
     if (strcmp(name, "matmul") == 0)
         return yoke_matmul(model, in[0], in[1], truth(operation, "transpose_left"),
                            truth(operation, "transpose_right"));
+    yoke_value convolution = add_convolution(model, operation, in[0]);
+    if (convolution.index >= 0) return convolution;
     yoke_value composed = add_composed(model, operation, in);
     return composed.index >= 0 ? composed : add_function(model, operation, in);
 }
@@ -308,10 +362,16 @@ static void composed_layers_and_losses_equal_pytorch(void **state) {
     check_fixture("composed", 50);
 }
 
+static void convolutions_equal_pytorch(void **state) {
+    (void)state;
+    check_fixture("convolutions", 21);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_graphs_equal_pytorch),
         cmocka_unit_test(composed_layers_and_losses_equal_pytorch),
+        cmocka_unit_test(convolutions_equal_pytorch),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);
 }

@@ -7,6 +7,8 @@
 #include <cmocka.h>
 
 #include "model/graph.h"
+#include "yoke/convolution.h"
+#include "yoke/transformer.h"
 
 static yoke_layer_info layer_at(const yoke_model *model, int index) {
     yoke_layer_info info = {.struct_size = sizeof info};
@@ -63,6 +65,38 @@ static void every_kind_of_layer_counts(void **state) {
     yoke_model_destroy(model);
 }
 
+/* A transposed convolution's weight meets each pixel that it reads. */
+static void convolutions_of_every_form_have_pytorchs_flops(void **state) {
+    (void)state;
+    yoke_model *model = NULL;
+    assert_int_equal(yoke_model_create(&model, "m", yoke_shape_image(4, 6, 5)), YOKE_OK);
+    yoke_conv2d_options conv = YOKE_CONV2D_OPTIONS_INIT;
+    conv.name = "conv";
+    conv.out_channels = 8;
+    conv.kernel = 3;
+    conv.kernel_width = 5;
+    conv.padding = 1;
+    conv.groups = 2;
+    yoke_conv_transpose2d_options up = YOKE_CONV_TRANSPOSE2D_OPTIONS_INIT;
+    up.name = "up";
+    up.out_channels = 6;
+    up.kernel = 3;
+    up.stride = 2;
+    up.no_bias = true;
+    yoke_conv1d_options line = YOKE_CONV1D_OPTIONS_INIT;
+    line.name = "line";
+    line.out_channels = 5;
+    line.kernel = 4;
+    yoke_value a = yoke_conv2d(model, yoke_model_input(model), &conv); /* 8 x 6 x 1 */
+    a = yoke_conv_transpose2d(model, a, &up);                          /* 6 x 13 x 3 */
+    a = yoke_conv1d(model, yoke_sequence(model, a), &line);            /* 36 x 5 */
+    assert_int_equal(yoke_model_finish(model, yoke_flatten(model, a), NULL), YOKE_OK);
+    assert_layer(model, 0, "conv2d", 8 * 2 * 15 + 8, 2 * 6 * 8 * 2 * 15 + 48, 4 * 48);
+    assert_layer(model, 1, "conv_transpose2d", 8 * 6 * 9, 2 * 6 * 8 * 6 * 9, 4 * 234);
+    assert_layer(model, 4, "conv1d", 5 * 6 * 4 + 5, 2 * 36 * 5 * 6 * 4 + 180, 4 * 180);
+    yoke_model_destroy(model);
+}
+
 /* torch.utils.flop_counter on torchvision's models counts the products alone. */
 static void products_are_those_that_pytorch_counts(void **state) {
     (void)state;
@@ -114,6 +148,7 @@ static void what_is_no_layer_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_of_layer_counts),
+        cmocka_unit_test(convolutions_of_every_form_have_pytorchs_flops),
         cmocka_unit_test(products_are_those_that_pytorch_counts),
         cmocka_unit_test(what_is_no_layer_is_refused),
     };

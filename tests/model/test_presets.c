@@ -228,6 +228,33 @@ static void layers_are_spelled_in_one_line(void **state) {
     yoke_model_destroy(model);
 }
 
+/* The height and width that these layers make of an image of 12 x 10. */
+static void assert_line_shape(const char *layers, int height, int width) {
+    yoke_model *model = NULL;
+    yoke_layer_info last = {.struct_size = sizeof last};
+    char line[128];
+    snprintf(line, sizeof line, "layers:%s,global_pool,linear=10", layers);
+    assert_int_equal(yoke_model_preset(&model, line, yoke_shape_image(4, 12, 10), 10, NULL),
+                     YOKE_OK);
+    int count = yoke_model_layer_count(model); /* behind them: a pool, flatten, linear */
+    assert_int_equal(yoke_model_describe_layer(model, count - 4, &last), YOKE_OK);
+    assert_int_equal(last.output.height, height);
+    assert_int_equal(last.output.width, width);
+    yoke_model_destroy(model);
+}
+
+/* Of every kernel a transposed convolution makes the image STRIDE times as large. */
+static void a_line_of_layers_grows_images(void **state) {
+    (void)state;
+    assert_line_shape("conv_transpose=10", 24, 20);
+    assert_line_shape("conv_transpose=8x4/2", 24, 20);
+    assert_line_shape("conv_transpose=10x3/2", 24, 20);
+    assert_line_shape("conv_transpose=10x1/3", 36, 30);
+    assert_line_shape("conv_transpose=10x5/1", 12, 10);
+    assert_line_shape("conv=40,pixel_shuffle=2", 24, 20);
+    assert_line_shape("pixel_unshuffle=2", 6, 5);
+}
+
 static void a_line_of_layers_that_is_wrong_is_explained(void **state) {
     (void)state;
     static const struct {
@@ -243,6 +270,12 @@ static void a_line_of_layers_that_is_wrong_is_explained(void **state) {
         {"layers:linear=10,relu,linear=7", "writes 7 values where 10 are wanted, one for each "
                                            "class or target: end with linear=10"},
         {"layers:linear=10,conv=10", "reads a flat value of 10 features, needs an image"},
+        {"layers:max_pool=99,linear=10", "kernel of 99 does not fit an image of"},
+        {"layers:conv1d=8,linear=10", "0: reads 3 x 32 x 32, needs a sequence"},
+        {"layers:pixel_shuffle=2", "pixel_shuffle: an image of 3 x 32 x 32: 4, the square of the "
+                                   "factor, must divide its channels"},
+        {"layers:pixel_unshuffle=3", "the factor 3 must divide its height and width"},
+        {"layers:conv_transpose=4x3/2/1", "must be conv_transpose=CHANNELS[xKERNEL[/STRIDE]]"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         yoke_model *model = NULL;
@@ -355,6 +388,7 @@ int main(void) {
         cmocka_unit_test(mlp_dropout_drops_half_of_each_hidden_layer),
         cmocka_unit_test(unknown_preset_names_the_nearest),
         cmocka_unit_test(layers_are_spelled_in_one_line),
+        cmocka_unit_test(a_line_of_layers_grows_images),
         cmocka_unit_test(a_line_of_layers_that_is_wrong_is_explained),
         cmocka_unit_test(every_preset_builds_for_its_own_rows_and_has_its_defaults),
         cmocka_unit_test(vgg_needs_32_pixels),

@@ -89,6 +89,9 @@ static void windows_equal_the_reference(void **state) {
     rig_create(&rig, windows(NULL), 5, 1);
     assert_step_near(&rig, 1e-5);
     rig_destroy(&rig);
+    rig_create(&rig, convolutions(NULL), 5, 1);
+    assert_step_near(&rig, 1e-5);
+    rig_destroy(&rig);
 }
 
 static void attention_equals_the_reference(void **state) {

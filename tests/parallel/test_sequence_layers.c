@@ -129,9 +129,9 @@ static void what_does_not_fit_is_refused(void **state) {
     expect_refused(model, yoke_nll_loss(model, yoke_model_input(model), yoke_model_input(model)),
                    "nll_loss: 6 classes for probabilities of 6 x 4 x 4");
     model = image();
-    yoke_ctc_options ctc = YOKE_CTC_OPTIONS_INIT;
-    ctc.log_probabilities = ctc.ids = yoke_model_input(model);
-    expect_refused(model, yoke_ctc_loss(model, &ctc), "ctc_loss: probabilities of 6 x 4 x 4");
+    yoke_value input = yoke_model_input(model);
+    expect_refused(model, yoke_ctc_loss(model, input, input, NULL),
+                   "ctc_loss: probabilities of 6 x 4 x 4");
     model = image();
     expect_refused(model,
                    yoke_focal_loss(model, yoke_model_input(model), yoke_model_input(model), 2, 0),

@@ -140,6 +140,10 @@ static void init_macros_set_the_defaults_of_their_structs(void **state) {
                 .learning_rate = 1e-2, .epsilon = 1e-10);
     EXPECT_INIT(yoke_conv2d_options, YOKE_CONV2D_OPTIONS_INIT, .stride = 1, .groups = 1,
                 .dilation = 1);
+    EXPECT_INIT(yoke_conv1d_options, YOKE_CONV1D_OPTIONS_INIT, .stride = 1, .groups = 1,
+                .dilation = 1);
+    EXPECT_INIT(yoke_conv_transpose2d_options, YOKE_CONV_TRANSPOSE2D_OPTIONS_INIT, .stride = 1,
+                .groups = 1, .dilation = 1);
     EXPECT_INIT(yoke_linear_options, YOKE_LINEAR_OPTIONS_INIT, .name = NULL);
     EXPECT_INIT(yoke_batch_norm_options, YOKE_BATCH_NORM_OPTIONS_INIT, .epsilon = 1e-5,
                 .momentum = 0.1);

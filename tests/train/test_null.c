@@ -69,6 +69,8 @@ typedef struct kit {
     yoke_batch_norm_options batch_norm_options;
     yoke_checkpoint_tensor_info checkpoint_tensor_info;
     yoke_conv2d_options conv2d_options;
+    yoke_conv1d_options conv1d_options;
+    yoke_conv_transpose2d_options conv_transpose2d_options;
     yoke_data_parallel_options data_parallel_options;
     yoke_dataset_info dataset_info;
     yoke_device_info device_info;
@@ -228,6 +230,12 @@ static void fill_options(kit *k) {
     k->conv2d_options = (yoke_conv2d_options)YOKE_CONV2D_OPTIONS_INIT;
     k->conv2d_options.name = "conv", k->conv2d_options.out_channels = 1;
     k->conv2d_options.kernel = 1;
+    k->conv1d_options = (yoke_conv1d_options)YOKE_CONV1D_OPTIONS_INIT;
+    k->conv1d_options.name = "line", k->conv1d_options.out_channels = 1;
+    k->conv1d_options.kernel = 1;
+    k->conv_transpose2d_options = (yoke_conv_transpose2d_options)YOKE_CONV_TRANSPOSE2D_OPTIONS_INIT;
+    k->conv_transpose2d_options.name = "up", k->conv_transpose2d_options.out_channels = 1;
+    k->conv_transpose2d_options.kernel = 1;
     k->data_parallel_options = (yoke_data_parallel_options)YOKE_DATA_PARALLEL_OPTIONS_INIT;
     k->data_parallel_options.batch = ROWS;
     k->data_parallel_options.algorithm = YOKE_ALGORITHM_DIRECT;

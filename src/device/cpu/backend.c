@@ -252,6 +252,8 @@ static yoke_status cpu_plan(yoke_plan **plan, yoke_device *device,
         return FAIL(YOKE_ERROR_DEVICE, "%s: the processor does not compute in %s; use float32",
                     device->name, yoke_precision_name(request->precision));
     static cpu_planner *const planners[] = {[YOKE_OP_CONV2D] = cpu_plan_convolution,
+                                            [YOKE_OP_CONV_TRANSPOSE2D] =
+                                                cpu_plan_transposed_convolution,
                                             [YOKE_OP_LINEAR] = cpu_plan_linear,
                                             [YOKE_OP_BATCH_NORM] = cpu_plan_batch_norm,
                                             [YOKE_OP_LAYER_NORM] = cpu_plan_layer_norm,

@@ -15,7 +15,8 @@ struct cpu_depthwise {
     cpu_device *device;
     cpu_geometry from, to; /* input, output */
     size_t rows;
-    int height, width, out_height, out_width, kernel, stride, padding, dilation;
+    int height, width, out_height, out_width;
+    yoke_taps down, across;
     size_t block; /* channels that lie side by side in input, output and weights */
     size_t weight_block, weight_stride, tap_strides[2];
     const float *input, *output_gradient;
@@ -23,17 +24,11 @@ struct cpu_depthwise {
     size_t weight_bytes;
 };
 
-static bool is_square(const dnnl_dims_t dims) {
-    return dims[0] == dims[1];
-}
-
 static bool fits(const cpu_operation *o) {
     const cpu_desc *w = o->weights;
     bool depthwise = o->direction == CPU_BACKWARD_WEIGHTS && w != NULL && w->ndims == 5 &&
-                     w->dims[1] == 1 && w->dims[2] == 1 && w->dims[3] == w->dims[4];
-    if (!depthwise || o->bias != NULL || !is_square(o->strides) || !is_square(o->padding) ||
-        !is_square(o->dilation))
-        return false;
+                     o->kind == CPU_CONVOLUTION && w->dims[1] == 1 && w->dims[2] == 1;
+    if (!depthwise || o->bias != NULL) return false;
     bool blocked = w->inner_count == 0 || (w->inner_count == 1 && w->inner_dims[0] == 0);
     return o->source->type == dnnl_f32 && o->destination->type == dnnl_f32 && w->type == dnnl_f32 &&
            w->is_blocked && blocked && w->offset == 0;
@@ -49,6 +44,13 @@ static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
+static yoke_taps taps_of(const cpu_operation *o, int direction) {
+    return (yoke_taps){.kernel = (int)o->weights->dims[3 + direction],
+                       .stride = (int)o->strides[direction],
+                       .padding = (int)o->padding[direction],
+                       .dilation = (int)o->dilation[direction] + 1};
+}
+
 static yoke_status describe_depthwise(cpu_depthwise *self, const cpu_operation *o) {
     const cpu_desc *w = o->weights;
     TRY(cpu_geometry_read(&self->from, o->source, "depthwise convolution"));
@@ -58,10 +60,8 @@ static yoke_status describe_depthwise(cpu_depthwise *self, const cpu_operation *
     self->width = (int)o->source->dims[3];
     self->out_height = (int)o->destination->dims[2];
     self->out_width = (int)o->destination->dims[3];
-    self->kernel = (int)w->dims[3];
-    self->stride = (int)o->strides[0];
-    self->padding = (int)o->padding[0];
-    self->dilation = (int)o->dilation[0] + 1;
+    self->down = taps_of(o, 0);
+    self->across = taps_of(o, 1);
     self->weight_block = w->inner_count == 1 ? (size_t)w->inner_blocks[0] : 1;
     self->weight_stride = (size_t)w->strides[0];
     self->tap_strides[0] = (size_t)w->strides[3];
@@ -113,19 +113,20 @@ CPU_CLONES static void add_line(float *sums, const float *x, size_t x_step, cons
 
 static void sum_tap(const cpu_depthwise *self, size_t channel, size_t lanes, int ky, int kx,
                     float *sums) {
-    int top = ky * self->dilation - self->padding, left = kx * self->dilation - self->padding;
-    yoke_window down = yoke_tap_window(self->out_height, self->height, self->stride, top);
-    yoke_window across = yoke_tap_window(self->out_width, self->width, self->stride, left);
+    int top = ky * self->down.dilation - self->down.padding;
+    int left = kx * self->across.dilation - self->across.padding, step = self->across.stride;
+    yoke_window down = yoke_tap_window(self->out_height, self->height, self->down.stride, top);
+    yoke_window across = yoke_tap_window(self->out_width, self->width, step, left);
     if (across.end <= across.begin) return;
     for (size_t row = 0; row < self->rows; row++)
         for (int y = down.begin; y < down.end; y++) {
-            size_t pixel = (size_t)((y * self->stride + top) * self->width +
-                                    across.begin * self->stride + left);
+            size_t pixel =
+                (size_t)((y * self->down.stride + top) * self->width + across.begin * step + left);
             size_t place = (size_t)(y * self->out_width + across.begin);
             add_line(sums,
                      self->input + row * self->from.row_stride +
                          channel_offset(&self->from, channel) + pixel * self->from.pixel_stride,
-                     self->from.pixel_stride * (size_t)self->stride,
+                     self->from.pixel_stride * (size_t)step,
                      self->output_gradient + row * self->to.row_stride +
                          channel_offset(&self->to, channel) + place * self->to.pixel_stride,
                      self->to.pixel_stride, across.end - across.begin, lanes);
@@ -140,9 +141,9 @@ void cpu_depthwise_run(const cpu_depthwise *self) {
     for (size_t i = 0; i < blocks; i++) {
         size_t first = i * self->block;
         size_t lanes = smaller(self->block, self->from.channels - first);
-        for (int tap = 0; tap < self->kernel * self->kernel; tap++) {
+        for (int tap = 0; tap < self->down.kernel * self->across.kernel; tap++) {
             float sums[LANES] = {0};
-            int ky = tap / self->kernel, kx = tap % self->kernel;
+            int ky = tap / self->across.kernel, kx = tap % self->across.kernel;
             sum_tap(self, first, lanes, ky, kx, sums);
             for (size_t lane = 0; lane < lanes; lane++) {
                 size_t channel = first + lane;

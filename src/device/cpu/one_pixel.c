@@ -23,7 +23,7 @@ static tap_window window_of(const yoke_operation *operation) {
 
 bool cpu_is_one_pixel(const yoke_operation *operation) {
     return operation->output.height == 1 && operation->output.width == 1 &&
-           operation->groups == 1 && operation->dilation == 1 &&
+           operation->groups == 1 && operation->dilation == 1 && operation->across.kernel == 0 &&
            operation->padding < operation->kernel;
 }
 

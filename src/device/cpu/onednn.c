@@ -74,6 +74,16 @@ dnnl_status_t cpu_desc_reshape(const cpu_desc **desc, cpu_descs *descs, const cp
     return keep(desc, descs, made, md);
 }
 
+dnnl_status_t cpu_desc_exchange(const cpu_desc **desc, cpu_descs *descs, const cpu_desc *from,
+                                int first, int second) {
+    int order[DNNL_MAX_NDIMS];
+    for (int i = 0; i < from->ndims; i++)
+        order[i] = i == first ? second : i == second ? first : i;
+    void *md = NULL;
+    dnnl_status_t made = cpu_md_permute(&md, from->onednn, order);
+    return keep(desc, descs, made, md);
+}
+
 dnnl_status_t cpu_desc_part(const cpu_desc **desc, cpu_descs *descs, const cpu_desc *whole,
                             const dnnl_dims_t dims, const dnnl_dims_t offsets) {
     void *md = NULL;

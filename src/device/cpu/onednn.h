@@ -46,6 +46,9 @@ dnnl_status_t cpu_desc_by_strides(const cpu_desc **desc, cpu_descs *descs, int n
 /* The same memory seen with other dimensions. */
 dnnl_status_t cpu_desc_reshape(const cpu_desc **desc, cpu_descs *descs, const cpu_desc *from,
                                int ndims, const dnnl_dims_t dims);
+/* The same memory seen with two dimensions exchanged. */
+dnnl_status_t cpu_desc_exchange(const cpu_desc **desc, cpu_descs *descs, const cpu_desc *from,
+                                int first, int second);
 /* The part of `whole` that begins at `offsets`. */
 dnnl_status_t cpu_desc_part(const cpu_desc **desc, cpu_descs *descs, const cpu_desc *whole,
                             const dnnl_dims_t dims, const dnnl_dims_t offsets);
@@ -58,16 +61,17 @@ size_t cpu_desc_span(const cpu_desc *desc);
 
 /* One operation in one direction. A gradient has the descriptor of its value. */
 typedef enum cpu_operation_kind {
-    CPU_CONVOLUTION, /* source, weights, bias (NULL: none), destination, strides, dilation, padding
-                      */
-    CPU_PRODUCT,     /* inner product: source, weights, bias, destination */
-    CPU_MATMUL,      /* source times weights, forward only */
-    CPU_POOLING,     /* source, destination, kernel, strides, padding */
-    CPU_ELTWISE,     /* source, alpha, beta */
-    CPU_NORM,        /* source, epsilon, flags */
-    CPU_MULTIPLY,    /* source * source, forward only */
-    CPU_SOFTMAX,     /* source, axis */
-    CPU_SUM          /* source + source; relu: followed by a ReLU, forward only */
+    CPU_CONVOLUTION,   /* source, weights, bias (NULL: none), destination, strides, dilation,
+                          padding */
+    CPU_DECONVOLUTION, /* likewise; the padding takes away from the destination */
+    CPU_PRODUCT,       /* inner product: source, weights, bias, destination */
+    CPU_MATMUL,        /* source times weights, forward only */
+    CPU_POOLING,       /* source, destination, kernel, strides, padding */
+    CPU_ELTWISE,       /* source, alpha, beta */
+    CPU_NORM,          /* source, epsilon, flags */
+    CPU_MULTIPLY,      /* source * source, forward only */
+    CPU_SOFTMAX,       /* source, axis */
+    CPU_SUM            /* source + source; relu: followed by a ReLU, forward only */
 } cpu_operation_kind;
 
 typedef enum cpu_direction {
@@ -117,6 +121,7 @@ dnnl_status_t cpu_md_by_tag(void **md, int ndims, const dnnl_dims_t dims, dnnl_d
 dnnl_status_t cpu_md_by_strides(void **md, int ndims, const dnnl_dims_t dims, dnnl_data_type_t type,
                                 const dnnl_dims_t strides);
 dnnl_status_t cpu_md_reshape(void **md, const void *from, int ndims, const dnnl_dims_t dims);
+dnnl_status_t cpu_md_permute(void **md, const void *from, const int *order);
 dnnl_status_t cpu_md_part(void **md, const void *whole, const dnnl_dims_t dims,
                           const dnnl_dims_t offsets);
 dnnl_status_t cpu_md_copy(void **md, const void *from);

@@ -37,6 +37,12 @@ dnnl_status_t cpu_md_reshape(void **md, const void *from, int ndims, const dnnl_
     return copy(md, made, &desc);
 }
 
+dnnl_status_t cpu_md_permute(void **md, const void *from, const int *order) {
+    dnnl_memory_desc_t desc;
+    dnnl_status_t made = dnnl_memory_desc_permute_axes(&desc, from, order);
+    return copy(md, made, &desc);
+}
+
 dnnl_status_t cpu_md_part(void **md, const void *whole, const dnnl_dims_t dims,
                           const dnnl_dims_t offsets) {
     dnnl_memory_desc_t desc;
@@ -102,6 +108,24 @@ static dnnl_status_t convolution(dnnl_convolution_desc_t *desc, const recipe *r)
             o->padding, o->padding_end);
     default:
         return dnnl_dilated_convolution_backward_weights_desc_init(
+            desc, o->algorithm, r->source, r->weights, r->bias, r->destination, o->strides,
+            o->dilation, o->padding, o->padding_end);
+    }
+}
+
+static dnnl_status_t deconvolution(dnnl_deconvolution_desc_t *desc, const recipe *r) {
+    const cpu_operation *o = r->operation;
+    switch (o->direction) {
+    case CPU_FORWARD:
+        return dnnl_dilated_deconvolution_forward_desc_init(
+            desc, cpu_propagation(o), o->algorithm, r->source, r->weights, r->bias, r->destination,
+            o->strides, o->dilation, o->padding, o->padding_end);
+    case CPU_BACKWARD_DATA:
+        return dnnl_dilated_deconvolution_backward_data_desc_init(
+            desc, o->algorithm, r->source, r->weights, r->destination, o->strides, o->dilation,
+            o->padding, o->padding_end);
+    default:
+        return dnnl_dilated_deconvolution_backward_weights_desc_init(
             desc, o->algorithm, r->source, r->weights, r->bias, r->destination, o->strides,
             o->dilation, o->padding, o->padding_end);
     }
@@ -175,6 +199,8 @@ static dnnl_status_t fill(operation_desc *desc, const cpu_operation *operation) 
     switch (operation->kind) {
     case CPU_CONVOLUTION:
         return convolution(&desc->convolution, &r);
+    case CPU_DECONVOLUTION: /* its descriptor is of the same type */
+        return deconvolution(&desc->convolution, &r);
     case CPU_PRODUCT:
         return product(&desc->product, &r);
     case CPU_MATMUL:

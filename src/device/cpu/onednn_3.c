@@ -22,6 +22,10 @@ dnnl_status_t cpu_md_reshape(void **md, const void *from, int ndims, const dnnl_
     return dnnl_memory_desc_reshape((dnnl_memory_desc_t *)md, from, ndims, dims);
 }
 
+dnnl_status_t cpu_md_permute(void **md, const void *from, const int *order) {
+    return dnnl_memory_desc_permute_axes((dnnl_memory_desc_t *)md, from, order);
+}
+
 dnnl_status_t cpu_md_part(void **md, const void *whole, const dnnl_dims_t dims,
                           const dnnl_dims_t offsets) {
     return dnnl_memory_desc_create_submemory((dnnl_memory_desc_t *)md, whole, dims, offsets);
@@ -83,6 +87,25 @@ static dnnl_status_t convolution(const recipe *r) {
             o->strides, o->dilation, o->padding, o->padding_end, o->hint, r->attributes);
     default:
         return dnnl_convolution_backward_weights_primitive_desc_create(
+            r->description, r->engine, o->algorithm, r->source, r->weights, r->bias, r->destination,
+            o->strides, o->dilation, o->padding, o->padding_end, o->hint, r->attributes);
+    }
+}
+
+static dnnl_status_t deconvolution(const recipe *r) {
+    const cpu_operation *o = r->operation;
+    switch (o->direction) {
+    case CPU_FORWARD:
+        return dnnl_deconvolution_forward_primitive_desc_create(
+            r->description, r->engine, cpu_propagation(o), o->algorithm, r->source, r->weights,
+            r->bias, r->destination, o->strides, o->dilation, o->padding, o->padding_end,
+            r->attributes);
+    case CPU_BACKWARD_DATA:
+        return dnnl_deconvolution_backward_data_primitive_desc_create(
+            r->description, r->engine, o->algorithm, r->source, r->weights, r->destination,
+            o->strides, o->dilation, o->padding, o->padding_end, o->hint, r->attributes);
+    default:
+        return dnnl_deconvolution_backward_weights_primitive_desc_create(
             r->description, r->engine, o->algorithm, r->source, r->weights, r->bias, r->destination,
             o->strides, o->dilation, o->padding, o->padding_end, o->hint, r->attributes);
     }
@@ -176,6 +199,8 @@ dnnl_status_t cpu_describe_primitive(dnnl_primitive_desc_t *description, dnnl_en
     switch (operation->kind) {
     case CPU_CONVOLUTION:
         return convolution(&r);
+    case CPU_DECONVOLUTION:
+        return deconvolution(&r);
     case CPU_PRODUCT:
         return product(&r);
     case CPU_MATMUL:

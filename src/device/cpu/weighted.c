@@ -4,6 +4,7 @@
  * that of the master weights; (3) forward and the gradient of the data are planned, and their
  * measured times include reordering the weights. */
 #include "device/cpu/weighted.h"
+#include "device/cpu/bias.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,8 @@ typedef struct cpu_weighted {
     cpu_pass passes[CPU_DIRECTIONS]; /* unused ones are zero */
     size_t cleared[CPU_ROLES];
     void *weight_gradient, *input_gradient;
+    bool bias_apart, half;
+    cpu_geometry output; /* where the bias is apart */
 } cpu_weighted;
 
 typedef struct weighted_planner {
@@ -82,7 +85,9 @@ static yoke_status create_candidate(const weighted_planner *planner, cpu_directi
         TRY(free_desc(&descs[CPU_WEIGHTS], planner->device, descs[CPU_WEIGHTS], dnnl_f32));
     for (int role = 0; role < CPU_ROLES; role++) {
         cpu_operand *operand = &pass->operands[role];
-        if (problem->free[role] != NULL) operand->argument = operands[direction][role].argument;
+        bool apart = role == CPU_BIAS && direction == CPU_FORWARD && problem->bias_apart;
+        if (apart) descs[role] = NULL;
+        if (descs[role] != NULL) operand->argument = operands[direction][role].argument;
         operand->written = operands[direction][role].written;
         operand->stored = problem->stored[role];
         if (algorithm->create != NULL && role == CPU_WEIGHTS && operand->stored == NULL)
@@ -253,7 +258,7 @@ static yoke_status choose_algorithm(const weighted_planner *planner, cpu_directi
         *candidate = fixed_candidate(planner, direction);
         return YOKE_OK;
     }
-    char key[192];
+    char key[YOKE_CONVOLUTION_KEY_BYTES + 64];
     snprintf(key, sizeof key, "%s %s %d threads %s%s", planner->problem->key,
              request->precision == YOKE_BFLOAT16 ? "bfloat16" : "float32",
              planner->device->base.threads, direction_names[direction],
@@ -337,7 +342,12 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
 
 static yoke_status weighted_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
-    return cpu_pass_run(&weighted_of(plan)->passes[CPU_FORWARD], cpu_of(plan->device));
+    const cpu_weighted *self = weighted_of(plan);
+    TRY(cpu_pass_run(&self->passes[CPU_FORWARD], cpu_of(plan->device)));
+    if (self->bias_apart)
+        cpu_add_bias(cpu_of(plan->device), &self->output, plan->rows, plan->binding.output,
+                     self->half, plan->binding.parameters[1]);
+    return YOKE_OK;
 }
 
 static yoke_status weighted_part(yoke_plan *plan, yoke_direction direction) {
@@ -404,6 +414,10 @@ yoke_status cpu_weighted_create(yoke_plan **plan, cpu_device *device,
     yoke_plan_needs *needs = &self->base.needs;
     cpu_layout_store(&needs->output, problem->stored[CPU_OUTPUT]);
     cpu_layout_store(&needs->parameters[0], problem->stored[CPU_WEIGHTS]);
+    self->bias_apart = problem->bias_apart && problem->free[CPU_BIAS] != NULL;
+    self->half = problem->stored[CPU_OUTPUT]->type == dnnl_bf16;
+    if (self->bias_apart)
+        TRY(cpu_geometry_read(&self->output, problem->stored[CPU_OUTPUT], "a bias"));
     if (problem->free[CPU_BIAS] != NULL)
         cpu_layout_store(&needs->parameters[1], problem->stored[CPU_BIAS]);
     needs->backward_reads[0] = request->training && !request->frozen;

@@ -274,6 +274,8 @@ static yoke_status cuda_plan(yoke_plan **plan, yoke_device *device,
     switch (request->operation->kind) {
     case YOKE_OP_CONV2D:
         return cuda_plan_convolution(plan, cuda, request);
+    case YOKE_OP_CONV_TRANSPOSE2D:
+        return cuda_plan_transposed_convolution(plan, cuda, request);
     case YOKE_OP_LINEAR:
         return cuda_plan_linear(plan, cuda, request);
     case YOKE_OP_BATCH_NORM:

@@ -10,7 +10,7 @@
 
 #include "device/cuda/cuda.h"
 
-#define KEY_BYTES 192
+#define KEY_BYTES 320
 #define CONTEST_LIMIT 4 /* candidates of a room above */
 #define SHORT_RUNS 2
 #define LONG_RUNS 10

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two-dimensional convolution: a matrix product where possible, cuDNN, or im2col. */
 #include <stdio.h>
+#include <string.h>
 
 #include "device/cuda/stem.h"
 #include "device/cuda/weighted.h"
@@ -17,8 +18,8 @@ static const cuda_algorithm algorithms[] = {CUDA_PRODUCT_ROWS(""),
                                             {"cuDNN 5", cuda_cudnn_pass, 5},
                                             {"cuDNN 6", cuda_cudnn_pass, 6},
                                             {"cuDNN 7", cuda_cudnn_pass, 7}};
-_Static_assert(sizeof algorithms / sizeof algorithms[0] <= CUDA_ALGORITHMS_LIMIT,
-               "a trial has room for all");
+enum { ALGORITHMS = sizeof algorithms / sizeof algorithms[0] };
+_Static_assert(ALGORITHMS <= CUDA_ALGORITHMS_LIMIT, "a trial has room for all");
 
 static bool lacks_cudnn(const cuda_device *device) {
 #ifdef YOKE_HAS_CUDNN
@@ -29,45 +30,50 @@ static bool lacks_cudnn(const cuda_device *device) {
 #endif
 }
 
+#define KEY_BYTES (YOKE_CONVOLUTION_KEY_BYTES + 40)
+
 /* A cuDNN that does not start leaves no trace in the algorithms of runs where it does. */
-static void write_key(char *key, size_t size, const cuda_device *device,
+static void write_key(char key[KEY_BYTES], const cuda_device *device,
                       const yoke_operation *operation, int padded) {
-    yoke_dims input = operation->input;
-    int length =
-        snprintf(key, size, "conv %dx%dx%d to %d, kernel %d/%d pad %d groups %d", input.channels,
-                 input.height, input.width, operation->output.channels, operation->kernel,
-                 operation->stride, operation->padding, operation->groups);
-    if (operation->dilation > 1)
-        length +=
-            snprintf(key + length, size - (size_t)length, " dilation %d", operation->dilation);
-    if (padded > 0)
-        length += snprintf(key + length, size - (size_t)length, " as %d channels", padded);
-    if (lacks_cudnn(device)) snprintf(key + length, size - (size_t)length, " without cuDNN");
+    char channels[24] = "";
+    yoke_convolution_key(operation, key);
+    size_t length = strlen(key);
+    if (padded > 0) snprintf(channels, sizeof channels, " as %d channels", padded);
+    snprintf(key + length, KEY_BYTES - length, "%s%s", channels,
+             lacks_cudnn(device) ? " without cuDNN" : "");
+}
+
+/* The weight of a convolution, channels last where that is another order. */
+static cuda_layout weights_of(const yoke_operation *convolution) {
+    int64_t height = yoke_taps_down(convolution).kernel;
+    int64_t width = yoke_taps_across(convolution).kernel;
+    int64_t out = convolution->output.channels;
+    int64_t in = convolution->input.channels / convolution->groups;
+    return (cuda_layout){CUDA_FLOAT32, height * width > 1 && in > 1, 4, {out, in, height, width}};
 }
 
 static yoke_status plan_as(yoke_plan **plan, cuda_device *device, const yoke_plan_request *request,
                            int padded) {
     const yoke_operation *operation = request->operation;
-    yoke_dims input = operation->input, output = operation->output;
-    int64_t kernel = operation->kernel, in = input.channels / operation->groups;
-    char key[128];
-    write_key(key, sizeof key, device, operation, padded);
+    yoke_dims input = operation->input;
+    char key[KEY_BYTES];
+    write_key(key, device, operation, padded);
     if (padded > 0) input.channels = padded;
     cuda_weighted_request weighted = {
         .plan = request,
         .key = key,
         .input = cuda_value_layout(request->rows, input, request->precision),
         .padded = padded,
-        .weights = {CUDA_FLOAT32, kernel > 1 && in > 1, 4, {output.channels, in, kernel, kernel}},
+        .weights = weights_of(operation),
         .algorithms = algorithms,
-        .algorithm_count = sizeof algorithms / sizeof algorithms[0]};
+        .algorithm_count = ALGORITHMS};
     return cuda_weighted_create(plan, device, &weighted);
 }
 
 static yoke_status choose_channels(cuda_device *device, const yoke_plan_request *request,
                                    int *padded) {
-    char key[128];
-    write_key(key, sizeof key, device, request->operation, 0);
+    char key[KEY_BYTES];
+    write_key(key, device, request->operation, 0);
     return cuda_stem_choose(device, request, key, plan_as, padded);
 }
 
@@ -82,6 +88,30 @@ yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,
     if (is_plain && !request->input_gradient) /* it copies its input in any case */
         TRY(choose_channels(device, request, &padded));
     return plan_as(plan, device, request, padded);
+}
+
+static yoke_status create_transposed(cuda_pass **pass, const cuda_problem *problem,
+                                     cuda_direction direction, int variant) {
+    return cuda_transposed_pass(pass, problem, direction, &algorithms[variant]);
+}
+
+yoke_status cuda_plan_transposed_convolution(yoke_plan **plan, cuda_device *device,
+                                             const yoke_plan_request *request) {
+    const yoke_operation *operation = request->operation;
+    const yoke_operation convolution = yoke_transposed_convolution(operation);
+    cuda_algorithm transposed[ALGORITHMS];
+    char key[KEY_BYTES];
+    write_key(key, device, operation, 0);
+    for (int i = 0; i < ALGORITHMS; i++)
+        transposed[i] = (cuda_algorithm){algorithms[i].name, create_transposed, i};
+    cuda_weighted_request weighted = {
+        .plan = request,
+        .key = key,
+        .input = cuda_value_layout(request->rows, operation->input, request->precision),
+        .weights = weights_of(&convolution),
+        .algorithms = transposed,
+        .algorithm_count = ALGORITHMS};
+    return cuda_weighted_create(plan, device, &weighted);
 }
 
 yoke_status cuda_image_layout(yoke_device *device, const yoke_plan_request *reader,

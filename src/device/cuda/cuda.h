@@ -215,7 +215,8 @@ yoke_status cuda_choose_for(yoke_device *device, const yoke_contest *contest, in
 /* Planners: of operations that choose among algorithms, and in operations.c of all others. */
 typedef yoke_status cuda_planner(yoke_plan **plan, cuda_device *device,
                                  const yoke_plan_request *request);
-cuda_planner cuda_plan_convolution, cuda_plan_linear, cuda_plan_batch_norm, cuda_plan_loss;
+cuda_planner cuda_plan_convolution, cuda_plan_transposed_convolution, cuda_plan_linear,
+    cuda_plan_batch_norm, cuda_plan_loss;
 cuda_planner cuda_plan_constant;
 cuda_planner cuda_plan_kernels;
 

@@ -196,18 +196,17 @@ static yoke_status cudnn_build(cudnn_pass *self, const cuda_problem *problem,
     TRY(describe_value(problem, problem->operation->input, &self->input));
     TRY(describe_value(problem, problem->operation->output, &self->output));
     const yoke_operation *operation = problem->operation;
+    yoke_taps down = yoke_taps_down(operation), across = yoke_taps_across(operation);
     TRY_CUDNN(problem->device, cuda_cudnn()->cudnnCreateFilterDescriptor(&self->weights));
     TRY_CUDNN(problem->device,
               cuda_cudnn()->cudnnSetFilter4dDescriptor(
                   self->weights, data_type(problem), CUDNN_TENSOR_NHWC, operation->output.channels,
-                  operation->input.channels / operation->groups, operation->kernel,
-                  operation->kernel));
-    int padding = operation->padding, stride = operation->stride;
-    int dilation = operation->dilation;
+                  operation->input.channels / operation->groups, down.kernel, across.kernel));
     TRY_CUDNN(problem->device, cuda_cudnn()->cudnnCreateConvolutionDescriptor(&self->convolution));
-    TRY_CUDNN(problem->device, cuda_cudnn()->cudnnSetConvolution2dDescriptor(
-                                   self->convolution, padding, padding, stride, stride, dilation,
-                                   dilation, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+    TRY_CUDNN(problem->device,
+              cuda_cudnn()->cudnnSetConvolution2dDescriptor(
+                  self->convolution, down.padding, across.padding, down.stride, across.stride,
+                  down.dilation, across.dilation, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
     TRY_CUDNN(problem->device,
               cuda_cudnn()->cudnnSetConvolutionGroupCount(self->convolution, operation->groups));
     TRY_CUDNN(problem->device,
@@ -232,7 +231,7 @@ static yoke_status cudnn_build(cudnn_pass *self, const cuda_problem *problem,
     if (direction == CUDA_BACKWARD_WEIGHTS && problem->type == CUDA_BFLOAT16) {
         self->narrow_count = (size_t)operation->output.channels *
                              (size_t)(operation->input.channels / operation->groups) *
-                             (size_t)(operation->kernel * operation->kernel);
+                             (size_t)(down.kernel * across.kernel);
         self->base.scratch_bytes += cuda_aligned(self->narrow_count * sizeof(uint16_t));
     }
     return YOKE_OK;

@@ -105,7 +105,7 @@ static void im2col_destroy(cuda_pass *pass) {
 
 static cuda_product_shape forward_shape(const cuda_problem *problem, const cuda_window *window) {
     int64_t pixels = (int64_t)window->rows * window->out_height * window->out_width;
-    int64_t seen = (int64_t)window->kernel * window->kernel * window->channels;
+    int64_t seen = (int64_t)window->down.kernel * window->across.kernel * window->channels;
     int64_t channels = problem->operation->output.channels, out = channels / window->groups;
     return (cuda_product_shape){.m = pixels,
                                 .n = out,
@@ -151,10 +151,8 @@ static cuda_window window_of(const cuda_problem *problem) {
                          .width = operation->input.width,
                          .channels = operation->input.channels / operation->groups,
                          .groups = operation->groups,
-                         .kernel = operation->kernel,
-                         .stride = operation->stride,
-                         .padding = operation->padding,
-                         .dilation = operation->dilation,
+                         .down = yoke_taps_down(operation),
+                         .across = yoke_taps_across(operation),
                          .out_height = operation->output.height,
                          .out_width = operation->output.width};
 }
@@ -180,7 +178,7 @@ static yoke_status im2col_build(im2col_pass *self, const cuda_problem *problem,
     size_t value_bytes = cuda_type_bytes(problem->type);
     cuda_window window = window_of(problem);
     size_t pixels = (size_t)window.out_height * (size_t)window.out_width;
-    size_t image_bytes = pixels * (size_t)(window.kernel * window.kernel) *
+    size_t image_bytes = pixels * (size_t)(window.down.kernel * window.across.kernel) *
                          (size_t)operation->input.channels * value_bytes;
     size_t images = COLUMNS_BYTES / image_bytes;
     if (images < 1) images = 1;
@@ -193,8 +191,9 @@ static yoke_status im2col_build(im2col_pass *self, const cuda_problem *problem,
     self->half = problem->type == CUDA_BFLOAT16;
     self->input_bytes = cuda_dims_count(operation->input) * value_bytes;
     self->output_bytes = cuda_dims_count(operation->output) * value_bytes;
-    self->weight_gradient_bytes = (size_t)(window.kernel * window.kernel * window.channels) *
-                                  (size_t)operation->output.channels * sizeof(float);
+    self->weight_gradient_bytes =
+        (size_t)(window.down.kernel * window.across.kernel * window.channels) *
+        (size_t)operation->output.channels * sizeof(float);
     self->base.adds_bias = direction == CUDA_FORWARD && operation->bias && operation->groups == 1;
     TRY(plan_piece(self, &self->whole, problem, direction));
     return plan_piece(self, &self->rest, problem, direction);

@@ -6,6 +6,11 @@
 #include "device/cuda/kernel.h"
 #include "device/cuda/kernels.h"
 
+/* The input coordinate of a tap of the window at `place`. */
+static __device__ int place_of(int place, int tap, const yoke_taps &taps) {
+    return place * taps.stride - taps.padding + tap * taps.dilation;
+}
+
 /* Columns are copies, so a thread moves words of as many channels as their number allows. The
  * window counts its channels in words. */
 template <typename Word>
@@ -13,15 +18,15 @@ static __global__ void im2col(Word *columns, const Word *images, cuda_window win
     GRID_STRIDE(i, count) {
         int channel = (int)(i % (size_t)window.channels);
         size_t rest = i / (size_t)window.channels;
-        int tap = (int)(rest % (size_t)(window.kernel * window.kernel));
-        rest /= (size_t)(window.kernel * window.kernel);
+        int tap = (int)(rest % (size_t)(window.down.kernel * window.across.kernel));
+        rest /= (size_t)(window.down.kernel * window.across.kernel);
         int out_x = (int)(rest % (size_t)window.out_width);
         rest /= (size_t)window.out_width;
         int out_y = (int)(rest % (size_t)window.out_height);
         rest /= (size_t)window.out_height;
         size_t row = rest % (size_t)window.rows, group = rest / (size_t)window.rows;
-        int y = out_y * window.stride - window.padding + tap / window.kernel * window.dilation;
-        int x = out_x * window.stride - window.padding + tap % window.kernel * window.dilation;
+        int y = place_of(out_y, tap / window.across.kernel, window.down);
+        int x = place_of(out_x, tap % window.across.kernel, window.across);
         Word word = {};
         if (y >= 0 && y < window.height && x >= 0 && x < window.width) {
             size_t pixel =
@@ -37,7 +42,7 @@ template <typename Word>
 static void launch_im2col(void *columns, const void *images, cuda_window window, int per_word,
                           cudaStream_t stream) {
     window.channels /= per_word;
-    size_t taps = (size_t)window.kernel * (size_t)window.kernel;
+    size_t taps = (size_t)window.down.kernel * (size_t)window.across.kernel;
     size_t count = (size_t)window.groups * (size_t)window.rows * (size_t)window.out_height *
                    (size_t)window.out_width * taps * (size_t)window.channels;
     LAUNCH(im2col<Word>, cuda_blocks(count), CUDA_THREADS, stream, (Word *)columns,
@@ -59,10 +64,10 @@ extern "C" cudaError_t cuda_run_im2col(void *columns, const void *images, bool h
 }
 
 /* The output coordinate, of `count`, whose `tap` reads input coordinate `at`, or -1. */
-static __device__ int met_by(int at, int tap, const cuda_window &window, int count) {
-    int from = at + window.padding - tap * window.dilation;
-    bool met = from >= 0 && from % window.stride == 0 && from / window.stride < count;
-    return met ? from / window.stride : -1;
+static __device__ int met_by(int at, int tap, const yoke_taps &taps, int count) {
+    int from = at + taps.padding - tap * taps.dilation;
+    bool met = from >= 0 && from % taps.stride == 0 && from / taps.stride < count;
+    return met ? from / taps.stride : -1;
 }
 
 template <typename T>
@@ -77,14 +82,15 @@ static __global__ void col2im(T *images, bool add, const T *columns, cuda_window
         int y = (int)(rest % (size_t)window.height);
         size_t row = group * (size_t)window.rows + rest / (size_t)window.height;
         float sum = 0;
-        for (int tap = 0; tap < window.kernel * window.kernel; tap++) {
-            int out_y = met_by(y, tap / window.kernel, window, window.out_height);
-            int out_x = met_by(x, tap % window.kernel, window, window.out_width);
+        for (int tap = 0; tap < window.down.kernel * window.across.kernel; tap++) {
+            int out_y = met_by(y, tap / window.across.kernel, window.down, window.out_height);
+            int out_x = met_by(x, tap % window.across.kernel, window.across, window.out_width);
             if (out_y < 0 || out_x < 0) continue;
             size_t pixel =
                 (row * (size_t)window.out_height + (size_t)out_y) * (size_t)window.out_width +
                 (size_t)out_x;
-            size_t column = pixel * (size_t)(window.kernel * window.kernel) + (size_t)tap;
+            size_t column =
+                pixel * (size_t)(window.down.kernel * window.across.kernel) + (size_t)tap;
             sum += cuda_widen(columns[column * (size_t)window.channels + channel]);
         }
         cuda_narrow(add ? cuda_widen(images[i]) + sum : sum, &images[i]);

@@ -131,7 +131,8 @@ cudaError_t cuda_run_cut_weights(const cuda_pad_job *job, cudaStream_t stream);
  * padding. */
 typedef struct cuda_window {
     int rows, height, width, channels, groups; /* channels: of one group */
-    int kernel, stride, padding, dilation, out_height, out_width;
+    yoke_taps down, across;
+    int out_height, out_width;
 } cuda_window;
 cudaError_t cuda_run_im2col(void *columns, const void *images, bool half, const cuda_window *window,
                             cudaStream_t stream);

@@ -99,11 +99,12 @@ static product_view view_one_pixel(const cuda_problem *problem) {
 static bool view_problem(const cuda_problem *problem, product_view *view) {
     const yoke_operation *operation = problem->operation;
     int kernel = operation->kernel;
+    bool square = operation->across.kernel == 0;
     if (operation->kind == YOKE_OP_LINEAR)
         *view = view_linear(problem);
-    else if (kernel == 1 && operation->stride == 1 && operation->padding == 0)
+    else if (square && kernel == 1 && operation->stride == 1 && operation->padding == 0)
         *view = view_one_tap(problem);
-    else if (operation->output.height == 1 && operation->output.width == 1 &&
+    else if (square && operation->output.height == 1 && operation->output.width == 1 &&
              operation->groups == 1 && operation->dilation == 1 && operation->padding < kernel)
         *view = view_one_pixel(problem);
     else

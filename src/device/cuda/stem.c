@@ -111,7 +111,7 @@ yoke_status cuda_stem_choose(cuda_device *device, const yoke_plan_request *reque
     const stem_list list = list_stems(request->operation);
     stem_trial trial = {.device = device, .request = *request};
     cuda_candidate candidates[STEMS];
-    char own_key[160];
+    char own_key[256];
     int best = 0;
     bool settled;
     *padded = 0;

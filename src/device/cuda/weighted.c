@@ -199,12 +199,12 @@ yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
     cuda_layout_store(&wanted, &self->input);
     self->reordered = !yoke_layout_equal(&wanted, &request->plan->inputs[0]);
     if (request->padded > 0)
-        self->weights =
-            (cuda_pad_job){.half = self->type == CUDA_BFLOAT16,
-                           .outer = channels * (size_t)(request->plan->operation->kernel *
-                                                        request->plan->operation->kernel),
-                           .channels = request->plan->operation->input.channels,
-                           .padded = request->padded};
+        self->weights = (cuda_pad_job){
+            .half = self->type == CUDA_BFLOAT16,
+            .outer = channels * (size_t)(yoke_taps_down(&planner.operation).kernel *
+                                         yoke_taps_across(&planner.operation).kernel),
+            .channels = request->plan->operation->input.channels,
+            .padded = request->padded};
     TRY(plan_directions(&planner));
     const cuda_epilogue *epilogues = planner.problem.epilogues;
     yoke_plan_needs *needs = &self->base.needs;

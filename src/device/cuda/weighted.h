@@ -87,6 +87,10 @@ yoke_status cuda_im2col_pass(cuda_pass **pass, const cuda_problem *problem,
 yoke_status cuda_cudnn_pass(cuda_pass **pass, const cuda_problem *problem, cuda_direction direction,
                             int variant);
 
+/* A transposed convolution by a convolution's algorithm. */
+yoke_status cuda_transposed_pass(cuda_pass **pass, const cuda_problem *problem,
+                                 cuda_direction direction, const cuda_algorithm *algorithm);
+
 /* The first rows of a table of algorithms: the product with each algorithm of cuBLASLt's list, best
  * guess first, and `what` follows it. */
 #define CUDA_PRODUCT_ROW(what, rank)                                                               \

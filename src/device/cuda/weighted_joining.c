@@ -50,8 +50,9 @@ static yoke_status find_joining(weighted_planner *planner, cuda_direction direct
     const yoke_plan_request *request = planner->request->plan;
     bool in_floats = planner->problem.type == CUDA_FLOAT32;
     bool forward = direction == CUDA_FORWARD, data = direction == CUDA_BACKWARD_DATA;
-    *joining = (weighted_joining){.adds = data && request->input_shared && !request->input_masked &&
-                                          !planner->self->reordered};
+    bool can_add = request->operation->kind != YOKE_OP_CONV_TRANSPOSE2D; /* no forward pass adds */
+    *joining = (weighted_joining){.adds = data && can_add && request->input_shared &&
+                                          !request->input_masked && !planner->self->reordered};
     if (forward && request->relu_mask)
         TRY(try_epilogue(planner, direction, CUDA_RELU_MASK, joining));
     if (forward && request->relu) TRY(try_epilogue(planner, direction, CUDA_RELU, joining));
@@ -197,7 +198,7 @@ yoke_status cuda_weighted_join(weighted_planner *planner, cuda_direction directi
     weighted_joining joining;
     TRY(find_joining(planner, direction, &joining));
     if (!joining.adds && joining.epilogue == CUDA_NO_EPILOGUE) return YOKE_OK;
-    char key[160];
+    char key[256];
     snprintf(key, sizeof key, "%s %s%s", planner->request->key, cuda_direction_names[direction],
              followers[joining.epilogue]);
     cuda_candidate candidates[JOININGS] = {

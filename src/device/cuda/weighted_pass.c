@@ -199,7 +199,7 @@ static yoke_status take_or_measure(const weighted_planner *planner, cuda_directi
 
 yoke_status cuda_weighted_choose(const weighted_planner *planner, cuda_direction direction,
                                  cuda_pass **pass) {
-    char key[160];
+    char key[256];
     cuda_candidate candidates[CUDA_ALGORITHMS_LIMIT] = {{0}};
     for (int i = 0; i < planner->request->algorithm_count; i++)
         candidates[i].name = algorithms_of(planner, direction)[i].name;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "model/presets/preset.h"
+#include "yoke/convolution.h"
 #include "yoke/elementary.h"
 #include "yoke/transformer.h"
 
@@ -45,6 +46,37 @@ static yoke_value add_conv(yoke_model *model, yoke_value input, const spelled *l
     options.stride = whole(layer, 2, 1);
     options.padding = kernel / 2;
     return yoke_conv2d(model, input, &options);
+}
+
+static yoke_value add_conv1d(yoke_model *model, yoke_value input, const spelled *layer) {
+    yoke_conv1d_options options = YOKE_CONV1D_OPTIONS_INIT;
+    options.name = layer->name;
+    options.out_channels = whole(layer, 0, 0);
+    options.kernel = whole(layer, 1, 3);
+    options.stride = whole(layer, 2, 1);
+    options.padding = options.kernel / 2;
+    return yoke_conv1d(model, input, &options);
+}
+
+/* Height and width become `stride` times as large. */
+static yoke_value add_conv_transpose(yoke_model *model, yoke_value input, const spelled *layer) {
+    yoke_conv_transpose2d_options options = YOKE_CONV_TRANSPOSE2D_OPTIONS_INIT;
+    options.name = layer->name;
+    options.out_channels = whole(layer, 0, 0);
+    options.kernel = whole(layer, 1, 2);
+    options.stride = whole(layer, 2, 2);
+    int more = options.kernel - options.stride; /* rows beyond, if nothing were taken away */
+    if (more > 0) options.padding = (more + 1) / 2;
+    options.output_padding = more < 0 ? -more : options.stride > 1 ? more % 2 : 0;
+    return yoke_conv_transpose2d(model, input, &options);
+}
+
+static yoke_value add_pixel_shuffle(yoke_model *model, yoke_value input, const spelled *layer) {
+    return yoke_pixel_shuffle(model, input, whole(layer, 0, 0));
+}
+
+static yoke_value add_pixel_unshuffle(yoke_model *model, yoke_value input, const spelled *layer) {
+    return yoke_pixel_unshuffle(model, input, whole(layer, 0, 0));
 }
 
 static yoke_value add_batch_norm(yoke_model *model, yoke_value input, const spelled *layer) {
@@ -109,6 +141,10 @@ ALONE(global_pool, yoke_global_average_pool(model, input))
 static const layer_word words[] = {
     {"linear", "=FEATURES", 1, 1, add_linear},
     {"conv", "=CHANNELS[xKERNEL[/STRIDE]]", 1, 3, add_conv},
+    {"conv1d", "=FEATURES[xKERNEL[/STRIDE]]", 1, 3, add_conv1d},
+    {"conv_transpose", "=CHANNELS[xKERNEL[/STRIDE]]", 1, 3, add_conv_transpose},
+    {"pixel_shuffle", "=FACTOR", 1, 1, add_pixel_shuffle},
+    {"pixel_unshuffle", "=FACTOR", 1, 1, add_pixel_unshuffle},
     {"batch_norm", NULL, 0, 0, add_batch_norm},
     {"layer_norm", NULL, 0, 0, add_layer_norm},
     {"relu", NULL, 0, 0, add_relu},
@@ -189,7 +225,8 @@ static yoke_status add_line(const yoke_preset_request *request, yoke_value *valu
     const char *text = request->text;
     snprintf(otherwise, sizeof otherwise, "linear=%d", request->classes);
     if (text == NULL) text = otherwise;
-    for (int place = 0; text != NULL; place++) {
+    /* After an error, which finish reports, there is no value to read. */
+    for (int place = 0; text != NULL && !yoke_builder_stopped(request->model); place++) {
         char word[WORD_BYTES];
         size_t length = strcspn(text, ",");
         if (length >= sizeof word || place == LAYERS_LIMIT)
