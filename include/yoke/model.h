@@ -126,17 +126,20 @@ typedef struct yoke_layer_norm_options {
 #define YOKE_LAYER_NORM_OPTIONS_INIT                                                               \
     { sizeof(yoke_layer_norm_options), NULL, 1e-5 /* epsilon */ }
 
-/** torch.nn.MaxPool2d and torch.nn.AvgPool2d with a square kernel. */
+/** torch.nn.MaxPool2d and torch.nn.AvgPool2d. */
 typedef struct yoke_pool_options {
     size_t struct_size; /**< sizeof(yoke_pool_options). */
-    int kernel;         /**< Side of the window; required. */
+    int kernel;         /**< Side of the window, or its height; required. */
     int stride;         /**< 0: kernel. */
-    int padding;        /**< Pixels added on each side. */
+    int padding;        /**< Pixels added on each side, or above and below. */
+    int kernel_width;   /**< 0: kernel. */
+    int stride_width;   /**< 0: stride if that is given, otherwise kernel_width. */
+    int padding_width;  /**< 0: none if kernel_width is given, otherwise padding. */
 } yoke_pool_options;
 
 /** The defaults; set kernel. */
 #define YOKE_POOL_OPTIONS_INIT                                                                     \
-    { sizeof(yoke_pool_options), 0, 0, 0 }
+    { sizeof(yoke_pool_options), 0, 0, 0, 0, 0, 0 }
 
 /** What training minimizes: the mean over the rows of the batch, of all devices and ranks; with
  * class_weights or ignore_index over the weights of its labels. */

@@ -14,24 +14,6 @@ static int or_else(int given, int otherwise) {
     return given != 0 ? given : otherwise;
 }
 
-/* The window of a layer's options: the width's numbers are the height's where they are 0. */
-static void set_window(yoke_operation *window, yoke_taps down, yoke_taps across) {
-    bool rectangular = across.kernel != 0;
-    down.stride = or_else(down.stride, 1);
-    down.dilation = or_else(down.dilation, 1);
-    across.kernel = or_else(across.kernel, down.kernel);
-    across.stride = or_else(across.stride, down.stride);
-    across.dilation = or_else(across.dilation, down.dilation);
-    if (!rectangular) across.padding = or_else(across.padding, down.padding);
-    window->kernel = down.kernel;
-    window->stride = down.stride;
-    window->padding = down.padding;
-    window->dilation = down.dilation;
-    bool square = across.kernel == down.kernel && across.stride == down.stride &&
-                  across.padding == down.padding && across.dilation == down.dilation;
-    if (!square) window->across = across;
-}
-
 static yoke_status check_channels(const yoke_operation *conv, int out_channels) {
     if (out_channels < 1)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: %d output channels, must be at least 1", conv->name,
@@ -70,9 +52,10 @@ static yoke_status add_conv2d(yoke_model *model, yoke_value input, const yoke_co
     yoke_operation *conv = &layer->operation;
     conv->groups = or_else(options.groups, 1);
     conv->bias = !options.no_bias;
-    set_window(conv, (yoke_taps){options.kernel, options.stride, options.padding, options.dilation},
-               (yoke_taps){options.kernel_width, options.stride_width, options.padding_width,
-                           options.dilation_width});
+    yoke_builder_set_window(
+        conv, (yoke_taps){options.kernel, options.stride, options.padding, options.dilation},
+        (yoke_taps){options.kernel_width, options.stride_width, options.padding_width,
+                    options.dilation_width});
     yoke_shape shape = {.channels = options.out_channels};
     TRY(yoke_builder_window(layer, &shape.height, &shape.width));
     TRY(check_channels(conv, options.out_channels));
@@ -189,9 +172,10 @@ static yoke_status add_conv_transpose2d(yoke_model *model, yoke_value input,
     yoke_operation *conv = &layer->operation;
     conv->groups = or_else(options.groups, 1);
     conv->bias = !options.no_bias;
-    set_window(conv, (yoke_taps){options.kernel, options.stride, options.padding, options.dilation},
-               (yoke_taps){options.kernel_width, options.stride_width, options.padding_width,
-                           options.dilation_width});
+    yoke_builder_set_window(
+        conv, (yoke_taps){options.kernel, options.stride, options.padding, options.dilation},
+        (yoke_taps){options.kernel_width, options.stride_width, options.padding_width,
+                    options.dilation_width});
     TRY(yoke_builder_taps(layer));
     yoke_shape shape = {.channels = options.out_channels};
     int wide = options.output_padding_width;

@@ -15,18 +15,19 @@ typedef struct pool_tap {
 typedef void (*pool_visitor)(yoke_float64_model *r, const yoke_node *layer, const pool_tap *tap);
 
 /* Along one direction, the taps of window `place`, padding included. */
-static yoke_window window_of(const yoke_operation *o, int place, int outputs, int inputs) {
-    if (o->kernel == 0) return yoke_adaptive_window(place, outputs, inputs);
-    int begin = place * o->stride - o->padding;
-    return (yoke_window){begin, begin + o->kernel};
+static yoke_window window_of(yoke_taps taps, int place, int outputs, int inputs) {
+    if (taps.kernel == 0) return yoke_adaptive_window(place, outputs, inputs);
+    int begin = place * taps.stride - taps.padding;
+    return (yoke_window){begin, begin + taps.kernel};
 }
 
 static void pool_plane(yoke_float64_model *r, const yoke_node *layer, size_t plane,
                        pool_visitor visit) {
     yoke_dims in = layer->operation.input, out = layer->operation.output;
+    yoke_taps high = yoke_taps_down(&layer->operation), wide = yoke_taps_across(&layer->operation);
     for (int place = 0; place < out.height * out.width; place++) {
-        yoke_window down = window_of(&layer->operation, place / out.width, out.height, in.height);
-        yoke_window across = window_of(&layer->operation, place % out.width, out.width, in.width);
+        yoke_window down = window_of(high, place / out.width, out.height, in.height);
+        yoke_window across = window_of(wide, place % out.width, out.width, in.width);
         int width = across.end - across.begin, taps = (down.end - down.begin) * width;
         for (int tap = 0; tap < taps; tap++) {
             int y = down.begin + tap / width, x = across.begin + tap % width;

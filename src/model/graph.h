@@ -87,6 +87,9 @@ yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, cons
 yoke_status yoke_builder_read(yoke_model *model, yoke_node *layer, yoke_value value);
 /* ARGUMENT unless input 0 is an image. */
 yoke_status yoke_builder_image(const yoke_model *model, const yoke_node *layer);
+/* Sets a window by a layer's options: a stride or dilation of 0 is 1, and a number of the width
+ * that is 0 that of the height, but no padding where the width has a kernel. */
+void yoke_builder_set_window(yoke_operation *window, yoke_taps down, yoke_taps across);
 /* Checks the numbers of a window; then also that it fits the image, and the output's size. */
 yoke_status yoke_builder_taps(const yoke_node *layer);
 yoke_status yoke_builder_window(const yoke_node *layer, int *height, int *width);

@@ -8,8 +8,8 @@ static double elements_of(yoke_shape shape) {
 }
 
 /* Along one direction, the taps of all windows, padding included. */
-static double taps_of(const yoke_operation *pool, int outputs, int inputs) {
-    if (pool->kernel > 0) return (double)outputs * pool->kernel;
+static double taps_of(yoke_taps pool, int outputs, int inputs) {
+    if (pool.kernel > 0) return (double)outputs * pool.kernel;
     double taps = 0;
     for (int i = 0; i < outputs; i++) {
         yoke_window window = yoke_adaptive_window(i, outputs, inputs);
@@ -40,8 +40,8 @@ static double flops_of(const yoke_model *model, const yoke_node *layer) {
         return 2 * elements;
     case YOKE_OP_MAX_POOL:
     case YOKE_OP_AVERAGE_POOL:
-        return o->output.channels * taps_of(o, o->output.height, o->input.height) *
-               taps_of(o, o->output.width, o->input.width);
+        return o->output.channels * taps_of(yoke_taps_down(o), o->output.height, o->input.height) *
+               taps_of(yoke_taps_across(o), o->output.width, o->input.width);
     case YOKE_OP_REDUCE:
         return (double)yoke_row_elements(o->input);
     default:

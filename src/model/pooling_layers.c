@@ -9,6 +9,27 @@
 
 /* Windows. */
 
+static int or_else(int given, int otherwise) {
+    return given != 0 ? given : otherwise;
+}
+
+void yoke_builder_set_window(yoke_operation *window, yoke_taps down, yoke_taps across) {
+    bool rectangular = across.kernel != 0;
+    down.stride = or_else(down.stride, 1);
+    down.dilation = or_else(down.dilation, 1);
+    across.kernel = or_else(across.kernel, down.kernel);
+    across.stride = or_else(across.stride, down.stride);
+    across.dilation = or_else(across.dilation, down.dilation);
+    if (!rectangular) across.padding = or_else(across.padding, down.padding);
+    window->kernel = down.kernel;
+    window->stride = down.stride;
+    window->padding = down.padding;
+    window->dilation = down.dilation;
+    bool square = across.kernel == down.kernel && across.stride == down.stride &&
+                  across.padding == down.padding && across.dilation == down.dilation;
+    if (!square) window->across = across;
+}
+
 static yoke_status check_number(const char *name, const char *what, const char *of, int number,
                                 int least) {
     if (number >= least && number <= WINDOW_LIMIT) return YOKE_OK;
@@ -88,6 +109,13 @@ yoke_value yoke_global_average_pool(yoke_model *model, yoke_value input) {
     return yoke_adaptive_average_pool(model, input, 1, 1);
 }
 
+/* Otherwise a window could lie outside of the image. */
+static yoke_status check_padding(const char *name, yoke_taps taps, const char *of) {
+    if (taps.padding <= taps.kernel / 2) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT, "%s: padding%s of %d, must be at most half the kernel of %d",
+                name, of, taps.padding, taps.kernel);
+}
+
 static yoke_status add_pool(yoke_model *model, yoke_operation_kind kind, yoke_value input,
                             const yoke_pool_options *given) {
     yoke_pool_options options = {.struct_size = sizeof options};
@@ -97,15 +125,15 @@ static yoke_status add_pool(yoke_model *model, yoke_operation_kind kind, yoke_va
     TRY(yoke_builder_read(model, layer, input));
     TRY(yoke_builder_image(model, layer));
     yoke_operation *pool = &layer->operation;
-    pool->kernel = options.kernel;
-    pool->stride = options.stride != 0 ? options.stride : pool->kernel;
-    pool->padding = options.padding;
-    pool->dilation = 1;
+    yoke_taps down = {options.kernel, or_else(options.stride, options.kernel), options.padding, 1};
+    yoke_taps across = {options.kernel_width, or_else(options.stride_width, options.stride),
+                        options.padding_width, 1};
+    across.stride = or_else(across.stride, options.kernel_width);
+    yoke_builder_set_window(pool, down, across);
     yoke_shape shape = {.channels = pool->input.channels};
     TRY(yoke_builder_window(layer, &shape.height, &shape.width));
-    if (pool->padding > pool->kernel / 2)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: padding of %d, must be at most half the kernel of %d",
-                    pool->name, pool->padding, pool->kernel);
+    TRY(check_padding(pool->name, yoke_taps_down(pool), ""));
+    TRY(check_padding(pool->name, yoke_taps_across(pool), "_width"));
     return yoke_builder_shape(layer, shape);
 }
 

@@ -172,11 +172,18 @@ static void flatten_and_output_equal_the_cpu(void **state) {
 
 /* in = out, no groups, no bias; kernel 0: the whole image. */
 static const window pools[] = {
-    {3, 16, 8, 8, 16, 2, 2, 0, 0, false, 1},  {2, 8, 9, 7, 8, 3, 2, 1, 0, false, 1},
-    {2, 24, 5, 5, 24, 3, 1, 1, 0, false, 1},  {1, 5, 6, 6, 5, 2, 1, 0, 0, false, 1},
-    {4, 16, 4, 4, 16, 4, 4, 0, 0, false, 1},  {2, 3, 7, 7, 3, 5, 3, 2, 0, false, 1},
-    {2, 16, 1, 1, 16, 1, 1, 0, 0, false, 1},  {2, 130, 3, 2, 130, 2, 1, 1, 0, false, 1},
+    {3, 16, 8, 8, 16, 2, 2, 0, 0, false, 1},
+    {2, 8, 9, 7, 8, 3, 2, 1, 0, false, 1},
+    {2, 24, 5, 5, 24, 3, 1, 1, 0, false, 1},
+    {1, 5, 6, 6, 5, 2, 1, 0, 0, false, 1},
+    {4, 16, 4, 4, 16, 4, 4, 0, 0, false, 1},
+    {2, 3, 7, 7, 3, 5, 3, 2, 0, false, 1},
+    {2, 16, 1, 1, 16, 1, 1, 0, 0, false, 1},
+    {2, 130, 3, 2, 130, 2, 1, 1, 0, false, 1},
     {1, 3, 19, 18, 3, 17, 1, 0, 0, false, 1}, /* a winner's place needs more than a byte */
+    {2, 8, 9, 7, 8, 3, 2, 1, 0, false, 1, {2, 1, 0, 1}},
+    {2, 5, 1, 12, 5, 1, 1, 0, 0, false, 1, {4, 3, 2, 1}}, /* along a line */
+    {1, 16, 1, 1, 16, 1, 1, 0, 0, false, 1, {2, 2, 1, 1}},
 };
 
 static void pooling_equals_the_cpu(void **state) {

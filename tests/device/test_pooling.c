@@ -8,9 +8,9 @@ typedef struct window {
     int begin, end;
 } window;
 
-static window window_of(const yoke_operation *operation, int place, int outputs, int inputs) {
-    int begin = place * operation->stride - operation->padding;
-    if (operation->kernel > 0) return (window){begin, begin + operation->kernel};
+static window window_of(yoke_taps taps, int place, int outputs, int inputs) {
+    int begin = place * taps.stride - taps.padding;
+    if (taps.kernel > 0) return (window){begin, begin + taps.kernel};
     return (window){(int)floor((double)place * inputs / outputs),
                     (int)ceil((double)(place + 1) * inputs / outputs)};
 }
@@ -40,10 +40,11 @@ static void reference(const operation_check *check, double *const inputs[],
     for (int i = 0; i < check->rows * operation->input.channels; i++) {
         for (int y = 0; y < operation->output.height; y++) {
             for (int x = 0; x < operation->output.width; x++) {
-                *output++ = pooled(
-                    check, image,
-                    window_of(operation, y, operation->output.height, operation->input.height),
-                    window_of(operation, x, operation->output.width, operation->input.width));
+                *output++ = pooled(check, image,
+                                   window_of(yoke_taps_down(operation), y, operation->output.height,
+                                             operation->input.height),
+                                   window_of(yoke_taps_across(operation), x,
+                                             operation->output.width, operation->input.width));
             }
         }
         image += operation->input.height * operation->input.width;
@@ -53,11 +54,11 @@ static void reference(const operation_check *check, double *const inputs[],
 typedef struct pool {
     int rows, channels, height, width, kernel, stride, padding;
     int out_height, out_width; /* with a kernel of 0 */
+    yoke_taps across;          /* kernel 0: square */
 } pooling_case;
 
-static int pooled_size(int size, const pooling_case *pool, int adaptive) {
-    return pool->kernel == 0 ? adaptive
-                             : (size + 2 * pool->padding - pool->kernel) / pool->stride + 1;
+static int pooled_size(int size, yoke_taps taps, int adaptive) {
+    return taps.kernel == 0 ? adaptive : (size + 2 * taps.padding - taps.kernel) / taps.stride + 1;
 }
 
 /* Every value differs by more than the differences' step, so that each maximum is one value. */
@@ -73,14 +74,17 @@ static double *draw_distinct(size_t count) {
 static void run(yoke_operation_kind kind, const pooling_case *pool, dnnl_format_tag_t tag,
                 yoke_precision precision, bool training) {
     yoke_devices *devices = check_devices(1);
+    const yoke_taps down = {pool->kernel, pool->stride, pool->padding, 1};
+    const yoke_taps across = pool->across.kernel > 0 ? pool->across : down;
     operation_check check = {
         .operation = {.kind = kind,
                       .input = {pool->channels, pool->height, pool->width},
-                      .output = {pool->channels, pooled_size(pool->height, pool, pool->out_height),
-                                 pooled_size(pool->width, pool, pool->out_width)},
+                      .output = {pool->channels, pooled_size(pool->height, down, pool->out_height),
+                                 pooled_size(pool->width, across, pool->out_width)},
                       .kernel = pool->kernel,
                       .stride = pool->stride,
-                      .padding = pool->padding},
+                      .padding = pool->padding,
+                      .across = pool->across},
         .rows = pool->rows,
         .training = training,
         .precision = precision,
@@ -111,7 +115,9 @@ static void every_case(yoke_operation_kind kind, const pooling_case *pools, size
 static const pooling_case windows[] = {{2, 16, 7, 5, 3, 2, 1, 0, 0},
                                        {1, 5, 6, 6, 2, 2, 0, 0, 0},
                                        {3, 20, 4, 5, 3, 1, 1, 0, 0},
-                                       {2, 3, 7, 8, 2, 2, 0, 0, 0}};
+                                       {2, 3, 7, 8, 2, 2, 0, 0, 0},
+                                       {2, 16, 7, 9, 3, 2, 1, 0, 0, {2, 3, 0, 1}},
+                                       {2, 5, 1, 12, 1, 1, 0, 0, 0, {4, 3, 2, 1}}};
 static const pooling_case images[] = {
     {2, 20, 4, 4, 0, 1, 0, 1, 1}, {1, 16, 3, 5, 0, 1, 0, 1, 1}, {3, 7, 1, 1, 0, 1, 0, 1, 1}};
 /* Windows of one size, of two sizes, overlapping ones, and more windows than pixels. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions of every form as layers: shapes of values and tensors, first values, and what is
- * refused with which words. */
+/* Convolutions of every form and pools as layers: shapes of values and tensors, first values, what
+ * they fuse with, and what is refused with which words. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -143,6 +143,55 @@ static void a_convolution_over_a_sequence_has_a_weight_of_three_dimensions(void 
     yoke_model_destroy(model);
 }
 
+static void a_rectangular_pool_has_pytorchs_shapes(void **state) {
+    (void)state;
+    static const struct {
+        int kernel, stride, padding, kernel_width, stride_width, padding_width, height, width;
+    } cases[] = {
+        {2, 0, 0, 3, 0, 0, 4, 2}, /* strides are the kernels */
+        {2, 1, 0, 3, 0, 0, 8, 5}, /* one stride for both */
+        {3, 2, 1, 1, 1, 0, 5, 7},
+        {3, 1, 1, 0, 2, 0, 9, 4}, /* square: padded on all sides */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        yoke_model *model = new_model(image);
+        yoke_pool_options pool = YOKE_POOL_OPTIONS_INIT;
+        pool.kernel = cases[i].kernel;
+        pool.stride = cases[i].stride;
+        pool.padding = cases[i].padding;
+        pool.kernel_width = cases[i].kernel_width;
+        pool.stride_width = cases[i].stride_width;
+        pool.padding_width = cases[i].padding_width;
+        yoke_value value = yoke_max_pool(model, yoke_model_input(model), &pool);
+        assert_shape(model, value, 4, cases[i].height, cases[i].width);
+        yoke_model_destroy(model);
+    }
+}
+
+/* Behind a rectangular and behind a transposed convolution, batch norm and its ReLU are one. */
+static void a_batch_norm_still_joins_its_relu(void **state) {
+    (void)state;
+    yoke_model *model = new_model(image);
+    yoke_conv2d_options conv = YOKE_CONV2D_OPTIONS_INIT;
+    conv.name = "conv";
+    conv.out_channels = conv.kernel = 3;
+    conv.kernel_width = 1;
+    yoke_conv_transpose2d_options up = YOKE_CONV_TRANSPOSE2D_OPTIONS_INIT;
+    up.name = "up";
+    up.out_channels = up.kernel = 3;
+    yoke_batch_norm_options norm = YOKE_BATCH_NORM_OPTIONS_INIT;
+    norm.name = "norm1";
+    yoke_value value = yoke_conv2d(model, yoke_model_input(model), &conv);
+    value = yoke_relu(model, yoke_batch_norm(model, value, &norm));
+    norm.name = "norm2";
+    value = yoke_batch_norm(model, yoke_conv_transpose2d(model, value, &up), &norm);
+    value = yoke_flatten(model, yoke_relu(model, value));
+    assert_int_equal(yoke_model_finish(model, value, NULL), YOKE_OK);
+    assert_int_equal(model->node_count, 6); /* two convolutions, two norms, flatten, the output */
+    assert_true(model->nodes[1].operation.relu && model->nodes[3].operation.relu);
+    yoke_model_destroy(model);
+}
+
 /* Refusals. */
 
 static void assert_refused(yoke_model *model, const char *const *words) {
@@ -180,6 +229,27 @@ static void rectangular_windows_that_cannot_be_are_explained(void **state) {
                   WORDS("conv: padding_width of -2, must be 0 to 32768"));
     refuse_conv2d((yoke_conv2d_options){.kernel = 3, .dilation_width = 40000},
                   WORDS("conv: dilation_width of 40000, must be 1 to 32768"));
+}
+
+static void pools_that_cannot_be_are_explained(void **state) {
+    (void)state;
+    static const struct {
+        yoke_pool_options pool;
+        const char *text;
+    } cases[] = {
+        {{.kernel = 2, .kernel_width = 8},
+         "max_pool.0: kernel of 2 x 8 does not fit an image of 9 x 7 padded by 0 x 0"},
+        {{.kernel = 2, .kernel_width = 3, .padding_width = 2},
+         "max_pool.0: padding_width of 2, must be at most half the kernel of 3"},
+        {{.kernel = 2, .padding = 2}, "max_pool.0: padding of 2, must be at most half the kernel"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        yoke_model *model = new_model(image);
+        yoke_pool_options pool = cases[i].pool;
+        pool.struct_size = sizeof pool;
+        yoke_max_pool(model, yoke_model_input(model), &pool);
+        assert_refused(model, WORDS(cases[i].text));
+    }
 }
 
 static void refuse_transposed(yoke_conv_transpose2d_options up, const char *const *words) {
@@ -271,6 +341,9 @@ int main(void) {
         cmocka_unit_test(equal_numbers_are_a_square_window),
         cmocka_unit_test(a_transposed_convolution_has_pytorchs_shapes),
         cmocka_unit_test(a_convolution_over_a_sequence_has_a_weight_of_three_dimensions),
+        cmocka_unit_test(a_rectangular_pool_has_pytorchs_shapes),
+        cmocka_unit_test(a_batch_norm_still_joins_its_relu),
+        cmocka_unit_test(pools_that_cannot_be_are_explained),
         cmocka_unit_test(rectangular_windows_that_cannot_be_are_explained),
         cmocka_unit_test(transposed_convolutions_that_cannot_be_are_explained),
         cmocka_unit_test(convolutions_over_sequences_that_cannot_be_are_explained),

@@ -116,6 +116,15 @@ static yoke_value add_convolution(yoke_model *model, const json_t *operation, yo
                                       .groups = conv.groups,
                                       .no_bias = conv.no_bias,
                                       .dilation = conv.dilation};
+    const yoke_pool_options pool = {.struct_size = sizeof pool,
+                                    .kernel = conv.kernel,
+                                    .stride = conv.stride,
+                                    .padding = conv.padding,
+                                    .kernel_width = conv.kernel_width,
+                                    .stride_width = conv.stride_width,
+                                    .padding_width = conv.padding_width};
+    if (strcmp(name, "max_pool") == 0) return yoke_max_pool(model, in, &pool);
+    if (strcmp(name, "average_pool") == 0) return yoke_average_pool(model, in, &pool);
     if (strcmp(name, "conv2d") == 0) return yoke_conv2d(model, in, &conv);
     if (strcmp(name, "conv_transpose2d") == 0) return yoke_conv_transpose2d(model, in, &transposed);
     if (strcmp(name, "conv1d") == 0) return yoke_conv1d(model, in, &line);
@@ -364,7 +373,7 @@ static void composed_layers_and_losses_equal_pytorch(void **state) {
 
 static void convolutions_equal_pytorch(void **state) {
     (void)state;
-    check_fixture("convolutions", 21);
+    check_fixture("convolutions", 27);
 }
 
 int main(void) {

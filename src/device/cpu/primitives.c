@@ -92,17 +92,19 @@ yoke_status cpu_plan_pooling(yoke_plan **plan, cpu_device *device,
     bool adaptive = operation->kernel == 0;
     if (adaptive && (in.height % out.height != 0 || in.width % out.width != 0))
         return cpu_plan_adaptive_pool(plan, device, request);
-    int kernel = operation->kernel, stride = operation->stride, padding = operation->padding;
+    yoke_taps down = yoke_taps_down(operation), across = yoke_taps_across(operation);
+    if (adaptive) {
+        down.kernel = down.stride = in.height / out.height;
+        across.kernel = across.stride = in.width / out.width;
+    }
     cpu_operation pool = {.kind = CPU_POOLING,
                           .algorithm = operation->kind == YOKE_OP_MAX_POOL
                                            ? dnnl_pooling_max
                                            : dnnl_pooling_avg_include_padding,
-                          .kernel = {adaptive ? in.height / out.height : kernel,
-                                     adaptive ? in.width / out.width : kernel},
-                          .strides = {adaptive ? in.height / out.height : stride,
-                                      adaptive ? in.width / out.width : stride},
-                          .padding = {padding, padding},
-                          .padding_end = {padding, padding}};
+                          .kernel = {down.kernel, across.kernel},
+                          .strides = {down.stride, across.stride},
+                          .padding = {down.padding, across.padding},
+                          .padding_end = {down.padding, across.padding}};
     TRY(cpu_value_desc(&pool.destination, device, request->rows, out,
                        cpu_layout_desc(&request->inputs[0])->type, dnnl_format_tag_any));
     return plan_primitives(plan, device, request, 0, &pool);

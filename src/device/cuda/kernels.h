@@ -257,8 +257,8 @@ cudaError_t cuda_run_copy_columns(const cuda_columns_job *job, cudaStream_t stre
 
 typedef struct cuda_pooling_job {
     int rows, channels, height, width, out_height, out_width;
-    int window_height, window_width, stride, padding;
-    bool half, maximum; /* otherwise the average, padding counted */
+    yoke_taps down, across; /* the window */
+    bool half, maximum;     /* otherwise the average, padding counted */
     bool adaptive; /* the average over PyTorch's adaptive windows; no window, stride, padding */
     const void *input, *output_gradient;
     void *output, *input_gradient;

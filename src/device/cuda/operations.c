@@ -234,6 +234,11 @@ static cuda_pooling_job pooling_job(const cuda_kernel_plan *plan) {
     const yoke_plan_binding *at = &plan->base.binding;
     yoke_dims in = operation->input, out = operation->output;
     bool whole = operation->kernel == 0;
+    yoke_taps down = yoke_taps_down(operation), across = yoke_taps_across(operation);
+    if (whole) {
+        down = (yoke_taps){.kernel = in.height, .stride = 1};
+        across = (yoke_taps){.kernel = in.width, .stride = 1};
+    }
     return (cuda_pooling_job){
         .rows = (int)plan->base.rows,
         .channels = in.channels,
@@ -241,10 +246,8 @@ static cuda_pooling_job pooling_job(const cuda_kernel_plan *plan) {
         .width = in.width,
         .out_height = out.height,
         .out_width = out.width,
-        .window_height = whole ? in.height : operation->kernel,
-        .window_width = whole ? in.width : operation->kernel,
-        .stride = operation->stride > 0 ? operation->stride : 1,
-        .padding = operation->padding,
+        .down = down,
+        .across = across,
         .half = plan->half,
         .maximum = operation->kind == YOKE_OP_MAX_POOL,
         .adaptive = whole && (out.height > 1 || out.width > 1),
@@ -289,7 +292,7 @@ static bool is_identity(const yoke_operation *operation) {
     yoke_dims in = operation->input, out = operation->output;
     bool whole = operation->kernel == 0;
     bool one = whole ? in.height == 1 && in.width == 1 && out.height == 1 && out.width == 1
-                     : operation->kernel == 1;
+                     : operation->kernel == 1 && operation->across.kernel == 0;
     return one && operation->stride <= 1 && operation->padding == 0;
 }
 

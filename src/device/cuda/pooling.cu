@@ -20,16 +20,16 @@ static __device__ int smaller(int a, int b) {
 }
 
 /* Along one direction: the taps inside the image of the window at `place`. */
-static __device__ span taps_of(int place, int taps, int size, const cuda_pooling_job &job) {
-    int first = place * job.stride - job.padding;
-    return {larger(0, -first), smaller(taps, size - first)};
+static __device__ span taps_of(int place, const yoke_taps &taps, int size) {
+    int first = place * taps.stride - taps.padding;
+    return {larger(0, -first), smaller(taps.kernel, size - first)};
 }
 
 /* Along one direction: the windows that cover `pixel`. */
-static __device__ span windows_over(int pixel, int taps, int windows, const cuda_pooling_job &job) {
-    int padded = pixel + job.padding;
-    int begin = padded < taps ? 0 : (padded - taps) / job.stride + 1;
-    return {begin, smaller(windows, padded / job.stride + 1)};
+static __device__ span windows_over(int pixel, const yoke_taps &taps, int windows) {
+    int padded = pixel + taps.padding;
+    int begin = padded < taps.kernel ? 0 : (padded - taps.kernel) / taps.stride + 1;
+    return {begin, smaller(windows, padded / taps.stride + 1)};
 }
 
 /* Where a pack of channels lies in values of `width` pixels a line. */
@@ -44,14 +44,15 @@ template <typename T, int N, typename Use>
 static __device__ void scan(const cuda_pooling_job &job, int out_x, int channel, Use use) {
     size_t row = blockIdx.x / (unsigned)job.out_height;
     int out_y = (int)(blockIdx.x % (unsigned)job.out_height);
-    span down = taps_of(out_y, job.window_height, job.height, job);
-    span across = taps_of(out_x, job.window_width, job.width, job);
-    int top = out_y * job.stride - job.padding, left = out_x * job.stride - job.padding;
+    span down = taps_of(out_y, job.down, job.height);
+    span across = taps_of(out_x, job.across, job.width);
+    int top = out_y * job.down.stride - job.down.padding;
+    int left = out_x * job.across.stride - job.across.padding;
     for (int y = down.begin; y < down.end; y++) {
         size_t line = row * (size_t)job.height + (size_t)(top + y);
         for (int x = across.begin; x < across.end; x++) {
             size_t at = offset(job, line, job.width, left + x, channel);
-            use(cuda_load<N>((const T *)job.input + at), y * job.window_width + x);
+            use(cuda_load<N>((const T *)job.input + at), y * job.across.kernel + x);
         }
     }
 }
@@ -92,7 +93,7 @@ template <typename T, int N> static __global__ void average_forward(cuda_pooling
                 sum[k] += cuda_widen(values.at[k]);
         });
         for (int k = 0; k < N; k++)
-            sum[k] /= (float)(job.window_height * job.window_width);
+            sum[k] /= (float)(job.down.kernel * job.across.kernel);
         size_t at = offset(job, blockIdx.x, job.out_width, out_x, channel);
         cuda_store<T, N>((T *)job.output + at, sum);
     }
@@ -127,15 +128,18 @@ template <int N, typename Add>
 static __device__ void gather(const cuda_pooling_job &job, int y, int x, int channel,
                               float (&sum)[N], Add add) {
     size_t row = blockIdx.x / (unsigned)job.height;
-    span down = windows_over(y, job.window_height, job.out_height, job);
-    span across = windows_over(x, job.window_width, job.out_width, job);
+    span down = windows_over(y, job.down, job.out_height);
+    span across = windows_over(x, job.across, job.out_width);
+    int lower = y + job.down.padding;
+    int right = x + job.across.padding - across.begin * job.across.stride;
     for (int out_y = down.begin; out_y < down.end; out_y++) {
         size_t line = row * (size_t)job.out_height + (size_t)out_y;
-        int tap_y = y + job.padding - out_y * job.stride;
-        for (int out_x = across.begin; out_x < across.end; out_x++) {
-            int tap_x = x + job.padding - out_x * job.stride;
-            add(sum, offset(job, line, job.out_width, out_x, channel),
-                tap_y * job.window_width + tap_x);
+        size_t at = offset(job, line, job.out_width, across.begin, channel);
+        int tap = (lower - out_y * job.down.stride) * job.across.kernel + right;
+        for (int rest = across.end - across.begin; rest > 0; rest--) {
+            add(sum, at, tap);
+            tap -= job.across.stride;
+            at += (size_t)job.channels;
         }
     }
 }
@@ -170,7 +174,7 @@ template <typename T, int N> static __global__ void average_backward(cuda_poolin
                 to[k] += cuda_widen(gradient.at[k]);
         });
         for (int k = 0; k < N; k++)
-            sum[k] /= (float)(job.window_height * job.window_width);
+            sum[k] /= (float)(job.down.kernel * job.across.kernel);
         cuda_store<T, N>((T *)job.input_gradient + offset(job, blockIdx.x, job.width, x, channel),
                          sum);
     }
@@ -184,8 +188,9 @@ static unsigned threads_for(size_t packs) {
 }
 
 static bool is_whole(const cuda_pooling_job *job) {
-    return job->out_height == 1 && job->out_width == 1 && job->padding == 0 &&
-           job->window_height == job->height && job->window_width == job->width;
+    return job->out_height == 1 && job->out_width == 1 && job->down.padding == 0 &&
+           job->across.padding == 0 && job->down.kernel == job->height &&
+           job->across.kernel == job->width;
 }
 
 template <typename T, int N> static void forward(const cuda_pooling_job *job, cudaStream_t stream) {
@@ -216,7 +221,7 @@ static void backward(const cuda_pooling_job *job, cudaStream_t stream) {
 }
 
 extern "C" size_t cuda_pooling_winner_bytes(const cuda_pooling_job *job) {
-    return job->window_height * job->window_width <= 256 ? 1 : sizeof(int32_t);
+    return job->down.kernel * job->across.kernel <= 256 ? 1 : sizeof(int32_t);
 }
 
 extern "C" cudaError_t cuda_run_pooling(const cuda_pooling_job *job, cudaStream_t stream) {
