@@ -154,6 +154,26 @@ class GeneratePairs(unittest.TestCase):
             self.assertEqual((result.returncode, result.stdout), (2, b""))
             self.assertIn(words, result.stderr)
 
+    def test_shorter_batches_learn_the_same(self):
+        def test_loss(*options):
+            said = yoke("train", "--dataset", f"pairs:{self.pairs},context=12", "--model", "transformer:layers=1,width=16,heads=2",
+                        "--batch", "16", "--epochs", "2", "--threads", "1", "--algorithm", "direct", "--json", *options)
+            self.assertEqual(said.returncode, 0, said.stderr)
+            return json.loads(said.stdout)["test_loss"]
+
+        padded = test_loss("--devices", "cpu")
+        for devices in ("cpu", "3xcpu"):
+            self.assertAlmostEqual(test_loss("--devices", devices, "--length-buckets", "3"), padded, delta=1e-4)
+        by_length = ["--sampling", "by-length", "--devices", "2xcpu"]
+        self.assertAlmostEqual(test_loss(*by_length), test_loss(*by_length, "--length-buckets", "4"), delta=1e-4)
+
+    def test_buckets_of_rows_without_lengths_are_refused(self):
+        for words, flags in ((b"a label for each", ["--length-buckets", "2"]), (b"no input 'length'", ["--sampling", "by-length"])):
+            result = yoke("train", "--dataset", "synthetic:1x8x8,classes=3,rows=60", "--model", "mlp", "--steps", "1",
+                          "--batch", "20", *flags)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(words, result.stderr)
+
     def test_other_rows_are_refused(self):
         text = self.folder / "text"
         text.write_bytes(PERIOD * 120)
