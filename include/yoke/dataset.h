@@ -386,7 +386,7 @@ typedef struct yoke_batch {
      * rows divide the sum of the losses, whatever class_weights. All ranks give them, or none. */
     const yoke_label_mix *mixes;
     int model; /**< Which of the engine's models reads the rows: 0: the one that it was made of; k:
-                    other_models[k - 1] of yoke_data_parallel_options. */
+                    other_models[k - 1] of yoke_data_parallel_options. Alike on all ranks. */
 } yoke_batch;
 
 /** Augmentation, for images with labels only. Order and arithmetic are torchvision's: beyond its
