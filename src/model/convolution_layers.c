@@ -87,8 +87,10 @@ yoke_value yoke_conv2d(yoke_model *model, yoke_value input, const yoke_conv2d_op
 static yoke_status check_sequence(yoke_shape shape, const yoke_conv1d_options *options) {
     const char *name = options->name != NULL ? options->name : "conv1d";
     if (!shape.sequence)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: reads %d x %d x %d%s, needs a sequence", name,
-                    shape.channels, shape.height, shape.width, yoke_shape_kind(shape));
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s: reads %d x %d x %d%s, needs a sequence; yoke_sequence makes one of an "
+                    "image, yoke_reshape of any value",
+                    name, shape.channels, shape.height, shape.width, yoke_shape_kind(shape));
     int64_t dilation = or_else(options->dilation, 1);
     int64_t side = ((int64_t)options->kernel - 1) * dilation + 1;
     int64_t padded = (int64_t)shape.height + 2 * (int64_t)options->padding;
