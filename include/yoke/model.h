@@ -230,10 +230,7 @@ YOKE_API void yoke_model_add_output(yoke_model *model, const char *name, yoke_va
  */
 YOKE_API void yoke_activation_checkpoint_begin(yoke_model *model);
 
-/** Ends the range.
- *
- * @param model  The model.
- */
+/** Ends the range. @param model  The model. */
 YOKE_API void yoke_activation_checkpoint_end(yoke_model *model);
 
 /** Adds a convolution; groups = channels makes it depthwise. Parameters: NAME.weight [out, in /

@@ -48,9 +48,9 @@
         m = m * k.beta2 + k.rise2 * g)                                                             \
     ROW(ADAGRAD, adagrad, 1, g += k.decay * w; m += g * g;                                         \
         w -= k.rate * g / (FN(sqrt)(m) + k.epsilon))                                               \
-    ROW(REST, rest, 0, (void)g; (void)k)                                                           \
-    ROW(REST_OF_ONE, rest_of_one, 1, (void)g; (void)k)                                             \
-    ROW(REST_OF_TWO, rest_of_two, 2, (void)g; (void)k)
+    ROW(REST, rest, 0, (void)k; (void)w; (void)g)                                                  \
+    ROW(REST_OF_ONE, rest_of_one, 1, (void)k; (void)w; (void)g)                                    \
+    ROW(REST_OF_TWO, rest_of_two, 2, (void)k; (void)w; (void)g)
 #define YOKE_ADAM_FORMULA                                                                          \
     m += k.rise1 * (g - m);                                                                        \
     v = v * k.beta2 + k.rise2 * g * g;                                                             \
