@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sources stay small, have unique names and leave nothing for later.
+"""Sources stay small, have unique names and leave nothing for later; nothing strays into the top level.
 
 usage: sizes.py ROOT. Reports functions of 70 lines and files of 400, fails at 100 and 600, at two sources
 of one name and at a note to do something later. Backends mirror each other, names included. The Python module
@@ -8,6 +8,7 @@ is a thin door: more than 318 lines in all fail. The line with the license does 
 """
 import pathlib
 import re
+import subprocess
 import sys
 
 FUNCTION_NOTE, FUNCTION_LIMIT = 70, 100
@@ -17,6 +18,15 @@ LATER = re.compile(r"\b(TODO|FIXME|XXX)\b")
 FOLDERS = ("include", "src", "samples", "tests", "bench", "python")
 # Every sample is called main.c; its folder carries the name.
 SHARED_NAMES = {"main.c"}
+TOP_LEVEL = {".ci", ".clang-format", ".clang-tidy", ".github", ".gitignore", "bench", "CHANGELOG.md", "cmake",
+             "CMakeLists.txt", "CMakePresets.json", "CONTRIBUTING.md", "docs", "include", "LICENSE", "pyproject.toml",
+             "python", "README.md", "samples", "scripts", "SECURITY.md", "src", "tests"}
+
+
+def strays(root):
+    """What git keeps in the top level beside what belongs there; a tree that git does not keep has none."""
+    kept = subprocess.run(["git", "-C", str(root), "ls-files"], capture_output=True, text=True, check=False).stdout
+    return sorted({path.split("/")[0] for path in kept.splitlines()} - TOP_LEVEL)
 
 
 def functions(lines):
@@ -53,7 +63,7 @@ def measure(value, note, limit, what, failures, notes):
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    failures, notes, owners = [], [], {}
+    failures, notes, owners = [f"{name}: does not belong in the top level" for name in strays(root)], [], {}
     sources = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*"))
                if path.suffix in (".c", ".h", ".cu", ".py", ".sh")]
     for path in sources:
