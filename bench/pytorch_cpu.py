@@ -29,14 +29,15 @@ from pytorch_race import (Driven, DrivenError, Yoke, interval, judge, largest_di
 
 MODELS = ("resnet18-cifar", "resnet50", "resnet20", "mlp", "mobilenet_v2:dropout=0", "vgg11_bn:dropout=0", "vit_tiny",
           "gpt2")
-MORE = ("resnext50", "densenet121", "efficientnet_b0:dropout=0,stochastic_depth=0",
+MORE = ("lstm-char", "lstm-char:layers=2,width=256", "resnext50", "densenet121", "efficientnet_b0:dropout=0,stochastic_depth=0",
         "convnext_tiny:stochastic_depth=0")  # where --models names them
-TEXT = ("gpt2",)  # ranks of `yoke bench` get images
+TEXT = ("gpt2", "lstm-char", "lstm-char:layers=2,width=256")  # ranks of `yoke bench` get images
 PRECISIONS = ("float32", "bfloat16")
 CONTENDERS = ("eager", "compile", "ddp")
 DEVICES, ROWS = 2, 32   # rows of each device, as `yoke bench` has them
 LINE = 1.5              # Yoke against the best of PyTorch's; of transformers and torchvision's others:
-LINES = {"gpt2": 1, "vit_tiny": 1, "mobilenet_v2:dropout=0": 1, "vgg11_bn:dropout=0": 1}
+LINES = {"gpt2": 1, "vit_tiny": 1, "mobilenet_v2:dropout=0": 1, "vgg11_bn:dropout=0": 1,
+         "lstm-char": 1.2, "lstm-char:layers=2,width=256": 1.2, "convnext_tiny:stochastic_depth=0": 1.2}
 LOSS_STEPS = 3          # the third knows the gradients and the momentum
 LOSS_TOLERANCE = {"float32": 1e-3, "bfloat16": 3e-2}  # float32: Yoke may choose Winograd
 SETTLE_S = 0.02         # before a turn: the last contender's threads go from spinning to sleep

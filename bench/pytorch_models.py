@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 
 CLASSES = 10
-TOKENS, CONTEXT = 65, 128  # of gpt2, unless a setup has others: the vocabulary, the length of a row
+TOKENS = 65  # the vocabulary of texts, unless a setup has another
 
 
 def convolution(inputs, outputs, kernel, stride):
@@ -114,7 +114,9 @@ class TransformerBlock(nn.Module):
 
 class Gpt2(nn.Module):
     """With the names of openai-community/gpt2; the head's weights are those of the tokens' embedding."""
-    def __init__(self, layers=4, width=128, heads=4, tokens=TOKENS, context=CONTEXT):
+    CONTEXT = 128  # the length of a row, unless a setup has another
+
+    def __init__(self, tokens, context, layers=4, width=128, heads=4):
         super().__init__()
         self.wte, self.wpe = nn.Embedding(tokens, width), nn.Embedding(context, width)
         self.h = nn.ModuleList(TransformerBlock(width, heads) for _ in range(layers))
@@ -125,6 +127,19 @@ class Gpt2(nn.Module):
         for block in self.h:
             x = block(x)
         return F.linear(self.ln_f(x), self.wte.weight).flatten(0, 1)
+
+
+class LstmChar(nn.Module):
+    CONTEXT = 64
+
+    def __init__(self, tokens, context, layers=1, width=128, embedding=64):
+        super().__init__()
+        self.embedding = nn.Embedding(tokens, embedding)
+        self.lstm = nn.LSTM(embedding, width, layers, batch_first=True)
+        self.head = nn.Linear(width, tokens)
+
+    def forward(self, tokens):
+        return self.head(self.lstm(self.embedding(tokens))[0]).flatten(0, 1)
 
 
 def of_torchvision(name, **options):
@@ -154,23 +169,30 @@ MODELS = {"mlp": Mlp,
           "convnext_tiny:stochastic_depth=0": lambda: of_torchvision("convnext_tiny", stochastic_depth_prob=0.0)}
 
 
+TEXTS = {"gpt2": Gpt2, "lstm-char": LstmChar}
+
+
 def reads_text(setup):
-    return setup.model.partition(":")[0] == "gpt2"
+    return setup.model.partition(":")[0] in TEXTS
+
+
+def context_of(setup):
+    return setup.side or TEXTS[setup.model.partition(":")[0]].CONTEXT
 
 
 def make_model(setup):
-    """gpt2 may have the options of Yoke's preset: gpt2:layers=12,width=768,heads=12."""
+    """Models of texts may have the options of Yoke's presets: gpt2:layers=12,width=768,heads=12."""
     if not reads_text(setup):
         return MODELS[setup.model]()
-    options = (option.split("=") for option in setup.model.partition(":")[2].split(",") if option)
-    return Gpt2(**{name: int(value) for name, value in options}, tokens=setup.classes or TOKENS,
-                context=setup.side or CONTEXT)
+    name, _, words = setup.model.partition(":")
+    options = (option.split("=") for option in words.split(",") if option)
+    return TEXTS[name](setup.classes or TOKENS, context_of(setup), **{key: int(value) for key, value in options})
 
 
 def input_of(setup, values):
     """The values of a batch [rows, channels, side, side], of text [rows, tokens]."""
     if reads_text(setup):
-        return values.view(-1, setup.side or CONTEXT).long()
+        return values.view(-1, context_of(setup)).long()
     channels, usual = (1, 28) if setup.model == "mlp" else (3, 32)
     side = setup.side or usual
     return values.view(-1, channels, side, side).clone()

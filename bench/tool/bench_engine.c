@@ -13,8 +13,20 @@
 #define CLASSES 10
 #define TOKENS 65 /* bytes that occur in a text, as in Tiny Shakespeare */
 
+/* The usual length of a text's row; 0: the model reads images. */
+static int text_length(const bench_setup *setup) {
+    static const struct {
+        const char *model;
+        int length;
+    } texts[] = {{"gpt2", 128}, {"lstm-char", 64}};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        if (strncmp(setup->model, texts[i].model, strlen(texts[i].model)) == 0)
+            return texts[i].length;
+    return 0;
+}
+
 static bool reads_text(const bench_setup *setup) {
-    return strncmp(setup->model, "gpt2", 4) == 0;
+    return text_length(setup) > 0;
 }
 
 static int classes_of(const bench_setup *setup) {
@@ -24,8 +36,10 @@ static int classes_of(const bench_setup *setup) {
 
 yoke_shape bench_input_shape(const bench_setup *setup) {
     if (reads_text(setup))
-        return (yoke_shape){
-            .channels = setup->side > 0 ? setup->side : 128, .height = 1, .width = 1, .flat = true};
+        return (yoke_shape){.channels = setup->side > 0 ? setup->side : text_length(setup),
+                            .height = 1,
+                            .width = 1,
+                            .flat = true};
     bool mlp = strcmp(setup->model, "mlp") == 0;
     int side = setup->side > 0 ? setup->side : mlp ? 28 : 32;
     return (yoke_shape){.channels = mlp ? 1 : 3, .height = side, .width = side};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * Recurrent layers: torch.nn.LSTM and torch.nn.GRU, with PyTorch's names, shapes and order of
- * gates. They are composed of linear layers and elementary operations, a few for each position.
+ * gates.
  */
 #ifndef YOKE_RECURRENT_H
 #define YOKE_RECURRENT_H

@@ -254,6 +254,11 @@ typedef enum yoke_operation_kind {
     YOKE_OP_DROPOUT,
     YOKE_OP_CLASS_TOKEN,   /* puts its weight [1, 1, channels] before the positions of a sequence */
     YOKE_OP_SELECT,        /* a sequence's position `index` -> [channels] */
+    YOKE_OP_RECURRENCE,    /* LSTM or GRU: the input's share of the gates [positions, 4 or 3 *
+                              channels]
+                              -> the states [positions, channels]; weight [gates, channels], bias
+                              [gates]. Input 1, if any, [positions, 1]: where it is 0 the state stays
+                              and the output is 0 */
     YOKE_OP_ATTENTION,     /* sequences [positions, 3 * channels] packed q, k, v -> [positions,
                               channels] */
     YOKE_OP_OUTPUT,        /* the model's last operation: converts any layout and precision to plain
@@ -336,8 +341,9 @@ typedef struct yoke_operation {
     yoke_taps across;                    /* convolution: along the width; kernel 0: as above */
     bool relu;                           /* batch norm, add: fused */
     bool add;                            /* batch norm: fused, always with relu */
-    bool bias;                           /* convolution, linear */
+    bool bias;                           /* convolution, linear, recurrence */
     bool transposed;                     /* linear */
+    bool reverse;                        /* recurrence: from the last position to the first */
     int table;                           /* embeddings: rows of the weight */
     double epsilon, momentum;            /* batch norm; epsilon: layer norm */
     double probability;                  /* dropout */

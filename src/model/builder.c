@@ -74,6 +74,7 @@ const char *yoke_kind_name(yoke_operation_kind kind) {
         [YOKE_OP_DROPOUT] = "dropout",
         [YOKE_OP_CLASS_TOKEN] = "class_token",
         [YOKE_OP_SELECT] = "select",
+        [YOKE_OP_RECURRENCE] = "recurrence",
         [YOKE_OP_ATTENTION] = "attention",
         [YOKE_OP_OUTPUT] = "output",
         [YOKE_OP_CROSS_ENTROPY] = "cross_entropy",
@@ -108,7 +109,7 @@ yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, cons
                  kind == YOKE_OP_LINEAR || kind == YOKE_OP_BATCH_NORM ||
                  kind == YOKE_OP_LAYER_NORM || kind == YOKE_OP_EMBEDDING ||
                  kind == YOKE_OP_POSITIONS || kind == YOKE_OP_CLASS_TOKEN ||
-                 kind == YOKE_OP_PARAMETER || kind == YOKE_OP_HOST;
+                 kind == YOKE_OP_PARAMETER || kind == YOKE_OP_RECURRENCE || kind == YOKE_OP_HOST;
     const char *what = yoke_kind_name(kind);
     if (model->finished)
         return FAIL(YOKE_ERROR_ARGUMENT,

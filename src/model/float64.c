@@ -24,6 +24,7 @@ static void run_layer(yoke_float64_model *r, const yoke_node *layer, bool backwa
         [YOKE_OP_DROPOUT] = yoke_float64_elementwise,
         [YOKE_OP_CLASS_TOKEN] = yoke_float64_class_token,
         [YOKE_OP_SELECT] = yoke_float64_select,
+        [YOKE_OP_RECURRENCE] = yoke_float64_recurrence,
         [YOKE_OP_ATTENTION] = yoke_float64_attention,
         [YOKE_OP_SEQUENCE] = yoke_float64_sequence,
         [YOKE_OP_EMBEDDING] = yoke_float64_embedding,
@@ -73,7 +74,7 @@ double yoke_layer_work(const yoke_model *model, const yoke_node *layer) {
     }
     if (kind == YOKE_OP_CONV_TRANSPOSE2D) /* each pixel that it reads meets the whole weight */
         pixels = yoke_planes_of(yoke_value_shape(model, layer->inputs[0])).pixels;
-    else if (kind != YOKE_OP_CONV2D && kind != YOKE_OP_LINEAR)
+    else if (kind != YOKE_OP_CONV2D && kind != YOKE_OP_LINEAR && kind != YOKE_OP_RECURRENCE)
         return 0;
     return (double)model->tensors[layer->tensors[0]].count * (double)pixels;
 }
@@ -126,7 +127,14 @@ static yoke_status float64_build(yoke_float64_model *r) {
         fits = r->tensors[i] != NULL && r->tensor_gradients[i] != NULL;
         bytes += 2 * count * sizeof(double);
     }
-    return fits ? YOKE_OK : FAIL_MEMORY(bytes, "a float64 reference");
+    size_t scratch = 0;
+    for (int i = 0; i < model->layer_count; i++) {
+        size_t own = yoke_float64_recurrence_scratch(&model->layers[i]);
+        if (own > scratch) scratch = own;
+    }
+    r->scratch = fits && scratch > 0 ? malloc(scratch * sizeof(double)) : NULL;
+    fits = fits && (scratch == 0 || r->scratch != NULL);
+    return fits ? YOKE_OK : FAIL_MEMORY(bytes + scratch * sizeof(double), "a float64 reference");
 }
 
 yoke_status yoke_float64_create(yoke_float64_model **reference, const yoke_model *model, int rows) {
@@ -156,5 +164,6 @@ void yoke_float64_destroy(yoke_float64_model *r) {
     free_list(r->gradients, r->model->layer_count + 1);
     free_list(r->tensors, r->model->tensor_count);
     free_list(r->tensor_gradients, r->model->tensor_count);
+    free(r->scratch);
     free(r);
 }

@@ -25,6 +25,8 @@ void yoke_float64_layer_norm(yoke_float64_model *r, const yoke_node *layer, bool
 void yoke_float64_pooling(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_class_token(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_select(yoke_float64_model *r, const yoke_node *layer, bool backward);
+void yoke_float64_recurrence(yoke_float64_model *r, const yoke_node *layer, bool backward);
+size_t yoke_float64_recurrence_scratch(const yoke_node *layer); /* in doubles; others need none */
 void yoke_float64_attention(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_sequence(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_embedding(yoke_float64_model *r, const yoke_node *layer, bool backward);

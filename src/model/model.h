@@ -181,6 +181,7 @@ typedef struct yoke_float64_model {
     const yoke_model *model;
     double **values, **gradients; /* [layers + 1]: the input first; each [rows, channels, h, w] */
     double **tensors, **tensor_gradients; /* [tensors of the model's table] */
+    double *scratch;                      /* of recurrences */
     double loss_sum;                      /* over rows and their positions */
     int correct;
     int rows; /* of the next pass, at most those given to create */

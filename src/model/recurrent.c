@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* LSTM and GRU of linear layers and elementary operations: one linear layer for the inputs of all
- * positions, and for each position one of the state before, with shared weights. */
+/* LSTM and GRU: in each direction of a layer, a linear layer for the inputs of all positions and a
+ * recurrence that walks through them. */
 #include "yoke/recurrent.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "model/graph.h"
 #include "yoke/lengths.h"
@@ -42,110 +41,58 @@ static void name_tensors(const pass *p, const char *which) {
     }
 }
 
-/* The linear layer of the inputs, or that of a state: the first is "hh", others share its
- * weights. */
-static yoke_value project(const pass *p, yoke_value input, const char *which, int position) {
-    char first[NAME_BYTES], name[NAME_BYTES + 16];
+/* The recurrence over the inputs' share of the gates. */
+static yoke_status add_recurrence(const pass *p, yoke_value inputs) {
+    yoke_model *model = p->model;
+    yoke_node *layer = NULL;
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%s.hh.%d%s", p->options->name, p->layer, p->reverse ? "r" : "");
+    TRY(yoke_builder_layer(model, YOKE_OP_RECURRENCE, name, &layer));
+    TRY(yoke_builder_read(model, layer, inputs));
+    if (p->valid.index >= 0) TRY(yoke_builder_read(model, layer, p->valid));
+    layer->operation.bias = !p->options->no_bias;
+    layer->operation.reverse = p->reverse;
+    yoke_shape shape = yoke_value_shape(model, inputs.index);
+    shape.channels = p->options->hidden;
+    TRY(yoke_builder_shape(layer, shape));
+    yoke_tensor weight = {
+        .ndim = 2, .shape = {gates_of(p), p->options->hidden}, .trainable = true, .groups = 1};
+    yoke_tensor bias = {.ndim = 1, .shape = {gates_of(p)}, .trainable = true, .groups = 1};
+    TRY(yoke_tensor_add(model, layer->operation.name, "weight", &weight, &layer->tensors[0]));
+    layer->tensor_count = 1;
+    if (p->options->no_bias) return YOKE_OK;
+    TRY(yoke_tensor_add(model, layer->operation.name, "bias", &bias, &layer->tensors[1]));
+    layer->tensor_count = 2;
+    return YOKE_OK;
+}
+
+static yoke_value run_pass(const pass *p, yoke_value input) {
     yoke_linear_options linear = YOKE_LINEAR_OPTIONS_INIT;
-    snprintf(first, sizeof first, "%s.%s.%d%s", p->options->name, which, p->layer,
-             p->reverse ? "r" : "");
-    snprintf(name, sizeof name, "%s.%d", first, position);
-    linear.name = position > 0 ? name : first;
-    linear.shared_with = position > 0 ? first : NULL;
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%s.ih.%d%s", p->options->name, p->layer, p->reverse ? "r" : "");
+    linear.name = name;
     linear.out_features = gates_of(p);
     linear.no_bias = p->options->no_bias;
-    yoke_value made = yoke_linear(p->model, input, &linear);
-    if (position == 0) name_tensors(p, which);
-    return made;
-}
-
-static yoke_value gate(const pass *p, yoke_value gates, int index) {
-    int hidden = p->options->hidden;
-    return yoke_slice(p->model, gates, YOKE_AXIS_CHANNELS, index * hidden, (index + 1) * hidden, 0);
-}
-
-/* c = sigmoid(f) c + sigmoid(i) tanh(g); h = sigmoid(o) tanh(c). */
-static yoke_value lstm_step(const pass *p, yoke_value inputs, yoke_value states, yoke_value *cell) {
-    yoke_model *model = p->model;
-    yoke_value gates = yoke_add(model, states, inputs);
-    yoke_value kept =
-        yoke_multiply(model, yoke_map(model, YOKE_FN_SIGMOID, gate(p, gates, 1)), *cell);
-    yoke_value taken = yoke_multiply(model, yoke_map(model, YOKE_FN_SIGMOID, gate(p, gates, 0)),
-                                     yoke_map(model, YOKE_FN_TANH, gate(p, gates, 2)));
-    *cell = yoke_add(model, kept, taken);
-    return yoke_multiply(model, yoke_map(model, YOKE_FN_SIGMOID, gate(p, gates, 3)),
-                         yoke_map(model, YOKE_FN_TANH, *cell));
-}
-
-/* n = tanh(in + sigmoid(r) hn); h = n + sigmoid(z) (h - n). */
-static yoke_value gru_step(const pass *p, yoke_value inputs, yoke_value states, yoke_value state) {
-    yoke_model *model = p->model;
-    yoke_value reset =
-        yoke_map(model, YOKE_FN_SIGMOID, yoke_add(model, gate(p, states, 0), gate(p, inputs, 0)));
-    yoke_value update =
-        yoke_map(model, YOKE_FN_SIGMOID, yoke_add(model, gate(p, states, 1), gate(p, inputs, 1)));
-    yoke_value news = yoke_map(
-        model, YOKE_FN_TANH,
-        yoke_add(model, yoke_multiply(model, reset, gate(p, states, 2)), gate(p, inputs, 2)));
-    return yoke_add(model, news, yoke_multiply(model, update, yoke_subtract(model, state, news)));
-}
-
-/* Zeros of a state: places before the channels of a value. */
-static yoke_value zeros(const pass *p, yoke_value value) {
-    yoke_value padded = yoke_slice(p->model, value, YOKE_AXIS_CHANNELS, -p->options->hidden, 1, 0);
-    return yoke_slice(p->model, padded, YOKE_AXIS_CHANNELS, 0, p->options->hidden, 0);
-}
-
-/* The states of positions begin .. end - 1 as one sequence. */
-static yoke_value join_states(const pass *p, const yoke_value *states, int begin, int end) {
-    if (end - begin == 1)
-        return yoke_reshape(p->model, states[begin], yoke_shape_sequence(1, p->options->hidden));
-    int middle = begin + (end - begin) / 2;
-    return yoke_concat_along(p->model, join_states(p, states, begin, middle),
-                             join_states(p, states, middle, end), YOKE_AXIS_HEIGHT);
-}
-
-/* What goes on to the next position: behind a row's end, what was there before. */
-static yoke_value carry(const pass *p, int position, yoke_value before, yoke_value now) {
-    if (p->valid.index < 0) return now;
-    return yoke_where(p->model, yoke_select(p->model, p->valid, position), now, before);
-}
-
-/* The output of a position, 0 behind a row's end. */
-static yoke_value output_of(const pass *p, int position, yoke_value state) {
-    if (p->valid.index < 0) return state;
-    return yoke_multiply(p->model, state, yoke_select(p->model, p->valid, position));
-}
-
-static yoke_value run_pass(const pass *p, yoke_value input, yoke_value *states, int positions) {
-    yoke_value inputs = project(p, input, "ih", 0), state = {YOKE_NONE}, cell = state;
-    for (int i = 0; i < positions; i++) {
-        int at = p->reverse ? positions - 1 - i : i;
-        yoke_value own = yoke_select(p->model, inputs, at);
-        if (i == 0) state = cell = zeros(p, own);
-        yoke_value gates = project(p, state, "hh", i), before = state, cell_before = cell;
-        state = p->gru ? gru_step(p, own, gates, state) : lstm_step(p, own, gates, &cell);
-        states[at] = output_of(p, at, state);
-        if (i + 1 == positions) break;
-        state = carry(p, at, before, state);
-        if (!p->gru) cell = carry(p, at, cell_before, cell);
-    }
-    return join_states(p, states, 0, positions);
+    yoke_value inputs = yoke_linear(p->model, input, &linear);
+    name_tensors(p, "ih");
+    if (yoke_builder_stopped(p->model)) return inputs;
+    yoke_value states = yoke_builder_result(p->model, add_recurrence(p, inputs));
+    name_tensors(p, "hh");
+    return states;
 }
 
 static yoke_value add_layers(yoke_model *model, yoke_value input,
-                             const yoke_recurrent_options *options, bool gru, yoke_value *states,
-                             int positions) {
+                             const yoke_recurrent_options *options, bool gru) {
     yoke_value valid = {YOKE_NONE};
-    if (options->lengths != NULL) valid = yoke_valid_positions(model, *options->lengths, positions);
+    if (options->lengths != NULL)
+        valid = yoke_valid_positions(model, *options->lengths,
+                                     yoke_value_shape(model, input.index).height);
     for (int layer = 0; layer < options->layers; layer++) {
         pass p = {.model = model, .options = options, .layer = layer, .gru = gru, .valid = valid};
         if (layer > 0 && options->dropout > 0) input = yoke_dropout(model, input, options->dropout);
-        yoke_value forward = run_pass(&p, input, states, positions);
+        yoke_value forward = run_pass(&p, input);
         p.reverse = true;
-        input = options->bidirectional
-                    ? yoke_concat(model, forward, run_pass(&p, input, states, positions))
-                    : forward;
+        input = options->bidirectional ? yoke_concat(model, forward, run_pass(&p, input)) : forward;
     }
     return input;
 }
@@ -179,14 +126,7 @@ static yoke_value add_recurrent(yoke_model *model, yoke_value input,
         yoke_options_load(&options, sizeof options, given, "yoke_recurrent_options");
     if (status == YOKE_OK) status = check_options(model, input, gru ? "gru" : "lstm", &options);
     if (status != YOKE_OK) return yoke_builder_result(model, status);
-    int positions = yoke_value_shape(model, input.index).height;
-    size_t bytes = (size_t)positions * sizeof(yoke_value);
-    yoke_value *states = malloc(bytes);
-    if (states == NULL)
-        return yoke_builder_result(model, FAIL_MEMORY(bytes, "the states of a recurrent layer"));
-    yoke_value made = add_layers(model, input, &options, gru, states, positions);
-    free(states);
-    return made;
+    return add_layers(model, input, &options, gru);
 }
 
 yoke_value yoke_lstm(yoke_model *model, yoke_value input, const yoke_recurrent_options *options) {

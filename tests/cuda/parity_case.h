@@ -45,14 +45,16 @@ typedef struct parity_case {
 static inline int parity_inputs(const parity_case *c) {
     yoke_operation_kind kind = c->operation.kind;
     bool joins = kind == YOKE_OP_ADD || kind == YOKE_OP_MULTIPLY || kind == YOKE_OP_CONCAT;
-    return joins || c->operation.add ? 2 : 1;
+    return joins || c->operation.add || c->operation.others[0].height > 0 ? 2 : 1;
 }
 
 /* Of a concatenation, input 1 has the channels that input 0 leaves. */
 static inline yoke_dims parity_input_dims(const parity_case *c, int index) {
     yoke_dims dims = c->operation.input;
-    bool rest = c->operation.kind == YOKE_OP_CONCAT && index == 1;
+    yoke_operation_kind kind = c->operation.kind;
+    bool rest = kind == YOKE_OP_CONCAT && index == 1;
     if (rest) dims.channels = c->operation.output.channels - dims.channels;
+    if (kind == YOKE_OP_RECURRENCE && index == 1) dims = c->operation.others[0];
     if (c->operation.by_channel && index == 1) dims.height = dims.width = 1;
     return dims;
 }
@@ -83,6 +85,7 @@ static inline void parity_describe(const parity_case *c, char *text, size_t byte
         [YOKE_OP_DROPOUT] = "dropout",
         [YOKE_OP_CLASS_TOKEN] = "class token",
         [YOKE_OP_SELECT] = "select",
+        [YOKE_OP_RECURRENCE] = "recurrence",
         [YOKE_OP_ATTENTION] = "attention",
         [YOKE_OP_OUTPUT] = "output",
         [YOKE_OP_CROSS_ENTROPY] = "cross entropy",
@@ -132,6 +135,8 @@ static inline parity_shape parity_parameter_shape(const yoke_operation *op, int 
     int first = transposed ? in : out, second = transposed ? out : in; /* of the weight */
     if (op->kind == YOKE_OP_BATCH_NORM || op->kind == YOKE_OP_LAYER_NORM)
         return (parity_shape){{in}, 1};
+    if (op->kind == YOKE_OP_RECURRENCE && (index == 0 || op->bias))
+        return index == 0 ? (parity_shape){{in, out}, 2} : (parity_shape){{in}, 1};
     if (op->kind == YOKE_OP_CLASS_TOKEN && index == 0) return (parity_shape){{1, 1, in}, 3};
     if (!weighted || (index == 1 && !op->bias)) return (parity_shape){{0}, 0};
     if (index == 1) return (parity_shape){{out}, 1};

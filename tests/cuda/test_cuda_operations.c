@@ -256,6 +256,32 @@ static void attention_equals_the_cpu(void **state) {
     }
 }
 
+static parity_case recurrence_case(int rows, int positions, int hidden, bool gru) {
+    return (parity_case){.operation = {.kind = YOKE_OP_RECURRENCE,
+                                       .name = "recurrence",
+                                       .input = {(gru ? 3 : 4) * hidden, positions, 1, true},
+                                       .output = {hidden, positions, 1, true},
+                                       .bias = true},
+                         .rows = rows,
+                         .algorithm = YOKE_ALGORITHM_DIRECT};
+}
+
+/* One position, sizes that are multiples of nothing, more rows than a block of the CPU's; from both
+ * ends, without a bias, and with positions that are not the row's own. */
+static void recurrences_equal_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    static const int shapes[][3] = {{1, 1, 1}, {3, 5, 4}, {35, 3, 7}, {2, 4, 32}};
+    for (size_t i = 0; i < 4 * COUNT(shapes); i++) {
+        const int *shape = shapes[i / 4];
+        parity_case c = recurrence_case(shape[0], shape[1], shape[2], i % 2 != 0);
+        c.operation.reverse = i % 4 > 1;
+        check_every_way(rig, c);
+        c.operation.bias = false;
+        c.operation.others[0] = (yoke_dims){1, shape[1], 1, true};
+        check_every_way(rig, c);
+    }
+}
+
 static parity_case token_case(yoke_operation_kind kind, int rows, int positions, int channels) {
     bool select = kind == YOKE_OP_SELECT;
     yoke_dims longer = {channels, positions + 1, 1, true};
@@ -421,6 +447,7 @@ static void a_replay_with_a_new_step_is_what_direct_calls_give(void **state) {
                            value_case(YOKE_OP_ADD, 1),
                            value_case(YOKE_OP_DROPOUT, 0),
                            attention_case(2, 37, 2, 8),
+                           recurrence_case(2, 3, 5, false),
                            token_case(YOKE_OP_CLASS_TOKEN, 3, 4, 5),
                            token_case(YOKE_OP_SELECT, 3, 4, 5),
                            value_case(YOKE_OP_FLATTEN, 0),
@@ -485,6 +512,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(accumulate_equals_the_cpu_to_the_bit),
         cmocka_unit_test(dropout_drops_what_the_cpu_drops),
         cmocka_unit_test(attention_equals_the_cpu),
+        cmocka_unit_test(recurrences_equal_the_cpu),
         cmocka_unit_test(class_token_and_select_equal_the_cpu),
         cmocka_unit_test(losses_equal_the_cpu),
         cmocka_unit_test(weighted_losses_equal_the_cpu),

@@ -191,6 +191,8 @@ static inline yoke_plan_request check_request(operation_check *check) {
         yoke_dims dims = check->operation.input;
         if (check->operation.kind == YOKE_OP_CONCAT && i == 1)
             dims.channels = check->operation.output.channels - dims.channels;
+        if (i > 0 && check->operation.others[i - 1].height > 0)
+            dims = check->operation.others[i - 1];
         if (check->operation.by_channel && i == 1) dims.height = dims.width = 1;
         CHECK(cpu_value_desc(&desc, cpu_of(check->device), check->rows, dims,
                              cpu_data_type(check->precision),

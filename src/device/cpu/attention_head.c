@@ -10,6 +10,7 @@
 
 #include "base/base.h"
 #include "device/cpu/clones.h"
+#include "device/cpu/functions.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -180,23 +181,6 @@ INLINE void score(const cpu_head *head, const tile *t, matrix scores, matrix que
             row_of(scores, i)[j] = -INFINITY;
 }
 
-/* e^x for x <= 0 to 2 units in the last place, and 0 below -87; NaN stays. x = n ln 2 + r, where
- * adding 1.5 * 2^23 leaves n in the lowest bits; then Cephes' polynomial of e^r. */
-INLINE float exponential(float x) {
-    yoke_float_bits shifted = {.value = x * 1.44269504f + 0x1.8p23f};
-    float n = shifted.value - 0x1.8p23f;
-    float r = x - n * 0.693359375f + n * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1;
-    yoke_float_bits power = {.bits = (shifted.bits << 23) + 0x3f800000u};
-    return x < -87 ? 0 : p * power.value;
-}
-
 /* Reductions have LANES partial results, so that their order does not depend on the vectors. */
 
 INLINE float largest_of(const float *values, size_t count) {
@@ -225,7 +209,7 @@ INLINE float exponentials(float *scores, size_t count, float subtracted) {
     for (size_t j = 0; j < count; j += LANES)
 #pragma omp simd
         for (size_t l = 0; l < LANES; l++) {
-            scores[j + l] = exponential(scores[j + l] - subtracted);
+            scores[j + l] = cpu_exp_below_zero(scores[j + l] - subtracted);
             part[l] += scores[j + l];
         }
     return sum_of(part);
@@ -318,7 +302,7 @@ INLINE void read_tile(const cpu_head *head, const tile *t, forward_room *at) {
         float *scores = row_of(at->scores, i), *output = row_of(at->output, i);
         float before = at->largest[i], now = largest_of(scores, t->columns);
         at->largest[i] = now > before ? now : before;
-        float rescale = exponential(before - at->largest[i]);
+        float rescale = cpu_exp_below_zero(before - at->largest[i]);
         at->sum[i] = at->sum[i] * rescale + exponentials(scores, t->columns, at->largest[i]);
 #pragma omp simd
         for (size_t d = 0; d < width; d++)
@@ -366,7 +350,7 @@ INLINE void return_tile(const cpu_head *head, const tile *t, backward_room *at) 
         float log_sum = at->log_sum[t->query + i], product = at->product[t->query + i];
 #pragma omp simd
         for (size_t j = 0; j < t->columns; j++) {
-            scores[j] = exponential(scores[j] - log_sum);
+            scores[j] = cpu_exp_below_zero(scores[j] - log_sum);
             gradient[j] = scores[j] * (gradient[j] - product);
         }
     }

@@ -164,7 +164,8 @@ cpu_planner cpu_plan_batch_norm, cpu_plan_layer_norm;
 cpu_planner cpu_plan_activation, cpu_plan_softmax, cpu_plan_pooling, cpu_plan_adaptive_pool;
 cpu_planner cpu_plan_add, cpu_plan_multiply, cpu_plan_channel_scale, cpu_plan_concat;
 cpu_planner cpu_plan_embedding, cpu_plan_positions, cpu_plan_class_token, cpu_plan_select;
-cpu_planner cpu_plan_attention, cpu_plan_dropout, cpu_plan_reshape, cpu_plan_loss;
+cpu_planner cpu_plan_recurrence, cpu_plan_attention, cpu_plan_dropout, cpu_plan_reshape,
+    cpu_plan_loss;
 cpu_planner cpu_plan_expression, cpu_plan_reduction, cpu_plan_row_shape, cpu_plan_move;
 cpu_planner cpu_plan_matmul, cpu_plan_parameter, cpu_plan_constant, cpu_plan_host;
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "device/cpu/clones.h"
+#include "device/cpu/functions.h"
 #include "device/cpu/plain.h"
 
 enum {
@@ -44,7 +45,7 @@ static size_t workplace_bytes(const expression_plan *self) {
 }
 
 #define REAL float
-#define FN(name) name##f
+#define FN(name) cpu_##name
 
 #define FORWARD(NAME, name, arguments, linear, value, da, db, dc)                                  \
     case YOKE_FN_##NAME:                                                                           \

@@ -280,6 +280,8 @@ static yoke_status cuda_plan(yoke_plan **plan, yoke_device *device,
         return cuda_plan_linear(plan, cuda, request);
     case YOKE_OP_BATCH_NORM:
         return cuda_plan_batch_norm(plan, cuda, request);
+    case YOKE_OP_RECURRENCE:
+        return cuda_plan_recurrence(plan, cuda, request);
     case YOKE_OP_CONSTANT:
         return cuda_plan_constant(plan, cuda, request);
     case YOKE_OP_CROSS_ENTROPY:

@@ -95,6 +95,7 @@ static yoke_dims input_dims(const yoke_operation *operation, int index) {
 
 static int input_count(const yoke_operation *operation, const cuda_kernel_operation *calls) {
     if (operation->kind == YOKE_OP_EXPRESSION) return operation->expression.inputs;
+    if (operation->kind == YOKE_OP_RECURRENCE) return operation->others[0].height > 0 ? 2 : 1;
     return operation->kind == YOKE_OP_HOST ? operation->host.inputs : calls->inputs;
 }
 

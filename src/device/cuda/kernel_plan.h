@@ -11,8 +11,8 @@
 typedef struct cuda_kernel_plan cuda_kernel_plan;
 
 typedef struct cuda_kernel_operation {
-    int inputs; /* so many are read channels last; 0: they are read as given. Of an expression and
-                   of the host program: at most */
+    int inputs; /* so many are read channels last; 0: they are read as given. Of an expression, a
+                   recurrence and the host program: at most */
     /* YOKE_READS_INPUT and others. In place: only over an input that is not reordered. */
     unsigned flags;
     /* Adds to the plan's needs what the flags do not say: parameters, saved and scratch bytes.
