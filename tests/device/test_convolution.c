@@ -155,6 +155,8 @@ static const shape shapes[] = {
     {2, 144, 14, 14, 144, 3, 2, 1, 144, false, false, 1}, /* depthwise as in MobileNetV2 */
     {3, 48, 2, 2, 48, 3, 1, 1, 48, false, false, 1},      /* on images smaller than the kernel */
     {3, 20, 1, 3, 20, 5, 2, 2, 20, false, false, 1},
+    {3, 40, 2, 2, 40, 7, 1, 3, 40, true, false, 1}, /* as in ConvNeXt */
+    {2, 32, 8, 8, 32, 7, 1, 3, 32, true, false, 1},
     /* rectangular windows */
     {2, 16, 9, 11, 24, 3, 1, 1, 1, true, false, 1, {5, 1, 2, 1}},
     {2, 3, 12, 9, 16, 1, 1, 0, 1, false, true, 1, {7, 2, 3, 1}},
@@ -302,7 +304,7 @@ static void every_candidate_equals_a_plain_loop(void **state) {
     check_rig_close(&rig);
 }
 
-/* The gradient of the weights; every other pass falls back to direct. */
+/* Forward and the gradient of the weights; that of the data falls back to direct. */
 static void depthwise_loops_equal_a_plain_loop(void **state) {
     (void)state;
     int checked = 0;
@@ -324,20 +326,23 @@ static void depthwise_loops_equal_a_plain_loop(void **state) {
 }
 
 /* oneDNN 2 needs a product for these, which takes long. */
-static void a_small_depthwise_gradient_is_measured_to_be_fast(void **state) {
+static void small_depthwise_convolutions_are_measured_to_be_fast(void **state) {
     (void)state;
-    check_rig rig;
-    check_rig_open(&rig, "cpu");
-    const shape s = {32, 960, 2, 2, 960, 3, 1, 1, 960, false, false, 1};
-    check_shape(&rig, &s, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED);
-    const char *key, *name;
-    double milliseconds;
-    int gemm = 0;
-    for (int i = 0; yoke_algorithms_at(rig.algorithms, i, &key, &name, &milliseconds); i++)
-        gemm += strstr(name, "gemm") != NULL || strstr(name, "ref") != NULL;
-    assert_int_equal(gemm, 0);
-    check_shape(&rig, &s, YOKE_FLOAT32, YOKE_ALGORITHM_DIRECT);
-    check_rig_close(&rig);
+    static const shape small[] = {{32, 960, 2, 2, 960, 3, 1, 1, 960, false, false, 1},
+                                  {32, 384, 2, 2, 384, 7, 1, 3, 384, true, false, 1}};
+    for (size_t s = 0; s < sizeof small / sizeof small[0]; s++) {
+        check_rig rig;
+        check_rig_open(&rig, "cpu");
+        check_shape(&rig, &small[s], YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED);
+        const char *key, *name;
+        double milliseconds;
+        int gemm = 0;
+        for (int i = 0; yoke_algorithms_at(rig.algorithms, i, &key, &name, &milliseconds); i++)
+            gemm += strstr(name, "gemm") != NULL || strstr(name, "ref") != NULL;
+        assert_int_equal(gemm, 0);
+        check_shape(&rig, &small[s], YOKE_FLOAT32, YOKE_ALGORITHM_DIRECT);
+        check_rig_close(&rig);
+    }
 }
 
 /* A candidate that does not exist for a shape falls back to direct. */
@@ -485,7 +490,7 @@ int main(void) {
         cmocka_unit_test(measured_bfloat16_equals_a_plain_loop_to_its_precision),
         cmocka_unit_test(every_candidate_equals_a_plain_loop),
         cmocka_unit_test(depthwise_loops_equal_a_plain_loop),
-        cmocka_unit_test(a_small_depthwise_gradient_is_measured_to_be_fast),
+        cmocka_unit_test(small_depthwise_convolutions_are_measured_to_be_fast),
         cmocka_unit_test(an_impossible_choice_falls_back_to_direct),
         cmocka_unit_test(a_shape_is_measured_once_for_all_rows),
         cmocka_unit_test(direct_measures_nothing_and_repeats_its_bits),

@@ -15,6 +15,7 @@
 
 enum {
     BLOCK = 512,  /* elements */
+    APART = 32,   /* blocks a power of two apart would share lines of the cache */
     CHUNK = 8192, /* elements of a row that one thread takes at a time */
     FIRST_TERM = YOKE_EXPRESSION_INPUTS,
     SLOTS = FIRST_TERM + YOKE_TERMS_LIMIT
@@ -35,7 +36,7 @@ typedef struct expression_plan {
 
 /* What one thread works with. */
 typedef struct workplace {
-    float memory[2][SLOTS][BLOCK]; /* values, gradients */
+    float memory[2][SLOTS][BLOCK + APART]; /* values, gradients */
     float *values[SLOTS], *gradients[SLOTS];
     double sums[]; /* [sum_count] */
 } workplace;

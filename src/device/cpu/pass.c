@@ -32,7 +32,9 @@ yoke_status cpu_pass_create_winograd(cpu_pass *pass, cpu_device *device,
 
 yoke_status cpu_pass_create_depthwise(cpu_pass *pass, cpu_device *device,
                                       const cpu_operation *operation) {
-    return cpu_depthwise_create(&pass->depthwise, device, operation);
+    TRY(cpu_depthwise_create(&pass->depthwise, device, operation));
+    pass->scratch_bytes = cpu_depthwise_scratch_bytes(pass->depthwise);
+    return YOKE_OK;
 }
 
 bool cpu_pass_is_empty(const cpu_pass *pass) {
@@ -60,8 +62,13 @@ yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addre
         return cpu_winograd_bind(pass->winograd, &bound);
     }
     if (pass->depthwise != NULL) {
-        cpu_depthwise_bind(pass->depthwise, addresses[CPU_INPUT], addresses[CPU_OUTPUT],
-                           addresses[CPU_WEIGHTS]);
+        const cpu_depthwise_addresses bound = {
+            .input = addresses[CPU_INPUT],
+            .output = addresses[CPU_OUTPUT],
+            .weights = addresses[CPU_WEIGHTS],
+            .bias = pass->operands[CPU_BIAS].argument != 0 ? addresses[CPU_BIAS] : NULL,
+            .scratch = scratch};
+        cpu_depthwise_bind(pass->depthwise, &bound);
         return YOKE_OK;
     }
     cpu_address bound[CPU_ROLES + 1] = {0};

@@ -228,14 +228,14 @@ static const char *algorithm_name(const void *context, int candidate) {
     return candidate < count * KEEP_SETS ? problem->algorithms[candidate / KEEP_SETS].name : NULL;
 }
 
-/* Whether oneDNN computes the gradient of a depthwise convolution's weights by products, although
- * `candidate`, Yoke's own loops, takes a hundredth of the time. */
-static bool beats_products(const weighted_planner *planner, int candidate) {
+/* Whether oneDNN computes a depthwise convolution by products, although `candidate`, Yoke's own
+ * loops, takes a hundredth of the time. */
+static bool beats_products(const weighted_planner *planner, cpu_direction direction,
+                           int candidate) {
     cpu_pass first = {0}, own = {0};
-    bool products = create_candidate(planner, CPU_BACKWARD_WEIGHTS, 0, &first) == YOKE_OK &&
+    bool products = create_candidate(planner, direction, 0, &first) == YOKE_OK &&
                     strstr(cpu_pass_implementation(&first), "gemm") != NULL;
-    bool beats =
-        products && create_candidate(planner, CPU_BACKWARD_WEIGHTS, candidate, &own) == YOKE_OK;
+    bool beats = products && create_candidate(planner, direction, candidate, &own) == YOKE_OK;
     cpu_pass_destroy(&first);
     cpu_pass_destroy(&own);
     return beats;
@@ -244,9 +244,9 @@ static bool beats_products(const weighted_planner *planner, int candidate) {
 /* Without measuring: the first algorithm. */
 static int fixed_candidate(const weighted_planner *planner, cpu_direction direction) {
     const cpu_algorithm *algorithms = planner->problem->algorithms;
-    for (int i = 0; direction == CPU_BACKWARD_WEIGHTS && algorithms[i].name != NULL; i++)
+    for (int i = 0; algorithms[i].name != NULL; i++)
         if (algorithms[i].create == cpu_pass_create_depthwise &&
-            beats_products(planner, i * KEEP_SETS))
+            beats_products(planner, direction, i * KEEP_SETS))
             return i * KEEP_SETS;
     return 0;
 }
