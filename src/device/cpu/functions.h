@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "base/bfloat16.h"
+#include "base/base.h"
 
 #define CPU_FUNCTION static inline __attribute__((always_inline)) float
 
