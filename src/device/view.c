@@ -75,6 +75,25 @@ yoke_view yoke_view_of(yoke_dims whole, const yoke_dims *operands, int count, bo
     return view;
 }
 
+/* Axes of length 1 leave, and neighbours that both sides walk as one are one: the innermost loop
+ * becomes as long as it can. */
+static void join_axes(yoke_box *box) {
+    int inner = YOKE_AXES - 1;
+    for (int axis = YOKE_AXES - 2; axis >= 0; axis--) {
+        size_t length = box->lengths[axis], joined = box->lengths[inner];
+        bool one = box->to_steps[axis] == box->to_steps[inner] * joined &&
+                   box->from_steps[axis] == box->from_steps[inner] * joined;
+        if (length > 1 && joined > 1 && one) box->lengths[inner] = joined * length;
+        if (length == 1 || (joined > 1 && one)) continue;
+        if (joined > 1) inner--;
+        box->lengths[inner] = length;
+        box->to_steps[inner] = box->to_steps[axis];
+        box->from_steps[inner] = box->from_steps[axis];
+    }
+    while (inner-- > 0)
+        box->lengths[inner] = 1;
+}
+
 yoke_box yoke_move_box(const yoke_operation *operation) {
     size_t from[YOKE_AXES], to[YOKE_AXES], from_steps[YOKE_AXES], to_step = 1;
     yoke_box box = {0};
@@ -96,6 +115,7 @@ yoke_box yoke_move_box(const yoke_operation *operation) {
         box.leaves = box.leaves || box.lengths[axis] < from[source];
         to_step *= to[axis];
     }
+    join_axes(&box);
     return box;
 }
 

@@ -27,8 +27,8 @@ size_t yoke_row_elements(yoke_dims dims);
  * in row-major order; with channels_last images have their channels innermost. */
 yoke_view yoke_view_of(yoke_dims whole, const yoke_dims *operands, int count, bool channels_last);
 
-/* The elements of a row that a MOVE copies, as nested loops. Element (i, j, k) of the loops is at
- * to_first + i * to_steps[0] + ... of the output, likewise of the input. */
+/* The elements of a row that a MOVE copies, as nested loops, the longest runs last. Element (i, j,
+ * k) of the loops is at to_first + i * to_steps[0] + ... of the output, likewise of the input. */
 typedef struct yoke_box {
     size_t lengths[YOKE_AXES];
     size_t to_first, to_steps[YOKE_AXES];

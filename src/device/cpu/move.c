@@ -46,22 +46,27 @@ typedef struct side {
     const size_t *steps;
 } side;
 
+/* Elements along the innermost axis. */
+static void copy_line(bool half, size_t count, void *to, size_t to_step, const void *from,
+                      size_t from_step) {
+    if (to_step == 1 && from_step == 1)
+        memcpy(to, from, count * (half ? sizeof(uint16_t) : sizeof(float)));
+    else if (half)
+        for (size_t k = 0; k < count; k++)
+            ((uint16_t *)to)[k * to_step] = ((const uint16_t *)from)[k * from_step];
+    else
+        for (size_t k = 0; k < count; k++)
+            ((float *)to)[k * to_step] = ((const float *)from)[k * from_step];
+}
+
 static void copy_box(const move_plan *self, side to, side from) {
     const size_t *lengths = self->box.lengths, bytes = element_bytes(&self->plain);
-    bool half = self->plain.half;
     for (size_t i = 0; i < lengths[0]; i++)
         for (size_t j = 0; j < lengths[1]; j++) {
             size_t t = to.first + i * to.steps[0] + j * to.steps[1];
             size_t f = from.first + i * from.steps[0] + j * from.steps[1];
-            if (to.steps[2] == 1 && from.steps[2] == 1) {
-                memcpy(to.row + t * bytes, from.row + f * bytes, lengths[2] * bytes);
-                continue;
-            }
-            for (size_t k = 0; k < lengths[2]; k++, t += to.steps[2], f += from.steps[2])
-                if (half)
-                    ((uint16_t *)to.row)[t] = ((const uint16_t *)from.row)[f];
-                else
-                    ((float *)to.row)[t] = ((const float *)from.row)[f];
+            copy_line(self->plain.half, lengths[2], to.row + t * bytes, to.steps[2],
+                      from.row + f * bytes, from.steps[2]);
         }
 }
 
