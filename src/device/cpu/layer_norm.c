@@ -29,23 +29,53 @@ typedef struct layer_norm_plan {
     float *sums;    /* [parts, 2, features], scratch of backward: those of the two gradients */
 } layer_norm_plan;
 
-/* One position. */
+/* One position. Sums have LANES partial results, so that their order does not depend on the
+ * processor's vectors. */
 
-static inline moments measure_position(const layer_norm_plan *norm, size_t at, bool half) {
-    float sum = 0, square = 0, count = (float)norm->features;
-#pragma omp simd reduction(+ : sum)
-    for (size_t i = 0; i < norm->features; i++)
-        sum += cpu_load(norm->input, at + i, half);
-    float mean = sum / count;
-#pragma omp simd reduction(+ : square)
-    for (size_t i = 0; i < norm->features; i++) {
-        float off = cpu_load(norm->input, at + i, half) - mean;
-        square += off * off;
-    }
-    return (moments){mean, 1 / sqrtf(square / count + norm->epsilon)};
+#define INLINE static inline __attribute__((always_inline))
+
+enum { LANES = 16 };
+
+INLINE float sum_of(const float part[LANES]) {
+    float pairs[LANES / 2];
+    for (size_t l = 0; l < LANES / 2; l++)
+        pairs[l] = part[l] + part[l + LANES / 2];
+    for (size_t width = LANES / 4; width > 0; width /= 2)
+        for (size_t l = 0; l < width; l++)
+            pairs[l] += pairs[l + width];
+    return pairs[0];
 }
 
-static inline void normalise(const layer_norm_plan *norm, size_t position, bool half) {
+INLINE void add_values(const layer_norm_plan *norm, size_t at, size_t count, float *part,
+                       bool half) {
+#pragma omp simd
+    for (size_t l = 0; l < count; l++)
+        part[l] += cpu_load(norm->input, at + l, half);
+}
+
+INLINE void add_squares(const layer_norm_plan *norm, size_t at, size_t count, float mean,
+                        float *part, bool half) {
+#pragma omp simd
+    for (size_t l = 0; l < count; l++) {
+        float off = cpu_load(norm->input, at + l, half) - mean;
+        part[l] += off * off;
+    }
+}
+
+INLINE moments measure_position(const layer_norm_plan *norm, size_t at, bool half) {
+    float sums[LANES] = {0}, squares[LANES] = {0}, count = (float)norm->features;
+    size_t whole = norm->features / LANES * LANES, rest = norm->features - whole;
+    for (size_t i = 0; i < whole; i += LANES)
+        add_values(norm, at + i, LANES, sums, half);
+    add_values(norm, at + whole, rest, sums, half);
+    float mean = sum_of(sums) / count;
+    for (size_t i = 0; i < whole; i += LANES)
+        add_squares(norm, at + i, LANES, mean, squares, half);
+    add_squares(norm, at + whole, rest, mean, squares, half);
+    return (moments){mean, 1 / sqrtf(sum_of(squares) / count + norm->epsilon)};
+}
+
+INLINE void normalise(const layer_norm_plan *norm, size_t position, bool half) {
     size_t at = position * norm->features;
     moments m = measure_position(norm, at, half);
 #pragma omp simd
@@ -56,24 +86,38 @@ static inline void normalise(const layer_norm_plan *norm, size_t position, bool 
     if (norm->saved != NULL) norm->saved[position] = m;
 }
 
-/* dx = reciprocal * (g - mean(g) - xhat * mean(g * xhat)) with g = dy * weight; dx may be dy. */
-static inline void differentiate(const layer_norm_plan *norm, size_t position, float *weight_sum,
-                                 float *bias_sum, bool half) {
-    size_t at = position * norm->features;
-    moments m = norm->saved[position];
-    float sum = 0, projection = 0, count = (float)norm->features;
-#pragma omp simd reduction(+ : sum, projection)
-    for (size_t i = 0; i < norm->features; i++) {
-        float dy = cpu_load(norm->output_gradient, at + i, half);
-        float xhat = (cpu_load(norm->input, at + i, half) - m.mean) * m.reciprocal;
-        weight_sum[i] += dy * xhat;
-        bias_sum[i] += dy;
-        sum += dy * norm->weight[i];
-        projection += dy * norm->weight[i] * xhat;
+/* What backward sums: of a position, [LANES] each, and of all, [features] each. */
+typedef struct slope_sums {
+    float direct[LANES], projected[LANES];
+    float *weight, *bias;
+} slope_sums;
+
+INLINE void add_slopes(const layer_norm_plan *norm, size_t at, size_t first, size_t count,
+                       moments m, slope_sums *sums, bool half) {
+#pragma omp simd
+    for (size_t l = 0; l < count; l++) {
+        float dy = cpu_load(norm->output_gradient, at + first + l, half);
+        float xhat = (cpu_load(norm->input, at + first + l, half) - m.mean) * m.reciprocal;
+        float g = dy * norm->weight[first + l];
+        sums->weight[first + l] += dy * xhat;
+        sums->bias[first + l] += dy;
+        sums->direct[l] += g;
+        sums->projected[l] += g * xhat;
     }
+}
+
+/* dx = reciprocal * (g - mean(g) - xhat * mean(g * xhat)) with g = dy * weight; dx may be dy. */
+INLINE void differentiate(const layer_norm_plan *norm, size_t position, float *weight_sum,
+                          float *bias_sum, bool half) {
+    size_t at = position * norm->features, whole = norm->features / LANES * LANES;
+    moments m = norm->saved[position];
+    slope_sums sums = {.weight = weight_sum, .bias = bias_sum};
+    for (size_t i = 0; i < whole; i += LANES)
+        add_slopes(norm, at, i, LANES, m, &sums, half);
+    add_slopes(norm, at, whole, norm->features - whole, m, &sums, half);
     if (norm->input_gradient == NULL) return;
-    sum /= count;
-    projection /= count;
+    float sum = sum_of(sums.direct) / (float)norm->features;
+    float projection = sum_of(sums.projected) / (float)norm->features;
 #pragma omp simd
     for (size_t i = 0; i < norm->features; i++) {
         float g = cpu_load(norm->output_gradient, at + i, half) * norm->weight[i];
