@@ -64,8 +64,8 @@ class Predict(unittest.TestCase):
                     write_png(place / f"{i}.png", colour, 24 + i, 40 - i, noise)
         cls.weights = cls.folder / "w.safetensors"
         said = yoke("train", "--dataset", f"images:{cls.folder}/data,size=16,resize=20", "--model", "resnet20",
-                    "--epochs", "6", "--batch", "16", "--devices", "cpu", "--threads", "1", "--save", cls.weights,
-                    "--json", "--quiet", "--algorithm", "direct")
+                    "--epochs", "8", "--lr", "0.02", "--batch", "16", "--devices", "cpu", "--threads", "1",
+                    "--save", cls.weights, "--json", "--quiet", "--algorithm", "direct")
         assert said.returncode == 0, said.stderr
         cls.trained = json.loads(said.stdout)
         cls.pictures = sorted((cls.folder / "data" / "val").rglob("*.png"))

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/cpu/clones.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/functions.h"
 
 /* What backward needs of one row's softmax: p_j = exp(x_j - largest) / sum. */
 typedef struct saved_row {
@@ -27,6 +29,23 @@ static size_t first_largest(const float *logits, size_t classes) {
         if (logits[j] > logits[best]) best = j;
     }
     return best;
+}
+
+/* The sum over a row of exp(x - largest): LANES partial sums, so that their order does not depend
+ * on the processor's vectors. */
+enum { LANES = 16 };
+CPU_CLONES static double sum_exponentials(const float *logits, size_t classes, float largest) {
+    double sums[LANES] = {0}, sum = 0;
+    size_t whole = classes / LANES * LANES;
+    for (size_t j = 0; j < whole; j += LANES)
+#pragma omp simd
+        for (size_t l = 0; l < LANES; l++)
+            sums[l] += (double)cpu_exp_below_zero(logits[j + l] - largest);
+    for (size_t j = whole; j < classes; j++)
+        sums[j - whole] += (double)cpu_exp_below_zero(logits[j] - largest);
+    for (size_t l = 0; l < LANES; l++)
+        sum += sums[l];
+    return sum;
 }
 
 static double weight_of(const loss_plan *loss, size_t output) {
@@ -62,12 +81,9 @@ static double label_loss_of(const loss_plan *loss, const float *logits, const ro
 static double cross_entropy_row(const loss_plan *loss, const float *logits,
                                 const row_labels *labels, saved_row *saved) {
     float largest = logits[first_largest(logits, loss->outputs)];
-    double sum = 0, distance = 0;
-    for (size_t j = 0; j < loss->outputs; j++) {
-        float below = logits[j] - largest;
-        sum += (double)expf(below);
-        distance -= (double)below;
-    }
+    double sum = sum_exponentials(logits, loss->outputs, largest), distance = 0;
+    for (size_t j = 0; loss->smoothing > 0 && j < loss->outputs; j++)
+        distance -= (double)(logits[j] - largest);
     double log_sum = log(sum);
     double label_loss = label_loss_of(loss, logits, labels, log_sum, largest);
     if (saved != NULL) *saved = (saved_row){.largest = largest, .reciprocal_sum = (float)(1 / sum)};
@@ -81,12 +97,9 @@ static double cross_entropy_row(const loss_plan *loss, const float *logits,
 static double weighted_row(const loss_plan *loss, const float *logits, const row_labels *labels,
                            saved_row *saved) {
     float largest = logits[first_largest(logits, loss->outputs)];
-    double sum = 0, distance = 0;
-    for (size_t j = 0; j < loss->outputs; j++) {
-        float below = logits[j] - largest;
-        sum += (double)expf(below);
-        if (loss->smoothing > 0) distance -= (double)loss->weights[j] * (double)below;
-    }
+    double sum = sum_exponentials(logits, loss->outputs, largest), distance = 0;
+    for (size_t j = 0; loss->smoothing > 0 && j < loss->outputs; j++)
+        distance -= (double)loss->weights[j] * (double)(logits[j] - largest);
     double log_sum = log(sum);
     double label_loss = label_loss_of(loss, logits, labels, log_sum, largest);
     if (saved != NULL) *saved = (saved_row){.largest = largest, .reciprocal_sum = (float)(1 / sum)};
@@ -119,6 +132,19 @@ static yoke_status cross_entropy_forward(yoke_plan *plan, const yoke_plan_step *
     return YOKE_OK;
 }
 
+/* p_j, from what forward saved of the row. */
+static inline __attribute__((always_inline)) float probability(float logit, saved_row saved) {
+    return cpu_exp_below_zero(logit - saved.largest) * saved.reciprocal_sum;
+}
+
+/* gradient[j] = (p_j - target) * scale */
+CPU_CLONES static void subtract_target(const float *logits, size_t classes, saved_row saved,
+                                       float target, float scale, float *gradient) {
+#pragma omp simd
+    for (size_t j = 0; j < classes; j++)
+        gradient[j] = (probability(logits[j], saved) - target) * scale;
+}
+
 /* d loss / d x_j = p_j - (1 - s) [j = label] - s / classes, the label's part by the shares of
  * both. */
 static void plain_slopes(const loss_plan *loss, const yoke_plan_step *step, size_t row,
@@ -129,10 +155,12 @@ static void plain_slopes(const loss_plan *loss, const yoke_plan_step *step, size
     float everywhere = (float)(loss->smoothing / (double)loss->outputs);
     float at_label = (float)(1 - loss->smoothing), at_own = at_label * labels.share;
     float at_second = at_label * labels.rest;
-    for (size_t j = 0; j < loss->outputs; j++) {
-        float p = expf(logits[j] - saved->largest) * saved->reciprocal_sum;
+    subtract_target(logits, loss->outputs, *saved, everywhere, step->loss_scale, gradient);
+    const size_t targets[] = {labels.own, labels.second};
+    for (size_t k = 0; k < 2; k++) {
+        size_t j = targets[k];
         float target = (j == labels.own ? at_own : 0) + (j == labels.second ? at_second : 0);
-        gradient[j] = (p - (target + everywhere)) * step->loss_scale;
+        gradient[j] = (probability(logits[j], *saved) - (target + everywhere)) * step->loss_scale;
     }
 }
 
@@ -147,7 +175,7 @@ static void weighted_slopes(const loss_plan *loss, const yoke_plan_step *step, s
     double at_second = at_label * weight_of(loss, labels.second) * (double)labels.rest;
     float all = (float)(at_own + at_second + each * loss->weight_sum);
     for (size_t j = 0; j < loss->outputs; j++) {
-        float p = expf(logits[j] - saved->largest) * saved->reciprocal_sum;
+        float p = probability(logits[j], *saved);
         double target = (j == labels.own ? at_own : 0) + (j == labels.second ? at_second : 0);
         target += each * (double)loss->weights[j];
         gradient[j] = (p * all - (float)target) * step->loss_scale;
