@@ -369,7 +369,7 @@ class Refusals(unittest.TestCase):
         fields = [name for struct in ("yoke_trainer_options", "yoke_data_parallel_options", "yoke_optimizer_options")
                   for name, kind, _ in yoke.LAYOUT["structs"][struct] if kind != "c_void_p"]
         own = {"struct_size", "model", "kind",  # of the library, and parameters with names of their own
-               "pixels", "input_gradients", "inference"}  # of an engine without a trainer
+               "pixels", "input_gradients", "inference", "other_model_count"}  # of an engine without a trainer
         self.assertEqual(sorted(listed), sorted({*fields, "optimizer"} - own))
 
     def test_options_may_be_scalars_of_numpy_and_tuples(self):
