@@ -29,6 +29,7 @@ typedef struct graph {
     yoke_value values[VALUES];
     bool read[VALUES];
     int count;
+    bool recomputes; /* between the two ends of an activation checkpoint */
 } graph;
 
 static yoke_value next_value(reader *bytes, graph *made) {
@@ -126,8 +127,53 @@ static yoke_value add_matmul(graph *made, reader *bytes, yoke_value a) {
     return yoke_matmul(made->model, a, add_parameter(made, bytes, right), transpose, false);
 }
 
+/* A small number; rarely one that fits nowhere. */
+static int next_number(reader *bytes, int below) {
+    return next_is_wild(bytes) ? next(bytes, 3) - 2 : next(bytes, below);
+}
+
+/* Layers with options. */
+static yoke_value add_layer(graph *made, reader *bytes, yoke_value a) {
+    char name[8] = {'l', (char)('a' + made->count), '\0'};
+    yoke_shape shape = shape_of(made, a);
+    bool image = !shape.flat && !shape.sequence;
+    int kind = next(bytes, 6);
+    yoke_recurrent_options recurrent = YOKE_RECURRENT_OPTIONS_INIT;
+    yoke_conv2d_options conv = YOKE_CONV2D_OPTIONS_INIT;
+    yoke_conv1d_options line = YOKE_CONV1D_OPTIONS_INIT;
+    yoke_conv_transpose2d_options transposed = YOKE_CONV_TRANSPOSE2D_OPTIONS_INIT;
+    recurrent.name = conv.name = line.name = transposed.name = name;
+    recurrent.hidden = 1 + next_number(bytes, 4);
+    recurrent.layers = 1 + next(bytes, 2);
+    recurrent.bidirectional = next(bytes, 2) == 1;
+    recurrent.no_bias = next(bytes, 2) == 1;
+    conv.out_channels = line.out_channels = transposed.out_channels = 1 + next_number(bytes, 4);
+    conv.kernel = line.kernel = transposed.kernel = 1 + next_number(bytes, 3);
+    conv.stride = line.stride = transposed.stride = 1 + next_number(bytes, 2);
+    conv.padding = line.padding = transposed.padding = next_number(bytes, 3);
+    conv.kernel_width = transposed.kernel_width = next_number(bytes, 3);
+    conv.dilation = line.dilation = transposed.dilation = 1 + next(bytes, 2);
+    conv.groups = line.groups = transposed.groups = next_divisor(bytes, conv.out_channels);
+    if (kind == 0) return yoke_pixel_shuffle(made->model, a, 1 + next_number(bytes, 2));
+    if (kind == 1) return yoke_pixel_unshuffle(made->model, a, 1 + next_number(bytes, 2));
+    if (image && kind < 4) return yoke_conv2d(made->model, a, &conv);
+    if (image) return yoke_conv_transpose2d(made->model, a, &transposed);
+    if (kind < 4) return yoke_conv1d(made->model, a, &line);
+    return kind == 4 ? yoke_lstm(made->model, a, &recurrent) : yoke_gru(made->model, a, &recurrent);
+}
+
+/* An activation checkpoint begins, or ends. */
+static void turn_checkpoint(graph *made, reader *bytes) {
+    if (made->recomputes || next_is_wild(bytes))
+        yoke_activation_checkpoint_end(made->model);
+    else
+        yoke_activation_checkpoint_begin(made->model);
+    made->recomputes = !made->recomputes;
+}
+
 static yoke_value add_operation(graph *made, reader *bytes) {
-    int kind = next(bytes, 12);
+    int kind = next(bytes, 14);
+    if (kind == 13) turn_checkpoint(made, bytes);
     if (kind == 10) return add_parameter(made, bytes, next_shape(bytes));
     yoke_value a = next_value(bytes, made);
     yoke_shape shape = shape_of(made, a);
@@ -135,6 +181,7 @@ static yoke_value add_operation(graph *made, reader *bytes) {
     bool image = !shape.flat && !shape.sequence;
     int elements = shape.channels * shape.height * shape.width;
     static const float table[LONGEST];
+    if (kind == 12) return add_layer(made, bytes, a);
     if (kind == 4) return yoke_reshape(made->model, a, shape_with(bytes, elements));
     if (kind == 5 && !shape.flat)
         return yoke_transpose(made->model, a, axis, next_axis(bytes, shape));
@@ -204,6 +251,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         made.values[made.count] = add_operation(&made, &bytes);
         made.count++;
     }
+    if (made.recomputes) yoke_activation_checkpoint_end(made.model);
     yoke_value output = finish_values(&made, &bytes);
     if (yoke_model_finish(made.model, output, &loss) == YOKE_OK)
         train(made.model);
