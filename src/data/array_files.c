@@ -250,16 +250,16 @@ static yoke_status find_names(array_options *options) {
 /* Inputs. */
 
 /* [28, 28, 3] is an image whose channels come last, unless somebody says otherwise. */
-static yoke_status check_layout(const yoke_npy *inputs) {
-    const size_t *shape = inputs->shape;
+static yoke_status check_layout(const yoke_npy *images) {
+    const size_t *shape = images->shape;
     char text[YOKE_NPY_TEXT];
-    if (inputs->dimensions != 4 || shape[1] <= 4 || shape[2] <= 4) return YOKE_OK;
+    if (images->dimensions != 4 || shape[1] <= 4 || shape[2] <= 4) return YOKE_OK;
     if (shape[3] != 1 && shape[3] != 3 && shape[3] != 4) return YOKE_OK;
     return FAIL(YOKE_ERROR_DATA,
                 "%s: shape %s seems to be [rows, height, width, channels], expected [rows, "
                 "channels, height, width]; numpy.save(FILE, X.transpose(0, 3, 1, 2).copy()) "
                 "converts it, channels=first takes it as it is",
-                inputs->name, yoke_npy_shape_text(inputs, text));
+                images->name, yoke_npy_shape_text(images, text));
 }
 
 static yoke_status take_shape(yoke_dataset *dataset, const yoke_npy *inputs) {
@@ -373,20 +373,27 @@ static yoke_status take_more_inputs(yoke_dataset *dataset, const array_place *pl
 
 /* Labels. */
 
-/* A label for each token, where rows are tokens; otherwise columns of integers are one-hot. */
-static size_t most_labels(const yoke_npy *labels, const yoke_npy *inputs) {
-    return labels->kind == 'f' || are_integers(inputs) ? EXTENT_LIMIT : 1;
+/* Targets of a row may have axes: the pixels of an image. Of labels there is one, or, where rows
+ * are tokens, one for each: columns of integers beside other rows are one-hot. */
+static bool labels_fit(const yoke_npy *labels, const yoke_npy *inputs) {
+    bool targets = labels->kind == 'f';
+    size_t each = 1, most = targets || are_integers(inputs) ? EXTENT_LIMIT : 1;
+    bool fits = labels->dimensions >= 1 && labels->dimensions <= (targets ? 4 : 2);
+    for (int i = 1; fits && i < labels->dimensions; i++) {
+        fits = labels->shape[i] >= 1 && labels->shape[i] <= most / each;
+        if (fits) each *= labels->shape[i];
+    }
+    return fits;
 }
 
 static yoke_status check_label_shape(const yoke_dataset *dataset, const yoke_npy *labels,
                                      const yoke_npy *inputs) {
     char text[YOKE_NPY_TEXT], of_inputs[YOKE_NPY_TEXT];
-    bool columns = labels->dimensions == 2 && labels->shape[1] >= 1 &&
-                   labels->shape[1] <= most_labels(labels, inputs);
-    if (labels->dimensions != 1 && !columns)
+    if (!labels_fit(labels, inputs))
         return FAIL(YOKE_ERROR_DATA,
-                    "%s: shape %s; expected [rows] of integer classes, or [rows] or [rows, "
-                    "targets] of floats; Y.argmax(1) makes classes of one-hot rows",
+                    "%s: shape %s; expected [rows] of integer classes, or floats, [rows], [rows, "
+                    "targets] or [rows, channels, height, width]; Y.argmax(1) makes classes of "
+                    "one-hot rows",
                     labels->name, yoke_npy_shape_text(labels, text));
     if (labels->shape[0] == dataset->rows) return YOKE_OK;
     return FAIL(YOKE_ERROR_DATA,
@@ -426,20 +433,21 @@ static yoke_status take_targets(yoke_dataset *dataset, const yoke_npy *labels) {
     float *own = malloc(labels->count * sizeof *own);
     if (own == NULL) return FAIL_MEMORY(labels->count * sizeof *own, "targets");
     dataset->targets = dataset->owned[1] = own;
-    dataset->target_count = labels->dimensions == 2 ? (int)labels->shape[1] : 1;
+    dataset->target_count = (int)(labels->count / dataset->rows);
     for (size_t i = 0; i < labels->count; i++)
         own[i] = (float)yoke_npy_value(labels, i);
     return YOKE_OK;
 }
 
 static yoke_status take_labels(yoke_dataset *dataset, const yoke_npy *labels,
-                               const yoke_npy *inputs, int classes) {
+                               const yoke_npy *inputs, const array_options *options, int classes) {
     if (labels->kind == 'f' && labels->item_bytes < 4)
         return FAIL(YOKE_ERROR_DATA,
                     "%s: labels of type float16; numpy.save(FILE, Y.astype('float32')) makes "
                     "targets, 'int64' classes",
                     labels->name);
     TRY(check_label_shape(dataset, labels, inputs));
+    if (!options->channels_first) TRY(check_layout(labels));
     return labels->kind == 'f' ? take_targets(dataset, labels)
                                : take_classes(dataset, labels, classes);
 }
@@ -460,7 +468,7 @@ static yoke_status take_place(yoke_dataset *dataset, const array_place *place,
     if (status == YOKE_OK) whole = *inputs;
     if (status == YOKE_OK) status = take_inputs(dataset, &files[0], options->channels_first);
     if (status == YOKE_OK && labelled)
-        status = take_labels(dataset, &files[1].array, &whole, classes);
+        status = take_labels(dataset, &files[1].array, &whole, options, classes);
     if (status == YOKE_OK) status = take_more_inputs(dataset, place, options);
     array_file_close(&files[0]);
     array_file_close(&files[1]);

@@ -104,6 +104,10 @@ static void floats_as_labels_are_targets(void **state) {
     assert_true(dataset->targets[2] == 0.625f && dataset->targets[3] == -0.75f);
     assert_int_equal(dataset->rows, ROWS - 2);
     yoke_dataset_close(dataset);
+    dataset = open_arrays("npz:@/sequences.npz,x=x,y=mask", YOKE_SPLIT_TRAIN);
+    assert_int_equal(dataset->target_count, 2 * 3);
+    assert_true(dataset->targets[7] == 1.75f);
+    yoke_dataset_close(dataset);
 }
 
 /* The splits share no row, and each class is in both. */
@@ -168,6 +172,7 @@ static void what_is_not_read_says_which_call_converts_it(void **state) {
         {"npy:@/records.npy,@/labels.npy", "records; save one field"},
         {"npy:@/halves.npy,@/labels.npy", "type 'f2', expected uint8, float32, float64"},
         {"npy:@/channels_last.npy,@/labels.npy", "X.transpose(0, 3, 1, 2)"},
+        {"npy:@/floats.npy,@/targets_last.npy", "X.transpose(0, 3, 1, 2)"},
         {"npy:@/line.npy,@/labels.npy", "shape (20,); expected [rows, channels, height, width]"},
         {"npy:@/empty.npy,@/labels.npy", "shape (0, 5)"},
         {"npy:@/floats.npy,@/one_hot.npy", "Y.argmax(1) makes classes"},
