@@ -42,9 +42,11 @@ static void after_job(yoke_step *step, int lane) {
     if (step->watch.in_step) begin_idle(step, lane);
 }
 
-/* A lane that was done waited for the last one, and waits for the next job. */
+/* A lane that was done waited for the last one, and waits for the next job: on modelled links until
+ * its transfer is over, which after_stage of modelled_links.c knows. */
 static void after_jobs(yoke_step *step, int lanes) {
     for (int lane = 0; step->watch.in_step && lane < lanes; lane++) {
+        if (lane > 0 && step->watch.modelled != NULL) continue;
         yoke_idle_end(step, lane);
         if (lane > 0) begin_idle(step, lane);
     }
