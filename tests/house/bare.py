@@ -16,11 +16,11 @@ from absences import OBSTACLE, run_in_view
 LOOPBACK = ("python3 -c \"import fcntl, socket, struct; fcntl.ioctl(socket.socket(), 0x8914,"
             " struct.pack('16sh', b'lo', 0x41))\"")  # up and running
 FEW_DEVICES = """
-mount -t tmpfs tmpfs /tmp
-mkdir /tmp/dev
-for name in null zero full random urandom; do touch /tmp/dev/$name; mount --bind /dev/$name /tmp/dev/$name; done
-ln -s /proc/self/fd /tmp/dev/fd
-mount --rbind /tmp/dev /dev
+few=$(mktemp -d)
+mount -t tmpfs tmpfs $few
+for name in null zero full random urandom; do touch $few/$name; mount --bind /dev/$name $few/$name; done
+ln -s /proc/self/fd $few/fd
+mount --rbind $few /dev
 """
 # part: (files to delete, how to make the view inside it, in a network of its own?, the tests that use the part, why some
 # of their cases are skipped)
