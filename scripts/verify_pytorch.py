@@ -99,8 +99,11 @@ class Run:
         rate, momentum, decay, beta1, beta2, epsilon = (float(metadata[key]) for key in (
             "learning_rate", "momentum", "weight_decay", "beta1", "beta2", "epsilon"))
         of, name = torch.optim, metadata["optimizer"]
-        if name == "lion":
-            raise SystemExit("verify_pytorch: torch.optim has no Lion to compare with")
+        if name in ("lion", "lamb"):
+            raise SystemExit(f"verify_pytorch: torch.optim has no {name} to compare with")
+        if name == "muon":
+            raise SystemExit("verify_pytorch: torch.optim.Muon multiplies in bfloat16, which says nothing of a run in float32; "
+                             "the float64 reference of yoke verify does")
         if name == "sgd":
             self.optimizer = of.SGD(parameters, rate, momentum, weight_decay=decay)
         elif name == "rmsprop":

@@ -24,7 +24,12 @@ typedef enum yoke_optimizer_kind {
     YOKE_RMSPROP, /**< torch.optim.RMSprop, not centered */
     YOKE_LION,    /**< Lion of Chen et al. 2023: the sign of an interpolation between momentum and
                        gradient; weight decay decoupled */
-    YOKE_ADAGRAD  /**< torch.optim.Adagrad, without its lr_decay */
+    YOKE_ADAGRAD, /**< torch.optim.Adagrad, without its lr_decay */
+    YOKE_LAMB,    /**< LAMB of You et al. 2020: AdamW's direction, in each parameter as long as the
+                       parameter's norm; a parameter without weight decay goes AdamW's way */
+    YOKE_MUON     /**< Muon of Jordan et al. 2024, torch.optim.Muon with adjust_lr_fn
+                       "match_rms_adamw" and its products in float32, for the matrices of linear and
+                       recurrent layers; AdamW, at the same learning rate, for all others */
 } yoke_optimizer_kind;
 
 /** The word of a kind, as `yoke train --optimizer` has it.
@@ -40,15 +45,15 @@ typedef struct yoke_optimizer_options {
     size_t struct_size;       /**< sizeof(yoke_optimizer_options). */
     yoke_optimizer_kind kind; /**< The rule. */
     double learning_rate;     /**< At least 0. */
-    double momentum;          /**< SGD, RMSprop: 0 <= momentum < 1. */
-    bool nesterov;            /**< SGD only: Nesterov's momentum; needs momentum > 0. */
-    double weight_decay;      /**< At least 0. AdamW and Lion decouple it; the others add it to the
-                                   gradient. Not for parameters that the step's loss does not reach
-                                   (yoke_data_parallel_unreached). */
-    double beta1;     /**< Adam, AdamW: decay of the first moment; Lion: the momentum's share
-                           of the direction; 0 <= beta1 < 1. */
-    double beta2;     /**< Adam, AdamW: decay of the second moment; Lion: of the momentum;
-                           0 <= beta2 < 1. */
+    double momentum;          /**< SGD, RMSprop, Muon: 0 <= momentum < 1. */
+    bool nesterov;            /**< SGD, Muon: Nesterov's momentum; needs momentum > 0. */
+    double weight_decay; /**< At least 0. AdamW, Lion, LAMB and Muon decouple it; the others add
+                              it to the gradient. Not for parameters that the step's loss does not
+                            reach (yoke_data_parallel_unreached). */
+    double beta1;        /**< Adam, AdamW, LAMB, Muon's AdamW: decay of the first moment; Lion: the
+                            momentum's share        of the direction; 0 <= beta1 < 1. */
+    double beta2;     /**< Adam, AdamW, LAMB, Muon's AdamW: decay of the second moment; Lion: of the
+                         momentum;     0 <= beta2 < 1. */
     double epsilon;   /**< All but SGD and Lion: added to the denominator; at least 0. */
     double clip_norm; /**< Scale the gradient down to this norm over all parameters, as
                            torch.nn.utils.clip_grad_norm_ does; 0: do not clip. */
@@ -99,6 +104,22 @@ typedef struct yoke_optimizer_options {
     {                                                                                              \
         sizeof(yoke_optimizer_options), YOKE_ADAGRAD, 1e-2 /* learning_rate */, 0, false,          \
             0 /* weight_decay */, 0, 0, 1e-10 /* epsilon */, 0 /* clip_norm */, 0                  \
+    }
+
+/** LAMB's defaults, those of the paper's program. */
+#define YOKE_LAMB_OPTIONS_INIT                                                                     \
+    {                                                                                              \
+        sizeof(yoke_optimizer_options), YOKE_LAMB, 1e-3 /* learning_rate */, 0, false,             \
+            0.01 /* weight_decay */, 0.9 /* beta1 */, 0.999 /* beta2 */, 1e-6 /* epsilon */,       \
+            0 /* clip_norm */, 0                                                                   \
+    }
+
+/** torch.optim.Muon's defaults, and torch.optim.AdamW's. */
+#define YOKE_MUON_OPTIONS_INIT                                                                     \
+    {                                                                                              \
+        sizeof(yoke_optimizer_options), YOKE_MUON, 1e-3 /* learning_rate */, 0.95 /* momentum */,  \
+            true /* nesterov */, 0.1 /* weight_decay */, 0.9 /* beta1 */, 0.999 /* beta2 */,       \
+            1e-8 /* epsilon */, 0 /* clip_norm */, 0                                               \
     }
 
 /** What holds for the parameters whose names match a pattern, as a parameter group of torch.optim.

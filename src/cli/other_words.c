@@ -51,7 +51,8 @@ static const struct {
      "resume", "resume", "goes on with a run; --init begins a new one with the weights of a file"},
     {"weights|pretrained|pretrained-weights|load-weights|initial-checkpoint|finetune", "init",
      "init", "a safetensors file"},
-    {"opt|optim|optimiser", "optimizer", "optimizer", "sgd, adamw, adam, rmsprop, lion or adagrad"},
+    {"opt|optim|optimiser", "optimizer", "optimizer",
+     "sgd, adamw, adam, rmsprop, lion, adagrad, lamb or muon"},
     {"lr-scheduler|lr-scheduler-type|scheduler|sched|lr-policy|lr-decay", "lr-schedule",
      "lr_schedule", NULL},
     {"step-size|lr-step-size|lr-steps|milestones|lr-milestones|decay-epochs", "lr-schedule",
@@ -120,8 +121,8 @@ static const struct {
     const char *option, *words, *word, *note;
 } other_values[] = {
     {"optimizer", "momentum|sgd-nesterov|nesterov", "sgd", NULL},
-    {"optimizer", "adadelta|adamax|nadam|lamb|lars|muon|adafactor", "adamw",
-     "there are sgd, adamw, adam, rmsprop, lion and adagrad"},
+    {"optimizer", "adadelta|adamax|nadam|lars|adafactor", "adamw",
+     "there are sgd, adamw, adam, rmsprop, lion, adagrad, lamb and muon"},
     {"precision", "bf16|bf16-mixed|bf16-true", "bfloat16", NULL},
     {"precision", "fp16|float16|half|16|16-mixed|16-true|amp|mixed|mixed-float16", "bfloat16",
      "it needs no scaling of the loss"},

@@ -17,6 +17,10 @@ void cli_print_models(FILE *out) {
     fprintf(out, "\nOptions follow a colon: mlp:width=256,dropout=0.5\n");
 }
 
+bool cli_has_momentum(yoke_optimizer_kind kind) {
+    return kind == YOKE_SGD || kind == YOKE_RMSPROP || kind == YOKE_MUON;
+}
+
 yoke_optimizer_options cli_optimizer(yoke_optimizer_kind kind, double learning_rate) {
     static const yoke_optimizer_options defaults[] = {
         [YOKE_SGD] = {.struct_size = sizeof *defaults,
@@ -28,6 +32,8 @@ yoke_optimizer_options cli_optimizer(yoke_optimizer_kind kind, double learning_r
         [YOKE_RMSPROP] = YOKE_RMSPROP_OPTIONS_INIT,
         [YOKE_LION] = YOKE_LION_OPTIONS_INIT,
         [YOKE_ADAGRAD] = YOKE_ADAGRAD_OPTIONS_INIT,
+        [YOKE_LAMB] = YOKE_LAMB_OPTIONS_INIT,
+        [YOKE_MUON] = YOKE_MUON_OPTIONS_INIT,
     };
     yoke_optimizer_options optimizer = defaults[kind];
     if (!isnan(learning_rate)) optimizer.learning_rate = learning_rate;

@@ -21,11 +21,11 @@
             at, 1, YOKE_SHARDS_LIMIT                                                               \
     }
 #define CLI_OPTION_OPTIMIZER(at, help)                                                             \
-    { "optimizer", "sgd|adamw|adam|rmsprop|lion|adagrad", help, at }
+    { "optimizer", "sgd|adamw|adam|rmsprop|lion|adagrad|lamb|muon", help, at }
 #define CLI_OPTION_LR(at, what, of_sgd)                                                            \
     {                                                                                              \
-        "lr", "X", what " (sgd " of_sgd ", adamw and adam 0.001, lion 0.0001, others 0.01)", at,   \
-            0, INFINITY                                                                            \
+        "lr", "X", what " (sgd " of_sgd ", lion 0.0001, rmsprop and adagrad 0.01, others 0.001)",  \
+            at, 0, INFINITY                                                                        \
     }
 #define CLI_OPTION_PRECISION(at)                                                                   \
     {                                                                                              \
@@ -79,6 +79,7 @@ void cli_print_models(FILE *out);
 
 /* The optimizer that the tool trains with unless the user says otherwise; learning_rate NaN: its
  * default, too. */
+bool cli_has_momentum(yoke_optimizer_kind kind);
 yoke_optimizer_options cli_optimizer(yoke_optimizer_kind kind, double learning_rate);
 
 #endif

@@ -74,8 +74,9 @@ static const cli_option options[] = {
      "batch norms that keep and use their running statistics: layer1.*, or * for all",
      AT(engine.freeze_statistics)},
     CLI_HEADING("optimizer and learning rate"),
-    {"momentum", "X", "momentum of sgd (0.9) or rmsprop (0)", AT(optimizer.momentum), 0, 1},
-    {"nesterov", NULL, "use Nesterov's momentum", AT(optimizer.nesterov)},
+    {"momentum", "X", "momentum of sgd (0.9), rmsprop (0) or muon (0.95)", AT(optimizer.momentum),
+     0, 1},
+    {"nesterov", NULL, "use Nesterov's momentum, as muon does in any case", AT(optimizer.nesterov)},
     {"weight-decay", "X", "weight decay (0.0005 for sgd, 0.01 for adamw, otherwise 0)",
      AT(optimizer.weight_decay), 0, INFINITY},
     {"no-decay", "norms-and-biases|PATTERN[,...]",
@@ -266,12 +267,14 @@ bool train_setup_is_auto(const train_setup *setup) {
 
 static int check_optimizer(const train_setup *setup) {
     const yoke_optimizer_options *optimizer = &setup->optimizer;
-    bool sgd = optimizer->kind == YOKE_SGD, moves = sgd || optimizer->kind == YOKE_RMSPROP;
-    if (!moves && given_or(optimizer->momentum, 0) > 0)
-        return cli_usage_error("train", "--momentum needs --optimizer sgd or rmsprop; %s has none",
+    bool looks_ahead = optimizer->kind == YOKE_SGD || optimizer->kind == YOKE_MUON;
+    if (!cli_has_momentum(optimizer->kind) && given_or(optimizer->momentum, 0) > 0)
+        return cli_usage_error("train",
+                               "--momentum needs --optimizer sgd, rmsprop or muon; %s has none",
                                yoke_optimizer_name(optimizer->kind));
-    if (!sgd && optimizer->nesterov)
-        return cli_usage_error("train", "--nesterov needs --optimizer sgd; %s has no such form",
+    if (!looks_ahead && optimizer->nesterov)
+        return cli_usage_error("train",
+                               "--nesterov needs --optimizer sgd or muon; %s has no such form",
                                yoke_optimizer_name(optimizer->kind));
     if (optimizer->nesterov && given_or(optimizer->momentum, 0.9) == 0)
         return cli_usage_error("train", "--nesterov needs a --momentum above 0");
@@ -341,7 +344,7 @@ static void complete_optimizer(yoke_optimizer_options *optimizer) {
     yoke_optimizer_options given = *optimizer;
     *optimizer = cli_optimizer(given.kind, given.learning_rate);
     optimizer->momentum = given_or(given.momentum, optimizer->momentum);
-    optimizer->nesterov = given.nesterov;
+    optimizer->nesterov = (optimizer->nesterov || given.nesterov) && optimizer->momentum > 0;
     optimizer->weight_decay = given_or(given.weight_decay, optimizer->weight_decay);
     optimizer->clip_norm = given.clip_norm;
 }

@@ -56,11 +56,10 @@ static yoke_status add_devices(yoke_report *report, const train_page *page,
 
 static yoke_status add_optimizer(yoke_report *report, const train_page *page) {
     const yoke_optimizer_options *optimizer = &page->setup->optimizer;
-    bool moves = optimizer->kind == YOKE_SGD || optimizer->kind == YOKE_RMSPROP;
     char momentum[64] = "", rate[64] = "";
     if (page->found == NULL)
         snprintf(rate, sizeof rate, ", learning rate %g", optimizer->learning_rate);
-    if (moves)
+    if (cli_has_momentum(optimizer->kind))
         snprintf(momentum, sizeof momentum, ", momentum %g%s", optimizer->momentum,
                  optimizer->nesterov ? " (Nesterov)" : "");
     return add_fact(report, "optimizer", "%s%s%s, weight decay %g",

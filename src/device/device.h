@@ -12,6 +12,7 @@
 #include "device/algorithms.h"
 #include "device/decode.h"
 #include "device/elementary.h"
+#include "device/gate.h"
 #include "device/resample.h"
 #include "device/update.h"
 #include "device/variants.h"
@@ -159,30 +160,7 @@ size_t yoke_square_sum_doubles(size_t elements);
 yoke_status yoke_device_check_finite(yoke_device *device, yoke_stream stream, const float *values,
                                      size_t elements, size_t offset, uint64_t *first_bad);
 
-/* What the updates of a step read in device memory, because the host queues them before it is
- * known. */
-typedef struct yoke_gate {
-    float gradient_scale;  /* from clipping; 1: none */
-    int32_t closed;        /* 1: a value is not finite, and updates change nothing */
-    float found_nonfinite; /* 0, or NaN when closed: the sum of several gates' values is NaN if one
-                              of them is */
-    double norm;           /* of the gradient; 0 without clipping */
-    uint64_t first_bad;    /* the smallest of the request's */
-} yoke_gate;
-/* gate = { min(1, clip_norm / (norm + 1e-6)), ... } with norm = sqrt(square_sums[0] + [1] + ...),
- * clip_norm 0: no clipping; closed when a loss or the norm is not finite, when *found_nonfinite is
- * not 0, or when one of first_bad is not YOKE_ALL_FINITE. All pointers are device memory. Not where
- * memory is shared. */
-typedef struct yoke_gate_request {
-    const double *losses, *square_sums;
-    const float
-        *found_nonfinite; /* closes the gate unless it is 0; may be the gate's own. NULL: none */
-    const uint64_t *first_bad;
-    int loss_count, square_sum_count, first_bad_count;
-    double clip_norm;
-    bool closed;       /* the host has found a loss that is not finite */
-    bool stays_closed; /* a closed gate does not open again */
-} yoke_gate_request;
+/* Sets a gate; gate.h says how. Not where memory is shared. */
 yoke_status yoke_device_gate(yoke_device *device, yoke_stream stream, yoke_gate *gate,
                              const yoke_gate_request *request);
 
@@ -195,7 +173,8 @@ yoke_status yoke_device_undo(yoke_device *device, yoke_stream stream, const yoke
  * formula. For yoke_device_undo the old weights and states go to kept_weights, which may be the
  * gradients, and kept_states, even if the gate is closed. NULL: they are not kept, as where memory
  * is shared. Where a new weight is written, bfloat16 of it goes to `shadow`. NULL: nowhere, as
- * where memory is shared. */
+ * where memory is shared. What LAMB and MUON make of a weight goes to `direction`, and the weight
+ * stays; for APPLY the direction is the gradient, which nothing scales. */
 typedef struct yoke_update_step {
     yoke_update_rule rule;
     yoke_update_scalars scalars;
@@ -204,11 +183,32 @@ typedef struct yoke_update_step {
         *gate; /* device memory; its gradient_scale is one more factor. NULL: always open */
     float *kept_weights, *kept_states[YOKE_UPDATE_STATES];
     uint16_t *shadow;
+    float *direction; /* NULL: the rule changes the weights */
+    bool applies;     /* the gradients are such a direction */
 } yoke_update_step;
 /* states: as many as the rule has. */
 yoke_status yoke_device_update(yoke_device *device, yoke_stream stream,
                                const yoke_update_step *step, float *weights, const float *gradients,
                                float *const states[YOKE_UPDATE_STATES], size_t elements);
+
+/* values[i] *= sqrt(*numerator) / max(sqrt(*denominator), epsilon), both sums of squares in device
+ * memory; nothing changes where one of them is 0. numerator NULL: 1. */
+yoke_status yoke_device_rescale(yoke_device *device, yoke_stream stream, float *values,
+                                size_t elements, const double *numerator, const double *denominator,
+                                double epsilon);
+
+/* to [rows, columns] = alpha a b + beta c, all plain float32: a is [rows, inner], b [inner,
+ * columns], or stored transposed; c NULL: there is none. `to` is none of the others. The bits do
+ * not depend on the device's threads. */
+typedef struct yoke_product {
+    size_t rows, inner, columns;
+    const float *a, *b, *c;
+    bool transpose_a, transpose_b;
+    float alpha, beta;
+    float *to;
+} yoke_product;
+yoke_status yoke_device_product(yoke_device *device, yoke_stream stream,
+                                const yoke_product *product);
 
 /* Layouts. */
 

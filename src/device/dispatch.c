@@ -134,6 +134,18 @@ yoke_status yoke_device_update(yoke_device *device, yoke_stream stream,
     return device->backend->update(device, stream, step, weights, gradients, states, elements);
 }
 
+yoke_status yoke_device_rescale(yoke_device *device, yoke_stream stream, float *values,
+                                size_t elements, const double *numerator, const double *denominator,
+                                double epsilon) {
+    return device->backend->rescale(device, stream, values, elements, numerator, denominator,
+                                    epsilon);
+}
+
+yoke_status yoke_device_product(yoke_device *device, yoke_stream stream,
+                                const yoke_product *product) {
+    return device->backend->product(device, stream, product);
+}
+
 yoke_status yoke_device_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
                                size_t elements) {
     if (device->backend->shadow == NULL) return YOKE_OK;

@@ -8,9 +8,9 @@
  * so the caller computes all of them in double, as Python does.
  *   rate: the learning rate; decay: weight decay; shrink: 1 - rate * decay
  *   first, nesterov: 1 or 0
- *   rise1, rise2, rise: 1 - beta1, 1 - beta2, 1 - alpha
- *   step_size: rate / (1 - beta1^t); correction2_root: sqrt(1 - beta2^t)          in update t = 1,
- * ... */
+ *   rise1, rise2, rise, dampen: 1 - beta1, 1 - beta2, 1 - alpha, 1 - momentum
+ *   in update t = 1, ...: correction1: 1 - beta1^t; step_size: rate / correction1;
+ *   correction2_root: sqrt(1 - beta2^t) */
 #define YOKE_UPDATE_SCALARS(SCALAR)                                                                \
     SCALAR(rate)                                                                                   \
     SCALAR(decay)                                                                                  \
@@ -25,14 +25,18 @@
     SCALAR(rise1)                                                                                  \
     SCALAR(rise2)                                                                                  \
     SCALAR(rise)                                                                                   \
+    SCALAR(dampen)                                                                                 \
+    SCALAR(correction1)                                                                            \
     SCALAR(step_size)                                                                              \
     SCALAR(correction2_root)
 
 /* ROW(NAME, name, states, formula)
  * w: the weight; g: its gradient; m, v: the rule's states of this weight, 0 where it has fewer; k:
  * the scalars. The formula changes w and the states; its operations and their order are those of
- * torch.optim. REST: nothing changes; with as many states as the rule that rests. REAL is the type,
- * FN(sqrt) the type's sqrt; the file that expands a row defines both. */
+ * torch.optim. LAMB, MUON: w becomes the direction, which a rule of whole tensors goes on with (see
+ * optimizer/whole.c); APPLY: g is the direction. REST: nothing changes; with as many states as the
+ * rule that rests. REAL is the type, FN(sqrt) the type's sqrt; the file that expands a row defines
+ * both. */
 #define YOKE_UPDATES(ROW)                                                                          \
     ROW(SGD, sgd, 0, g += k.decay * w; w -= k.rate * g)                                            \
     ROW(MOMENTUM, momentum, 1, g += k.decay * w; m = k.first ? g : k.momentum * m + g;             \
@@ -48,6 +52,10 @@
         m = m * k.beta2 + k.rise2 * g)                                                             \
     ROW(ADAGRAD, adagrad, 1, g += k.decay * w; m += g * g;                                         \
         w -= k.rate * g / (FN(sqrt)(m) + k.epsilon))                                               \
+    ROW(LAMB, lamb, 2, m += k.rise1 * (g - m); v = v * k.beta2 + k.rise2 * g * g;                  \
+        w = m / k.correction1 / (FN(sqrt)(v) / k.correction2_root + k.epsilon) + k.decay * w)      \
+    ROW(MUON, muon, 1, m += k.dampen * (g - m); w = k.nesterov ? m - (m - g) * k.dampen : m)       \
+    ROW(APPLY, apply, 0, w *= k.shrink; w -= k.rate * g)                                           \
     ROW(REST, rest, 0, (void)k; (void)w; (void)g)                                                  \
     ROW(REST_OF_ONE, rest_of_one, 1, (void)k; (void)w; (void)g)                                    \
     ROW(REST_OF_TWO, rest_of_two, 2, (void)k; (void)w; (void)g)

@@ -172,6 +172,10 @@ const char *yoke_replica_first_nonfinite(yoke_replica *replica);
 /* Whether a tensor belongs to the head alone: the linear layer that writes output 0. */
 bool yoke_model_is_head(const yoke_model *model, int tensor);
 
+/* The shape of a matrix that a linear or recurrent layer multiplies by; 0 x 0 for any other tensor,
+ * a table of embeddings for example. */
+void yoke_model_matrix(const yoke_model *model, int tensor, size_t *rows, size_t *columns);
+
 /* The float64 reference. */
 
 /* A model in float64, to compare replicas with: forward, loss and backward of the layers as the

@@ -6,6 +6,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "optimizer/whole.h"
+
 struct yoke_optimizer {
     yoke_optimizer_options options;
     yoke_device *device;
@@ -45,7 +47,9 @@ yoke_status yoke_optimizer_create(yoke_optimizer **optimizer, const yoke_optimiz
     created->offset = offset;
     created->elements = elements;
     yoke_status status = yoke_optimizer_options_load(&created->options, options);
-    created->whole = (yoke_optimizer_range){0, 1, created->options.weight_decay, 0, 0};
+    created->whole = (yoke_optimizer_range){.learning_rate_scale = 1,
+                                            .weight_decay = created->options.weight_decay,
+                                            .elements = elements};
     created->ranges = ranges != NULL ? ranges->items : &created->whole;
     created->range_count = ranges != NULL ? ranges->count : 1;
     if (status == YOKE_OK) status = allocate(created, created->states);
@@ -74,6 +78,16 @@ size_t yoke_optimizer_bytes(const yoke_optimizer *optimizer) {
     size_t copies = optimizer->kept[0] != NULL ? 2 : 1;
     return copies * (size_t)yoke_optimizer_state_count(&optimizer->options) * optimizer->elements *
            sizeof(float);
+}
+
+size_t yoke_optimizer_work_bytes(const yoke_optimizer_options *options,
+                                 const yoke_optimizer_ranges *ranges) {
+    size_t most = 0;
+    for (int i = 0; ranges != NULL && i < ranges->count; i++) {
+        size_t bytes = yoke_whole_bytes(options, &ranges->items[i]);
+        if (bytes > most) most = bytes;
+    }
+    return most;
 }
 
 /* Weight decay rests where the gradient comes from no output that the range changes. */
@@ -145,8 +159,12 @@ yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimize
             states[k] = from(optimizer->states[k], begin + done);
             if (step->kept != NULL) update.kept_states[k] = from(optimizer->kept[k], begin + done);
         }
-        TRY(yoke_device_update(device, step->stream, &update, weights + done, gradients + done,
-                               states, part));
+        bool whole = !rests(step, range) && yoke_range_is_whole(&optimizer->options, range);
+        assert(!whole || (part >= range->elements && step->work != NULL));
+        TRY(whole ? yoke_whole_update(&optimizer->options, range, device, step->stream, &update,
+                                      weights + done, gradients + done, states, step->work)
+                  : yoke_device_update(device, step->stream, &update, weights + done,
+                                       gradients + done, states, part));
         done += part;
     }
     return YOKE_OK;

@@ -21,27 +21,48 @@ enum {
     YOKE_READS_ALPHA = 8,
     YOKE_READS_EPSILON = 16
 };
+/* What a rule looks at to change a weight: its gradient, its whole tensor, or its matrix; tensors
+ * that are no matrices then follow `plain`. */
+typedef enum yoke_optimizer_sees {
+    YOKE_SEES_ELEMENTS,
+    YOKE_SEES_TENSORS,
+    YOKE_SEES_MATRICES
+} yoke_optimizer_sees;
 typedef struct yoke_optimizer_rule {
     const char *name, *title, *init; /* "adamw", "AdamW", the macro of its defaults */
     unsigned reads;                  /* YOKE_READS_..., beside the options that all kinds read */
     yoke_update_rule plain, with_momentum;
     const char *states[YOKE_UPDATE_STATES]; /* PyTorch's names of what it keeps for a parameter */
+    yoke_optimizer_sees sees;
 } yoke_optimizer_rule;
 /* NULL: there is no such kind. */
 const yoke_optimizer_rule *yoke_optimizer_rule_of(yoke_optimizer_kind kind);
+
+/* What Muon multiplies the learning rate of a matrix by. */
+double yoke_muon_rate(size_t rows, size_t columns);
 
 /* The rule of loaded options, and the scalars of its formula; step counts from 0. */
 yoke_update_rule yoke_optimizer_update_rule(const yoke_optimizer_options *options);
 yoke_update_scalars yoke_optimizer_scalars(const yoke_optimizer_options *options, uint64_t step,
                                            double learning_rate, double weight_decay);
 
-/* A range of the flat buffer with settings of its own; it ends where the next one begins. */
+/* A parameter of two dimensions that a layer multiplies by. */
+typedef struct yoke_matrix {
+    size_t rows, columns;
+    const yoke_layout *layout,
+        *plain; /* as it lies in memory; row-major. On GPUs they are equal. */
+} yoke_matrix;
+
+/* A range of the flat buffer with settings of its own; it ends where the next one begins. For a
+ * rule that sees more than elements it is one tensor. */
 typedef struct yoke_optimizer_range {
     size_t offset; /* floats */
     double learning_rate_scale, weight_decay;
     unsigned trained_by; /* as bits, the models of the engine whose steps update it; 0: all */
     unsigned reached_by; /* as bits, the outputs that the range changes: weight decay rests in a
                             step whose gradient comes from none of them; 0: it never does */
+    size_t elements;     /* of the tensor */
+    yoke_matrix matrix;  /* Muon's; rows 0: the tensor is none */
 } yoke_optimizer_range;
 
 /* The settings of a whole flat buffer: sorted, the first range begins at 0. */
@@ -62,6 +83,10 @@ size_t yoke_optimizer_bytes(const yoke_optimizer *optimizer);
  * that share memory. */
 yoke_status yoke_optimizer_keep(yoke_optimizer *optimizer);
 
+/* Device memory that an update needs beside the state; 0: none. */
+size_t yoke_optimizer_work_bytes(const yoke_optimizer_options *options,
+                                 const yoke_optimizer_ranges *ranges);
+
 /* The values that all ranges of one step share. step counts from 0. */
 typedef struct yoke_optimizer_step {
     uint64_t step;
@@ -76,11 +101,13 @@ typedef struct yoke_optimizer_step {
                     state; may be the update's gradients. NULL: nothing is kept */
     uint16_t *shadow; /* [elements of the update] gets the new weights in bfloat16; NULL: nothing
                          does */
+    void *work;       /* [yoke_optimizer_work_bytes], for this update alone; NULL: it needs none */
 } yoke_optimizer_step;
 
 /* Updates weights[0 .. elements); weights[0] is flat element `offset`, which lies inside the
- * optimizer's range. Several threads may update different ranges of one step at once, each on its
- * own `device`, if the devices share memory. */
+ * optimizer's range; where the rule sees more than elements, whole tensors. Several threads may
+ * update different ranges of one step at once, each on its own `device`, if the devices share
+ * memory. */
 yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimizer_step *step,
                                   yoke_device *device, size_t offset, size_t elements,
                                   float *weights, const float *gradients);

@@ -31,7 +31,8 @@ static yoke_status check_rule(const yoke_optimizer_options *options) {
     if ((rule->reads & YOKE_READS_EPSILON) != 0)
         TRY(check_not_negative(options, "epsilon", options->epsilon));
     if (options->nesterov && (rule->reads & YOKE_READS_NESTEROV) == 0)
-        return FAIL(YOKE_ERROR_ARGUMENT, "nesterov is for SGD: %s has no such form", rule->title);
+        return FAIL(YOKE_ERROR_ARGUMENT, "nesterov is for SGD and Muon: %s has no such form",
+                    rule->title);
     if (options->nesterov && options->momentum == 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "nesterov needs momentum, which is 0: set it, to 0.9 say");
     return YOKE_OK;
@@ -44,8 +45,8 @@ yoke_status yoke_optimizer_options_load(yoke_optimizer_options *own,
     TRY(yoke_options_load(own, sizeof *own, given, "yoke_optimizer_options"));
     if (yoke_optimizer_rule_of(own->kind) == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "optimizer kind is %d: it must be YOKE_SGD (%d) to YOKE_ADAGRAD (%d)",
-                    (int)own->kind, YOKE_SGD, YOKE_ADAGRAD);
+                    "optimizer kind is %d: it must be YOKE_SGD (%d) to YOKE_MUON (%d)",
+                    (int)own->kind, YOKE_SGD, YOKE_MUON);
     TRY(check_not_negative(own, "learning_rate", own->learning_rate));
     TRY(check_not_negative(own, "weight_decay", own->weight_decay));
     TRY(check_not_negative(own, "clip_norm", own->clip_norm));

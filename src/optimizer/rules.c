@@ -50,6 +50,22 @@ static const yoke_optimizer_rule rules[] = {
                       YOKE_UPDATE_ADAGRAD,
                       YOKE_UPDATE_ADAGRAD,
                       {"sum"}},
+    [YOKE_LAMB] = {"lamb",
+                   "LAMB",
+                   "YOKE_LAMB_OPTIONS_INIT",
+                   ADAM,
+                   YOKE_UPDATE_LAMB,
+                   YOKE_UPDATE_LAMB,
+                   {"exp_avg", "exp_avg_sq"},
+                   YOKE_SEES_TENSORS},
+    [YOKE_MUON] = {"muon",
+                   "Muon",
+                   "YOKE_MUON_OPTIONS_INIT",
+                   YOKE_READS_MOMENTUM | YOKE_READS_NESTEROV | ADAM,
+                   YOKE_UPDATE_ADAMW, /* of what is no matrix */
+                   YOKE_UPDATE_ADAMW,
+                   {"exp_avg", "exp_avg_sq"}, /* a matrix has the first alone: its momentum */
+                   YOKE_SEES_MATRICES},
 };
 enum { KINDS = sizeof rules / sizeof rules[0] };
 
@@ -95,6 +111,8 @@ yoke_update_scalars yoke_optimizer_scalars(const yoke_optimizer_options *options
         .rise1 = 1 - options->beta1,
         .rise2 = 1 - options->beta2,
         .rise = 1 - options->alpha,
+        .dampen = 1 - options->momentum,
+        .correction1 = 1 - pow(options->beta1, updates),
         .step_size = learning_rate / (1 - pow(options->beta1, updates)),
         .correction2_root = sqrt(1 - pow(options->beta2, updates)),
     };

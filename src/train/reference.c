@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "optimizer/optimizer.h"
 #include "parallel/parallel.h"
+#include "train/exact_update.h"
 #include "yoke/verify.h"
 
 struct yoke_reference {
@@ -174,30 +175,18 @@ static double gradient_norm(const yoke_reference *reference) {
     return sqrt(sum);
 }
 
-#define REAL double
-#define FN(name) name
-#define UPDATE(NAME, name, states, formula)                                                        \
-    case YOKE_UPDATE_##NAME:                                                                       \
-        for (size_t i = 0; i < count; i++) {                                                       \
-            double w = weights[i], g = gradients[i] * scale, m = first[i], v = second[i];          \
-            formula;                                                                               \
-            weights[i] = w, first[i] = m, second[i] = v;                                           \
-        }                                                                                          \
-        break;
-
-static void update_tensor(const yoke_reference *reference, int tensor, size_t count,
-                          yoke_update_scalars k, double scale) {
-    double *weights = reference->net->tensors[tensor];
-    const double *gradients = reference->net->tensor_gradients[tensor];
-    double *first = reference->states[0][tensor], *second = reference->states[1][tensor];
-    switch (yoke_optimizer_update_rule(&reference->optimizer)) {
-        YOKE_UPDATES(UPDATE)
-    case YOKE_UPDATE_RULES:
-        break;
-    }
+static yoke_status update_tensor(const yoke_reference *reference, int tensor, size_t count,
+                                 const yoke_update_scalars *scalars, double scale) {
+    yoke_exact_tensor exact = {.weights = reference->net->tensors[tensor],
+                               .gradients = reference->net->tensor_gradients[tensor],
+                               .count = count};
+    for (int i = 0; i < YOKE_UPDATE_STATES; i++)
+        exact.states[i] = reference->states[i][tensor];
+    yoke_model_matrix(reference->model, tensor, &exact.rows, &exact.columns);
+    return yoke_exact_update(&reference->optimizer, &exact, scalars, scale);
 }
 
-static void update(yoke_reference *reference, double learning_rate, double gradient_scale) {
+static yoke_status update(yoke_reference *reference, double learning_rate, double gradient_scale) {
     for (int i = 0; i < yoke_model_tensor_count(reference->model); i++) {
         yoke_tensor_info info = {.struct_size = sizeof info};
         if (yoke_model_tensor(reference->model, i, &info) != YOKE_OK || !info.trainable) continue;
@@ -205,8 +194,9 @@ static void update(yoke_reference *reference, double learning_rate, double gradi
         yoke_update_scalars scalars =
             yoke_optimizer_scalars(&reference->optimizer, reference->steps, learning_rate,
                                    reached ? reference->optimizer.weight_decay : 0);
-        update_tensor(reference, i, info.count, scalars, gradient_scale);
+        TRY(update_tensor(reference, i, info.count, &scalars, gradient_scale));
     }
+    return YOKE_OK;
 }
 
 yoke_status yoke_reference_step(yoke_reference *reference, const yoke_batch *batch,
@@ -222,7 +212,7 @@ yoke_status yoke_reference_step(yoke_reference *reference, const yoke_batch *bat
     own.gradient_norm = optimizer->clip_norm > 0 ? gradient_norm(reference) : -1;
     if (optimizer->clip_norm > 0)
         scale = fmin(1, optimizer->clip_norm / (own.gradient_norm + 1e-6));
-    update(reference, learning_rate < 0 ? optimizer->learning_rate : learning_rate, scale);
+    TRY(update(reference, learning_rate < 0 ? optimizer->learning_rate : learning_rate, scale));
     reference->steps++;
     return result == NULL ? YOKE_OK
                           : yoke_options_store(result, &own, sizeof own, "yoke_step_result");

@@ -39,7 +39,7 @@ static void no_options_are_sgds_defaults(void **state) {
 
 static void zero_means_zero(void **state) {
     (void)state;
-    for (int kind = YOKE_SGD; kind <= YOKE_ADAGRAD; kind++) {
+    for (int kind = YOKE_SGD; kind <= YOKE_MUON; kind++) {
         yoke_optimizer_options own,
             given = {.struct_size = sizeof given, .kind = (yoke_optimizer_kind)kind};
         CHECK(yoke_optimizer_options_load(&own, &given));
@@ -76,7 +76,10 @@ static void impossible_options_are_refused_by_name(void **state) {
         {{.kind = YOKE_RMSPROP, .momentum = 0.9, .nesterov = true}, "RMSprop has no such form"},
         {{.kind = YOKE_LION, .beta1 = (double)NAN}, "beta1 is nan"},
         {{.kind = YOKE_ADAGRAD, .epsilon = -1}, "epsilon is -1"},
-        {{.kind = (yoke_optimizer_kind)7}, "kind is 7"},
+        {{.kind = YOKE_LAMB, .nesterov = true}, "LAMB has no such form"},
+        {{.kind = YOKE_MUON, .momentum = 1}, "momentum is 1"},
+        {{.kind = YOKE_MUON, .nesterov = true}, "nesterov needs momentum"},
+        {{.kind = (yoke_optimizer_kind)8}, "kind is 8"},
         {{.kind = (yoke_optimizer_kind)-1}, "kind is -1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -106,6 +109,8 @@ static void every_kind_has_a_name_and_states_under_pytorchs_names(void **state) 
         {{.kind = YOKE_RMSPROP, .momentum = 0.5}, "rmsprop", {"square_avg", "momentum_buffer"}},
         {YOKE_LION_OPTIONS_INIT, "lion", {"exp_avg"}},
         {YOKE_ADAGRAD_OPTIONS_INIT, "adagrad", {"sum"}},
+        {YOKE_LAMB_OPTIONS_INIT, "lamb", {"exp_avg", "exp_avg_sq"}},
+        {YOKE_MUON_OPTIONS_INIT, "muon", {"exp_avg", "exp_avg_sq"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const yoke_optimizer_options *options = &cases[i].options;
@@ -115,7 +120,7 @@ static void every_kind_has_a_name_and_states_under_pytorchs_names(void **state) 
         for (int k = 0; k < count; k++)
             assert_string_equal(yoke_optimizer_state_name(options, k), cases[i].states[k]);
     }
-    assert_null(yoke_optimizer_name((yoke_optimizer_kind)(YOKE_ADAGRAD + 1)));
+    assert_null(yoke_optimizer_name((yoke_optimizer_kind)(YOKE_MUON + 1)));
     assert_null(yoke_optimizer_name((yoke_optimizer_kind)-1));
 }
 

@@ -201,7 +201,8 @@ typedef struct test_rig {
 static inline yoke_optimizer_options optimizer_of(const json_t *test_case) {
     static const yoke_optimizer_options kinds[] = {
         YOKE_SGD_OPTIONS_INIT,     YOKE_ADAMW_OPTIONS_INIT, YOKE_ADAM_OPTIONS_INIT,
-        YOKE_RMSPROP_OPTIONS_INIT, YOKE_LION_OPTIONS_INIT,  YOKE_ADAGRAD_OPTIONS_INIT};
+        YOKE_RMSPROP_OPTIONS_INIT, YOKE_LION_OPTIONS_INIT,  YOKE_ADAGRAD_OPTIONS_INIT,
+        YOKE_LAMB_OPTIONS_INIT,    YOKE_MUON_OPTIONS_INIT};
     const json_t *given = json_object_get(test_case, "optimizer");
     const char *kind = json_string_value(json_object_get(given, "kind"));
     int found = 0;

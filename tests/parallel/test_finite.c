@@ -11,23 +11,27 @@ enum { SECONDS = 900, ROWS = 12, GOOD_STEPS = 2 };
 typedef struct mode {
     yoke_schedule schedule;
     int devices, accumulate;
-    bool adamw, clip, by_hand, one_bucket;
+    yoke_optimizer_kind kind;
+    bool clip, by_hand, one_bucket;
 } mode;
 
 static const mode modes[] = {
     {.schedule = YOKE_SCHEDULE_OVERLAP, .devices = 1},
     {.schedule = YOKE_SCHEDULE_OVERLAP, .devices = 1, .one_bucket = true},
     {.schedule = YOKE_SCHEDULE_OVERLAP, .devices = 3},
-    {.schedule = YOKE_SCHEDULE_OVERLAP, .devices = 3, .adamw = true},
+    {.schedule = YOKE_SCHEDULE_OVERLAP, .devices = 3, .kind = YOKE_ADAMW},
     {.schedule = YOKE_SCHEDULE_OVERLAP, .devices = 3, .clip = true},
     {.schedule = YOKE_SCHEDULE_OVERLAP, .devices = 2, .accumulate = 3},
     {.schedule = YOKE_SCHEDULE_SHARDED, .devices = 1},
     {.schedule = YOKE_SCHEDULE_SHARDED, .devices = 3},
-    {.schedule = YOKE_SCHEDULE_SHARDED, .devices = 3, .adamw = true},
+    {.schedule = YOKE_SCHEDULE_SHARDED, .devices = 3, .kind = YOKE_ADAMW},
     {.schedule = YOKE_SCHEDULE_SHARDED, .devices = 2, .clip = true, .accumulate = 2},
     {.schedule = YOKE_SCHEDULE_CLASSIC, .devices = 1},
-    {.schedule = YOKE_SCHEDULE_CLASSIC, .devices = 3, .adamw = true},
+    {.schedule = YOKE_SCHEDULE_CLASSIC, .devices = 3, .kind = YOKE_ADAMW},
     {.schedule = YOKE_SCHEDULE_CLASSIC, .devices = 2, .accumulate = 2, .clip = true},
+    {.schedule = YOKE_SCHEDULE_OVERLAP, .devices = 2, .kind = YOKE_LAMB},
+    {.schedule = YOKE_SCHEDULE_OVERLAP, .devices = 3, .kind = YOKE_MUON},
+    {.schedule = YOKE_SCHEDULE_CLASSIC, .devices = 2, .kind = YOKE_LAMB, .clip = true},
     {.schedule = YOKE_SCHEDULE_OVERLAP, .devices = 3, .by_hand = true},
     {.schedule = YOKE_SCHEDULE_SHARDED, .devices = 3, .by_hand = true},
     {.schedule = YOKE_SCHEDULE_CLASSIC, .devices = 2, .by_hand = true, .clip = true},
@@ -75,9 +79,10 @@ static yoke_data_parallel_options options_for(const mode *r) {
 
 static yoke_optimizer_options optimizer_for(const mode *r) {
     return (yoke_optimizer_options){.struct_size = sizeof(yoke_optimizer_options),
-                                    .kind = r->adamw ? YOKE_ADAMW : YOKE_SGD,
+                                    .kind = r->kind,
                                     .learning_rate = 0.02,
-                                    .momentum = r->adamw ? 0 : 0.9,
+                                    .momentum = 0.9,
+                                    .weight_decay = 0.01,
                                     .beta1 = 0.9,
                                     .beta2 = 0.999,
                                     .epsilon = 1e-8,

@@ -50,14 +50,22 @@ static void run_case(const subject_model *subject, const json_t *fixture, const 
     free(rig);
 }
 
+/* Sharded GPUs take no rule that sees whole tensors. */
+static bool is_refused(const json_t *test_case, int schedule) {
+    yoke_optimizer_options optimizer = optimizer_of(test_case);
+    return !devices_are_cpus() && schedule == YOKE_SCHEDULE_SHARDED &&
+           (optimizer.kind == YOKE_LAMB || optimizer.kind == YOKE_MUON);
+}
+
 static void run_subject(const subject_model *subject) {
     json_t *fixture = read_fixture(subject->name);
     size_t index;
     const json_t *test_case;
     json_array_foreach(json_object_get(fixture, "cases"), index, test_case) {
         for (int schedule = YOKE_SCHEDULE_OVERLAP; schedule <= YOKE_SCHEDULE_SHARDED; schedule++)
-            run_case(subject, fixture, test_case, integer(test_case, "devices"),
-                     (yoke_data_parallel_options){.schedule = (yoke_schedule)schedule});
+            if (!is_refused(test_case, schedule))
+                run_case(subject, fixture, test_case, integer(test_case, "devices"),
+                         (yoke_data_parallel_options){.schedule = (yoke_schedule)schedule});
     }
     assert_true(index > 0);
     json_decref(fixture);

@@ -335,7 +335,7 @@ class Refusals(unittest.TestCase):
                                     ({"nproc_per_node": 2}, TypeError, "yoke launch"),
                                     ({"devices": 2}, ValueError, r"devices is 2: .*: use 2xcuda \(two GPUs"),
                                     ({"devices": "gpu"}, yoke.YokeError, 'did you mean "cuda"?'),
-                                    ({"optimizer": "lamb"}, ValueError, "optimizer is 'lamb': .*: use adamw"),
+                                    ({"optimizer": "lars"}, ValueError, "optimizer is 'lars': .*: use adamw"),
                                     ({"precision": "fp16"}, ValueError, "use bfloat16"),
                                     ({"process_group": 3}, TypeError, "no option process_group"),
                                     ({"batch": "many"}, ValueError, "batch is 'many': .*int"),

@@ -138,6 +138,12 @@ static void init_macros_set_the_defaults_of_their_structs(void **state) {
                 .learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.99);
     EXPECT_INIT(yoke_optimizer_options, YOKE_ADAGRAD_OPTIONS_INIT, .kind = YOKE_ADAGRAD,
                 .learning_rate = 1e-2, .epsilon = 1e-10);
+    EXPECT_INIT(yoke_optimizer_options, YOKE_LAMB_OPTIONS_INIT, .kind = YOKE_LAMB,
+                .learning_rate = 1e-3, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.999,
+                .epsilon = 1e-6);
+    EXPECT_INIT(yoke_optimizer_options, YOKE_MUON_OPTIONS_INIT, .kind = YOKE_MUON,
+                .learning_rate = 1e-3, .momentum = 0.95, .nesterov = true, .weight_decay = 0.1,
+                .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8);
     EXPECT_INIT(yoke_conv2d_options, YOKE_CONV2D_OPTIONS_INIT, .stride = 1, .groups = 1,
                 .dilation = 1);
     EXPECT_INIT(yoke_conv1d_options, YOKE_CONV1D_OPTIONS_INIT, .stride = 1, .groups = 1,

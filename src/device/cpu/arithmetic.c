@@ -201,8 +201,8 @@ yoke_status cpu_check_finite(yoke_device *device, yoke_stream stream, const floa
 typedef struct update_job {
     yoke_float_scalars scalars;
     float gradient_scale;
-    float *weights;
-    const float *gradients;
+    const float *weights, *gradients;
+    float *to; /* the weights, or a direction */
     float *states[YOKE_UPDATE_STATES];
 } update_job;
 
@@ -217,7 +217,7 @@ typedef struct update_job {
             float m = count > 0 ? update.states[0][i] : 0,                                         \
                   v = count > 1 ? update.states[1][i] : 0;                                         \
             formula;                                                                               \
-            update.weights[i] = w;                                                                 \
+            update.to[i] = w;                                                                      \
             if (count > 0) update.states[0][i] = m;                                                \
             if (count > 1) update.states[1][i] = v;                                                \
         }                                                                                          \
@@ -234,9 +234,33 @@ yoke_status cpu_update(yoke_device *device, yoke_stream stream, const yoke_updat
     update_job job = {.scalars = yoke_update_round(&step->scalars),
                       .gradient_scale = step->gradient_scale,
                       .weights = weights,
-                      .gradients = gradients};
+                      .gradients = gradients,
+                      .to = step->direction != NULL ? step->direction : weights};
     memcpy(job.states, states, sizeof job.states);
     run_range(device, update_bodies[step->rule], &job, elements);
+    return YOKE_OK;
+}
+
+typedef struct rescale_job {
+    float *values;
+    float factor;
+} rescale_job;
+
+CPU_CLONES static void rescale_range(const void *job, size_t begin, size_t end) {
+    const rescale_job rescale = *(const rescale_job *)job;
+#pragma omp simd
+    for (size_t i = begin; i < end; i++) {
+        rescale.values[i] *= rescale.factor;
+    }
+}
+
+yoke_status cpu_rescale(yoke_device *device, yoke_stream stream, float *values, size_t elements,
+                        const double *numerator, const double *denominator, double epsilon) {
+    (void)stream;
+    double above = numerator != NULL ? *numerator : 1;
+    if (above == 0 || *denominator == 0) return YOKE_OK;
+    const rescale_job job = {values, (float)(sqrt(above) / fmax(sqrt(*denominator), epsilon))};
+    run_range(device, rescale_range, &job, elements);
     return YOKE_OK;
 }
 

@@ -330,6 +330,8 @@ const yoke_backend *yoke_cpu_backend(void) {
         .square_sum = cpu_square_sum,
         .check_finite = cpu_check_finite,
         .update = cpu_update,
+        .rescale = cpu_rescale,
+        .product = cpu_product,
         .accumulate = cpu_accumulate,
         .layout_plain = cpu_layout_plain,
         .layout_convert = cpu_layout_convert,

@@ -179,6 +179,9 @@ yoke_status cpu_check_finite(yoke_device *device, yoke_stream stream, const floa
 yoke_status cpu_update(yoke_device *device, yoke_stream stream, const yoke_update_step *step,
                        float *weights, const float *gradients,
                        float *const states[YOKE_UPDATE_STATES], size_t elements);
+yoke_status cpu_rescale(yoke_device *device, yoke_stream stream, float *values, size_t elements,
+                        const double *numerator, const double *denominator, double epsilon);
+yoke_status cpu_product(yoke_device *device, yoke_stream stream, const yoke_product *product);
 yoke_status cpu_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
                            const void *from);
 

@@ -59,8 +59,10 @@ yoke_status cuda_update(yoke_device *device, yoke_stream stream, const yoke_upda
                            .scalars = yoke_update_round(&step->scalars),
                            .gradient_scale = step->gradient_scale,
                            .gate = step->gate,
+                           .applies = step->applies,
                            .weights = weights,
                            .gradients = gradients,
+                           .to = step->direction != NULL ? step->direction : weights,
                            .kept_weights = step->kept_weights,
                            .shadow = step->shadow,
                            .elements = elements};
@@ -68,6 +70,14 @@ yoke_status cuda_update(yoke_device *device, yoke_stream stream, const yoke_upda
     memcpy(job.kept_states, step->kept_states, sizeof job.kept_states);
     TRY(cuda_use(device));
     TRY_CUDA(cuda_of(device), cuda_run_update(&job, stream_of(device, stream)));
+    return YOKE_OK;
+}
+
+yoke_status cuda_rescale(yoke_device *device, yoke_stream stream, float *values, size_t elements,
+                         const double *numerator, const double *denominator, double epsilon) {
+    TRY(cuda_use(device));
+    TRY_CUDA(cuda_of(device), cuda_run_rescale(values, elements, numerator, denominator, epsilon,
+                                               stream_of(device, stream)));
     return YOKE_OK;
 }
 

@@ -269,14 +269,15 @@ static __device__ void update_at(const cuda_update_job &job, bool closed, float 
 #pragma unroll
     for (int i = 0; i < Rule::states; i++)
         cuda_store(job.states[i] + at, states[i].at);
-    cuda_store(job.weights + at, weights.at);
+    cuda_store(job.to + at, weights.at);
     write_shadow(job.shadow, at, weights);
 }
 
 template <typename Rule> static __global__ void update(cuda_update_job job, size_t whole) {
     bool closed = is_closed(job.gate);
-    if (closed && job.kept_weights == NULL) return;
-    float scale = job.gradient_scale * (job.gate != NULL ? job.gate->gradient_scale : 1);
+    if (closed && job.kept_weights == NULL && job.kept_states[0] == NULL) return;
+    bool clips = job.gate != NULL && !job.applies;
+    float scale = job.gradient_scale * (clips ? job.gate->gradient_scale : 1);
     GRID_STRIDE(i, whole / PACK) update_at<Rule, PACK>(job, closed, scale, i * PACK);
     GRID_STRIDE(i, job.elements - whole) update_at<Rule, 1>(job, closed, scale, whole + i);
 }
@@ -287,7 +288,7 @@ template <typename Rule> static __global__ void update(cuda_update_job job, size
         break;
 
 extern "C" cudaError_t cuda_run_update(const cuda_update_job *job, cudaStream_t stream) {
-    uintptr_t addresses = address(job->weights) | address(job->gradients) |
+    uintptr_t addresses = address(job->weights) | address(job->gradients) | address(job->to) |
                           address(job->kept_weights) | shadow_address(job->shadow);
     for (int i = 0; i < YOKE_UPDATE_STATES; i++)
         addresses |= address(job->states[i]) | address(job->kept_states[i]);
@@ -298,6 +299,24 @@ extern "C" cudaError_t cuda_run_update(const cuda_update_job *job, cudaStream_t 
     case YOKE_UPDATE_RULES:
         break;
     }
+    return cudaGetLastError();
+}
+
+/* Rescale. */
+
+static __global__ void rescale(float *values, size_t elements, const double *numerator,
+                               const double *denominator, double epsilon) {
+    double above = numerator != NULL ? *numerator : 1, below = *denominator;
+    if (above == 0 || below == 0) return;
+    float factor = (float)(sqrt(above) / fmax(sqrt(below), epsilon));
+    GRID_STRIDE(i, elements) values[i] *= factor;
+}
+
+extern "C" cudaError_t cuda_run_rescale(float *values, size_t elements, const double *numerator,
+                                        const double *denominator, double epsilon,
+                                        cudaStream_t stream) {
+    LAUNCH(rescale, cuda_blocks(elements), CUDA_THREADS, stream, values, elements, numerator,
+           denominator, epsilon);
     return cudaGetLastError();
 }
 

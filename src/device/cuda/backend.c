@@ -15,6 +15,7 @@ static void cuda_close(yoke_device *device) {
     /* Errors of a lost GPU no longer matter here. */
     cuda_device *cuda = cuda_of(device);
     cuda_close_staging(cuda);
+    cuda_products_clear(cuda);
     if (cuda->step != NULL) cudaFree(cuda->step);
     if (cuda->workspace != NULL) cudaFree(cuda->workspace);
 #ifdef YOKE_HAS_CUDNN
@@ -335,6 +336,8 @@ const yoke_backend *yoke_cuda_backend(void) {
         .gate = cuda_gate,
         .undo = cuda_undo,
         .update = cuda_update,
+        .rescale = cuda_rescale,
+        .product = cuda_multiply,
         .shadow = cuda_shadow,
         .accumulate = cuda_accumulate,
         .image_layout = cuda_image_layout,

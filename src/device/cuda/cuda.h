@@ -25,13 +25,14 @@ typedef struct cuda_device {
     int processors; /* streaming multiprocessors */
     cudaStream_t streams[YOKE_STREAMS];
     cublasLtHandle_t lt;
-    cudnnHandle_t cudnn;           /* NULL: not in this build, not on this machine, or it fails */
-    void *workspace;               /* CUDA_WORKSPACE_BYTES, for the compute stream */
-    cuda_step *step;               /* device memory: the values that change from step to step */
-    uint64_t reach;                /* bit i: memory of GPU i can be read in place */
-    uint64_t contest_ended_ns;     /* the latest of choose.c; 0: none yet */
-    struct cuda_staging *stagings; /* for GPUs whose direct copies are wrong; NULL: none */
-    char note[128];                /* a remark about it for yoke devices */
+    cudnnHandle_t cudnn;       /* NULL: not in this build, not on this machine, or it fails */
+    void *workspace;           /* CUDA_WORKSPACE_BYTES, for the compute stream */
+    cuda_step *step;           /* device memory: the values that change from step to step */
+    uint64_t reach;            /* bit i: memory of GPU i can be read in place */
+    uint64_t contest_ended_ns; /* the latest of choose.c; 0: none yet */
+    struct cuda_kept_product *products; /* of cuda_multiply; NULL: none yet */
+    struct cuda_staging *stagings;      /* for GPUs whose direct copies are wrong; NULL: none */
+    char note[128];                     /* a remark about it for yoke devices */
     /* The sticky error that made this GPU unusable, and the call that returned it; written once.
      * The process continues. */
     _Atomic(cudaError_t) poison;
@@ -148,6 +149,7 @@ typedef struct cuda_product_shape {
     bool add;                  /* output += */
     bool tf32;                 /* may round float32 operands to TF32 */
     bool atomics;              /* may add in another order in each run */
+    bool beside;               /* runs on any stream, without the compute stream's workspace */
     int algorithm;             /* rank in the library's list: 0 is its best guess */
     const char *configuration; /* instead of a rank, while planning; NULL: the rank */
     int alignment;             /* of operand addresses, in bytes; 0: 16 */
@@ -180,6 +182,14 @@ size_t cuda_mask_bytes(size_t m, size_t n);
 /* output += a * b, of a shape without bias. */
 yoke_status cuda_product_add(const cuda_product *product, const void *a, const void *b,
                              void *output);
+/* output = alpha a b + beta c, of a shape `beside` without bias. */
+typedef struct cuda_combination {
+    float alpha, beta;
+    const void *a, *b, *c;
+} cuda_combination;
+yoke_status cuda_product_combine(const cuda_product *product, yoke_stream stream,
+                                 const cuda_combination *of, void *output);
+void cuda_products_clear(cuda_device *device); /* those that cuda_multiply keeps */
 
 /* Tuning: times the candidates for one pass on probe data and chooses the fastest. With
  * YOKE_ALGORITHM_DIRECT it chooses the first; a key known to `algorithms` is not measured again. */
@@ -234,6 +244,9 @@ yoke_status cuda_undo(yoke_device *device, yoke_stream stream, const yoke_gate *
 yoke_status cuda_update(yoke_device *device, yoke_stream stream, const yoke_update_step *step,
                         float *weights, const float *gradients,
                         float *const states[YOKE_UPDATE_STATES], size_t elements);
+yoke_status cuda_rescale(yoke_device *device, yoke_stream stream, float *values, size_t elements,
+                         const double *numerator, const double *denominator, double epsilon);
+yoke_status cuda_multiply(yoke_device *device, yoke_stream stream, const yoke_product *product);
 yoke_status cuda_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
                         size_t elements);
 yoke_status cuda_accumulate(yoke_device *device, const yoke_layout *layout, void *to,

@@ -58,14 +58,17 @@ typedef struct cuda_update_job {
     yoke_float_scalars scalars;
     float gradient_scale;
     const struct yoke_gate *gate; /* device memory; NULL: open */
-    float *weights;
-    const float *gradients;
+    bool applies;                 /* the gate's scale is no factor */
+    const float *weights, *gradients;
+    float *to;                         /* the weights, or a direction */
     float *states[YOKE_UPDATE_STATES]; /* as many as the rule has */
     float *kept_weights, *kept_states[YOKE_UPDATE_STATES];
     void *shadow;
     size_t elements;
 } cuda_update_job;
 cudaError_t cuda_run_update(const cuda_update_job *job, cudaStream_t stream);
+cudaError_t cuda_run_rescale(float *values, size_t elements, const double *numerator,
+                             const double *denominator, double epsilon, cudaStream_t stream);
 cudaError_t cuda_run_accumulate(void *to, const void *from, bool half, size_t elements,
                                 cudaStream_t stream);
 

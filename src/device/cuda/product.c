@@ -166,7 +166,7 @@ static yoke_status find_algorithm(cuda_product *product, bool *found) {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     TRY_LT(product->device, cuda_lt()->cublasLtMatmulPreferenceCreate(&product->preference));
-    uint64_t workspace = CUDA_WORKSPACE_BYTES;
+    uint64_t workspace = product->shape.beside ? 0 : CUDA_WORKSPACE_BYTES;
     uint32_t schemes = cuda_reduction_schemes(product->shape.atomics);
     TRY(prefer(product, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
     TRY(prefer(product, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes));
@@ -271,6 +271,17 @@ static yoke_status multiply(const cuda_product *product, const void *a, const vo
                                      product->a, &beta, output, product->output, output,
                                      product->output, &product->algorithm, device->workspace,
                                      CUDA_WORKSPACE_BYTES, device->streams[YOKE_STREAM_COMPUTE]));
+    return YOKE_OK;
+}
+
+yoke_status cuda_product_combine(const cuda_product *product, yoke_stream stream,
+                                 const cuda_combination *of, void *output) {
+    cuda_device *device = product->device;
+    assert(product->shape.beside && !product->shape.bias);
+    TRY_LT(device, cuda_lt()->cublasLtMatmul(
+                       device->lt, product->description, &of->alpha, of->b, product->b, of->a,
+                       product->a, &of->beta, of->c, product->output, output, product->output,
+                       &product->algorithm, NULL, 0, device->streams[stream]));
     return YOKE_OK;
 }
 

@@ -25,7 +25,14 @@ yoke_status yoke_exchange_create(yoke_step *step, const yoke_exchange_kind *kind
     exchange->owners = step->options.schedule == YOKE_SCHEDULE_SHARDED ? exchange->participants : 1;
     exchange->norm_parts = step->queued ? exchange->owners : exchange->participants;
     if (step->options.shards > 0) exchange->norm_parts = step->options.shards;
+    const yoke_optimizer_rule *rule = yoke_optimizer_rule_of(step->optimizer_options.kind);
+    exchange->sees_tensors = rule->sees != YOKE_SEES_ELEMENTS;
     step->exchange = exchange;
+    if (exchange->sees_tensors && step->queued && exchange->owners > 1)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s needs whole tensors, which the sharded schedule divides among GPUs: take "
+                    "another schedule",
+                    rule->title);
     if (exchange->participants <= YOKE_DEVICES_LIMIT) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT, "%d ranks share the update: the sharded schedule takes %d",
                 exchange->participants, YOKE_DEVICES_LIMIT);
@@ -41,11 +48,21 @@ static yoke_status create_optimizer(yoke_exchange *exchange, int lane, int bucke
     return exchange->keeps ? yoke_optimizer_keep(exchange->optimizers[index]) : YOKE_OK;
 }
 
+static yoke_status create_work(yoke_exchange *exchange, int lane) {
+    const yoke_step *step = exchange->step;
+    size_t bytes =
+        yoke_optimizer_work_bytes(&step->optimizer_options, yoke_groups_ranges(&step->groups));
+    if (bytes == 0) return YOKE_OK;
+    return yoke_device_allocate(step->lanes[lane].device, bytes, "the optimizer's work",
+                                &exchange->works[lane]);
+}
+
 /* By the lane's own worker, so that memory lies near its cores. */
 static yoke_status create_optimizers(int lane, void *context) {
     yoke_exchange *exchange = context;
     yoke_step *step = exchange->step;
     int owner = exchange->first + lane;
+    TRY(create_work(exchange, lane));
     if (owner >= exchange->owners) return YOKE_OK;
     for (int bucket = 0; bucket < step->flat->bucket_count; bucket++)
         TRY(yoke_memory_advice(
@@ -67,8 +84,10 @@ yoke_status yoke_exchange_open(yoke_exchange *exchange) {
     exchange->square_sums =
         calloc((size_t)exchange->norm_parts * buckets, sizeof *exchange->square_sums);
     exchange->first_bad = calloc(lanes, sizeof *exchange->first_bad);
+    exchange->works = calloc(lanes, sizeof *exchange->works);
     if (!exchange->gradients || !exchange->parameters || !exchange->optimizers ||
-        !exchange->arrivals || !exchange->next || !exchange->square_sums || !exchange->first_bad)
+        !exchange->arrivals || !exchange->next || !exchange->square_sums || !exchange->first_bad ||
+        !exchange->works)
         return FAIL_MEMORY((participants + buckets) * sizeof(void *), "the exchange");
     for (int k = 0; k < step->count; k++) {
         exchange->gradients[k] = step->lanes[k].memory->gradients;
@@ -86,6 +105,9 @@ void yoke_exchange_destroy(yoke_exchange *exchange) {
     const yoke_flat *flat = exchange->step->flat;
     for (int i = 0; exchange->optimizers && i < exchange->owners * flat->bucket_count; i++)
         yoke_optimizer_destroy(exchange->optimizers[i]);
+    for (int lane = 0; exchange->works != NULL && lane < exchange->step->count; lane++)
+        yoke_device_free(exchange->step->lanes[lane].device, exchange->works[lane]);
+    free(exchange->works);
     free(exchange->first_bad);
     free(exchange->square_sums);
     free(exchange->next);
@@ -194,12 +216,31 @@ yoke_change yoke_exchange_recover(yoke_exchange *exchange) {
 
 /* Slices. */
 
+/* The first element of the bucket from `begin` on at which a tensor begins, or the bucket's end. */
+static size_t next_tensor(const yoke_flat *flat, yoke_bucket bucket, size_t begin) {
+    int low = 0, high = flat->trainable_count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (flat->parameters[middle].offset < bucket.offset + begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == flat->trainable_count) return bucket.elements;
+    size_t at = flat->parameters[low].offset - bucket.offset;
+    return at < bucket.elements ? at : bucket.elements;
+}
+
 /* Part `part` of `parts` of a bucket: owned by the participant, or all by participant 0. */
 static yoke_slice cut(const yoke_exchange *exchange, int parts, int part, int bucket) {
     const yoke_flat *flat = exchange->step->flat;
     size_t elements = flat->buckets[bucket].elements;
     size_t begin = yoke_line_cut(elements, YOKE_LINE_FLOATS, parts, part);
     size_t end = yoke_line_cut(elements, YOKE_LINE_FLOATS, parts, part + 1);
+    if (exchange->sees_tensors) {
+        begin = next_tensor(flat, flat->buckets[bucket], begin);
+        end = next_tensor(flat, flat->buckets[bucket], end);
+    }
     int owner = part % exchange->owners;
     return (yoke_slice){.owner = owner,
                         .offset = flat->buckets[bucket].offset + begin,
@@ -243,7 +284,8 @@ void yoke_exchange_clip(yoke_exchange *exchange) {
 /* The check. */
 
 bool yoke_exchange_waits(const yoke_exchange *exchange) {
-    return !exchange->step->options.skip_finite_check || yoke_exchange_clips(exchange);
+    return !exchange->step->options.skip_finite_check || yoke_exchange_clips(exchange) ||
+           (exchange->sees_tensors && !exchange->step->queued);
 }
 
 void yoke_exchange_forget(yoke_exchange *exchange) {

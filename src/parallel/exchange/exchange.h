@@ -85,6 +85,8 @@ struct yoke_exchange {
     int first;                       /* lane k is participant first + k */
     _Atomic yoke_change change;      /* by this process, in this step */
     bool keeps;                      /* a step may undo its updates: optimizers keep old state */
+    bool sees_tensors;               /* the optimizer's rule; slices are cut between tensors */
+    void **works;                    /* [lanes] memory of the optimizer's updates; or NULL */
     size_t placed_bytes;             /* of the root's flat buffers, in memory of the ranks */
     float **gradients, **parameters; /* [participants] flat buffers */
     yoke_optimizer **optimizers;     /* [owners][buckets]; NULL: another process has it */
@@ -148,7 +150,8 @@ int yoke_exchange_norm_part(const yoke_exchange *exchange, int participant);
 bool yoke_exchange_clips(const yoke_exchange *exchange);
 void yoke_exchange_clip(yoke_exchange *exchange);
 /* Whether the gradient is checked or clipped: the update waits until the whole of it is summed. A
- * step of an exchange that keeps what it overwrites waits to clip only. */
+ * step of an exchange that keeps what it overwrites waits to clip only. Over shared memory a rule
+ * that sees tensors waits, too. */
 bool yoke_exchange_waits(const yoke_exchange *exchange);
 /* Forgets what sums and checks of the last gradient have found. */
 void yoke_exchange_forget(yoke_exchange *exchange);

@@ -91,32 +91,56 @@ static yoke_status sum_slice(yoke_step *step, int lane, yoke_span *span) {
 
 static const yoke_bar sum_bar = {.stage = YOKE_STAGE_EXCHANGE, .work = sum_slice};
 
+static bool sums_as_it_updates(const yoke_exchange *exchange) {
+    return !yoke_exchange_waits(exchange) && exchange->step->flight.contributors > 1;
+}
+
+/* New weights of a block; the old ones, if they are kept, go where participant 0's gradients were.
+ */
+static yoke_status update_block(const yoke_exchange *exchange, int lane, const yoke_slice *block) {
+    _Alignas(64) float summed[BLOCK], old[BLOCK];
+    bool sums = sums_as_it_updates(exchange), keeps = exchange->kind->kept != NULL;
+    float *root_gradients = exchange->gradients[0] + block->offset;
+    float *weights = exchange->parameters[block->owner] + block->offset;
+    size_t bytes = block->elements * sizeof *weights;
+    if (sums) TRY(yoke_exchange_sum(exchange, lane, summed, block->offset, block->elements));
+    if (keeps) memcpy(old, weights, bytes);
+    TRY(yoke_optimizer_update(block->optimizer, &exchange->update,
+                              exchange->step->lanes[lane].device, block->offset, block->elements,
+                              weights, sums ? summed : root_gradients));
+    if (keeps) memcpy(root_gradients, old, bytes);
+    return YOKE_OK;
+}
+
+/* The same of whole tensors. */
+static yoke_status update_tensors(const yoke_exchange *exchange, int lane,
+                                  const yoke_slice *slice) {
+    float *root_gradients = exchange->gradients[0] + slice->offset;
+    yoke_optimizer_step update = exchange->update;
+    update.work = exchange->works[lane];
+    if (exchange->kind->kept != NULL) update.kept = root_gradients;
+    return yoke_optimizer_update(
+        slice->optimizer, &update, exchange->step->lanes[lane].device, slice->offset,
+        slice->elements, exchange->parameters[slice->owner] + slice->offset, root_gradients);
+}
+
 /* The lane's slice of a bucket, block by block while a block is in the cache: new weights from its
  * gradients, which a step that neither checks nor clips sums in the same pass. The old weights are
  * kept before the new ones reach another participant. */
 static yoke_status update_slice(yoke_step *step, int lane, yoke_span *span) {
-    _Alignas(64) float summed[BLOCK], old[BLOCK];
     yoke_exchange *exchange = step->exchange;
-    bool sums = !yoke_exchange_waits(exchange) && step->flight.contributors > 1;
-    bool keeps = exchange->kind->kept != NULL;
     yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, span->bucket);
-    size_t end = slice.offset + slice.elements;
-    for (yoke_slice block = slice; block.offset < end; block.offset += BLOCK) {
-        float *root_gradients = exchange->gradients[0] + block.offset;
-        float *weights = exchange->parameters[block.owner] + block.offset;
-        block.elements = end - block.offset < BLOCK ? end - block.offset : BLOCK;
-        size_t bytes = block.elements * sizeof *weights;
-        if (sums) TRY(yoke_exchange_sum(exchange, lane, summed, block.offset, block.elements));
-        if (keeps) memcpy(old, weights, bytes);
-        TRY(yoke_optimizer_update(block.optimizer, &exchange->update, step->lanes[lane].device,
-                                  block.offset, block.elements, weights,
-                                  sums ? summed : root_gradients));
-        if (keeps) {
-            memcpy(root_gradients, old, bytes);
+    size_t end = slice.offset + slice.elements, most = BLOCK;
+    if (exchange->sees_tensors) most = slice.elements;
+    for (yoke_slice block = slice; block.offset < end; block.offset += most) {
+        block.elements = end - block.offset < most ? end - block.offset : most;
+        TRY(exchange->sees_tensors ? update_tensors(exchange, lane, &block)
+                                   : update_block(exchange, lane, &block));
+        if (exchange->kind->kept != NULL)
             exchange->kind->kept(exchange, span->bucket, block.offset + block.elements);
-        }
         TRY(publish(exchange, lane, &block));
     }
+    bool sums = sums_as_it_updates(exchange);
     fill_span(exchange, lane, span,
               (sums ? (size_t)step->flight.contributors : 1) + 4 + (size_t)exchange->participants -
                   1);
@@ -157,10 +181,12 @@ yoke_status yoke_exchange_update_slices(yoke_exchange *exchange, int lane) {
 static yoke_status update_owned(yoke_step *step, int owner, yoke_span *span) {
     yoke_exchange *exchange = step->exchange;
     yoke_slice slice = yoke_exchange_owned(exchange, owner, span->bucket);
+    yoke_optimizer_step update = exchange->update;
+    update.work = exchange->works[owner];
     span->bytes = 5 * slice.elements * sizeof(float);
-    return yoke_optimizer_update(
-        slice.optimizer, &exchange->update, step->lanes[owner].device, slice.offset, slice.elements,
-        exchange->parameters[0] + slice.offset, exchange->gradients[0] + slice.offset);
+    return yoke_optimizer_update(slice.optimizer, &update, step->lanes[owner].device, slice.offset,
+                                 slice.elements, exchange->parameters[0] + slice.offset,
+                                 exchange->gradients[0] + slice.offset);
 }
 
 static const yoke_bar owned_bar = {.stage = YOKE_STAGE_UPDATE, .work = update_owned};

@@ -185,16 +185,27 @@ static yoke_optimizer_range range_of(const yoke_step *step, const yoke_parameter
     range.trained_by = yoke_models_training(step, parameter->tensor);
     if (group != NULL) range.learning_rate_scale = group->learning_rate_scale;
     if (group != NULL && group->set_weight_decay) range.weight_decay = group->weight_decay;
+    range.elements = parameter->elements;
+    yoke_model_matrix(step->model, parameter->tensor, &range.matrix.rows, &range.matrix.columns);
+    range.matrix.layout = &parameter->layout;
+    range.matrix.plain = &parameter->plain;
     if (range.weight_decay > 0 && !yoke_groups_ask_decay(&step->groups, parameter->tensor))
         range.reached_by = yoke_reach_of(&step->reach, parameter->tensor);
     return range;
 }
 
-/* Neighbours with the same settings share a range. */
+static bool are_alike(const yoke_optimizer_range *a, const yoke_optimizer_range *b) {
+    return a->learning_rate_scale == b->learning_rate_scale && a->weight_decay == b->weight_decay &&
+           a->reached_by == b->reached_by && a->trained_by == b->trained_by;
+}
+
+/* Neighbours with the same settings share a range, where the optimizer sees elements alone. */
 yoke_status yoke_groups_cut(yoke_step *step) {
     const yoke_flat *flat = step->flat;
     yoke_optimizer_ranges *ranges = &step->groups.ranges;
-    bool one = step->groups.count == 0 && step->reach.outputs == NULL && !step->trains_parts;
+    bool joins = yoke_optimizer_rule_of(step->optimizer_options.kind)->sees == YOKE_SEES_ELEMENTS;
+    bool one =
+        joins && step->groups.count == 0 && step->reach.outputs == NULL && !step->trains_parts;
     if (one || flat->trainable_count == 0) return YOKE_OK;
     size_t bytes = (size_t)flat->trainable_count * sizeof *ranges->items;
     ranges->items = malloc(bytes);
@@ -202,10 +213,7 @@ yoke_status yoke_groups_cut(yoke_step *step) {
     for (int i = 0; i < flat->trainable_count; i++) {
         yoke_optimizer_range range = range_of(step, &flat->parameters[i]);
         const yoke_optimizer_range *last = &ranges->items[ranges->count - (i > 0)];
-        if (i > 0 && last->learning_rate_scale == range.learning_rate_scale &&
-            last->weight_decay == range.weight_decay && last->reached_by == range.reached_by &&
-            last->trained_by == range.trained_by)
-            continue;
+        if (joins && i > 0 && are_alike(last, &range)) continue;
         ranges->items[ranges->count++] = range;
     }
     return YOKE_OK;

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rules that see a whole tensor. The device computes a direction element by element; LAMB scales it
+ * to the weights' norm, Muon makes it orthogonal; then the weights go that way.
+ *
+ * LAMB: You et al. 2020. As in their program, a tensor without weight decay is not scaled.
+ * Muon: Jordan et al. 2024, torch.optim.Muon with adjust_lr_fn "match_rms_adamw" (Liu et al. 2025),
+ * so that one learning rate serves it and AdamW. */
+#include "optimizer/whole.h"
+
+#include <math.h>
+
+#include "optimizer/orthogonalize.h"
+
+#define PIECE 64 /* floats */
+
+static size_t direction_bytes(const yoke_optimizer_range *range) {
+    return (range->elements + PIECE - 1) / PIECE * PIECE * sizeof(float);
+}
+
+static bool is_matrix(const yoke_optimizer_range *range) {
+    return range->matrix.rows > 0;
+}
+
+bool yoke_range_is_whole(const yoke_optimizer_options *options, const yoke_optimizer_range *range) {
+    yoke_optimizer_sees sees = yoke_optimizer_rule_of(options->kind)->sees;
+    return sees == YOKE_SEES_TENSORS || (sees == YOKE_SEES_MATRICES && is_matrix(range));
+}
+
+/* The direction, and then two sums of squares, or the work of the products. */
+size_t yoke_whole_bytes(const yoke_optimizer_options *options, const yoke_optimizer_range *range) {
+    if (!yoke_range_is_whole(options, range)) return 0;
+    size_t squares = 2 * yoke_square_sum_doubles(range->elements) * sizeof(double);
+    return direction_bytes(range) +
+           (is_matrix(range) ? yoke_orthogonalize_bytes(&range->matrix) : squares);
+}
+
+/* direction *= |weights| / |direction| */
+static yoke_status scale_to_weights(yoke_device *device, yoke_stream stream,
+                                    const yoke_optimizer_range *range, const float *weights,
+                                    float *direction, double *squares) {
+    double *of_direction = squares + yoke_square_sum_doubles(range->elements);
+    if (range->weight_decay == 0) return YOKE_OK;
+    TRY(yoke_device_square_sum(device, stream, weights, range->elements, squares));
+    TRY(yoke_device_square_sum(device, stream, direction, range->elements, of_direction));
+    return yoke_device_rescale(device, stream, direction, range->elements, squares, of_direction,
+                               0);
+}
+
+yoke_status yoke_whole_update(const yoke_optimizer_options *options,
+                              const yoke_optimizer_range *range, yoke_device *device,
+                              yoke_stream stream, const yoke_update_step *step, float *weights,
+                              const float *gradients, float *const states[YOKE_UPDATE_STATES],
+                              void *work) {
+    float *const none[YOKE_UPDATE_STATES] = {NULL};
+    float *direction = work;
+    void *rest = (char *)work + direction_bytes(range);
+    bool of_matrix = yoke_optimizer_rule_of(options->kind)->sees == YOKE_SEES_MATRICES;
+    yoke_update_step towards = *step, apply = *step;
+    towards.rule = of_matrix ? YOKE_UPDATE_MUON : YOKE_UPDATE_LAMB;
+    towards.direction = direction;
+    towards.kept_weights = NULL;
+    towards.shadow = NULL;
+    TRY(yoke_device_update(device, stream, &towards, weights, gradients, states, range->elements));
+    if (step->kept_weights != NULL) /* they may go where the gradients were */
+        TRY(yoke_device_copy(device, stream, step->kept_weights, device, weights,
+                             range->elements * sizeof *weights));
+    if (of_matrix)
+        TRY(yoke_orthogonalize(device, stream, &range->matrix, direction, rest));
+    else
+        TRY(scale_to_weights(device, stream, range, weights, direction, rest));
+    apply.rule = YOKE_UPDATE_APPLY;
+    apply.applies = true;
+    apply.gradient_scale = 1;
+    apply.kept_weights = NULL;
+    for (int i = 0; i < YOKE_UPDATE_STATES; i++)
+        apply.kept_states[i] = NULL;
+    if (of_matrix)
+        apply.scalars.rate *= yoke_muon_rate(range->matrix.rows, range->matrix.columns);
+    else
+        apply.scalars.shrink = 1; /* the direction has the decay */
+    return yoke_device_update(device, stream, &apply, weights, direction, none, range->elements);
+}
+
+double yoke_muon_rate(size_t rows, size_t columns) {
+    return 0.2 * sqrt((double)(rows > columns ? rows : columns));
+}
