@@ -106,6 +106,7 @@
 #include "yoke/trainer.h"
 #include "yoke/transformer.h"
 #include "yoke/verify.h"
+#include "yoke/volume.h"
 #include "yoke/weights.h"
 
 #endif

@@ -77,9 +77,9 @@
 /* Below the options of a verb: the models that --model knows. */
 void cli_print_models(FILE *out);
 
+bool cli_has_momentum(yoke_optimizer_kind kind);
 /* The optimizer that the tool trains with unless the user says otherwise; learning_rate NaN: its
  * default, too. */
-bool cli_has_momentum(yoke_optimizer_kind kind);
 yoke_optimizer_options cli_optimizer(yoke_optimizer_kind kind, double learning_rate);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/train_page.h"
+#include "cli/shared_options.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/shared_options.h"
 
 #define FACT_BYTES sizeof((yoke_report_fact *)NULL)->value
 

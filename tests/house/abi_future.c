@@ -52,6 +52,8 @@ typedef enum layer {
     LSTM,
     CONV1D,
     CONV_TRANSPOSE,
+    CONV3D,
+    POOL3D,
     OPERATION,
     EMBEDDING,
     ATTENTION
@@ -76,6 +78,8 @@ static yoke_status build(layer kind, const void *given) {
     if (kind == LSTM) value = yoke_lstm(built, yoke_sequence(built, value), given);
     if (kind == CONV1D) value = yoke_conv1d(built, yoke_sequence(built, value), given);
     if (kind == CONV_TRANSPOSE) value = yoke_conv_transpose2d(built, value, given);
+    if (kind == CONV3D) value = yoke_conv3d(built, value, given);
+    if (kind == POOL3D) value = yoke_max_pool3d(built, value, given);
     if (kind == OPERATION) value = yoke_model_add_operation(built, given);
     if (kind == EMBEDDING) value = yoke_embedding(built, value, given);
     if (kind == ATTENTION)
@@ -90,6 +94,8 @@ static void refuse_layers(void) {
     REFUSED(yoke_conv2d_options, build(CONV, &given));
     REFUSED(yoke_conv1d_options, build(CONV1D, &given));
     REFUSED(yoke_conv_transpose2d_options, build(CONV_TRANSPOSE, &given));
+    REFUSED(yoke_conv3d_options, build(CONV3D, &given));
+    REFUSED(yoke_pool3d_options, build(POOL3D, &given));
     REFUSED(yoke_linear_options, build(LINEAR, &given));
     REFUSED(yoke_batch_norm_options, build(BATCH_NORM, &given));
     REFUSED(yoke_layer_norm_options, build(LAYER_NORM, &given));

@@ -207,13 +207,22 @@ static void use_own_operation(void) {
     own.input_count = 1;
     own.forward = halve;
     own.backward = halve_back;
-    fc.name = "fc";
-    fc.out_features = CLASSES;
+    fc.name = "fc", fc.out_features = CLASSES;
     yoke_value value = yoke_linear(model, yoke_model_add_operation(model, &own), &fc);
     must(yoke_model_finish(model, value, NULL));
     must(yoke_model_check_gradients(model, &how, &found));
     printf("gradients: %s\n", found.tensor);
     yoke_model_destroy(model);
+}
+
+static yoke_value add_volume(yoke_model *model, yoke_value value) {
+    yoke_conv3d_options volume = YOKE_CONV3D_OPTIONS_INIT;
+    yoke_pool3d_options planes = YOKE_POOL3D_OPTIONS_INIT;
+    volume.name = "volume";
+    volume.out_channels = volume.depth = planes.depth = 1;
+    for (int axis = 0; axis < 3; axis++)
+        volume.kernel[axis] = planes.kernel[axis] = 1;
+    return yoke_max_pool3d(model, yoke_conv3d(model, value, &volume), &planes);
 }
 
 static yoke_model *build_images(void) {
@@ -229,25 +238,18 @@ static yoke_model *build_images(void) {
     yoke_linear_options fc = YOKE_LINEAR_OPTIONS_INIT;
     yoke_loss_options loss = YOKE_LOSS_OPTIONS_INIT;
     yoke_model *model = NULL;
-    conv.name = "conv";
+    conv.name = "conv", up.name = "up", line.name = "line";
     conv.out_channels = conv.kernel = 3;
     conv.no_bias = true;
-    up.name = "up";
-    up.out_channels = up.kernel = 3;
-    line.name = "line";
-    line.out_channels = line.kernel = 3;
-    norm.name = "norm";
-    layer.name = "layer";
-    recurrent.name = "recurrent";
+    up.out_channels = up.kernel = line.out_channels = line.kernel = 3;
+    norm.name = "norm", layer.name = "layer", recurrent.name = "recurrent";
     recurrent.hidden = 2;
-    groups.name = "groups";
+    groups.name = "groups", scale.name = "scale";
     groups.groups = 1;
-    scale.name = "scale";
     scale.shape = yoke_shape_vector(1);
     scale.value = 1;
     pool.kernel = 2;
-    fc.name = "fc";
-    fc.out_features = CLASSES;
+    fc.name = "fc", fc.out_features = CLASSES;
     loss.label_smoothing = 0.1;
     must(yoke_model_create(&model, "images", image));
     yoke_value value = yoke_conv2d(model, yoke_model_input(model), &conv);
@@ -255,6 +257,7 @@ static yoke_model *build_images(void) {
     value = yoke_multiply(model, yoke_group_norm(model, value, &groups),
                           yoke_parameter_value(model, &scale));
     value = yoke_max_pool(model, yoke_conv_transpose2d(model, value, &up), &pool);
+    value = add_volume(model, value);
     value = yoke_conv1d(model, yoke_sequence(model, value), &line);
     value = yoke_flatten(model, yoke_gru(model, value, &recurrent));
     value = yoke_layer_norm(model, value, &layer);
@@ -269,11 +272,9 @@ static void use_tokens(void) {
     yoke_shape ids = {.channels = 6, .height = 1, .width = 1, .flat = true};
     yoke_model *model = NULL;
     tokens.name = "tokens";
-    tokens.count = 5;
-    tokens.features = 12;
+    tokens.count = 5, tokens.features = 12;
     heads.heads = 2;
-    fc.name = "fc";
-    fc.out_features = CLASSES;
+    fc.name = "fc", fc.out_features = CLASSES;
     must(yoke_model_create(&model, "tokens", ids));
     yoke_value value = yoke_embedding(model, yoke_model_input(model), &tokens);
     value = yoke_select(model, yoke_attention(model, value, &heads), 0);
@@ -288,8 +289,7 @@ static void use_ctc(void) {
     yoke_linear_options fc = YOKE_LINEAR_OPTIONS_INIT;
     yoke_loss_options loss = YOKE_LOSS_OPTIONS_INIT;
     yoke_model *model = NULL;
-    fc.name = "fc";
-    fc.out_features = CLASSES;
+    fc.name = "fc", fc.out_features = CLASSES;
     loss.kind = YOKE_LOSS_OUTPUT;
     must(yoke_model_create(&model, "ctc", yoke_shape_sequence(6, 4)));
     yoke_value value = yoke_linear(model, yoke_model_input(model), &fc);
@@ -551,9 +551,7 @@ static void use_custom_loss(const yoke_model *model) {
     options.custom_loss = &loss;
     options.dataset = "synthetic:1x8x8,classes=3,rows=64";
     options.devices = "cpu";
-    options.threads = 1;
-    options.batch = 8;
-    options.steps = 2;
+    options.threads = 1, options.batch = 8, options.steps = 2;
     direct.algorithm = YOKE_ALGORITHM_DIRECT;
     options.engine = &direct;
     must(yoke_trainer_create(&trainer, &options));

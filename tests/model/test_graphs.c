@@ -13,6 +13,7 @@
 #include "yoke/convolution.h"
 #include "yoke/losses.h"
 #include "yoke/recurrent.h"
+#include "yoke/volume.h"
 
 #define TOLERANCE 2e-5
 
@@ -135,6 +136,32 @@ static yoke_value add_convolution(yoke_model *model, const json_t *operation, yo
     return (yoke_value){-1};
 }
 
+static void take_triple(const json_t *operation, const char *name, int triple[3]) {
+    for (size_t i = 0; i < 3; i++)
+        triple[i] = (int)json_integer_value(json_array_get(json_object_get(operation, name), i));
+}
+
+/* A layer over volumes; index -1: it is none. */
+static yoke_value add_volume(yoke_model *model, const json_t *operation, yoke_value in) {
+    const char *name = text_of(operation, "op");
+    yoke_conv3d_options conv = YOKE_CONV3D_OPTIONS_INIT;
+    yoke_pool3d_options pool = YOKE_POOL3D_OPTIONS_INIT;
+    conv.name = "conv";
+    conv.depth = pool.depth = integer(operation, "depth");
+    conv.out_channels = integer(operation, "channels");
+    conv.no_bias = truth(operation, "no_bias");
+    take_triple(operation, "kernel_of_volume", conv.kernel);
+    take_triple(operation, "stride_of_volume", conv.stride);
+    take_triple(operation, "padding_of_volume", conv.padding);
+    memcpy(pool.kernel, conv.kernel, sizeof pool.kernel);
+    memcpy(pool.stride, conv.stride, sizeof pool.stride);
+    memcpy(pool.padding, conv.padding, sizeof pool.padding);
+    if (strcmp(name, "conv3d") == 0) return yoke_conv3d(model, in, &conv);
+    if (strcmp(name, "max_pool3d") == 0) return yoke_max_pool3d(model, in, &pool);
+    if (strcmp(name, "average_pool3d") == 0) return yoke_average_pool3d(model, in, &pool);
+    return (yoke_value){-1};
+}
+
 /* A composed layer or loss; index -1: it is none. */
 static yoke_value add_composed(yoke_model *model, const json_t *operation, const yoke_value *in) {
     const char *name = text_of(operation, "op");
@@ -208,6 +235,8 @@ static yoke_value add_operation(yoke_model *model, const json_t *operation, cons
                            truth(operation, "transpose_right"));
     yoke_value convolution = add_convolution(model, operation, in[0]);
     if (convolution.index >= 0) return convolution;
+    yoke_value volume = add_volume(model, operation, in[0]);
+    if (volume.index >= 0) return volume;
     yoke_value composed = add_composed(model, operation, in);
     return composed.index >= 0 ? composed : add_function(model, operation, in);
 }

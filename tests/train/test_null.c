@@ -71,6 +71,8 @@ typedef struct kit {
     yoke_conv2d_options conv2d_options;
     yoke_conv1d_options conv1d_options;
     yoke_conv_transpose2d_options conv_transpose2d_options;
+    yoke_conv3d_options conv3d_options;
+    yoke_pool3d_options pool3d_options;
     yoke_data_parallel_options data_parallel_options;
     yoke_dataset_info dataset_info;
     yoke_device_info device_info;
@@ -233,6 +235,12 @@ static void fill_options(kit *k) {
     k->conv1d_options = (yoke_conv1d_options)YOKE_CONV1D_OPTIONS_INIT;
     k->conv1d_options.name = "line", k->conv1d_options.out_channels = 1;
     k->conv1d_options.kernel = 1;
+    k->conv3d_options = (yoke_conv3d_options)YOKE_CONV3D_OPTIONS_INIT;
+    k->conv3d_options.name = "volume", k->conv3d_options.out_channels = 1;
+    k->pool3d_options = (yoke_pool3d_options)YOKE_POOL3D_OPTIONS_INIT;
+    k->conv3d_options.depth = k->pool3d_options.depth = 1;
+    for (int axis = 0; axis < 3; axis++)
+        k->conv3d_options.kernel[axis] = k->pool3d_options.kernel[axis] = 1;
     k->conv_transpose2d_options = (yoke_conv_transpose2d_options)YOKE_CONV_TRANSPOSE2D_OPTIONS_INIT;
     k->conv_transpose2d_options.name = "up", k->conv_transpose2d_options.out_channels = 1;
     k->conv_transpose2d_options.kernel = 1;

@@ -2,6 +2,8 @@
 /* Files of a run: weights, metrics, and disks that refuse them. */
 #include "parallel/parallel.h"
 #include "trainer_check.h"
+#include "yoke/transformer.h"
+#include "yoke/volume.h"
 
 #include <jansson.h>
 #include <sys/resource.h>
@@ -86,6 +88,51 @@ static void a_module_prefix_is_accepted(void **state) {
     yoke_trainer_destroy(run.trainer);
     yoke_trainer_destroy(next.trainer);
     assert_int_equal(unlink(path) + unlink(prefixed), 0);
+}
+
+/* As PyTorch saves a convolution over volumes: [3, 2 * 2, 3, 3] is [3, 2, 2, 3, 3]. */
+static void write_as_volume(const char *path, const float *values, int64_t planes) {
+    yoke_file_tensor tensors[] = {
+        {.name = "conv.bias", .dtype = YOKE_DTYPE_F32, .ndim = 1, .shape = {3}},
+        {.name = "conv.weight",
+         .dtype = YOKE_DTYPE_F32,
+         .ndim = 5,
+         .shape = {3, 4 / planes, planes, 3, 3}}};
+    yoke_file_writer writer;
+    EXPECT_OK(yoke_safetensors_arrange(tensors, 2));
+    EXPECT_OK(yoke_safetensors_create(&writer, path, tensors, 2, NULL, 0));
+    EXPECT_OK(yoke_file_write(&writer, values, (3 + 108) * sizeof *values));
+    EXPECT_OK(yoke_file_commit(&writer));
+}
+
+static void a_weight_over_volumes_has_five_dimensions_in_pytorchs_files(void **state) {
+    (void)state;
+    char path[128];
+    float values[3 + 108], read[108];
+    yoke_conv3d_options conv = YOKE_CONV3D_OPTIONS_INIT;
+    yoke_model *model = NULL;
+    yoke_devices *devices = NULL;
+    yoke_data_parallel *parallel = NULL;
+    yoke_devices_options open = {.struct_size = sizeof open, .list = devices_of(1)};
+    yoke_data_parallel_options options = YOKE_DATA_PARALLEL_OPTIONS_INIT;
+    conv.name = "conv", conv.depth = 3, conv.out_channels = 3;
+    conv.kernel[0] = 2, conv.kernel[1] = conv.kernel[2] = 3;
+    for (int i = 0; i < 3 + 108; i++)
+        values[i] = (float)i;
+    EXPECT_OK(yoke_model_create(&model, "film", yoke_shape_image(2, 12, 4)));
+    yoke_value made = yoke_conv3d(model, yoke_model_input(model), &conv);
+    EXPECT_OK(yoke_model_finish(model, yoke_flatten(model, made), NULL));
+    options.batch = 2;
+    EXPECT_OK(yoke_devices_open(&devices, &open));
+    EXPECT_OK(yoke_data_parallel_create(&parallel, model, devices, NULL, &options));
+    write_as_volume(in_folder("volume", path), values, 2);
+    EXPECT_OK(yoke_weights_load(parallel, model, path));
+    EXPECT_OK(yoke_data_parallel_read(parallel, "conv.weight", read, 108));
+    assert_memory_equal(read, values + 3, sizeof read);
+    assert_int_equal(unlink(path), 0);
+    yoke_data_parallel_destroy(parallel);
+    yoke_devices_close(devices);
+    yoke_model_destroy(model);
 }
 
 static void weights_of_another_model_are_refused_by_name_and_change_nothing(void **state) {
@@ -491,6 +538,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_saved_and_loaded_are_the_same_bits),
         cmocka_unit_test(a_module_prefix_is_accepted),
+        cmocka_unit_test(a_weight_over_volumes_has_five_dimensions_in_pytorchs_files),
         cmocka_unit_test(weights_of_another_model_are_refused_by_name_and_change_nothing),
         cmocka_unit_test(a_replaced_layer_keeps_its_initial_values_and_the_rest_is_loaded),
         cmocka_unit_test(unknown_tensors_are_ignored_if_allowed),
