@@ -178,6 +178,15 @@ typedef struct yoke_data_parallel_options {
      * NULL: all parameters. create reads it during the call only. Not with clip_norm, which needs
      * the norm of a part, nor with yoke_state_save. */
     const char *const *trained;
+    /** [share_count] How much of each batch the devices compute, in any unit: {2, 1, 1} gives the
+     * first one half of the rows. With shards, whole shards are dealt, and the weights stay the
+     * same, bit for bit, on CPU devices; GPUs share rows alone. create reads it during the call
+     * only. NULL: all as much. */
+    const double *shares;
+    int share_count; /**< The length of `shares`. */
+    /** Deal in proportion to measured speed, beginning with `shares`, and again whenever it
+     * changes. Each device has memory for twice an equal share of the rows. */
+    bool auto_shares;
 } yoke_data_parallel_options;
 
 /** Microseconds: see yoke_data_parallel_options.interpreter_us. */
@@ -195,7 +204,7 @@ typedef struct yoke_data_parallel_options {
             0 /* group_count */, false /* skip_finite_check */, NULL /* algorithm_cache */,        \
             0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US,     \
             false /* inference */, 0, false /* replace_broken_cache */, 0, NULL, 0, NULL, false,   \
-            NULL                                                                                   \
+            NULL, NULL, 0 /* share_count */, false                                                 \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.
@@ -543,6 +552,14 @@ YOKE_API bool yoke_data_parallel_algorithm(const yoke_data_parallel *parallel, i
  * @return NULL: none of these. Borrowed from the engine, until the next call.
  */
 YOKE_API const char *yoke_data_parallel_algorithms_warning(const yoke_data_parallel *parallel);
+
+/** The rows of a batch of yoke_data_parallel_options.batch rows that a device computes: its share.
+ *
+ * @param parallel  The engine, between steps. NULL: 0.
+ * @param device    From 0, in this process.
+ * @return The rows, which change between steps with auto_shares; 0: there is no such device.
+ */
+YOKE_API int yoke_data_parallel_device_rows(const yoke_data_parallel *parallel, int device);
 
 /** Names the parameters that no loss has reached, of a model with several outputs: the gradients of
  * all updates so far were zero for them, so they have not moved. Weight decay rests for a parameter

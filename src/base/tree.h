@@ -6,6 +6,8 @@
 #ifndef BASE_TREE_H
 #define BASE_TREE_H
 
+#include <stddef.h>
+
 /* How many of `count` >= 2 contributors the left subtree has. */
 static inline int yoke_tree_left(int count) {
     int left = 1;
@@ -14,7 +16,19 @@ static inline int yoke_tree_left(int count) {
     return left;
 }
 
-#define YOKE_TREE_LEVELS 6 /* of a tree over 64 contributors */
+#define YOKE_TREE_LEVELS 10 /* of a tree over 1024 contributors */
+
+/* The same where each contributor stands for a subtree: sizes[count] are powers of two, and so is
+ * their sum. NULL: they are alike. */
+static inline int yoke_tree_split(const int *sizes, int count) {
+    int whole = 0, left = 0, sum = 0;
+    if (sizes == NULL) return yoke_tree_left(count);
+    for (int i = 0; i < count; i++)
+        whole += sizes[i];
+    while (sum < whole / 2)
+        sum += sizes[left++];
+    return left;
+}
 
 /* The sum of no values is 0. */
 static inline double yoke_tree_sum(const double *values, int count) {

@@ -71,6 +71,7 @@ size_t cli_value_bytes(cli_kind kind) {
         [CLI_INTERVAL] = sizeof(save_interval),
         [CLI_WEIGHTS] = sizeof(class_weights),
         [CLI_LABEL] = sizeof(ignored_label),
+        [CLI_SHARES] = sizeof(device_shares),
     };
     return sizes[kind];
 }

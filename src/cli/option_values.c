@@ -36,13 +36,34 @@ static int read_straggler(const char *verb, void *field) {
     return -1;
 }
 
-/* The next number of "1,0.5,2"; moves *text to the comma, or to the end. */
-static bool next_number(const char **text, double high, double *number) {
+/* The next number of "1,0.5,2"; moves *text to the mark, a comma there, or to the end. */
+static bool next_of(const char **text, const char *mark, double high, double *number) {
     char one[32];
-    size_t length = strcspn(*text, ",");
+    size_t length = strcspn(*text, mark);
     snprintf(one, sizeof one, "%.*s", (int)(length < sizeof one ? length : sizeof one), *text);
     *text += length;
     return yoke_text_real(one, 0, high, number);
+}
+
+static bool next_number(const char **text, double high, double *number) {
+    return next_of(text, ",", high, number);
+}
+
+static int read_device_shares(const char *verb, void *field) {
+    device_shares *read = field;
+    const char *text = read->text;
+    double share;
+    read->count = 0;
+    read->measured = strcmp(text, "auto") == 0;
+    if (read->measured) return -1;
+    while (read->count < DEVICE_SHARES_MAX && next_of(&text, ":", 1e9, &share) && share > 0) {
+        read->shares[read->count++] = share;
+        if (*text++ == '\0') return -1;
+    }
+    return cli_usage_error(verb,
+                           "--shares: '%s' is neither auto nor a number above 0 for each device, "
+                           "as in 2:1:1",
+                           read->text);
 }
 
 static int read_color_jitter(const char *verb, void *field) {
@@ -123,6 +144,7 @@ int option_value_read(unsigned kind, const char *verb, void *value) {
     static int (*const readers[])(const char *verb, void *field) = {
         [CLI_THREADS] = read_thread_count,  [CLI_STRAGGLER] = read_straggler,
         [CLI_JITTER] = read_color_jitter,   [CLI_INTERVAL] = read_save_interval,
-        [CLI_WEIGHTS] = read_class_weights, [CLI_LABEL] = read_ignored_label};
+        [CLI_WEIGHTS] = read_class_weights, [CLI_LABEL] = read_ignored_label,
+        [CLI_SHARES] = read_device_shares};
     return kind > CLI_GROUP ? readers[kind](verb, value) : -1;
 }

@@ -43,6 +43,15 @@ typedef struct class_weights {
     float weights[CLASS_WEIGHTS_MAX];
 } class_weights;
 
+/* "auto", or a number for each device: "2:1:1". */
+#define DEVICE_SHARES_MAX 64
+typedef struct device_shares {
+    const char *text;
+    bool measured;
+    int count;
+    double shares[DEVICE_SHARES_MAX];
+} device_shares;
+
 /* "-100". */
 typedef struct ignored_label {
     const char *text;

@@ -150,8 +150,7 @@ void print_plan(FILE *out, yoke_trainer *trainer, const device_view *view) {
     print_notes(out, view);
     fprintf(out, "batch    %d rows a step: ", summary.batch); /* 64 rows a step: 32 + 32 */
     for (int i = 0; i < summary.devices && i < 8; i++)
-        fprintf(out, "%s%d", i > 0 ? " + " : "",
-                yoke_shard_rows(summary.batch, summary.devices, i));
+        fprintf(out, "%s%d", i > 0 ? " + " : "", yoke_data_parallel_device_rows(engine, i));
     fprintf(out, "%s\n", summary.devices > 8 ? " + ..." : "");
     print_memory(out, engine, view);
 }
@@ -271,6 +270,14 @@ static void json_lists(yoke_json *json, yoke_data_parallel *engine) {
     yoke_json_close(json, ']');
 }
 
+/* Of the last batch: auto_shares changes them. */
+static void rows_json(yoke_json *json, const yoke_data_parallel *engine) {
+    yoke_json_open(json, "rows_of_devices", '[');
+    for (int i = 0; yoke_data_parallel_device_rows(engine, i) > 0; i++)
+        yoke_json_integer(json, NULL, yoke_data_parallel_device_rows(engine, i));
+    yoke_json_close(json, ']');
+}
+
 /* NaN becomes null. */
 static double known(double value) {
     return value >= 0 ? value : (double)NAN;
@@ -298,6 +305,7 @@ yoke_status print_result_json(FILE *out, yoke_trainer *trainer, const yoke_train
     yoke_json_close(&json, '}');
     yoke_json_real(&json, "load_wait_share", summary->load_wait_share);
     json_lists(&json, yoke_trainer_engine(trainer));
+    rows_json(&json, yoke_trainer_engine(trainer));
     skipped_json(&json, skipped);
     yoke_json_real(&json, "train_loss", summary->train_loss);
     yoke_json_real(&json, "train_accuracy", known(summary->train_accuracy));

@@ -163,6 +163,10 @@ static const cli_option options[] = {
     CLI_OPTION_COLLECTIVES(AT(engine.collectives)),
     CLI_OPTION_BUCKET_MB(AT(bucket_mb), "the first 1, then 4 on CPUs and 25 on GPUs"),
     CLI_OPTION_SHARDS(AT(engine.shards)),
+    {"shares", "auto|A:B...",
+     "how much of each batch the devices compute, 2:1:1; auto: by measured speed, again and again; "
+     "with --shards whole shards, and the same bits (equal)",
+     AT(shares)},
     {"sync-batch-norm", NULL,
      "batch norm over the rows of all devices and ranks, not of each alone; CPU devices",
      AT(engine.synchronize_batch_norm)},
@@ -381,6 +385,9 @@ void train_setup_complete(train_setup *setup) {
     run->loader_threads = setup->loader_threads.count;
     run->checkpoint_every = setup->checkpoint_every.amount;
     run->checkpoint_unit = setup->checkpoint_every.unit;
+    engine->auto_shares = setup->shares.measured;
+    engine->share_count = setup->shares.count;
+    engine->shares = setup->shares.count > 0 ? setup->shares.shares : NULL;
     engine->straggler = setup->straggler.index;
     engine->straggler_factor = setup->straggler.factor;
     engine->first_bucket_bytes = engine->bucket_bytes = (size_t)(setup->bucket_mb * 1048576);

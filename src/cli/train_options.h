@@ -23,6 +23,7 @@ typedef struct train_setup {
     thread_count loader_threads;
     save_interval checkpoint_every;
     straggler straggler;
+    device_shares shares;
     algorithm_cache_flags algorithm_cache;
     group_flags groups;
     config_flags config;

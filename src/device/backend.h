@@ -150,6 +150,9 @@ struct yoke_backend {
     /* flat arithmetic */
     yoke_status (*sum)(yoke_device *device, yoke_stream stream, float *to, const float *const *from,
                        int count, size_t elements);
+    yoke_status (*sum_subtrees)(yoke_device *device, yoke_stream stream, float *to,
+                                const float *const *from, const int *sizes, int count,
+                                size_t elements); /* NULL where memory is not shared */
     yoke_status (*square_sum)(yoke_device *device, yoke_stream stream, const float *values,
                               size_t elements, double *sum);
     yoke_status (*check_finite)(yoke_device *device, yoke_stream stream, const float *values,

@@ -149,6 +149,11 @@ bool yoke_device_reaches(const yoke_device *device, const yoke_device *other);
  * `to` may be from[0], and on GPUs any of `from`. */
 yoke_status yoke_device_sum(yoke_device *device, yoke_stream stream, float *to,
                             const float *const *from, int count, size_t elements);
+/* The same for sums of several contributors each, whose numbers `sizes` are powers of two, as their
+ * sum is: each is a subtree. Where memory is shared; `to` may be any of `from`. */
+yoke_status yoke_device_sum_subtrees(yoke_device *device, yoke_stream stream, float *to,
+                                     const float *const *from, const int *sizes, int count,
+                                     size_t elements);
 /* Sum of squares in double: over blocks of 4096 elements, whose sums are added in order. `sum` is
  * device memory, [yoke_square_sum_doubles(elements)]: the sum, then scratch. */
 yoke_status yoke_device_square_sum(yoke_device *device, yoke_stream stream, const float *values,

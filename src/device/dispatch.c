@@ -101,6 +101,13 @@ yoke_status yoke_device_sum(yoke_device *device, yoke_stream stream, float *to,
 
 #define SQUARE_SUM_BLOCK 4096
 
+yoke_status yoke_device_sum_subtrees(yoke_device *device, yoke_stream stream, float *to,
+                                     const float *const *from, const int *sizes, int count,
+                                     size_t elements) {
+    if (elements == 0) return YOKE_OK;
+    return device->backend->sum_subtrees(device, stream, to, from, sizes, count, elements);
+}
+
 size_t yoke_square_sum_doubles(size_t elements) {
     return 1 + (elements + SQUARE_SUM_BLOCK - 1) / SQUARE_SUM_BLOCK;
 }

@@ -158,6 +158,11 @@ static void expect_refusal(const shard_case *one, const yoke_model *model, int d
     yoke_devices_close(opened);
 }
 
+/* CPU devices in any number, GPUs in powers of two. */
+static int more_than(int devices) {
+    return devices_are_cpus() ? devices + 1 : 2 * devices;
+}
+
 static void devices_and_schedules_learn_the_same(void **state) {
     (void)state;
     static const yoke_schedule schedules[] = {YOKE_SCHEDULE_OVERLAP, YOKE_SCHEDULE_CLASSIC,
@@ -167,7 +172,7 @@ static void devices_and_schedules_learn_the_same(void **state) {
         const shard_case *one = &cases[i];
         yoke_model *model = model_of(one);
         course_result expected = learn_on_devices(one, model, 1, YOKE_SCHEDULE_OVERLAP);
-        for (int devices = 1; devices <= SHARDS; devices *= 2)
+        for (int devices = 1; devices <= SHARDS; devices = more_than(devices))
             for (int s = 0; s < 3; s++) {
                 if (is_refused(one, schedules[s], devices)) {
                     expect_refusal(one, model, devices);
@@ -177,6 +182,38 @@ static void devices_and_schedules_learn_the_same(void **state) {
                 expect_equal(names[s], one, devices, &found, &expected,
                              schedules[s] != YOKE_SCHEDULE_CLASSIC);
             }
+        yoke_model_destroy(model);
+    }
+}
+
+/* Shares of whole shards: each device adds up its own in the order of the tree. */
+static void shares_change_no_bit(void **state) {
+    (void)state;
+    if (!devices_are_cpus()) skip(); /* GPUs refuse them: test_shares */
+    static const struct {
+        int devices;
+        double shares[6];
+    } deals[] = {{2, {3, 1}},    {2, {1, 7}},       {2, {5, 3}},          {3, {1, 6, 1}},
+                 {3, {3, 2, 3}}, {4, {1, 1, 5, 1}}, {5, {2, 1, 1, 1, 3}}, {6, {1, 2, 1, 2, 1, 1}}};
+    static const yoke_schedule schedules[] = {YOKE_SCHEDULE_OVERLAP, YOKE_SCHEDULE_CLASSIC,
+                                              YOKE_SCHEDULE_SHARDED};
+    for (int i = 0; i < CASES; i++) {
+        const shard_case *one = &cases[i];
+        yoke_model *model = model_of(one);
+        yoke_optimizer_options optimizer = optimizer_for(one);
+        course_result expected = learn_on_devices(one, model, 1, YOKE_SCHEDULE_OVERLAP);
+        for (size_t d = 0; d < sizeof deals / sizeof deals[0]; d++) {
+            yoke_schedule schedule = schedules[(d + (size_t)i) % 3];
+            yoke_data_parallel_options options = options_for(schedule, SHARDS);
+            course_result found = {0};
+            options.shares = deals[d].shares;
+            options.share_count = deals[d].devices;
+            check_engine engine = check_engine_make(model, deals[d].devices, options, &optimizer);
+            EXPECT_OK(learn(engine.parallel, one, 1, 0, &found));
+            expect_equal("shares", one, deals[d].devices, &found, &expected,
+                         schedule != YOKE_SCHEDULE_CLASSIC);
+            check_engine_free(&engine);
+        }
         yoke_model_destroy(model);
     }
 }
@@ -328,9 +365,12 @@ static void expect_refused(yoke_data_parallel_options options, int devices, cons
 static void what_shards_cannot_do_is_refused_with_both_numbers(void **state) {
     (void)state;
     yoke_data_parallel_options options = options_for(YOKE_SCHEDULE_OVERLAP, SHARDS);
-    expect_refused(options, 3, "8 shards", "3 devices");
+    if (devices_are_cpus())
+        expect_refused(options, 9, "8 shards", "9 devices");
+    else
+        expect_refused(options, 3, "8 shards", "3 GPUs");
     options.shards = 2;
-    expect_refused(options, 4, "2 shards", "4 devices");
+    expect_refused(options, 4, "2 shards", devices_are_cpus() ? "4 devices" : "4 GPUs");
     options.shards = 6;
     expect_refused(options, 2, "shards is 6", "power of two");
     options.shards = -8;
@@ -410,6 +450,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_tree_over_pairs_is_the_tree_over_all),
         cmocka_unit_test(devices_and_schedules_learn_the_same),
+        cmocka_unit_test(shares_change_no_bit),
         cmocka_unit_test(ranks_learn_what_one_device_learns),
         cmocka_unit_test(shards_change_the_bits_and_no_more),
         cmocka_unit_test(an_evaluation_counts_every_row_once),

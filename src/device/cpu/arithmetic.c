@@ -39,6 +39,7 @@ static void run_range(const yoke_device *device, range_body body, const void *jo
 typedef struct sum_job {
     float *to;
     const float *const *from;
+    const int *sizes; /* NULL: one contributor each */
     int count;
 } sum_job;
 
@@ -58,16 +59,17 @@ typedef struct block_span {
 
 /* to = elements `at` and on of a block, from 2 or more buffers. The left subtree's sum lies in
  * `to`, which may be in from[0], the right one's in work[0]. */
-static void sum_tree(float *to, const float *const *from, int count, block_span block,
-                     tree_block *work) {
-    int left = yoke_tree_left(count);
+static void sum_tree(float *to, const float *const *from, const int *sizes, int count,
+                     block_span block, tree_block *work) {
+    int left = yoke_tree_split(sizes, count);
+    const int *right = sizes != NULL ? sizes + left : NULL;
     const float *operands[] = {from[0] + block.at, from[left] + block.at};
     if (left > 1) {
-        sum_tree(to, from, left, block, work);
+        sum_tree(to, from, sizes, left, block, work);
         operands[0] = to;
     }
     if (count - left > 1) {
-        sum_tree(work[0], from + left, count - left, block, work + 1);
+        sum_tree(work[0], from + left, right, count - left, block, work + 1);
         operands[1] = work[0];
     }
     add_block(to, operands[0], operands[1], block.elements);
@@ -79,7 +81,7 @@ static void sum_range(const void *job, size_t begin, size_t end) {
     for (block_span block = {.at = begin}; block.at < end; block.at += TREE_ELEMENTS) {
         size_t left = end - block.at;
         block.elements = left < TREE_ELEMENTS ? left : TREE_ELEMENTS;
-        sum_tree(sum->to + block.at, sum->from, sum->count, block, work);
+        sum_tree(sum->to + block.at, sum->from, NULL, sum->count, block, work);
     }
 }
 
@@ -238,6 +240,27 @@ yoke_status cpu_update(yoke_device *device, yoke_stream stream, const yoke_updat
                       .to = step->direction != NULL ? step->direction : weights};
     memcpy(job.states, states, sizeof job.states);
     run_range(device, update_bodies[step->rule], &job, elements);
+    return YOKE_OK;
+}
+
+/* A block comes together apart from `to`, which may be one of the subtrees. */
+static void sum_subtrees(const void *job, size_t begin, size_t end) {
+    const sum_job *sum = job;
+    tree_block work[YOKE_TREE_LEVELS], together;
+    for (block_span block = {.at = begin}; block.at < end; block.at += TREE_ELEMENTS) {
+        size_t left = end - block.at;
+        block.elements = left < TREE_ELEMENTS ? left : TREE_ELEMENTS;
+        sum_tree(together, sum->from, sum->sizes, sum->count, block, work);
+        memcpy(sum->to + block.at, together, block.elements * sizeof *sum->to);
+    }
+}
+
+yoke_status cpu_sum_subtrees(yoke_device *device, yoke_stream stream, float *to,
+                             const float *const *from, const int *sizes, int count,
+                             size_t elements) {
+    (void)stream;
+    sum_job job = {.to = to, .from = from, .sizes = sizes, .count = count};
+    run_range(device, count > 1 ? sum_subtrees : copy_range, &job, elements);
     return YOKE_OK;
 }
 

@@ -327,6 +327,7 @@ const yoke_backend *yoke_cpu_backend(void) {
         .path = cpu_path,
         .synchronize = cpu_synchronize,
         .sum = cpu_sum,
+        .sum_subtrees = cpu_sum_subtrees,
         .square_sum = cpu_square_sum,
         .check_finite = cpu_check_finite,
         .update = cpu_update,

@@ -172,6 +172,9 @@ cpu_planner cpu_plan_matmul, cpu_plan_parameter, cpu_plan_constant, cpu_plan_hos
 /* Flat arithmetic, in arithmetic.c. */
 yoke_status cpu_sum(yoke_device *device, yoke_stream stream, float *to, const float *const *from,
                     int count, size_t elements);
+yoke_status cpu_sum_subtrees(yoke_device *device, yoke_stream stream, float *to,
+                             const float *const *from, const int *sizes, int count,
+                             size_t elements);
 yoke_status cpu_square_sum(yoke_device *device, yoke_stream stream, const float *values,
                            size_t elements, double *sum);
 yoke_status cpu_check_finite(yoke_device *device, yoke_stream stream, const float *values,

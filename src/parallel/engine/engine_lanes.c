@@ -51,7 +51,7 @@ static yoke_status plan_replica(int index, void *context) {
         .device = lane->device,
         .precision = step->options.precision,
         .algorithm = step->options.algorithm,
-        .rows = yoke_shard_rows(step->limits.micro_rows, step->count, 0),
+        .rows = yoke_deal_most_rows(step),
         .inference = step->options.inference,
         .flat = step->flat,
         .algorithms = step->algorithms,
@@ -134,7 +134,7 @@ typedef struct prepare_job {
 static yoke_status prepare_shard(int lane, void *context) {
     const prepare_job *job = context;
     const yoke_step *step = job->step;
-    int rows = job->round < 0 ? yoke_shard_rows(job->rows, step->count, lane)
+    int rows = job->round < 0 ? yoke_deal_rows(step, job->rows, lane).rows
                               : yoke_shard_of_lane(step, job->rows, lane, job->round).rows;
     return yoke_replica_prepare(step->lanes[lane].replica, rows, job->training);
 }

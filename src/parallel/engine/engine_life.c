@@ -70,6 +70,8 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     TRY(yoke_reach_create(step));
     TRY(yoke_ranks_join(step));
     TRY(yoke_shards_check(step));
+    TRY(yoke_deal_create(step));
+    yoke_shards_deal(step);
     TRY(yoke_observers_create(step));
     TRY(yoke_engine_set_limits(step));
     TRY(yoke_engine_build_lanes(step));

@@ -34,17 +34,20 @@ static yoke_status begin_lanes(yoke_step *step) {
 /* Every lane, in DataParallel as in DDP. DataParallel reduces a finished bucket to the root,
  * updates it there and publishes it; DDP all-reduces it, and every rank updates itself. Only the
  * last micro-batch has an exchange; the others accumulate (DDP's no_sync). */
+static yoke_status compute_shard(yoke_step *step, int lane, yoke_exchange *exchange) {
+    bool replayed = false;
+    TRY(yoke_lane_replay(step, lane, exchange, &replayed));
+    if (replayed) return YOKE_OK;
+    TRY(yoke_lane_forward_or_nan(step, lane));
+    TRY(yoke_lane_loss(lane, step));
+    TRY(yoke_exchange_loss(exchange, lane));
+    return yoke_lane_backward(step, lane, exchange);
+}
+
 static yoke_status train_lane(int lane, void *context) {
     yoke_step *step = context;
     yoke_exchange *exchange = yoke_flight_is_last(&step->flight) ? step->exchange : NULL;
-    bool replayed = false;
-    TRY(yoke_lane_replay(step, lane, exchange, &replayed));
-    if (!replayed) {
-        TRY(yoke_lane_forward_or_nan(step, lane));
-        TRY(yoke_lane_loss(lane, step));
-        TRY(yoke_exchange_loss(exchange, lane));
-        TRY(yoke_lane_backward(step, lane, exchange));
-    }
+    TRY(compute_shard(step, lane, exchange));
     return exchange != NULL ? exchange->kind->finish(exchange, lane) : YOKE_OK;
 }
 
@@ -81,6 +84,44 @@ static const yoke_schedule_def overlap = {
     .begin = STAGES{&begins, NULL},
     .micro_batch = STAGES{&yoke_stage_scatter, &yoke_stage_replicate_weights, &train,
                           &yoke_stage_keep_statistics, &yoke_stage_gather, &settles, NULL},
+    .end = STAGES{&ends, &yoke_stage_check_loss, &checks, NULL},
+};
+
+/* overlap and sharded with shards, where lanes share memory: each goes through its own shards
+ * without a wait for the others, so that a lane may have more of them. On devices that queue, a
+ * round is a micro-batch of all lanes: their clock has room for one. */
+
+static yoke_status begin_rounds(yoke_step *step) {
+    yoke_flight_begin_rounds(step);
+    yoke_count_forward(step);
+    return YOKE_OK;
+}
+
+static yoke_status train_rounds(int lane, void *context) {
+    yoke_step *step = context;
+    yoke_exchange *exchange = step->exchange;
+    for (int round = 0; round < yoke_deal_shards(step, lane); round++) {
+        step->lanes[lane].round = round;
+        yoke_flight_cut_round(step, lane);
+        TRY(yoke_lane_scatter(lane, step));
+        TRY(compute_shard(step, lane, yoke_lane_is_last(step, lane) ? exchange : NULL));
+        if (lane == 0) TRY(yoke_shards_keep_statistics(step));
+        yoke_shards_end_round(step, lane);
+    }
+    return exchange->kind->finish(exchange, lane);
+}
+
+static const yoke_stage_def rounds = {.stage = YOKE_STAGE_BACKWARD,
+                                      .what = "step",
+                                      .place = YOKE_ON_LANES,
+                                      .begin = begin_rounds,
+                                      .lane = train_rounds,
+                                      .lane_stages = lane_stages};
+
+static const yoke_schedule_def overlap_of_shards = {
+    .begin = STAGES{&begins, NULL},
+    .micro_batch =
+        STAGES{&yoke_stage_replicate_weights, &rounds, &yoke_stage_gather_rounds, &settles, NULL},
     .end = STAGES{&ends, &yoke_stage_check_loss, &checks, NULL},
 };
 
@@ -156,7 +197,9 @@ int yoke_schedule_stages(yoke_schedule schedule, yoke_stage *stages, int capacit
 }
 
 const yoke_schedule_def *yoke_training_schedule(const yoke_step *step, bool by_host) {
-    return by_host ? &custom_loss : schedules[step->options.schedule];
+    bool by_rounds = step->options.shards > 0 && !step->queued && !yoke_steps_by_phases(step);
+    if (by_host) return &custom_loss;
+    return by_rounds ? &overlap_of_shards : schedules[step->options.schedule];
 }
 
 const yoke_schedule_def *yoke_evaluation_schedule(bool by_host) {

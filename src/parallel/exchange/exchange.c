@@ -166,6 +166,7 @@ yoke_status yoke_exchange_loss(yoke_exchange *exchange, int index) {
     if (exchange == NULL || exchange->kind->loss == NULL) return YOKE_OK;
     const yoke_lane *lane = &exchange->step->lanes[index];
     double loss = exchange->step->flight.result.loss;
+    loss += lane->done.loss;
     if (lane->shard.rows > 0) loss += lane->memory->on_host->loss_sum;
     return exchange->kind->loss(exchange, loss);
 }
@@ -231,40 +232,49 @@ static size_t next_tensor(const yoke_flat *flat, yoke_bucket bucket, size_t begi
     return at < bucket.elements ? at : bucket.elements;
 }
 
-/* Part `part` of `parts` of a bucket: owned by the participant, or all by participant 0. */
-static yoke_slice cut(const yoke_exchange *exchange, int parts, int part, int bucket) {
+/* Where part `part` of `parts` of a bucket begins; the next one begins where it ends. */
+static size_t cut(const yoke_exchange *exchange, int parts, int part, int bucket) {
     const yoke_flat *flat = exchange->step->flat;
-    size_t elements = flat->buckets[bucket].elements;
-    size_t begin = yoke_line_cut(elements, YOKE_LINE_FLOATS, parts, part);
-    size_t end = yoke_line_cut(elements, YOKE_LINE_FLOATS, parts, part + 1);
-    if (exchange->sees_tensors) {
-        begin = next_tensor(flat, flat->buckets[bucket], begin);
-        end = next_tensor(flat, flat->buckets[bucket], end);
-    }
-    int owner = part % exchange->owners;
+    size_t at = yoke_line_cut(flat->buckets[bucket].elements, YOKE_LINE_FLOATS, parts, part);
+    return exchange->sees_tensors ? next_tensor(flat, flat->buckets[bucket], at) : at;
+}
+
+/* Parts first .. end - 1 of `parts`, updated by `owner`. */
+static yoke_slice slice_of(const yoke_exchange *exchange, int parts, int first, int end, int owner,
+                           int bucket) {
+    const yoke_flat *flat = exchange->step->flat;
+    size_t begin = cut(exchange, parts, first, bucket);
     return (yoke_slice){.owner = owner,
                         .offset = flat->buckets[bucket].offset + begin,
-                        .elements = end - begin,
+                        .elements = cut(exchange, parts, end, bucket) - begin,
                         .optimizer = exchange->optimizers[owner * flat->bucket_count + bucket]};
 }
 
+/* Where participants square their slices, a slice is whole parts of the norm. */
 yoke_slice yoke_exchange_slice(const yoke_exchange *exchange, int participant, int bucket) {
-    return cut(exchange, exchange->participants, participant, bucket);
+    int owner = participant % exchange->owners;
+    if (exchange->step->queued)
+        return slice_of(exchange, exchange->participants, participant, participant + 1, owner,
+                        bucket);
+    return slice_of(exchange, exchange->norm_parts, yoke_exchange_norm_part(exchange, participant),
+                    yoke_exchange_norm_part(exchange, participant + 1), owner, bucket);
 }
 
 yoke_slice yoke_exchange_owned(const yoke_exchange *exchange, int owner, int bucket) {
-    return cut(exchange, exchange->owners, owner, bucket);
+    if (exchange->owners == exchange->participants)
+        return yoke_exchange_slice(exchange, owner, bucket);
+    return slice_of(exchange, exchange->owners, owner, owner + 1, owner, bucket);
 }
 
 yoke_bucket yoke_exchange_square_range(const yoke_exchange *exchange, int part, int bucket) {
-    yoke_slice slice = cut(exchange, exchange->norm_parts, part, bucket);
+    yoke_slice slice = slice_of(exchange, exchange->norm_parts, part, part + 1, 0, bucket);
     return (yoke_bucket){.offset = slice.offset, .elements = slice.elements};
 }
 
 /* Clipping. */
 
 int yoke_exchange_norm_part(const yoke_exchange *exchange, int participant) {
-    return exchange->norm_parts / exchange->participants * participant;
+    return exchange->norm_parts * participant / exchange->participants;
 }
 
 bool yoke_exchange_clips(const yoke_exchange *exchange) {

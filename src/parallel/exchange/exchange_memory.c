@@ -14,14 +14,26 @@ static void begin_change(yoke_exchange *exchange) {
     atomic_store_explicit(&exchange->change, YOKE_CHANGED_PART, memory_order_relaxed);
 }
 
+/* Where lanes have shards that make several blocks each, or blocks of several sizes. */
+static yoke_status sum_blocks(const yoke_step *step, int lane, float *to, size_t offset,
+                              size_t elements) {
+    yoke_blocks blocks;
+    yoke_shards_blocks(step, offset, &blocks);
+    return yoke_device_sum_subtrees(step->lanes[lane].device, YOKE_STREAM_COMPUTE, to, blocks.from,
+                                    blocks.sizes, blocks.count, elements);
+}
+
 yoke_status yoke_exchange_sum(const yoke_exchange *exchange, int lane, float *to, size_t offset,
                               size_t elements) {
     const float *from[YOKE_DEVICES_LIMIT];
-    int contributors = exchange->step->flight.contributors;
+    const yoke_step *step = exchange->step;
+    int contributors = step->flight.contributors;
+    if (step->flight.by_shards && !step->shards.plain)
+        return sum_blocks(step, lane, to, offset, elements);
     for (int k = 0; k < contributors; k++)
         from[k] = exchange->gradients[k] + offset;
-    return yoke_device_sum(exchange->step->lanes[lane].device, YOKE_STREAM_COMPUTE, to, from,
-                           contributors, elements);
+    return yoke_device_sum(step->lanes[lane].device, YOKE_STREAM_COMPUTE, to, from, contributors,
+                           elements);
 }
 
 /* The owner's new weights of a slice go to the other participants. */

@@ -2,10 +2,13 @@
 /* The observers of a step, in the order in which they see it begin. */
 #include "parallel/observers/observers.h"
 
+#include <stdlib.h>
+
 #include "links/links.h"
 
 yoke_status yoke_observers_create(yoke_step *step) {
     TRY(yoke_straggler_check(step));
+    TRY(yoke_speeds_create(step));
     TRY(yoke_modelled_links_create(step));
     return yoke_interpreter_create(step);
 }
@@ -21,10 +24,12 @@ void yoke_observers_attach(yoke_step *step) {
     attach(step, &yoke_observe_timeline, step->queued);
     attach(step, &yoke_observe_interpreter, step->watch.interpreter != NULL);
     attach(step, &yoke_observe_links, step->watch.links != NULL && step->ranks.world == 1);
+    attach(step, &yoke_observe_speeds, step->watch.speeds != NULL);
     attach(step, &yoke_observe_straggler, step->options.straggler_factor != 0);
 }
 
 void yoke_observers_destroy(yoke_step *step) {
     yoke_interpreter_destroy(step->watch.interpreter);
     yoke_links_destroy(step->watch.links);
+    free(step->watch.speeds);
 }

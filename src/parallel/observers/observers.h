@@ -11,9 +11,10 @@
  * later, when they have passed.
  * interpreter.c: what Python adds to nn.DataParallel, in the schedule python.
  * modelled_links.c: what a stage moves between the root and the lanes takes its time on links.
- * straggler.c: one device or rank computes more slowly than the others. */
+ * straggler.c: one device or rank computes more slowly than the others.
+ * speeds.c: how fast each device computes, to deal it its part of a batch. */
 extern const yoke_observer yoke_observe_waits, yoke_observe_timeline, yoke_observe_interpreter,
-    yoke_observe_links, yoke_observe_straggler;
+    yoke_observe_links, yoke_observe_straggler, yoke_observe_speeds;
 
 /* create reads the options that ask for observers, and makes what they keep. ARGUMENT: an
  * impossible one. attach lists those that this step has. */
@@ -33,6 +34,10 @@ yoke_status yoke_timeline_read(yoke_step *step);
 yoke_status yoke_interpreter_create(yoke_step *step);
 void yoke_interpreter_destroy(struct yoke_interpreter *interpreter); /* takes NULL */
 yoke_operation_hook yoke_interpreter_hook(const yoke_step *step, int lane);
+
+/* speeds.c: `seconds` of a stage on the lane, from whoever measures them. */
+yoke_status yoke_speeds_create(yoke_step *step);
+void yoke_speeds_add(yoke_step *step, int lane, yoke_stage stage, double seconds);
 
 /* waits.c: the lane has a job again. */
 void yoke_idle_end(yoke_step *step, int lane);

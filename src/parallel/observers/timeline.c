@@ -101,6 +101,7 @@ static yoke_status read_turn(yoke_step *step, int lane, int turn) {
         slot->span.begin_ns = (uint64_t)(clock->base_ns + begin_ms * 1e6);
         slot->span.end_ns = slot->span.begin_ns + (uint64_t)(spent_ms * 1e6);
         yoke_trace_past_span(step->watch.trace, lane, &slot->span);
+        yoke_speeds_add(step, lane, slot->span.stage, spent_ms * 1e-3);
     }
     return YOKE_OK;
 }

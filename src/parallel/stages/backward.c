@@ -11,7 +11,7 @@ static bool has_accumulated(const yoke_step *step, int lane) {
     const yoke_flight *flight = &step->flight;
     for (int micro = 0; micro < flight->micro; micro++) {
         int rows = yoke_shard_rows(flight->rows, flight->parts, micro);
-        if (yoke_shard_rows(rows, step->count, lane) > 0) return true;
+        if (yoke_deal_rows(step, rows, lane).rows > 0) return true;
     }
     return false;
 }
@@ -37,6 +37,7 @@ static yoke_status idle_bucket(yoke_step *step, int index, yoke_bucket bucket) {
     const yoke_lane *lane = &step->lanes[index];
     float *gradient = lane->memory->gradients + bucket.offset;
     size_t bytes = bucket.elements * sizeof *gradient;
+    if (!yoke_lane_has_round(step, index)) return YOKE_OK;
     if (step->flight.by_shards) {
         TRY(yoke_device_clear(lane->device, YOKE_STREAM_COMPUTE, gradient, bytes));
         return yoke_shards_merge(step, index, bucket);

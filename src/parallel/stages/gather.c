@@ -11,8 +11,9 @@ static yoke_status await_losses(yoke_step *step, int root, yoke_span *span) {
     (void)span;
     for (int k = 0; k < step->count; k++) {
         const yoke_lane *lane = &step->lanes[k];
+        bool has_loss = lane->shard.rows > 0 || (k == 0 && step->flight.loss_on_root);
         losses[k] = 0;
-        if (lane->shard.rows == 0) continue;
+        if (!has_loss) continue;
         TRY(yoke_device_event_synchronize(lane->events.losses));
         losses[k] = lane->memory->on_host->loss_sum;
         sum->correct += (int)lane->memory->on_host->correct;
@@ -27,6 +28,18 @@ static const yoke_bar losses_bar = {.stage = YOKE_STAGE_GATHER, .work = await_lo
 
 const yoke_stage_def yoke_stage_gather = {
     .stage = YOKE_STAGE_GATHER, .place = YOKE_ON_HOST, .bar = &losses_bar, .ends_batch = true};
+
+static yoke_status add_lanes(yoke_step *step, int root, yoke_span *span) {
+    (void)root, (void)span;
+    yoke_shards_add_lanes(step);
+    return YOKE_OK;
+}
+
+static const yoke_bar rounds_bar = {.stage = YOKE_STAGE_GATHER, .work = add_lanes};
+
+/* Of all rounds, which the lanes have counted. */
+const yoke_stage_def yoke_stage_gather_rounds = {
+    .stage = YOKE_STAGE_GATHER, .place = YOKE_ON_HOST, .bar = &rounds_bar, .ends_batch = true};
 
 /* The rows of one array, in their order: on the host, or on the device whose memory `to` is. */
 typedef struct gathered_rows {

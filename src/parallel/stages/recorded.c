@@ -84,7 +84,7 @@ static yoke_status record_shard(int index, void *context) {
     record_job job = *(const record_job *)context;
     yoke_lane *lane = &job.step->lanes[index];
     int turn = job.step->watch.turn;
-    job.rows = yoke_shard_rows(job.rows, job.step->count, index);
+    job.rows = yoke_deal_rows(job.step, job.rows, index).rows;
     job.lane = index;
     if (job.rows == 0) return YOKE_OK;
     recorded_size *size = find_size(job.step, index, job.rows, job.training);
@@ -100,7 +100,7 @@ static yoke_status record_shard(int index, void *context) {
 
 static bool is_recorded(const yoke_step *step, int rows, bool training) {
     for (int k = 0; k < step->count; k++) {
-        int shard = yoke_shard_rows(rows, step->count, k);
+        int shard = yoke_deal_rows(step, rows, k).rows;
         const recorded_size *size = find_size(step, k, shard, training);
         if (shard > 0 && (size == NULL || size->turns[0] == NULL || size->turns[1] == NULL))
             return false;

@@ -161,6 +161,7 @@ static yoke_status compute_loss(yoke_step *step, int root, yoke_span *span) {
 static const yoke_bar loss_bar = {.stage = YOKE_STAGE_LOSS, .work = compute_loss};
 
 static yoke_status clear_losses(yoke_step *step) {
+    step->flight.loss_on_root = true;
     for (int k = 0; k < step->count; k++)
         *step->lanes[k].memory->on_host = (yoke_loss_scalars){0};
     if (step->flight.batch.rows == 0) return YOKE_OK; /* a round of shards without rows */

@@ -124,7 +124,7 @@ static yoke_status upload(yoke_step *step, int lane, yoke_span *span) {
 
 static const yoke_bar upload_bar = {.stage = YOKE_STAGE_SCATTER, .on_stream = true, .work = upload};
 
-static yoke_status scatter_shard(int lane, void *context) {
+yoke_status yoke_lane_scatter(int lane, void *context) {
     yoke_step *step = context;
     const yoke_lane *own = &step->lanes[lane];
     if (own->shard.rows == 0) return YOKE_OK;
@@ -151,7 +151,7 @@ static size_t bytes(const yoke_step *step, int lane) {
 const yoke_stage_def yoke_stage_scatter = {.stage = YOKE_STAGE_SCATTER,
                                            .place = YOKE_ON_LANES,
                                            .begin = begin,
-                                           .lane = scatter_shard,
+                                           .lane = yoke_lane_scatter,
                                            .progress = YOKE_STAGE_SCATTER,
                                            .bytes = bytes,
                                            .travels = yoke_steps_by_phases};

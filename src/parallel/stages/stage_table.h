@@ -9,6 +9,7 @@
 /* scatter.c: cuts the current micro-batch and uploads each shard; output gradients to the shards,
  * gradients[outputs], NULL: zeros. */
 extern const yoke_stage_def yoke_stage_scatter;
+yoke_status yoke_lane_scatter(int lane, void *step);
 yoke_status yoke_scatter_output_gradients(yoke_step *step, const float *const *gradients);
 
 /* replicate.c: the root's weights go to stale replicas; or its weights and running statistics. */
@@ -29,9 +30,9 @@ yoke_status yoke_lane_backward(yoke_step *step, int lane, yoke_exchange *exchang
 /* reduce.c, update.c: by hand and in classic; the other schedules exchange bucket by bucket. */
 extern const yoke_stage_def yoke_stage_reduce, yoke_stage_update;
 
-/* gather.c: scalars of the micro-batch are added to the result; rows come back in their order, to
- * the host or to a device. outputs[outputs]; NULL: not this one. */
-extern const yoke_stage_def yoke_stage_gather, yoke_stage_gather_wanted;
+/* gather.c: scalars of the micro-batch, or of all rounds, are added to the result; rows come back
+ * in their order, to the host or to a device. outputs[outputs]; NULL: not this one. */
+extern const yoke_stage_def yoke_stage_gather, yoke_stage_gather_rounds, yoke_stage_gather_wanted;
 yoke_status yoke_gather_outputs(yoke_step *step, float *const *outputs);
 yoke_status yoke_gather_input_gradients(yoke_step *step, int input, float *gradients);
 

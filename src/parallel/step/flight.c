@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "parallel/step/deal.h"
 #include "parallel/step/models.h"
 #include "parallel/step/ranks.h"
 #include "parallel/step/shards.h"
@@ -265,8 +266,11 @@ yoke_status yoke_flight_begin(yoke_step *step, const yoke_batch *batch, bool in_
         .result = yoke_flight_no_result(own),
     };
     step->gradient.of_inputs = false;
-    for (int k = 0; k < step->count; k++)
+    for (int k = 0; k < step->count; k++) {
         step->lanes[k].shard = (yoke_shard){0};
+        step->lanes[k].round = 0;
+        step->lanes[k].done = (yoke_step_result){0};
+    }
     TRY(yoke_ranks_place_batch(step, batch));
     return step->ranks.world > 1 ? check_place(step) : YOKE_OK;
 }
@@ -282,12 +286,28 @@ static void cut_round(yoke_step *step, const yoke_batch *batch) {
     if (step->count > flight->contributors) flight->contributors = step->count;
     for (int k = 0; k < step->count; k++) {
         yoke_lane *lane = &step->lanes[k];
-        lane->shard = yoke_shard_of_lane(step, whole, k, flight->micro);
+        lane->round = flight->micro;
+        lane->shard = yoke_shard_of_lane(step, whole, k, lane->round);
         if (!finite) lane->shard.rows = 0;
         lane->bad_statistics = false;
         lane->position = flight->batch.rows;
         flight->batch.rows += lane->shard.rows;
     }
+}
+
+void yoke_flight_begin_rounds(yoke_step *step) {
+    yoke_flight *flight = &step->flight;
+    flight->batch = *flight->whole;
+    flight->micros = 1;
+    if (step->count > flight->contributors) flight->contributors = step->count;
+}
+
+void yoke_flight_cut_round(yoke_step *step, int index) {
+    yoke_lane *lane = &step->lanes[index];
+    int whole = step->ranks.world > 1 ? step->flight.whole_rows : step->flight.rows;
+    lane->shard = yoke_shard_of_lane(step, whole, index, lane->round);
+    if (!isfinite(lane->done.loss)) lane->shard.rows = 0;
+    lane->bad_statistics = false;
 }
 
 /* After a loss that is not finite the rest of the batch is left out: the step fails, but other
@@ -317,7 +337,7 @@ static void cut_micro_batch(yoke_step *step, const yoke_batch *batch) {
     flight->micro_first = part.first;
     int active = 0;
     for (int k = 0; k < step->count; k++) {
-        step->lanes[k].shard = yoke_chunk_of(micro->rows, step->count, k);
+        step->lanes[k].shard = yoke_deal_rows(step, micro->rows, k);
         step->lanes[k].position = step->lanes[k].shard.first;
         step->lanes[k].bad_statistics = false;
         active += step->lanes[k].shard.rows > 0;
@@ -338,7 +358,7 @@ bool yoke_flight_is_idle(const yoke_step *step, int lane) {
     int whole = step->ranks.world > 1 ? flight->whole_rows : flight->rows;
     if (flight->by_shards) return yoke_shard_of_lane(step, whole, lane, 0).rows == 0;
     int rows = yoke_shard_rows(flight->rows, flight->parts, 0);
-    return yoke_shard_rows(rows, step->count, lane) == 0;
+    return yoke_deal_rows(step, rows, lane).rows == 0;
 }
 
 bool yoke_flight_is_last(const yoke_flight *flight) {
@@ -351,7 +371,8 @@ bool yoke_flight_is_finite_so_far(const yoke_flight *flight) {
 
 bool yoke_flight_is_finite(const yoke_step *step) {
     for (int k = 0; k < step->count; k++)
-        if (step->lanes[k].shard.rows > 0 && !isfinite(step->lanes[k].memory->on_host->loss_sum))
+        if (!isfinite(step->lanes[k].done.loss) ||
+            (step->lanes[k].shard.rows > 0 && !isfinite(step->lanes[k].memory->on_host->loss_sum)))
             return false;
     return yoke_flight_is_finite_so_far(&step->flight);
 }

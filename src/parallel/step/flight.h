@@ -20,6 +20,9 @@ yoke_step_result yoke_flight_no_result(yoke_label_count labels);
 int yoke_flight_micros(int rows, int parts);
 /* Cuts the current micro-batch into shards. */
 void yoke_flight_cut(yoke_step *step);
+/* Where lanes go through their rounds alone: before the first, and the shard of a lane's round. */
+void yoke_flight_begin_rounds(yoke_step *step);
+void yoke_flight_cut_round(yoke_step *step, int lane);
 bool yoke_flight_is_last(const yoke_flight *flight);
 /* Whether no micro-batch or round so far has rows for the lane. */
 bool yoke_flight_is_idle(const yoke_step *step, int lane);

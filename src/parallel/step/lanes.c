@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "parallel/step/deal.h"
+#include "parallel/step/flight.h"
 #include "parallel/step/shards.h"
 
 /* Life. */
@@ -24,7 +26,7 @@ static yoke_status create_events(yoke_lane *lane, size_t buckets) {
 
 static yoke_status create_staging(const yoke_step *step, yoke_lane *lane) {
     yoke_staging *staging = &lane->staging;
-    size_t rows = (size_t)yoke_shard_rows(step->limits.micro_rows, step->count, 0);
+    size_t rows = (size_t)yoke_deal_most_rows(step);
     size_t value = step->options.pixels ? sizeof(uint8_t) : sizeof(float);
     TRY(yoke_device_allocate(lane->device, rows * step->limits.row_elements * value,
                              "the next shard", &staging->rows));
@@ -48,6 +50,15 @@ static yoke_status create_staging(const yoke_step *step, yoke_lane *lane) {
 int yoke_lane_sums(const yoke_step *step) {
     if (step->options.shards > 0) return yoke_shards_sums(step);
     return step->options.accumulate > 1 ? 1 : 0;
+}
+
+bool yoke_lane_is_last(const yoke_step *step, int lane) {
+    if (!step->flight.by_shards) return yoke_flight_is_last(&step->flight);
+    return step->lanes[lane].round == yoke_deal_shards(step, lane) - 1;
+}
+
+bool yoke_lane_has_round(const yoke_step *step, int lane) {
+    return !step->flight.by_shards || step->lanes[lane].round < yoke_deal_shards(step, lane);
 }
 
 const char *yoke_rows_advice(const yoke_step *step) {

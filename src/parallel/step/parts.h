@@ -95,6 +95,7 @@ typedef struct yoke_watch {
     yoke_trace *trace;
     struct yoke_links *links;             /* modelled ones; NULL: none, or one device */
     struct yoke_interpreter *interpreter; /* NULL unless the schedule is python */
+    struct yoke_speeds *speeds;           /* NULL unless they decide about shares */
     const yoke_observer *crew;            /* runs the stage in progress; NULL: the workers do */
     int crew_lanes;                       /* on lanes 0 .. crew_lanes - 1 */
     /* Two sets of events and recordings take turns: one batch fills its set while the other is
@@ -144,10 +145,12 @@ typedef struct yoke_lane {
     yoke_replica *replica;
     const yoke_replica_memory *memory; /* the replica's; borrowed */
     yoke_shard shard;
-    int position;        /* of the shard's first row among those of all lanes */
-    bool bad_statistics; /* statistics of forward are not finite: the loss is NaN */
-    bool loss_is_mapped; /* the loss writes memory->on_host itself */
-    float *accumulated;  /* gradients of earlier micro-batches, or shards; NULL: none are kept */
+    int round;             /* of its shards, with options.shards */
+    int position;          /* of the shard's first row among those of all lanes */
+    bool bad_statistics;   /* statistics of forward are not finite: the loss is NaN */
+    bool loss_is_mapped;   /* the loss writes memory->on_host itself */
+    float *accumulated;    /* gradients of earlier micro-batches, or shards; NULL: none are kept */
+    yoke_step_result done; /* of its rounds before this one, where lanes go through them alone */
     /* The versions that this replica holds; behind the step's: stale. */
     uint64_t weights_version, buffers_version;
     yoke_lane_events events;
@@ -212,18 +215,29 @@ typedef struct yoke_flight {
     int contributors;        /* participants 0 .. contributors - 1 hold a gradient */
     yoke_stage progress;     /* the last stage the batch went through; LOAD: not scattered yet */
     bool losses_known;       /* of the micro-batch */
+    bool loss_on_root;       /* lane 0 has that of all lanes */
     unsigned reached;        /* as bits, the outputs that the gradient of its loss comes from */
     double gradient_norm;    /* -1 until clipping knows it */
     yoke_step_result result; /* sums over the micro-batches so far */
 } yoke_flight;
 
+/* Which part of a batch each device computes (deal.h). */
+typedef struct yoke_deal {
+    bool is_equal;                         /* rows by torch.chunk's rule */
+    double begins[YOKE_DEVICES_LIMIT + 1]; /* the part of a batch before each device's; then 1 */
+    int shards[YOKE_DEVICES_LIMIT + 1];    /* the first shard of each device; then their number */
+} yoke_deal;
+
 /* options.shards V: the batch is cut into V shards whatever the number of devices, so that the same
- * sums of the same gradients are taken in the same order on 1, 2, 4 ... devices and ranks. A lane
- * computes its V / (devices x ranks) consecutive shards one after the other, a round each. */
+ * sums of the same gradients are taken in the same order on any number of devices and 1, 2, 4 ...
+ * ranks. A lane computes its consecutive shards one after the other, a round each. */
 typedef struct yoke_shards {
-    int rounds;        /* shards of one lane; 1 without options.shards */
+    int rounds;        /* shards of the lane with the most; 1 without options.shards */
+    int levels;        /* the whole tree's: 2^levels shards */
+    int waiting;       /* buffers of blocks that wait for their right neighbour */
+    bool plain;        /* each lane has one block, all of one size */
     float *statistics; /* the root's running statistics after its first shard; NULL: none to keep */
-    double *losses;    /* [lanes x rounds] of this process's shards, in their order */
+    double *losses;    /* [shards] of this process, in their order */
 } yoke_shards;
 
 /* DDP: the processes that train one model. Without a process group there is one rank. */
@@ -321,6 +335,7 @@ struct yoke_step {
     yoke_algorithms *algorithms;
     yoke_exchange *exchange;
     yoke_ranks ranks;
+    yoke_deal deal;
     yoke_shards shards;
     yoke_guard guards[YOKE_GUARDS];
     struct yoke_root_loss *root_loss; /* NULL unless the loss is computed on the root */

@@ -5,7 +5,9 @@
 
 #include <stdlib.h>
 
+#include "parallel/step/deal.h"
 #include "parallel/step/flight.h"
+#include "parallel/step/lanes.h"
 
 /* Options. */
 
@@ -20,11 +22,15 @@ static yoke_status check_counts(const yoke_step *step) {
                     "shards is %d: a power of two up to %d, or 0 for as many "
                     "shards as devices",
                     shards, YOKE_SHARDS_LIMIT);
-    if (is_power_of_two(devices) && devices <= shards) return YOKE_OK;
+    bool may_differ = step->ranks.world == 1 && !step->queued;
+    if ((may_differ || is_power_of_two(devices)) && devices <= shards) return YOKE_OK;
+    if (may_differ)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%d shards on %d devices: every device needs one", shards,
+                    devices);
     return FAIL(YOKE_ERROR_ARGUMENT,
-                "%d shards on %d devices: every device computes equally many shards; choose 1, 2, "
-                "4, ... devices, at most %d",
-                shards, devices, shards);
+                "%d shards on %d %s: each computes equally many; choose 1, 2, 4, ... of them, at "
+                "most %d",
+                shards, devices, step->ranks.world > 1 ? "ranks" : "GPUs", shards);
 }
 
 /* What would make the result depend on the number of devices after all. */
@@ -61,12 +67,10 @@ static yoke_status check_order(const yoke_step *step) {
 
 yoke_status yoke_shards_check(yoke_step *step) {
     yoke_data_parallel_options *options = &step->options;
-    step->shards.rounds = 1;
     if (options->shards == 0) return YOKE_OK;
     TRY(check_counts(step));
     TRY(check_order(step));
-    step->shards.rounds = options->shards / (step->count * step->ranks.world);
-    if (options->input_gradients && step->shards.rounds > 1)
+    if (options->input_gradients && options->shards > step->count * step->ranks.world)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "input_gradients with %d shards on %d devices: they are those of one shard a "
                     "device",
@@ -79,11 +83,13 @@ yoke_status yoke_shards_check(yoke_step *step) {
 
 yoke_status yoke_shards_create(yoke_step *step) {
     yoke_shards *shards = &step->shards;
-    size_t count = (size_t)step->count * (size_t)shards->rounds;
+    size_t count =
+        (size_t)(step->options.shards / step->ranks.world) + 1; /* none: without shards */
     shards->losses = calloc(count, sizeof *shards->losses);
     if (shards->losses == NULL) return FAIL_MEMORY(count * sizeof *shards->losses, "losses");
     size_t bytes = step->flat->buffer_elements * sizeof(float);
-    if (shards->rounds == 1 || bytes == 0) return YOKE_OK;
+    bool one_each = shards->rounds == 1 && !step->options.auto_shares;
+    if (one_each || bytes == 0) return YOKE_OK;
     return yoke_memory_advice(yoke_device_allocate(step->lanes[0].device, bytes,
                                                    "running statistics",
                                                    (void **)&shards->statistics),
@@ -112,67 +118,179 @@ yoke_chunk yoke_shards_of_rank(const yoke_step *step, int rows) {
 
 yoke_chunk yoke_shard_of_lane(const yoke_step *step, int rows, int lane, int round) {
     const yoke_ranks *ranks = &step->ranks;
-    int own = lane * step->shards.rounds + round;
-    int all = ranks->rank * step->count * step->shards.rounds;
+    int own = yoke_deal_first_shard(step, lane) + round;
+    int all = ranks->rank * (step->options.shards / ranks->world);
+    if (round >= yoke_deal_shards(step, lane)) return (yoke_chunk){0, 0};
     yoke_chunk shard = yoke_chunk_of(rows, step->options.shards, all + own);
     shard.first -= yoke_shards_of_rank(step, rows).first;
     return shard;
 }
 
-/* Gradients: a binary counter. Level l holds the sum of 2^l shards or nothing. A new gradient is
- * added to level 0, that sum to level 1, and so on, up to the first empty level, which keeps it.
- * The lane's sum is then the subtree over its shards (base/tree.h). */
+/* Gradients. The sum over all shards is a tree (base/tree.h) whose subtrees are blocks of 2^l
+ * shards that begin at a multiple of 2^l. A lane adds up the largest blocks that its shards make:
+ * the last one in the replica's gradients, the others in `accumulated`. That is a binary counter:
+ * buffer l waits with a block of 2^l shards for the next one, which completes a block of twice as
+ * many. A block whose left neighbour is another lane's completes nothing: it lies behind those
+ * buffers. */
+
+/* How many waiting blocks shard `shard` completes for a lane whose first one is `first`. */
+static int merges_of(int first, int shard) {
+    int merges = 0;
+    while ((shard >> merges & 1) != 0 && ((shard >> merges) - 1) << merges >= first)
+        merges++;
+    return merges;
+}
+
+/* Where a block of 2^level shards that ends with shard `last` lies: behind those that wait if its
+ * left neighbour is another lane's. */
+static int buffer_of(const yoke_step *step, int last, int level) {
+    bool is_right = (last >> level & 1) != 0;
+    return is_right ? step->shards.waiting + level : level;
+}
+
+static int larger(int a, int b) {
+    return a > b ? a : b;
+}
+
+/* Buffers of the lane's blocks but the last one: those that wait, and those that cannot. */
+static void count_buffers(const yoke_step *step, int lane, int *waiting, int *others) {
+    int first = yoke_deal_first_shard(step, lane), end = first + yoke_deal_shards(step, lane);
+    for (int shard = first; shard < end - 1; shard++) {
+        int level = merges_of(first, shard);
+        int *count = (shard >> level & 1) != 0 ? others : waiting;
+        *count = larger(*count, level + 1);
+    }
+}
+
+/* The lane's blocks, in their order. */
+static void list_lane(const yoke_step *step, int lane, yoke_blocks *blocks) {
+    int at = yoke_deal_first_shard(step, lane), end = at + yoke_deal_shards(step, lane);
+    while (at < end) {
+        int level = 0, next = blocks->count++;
+        while ((at >> level & 1) == 0 && at + (2 << level) <= end)
+            level++;
+        int size = 1 << level;
+        blocks->lanes[next] = lane;
+        blocks->sizes[next] = size;
+        blocks->buffers[next] = at + size == end ? -1 : buffer_of(step, at + size - 1, level);
+        at += size;
+    }
+}
+
+static void list_blocks(const yoke_step *step, yoke_blocks *blocks) {
+    blocks->count = 0;
+    for (int lane = 0; lane < step->count; lane++)
+        list_lane(step, lane, blocks);
+}
 
 int yoke_shards_sums(const yoke_step *step) {
-    int levels = 0;
-    while (step->shards.rounds >> (levels + 1) > 0)
-        levels++;
-    return levels;
+    int waiting = 0, others = 0;
+    if (step->options.auto_shares) return 2 * step->shards.levels; /* whatever the deal */
+    for (int lane = 0; lane < step->count; lane++)
+        count_buffers(step, lane, &waiting, &others);
+    return waiting + others;
+}
+
+void yoke_shards_deal(yoke_step *step) {
+    yoke_shards *shards = &step->shards;
+    int whole = step->options.shards / step->ranks.world, others = 0;
+    yoke_blocks blocks;
+    shards->rounds = yoke_deal_rounds(step);
+    shards->levels = shards->waiting = 0;
+    if (step->options.shards == 0) return;
+    while (whole >> (shards->levels + 1) > 0)
+        shards->levels++;
+    for (int lane = 0; lane < step->count; lane++)
+        count_buffers(step, lane, &shards->waiting, &others);
+    if (step->options.auto_shares) shards->waiting = shards->levels;
+    list_blocks(step, &blocks);
+    shards->plain = blocks.count == step->count;
+    for (int i = 1; i < blocks.count; i++)
+        shards->plain &= blocks.sizes[i] == blocks.sizes[0];
 }
 
 /* Up to two levels in one pass: large networks read and write them in memory, not in the cache. */
 yoke_status yoke_shards_merge(yoke_step *step, int index, yoke_bucket bucket) {
     const yoke_lane *lane = &step->lanes[index];
-    const yoke_flight *flight = &step->flight;
     size_t elements = step->flat->trainable_elements;
+    int first = yoke_deal_first_shard(step, index), shard = first + lane->round;
+    int merges = merges_of(first, shard);
+    bool last = yoke_lane_is_last(step, index);
     float *gradient = lane->memory->gradients + bucket.offset;
-    float *level = lane->accumulated + bucket.offset, *to = NULL;
-    int round = flight->micro;
-    while ((round & 1) != 0) {
-        int full = (round & 2) != 0 ? 2 : 1;
-        const float *from[] = {gradient, level, full == 2 ? level + elements : NULL};
-        round >>= full;
-        level += (size_t)full * elements;
-        bool is_partial = (round & 1) != 0 || yoke_flight_is_last(flight);
-        to = is_partial ? gradient : level;
+    float *buffers = lane->accumulated + bucket.offset, *to = gradient;
+    for (int level = 0; level < merges;) {
+        int full = merges - level > 1 ? 2 : 1;
+        const float *from[] = {gradient, buffers + (size_t)level * elements,
+                               full == 2 ? buffers + (size_t)(level + 1) * elements : NULL};
+        level += full;
+        if (level == merges && !last)
+            to = buffers + (size_t)buffer_of(step, shard, merges) * elements;
         TRY(yoke_device_sum(lane->device, YOKE_STREAM_COMPUTE, to, from, full + 1,
                             bucket.elements));
     }
-    if (to != NULL || yoke_flight_is_last(flight)) return YOKE_OK;
-    return yoke_device_copy(lane->device, YOKE_STREAM_COMPUTE, level, lane->device, gradient,
-                            bucket.elements * sizeof *level);
+    if (merges > 0 || last) return YOKE_OK;
+    return yoke_device_copy(lane->device, YOKE_STREAM_COMPUTE,
+                            buffers + (size_t)buffer_of(step, shard, 0) * elements, lane->device,
+                            gradient, bucket.elements * sizeof *gradient);
+}
+
+void yoke_shards_blocks(const yoke_step *step, size_t offset, yoke_blocks *blocks) {
+    size_t elements = step->flat->trainable_elements;
+    list_blocks(step, blocks);
+    for (int i = 0; i < blocks->count; i++) {
+        const yoke_lane *lane = &step->lanes[blocks->lanes[i]];
+        const float *sums = blocks->buffers[i] < 0
+                                ? lane->memory->gradients
+                                : lane->accumulated + (size_t)blocks->buffers[i] * elements;
+        blocks->from[i] = sums + offset;
+    }
 }
 
 /* Statistics and losses. */
 
+/* In the root's first round, and after its last one. */
 yoke_status yoke_shards_keep_statistics(yoke_step *step) {
-    const yoke_flight *flight = &step->flight;
-    float *kept = step->shards.statistics, *own = step->lanes[0].memory->buffers;
-    yoke_device *root = step->lanes[0].device;
+    const yoke_lane *root = &step->lanes[0];
+    float *kept = step->shards.statistics, *own = root->memory->buffers;
     size_t bytes = step->flat->buffer_elements * sizeof *own;
-    if (kept == NULL || !flight->by_shards) return YOKE_OK;
-    if (flight->micro == 0)
-        return yoke_device_copy(root, YOKE_STREAM_COMPUTE, kept, root, own, bytes);
-    if (!yoke_flight_is_last(flight)) return YOKE_OK;
-    return yoke_device_copy(root, YOKE_STREAM_COMPUTE, own, root, kept, bytes);
+    int last = step->flight.by_shards ? yoke_deal_shards(step, 0) - 1 : 0;
+    if (kept == NULL || last == 0 || root->round > last) return YOKE_OK;
+    if (root->round == 0)
+        return yoke_device_copy(root->device, YOKE_STREAM_COMPUTE, kept, root->device, own, bytes);
+    if (root->round < last) return YOKE_OK;
+    return yoke_device_copy(root->device, YOKE_STREAM_COMPUTE, own, root->device, kept, bytes);
+}
+
+static double *loss_of(const yoke_step *step, int lane) {
+    return &step->shards.losses[yoke_deal_first_shard(step, lane) + step->lanes[lane].round];
+}
+
+static double loss_of_all(const yoke_step *step) {
+    return yoke_tree_sum(step->shards.losses, step->options.shards / step->ranks.world);
 }
 
 void yoke_shards_add_losses(yoke_step *step, const double *losses) {
-    const yoke_flight *flight = &step->flight;
-    int rounds = step->shards.rounds;
-    if (!flight->by_shards) return;
+    if (!step->flight.by_shards || step->flight.loss_on_root) return;
     for (int k = 0; k < step->count; k++)
-        step->shards.losses[k * rounds + flight->micro] = losses[k];
-    if (yoke_flight_is_last(flight))
-        step->flight.result.loss = yoke_tree_sum(step->shards.losses, step->count * rounds);
+        if (step->lanes[k].round < yoke_deal_shards(step, k)) *loss_of(step, k) = losses[k];
+    if (yoke_flight_is_last(&step->flight)) step->flight.result.loss = loss_of_all(step);
+}
+
+void yoke_shards_end_round(yoke_step *step, int index) {
+    yoke_lane *lane = &step->lanes[index];
+    const yoke_loss_scalars *scalars = lane->memory->on_host;
+    bool has_rows = lane->shard.rows > 0;
+    *loss_of(step, index) = has_rows ? scalars->loss_sum : 0;
+    lane->done.loss += *loss_of(step, index);
+    lane->done.correct += has_rows ? (int)scalars->correct : 0;
+    lane->done.rows += lane->shard.rows;
+}
+
+void yoke_shards_add_lanes(yoke_step *step) {
+    yoke_step_result *sum = &step->flight.result;
+    for (int k = 0; k < step->count; k++) {
+        sum->correct += step->lanes[k].done.correct;
+        sum->rows += step->lanes[k].done.rows;
+    }
+    sum->loss = loss_of_all(step);
 }

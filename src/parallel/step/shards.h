@@ -17,15 +17,33 @@ yoke_chunk yoke_shards_of_rank(const yoke_step *step, int rows);
  * process's first row. */
 yoke_chunk yoke_shard_of_lane(const yoke_step *step, int rows, int lane, int round);
 
+/* What follows from a deal. */
+void yoke_shards_deal(yoke_step *step);
+
 /* Adds the shard's gradient of a bucket, in the replica, to the partial sums of earlier rounds; the
- * last round leaves the lane's whole sum in the replica. */
+ * last round leaves the sum of the lane's last shards, or of all of them, in the replica. */
 int yoke_shards_sums(const yoke_step *step); /* buffers that a lane needs for them */
 yoke_status yoke_shards_merge(yoke_step *step, int lane, yoke_bucket bucket);
 
-/* After a round of training: the running statistics stay those of the root's first shard. */
+/* The sums that the lanes have made of their shards, in the order of the shards: subtrees of the
+ * sum over all, from flat element `offset` on. */
+typedef struct yoke_blocks {
+    const float *from[YOKE_SHARDS_LIMIT];
+    int sizes[YOKE_SHARDS_LIMIT];   /* shards in each */
+    int lanes[YOKE_SHARDS_LIMIT];   /* whose sum it is */
+    int buffers[YOKE_SHARDS_LIMIT]; /* of the lane's `accumulated`; -1: the replica's gradients */
+    int count;
+} yoke_blocks;
+void yoke_shards_blocks(const yoke_step *step, size_t offset, yoke_blocks *blocks);
+
+/* After the root's round of training: the running statistics stay those of the root's first shard.
+ */
 yoke_status yoke_shards_keep_statistics(yoke_step *step);
 /* After a round: losses[lanes] of its shards. The result's loss becomes the sum over all shards
  * after the last. */
 void yoke_shards_add_losses(yoke_step *step, const double *losses);
+/* Where lanes go through their rounds alone: after each; and after all, on the caller's thread. */
+void yoke_shards_end_round(yoke_step *step, int lane);
+void yoke_shards_add_lanes(yoke_step *step);
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef PARALLEL_STEP_STEP_H
 #define PARALLEL_STEP_STEP_H
 
+#include "parallel/step/deal.h"
 #include "parallel/step/flight.h"
 #include "parallel/step/groups.h"
 #include "parallel/step/lanes.h"

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which rows, or shards, each device computes. */
+#include "parallel/step/deal.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "parallel/step/shards.h"
+
+/* A share that is measured is at most so many times an equal one: replicas have memory for it. */
+#define MOST_SHARE 2
+/* A new deal has to be so much faster: noise moves no rows. */
+#define CLEARLY 0.95
+
+static int most(int a, int b) {
+    return a > b ? a : b;
+}
+
+static int least(int a, int b) {
+    return a < b ? a : b;
+}
+
+/* Shards. */
+
+static int shards_here(const yoke_step *step) {
+    return step->options.shards / step->ranks.world;
+}
+
+/* Every device has one; each further shard goes to the device that would be done with it first. */
+static void count_shards(const yoke_step *step, const double *weights, int *counts) {
+    for (int k = 0; k < step->count; k++)
+        counts[k] = 1;
+    for (int dealt = step->count; dealt < shards_here(step); dealt++) {
+        int first = 0;
+        for (int k = 1; k < step->count; k++)
+            if ((counts[k] + 1) / weights[k] < (counts[first] + 1) / weights[first]) first = k;
+        counts[first]++;
+    }
+}
+
+static void deal_shards(yoke_step *step, const double *weights) {
+    yoke_deal *deal = &step->deal;
+    int counts[YOKE_DEVICES_LIMIT];
+    if (step->options.shards == 0) return;
+    count_shards(step, weights, counts);
+    deal->shards[0] = 0;
+    for (int k = 0; k < step->count; k++)
+        deal->shards[k + 1] = deal->shards[k] + counts[k];
+}
+
+int yoke_deal_shards(const yoke_step *step, int lane) {
+    return step->deal.shards[lane + 1] - step->deal.shards[lane];
+}
+
+int yoke_deal_first_shard(const yoke_step *step, int lane) {
+    return step->deal.shards[lane];
+}
+
+int yoke_deal_rounds(const yoke_step *step) {
+    int rounds = 1;
+    for (int k = 0; step->options.shards > 0 && k < step->count; k++)
+        rounds = most(rounds, yoke_deal_shards(step, k));
+    return rounds;
+}
+
+/* Rows. */
+
+/* Where the lane's rows begin. Every lane has one before any has two, so that lanes with rows come
+ * first. */
+static int begin_of(const yoke_deal *deal, int count, int rows, int lane) {
+    if (rows < count) return least(lane, rows);
+    int wanted = (int)lround(rows * deal->begins[lane]);
+    return least(most(wanted, lane), rows - (count - lane));
+}
+
+static yoke_chunk rows_of(const yoke_deal *deal, int count, int rows, int lane) {
+    if (deal->is_equal) return yoke_chunk_of(rows, count, lane);
+    int first = begin_of(deal, count, rows, lane);
+    return (yoke_chunk){.first = first, .rows = begin_of(deal, count, rows, lane + 1) - first};
+}
+
+yoke_chunk yoke_deal_rows(const yoke_step *step, int rows, int lane) {
+    return rows_of(&step->deal, step->count, rows, lane);
+}
+
+int yoke_deal_most_rows(const yoke_step *step) {
+    int rows = step->limits.micro_rows, found = yoke_chunk_of(rows, step->count, 0).rows;
+    if (step->options.shards > 0) return found; /* one shard at a time */
+    if (step->options.auto_shares) found = least(rows, MOST_SHARE * found);
+    /* A batch of fewer rows rounds in another way, by a row at most. */
+    for (int k = 0; !step->deal.is_equal && k < step->count; k++)
+        found = most(found, least(rows, yoke_deal_rows(step, rows, k).rows + 1));
+    return found;
+}
+
+/* Dealing. */
+
+/* No weight above the limit: what one device may not take, the others share. */
+static void limit_weights(int count, double *weights) {
+    double limit = MOST_SHARE / (double)count, sum = 0, over = 0, rest = 0;
+    for (int k = 0; k < count; k++)
+        sum += weights[k];
+    for (int k = 0; k < count; k++) {
+        weights[k] /= sum;
+        if (weights[k] > limit) over += weights[k] - limit;
+        rest += weights[k] > limit ? 0 : weights[k];
+    }
+    for (int k = 0; over > 0 && k < count; k++)
+        weights[k] = weights[k] > limit ? limit : weights[k] * (1 + over / rest);
+}
+
+static void deal_by(yoke_step *step, const double *given) {
+    yoke_deal *deal = &step->deal;
+    double weights[YOKE_DEVICES_LIMIT], sum = 0, below = 0;
+    memcpy(weights, given, (size_t)step->count * sizeof *weights);
+    if (step->options.auto_shares && step->options.shards == 0) limit_weights(step->count, weights);
+    for (int k = 0; k < step->count; k++)
+        sum += weights[k];
+    for (int k = 0; k < step->count; k++) {
+        deal->begins[k] = below / sum;
+        below += weights[k];
+    }
+    deal->begins[step->count] = 1;
+    deal->is_equal = false;
+    deal_shards(step, weights);
+}
+
+/* A part of a batch: shards, or rows. */
+static int part_of(const yoke_step *step, int lane) {
+    if (step->options.shards > 0) return yoke_deal_shards(step, lane);
+    return yoke_deal_rows(step, step->limits.micro_rows, lane).rows;
+}
+
+static double slowest(const yoke_step *step, const double *speeds) {
+    double most = 0;
+    for (int k = 0; k < step->count; k++)
+        most = fmax(most, part_of(step, k) / speeds[k]);
+    return most;
+}
+
+bool yoke_deal_improve(yoke_step *step, const double *seconds) {
+    double speeds[YOKE_DEVICES_LIMIT] = {0};
+    yoke_deal before = step->deal;
+    for (int k = 0; k < step->count; k++) {
+        if (!(seconds[k] > 0)) return false;
+        speeds[k] = part_of(step, k) / seconds[k];
+    }
+    double now = slowest(step, speeds);
+    deal_by(step, speeds);
+    if (slowest(step, speeds) < CLEARLY * now) {
+        yoke_shards_deal(step);
+        return true;
+    }
+    step->deal = before;
+    return false;
+}
+
+int yoke_deal_device_rows(const yoke_step *step, int lane) {
+    int rows = 0;
+    if (step->options.shards == 0) return yoke_deal_rows(step, step->options.batch, lane).rows;
+    for (int round = 0; round < yoke_deal_shards(step, lane); round++)
+        rows += yoke_shard_of_lane(step, step->options.batch, lane, round).rows;
+    return rows;
+}
+
+/* Options. */
+
+static yoke_status check_shares(const yoke_step *step) {
+    const yoke_data_parallel_options *options = &step->options;
+    if (options->share_count != step->count)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%d shares for %d device%s: give one for each",
+                    options->share_count, step->count, step->count == 1 ? "" : "s");
+    double sum = 0;
+    for (int k = 0; k < step->count; k++) {
+        if (!(options->shares[k] > 0 && isfinite(options->shares[k])))
+            return FAIL(YOKE_ERROR_ARGUMENT, "the share of device %d is %g: it must be above 0", k,
+                        options->shares[k]);
+        sum += options->shares[k];
+    }
+    int parts = options->shards > 0 ? options->shards : options->batch / options->accumulate;
+    for (int k = 0; k < step->count; k++)
+        if (parts * options->shares[k] / sum < 0.5)
+            return FAIL(
+                YOKE_ERROR_ARGUMENT,
+                "the share of device %d is %g of %g: it leaves the device without %s of %d; "
+                "leave the device out",
+                k, options->shares[k], sum, options->shards > 0 ? "shards" : "rows", parts);
+    return YOKE_OK;
+}
+
+static yoke_status check_options(const yoke_step *step) {
+    const yoke_data_parallel_options *options = &step->options;
+    if (options->process_group != NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "shares with ranks: each rank brings as many rows as its "
+                                         "batch has, and yoke_batch.whole_rows says of how many");
+    if (options->shards > 0 && step->queued)
+        return FAIL(YOKE_ERROR_ARGUMENT, "shares of whole shards are for CPU devices: GPUs share "
+                                         "rows, without shards");
+    if (options->synchronize_batch_norm && options->auto_shares)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "auto_shares with synchronize_batch_norm: devices wait for each other in every "
+                    "batch norm, so that none is measured alone; give shares");
+    return YOKE_OK;
+}
+
+yoke_status yoke_deal_create(yoke_step *step) {
+    yoke_data_parallel_options *options = &step->options;
+    const double *shares = options->shares;
+    double equal[YOKE_DEVICES_LIMIT];
+    bool asked = shares != NULL || options->share_count != 0 || options->auto_shares;
+    for (int k = 0; k < step->count; k++)
+        equal[k] = 1;
+    if (asked) TRY(check_options(step));
+    if (shares != NULL || options->share_count != 0) {
+        if (shares == NULL)
+            return FAIL(YOKE_ERROR_ARGUMENT, "share_count is %d, and shares is NULL",
+                        options->share_count);
+        TRY(check_shares(step));
+    }
+    deal_by(step, shares != NULL ? shares : equal);
+    step->deal.is_equal = shares == NULL;
+    options->shares = NULL; /* may be gone after create */
+    return YOKE_OK;
+}
