@@ -135,6 +135,12 @@ static void print_data(FILE *out, const yoke_trainer *trainer, const char *name)
     fputc('\n', out);
 }
 
+void print_rows(FILE *out, const yoke_data_parallel *engine) {
+    for (int i = 0; i < 8 && yoke_data_parallel_device_rows(engine, i) > 0; i++)
+        fprintf(out, "%s%d", i > 0 ? " + " : "", yoke_data_parallel_device_rows(engine, i));
+    fprintf(out, "%s\n", yoke_data_parallel_device_rows(engine, 8) > 0 ? " + ..." : "");
+}
+
 void print_plan(FILE *out, yoke_trainer *trainer, const device_view *view) {
     yoke_data_parallel *engine = yoke_trainer_engine(trainer);
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
@@ -149,9 +155,7 @@ void print_plan(FILE *out, yoke_trainer *trainer, const device_view *view) {
     print_exchange(out, &summary);
     print_notes(out, view);
     fprintf(out, "batch    %d rows a step: ", summary.batch); /* 64 rows a step: 32 + 32 */
-    for (int i = 0; i < summary.devices && i < 8; i++)
-        fprintf(out, "%s%d", i > 0 ? " + " : "", yoke_data_parallel_device_rows(engine, i));
-    fprintf(out, "%s\n", summary.devices > 8 ? " + ..." : "");
+    print_rows(out, engine);
     print_memory(out, engine, view);
 }
 

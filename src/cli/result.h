@@ -33,6 +33,8 @@ void print_plan(FILE *out, yoke_trainer *trainer, const device_view *view);
 void print_epoch(FILE *out, const yoke_event *epoch, bool tests, const char *head);
 /* After it: the stages of a step, then speed and loss. */
 void print_stages(FILE *out, const yoke_trace *trace);
+/* The rows of a batch that each device computes now: "48 + 16". */
+void print_rows(FILE *out, const yoke_data_parallel *engine);
 void print_result(FILE *out, const yoke_trainer_summary *summary, const char *unit);
 /* On stderr, where new rows cost many times what guessing their class does. */
 void warn_of_result(const yoke_trainer *trainer, const yoke_trainer_summary *summary);

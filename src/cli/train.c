@@ -97,6 +97,10 @@ static yoke_status report(session *now) {
     if (!setup->quiet)
         print_stages(words, yoke_data_parallel_trace(yoke_trainer_engine(now->trainer)));
     if (!setup->json || !setup->quiet) print_result(words, &summary, now->progress.unit);
+    if (setup->shares.measured && !(setup->json && setup->quiet)) {
+        fprintf(words, "rows of devices, by measured speed: ");
+        print_rows(words, yoke_trainer_engine(now->trainer));
+    }
     if (setup->json) status = print_result_json(stdout, now->trainer, &summary, &now->skipped);
     fflush(stdout); /* warning and advice on stderr come after it, also in one file */
     if (!setup->quiet) warn_of_result(now->trainer, &summary);

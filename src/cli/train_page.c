@@ -92,6 +92,20 @@ static uint64_t taken(const train_page *page, const yoke_trainer_summary *summar
     return page->found != NULL ? (uint64_t)page->found->count : summary->steps;
 }
 
+/* Of a run whose devices had unequal shares: those of the last batch. */
+static yoke_status add_rows(yoke_report *report, const train_page *page) {
+    const device_shares *shares = &page->setup->shares;
+    const yoke_data_parallel *engine = yoke_trainer_engine(page->trainer);
+    char rows[512] = "";
+    size_t used = 0;
+    if (shares->text == NULL) return YOKE_OK;
+    for (int i = 0; yoke_data_parallel_device_rows(engine, i) > 0 && used < 400; i++)
+        used += (size_t)snprintf(rows + used, sizeof rows - used, "%s%d", i > 0 ? " + " : "",
+                                 yoke_data_parallel_device_rows(engine, i));
+    return add_fact(report, "rows of devices", "%s, %s", rows,
+                    shares->measured ? "by measured speed" : "as given");
+}
+
 static yoke_status add_facts(yoke_report *report, const train_page *page,
                              const yoke_trainer_summary *summary) {
     static const char *const algorithms[] = {"measured", "direct", "fastest"};
@@ -103,6 +117,7 @@ static yoke_status add_facts(yoke_report *report, const train_page *page,
     TRY(add_fact(report, "dataset", "%s", summary->dataset));
     TRY(add_devices(report, page, summary));
     TRY(add_fact(report, "batch", "%d rows on all devices together", summary->batch));
+    TRY(add_rows(report, page));
     TRY(add_fact(report, "steps", "%" PRIu64 " of %" PRIu64, taken(page, summary), page->steps));
     TRY(add_optimizer(report, page));
     TRY(add_fact(report, "algorithms", "%s",

@@ -60,6 +60,13 @@ class Shards:
                     self.assertEqual(self.train("--devices", f"{devices}xcpu", "--schedule", schedule),
                                      self.expected)
 
+    def test_any_number_of_devices_and_any_shares(self):
+        for arguments in [["--devices", "3xcpu"], ["--devices", "2xcpu", "--shares", "3:1"],
+                          ["--devices", "3xcpu", "--shares", "1:5:2", "--schedule", "sharded"],
+                          ["--devices", "2xcpu", "--shares", "auto", "--straggler", "1:3"]]:
+            with self.subTest(arguments=arguments):
+                self.assertEqual(self.train(*arguments), self.expected)
+
     def test_processes_over_shared_memory(self):
         for ranks in [1, 2, 4]:
             for schedule in ["overlap", "sharded"]:
@@ -81,7 +88,7 @@ class Resnet20(Shards, unittest.TestCase):
     MODEL = ["--model", "resnet20"]
 
     def test_what_shards_cannot_do_says_what_to_choose(self):
-        for words, arguments in [(["8 shards on 3 devices", "1, 2, 4"], ["--devices", "3xcpu"]),
+        for words, arguments in [(["8 shards on 9 devices", "every device needs one"], ["--devices", "9xcpu"]),
                                  (["accumulate 2 with 8 shards"], ["--accumulate", "2"]),
                                  (["NCCL", "auto or copy"], ["--collectives", "nccl"])]:
             result = subprocess.run([YOKE, *RUN, *self.MODEL, *self.cache, *arguments], capture_output=True,

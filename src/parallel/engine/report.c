@@ -16,7 +16,7 @@ const yoke_model *yoke_data_parallel_model(const yoke_data_parallel *parallel) {
 
 int yoke_data_parallel_device_rows(const yoke_data_parallel *parallel, int device) {
     if (parallel == NULL || device < 0 || device >= parallel->step.count) return 0;
-    return yoke_deal_device_rows(&parallel->step, device);
+    return yoke_device_rows(&parallel->step, device);
 }
 
 uint64_t yoke_data_parallel_batches_tracked(const yoke_data_parallel *parallel) {

@@ -56,6 +56,7 @@ static void after_step(yoke_step *step, uint64_t number) {
     if (speeds->steps == 0) begin_window(speeds, 0);
     if (speeds->steps < LEAST_STEPS || yoke_trace_now() - speeds->begin_ns < LEAST_NS) return;
     bool changed = yoke_deal_improve(step, speeds->seconds);
+    if (changed) yoke_shards_deal(step);
     begin_window(speeds, changed ? -LATE_STEPS : 0);
 }
 

@@ -5,8 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "parallel/step/shards.h"
-
 /* A share that is measured is at most so many times an equal one: replicas have memory for it. */
 #define MOST_SHARE 2
 /* A new deal has to be so much faster: noise moves no rows. */
@@ -147,20 +145,9 @@ bool yoke_deal_improve(yoke_step *step, const double *seconds) {
     }
     double now = slowest(step, speeds);
     deal_by(step, speeds);
-    if (slowest(step, speeds) < CLEARLY * now) {
-        yoke_shards_deal(step);
-        return true;
-    }
+    if (slowest(step, speeds) < CLEARLY * now) return true;
     step->deal = before;
     return false;
-}
-
-int yoke_deal_device_rows(const yoke_step *step, int lane) {
-    int rows = 0;
-    if (step->options.shards == 0) return yoke_deal_rows(step, step->options.batch, lane).rows;
-    for (int round = 0; round < yoke_deal_shards(step, lane); round++)
-        rows += yoke_shard_of_lane(step, step->options.batch, lane, round).rows;
-    return rows;
 }
 
 /* Options. */

@@ -23,7 +23,4 @@ int yoke_deal_first_shard(const yoke_step *step, int lane);
 /* The most shards of a lane: the rounds that a batch takes. */
 int yoke_deal_rounds(const yoke_step *step);
 
-/* How many of the rows of a batch of options.batch the lane computes. */
-int yoke_deal_device_rows(const yoke_step *step, int lane);
-
 #endif

@@ -365,6 +365,15 @@ bool yoke_flight_is_last(const yoke_flight *flight) {
     return flight->micro == flight->micros - 1;
 }
 
+bool yoke_lane_is_last(const yoke_step *step, int lane) {
+    if (!step->flight.by_shards) return yoke_flight_is_last(&step->flight);
+    return step->lanes[lane].round == yoke_deal_shards(step, lane) - 1;
+}
+
+bool yoke_lane_has_round(const yoke_step *step, int lane) {
+    return !step->flight.by_shards || step->lanes[lane].round < yoke_deal_shards(step, lane);
+}
+
 bool yoke_flight_is_finite_so_far(const yoke_flight *flight) {
     return isfinite(flight->result.loss);
 }

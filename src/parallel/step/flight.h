@@ -24,6 +24,10 @@ void yoke_flight_cut(yoke_step *step);
 void yoke_flight_begin_rounds(yoke_step *step);
 void yoke_flight_cut_round(yoke_step *step, int lane);
 bool yoke_flight_is_last(const yoke_flight *flight);
+/* Whether the lane's round, or micro-batch, is its last one; whether it has a shard in this round:
+ * always without options.shards. */
+bool yoke_lane_is_last(const yoke_step *step, int lane);
+bool yoke_lane_has_round(const yoke_step *step, int lane);
 /* Whether no micro-batch or round so far has rows for the lane. */
 bool yoke_flight_is_idle(const yoke_step *step, int lane);
 

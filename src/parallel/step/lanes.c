@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "parallel/step/deal.h"
-#include "parallel/step/flight.h"
 #include "parallel/step/shards.h"
 
 /* Life. */
@@ -50,15 +49,6 @@ static yoke_status create_staging(const yoke_step *step, yoke_lane *lane) {
 int yoke_lane_sums(const yoke_step *step) {
     if (step->options.shards > 0) return yoke_shards_sums(step);
     return step->options.accumulate > 1 ? 1 : 0;
-}
-
-bool yoke_lane_is_last(const yoke_step *step, int lane) {
-    if (!step->flight.by_shards) return yoke_flight_is_last(&step->flight);
-    return step->lanes[lane].round == yoke_deal_shards(step, lane) - 1;
-}
-
-bool yoke_lane_has_round(const yoke_step *step, int lane) {
-    return !step->flight.by_shards || step->lanes[lane].round < yoke_deal_shards(step, lane);
 }
 
 const char *yoke_rows_advice(const yoke_step *step) {

@@ -8,10 +8,6 @@
 /* Called on the lane's worker once its replica exists: memory and events. */
 yoke_status yoke_lane_open(yoke_step *step, int lane);
 void yoke_lane_close(yoke_step *step, int lane);
-/* Whether the lane's round, or micro-batch, is its last one; whether it has a shard in this round:
- * always without options.shards. */
-bool yoke_lane_is_last(const yoke_step *step, int lane);
-bool yoke_lane_has_round(const yoke_step *step, int lane);
 int yoke_lane_sums(const yoke_step *step); /* gradients in `accumulated` */
 /* What helps when memory that grows with the rows is short. */
 const char *yoke_rows_advice(const yoke_step *step);

@@ -7,7 +7,6 @@
 
 #include "parallel/step/deal.h"
 #include "parallel/step/flight.h"
-#include "parallel/step/lanes.h"
 
 /* Options. */
 
@@ -124,6 +123,14 @@ yoke_chunk yoke_shard_of_lane(const yoke_step *step, int rows, int lane, int rou
     yoke_chunk shard = yoke_chunk_of(rows, step->options.shards, all + own);
     shard.first -= yoke_shards_of_rank(step, rows).first;
     return shard;
+}
+
+int yoke_device_rows(const yoke_step *step, int lane) {
+    int rows = 0;
+    if (step->options.shards == 0) return yoke_deal_rows(step, step->options.batch, lane).rows;
+    for (int round = 0; round < yoke_deal_shards(step, lane); round++)
+        rows += yoke_shard_of_lane(step, step->options.batch, lane, round).rows;
+    return rows;
 }
 
 /* Gradients. The sum over all shards is a tree (base/tree.h) whose subtrees are blocks of 2^l

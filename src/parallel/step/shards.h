@@ -17,6 +17,9 @@ yoke_chunk yoke_shards_of_rank(const yoke_step *step, int rows);
  * process's first row. */
 yoke_chunk yoke_shard_of_lane(const yoke_step *step, int rows, int lane, int round);
 
+/* How many of the rows of a batch of options.batch rows the lane computes. */
+int yoke_device_rows(const yoke_step *step, int lane);
+
 /* What follows from a deal. */
 void yoke_shards_deal(yoke_step *step);
 
