@@ -106,7 +106,7 @@ static yoke_status train_rounds(int lane, void *context) {
         TRY(yoke_lane_scatter(lane, step));
         TRY(compute_shard(step, lane, yoke_lane_is_last(step, lane) ? exchange : NULL));
         if (lane == 0) TRY(yoke_shards_keep_statistics(step));
-        yoke_shards_end_round(step, lane);
+        if (!yoke_lane_is_last(step, lane)) yoke_shards_end_round(step, lane);
     }
     return exchange->kind->finish(exchange, lane);
 }

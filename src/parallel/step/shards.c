@@ -283,6 +283,7 @@ void yoke_shards_add_losses(yoke_step *step, const double *losses) {
     if (yoke_flight_is_last(&step->flight)) step->flight.result.loss = loss_of_all(step);
 }
 
+/* In the last round the other lanes read `done` already. */
 void yoke_shards_end_round(yoke_step *step, int index) {
     yoke_lane *lane = &step->lanes[index];
     const yoke_loss_scalars *scalars = lane->memory->on_host;
@@ -296,6 +297,7 @@ void yoke_shards_end_round(yoke_step *step, int index) {
 void yoke_shards_add_lanes(yoke_step *step) {
     yoke_step_result *sum = &step->flight.result;
     for (int k = 0; k < step->count; k++) {
+        yoke_shards_end_round(step, k);
         sum->correct += step->lanes[k].done.correct;
         sum->rows += step->lanes[k].done.rows;
     }

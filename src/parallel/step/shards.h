@@ -45,7 +45,8 @@ yoke_status yoke_shards_keep_statistics(yoke_step *step);
 /* After a round: losses[lanes] of its shards. The result's loss becomes the sum over all shards
  * after the last. */
 void yoke_shards_add_losses(yoke_step *step, const double *losses);
-/* Where lanes go through their rounds alone: after each; and after all, on the caller's thread. */
+/* Where lanes go through their rounds alone: after each but the last; and after all of them, on the
+ * caller's thread. */
 void yoke_shards_end_round(yoke_step *step, int lane);
 void yoke_shards_add_lanes(yoke_step *step);
 
