@@ -3,7 +3,8 @@
  * shares of whole shards change no bit. */
 #include "support/engine_check.h"
 
-#include "yoke/data_parallel.h"
+#include "parallel/step/step.h"
+#include "yoke/stages.h"
 
 enum { BATCH = 24, STEPS_HERE = 5, MOST = 4 };
 
@@ -143,6 +144,49 @@ static void shares_that_cannot_be_are_named(void **state) {
     yoke_model_destroy(model);
 }
 
+/* No deal gives a device more rows than its replica has room for, however unlike devices are. */
+static void a_measured_share_has_room(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 500; seed++) {
+        yoke_step step = {.count = 2 + (int)(seed % 9), .ranks = {.world = 1}};
+        double seconds[16];
+        step.options = (yoke_data_parallel_options){
+            .batch = 30 + (int)(seed % 41), .accumulate = 1, .auto_shares = true};
+        step.limits.micro_rows = step.options.batch;
+        EXPECT_OK(yoke_deal_create(&step));
+        int most = yoke_deal_most_rows(&step), rows = 0;
+        for (int k = 0; k < step.count; k++)
+            seconds[k] = exp(8 * check_noise(16 * seed + (uint32_t)k));
+        bool changed = yoke_deal_improve(&step, seconds);
+        for (int k = 0; k < step.count; k++) {
+            yoke_chunk own = yoke_deal_rows(&step, step.options.batch, k);
+            assert_int_equal(own.first, rows);
+            assert_in_range(own.rows, 1, most);
+            rows += own.rows;
+        }
+        assert_int_equal(rows, step.options.batch);
+        if (seed == 0) assert_true(changed);
+    }
+}
+
+/* Stages by hand cut the rows by devices: a replica has room for a shard. */
+static void by_hand_shares_of_shards_do_not_count(void **state) {
+    (void)state;
+    if (!devices_are_cpus()) skip();
+    yoke_model *model = check_model(false, 0);
+    yoke_data_parallel_options options = options_for(&cases[0], YOKE_SCHEDULE_OVERLAP);
+    options.shards = 8;
+    check_engine engine = check_engine_make(model, 2, options, NULL);
+    check_batch batch = check_batch_make(BATCH / 4, 2);
+    float outputs[BATCH * CHECK_CLASSES];
+    EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch.batch, true, outputs));
+    EXPECT_OK(yoke_data_parallel_backward(engine.parallel, NULL));
+    EXPECT_OK(yoke_update(engine.parallel, YOKE_OPTIMIZER_LEARNING_RATE));
+    check_batch_free(&batch);
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
+}
+
 /* Steps until the device that takes five times as long has given rows away. */
 static int steps_until_moved(yoke_data_parallel *parallel, const yoke_batch *batch) {
     enum { ENOUGH = 5000 };
@@ -191,6 +235,8 @@ int main(void) {
         cmocka_unit_test(every_cut_learns_what_one_device_learns),
         cmocka_unit_test(micro_batches_and_outputs_keep_their_order),
         cmocka_unit_test(shares_that_cannot_be_are_named),
+        cmocka_unit_test(a_measured_share_has_room),
+        cmocka_unit_test(by_hand_shares_of_shards_do_not_count),
         cmocka_unit_test(measured_shares_follow_speed),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);

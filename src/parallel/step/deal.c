@@ -66,9 +66,13 @@ int yoke_deal_rounds(const yoke_step *step) {
 /* Where the lane's rows begin. Every lane has one before any has two, so that lanes with rows come
  * first. */
 static int begin_of(const yoke_deal *deal, int count, int rows, int lane) {
+    int begin = 0;
     if (rows < count) return least(lane, rows);
-    int wanted = (int)lround(rows * deal->begins[lane]);
-    return least(most(wanted, lane), rows - (count - lane));
+    for (int k = 1; k <= lane; k++) {
+        int wanted = (int)lround(rows * deal->begins[k]);
+        begin = least(most(wanted, begin + 1), rows - (count - k));
+    }
+    return begin;
 }
 
 static yoke_chunk rows_of(const yoke_deal *deal, int count, int rows, int lane) {
@@ -93,18 +97,35 @@ int yoke_deal_most_rows(const yoke_step *step) {
 
 /* Dealing. */
 
-/* No weight above the limit: what one device may not take, the others share. */
+/* Lowers the weights that are above the limit, and raises the others by as much, in proportion.
+ * Whether one of those is above it now. weights[count] add up to 1. */
+static bool lower_weights(int count, double limit, double *weights) {
+    double over = 0, rest = 0;
+    bool again = false;
+    for (int k = 0; k < count; k++) {
+        over += weights[k] > limit ? weights[k] - limit : 0;
+        rest += weights[k] < limit ? weights[k] : 0;
+    }
+    if (over == 0 || rest == 0) return false;
+    for (int k = 0; k < count; k++) {
+        if (weights[k] < limit) {
+            weights[k] *= 1 + over / rest;
+            again |= weights[k] > limit;
+        } else {
+            weights[k] = limit;
+        }
+    }
+    return again;
+}
+
 static void limit_weights(int count, double *weights) {
-    double limit = MOST_SHARE / (double)count, sum = 0, over = 0, rest = 0;
+    double sum = 0;
     for (int k = 0; k < count; k++)
         sum += weights[k];
-    for (int k = 0; k < count; k++) {
+    for (int k = 0; k < count; k++)
         weights[k] /= sum;
-        if (weights[k] > limit) over += weights[k] - limit;
-        rest += weights[k] > limit ? 0 : weights[k];
-    }
-    for (int k = 0; over > 0 && k < count; k++)
-        weights[k] = weights[k] > limit ? limit : weights[k] * (1 + over / rest);
+    while (lower_weights(count, MOST_SHARE / (double)count, weights))
+        continue;
 }
 
 static void deal_by(yoke_step *step, const double *given) {
@@ -119,7 +140,7 @@ static void deal_by(yoke_step *step, const double *given) {
         below += weights[k];
     }
     deal->begins[step->count] = 1;
-    deal->is_equal = false;
+    deal->is_equal = step->options.shards > 0; /* rows by hand: a replica has room for a shard */
     deal_shards(step, weights);
 }
 
@@ -205,7 +226,7 @@ yoke_status yoke_deal_create(yoke_step *step) {
         TRY(check_shares(step));
     }
     deal_by(step, shares != NULL ? shares : equal);
-    step->deal.is_equal = shares == NULL;
+    if (shares == NULL && !options->auto_shares) step->deal.is_equal = true;
     options->shares = NULL; /* may be gone after create */
     return YOKE_OK;
 }
