@@ -47,13 +47,16 @@ typedef struct yoke_optimizer_options {
     double learning_rate;     /**< At least 0. */
     double momentum;          /**< SGD, RMSprop, Muon: 0 <= momentum < 1. */
     bool nesterov;            /**< SGD, Muon: Nesterov's momentum; needs momentum > 0. */
-    double weight_decay; /**< At least 0. AdamW, Lion, LAMB and Muon decouple it; the others add
-                              it to the gradient. Not for parameters that the step's loss does not
-                            reach (yoke_data_parallel_unreached). */
-    double beta1;        /**< Adam, AdamW, LAMB, Muon's AdamW: decay of the first moment; Lion: the
-                            momentum's share        of the direction; 0 <= beta1 < 1. */
-    double beta2;     /**< Adam, AdamW, LAMB, Muon's AdamW: decay of the second moment; Lion: of the
-                         momentum;     0 <= beta2 < 1. */
+    /** At least 0. AdamW, Lion, LAMB and Muon decouple it; the others add it to the gradient. It
+     * leaves alone the parameters that the step's loss does not reach
+     * (yoke_data_parallel_unreached). */
+    double weight_decay;
+    /** Adam, AdamW, LAMB, Muon's AdamW: decay of the first moment; Lion: the momentum's share of
+     * the direction; 0 <= beta1 < 1. */
+    double beta1;
+    /** Adam, AdamW, LAMB, Muon's AdamW: decay of the second moment; Lion: of the momentum; 0 <=
+     * beta2 < 1. */
+    double beta2;
     double epsilon;   /**< All but SGD and Lion: added to the denominator; at least 0. */
     double clip_norm; /**< Scale the gradient down to this norm over all parameters, as
                            torch.nn.utils.clip_grad_norm_ does; 0: do not clip. */

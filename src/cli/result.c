@@ -274,7 +274,7 @@ static void json_lists(yoke_json *json, yoke_data_parallel *engine) {
     yoke_json_close(json, ']');
 }
 
-/* Of the last batch: auto_shares changes them. */
+/* How many rows each device has now; auto_shares changes them between steps. */
 static void rows_json(yoke_json *json, const yoke_data_parallel *engine) {
     yoke_json_open(json, "rows_of_devices", '[');
     for (int i = 0; yoke_data_parallel_device_rows(engine, i) > 0; i++)

@@ -92,7 +92,7 @@ static uint64_t taken(const train_page *page, const yoke_trainer_summary *summar
     return page->found != NULL ? (uint64_t)page->found->count : summary->steps;
 }
 
-/* Of a run whose devices had unequal shares: those of the last batch. */
+/* Says how many rows each device had in the end, if the user gave --shares. */
 static yoke_status add_rows(yoke_report *report, const train_page *page) {
     const device_shares *shares = &page->setup->shares;
     const yoke_data_parallel *engine = yoke_trainer_engine(page->trainer);

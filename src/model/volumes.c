@@ -21,7 +21,7 @@ int yoke_volume_depth(int depth, int kernel, int stride, int padding) {
     return left < 0 ? 0 : (int)(left / stride) + 1;
 }
 
-/* A window over the planes: stride 0 is `stride`. */
+/* A window that moves over the planes; it makes `made` planes. */
 typedef struct planes_window {
     int depth, kernel, stride, padding, made;
 } planes_window;

@@ -39,7 +39,8 @@ size_t yoke_orthogonalize_bytes(const yoke_matrix *matrix) {
     return place(NULL, matrix, NULL) * sizeof(float);
 }
 
-/* Of a wide matrix the gram is X X^T, of a tall one X^T X: the smaller of the two. */
+/* A wide matrix is multiplied from the left by a polynomial of X X^T, a tall one from the right by
+ * one of X^T X: that is the smaller product. */
 static yoke_status step(yoke_device *device, yoke_stream stream, const yoke_matrix *matrix,
                         const pieces *at) {
     bool tall = matrix->rows > matrix->columns;

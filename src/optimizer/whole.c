@@ -26,12 +26,16 @@ bool yoke_range_is_whole(const yoke_optimizer_options *options, const yoke_optim
     return sees == YOKE_SEES_TENSORS || (sees == YOKE_SEES_MATRICES && is_matrix(range));
 }
 
+static bool orthogonalizes(const yoke_optimizer_options *options) {
+    return yoke_optimizer_rule_of(options->kind)->sees == YOKE_SEES_MATRICES;
+}
+
 /* The direction, and then two sums of squares, or the work of the products. */
 size_t yoke_whole_bytes(const yoke_optimizer_options *options, const yoke_optimizer_range *range) {
     if (!yoke_range_is_whole(options, range)) return 0;
     size_t squares = 2 * yoke_square_sum_doubles(range->elements) * sizeof(double);
     return direction_bytes(range) +
-           (is_matrix(range) ? yoke_orthogonalize_bytes(&range->matrix) : squares);
+           (orthogonalizes(options) ? yoke_orthogonalize_bytes(&range->matrix) : squares);
 }
 
 /* direction *= |weights| / |direction| */
@@ -54,7 +58,7 @@ yoke_status yoke_whole_update(const yoke_optimizer_options *options,
     float *const none[YOKE_UPDATE_STATES] = {NULL};
     float *direction = work;
     void *rest = (char *)work + direction_bytes(range);
-    bool of_matrix = yoke_optimizer_rule_of(options->kind)->sees == YOKE_SEES_MATRICES;
+    bool of_matrix = orthogonalizes(options);
     yoke_update_step towards = *step, apply = *step;
     towards.rule = of_matrix ? YOKE_UPDATE_MUON : YOKE_UPDATE_LAMB;
     towards.direction = direction;

@@ -37,7 +37,7 @@ static yoke_status add_lanes(yoke_step *step, int root, yoke_span *span) {
 
 static const yoke_bar rounds_bar = {.stage = YOKE_STAGE_GATHER, .work = add_lanes};
 
-/* Of all rounds, which the lanes have counted. */
+/* Adds up what each lane has counted in its rounds. */
 const yoke_stage_def yoke_stage_gather_rounds = {
     .stage = YOKE_STAGE_GATHER, .place = YOKE_ON_HOST, .bar = &rounds_bar, .ends_batch = true};
 
