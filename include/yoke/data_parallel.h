@@ -187,6 +187,12 @@ typedef struct yoke_data_parallel_options {
     /** Deal in proportion to measured speed, beginning with `shares`, and again whenever it
      * changes. Each device has memory for twice an equal share of the rows. */
     bool auto_shares;
+    /** To study failures: "KIND:DEVICE@STEP" or "KIND:DEVICE@STEP:STAGE", with commas between
+     * several. In the step after STEP updates, where the device with that number in the list (with
+     * a process group: the rank) enters the stage, backward if none is named, it fails with DEVICE
+     * (KIND error) or MEMORY (memory), never comes back (hang), or kills its process (kill).
+     * create reads it during the call only. NULL: none. */
+    const char *fault;
 } yoke_data_parallel_options;
 
 /** Microseconds: see yoke_data_parallel_options.interpreter_us. */
@@ -204,7 +210,7 @@ typedef struct yoke_data_parallel_options {
             0 /* group_count */, false /* skip_finite_check */, NULL /* algorithm_cache */,        \
             0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US,     \
             false /* inference */, 0, false /* replace_broken_cache */, 0, NULL, 0, NULL, false,   \
-            NULL, NULL, 0 /* share_count */, false                                                 \
+            NULL, NULL, 0 /* share_count */, false, NULL                                           \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.

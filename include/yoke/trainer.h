@@ -46,7 +46,9 @@ typedef enum yoke_event_kind {
                              none. WARNING and RESUMED may come while the trainer is created. */
     YOKE_EVENT_EPOCH,   /**< After every epoch and its evaluation, and after a last part of one:
                              means over the rows that this run trained on in it. */
-    YOKE_EVENT_STOPPED  /**< `patience` ends the run; `text` says why. */
+    YOKE_EVENT_STOPPED, /**< `patience` ends the run; `text` says why. */
+    YOKE_EVENT_LOST     /**< `survive`: the run goes on without a device that failed; `text` says
+                             which, why, and from which step. yoke_trainer_engine is a new one. */
 } yoke_event_kind;
 
 /** What counts the time between two checkpoints. */
@@ -203,6 +205,12 @@ typedef struct yoke_trainer_options {
      * rows (yoke_loader_shorten). A custom_model brings its own in engine->other_models. 0 or 1:
      * rows have one number of positions. */
     int length_buckets;
+    /** Go on when a device fails: with DEVICE, MEMORY or SYSTEM in its own work, or TIMEOUT where it
+     * hangs for longer than engine->deadline. Now and then the run keeps its state on the host, for
+     * less than a hundredth of its time; an engine of the devices that are left takes it, and the
+     * steps since are done again from the same rows, without events. With engine->shards the
+     * weights end as if nothing had happened, bit for bit. docs/failures.md. */
+    bool survive;
 } yoke_trainer_options;
 
 #define YOKE_LENGTH_BUCKETS_LIMIT 16 /**< length_buckets, at most. */
@@ -216,7 +224,7 @@ typedef struct yoke_trainer_options {
             NULL /* process_group */, NULL, NULL, NULL /* checkpoint_dir */, 0,                    \
             YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, 0 /* misclassified */, NULL, NULL,       \
             {0, 0, 0, 0}, 0, 0 /* limit_rows */, false, YOKE_SAMPLING_EACH, 0, false, false,       \
-            0 /* lr_gamma */, 10, 0, 0, NULL /* loss */, false, NULL, NULL, NULL, 0, 0, 0          \
+            0 /* lr_gamma */, 10, 0, 0, NULL /* loss */, false, NULL, NULL, NULL, 0, 0, 0, false   \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.

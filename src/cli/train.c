@@ -51,7 +51,8 @@ static void on_event(const yoke_event *event, void *payload) {
     if (event->kind == YOKE_EVENT_EPOCH && has_picture) return;
     progress_clear(&now->progress);
     if (event->kind == YOKE_EVENT_SKIPPED) skipped_add(&now->skipped, event->skip);
-    if (event->kind == YOKE_EVENT_WARNING) fprintf(stderr, "yoke: warning: %s\n", event->text);
+    bool warns = event->kind == YOKE_EVENT_WARNING || event->kind == YOKE_EVENT_LOST;
+    if (warns) fprintf(stderr, "yoke: warning: %s\n", event->text);
     if (event->kind == YOKE_EVENT_READY)
         now->progress.unit = rate_unit(yoke_trainer_model(now->trainer));
     if (now->setup.quiet || !now->speaks) return;

@@ -173,6 +173,13 @@ static const cli_option options[] = {
     CLI_OPTION_LINK(AT(engine.link)),
     CLI_OPTION_STRAGGLER(AT(straggler), ""),
     CLI_OPTION_INTERPRETER(AT(engine.interpreter_us), "--schedule python"),
+    CLI_HEADING("failures"),
+    {"survive", NULL, "go on without a device that fails; with --shards, to the same weights",
+     AT(run.survive)},
+    {"fault", "KIND:K@STEP[:STAGE],...",
+     "to see what happens: device (ddp: rank) K has an error, no memory or hangs, or its process "
+     "is killed, as in error:1@20",
+     AT(engine.fault)},
     CLI_HEADING("processes, with --mode ddp"),
     {"transport", "auto|shared-memory|mpi|nccl", "ddp: how ranks exchange gradients (auto)",
      AT(group.transport)},

@@ -15,7 +15,8 @@ typedef struct yoke_backend yoke_backend;
 /* First member of every backend's device. */
 struct yoke_device {
     const yoke_backend *backend;
-    int index; /* position in the list: 0 is the root */
+    int index;  /* position in the list: 0 is the root */
+    int number; /* its position when the list was opened, which it keeps when others leave */
     char name[32];
     int threads;
     unsigned variants;                   /* device/variants.h */

@@ -11,6 +11,7 @@
 
 struct yoke_devices {
     int count, spare_cores;
+    int left_out; /* devices behind at[0 .. count - 1] that failed, and are closed with the others */
     yoke_device *at[YOKE_DEVICES_LIMIT];
 };
 
@@ -113,6 +114,7 @@ static yoke_status open_one(yoke_devices *devices, const yoke_devices_options *o
     TRY(backends[backend].table()->open(&devices->at[index], &request));
     if (!devices->at[index]->backend->shares_memory)
         devices->at[index]->variants = list->variants | yoke_variants_confirmed();
+    devices->at[index]->number = index;
     devices->count++;
     devices->spare_cores -= devices->at[index]->threads * processes;
     return YOKE_OK;
@@ -184,11 +186,26 @@ yoke_status yoke_devices_open(yoke_devices **devices, const yoke_devices_options
 
 void yoke_devices_close(yoke_devices *devices) {
     if (devices == NULL) return;
+    devices->count += devices->left_out;
     while (devices->count > 0) {
         yoke_device *device = devices->at[--devices->count];
         device->backend->close(device);
     }
     free(devices);
+}
+
+void yoke_devices_leave_out(yoke_devices *devices, int index, bool hangs) {
+    yoke_device *lost = devices->at[index];
+    int rest = --devices->count + devices->left_out;
+    memmove(&devices->at[index], &devices->at[index + 1],
+            (size_t)(rest - index) * sizeof(yoke_device *));
+    for (int i = index; i < devices->count; i++)
+        devices->at[i]->index = i;
+    if (!hangs) {
+        devices->at[rest] = lost;
+        devices->left_out++;
+    }
+    devices->spare_cores += lost->threads;
 }
 
 int yoke_devices_count(const yoke_devices *devices) {
@@ -243,6 +260,10 @@ yoke_device *yoke_devices_at(const yoke_devices *devices, int index) {
 
 const char *yoke_device_name(const yoke_device *device) {
     return device->name;
+}
+
+int yoke_device_number(const yoke_device *device) {
+    return device->number;
 }
 
 bool yoke_device_supports(const yoke_device *device, yoke_precision precision) {

@@ -29,6 +29,11 @@ typedef struct yoke_plan yoke_plan;
 
 yoke_device *yoke_devices_at(const yoke_devices *devices, int index);
 const char *yoke_device_name(const yoke_device *device);
+/* Its position in the list when that was opened. */
+int yoke_device_number(const yoke_device *device);
+/* Takes a device that failed out of the list; those behind it move up. Nothing may use it any more;
+ * it is closed with the list, unless it hangs: then whoever is inside keeps it for good. */
+void yoke_devices_leave_out(yoke_devices *devices, int index, bool hangs);
 bool yoke_device_supports(const yoke_device *device, yoke_precision precision);
 unsigned yoke_device_variants(const yoke_device *device); /* of the list; 0 on CPU devices */
 /* Cores online minus all devices' threads; negative when threads share cores. */

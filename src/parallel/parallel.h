@@ -40,7 +40,18 @@ yoke_status yoke_data_parallel_step_own(yoke_data_parallel *parallel, const yoke
                                         const yoke_output_rows *rows, yoke_step_result *result);
 /* What the engine was made with, defaults filled in. */
 const yoke_data_parallel_options *yoke_data_parallel_options_of(const yoke_data_parallel *parallel);
-/* The same as a table, whose owner is the engine. */
+/* The device whose own work was the latest failure of a call, counted as in the list; -1: none, or no
+ * device's own. */
+int yoke_data_parallel_failed_device(const yoke_data_parallel *parallel);
+/* The same lists as the options point to, kept for other engines: groups, shares,
+ * freeze_statistics, fault. create makes the options point to the copies; leave_out takes a device
+ * out of what they say of devices. destroy takes NULL. */
+typedef struct yoke_kept_lists yoke_kept_lists;
+yoke_status yoke_kept_lists_create(yoke_kept_lists **lists, yoke_data_parallel_options *options);
+void yoke_kept_lists_leave_out(yoke_kept_lists *lists, yoke_data_parallel_options *options,
+                               int device);
+void yoke_kept_lists_destroy(yoke_kept_lists *lists);
+/* The options as a table, whose owner is the engine. */
 extern const yoke_option_table yoke_engine_options;
 /* The group's rank 0, or the only process: it reads and writes files. */
 bool yoke_data_parallel_is_first(const yoke_data_parallel *parallel);
@@ -73,7 +84,8 @@ typedef struct yoke_state_tensor {
     yoke_state_part part;
     int tensor;                      /* of the model; -1: another part */
     int copy_of;                     /* average, best: the model's tensor */
-    const yoke_parameter *parameter; /* optimizer, average: whose state, */
+    int parameter;                   /* optimizer, average: whose state, in the flat layout of the
+                                        engine that takes or gives; -1: another part */
     int slot;                        /* and which; the average's is behind the optimizer's */
     char *own_name;                  /* of another part than the model, or NULL */
 } yoke_state_tensor;
@@ -84,6 +96,7 @@ typedef struct yoke_state {
     uint64_t steps, batches_tracked; /* the step is also the state of the random numbers */
     float *values;                   /* of all tensors; NULL on ranks that keep none */
     float *flat;                     /* one slot in the engine's own layout, on its way */
+    size_t flat_elements;
 } yoke_state;
 
 /* Allocates all memory that take and give need. Rank 0 keeps the values. best: with room for the
@@ -91,7 +104,8 @@ typedef struct yoke_state {
 yoke_status yoke_state_create(yoke_state **state, const yoke_data_parallel *parallel, bool best);
 void yoke_state_destroy(yoke_state *state); /* takes NULL */
 /* Between steps, by all ranks together: take copies the engine's state, give makes it the engine's.
- * Schedules and numbers of devices may differ between the two engines. */
+ * Schedules and numbers of devices may differ between the two engines, and between either and the
+ * one that the state was created for; the model and the options of its parameters may not. */
 yoke_status yoke_state_take(yoke_state *state, yoke_data_parallel *parallel);
 yoke_status yoke_state_give(yoke_data_parallel *parallel, yoke_state *state);
 /* Likewise the model alone, to and from the room for the best. */

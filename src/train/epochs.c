@@ -33,8 +33,7 @@ void yoke_trainer_publish(yoke_trainer *trainer) {
     yoke_run_progress_set(&trainer->progress, &now);
 }
 
-/* Training continues without metrics: warns once, and tries again with every line. */
-static void record_and_emit(yoke_trainer *trainer, yoke_event *event) {
+void yoke_trainer_record(yoke_trainer *trainer, yoke_event *event) {
     event->step = trainer->run.at.step;
     event->epoch = trainer->run.at.epoch;
     yoke_status status = yoke_metrics_write(&trainer->metrics, event);
@@ -88,6 +87,7 @@ static yoke_status save_or_stop(yoke_trainer *trainer) {
     asked.save = yoke_saving_is_due(&trainer->saving, run);
     TRY(yoke_run_poll(run, &asked));
     if (asked.save) TRY(yoke_saving_begin(&trainer->saving, run));
+    if (yoke_survival_is_due(&trainer->survival)) TRY(yoke_survival_keep(trainer));
     if (!asked.stop) return YOKE_OK;
     return FAIL(YOKE_ERROR_CANCELLED, "stopped after step %llu%s", (unsigned long long)run->at.step,
                 yoke_run_of_steps(run, steps));
@@ -155,8 +155,10 @@ static void report_step(yoke_trainer *trainer, const yoke_loop_step *step) {
     if (step->result.rows == trainer->run.options.batch)
         yoke_step_times_add(&trainer->sums.times, event.step_ms);
     yoke_loss_trend_add(&trainer->trend, step->result.loss);
+    if (yoke_survival_repeats(&trainer->survival, trainer->run.at.step)) return;
+    trainer->survival.reported = trainer->run.at.step;
     yoke_trainer_publish(trainer);
-    record_and_emit(trainer, &event);
+    yoke_trainer_record(trainer, &event);
     if (is_first)
         yoke_run_say(&trainer->run, YOKE_EVENT_WARNING,
                      yoke_data_parallel_unreached(trainer->run.parallel));
@@ -176,7 +178,7 @@ static yoke_status evaluate_and_report(yoke_trainer *trainer) {
                         .rows = result->rows,
                         .metrics = metrics->values,
                         .metric_count = metrics->count};
-    record_and_emit(trainer, &event);
+    yoke_trainer_record(trainer, &event);
     yoke_watch_add(&trainer->watch, &trainer->run, result, &better);
     return better ? yoke_saving_keep_best(&trainer->saving, &trainer->run) : YOKE_OK;
 }
@@ -233,7 +235,7 @@ static yoke_status end_epoch(yoke_trainer *trainer) {
     if (!epoch_is_done(run)) return YOKE_OK;
     run->at.epoch++;
     run->at.batches = 0;
-    return YOKE_OK;
+    return yoke_survival_keep(trainer);
 }
 
 /* The loop. */
@@ -271,8 +273,9 @@ static yoke_status train(yoke_trainer *trainer) {
     const yoke_run *run = &trainer->run;
     bool was_complete = trainer->saving.resumed && yoke_run_is_over(run);
     if (was_complete) return evaluate_again(trainer);
+    TRY(yoke_survival_keep(trainer));
     while (!yoke_run_is_over(run) && !yoke_watch_is_over(&trainer->watch, run))
-        TRY(run_epoch(trainer));
+        TRY(yoke_survive(trainer, run_epoch(trainer)));
     return YOKE_OK;
 }
 

@@ -87,6 +87,11 @@ static void format(yoke_json *line, const yoke_event *event) {
     yoke_json_integer(line, "step", (int64_t)event->step);
     yoke_json_integer(line, "epoch", (int64_t)event->epoch + 1);
     bool trains = event->kind == YOKE_EVENT_STEP;
+    if (event->kind == YOKE_EVENT_LOST) {
+        yoke_json_text(line, "lost", event->text);
+        yoke_json_close(line, '}');
+        return;
+    }
     yoke_json_real(line, trains ? "train_loss" : "test_loss", event->loss);
     if (!trains && event->accuracy < 0) yoke_json_null(line, "test_accuracy"); /* regression */
     if (!trains && event->accuracy >= 0) yoke_json_real(line, "test_accuracy", event->accuracy);

@@ -30,6 +30,7 @@ typedef struct yoke_rows {
 typedef struct yoke_run {
     yoke_trainer_options options;      /* defaults filled in; what it points to lives as long */
     yoke_data_parallel_options engine; /* options.engine points to it */
+    yoke_kept_lists *lists;            /* that it points to */
     yoke_devices *devices;
     yoke_process_group *ranks;  /* DDP; NULL otherwise */
     int node;                   /* DDP: the number of this machine */

@@ -7,14 +7,13 @@
 #include <unistd.h>
 
 #include "train/epochs.h"
-#include "train/file_work.h"
 #include "train/resume.h"
+#include "train/run_engine.h"
 #include "train/run_ranks.h"
 #include "train/splits.h"
 #include "train/trace_file.h"
 #include "train/trainer_parts.h"
 #include "train/unknown_length.h"
-#include "train/weights.h"
 
 /* Options. */
 
@@ -267,59 +266,6 @@ static yoke_status describe_weights(yoke_run *run) {
     return yoke_notes_write(&run->description, &info);
 }
 
-static void on_skip(const yoke_weights_skip *skip, void *payload) {
-    const yoke_trainer_options *options = payload;
-    yoke_event event = {.struct_size = sizeof event,
-                        .kind = YOKE_EVENT_SKIPPED,
-                        .accuracy = -1,
-                        .text = skip->text,
-                        .skip = skip};
-    if (options->on_event != NULL) options->on_event(&event, options->payload);
-}
-
-/* The first weights, which rank 0 reads. */
-typedef struct first_weights {
-    yoke_run *run;
-    yoke_weights_source source;
-} first_weights;
-
-static yoke_status read_weights(void *context) {
-    first_weights *weights = context;
-    yoke_run *run = weights->run;
-    yoke_trainer_options *options = &run->options;
-    yoke_weights_load_options load = {.struct_size = sizeof load,
-                                      .allow_missing = options->init_allow_missing,
-                                      .allow_unknown = options->init_allow_unknown,
-                                      .on_skip = on_skip,
-                                      .payload = options,
-                                      .new_head = options->init_new_head};
-    return yoke_weights_open(&weights->source, run->parallel, run->model, options->init, &load);
-}
-
-static yoke_status build_engine(yoke_run *run) {
-    const yoke_trainer_options *options = &run->options;
-    yoke_data_parallel_options *engine = &run->engine;
-    engine->batch = options->batch;
-    engine->seed = options->seed;
-    engine->process_group = run->ranks;
-    /* Training rows as crops arrive as pixels where their colours change, test rows do not. */
-    engine->pixels = yoke_loader_pixels(run->training.loader) &&
-                     !yoke_dataset_has_crops(run->training.rows) &&
-                     !yoke_dataset_has_crops(options->test_rows);
-    TRY(yoke_data_parallel_create(&run->parallel, run->model, run->devices, options->optimizer,
-                                  engine));
-    engine->groups = NULL; /* may be gone after create */
-    engine->freeze_statistics = NULL;
-    if (options->init == NULL) return YOKE_OK;
-    first_weights weights = {.run = run};
-    yoke_status status = yoke_run_file_work(run, read_weights, &weights);
-    if (status == YOKE_OK && yoke_run_writes(run))
-        status = yoke_weights_give(&weights.source, run->parallel);
-    yoke_weights_close(&weights.source);
-    TRY(status);
-    return yoke_data_parallel_broadcast(run->parallel);
-}
-
 static yoke_status plan_steps(yoke_trainer *trainer) {
     yoke_run *run = &trainer->run;
     const yoke_trainer_options *options = &run->options;
@@ -346,9 +292,10 @@ static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *opti
     TRY(yoke_rows_select_inputs(&trainer->test.rows, run));
     TRY(describe_weights(run));
     TRY(check_files(trainer));
-    TRY(build_engine(run));
+    TRY(yoke_run_build_engine(run));
     TRY(plan_steps(trainer));
     TRY(yoke_resume(run, &trainer->saving, &trainer->watch));
+    TRY(yoke_survival_open(&trainer->survival, run));
     /* A resumed run keeps the lines of the steps and evaluations that it does not repeat. */
     yoke_metrics_place place = {.step = run->at.step,
                                 .evaluates = yoke_trainer_evaluates_first(trainer)};
@@ -378,9 +325,10 @@ void yoke_trainer_destroy(yoke_trainer *trainer) {
     if (trainer == NULL || trainer->process != getpid()) return; /* a fork has no writer to end */
     yoke_run *run = &trainer->run;
     yoke_saving_close(&trainer->saving);
+    yoke_survival_close(&trainer->survival);
     yoke_weights_writer_destroy(trainer->last_weights);
     yoke_workers_destroy(run->file_workers);
-    yoke_data_parallel_destroy(run->parallel);
+    yoke_run_close_engine(run);
     yoke_metrics_close(&trainer->metrics);
     yoke_lr_curve_clear(&trainer->lr_curve);
     yoke_custom_parts_close(&trainer->parts);

@@ -14,6 +14,7 @@
 #include "train/save_place.h"
 #include "train/saving.h"
 #include "train/step_sums.h"
+#include "train/survival.h"
 #include "train/test_split.h"
 #include "train/turns.h"
 #include "train/watch.h"
@@ -31,6 +32,7 @@ struct yoke_trainer {
     yoke_loss_trend trend;
     yoke_watch watch;
     yoke_saving saving;
+    yoke_survival survival;
     yoke_weights_writer *last_weights; /* of rank 0, from the begin of a run that saves */
     yoke_metrics metrics;
     yoke_lr_curve lr_curve; /* of the last range test */

@@ -111,7 +111,8 @@ static yoke_status open_lane(int index, void *context) {
     TRY(yoke_lane_open(job->step, index));
     if (!job->step->queued) return YOKE_OK;
     TRY(yoke_clock_create(job->step, index));
-    return yoke_recordings_create(lane);
+    /* A recording runs through its bars at once: none of them could fail alone. */
+    return job->step->watch.faults != NULL ? YOKE_OK : yoke_recordings_create(lane);
 }
 
 yoke_status yoke_engine_open_lanes(yoke_step *step) {

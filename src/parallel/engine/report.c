@@ -35,6 +35,10 @@ bool yoke_data_parallel_is_whole(const yoke_data_parallel *parallel) {
     return !parallel->is_torn;
 }
 
+int yoke_data_parallel_failed_device(const yoke_data_parallel *parallel) {
+    return parallel->step.failed_lane;
+}
+
 const yoke_data_parallel_options *
 yoke_data_parallel_options_of(const yoke_data_parallel *parallel) {
     return &parallel->step.options;

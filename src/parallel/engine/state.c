@@ -17,8 +17,8 @@ static yoke_status add_model_tensors(yoke_state *state, const yoke_model *model)
     for (int i = 0; i < yoke_model_tensor_count(model); i++) {
         yoke_tensor_info info = {.struct_size = sizeof info};
         TRY(yoke_model_tensor(model, i, &info));
-        state->tensors[state->count++] =
-            (yoke_state_tensor){.info = info, .tensor = i, .part = YOKE_STATE_MODEL};
+        state->tensors[state->count++] = (yoke_state_tensor){
+            .info = info, .tensor = i, .part = YOKE_STATE_MODEL, .parameter = -1};
     }
     return YOKE_OK;
 }
@@ -39,6 +39,7 @@ static yoke_status add_value(yoke_state *state, const yoke_data_parallel *parall
     added->part = part;
     added->tensor = -1;
     added->copy_of = tensor;
+    added->parameter = -1;
     state->count++;
     return YOKE_OK;
 }
@@ -56,7 +57,7 @@ static yoke_status add_optimizer_tensors(yoke_state *state, const yoke_data_para
             const yoke_parameter *parameter = &step->flat->parameters[i];
             if (parameter->frozen) continue;
             TRY(add_value(state, parallel, parameter->tensor, suffix, part));
-            state->tensors[state->count - 1].parameter = parameter;
+            state->tensors[state->count - 1].parameter = i;
             state->tensors[state->count - 1].slot = slot;
         }
     }
@@ -81,9 +82,33 @@ static yoke_status allocate_values(yoke_state *state) {
     return YOKE_OK;
 }
 
+static yoke_status allocate_flat(yoke_state *state, size_t elements) {
+    size_t bytes = elements * sizeof *state->flat;
+    free(state->flat);
+    state->flat = malloc(bytes);
+    if (state->flat == NULL) return FAIL_MEMORY(bytes, "the optimizer's state on the host");
+    memset(state->flat, 0, bytes);
+    state->flat_elements = elements;
+    return YOKE_OK;
+}
+
+/* Engines of other numbers of devices have other layouts. */
+static yoke_status fit(yoke_state *state, const yoke_data_parallel *parallel) {
+    const yoke_flat *flat = parallel->step.flat;
+    for (int i = 0; i < state->count; i++) {
+        yoke_state_tensor *tensor = &state->tensors[i];
+        int found = tensor->parameter;
+        if (found < 0 || flat->parameters[found].tensor == tensor->copy_of) continue;
+        for (found = 0; flat->parameters[found].tensor != tensor->copy_of; found++)
+            continue;
+        tensor->parameter = found;
+    }
+    bool fits = state->flat == NULL || flat->elements <= state->flat_elements;
+    return fits ? YOKE_OK : allocate_flat(state, flat->elements);
+}
+
 static yoke_status build(yoke_state *state, const yoke_data_parallel *parallel, bool best) {
     const yoke_step *step = &parallel->step;
-    size_t flat_bytes = step->flat->elements * sizeof *state->flat;
     state->slots = yoke_optimizer_state_count(&step->optimizer_options);
     size_t tensors = (best ? 2 : 1) * (size_t)yoke_model_tensor_count(step->model) +
                      (size_t)((state->slots + 1) * step->flat->parameter_count);
@@ -97,10 +122,7 @@ static yoke_status build(yoke_state *state, const yoke_data_parallel *parallel, 
             TRY(add_value(state, parallel, i, "best", YOKE_STATE_BEST));
     if (step->ranks.rank == 0) TRY(allocate_values(state));
     if (state->slots == 0 && !yoke_averages(parallel)) return YOKE_OK;
-    state->flat = malloc(flat_bytes);
-    if (state->flat == NULL) return FAIL_MEMORY(flat_bytes, "the optimizer's state on the host");
-    memset(state->flat, 0, flat_bytes);
-    return YOKE_OK;
+    return allocate_flat(state, step->flat->elements);
 }
 
 yoke_status yoke_state_create(yoke_state **state, const yoke_data_parallel *parallel, bool best) {
@@ -197,8 +219,8 @@ static yoke_status convert_slot(int lane, void *context) {
     yoke_device *device = job->parallel->step.lanes[lane].device;
     for (int i = 0; i < job->state->count; i++) {
         const yoke_state_tensor *tensor = &job->state->tensors[i];
-        const yoke_parameter *parameter = tensor->parameter;
-        if (parameter == NULL || tensor->slot != job->slot) continue;
+        if (tensor->parameter < 0 || tensor->slot != job->slot) continue;
+        const yoke_parameter *parameter = &job->parallel->step.flat->parameters[tensor->parameter];
         float *flat = job->state->flat + parameter->offset;
         if (job->give)
             TRY(yoke_layout_convert(device, &parameter->layout, flat, &parameter->plain,
@@ -217,6 +239,7 @@ static yoke_status take(yoke_state *state, yoke_data_parallel *parallel) {
     bool keeps = state->values != NULL;
     slice_job job = {.parallel = parallel, .state = state};
     TRY(yoke_average_check(parallel));
+    TRY(fit(state, parallel));
     if (!keeps && !other_ranks_own_slices(parallel)) return YOKE_OK;
     TRY(yoke_lanes_synchronize(step));
     if (keeps) TRY(yoke_apply(step, 1, "read", move_weights, &job));
@@ -264,6 +287,7 @@ static yoke_status give(yoke_data_parallel *parallel, yoke_state *state) {
     bool keeps = state->values != NULL;
     slice_job job = {.parallel = parallel, .state = state, .give = true};
     TRY(yoke_average_check(parallel));
+    TRY(fit(state, parallel));
     TRY(yoke_lanes_synchronize(step));
     if (keeps) {
         TRY(yoke_apply(step, 1, "write", move_weights, &job));

@@ -8,6 +8,7 @@
 
 yoke_status yoke_observers_create(yoke_step *step) {
     TRY(yoke_straggler_check(step));
+    TRY(yoke_faults_create(step));
     TRY(yoke_speeds_create(step));
     TRY(yoke_modelled_links_create(step));
     return yoke_interpreter_create(step);
@@ -26,10 +27,12 @@ void yoke_observers_attach(yoke_step *step) {
     attach(step, &yoke_observe_links, step->watch.links != NULL && step->ranks.world == 1);
     attach(step, &yoke_observe_speeds, step->watch.speeds != NULL);
     attach(step, &yoke_observe_straggler, step->options.straggler_factor != 0);
+    attach(step, &yoke_observe_faults, step->watch.faults != NULL);
 }
 
 void yoke_observers_destroy(yoke_step *step) {
     yoke_interpreter_destroy(step->watch.interpreter);
     yoke_links_destroy(step->watch.links);
     free(step->watch.speeds);
+    free(step->watch.faults);
 }

@@ -266,6 +266,7 @@ yoke_status yoke_flight_begin(yoke_step *step, const yoke_batch *batch, bool in_
         .result = yoke_flight_no_result(own),
     };
     step->gradient.of_inputs = false;
+    step->failed_lane = -1;
     for (int k = 0; k < step->count; k++) {
         step->lanes[k].shard = (yoke_shard){0};
         step->lanes[k].round = 0;

@@ -26,9 +26,7 @@ static yoke_status check_group(int index, const yoke_parameter_group *group) {
     return check_number(index, "weight_decay", group->weight_decay);
 }
 
-/* The caller's array may come from other headers: its own struct_size is the distance between two
- * groups. */
-static yoke_status load_groups(yoke_groups *groups, const yoke_parameter_group *given, int count) {
+yoke_status yoke_groups_load(yoke_groups *groups, const yoke_parameter_group *given, int count) {
     size_t stride = given->struct_size;
     groups->list = calloc((size_t)count, sizeof *groups->list);
     groups->patterns = calloc((size_t)count, sizeof *groups->patterns);
@@ -161,7 +159,7 @@ yoke_status yoke_groups_create(yoke_step *step) {
     groups->members = calloc(tensors, sizeof *groups->members);
     if (groups->members == NULL)
         return FAIL_MEMORY(tensors * sizeof *groups->members, "parameter groups");
-    TRY(load_groups(groups, given, count));
+    TRY(yoke_groups_load(groups, given, count));
     return assign(groups, step->model);
 }
 

@@ -86,7 +86,7 @@ typedef struct yoke_observer {
     yoke_status (*run)(yoke_step *step, int lanes, yoke_worker_job job, void *context, int *failed);
 } yoke_observer;
 
-#define YOKE_OBSERVERS 6
+#define YOKE_OBSERVERS 7
 
 /* What observers keep. */
 typedef struct yoke_watch {
@@ -96,6 +96,7 @@ typedef struct yoke_watch {
     struct yoke_links *links;             /* modelled ones; NULL: none, or one device */
     struct yoke_interpreter *interpreter; /* NULL unless the schedule is python */
     struct yoke_speeds *speeds;           /* NULL unless they decide about shares */
+    struct yoke_faults *faults;           /* NULL unless the options ask for some */
     const yoke_observer *crew;            /* runs the stage in progress; NULL: the workers do */
     int crew_lanes;                       /* on lanes 0 .. crew_lanes - 1 */
     /* Two sets of events and recordings take turns: one batch fills its set while the other is
@@ -347,6 +348,7 @@ struct yoke_step {
     yoke_gradient gradient;
     yoke_reach reach;
     yoke_watch watch;
+    int failed_lane; /* of the latest failure of a job; -1: none, or no lane's own */
 };
 
 #endif

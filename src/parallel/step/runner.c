@@ -119,6 +119,7 @@ yoke_status yoke_apply(yoke_step *step, int lanes, const char *what, yoke_replic
         watch->crew != NULL
             ? watch->crew->run(step, lanes, run_watched, &watched, &failed)
             : yoke_workers_run(step->workers, lanes, run_watched, &watched, &failed);
+    if (status != YOKE_OK) step->failed_lane = failed;
     if (status != YOKE_OK && failed >= 0)
         yoke_error_prefix("%s, replica %d on %s", what, failed,
                           yoke_device_name(step->lanes[failed].device));
@@ -185,8 +186,11 @@ void yoke_step_ended(yoke_step *step, uint64_t number) {
 /* Streams. */
 
 yoke_status yoke_lanes_synchronize(yoke_step *step) {
-    for (int k = 0; k < step->count; k++)
-        TRY(yoke_device_synchronize(step->lanes[k].device));
+    for (int k = 0; k < step->count; k++) {
+        yoke_status status = yoke_device_synchronize(step->lanes[k].device);
+        if (status != YOKE_OK) step->failed_lane = k;
+        TRY(status);
+    }
     return YOKE_OK;
 }
 

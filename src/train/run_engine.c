@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/run_engine.h"
+
+#include "train/file_work.h"
+#include "train/weights.h"
+
+/* The others wait while an engine of other shapes measures algorithms. */
+#define MEASURE_SECONDS 0.2
+
+static void on_skip(const yoke_weights_skip *skip, void *payload) {
+    const yoke_trainer_options *options = payload;
+    yoke_event event = {.struct_size = sizeof event,
+                        .kind = YOKE_EVENT_SKIPPED,
+                        .accuracy = -1,
+                        .text = skip->text,
+                        .skip = skip};
+    if (options->on_event != NULL) options->on_event(&event, options->payload);
+}
+
+/* The first weights, which rank 0 reads. */
+typedef struct first_weights {
+    yoke_run *run;
+    yoke_weights_source source;
+} first_weights;
+
+static yoke_status read_weights(void *context) {
+    first_weights *weights = context;
+    yoke_run *run = weights->run;
+    yoke_trainer_options *options = &run->options;
+    yoke_weights_load_options load = {.struct_size = sizeof load,
+                                      .allow_missing = options->init_allow_missing,
+                                      .allow_unknown = options->init_allow_unknown,
+                                      .on_skip = on_skip,
+                                      .payload = options,
+                                      .new_head = options->init_new_head};
+    return yoke_weights_open(&weights->source, run->parallel, run->model, options->init, &load);
+}
+
+static yoke_status create_engine(yoke_run *run) {
+    const yoke_trainer_options *options = &run->options;
+    yoke_data_parallel_options *engine = &run->engine;
+    engine->batch = options->batch;
+    engine->seed = options->seed;
+    engine->process_group = run->ranks;
+    /* Training rows as crops arrive as pixels where their colours change, test rows do not. */
+    engine->pixels = yoke_loader_pixels(run->training.loader) &&
+                     !yoke_dataset_has_crops(run->training.rows) &&
+                     !yoke_dataset_has_crops(options->test_rows);
+    return yoke_data_parallel_create(&run->parallel, run->model, run->devices, options->optimizer,
+                                     engine);
+}
+
+yoke_status yoke_run_build_engine(yoke_run *run) {
+    first_weights weights = {.run = run};
+    TRY(yoke_kept_lists_create(&run->lists, &run->engine));
+    TRY(create_engine(run));
+    if (run->options.init == NULL) return YOKE_OK;
+    yoke_status status = yoke_run_file_work(run, read_weights, &weights);
+    if (status == YOKE_OK && yoke_run_writes(run))
+        status = yoke_weights_give(&weights.source, run->parallel);
+    yoke_weights_close(&weights.source);
+    TRY(status);
+    return yoke_data_parallel_broadcast(run->parallel);
+}
+
+yoke_status yoke_run_leave_out(yoke_run *run, int device) {
+    yoke_data_parallel_destroy(run->parallel);
+    run->parallel = NULL;
+    yoke_devices_leave_out(run->devices, device, false);
+    yoke_kept_lists_leave_out(run->lists, &run->engine, device);
+    run->engine.measure_seconds = MEASURE_SECONDS;
+    return create_engine(run);
+}
+
+void yoke_run_close_engine(yoke_run *run) {
+    yoke_data_parallel_destroy(run->parallel);
+    yoke_kept_lists_destroy(run->lists);
+}

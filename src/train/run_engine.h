@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine of a run, with its weights; and one without a device that failed. */
+#ifndef TRAIN_RUN_ENGINE_H
+#define TRAIN_RUN_ENGINE_H
+
+#include "train/run.h"
+
+/* The first engine, with the weights of options.init. */
+yoke_status yoke_run_build_engine(yoke_run *run);
+/* Destroys the engine, leaves the device out, and makes an engine of those that are left, with
+ * weights of its own. After a failure the run has no engine. */
+yoke_status yoke_run_leave_out(yoke_run *run, int device);
+void yoke_run_close_engine(yoke_run *run);
+
+#endif

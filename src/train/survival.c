@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/survival.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "train/epochs.h"
+#include "train/run_engine.h"
+#include "train/trainer_parts.h"
+
+/* Keeping takes less than 1 / SPARINGLY of the time. */
+#define SPARINGLY 200
+
+/* Keeping. */
+
+yoke_status yoke_survival_open(yoke_survival *survival, const yoke_run *run) {
+    survival->newest = -1;
+    if (!run->options.survive) return YOKE_OK;
+    if (run->ranks != NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "survive is for the devices of one process, not for ranks");
+    for (int i = 0; i < 2; i++)
+        TRY(yoke_state_create(&survival->kept[i].state, run->parallel, false));
+    return YOKE_OK;
+}
+
+void yoke_survival_close(yoke_survival *survival) {
+    for (int i = 0; i < 2; i++)
+        yoke_state_destroy(survival->kept[i].state);
+}
+
+static bool is_on(const yoke_survival *survival) {
+    return survival->kept[1].state != NULL;
+}
+
+bool yoke_survival_is_due(const yoke_survival *survival) {
+    if (!is_on(survival)) return false;
+    return yoke_now_ns() - survival->kept_ns >= SPARINGLY * survival->spent_ns;
+}
+
+yoke_status yoke_survival_keep(yoke_trainer *trainer) {
+    yoke_survival *survival = &trainer->survival;
+    int next = survival->newest == 0;
+    yoke_kept *kept = &survival->kept[next];
+    uint64_t begin = yoke_now_ns();
+    if (!is_on(survival)) return YOKE_OK;
+    TRY(yoke_state_take(kept->state, trainer->run.parallel));
+    kept->at = trainer->run.at;
+    kept->epoch = trainer->sums.epoch;
+    kept->trend = trainer->trend;
+    survival->newest = next;
+    survival->kept_ns = yoke_now_ns();
+    survival->spent_ns = survival->kept_ns - begin;
+    return YOKE_OK;
+}
+
+bool yoke_survival_repeats(const yoke_survival *survival, uint64_t step) {
+    return is_on(survival) && step <= survival->reported;
+}
+
+/* Going on. */
+
+/* The device that a failure is about; -1: it is about none, or about the last one. */
+static int lost_device(const yoke_run *run, yoke_status status) {
+    bool of_device = status == YOKE_ERROR_DEVICE || status == YOKE_ERROR_MEMORY ||
+                     status == YOKE_ERROR_TIMEOUT || status == YOKE_ERROR_SYSTEM;
+    bool others = run->parallel != NULL && yoke_devices_count(run->devices) > 1;
+    return of_device && others ? yoke_data_parallel_failed_device(run->parallel) : -1;
+}
+
+static void report(yoke_trainer *trainer, const char *name, const char *cause) {
+    yoke_run *run = &trainer->run;
+    const yoke_survival *survival = &trainer->survival;
+    char text[1400];
+    int left = yoke_devices_count(run->devices);
+    snprintf(text, sizeof text, "lost %s after step %llu: %.900s. %d of %d devices go on from step %llu",
+             name, (unsigned long long)survival->reported, cause, left, left + survival->lost,
+             (unsigned long long)run->at.step);
+    yoke_event event = {.kind = YOKE_EVENT_LOST, .accuracy = -1, .text = text};
+    yoke_trainer_record(trainer, &event);
+}
+
+static yoke_status go_back(yoke_trainer *trainer) {
+    const yoke_kept *kept = &trainer->survival.kept[trainer->survival.newest];
+    yoke_run *run = &trainer->run;
+    run->at = kept->at;
+    run->in_step = false;
+    trainer->sums.epoch = kept->epoch;
+    trainer->trend = kept->trend;
+    return yoke_state_give(run->parallel, kept->state);
+}
+
+/* Another device may fail meanwhile. */
+yoke_status yoke_survive(yoke_trainer *trainer, yoke_status status) {
+    yoke_run *run = &trainer->run;
+    yoke_survival *survival = &trainer->survival;
+    int device = lost_device(run, status);
+    if (status == YOKE_OK || !is_on(survival) || survival->newest < 0) return status;
+    while (device >= 0) {
+        char name[32];
+        yoke_error error = yoke_error_take(status);
+        snprintf(name, sizeof name, "%s",
+                 yoke_device_name(yoke_devices_at(run->devices, device)));
+        survival->lost++;
+        status = yoke_run_leave_out(run, device);
+        if (status == YOKE_OK) status = go_back(trainer);
+        if (status == YOKE_OK) report(trainer, name, error.text);
+        if (status == YOKE_OK) return YOKE_OK;
+        device = lost_device(run, status);
+    }
+    return status;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run that goes on when a device fails. Now and then it keeps its state on the host; after a
+ * failure an engine of the devices that are left takes it, and the steps since are done again from
+ * the same rows. It is a resume from a checkpoint in memory, so that neither a step nor the engine
+ * knows of it, and whatever the step was at is nobody's concern. */
+#ifndef TRAIN_SURVIVAL_H
+#define TRAIN_SURVIVAL_H
+
+#include "parallel/parallel.h"
+#include "train/run.h"
+#include "train/save_place.h"
+#include "train/step_sums.h"
+
+/* Where a run was, and all that its next steps depend on. */
+typedef struct yoke_kept {
+    yoke_state *state;
+    yoke_position at;
+    yoke_epoch_sums epoch;
+    yoke_loss_trend trend;
+} yoke_kept;
+
+typedef struct yoke_survival {
+    yoke_kept kept[2];          /* take turns, so that one is always whole; state NULL: none kept */
+    int newest;                 /* of kept; -1: neither is whole */
+    uint64_t kept_ns, spent_ns; /* when it was kept, and how long that took */
+    uint64_t reported;          /* the latest step that on_event and metrics know of */
+    int lost;                   /* devices */
+} yoke_survival;
+
+/* Without options.survive all of these do nothing. */
+
+yoke_status yoke_survival_open(yoke_survival *survival, const yoke_run *run);
+void yoke_survival_close(yoke_survival *survival);
+/* Whether enough steps have passed: keeping costs less than a hundredth of the time. */
+bool yoke_survival_is_due(const yoke_survival *survival);
+/* Between two steps, and behind whatever follows the last step of an epoch. */
+yoke_status yoke_survival_keep(yoke_trainer *trainer);
+/* Whether this step was done and reported before a failure. */
+bool yoke_survival_repeats(const yoke_survival *survival, uint64_t step);
+/* After `status`: OK where a device failed and the run is back at the kept state, without that
+ * device; otherwise `status`. */
+yoke_status yoke_survive(yoke_trainer *trainer, yoke_status status);
+
+#endif
