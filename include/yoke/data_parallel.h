@@ -193,6 +193,11 @@ typedef struct yoke_data_parallel_options {
      * (KIND error) or MEMORY (memory), never comes back (hang), or kills its process (kill).
      * create reads it during the call only. NULL: none. */
     const char *fault;
+    /** Seconds in which every device has to be done with a stage of a step. A call in which one is
+     * not returns TIMEOUT and names it. A thread in a call that never ends cannot be stopped: it is
+     * left behind, with the engine's memory, which destroy then keeps. The root is the calling
+     * thread, which only a trainer with `survive` can leave behind. 0: wait for ever. */
+    double deadline;
 } yoke_data_parallel_options;
 
 /** Microseconds: see yoke_data_parallel_options.interpreter_us. */
@@ -210,7 +215,7 @@ typedef struct yoke_data_parallel_options {
             0 /* group_count */, false /* skip_finite_check */, NULL /* algorithm_cache */,        \
             0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US,     \
             false /* inference */, 0, false /* replace_broken_cache */, 0, NULL, 0, NULL, false,   \
-            NULL, NULL, 0 /* share_count */, false, NULL                                           \
+            NULL, NULL, 0 /* share_count */, false, NULL, 0                                        \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.

@@ -20,6 +20,7 @@
 #include "base/thread.h"
 
 #define WORKERS_MAX 1024
+#define GRACE_NS 200000000u /* for workers that wait for another one to notice that it is lost */
 #define CACHE_LINE 64
 
 /* How often a thread checks its condition before it sleeps, and after how many checks it yields its
@@ -41,6 +42,7 @@ typedef struct yoke_bell {
 typedef struct yoke_worker {
     alignas(CACHE_LINE) yoke_bell bell; /* rung for a new job */
     _Atomic uint32_t jobs;              /* given to this worker since creation */
+    _Atomic uint32_t done;              /* of these */
     int index;
     pthread_t thread;
     yoke_workers *crew;
@@ -59,6 +61,8 @@ struct yoke_workers {
     yoke_worker_job job; /* NULL: the thread ends */
     void *context;
     uint32_t run_count;
+    uint64_t deadline_ns, until_ns; /* 0: no deadline; of a run, and when this one ends */
+    atomic_bool lost;
 
     alignas(CACHE_LINE) yoke_bell joined; /* rung by the last worker that finishes its job */
     _Atomic uint32_t pending;
@@ -84,12 +88,25 @@ typedef struct yoke_condition {
     uint32_t value;
 } yoke_condition;
 
-static void wait_for(yoke_bell *bell, const yoke_condition *condition) {
+/* Sleeps until another thread rings, or until_ns has come. */
+static void sleep_at(yoke_bell *bell, uint32_t rings, uint64_t until_ns) {
+    struct timespec rest, *timeout = NULL;
+    if (until_ns > 0) {
+        uint64_t now = yoke_now_ns(), ns = until_ns > now ? until_ns - now : 0;
+        rest = (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
+                                 .tv_nsec = (long)(ns % 1000000000u)};
+        timeout = &rest;
+    }
+    syscall(SYS_futex, &bell->rings, FUTEX_WAIT_PRIVATE, rings, timeout, NULL, 0);
+}
+
+/* Whether the condition holds; false only once until_ns has come, which 0 never does. */
+static bool wait_until(yoke_bell *bell, const yoke_condition *condition, uint64_t until_ns) {
     bool crowded = condition->crew->crowded;
     int looks = crowded ? LOOKS_CROWDED : LOOKS_ALONE;
     int yield_every = crowded ? YIELD_EVERY_CROWDED : YIELD_EVERY_ALONE;
     for (int look = 1; look <= looks; look++) {
-        if (condition->holds(condition)) return;
+        if (condition->holds(condition)) return true;
         if (look % yield_every == 0)
             sched_yield();
         else
@@ -98,10 +115,12 @@ static void wait_for(yoke_bell *bell, const yoke_condition *condition) {
     while (!condition->holds(condition)) {
         atomic_fetch_add(&bell->sleepers, 1);
         uint32_t rings = atomic_load(&bell->rings);
-        if (!condition->holds(condition))
-            syscall(SYS_futex, &bell->rings, FUTEX_WAIT_PRIVATE, rings, NULL, NULL, 0);
+        bool late = until_ns > 0 && yoke_now_ns() >= until_ns;
+        if (!late && !condition->holds(condition)) sleep_at(bell, rings, until_ns);
         atomic_fetch_sub(&bell->sleepers, 1);
+        if (late) return condition->holds(condition);
     }
+    return true;
 }
 
 static bool has_job(const yoke_condition *condition) {
@@ -143,11 +162,13 @@ static void *work(void *argument) {
     bool entered = !self->failed;
     report_done(crew);
     for (uint32_t jobs = 0; entered; jobs++) {
-        wait_for(
+        (void)wait_until(
             &self->bell,
-            &(yoke_condition){.holds = has_job, .crew = crew, .word = &self->jobs, .value = jobs});
+            &(yoke_condition){.holds = has_job, .crew = crew, .word = &self->jobs, .value = jobs},
+            0);
         if (crew->job == NULL) break;
         note(self, crew->job(self->index, crew->context));
+        atomic_fetch_add(&self->done, 1);
         report_done(crew);
     }
     if (entered && options->leave != NULL) options->leave(self->index, options->context);
@@ -168,8 +189,28 @@ static bool is_cause(const yoke_worker *candidate, const yoke_worker *cause) {
     return candidate->failed_ns < cause->failed_ns;
 }
 
+/* After the deadline. Those that wait for another worker end now; one that does not is lost. */
+static yoke_status find_lost(yoke_workers *crew, int count, int *failed) {
+    atomic_store(&crew->failed, true);
+    ring(&crew->counted);
+    yoke_condition all = {.holds = all_done, .crew = crew};
+    if (wait_until(&crew->joined, &all, yoke_now_ns() + GRACE_NS)) return YOKE_OK;
+    for (int i = 1; i < count; i++) {
+        yoke_worker *worker = &crew->workers[i];
+        if (atomic_load(&worker->done) == atomic_load(&worker->jobs)) continue;
+        atomic_store(&crew->lost, true);
+        if (failed != NULL) *failed = i;
+        return FAIL(YOKE_ERROR_TIMEOUT,
+                    "hangs: it was not done after %.3g s, the deadline. Its thread is left behind",
+                    (double)crew->deadline_ns * 1e-9);
+    }
+    return YOKE_OK;
+}
+
 static yoke_status join(yoke_workers *crew, int count, int *failed) {
-    wait_for(&crew->joined, &(yoke_condition){.holds = all_done, .crew = crew});
+    if (!wait_until(&crew->joined, &(yoke_condition){.holds = all_done, .crew = crew},
+                    crew->until_ns))
+        TRY(find_lost(crew, count, failed));
     if (failed != NULL) *failed = -1;
     if (!atomic_load(&crew->failed)) return YOKE_OK;
     const yoke_worker *cause = NULL;
@@ -186,9 +227,13 @@ yoke_status yoke_workers_run(yoke_workers *workers, int count, yoke_worker_job j
     if (count < 1 || count > workers->options.count)
         return FAIL(YOKE_ERROR_ARGUMENT, "a run on %d workers: there are 1 to %d", count,
                     workers->options.count);
+    if (atomic_load(&workers->lost) && count > 1)
+        return FAIL(YOKE_ERROR_TIMEOUT, "a worker thread hangs since an earlier call");
     workers->job = job;
     workers->context = context;
     workers->run_count = (uint32_t)count;
+    workers->until_ns =
+        workers->deadline_ns > 0 ? yoke_now_ns() + workers->deadline_ns : 0;
     atomic_store_explicit(&workers->arrived, 0, memory_order_relaxed);
     atomic_store_explicit(&workers->failed, false, memory_order_relaxed);
     atomic_store_explicit(&workers->pending, (uint32_t)count - 1, memory_order_relaxed);
@@ -196,6 +241,11 @@ yoke_status yoke_workers_run(yoke_workers *workers, int count, yoke_worker_job j
         wake_with_job(&workers->workers[i]);
     note(&workers->workers[0], job(0, context));
     return join(workers, count, failed);
+}
+
+static yoke_status late(const yoke_workers *crew) {
+    return FAIL(YOKE_ERROR_TIMEOUT, "waited for another worker until the deadline of %.3g s",
+                (double)crew->deadline_ns * 1e-9);
 }
 
 yoke_status yoke_workers_barrier(yoke_workers *workers) {
@@ -206,8 +256,11 @@ yoke_status yoke_workers_barrier(yoke_workers *workers) {
         ring(&workers->counted);
         return YOKE_OK;
     }
-    wait_for(&workers->counted,
-             &(yoke_condition){.holds = barrier_open, .crew = workers, .value = passed});
+    bool open = wait_until(
+        &workers->counted,
+        &(yoke_condition){.holds = barrier_open, .crew = workers, .value = passed},
+        workers->until_ns);
+    if (!open) return late(workers);
     if (atomic_load(&workers->passed) != passed) return YOKE_OK;
     return FAIL(YOKE_ERROR_CANCELLED, "stopped at a barrier because another worker failed");
 }
@@ -217,9 +270,12 @@ bool yoke_workers_reached(const uint32_t *counter, uint32_t target) {
 }
 
 yoke_status yoke_workers_await(yoke_workers *workers, const uint32_t *counter, uint32_t target) {
-    wait_for(&workers->counted,
-             &(yoke_condition){
-                 .holds = counter_reached, .crew = workers, .word = counter, .value = target});
+    bool reached = wait_until(
+        &workers->counted,
+        &(yoke_condition){
+            .holds = counter_reached, .crew = workers, .word = counter, .value = target},
+        workers->until_ns);
+    if (!reached) return late(workers);
     if (yoke_workers_reached(counter, target)) return YOKE_OK;
     return FAIL(YOKE_ERROR_CANCELLED, "stopped waiting because another worker failed");
 }
@@ -283,6 +339,7 @@ yoke_status yoke_workers_create(yoke_workers **workers, const yoke_workers_optio
 
 void yoke_workers_destroy(yoke_workers *workers) {
     if (workers == NULL) return;
+    if (yoke_workers_lost(workers)) return;
     bool forked = getpid() != workers->process;
     workers->job = NULL;
     for (int i = 1; i <= workers->threads && !forked; i++)
@@ -290,4 +347,18 @@ void yoke_workers_destroy(yoke_workers *workers) {
     for (int i = 1; i <= workers->threads && !forked; i++)
         pthread_join(workers->workers[i].thread, NULL);
     free(workers);
+}
+
+void yoke_workers_limit(yoke_workers *workers, uint64_t deadline_ns) {
+    workers->deadline_ns = deadline_ns;
+}
+
+void yoke_workers_lose_caller(yoke_workers *workers) {
+    atomic_store(&workers->lost, true);
+    atomic_store(&workers->failed, true);
+    ring(&workers->counted);
+}
+
+bool yoke_workers_lost(const yoke_workers *workers) {
+    return workers != NULL && atomic_load(&workers->lost);
 }

@@ -28,6 +28,15 @@ typedef struct yoke_workers_options {
 yoke_status yoke_workers_create(yoke_workers **workers, const yoke_workers_options *options);
 void yoke_workers_destroy(yoke_workers *workers);
 
+/* How long each later run may take; 0, as after create: as long as it likes. A worker that is not
+ * done then is lost: run returns TIMEOUT and its number. */
+void yoke_workers_limit(yoke_workers *workers, uint64_t deadline_ns);
+/* From another thread than that of run: worker 0 is lost, and the others stop waiting for it. */
+void yoke_workers_lose_caller(yoke_workers *workers);
+/* Whether a worker is lost: it may still be at work. Nothing that its job could touch may be freed,
+ * destroy does nothing, and runs on more than the caller return TIMEOUT. */
+bool yoke_workers_lost(const yoke_workers *workers);
+
 /* Runs job on workers 0 .. count - 1 and waits for all. Returns the earliest failure and sets its
  * text on the calling thread; *failed (may be NULL) gets the worker that failed, -1 for none. The
  * workers can run another job afterwards. */

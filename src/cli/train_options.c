@@ -176,6 +176,9 @@ static const cli_option options[] = {
     CLI_HEADING("failures"),
     {"survive", NULL, "go on without a device that fails; with --shards, to the same weights",
      AT(run.survive)},
+    {"deadline", "SECONDS",
+     "the longest that a device may take for a stage of a step; one that hangs is an error (none)",
+     AT(engine.deadline), 0, 1e6},
     {"fault", "KIND:K@STEP[:STAGE],...",
      "to see what happens: device (ddp: rank) K has an error, no memory or hangs, or its process "
      "is killed, as in error:1@20",

@@ -43,6 +43,13 @@ const yoke_data_parallel_options *yoke_data_parallel_options_of(const yoke_data_
 /* The device whose own work was the latest failure of a call, counted as in the list; -1: none, or no
  * device's own. */
 int yoke_data_parallel_failed_device(const yoke_data_parallel *parallel);
+/* Whether a thread may be in the engine for good: then destroy keeps the engine, and the device that
+ * failed stays open. */
+bool yoke_data_parallel_hangs(const yoke_data_parallel *parallel);
+/* From another thread than the one that the engine is bound to: whether that one has been at the
+ * same work for longer than options.deadline. Then it is left behind; it ends if that work ever
+ * does, before it returns from the engine. */
+bool yoke_data_parallel_leave_thread(yoke_data_parallel *parallel);
 /* The same lists as the options point to, kept for other engines: groups, shares,
  * freeze_statistics, fault. create makes the options point to the copies; leave_out takes a device
  * out of what they say of devices. destroy takes NULL. */

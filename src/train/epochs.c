@@ -8,6 +8,7 @@
 #include "trace/trace.h"
 #include "train/finish.h"
 #include "train/last_weights.h"
+#include "train/run_thread.h"
 #include "train/trainer_parts.h"
 #include "train/unknown_length.h"
 
@@ -273,7 +274,8 @@ static yoke_status train(yoke_trainer *trainer) {
     const yoke_run *run = &trainer->run;
     bool was_complete = trainer->saving.resumed && yoke_run_is_over(run);
     if (was_complete) return evaluate_again(trainer);
-    TRY(yoke_survival_keep(trainer));
+    if (!yoke_survival_repeats(&trainer->survival, run->at.step + 1))
+        TRY(yoke_survival_keep(trainer));
     while (!yoke_run_is_over(run) && !yoke_watch_is_over(&trainer->watch, run))
         TRY(yoke_survive(trainer, run_epoch(trainer)));
     return YOKE_OK;
@@ -290,7 +292,7 @@ yoke_status yoke_trainer_run(yoke_trainer *trainer) {
     TRY(yoke_trainer_begin_work(trainer, "yoke_trainer_run"));
     yoke_status status =
         yoke_process_group_abort(trainer->run.ranks, yoke_trainer_begin(trainer, true));
-    if (status == YOKE_OK) status = yoke_trainer_finish(trainer, train(trainer));
+    if (status == YOKE_OK) status = yoke_trainer_finish(trainer, yoke_run_on_thread(trainer, train));
     yoke_trainer_end(trainer);
     return status;
 }

@@ -70,6 +70,7 @@ static yoke_status save_last(yoke_trainer *trainer, bool together, yoke_error *f
 yoke_status yoke_trainer_finish(yoke_trainer *trainer, yoke_status status) {
     yoke_run *run = &trainer->run;
     yoke_error first = yoke_error_take(status);
+    if (run->parallel == NULL) return yoke_error_restore(&first); /* no device is left */
     bool is_finite = settle(run, &first);
     bool together = run->ranks == NULL || yoke_status_is_common(first.status);
     if (!run->in_step && together)

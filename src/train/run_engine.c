@@ -64,12 +64,14 @@ yoke_status yoke_run_build_engine(yoke_run *run) {
 }
 
 yoke_status yoke_run_leave_out(yoke_run *run, int device) {
+    bool hangs = yoke_data_parallel_hangs(run->parallel);
     yoke_data_parallel_destroy(run->parallel);
     run->parallel = NULL;
-    yoke_devices_leave_out(run->devices, device, false);
+    yoke_devices_leave_out(run->devices, device, hangs);
     yoke_kept_lists_leave_out(run->lists, &run->engine, device);
     run->engine.measure_seconds = MEASURE_SECONDS;
-    return create_engine(run);
+    TRY(create_engine(run));
+    return yoke_data_parallel_bind(run->parallel);
 }
 
 void yoke_run_close_engine(yoke_run *run) {

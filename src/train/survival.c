@@ -15,6 +15,7 @@
 
 yoke_status yoke_survival_open(yoke_survival *survival, const yoke_run *run) {
     survival->newest = -1;
+    pthread_mutex_init(&survival->engine, NULL); /* cannot fail on Linux */
     if (!run->options.survive) return YOKE_OK;
     if (run->ranks != NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "survive is for the devices of one process, not for ranks");
@@ -24,6 +25,7 @@ yoke_status yoke_survival_open(yoke_survival *survival, const yoke_run *run) {
 }
 
 void yoke_survival_close(yoke_survival *survival) {
+    pthread_mutex_destroy(&survival->engine);
     for (int i = 0; i < 2; i++)
         yoke_state_destroy(survival->kept[i].state);
 }
@@ -101,11 +103,20 @@ yoke_status yoke_survive(yoke_trainer *trainer, yoke_status status) {
         snprintf(name, sizeof name, "%s",
                  yoke_device_name(yoke_devices_at(run->devices, device)));
         survival->lost++;
+        pthread_mutex_lock(&survival->engine);
         status = yoke_run_leave_out(run, device);
+        pthread_mutex_unlock(&survival->engine);
         if (status == YOKE_OK) status = go_back(trainer);
         if (status == YOKE_OK) report(trainer, name, error.text);
         if (status == YOKE_OK) return YOKE_OK;
         device = lost_device(run, status);
     }
     return status;
+}
+
+bool yoke_survival_leave_thread(yoke_survival *survival, const yoke_run *run) {
+    pthread_mutex_lock(&survival->engine);
+    bool left = run->parallel != NULL && yoke_data_parallel_leave_thread(run->parallel);
+    pthread_mutex_unlock(&survival->engine);
+    return left;
 }

@@ -6,6 +6,8 @@
 #ifndef TRAIN_SURVIVAL_H
 #define TRAIN_SURVIVAL_H
 
+#include <pthread.h>
+
 #include "parallel/parallel.h"
 #include "train/run.h"
 #include "train/save_place.h"
@@ -20,6 +22,7 @@ typedef struct yoke_kept {
 } yoke_kept;
 
 typedef struct yoke_survival {
+    pthread_mutex_t engine; /* held while the run's engine is replaced */
     yoke_kept kept[2];          /* take turns, so that one is always whole; state NULL: none kept */
     int newest;                 /* of kept; -1: neither is whole */
     uint64_t kept_ns, spent_ns; /* when it was kept, and how long that took */
@@ -40,5 +43,7 @@ bool yoke_survival_repeats(const yoke_survival *survival, uint64_t step);
 /* After `status`: OK where a device failed and the run is back at the kept state, without that
  * device; otherwise `status`. */
 yoke_status yoke_survive(yoke_trainer *trainer, yoke_status status);
+/* As yoke_data_parallel_leave_thread, of the engine that the run has now. */
+bool yoke_survival_leave_thread(yoke_survival *survival, const yoke_run *run);
 
 #endif

@@ -13,6 +13,10 @@ void yoke_turns_end(yoke_turns *turns) {
     pthread_mutex_destroy(&turns->turn);
 }
 
+void yoke_turns_pass(yoke_turns *turns) {
+    atomic_store(&turns->owner, pthread_self());
+}
+
 bool yoke_turns_are_mine(const yoke_turns *turns) {
     return atomic_load(&turns->owner) == pthread_self();
 }

@@ -16,6 +16,8 @@ typedef struct yoke_turns {
 
 void yoke_turns_begin(yoke_turns *turns);
 void yoke_turns_end(yoke_turns *turns);
+/* The thread that works passes it on to the calling one. */
+void yoke_turns_pass(yoke_turns *turns);
 /* Whether this thread works, and a callback of the host program makes the call. */
 bool yoke_turns_are_mine(const yoke_turns *turns);
 

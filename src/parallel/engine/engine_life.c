@@ -12,9 +12,19 @@
 #include "parallel/observers/observers.h"
 #include "parallel/stages/stages.h"
 
+#define LATE_NS 500000000u /* the calling thread itself finds a worker that hangs, before that */
+
+/* Measuring takes its time: it has no deadline. */
 static yoke_status prepare(yoke_data_parallel *parallel, int rows, bool training) {
+    yoke_step *step = &parallel->step;
+    double deadline = step->options.deadline;
     TRY(yoke_engine_check_trains(parallel, training));
-    return yoke_engine_prepare(&parallel->step, rows, training);
+    step->options.deadline = 0;
+    yoke_workers_limit(step->workers, 0);
+    yoke_status status = yoke_engine_prepare(step, rows, training);
+    step->options.deadline = deadline;
+    yoke_workers_limit(step->workers, (uint64_t)(1e9 * deadline));
+    return status;
 }
 
 yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, int rows, bool training) {
@@ -117,8 +127,38 @@ yoke_status yoke_data_parallel_create(yoke_data_parallel **parallel, const yoke_
     return yoke_engine_create(parallel, model, devices, optimizer, options, NULL);
 }
 
+/* Engines that a thread may still be in, for as long as the process lives. */
+static _Atomic(yoke_data_parallel *) left_behind;
+
+static void leave_behind(yoke_data_parallel *parallel) {
+    if (atomic_load(&parallel->entry.binder) == pthread_self())
+        yoke_data_parallel_release(parallel);
+    parallel->next_left = atomic_load(&left_behind);
+    while (!atomic_compare_exchange_weak(&left_behind, &parallel->next_left, parallel))
+        continue;
+}
+
+bool yoke_data_parallel_hangs(const yoke_data_parallel *parallel) {
+    return parallel != NULL && yoke_workers_lost(parallel->step.workers);
+}
+
+bool yoke_data_parallel_leave_thread(yoke_data_parallel *parallel) {
+    yoke_step *step = &parallel->step;
+    uint64_t limit = (uint64_t)(1e9 * step->options.deadline) + LATE_NS;
+    uint64_t since = atomic_load(&step->busy_ns);
+    if (since == 0 || yoke_now_ns() - since < limit) return false;
+    if (!atomic_compare_exchange_strong(&step->busy_ns, &since, YOKE_LEFT_BEHIND)) return false;
+    step->failed_lane = atomic_load(&step->awaited);
+    yoke_workers_lose_caller(step->workers);
+    return true;
+}
+
 void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
     if (parallel == NULL) return;
+    if (yoke_data_parallel_hangs(parallel)) {
+        leave_behind(parallel);
+        return;
+    }
     yoke_step *step = &parallel->step;
     yoke_data_parallel_release(parallel);
     if (step->lanes != NULL) {

@@ -5,6 +5,7 @@
 #include "parallel/engine/engine_parts.h"
 
 #define QUEUED_BUCKET_BYTES ((size_t)25 << 20)
+#define DEADLINE_MOST 1e6
 
 /* An enumeration of the options, whose values are 0 to `last`. */
 static yoke_status check_choice(const char *name, int value, int last) {
@@ -48,6 +49,9 @@ yoke_status yoke_engine_load_options(yoke_step *step, const yoke_data_parallel_o
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "measure_seconds is %g: it must be at least 0; 0: no limit",
                     own->measure_seconds);
+    if (!(own->deadline >= 0 && own->deadline <= DEADLINE_MOST))
+        return FAIL(YOKE_ERROR_ARGUMENT, "deadline is %g s: above 0, or 0 for none; %g at most",
+                    own->deadline, DEADLINE_MOST);
     if (own->activation_checkpointing && own->synchronize_batch_norm)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "activation_checkpointing with synchronize_batch_norm: statistics of all "

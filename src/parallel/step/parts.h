@@ -5,6 +5,8 @@
 #ifndef PARALLEL_STEP_PARTS_H
 #define PARALLEL_STEP_PARTS_H
 
+#include <stdatomic.h>
+
 #include "distributed/distributed.h"
 #include "model/model.h"
 #include "optimizer/optimizer.h"
@@ -313,6 +315,8 @@ typedef struct yoke_trained_model {
 } yoke_trained_model;
 #define YOKE_MODELS_LIMIT 32 /* bits of yoke_optimizer_range.trained_by */
 
+#define YOKE_LEFT_BEHIND UINT64_MAX
+
 /* What the stages see. */
 struct yoke_step {
     const yoke_model *model;    /* of the batch in flight */
@@ -348,6 +352,10 @@ struct yoke_step {
     yoke_gradient gradient;
     yoke_reach reach;
     yoke_watch watch;
+    /* With options.deadline: since when the calling thread runs a job or waits for a device; 0: it
+     * does not; YOKE_LEFT_BEHIND: it ends as soon as it comes back. */
+    _Atomic uint64_t busy_ns;
+    _Atomic int awaited; /* the lane whose device it waits for; 0: the root works itself */
     int failed_lane; /* of the latest failure of a job; -1: none, or no lane's own */
 };
 

@@ -3,6 +3,8 @@
  * returns its status. */
 #include "parallel/step/runner.h"
 
+#include <pthread.h>
+
 #include "parallel/step/lanes.h"
 
 #define STEP_AT_END UINT64_MAX /* of a span: the step that runs when it ends */
@@ -88,6 +90,20 @@ void yoke_wait_end(yoke_step *step, int lane, const yoke_span *wait) {
     yoke_span_end(step, lane, wait);
 }
 
+/* Deadlines. */
+
+static void begin_busy(yoke_step *step, int awaited) {
+    if (step->options.deadline == 0) return;
+    atomic_store(&step->awaited, awaited);
+    atomic_store(&step->busy_ns, yoke_now_ns());
+}
+
+/* A trainer that went on without the thread has started another one in its place. */
+static void end_busy(yoke_step *step) {
+    if (step->options.deadline == 0) return;
+    if (atomic_exchange(&step->busy_ns, 0) == YOKE_LEFT_BEHIND) pthread_exit(NULL);
+}
+
 /* Jobs. */
 
 typedef struct watched_job {
@@ -115,10 +131,12 @@ yoke_status yoke_apply(yoke_step *step, int lanes, const char *what, yoke_replic
     watched_job watched = {step, job, context};
     int failed = -1;
     if (watch->crew != NULL) lanes = watch->crew_lanes;
+    begin_busy(step, 0);
     yoke_status status =
         watch->crew != NULL
             ? watch->crew->run(step, lanes, run_watched, &watched, &failed)
             : yoke_workers_run(step->workers, lanes, run_watched, &watched, &failed);
+    end_busy(step);
     if (status != YOKE_OK) step->failed_lane = failed;
     if (status != YOKE_OK && failed >= 0)
         yoke_error_prefix("%s, replica %d on %s", what, failed,
@@ -187,7 +205,9 @@ void yoke_step_ended(yoke_step *step, uint64_t number) {
 
 yoke_status yoke_lanes_synchronize(yoke_step *step) {
     for (int k = 0; k < step->count; k++) {
+        begin_busy(step, k);
         yoke_status status = yoke_device_synchronize(step->lanes[k].device);
+        end_busy(step);
         if (status != YOKE_OK) step->failed_lane = k;
         TRY(status);
     }
