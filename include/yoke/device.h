@@ -93,6 +93,9 @@ YOKE_API yoke_status yoke_devices_open(yoke_devices **devices, const yoke_device
 
 /** Closes devices. Engines, loaders and groups that use them must be destroyed first.
  *
+ * Where an engine left a thread behind that hangs (yoke_data_parallel_options.deadline), all of
+ * them stay open, for that thread.
+ *
  * @param devices  May be NULL.
  */
 YOKE_API void yoke_devices_close(yoke_devices *devices);

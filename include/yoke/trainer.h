@@ -205,10 +205,10 @@ typedef struct yoke_trainer_options {
      * rows (yoke_loader_shorten). A custom_model brings its own in engine->other_models. 0 or 1:
      * rows have one number of positions. */
     int length_buckets;
-    /** Go on when a device fails: with DEVICE, MEMORY or SYSTEM in its own work, or TIMEOUT where it
-     * hangs for longer than engine->deadline. Now and then the run keeps its state on the host, for
-     * less than a hundredth of its time; an engine of the devices that are left takes it, and the
-     * steps since are done again from the same rows, without events. With engine->shards the
+    /** Go on when a device fails: with DEVICE, MEMORY or SYSTEM in its own work, or TIMEOUT where
+     * it hangs for longer than engine->deadline. Now and then the run keeps its state on the host,
+     * for less than a hundredth of its time; an engine of the devices that are left takes it, and
+     * the steps since are done again from the same rows, without events. With engine->shards the
      * weights end as if nothing had happened, bit for bit. docs/failures.md. */
     bool survive;
 } yoke_trainer_options;

@@ -232,8 +232,7 @@ yoke_status yoke_workers_run(yoke_workers *workers, int count, yoke_worker_job j
     workers->job = job;
     workers->context = context;
     workers->run_count = (uint32_t)count;
-    workers->until_ns =
-        workers->deadline_ns > 0 ? yoke_now_ns() + workers->deadline_ns : 0;
+    workers->until_ns = workers->deadline_ns > 0 ? yoke_now_ns() + workers->deadline_ns : 0;
     atomic_store_explicit(&workers->arrived, 0, memory_order_relaxed);
     atomic_store_explicit(&workers->failed, false, memory_order_relaxed);
     atomic_store_explicit(&workers->pending, (uint32_t)count - 1, memory_order_relaxed);
@@ -256,10 +255,10 @@ yoke_status yoke_workers_barrier(yoke_workers *workers) {
         ring(&workers->counted);
         return YOKE_OK;
     }
-    bool open = wait_until(
-        &workers->counted,
-        &(yoke_condition){.holds = barrier_open, .crew = workers, .value = passed},
-        workers->until_ns);
+    bool open =
+        wait_until(&workers->counted,
+                   &(yoke_condition){.holds = barrier_open, .crew = workers, .value = passed},
+                   workers->until_ns);
     if (!open) return late(workers);
     if (atomic_load(&workers->passed) != passed) return YOKE_OK;
     return FAIL(YOKE_ERROR_CANCELLED, "stopped at a barrier because another worker failed");
@@ -270,11 +269,11 @@ bool yoke_workers_reached(const uint32_t *counter, uint32_t target) {
 }
 
 yoke_status yoke_workers_await(yoke_workers *workers, const uint32_t *counter, uint32_t target) {
-    bool reached = wait_until(
-        &workers->counted,
-        &(yoke_condition){
-            .holds = counter_reached, .crew = workers, .word = counter, .value = target},
-        workers->until_ns);
+    bool reached =
+        wait_until(&workers->counted,
+                   &(yoke_condition){
+                       .holds = counter_reached, .crew = workers, .word = counter, .value = target},
+                   workers->until_ns);
     if (!reached) return late(workers);
     if (yoke_workers_reached(counter, target)) return YOKE_OK;
     return FAIL(YOKE_ERROR_CANCELLED, "stopped waiting because another worker failed");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens the devices that a list names. The only file that names a backend. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +12,15 @@
 
 struct yoke_devices {
     int count, spare_cores;
-    int left_out; /* devices behind at[0 .. count - 1] that failed, and are closed with the others */
+    /* Behind the `count` devices of the list: spares, which could take the place of one that is
+     * left out; then those that are left out, until all are closed. */
+    int spares, left_out;
     yoke_device *at[YOKE_DEVICES_LIMIT];
+    bool stays_open;
+    yoke_devices *next; /* of those that stay open, when their owner has closed them */
 };
+
+static _Atomic(yoke_devices *) kept_open;
 
 /* Backends. */
 
@@ -186,7 +193,13 @@ yoke_status yoke_devices_open(yoke_devices **devices, const yoke_devices_options
 
 void yoke_devices_close(yoke_devices *devices) {
     if (devices == NULL) return;
-    devices->count += devices->left_out;
+    devices->count += devices->spares + devices->left_out;
+    if (devices->stays_open) {
+        devices->next = atomic_load(&kept_open);
+        while (!atomic_compare_exchange_weak(&kept_open, &devices->next, devices))
+            continue;
+        return;
+    }
     while (devices->count > 0) {
         yoke_device *device = devices->at[--devices->count];
         device->backend->close(device);
@@ -194,18 +207,31 @@ void yoke_devices_close(yoke_devices *devices) {
     free(devices);
 }
 
-void yoke_devices_leave_out(yoke_devices *devices, int index, bool hangs) {
+void yoke_devices_stay_open(yoke_devices *devices) {
+    devices->stays_open = true;
+}
+
+bool yoke_devices_are_kept(const yoke_devices *devices) {
+    return devices != NULL && devices->stays_open;
+}
+
+void yoke_devices_leave_out(yoke_devices *devices, int index) {
     yoke_device *lost = devices->at[index];
-    int rest = --devices->count + devices->left_out;
+    int last = devices->count + devices->spares + devices->left_out - 1;
     memmove(&devices->at[index], &devices->at[index + 1],
-            (size_t)(rest - index) * sizeof(yoke_device *));
-    for (int i = index; i < devices->count; i++)
+            (size_t)(last - index) * sizeof(yoke_device *));
+    for (int i = index; i < last; i++)
         devices->at[i]->index = i;
-    if (!hangs) {
-        devices->at[rest] = lost;
-        devices->left_out++;
-    }
+    devices->count += devices->spares - 1;
+    devices->spares = 0;
     devices->spare_cores += lost->threads;
+    devices->at[last] = lost;
+    devices->left_out++;
+}
+
+void yoke_devices_use(yoke_devices *devices, int count) {
+    devices->spares = devices->count - count;
+    devices->count = count;
 }
 
 int yoke_devices_count(const yoke_devices *devices) {

@@ -40,12 +40,9 @@ yoke_status yoke_data_parallel_step_own(yoke_data_parallel *parallel, const yoke
                                         const yoke_output_rows *rows, yoke_step_result *result);
 /* What the engine was made with, defaults filled in. */
 const yoke_data_parallel_options *yoke_data_parallel_options_of(const yoke_data_parallel *parallel);
-/* The device whose own work was the latest failure of a call, counted as in the list; -1: none, or no
- * device's own. */
+/* The device whose own work was the latest failure of a call, counted as in the list; -1: none, or
+ * no device's own. */
 int yoke_data_parallel_failed_device(const yoke_data_parallel *parallel);
-/* Whether a thread may be in the engine for good: then destroy keeps the engine, and the device that
- * failed stays open. */
-bool yoke_data_parallel_hangs(const yoke_data_parallel *parallel);
 /* From another thread than the one that the engine is bound to: whether that one has been at the
  * same work for longer than options.deadline. Then it is left behind; it ends if that work ever
  * does, before it returns from the engine. */
@@ -89,12 +86,12 @@ typedef struct yoke_state_tensor {
     yoke_tensor_info info; /* "fc.weight", "optimizer.fc.weight.exp_avg" */
     float *values;         /* [info.count] in PyTorch's order; NULL: integer, or not on this rank */
     yoke_state_part part;
-    int tensor;                      /* of the model; -1: another part */
-    int copy_of;                     /* average, best: the model's tensor */
-    int parameter;                   /* optimizer, average: whose state, in the flat layout of the
-                                        engine that takes or gives; -1: another part */
-    int slot;                        /* and which; the average's is behind the optimizer's */
-    char *own_name;                  /* of another part than the model, or NULL */
+    int tensor;     /* of the model; -1: another part */
+    int copy_of;    /* average, best: the model's tensor */
+    int parameter;  /* optimizer, average: whose state, in the flat layout of the
+                       engine that takes or gives; -1: another part */
+    int slot;       /* and which; the average's is behind the optimizer's */
+    char *own_name; /* of another part than the model, or NULL */
 } yoke_state_tensor;
 
 typedef struct yoke_state {

@@ -292,7 +292,8 @@ yoke_status yoke_trainer_run(yoke_trainer *trainer) {
     TRY(yoke_trainer_begin_work(trainer, "yoke_trainer_run"));
     yoke_status status =
         yoke_process_group_abort(trainer->run.ranks, yoke_trainer_begin(trainer, true));
-    if (status == YOKE_OK) status = yoke_trainer_finish(trainer, yoke_run_on_thread(trainer, train));
+    if (status == YOKE_OK)
+        status = yoke_trainer_finish(trainer, yoke_run_on_thread(trainer, train));
     yoke_trainer_end(trainer);
     return status;
 }

@@ -63,11 +63,20 @@ yoke_status yoke_run_build_engine(yoke_run *run) {
     return yoke_data_parallel_broadcast(run->parallel);
 }
 
+/* GPUs compute equally many shards each. */
+static void keep_spares(const yoke_run *run) {
+    int count = yoke_devices_count(run->devices), used = 1;
+    if (run->engine.shards == 0 || yoke_devices_share_memory(run->devices)) return;
+    while (2 * used <= count)
+        used *= 2;
+    yoke_devices_use(run->devices, used);
+}
+
 yoke_status yoke_run_leave_out(yoke_run *run, int device) {
-    bool hangs = yoke_data_parallel_hangs(run->parallel);
     yoke_data_parallel_destroy(run->parallel);
     run->parallel = NULL;
-    yoke_devices_leave_out(run->devices, device, hangs);
+    yoke_devices_leave_out(run->devices, device);
+    keep_spares(run);
     yoke_kept_lists_leave_out(run->lists, &run->engine, device);
     run->engine.measure_seconds = MEASURE_SECONDS;
     TRY(create_engine(run));

@@ -7,8 +7,9 @@
 
 /* The first engine, with the weights of options.init. */
 yoke_status yoke_run_build_engine(yoke_run *run);
-/* Destroys the engine, or leaves it behind where a thread hangs in it, leaves the device out, and makes an engine of those that are left, with
- * weights of its own. After a failure the run has no engine. */
+/* Destroys the engine, or leaves it behind where a thread hangs in it, leaves the device out, and
+ * makes an engine of those that are left, with weights of its own. After a failure the run has no
+ * engine. */
 yoke_status yoke_run_leave_out(yoke_run *run, int device);
 void yoke_run_close_engine(yoke_run *run);
 

@@ -100,10 +100,11 @@ static yoke_status run_on_threads(yoke_trainer *trainer,
         if (!watch(own)) break;
         pthread_detach(own->thread); /* it may use `own` as long as it hangs */
         yoke_turns_pass(&trainer->turns);
-        TRY(yoke_survive(trainer, FAIL(YOKE_ERROR_TIMEOUT,
-                                       "a device hangs: the calling thread waited for it for longer "
-                                       "than the deadline, %g s, and is left behind",
-                                       trainer->run.engine.deadline)));
+        TRY(yoke_survive(trainer,
+                         FAIL(YOKE_ERROR_TIMEOUT,
+                              "a device hangs: the calling thread waited for it for longer "
+                              "than the deadline, %g s, and is left behind",
+                              trainer->run.engine.deadline)));
         yoke_data_parallel_release(trainer->run.parallel);
     }
     pthread_join(own->thread, NULL);

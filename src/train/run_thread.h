@@ -5,9 +5,10 @@
 
 #include "yoke/trainer.h"
 
-/* Runs `loop` and returns its status. With options.survive and a deadline it runs on another thread,
- * whose callbacks then come from there: the calling thread watches it. Where it hangs in the work of
- * a device, it is left behind, and `loop` begins again on a new thread, without that device. */
+/* Runs `loop` and returns its status. With options.survive and a deadline it runs on another
+ * thread, whose callbacks then come from there: the calling thread watches it. Where it hangs in
+ * the work of a device, it is left behind, and `loop` begins again on a new thread, without that
+ * device. */
 yoke_status yoke_run_on_thread(yoke_trainer *trainer, yoke_status (*loop)(yoke_trainer *trainer));
 
 #endif

@@ -18,7 +18,8 @@ yoke_status yoke_survival_open(yoke_survival *survival, const yoke_run *run) {
     pthread_mutex_init(&survival->engine, NULL); /* cannot fail on Linux */
     if (!run->options.survive) return YOKE_OK;
     if (run->ranks != NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT, "survive is for the devices of one process, not for ranks");
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "survive is for the devices of one process, not for ranks");
     for (int i = 0; i < 2; i++)
         TRY(yoke_state_create(&survival->kept[i].state, run->parallel, false));
     return YOKE_OK;
@@ -74,8 +75,9 @@ static void report(yoke_trainer *trainer, const char *name, const char *cause) {
     const yoke_survival *survival = &trainer->survival;
     char text[1400];
     int left = yoke_devices_count(run->devices);
-    snprintf(text, sizeof text, "lost %s after step %llu: %.900s. %d of %d devices go on from step %llu",
-             name, (unsigned long long)survival->reported, cause, left, left + survival->lost,
+    snprintf(text, sizeof text,
+             "lost %s after step %llu: %.900s. %d of %d devices go on from step %llu", name,
+             (unsigned long long)survival->reported, cause, left, left + survival->lost,
              (unsigned long long)run->at.step);
     yoke_event event = {.kind = YOKE_EVENT_LOST, .accuracy = -1, .text = text};
     yoke_trainer_record(trainer, &event);
@@ -100,8 +102,7 @@ yoke_status yoke_survive(yoke_trainer *trainer, yoke_status status) {
     while (device >= 0) {
         char name[32];
         yoke_error error = yoke_error_take(status);
-        snprintf(name, sizeof name, "%s",
-                 yoke_device_name(yoke_devices_at(run->devices, device)));
+        snprintf(name, sizeof name, "%s", yoke_device_name(yoke_devices_at(run->devices, device)));
         survival->lost++;
         pthread_mutex_lock(&survival->engine);
         status = yoke_run_leave_out(run, device);

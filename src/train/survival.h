@@ -22,7 +22,7 @@ typedef struct yoke_kept {
 } yoke_kept;
 
 typedef struct yoke_survival {
-    pthread_mutex_t engine; /* held while the run's engine is replaced */
+    pthread_mutex_t engine;     /* held while the run's engine is replaced */
     yoke_kept kept[2];          /* take turns, so that one is always whole; state NULL: none kept */
     int newest;                 /* of kept; -1: neither is whole */
     uint64_t kept_ns, spent_ns; /* when it was kept, and how long that took */

@@ -321,6 +321,15 @@ yoke_status yoke_trainer_create(yoke_trainer **trainer, const yoke_trainer_optio
     return YOKE_OK;
 }
 
+/* A thread that hangs may read the model and the rows of its batch when it comes back. */
+static _Atomic(yoke_trainer *) left_behind;
+
+static void leave_behind(yoke_trainer *trainer) {
+    trainer->next_left = atomic_load(&left_behind);
+    while (!atomic_compare_exchange_weak(&left_behind, &trainer->next_left, trainer))
+        continue;
+}
+
 void yoke_trainer_destroy(yoke_trainer *trainer) {
     if (trainer == NULL || trainer->process != getpid()) return; /* a fork has no writer to end */
     yoke_run *run = &trainer->run;
@@ -331,8 +340,12 @@ void yoke_trainer_destroy(yoke_trainer *trainer) {
     yoke_run_close_engine(run);
     yoke_metrics_close(&trainer->metrics);
     yoke_lr_curve_clear(&trainer->lr_curve);
-    yoke_custom_parts_close(&trainer->parts);
     yoke_notes_clear(&run->description);
+    if (yoke_devices_are_kept(run->devices)) {
+        leave_behind(trainer);
+        return;
+    }
+    yoke_custom_parts_close(&trainer->parts);
     yoke_test_split_close(&trainer->test);
     yoke_rows_close(&run->training);
     yoke_process_group_destroy(run->ranks);

@@ -38,6 +38,7 @@ struct yoke_trainer {
     yoke_lr_curve lr_curve; /* of the last range test */
     bool running;           /* a run, or a range test, takes steps */
     yoke_run_progress progress;
+    yoke_trainer *next_left; /* of those that outlive destroy */
 };
 
 #endif

@@ -101,6 +101,8 @@ static inline void on_event(const yoke_event *event, void *payload) {
         run->steps = run->first_step = (int)event->step;
         run->resumed++;
         break;
+    case YOKE_EVENT_LOST:
+        break;
     case YOKE_EVENT_STOPPED:
         snprintf(run->stopped, sizeof run->stopped, "%s", event->text);
         break;

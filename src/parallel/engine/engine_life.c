@@ -133,13 +133,10 @@ static _Atomic(yoke_data_parallel *) left_behind;
 static void leave_behind(yoke_data_parallel *parallel) {
     if (atomic_load(&parallel->entry.binder) == pthread_self())
         yoke_data_parallel_release(parallel);
+    yoke_devices_stay_open(parallel->step.devices);
     parallel->next_left = atomic_load(&left_behind);
     while (!atomic_compare_exchange_weak(&left_behind, &parallel->next_left, parallel))
         continue;
-}
-
-bool yoke_data_parallel_hangs(const yoke_data_parallel *parallel) {
-    return parallel != NULL && yoke_workers_lost(parallel->step.workers);
 }
 
 bool yoke_data_parallel_leave_thread(yoke_data_parallel *parallel) {
@@ -155,7 +152,7 @@ bool yoke_data_parallel_leave_thread(yoke_data_parallel *parallel) {
 
 void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
     if (parallel == NULL) return;
-    if (yoke_data_parallel_hangs(parallel)) {
+    if (yoke_workers_lost(parallel->step.workers)) {
         leave_behind(parallel);
         return;
     }

@@ -7,8 +7,8 @@
 
 #include "parallel/step/parts.h"
 
-/* Copies groups. The caller's array may come from other headers: its own struct_size is the distance
- * between two of them. */
+/* Copies groups. The caller's array may come from other headers: its own struct_size is the
+ * distance between two of them. */
 yoke_status yoke_groups_load(yoke_groups *groups, const yoke_parameter_group *given, int count);
 /* Reads the options' groups and finds the parameters of each. */
 yoke_status yoke_groups_create(yoke_step *step);

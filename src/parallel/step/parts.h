@@ -356,7 +356,7 @@ struct yoke_step {
      * does not; YOKE_LEFT_BEHIND: it ends as soon as it comes back. */
     _Atomic uint64_t busy_ns;
     _Atomic int awaited; /* the lane whose device it waits for; 0: the root works itself */
-    int failed_lane; /* of the latest failure of a job; -1: none, or no lane's own */
+    int failed_lane;     /* of the latest failure of a job; -1: none, or no lane's own */
 };
 
 #endif

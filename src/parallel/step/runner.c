@@ -149,6 +149,14 @@ yoke_status yoke_apply(yoke_step *step, int lanes, const char *what, yoke_replic
 
 /* Stages. */
 
+static yoke_status run_bar_on_host(yoke_step *step, const yoke_bar *bar) {
+    begin_busy(step, 0);
+    yoke_status status = yoke_run_bar(step, bar, 0, YOKE_NO_BUCKET);
+    end_busy(step);
+    if (status != YOKE_OK) step->failed_lane = 0;
+    return status;
+}
+
 yoke_status yoke_run_stage(yoke_step *step, const yoke_stage_def *stage) {
     yoke_watch *watch = &step->watch;
     const char *what = stage->what != NULL ? stage->what : yoke_stage_name(stage->stage);
@@ -161,7 +169,7 @@ yoke_status yoke_run_stage(yoke_step *step, const yoke_stage_def *stage) {
         status = yoke_apply(step, stage->place == YOKE_ON_ROOT ? 1 : step->count, what, stage->lane,
                             step);
     else if (stage->bar != NULL)
-        status = yoke_run_bar(step, stage->bar, 0, YOKE_NO_BUCKET);
+        status = run_bar_on_host(step, stage->bar);
     else
         status = stage->work(step);
     watch->crew = NULL;
