@@ -327,6 +327,8 @@ typedef struct yoke_trainer_summary {
     double train_accuracy;    /**< Likewise, 0 to 1; -1: none. */
     double test_loss;         /**< In the last evaluation; NaN: none. */
     double test_accuracy;     /**< Likewise, 0 to 1; -1: none. */
+    int lost;                 /**< Devices that failed, and that the run went on without. */
+    double lost_seconds;      /**< From each failure until the steps before it were done again. */
 } yoke_trainer_summary;
 
 /** Summarizes a run, for its last line.

@@ -9,7 +9,8 @@
  * - trainer.h: training from a dataset to a checkpoint with one call; host_parts.h: loss and
  * metrics of the host program for it; lr_find.h: which learning rate to train with
  * - checkpoint.h: a run that goes on bit for bit
- * - data_parallel.h: the engine; stages.h: the stages of a step by hand
+ * - data_parallel.h: the engine, data_parallel_options.h: its options; stages.h: the stages of a
+ * step by hand
  * - model.h, optimizer.h, dataset.h: what it trains, how, and on what; transformer.h: layers of
  *   sequences; preset.h: models by name; host_operation.h: layers of the host program
  * - weights.h, evaluation.h: what it has learned
@@ -85,6 +86,7 @@
 #include "yoke/composed.h"
 #include "yoke/convolution.h"
 #include "yoke/data_parallel.h"
+#include "yoke/data_parallel_options.h"
 #include "yoke/dataset.h"
 #include "yoke/device.h"
 #include "yoke/distributed.h"

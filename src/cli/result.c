@@ -236,6 +236,9 @@ void print_result(FILE *out, const yoke_trainer_summary *summary, const char *un
     fprintf(out, ")\n");
     print_score(out, "train", summary->train_loss, summary->train_accuracy);
     print_score(out, "test", summary->test_loss, summary->test_accuracy);
+    if (summary->lost > 0)
+        fprintf(out, "%d device%s lost on the way, and %.2f s to do their steps again\n",
+                summary->lost, summary->lost == 1 ? "" : "s", summary->lost_seconds);
     fprintf(out, "weights_hash %016" PRIx64 "\n", summary->weights_hash);
 }
 
@@ -315,6 +318,8 @@ yoke_status print_result_json(FILE *out, yoke_trainer *trainer, const yoke_train
     yoke_json_real(&json, "train_accuracy", known(summary->train_accuracy));
     yoke_json_real(&json, "test_loss", summary->test_loss);
     yoke_json_real(&json, "test_accuracy", known(summary->test_accuracy));
+    if (summary->lost > 0) yoke_json_integer(&json, "lost", summary->lost);
+    if (summary->lost > 0) yoke_json_real(&json, "lost_seconds", summary->lost_seconds);
     yoke_json_hash(&json, "weights_hash", summary->weights_hash);
     yoke_json_close(&json, '}');
     return cli_print_json(&json, out);

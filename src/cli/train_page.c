@@ -106,6 +106,12 @@ static yoke_status add_rows(yoke_report *report, const train_page *page) {
                     shares->measured ? "by measured speed" : "as given");
 }
 
+static yoke_status add_lost(yoke_report *report, const yoke_trainer_summary *summary) {
+    if (summary->lost == 0) return YOKE_OK;
+    return add_fact(report, "lost devices", "%d, and %.2f s to do their steps again", summary->lost,
+                    summary->lost_seconds);
+}
+
 static yoke_status add_facts(yoke_report *report, const train_page *page,
                              const yoke_trainer_summary *summary) {
     static const char *const algorithms[] = {"measured", "direct", "fastest"};
@@ -116,6 +122,7 @@ static yoke_status add_facts(yoke_report *report, const train_page *page,
                  summary->precision));
     TRY(add_fact(report, "dataset", "%s", summary->dataset));
     TRY(add_devices(report, page, summary));
+    TRY(add_lost(report, summary));
     TRY(add_fact(report, "batch", "%d rows on all devices together", summary->batch));
     TRY(add_rows(report, page));
     TRY(add_fact(report, "steps", "%" PRIu64 " of %" PRIu64, taken(page, summary), page->steps));

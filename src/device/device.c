@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens the devices that a list names. The only file that names a backend. */
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +16,8 @@ struct yoke_devices {
     int spares, left_out;
     yoke_device *at[YOKE_DEVICES_LIMIT];
     bool stays_open;
-    yoke_devices *next; /* of those that stay open, when their owner has closed them */
+    const void *kept; /* whatever else must live as long as they stay open; NULL: nothing */
 };
-
-static _Atomic(yoke_devices *) kept_open;
 
 /* Backends. */
 
@@ -193,13 +190,8 @@ yoke_status yoke_devices_open(yoke_devices **devices, const yoke_devices_options
 
 void yoke_devices_close(yoke_devices *devices) {
     if (devices == NULL) return;
+    if (devices->stays_open) return;
     devices->count += devices->spares + devices->left_out;
-    if (devices->stays_open) {
-        devices->next = atomic_load(&kept_open);
-        while (!atomic_compare_exchange_weak(&kept_open, &devices->next, devices))
-            continue;
-        return;
-    }
     while (devices->count > 0) {
         yoke_device *device = devices->at[--devices->count];
         device->backend->close(device);
@@ -207,8 +199,9 @@ void yoke_devices_close(yoke_devices *devices) {
     free(devices);
 }
 
-void yoke_devices_stay_open(yoke_devices *devices) {
+void yoke_devices_stay_open(yoke_devices *devices, const void *kept) {
     devices->stays_open = true;
+    devices->kept = kept;
 }
 
 bool yoke_devices_are_kept(const yoke_devices *devices) {

@@ -13,6 +13,7 @@
 #include "device/decode.h"
 #include "device/elementary.h"
 #include "device/gate.h"
+#include "device/left_out.h"
 #include "device/resample.h"
 #include "device/update.h"
 #include "device/variants.h"
@@ -29,15 +30,7 @@ typedef struct yoke_plan yoke_plan;
 
 yoke_device *yoke_devices_at(const yoke_devices *devices, int index);
 const char *yoke_device_name(const yoke_device *device);
-/* Its position in the list when that was opened. */
-int yoke_device_number(const yoke_device *device);
-/* A thread may be in a call of one of the devices for good: yoke_devices_close then closes none. */
-void yoke_devices_stay_open(yoke_devices *devices);
-bool yoke_devices_are_kept(const yoke_devices *devices);
-/* Takes a device that failed out of the list; those behind it, and spares, move up. Nothing may use
- * it any more; it is closed with the list. use makes all but the first `count` devices spares. */
-void yoke_devices_leave_out(yoke_devices *devices, int index);
-void yoke_devices_use(yoke_devices *devices, int count);
+int yoke_device_number(const yoke_device *device); /* its position when the list was opened */
 bool yoke_device_supports(const yoke_device *device, yoke_precision precision);
 unsigned yoke_device_variants(const yoke_device *device); /* of the list; 0 on CPU devices */
 /* Cores online minus all devices' threads; negative when threads share cores. */

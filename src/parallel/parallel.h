@@ -18,6 +18,8 @@ uint64_t yoke_data_parallel_steps(const yoke_data_parallel *parallel);
 /* Whether the root's weights and running statistics are those after `steps` whole steps. A step
  * that failed in its update may leave neither those before nor those after it. */
 bool yoke_data_parallel_is_whole(const yoke_data_parallel *parallel);
+/* The engine's trace, which is the caller's from now on: the engine records no more. */
+yoke_trace *yoke_data_parallel_take_trace(yoke_data_parallel *parallel);
 /* The trace to record spans in. yoke_data_parallel_trace waits for the devices, this does not. */
 yoke_trace *yoke_data_parallel_recorder(const yoke_data_parallel *parallel);
 /* Waits until the devices have checked the gradients of all steps. NUMERIC: one was not finite, and

@@ -34,7 +34,7 @@ static yoke_status flush_chunk(chrome_file *file) {
 
 static int process_of(const chrome_file *file, int process) {
     int rank = file->all.processes[process].rank;
-    return rank < 0 ? 1 : rank + 1;
+    return rank < 0 ? process + 1 : rank + 1;
 }
 
 static int thread_of(const chrome_file *file, int process, int lane, yoke_track track) {
@@ -81,6 +81,7 @@ static void add_process(chrome_file *file, int process) {
     int number = process_of(file, process);
     char name[NAME_BYTES] = "yoke";
     if (of->rank >= 0) snprintf(name, sizeof name, "rank %d", of->rank);
+    if (of->name != NULL) snprintf(name, sizeof name, "%s", of->name);
     add_metadata(file, "process_name", number, 0, name, 0);
     add_metadata(file, "process_sort_index", number, 0, NULL, number);
     for (int lane = 0; lane < of->trace->lane_count; lane++) {

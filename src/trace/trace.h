@@ -63,6 +63,7 @@ typedef struct yoke_trace_process {
     int rank; /* -1: the run has one process and no ranks */
     const yoke_trace *trace;
     int64_t shift_ns; /* its clock + shift_ns is the clock of the first process */
+    const char *name; /* NULL: "yoke", or its rank */
 } yoke_trace_process;
 
 /* yoke_trace_write for the processes of a run, in one file (docs/traces.md). */

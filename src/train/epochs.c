@@ -157,7 +157,6 @@ static void report_step(yoke_trainer *trainer, const yoke_loop_step *step) {
         yoke_step_times_add(&trainer->sums.times, event.step_ms);
     yoke_loss_trend_add(&trainer->trend, step->result.loss);
     if (yoke_survival_repeats(&trainer->survival, trainer->run.at.step)) return;
-    trainer->survival.reported = trainer->run.at.step;
     yoke_trainer_publish(trainer);
     yoke_trainer_record(trainer, &event);
     if (is_first)
@@ -274,8 +273,7 @@ static yoke_status train(yoke_trainer *trainer) {
     const yoke_run *run = &trainer->run;
     bool was_complete = trainer->saving.resumed && yoke_run_is_over(run);
     if (was_complete) return evaluate_again(trainer);
-    if (!yoke_survival_repeats(&trainer->survival, run->at.step + 1))
-        TRY(yoke_survival_keep(trainer));
+    TRY(yoke_survival_keep(trainer));
     while (!yoke_run_is_over(run) && !yoke_watch_is_over(&trainer->watch, run))
         TRY(yoke_survive(trainer, run_epoch(trainer)));
     return YOKE_OK;

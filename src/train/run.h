@@ -27,6 +27,13 @@ typedef struct yoke_rows {
     yoke_loader *loader;
 } yoke_rows;
 
+/* The traces of a run's engines before the present one. */
+typedef struct yoke_past_traces {
+    yoke_trace *traces[YOKE_DEVICES_LIMIT];
+    char names[YOKE_DEVICES_LIMIT + 1][80]; /* of these and of the present one */
+    int count;
+} yoke_past_traces;
+
 typedef struct yoke_run {
     yoke_trainer_options options;      /* defaults filled in; what it points to lives as long */
     yoke_data_parallel_options engine; /* options.engine points to it */
@@ -43,6 +50,7 @@ typedef struct yoke_run {
     int shorter_count;
     yoke_notes description; /* of the weights, for every file that has them */
     yoke_data_parallel *parallel;
+    yoke_past_traces past; /* empty without options.trace */
     yoke_lr_schedule schedule;
     yoke_position at;
     uint64_t begin_ns; /* of the latest run; 0: none yet */

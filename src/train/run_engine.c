@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/run_engine.h"
 
+#include <stdio.h>
+
+#include "trace/trace.h"
 #include "train/file_work.h"
 #include "train/weights.h"
 
@@ -72,7 +75,18 @@ static void keep_spares(const yoke_run *run) {
     yoke_devices_use(run->devices, used);
 }
 
+static void keep_trace(yoke_run *run, int device) {
+    yoke_past_traces *past = &run->past;
+    if (run->options.trace == NULL || run->parallel == NULL || past->count == YOKE_DEVICES_LIMIT)
+        return;
+    if (past->count == 0) snprintf(past->names[0], sizeof past->names[0], "yoke");
+    past->traces[past->count++] = yoke_data_parallel_take_trace(run->parallel);
+    snprintf(past->names[past->count], sizeof past->names[0], "yoke, after %s was lost",
+             yoke_device_name(yoke_devices_at(run->devices, device)));
+}
+
 yoke_status yoke_run_leave_out(yoke_run *run, int device) {
+    keep_trace(run, device);
     yoke_data_parallel_destroy(run->parallel);
     run->parallel = NULL;
     yoke_devices_leave_out(run->devices, device);
@@ -85,5 +99,7 @@ yoke_status yoke_run_leave_out(yoke_run *run, int device) {
 
 void yoke_run_close_engine(yoke_run *run) {
     yoke_data_parallel_destroy(run->parallel);
+    for (int i = 0; i < run->past.count && !yoke_devices_are_kept(run->devices); i++)
+        yoke_trace_destroy(run->past.traces[i]);
     yoke_kept_lists_destroy(run->lists);
 }

@@ -53,6 +53,8 @@ static void describe_result(const yoke_trainer *trainer, yoke_trainer_summary *s
     summary->train_accuracy = yoke_epoch_accuracy(&sums->epoch);
     summary->test_loss = evaluated ? test->loss : (double)NAN;
     summary->test_accuracy = summary->accuracy;
+    summary->lost = trainer->survival.lost;
+    summary->lost_seconds = (double)trainer->survival.lost_ns * 1e-9;
 }
 
 static yoke_status summarize(const yoke_trainer *trainer, yoke_trainer_summary *summary) {

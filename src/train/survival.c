@@ -9,7 +9,7 @@
 #include "train/trainer_parts.h"
 
 /* Keeping takes less than 1 / SPARINGLY of the time. */
-#define SPARINGLY 200
+#define SPARINGLY 125
 
 /* Keeping. */
 
@@ -56,8 +56,15 @@ yoke_status yoke_survival_keep(yoke_trainer *trainer) {
     return YOKE_OK;
 }
 
-bool yoke_survival_repeats(const yoke_survival *survival, uint64_t step) {
-    return is_on(survival) && step <= survival->reported;
+bool yoke_survival_repeats(yoke_survival *survival, uint64_t step) {
+    if (!is_on(survival)) return false;
+    if (step >= survival->reported && survival->failed_ns > 0) {
+        survival->lost_ns += yoke_now_ns() - survival->failed_ns;
+        survival->failed_ns = 0;
+    }
+    bool repeats = step <= survival->reported;
+    survival->reported = repeats ? survival->reported : step;
+    return repeats;
 }
 
 /* Going on. */
@@ -99,6 +106,7 @@ yoke_status yoke_survive(yoke_trainer *trainer, yoke_status status) {
     yoke_survival *survival = &trainer->survival;
     int device = lost_device(run, status);
     if (status == YOKE_OK || !is_on(survival) || survival->newest < 0) return status;
+    if (survival->failed_ns == 0) survival->failed_ns = yoke_now_ns();
     while (device >= 0) {
         char name[32];
         yoke_error error = yoke_error_take(status);

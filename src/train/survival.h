@@ -28,6 +28,8 @@ typedef struct yoke_survival {
     uint64_t kept_ns, spent_ns; /* when it was kept, and how long that took */
     uint64_t reported;          /* the latest step that on_event and metrics know of */
     int lost;                   /* devices */
+    uint64_t failed_ns;         /* when the latest failed; 0: the run is where it was then */
+    uint64_t lost_ns;           /* on the way there, of all failures */
 } yoke_survival;
 
 /* Without options.survive all of these do nothing. */
@@ -38,8 +40,8 @@ void yoke_survival_close(yoke_survival *survival);
 bool yoke_survival_is_due(const yoke_survival *survival);
 /* Between two steps, and behind whatever follows the last step of an epoch. */
 yoke_status yoke_survival_keep(yoke_trainer *trainer);
-/* Whether this step was done and reported before a failure. */
-bool yoke_survival_repeats(const yoke_survival *survival, uint64_t step);
+/* Whether this step, which is done, was done and reported before a failure, too. */
+bool yoke_survival_repeats(yoke_survival *survival, uint64_t step);
 /* After `status`: OK where a device failed and the run is back at the kept state, without that
  * device; otherwise `status`. */
 yoke_status yoke_survive(yoke_trainer *trainer, yoke_status status);

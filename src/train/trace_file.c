@@ -122,12 +122,18 @@ static yoke_status write_together(yoke_run *run, bool *sent) {
 static yoke_status write_own(yoke_run *run) {
     const char *path = run->options.trace;
     char *own = NULL;
-    yoke_trace_process process = {.rank = -1, .trace = own_trace(run)};
-    if (run->ranks != NULL) process.rank = yoke_process_group_rank(run->ranks);
-    if (process.rank > 0 && asprintf(&own, "%s" OF_RANK "%d", path, process.rank) < 0)
+    yoke_trace_process all[YOKE_DEVICES_LIMIT + 1];
+    int past = run->past.count, rank = -1;
+    for (int i = 0; i < past; i++)
+        all[i] = (yoke_trace_process){
+            .rank = -1, .trace = run->past.traces[i], .name = run->past.names[i]};
+    if (run->ranks != NULL) rank = yoke_process_group_rank(run->ranks);
+    all[past] = (yoke_trace_process){.rank = rank, .trace = own_trace(run)};
+    if (past > 0) all[past].name = run->past.names[past];
+    if (rank > 0 && asprintf(&own, "%s" OF_RANK "%d", path, rank) < 0)
         return FAIL_MEMORY(4096, "a path");
-    if (process.rank > 0) path = own;
-    yoke_status status = yoke_trace_write_processes(&process, 1, path);
+    if (rank > 0) path = own;
+    yoke_status status = yoke_trace_write_processes(all, past + 1, path);
     if (status == YOKE_OK) yoke_run_say(run, YOKE_EVENT_SAVED, path);
     free(own);
     return status;

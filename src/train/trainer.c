@@ -321,15 +321,6 @@ yoke_status yoke_trainer_create(yoke_trainer **trainer, const yoke_trainer_optio
     return YOKE_OK;
 }
 
-/* A thread that hangs may read the model and the rows of its batch when it comes back. */
-static _Atomic(yoke_trainer *) left_behind;
-
-static void leave_behind(yoke_trainer *trainer) {
-    trainer->next_left = atomic_load(&left_behind);
-    while (!atomic_compare_exchange_weak(&left_behind, &trainer->next_left, trainer))
-        continue;
-}
-
 void yoke_trainer_destroy(yoke_trainer *trainer) {
     if (trainer == NULL || trainer->process != getpid()) return; /* a fork has no writer to end */
     yoke_run *run = &trainer->run;
@@ -342,7 +333,8 @@ void yoke_trainer_destroy(yoke_trainer *trainer) {
     yoke_lr_curve_clear(&trainer->lr_curve);
     yoke_notes_clear(&run->description);
     if (yoke_devices_are_kept(run->devices)) {
-        leave_behind(trainer);
+        /* A thread that hangs may read the model and the rows of its batch when it comes back. */
+        yoke_devices_stay_open(run->devices, trainer);
         return;
     }
     yoke_custom_parts_close(&trainer->parts);

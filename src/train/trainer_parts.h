@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A trainer: a run, and the parts that it takes. Only the files that go through a whole run see it:
- * trainer.c opens and closes the parts, epochs.c trains, finish.c ends. */
+ * trainer.c opens and closes the parts, epochs.c trains, survival.c goes back, finish.c ends. */
 #ifndef TRAIN_TRAINER_PARTS_H
 #define TRAIN_TRAINER_PARTS_H
 
@@ -38,7 +38,6 @@ struct yoke_trainer {
     yoke_lr_curve lr_curve; /* of the last range test */
     bool running;           /* a run, or a range test, takes steps */
     yoke_run_progress progress;
-    yoke_trainer *next_left; /* of those that outlive destroy */
 };
 
 #endif

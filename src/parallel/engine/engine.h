@@ -34,7 +34,6 @@ struct yoke_data_parallel {
     bool bound;   /* the calling thread is the root's worker, until released */
     bool is_torn; /* a step failed in the middle of its update */
     yoke_average average;
-    yoke_data_parallel *next_left; /* of the engines that are left behind */
 };
 
 /* yoke_data_parallel_create with a record of algorithms, which the engine takes over, whether or

@@ -127,16 +127,11 @@ yoke_status yoke_data_parallel_create(yoke_data_parallel **parallel, const yoke_
     return yoke_engine_create(parallel, model, devices, optimizer, options, NULL);
 }
 
-/* Engines that a thread may still be in, for as long as the process lives. */
-static _Atomic(yoke_data_parallel *) left_behind;
-
+/* A thread may still be in the engine: it lives as long as the process. */
 static void leave_behind(yoke_data_parallel *parallel) {
     if (atomic_load(&parallel->entry.binder) == pthread_self())
         yoke_data_parallel_release(parallel);
-    yoke_devices_stay_open(parallel->step.devices);
-    parallel->next_left = atomic_load(&left_behind);
-    while (!atomic_compare_exchange_weak(&left_behind, &parallel->next_left, parallel))
-        continue;
+    yoke_devices_stay_open(parallel->step.devices, NULL);
 }
 
 bool yoke_data_parallel_leave_thread(yoke_data_parallel *parallel) {

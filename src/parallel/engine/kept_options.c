@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parallel/step/groups.h"
+#include "parallel/step/step.h"
 
 struct yoke_kept_lists {
     yoke_groups groups;

@@ -57,6 +57,12 @@ yoke_status yoke_data_parallel_settle(yoke_data_parallel *parallel) {
     return yoke_leave(parallel, YOKE_OK);
 }
 
+yoke_trace *yoke_data_parallel_take_trace(yoke_data_parallel *parallel) {
+    yoke_trace *trace = parallel->step.watch.trace;
+    parallel->step.watch.trace = NULL;
+    return trace;
+}
+
 yoke_trace *yoke_data_parallel_recorder(const yoke_data_parallel *parallel) {
     return parallel->step.watch.trace;
 }
