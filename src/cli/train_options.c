@@ -176,12 +176,16 @@ static const cli_option options[] = {
     CLI_HEADING("failures"),
     {"survive", NULL, "go on without a device that fails; with --shards, to the same weights",
      AT(run.survive)},
+    {"audit", "EVERY",
+     "with --shards: every so many steps a second device computes a shard again, bit for bit; one "
+     "that computes wrong is named, and with --survive left out (never)",
+     AT(engine.audit), 1, 1 << 30},
     {"deadline", "SECONDS",
      "the longest that a device may take for a stage of a step; one that hangs is an error (none)",
      AT(engine.deadline), 0, 1e6},
     {"fault", "KIND:K@STEP[:STAGE],...",
-     "to see what happens: device (ddp: rank) K has an error, no memory or hangs, or its process "
-     "is killed, as in error:1@20",
+     "to see what happens: device (ddp: rank) K has an error, no memory, hangs or flips bits, or its "
+     "process is killed, as in error:1@20",
      AT(engine.fault)},
     CLI_HEADING("processes, with --mode ddp"),
     {"transport", "auto|shared-memory|mpi|nccl", "ddp: how ranks exchange gradients (auto)",

@@ -45,6 +45,16 @@ const yoke_data_parallel_options *yoke_data_parallel_options_of(const yoke_data_
 /* The device whose own work was the latest failure of a call, counted as in the list; -1: none, or
  * no device's own. */
 int yoke_data_parallel_failed_device(const yoke_data_parallel *parallel);
+/* options.audit: two devices computed different gradients of one shard. */
+typedef struct yoke_suspicion {
+    uint64_t step;
+    int shard, devices[2]; /* their numbers when the list was opened */
+    uint64_t digests[2];
+} yoke_suspicion;
+/* Whether the latest step failed so. judge: in that step, when it is done again, all devices compute
+ * the shard, and the step fails with the device that computes wrong, or without one. */
+bool yoke_data_parallel_suspects(const yoke_data_parallel *parallel, yoke_suspicion *suspicion);
+void yoke_data_parallel_judge(yoke_data_parallel *parallel, const yoke_suspicion *suspicion);
 /* From another thread than the one that the engine is bound to: whether that one has been at the
  * same work for longer than options.deadline. Then it is left behind; it ends if that work ever
  * does, before it returns from the engine. */

@@ -16,7 +16,7 @@
 yoke_status yoke_survival_open(yoke_survival *survival, const yoke_run *run) {
     survival->newest = -1;
     pthread_mutex_init(&survival->engine, NULL); /* cannot fail on Linux */
-    if (!run->options.survive) return YOKE_OK;
+    if (!run->options.survive && run->engine.audit == 0) return YOKE_OK;
     if (run->ranks != NULL)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "survive is for the devices of one process, not for ranks");
@@ -100,12 +100,25 @@ static yoke_status go_back(yoke_trainer *trainer) {
     return yoke_state_give(run->parallel, kept->state);
 }
 
+/* Back at the step in which two devices differed, all of them compute the shard. */
+static yoke_status judge(yoke_trainer *trainer, const yoke_suspicion *suspicion) {
+    yoke_run *run = &trainer->run;
+    yoke_run_warn(run);
+    TRY(go_back(trainer));
+    yoke_data_parallel_judge(run->parallel, suspicion);
+    return YOKE_OK;
+}
+
 /* Another device may fail meanwhile. */
 yoke_status yoke_survive(yoke_trainer *trainer, yoke_status status) {
     yoke_run *run = &trainer->run;
     yoke_survival *survival = &trainer->survival;
-    int device = lost_device(run, status);
+    yoke_suspicion suspicion;
     if (status == YOKE_OK || !is_on(survival) || survival->newest < 0) return status;
+    if (status == YOKE_ERROR_DEVICE && yoke_data_parallel_suspects(run->parallel, &suspicion))
+        return judge(trainer, &suspicion);
+    int device = lost_device(run, status);
+    if (!run->options.survive) return status;
     if (survival->failed_ns == 0) survival->failed_ns = yoke_now_ns();
     while (device >= 0) {
         char name[32];

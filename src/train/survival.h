@@ -32,7 +32,7 @@ typedef struct yoke_survival {
     uint64_t lost_ns;           /* on the way there, of all failures */
 } yoke_survival;
 
-/* Without options.survive all of these do nothing. */
+/* Without options.survive and an audit all of these do nothing. */
 
 yoke_status yoke_survival_open(yoke_survival *survival, const yoke_run *run);
 void yoke_survival_close(yoke_survival *survival);

@@ -57,6 +57,14 @@ yoke_status yoke_data_parallel_settle(yoke_data_parallel *parallel) {
     return yoke_leave(parallel, YOKE_OK);
 }
 
+bool yoke_data_parallel_suspects(const yoke_data_parallel *parallel, yoke_suspicion *suspicion) {
+    return yoke_audit_suspects(&parallel->step, suspicion);
+}
+
+void yoke_data_parallel_judge(yoke_data_parallel *parallel, const yoke_suspicion *suspicion) {
+    yoke_audit_judge(&parallel->step, suspicion);
+}
+
 yoke_trace *yoke_data_parallel_take_trace(yoke_data_parallel *parallel) {
     yoke_trace *trace = parallel->step.watch.trace;
     parallel->step.watch.trace = NULL;

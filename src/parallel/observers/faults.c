@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Faults on purpose: options.fault lets a device, or a rank, fail in one step, to show what a run
  * does then. A bar of that stage on that device then fails, or never ends; a rank's process is
- * killed. */
+ * killed; or a device computes wrong gradients, in one step or from then on. */
 #include "parallel/observers/observers.h"
 
 #include <signal.h>
@@ -13,13 +13,14 @@
 #define FAULTS_MOST 16
 #define FORM                                                                                       \
     "KIND:DEVICE@STEP or KIND:DEVICE@STEP:STAGE, with commas between several, where KIND is "      \
-    "error, memory, hang or kill, as in error:1@20:backward"
+    "error, memory, hang, kill, flip or flip-once, as in error:1@20:backward"
 
 typedef struct planned_fault planned_fault;
 
 typedef struct fault_kind {
     const char *name;
-    yoke_status (*happen)(const yoke_step *step, int lane);
+    yoke_status (*happen)(const yoke_step *step, int lane); /* before a bar; NULL: it spoils */
+    bool lasts;                                             /* it spoils later gradients, too */
 } fault_kind;
 
 struct planned_fault {
@@ -27,6 +28,7 @@ struct planned_fault {
     int device; /* its number in the list of devices; with ranks, the rank */
     uint64_t step;
     yoke_stage stage;
+    bool is_over;
 };
 
 struct yoke_faults {
@@ -65,7 +67,8 @@ static yoke_status kill_process(const yoke_step *step, int lane) {
 }
 
 static const fault_kind kinds[] = {
-    {"error", fail}, {"memory", run_out_of_memory}, {"hang", hang}, {"kill", kill_process}};
+    {"error", fail},        {"memory", run_out_of_memory}, {"hang", hang},
+    {"kill", kill_process}, {"flip", NULL, true},          {"flip-once", NULL}};
 
 /* Options. */
 
@@ -145,11 +148,41 @@ static yoke_status before_bar(yoke_step *step, int lane, yoke_open_bar *open) {
     yoke_stage stage = step->flight.training ? open->span.stage : YOKE_STAGE_EVALUATE;
     for (int i = 0; i < faults->count; i++) {
         const planned_fault *fault = &faults->list[i];
-        if (fault->step == step->steps && fault->stage == stage &&
-            fault->device == number_of(step, lane))
+        bool happens = fault->kind->happen != NULL && fault->step == step->steps;
+        if (happens && fault->stage == stage && fault->device == number_of(step, lane))
             return fault->kind->happen(step, lane);
     }
     return YOKE_OK;
 }
 
-const yoke_observer yoke_observe_faults = {.before_bar = before_bar};
+/* The lowest bit of one element: too little to see in a loss. */
+static yoke_status flip(const yoke_step *step, int index, size_t element) {
+    const yoke_lane *lane = &step->lanes[index];
+    float *at = lane->memory->gradients + element, value;
+    uint32_t bits;
+    TRY(yoke_device_download(lane->device, YOKE_STREAM_COMPUTE, &value, at, sizeof value));
+    TRY(yoke_device_synchronize(lane->device));
+    memcpy(&bits, &value, sizeof bits);
+    bits ^= 1;
+    memcpy(&value, &bits, sizeof bits);
+    TRY(yoke_device_upload(lane->device, YOKE_STREAM_COMPUTE, at, &value, sizeof value));
+    return yoke_device_synchronize(lane->device);
+}
+
+/* Of each shard the bucket that is complete first. */
+static yoke_status after_gradient(yoke_step *step, int lane, yoke_bucket bucket) {
+    struct yoke_faults *faults = step->watch.faults;
+    if (bucket.offset != step->flat->buckets[0].offset) return YOKE_OK;
+    for (int i = 0; i < faults->count; i++) {
+        planned_fault *fault = &faults->list[i];
+        bool begun = fault->kind->lasts ? step->steps >= fault->step : step->steps == fault->step;
+        bool spoils = fault->kind->happen == NULL && begun && !fault->is_over;
+        if (!spoils || fault->device != number_of(step, lane)) continue;
+        if (!fault->kind->lasts) fault->is_over = yoke_lane_is_last(step, lane);
+        TRY(flip(step, lane, bucket.offset));
+    }
+    return YOKE_OK;
+}
+
+const yoke_observer yoke_observe_faults = {.before_bar = before_bar,
+                                           .after_gradient = after_gradient};

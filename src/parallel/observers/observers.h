@@ -12,10 +12,12 @@
  * interpreter.c: what Python adds to nn.DataParallel, in the schedule python.
  * modelled_links.c: what a stage moves between the root and the lanes takes its time on links.
  * straggler.c: one device or rank computes more slowly than the others.
+ * audit.c: a second device computes a shard again.
  * faults.c: a device or rank fails, on purpose.
  * speeds.c: how fast each device computes, to deal it its part of a batch. */
 extern const yoke_observer yoke_observe_waits, yoke_observe_timeline, yoke_observe_interpreter,
-    yoke_observe_links, yoke_observe_straggler, yoke_observe_speeds, yoke_observe_faults;
+    yoke_observe_links, yoke_observe_straggler, yoke_observe_speeds, yoke_observe_faults,
+    yoke_observe_audit;
 
 /* create reads the options that ask for observers, and makes what they keep. ARGUMENT: an
  * impossible one. attach lists those that this step has. */
@@ -25,6 +27,12 @@ void yoke_observers_destroy(yoke_step *step); /* takes half-built ones */
 
 yoke_status yoke_straggler_check(const yoke_step *step);
 yoke_status yoke_faults_create(yoke_step *step);
+/* audit.c. The shard of another lane that this one computes before its own; -1: none. suspects and
+ * judge: as yoke_data_parallel_suspects and _judge. */
+yoke_status yoke_audit_create(yoke_step *step);
+int yoke_audited_shard(const yoke_step *step, int lane);
+bool yoke_audit_suspects(const yoke_step *step, yoke_suspicion *suspicion);
+void yoke_audit_judge(yoke_step *step, const yoke_suspicion *suspicion);
 yoke_status yoke_modelled_links_create(yoke_step *step);
 
 /* The clock of a lane whose device queues. read waits for all streams and completes the trace. */

@@ -53,6 +53,7 @@ static yoke_status compute(yoke_step *step, int lane, yoke_span *span) {
     yoke_plan_step plan_step = yoke_lane_plan_step(step, lane);
     yoke_bucket bucket = step->flat->buckets[span->bucket];
     TRY(yoke_replica_backward_segment(step->lanes[lane].replica, span->bucket, &plan_step));
+    TRY(yoke_gradient_is_ready(step, lane, bucket));
     if (step->flight.by_shards) return yoke_shards_merge(step, lane, bucket);
     return step->flight.micros > 1 ? accumulate_bucket(step, lane, bucket) : YOKE_OK;
 }

@@ -42,6 +42,10 @@ yoke_status yoke_guard_begin(yoke_step *step) {
     return copy_buffers(step, guard_of(step)->buffers, step->lanes[0].memory->buffers);
 }
 
+yoke_status yoke_guard_give_statistics(yoke_step *step) {
+    return copy_buffers(step, step->lanes[0].memory->buffers, guard_of(step)->buffers);
+}
+
 yoke_status yoke_guard_restore(yoke_step *step) {
     step->batches_tracked = guard_of(step)->batches_tracked;
     step->versions.buffers++;

@@ -44,6 +44,8 @@ yoke_status yoke_guard_create(yoke_step *step);
 void yoke_guard_destroy(yoke_step *step);
 yoke_status yoke_guard_begin(yoke_step *step);
 yoke_status yoke_guard_restore(yoke_step *step);
+/* The root's running statistics alone are those before the step again. */
+yoke_status yoke_guard_give_statistics(yoke_step *step);
 /* Reads what devices found in steps before number `before` after those had answered OK. NUMERIC:
  * one's gradient was not finite; it is undone with all that came after it, which changed no weight.
  */

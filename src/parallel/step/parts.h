@@ -83,12 +83,14 @@ typedef struct yoke_observer {
     void (*after_jobs)(yoke_step *step, int lanes);
     yoke_status (*before_bar)(yoke_step *step, int lane, yoke_open_bar *open);
     yoke_status (*after_bar)(yoke_step *step, int lane, yoke_open_bar *open);
+    /* A lane's gradient of a bucket, from one shard alone: it is complete, and nobody has read it. */
+    yoke_status (*after_gradient)(yoke_step *step, int lane, yoke_bucket bucket);
     void (*after_replay)(yoke_step *step, int lane, yoke_open_bar *open); /* of a recorded bar */
     /* Runs the job of a stage in place of the workers, where before_stage has made it the crew. */
     yoke_status (*run)(yoke_step *step, int lanes, yoke_worker_job job, void *context, int *failed);
 } yoke_observer;
 
-#define YOKE_OBSERVERS 7
+#define YOKE_OBSERVERS 8
 
 /* What observers keep. */
 typedef struct yoke_watch {
@@ -99,6 +101,7 @@ typedef struct yoke_watch {
     struct yoke_interpreter *interpreter; /* NULL unless the schedule is python */
     struct yoke_speeds *speeds;           /* NULL unless they decide about shares */
     struct yoke_faults *faults;           /* NULL unless the options ask for some */
+    struct yoke_audit *audit;             /* NULL without options.audit */
     const yoke_observer *crew;            /* runs the stage in progress; NULL: the workers do */
     int crew_lanes;                       /* on lanes 0 .. crew_lanes - 1 */
     /* Two sets of events and recordings take turns: one batch fills its set while the other is
@@ -150,6 +153,7 @@ typedef struct yoke_lane {
     yoke_shard shard;
     int round;             /* of its shards, with options.shards */
     int position;          /* of the shard's first row among those of all lanes */
+    bool audits;           /* the shard is another lane's: its gradient goes nowhere */
     bool bad_statistics;   /* statistics of forward are not finite: the loss is NaN */
     bool loss_is_mapped;   /* the loss writes memory->on_host itself */
     float *accumulated;    /* gradients of earlier micro-batches, or shards; NULL: none are kept */

@@ -57,6 +57,14 @@ void yoke_cut_bar(yoke_step *step, int lane, void (*between)(void *), void *cont
     open->span.begin_ns = yoke_trace_now();
 }
 
+yoke_status yoke_gradient_is_ready(yoke_step *step, int lane, yoke_bucket bucket) {
+    const yoke_watch *watch = &step->watch;
+    for (int i = watch->count - 1; i >= 0; i--)
+        if (watch->observers[i]->after_gradient != NULL)
+            TRY(watch->observers[i]->after_gradient(step, lane, bucket));
+    return YOKE_OK;
+}
+
 void yoke_replay_bar(yoke_step *step, const yoke_bar *bar, int lane, int bucket) {
     yoke_open_bar open = bar_of(step, bar, bucket);
     const yoke_watch *watch = &step->watch;

@@ -20,6 +20,8 @@ yoke_status yoke_run_bar(yoke_step *step, const yoke_bar *bar, int lane, int buc
 /* Ends the lane's bar in progress, calls `between`, and begins the bar anew. Where lanes share
  * memory alone. */
 void yoke_cut_bar(yoke_step *step, int lane, void (*between)(void *), void *context);
+/* After a part of backward, before its gradient is added to others. */
+yoke_status yoke_gradient_is_ready(yoke_step *step, int lane, yoke_bucket bucket);
 /* The device has queued the bar as a part of a recording. */
 void yoke_replay_bar(yoke_step *step, const yoke_bar *bar, int lane, int bucket);
 

@@ -115,14 +115,17 @@ yoke_chunk yoke_shards_of_rank(const yoke_step *step, int rows) {
                            shards / ranks->world);
 }
 
-yoke_chunk yoke_shard_of_lane(const yoke_step *step, int rows, int lane, int round) {
+yoke_chunk yoke_shard_at(const yoke_step *step, int rows, int index) {
     const yoke_ranks *ranks = &step->ranks;
-    int own = yoke_deal_first_shard(step, lane) + round;
     int all = ranks->rank * (step->options.shards / ranks->world);
-    if (round >= yoke_deal_shards(step, lane)) return (yoke_chunk){0, 0};
-    yoke_chunk shard = yoke_chunk_of(rows, step->options.shards, all + own);
+    yoke_chunk shard = yoke_chunk_of(rows, step->options.shards, all + index);
     shard.first -= yoke_shards_of_rank(step, rows).first;
     return shard;
+}
+
+yoke_chunk yoke_shard_of_lane(const yoke_step *step, int rows, int lane, int round) {
+    if (round >= yoke_deal_shards(step, lane)) return (yoke_chunk){0, 0};
+    return yoke_shard_at(step, rows, yoke_deal_first_shard(step, lane) + round);
 }
 
 int yoke_device_rows(const yoke_step *step, int lane) {
@@ -225,6 +228,7 @@ yoke_status yoke_shards_merge(yoke_step *step, int index, yoke_bucket bucket) {
     bool last = yoke_lane_is_last(step, index);
     float *gradient = lane->memory->gradients + bucket.offset;
     float *buffers = lane->accumulated + bucket.offset, *to = gradient;
+    if (lane->audits) return YOKE_OK;
     for (int level = 0; level < merges;) {
         int full = merges - level > 1 ? 2 : 1;
         const float *from[] = {gradient, buffers + (size_t)level * elements,

@@ -15,6 +15,7 @@ void yoke_shards_destroy(yoke_step *step);       /* takes half-built ones */
 yoke_chunk yoke_shards_of_rank(const yoke_step *step, int rows);
 /* The rows of a lane's shard in a round, of a batch of `rows` in all ranks; first counts from this
  * process's first row. */
+yoke_chunk yoke_shard_at(const yoke_step *step, int rows, int index); /* of this rank's */
 yoke_chunk yoke_shard_of_lane(const yoke_step *step, int rows, int lane, int round);
 
 /* How many of the rows of a batch of options.batch rows the lane computes. */
