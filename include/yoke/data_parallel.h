@@ -401,6 +401,14 @@ YOKE_API const char *yoke_data_parallel_algorithms_warning(const yoke_data_paral
  */
 YOKE_API int yoke_data_parallel_device_rows(const yoke_data_parallel *parallel, int device);
 
+/** The name of one of the engine's devices, as yoke_device_info.name.
+ *
+ * @param parallel  The engine. NULL: "".
+ * @param device    From 0, in this process.
+ * @return "cpu:1", for example, for as long as the devices are open; "": there is no such device.
+ */
+YOKE_API const char *yoke_data_parallel_device_name(const yoke_data_parallel *parallel, int device);
+
 /** Names the parameters that no loss has reached, of a model with several outputs: the gradients of
  * all updates so far were zero for them, so they have not moved. Weight decay rests for a parameter
  * in each step whose loss does not use an output that the parameter changes, unless a parameter

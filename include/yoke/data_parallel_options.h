@@ -160,12 +160,14 @@ typedef struct yoke_data_parallel_options {
      * out for backward. Where the device with that number in the list, or the rank, enters the
      * stage after STEP updates it fails with DEVICE (KIND error) or MEMORY (memory), never comes
      * back (hang), or kills its process (kill). flip and flip-once change the lowest bit of an
-     * element of each gradient it computes, from that step on or in it alone. Read during create only. NULL: none. */
+     * element of each gradient it computes, from that step on or in it alone. Read during create
+     * only. NULL: none. */
     const char *fault;
     /** Seconds in which every device has to be done with a stage of a step; otherwise the call
      * returns TIMEOUT and names it. The device's thread cannot be stopped: it is left behind, with
      * all memory of the engine, which destroy then keeps. The root's is the calling thread, which
-     * only a trainer with `survive` leaves behind. 0: wait for ever. */
+     * only a trainer with `survive` leaves behind. A process group has a deadline of its own. 0:
+     * wait for ever. */
     double deadline;
     /** With shards on CPU devices, schedule overlap or sharded: in every so manyeth step a second
      * device computes one shard again, each in turn, and the gradients must have the same bits. If
@@ -189,7 +191,7 @@ typedef struct yoke_data_parallel_options {
             0 /* group_count */, false /* skip_finite_check */, NULL /* algorithm_cache */,        \
             0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US,     \
             false /* inference */, 0, false /* replace_broken_cache */, 0, NULL, 0, NULL, false,   \
-            NULL, NULL, 0 /* share_count */, false, NULL, 0, 0 /* audit */                          \
+            NULL, NULL, 0 /* share_count */, false, NULL, 0, 0 /* audit */                         \
     }
 
 #ifdef __cplusplus

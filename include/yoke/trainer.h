@@ -329,6 +329,7 @@ typedef struct yoke_trainer_summary {
     double test_accuracy;     /**< Likewise, 0 to 1; -1: none. */
     int lost;                 /**< Devices that failed, and that the run went on without. */
     double lost_seconds;      /**< From each failure until the steps before it were done again. */
+    double kept_seconds;      /**< Spent on keeping states, for `survive` or an audit. */
 } yoke_trainer_summary;
 
 /** Summarizes a run, for its last line.

@@ -139,8 +139,12 @@ class Trainer:
         run.on_event, run.optimizer = ctypes.cast(self._trainer.on_event, ctypes.c_void_p), ctypes.addressof(rule)
         LIBRARY.yoke_trainer_create(ctypes.byref(self._trainer), ctypes.byref(run))
         weakref.finalize(self, LIBRARY.yoke_trainer_destroy, self._trainer)  # the last finalizer comes first
-        self._engine, self._model = LIBRARY.yoke_trainer_engine(self._trainer), LIBRARY.yoke_trainer_model(self._trainer)
+        self._model = LIBRARY.yoke_trainer_model(self._trainer)
         self._rows = max(1, run.batch // max(1, engine.accumulate) // max(1, engine.shards))
+
+    @property
+    def _engine(self):  # another one after each device that a run loses
+        return LIBRARY.yoke_trainer_engine(self._trainer)
 
     def stop(self):
         """Lets run return after its step; any thread may call it. Without a run it does nothing."""

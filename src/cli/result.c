@@ -318,6 +318,7 @@ yoke_status print_result_json(FILE *out, yoke_trainer *trainer, const yoke_train
     yoke_json_real(&json, "train_accuracy", known(summary->train_accuracy));
     yoke_json_real(&json, "test_loss", summary->test_loss);
     yoke_json_real(&json, "test_accuracy", known(summary->test_accuracy));
+    if (summary->kept_seconds > 0) yoke_json_real(&json, "kept_seconds", summary->kept_seconds);
     if (summary->lost > 0) yoke_json_integer(&json, "lost", summary->lost);
     if (summary->lost > 0) yoke_json_real(&json, "lost_seconds", summary->lost_seconds);
     yoke_json_hash(&json, "weights_hash", summary->weights_hash);

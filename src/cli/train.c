@@ -56,6 +56,8 @@ static void on_event(const yoke_event *event, void *payload) {
     if (event->kind == YOKE_EVENT_READY)
         now->progress.unit = rate_unit(yoke_trainer_model(now->trainer));
     if (now->setup.quiet || !now->speaks) return;
+    if (event->kind == YOKE_EVENT_LOST && now->live != NULL)
+        live_ready(now->live, now->trainer, &now->view);
     if (event->kind == YOKE_EVENT_READY) {
         print_plan(stderr, now->trainer, &now->view);
         print_groups(stderr, now->trainer, &now->groups);

@@ -184,7 +184,8 @@ static const cli_option options[] = {
      "the longest that a device may take for a stage of a step; one that hangs is an error (none)",
      AT(engine.deadline), 0, 1e6},
     {"fault", "KIND:K@STEP[:STAGE],...",
-     "to see what happens: device (ddp: rank) K has an error, no memory, hangs or flips bits, or its "
+     "to see what happens: device (ddp: rank) K has an error, no memory, hangs or flips bits, or "
+     "its "
      "process is killed, as in error:1@20",
      AT(engine.fault)},
     CLI_HEADING("processes, with --mode ddp"),

@@ -51,8 +51,8 @@ typedef struct yoke_suspicion {
     int shard, devices[2]; /* their numbers when the list was opened */
     uint64_t digests[2];
 } yoke_suspicion;
-/* Whether the latest step failed so. judge: in that step, when it is done again, all devices compute
- * the shard, and the step fails with the device that computes wrong, or without one. */
+/* Whether the latest step failed so. judge: in that step, when it is done again, all devices
+ * compute the shard, and the step fails with the device that computes wrong, or without one. */
 bool yoke_data_parallel_suspects(const yoke_data_parallel *parallel, yoke_suspicion *suspicion);
 void yoke_data_parallel_judge(yoke_data_parallel *parallel, const yoke_suspicion *suspicion);
 /* From another thread than the one that the engine is bound to: whether that one has been at the

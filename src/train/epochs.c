@@ -232,9 +232,10 @@ static yoke_status end_epoch(yoke_trainer *trainer) {
     bool evaluates = evaluation_is_due(run);
     if (evaluates) TRY(evaluate_and_save(trainer));
     report_epoch(trainer, evaluates);
-    if (!epoch_is_done(run)) return YOKE_OK;
-    run->at.epoch++;
-    run->at.batches = 0;
+    if (epoch_is_done(run)) {
+        run->at.epoch++;
+        run->at.batches = 0;
+    }
     return yoke_survival_keep(trainer);
 }
 

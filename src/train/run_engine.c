@@ -93,6 +93,7 @@ yoke_status yoke_run_leave_out(yoke_run *run, int device) {
     keep_spares(run);
     yoke_kept_lists_leave_out(run->lists, &run->engine, device);
     run->engine.measure_seconds = MEASURE_SECONDS;
+    if (yoke_devices_count(run->devices) == 1) run->engine.audit = 0; /* nobody is left for it */
     TRY(create_engine(run));
     return yoke_data_parallel_bind(run->parallel);
 }

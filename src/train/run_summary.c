@@ -54,6 +54,7 @@ static void describe_result(const yoke_trainer *trainer, yoke_trainer_summary *s
     summary->test_loss = evaluated ? test->loss : (double)NAN;
     summary->test_accuracy = summary->accuracy;
     summary->lost = trainer->survival.lost;
+    summary->kept_seconds = (double)trainer->survival.all_ns * 1e-9;
     summary->lost_seconds = (double)trainer->survival.lost_ns * 1e-9;
 }
 

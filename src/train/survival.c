@@ -53,6 +53,7 @@ yoke_status yoke_survival_keep(yoke_trainer *trainer) {
     survival->newest = next;
     survival->kept_ns = yoke_now_ns();
     survival->spent_ns = survival->kept_ns - begin;
+    survival->all_ns += survival->spent_ns;
     return YOKE_OK;
 }
 

@@ -26,6 +26,7 @@ typedef struct yoke_survival {
     yoke_kept kept[2];          /* take turns, so that one is always whole; state NULL: none kept */
     int newest;                 /* of kept; -1: neither is whole */
     uint64_t kept_ns, spent_ns; /* when it was kept, and how long that took */
+    uint64_t all_ns;            /* that all of them took */
     uint64_t reported;          /* the latest step that on_event and metrics know of */
     int lost;                   /* devices */
     uint64_t failed_ns;         /* when the latest failed; 0: the run is where it was then */

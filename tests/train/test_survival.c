@@ -57,6 +57,36 @@ static void rows_are_dealt_anew_without_shards(void **state) {
         assert_true(run.events[step] == 1 && fabs(run.losses[step] - without.losses[step]) < 1e-5);
 }
 
+/* The engine is another one, of the devices that are left. */
+static void the_engine_names_the_devices_that_are_left(void **state) {
+    (void)state;
+    yoke_trainer *trainer = NULL;
+    survivor run = {.lost = 0};
+    yoke_trainer_options options = surviving(3, YOKE_SCHEDULE_OVERLAP);
+    options.on_event = on_survivor;
+    options.payload = &run;
+    small_engine.shards = 0;
+    small_engine.fault = "error:1@2";
+    EXPECT_OK(yoke_trainer_create(&trainer, &options));
+    EXPECT_OK(yoke_trainer_run(trainer));
+    const yoke_data_parallel *engine = yoke_trainer_engine(trainer);
+    yoke_trainer_summary summary = {.struct_size = sizeof summary};
+    EXPECT_OK(yoke_trainer_summarize(trainer, &summary));
+    assert_int_equal(summary.lost, 1);
+    assert_int_equal(summary.devices, 2);
+    assert_true(summary.lost_seconds > 0);
+    if (devices_are_cpus()) {
+        assert_string_equal(yoke_data_parallel_device_name(engine, 0), "cpu:0");
+        assert_string_equal(yoke_data_parallel_device_name(engine, 1), "cpu:2");
+    }
+    assert_string_equal(yoke_data_parallel_device_name(engine, 2), "");
+    assert_string_equal(yoke_data_parallel_device_name(NULL, 0), "");
+    /* Another run goes on with them. */
+    EXPECT_OK(yoke_trainer_evaluate(trainer,
+                                    &(yoke_step_result){.struct_size = sizeof(yoke_step_result)}));
+    yoke_trainer_destroy(trainer);
+}
+
 static void what_is_no_failure_of_a_device_ends_the_run(void **state) {
     (void)state;
     yoke_trainer_options options = surviving(2, YOKE_SCHEDULE_OVERLAP);
@@ -122,6 +152,7 @@ int main(void) {
         cmocka_unit_test(an_evaluation_is_made_again),
         cmocka_unit_test(one_device_after_the_other_fails),
         cmocka_unit_test(rows_are_dealt_anew_without_shards),
+        cmocka_unit_test(the_engine_names_the_devices_that_are_left),
         cmocka_unit_test(what_is_no_failure_of_a_device_ends_the_run),
         cmocka_unit_test(metrics_have_every_step_once),
         cmocka_unit_test(wrong_options_are_refused),

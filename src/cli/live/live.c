@@ -71,7 +71,7 @@ void live_ready(live_view *live, yoke_trainer *trainer, const device_view *devic
     numbers->device_count = count < LIVE_DEVICES_MAX ? count : LIVE_DEVICES_MAX;
     for (int i = 0; i < numbers->device_count; i++)
         snprintf(numbers->devices[i].name, sizeof numbers->devices[i].name, "%s",
-                 devices->devices[i].name);
+                 yoke_data_parallel_device_name(engine, i));
     numbers->unit = rate_unit(yoke_trainer_model(trainer));
     live->trace = yoke_data_parallel_trace(engine);
 }

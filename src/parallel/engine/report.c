@@ -19,6 +19,11 @@ int yoke_data_parallel_device_rows(const yoke_data_parallel *parallel, int devic
     return yoke_device_rows(&parallel->step, device);
 }
 
+const char *yoke_data_parallel_device_name(const yoke_data_parallel *parallel, int device) {
+    if (parallel == NULL || device < 0 || device >= parallel->step.count) return "";
+    return yoke_device_name(parallel->step.lanes[device].device);
+}
+
 uint64_t yoke_data_parallel_batches_tracked(const yoke_data_parallel *parallel) {
     return parallel->step.batches_tracked;
 }

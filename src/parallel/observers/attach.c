@@ -19,8 +19,8 @@ static void attach(yoke_step *step, const yoke_observer *observer, bool is_asked
     if (is_asked_for) step->watch.observers[step->watch.count++] = observer;
 }
 
-/* A straggler's bar ends when it has slept. A fault spoils a gradient before its audit. Python forgets replicas before links count what is
- * stale. */
+/* A straggler's bar ends when it has slept. A fault spoils a gradient before its audit. Python
+ * forgets replicas before links count what is stale. */
 void yoke_observers_attach(yoke_step *step) {
     attach(step, &yoke_observe_waits, !step->queued && step->count > 1);
     attach(step, &yoke_observe_timeline, step->queued);

@@ -66,9 +66,9 @@ static yoke_status kill_process(const yoke_step *step, int lane) {
     sleep_for_good();
 }
 
-static const fault_kind kinds[] = {
-    {"error", fail},        {"memory", run_out_of_memory}, {"hang", hang},
-    {"kill", kill_process}, {"flip", NULL, true},          {"flip-once", NULL}};
+static const fault_kind kinds[] = {{"error", fail},      {"memory", run_out_of_memory},
+                                   {"hang", hang},       {"kill", kill_process},
+                                   {"flip", NULL, true}, {"flip-once", NULL}};
 
 /* Options. */
 

@@ -83,7 +83,8 @@ typedef struct yoke_observer {
     void (*after_jobs)(yoke_step *step, int lanes);
     yoke_status (*before_bar)(yoke_step *step, int lane, yoke_open_bar *open);
     yoke_status (*after_bar)(yoke_step *step, int lane, yoke_open_bar *open);
-    /* A lane's gradient of a bucket, from one shard alone: it is complete, and nobody has read it. */
+    /* A lane's gradient of a bucket, from one shard alone: it is complete, and nobody has read it.
+     */
     yoke_status (*after_gradient)(yoke_step *step, int lane, yoke_bucket bucket);
     void (*after_replay)(yoke_step *step, int lane, yoke_open_bar *open); /* of a recorded bar */
     /* Runs the job of a stage in place of the workers, where before_stage has made it the crew. */
