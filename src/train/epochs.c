@@ -207,7 +207,8 @@ static void report_epoch(yoke_trainer *trainer, bool evaluated) {
                         .test_accuracy = evaluated ? yoke_step_accuracy(test) : -1};
     if (epoch->ns > 0) event.images_per_second = 1e9 * (double)epoch->rows / (double)epoch->ns;
     epoch->is_over = true;
-    yoke_run_emit(&trainer->run, &event);
+    if (!yoke_survival_repeats_epoch(&trainer->survival, trainer->run.at.epoch))
+        yoke_run_emit(&trainer->run, &event);
 }
 
 static bool epoch_is_done(const yoke_run *run) {
@@ -236,7 +237,7 @@ static yoke_status end_epoch(yoke_trainer *trainer) {
         run->at.epoch++;
         run->at.batches = 0;
     }
-    return yoke_survival_keep(trainer);
+    return evaluates ? yoke_survival_keep(trainer) : YOKE_OK;
 }
 
 /* The loop. */

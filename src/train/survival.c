@@ -68,6 +68,12 @@ bool yoke_survival_repeats(yoke_survival *survival, uint64_t step) {
     return repeats;
 }
 
+bool yoke_survival_repeats_epoch(yoke_survival *survival, uint64_t epoch) {
+    bool repeats = is_on(survival) && epoch < survival->epochs;
+    survival->epochs = repeats ? survival->epochs : epoch + 1;
+    return repeats;
+}
+
 /* Going on. */
 
 /* The device that a failure is about; -1: it is about none, or about the last one. */

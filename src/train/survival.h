@@ -27,7 +27,8 @@ typedef struct yoke_survival {
     int newest;                 /* of kept; -1: neither is whole */
     uint64_t kept_ns, spent_ns; /* when it was kept, and how long that took */
     uint64_t all_ns;            /* that all of them took */
-    uint64_t reported;          /* the latest step that on_event and metrics know of */
+    uint64_t reported;          /* the latest step that on_event and metrics know of, */
+    uint64_t epochs;            /* and how many epochs */
     int lost;                   /* devices */
     uint64_t failed_ns;         /* when the latest failed; 0: the run is where it was then */
     uint64_t lost_ns;           /* on the way there, of all failures */
@@ -39,10 +40,11 @@ yoke_status yoke_survival_open(yoke_survival *survival, const yoke_run *run);
 void yoke_survival_close(yoke_survival *survival);
 /* Whether enough steps have passed: keeping costs less than a hundredth of the time. */
 bool yoke_survival_is_due(const yoke_survival *survival);
-/* Between two steps, and behind whatever follows the last step of an epoch. */
+/* Between two steps, and behind an evaluation, so that none is made again but one that failed. */
 yoke_status yoke_survival_keep(yoke_trainer *trainer);
 /* Whether this step, which is done, was done and reported before a failure, too. */
 bool yoke_survival_repeats(yoke_survival *survival, uint64_t step);
+bool yoke_survival_repeats_epoch(yoke_survival *survival, uint64_t epoch); /* counted from 0 */
 /* After `status`: OK where a device failed and the run is back at the kept state, without that
  * device; otherwise `status`. */
 yoke_status yoke_survive(yoke_trainer *trainer, yoke_status status);

@@ -12,7 +12,7 @@ typedef struct survivor {
     double losses[STEPS + 1];
     int events[STEPS + 1]; /* of each step */
     double test_losses[4];
-    int evaluations, lost;
+    int evaluations, epochs, lost;
     char text[1600];
     uint64_t hash;
     int devices; /* at the end */
@@ -26,6 +26,7 @@ static inline void on_survivor(const yoke_event *event, void *payload) {
     }
     if (event->kind == YOKE_EVENT_EVALUATION && run->evaluations < 4)
         run->test_losses[run->evaluations++] = event->loss;
+    run->epochs += event->kind == YOKE_EVENT_EPOCH;
     if (event->kind != YOKE_EVENT_LOST) return;
     run->lost++;
     snprintf(run->text, sizeof run->text, "%s", event->text);
@@ -68,7 +69,8 @@ static inline bool is_same(double one, double other) {
 }
 
 static inline void expect_as_without(const survivor *run, const survivor *without) {
-    if (run->hash != without->hash || run->evaluations != without->evaluations)
+    if (run->hash != without->hash || run->evaluations != without->evaluations ||
+        run->epochs != without->epochs)
         fail_msg("other weights than without a failure: %s", run->text);
     for (int step = 1; step <= STEPS; step++)
         if (run->events[step] != 1 || !is_same(run->losses[step], without->losses[step]))

@@ -17,6 +17,18 @@ static void an_error_in_any_stage_on_any_device(void **state) {
     assert_true(try_all("error", 2, YOKE_SCHEDULE_CLASSIC) >= 4 * 2);
 }
 
+/* Several epochs between two kept states: each is reported once. */
+static void epochs_without_an_evaluation_are_done_again(void **state) {
+    (void)state;
+    yoke_trainer_options options = surviving(2, YOKE_SCHEDULE_OVERLAP);
+    survivor without;
+    options.evaluate_every = -1;
+    EXPECT_OK(run_with(&without, &options, NULL));
+    assert_int_equal(without.epochs, 2);
+    assert_true(survives(&options, &without, "error:1@6", 2));
+    assert_true(survives(&options, &without, "error:0@4", 2));
+}
+
 static void an_evaluation_is_made_again(void **state) {
     (void)state;
     yoke_trainer_options options = surviving(2, YOKE_SCHEDULE_OVERLAP);
@@ -149,6 +161,7 @@ static void wrong_options_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_error_in_any_stage_on_any_device),
+        cmocka_unit_test(epochs_without_an_evaluation_are_done_again),
         cmocka_unit_test(an_evaluation_is_made_again),
         cmocka_unit_test(one_device_after_the_other_fails),
         cmocka_unit_test(rows_are_dealt_anew_without_shards),
