@@ -43,6 +43,7 @@ typedef struct yoke_worker {
     alignas(CACHE_LINE) yoke_bell bell; /* rung for a new job */
     _Atomic uint32_t jobs;              /* given to this worker since creation */
     _Atomic uint32_t done;              /* of these */
+    uint64_t done_ns;                   /* when the last was */
     int index;
     pthread_t thread;
     yoke_workers *crew;
@@ -62,7 +63,8 @@ struct yoke_workers {
     void *context;
     uint32_t run_count;
     uint64_t deadline_ns, until_ns; /* 0: no deadline; of a run, and when this one ends */
-    atomic_bool lost;
+    atomic_bool late;               /* the deadline of this run has passed */
+    atomic_bool lost; /* so has that of an earlier one, and a worker did not come back */
 
     alignas(CACHE_LINE) yoke_bell joined; /* rung by the last worker that finishes its job */
     _Atomic uint32_t pending;
@@ -168,6 +170,7 @@ static void *work(void *argument) {
             0);
         if (crew->job == NULL) break;
         note(self, crew->job(self->index, crew->context));
+        self->done_ns = crew->deadline_ns > 0 ? yoke_now_ns() : 0;
         atomic_fetch_add(&self->done, 1);
         report_done(crew);
     }
@@ -189,36 +192,55 @@ static bool is_cause(const yoke_worker *candidate, const yoke_worker *cause) {
     return candidate->failed_ns < cause->failed_ns;
 }
 
-/* After the deadline. Those that wait for another worker end now; one that does not is lost. */
-static yoke_status find_lost(yoke_workers *crew, int count, int *failed) {
+/* After the deadline the others stop waiting. A worker that does not come back is lost. */
+static bool find_lost(yoke_workers *crew, int count, int *failed) {
+    atomic_store(&crew->late, true);
     atomic_store(&crew->failed, true);
     ring(&crew->counted);
     yoke_condition all = {.holds = all_done, .crew = crew};
-    if (wait_until(&crew->joined, &all, yoke_now_ns() + GRACE_NS)) return YOKE_OK;
+    if (wait_until(&crew->joined, &all, yoke_now_ns() + GRACE_NS)) return false;
     for (int i = 1; i < count; i++) {
         yoke_worker *worker = &crew->workers[i];
         if (atomic_load(&worker->done) == atomic_load(&worker->jobs)) continue;
         atomic_store(&crew->lost, true);
-        if (failed != NULL) *failed = i;
-        return FAIL(YOKE_ERROR_TIMEOUT,
-                    "hangs: it was not done after %.3g s, the deadline. Its thread is left behind",
-                    (double)crew->deadline_ns * 1e-9);
+        *failed = i;
+        return true;
     }
-    return YOKE_OK;
+    return false;
+}
+
+/* Of workers that all came back, some too late: they waited for the last one. */
+static int find_slowest(const yoke_workers *crew, int count) {
+    int slowest = 0;
+    for (int i = 1; i < count; i++)
+        if (crew->workers[i].done_ns > crew->workers[slowest].done_ns) slowest = i;
+    return slowest;
+}
+
+static int find_cause(const yoke_workers *crew, int count) {
+    const yoke_worker *cause = NULL;
+    for (int i = 0; i < count; i++)
+        if (is_cause(&crew->workers[i], cause)) cause = &crew->workers[i];
+    return cause != NULL ? cause->index : -1;
 }
 
 static yoke_status join(yoke_workers *crew, int count, int *failed) {
-    if (!wait_until(&crew->joined, &(yoke_condition){.holds = all_done, .crew = crew},
-                    crew->until_ns))
-        TRY(find_lost(crew, count, failed));
-    if (failed != NULL) *failed = -1;
+    int own;
+    if (failed == NULL) failed = &own;
+    yoke_condition all = {.holds = all_done, .crew = crew};
+    if (!wait_until(&crew->joined, &all, crew->until_ns) && find_lost(crew, count, failed))
+        return FAIL(YOKE_ERROR_TIMEOUT,
+                    "hangs: it was not done after %.3g s, the deadline. Its thread is left behind",
+                    (double)crew->deadline_ns * 1e-9);
+    *failed = -1;
     if (!atomic_load(&crew->failed)) return YOKE_OK;
-    const yoke_worker *cause = NULL;
-    for (int i = 0; i < count; i++) {
-        if (is_cause(&crew->workers[i], cause)) cause = &crew->workers[i];
-    }
-    if (failed != NULL) *failed = cause->index;
-    return yoke_error_restore(&cause->error);
+    *failed = find_cause(crew, count);
+    bool has_cause = *failed >= 0 && crew->workers[*failed].error.status != YOKE_ERROR_CANCELLED;
+    if (has_cause || !atomic_load(&crew->late))
+        return yoke_error_restore(&crew->workers[*failed].error);
+    *failed = find_slowest(crew, count);
+    return FAIL(YOKE_ERROR_TIMEOUT, "was done after the deadline of %.3g s",
+                (double)crew->deadline_ns * 1e-9);
 }
 
 yoke_status yoke_workers_run(yoke_workers *workers, int count, yoke_worker_job job, void *context,
@@ -235,16 +257,19 @@ yoke_status yoke_workers_run(yoke_workers *workers, int count, yoke_worker_job j
     workers->until_ns = workers->deadline_ns > 0 ? yoke_now_ns() + workers->deadline_ns : 0;
     atomic_store_explicit(&workers->arrived, 0, memory_order_relaxed);
     atomic_store_explicit(&workers->failed, false, memory_order_relaxed);
+    atomic_store_explicit(&workers->late, false, memory_order_relaxed);
     atomic_store_explicit(&workers->pending, (uint32_t)count - 1, memory_order_relaxed);
     for (int i = 1; i < count; i++)
         wake_with_job(&workers->workers[i]);
     note(&workers->workers[0], job(0, context));
+    workers->workers[0].done_ns = workers->deadline_ns > 0 ? yoke_now_ns() : 0;
     return join(workers, count, failed);
 }
 
-static yoke_status late(const yoke_workers *crew) {
-    return FAIL(YOKE_ERROR_TIMEOUT, "waited for another worker until the deadline of %.3g s",
-                (double)crew->deadline_ns * 1e-9);
+/* Not the cause: that is the worker it waited for. */
+static yoke_status give_up(yoke_workers *crew) {
+    atomic_store(&crew->late, true);
+    return FAIL(YOKE_ERROR_CANCELLED, "waited for another worker until the deadline");
 }
 
 yoke_status yoke_workers_barrier(yoke_workers *workers) {
@@ -259,7 +284,7 @@ yoke_status yoke_workers_barrier(yoke_workers *workers) {
         wait_until(&workers->counted,
                    &(yoke_condition){.holds = barrier_open, .crew = workers, .value = passed},
                    workers->until_ns);
-    if (!open) return late(workers);
+    if (!open) return give_up(workers);
     if (atomic_load(&workers->passed) != passed) return YOKE_OK;
     return FAIL(YOKE_ERROR_CANCELLED, "stopped at a barrier because another worker failed");
 }
@@ -274,7 +299,7 @@ yoke_status yoke_workers_await(yoke_workers *workers, const uint32_t *counter, u
                    &(yoke_condition){
                        .holds = counter_reached, .crew = workers, .word = counter, .value = target},
                    workers->until_ns);
-    if (!reached) return late(workers);
+    if (!reached) return give_up(workers);
     if (yoke_workers_reached(counter, target)) return YOKE_OK;
     return FAIL(YOKE_ERROR_CANCELLED, "stopped waiting because another worker failed");
 }

@@ -92,6 +92,23 @@ static yoke_status start(run_thread **started, yoke_trainer *trainer,
     return FAIL(YOKE_ERROR_SYSTEM, "cannot start the thread of the run: %s", strerror(cause));
 }
 
+/* Nobody can use an engine in which a thread hangs: without other devices the run has none. */
+static yoke_status go_on_without_it(yoke_trainer *trainer) {
+    yoke_run *run = &trainer->run;
+    yoke_status status =
+        yoke_survive(trainer, FAIL(YOKE_ERROR_TIMEOUT,
+                                   "a device hangs: the calling thread waited for it for longer "
+                                   "than the deadline, %g s, and is left behind",
+                                   run->engine.deadline));
+    if (status == YOKE_OK) {
+        yoke_data_parallel_release(run->parallel);
+        return YOKE_OK;
+    }
+    yoke_data_parallel_destroy(run->parallel); /* leaves it behind */
+    run->parallel = NULL;
+    return status;
+}
+
 static yoke_status run_on_threads(yoke_trainer *trainer,
                                   yoke_status (*loop)(yoke_trainer *trainer)) {
     run_thread *own = NULL;
@@ -100,12 +117,7 @@ static yoke_status run_on_threads(yoke_trainer *trainer,
         if (!watch(own)) break;
         pthread_detach(own->thread); /* it may use `own` as long as it hangs */
         yoke_turns_pass(&trainer->turns);
-        TRY(yoke_survive(trainer,
-                         FAIL(YOKE_ERROR_TIMEOUT,
-                              "a device hangs: the calling thread waited for it for longer "
-                              "than the deadline, %g s, and is left behind",
-                              trainer->run.engine.deadline)));
-        yoke_data_parallel_release(trainer->run.parallel);
+        TRY(go_on_without_it(trainer));
     }
     pthread_join(own->thread, NULL);
     yoke_error result = own->result;

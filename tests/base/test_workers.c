@@ -345,6 +345,78 @@ static void waiting_workers_leave_the_cores_alone(void **state) {
     }
 }
 
+/* Deadlines. */
+
+typedef struct late_work {
+    atomic_bool waited, released; /* a worker gave up its wait; the one that hangs may go on */
+    int slow;
+    bool hangs;
+    yoke_workers *crew;
+} late_work;
+
+static yoke_status be_late(int worker, void *context) {
+    late_work *work = context;
+    if (worker != work->slow) {
+        yoke_status status = yoke_workers_barrier(work->crew);
+        atomic_store(&work->waited, true);
+        return status;
+    }
+    while (!atomic_load(work->hangs ? &work->released : &work->waited))
+        sleep_ms(1);
+    return YOKE_OK;
+}
+
+/* One that comes back at once is late, and on a busy machine lost: it is the cause all the same. */
+static void a_worker_that_is_late_is_the_cause(void **state) {
+    (void)state;
+    for (int slow = 0; slow < 3; slow++) {
+        late_work work = {.slow = slow, .crew = start(3)};
+        int failed = 77;
+        yoke_workers_limit(work.crew, 20000000);
+        assert_int_equal(yoke_workers_run(work.crew, 3, be_late, &work, &failed),
+                         YOKE_ERROR_TIMEOUT);
+        assert_int_equal(failed, slow);
+        yoke_workers_limit(work.crew, 0);
+        roll call = {0};
+        if (!yoke_workers_lost(work.crew))
+            assert_int_equal(yoke_workers_run(work.crew, 3, answer, &call, NULL), YOKE_OK);
+        yoke_workers_destroy(work.crew);
+    }
+}
+
+static void a_worker_that_hangs_is_lost(void **state) {
+    (void)state;
+    static late_work work; /* the thread that hangs outlives the test */
+    roll call = {0};
+    int failed = 77;
+    work = (late_work){.slow = 2, .hangs = true, .crew = start(3)};
+    yoke_workers_limit(work.crew, 20000000);
+    assert_int_equal(yoke_workers_run(work.crew, 3, be_late, &work, &failed), YOKE_ERROR_TIMEOUT);
+    assert_int_equal(failed, 2);
+    assert_true(yoke_workers_lost(work.crew));
+    assert_int_equal(yoke_workers_run(work.crew, 3, answer, &call, NULL), YOKE_ERROR_TIMEOUT);
+    assert_int_equal(yoke_workers_run(work.crew, 1, answer, &call, NULL), YOKE_OK);
+    yoke_workers_destroy(work.crew); /* does nothing */
+    atomic_store(&work.released, true);
+}
+
+static void *lose_caller(void *crew) {
+    sleep_ms(20);
+    yoke_workers_lose_caller(crew);
+    return NULL;
+}
+
+static void nobody_waits_for_a_caller_that_is_lost(void **state) {
+    (void)state;
+    late_work work = {.slow = 0, .crew = start(3)};
+    pthread_t other;
+    int failed = 77;
+    assert_int_equal(pthread_create(&other, NULL, lose_caller, work.crew), 0);
+    assert_int_equal(yoke_workers_run(work.crew, 3, be_late, &work, &failed), YOKE_ERROR_CANCELLED);
+    pthread_join(other, NULL);
+    assert_true(yoke_workers_lost(work.crew));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_worker_is_called_once_each_on_its_own_thread),
@@ -359,6 +431,9 @@ int main(void) {
         cmocka_unit_test(threads_that_cannot_start_fail_the_creation),
         cmocka_unit_test(signals_are_left_to_the_host_programs_threads),
         cmocka_unit_test(two_crews_do_not_meet),
+        cmocka_unit_test(a_worker_that_is_late_is_the_cause),
+        cmocka_unit_test(a_worker_that_hangs_is_lost),
+        cmocka_unit_test(nobody_waits_for_a_caller_that_is_lost),
         cmocka_unit_test(waiting_workers_leave_the_cores_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -99,7 +99,7 @@ static inline int try_all(const char *kind, int devices, yoke_schedule schedule)
     int met = 0;
     char fault[64];
     EXPECT_OK(run_with(&without, &options, NULL));
-    if (strcmp(kind, "hang") == 0) small_engine.deadline = 0.5;
+    if (strcmp(kind, "hang") == 0) small_engine.deadline = 1.5;
     for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++)
         for (int device = 0; device < devices; device += devices_are_cpus() ? 1 : devices - 1) {
             snprintf(fault, sizeof fault, "%s:%d@%d:%s", kind, device, FAULT_STEP,
