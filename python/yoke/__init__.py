@@ -115,10 +115,10 @@ class Trainer:
     channels_first: take a shape that looks like [rows, height, width, channels] as it is. options: fields of
     yoke_trainer_options (dataset, devices, batch, epochs, ...), yoke_data_parallel_options and yoke_optimizer_options.
     """
+    _engine = property(lambda self: LIBRARY.yoke_trainer_engine(self._trainer))  # another one after a lost device
     def __init__(self, model="resnet20", inputs=None, labels=None, *, test=None, classes=None, channels_first=False,
                  optimizer="sgd", **options):
-        self._trainer, self._running, self._seen = ctypes.c_void_p(), None, 0  # _seen: events that run has reported
-        self._reporting = False  # run calls on_event
+        self._trainer, self._running, self._seen, self._reporting = ctypes.c_void_p(), None, 0, False  # in on_event
         history = self.history = []  # each yoke_event as a dict
         usual = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 5e-4} if optimizer == "sgd" else {}
         rule = make("yoke_optimizer_options", f"YOKE_{optimizer}_OPTIONS_INIT".upper(), **usual)
@@ -142,10 +142,6 @@ class Trainer:
         self._model = LIBRARY.yoke_trainer_model(self._trainer)
         self._rows = max(1, run.batch // max(1, engine.accumulate) // max(1, engine.shards))
 
-    @property
-    def _engine(self):  # another one after each device that a run loses
-        return LIBRARY.yoke_trainer_engine(self._trainer)
-
     def stop(self):
         """Lets run return after its step; any thread may call it. Without a run it does nothing."""
         if (running := self._running) and not running.done():  # run may end meanwhile
@@ -166,7 +162,7 @@ class Trainer:
                     wait([self._running], 0.02)  # Ctrl-C interrupts it, but no call of the library: hence the thread
                     continue
                 event, self._seen = self.history[self._seen], self._seen + 1
-                if event["kind"] == "warning":
+                if event["kind"] in ("warning", "lost"):
                     warnings.warn(event["text"], stacklevel=2)
                 if on_event:
                     self._reporting = True

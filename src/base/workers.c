@@ -251,6 +251,7 @@ yoke_status yoke_workers_run(yoke_workers *workers, int count, yoke_worker_job j
                     workers->options.count);
     if (atomic_load(&workers->lost) && count > 1)
         return FAIL(YOKE_ERROR_TIMEOUT, "a worker thread hangs since an earlier call");
+    if (atomic_load(&workers->lost)) return job(0, context);
     workers->job = job;
     workers->context = context;
     workers->run_count = (uint32_t)count;

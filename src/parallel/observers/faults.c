@@ -176,8 +176,8 @@ static yoke_status after_gradient(yoke_step *step, int lane, yoke_bucket bucket)
     for (int i = 0; i < faults->count; i++) {
         planned_fault *fault = &faults->list[i];
         bool begun = fault->kind->lasts ? step->steps >= fault->step : step->steps == fault->step;
-        bool spoils = fault->kind->happen == NULL && begun && !fault->is_over;
-        if (!spoils || fault->device != number_of(step, lane)) continue;
+        bool spoils = fault->kind->happen == NULL && fault->device == number_of(step, lane);
+        if (!spoils || !begun || fault->is_over) continue;
         if (!fault->kind->lasts) fault->is_over = yoke_lane_is_last(step, lane);
         TRY(flip(step, lane, bucket.offset));
     }
