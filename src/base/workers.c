@@ -20,7 +20,7 @@
 #include "base/thread.h"
 
 #define WORKERS_MAX 1024
-#define GRACE_NS 200000000u /* for workers that wait for another one to notice that it is lost */
+#define GRACE_NS 500000000u /* for workers that wait for another one to notice that it is lost */
 #define CACHE_LINE 64
 
 /* How often a thread checks its condition before it sleeps, and after how many checks it yields its
@@ -209,12 +209,21 @@ static bool find_lost(yoke_workers *crew, int count, int *failed) {
     return false;
 }
 
-/* Of workers that all came back, some too late: they waited for the last one. */
+static bool was_cancelled(const yoke_worker *worker) {
+    return worker->failed && worker->error.status == YOKE_ERROR_CANCELLED;
+}
+
+/* Of workers that all came back, some too late: the last one, but for those that waited for it,
+ * which the system may wake later still. */
 static int find_slowest(const yoke_workers *crew, int count) {
-    int slowest = 0;
-    for (int i = 1; i < count; i++)
-        if (crew->workers[i].done_ns > crew->workers[slowest].done_ns) slowest = i;
-    return slowest;
+    const yoke_worker *slowest = &crew->workers[0];
+    for (int i = 1; i < count; i++) {
+        const yoke_worker *worker = &crew->workers[i];
+        bool waited = was_cancelled(worker), other_waited = was_cancelled(slowest);
+        if (waited == other_waited ? worker->done_ns > slowest->done_ns : other_waited)
+            slowest = worker;
+    }
+    return slowest->index;
 }
 
 static int find_cause(const yoke_workers *crew, int count) {

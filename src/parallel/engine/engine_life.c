@@ -12,7 +12,7 @@
 #include "parallel/observers/observers.h"
 #include "parallel/stages/stages.h"
 
-#define LATE_NS 500000000u /* the calling thread itself finds a worker that hangs, before that */
+#define LATE_NS 1000000000u /* the calling thread itself finds a worker that hangs, before that */
 
 /* Measuring takes its time: it has no deadline. */
 static yoke_status prepare(yoke_data_parallel *parallel, int rows, bool training) {
