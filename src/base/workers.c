@@ -213,8 +213,8 @@ static bool was_cancelled(const yoke_worker *worker) {
     return worker->failed && worker->error.status == YOKE_ERROR_CANCELLED;
 }
 
-/* Of workers that all came back, some too late: the last one, but for those that waited for it,
- * which the system may wake later still. */
+/* All workers came back, but after the deadline: which one did the others wait for? The system may
+ * wake those that waited after the slowest one is done, so they do not count. */
 static int find_slowest(const yoke_workers *crew, int count) {
     const yoke_worker *slowest = &crew->workers[0];
     for (int i = 1; i < count; i++) {

@@ -184,9 +184,8 @@ static const cli_option options[] = {
      "the longest that a device may take for a stage of a step; one that hangs is an error (none)",
      AT(engine.deadline), 0, 1e6},
     {"fault", "KIND:K@STEP[:STAGE],...",
-     "to see what happens: device (ddp: rank) K has an error, no memory, hangs or flips bits, or "
-     "its "
-     "process is killed, as in error:1@20",
+     "to see what happens: device (ddp: rank) K has an error or no memory, hangs, flips bits, or "
+     "kills its process, as in error:1@20",
      AT(engine.fault)},
     CLI_HEADING("processes, with --mode ddp"),
     {"transport", "auto|shared-memory|mpi|nccl", "ddp: how ranks exchange gradients (auto)",

@@ -98,16 +98,17 @@ static yoke_status begin_rounds(yoke_step *step) {
     return YOKE_OK;
 }
 
-/* While nobody reads this lane's gradients. */
+/* Computes another lane's shard before the own ones, while nobody reads this lane's gradients. */
 static yoke_status audit(yoke_step *step, int index) {
     yoke_lane *lane = &step->lanes[index];
     int shard = yoke_audited_shard(step, index);
     if (shard < 0) return YOKE_OK;
     lane->audits = true;
     lane->shard = yoke_shard_at(step, step->flight.rows, shard);
-    TRY(yoke_lane_scatter(index, step));
-    TRY(compute_shard(step, index, NULL));
-    lane->audits = false;
+    yoke_status status = yoke_lane_scatter(index, step);
+    if (status == YOKE_OK) status = compute_shard(step, index, NULL);
+    lane->audits = false; /* also after a failure: the next step's gradients count */
+    TRY(status);
     return index == 0 ? yoke_guard_give_statistics(step) : YOKE_OK;
 }
 

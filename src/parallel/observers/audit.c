@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.audit: in every so manyeth step one shard is computed on a second device, too, and the
- * digests of its two gradients are compared. Where they differ the step fails, and a trainer does
- * the steps again from a kept state: in the same step all devices then compute that shard, and the
- * device whose digest, then or before, is not that of the others computes wrong. */
+/* options.audit: every so many steps a second device computes a shard, too, and the step compares
+ * the digests of its two gradients. Where they differ the step fails, and a trainer does the steps
+ * again from a kept state. In that step all devices then compute the shard: the device whose
+ * digest, then or before, is not that of the others computes wrong. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +37,7 @@ yoke_status yoke_audit_create(yoke_step *step) {
     if (needs != NULL) return FAIL(YOKE_ERROR_ARGUMENT, "audit %d needs %s", options->audit, needs);
     step->watch.audit = calloc(1, sizeof *step->watch.audit);
     if (step->watch.audit == NULL) return FAIL_MEMORY(sizeof *step->watch.audit, "audits");
+    step->watch.audit->shard = NO_SHARD;
     return YOKE_OK;
 }
 
@@ -179,5 +180,13 @@ static yoke_status after_stage(yoke_step *step, const yoke_stage_def *stage) {
     return audit->second < 0 ? judge(step) : compare(step);
 }
 
-const yoke_observer yoke_observe_audit = {
-    .before_step = before_step, .after_gradient = after_gradient, .after_stage = after_stage};
+/* Stages by hand are no step: nothing of them is audited. */
+static void after_step(yoke_step *step, uint64_t number) {
+    (void)number;
+    step->watch.audit->shard = NO_SHARD;
+}
+
+const yoke_observer yoke_observe_audit = {.before_step = before_step,
+                                          .after_step = after_step,
+                                          .after_stage = after_stage,
+                                          .after_gradient = after_gradient};

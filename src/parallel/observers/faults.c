@@ -169,7 +169,7 @@ static yoke_status flip(const yoke_step *step, int index, size_t element) {
     return yoke_device_synchronize(lane->device);
 }
 
-/* Of each shard the bucket that is complete first. */
+/* Spoils one bucket of each shard, the one that backward completes first. */
 static yoke_status after_gradient(yoke_step *step, int lane, yoke_bucket bucket) {
     struct yoke_faults *faults = step->watch.faults;
     if (bucket.offset != step->flat->buckets[0].offset) return YOKE_OK;
