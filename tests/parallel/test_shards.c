@@ -446,6 +446,31 @@ static void the_tree_over_pairs_is_the_tree_over_all(void **state) {
     assert_true(yoke_tree_sum(values, 0) == 0);
 }
 
+/* They are no step: the audit of the step before them does not go on. */
+static void an_audit_leaves_stages_by_hand_alone(void **state) {
+    (void)state;
+    if (!devices_are_cpus()) skip();
+    yoke_model *model = check_model(true, 0);
+    yoke_data_parallel_options options = YOKE_DATA_PARALLEL_OPTIONS_INIT;
+    options.batch = 16;
+    options.shards = SHARDS;
+    options.audit = 1;
+    check_engine engine = check_engine_make(model, 2, options, NULL);
+    check_batch whole = check_batch_make(16, 1), part = check_batch_make(4, 2);
+    for (int i = 0; i < 2 * SHARDS; i++) {
+        EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &part.batch, true, NULL));
+        EXPECT_OK(yoke_data_parallel_backward(engine.parallel, NULL));
+        EXPECT_OK(yoke_update(engine.parallel, YOKE_OPTIMIZER_LEARNING_RATE));
+        for (int k = 0; k < 2; k++) /* and one update by hand: each shard is the last one audited */
+            EXPECT_OK(yoke_data_parallel_step(engine.parallel, &whole.batch,
+                                              YOKE_OPTIMIZER_LEARNING_RATE, NULL));
+    }
+    check_batch_free(&part);
+    check_batch_free(&whole);
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_tree_over_pairs_is_the_tree_over_all),
@@ -456,6 +481,7 @@ int main(void) {
         cmocka_unit_test(an_evaluation_counts_every_row_once),
         cmocka_unit_test(a_loss_that_is_not_finite_changes_nothing),
         cmocka_unit_test(what_shards_cannot_do_is_refused_with_both_numbers),
+        cmocka_unit_test(an_audit_leaves_stages_by_hand_alone),
         cmocka_unit_test(ranks_that_hold_other_rows_than_their_shards_are_refused),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);
