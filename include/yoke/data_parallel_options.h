@@ -79,11 +79,11 @@ typedef struct yoke_data_parallel_options {
      * this machine computes the same bits; create makes it, in a folder that exists. In DDP rank 0
      * alone uses it. Read during create only. NULL: measure anew in every engine. */
     const char *algorithm_cache;
-    /** Cut the batch into so many shards whatever the number of devices and ranks; GPUs and ranks
-     * must be a power of two that divides it. Each shard is computed alone, and gradients add up in
-     * a fixed binary tree: the weights do not depend on the number of devices and ranks if all
-     * devices have as many threads and take the same algorithms. Needs accumulate 1. 0: as many as
-     * devices, in rank order. */
+    /** Cut the batch into so many shards whatever the number of devices and ranks; GPUs, and
+     * ranks without shared memory, must be a power of two that divides it. Each shard is computed
+     * alone, and gradients add up in a fixed binary tree: the weights do not depend on the number
+     * of devices and ranks if all devices have as many threads and take the same algorithms. Needs
+     * accumulate 1. 0: as many as devices, in rank order. */
     int shards;
     /** Batch norm in training normalises the rows of the whole micro-batch, over all devices and
      * ranks, as torch.nn.SyncBatchNorm does, and all have the same running statistics; false: the

@@ -440,7 +440,8 @@ typedef struct yoke_loader_options {
                                 torch.chunk's rule; all ranks get the same number of batches, and
                                 a part of a short batch may have no rows. 0: whole batches. */
     int shards;            /**< DDP: as yoke_data_parallel_options.shards: a rank's part is that of
-                                its shards / world shards. 0: one shard each. */
+                                its shards, the first ranks having one more where shards is no
+                                multiple of world. 0: one shard each. */
     yoke_color_jitter color_jitter; /**< Changes of colour; all 0: none. */
     double erasing; /**< Probability of torchvision's RandomErasing, with its default sizes: a box
                          of an image is set to the mean. */

@@ -29,6 +29,13 @@ static inline yoke_chunk yoke_chunk_span(int rows, int parts, int first, int cou
     return span;
 }
 
+/* `parts` parts dealt to `owners` owners as evenly as they can be: the first ones get one more. */
+static inline yoke_chunk yoke_chunk_spread(int parts, int owners, int owner) {
+    int each = parts / owners, more = parts % owners;
+    return (yoke_chunk){.first = each * owner + (owner < more ? owner : more),
+                        .rows = each + (owner < more)};
+}
+
 /* Where part `part` of `parts` begins when `count` elements are cut at cache lines of `line`
  * elements, so that no two parts write to one line; part + 1 begins where it ends. */
 static inline size_t yoke_line_cut(size_t count, size_t line, int parts, int part) {

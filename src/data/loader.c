@@ -66,8 +66,8 @@ struct yoke_loader {
 
 /* This rank's rows of a batch of `rows`: those of its shards. */
 static yoke_chunk part_of(const yoke_loader_options *options, int rows) {
-    int each = options->shards / options->world;
-    return yoke_chunk_span(rows, options->shards, options->rank * each, each);
+    yoke_chunk own = yoke_chunk_spread(options->shards, options->world, options->rank);
+    return yoke_chunk_span(rows, options->shards, own.first, own.rows);
 }
 
 static yoke_status fill_from_stream(yoke_loader *loader, yoke_loader_slot *slot) {
@@ -287,6 +287,7 @@ static yoke_slot_kind kind_of(const yoke_loader *loader) {
     yoke_devices *devices = options->devices;
     size_t rows = loader->dataset->rows, batch = (size_t)options->batch;
     int most = (int)(batch < rows || loader->dataset->stream ? batch : rows);
+    int shards = yoke_chunk_spread(options->shards, options->world, 0).rows;
     bool stored = loader->dataset->bytes || loader->dataset->images;
     bool mixes = options->mixup > 0;
     bool pixels = stored && !mixes && devices && !yoke_devices_share_memory(devices);
@@ -295,9 +296,7 @@ static yoke_slot_kind kind_of(const yoke_loader *loader) {
         .augmentation = &loader->augmentation,
         .stops.one = &loader->cancelled,
         .device = devices ? yoke_devices_at(devices, 0) : NULL,
-        .rows = (size_t)yoke_chunk_span(most, options->shards, 0, options->shards / options->world)
-                    .rows +
-                mixes,
+        .rows = (size_t)yoke_chunk_span(most, options->shards, 0, shards).rows + mixes,
         .pixels = pixels,
         .cropped = pixels && yoke_dataset_has_crops(loader->dataset) &&
                    !yoke_color_jitter_on(&options->color_jitter),
@@ -340,8 +339,8 @@ static yoke_status build(yoke_loader *loader, const yoke_dataset *dataset,
     TRY(check_options(dataset, &loader->options));
     if (loader->options.world == 0) loader->options.world = 1;
     if (loader->options.shards == 0) loader->options.shards = loader->options.world;
-    if (loader->options.shards < 0 || loader->options.shards % loader->options.world != 0)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%d shards for %d ranks: a multiple of the ranks",
+    if (loader->options.shards < 0 || loader->options.shards < loader->options.world)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%d shards for %d ranks: every rank needs one",
                     loader->options.shards, loader->options.world);
     const yoke_loader_options *options = &loader->options;
     size_t batch = (size_t)options->batch;

@@ -23,6 +23,21 @@ yoke_status yoke_process_group_peers(yoke_process_group *group, const void *memo
  * DEVICE: NCCL picks its own. */
 yoke_status yoke_process_group_fix_order(yoke_process_group *group);
 
+/* Sums of several contributors each, which the ranks have made before an all-reduce: subtrees, in
+ * their order, of the sum over all contributors. */
+#define YOKE_RANK_BLOCKS 1024
+typedef struct yoke_rank_blocks {
+    int ranks[YOKE_RANK_BLOCKS];      /* whose it is */
+    int sizes[YOKE_RANK_BLOCKS];      /* contributors: a power of two */
+    size_t offsets[YOKE_RANK_BLOCKS]; /* floats behind the rank's buffer of the all-reduce */
+    int count;
+} yoke_rank_blocks;
+/* yoke_process_group_all_reduce_async of the blocks' sum. A buffer and its rank's blocks lie in one
+ * yoke_process_group_allocate; `blocks` stay until the sum is complete. Shared memory only. */
+yoke_status yoke_process_group_all_reduce_blocks(yoke_process_group *group, float *buffer,
+                                                 size_t count, const yoke_rank_blocks *blocks);
+bool yoke_process_group_takes_blocks(const yoke_process_group *group);
+
 /* Rank 0 works for long, and this rank hears of it between the parts of that work: while `patient`,
  * a wait for rank 0 lasts up to 20 deadlines as long as rank 0 runs on this machine. A rank 0 that
  * is stopped, or on another machine, has the usual deadline. */

@@ -280,7 +280,17 @@ yoke_status yoke_process_group_all_reduce_async(yoke_process_group *group, float
     const yoke_reduce_call call = {.count = count, .root = -1};
     TRY(check_call(group, &call));
     TRY(check_buffer(buffer, &call, "buffer"));
-    return record(group, group->all_reduce_async(group, buffer, count));
+    return record(group, group->all_reduce_async(group, buffer, count, NULL));
+}
+
+yoke_status yoke_process_group_all_reduce_blocks(yoke_process_group *group, float *buffer,
+                                                 size_t count, const yoke_rank_blocks *blocks) {
+    TRY(check_group(group));
+    return record(group, group->all_reduce_async(group, buffer, count, blocks));
+}
+
+bool yoke_process_group_takes_blocks(const yoke_process_group *group) {
+    return group->peers_of != NULL;
 }
 
 yoke_status yoke_process_group_progress(yoke_process_group *group) {

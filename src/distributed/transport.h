@@ -43,7 +43,9 @@ struct yoke_process_group {
     yoke_status (*scatter)(yoke_process_group *group, void *to, const void *from,
                            const yoke_reduce_call *call);
     yoke_status (*allocate)(yoke_process_group *group, size_t bytes, void **memory);
-    yoke_status (*all_reduce_async)(yoke_process_group *group, float *buffer, size_t count);
+    /* blocks: NULL, unless the transport has shared memory */
+    yoke_status (*all_reduce_async)(yoke_process_group *group, float *buffer, size_t count,
+                                    const yoke_rank_blocks *blocks);
     yoke_status (*progress)(yoke_process_group *group, bool wait);
     yoke_status (*synchronize)(yoke_process_group *group); /* NULL: progress waits for all */
     /* Sends this thread's error to the other ranks, unless another rank failed first. */

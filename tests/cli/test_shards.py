@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""yoke train --shards: equal weights on 1, 2, 4, 8 devices and on 1, 2, 4 processes.
+"""yoke train --shards: equal weights on 1, 2, 4, 8 devices and on 1, 2, 3, 5 processes.
 
 usage: test_shards.py YOKE [unittest arguments]. YOKE_TEST_MPIEXEC: mpiexec, where the build has MPI. YOKE_TEST_STEPS:
 steps of each run (4); 200 is the measure of docs/exactness.md.
@@ -68,7 +68,7 @@ class Shards:
                 self.assertEqual(self.train(*arguments), self.expected)
 
     def test_processes_over_shared_memory(self):
-        for ranks in [1, 2, 4]:
+        for ranks in [1, 2, 3, 5]:
             for schedule in ["overlap", "sharded"]:
                 with self.subTest(ranks=ranks, schedule=schedule):
                     found = self.train("--nproc-per-node", str(ranks), "--mode", "ddp", "--schedule", schedule,

@@ -47,8 +47,9 @@ static yoke_status fake_allocate(yoke_process_group *group, size_t bytes, void *
     return reply();
 }
 
-static yoke_status fake_all_reduce_async(yoke_process_group *group, float *buffer, size_t count) {
-    (void)group, (void)buffer, (void)count;
+static yoke_status fake_all_reduce_async(yoke_process_group *group, float *buffer, size_t count,
+                                         const yoke_rank_blocks *blocks) {
+    (void)group, (void)buffer, (void)count, (void)blocks;
     return reply();
 }
 

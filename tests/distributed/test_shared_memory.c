@@ -92,7 +92,7 @@ static yoke_status overlap(yoke_process_group *group, const script *play) {
     for (int step = 0; step < 3; step++) {
         for (size_t i = 0; i < BUCKETS; i++) {
             fill(buckets + i * COUNT, COUNT, &s, group->rank, i);
-            TRY(group->all_reduce_async(group, buckets + i * COUNT, COUNT));
+            TRY(group->all_reduce_async(group, buckets + i * COUNT, COUNT, NULL));
             if (group->rank % 2 == 0) TRY(group->progress(group, false));
         }
         TRY(group->progress(group, true));
@@ -102,7 +102,7 @@ static yoke_status overlap(yoke_process_group *group, const script *play) {
     }
     /* A collective in between waits for what was started before. */
     fill(buckets, COUNT, &s, group->rank, 0);
-    TRY(group->all_reduce_async(group, buckets, COUNT));
+    TRY(group->all_reduce_async(group, buckets, COUNT, NULL));
     yoke_reduce_call call = {COUNT, YOKE_ELEMENT_FLOAT32, YOKE_MAX, -1};
     TRY(group->reduce(group, buckets, &call));
     return expect_folded("sum, then max", buckets, &s, group->world, 0);
@@ -128,7 +128,7 @@ static yoke_status progress_alone(yoke_process_group *group, const script *play)
     while (group->rank != 0 && atomic_load(returned) == 0)
         usleep(1000);
     ((float *)memory)[0] = 1;
-    yoke_status status = group->all_reduce_async(group, memory, 1000);
+    yoke_status status = group->all_reduce_async(group, memory, 1000, NULL);
     if (status == YOKE_OK) status = group->progress(group, false);
     if (group->rank == 0) atomic_store(returned, 1);
     TRY(status);

@@ -39,7 +39,7 @@ static yoke_status other_operation(yoke_process_group *group, void *memory) {
 
 static yoke_status other_start(yoke_process_group *group, void *memory) {
     if (group->rank == 2) return group->barrier(group);
-    TRY(group->all_reduce_async(group, memory, 100));
+    TRY(group->all_reduce_async(group, memory, 100, NULL));
     return group->progress(group, true);
 }
 
@@ -51,7 +51,7 @@ static yoke_status other_bytes(yoke_process_group *group, void *memory) {
 
 static yoke_status private_start(yoke_process_group *group, void *memory) {
     float own[100] = {0};
-    TRY(group->all_reduce_async(group, group->rank == 2 ? own : memory, 100));
+    TRY(group->all_reduce_async(group, group->rank == 2 ? own : memory, 100, NULL));
     return group->progress(group, true);
 }
 
@@ -160,7 +160,7 @@ static yoke_status reduce_for_ever(yoke_process_group *group, const script *play
     for (int round = 0;; round++) {
         if (round == 1) atomic_fetch_add(begun, 1);
         TRY(group->reduce(group, memory, &call));
-        TRY(group->all_reduce_async(group, memory, COUNT));
+        TRY(group->all_reduce_async(group, memory, COUNT, NULL));
         TRY(group->progress(group, true));
     }
 }

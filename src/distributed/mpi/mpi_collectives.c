@@ -108,7 +108,8 @@ static yoke_status collect_slices(mpi_group *mpi, mpi_pending *one) {
 /* Adds all ranks' parts of the own slice in the order of base/tree.h, and sends the sum to all. */
 static yoke_status return_slices(mpi_group *mpi, mpi_pending *one) {
     size_t slice = slice_of(mpi, one);
-    yoke_fold_set fold = {.element = YOKE_ELEMENT_FLOAT32, .ranks = mpi->group.world};
+    yoke_fold_set fold = {
+        .element = YOKE_ELEMENT_FLOAT32, .ranks = mpi->group.world, .parts = mpi->group.world};
     for (int rank = 0; rank < mpi->group.world; rank++)
         fold.from[rank] = (char *)(mpi->collected + (size_t)rank * slice);
     yoke_fold(mpi->collected, &fold, 0, slice);
@@ -203,7 +204,9 @@ static yoke_status announce(mpi_group *mpi, mpi_pending *one) {
     return advance_all(mpi, false);
 }
 
-static yoke_status all_reduce_async(yoke_process_group *group, float *buffer, size_t count) {
+static yoke_status all_reduce_async(yoke_process_group *group, float *buffer, size_t count,
+                                    const yoke_rank_blocks *blocks) {
+    (void)blocks;
     mpi_group *mpi = mpi_of(group);
     if (mpi->pending_count == PENDING_LIMIT) TRY(yoke_mpi_progress(group, true));
     mpi_pending *one = at(mpi, mpi->pending_count);

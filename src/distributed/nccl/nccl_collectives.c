@@ -316,7 +316,9 @@ static yoke_status check_device_memory(nccl_group *nccl, const float *buffer, si
                 nccl->group.rank, count, yoke_device_name(nccl->device));
 }
 
-static yoke_status all_reduce_async(yoke_process_group *group, float *buffer, size_t count) {
+static yoke_status all_reduce_async(yoke_process_group *group, float *buffer, size_t count,
+                                    const yoke_rank_blocks *blocks) {
+    (void)blocks;
     nccl_group *nccl = nccl_of(group);
     yoke_status status = check_device_memory(nccl, buffer, count);
     if (status != YOKE_OK) return nccl_fail(nccl, status);

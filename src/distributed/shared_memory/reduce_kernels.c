@@ -77,25 +77,29 @@ CLONES static void narrow_block(uint16_t *to, const float *from, size_t count) {
     }
 }
 
-/* A subtree: `count` ranks from `first` on, elements `at` and on of a block. */
+/* A subtree: `count` parts from `first` on, elements `at` and on of a block. */
 typedef struct fold_part {
     int first, count;
     size_t at, elements;
 } fold_part;
 
-static fold_part left_of(fold_part part) {
-    part.count = yoke_tree_left(part.count);
+static int left_count(const yoke_fold_set *fold, fold_part part) {
+    return yoke_tree_split(fold->sizes != NULL ? fold->sizes + part.first : NULL, part.count);
+}
+
+static fold_part left_of(const yoke_fold_set *fold, fold_part part) {
+    part.count = left_count(fold, part);
     return part;
 }
 
-static fold_part right_of(fold_part part) {
-    int left = yoke_tree_left(part.count);
+static fold_part right_of(const yoke_fold_set *fold, fold_part part) {
+    int left = left_count(fold, part);
     part.first += left;
     part.count -= left;
     return part;
 }
 
-/* tree: a subtree's operand, its one rank's buffer or the reduction in held[0]; held[1] and on are
+/* tree: a subtree's operand, its one part or the reduction in held[0]; held[1] and on are
  * scratch. The whole tree's last step alone writes to `to`, which may be a buffer not read before.
  */
 #define FOLD(name, type)                                                                           \
@@ -111,8 +115,8 @@ static fold_part right_of(fold_part part) {
     static const type *tree_##name(const yoke_fold_set *fold, fold_part part,                      \
                                    type(*held)[BLOCK]) {                                           \
         if (part.count == 1) return (const type *)fold->from[part.first] + part.at;                \
-        const type *left = tree_##name(fold, left_of(part), held);                                 \
-        const type *right = tree_##name(fold, right_of(part), held + 1);                           \
+        const type *left = tree_##name(fold, left_of(fold, part), held);                           \
+        const type *right = tree_##name(fold, right_of(fold, part), held + 1);                     \
         combine_##name(fold->reduction, held[0], left, right, part.elements);                      \
         return held[0];                                                                            \
     }                                                                                              \
@@ -123,8 +127,8 @@ static fold_part right_of(fold_part part) {
             const type *only = tree_##name(fold, all, held);                                       \
             if (to != only) memcpy(to, only, count * sizeof *to);                                  \
         } else {                                                                                   \
-            const type *left = tree_##name(fold, left_of(all), held);                              \
-            const type *right = tree_##name(fold, right_of(all), held + 1);                        \
+            const type *left = tree_##name(fold, left_of(fold, all), held);                        \
+            const type *right = tree_##name(fold, right_of(fold, all), held + 1);                  \
             combine_##name(fold->reduction, to, left, right, count);                               \
         }                                                                                          \
         if (fold->reduction == YOKE_MEAN) divide_##name(to, count, (type)fold->ranks);             \
@@ -140,8 +144,8 @@ static void tree_bfloat16(const yoke_fold_set *fold, fold_part part, float (*hel
         widen_block(held[0], (const uint16_t *)fold->from[part.first] + part.at, part.elements);
         return;
     }
-    tree_bfloat16(fold, left_of(part), held);
-    tree_bfloat16(fold, right_of(part), held + 1);
+    tree_bfloat16(fold, left_of(fold, part), held);
+    tree_bfloat16(fold, right_of(fold, part), held + 1);
     combine_float(fold->reduction, held[0], held[0], held[1], part.elements);
 }
 
@@ -156,7 +160,7 @@ void yoke_fold(void *to, const yoke_fold_set *fold, size_t begin, size_t count) 
     for (size_t done = 0; done < count; done += BLOCK) {
         size_t left = count - done;
         fold_part all = {
-            .count = fold->ranks, .at = begin + done, .elements = left < BLOCK ? left : BLOCK};
+            .count = fold->parts, .at = begin + done, .elements = left < BLOCK ? left : BLOCK};
         switch (fold->element) {
         case YOKE_ELEMENT_FLOAT32:
             fold_float((float *)to + done, fold, all);

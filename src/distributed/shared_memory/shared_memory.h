@@ -76,6 +76,7 @@ typedef struct shm_segment {
 typedef struct shm_pending {
     uint32_t operation, step; /* it is over when every rank has finished `step` */
     shm_call call;
+    const yoke_rank_blocks *blocks; /* NULL: one buffer a rank */
 } shm_pending;
 
 typedef struct shm_group {
@@ -165,7 +166,8 @@ yoke_status shm_agree(shm_group *shm, uint32_t operation);
 /* Ends a step of the current operation: waits until every rank has ended it. */
 yoke_status shm_step(shm_group *shm);
 yoke_status shm_barrier(yoke_process_group *group);
-yoke_status shm_all_reduce_async(yoke_process_group *group, float *buffer, size_t count);
+yoke_status shm_all_reduce_async(yoke_process_group *group, float *buffer, size_t count,
+                                 const yoke_rank_blocks *blocks);
 yoke_status shm_progress(yoke_process_group *group, bool wait);
 
 /* shm_collectives.c: the collectives that move data before they return. */

@@ -62,6 +62,22 @@ yoke_status shm_barrier(yoke_process_group *group) {
 /* With two more, a rank could overwrite an announcement that another rank still reads. */
 enum { IN_FLIGHT = SHM_OPERATIONS - 2 };
 
+/* Sums this rank's slice of all ranks' buffers, or of the blocks behind them, into each of them. */
+static void add_slices(const shm_group *shm, const shm_pending *pending, char *const *buffers) {
+    const yoke_rank_blocks *blocks = pending->blocks;
+    int world = shm->group.world;
+    yoke_fold_set fold = {.element = YOKE_ELEMENT_FLOAT32,
+                          .reduction = YOKE_SUM,
+                          .ranks = world,
+                          .parts = blocks != NULL ? blocks->count : world,
+                          .sizes = blocks != NULL ? blocks->sizes : NULL};
+    for (int i = 0; i < fold.parts; i++)
+        fold.from[i] = blocks == NULL
+                           ? buffers[i]
+                           : buffers[blocks->ranks[i]] + blocks->offsets[i] * sizeof(float);
+    shm_fold_slice(&fold, shm->group.rank, pending->call.what.count, buffers, world);
+}
+
 /* Reduces this rank's slice of the next bucket that all ranks have announced. */
 static yoke_status advance(shm_group *shm, bool wait, bool *advanced) {
     *advanced = false;
@@ -70,11 +86,10 @@ static yoke_status advance(shm_group *shm, bool wait, bool *advanced) {
     shm_counter *announced = shm_announcement_of(shm, 0, pending->operation);
     if (!wait && !shm_all_reached(shm, announced, pending->operation)) return YOKE_OK;
     TRY(shm_agree(shm, pending->operation));
-    yoke_fold_set fold = {
-        .element = YOKE_ELEMENT_FLOAT32, .reduction = YOKE_SUM, .ranks = shm->group.world};
-    for (int rank = 0; rank < fold.ranks; rank++)
-        fold.from[rank] = shm_data_of(shm, shm_call_of(shm, rank, pending->operation), rank);
-    shm_fold_slice(&fold, shm->group.rank, pending->call.what.count, fold.from, fold.ranks);
+    char *buffers[SHM_RANKS];
+    for (int rank = 0; rank < shm->group.world; rank++)
+        buffers[rank] = shm_data_of(shm, shm_call_of(shm, rank, pending->operation), rank);
+    add_slices(shm, pending, buffers);
     shm->pending_done++;
     shm_raise(&shm_self(shm)->finished, ++shm->finished);
     *advanced = true;
@@ -106,7 +121,8 @@ yoke_status shm_progress(yoke_process_group *group, bool wait) {
     return YOKE_OK;
 }
 
-yoke_status shm_all_reduce_async(yoke_process_group *group, float *buffer, size_t count) {
+yoke_status shm_all_reduce_async(yoke_process_group *group, float *buffer, size_t count,
+                                 const yoke_rank_blocks *blocks) {
     shm_group *shm = shm_of(group);
     TRY(shm_intact(shm));
     shm_call call = {.what = {.kind = CALL_ALL_REDUCE_ASYNC, .root = -1, .count = count}};
@@ -123,7 +139,8 @@ yoke_status shm_all_reduce_async(yoke_process_group *group, float *buffer, size_
     shm->pending[shm->pending_count] = (shm_pending){
         .operation = operation,
         .step = shm->finished + (uint32_t)(shm->pending_count - shm->pending_done) + 1,
-        .call = call};
+        .call = call,
+        .blocks = blocks};
     shm->pending_count++;
     return YOKE_OK;
 }

@@ -108,7 +108,8 @@ static yoke_status exchange(shm_transfer *transfer) {
     shm_view view;
     view.fold.element = transfer->call.what.element;
     view.fold.reduction = transfer->call.what.reduction;
-    view.fold.ranks = shm->group.world;
+    view.fold.ranks = view.fold.parts = shm->group.world;
+    view.fold.sizes = NULL;
     TRY(shm_progress(&shm->group, true));
     if (bytes > SMALL_BYTES && is_source(transfer, shm->group.rank))
         shm_locate(shm, &transfer->call, transfer->from, bytes);

@@ -122,6 +122,7 @@ yoke_status yoke_engine_open_lanes(yoke_step *step) {
     if (exchange->kind->place != NULL)
         TRY(exchange->kind->place(exchange, bytes, &job.parameters, &job.gradients));
     exchange->placed_bytes = bytes * (size_t)((job.parameters != NULL) + (job.gradients != NULL));
+    if (step->shards.placed != NULL) exchange->placed_bytes += yoke_exchange_sums_bytes(step);
     return yoke_apply(step, step->count, "create", open_lane, &job);
 }
 

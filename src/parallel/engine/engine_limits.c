@@ -77,9 +77,8 @@ yoke_status yoke_engine_set_limits(yoke_step *step) {
     const yoke_data_parallel_options *options = &step->options;
     yoke_batch_limits *limits = &step->limits;
     bool shards = options->shards > 0;
-    limits->rows = shards ? yoke_chunk_span(options->batch, options->shards, 0,
-                                            options->shards / step->ranks.world)
-                                .rows
+    int most = yoke_chunk_spread(options->shards, step->ranks.world, 0).rows;
+    limits->rows = shards ? yoke_chunk_span(options->batch, options->shards, 0, most).rows
                           : yoke_shard_rows(options->batch, step->ranks.world, 0);
     if (options->accumulate > limits->rows)
         return FAIL(YOKE_ERROR_ARGUMENT, "accumulate is %d: a rank has %d of the batch's %d rows",

@@ -78,6 +78,7 @@ yoke_status yoke_exchange_open(yoke_exchange *exchange) {
     size_t buckets = (size_t)step->flat->bucket_count + 1; /* none: nothing trains */
     exchange->gradients = calloc(participants, sizeof *exchange->gradients);
     exchange->parameters = calloc(participants, sizeof *exchange->parameters);
+    exchange->accumulated = calloc(participants, sizeof *exchange->accumulated);
     exchange->optimizers = calloc((size_t)exchange->owners * buckets, sizeof *exchange->optimizers);
     exchange->arrivals = calloc(buckets, sizeof *exchange->arrivals);
     exchange->next = calloc(lanes, sizeof *exchange->next);
@@ -85,13 +86,14 @@ yoke_status yoke_exchange_open(yoke_exchange *exchange) {
         calloc((size_t)exchange->norm_parts * buckets, sizeof *exchange->square_sums);
     exchange->first_bad = calloc(lanes, sizeof *exchange->first_bad);
     exchange->works = calloc(lanes, sizeof *exchange->works);
-    if (!exchange->gradients || !exchange->parameters || !exchange->optimizers ||
-        !exchange->arrivals || !exchange->next || !exchange->square_sums || !exchange->first_bad ||
-        !exchange->works)
+    if (!exchange->gradients || !exchange->parameters || !exchange->accumulated ||
+        !exchange->optimizers || !exchange->arrivals || !exchange->next || !exchange->square_sums ||
+        !exchange->first_bad || !exchange->works)
         return FAIL_MEMORY((participants + buckets) * sizeof(void *), "the exchange");
     for (int k = 0; k < step->count; k++) {
         exchange->gradients[k] = step->lanes[k].memory->gradients;
         exchange->parameters[k] = step->lanes[k].memory->parameters;
+        exchange->accumulated[k] = step->lanes[k].accumulated;
     }
     if (exchange->kind->open != NULL) TRY(exchange->kind->open(exchange));
     TRY(yoke_exchange_links_open(exchange));
@@ -113,9 +115,14 @@ void yoke_exchange_destroy(yoke_exchange *exchange) {
     free(exchange->next);
     free(exchange->arrivals);
     free(exchange->optimizers);
+    free(exchange->accumulated);
     free(exchange->parameters);
     free(exchange->gradients);
     free(exchange);
+}
+
+size_t yoke_exchange_sums_bytes(const yoke_step *step) {
+    return (size_t)yoke_lane_sums(step) * step->flat->trainable_elements * sizeof(float);
 }
 
 size_t yoke_exchange_optimizer_bytes(const yoke_exchange *exchange, int lane) {

@@ -89,9 +89,10 @@ struct yoke_exchange {
     void **works;                    /* [lanes] memory of the optimizer's updates; or NULL */
     size_t placed_bytes;             /* of the root's flat buffers, in memory of the ranks */
     float **gradients, **parameters; /* [participants] flat buffers */
-    yoke_optimizer **optimizers;     /* [owners][buckets]; NULL: another process has it */
-    uint32_t *arrivals;              /* [buckets] lanes whose gradients are complete */
-    int *next;                       /* [lanes] the bucket it exchanges next */
+    float **accumulated; /* [participants] sums of shards beside the gradients; NULL: none */
+    yoke_optimizer **optimizers; /* [owners][buckets]; NULL: another process has it */
+    uint32_t *arrivals;          /* [buckets] lanes whose gradients are complete */
+    int *next;                   /* [lanes] the bucket it exchanges next */
     int norm_parts;      /* of a bucket, squared one by one: with shards not by the participants */
     double *square_sums; /* [norm_parts][buckets] of the summed gradient, for clipping */
     uint64_t *first_bad; /* [lanes] flat element, as yoke_device_check_finite's */
@@ -107,6 +108,8 @@ const yoke_exchange_kind *yoke_exchange_kind_for(const yoke_step *step); /* exch
 yoke_status yoke_exchange_create(yoke_step *step, const yoke_exchange_kind *kind);
 yoke_status yoke_exchange_open(yoke_exchange *exchange);
 void yoke_exchange_destroy(yoke_exchange *exchange); /* takes NULL */
+/* Of the sums of shards that a lane keeps beside its gradients. */
+size_t yoke_exchange_sums_bytes(const yoke_step *step);
 size_t yoke_exchange_optimizer_bytes(const yoke_exchange *exchange, int lane);
 
 /* Begins a step; set_rate alone begins an update by hand. learning_rate < 0: the optimizer's own.

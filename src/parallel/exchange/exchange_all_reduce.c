@@ -11,15 +11,43 @@
 typedef struct all_reduce_exchange {
     yoke_exchange base;
     float *found_nonfinite; /* 0, or NaN where a loss is not finite; summed over the ranks */
+    yoke_rank_blocks blocks;
 } all_reduce_exchange;
 
-/* Gradients lie in memory of the process group, where an all-reduce moves nothing twice. */
+_Static_assert(YOKE_SHARDS_LIMIT <= YOKE_RANK_BLOCKS, "a shard is a block at most");
+
+/* Whether ranks have sums that are no single subtree of the sum over all shards. */
+static bool has_blocks(const yoke_step *step) {
+    return step->options.shards > 0 && !step->shards.plain;
+}
+
+static void list_blocks(const yoke_exchange *exchange, yoke_rank_blocks *to) {
+    const yoke_flat *flat = exchange->step->flat;
+    yoke_blocks blocks;
+    yoke_shards_blocks(exchange->step, &blocks);
+    to->count = blocks.count;
+    for (int i = 0; i < blocks.count; i++) {
+        to->ranks[i] = blocks.participants[i];
+        to->sizes[i] = blocks.sizes[i];
+        to->offsets[i] = blocks.buffers[i] < 0 ? 0
+                                               : flat->elements + (size_t)blocks.buffers[i] *
+                                                                      flat->trainable_elements;
+    }
+}
+
+/* Gradients lie in memory of the process group, where an all-reduce moves nothing twice; behind
+ * them lie the rank's other sums, if it has some. */
 static yoke_status all_reduce_place(yoke_exchange *exchange, size_t bytes, float **parameters,
                                     float **gradients) {
+    const yoke_step *step = exchange->step;
     void *memory = NULL;
+    size_t sums = has_blocks(step) ? yoke_exchange_sums_bytes(step) : 0;
     (void)parameters;
-    TRY(yoke_process_group_allocate(exchange->process_group, bytes, &memory));
+    TRY(yoke_process_group_allocate(exchange->process_group, bytes + sums, &memory));
     *gradients = memory;
+    if (sums == 0) return YOKE_OK;
+    exchange->step->shards.placed = *gradients + step->flat->elements;
+    list_blocks(exchange, &((all_reduce_exchange *)exchange)->blocks);
     return YOKE_OK;
 }
 
@@ -44,8 +72,13 @@ static yoke_status start_all_reduce(yoke_step *step, int lane, yoke_span *span) 
     yoke_exchange *exchange = step->exchange;
     yoke_bucket bucket = step->flat->buckets[span->bucket];
     span->bytes = bytes_of(step, bucket.elements);
-    TRY(yoke_process_group_all_reduce_async(
-        exchange->process_group, exchange->gradients[lane] + bucket.offset, bucket.elements));
+    float *gradients = exchange->gradients[lane] + bucket.offset;
+    const yoke_rank_blocks *blocks = &((all_reduce_exchange *)exchange)->blocks;
+    TRY(step->flight.by_shards && blocks->count > 0
+            ? yoke_process_group_all_reduce_blocks(exchange->process_group, gradients,
+                                                   bucket.elements, blocks)
+            : yoke_process_group_all_reduce_async(exchange->process_group, gradients,
+                                                  bucket.elements));
     return yoke_process_group_progress(exchange->process_group);
 }
 

@@ -14,13 +14,28 @@ static void begin_change(yoke_exchange *exchange) {
     atomic_store_explicit(&exchange->change, YOKE_CHANGED_PART, memory_order_relaxed);
 }
 
-/* Where lanes have shards that make several blocks each, or blocks of several sizes. */
-static yoke_status sum_blocks(const yoke_step *step, int lane, float *to, size_t offset,
+/* Where participants have shards that make several blocks each, or blocks of several sizes. */
+static yoke_status sum_blocks(const yoke_exchange *exchange, int lane, float *to, size_t offset,
                               size_t elements) {
+    const yoke_step *step = exchange->step;
+    const float *from[YOKE_SHARDS_LIMIT];
     yoke_blocks blocks;
-    yoke_shards_blocks(step, offset, &blocks);
-    return yoke_device_sum_subtrees(step->lanes[lane].device, YOKE_STREAM_COMPUTE, to, blocks.from,
+    yoke_shards_blocks(step, &blocks);
+    for (int i = 0; i < blocks.count; i++) {
+        int k = blocks.participants[i];
+        size_t before = (size_t)blocks.buffers[i] * step->flat->trainable_elements;
+        from[i] = offset + (blocks.buffers[i] < 0 ? exchange->gradients[k]
+                                                  : exchange->accumulated[k] + before);
+    }
+    return yoke_device_sum_subtrees(step->lanes[lane].device, YOKE_STREAM_COMPUTE, to, from,
                                     blocks.sizes, blocks.count, elements);
+}
+
+/* In an all-reduce the transport adds the blocks. */
+static bool adds_blocks(const yoke_exchange *exchange) {
+    const yoke_step *step = exchange->step;
+    return step->flight.by_shards && !step->shards.plain &&
+           exchange->participants == yoke_deal_participants(step);
 }
 
 yoke_status yoke_exchange_sum(const yoke_exchange *exchange, int lane, float *to, size_t offset,
@@ -28,8 +43,7 @@ yoke_status yoke_exchange_sum(const yoke_exchange *exchange, int lane, float *to
     const float *from[YOKE_DEVICES_LIMIT];
     const yoke_step *step = exchange->step;
     int contributors = step->flight.contributors;
-    if (step->flight.by_shards && !step->shards.plain)
-        return sum_blocks(step, lane, to, offset, elements);
+    if (adds_blocks(exchange)) return sum_blocks(exchange, lane, to, offset, elements);
     for (int k = 0; k < contributors; k++)
         from[k] = exchange->gradients[k] + offset;
     return yoke_device_sum(step->lanes[lane].device, YOKE_STREAM_COMPUTE, to, from, contributors,

@@ -34,7 +34,6 @@ typedef struct progress_flags {
 typedef struct shared_exchange {
     yoke_exchange base;
     progress_flags **flags; /* [ranks] */
-    double *own_squares;    /* this rank's part of the square_sums, to send */
     uint32_t round;         /* steps begun */
     bool summed;            /* this rank has summed its slices: the others may update theirs */
 } shared_exchange;
@@ -46,6 +45,10 @@ static yoke_status shared_place(yoke_exchange *exchange, size_t bytes, float **p
     TRY(yoke_process_group_allocate(exchange->process_group, bytes, &second));
     *parameters = first;
     *gradients = second;
+    if (exchange->step->options.shards == 0 || exchange->step->shards.plain) return YOKE_OK;
+    TRY(yoke_process_group_allocate(exchange->process_group,
+                                    yoke_exchange_sums_bytes(exchange->step), &first));
+    exchange->step->shards.placed = first;
     return YOKE_OK;
 }
 
@@ -59,19 +62,17 @@ static yoke_status shared_open(yoke_exchange *exchange) {
     void *own = NULL;
     shared->flags = calloc(ranks, sizeof *shared->flags);
     if (shared->flags == NULL) return FAIL_MEMORY(ranks * sizeof own, "the ranks' flags");
-    size_t squares = (size_t)yoke_exchange_norm_part(exchange, 1) * buckets;
-    shared->own_squares = calloc(squares, sizeof *shared->own_squares);
-    if (shared->own_squares == NULL)
-        return FAIL_MEMORY(squares * sizeof *shared->own_squares, "the norm's parts");
     TRY(yoke_process_group_allocate(group, sizeof(progress_flags) + buckets * sizeof(bucket_flags),
                                     &own));
     TRY(yoke_process_group_peers(group, own, (void **)shared->flags));
     TRY(yoke_process_group_peers(group, memory->gradients, (void **)exchange->gradients));
+    if (exchange->step->shards.placed != NULL)
+        TRY(yoke_process_group_peers(group, exchange->step->shards.placed,
+                                     (void **)exchange->accumulated));
     return yoke_process_group_peers(group, memory->parameters, (void **)exchange->parameters);
 }
 
 static void shared_close(yoke_exchange *exchange) {
-    free(((shared_exchange *)exchange)->own_squares);
     free(((shared_exchange *)exchange)->flags);
 }
 
@@ -121,15 +122,18 @@ static yoke_status barrier(yoke_exchange *exchange, yoke_stage awaited) {
     return YOKE_OK;
 }
 
-/* The norm over all ranks' slices. */
+/* The norm over all ranks' slices. Each part has one owner and is 0 elsewhere: sums are exact. */
 static yoke_status clip(yoke_exchange *exchange) {
     size_t buckets = (size_t)exchange->step->flat->bucket_count;
-    size_t count = (size_t)yoke_exchange_norm_part(exchange, 1) * buckets;
-    double *own = ((shared_exchange *)exchange)->own_squares;
-    memcpy(own, exchange->square_sums + (size_t)exchange->first * count, count * sizeof *own);
+    size_t begin = (size_t)yoke_exchange_norm_part(exchange, exchange->first) * buckets;
+    size_t end = (size_t)yoke_exchange_norm_part(exchange, exchange->first + 1) * buckets;
+    size_t count = (size_t)exchange->norm_parts * buckets;
+    double *squares = exchange->square_sums;
+    memset(squares, 0, begin * sizeof *squares);
+    memset(squares + end, 0, (count - end) * sizeof *squares);
     yoke_span wait = yoke_wait_begin(YOKE_STAGE_EXCHANGE, YOKE_NO_BUCKET);
-    TRY(yoke_process_group_all_gather(exchange->process_group, exchange->square_sums, own, count,
-                                      YOKE_ELEMENT_FLOAT64));
+    TRY(yoke_process_group_all_reduce(exchange->process_group, squares, count, YOKE_ELEMENT_FLOAT64,
+                                      YOKE_SUM));
     yoke_wait_end(exchange->step, 0, &wait);
     yoke_exchange_clip(exchange);
     return YOKE_OK;

@@ -20,15 +20,15 @@ static int least(int a, int b) {
 
 /* Shards. */
 
-static int shards_here(const yoke_step *step) {
-    return step->options.shards / step->ranks.world;
+int yoke_deal_participants(const yoke_step *step) {
+    return step->ranks.world > 1 ? step->ranks.world : step->count;
 }
 
 /* Every device has one; each further shard goes to the device that would be done with it first. */
 static void count_shards(const yoke_step *step, const double *weights, int *counts) {
     for (int k = 0; k < step->count; k++)
         counts[k] = 1;
-    for (int dealt = step->count; dealt < shards_here(step); dealt++) {
+    for (int dealt = step->count; dealt < step->options.shards; dealt++) {
         int first = 0;
         for (int k = 1; k < step->count; k++)
             if ((counts[k] + 1) / weights[k] < (counts[first] + 1) / weights[first]) first = k;
@@ -36,22 +36,26 @@ static void count_shards(const yoke_step *step, const double *weights, int *coun
     }
 }
 
+/* Ranks deal as their loaders do. */
 static void deal_shards(yoke_step *step, const double *weights) {
     yoke_deal *deal = &step->deal;
-    int counts[YOKE_DEVICES_LIMIT];
+    int counts[YOKE_DEVICES_LIMIT], participants = yoke_deal_participants(step);
     if (step->options.shards == 0) return;
-    count_shards(step, weights, counts);
+    if (step->ranks.world == 1) count_shards(step, weights, counts);
     deal->shards[0] = 0;
-    for (int k = 0; k < step->count; k++)
-        deal->shards[k + 1] = deal->shards[k] + counts[k];
+    for (int k = 0; k < participants; k++) {
+        yoke_chunk spread = yoke_chunk_spread(step->options.shards, participants, k);
+        deal->shards[k + 1] = deal->shards[k] + (step->ranks.world == 1 ? counts[k] : spread.rows);
+    }
 }
 
 int yoke_deal_shards(const yoke_step *step, int lane) {
-    return step->deal.shards[lane + 1] - step->deal.shards[lane];
+    int participant = step->ranks.rank + lane;
+    return step->deal.shards[participant + 1] - step->deal.shards[participant];
 }
 
 int yoke_deal_first_shard(const yoke_step *step, int lane) {
-    return step->deal.shards[lane];
+    return step->deal.shards[step->ranks.rank + lane];
 }
 
 int yoke_deal_rounds(const yoke_step *step) {

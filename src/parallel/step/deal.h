@@ -17,7 +17,9 @@ bool yoke_deal_improve(yoke_step *step, const double *seconds);
 yoke_chunk yoke_deal_rows(const yoke_step *step, int rows, int lane);
 /* The most rows that a lane has at a time, whatever the deal. */
 int yoke_deal_most_rows(const yoke_step *step);
-/* With shards: how many a lane has, and the first of them among this process's. */
+/* Lanes, or in DDP ranks, each of which has one lane. */
+int yoke_deal_participants(const yoke_step *step);
+/* With shards: how many a lane has, and the first of them. */
 int yoke_deal_shards(const yoke_step *step, int lane);
 int yoke_deal_first_shard(const yoke_step *step, int lane);
 /* The most shards of a lane: the rounds that a batch takes. */

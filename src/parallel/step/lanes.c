@@ -58,7 +58,9 @@ const char *yoke_rows_advice(const yoke_step *step) {
 
 yoke_status yoke_lane_open(yoke_step *step, int index) {
     yoke_lane *lane = &step->lanes[index];
-    size_t sums = (size_t)yoke_lane_sums(step);
+    float *placed = step->shards.placed;
+    size_t sums = placed == NULL ? (size_t)yoke_lane_sums(step) : 0;
+    lane->accumulated = placed;
     lane->loss_is_mapped = yoke_device_variants(lane->device) & YOKE_VARIANT_MAPPED;
     if (sums > 0)
         TRY(yoke_memory_advice(
@@ -94,7 +96,7 @@ void yoke_lane_close(yoke_step *step, int index) {
     yoke_device_event_destroy(events->losses);
     yoke_device_event_destroy(events->consumed);
     yoke_device_event_destroy(events->scattered);
-    yoke_device_free(lane->device, lane->accumulated);
+    if (lane->accumulated != step->shards.placed) yoke_device_free(lane->device, lane->accumulated);
     yoke_replica_destroy(lane->replica);
 }
 

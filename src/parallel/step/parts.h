@@ -233,17 +233,18 @@ typedef struct yoke_flight {
 typedef struct yoke_deal {
     bool is_equal;                         /* rows by torch.chunk's rule */
     double begins[YOKE_DEVICES_LIMIT + 1]; /* the part of a batch before each device's; then 1 */
-    int shards[YOKE_DEVICES_LIMIT + 1];    /* the first shard of each device; then their number */
+    int shards[YOKE_DEVICES_LIMIT + 1]; /* the first one of each participant; then their number */
 } yoke_deal;
 
 /* options.shards V: the batch is cut into V shards whatever the number of devices, so that the same
- * sums of the same gradients are taken in the same order on any number of devices and 1, 2, 4 ...
- * ranks. A lane computes its consecutive shards one after the other, a round each. */
+ * sums of the same gradients are taken in the same order on any number of devices or ranks. A lane
+ * computes its consecutive shards one after the other, a round each. */
 typedef struct yoke_shards {
     int rounds;        /* shards of the lane with the most; 1 without options.shards */
     int levels;        /* the whole tree's: 2^levels shards */
     int waiting;       /* buffers of blocks that wait for their right neighbour */
-    bool plain;        /* each lane has one block, all of one size */
+    bool plain;        /* each participant has one block, all of one size */
+    float *placed;     /* sums of a rank's shards, in memory of all ranks; NULL: the lane's own */
     float *statistics; /* the root's running statistics after its first shard; NULL: none to keep */
     double *losses;    /* [shards] of this process, in their order */
 } yoke_shards;

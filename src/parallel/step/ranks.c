@@ -123,5 +123,6 @@ yoke_status yoke_ranks_add_results(yoke_step *step) {
         sum->labels += (int)all[rank][LABELS];
     }
     sum->loss = yoke_tree_sum(losses, ranks->world);
-    return YOKE_OK;
+    bool blocks = step->flight.by_shards && !step->shards.plain && !step->flight.loss_on_root;
+    return blocks ? yoke_shards_gather_losses(step, &sum->loss) : YOKE_OK;
 }

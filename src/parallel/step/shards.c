@@ -4,6 +4,7 @@
 #include "parallel/step/shards.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "parallel/step/deal.h"
 #include "parallel/step/flight.h"
@@ -16,20 +17,24 @@ static bool is_power_of_two(int number) {
 
 static yoke_status check_counts(const yoke_step *step) {
     int shards = step->options.shards, devices = step->count * step->ranks.world;
+    const char *who = step->ranks.world > 1 ? "rank" : step->queued ? "GPU" : "device";
     if (shards < 0 || shards > YOKE_SHARDS_LIMIT || !is_power_of_two(shards))
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "shards is %d: a power of two up to %d, or 0 for as many "
                     "shards as devices",
                     shards, YOKE_SHARDS_LIMIT);
-    bool may_differ = step->ranks.world == 1 && !step->queued;
+    bool may_differ = step->ranks.world > 1
+                          ? yoke_process_group_takes_blocks(step->options.process_group)
+                          : !step->queued;
     if ((may_differ || is_power_of_two(devices)) && devices <= shards) return YOKE_OK;
     if (may_differ)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%d shards on %d devices: every device needs one", shards,
-                    devices);
+        return FAIL(YOKE_ERROR_ARGUMENT, "%d shards on %d %ss: every %s needs one", shards, devices,
+                    who, who);
     return FAIL(YOKE_ERROR_ARGUMENT,
-                "%d shards on %d %s: each computes equally many; choose 1, 2, 4, ... of them, at "
-                "most %d",
-                shards, devices, step->ranks.world > 1 ? "ranks" : "GPUs", shards);
+                "%d shards on %d %ss%s: each computes equally many; choose 1, 2, 4, ... of them, "
+                "at most %d",
+                shards, devices, who, step->ranks.world > 1 ? " without shared memory" : "",
+                shards);
 }
 
 /* What would make the result depend on the number of devices after all. */
@@ -80,10 +85,14 @@ yoke_status yoke_shards_check(yoke_step *step) {
 
 /* Life. */
 
+/* Of this process. */
+static int shards_here(const yoke_step *step) {
+    return step->ranks.world > 1 ? yoke_deal_shards(step, 0) : step->options.shards;
+}
+
 yoke_status yoke_shards_create(yoke_step *step) {
     yoke_shards *shards = &step->shards;
-    size_t count =
-        (size_t)(step->options.shards / step->ranks.world) + 1; /* none: without shards */
+    size_t count = (size_t)shards_here(step) + 1; /* none: without shards */
     shards->losses = calloc(count, sizeof *shards->losses);
     if (shards->losses == NULL) return FAIL_MEMORY(count * sizeof *shards->losses, "losses");
     size_t bytes = step->flat->buffer_elements * sizeof(float);
@@ -111,14 +120,11 @@ yoke_chunk yoke_shards_of_rank(const yoke_step *step, int rows) {
     const yoke_ranks *ranks = &step->ranks;
     int shards = step->options.shards;
     if (shards == 0) return yoke_chunk_of(rows, ranks->world, ranks->rank);
-    return yoke_chunk_span(rows, shards, ranks->rank * (shards / ranks->world),
-                           shards / ranks->world);
+    return yoke_chunk_span(rows, shards, yoke_deal_first_shard(step, 0), shards_here(step));
 }
 
 yoke_chunk yoke_shard_at(const yoke_step *step, int rows, int index) {
-    const yoke_ranks *ranks = &step->ranks;
-    int all = ranks->rank * (step->options.shards / ranks->world);
-    yoke_chunk shard = yoke_chunk_of(rows, step->options.shards, all + index);
+    yoke_chunk shard = yoke_chunk_of(rows, step->options.shards, index);
     shard.first -= yoke_shards_of_rank(step, rows).first;
     return shard;
 }
@@ -162,9 +168,9 @@ static int larger(int a, int b) {
     return a > b ? a : b;
 }
 
-/* Buffers of the lane's blocks but the last one: those that wait, and those that cannot. */
-static void count_buffers(const yoke_step *step, int lane, int *waiting, int *others) {
-    int first = yoke_deal_first_shard(step, lane), end = first + yoke_deal_shards(step, lane);
+/* Buffers of a participant's blocks but the last one: those that wait, and those that cannot. */
+static void count_buffers(const yoke_step *step, int participant, int *waiting, int *others) {
+    int first = step->deal.shards[participant], end = step->deal.shards[participant + 1];
     for (int shard = first; shard < end - 1; shard++) {
         int level = merges_of(first, shard);
         int *count = (shard >> level & 1) != 0 ? others : waiting;
@@ -172,49 +178,49 @@ static void count_buffers(const yoke_step *step, int lane, int *waiting, int *ot
     }
 }
 
-/* The lane's blocks, in their order. */
-static void list_lane(const yoke_step *step, int lane, yoke_blocks *blocks) {
-    int at = yoke_deal_first_shard(step, lane), end = at + yoke_deal_shards(step, lane);
+/* The participant's blocks, in their order. */
+static void list_blocks_of(const yoke_step *step, int participant, yoke_blocks *blocks) {
+    int at = step->deal.shards[participant], end = step->deal.shards[participant + 1];
     while (at < end) {
         int level = 0, next = blocks->count++;
         while ((at >> level & 1) == 0 && at + (2 << level) <= end)
             level++;
         int size = 1 << level;
-        blocks->lanes[next] = lane;
+        blocks->participants[next] = participant;
         blocks->sizes[next] = size;
         blocks->buffers[next] = at + size == end ? -1 : buffer_of(step, at + size - 1, level);
         at += size;
     }
 }
 
-static void list_blocks(const yoke_step *step, yoke_blocks *blocks) {
+void yoke_shards_blocks(const yoke_step *step, yoke_blocks *blocks) {
     blocks->count = 0;
-    for (int lane = 0; lane < step->count; lane++)
-        list_lane(step, lane, blocks);
+    for (int k = 0; k < yoke_deal_participants(step); k++)
+        list_blocks_of(step, k, blocks);
 }
 
 int yoke_shards_sums(const yoke_step *step) {
     int waiting = 0, others = 0;
     if (step->options.auto_shares) return 2 * step->shards.levels; /* whatever the deal */
-    for (int lane = 0; lane < step->count; lane++)
-        count_buffers(step, lane, &waiting, &others);
+    for (int k = 0; k < yoke_deal_participants(step); k++)
+        count_buffers(step, k, &waiting, &others);
     return waiting + others;
 }
 
 void yoke_shards_deal(yoke_step *step) {
     yoke_shards *shards = &step->shards;
-    int whole = step->options.shards / step->ranks.world, others = 0;
+    int shards_of_all = step->options.shards, others = 0;
     yoke_blocks blocks;
     shards->rounds = yoke_deal_rounds(step);
     shards->levels = shards->waiting = 0;
     if (step->options.shards == 0) return;
-    while (whole >> (shards->levels + 1) > 0)
+    while (shards_of_all >> (shards->levels + 1) > 0)
         shards->levels++;
-    for (int lane = 0; lane < step->count; lane++)
-        count_buffers(step, lane, &shards->waiting, &others);
+    for (int k = 0; k < yoke_deal_participants(step); k++)
+        count_buffers(step, k, &shards->waiting, &others);
     if (step->options.auto_shares) shards->waiting = shards->levels;
-    list_blocks(step, &blocks);
-    shards->plain = blocks.count == step->count;
+    yoke_shards_blocks(step, &blocks);
+    shards->plain = blocks.count == yoke_deal_participants(step);
     for (int i = 1; i < blocks.count; i++)
         shards->plain &= blocks.sizes[i] == blocks.sizes[0];
 }
@@ -245,18 +251,6 @@ yoke_status yoke_shards_merge(yoke_step *step, int index, yoke_bucket bucket) {
                             gradient, bucket.elements * sizeof *gradient);
 }
 
-void yoke_shards_blocks(const yoke_step *step, size_t offset, yoke_blocks *blocks) {
-    size_t elements = step->flat->trainable_elements;
-    list_blocks(step, blocks);
-    for (int i = 0; i < blocks->count; i++) {
-        const yoke_lane *lane = &step->lanes[blocks->lanes[i]];
-        const float *sums = blocks->buffers[i] < 0
-                                ? lane->memory->gradients
-                                : lane->accumulated + (size_t)blocks->buffers[i] * elements;
-        blocks->from[i] = sums + offset;
-    }
-}
-
 /* Statistics and losses. */
 
 /* In the root's first round, and after its last one. */
@@ -273,11 +267,27 @@ yoke_status yoke_shards_keep_statistics(yoke_step *step) {
 }
 
 static double *loss_of(const yoke_step *step, int lane) {
-    return &step->shards.losses[yoke_deal_first_shard(step, lane) + step->lanes[lane].round];
+    int index = yoke_deal_first_shard(step, lane) - yoke_deal_first_shard(step, 0);
+    return &step->shards.losses[index + step->lanes[lane].round];
 }
 
 static double loss_of_all(const yoke_step *step) {
-    return yoke_tree_sum(step->shards.losses, step->options.shards / step->ranks.world);
+    return yoke_tree_sum(step->shards.losses, shards_here(step));
+}
+
+/* Where ranks have unequally many shards, the sum of a rank's is no subtree of the whole one. */
+yoke_status yoke_shards_gather_losses(yoke_step *step, double *loss) {
+    const yoke_deal *deal = &step->deal;
+    int world = step->ranks.world, most = yoke_chunk_spread(step->options.shards, world, 0).rows;
+    double own[YOKE_SHARDS_LIMIT] = {0}, all[2 * YOKE_SHARDS_LIMIT], losses[YOKE_SHARDS_LIMIT];
+    memcpy(own, step->shards.losses, (size_t)shards_here(step) * sizeof *own);
+    TRY(yoke_process_group_all_gather(step->ranks.process_group, all, own, (size_t)most,
+                                      YOKE_ELEMENT_FLOAT64));
+    for (int rank = 0; rank < world; rank++)
+        memcpy(losses + deal->shards[rank], all + rank * most,
+               (size_t)(deal->shards[rank + 1] - deal->shards[rank]) * sizeof *losses);
+    *loss = yoke_tree_sum(losses, step->options.shards);
+    return YOKE_OK;
 }
 
 void yoke_shards_add_losses(yoke_step *step, const double *losses) {

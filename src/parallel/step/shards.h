@@ -15,7 +15,7 @@ void yoke_shards_destroy(yoke_step *step);       /* takes half-built ones */
 yoke_chunk yoke_shards_of_rank(const yoke_step *step, int rows);
 /* The rows of a lane's shard in a round, of a batch of `rows` in all ranks; first counts from this
  * process's first row. */
-yoke_chunk yoke_shard_at(const yoke_step *step, int rows, int index); /* of this rank's */
+yoke_chunk yoke_shard_at(const yoke_step *step, int rows, int index);
 yoke_chunk yoke_shard_of_lane(const yoke_step *step, int rows, int lane, int round);
 
 /* How many of the rows of a batch of options.batch rows the lane computes. */
@@ -29,16 +29,15 @@ void yoke_shards_deal(yoke_step *step);
 int yoke_shards_sums(const yoke_step *step); /* buffers that a lane needs for them */
 yoke_status yoke_shards_merge(yoke_step *step, int lane, yoke_bucket bucket);
 
-/* The sums that the lanes have made of their shards, in the order of the shards: subtrees of the
- * sum over all, from flat element `offset` on. */
+/* The sums that the participants have made of their shards, in the order of the shards: subtrees of
+ * the sum over all. */
 typedef struct yoke_blocks {
-    const float *from[YOKE_SHARDS_LIMIT];
-    int sizes[YOKE_SHARDS_LIMIT];   /* shards in each */
-    int lanes[YOKE_SHARDS_LIMIT];   /* whose sum it is */
-    int buffers[YOKE_SHARDS_LIMIT]; /* of the lane's `accumulated`; -1: the replica's gradients */
+    int sizes[YOKE_SHARDS_LIMIT];        /* shards in each */
+    int participants[YOKE_SHARDS_LIMIT]; /* whose sum it is */
+    int buffers[YOKE_SHARDS_LIMIT];      /* of its `accumulated`; -1: the replica's gradients */
     int count;
 } yoke_blocks;
-void yoke_shards_blocks(const yoke_step *step, size_t offset, yoke_blocks *blocks);
+void yoke_shards_blocks(const yoke_step *step, yoke_blocks *blocks);
 
 /* After the root's round of training: the running statistics stay those of the root's first shard.
  */
@@ -50,5 +49,7 @@ void yoke_shards_add_losses(yoke_step *step, const double *losses);
  * caller's thread. */
 void yoke_shards_end_round(yoke_step *step, int lane);
 void yoke_shards_add_lanes(yoke_step *step);
+/* The sum over the shards of all ranks, which each has in its `losses`. */
+yoke_status yoke_shards_gather_losses(yoke_step *step, double *loss);
 
 #endif
