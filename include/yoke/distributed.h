@@ -79,11 +79,18 @@ typedef struct yoke_process_group_options {
                                 this machine only. */
     int timeout_ms;        /**< Deadline of every wait; 0: 60000. */
     yoke_devices *devices; /**< NCCL (AUTO: GPUs): the one GPU of this rank; NULL: none. */
+    const char *roll; /**< A file that the ranks of this run alone can write, on one machine: in
+                           it they agree, without a coordinator, on who goes on when one fails,
+                           and take in others (yoke_trainer_options.survive). It may be empty,
+                           and replaces the store. A rank that hangs is left out and killed.
+                           rank->rank is then this process's seat, of 64. NULL: the group
+                           ends with its first failure. */
+    int min_ranks;    /**< With a roll: fewer ranks end the run; 0: 1. */
 } yoke_process_group_options;
 
 /** The defaults: a group of one. Set rank. */
 #define YOKE_PROCESS_GROUP_OPTIONS_INIT                                                            \
-    { sizeof(yoke_process_group_options), NULL, YOKE_TRANSPORT_AUTO, NULL, NULL, 0, NULL }
+    { sizeof(yoke_process_group_options), NULL, YOKE_TRANSPORT_AUTO, NULL, NULL, 0, NULL, NULL, 0 }
 
 /** Meets the other ranks and opens a transport to them. Rank 0, or the launcher, keeps the store.
  *

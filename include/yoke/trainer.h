@@ -47,8 +47,10 @@ typedef enum yoke_event_kind {
     YOKE_EVENT_EPOCH,   /**< After every epoch and its evaluation, and after a last part of one:
                              means over the rows that this run trained on in it. */
     YOKE_EVENT_STOPPED, /**< `patience` ends the run; `text` says why. */
-    YOKE_EVENT_LOST     /**< `survive`: the run goes on without a device that failed; `text` says
-                             which, why, and from which step. yoke_trainer_engine is a new one. */
+    YOKE_EVENT_LOST,  /**< `survive`: the run goes on without a device, or rank, that failed; `text`
+                           says which, why, and from which step. yoke_trainer_engine is a new one,
+                           and `rank` may be. */
+    YOKE_EVENT_JOINED /**< `survive`: another rank trains along; as LOST. */
 } yoke_event_kind;
 
 /** What counts the time between two checkpoints. */
@@ -80,6 +82,7 @@ typedef struct yoke_event {
     double images_per_second;      /**< EPOCH: rows per second of its steps; 0: unknown. */
     const yoke_metric_value *metrics; /**< EVALUATION: [metric_count] of custom_metrics. */
     int metric_count;                 /**< 0 in other events. */
+    int rank; /**< This process's number now; 0 without ranks. Rank 0 writes the files. */
 } yoke_event;
 
 /** How to train. yoke_trainer_create copies it with all texts, and what `engine` and `optimizer`

@@ -35,11 +35,17 @@ typedef struct session {
     bool has_table; /* the heads of the epochs' columns are printed */
 } session;
 
+/* A rank that is rank 0 now reports from here on. */
+static void follow_rank(session *now, const yoke_event *event) {
+    now->speaks = event->rank == 0;
+    now->progress.silent = now->setup.quiet || !now->speaks;
+}
+
 static void on_event(const yoke_event *event, void *payload) {
     session *now = payload;
     now->steps = event->steps;
     now->seconds = event->seconds_elapsed;
-    if (now->setup.report != NULL && now->speaks) train_curves_add(&now->curves, event);
+    if (now->setup.report != NULL) train_curves_add(&now->curves, event);
     if (now->live != NULL) live_add(now->live, event);
     if (event->kind == YOKE_EVENT_STEP) {
         if (now->speaks) progress_step(&now->progress, event);
@@ -50,8 +56,10 @@ static void on_event(const yoke_event *event, void *payload) {
     bool has_picture = now->live != NULL && now->progress.begun && !now->progress.no_room;
     if (event->kind == YOKE_EVENT_EPOCH && has_picture) return;
     progress_clear(&now->progress);
+    if (event->kind == YOKE_EVENT_LOST || event->kind == YOKE_EVENT_JOINED) follow_rank(now, event);
     if (event->kind == YOKE_EVENT_SKIPPED) skipped_add(&now->skipped, event->skip);
-    bool warns = event->kind == YOKE_EVENT_WARNING || event->kind == YOKE_EVENT_LOST;
+    bool change = event->kind == YOKE_EVENT_LOST || event->kind == YOKE_EVENT_JOINED;
+    bool warns = event->kind == YOKE_EVENT_WARNING || (change && now->speaks);
     if (warns) fprintf(stderr, "yoke: warning: %s\n", event->text);
     if (event->kind == YOKE_EVENT_READY)
         now->progress.unit = rate_unit(yoke_trainer_model(now->trainer));
@@ -178,6 +186,9 @@ static int find_rank(session *now) {
     now->setup.group.rank = rank;
     now->setup.group.token = now->token.given;
     now->setup.run.process_group = &now->setup.group;
+    code = rank_roll_read(&now->setup.group);
+    if (code >= 0) return code;
+    if (now->setup.group.roll != NULL) now->setup.run.survive = true;
     now->speaks = rank->rank == 0;
     if (!now->speaks || setup->quiet) return -1;
     if (rank->source[0] == '\0')

@@ -53,6 +53,24 @@ yoke_process_state yoke_process_group_state(const yoke_process_group *group, int
  * NULL. */
 yoke_status yoke_process_group_abort(yoke_process_group *group, yoke_status status);
 
+/* Groups with a roll, whose ranks go on when others fail, and take in others. */
+
+bool yoke_process_group_goes_on(const yoke_process_group *group); /* NULL: false */
+/* Whether this process came to a run that had begun. */
+bool yoke_process_group_is_newcomer(const yoke_process_group *group);
+/* The number with which the process was started, whatever its rank is now. */
+int yoke_process_group_seat(const yoke_process_group *group);
+int yoke_process_group_pid(const yoke_process_group *group, int rank);
+int yoke_process_group_least(const yoke_process_group *group); /* options.min_ranks */
+/* Whether a process waits to be taken in: then all ranks go to the next group. */
+bool yoke_process_group_is_asked(const yoke_process_group *group);
+/* After a failure of another rank: whether this one did not fail itself. */
+bool yoke_process_group_is_whole(const yoke_process_group *group);
+/* Leaves *group and meets the others in the next one, with the same options but `devices`; ranks
+ * have other numbers there. hangs: members that run have had their deadline. *group is NULL after a
+ * failure. PEER: the others went on without this rank. */
+yoke_status yoke_process_group_next(yoke_process_group **group, bool hangs);
+
 /* Ranks that can agree, and so train together. */
 #define YOKE_AGREE_RANKS 1024
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "device/device.h"
+#include "distributed/roll/roll.h"
 #include "distributed/transports.h"
 
 #define TIMEOUT_MS 60000
@@ -83,11 +84,71 @@ static yoke_status join_group(yoke_process_group **group, const yoke_process_gro
     return YOKE_OK;
 }
 
+/* A rank that goes on: what it needs to make the next group. */
+struct yoke_membership {
+    yoke_roll *roll;
+    yoke_process_group_options options; /* rank points to the field below */
+    yoke_rank_info rank;
+};
+
+static void membership_close(yoke_membership *own) {
+    if (own == NULL) return;
+    yoke_roll_close(own->roll);
+    free(own);
+}
+
 /* Keeps the first error, whatever the store says while it closes. */
 static yoke_status release_failed(yoke_status status, yoke_store *store, yoke_peer *peers) {
     yoke_error error = yoke_error_take(status);
     yoke_store_destroy(store);
     free(peers);
+    return yoke_error_restore(&error);
+}
+
+/* roll: NULL, or where the store is. */
+static yoke_status create_group(yoke_process_group **group,
+                                const yoke_process_group_options *options, yoke_roll *roll) {
+    size_t world = (size_t)options->rank->world;
+    yoke_store *store = NULL;
+    yoke_peer *peers = calloc(world, sizeof *peers);
+    if (peers == NULL) return FAIL_MEMORY(world * sizeof *peers, "the table of ranks");
+    yoke_status status = roll != NULL ? yoke_roll_store(&store, roll) : open_store(&store, options);
+    if (status == YOKE_OK) {
+        if (roll != NULL) (void)yoke_store_timeout(store, options->timeout_ms);
+        status = join_group(group, options, store, peers);
+    }
+    return status == YOKE_OK ? YOKE_OK : release_failed(status, store, peers);
+}
+
+/* Members may be lost while they meet: those that are left meet again. */
+static yoke_status meet(yoke_process_group **group, yoke_membership *own, int patience_ms) {
+    yoke_status status = YOKE_ERROR_PEER;
+    int tries = 0;
+    while (status == YOKE_ERROR_PEER || status == YOKE_ERROR_TIMEOUT) {
+        if (++tries > YOKE_ROLL_SEATS) return status;
+        TRY(yoke_roll_meet(own->roll, patience_ms));
+        own->rank.rank = own->rank.local_rank = yoke_roll_rank(own->roll);
+        own->rank.world = own->rank.local_world = yoke_roll_world(own->roll);
+        status = create_group(group, &own->options, own->roll);
+        patience_ms = own->options.timeout_ms;
+    }
+    TRY(status);
+    (*group)->membership = own;
+    return YOKE_OK;
+}
+
+static yoke_status create_member(yoke_process_group **group,
+                                 const yoke_process_group_options *options) {
+    yoke_membership *own = calloc(1, sizeof *own);
+    if (own == NULL) return FAIL_MEMORY(sizeof *own, "a rank's membership");
+    own->rank = *options->rank;
+    own->options = *options;
+    own->options.rank = &own->rank;
+    yoke_status status = yoke_roll_open(&own->roll, options->roll, own->rank.rank, own->rank.world);
+    if (status == YOKE_OK) status = meet(group, own, own->options.timeout_ms);
+    if (status == YOKE_OK) return YOKE_OK;
+    yoke_error error = yoke_error_take(status);
+    membership_close(own);
     return yoke_error_restore(&error);
 }
 
@@ -97,7 +158,6 @@ yoke_status yoke_process_group_create(yoke_process_group **group,
     *group = NULL;
     yoke_process_group_options own;
     yoke_rank_info rank;
-    yoke_store *store;
     /* `own` refers to `rank`, a copy with the defaults filled in. */
     TRY(yoke_options_load(&own, sizeof own, options, "yoke_process_group_options"));
     TRY(yoke_options_load(&rank, sizeof rank, own.rank, "yoke_rank_info"));
@@ -116,24 +176,75 @@ yoke_status yoke_process_group_create(yoke_process_group **group,
     }
     if (rank.port < 0 || rank.port > 65535)
         return FAIL(YOKE_ERROR_ARGUMENT, "rank->port is %d: 0 to 65535 is expected", rank.port);
+    if (own.min_ranks < 0 || (own.roll == NULL && own.min_ranks > 0))
+        return FAIL(YOKE_ERROR_ARGUMENT, "min_ranks is %d%s", own.min_ranks,
+                    own.roll == NULL ? ", and roll is NULL: ranks go on without others where they "
+                                       "have a roll"
+                                     : ": 0 or more is expected");
     rank.address[sizeof rank.address - 1] = '\0';
     rank.run_id[sizeof rank.run_id - 1] = '\0';
     TRY(check_transport(&own));
-    yoke_peer *peers = calloc((size_t)rank.world, sizeof *peers);
-    if (peers == NULL) return FAIL_MEMORY((size_t)rank.world * sizeof *peers, "the table of ranks");
-    yoke_status status = open_store(&store, &own);
-    if (status != YOKE_OK) return release_failed(status, NULL, peers);
-    status = join_group(group, &own, store, peers);
-    return status == YOKE_OK ? YOKE_OK : release_failed(status, store, peers);
+    return own.roll != NULL ? create_member(group, &own) : create_group(group, &own, NULL);
 }
 
-void yoke_process_group_destroy(yoke_process_group *group) {
-    if (group == NULL || group->process != getpid()) return; /* a fork must not close the rank */
+static void leave_group(yoke_process_group *group) {
     yoke_store *store = group->store;
     yoke_peer *peers = group->peers;
     group->destroy(group);
     yoke_store_destroy(store);
     free(peers);
+}
+
+void yoke_process_group_destroy(yoke_process_group *group) {
+    if (group == NULL || group->process != getpid()) return; /* a fork must not close the rank */
+    yoke_membership *membership = group->membership;
+    leave_group(group);
+    membership_close(membership);
+}
+
+bool yoke_process_group_goes_on(const yoke_process_group *group) {
+    return group != NULL && group->membership != NULL;
+}
+
+bool yoke_process_group_is_newcomer(const yoke_process_group *group) {
+    return yoke_process_group_goes_on(group) && yoke_roll_is_newcomer(group->membership->roll);
+}
+
+bool yoke_process_group_is_asked(const yoke_process_group *group) {
+    return yoke_process_group_goes_on(group) && yoke_roll_is_asked(group->membership->roll);
+}
+
+int yoke_process_group_seat(const yoke_process_group *group) {
+    return group->membership != NULL ? yoke_roll_seat_of(group->membership->roll) : group->rank;
+}
+
+int yoke_process_group_pid(const yoke_process_group *group, int rank) {
+    return group->peers[rank].pid;
+}
+
+int yoke_process_group_least(const yoke_process_group *group) {
+    return group->membership->options.min_ranks;
+}
+
+bool yoke_process_group_is_whole(const yoke_process_group *group) {
+    return !group->at_fault;
+}
+
+/* A member that runs and has had its deadline gets a little more, in which it may hear that the
+ * group is broken. */
+#define LAST_MS 1000
+
+yoke_status yoke_process_group_next(yoke_process_group **group, bool hangs) {
+    yoke_membership *own = (*group)->membership;
+    int patience_ms = own->options.timeout_ms;
+    (*group)->membership = NULL;
+    leave_group(*group);
+    *group = NULL;
+    yoke_status status = meet(group, own, hangs && patience_ms > LAST_MS ? LAST_MS : patience_ms);
+    if (status == YOKE_OK) return YOKE_OK;
+    yoke_error error = yoke_error_take(status);
+    membership_close(own);
+    return yoke_error_restore(&error);
 }
 
 int yoke_process_group_rank(const yoke_process_group *group) {
@@ -337,6 +448,8 @@ yoke_process_state yoke_process_group_state(const yoke_process_group *group, int
 yoke_status yoke_process_group_abort(yoke_process_group *group, yoke_status status) {
     if (group == NULL || group->broken || status == YOKE_OK) return status;
     yoke_error error = yoke_error_take(status);
+    group->at_fault = true;
+    if (group->membership != NULL) yoke_roll_quit(group->membership->roll);
     yoke_error_prefix("rank %d", group->rank);
     record(group, group->abort(group, status));
     return yoke_error_restore(&error);

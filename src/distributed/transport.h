@@ -10,6 +10,8 @@
 #include "distributed/rendezvous/rendezvous.h"
 #include "distributed/store/store.h"
 
+typedef struct yoke_membership yoke_membership; /* process_group.c's */
+
 typedef struct yoke_reduce_call {
     size_t count;
     yoke_element element;
@@ -28,10 +30,12 @@ struct yoke_process_group {
     int rank, world, timeout_ms;
     bool fixed_order; /* all_reduce_async adds in the order of base/tree.h */
     bool patient;     /* with rank 0: yoke_process_group_patience */
+    bool at_fault;    /* this rank failed by itself: yoke_process_group_abort */
     bool broken;      /* a call failed; every later call fails with `cause` */
     char cause[256];  /* the error text of that failure */
     yoke_store *store;
-    yoke_peer *peers; /* [world] */
+    yoke_peer *peers;            /* [world] */
+    yoke_membership *membership; /* NULL: without a roll */
 
     yoke_status (*barrier)(yoke_process_group *group);
     yoke_status (*broadcast)(yoke_process_group *group, void *buffer, const yoke_reduce_call *call);

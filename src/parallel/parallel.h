@@ -127,5 +127,9 @@ yoke_status yoke_state_give(yoke_data_parallel *parallel, yoke_state *state);
 /* Likewise the model alone, to and from the room for the best. */
 yoke_status yoke_state_keep_best(yoke_state *state, yoke_data_parallel *parallel);
 yoke_status yoke_state_give_best(yoke_data_parallel *parallel, yoke_state *state);
+/* Rank 0's best goes to all, which keep values. */
+yoke_status yoke_state_share_best(yoke_state *state, yoke_data_parallel *parallel);
+/* Of the steps and all values; the state has values. */
+uint64_t yoke_state_digest(const yoke_state *state);
 
 #endif

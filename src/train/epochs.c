@@ -8,6 +8,7 @@
 #include "trace/trace.h"
 #include "train/finish.h"
 #include "train/last_weights.h"
+#include "train/rank_survival.h"
 #include "train/run_thread.h"
 #include "train/trainer_parts.h"
 #include "train/unknown_length.h"
@@ -86,9 +87,12 @@ static yoke_status save_or_stop(yoke_trainer *trainer) {
     char steps[32];
     yoke_saving_collect(&trainer->saving, run);
     asked.save = yoke_saving_is_due(&trainer->saving, run);
+    asked.keep = yoke_survival_is_due(&trainer->survival);
+    asked.grow = trainer->survival.kept[0].state != NULL && yoke_process_group_is_asked(run->ranks);
     TRY(yoke_run_poll(run, &asked));
     if (asked.save) TRY(yoke_saving_begin(&trainer->saving, run));
-    if (yoke_survival_is_due(&trainer->survival)) TRY(yoke_survival_keep(trainer));
+    if (asked.keep || asked.grow) TRY(yoke_survival_keep(trainer));
+    if (asked.grow && !asked.stop) return yoke_ranks_admit(trainer);
     if (!asked.stop) return YOKE_OK;
     return FAIL(YOKE_ERROR_CANCELLED, "stopped after step %llu%s", (unsigned long long)run->at.step,
                 yoke_run_of_steps(run, steps));
@@ -275,7 +279,7 @@ static yoke_status train(yoke_trainer *trainer) {
     const yoke_run *run = &trainer->run;
     bool was_complete = trainer->saving.resumed && yoke_run_is_over(run);
     if (was_complete) return evaluate_again(trainer);
-    TRY(yoke_survival_keep(trainer));
+    if (trainer->survival.newest < 0) TRY(yoke_survival_keep(trainer)); /* no newcomer */
     while (!yoke_run_is_over(run) && !yoke_watch_is_over(&trainer->watch, run))
         TRY(yoke_survive(trainer, run_epoch(trainer)));
     return YOKE_OK;

@@ -87,8 +87,9 @@ static void format(yoke_json *line, const yoke_event *event) {
     yoke_json_integer(line, "step", (int64_t)event->step);
     yoke_json_integer(line, "epoch", (int64_t)event->epoch + 1);
     bool trains = event->kind == YOKE_EVENT_STEP;
-    if (event->kind == YOKE_EVENT_LOST) {
-        yoke_json_text(line, "lost", event->text);
+    bool lost = event->kind == YOKE_EVENT_LOST;
+    if (lost || event->kind == YOKE_EVENT_JOINED) {
+        yoke_json_text(line, lost ? "lost" : "joined", event->text);
         yoke_json_close(line, '}');
         return;
     }

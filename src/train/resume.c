@@ -194,7 +194,7 @@ yoke_status yoke_resume(yoke_run *run, yoke_saving *saving, yoke_watch *watch) {
     saving->watch = watch;
     if (saves || options->patience > 0)
         TRY(yoke_state_create(&saving->state, run->parallel, options->patience > 0));
-    if (!saves) return YOKE_OK;
+    if (!saves || yoke_process_group_is_newcomer(run->ranks)) return YOKE_OK;
     TRY(open_and_load(run, saving, watch)); /* create aborts the group after a failure */
     TRY(share_position(run, saving));
     TRY(yoke_watch_share(watch, run));

@@ -10,6 +10,7 @@ void yoke_run_emit(yoke_run *run, yoke_event *event) {
     event->step = run->at.step;
     event->steps = run->at.steps < UINT64_MAX ? run->at.steps : 0;
     event->epoch = run->at.epoch;
+    event->rank = run->ranks != NULL ? yoke_process_group_rank(run->ranks) : 0;
     if (run->begin_ns > 0) event->seconds_elapsed = (double)(yoke_now_ns() - run->begin_ns) * 1e-9;
     yoke_outside outside = yoke_step_out(run->parallel);
     run->options.on_event(event, run->options.payload);
@@ -26,7 +27,9 @@ void yoke_run_warn(yoke_run *run) {
 }
 
 bool yoke_run_writes(const yoke_run *run) {
-    return run->ranks == NULL || yoke_process_group_rank(run->ranks) == 0;
+    if (run->ranks != NULL) return yoke_process_group_rank(run->ranks) == 0;
+    const yoke_process_group_options *later = run->options.process_group; /* not met yet */
+    return later == NULL || later->rank == NULL || later->rank->rank == 0;
 }
 
 yoke_status yoke_run_any(const yoke_run *run, bool *value) {
@@ -38,11 +41,12 @@ yoke_status yoke_run_any(const yoke_run *run, bool *value) {
 }
 
 yoke_status yoke_run_poll(const yoke_run *run, yoke_requests *asked) {
-    int64_t any[2] = {atomic_load(&run->stopping), asked->save};
+    int64_t any[] = {atomic_load(&run->stopping), asked->save, asked->keep, asked->grow};
     yoke_status status = YOKE_OK;
     if (run->ranks != NULL)
-        status = yoke_process_group_all_reduce(run->ranks, any, 2, YOKE_ELEMENT_INT64, YOKE_MAX);
-    *asked = (yoke_requests){.stop = any[0] != 0, .save = any[1] != 0};
+        status = yoke_process_group_all_reduce(run->ranks, any, 4, YOKE_ELEMENT_INT64, YOKE_MAX);
+    *asked = (yoke_requests){
+        .stop = any[0] != 0, .save = any[1] != 0, .keep = any[2] != 0, .grow = any[3] != 0};
     return status;
 }
 

@@ -25,6 +25,7 @@ typedef struct yoke_rows {
     const yoke_dataset *rows; /* NULL: not open */
     yoke_dataset_info info;
     yoke_loader *loader;
+    yoke_loader_options loading; /* what it was made with, but what the run adds */
 } yoke_rows;
 
 /* The traces of a run's engines before the present one. */
@@ -39,9 +40,10 @@ typedef struct yoke_run {
     yoke_data_parallel_options engine; /* options.engine points to it */
     yoke_kept_lists *lists;            /* that it points to */
     yoke_devices *devices;
-    yoke_process_group *ranks;  /* DDP; NULL otherwise */
-    int node;                   /* DDP: the number of this machine */
-    yoke_workers *file_workers; /* file_work.c: of rank 0 in DDP, from the first file on */
+    yoke_process_group *ranks;     /* DDP; NULL otherwise */
+    int node;                      /* DDP: the number of this machine */
+    int opened_rank, opened_world; /* as which its device was opened */
+    yoke_workers *file_workers;    /* file_work.c: of rank 0 in DDP, from the first file on */
     yoke_rows training;
     char labels[YOKE_DIGEST_TEXT]; /* of the training rows */
     const yoke_model *model;
@@ -68,10 +70,11 @@ void yoke_run_warn(yoke_run *run);
 bool yoke_run_writes(const yoke_run *run);
 /* All ranks together: whether the value is true on any of them. */
 yoke_status yoke_run_any(const yoke_run *run, bool *value);
-/* All ranks call it together: each gives its own `save` and gets what the caller asked of any rank.
+/* All ranks call it together: each gives its own but `stop` and gets what the caller asked of any
+ * rank.
  */
 typedef struct yoke_requests {
-    bool stop, save;
+    bool stop, save, keep, grow; /* keep: the state, in memory; grow: a process waits to join */
 } yoke_requests;
 yoke_status yoke_run_poll(const yoke_run *run, yoke_requests *asked);
 /* Whether all ranks get this result after the same step. */

@@ -57,7 +57,8 @@ yoke_status yoke_run_build_engine(yoke_run *run) {
     first_weights weights = {.run = run};
     TRY(yoke_kept_lists_create(&run->lists, &run->engine));
     TRY(create_engine(run));
-    if (run->options.init == NULL) return YOKE_OK;
+    bool gets_weights = yoke_process_group_is_newcomer(run->ranks);
+    if (run->options.init == NULL || gets_weights) return YOKE_OK;
     yoke_status status = yoke_run_file_work(run, read_weights, &weights);
     if (status == YOKE_OK && yoke_run_writes(run))
         status = yoke_weights_give(&weights.source, run->parallel);
@@ -85,17 +86,25 @@ static void keep_trace(yoke_run *run, int device) {
              yoke_device_name(yoke_devices_at(run->devices, device)));
 }
 
-yoke_status yoke_run_leave_out(yoke_run *run, int device) {
-    keep_trace(run, device);
+void yoke_run_drop_engine(yoke_run *run) {
     yoke_data_parallel_destroy(run->parallel);
     run->parallel = NULL;
+}
+
+yoke_status yoke_run_rebuild_engine(yoke_run *run) {
+    run->engine.measure_seconds = MEASURE_SECONDS;
+    TRY(create_engine(run));
+    return yoke_data_parallel_bind(run->parallel);
+}
+
+yoke_status yoke_run_leave_out(yoke_run *run, int device) {
+    keep_trace(run, device);
+    yoke_run_drop_engine(run);
     yoke_devices_leave_out(run->devices, device);
     keep_spares(run);
     yoke_kept_lists_leave_out(run->lists, &run->engine, device);
-    run->engine.measure_seconds = MEASURE_SECONDS;
     if (yoke_devices_count(run->devices) == 1) run->engine.audit = 0; /* nobody is left for it */
-    TRY(create_engine(run));
-    return yoke_data_parallel_bind(run->parallel);
+    return yoke_run_rebuild_engine(run);
 }
 
 void yoke_run_close_engine(yoke_run *run) {

@@ -11,6 +11,9 @@ yoke_status yoke_run_build_engine(yoke_run *run);
  * makes an engine of those that are left, with weights of its own. After a failure the run has no
  * engine. */
 yoke_status yoke_run_leave_out(yoke_run *run, int device);
+void yoke_run_drop_engine(yoke_run *run);
+/* Another engine of the same options, for the devices or ranks that the run has now. */
+yoke_status yoke_run_rebuild_engine(yoke_run *run);
 void yoke_run_close_engine(yoke_run *run);
 
 #endif

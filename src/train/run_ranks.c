@@ -18,6 +18,8 @@ static yoke_status open_device(yoke_run *run, int rank, int world) {
                                 .shards = run->engine.shards};
     yoke_devices_close(run->devices);
     run->devices = NULL;
+    run->opened_rank = rank;
+    run->opened_world = world;
     return yoke_devices_open(&run->devices, &own);
 }
 
@@ -43,8 +45,8 @@ static int threads_with_shards(const yoke_run *run, const rank_place *places,
 }
 
 /* A launcher may have bound ranks to cores. Ranks bound to the same set of cores divide it. */
-static yoke_status divide_cores(yoke_run *run, const yoke_rank_info *info) {
-    rank_place own = {.node = info->node_rank};
+static yoke_status divide_cores(yoke_run *run) {
+    rank_place own = {.node = run->node};
     int world = yoke_process_group_world(run->ranks), before = 0, all = 0;
     rank_place *places = calloc((size_t)world, sizeof *places);
     if (places == NULL) return FAIL_MEMORY((size_t)world * sizeof *places, "the ranks' cores");
@@ -53,13 +55,13 @@ static yoke_status divide_cores(yoke_run *run, const yoke_rank_info *info) {
         yoke_process_group_all_gather(run->ranks, places, &own, PLACE_WORDS, YOKE_ELEMENT_INT64);
     for (int rank = 0; rank < world && status == YOKE_OK; rank++) {
         if (memcmp(&places[rank], &own, sizeof own) != 0) continue;
-        before += rank < info->rank;
+        before += rank < yoke_process_group_rank(run->ranks);
         all++;
     }
     int threads = threads_with_shards(run, places, &own);
     free(places);
     TRY(status);
-    if (threads == run->options.threads && before == info->local_rank && all == info->local_world)
+    if (threads == run->options.threads && before == run->opened_rank && all == run->opened_world)
         return YOKE_OK;
     run->options.threads = threads;
     return open_device(run, before, all);
@@ -85,7 +87,13 @@ yoke_status yoke_run_join(yoke_run *run) {
     bool on_host = yoke_devices_share_memory(run->devices);
     options.devices = on_host ? NULL : run->devices;
     TRY(yoke_process_group_create(&run->ranks, &options));
-    return on_host ? divide_cores(run, &rank) : YOKE_OK;
+    return on_host ? divide_cores(run) : YOKE_OK;
+}
+
+/* A GPU stays the rank's own; cores are divided anew. */
+yoke_status yoke_run_rejoin(yoke_run *run, bool hangs) {
+    TRY(yoke_process_group_next(&run->ranks, hangs));
+    return yoke_devices_share_memory(run->devices) ? divide_cores(run) : YOKE_OK;
 }
 
 /* Compares the options that decide the number of steps and their batches. */

@@ -127,7 +127,8 @@ static yoke_status run_on_threads(yoke_trainer *trainer,
 
 yoke_status yoke_run_on_thread(yoke_trainer *trainer, yoke_status (*loop)(yoke_trainer *trainer)) {
     yoke_run *run = &trainer->run;
-    if (!run->options.survive || run->engine.deadline == 0) return loop(trainer);
+    if (!run->options.survive || run->engine.deadline == 0 || run->ranks != NULL)
+        return loop(trainer);
     yoke_data_parallel_release(run->parallel);
     yoke_error result = yoke_error_take(run_on_threads(trainer, loop));
     yoke_turns_pass(&trainer->turns);

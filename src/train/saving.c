@@ -82,8 +82,8 @@ yoke_status yoke_saving_add(yoke_saving *saving, yoke_run *run,
     TRY(await(saving, run));
     yoke_saving_collect(saving, run);
     bool better = saving->writer != NULL && (!saving->best.exists || value > saving->best.value);
-    if (better) saving->best = (yoke_best){.exists = true, .value = value};
     TRY(yoke_run_any(run, &better));
+    if (better) saving->best = (yoke_best){.exists = true, .value = value};
     return better ? start(saving, run, YOKE_SAVE_BEST) : YOKE_OK;
 }
 

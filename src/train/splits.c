@@ -45,6 +45,7 @@ yoke_status yoke_rows_open(yoke_rows *rows, yoke_run *run, yoke_split split,
 }
 
 yoke_status yoke_rows_load(yoke_rows *rows, const yoke_run *run, yoke_loader_options options) {
+    rows->loading = options;
     options.struct_size = sizeof options;
     options.batch = run->options.batch;
     options.seed = run->options.seed;
@@ -60,6 +61,16 @@ yoke_status yoke_rows_load(yoke_rows *rows, const yoke_run *run, yoke_loader_opt
      * their result along: ranks wait for the batch, and agree on the stop after it. */
     if (run->ranks == NULL) yoke_loader_stop_on(rows->loader, &run->stopping);
     return yoke_rows_select_inputs(rows, run);
+}
+
+void yoke_rows_unload(yoke_rows *rows) {
+    yoke_loader_destroy(rows->loader);
+    rows->loader = NULL;
+}
+
+yoke_status yoke_rows_reload(yoke_rows *rows, const yoke_run *run) {
+    if (rows->rows == NULL || rows->loader != NULL) return YOKE_OK;
+    return yoke_rows_load(rows, run, rows->loading);
 }
 
 yoke_status yoke_rows_select_inputs(yoke_rows *rows, const yoke_run *run) {

@@ -10,6 +10,9 @@ yoke_status yoke_rows_open(yoke_rows *rows, yoke_run *run, yoke_split split,
                            const yoke_dataset *given);
 /* Makes their loader, of this rank's rows of each batch. */
 yoke_status yoke_rows_load(yoke_rows *rows, const yoke_run *run, yoke_loader_options options);
+/* The loader goes before the devices do; reload makes it again, with the same options. */
+void yoke_rows_unload(yoke_rows *rows);
+yoke_status yoke_rows_reload(yoke_rows *rows, const yoke_run *run);
 /* Makes them bring the inputs that the model reads, and cuts them to shorter models; nothing where
  * rows or model are not open. */
 yoke_status yoke_rows_select_inputs(yoke_rows *rows, const yoke_run *run);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "train/epochs.h"
+#include "train/rank_survival.h"
 #include "train/run_engine.h"
 #include "train/trainer_parts.h"
 
@@ -13,13 +14,25 @@
 
 /* Keeping. */
 
+static yoke_status check_ranks(const yoke_run *run) {
+    if (run->ranks == NULL) return YOKE_OK;
+    if (!yoke_process_group_goes_on(run->ranks))
+        return FAIL(YOKE_ERROR_ARGUMENT, "survive: ranks need a place in which they agree who goes "
+                                         "on: process_group->roll, which yoke launch --min-ranks "
+                                         "sets");
+    if (!run->engine.broadcast_buffers)
+        return FAIL(YOKE_ERROR_ARGUMENT, "survive with broadcast_buffers false: each rank would "
+                                         "have running statistics of its own, which are lost with "
+                                         "it");
+    return YOKE_OK;
+}
+
 yoke_status yoke_survival_open(yoke_survival *survival, const yoke_run *run) {
     survival->newest = -1;
     pthread_mutex_init(&survival->engine, NULL); /* cannot fail on Linux */
     if (!run->options.survive && run->engine.audit == 0) return YOKE_OK;
-    if (run->ranks != NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "survive is for the devices of one process, not for ranks");
+    survival->writes = yoke_run_writes(run);
+    TRY(check_ranks(run));
     for (int i = 0; i < 2; i++)
         TRY(yoke_state_create(&survival->kept[i].state, run->parallel, false));
     return YOKE_OK;
@@ -46,10 +59,12 @@ yoke_status yoke_survival_keep(yoke_trainer *trainer) {
     yoke_kept *kept = &survival->kept[next];
     uint64_t begin = yoke_now_ns();
     if (!is_on(survival)) return YOKE_OK;
+    kept->is_whole = false;
     TRY(yoke_state_take(kept->state, trainer->run.parallel));
     kept->at = trainer->run.at;
     kept->epoch = trainer->sums.epoch;
     kept->trend = trainer->trend;
+    kept->is_whole = true;
     survival->newest = next;
     survival->kept_ns = yoke_now_ns();
     survival->spent_ns = survival->kept_ns - begin;
@@ -122,6 +137,7 @@ yoke_status yoke_survive(yoke_trainer *trainer, yoke_status status) {
     yoke_survival *survival = &trainer->survival;
     yoke_suspicion suspicion;
     if (status == YOKE_OK || !is_on(survival) || survival->newest < 0) return status;
+    if (run->ranks != NULL) return yoke_ranks_survive(trainer, status);
     if (status == YOKE_ERROR_DEVICE && yoke_data_parallel_suspects(run->parallel, &suspicion))
         return judge(trainer, &suspicion);
     int device = lost_device(run, status);

@@ -15,6 +15,7 @@
 
 /* Where a run was, and all that its next steps depend on. */
 typedef struct yoke_kept {
+    bool is_whole;
     yoke_state *state;
     yoke_position at;
     yoke_epoch_sums epoch;
@@ -29,7 +30,10 @@ typedef struct yoke_survival {
     uint64_t all_ns;            /* that all of them took */
     uint64_t reported;          /* the latest step that on_event and metrics know of, */
     uint64_t epochs;            /* and how many epochs */
-    int lost;                   /* devices */
+    int lost;                   /* devices, or ranks */
+    bool writes;                /* this rank has the run's files */
+    bool admits;                /* the ranks meet to take in another */
+    int64_t met_step;           /* that they went on from when they last met */
     uint64_t failed_ns;         /* when the latest failed; 0: the run is where it was then */
     uint64_t lost_ns;           /* on the way there, of all failures */
 } yoke_survival;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "train/epochs.h"
+#include "train/rank_survival.h"
 #include "train/resume.h"
 #include "train/run_engine.h"
 #include "train/run_ranks.h"
@@ -224,6 +225,15 @@ static yoke_status open_devices(yoke_run *run) {
     return several && run->options.mode == YOKE_MODE_SINGLE ? keep_root(run) : YOKE_OK;
 }
 
+/* Before the other ranks wait for a newcomer. */
+static yoke_status open_early(yoke_run *run) {
+    const yoke_process_group_options *ranks = run->options.process_group;
+    bool waits = run->options.mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL && ranks != NULL &&
+                 ranks->struct_size == sizeof *ranks && ranks->roll != NULL;
+    if (!waits) return YOKE_OK;
+    return yoke_rows_open(&run->training, run, YOKE_SPLIT_TRAIN, run->options.training_rows);
+}
+
 static yoke_status open_dataset(yoke_trainer *trainer) {
     yoke_run *run = &trainer->run;
     const yoke_trainer_options *options = &run->options;
@@ -284,6 +294,7 @@ static yoke_status plan_steps(yoke_trainer *trainer) {
 static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *options) {
     yoke_run *run = &trainer->run;
     TRY(load_options(trainer, options));
+    TRY(open_early(run));
     TRY(open_devices(run));
     TRY(open_dataset(trainer));
     TRY(yoke_run_check_ranks(run, trainer->test.rows.info.rows));
@@ -296,6 +307,7 @@ static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *opti
     TRY(plan_steps(trainer));
     TRY(yoke_resume(run, &trainer->saving, &trainer->watch));
     TRY(yoke_survival_open(&trainer->survival, run));
+    TRY(yoke_ranks_come(trainer));
     /* A resumed run keeps the lines of the steps and evaluations that it does not repeat. */
     yoke_metrics_place place = {.step = run->at.step,
                                 .evaluates = yoke_trainer_evaluates_first(trainer)};

@@ -23,6 +23,9 @@ static const cli_option options[] = {
     {"standalone", NULL, "one machine without an address, which is the default", AT(standalone)},
     {"max-restarts", "N", "restart all ranks after a failure, N times at most (0)",
      AT(max_restarts), 0, 1000},
+    {"min-ranks", "M",
+     "go on when ranks fail, with M at least; --max-restarts then starts these ranks again alone",
+     AT(min_ranks), 1, LAUNCH_SURVIVORS},
     {"grace", "S", "seconds that ranks get to end after a failure or a signal (90)", AT(grace_s), 0,
      3600},
     {"log-dir", "DIR", "write all output of rank K to DIR/rank_K.out and DIR/rank_K.err",
@@ -54,7 +57,9 @@ const cli_verb launch_verb = {
         "exits with the code of that rank, or 128 + its signal (126, 127: it cannot start the\n"
         "program). It passes SIGINT, SIGTERM, SIGHUP and SIGQUIT on to all ranks. After --grace\n"
         "seconds, or at a second signal, it kills those that still run. Several machines share a\n"
-        "secret: set YOKE_RDZV_TOKEN, or YOKE_RDZV_TOKEN_FILE to a file of mode 0600.\n"};
+        "secret: set YOKE_RDZV_TOKEN, or YOKE_RDZV_TOKEN_FILE to a file of mode 0600.\n"
+        "With --min-ranks the ranks of yoke train --mode ddp go on when others fail, on one "
+        "machine.\n"};
 
 bool launch_is_listed(const char *list, int rank) {
     if (strcmp(list, "all") == 0) return true;

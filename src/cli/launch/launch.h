@@ -6,10 +6,11 @@
 #include <stdbool.h>
 
 #define LAUNCH_PROCESSES 1024 /* on one machine */
+#define LAUNCH_SURVIVORS 64   /* ranks that can go on without each other */
 
 typedef struct launch_flags {
     const char *nproc, *master_addr, *rdzv_id, *log_dir, *log_ranks;
-    int nodes, node_rank, master_port, max_restarts, gpus_per_node;
+    int nodes, node_rank, master_port, max_restarts, min_ranks, gpus_per_node;
     double grace_s;
     bool standalone, no_python, tee, explain, json, print_sbatch;
 } launch_flags;
@@ -33,6 +34,9 @@ typedef struct launch_plan {
     char store[256]; /* of Yoke's ranks; empty: at host and port */
     char run_id[64];
     int restart, max_restarts;
+    int min_ranks;   /* with which the run goes on when others fail; 0: it ends with the first */
+    int roll_memory; /* a memfd; 0: none */
+    char roll[64];   /* its path; empty: none */
     launch_devices devices; /* read only when the plan depends on them */
 } launch_plan;
 

@@ -73,6 +73,8 @@ static void add_yoke(variables *to, const launch_plan *plan, int rank) {
     else
         add_port(to, "YOKE_MASTER_PORT", plan);
     add_text(to, "YOKE_RUN_ID", plan->run_id);
+    add_text(to, "YOKE_ROLL", plan->roll);
+    if (plan->min_ranks > 0) add_number(to, "YOKE_MIN_RANKS", plan->min_ranks);
 }
 
 int launch_variables(const launch_plan *plan, int rank, launch_variable list[LAUNCH_VARIABLES]) {
@@ -93,6 +95,18 @@ int rank_info_read(yoke_rank_info *info) {
     *info = (yoke_rank_info){.struct_size = sizeof *info};
     yoke_status status = yoke_rank_detect(info, look_up, NULL);
     return status == YOKE_OK ? -1 : cli_fail(status);
+}
+
+int rank_roll_read(yoke_process_group_options *group) {
+    const char *roll = getenv("YOKE_ROLL"), *least = getenv("YOKE_MIN_RANKS");
+    double number = 0;
+    if (roll == NULL || *roll == '\0') return -1;
+    if (least != NULL && !yoke_text_real(least, 0, 1 << 20, &number))
+        return cli_usage_error("train", "YOKE_MIN_RANKS is '%s': a number of ranks is expected",
+                               least);
+    group->roll = roll;
+    group->min_ranks = (int)number;
+    return -1;
 }
 
 #define TOKEN "YOKE_RDZV_TOKEN"

@@ -11,13 +11,16 @@
 typedef struct launch_variable {
     char name[32], value[256];
 } launch_variable;
-#define LAUNCH_VARIABLES 26
+#define LAUNCH_VARIABLES 28
 /* torchrun's variables and Yoke's; returns their number. */
 int launch_variables(const launch_plan *plan, int rank, launch_variable list[LAUNCH_VARIABLES]);
 
 /* Which rank this process is, by the variables of any launcher; sets struct_size. -1, or the exit
  * code behind a printed error. */
 int rank_info_read(yoke_rank_info *info);
+
+/* YOKE_ROLL and YOKE_MIN_RANKS of --min-ranks; without them nothing. Returns as above. */
+int rank_roll_read(yoke_process_group_options *group);
 
 #define RANK_TOKEN_BYTES 1024
 typedef struct rank_token {

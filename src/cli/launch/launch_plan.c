@@ -162,6 +162,24 @@ static int check_world(const launch_plan *plan) {
     return -1;
 }
 
+static int check_survivors(const launch_plan *plan) {
+    if (plan->min_ranks == 0) return -1;
+    if (plan->nodes > 1)
+        return cli_usage_error("launch",
+                               "--min-ranks works on one machine, but --nnodes is %d; let the "
+                               "batch system restart the job",
+                               plan->nodes);
+    if (plan->nproc > LAUNCH_SURVIVORS)
+        return cli_usage_error("launch",
+                               "--min-ranks: %d processes; at most %d can go on without "
+                               "each other",
+                               plan->nproc, LAUNCH_SURVIVORS);
+    if (plan->min_ranks > plan->nproc)
+        return cli_usage_error("launch", "--min-ranks is %d, but --nproc-per-node is %d",
+                               plan->min_ranks, plan->nproc);
+    return -1;
+}
+
 /* A run of one machine gets a random name: nobody else needs to know it. */
 static void name_run(launch_plan *plan, const launch_flags *flags) {
     uint64_t number = 0;
@@ -178,11 +196,13 @@ int launch_plan_make(launch_plan *plan, const launch_flags *flags) {
     *plan = (launch_plan){.nodes = flags->nodes,
                           .node_rank = flags->node_rank < 0 ? 0 : flags->node_rank,
                           .port = flags->master_port,
-                          .max_restarts = flags->max_restarts};
+                          .max_restarts = flags->max_restarts,
+                          .min_ranks = flags->min_ranks};
     int code = flags->nodes > 1 ? check_nodes(flags) : -1;
     if (code < 0) code = check_address(flags);
     if (code < 0) code = count_processes(plan, flags);
     if (code < 0) code = check_world(plan);
+    if (code < 0) code = check_survivors(plan);
     if (code >= 0) return code;
     const char *otherwise = flags->nodes > 1 ? "<--master-addr>" : "127.0.0.1";
     snprintf(plan->host, sizeof plan->host, "%s",

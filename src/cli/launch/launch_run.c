@@ -16,6 +16,7 @@
 #include "cli/cli.h"
 #include "cli/launch/launch_memory.h"
 #include "cli/launch/launch_session.h"
+#include "cli/launch/launch_survival.h"
 
 #define NOT_FOUND_EXIT 127 /* as in shells */
 #define NOT_STARTED_EXIT 126
@@ -122,25 +123,26 @@ static int choose_place(launch_plan *plan, bool own_port, const char *folder) {
     return plan->port > 0 ? -1 : cli_system_error("cannot find a free port");
 }
 
-static void start_all(launch_session *session) {
-    for (int i = 0; i < session->count && session->failed == NULL; i++) {
-        launch_worker *worker = &session->workers[i];
-        struct epoll_event death = {.events = EPOLLIN, .data = {.ptr = worker}};
-        int cause = launch_worker_start(worker, &session->start);
-        if (cause == 0 && epoll_ctl(session->deaths, EPOLL_CTL_ADD, worker->death, &death) != 0)
-            cause = errno;
-        if (cause == 0) {
-            launch_guard_add(&session->guard, worker->pid);
-            session->alive++;
-        } else {
-            char how[512];
-            snprintf(how, sizeof how, "did not start: %.400s: %s", session->start.program,
-                     strerror(cause));
-            worker->code = cause == ENOENT ? NOT_FOUND_EXIT : NOT_STARTED_EXIT;
-            session->not_started = true;
-            launch_fail(session, worker, how);
-        }
+void launch_start_one(launch_session *session, launch_worker *worker) {
+    struct epoll_event death = {.events = EPOLLIN, .data = {.ptr = worker}};
+    int cause = launch_worker_start(worker, &session->start);
+    if (cause == 0 && epoll_ctl(session->deaths, EPOLL_CTL_ADD, worker->death, &death) != 0)
+        cause = errno;
+    if (cause == 0) {
+        launch_guard_add(&session->guard, worker->pid);
+        session->alive++;
+        return;
     }
+    char how[512];
+    snprintf(how, sizeof how, "did not start: %.400s: %s", session->start.program, strerror(cause));
+    worker->code = cause == ENOENT ? NOT_FOUND_EXIT : NOT_STARTED_EXIT;
+    session->not_started = true;
+    launch_fail(session, worker, how);
+}
+
+static void start_all(launch_session *session) {
+    for (int i = 0; i < session->count && session->failed == NULL; i++)
+        launch_start_one(session, &session->workers[i]);
 }
 
 static void print_failure(launch_session *session) {
@@ -159,7 +161,7 @@ static void print_failure(launch_session *session) {
 static int run_once(launch_session *session) {
     int first = session->start.plan->node_rank * session->count, code = -1;
     session->failed = NULL;
-    session->alive = 0;
+    session->alive = session->done = 0;
     session->killed = false;
     session->kill_ns = session->end_ns = session->look_ns = 0;
     session->stopped = 0;
@@ -186,6 +188,7 @@ static int run_attempts(launch_session *session, launch_plan *plan, const char *
     bool own_port = folder[0] != '\0';
     for (;;) {
         int code = choose_place(plan, own_port, folder);
+        if (code < 0) code = launch_roll_make(plan);
         if (code >= 0) return code;
         code = run_once(session);
         bool failed = session->failed != NULL && !session->not_started && session->presses == 0;

@@ -17,6 +17,7 @@ typedef struct launch_session {
     struct pollfd *watched; /* [4 + 2 count] */
     int signals, deaths;    /* a signalfd; an epoll of pidfds */
     launch_guard guard;
+    int done;              /* workers that ended well */
     int ending;            /* the signal that ends the run; 0: none */
     int presses;           /* SIGINT, SIGTERM and the like so far */
     int passed;            /* the last SIGUSR1 or SIGUSR2, which may end ranks; 0: none */
@@ -35,6 +36,8 @@ typedef struct launch_session {
 void launch_signal_all(launch_session *session, int number);
 /* A worker failed: reports the first failure and sends SIGTERM to the others. */
 void launch_fail(launch_session *session, launch_worker *worker, const char *how);
+/* Starts a prepared worker; a failure is the run's. */
+void launch_start_one(launch_session *session, launch_worker *worker);
 /* Returns when all workers have ended and all their output is written. */
 void launch_watch(launch_session *session);
 

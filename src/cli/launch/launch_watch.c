@@ -10,7 +10,7 @@
 
 #include "base/base.h"
 #include "cli/launch/launch_memory.h"
-#include "cli/launch/launch_session.h"
+#include "cli/launch/launch_survival.h"
 
 #define LINGER_NS 500000000u /* for children that outlive their worker to finish writing */
 #define LOOK_NS 1000000000u  /* between two looks at workers that may be stopped */
@@ -87,6 +87,7 @@ static void check_exit(launch_session *session, launch_worker *worker) {
     int code = worker->code;
     bool expected = session->ending != 0 &&
                     (code == 128 + session->ending || session->killed || worker->given_up);
+    session->done += code == 0;
     if (code == 0 || expected || ended_as_told(session, code)) return;
     const char *name = worker->killed ? sigabbrev_np(code - 128) : NULL;
     if (name != NULL)
@@ -94,7 +95,7 @@ static void check_exit(launch_session *session, launch_worker *worker) {
                  worker->core_dumped ? " (core dumped)" : "", explain_kill(session, worker));
     else
         snprintf(how, sizeof how, "(pid %d) exited with code %d", (int)worker->pid, code);
-    launch_fail(session, worker, how);
+    if (!launch_goes_on(session, worker, how)) launch_fail(session, worker, how);
 }
 
 /* epoll reports deaths in the order in which they happened, so the first failure read is the cause,
@@ -108,6 +109,7 @@ static void read_deaths(launch_session *session) {
         session->alive--;
         check_exit(session, worker);
     }
+    launch_start_again(session);
     if (session->alive == 0) session->end_ns = yoke_now_ns() + LINGER_NS;
     if (count > 0) session->look_ns = yoke_now_ns() + LOOK_NS;
 }

@@ -21,12 +21,14 @@
 
 /* Output. */
 
-static int open_log(launch_stream *stream, const launch_start *start, int rank, const char *kind) {
+/* first: an earlier run's lines go. */
+static int open_log(launch_stream *stream, const launch_start *start, bool first, int rank,
+                    const char *kind) {
     const char *folder = start->flags->log_dir;
     if (folder == NULL) return -1;
     snprintf(stream->path, sizeof stream->path, "%s/rank_%d.%s", folder, rank, kind);
     stream->log = yoke_file_append(stream->path);
-    bool begins = stream->log >= 0 && start->plan->restart == 0;
+    bool begins = stream->log >= 0 && first;
     if (begins && ftruncate(stream->log, 0) != 0) errno = 0; /* a pipe has no length */
     if (stream->log >= 0) return -1;
     fprintf(stderr, "yoke: %s: cannot write the log: %s\n", stream->path,
@@ -35,7 +37,9 @@ static int open_log(launch_stream *stream, const launch_start *start, int rank, 
 }
 
 void launch_worker_prepare(launch_worker *worker, const launch_start *start, int rank) {
-    bool listed = launch_is_listed(start->flags->log_ranks, rank) || start->flags->tee;
+    /* Whoever is rank 0 at the end prints the result, and the others nothing. */
+    bool listed = launch_is_listed(start->flags->log_ranks, rank) || start->flags->tee ||
+                  start->plan->min_ranks > 0;
     worker->rank = rank;
     worker->pid = 0;
     worker->given_up = false;
@@ -51,8 +55,9 @@ void launch_worker_prepare(launch_worker *worker, const launch_start *start, int
 }
 
 int launch_worker_open_logs(launch_worker *worker, const launch_start *start) {
-    int code = open_log(&worker->out, start, worker->rank, "out");
-    return code >= 0 ? code : open_log(&worker->err, start, worker->rank, "err");
+    bool first = worker->starts++ == 0;
+    int code = open_log(&worker->out, start, first, worker->rank, "out");
+    return code >= 0 ? code : open_log(&worker->err, start, first, worker->rank, "err");
 }
 
 /* Rank 0 writes to a terminal itself, so that it can draw a progress bar there. */

@@ -11,9 +11,11 @@
 
 typedef struct launch_worker {
     int rank;
-    pid_t pid; /* and its process group, until reaped; 0: none */
-    int death; /* a pidfd; -1: the process has ended */
-    int code;  /* the exit code, or 128 + signal */
+    pid_t pid;        /* and its process group, until reaped; 0: none */
+    int death;        /* a pidfd; -1: the process has ended */
+    int code;         /* the exit code, or 128 + signal */
+    int starts;       /* so far */
+    bool comes_again; /* it failed, and is to start again */
     bool killed, core_dumped;
     bool given_up; /* it was stopped when the others were asked to end, and got SIGKILL */
     char prefix[32];
@@ -22,7 +24,7 @@ typedef struct launch_worker {
 
 /* What all workers share. */
 typedef struct launch_start {
-    const launch_plan *plan;
+    launch_plan *plan;
     const launch_flags *flags;
     char **command;
     const char *program;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The waits of the shared-memory transport: spin shortly, then sleep on the awaited rank's counter.
- * A sleeper wakes ten times a second to check that the awaited ranks still run. */
+ * A sleeper wakes twenty times a second to check that the awaited ranks still run. */
 #include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #define YIELD_EVERY_ALONE 32
 #define YIELD_EVERY_CROWDED 1
 
-#define SLICE_NS 100000000u
+#define SLICE_NS 50000000u
 
 typedef struct shm_wait {
     shm_counter *first; /* rank 0's */

@@ -64,6 +64,10 @@ yoke_status yoke_ranks_join(yoke_step *step) {
     if (ranks->process_group == NULL) return YOKE_OK;
     ranks->rank = yoke_process_group_rank(ranks->process_group);
     ranks->world = yoke_process_group_world(ranks->process_group);
+    ranks->seat = yoke_process_group_seat(ranks->process_group);
+    bool others_come = yoke_process_group_goes_on(ranks->process_group);
+    ranks->seats = others_come ? YOKE_PEERS_LIMIT : ranks->world;
+    ranks->is_newcomer = yoke_process_group_is_newcomer(ranks->process_group);
     if (step->count > 1)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "%d devices in rank %d: a rank of DDP has one device; start more ranks",

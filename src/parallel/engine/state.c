@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "parallel/engine/average.h"
 #include "parallel/engine/entry.h"
 #include "parallel/stages/stages.h"
@@ -107,6 +110,11 @@ static yoke_status fit(yoke_state *state, const yoke_data_parallel *parallel) {
     return fits ? YOKE_OK : allocate_flat(state, flat->elements);
 }
 
+/* Rank 0; and all where others go on without it. */
+static bool keeps_values(const yoke_step *step) {
+    return step->ranks.rank == 0 || yoke_process_group_goes_on(step->ranks.process_group);
+}
+
 static yoke_status build(yoke_state *state, const yoke_data_parallel *parallel, bool best) {
     const yoke_step *step = &parallel->step;
     state->slots = yoke_optimizer_state_count(&step->optimizer_options);
@@ -120,7 +128,7 @@ static yoke_status build(yoke_state *state, const yoke_data_parallel *parallel, 
     for (int i = 0; best && i < yoke_model_tensor_count(step->model); i++)
         if (!state->tensors[i].info.integer)
             TRY(add_value(state, parallel, i, "best", YOKE_STATE_BEST));
-    if (step->ranks.rank == 0) TRY(allocate_values(state));
+    if (keeps_values(step)) TRY(allocate_values(state));
     if (state->slots == 0 && !yoke_averages(parallel)) return YOKE_OK;
     return allocate_flat(state, step->flat->elements);
 }
@@ -194,8 +202,12 @@ static yoke_status gather_slices(slice_job *job) {
     TRY(yoke_apply(&parallel->step, parallel->step.count, "read", move_slices, job));
     if (!other_ranks_own_slices(parallel)) return YOKE_OK;
     _Static_assert(2 * sizeof(float) == sizeof(int64_t), "a flat buffer is whole cache lines");
-    return yoke_process_group_reduce(parallel->step.ranks.process_group, job->state->flat,
-                                     elements / 2, YOKE_ELEMENT_INT64, YOKE_SUM, 0);
+    yoke_process_group *ranks = parallel->step.ranks.process_group;
+    if (yoke_process_group_goes_on(ranks))
+        return yoke_process_group_all_reduce(ranks, job->state->flat, elements / 2,
+                                             YOKE_ELEMENT_INT64, YOKE_SUM);
+    return yoke_process_group_reduce(ranks, job->state->flat, elements / 2, YOKE_ELEMENT_INT64,
+                                     YOKE_SUM, 0);
 }
 
 /* Between the root, or the flat buffer, and plain values; on the root's worker. */
@@ -240,6 +252,7 @@ static yoke_status take(yoke_state *state, yoke_data_parallel *parallel) {
     slice_job job = {.parallel = parallel, .state = state};
     TRY(yoke_average_check(parallel));
     TRY(fit(state, parallel));
+    if (yoke_process_group_goes_on(step->ranks.process_group)) TRY(yoke_ranks_share_buffers(step));
     if (!keeps && !other_ranks_own_slices(parallel)) return YOKE_OK;
     TRY(yoke_lanes_synchronize(step));
     if (keeps) TRY(yoke_apply(step, 1, "read", move_weights, &job));
@@ -315,7 +328,14 @@ yoke_status yoke_state_give(yoke_data_parallel *parallel, yoke_state *state) {
     return yoke_leave(parallel, yoke_ranks_report(&parallel->step, give(parallel, state)));
 }
 
-/* The best model: rank 0 keeps it. */
+uint64_t yoke_state_digest(const yoke_state *state) {
+    size_t elements = 0;
+    for (int i = 0; i < state->count; i++)
+        if (!state->tensors[i].info.integer) elements += state->tensors[i].info.count;
+    return XXH3_64bits_withSeed(state->values, elements * sizeof *state->values, state->steps);
+}
+
+/* The best model: rank 0 keeps it, or every rank that keeps values. */
 
 static yoke_status move_best(yoke_data_parallel *parallel, yoke_state *state, bool give) {
     yoke_step *step = &parallel->step;
@@ -341,4 +361,14 @@ yoke_status yoke_state_give_best(yoke_data_parallel *parallel, yoke_state *state
     TRY(yoke_enter_settled(parallel, "yoke_state_give_best"));
     yoke_status status = move_best(parallel, state, true);
     return yoke_leave(parallel, yoke_ranks_report(&parallel->step, status));
+}
+
+yoke_status yoke_state_share_best(yoke_state *state, yoke_data_parallel *parallel) {
+    for (int i = 0; i < state->count; i++) {
+        const yoke_state_tensor *tensor = &state->tensors[i];
+        if (tensor->part != YOKE_STATE_BEST || tensor->info.integer) continue;
+        TRY(yoke_process_group_broadcast(parallel->step.ranks.process_group, tensor->values,
+                                         tensor->info.count, YOKE_ELEMENT_FLOAT32, 0));
+    }
+    return YOKE_OK;
 }

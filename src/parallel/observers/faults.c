@@ -129,7 +129,8 @@ static yoke_status read_all(struct yoke_faults *faults, const char *given) {
 yoke_status yoke_faults_create(yoke_step *step) {
     const char *given = step->options.fault;
     step->options.fault = NULL; /* may be gone after create */
-    if (given == NULL) return YOKE_OK;
+    /* A rank that was started again does not fail again. */
+    if (given == NULL || step->ranks.is_newcomer) return YOKE_OK;
     step->watch.faults = calloc(1, sizeof *step->watch.faults);
     if (step->watch.faults == NULL) return FAIL_MEMORY(sizeof *step->watch.faults, "faults");
     return read_all(step->watch.faults, given);
@@ -139,8 +140,8 @@ yoke_status yoke_faults_create(yoke_step *step) {
 
 /* What a fault calls a lane: devices keep their numbers when others are left out. */
 static int number_of(const yoke_step *step, int lane) {
-    return step->ranks.process_group != NULL ? step->ranks.rank
-                                             : yoke_device_number(step->lanes[lane].device);
+    bool ranks = step->ranks.process_group != NULL;
+    return ranks ? step->ranks.seat : yoke_device_number(step->lanes[lane].device);
 }
 
 static yoke_status before_bar(yoke_step *step, int lane, yoke_open_bar *open) {

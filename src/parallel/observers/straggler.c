@@ -12,7 +12,7 @@
 yoke_status yoke_straggler_check(const yoke_step *step) {
     const yoke_data_parallel_options *options = &step->options;
     bool ranks = options->process_group != NULL;
-    int count = ranks ? step->ranks.world : step->count;
+    int count = ranks ? step->ranks.seats : step->count;
     if (options->straggler_factor == 0) return YOKE_OK;
     if (!(options->straggler_factor >= 1 && options->straggler_factor <= FACTOR_MOST))
         return FAIL(YOKE_ERROR_ARGUMENT,
@@ -33,7 +33,7 @@ yoke_status yoke_straggler_check(const yoke_step *step) {
 static yoke_status after_bar(yoke_step *step, int lane, yoke_open_bar *open) {
     const yoke_data_parallel_options *options = &step->options;
     yoke_stage stage = open->bar->stage;
-    int own = options->process_group != NULL ? step->ranks.rank : lane;
+    int own = options->process_group != NULL ? step->ranks.seat : lane;
     if (own != options->straggler) return YOKE_OK;
     if (stage != YOKE_STAGE_FORWARD && stage != YOKE_STAGE_BACKWARD) return YOKE_OK;
     uint64_t begin_ns = open->span.begin_ns;

@@ -253,6 +253,8 @@ typedef struct yoke_shards {
 typedef struct yoke_ranks {
     yoke_process_group *process_group; /* NULL: one process */
     int rank, world;                   /* 0 of 1 without a process group */
+    int seat, seats;                   /* the rank as which this process was started, of so many */
+    bool is_newcomer;                  /* to a run that had begun */
     bool buffers_are_equal; /* every rank has rank 0's running statistics; until the next training
                                forward */
     uint64_t said_ns;       /* when rank 0 last said that it measures */
