@@ -237,8 +237,9 @@ void print_result(FILE *out, const yoke_trainer_summary *summary, const char *un
     print_score(out, "train", summary->train_loss, summary->train_accuracy);
     print_score(out, "test", summary->test_loss, summary->test_accuracy);
     if (summary->lost > 0)
-        fprintf(out, "%d device%s lost on the way, and %.2f s to do their steps again\n",
-                summary->lost, summary->lost == 1 ? "" : "s", summary->lost_seconds);
+        fprintf(out, "%d %s%s lost on the way, and %.2f s to do their steps again\n", summary->lost,
+                summary->transport != NULL ? "rank" : "device", summary->lost == 1 ? "" : "s",
+                summary->lost_seconds);
     fprintf(out, "weights_hash %016" PRIx64 "\n", summary->weights_hash);
 }
 

@@ -56,9 +56,9 @@ static void on_event(const yoke_event *event, void *payload) {
     bool has_picture = now->live != NULL && now->progress.begun && !now->progress.no_room;
     if (event->kind == YOKE_EVENT_EPOCH && has_picture) return;
     progress_clear(&now->progress);
-    if (event->kind == YOKE_EVENT_LOST || event->kind == YOKE_EVENT_JOINED) follow_rank(now, event);
-    if (event->kind == YOKE_EVENT_SKIPPED) skipped_add(&now->skipped, event->skip);
     bool change = event->kind == YOKE_EVENT_LOST || event->kind == YOKE_EVENT_JOINED;
+    if (change || event->kind == YOKE_EVENT_READY) follow_rank(now, event);
+    if (event->kind == YOKE_EVENT_SKIPPED) skipped_add(&now->skipped, event->skip);
     bool warns = event->kind == YOKE_EVENT_WARNING || (change && now->speaks);
     if (warns) fprintf(stderr, "yoke: warning: %s\n", event->text);
     if (event->kind == YOKE_EVENT_READY)

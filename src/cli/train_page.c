@@ -108,7 +108,8 @@ static yoke_status add_rows(yoke_report *report, const train_page *page) {
 
 static yoke_status add_lost(yoke_report *report, const yoke_trainer_summary *summary) {
     if (summary->lost == 0) return YOKE_OK;
-    return add_fact(report, "lost devices", "%d, and %.2f s to do their steps again", summary->lost,
+    const char *who = summary->transport != NULL ? "lost ranks" : "lost devices";
+    return add_fact(report, who, "%d, and %.2f s to do their steps again", summary->lost,
                     summary->lost_seconds);
 }
 

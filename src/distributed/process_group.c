@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "device/device.h"
-#include "distributed/roll/roll.h"
+#include "distributed/membership.h"
 #include "distributed/transports.h"
 
 #define TIMEOUT_MS 60000
@@ -84,19 +84,6 @@ static yoke_status join_group(yoke_process_group **group, const yoke_process_gro
     return YOKE_OK;
 }
 
-/* A rank that goes on: what it needs to make the next group. */
-struct yoke_membership {
-    yoke_roll *roll;
-    yoke_process_group_options options; /* rank points to the field below */
-    yoke_rank_info rank;
-};
-
-static void membership_close(yoke_membership *own) {
-    if (own == NULL) return;
-    yoke_roll_close(own->roll);
-    free(own);
-}
-
 /* Keeps the first error, whatever the store says while it closes. */
 static yoke_status release_failed(yoke_status status, yoke_store *store, yoke_peer *peers) {
     yoke_error error = yoke_error_take(status);
@@ -105,9 +92,8 @@ static yoke_status release_failed(yoke_status status, yoke_store *store, yoke_pe
     return yoke_error_restore(&error);
 }
 
-/* roll: NULL, or where the store is. */
-static yoke_status create_group(yoke_process_group **group,
-                                const yoke_process_group_options *options, yoke_roll *roll) {
+yoke_status yoke_group_form(yoke_process_group **group, const yoke_process_group_options *options,
+                            yoke_roll *roll) {
     size_t world = (size_t)options->rank->world;
     yoke_store *store = NULL;
     yoke_peer *peers = calloc(world, sizeof *peers);
@@ -118,38 +104,6 @@ static yoke_status create_group(yoke_process_group **group,
         status = join_group(group, options, store, peers);
     }
     return status == YOKE_OK ? YOKE_OK : release_failed(status, store, peers);
-}
-
-/* Members may be lost while they meet: those that are left meet again. */
-static yoke_status meet(yoke_process_group **group, yoke_membership *own, int patience_ms) {
-    yoke_status status = YOKE_ERROR_PEER;
-    int tries = 0;
-    while (status == YOKE_ERROR_PEER || status == YOKE_ERROR_TIMEOUT) {
-        if (++tries > YOKE_ROLL_SEATS) return status;
-        TRY(yoke_roll_meet(own->roll, patience_ms));
-        own->rank.rank = own->rank.local_rank = yoke_roll_rank(own->roll);
-        own->rank.world = own->rank.local_world = yoke_roll_world(own->roll);
-        status = create_group(group, &own->options, own->roll);
-        patience_ms = own->options.timeout_ms;
-    }
-    TRY(status);
-    (*group)->membership = own;
-    return YOKE_OK;
-}
-
-static yoke_status create_member(yoke_process_group **group,
-                                 const yoke_process_group_options *options) {
-    yoke_membership *own = calloc(1, sizeof *own);
-    if (own == NULL) return FAIL_MEMORY(sizeof *own, "a rank's membership");
-    own->rank = *options->rank;
-    own->options = *options;
-    own->options.rank = &own->rank;
-    yoke_status status = yoke_roll_open(&own->roll, options->roll, own->rank.rank, own->rank.world);
-    if (status == YOKE_OK) status = meet(group, own, own->options.timeout_ms);
-    if (status == YOKE_OK) return YOKE_OK;
-    yoke_error error = yoke_error_take(status);
-    membership_close(own);
-    return yoke_error_restore(&error);
 }
 
 yoke_status yoke_process_group_create(yoke_process_group **group,
@@ -184,10 +138,11 @@ yoke_status yoke_process_group_create(yoke_process_group **group,
     rank.address[sizeof rank.address - 1] = '\0';
     rank.run_id[sizeof rank.run_id - 1] = '\0';
     TRY(check_transport(&own));
-    return own.roll != NULL ? create_member(group, &own) : create_group(group, &own, NULL);
+    return own.roll != NULL ? yoke_membership_create(group, &own)
+                            : yoke_group_form(group, &own, NULL);
 }
 
-static void leave_group(yoke_process_group *group) {
+void yoke_group_leave(yoke_process_group *group) {
     yoke_store *store = group->store;
     yoke_peer *peers = group->peers;
     group->destroy(group);
@@ -198,53 +153,8 @@ static void leave_group(yoke_process_group *group) {
 void yoke_process_group_destroy(yoke_process_group *group) {
     if (group == NULL || group->process != getpid()) return; /* a fork must not close the rank */
     yoke_membership *membership = group->membership;
-    leave_group(group);
-    membership_close(membership);
-}
-
-bool yoke_process_group_goes_on(const yoke_process_group *group) {
-    return group != NULL && group->membership != NULL;
-}
-
-bool yoke_process_group_is_newcomer(const yoke_process_group *group) {
-    return yoke_process_group_goes_on(group) && yoke_roll_is_newcomer(group->membership->roll);
-}
-
-bool yoke_process_group_is_asked(const yoke_process_group *group) {
-    return yoke_process_group_goes_on(group) && yoke_roll_is_asked(group->membership->roll);
-}
-
-int yoke_process_group_seat(const yoke_process_group *group) {
-    return group->membership != NULL ? yoke_roll_seat_of(group->membership->roll) : group->rank;
-}
-
-int yoke_process_group_pid(const yoke_process_group *group, int rank) {
-    return group->peers[rank].pid;
-}
-
-int yoke_process_group_least(const yoke_process_group *group) {
-    return group->membership->options.min_ranks;
-}
-
-bool yoke_process_group_is_whole(const yoke_process_group *group) {
-    return !group->at_fault;
-}
-
-/* A member that runs and has had its deadline gets a little more, in which it may hear that the
- * group is broken. */
-#define LAST_MS 1000
-
-yoke_status yoke_process_group_next(yoke_process_group **group, bool hangs) {
-    yoke_membership *own = (*group)->membership;
-    int patience_ms = own->options.timeout_ms;
-    (*group)->membership = NULL;
-    leave_group(*group);
-    *group = NULL;
-    yoke_status status = meet(group, own, hangs && patience_ms > LAST_MS ? LAST_MS : patience_ms);
-    if (status == YOKE_OK) return YOKE_OK;
-    yoke_error error = yoke_error_take(status);
-    membership_close(own);
-    return yoke_error_restore(&error);
+    yoke_group_leave(group);
+    yoke_membership_close(membership);
 }
 
 int yoke_process_group_rank(const yoke_process_group *group) {
@@ -448,8 +358,8 @@ yoke_process_state yoke_process_group_state(const yoke_process_group *group, int
 yoke_status yoke_process_group_abort(yoke_process_group *group, yoke_status status) {
     if (group == NULL || group->broken || status == YOKE_OK) return status;
     yoke_error error = yoke_error_take(status);
-    group->at_fault = true;
-    if (group->membership != NULL) yoke_roll_quit(group->membership->roll);
+    group->at_fault = status != YOKE_ERROR_PEER && status != YOKE_ERROR_TIMEOUT;
+    if (group->at_fault) yoke_membership_quit(group->membership);
     yoke_error_prefix("rank %d", group->rank);
     record(group, group->abort(group, status));
     return yoke_error_restore(&error);

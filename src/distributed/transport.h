@@ -10,7 +10,7 @@
 #include "distributed/rendezvous/rendezvous.h"
 #include "distributed/store/store.h"
 
-typedef struct yoke_membership yoke_membership; /* process_group.c's */
+typedef struct yoke_membership yoke_membership; /* membership.h */
 
 typedef struct yoke_reduce_call {
     size_t count;

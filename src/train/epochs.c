@@ -292,12 +292,22 @@ void yoke_trainer_end(yoke_trainer *trainer) {
     yoke_trainer_end_work(trainer);
 }
 
+/* A rank may be lost while the ranks finish, too: the others then finish again. */
+static yoke_status train_and_finish(yoke_trainer *trainer) {
+    for (;;) {
+        yoke_status trained = yoke_run_on_thread(trainer, train);
+        yoke_status finished = yoke_trainer_finish(trainer, trained);
+        bool others_failed = yoke_status_is_common(trained) && !yoke_status_is_common(finished);
+        if (!others_failed || trainer->run.ranks == NULL) return finished;
+        TRY(yoke_survive(trainer, finished));
+    }
+}
+
 yoke_status yoke_trainer_run(yoke_trainer *trainer) {
     TRY(yoke_trainer_begin_work(trainer, "yoke_trainer_run"));
     yoke_status status =
         yoke_process_group_abort(trainer->run.ranks, yoke_trainer_begin(trainer, true));
-    if (status == YOKE_OK)
-        status = yoke_trainer_finish(trainer, yoke_run_on_thread(trainer, train));
+    if (status == YOKE_OK) status = train_and_finish(trainer);
     yoke_trainer_end(trainer);
     return status;
 }

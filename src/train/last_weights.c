@@ -58,6 +58,7 @@ yoke_status yoke_last_weights_save(yoke_weights_writer *writer, yoke_run *run,
     bool writes = yoke_run_writes(run);
     if (run->options.save == NULL || (!writes && !what->together)) return YOKE_OK;
     bool averages = run->engine.ema_decay > 0 && what->best == NULL;
+    if (writes) yoke_weights_writer_follow(writer, run->parallel);
     if (averages) TRY(yoke_data_parallel_use_average(run->parallel, true));
     if (writes) file.before = yoke_error_take(yoke_weights_writer_take(writer, what->best));
     yoke_error error = yoke_error_take(what->together ? yoke_run_file_work(run, write_file, &file)

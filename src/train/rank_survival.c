@@ -51,12 +51,12 @@ static yoke_status choose_state(const kept_facts *all, int world, int64_t *step)
         int found = find_step(&all[rank], *step);
         if (all[rank].steps[0] == 0) continue; /* a newcomer */
         if (first < 0 || found < 0)
-            return FAIL(YOKE_ERROR_PEER,
+            return FAIL(YOKE_ERROR_INTERNAL,
                         "rank %d has not kept step %lld, which the ranks would go "
                         "on from",
                         found < 0 ? rank : 0, (long long)*step - 1);
         if (all[rank].digests[found] != all[0].digests[first])
-            return FAIL(YOKE_ERROR_PEER,
+            return FAIL(YOKE_ERROR_DEVICE,
                         "ranks 0 and %d have kept different states of step %lld: "
                         "one of them computes wrong; go on from a checkpoint",
                         rank, (long long)*step - 1);
@@ -83,7 +83,7 @@ static yoke_status compare_states(const yoke_trainer *trainer) {
     TRY(yoke_process_group_all_gather(ranks, all, &own, 1, YOKE_ELEMENT_INT64));
     for (int rank = 1; rank < yoke_process_group_world(ranks); rank++)
         if (all[rank] != all[0])
-            return FAIL(YOKE_ERROR_PEER, "rank %d got another state than rank 0 gave", rank);
+            return FAIL(YOKE_ERROR_DEVICE, "rank %d got another state than rank 0 gave", rank);
     return YOKE_OK;
 }
 

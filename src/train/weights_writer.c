@@ -88,6 +88,10 @@ void yoke_weights_writer_destroy(yoke_weights_writer *writer) {
     free(writer);
 }
 
+void yoke_weights_writer_follow(yoke_weights_writer *writer, yoke_data_parallel *parallel) {
+    writer->parallel = parallel;
+}
+
 /* Gives up a file that is open and not written: its space may be needed for this one. */
 static yoke_status open_at(yoke_weights_writer *writer, const char *path) {
     yoke_file_abort(&writer->file);

@@ -22,6 +22,8 @@ yoke_status yoke_weights_writer_create(yoke_weights_writer **writer, yoke_data_p
                                        const yoke_model *model,
                                        const yoke_weights_writer_options *options);
 void yoke_weights_writer_destroy(yoke_weights_writer *writer); /* takes NULL */
+/* A run that goes on after a failure has another engine of the same model. */
+void yoke_weights_writer_follow(yoke_weights_writer *writer, yoke_data_parallel *parallel);
 /* Opens the file and reserves its space, unless it is open. It uses no engine. */
 yoke_status yoke_weights_writer_open(yoke_weights_writer *writer);
 

@@ -102,6 +102,7 @@ static inline void on_event(const yoke_event *event, void *payload) {
         run->resumed++;
         break;
     case YOKE_EVENT_LOST:
+    case YOKE_EVENT_JOINED:
         break;
     case YOKE_EVENT_STOPPED:
         snprintf(run->stopped, sizeof run->stopped, "%s", event->text);

@@ -33,7 +33,8 @@ typedef struct launch_plan {
     int port;        /* 0: a free one when the run starts */
     char store[256]; /* of Yoke's ranks; empty: at host and port */
     char run_id[64];
-    int restart, max_restarts;
+    int restart, max_restarts; /* of all ranks; at most, with those of single ranks */
+    int returns;               /* single ranks that started again */
     int min_ranks;   /* with which the run goes on when others fail; 0: it ends with the first */
     int roll_memory; /* a memfd; 0: none */
     char roll[64];   /* its path; empty: none */

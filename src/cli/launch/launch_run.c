@@ -192,10 +192,10 @@ static int run_attempts(launch_session *session, launch_plan *plan, const char *
         if (code >= 0) return code;
         code = run_once(session);
         bool failed = session->failed != NULL && !session->not_started && session->presses == 0;
-        if (!failed || plan->restart >= plan->max_restarts) return code;
+        if (!failed || plan->restart + plan->returns >= plan->max_restarts) return code;
         plan->restart++;
         launch_sink_print(session->start.err, "yoke: restarting all ranks (%d of %d)",
-                          plan->restart, plan->max_restarts);
+                          plan->restart + plan->returns, plan->max_restarts);
     }
 }
 

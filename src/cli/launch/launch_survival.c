@@ -25,10 +25,11 @@ bool launch_goes_on(launch_session *session, launch_worker *worker, const char *
     char then[80] = "";
     bool enough = session->done > 0 || session->alive >= plan->min_ranks;
     if (plan->min_ranks == 0 || !enough || session->ending != 0 || session->killed) return false;
-    worker->comes_again = session->done == 0 && plan->restart < plan->max_restarts;
+    bool may = session->done == 0 && worker->code != yoke_status_exit_code(YOKE_ERROR_ARGUMENT);
+    worker->comes_again = may && plan->restart + plan->returns < plan->max_restarts;
     if (worker->comes_again)
-        snprintf(then, sizeof then, "; starting it again (%d of %d)", ++plan->restart,
-                 plan->max_restarts);
+        snprintf(then, sizeof then, "; starting it again (%d of %d)",
+                 plan->restart + ++plan->returns, plan->max_restarts);
     launch_sink_print(session->start.err, "yoke: rank %d %s; the other %d go%s on%s", worker->rank,
                       how, session->alive, session->alive == 1 ? "es" : "", then);
     return true;

@@ -204,27 +204,24 @@ yoke_status yoke_roll_meet(yoke_roll *roll, int patience_ms) {
 
 /* Answers. */
 
-static bool is_new(const yoke_roll *roll, int seat) {
-    return atomic_load(&roll->page->seats[seat].since) == roll->generation + 1;
-}
-
-/* Of the members from `first` on in the order of ranks. */
-static int count_before(const yoke_roll *roll, int seat, bool is_newcomer) {
-    int count = 0;
-    for (int other = 0; other < YOKE_ROLL_SEATS; other++) {
-        if ((roll->members >> other & 1) == 0) continue;
-        bool other_is_new = is_new(roll, other);
-        count += other_is_new == is_newcomer ? other < seat : is_newcomer;
-    }
-    return count;
+static uint32_t since(const yoke_roll *roll, int seat) {
+    return atomic_load(&roll->page->seats[seat].since);
 }
 
 int yoke_roll_seat_of(const yoke_roll *roll) {
     return roll->seat;
 }
 
+/* Rank 0 stays rank 0 as long as it is a member: ranks follow the order in which they came. */
 int yoke_roll_rank(const yoke_roll *roll) {
-    return count_before(roll, roll->seat, is_new(roll, roll->seat));
+    uint32_t own = since(roll, roll->seat);
+    int before = 0;
+    for (int seat = 0; seat < YOKE_ROLL_SEATS; seat++) {
+        if ((roll->members >> seat & 1) == 0) continue;
+        uint32_t other = since(roll, seat);
+        before += other < own || (other == own && seat < roll->seat);
+    }
+    return before;
 }
 
 int yoke_roll_world(const yoke_roll *roll) {
@@ -232,7 +229,7 @@ int yoke_roll_world(const yoke_roll *roll) {
 }
 
 bool yoke_roll_is_newcomer(const yoke_roll *roll) {
-    return roll->generation > 0 && is_new(roll, roll->seat);
+    return roll->generation > 0 && since(roll, roll->seat) == roll->generation + 1;
 }
 
 bool yoke_roll_is_asked(const yoke_roll *roll) {

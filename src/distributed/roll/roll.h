@@ -70,7 +70,7 @@ void yoke_roll_close(yoke_roll *roll); /* gives the seat back; takes NULL */
  * that run and do not come. Kills those that it leaves out: a process that goes on later would
  * write files of a run that went on without it. */
 yoke_status yoke_roll_meet(yoke_roll *roll, int patience_ms);
-/* In the generation that was met. Members of earlier ones come first. */
+/* In the generation that was met. */
 int yoke_roll_seat_of(const yoke_roll *roll);
 int yoke_roll_rank(const yoke_roll *roll);
 int yoke_roll_world(const yoke_roll *roll);
