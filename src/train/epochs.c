@@ -182,7 +182,8 @@ static yoke_status evaluate_and_report(yoke_trainer *trainer) {
                         .rows = result->rows,
                         .metrics = metrics->values,
                         .metric_count = metrics->count};
-    yoke_trainer_record(trainer, &event);
+    if (!yoke_survival_repeats_evaluation(&trainer->survival, trainer->run.at.step))
+        yoke_trainer_record(trainer, &event);
     yoke_watch_add(&trainer->watch, &trainer->run, result, &better);
     return better ? yoke_saving_keep_best(&trainer->saving, &trainer->run) : YOKE_OK;
 }

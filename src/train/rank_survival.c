@@ -96,7 +96,7 @@ typedef struct shared_place {
     yoke_epoch_sums epoch;
     yoke_loss_trend trend;
     yoke_best best, on_disk;
-    uint64_t saved_step, saved_epoch, reported, epochs;
+    uint64_t saved_step, saved_epoch, reported, epochs, evaluated;
     int64_t lost;
 } shared_place;
 #define PLACE_WORDS ((sizeof(shared_place) + sizeof(int64_t) - 1) / sizeof(int64_t))
@@ -115,6 +115,7 @@ static void describe_place(const yoke_trainer *trainer, shared_place *place) {
                             .saved_epoch = saving->epoch,
                             .reported = survival->reported,
                             .epochs = survival->epochs,
+                            .evaluated = survival->evaluated,
                             .lost = survival->lost};
 }
 
@@ -135,6 +136,7 @@ static void take_place(yoke_trainer *trainer, const shared_place *place) {
     if (survival->newest >= 0) return;
     survival->reported = place->reported;
     survival->epochs = place->epochs;
+    survival->evaluated = place->evaluated;
     saving->time_ns = yoke_now_ns();
 }
 
@@ -170,11 +172,14 @@ static yoke_status take_over_files(yoke_trainer *trainer) {
     yoke_run *run = &trainer->run;
     yoke_saving *saving = &trainer->saving;
     const yoke_trainer_options *options = &run->options;
-    const yoke_metrics_place place = {.step = run->at.step,
-                                      .evaluates = yoke_trainer_evaluates_first(trainer)};
+    /* A state kept at the end of a run is one behind its evaluation. */
+    bool evaluates = !yoke_run_is_over(run) && yoke_trainer_evaluates_first(trainer);
+    const yoke_metrics_place place = {.step = run->at.step, .evaluates = evaluates};
     TRY(yoke_metrics_open(&trainer->metrics, options->metrics));
     TRY(yoke_metrics_go_on(&trainer->metrics, &place));
-    trainer->survival.reported = run->at.step; /* the lines behind it are written again */
+    /* The lines behind the step are written again. */
+    trainer->survival.reported = run->at.step;
+    trainer->survival.evaluated = run->at.step + !evaluates;
     if (options->checkpoint_dir == NULL) return YOKE_OK;
     TRY(open_folder(&saving->folder, options->checkpoint_dir));
     return yoke_checkpoint_writer_create(&saving->writer, saving->state, &saving->folder,

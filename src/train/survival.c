@@ -59,6 +59,8 @@ yoke_status yoke_survival_keep(yoke_trainer *trainer) {
     yoke_kept *kept = &survival->kept[next];
     uint64_t begin = yoke_now_ns();
     if (!is_on(survival)) return YOKE_OK;
+    /* Rank 0 has written what comes before the kept step: another rank may have to go on there. */
+    if (trainer->run.ranks != NULL) TRY(yoke_process_group_barrier(trainer->run.ranks));
     kept->is_whole = false;
     TRY(yoke_state_take(kept->state, trainer->run.parallel));
     kept->at = trainer->run.at;
@@ -80,6 +82,12 @@ bool yoke_survival_repeats(yoke_survival *survival, uint64_t step) {
     }
     bool repeats = step <= survival->reported;
     survival->reported = repeats ? survival->reported : step;
+    return repeats;
+}
+
+bool yoke_survival_repeats_evaluation(yoke_survival *survival, uint64_t step) {
+    bool repeats = is_on(survival) && step < survival->evaluated;
+    survival->evaluated = repeats ? survival->evaluated : step + 1;
     return repeats;
 }
 

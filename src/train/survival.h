@@ -29,7 +29,8 @@ typedef struct yoke_survival {
     uint64_t kept_ns, spent_ns; /* when it was kept, and how long that took */
     uint64_t all_ns;            /* that all of them took */
     uint64_t reported;          /* the latest step that on_event and metrics know of, */
-    uint64_t epochs;            /* and how many epochs */
+    uint64_t epochs;            /* and how many epochs; 1 + the step of the latest evaluation */
+    uint64_t evaluated;
     int lost;                   /* devices, or ranks */
     bool writes;                /* this rank has the run's files */
     bool admits;                /* the ranks meet to take in another */
@@ -48,6 +49,7 @@ bool yoke_survival_is_due(const yoke_survival *survival);
 yoke_status yoke_survival_keep(yoke_trainer *trainer);
 /* Whether this step, which is done, was done and reported before a failure, too. */
 bool yoke_survival_repeats(yoke_survival *survival, uint64_t step);
+bool yoke_survival_repeats_evaluation(yoke_survival *survival, uint64_t step);
 bool yoke_survival_repeats_epoch(yoke_survival *survival, uint64_t epoch); /* counted from 0 */
 /* After `status`: OK where a device failed and the run is back at the kept state, without that
  * device; otherwise `status`. */

@@ -74,11 +74,16 @@ yoke_status shm_segment_open(shm_segment *segment, int world, const shm_handle *
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/fd/%d", handle->pid, handle->descriptor);
     segment->descriptor = open(path, O_RDWR | O_CLOEXEC);
+    int cause = errno;
+    if (segment->descriptor < 0 &&
+        yoke_process_state_of(handle->pid, 0) == YOKE_PROCESS_ENDED)
+        return FAIL(YOKE_ERROR_PEER, "rank 0 (pid %d) has ended, and its shared memory with it",
+                    handle->pid);
     if (segment->descriptor < 0)
         return FAIL(YOKE_ERROR_SYSTEM,
                     "cannot open rank 0's shared memory at %s: %s; the ranks of a machine must run "
                     "as one user and see each other's processes",
-                    path, strerror(errno));
+                    path, strerror(cause));
     TRY(check(segment, handle, path));
     return map(segment);
 }
