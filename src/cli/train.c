@@ -143,6 +143,13 @@ static bool result_comes_late(void) {
     return fstat(STDOUT_FILENO, &out) == 0 && S_ISFIFO(out.st_mode) && isatty(STDERR_FILENO);
 }
 
+/* A rank that failed by itself, while the others go on: they have the result. */
+static bool is_left_to_others(const session *now, yoke_status status) {
+    bool ends_all = status == YOKE_OK || status == YOKE_ERROR_CANCELLED ||
+                    status == YOKE_ERROR_PEER || status == YOKE_ERROR_TIMEOUT;
+    return now->setup.group.roll != NULL && !ends_all;
+}
+
 static int run(session *now) {
     const train_setup *setup = &now->setup;
     bool tests = setup->lr_find > 0;
@@ -153,7 +160,7 @@ static int run(session *now) {
     progress_end(&now->progress, status == YOKE_OK || status == YOKE_ERROR_CANCELLED);
     int code = status != YOKE_OK ? cli_fail(status) : 0;
     if (status != YOKE_OK) snprintf(ended, sizeof ended, "%s", cli_failure(status));
-    if (status != YOKE_ERROR_NUMERIC && now->speaks) {
+    if (status != YOKE_ERROR_NUMERIC && now->speaks && !is_left_to_others(now, status)) {
         yoke_status reported = report(now);
         if (reported != YOKE_OK && code == 0) code = cli_fail(reported);
     }

@@ -31,12 +31,12 @@ typedef struct yoke_survival {
     uint64_t reported;          /* the latest step that on_event and metrics know of, */
     uint64_t epochs;            /* and how many epochs; 1 + the step of the latest evaluation */
     uint64_t evaluated;
-    int lost;                   /* devices, or ranks */
-    bool writes;                /* this rank has the run's files */
-    bool admits;                /* the ranks meet to take in another */
-    int64_t met_step;           /* that they went on from when they last met */
-    uint64_t failed_ns;         /* when the latest failed; 0: the run is where it was then */
-    uint64_t lost_ns;           /* on the way there, of all failures */
+    int lost;           /* devices, or ranks */
+    bool writes;        /* this rank has the run's files */
+    bool admits;        /* the ranks meet to take in another */
+    int64_t met_step;   /* that they went on from when they last met */
+    uint64_t failed_ns; /* when the latest failed; 0: the run is where it was then */
+    uint64_t lost_ns;   /* on the way there, of all failures */
 } yoke_survival;
 
 /* Without options.survive and an audit all of these do nothing. */

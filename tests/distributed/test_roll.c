@@ -50,7 +50,7 @@ typedef struct exploration {
     int players;
     bool patient; /* nobody loses patience */
     bool spoils;  /* the planted fault: members are written without looking */
-    found *all;  /* [count], in the order in which they were found: breadth first */
+    found *all;   /* [count], in the order in which they were found: breadth first */
     uint32_t *index, *from, *to;
     uint32_t count, edges, edge_room;
     const char *wrong; /* NULL: nothing */
@@ -313,7 +313,8 @@ static scene first_scene(const plan *one) {
 
 /* Returns what is wrong; NULL: nothing. */
 static const char *explore(const plan *one) {
-    exploration own = {.players = one->members + one->newcomers, .patient = one->hurries == 0,
+    exploration own = {.players = one->members + one->newcomers,
+                       .patient = one->hurries == 0,
                        .spoils = one->spoils};
     scene first = first_scene(one);
     bool is_new;

@@ -207,8 +207,8 @@ static void expect(const play *one, const expected *wanted, int well) {
 
 static play play_make(bool is_sharded) {
     play one = {.first = -1, .second = -1, .is_sharded = is_sharded};
-    one.told = mmap(NULL, sizeof *one.told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-                    0);
+    one.told =
+        mmap(NULL, sizeof *one.told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(one.told != MAP_FAILED);
     snprintf(one.metrics, sizeof one.metrics, "/tmp/yoke-survivors-%d", (int)getpid());
     return one;

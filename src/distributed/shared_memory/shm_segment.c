@@ -75,8 +75,8 @@ yoke_status shm_segment_open(shm_segment *segment, int world, const shm_handle *
     snprintf(path, sizeof path, "/proc/%d/fd/%d", handle->pid, handle->descriptor);
     segment->descriptor = open(path, O_RDWR | O_CLOEXEC);
     int cause = errno;
-    if (segment->descriptor < 0 &&
-        yoke_process_state_of(handle->pid, 0) == YOKE_PROCESS_ENDED)
+    /* A process that ends closes its files before it counts as ended. */
+    if (segment->descriptor < 0 && (cause == ENOENT || cause == ESRCH))
         return FAIL(YOKE_ERROR_PEER, "rank 0 (pid %d) has ended, and its shared memory with it",
                     handle->pid);
     if (segment->descriptor < 0)
