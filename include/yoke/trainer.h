@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "yoke/asynchronous.h"
 #include "yoke/data_parallel.h"
 #include "yoke/dataset.h"
 #include "yoke/distributed.h"
@@ -29,7 +30,9 @@ typedef struct yoke_trainer yoke_trainer;
 typedef enum yoke_mode {
     YOKE_MODE_DATA_PARALLEL,            /**< All devices of the list, from this process. */
     YOKE_MODE_SINGLE,                   /**< The first device of the list alone. */
-    YOKE_MODE_DISTRIBUTED_DATA_PARALLEL /**< DDP: this process is one of several, a device each. */
+    YOKE_MODE_DISTRIBUTED_DATA_PARALLEL, /**< DDP: this process is one of several, a device each. */
+    YOKE_MODE_ASYNC, /**< Asynchronous SGD on the devices of the list: `async`. */
+    YOKE_MODE_LOCAL  /**< Local SGD on the devices of the list: `local`. */
 } yoke_mode;
 
 /** What an event reports. */
@@ -214,6 +217,8 @@ typedef struct yoke_trainer_options {
      * the steps since are done again from the same rows, without events. With engine->shards the
      * weights end as if nothing had happened, bit for bit. docs/failures.md. */
     bool survive;
+    const yoke_async_options *async; /**< YOKE_MODE_ASYNC; NULL: defaults. */
+    const yoke_local_options *local; /**< YOKE_MODE_LOCAL; NULL: defaults. */
 } yoke_trainer_options;
 
 #define YOKE_LENGTH_BUCKETS_LIMIT 16 /**< length_buckets, at most. */

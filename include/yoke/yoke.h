@@ -81,6 +81,7 @@
 #ifndef YOKE_YOKE_H
 #define YOKE_YOKE_H
 
+#include "yoke/asynchronous.h"
 #include "yoke/attention.h"
 #include "yoke/checkpoint.h"
 #include "yoke/composed.h"

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/staleness.h"
 
 #define SENSELESS 10 /* times a guess's loss, or the training loss */
 
@@ -319,6 +320,7 @@ yoke_status print_result_json(FILE *out, yoke_trainer *trainer, const yoke_train
     yoke_json_real(&json, "train_accuracy", known(summary->train_accuracy));
     yoke_json_real(&json, "test_loss", summary->test_loss);
     yoke_json_real(&json, "test_accuracy", known(summary->test_accuracy));
+    staleness_json(&json, trainer);
     if (summary->kept_seconds > 0) yoke_json_real(&json, "kept_seconds", summary->kept_seconds);
     if (summary->lost > 0) yoke_json_integer(&json, "lost", summary->lost);
     if (summary->lost > 0) yoke_json_real(&json, "lost_seconds", summary->lost_seconds);

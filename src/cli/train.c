@@ -11,6 +11,7 @@
 #include "cli/range_test.h"
 #include "cli/result.h"
 #include "cli/run_files.h"
+#include "cli/staleness.h"
 #include "cli/stop_signals.h"
 #include "cli/train_advice.h"
 #include "cli/train_page.h"
@@ -107,7 +108,10 @@ static yoke_status report(session *now) {
     if (status != YOKE_OK || summary.steps == 0) return status;
     if (!setup->quiet)
         print_stages(words, yoke_data_parallel_trace(yoke_trainer_engine(now->trainer)));
-    if (!setup->json || !setup->quiet) print_result(words, &summary, now->progress.unit);
+    if (!setup->json || !setup->quiet) {
+        print_result(words, &summary, now->progress.unit);
+        print_staleness(words, now->trainer);
+    }
     if (setup->shares.measured && !(setup->json && setup->quiet)) {
         fprintf(words, "rows of devices, by measured speed: ");
         print_rows(words, yoke_trainer_engine(now->trainer));
@@ -214,12 +218,14 @@ static yoke_status choose_devices(session *now) {
                                    .list = run->devices,
                                    .threads = run->threads,
                                    .shards = now->setup.engine.shards};
-    if (run->mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL) {
+    bool in_one_process = run->mode != YOKE_MODE_DISTRIBUTED_DATA_PARALLEL;
+    bool alone = run->mode == YOKE_MODE_SINGLE;
+    if (!in_one_process) {
         wanted.local_rank = now->rank.local_rank;
         wanted.local_world = now->rank.local_world;
     }
     yoke_status status =
-        device_view_choose(&now->view, &wanted, run->mode == YOKE_MODE_DATA_PARALLEL ? 2 : -1);
+        device_view_choose(&now->view, &wanted, in_one_process && !alone ? 2 : -1);
     run->devices = wanted.list;
     return status;
 }

@@ -149,8 +149,9 @@ static const cli_option options[] = {
      AT(report)},
     CLI_HEADING("devices and what they exchange"),
     CLI_OPTION_THREADS(AT(run.threads)),
-    {"mode", "dp|single|ddp",
-     "dp: one process for all devices; single: the first device alone; ddp: a process each (dp)",
+    {"mode", "dp|single|ddp|async|local",
+     "dp: one process for all devices; single: the first device alone; ddp: a process each; async, "
+     "local: devices that do not wait for each other in each step (dp)",
      AT(run.mode)},
     {"schedule", "overlap|classic|sharded|python",
      "order of the stages of a step; classic and python only with --mode dp (overlap)",
@@ -187,6 +188,26 @@ static const cli_option options[] = {
      "to see what happens: device (ddp: rank) K has an error or no memory, hangs, flips bits, or "
      "kills its process, as in error:1@20",
      AT(engine.fault)},
+    CLI_HEADING("devices that do not wait for each other, with --mode async or local"),
+    {"max-staleness", "N", "async: no gradient is staler; devices that are ahead wait (no bound)",
+     AT(async.max_staleness), 1, 1 << 20},
+    {"stale-rate", "whole|divided",
+     "async: divide the learning rate of a stale gradient by its staleness (whole)", CLI_IF_SECOND,
+     offsetof(train_setup, async.divide_rate)},
+    {"compensation", "X", "async: correct stale gradients as DC-ASGD, with this lambda (0)",
+     AT(async.compensation), 0, INFINITY},
+    {"record-order", "FILE", "async: write there in which order the gradients came",
+     AT(async.record_order)},
+    {"replay-order", "FILE", "async: take them in the order of that run: the same weights",
+     AT(async.replay_order)},
+    {"sync-every", "K", "local: devices take K steps alone, then all get the mean (1)",
+     AT(local.every), 1, 1 << 30},
+    {"sync-from", "STEP", "local: until this step the mean follows each step (0)", AT(local.from),
+     0, 1e15},
+    {"outer-lr", "X", "local: rate of an outer optimizer towards the mean (1)",
+     AT(local.outer_rate), 1e-12, INFINITY},
+    {"outer-momentum", "X", "local: its Nesterov momentum, 0.9 as in DiLoCo (0)",
+     AT(local.outer_momentum), 0, 0.9999999},
     CLI_HEADING("processes, with --mode ddp"),
     {"transport", "auto|shared-memory|mpi|nccl", "ddp: how ranks exchange gradients (auto)",
      AT(group.transport)},
@@ -263,6 +284,8 @@ const train_setup train_defaults = {
                .interpreter_us = NAN},
     .optimizer = {.learning_rate = NAN, .momentum = NAN, .weight_decay = NAN},
     .loss = {.struct_size = sizeof(yoke_loss_options), .huber_delta = NAN},
+    .async = YOKE_ASYNC_OPTIONS_INIT,
+    .local = YOKE_LOCAL_OPTIONS_INIT,
     .group = {.struct_size = sizeof(yoke_process_group_options)}};
 
 static double given_or(double given, double otherwise) {
@@ -315,6 +338,23 @@ static int check_loss(const train_setup *setup) {
     return -1;
 }
 
+/* Options of one of the modes async and local. */
+static int check_apart(const train_setup *setup) {
+    const yoke_async_options *async = &setup->async;
+    const yoke_local_options *local = &setup->local;
+    bool of_async = async->max_staleness > 0 || async->divide_rate || async->compensation > 0 ||
+                    async->record_order != NULL || async->replay_order != NULL;
+    bool of_local = local->every > 1 || local->from > 0 || local->outer_rate != 1 ||
+                    local->outer_momentum > 0;
+    if (of_async && setup->run.mode != YOKE_MODE_ASYNC)
+        return cli_usage_error("train", "--max-staleness, --stale-rate, --compensation, "
+                                        "--record-order and --replay-order need --mode async");
+    if (of_local && setup->run.mode != YOKE_MODE_LOCAL)
+        return cli_usage_error("train", "--sync-every, --sync-from, --outer-lr and "
+                                        "--outer-momentum need --mode local");
+    return -1;
+}
+
 static int check_checkpoints(const train_setup *setup) {
     const yoke_trainer_options *run = &setup->run;
     bool wants_folder = setup->checkpoint_every.text != NULL || run->keep > 0 || run->keep_best;
@@ -353,6 +393,7 @@ int train_setup_check(const train_setup *setup) {
     if (run->min_delta > 0 && run->patience == 0)
         return cli_usage_error("train", "--min-delta needs --patience");
     code = check_loss(setup);
+    if (code < 0) code = check_apart(setup);
     return code >= 0 ? code : check_checkpoints(setup);
 }
 
@@ -394,6 +435,8 @@ void train_setup_complete(train_setup *setup) {
     setup->group.timeout_ms = 1000 * setup->timeout_s;
     run->engine = engine;
     run->optimizer = &setup->optimizer;
+    run->async = &setup->async;
+    run->local = &setup->local;
     run->evaluate_every = evaluations(run);
     run->color_jitter = setup->color_jitter.strengths;
     run->loader_threads = setup->loader_threads.count;

@@ -15,6 +15,8 @@ typedef struct train_setup {
     yoke_data_parallel_options engine;
     yoke_optimizer_options optimizer;
     yoke_loss_options loss;
+    yoke_async_options async;
+    yoke_local_options local;
     yoke_process_group_options group;
     unsigned loss_word; /* 0: by the dataset; otherwise 1 + a yoke_loss_kind */
     class_weights class_weights;

@@ -40,6 +40,19 @@ yoke_status yoke_data_parallel_evaluate_outputs(yoke_data_parallel *parallel,
 yoke_status yoke_data_parallel_step_own(yoke_data_parallel *parallel, const yoke_batch *batch,
                                         double learning_rate, const yoke_custom_loss *loss,
                                         const yoke_output_rows *rows, yoke_step_result *result);
+/* The flat memory of an engine of one CPU device. Engines of the same options and model have the
+ * same layout. */
+typedef struct yoke_flat_view {
+    float *parameters, *gradients, *buffers; /* gradients: of the latest backward by hand */
+    size_t elements, trainable, buffer_elements;
+} yoke_flat_view;
+yoke_status yoke_data_parallel_flat(yoke_data_parallel *parallel, yoke_flat_view *view);
+/* The caller has written parameters and buffers; or the gradient, for yoke_update. */
+yoke_status yoke_data_parallel_wrote_weights(yoke_data_parallel *parallel);
+void yoke_data_parallel_wrote_gradient(yoke_data_parallel *parallel);
+/* Steps that others have taken for it. */
+void yoke_data_parallel_count_steps(yoke_data_parallel *parallel, uint64_t steps);
+
 /* What the engine was made with, defaults filled in. */
 const yoke_data_parallel_options *yoke_data_parallel_options_of(const yoke_data_parallel *parallel);
 /* The device whose own work was the latest failure of a call, counted as in the list; -1: none, or

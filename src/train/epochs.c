@@ -236,6 +236,7 @@ bool yoke_trainer_evaluates_first(const yoke_trainer *trainer) {
 static yoke_status end_epoch(yoke_trainer *trainer) {
     yoke_run *run = &trainer->run;
     bool evaluates = evaluation_is_due(run);
+    if (trainer->steps->settle != NULL) TRY(trainer->steps->settle(trainer));
     if (evaluates) TRY(evaluate_and_save(trainer));
     report_epoch(trainer, evaluates);
     if (epoch_is_done(run)) {
@@ -255,10 +256,10 @@ static yoke_status run_epoch(yoke_trainer *trainer) {
     while (run->at.step < run->at.steps) {
         yoke_loop_step step;
         TRY(save_or_stop(trainer));
-        TRY(yoke_trainer_load(trainer, &step));
+        TRY(trainer->steps->load(trainer, &step));
         if (step.is_end) break;
         step.rate = yoke_learning_rate(&run->schedule, run->at.step);
-        TRY(yoke_trainer_update(trainer, &step));
+        TRY(trainer->steps->update(trainer, &step));
         report_step(trainer, &step);
     }
     return end_epoch(trainer);

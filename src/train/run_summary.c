@@ -17,9 +17,8 @@ static yoke_status peak_bytes(const yoke_data_parallel *parallel, size_t *bytes)
 static void describe_setting(const yoke_run *run, yoke_trainer_summary *summary) {
     const yoke_trainer_options *options = &run->options;
     const yoke_data_parallel_options *engine = &run->engine;
-    static const char *const modes[] = {"dp", "single", "ddp"};
     static const char *const schedules[] = {"overlap", "classic", "sharded", "python"};
-    summary->mode = modes[options->mode];
+    summary->mode = yoke_step_kind_of(options->mode)->name;
     summary->schedule = schedules[engine->schedule];
     summary->world = 1;
     if (run->ranks != NULL) {
@@ -54,6 +53,12 @@ static void describe_result(const yoke_trainer *trainer, yoke_trainer_summary *s
     summary->test_loss = evaluated ? test->loss : (double)NAN;
     summary->test_accuracy = summary->accuracy;
     summary->lost = trainer->survival.lost;
+    if (trainer->apart.crew != NULL) {
+        summary->devices = trainer->apart.crew->count;
+        if (all_ns > 0) /* a step may be a push, of which some come at once */
+            summary->images_per_second =
+                1e9 * (double)summary->steps * summary->batch / (double)all_ns;
+    }
     summary->kept_seconds = (double)trainer->survival.all_ns * 1e-9;
     summary->lost_seconds = (double)trainer->survival.lost_ns * 1e-9;
 }

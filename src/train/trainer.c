@@ -34,7 +34,9 @@ static yoke_status keep_texts(yoke_trainer *trainer) {
                              &options->resume,
                              &options->resume_anyway,
                              &trainer->run.engine.algorithm_cache,
-                             &trainer->run.engine.link};
+                             &trainer->run.engine.link,
+                             &trainer->apart.async.record_order,
+                             &trainer->apart.async.replay_order};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         if (*fields[i] == NULL) continue;
         trainer->texts[i] = strdup(*fields[i]);
@@ -95,8 +97,7 @@ static yoke_status check_options(const yoke_trainer_options *options) {
     if (options->evaluate_every < -1)
         return FAIL(YOKE_ERROR_ARGUMENT, "evaluate_every is %d: -1 never, 0 at the end, or epochs",
                     options->evaluate_every);
-    if (options->mode < YOKE_MODE_DATA_PARALLEL ||
-        options->mode > YOKE_MODE_DISTRIBUTED_DATA_PARALLEL)
+    if (yoke_step_kind_of(options->mode) == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "mode %d is unknown", (int)options->mode);
     if (options->lr_schedule < YOKE_LR_CONSTANT || options->lr_schedule > YOKE_LR_PLATEAU)
         return FAIL(YOKE_ERROR_ARGUMENT, "lr_schedule is %d: it is one of yoke_lr_schedule_kind",
@@ -148,6 +149,42 @@ static yoke_status load_engine(yoke_run *run) {
     return YOKE_OK;
 }
 
+static yoke_status check_local(const yoke_local_options *local) {
+    if (local->every >= 1 && local->outer_rate > 0 && isfinite(local->outer_rate) &&
+        local->outer_momentum >= 0 && local->outer_momentum < 1)
+        return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "local: every is %d, outer_rate %g, outer_momentum %g: at least 1, above 0, and from "
+                "0 to below 1",
+                local->every, local->outer_rate, local->outer_momentum);
+}
+
+/* Devices that train apart. */
+static yoke_status load_apart(yoke_trainer *trainer) {
+    static const yoke_async_options async = YOKE_ASYNC_OPTIONS_INIT;
+    static const yoke_local_options local = YOKE_LOCAL_OPTIONS_INIT;
+    yoke_trainer_options *options = &trainer->run.options;
+    yoke_apart *apart = &trainer->apart;
+    trainer->steps = yoke_step_kind_of(options->mode);
+    TRY(yoke_options_load(&apart->async, sizeof apart->async,
+                          options->async != NULL ? options->async : &async,
+                          "yoke_async_options"));
+    TRY(yoke_options_load(&apart->local, sizeof apart->local,
+                          options->local != NULL ? options->local : &local,
+                          "yoke_local_options"));
+    if (apart->local.every == 0) apart->local.every = 1;
+    if (apart->local.outer_rate == 0) apart->local.outer_rate = 1;
+    options->async = &apart->async;
+    options->local = &apart->local;
+    if (!(apart->async.compensation >= 0 && isfinite(apart->async.compensation)) ||
+        apart->async.max_staleness < 0)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "async: max_staleness is %d and compensation %g: neither may be negative",
+                    apart->async.max_staleness, apart->async.compensation);
+    TRY(check_local(&apart->local));
+    return yoke_step_kind_check(&trainer->run);
+}
+
 static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_options *given) {
     yoke_trainer_options *options = &trainer->run.options;
     yoke_data_parallel_options *engine = &trainer->run.engine;
@@ -156,6 +193,7 @@ static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_option
     TRY(yoke_options_load(options, sizeof *options, given, "yoke_trainer_options"));
     TRY(load_engine(&trainer->run));
     TRY(check_options(options));
+    TRY(load_apart(trainer));
     TRY(yoke_custom_parts_check(&trainer->parts, options));
     TRY(name_rows(options));
     if (options->devices == NULL) options->devices = "auto";
@@ -199,7 +237,7 @@ static yoke_status check_files(yoke_trainer *trainer) {
     return yoke_metrics_open(&trainer->metrics, options->metrics);
 }
 
-/* Mode single uses only the first device, with the number of threads that it has in the whole
+/* Mode single uses only the first device, and so does the server of devices that train apart, with the number of threads that it has in the whole
  * list. */
 static yoke_status keep_root(yoke_run *run) {
     yoke_device_info root = {.struct_size = sizeof root};
@@ -222,7 +260,7 @@ static yoke_status open_devices(yoke_run *run) {
                                 .shards = run->engine.shards};
     TRY(yoke_devices_open(&run->devices, &all));
     bool several = yoke_devices_count(run->devices) > 1;
-    return several && run->options.mode == YOKE_MODE_SINGLE ? keep_root(run) : YOKE_OK;
+    return several && run->options.mode != YOKE_MODE_DATA_PARALLEL ? keep_root(run) : YOKE_OK;
 }
 
 /* Before the other ranks wait for a newcomer. */
@@ -305,6 +343,7 @@ static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *opti
     TRY(check_files(trainer));
     TRY(yoke_run_build_engine(run));
     TRY(plan_steps(trainer));
+    if (trainer->steps->open != NULL) TRY(trainer->steps->open(trainer));
     TRY(yoke_resume(run, &trainer->saving, &trainer->watch));
     TRY(yoke_survival_open(&trainer->survival, run));
     TRY(yoke_ranks_come(trainer));
@@ -340,6 +379,7 @@ void yoke_trainer_destroy(yoke_trainer *trainer) {
     yoke_survival_close(&trainer->survival);
     yoke_weights_writer_destroy(trainer->last_weights);
     yoke_workers_destroy(run->file_workers);
+    if (trainer->steps != NULL && trainer->steps->close != NULL) trainer->steps->close(trainer);
     yoke_run_close_engine(run);
     yoke_metrics_close(&trainer->metrics);
     yoke_lr_curve_clear(&trainer->lr_curve);

@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include "train/apart.h"
 #include "train/custom_parts.h"
 #include "train/lr_curve.h"
 #include "train/metrics.h"
@@ -13,6 +14,7 @@
 #include "train/run_progress.h"
 #include "train/save_place.h"
 #include "train/saving.h"
+#include "train/step_kinds.h"
 #include "train/step_sums.h"
 #include "train/survival.h"
 #include "train/test_split.h"
@@ -23,7 +25,7 @@
 struct yoke_trainer {
     pid_t process; /* that made it */
     yoke_turns turns;
-    char *texts[14];                  /* run.options and run.engine point to these, */
+    char *texts[16];                  /* run.options and run.engine point to these, */
     yoke_optimizer_options optimizer; /* run.options to this */
     yoke_run run;
     yoke_custom_parts parts; /* model, loss and metrics */
@@ -33,6 +35,8 @@ struct yoke_trainer {
     yoke_watch watch;
     yoke_saving saving;
     yoke_survival survival;
+    const yoke_step_kind *steps;
+    yoke_apart apart;
     yoke_weights_writer *last_weights; /* of rank 0, from the begin of a run that saves */
     yoke_metrics metrics;
     yoke_lr_curve lr_curve; /* of the last range test */
