@@ -43,12 +43,12 @@ typedef struct yoke_async_options {
  * each batch and with an optimizer of its own; then all get the mean of their weights. Before an
  * evaluation and at the end they do so, too. */
 typedef struct yoke_local_options {
-    size_t struct_size;  /**< sizeof(yoke_local_options). */
-    int every;           /**< Steps from one mean to the next; 0: 1. */
-    uint64_t from;       /**< Until this step the mean follows every step: post-local SGD (Lin et al.
-                              2020). */
-    double outer_rate;   /**< The mean is a step of an outer optimizer with this rate, as in DiLoCo
-                              (Douillard et al. 2023); 0: 1, which takes the mean itself. */
+    size_t struct_size; /**< sizeof(yoke_local_options). */
+    int every;          /**< Steps from one mean to the next; 0: 1. */
+    uint64_t from;      /**< Until this step the mean follows every step: post-local SGD (Lin et al.
+                             2020). */
+    double outer_rate;  /**< The mean is a step of an outer optimizer with this rate, as in DiLoCo
+                             (Douillard et al. 2023); 0: 1, which takes the mean itself. */
     double outer_momentum; /**< Its Nesterov momentum; 0: none. */
 } yoke_local_options;
 
@@ -64,8 +64,8 @@ typedef struct yoke_trainer yoke_trainer;
 /** How stale the pushes of an asynchronous run were.
  *
  * @param trainer      The trainer.
- * @param[out] counts  [YOKE_STALENESS_LIMIT]: pushes of staleness 0, 1, ...; the last one also of all
- *                     above. Zeros in other modes.
+ * @param[out] counts  [YOKE_STALENESS_LIMIT]: pushes of staleness 0, 1, ...; the last one also of
+ * all above. Zeros in other modes.
  * @return ARGUMENT: a pointer is NULL.
  */
 YOKE_API yoke_status yoke_trainer_staleness(const yoke_trainer *trainer, uint64_t *counts);

@@ -28,10 +28,10 @@ typedef struct yoke_trainer yoke_trainer;
 
 /** How a run uses devices. */
 typedef enum yoke_mode {
-    YOKE_MODE_DATA_PARALLEL,            /**< All devices of the list, from this process. */
-    YOKE_MODE_SINGLE,                   /**< The first device of the list alone. */
+    YOKE_MODE_DATA_PARALLEL,             /**< All devices of the list, from this process. */
+    YOKE_MODE_SINGLE,                    /**< The first device of the list alone. */
     YOKE_MODE_DISTRIBUTED_DATA_PARALLEL, /**< DDP: this process is one of several, a device each. */
-    YOKE_MODE_ASYNC, /**< Asynchronous SGD on the devices of the list: `async`. */
+    YOKE_MODE_ASYNC, /**< Asynchronous SGD on the devices of the list: `asynchronous`. */
     YOKE_MODE_LOCAL  /**< Local SGD on the devices of the list: `local`. */
 } yoke_mode;
 
@@ -217,8 +217,8 @@ typedef struct yoke_trainer_options {
      * the steps since are done again from the same rows, without events. With engine->shards the
      * weights end as if nothing had happened, bit for bit. docs/failures.md. */
     bool survive;
-    const yoke_async_options *async; /**< YOKE_MODE_ASYNC; NULL: defaults. */
-    const yoke_local_options *local; /**< YOKE_MODE_LOCAL; NULL: defaults. */
+    const yoke_async_options *asynchronous; /**< YOKE_MODE_ASYNC; NULL: defaults. */
+    const yoke_local_options *local;        /**< YOKE_MODE_LOCAL; NULL: defaults. */
 } yoke_trainer_options;
 
 #define YOKE_LENGTH_BUCKETS_LIMIT 16 /**< length_buckets, at most. */
@@ -232,7 +232,8 @@ typedef struct yoke_trainer_options {
             NULL /* process_group */, NULL, NULL, NULL /* checkpoint_dir */, 0,                    \
             YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, 0 /* misclassified */, NULL, NULL,       \
             {0, 0, 0, 0}, 0, 0 /* limit_rows */, false, YOKE_SAMPLING_EACH, 0, false, false,       \
-            0 /* lr_gamma */, 10, 0, 0, NULL /* loss */, false, NULL, NULL, NULL, 0, 0, 0, false   \
+            0 /* lr_gamma */, 10, 0, 0, NULL /* loss */, false, NULL, NULL, NULL, 0, 0, 0, false,  \
+            NULL /* asynchronous */, NULL                                                          \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.

@@ -23,8 +23,8 @@ void print_staleness(FILE *out, const yoke_trainer *trainer) {
     for (int i = 0; i < used; i++) {
         double share = 100 * (double)counts[i] / (double)all;
         if (counts[i] == 0) continue;
-        fprintf(out, "%s%d%s: %.*f %%", between, i, i == YOKE_STALENESS_LIMIT - 1 ? " and more" : "",
-                share < 1 ? 2 : 0, share);
+        fprintf(out, "%s%d%s: %.*f %%", between, i,
+                i == YOKE_STALENESS_LIMIT - 1 ? " and more" : "", share < 1 ? 2 : 0, share);
         between = ", ";
     }
     if (used > 0) fputc('\n', out);

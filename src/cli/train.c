@@ -224,8 +224,7 @@ static yoke_status choose_devices(session *now) {
         wanted.local_rank = now->rank.local_rank;
         wanted.local_world = now->rank.local_world;
     }
-    yoke_status status =
-        device_view_choose(&now->view, &wanted, in_one_process && !alone ? 2 : -1);
+    yoke_status status = device_view_choose(&now->view, &wanted, in_one_process && !alone ? 2 : -1);
     run->devices = wanted.list;
     return status;
 }

@@ -344,8 +344,8 @@ static int check_apart(const train_setup *setup) {
     const yoke_local_options *local = &setup->local;
     bool of_async = async->max_staleness > 0 || async->divide_rate || async->compensation > 0 ||
                     async->record_order != NULL || async->replay_order != NULL;
-    bool of_local = local->every > 1 || local->from > 0 || local->outer_rate != 1 ||
-                    local->outer_momentum > 0;
+    bool of_local =
+        local->every > 1 || local->from > 0 || local->outer_rate != 1 || local->outer_momentum > 0;
     if (of_async && setup->run.mode != YOKE_MODE_ASYNC)
         return cli_usage_error("train", "--max-staleness, --stale-rate, --compensation, "
                                         "--record-order and --replay-order need --mode async");
@@ -435,7 +435,7 @@ void train_setup_complete(train_setup *setup) {
     setup->group.timeout_ms = 1000 * setup->timeout_s;
     run->engine = engine;
     run->optimizer = &setup->optimizer;
-    run->async = &setup->async;
+    run->asynchronous = &setup->async;
     run->local = &setup->local;
     run->evaluate_every = evaluations(run);
     run->color_jitter = setup->color_jitter.strengths;

@@ -9,7 +9,7 @@
 typedef struct yoke_apart {
     yoke_async_options async; /* defaults filled in; run.options points to these */
     yoke_local_options local;
-    yoke_crew *crew; /* NULL: in other modes */
+    yoke_crew *crew;       /* NULL: in other modes */
     uint64_t updates, met; /* of the server; local: steps, and those up to the last mean */
     uint64_t given;        /* async: batches */
     bool has_ended;        /* async: the epoch has no further batch */

@@ -21,13 +21,14 @@ static yoke_status compute_gradient(yoke_worker *own) {
 
 static yoke_status open(yoke_trainer *trainer) {
     yoke_apart *apart = &trainer->apart;
-    const yoke_async_options *options = trainer->run.options.async;
+    const yoke_async_options *options = trainer->run.options.asynchronous;
     TRY(yoke_crew_create(&apart->crew, &trainer->run, compute_gradient));
     int least = apart->crew->count - 1;
     if (options->max_staleness != 0 && options->max_staleness < least)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "max_staleness is %d: %d devices that compute at once make pushes as stale as "
-                    "%d", options->max_staleness, apart->crew->count, least);
+                    "%d",
+                    options->max_staleness, apart->crew->count, least);
     return yoke_push_order_open(&apart->order, &trainer->run, apart->crew->count);
 }
 
@@ -82,7 +83,7 @@ static yoke_status load(yoke_trainer *trainer, yoke_loop_step *step) {
     *step = (yoke_loop_step){.batch.struct_size = sizeof step->batch};
     if (run->at.batches == 0 && yoke_crew_busy(apart->crew) == 0) apart->has_ended = false;
     while (!apart->has_ended && (idle = find_idle(apart->crew)) != NULL &&
-           may_pull(apart, run->options.async)) {
+           may_pull(apart, run->options.asynchronous)) {
         uint64_t waited = 0, under_way = (uint64_t)yoke_crew_busy(apart->crew);
         if (run->at.step + under_way >= run->at.steps) break;
         TRY(give(trainer, idle, &waited));
@@ -90,7 +91,8 @@ static yoke_status load(yoke_trainer *trainer, yoke_loop_step *step) {
     }
     step->is_end = yoke_crew_busy(apart->crew) == 0;
     if (step->is_end && run->at.batches == 0)
-        return FAIL(YOKE_ERROR_DATA, "epoch %llu has no rows", (unsigned long long)run->at.epoch + 1);
+        return FAIL(YOKE_ERROR_DATA, "epoch %llu has no rows",
+                    (unsigned long long)run->at.epoch + 1);
     return YOKE_OK;
 }
 
@@ -110,7 +112,7 @@ static void compensate(const yoke_apart *apart, const yoke_worker *worker, doubl
 static yoke_status apply(yoke_trainer *trainer, const yoke_worker *worker, double rate) {
     yoke_run *run = &trainer->run;
     yoke_apart *apart = &trainer->apart;
-    const yoke_async_options *options = run->options.async;
+    const yoke_async_options *options = run->options.asynchronous;
     const yoke_flat_view *server = &apart->crew->server, *own = &worker->flat;
     uint64_t staleness = apart->updates - worker->version;
     apart->staleness[staleness < YOKE_STALENESS_LIMIT ? staleness : YOKE_STALENESS_LIMIT - 1]++;

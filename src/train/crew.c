@@ -55,9 +55,9 @@ static yoke_status open_engine(yoke_worker *own, yoke_run *run, int count) {
 static yoke_status start(yoke_worker *own) {
     int cause = yoke_thread_start(&own->thread, run_worker, own);
     own->has_thread = cause == 0;
-    return cause == 0 ? YOKE_OK
-                      : FAIL(YOKE_ERROR_SYSTEM, "cannot start a device's thread: %s",
-                             strerror(cause));
+    return cause == 0
+               ? YOKE_OK
+               : FAIL(YOKE_ERROR_SYSTEM, "cannot start a device's thread: %s", strerror(cause));
 }
 
 static yoke_status count_devices(const yoke_run *run, int *count) {

@@ -16,8 +16,8 @@ typedef struct yoke_worker {
     yoke_devices *devices;
     yoke_data_parallel *engine;
     yoke_flat_view flat;
-    float *pulled;      /* [elements] the server's weights when it pulled them */
-    uint64_t version;   /* the server's updates then */
+    float *pulled;    /* [elements] the server's weights when it pulled them */
+    uint64_t version; /* the server's updates then */
     pthread_t thread;
     bool has_thread, is_busy, is_done; /* done: its result waits */
     uint64_t order;                    /* of its end among all */
@@ -47,8 +47,8 @@ void yoke_crew_destroy(yoke_crew *crew); /* takes NULL */
 yoke_status yoke_crew_pull(yoke_crew *crew, yoke_worker *worker);
 /* Copies the rows to the worker and lets it begin. */
 yoke_status yoke_crew_give(yoke_crew *crew, yoke_worker *worker, const yoke_batch *rows);
-/* Waits for the worker, or for the one that ended first of those that are done, or ends first; NULL:
- * nobody is busy. Its error is the caller's. */
+/* Waits for the worker, or for the one that ended first of those that are done, or ends first;
+ * NULL: nobody is busy. Its error is the caller's. */
 yoke_worker *yoke_crew_take(yoke_crew *crew, int index); /* -1: any */
 int yoke_crew_busy(const yoke_crew *crew);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Local SGD. Each device takes steps alone, with an optimizer of its own, on its rows of each batch;
- * every so many steps all get the mean of their weights, or a step of an outer optimizer towards
- * it. */
+/* Local SGD. Each device takes steps alone, with an optimizer of its own, on its rows of each
+ * batch; every so many steps all get the mean of their weights, or a step of an outer optimizer
+ * towards it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,9 +25,9 @@ static yoke_status open(yoke_trainer *trainer) {
     TRY(yoke_crew_create(&apart->crew, &trainer->run, take_step));
     size_t elements = apart->crew->server.elements;
     apart->outer = calloc(elements, sizeof *apart->outer);
-    return apart->outer != NULL ? YOKE_OK
-                                : FAIL_MEMORY(elements * sizeof *apart->outer,
-                                              "the outer optimizer's momentum");
+    return apart->outer != NULL
+               ? YOKE_OK
+               : FAIL_MEMORY(elements * sizeof *apart->outer, "the outer optimizer's momentum");
 }
 
 static void close_crew(yoke_trainer *trainer) {

@@ -20,15 +20,15 @@ static void write_compared(FILE *out, const yoke_option_table *table, const void
 
 /* What two runs must have alike to push the same. */
 static yoke_status write_facts(const yoke_run *run, int workers, char **text) {
-    const yoke_async_options *options = run->options.async;
+    const yoke_async_options *options = run->options.asynchronous;
     size_t bytes = 0;
     *text = NULL;
     FILE *lines = open_memstream(text, &bytes);
     if (lines == NULL) return FAIL_MEMORY(4096, "the options of a run");
     fprintf(lines, FORMAT "model %s\n", run->options.model);
     fprintf(lines, "seed %llu\nworkers %d\nmax_staleness %d\ndivide_rate %d\n",
-            (unsigned long long)run->options.seed, workers,
-            options->max_staleness, options->divide_rate);
+            (unsigned long long)run->options.seed, workers, options->max_staleness,
+            options->divide_rate);
     fprintf(lines, "compensation %.17g\n", options->compensation);
     write_compared(lines, &yoke_engine_options, run->parallel);
     write_compared(lines, &yoke_run_options, run);
@@ -79,8 +79,8 @@ static yoke_status read_replay(yoke_push_order *order, const char *facts) {
 
 yoke_status yoke_push_order_open(yoke_push_order *order, const yoke_run *run, int workers) {
     char *facts;
-    order->record_path = run->options.async->record_order;
-    order->replay_path = run->options.async->replay_order;
+    order->record_path = run->options.asynchronous->record_order;
+    order->replay_path = run->options.asynchronous->replay_order;
     TRY(write_facts(run, workers, &facts));
     yoke_status status = YOKE_OK;
     if (order->replay_path != NULL) status = read_replay(order, facts);
@@ -110,8 +110,10 @@ yoke_status yoke_push_order_next(yoke_push_order *order, int workers, int *worke
     char *end;
     long number = strtol(order->next, &end, 10);
     if (end == order->next)
-        return FAIL(YOKE_ERROR_DATA, "%s ends, and this run has another push: the run that wrote it "
-                    "was stopped", order->replay_path);
+        return FAIL(YOKE_ERROR_DATA,
+                    "%s ends, and this run has another push: the run that wrote it "
+                    "was stopped",
+                    order->replay_path);
     if (number < 0 || number >= workers || *end != '\n')
         return FAIL(YOKE_ERROR_DATA, "%s: '%.*s' is no worker: 0 to %d are", order->replay_path,
                     (int)strcspn(order->next, "\n"), order->next, workers - 1);

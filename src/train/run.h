@@ -57,7 +57,8 @@ typedef struct yoke_run {
     yoke_position at;
     uint64_t begin_ns; /* of the latest run; 0: none yet */
     atomic_bool stopping;
-    bool in_step; /* a step failed in its update: the weights are undefined */
+    bool is_apart; /* devices have weights of their own: step_kinds.h */
+    bool in_step;  /* a step failed in its update: the weights are undefined */
 } yoke_run;
 
 /* Calls the host program's on_event, outside the engine; fills in the fields that all events share.

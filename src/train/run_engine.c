@@ -5,7 +5,6 @@
 
 #include "trace/trace.h"
 #include "train/file_work.h"
-#include "train/step_kinds.h"
 #include "train/weights.h"
 
 /* The others wait while an engine of other shapes measures algorithms. */
@@ -52,7 +51,7 @@ static yoke_status create_engine(yoke_run *run) {
                      !yoke_dataset_has_crops(options->test_rows);
     yoke_data_parallel_options own = *engine;
     /* Devices that train apart have engines of their own: this one is not slowed down. */
-    if (yoke_step_kind_of(options->mode)->is_apart) own.straggler_factor = own.straggler = 0;
+    if (run->is_apart) own.straggler_factor = own.straggler = 0;
     return yoke_data_parallel_create(&run->parallel, run->model, run->devices, options->optimizer,
                                      &own);
 }

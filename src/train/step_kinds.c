@@ -12,10 +12,8 @@ static const yoke_step_kind ranks = {
 
 const yoke_step_kind *yoke_step_kind_of(yoke_mode mode) {
     static const yoke_step_kind *const kinds[] = {
-        [YOKE_MODE_DATA_PARALLEL] = &together,
-        [YOKE_MODE_SINGLE] = &alone,
-        [YOKE_MODE_DISTRIBUTED_DATA_PARALLEL] = &ranks,
-        [YOKE_MODE_ASYNC] = &yoke_steps_apart_async,
+        [YOKE_MODE_DATA_PARALLEL] = &together,          [YOKE_MODE_SINGLE] = &alone,
+        [YOKE_MODE_DISTRIBUTED_DATA_PARALLEL] = &ranks, [YOKE_MODE_ASYNC] = &yoke_steps_apart_async,
         [YOKE_MODE_LOCAL] = &yoke_steps_apart_local,
     };
     bool known = mode >= 0 && (size_t)mode < sizeof kinds / sizeof kinds[0];
@@ -50,6 +48,7 @@ yoke_status yoke_step_kind_check(const yoke_run *run) {
         if (rows[i].is_set)
             return FAIL(YOKE_ERROR_ARGUMENT,
                         "mode %s does not go together with %s: devices have weights of their own, "
-                        "and no step is that of all", kind->name, rows[i].name);
+                        "and no step is that of all",
+                        kind->name, rows[i].name);
     return YOKE_OK;
 }

@@ -17,8 +17,8 @@ typedef struct yoke_step_kind {
     /* At the end of an epoch, before its evaluation: the run's engine has the weights that count.
      * NULL: it always has. */
     yoke_status (*settle)(yoke_trainer *trainer);
-    const char *name;   /* of the mode */
-    bool is_apart;      /* devices have weights of their own: see check_apart */
+    const char *name; /* of the mode */
+    bool is_apart;    /* devices have weights of their own: see check_apart */
 } yoke_step_kind;
 
 const yoke_step_kind *yoke_step_kind_of(yoke_mode mode); /* NULL: unknown */

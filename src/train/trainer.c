@@ -153,10 +153,11 @@ static yoke_status check_local(const yoke_local_options *local) {
     if (local->every >= 1 && local->outer_rate > 0 && isfinite(local->outer_rate) &&
         local->outer_momentum >= 0 && local->outer_momentum < 1)
         return YOKE_OK;
-    return FAIL(YOKE_ERROR_ARGUMENT,
-                "local: every is %d, outer_rate %g, outer_momentum %g: at least 1, above 0, and from "
-                "0 to below 1",
-                local->every, local->outer_rate, local->outer_momentum);
+    return FAIL(
+        YOKE_ERROR_ARGUMENT,
+        "local: every is %d, outer_rate %g, outer_momentum %g: at least 1, above 0, and from "
+        "0 to below 1",
+        local->every, local->outer_rate, local->outer_momentum);
 }
 
 /* Devices that train apart. */
@@ -166,15 +167,15 @@ static yoke_status load_apart(yoke_trainer *trainer) {
     yoke_trainer_options *options = &trainer->run.options;
     yoke_apart *apart = &trainer->apart;
     trainer->steps = yoke_step_kind_of(options->mode);
+    trainer->run.is_apart = trainer->steps->is_apart;
     TRY(yoke_options_load(&apart->async, sizeof apart->async,
-                          options->async != NULL ? options->async : &async,
+                          options->asynchronous != NULL ? options->asynchronous : &async,
                           "yoke_async_options"));
     TRY(yoke_options_load(&apart->local, sizeof apart->local,
-                          options->local != NULL ? options->local : &local,
-                          "yoke_local_options"));
+                          options->local != NULL ? options->local : &local, "yoke_local_options"));
     if (apart->local.every == 0) apart->local.every = 1;
     if (apart->local.outer_rate == 0) apart->local.outer_rate = 1;
-    options->async = &apart->async;
+    options->asynchronous = &apart->async;
     options->local = &apart->local;
     if (!(apart->async.compensation >= 0 && isfinite(apart->async.compensation)) ||
         apart->async.max_staleness < 0)
@@ -237,8 +238,8 @@ static yoke_status check_files(yoke_trainer *trainer) {
     return yoke_metrics_open(&trainer->metrics, options->metrics);
 }
 
-/* Mode single uses only the first device, and so does the server of devices that train apart, with the number of threads that it has in the whole
- * list. */
+/* Mode single uses only the first device, and so does the server of devices that train apart, with
+ * the number of threads that it has in the whole list. */
 static yoke_status keep_root(yoke_run *run) {
     yoke_device_info root = {.struct_size = sizeof root};
     TRY(yoke_devices_describe(run->devices, 0, &root));

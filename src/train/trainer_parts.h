@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A trainer: a run, and the parts that it takes. Only the files that go through a whole run see it:
- * trainer.c opens and closes the parts, epochs.c trains, survival.c goes back, finish.c ends. */
+ * trainer.c opens and closes the parts, epochs.c trains, async.c and local_sgd.c take steps of
+ * other kinds, survival.c and rank_survival.c go back, finish.c ends. */
 #ifndef TRAIN_TRAINER_PARTS_H
 #define TRAIN_TRAINER_PARTS_H
 

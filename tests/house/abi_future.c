@@ -201,6 +201,19 @@ static yoke_status find_lr(const yoke_lr_find_options *given) {
     return status;
 }
 
+static yoke_status train_apart(const yoke_async_options *async, const yoke_local_options *local) {
+    yoke_trainer_options options = YOKE_TRAINER_OPTIONS_INIT;
+    yoke_trainer *trainer = NULL;
+    options.dataset = "synthetic:1x8x8,classes=3,rows=64";
+    options.devices = "cpu";
+    options.custom_model = model;
+    options.asynchronous = async;
+    options.local = local;
+    yoke_status status = yoke_trainer_create(&trainer, &options);
+    yoke_trainer_destroy(trainer);
+    return status;
+}
+
 /* These return the rate, which is NaN. */
 static yoke_status rate_status(double rate) {
     return rate != rate ? YOKE_ERROR_ARGUMENT : YOKE_OK;
@@ -211,6 +224,8 @@ static void refuse_trainers(void) {
     REFUSED(yoke_trainer_options, yoke_trainer_create(&trainer, &given));
     REFUSED(yoke_custom_loss, train(&given, NULL));
     REFUSED(yoke_metric, train(NULL, &given));
+    REFUSED(yoke_async_options, train_apart(&given, NULL));
+    REFUSED(yoke_local_options, train_apart(NULL, &given));
     REFUSED(yoke_lr_find_options, find_lr(&given));
     REFUSED(yoke_lr_schedule, rate_status(yoke_learning_rate(&given, 0)));
     REFUSED(yoke_lr_plateau, rate_status(yoke_lr_plateau_update(&given, 1)));
