@@ -62,6 +62,10 @@ print("the same bits:", threads["weights_hash"] == ranks["weights_hash"])""",
     "6-links": """for link in ("0.03,20", "0.3,20", "3,20", "30,20", "30,2000"):
     runs = yoke.tool("simulate", "build/p.json", "--devices", 8, "--link", link)["runs"]
     print(link, {run["mode"]: f"{run['efficiency']:.0%}" for run in runs})""",
+    "7-unequal": """run = ["train", "--devices", "2xcpu", "--threads", 1, "--shards", 8, "--steps", 20, "--straggler", "1:3"]
+for shares in ("1:1", "3:1", "7:1"):
+    result = yoke.tool(*run, "--shares", shares, "--evaluate-every", -1)
+    print(shares, round(result["step_ms"]["median"], 1), "ms a step, weights", result["weights_hash"])""",
 }
 
 

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "tests/house"))
 import pages
 
 FIGURES = {"1-step": "timeline", "2-classic": "stages", "3-replicas": "timeline", "4-buckets": "timeline",
-           "5-ddp": "timeline", "6-links": "step-time"}  # the section of the last page that the lesson writes
+           "5-ddp": "timeline", "6-links": "step-time", "7-unequal": "timeline"}  # the section of the last page that the lesson writes
 SCRIPT = re.compile(r"```console\n\$ python3 (\S+)\n```\n\n```text\n(.*?)```", re.S)
 
 

@@ -104,6 +104,7 @@ static yoke_status report(session *now) {
         return range_test_report(now->trainer, &now->found, setup->json, setup->quiet);
     FILE *words = setup->json ? stderr : stdout;
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
+    if (yoke_trainer_engine(now->trainer) == NULL) return YOKE_OK; /* no device is left */
     yoke_status status = yoke_trainer_summarize(now->trainer, &summary);
     if (status != YOKE_OK || summary.steps == 0) return status;
     if (!setup->quiet)

@@ -28,8 +28,7 @@ void yoke_run_warn(yoke_run *run) {
 
 bool yoke_run_writes(const yoke_run *run) {
     if (run->ranks != NULL) return yoke_process_group_rank(run->ranks) == 0;
-    const yoke_process_group_options *later = run->options.process_group; /* not met yet */
-    return later == NULL || later->rank == NULL || later->rank->rank == 0;
+    return run->seat == 0; /* has not met the others yet, or has lost them */
 }
 
 yoke_status yoke_run_any(const yoke_run *run, bool *value) {

@@ -42,6 +42,7 @@ typedef struct yoke_run {
     yoke_devices *devices;
     yoke_process_group *ranks;     /* DDP; NULL otherwise */
     int node;                      /* DDP: the number of this machine */
+    int seat;                      /* DDP: the rank as which it was started */
     int opened_rank, opened_world; /* as which its device was opened */
     yoke_workers *file_workers;    /* file_work.c: of rank 0 in DDP, from the first file on */
     yoke_rows training;

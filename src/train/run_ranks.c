@@ -83,6 +83,7 @@ yoke_status yoke_run_join(yoke_run *run) {
     }
     options.rank = &rank;
     run->node = rank.node_rank;
+    run->seat = rank.rank;
     TRY(open_device(run, rank.local_rank, rank.local_world));
     bool on_host = yoke_devices_share_memory(run->devices);
     options.devices = on_host ? NULL : run->devices;

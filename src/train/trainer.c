@@ -270,6 +270,7 @@ static yoke_status open_early(yoke_run *run) {
     bool waits = run->options.mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL && ranks != NULL &&
                  ranks->struct_size == sizeof *ranks && ranks->roll != NULL;
     if (!waits) return YOKE_OK;
+    run->seat = ranks->rank != NULL ? ranks->rank->rank : 0;
     return yoke_rows_open(&run->training, run, YOKE_SPLIT_TRAIN, run->options.training_rows);
 }
 

@@ -88,7 +88,7 @@ class Pages(unittest.TestCase):
 
     def test_a_lesson_has_a_prediction_commands_a_figure_a_script_and_an_exercise_with_its_answer(self):
         index = (COURSE / "README.md").read_text()
-        self.assertEqual(len(lessons()), 6)
+        self.assertEqual(len(lessons()), 7)
         for page in lessons():
             with self.subTest(lesson=page.stem):
                 text = page.read_text()
