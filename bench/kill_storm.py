@@ -4,8 +4,8 @@
 
 usage: kill_storm.py YOKE [SECONDS [PERIODS [MODEL]]]   (600, 60,30,15,5, resnet20)
 
-Three ranks of one machine train, each kill -9 takes a random one of those that run, rank 0 too, and yoke launch starts
-it again. The useful share is the steps that were done once and for all, beside those of the same ranks undisturbed for a
+As many ranks as cores train, each kill -9 takes a random one of those that run, rank 0 too, and yoke launch starts it
+again. The useful share is the steps that were done once and for all, beside those of the same ranks undisturbed for a
 quarter of the time. A kill ends with the first new step after it: the seconds until then, in the median and at the 99th
 percentile.
 """
@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-RANKS, LOOK_S = 3, 0.002
+RANKS, LOOK_S = max(2, len(os.sched_getaffinity(0))), 0.002
 
 
 class Run:
