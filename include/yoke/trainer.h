@@ -215,7 +215,8 @@ typedef struct yoke_trainer_options {
      * it hangs for longer than engine->deadline. Now and then the run keeps its state on the host,
      * for less than a hundredth of its time; an engine of the devices that are left takes it, and
      * the steps since are done again from the same rows, without events. With engine->shards the
-     * weights end as if nothing had happened, bit for bit. docs/failures.md. */
+     * weights end as if nothing had happened, bit for bit. In DDP: go on when another rank fails,
+     * where process_group->roll lets the ranks agree. docs/failures.md. */
     bool survive;
     const yoke_async_options *asynchronous; /**< YOKE_MODE_ASYNC; NULL: defaults. */
     const yoke_local_options *local;        /**< YOKE_MODE_LOCAL; NULL: defaults. */

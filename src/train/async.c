@@ -37,6 +37,14 @@ static void close_crew(yoke_trainer *trainer) {
     (void)yoke_push_order_close(&trainer->apart.order);
 }
 
+/* Gradients of batches that a stopped run has given out, and does not count. */
+static void drop_gradients(yoke_trainer *trainer) {
+    yoke_apart *apart = &trainer->apart;
+    while (yoke_crew_take(apart->crew, ANYBODY) != NULL)
+        continue;
+    apart->has_ended = false;
+}
+
 /* Giving out. */
 
 /* Updates since the oldest pull of a worker that is busy. */
@@ -151,6 +159,7 @@ static yoke_status update(yoke_trainer *trainer, yoke_loop_step *step) {
 
 const yoke_step_kind yoke_steps_apart_async = {.open = open,
                                                .close = close_crew,
+                                               .begin = drop_gradients,
                                                .load = load,
                                                .update = update,
                                                .name = "async",

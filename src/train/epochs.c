@@ -281,6 +281,7 @@ static yoke_status train(yoke_trainer *trainer) {
     const yoke_run *run = &trainer->run;
     bool was_complete = trainer->saving.resumed && yoke_run_is_over(run);
     if (was_complete) return evaluate_again(trainer);
+    if (trainer->steps->begin != NULL) trainer->steps->begin(trainer);
     if (trainer->survival.newest < 0) TRY(yoke_survival_keep(trainer)); /* no newcomer */
     while (!yoke_run_is_over(run) && !yoke_watch_is_over(&trainer->watch, run))
         TRY(yoke_survive(trainer, run_epoch(trainer)));

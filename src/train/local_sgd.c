@@ -37,25 +37,24 @@ static void close_crew(yoke_trainer *trainer) {
 
 /* A step. */
 
-/* Rows first .. first + count - 1 of a batch. */
-static yoke_batch part_of(const yoke_run *run, const yoke_batch *batch, yoke_chunk part) {
-    const yoke_dataset_info *rows = &run->training.info;
-    size_t first = (size_t)part.first, row = (size_t)rows->shape.channels *
-                                             (size_t)rows->shape.height * (size_t)rows->shape.width;
-    size_t labels = rows->label_count > 0 ? (size_t)rows->label_count : 1;
+static yoke_batch part_of(const yoke_batch *batch, yoke_chunk part) {
+    size_t rows = (size_t)batch->rows, first = (size_t)part.first;
     yoke_batch own = {.struct_size = sizeof own, .rows = part.rows};
-    own.inputs = batch->inputs + first * row;
-    if (batch->labels != NULL) own.labels = batch->labels + first * labels;
-    if (batch->targets != NULL) own.targets = batch->targets + first * (size_t)rows->target_count;
+    own.inputs = batch->inputs + first * (batch->inputs_count / rows);
+    if (batch->labels != NULL) own.labels = batch->labels + first * (batch->labels_count / rows);
+    if (batch->targets != NULL)
+        own.targets = batch->targets + first * (batch->targets_count / rows);
     return own;
 }
 
 static yoke_status give_parts(yoke_trainer *trainer, const yoke_batch *batch, double rate) {
     yoke_crew *crew = trainer->apart.crew;
+    if (batch->more_input_count > 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "local SGD is for models with one input");
     for (int i = 0; i < crew->count; i++) {
         yoke_chunk part = yoke_chunk_of(batch->rows, crew->count, i);
         if (part.rows == 0) continue;
-        yoke_batch own = part_of(&trainer->run, batch, part);
+        yoke_batch own = part_of(batch, part);
         crew->workers[i].rate = rate;
         TRY(yoke_crew_give(crew, &crew->workers[i], &own));
     }

@@ -307,9 +307,10 @@ yoke_status yoke_ranks_survive(yoke_trainer *trainer, yoke_status status) {
     yoke_error cause = yoke_error_take(status);
     if (survival->failed_ns == 0 && !survival->admits) survival->failed_ns = yoke_now_ns();
     survival->admits = false;
-    for (int tries = 0; tries < TRIES && goes_on(run, status); tries++)
-        status = yoke_process_group_abort(run->ranks,
-                                          meet(trainer, status == YOKE_ERROR_TIMEOUT, &step));
+    for (int tries = 0; tries < TRIES && goes_on(run, status); tries++) {
+        status = meet(trainer, status == YOKE_ERROR_TIMEOUT, &step);
+        status = yoke_process_group_abort(run->ranks, status); /* another group by now */
+    }
     TRY(status);
     TRY(report_change(trainer, &before, &cause, step));
     return check_least(run);
@@ -321,7 +322,6 @@ yoke_status yoke_ranks_admit(yoke_trainer *trainer) {
 }
 
 yoke_status yoke_ranks_come(yoke_trainer *trainer) {
-    int64_t step;
     if (!yoke_process_group_is_newcomer(trainer->run.ranks)) return YOKE_OK;
-    return share_state(trainer, &step);
+    return share_state(trainer, &trainer->survival.met_step);
 }
