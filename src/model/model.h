@@ -230,6 +230,12 @@ yoke_status yoke_replica_initialize(yoke_replica *replica, uint64_t seed);
 yoke_status yoke_replica_read(yoke_replica *replica, int tensor, bool gradient, float *values);
 yoke_status yoke_replica_write(yoke_replica *replica, int tensor, bool gradient,
                                const float *values);
+/* The same as the values lie in the replica, with their layout; bytes 0: they are plain. Another
+ * replica converts them, while the device that made the layout is open. */
+yoke_status yoke_replica_copy(yoke_replica *replica, int tensor, float *values,
+                              yoke_layout *layout);
+yoke_status yoke_replica_put(yoke_replica *replica, int tensor, const float *values,
+                             const yoke_layout *layout);
 
 /* Index in the tensor table, or -1; then *near (`near` may be NULL) gets the closest name for a
  * message. */

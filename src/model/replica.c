@@ -463,6 +463,28 @@ yoke_status yoke_replica_read(yoke_replica *replica, int tensor, bool gradient, 
                                from.values);
 }
 
+yoke_status yoke_replica_copy(yoke_replica *replica, int tensor, float *values,
+                              yoke_layout *layout) {
+    yoke_device *device = replica->options.device;
+    located from = {0};
+    TRY(locate(replica, tensor, false, &from));
+    bool fits = from.parameter != NULL && from.parameter->layout.bytes == from.bytes;
+    layout->bytes = 0;
+    if (!fits) return yoke_replica_read(replica, tensor, false, values);
+    *layout = from.parameter->layout;
+    return yoke_device_download(device, YOKE_STREAM_COMPUTE, values, from.values, from.bytes);
+}
+
+yoke_status yoke_replica_put(yoke_replica *replica, int tensor, const float *values,
+                             const yoke_layout *layout) {
+    yoke_device *device = replica->options.device;
+    located to = {0};
+    if (layout->bytes == 0) return yoke_replica_write(replica, tensor, false, values);
+    TRY(locate(replica, tensor, false, &to));
+    yoke_replica_renew_shadow(replica);
+    return yoke_layout_convert(device, &to.parameter->layout, to.values, layout, values);
+}
+
 yoke_status yoke_replica_write(yoke_replica *replica, int tensor, bool gradient,
                                const float *values) {
     yoke_device *device = replica->options.device;

@@ -111,12 +111,13 @@ typedef struct yoke_state_tensor {
     yoke_tensor_info info; /* "fc.weight", "optimizer.fc.weight.exp_avg" */
     float *values;         /* [info.count] in PyTorch's order; NULL: integer, or not on this rank */
     yoke_state_part part;
-    int tensor;     /* of the model; -1: another part */
-    int copy_of;    /* average, best: the model's tensor */
-    int parameter;  /* optimizer, average: whose state, in the flat layout of the
-                       engine that takes or gives; -1: another part */
-    int slot;       /* and which; the average's is behind the optimizer's */
-    char *own_name; /* of another part than the model, or NULL */
+    int tensor;         /* of the model; -1: another part */
+    int copy_of;        /* average, best: the model's tensor */
+    int parameter;      /* optimizer, average: whose state, in the flat layout of the
+                           engine that takes or gives; -1: another part */
+    int slot;           /* and which; the average's is behind the optimizer's */
+    char *own_name;     /* of another part than the model, or NULL */
+    yoke_layout layout; /* of `values`, where the state keeps layouts; bytes 0: PyTorch's order */
 } yoke_state_tensor;
 
 typedef struct yoke_state {
@@ -126,6 +127,7 @@ typedef struct yoke_state {
     float *values;                   /* of all tensors; NULL on ranks that keep none */
     float *flat;                     /* one slot in the engine's own layout, on its way */
     size_t flat_elements;
+    bool keeps_layouts; /* takes values as they lie in the engine: faster, and for engines only */
 } yoke_state;
 
 /* Allocates all memory that take and give need. Rank 0 keeps the values. best: with room for the
@@ -142,6 +144,9 @@ yoke_status yoke_state_keep_best(yoke_state *state, yoke_data_parallel *parallel
 yoke_status yoke_state_give_best(yoke_data_parallel *parallel, yoke_state *state);
 /* Rank 0's best goes to all, which keep values. */
 yoke_status yoke_state_share_best(yoke_state *state, yoke_data_parallel *parallel);
+/* Where a state keeps layouts: converts all values, before the device that made the layouts is
+ * closed. */
+yoke_status yoke_state_make_plain(yoke_state *state, yoke_data_parallel *parallel);
 /* Of the steps and all values; the state has values. */
 uint64_t yoke_state_digest(const yoke_state *state);
 

@@ -10,7 +10,7 @@
 #include "train/trainer_parts.h"
 
 /* Keeping takes less than 1 / SPARINGLY of the time. */
-#define SPARINGLY 125
+#define SPARINGLY 150
 
 /* Keeping. */
 
@@ -33,8 +33,12 @@ yoke_status yoke_survival_open(yoke_survival *survival, const yoke_run *run) {
     if (!run->options.survive && run->engine.audit == 0) return YOKE_OK;
     survival->writes = yoke_run_writes(run);
     TRY(check_ranks(run));
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         TRY(yoke_state_create(&survival->kept[i].state, run->parallel, false));
+        survival->kept[i].state->keeps_layouts = true;
+        /* The first copy is slow, and would make the second one late. */
+        if (run->ranks == NULL) TRY(yoke_state_take(survival->kept[i].state, run->parallel));
+    }
     return YOKE_OK;
 }
 

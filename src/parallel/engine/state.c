@@ -212,17 +212,39 @@ static yoke_status gather_slices(slice_job *job) {
 
 /* Between the root, or the flat buffer, and plain values; on the root's worker. */
 
+static yoke_status move_tensor(const slice_job *job, yoke_replica *replica, int own,
+                               yoke_state_tensor *tensor) {
+    if (job->state->keeps_layouts && !job->give)
+        return yoke_replica_copy(replica, own, tensor->values, &tensor->layout);
+    return job->give ? yoke_replica_put(replica, own, tensor->values, &tensor->layout)
+                     : yoke_replica_read(replica, own, false, tensor->values);
+}
+
 static yoke_status move_weights(int lane, void *context) {
     const slice_job *job = context;
     yoke_replica *replica = job->parallel->step.lanes[lane].replica;
     for (int i = 0; i < job->state->count; i++) {
-        const yoke_state_tensor *tensor = &job->state->tensors[i];
+        yoke_state_tensor *tensor = &job->state->tensors[i];
         int own = job->best ? tensor->copy_of : tensor->tensor;
         if (tensor->part != (job->best ? YOKE_STATE_BEST : YOKE_STATE_MODEL)) continue;
         if (tensor->info.integer) continue;
-        TRY(job->give ? yoke_replica_write(replica, own, false, tensor->values)
-                      : yoke_replica_read(replica, own, false, tensor->values));
+        TRY(move_tensor(job, replica, own, tensor));
     }
+    return YOKE_OK;
+}
+
+/* Values of a slot, at `flat` in the engine's layout. */
+static yoke_status convert(const slice_job *job, yoke_device *device, yoke_state_tensor *tensor,
+                           float *flat) {
+    const yoke_parameter *parameter = &job->parallel->step.flat->parameters[tensor->parameter];
+    const yoke_layout *own = tensor->layout.bytes > 0 ? &tensor->layout : &parameter->plain;
+    if (job->give)
+        return yoke_layout_convert(device, &parameter->layout, flat, own, tensor->values);
+    if (!job->state->keeps_layouts || parameter->layout.bytes != parameter->plain.bytes)
+        return yoke_layout_convert(device, &parameter->plain, tensor->values, &parameter->layout,
+                                   flat);
+    tensor->layout = parameter->layout;
+    memcpy(tensor->values, flat, parameter->layout.bytes);
     return YOKE_OK;
 }
 
@@ -230,16 +252,10 @@ static yoke_status convert_slot(int lane, void *context) {
     const slice_job *job = context;
     yoke_device *device = job->parallel->step.lanes[lane].device;
     for (int i = 0; i < job->state->count; i++) {
-        const yoke_state_tensor *tensor = &job->state->tensors[i];
+        yoke_state_tensor *tensor = &job->state->tensors[i];
         if (tensor->parameter < 0 || tensor->slot != job->slot) continue;
-        const yoke_parameter *parameter = &job->parallel->step.flat->parameters[tensor->parameter];
-        float *flat = job->state->flat + parameter->offset;
-        if (job->give)
-            TRY(yoke_layout_convert(device, &parameter->layout, flat, &parameter->plain,
-                                    tensor->values));
-        else
-            TRY(yoke_layout_convert(device, &parameter->plain, tensor->values, &parameter->layout,
-                                    flat));
+        size_t offset = job->parallel->step.flat->parameters[tensor->parameter].offset;
+        TRY(convert(job, device, tensor, job->state->flat + offset));
     }
     return YOKE_OK;
 }
@@ -326,6 +342,33 @@ static yoke_status give(yoke_data_parallel *parallel, yoke_state *state) {
 yoke_status yoke_state_give(yoke_data_parallel *parallel, yoke_state *state) {
     TRY(yoke_enter_settled(parallel, "yoke_state_give"));
     return yoke_leave(parallel, yoke_ranks_report(&parallel->step, give(parallel, state)));
+}
+
+static const yoke_parameter *parameter_of(const yoke_flat *flat, int tensor) {
+    for (int i = 0; i < flat->parameter_count; i++)
+        if (flat->parameters[i].tensor == tensor) return &flat->parameters[i];
+    return NULL; /* running statistics, which are plain */
+}
+
+static yoke_status make_plain(yoke_state_tensor *tensor, yoke_data_parallel *parallel) {
+    const yoke_step *step = &parallel->step;
+    int own = tensor->tensor >= 0 ? tensor->tensor : tensor->copy_of;
+    size_t bytes = tensor->layout.bytes;
+    float *as_it_lies = malloc(bytes);
+    if (as_it_lies == NULL) return FAIL_MEMORY(bytes, "a tensor of the kept state");
+    memcpy(as_it_lies, tensor->values, bytes);
+    yoke_status status =
+        yoke_layout_convert(step->lanes[0].device, &parameter_of(step->flat, own)->plain,
+                            tensor->values, &tensor->layout, as_it_lies);
+    free(as_it_lies);
+    tensor->layout.bytes = 0;
+    return status;
+}
+
+yoke_status yoke_state_make_plain(yoke_state *state, yoke_data_parallel *parallel) {
+    for (int i = 0; i < state->count; i++)
+        if (state->tensors[i].layout.bytes > 0) TRY(make_plain(&state->tensors[i], parallel));
+    return YOKE_OK;
 }
 
 uint64_t yoke_state_digest(const yoke_state *state) {
