@@ -32,8 +32,8 @@ static inline yoke_chunk yoke_chunk_span(int rows, int parts, int first, int cou
 /* `parts` parts dealt to `owners` owners as evenly as they can be: the first ones get one more. */
 static inline yoke_chunk yoke_chunk_spread(int parts, int owners, int owner) {
     int each = parts / owners, more = parts % owners;
-    return (yoke_chunk){.first = each * owner + (owner < more ? owner : more),
-                        .rows = each + (owner < more)};
+    yoke_chunk own = {each * owner + (owner < more ? owner : more), each + (owner < more)};
+    return own;
 }
 
 /* Where part `part` of `parts` begins when `count` elements are cut at cache lines of `line`

@@ -227,7 +227,7 @@ typedef struct hit_rank {
 static yoke_status wait_for_the_hit(const hit_rank *self, yoke_process_group *group) {
     void *gpu = NULL;
     TRY(yoke_device_allocate(yoke_devices_at(self->devices, 0), 400, "a test", &gpu));
-    yoke_status status = group->all_reduce_async(group, gpu, 100);
+    yoke_status status = group->all_reduce_async(group, gpu, 100, NULL);
     if (status == YOKE_OK) status = group->synchronize(group);
     yoke_error error = yoke_error_take(status);
     yoke_device_free(yoke_devices_at(self->devices, 0), gpu);
