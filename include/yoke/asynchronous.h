@@ -10,12 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "yoke/status.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /** YOKE_MODE_ASYNC, asynchronous SGD with a server (Dean et al. 2012). Each device computes the
  * gradient of a batch with the weights that it pulled from the server, and pushes it; the server
  * updates at once, and the device pulls again. A step is a push, of `batch` rows. The staleness of
@@ -58,20 +52,5 @@ typedef struct yoke_local_options {
 
 /** Staleness from here on is counted together. */
 #define YOKE_STALENESS_LIMIT 64
-
-typedef struct yoke_trainer yoke_trainer;
-
-/** How stale the pushes of an asynchronous run were.
- *
- * @param trainer      The trainer.
- * @param[out] counts  [YOKE_STALENESS_LIMIT]: pushes of staleness 0, 1, ...; the last one also of
- * all above. Zeros in other modes.
- * @return ARGUMENT: a pointer is NULL.
- */
-YOKE_API yoke_status yoke_trainer_staleness(const yoke_trainer *trainer, uint64_t *counts);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

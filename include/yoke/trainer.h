@@ -301,6 +301,15 @@ typedef struct yoke_progress {
  */
 YOKE_API yoke_status yoke_trainer_progress(const yoke_trainer *trainer, yoke_progress *progress);
 
+/** How stale the pushes of an asynchronous run were.
+ *
+ * @param trainer      The trainer.
+ * @param[out] counts  [YOKE_STALENESS_LIMIT]: pushes of staleness 0, 1, ...; the last one also of
+ * all above. Zeros in other modes.
+ * @return ARGUMENT: a pointer is NULL.
+ */
+YOKE_API yoke_status yoke_trainer_staleness(const yoke_trainer *trainer, uint64_t *counts);
+
 /** One pass over the test split: every row once. In DDP all ranks call it together.
  *
  * @param trainer      The trainer.
