@@ -16,7 +16,8 @@ YOKE = sys.argv.pop(1) if len(sys.argv) > 1 else "build/release/yoke"
 LIMIT_S = 300
 STEPS = 40
 TRAIN = ["train", "--mode", "ddp", "--model", "mlp:width=32", "--dataset", "synthetic:1x8x8,rows=400", "--batch", "26",
-         "--shards", "4", "--steps", str(STEPS), "--threads", "1", "--evaluate-every", "1", "--json", "--quiet"]
+         "--shards", "4", "--steps", str(STEPS), "--threads", "1", "--devices", "cpu", "--evaluate-every", "1", "--json",
+         "--quiet"]
 
 
 class Survivors(unittest.TestCase):

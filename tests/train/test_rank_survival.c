@@ -91,6 +91,7 @@ static yoke_trainer_options options_of(const play *one, yoke_data_parallel_optio
     yoke_trainer_options options = YOKE_TRAINER_OPTIONS_INIT;
     options.model = "mlp:width=16";
     options.dataset = "synthetic:1x8x8,rows=64";
+    options.devices = "cpu"; /* also where GPUs are simulated */
     options.batch = 13;
     options.steps = STEPS_OF_RUN;
     options.threads = 1;
@@ -182,7 +183,6 @@ static expected undisturbed(bool is_sharded) {
     yoke_trainer *trainer;
     snprintf(one.metrics, sizeof one.metrics, "/tmp/yoke-survivors-%d-alone", (int)getpid());
     yoke_trainer_options options = options_of(&one, &engine);
-    options.devices = "cpu";
     if (yoke_trainer_create(&trainer, &options) != YOKE_OK) fail_msg("%s", yoke_last_error());
     if (yoke_trainer_run(trainer) != YOKE_OK) fail_msg("%s", yoke_last_error());
     assert_int_equal(yoke_data_parallel_hash(yoke_trainer_engine(trainer), &found.hash), YOKE_OK);
