@@ -34,7 +34,12 @@ static yoke_status open(yoke_trainer *trainer) {
 
 static void close_crew(yoke_trainer *trainer) {
     yoke_crew_destroy(trainer->apart.crew);
-    (void)yoke_push_order_close(&trainer->apart.order);
+    yoke_push_order_close(&trainer->apart.order);
+}
+
+/* An order that is not on the disk replays nothing: the run says so, and does not end well. */
+static yoke_status check_order(yoke_trainer *trainer) {
+    return yoke_push_order_check(&trainer->apart.order);
 }
 
 /* Gradients of batches that a stopped run has given out, and does not count. */
@@ -162,6 +167,7 @@ const yoke_step_kind yoke_steps_apart_async = {.open = open,
                                                .begin = drop_gradients,
                                                .load = load,
                                                .update = update,
+                                               .settle = check_order,
                                                .name = "async",
                                                .is_apart = true};
 

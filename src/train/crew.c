@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/crew.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,12 +15,9 @@ static void *run_worker(void *context) {
             pthread_cond_wait(&crew->given, &crew->mutex);
         if (crew->ending) break;
         pthread_mutex_unlock(&crew->mutex);
-        uint64_t begin = yoke_now_ns();
         yoke_error error = yoke_error_take(crew->work(own));
-        uint64_t spent = yoke_now_ns() - begin;
         pthread_mutex_lock(&crew->mutex);
         own->error = error;
-        own->ns = spent;
         own->order = crew->ends++;
         own->is_done = true;
         pthread_cond_broadcast(&crew->done);
@@ -144,7 +140,7 @@ yoke_status yoke_crew_give(yoke_crew *crew, yoke_worker *worker, const yoke_batc
     return YOKE_OK;
 }
 
-/* Of those that are done, the one that ended first. */
+/* The worker that ended first among those that are done. */
 static yoke_worker *first_done(yoke_crew *crew, int index) {
     yoke_worker *first = NULL;
     for (int i = 0; i < crew->count; i++) {

@@ -24,7 +24,6 @@ typedef struct yoke_worker {
     double rate;                       /* of a local step */
     yoke_step_result result;
     yoke_error error;
-    uint64_t ns; /* that the work took */
 } yoke_worker;
 
 typedef yoke_status yoke_crew_work(yoke_worker *worker); /* on its thread, on scattered rows */
@@ -40,7 +39,8 @@ struct yoke_crew {
     yoke_flat_view server;
 };
 
-/* Of all devices that options.devices lists. Engines begin with the server's weights. */
+/* Makes a worker for each device of options.devices; its engine begins with the server's weights.
+ */
 yoke_status yoke_crew_create(yoke_crew **crew, yoke_run *run, yoke_crew_work *work);
 void yoke_crew_destroy(yoke_crew *crew); /* takes NULL */
 /* Copies the server's weights and running statistics to the worker. */

@@ -89,14 +89,17 @@ yoke_status yoke_push_order_open(yoke_push_order *order, const yoke_run *run, in
     return status;
 }
 
-yoke_status yoke_push_order_close(yoke_push_order *order) {
-    bool failed = order->record != NULL && ferror(order->record) != 0;
-    failed |= order->record != NULL && fclose(order->record) != 0;
+void yoke_push_order_close(yoke_push_order *order) {
+    if (order->record != NULL) (void)fclose(order->record); /* yoke_push_order_check has looked */
     order->record = NULL;
     free(order->replay);
     order->replay = order->next = NULL;
-    if (!failed) return YOKE_OK;
-    return FAIL(YOKE_ERROR_IO, "%s: the order of the pushes is incomplete: %s", order->record_path,
+}
+
+yoke_status yoke_push_order_check(yoke_push_order *order) {
+    if (order->record == NULL || (fflush(order->record) == 0 && ferror(order->record) == 0))
+        return YOKE_OK;
+    return FAIL(YOKE_ERROR_IO, "%s: cannot write the order of the pushes: %s", order->record_path,
                 strerror(errno));
 }
 

@@ -17,8 +17,8 @@ typedef struct yoke_step_kind {
     /* Loads the rows of the step, or says that the epoch has no more; and takes it. */
     yoke_status (*load)(yoke_trainer *trainer, yoke_loop_step *step);
     yoke_status (*update)(yoke_trainer *trainer, yoke_loop_step *step);
-    /* At the end of an epoch, before its evaluation: the run's engine has the weights that count.
-     * NULL: it always has. */
+    /* At the end of an epoch, before its evaluation: the run's engine has the weights that count,
+     * and files have their lines. NULL: they always have. */
     yoke_status (*settle)(yoke_trainer *trainer);
     const char *name; /* of the mode */
     bool is_apart;    /* devices have weights of their own: see check_apart */

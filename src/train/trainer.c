@@ -225,6 +225,8 @@ static yoke_status check_files(yoke_trainer *trainer) {
         {"save", options->save, YOKE_FILE_WRITTEN},
         {"metrics", options->metrics, YOKE_FILE_WRITTEN},
         {"trace", options->trace, YOKE_FILE_WRITTEN},
+        {"record_order", options->asynchronous->record_order, YOKE_FILE_WRITTEN},
+        {"replay_order", options->asynchronous->replay_order, YOKE_FILE_READ},
         {"init", replaces ? NULL : options->init, YOKE_FILE_READ},
         {"resume", names ? options->resume : NULL, YOKE_FILE_READ},
         {"algorithm_cache", options->engine->algorithm_cache, YOKE_FILE_READ},

@@ -409,6 +409,20 @@ static void an_order_that_ends_early_is_an_error(void **state) {
     unlink(place);
 }
 
+static void an_order_that_cannot_be_written_is_an_error(void **state) {
+    (void)state;
+    char place[128];
+    log_of_run run;
+    yoke_async_options async = YOKE_ASYNC_OPTIONS_INIT;
+    yoke_trainer_options options = apart(&run, YOKE_MODE_ASYNC, WORKERS);
+    options.asynchronous = &async;
+    async.record_order = "/dev/full";
+    expect_failure(&options, YOKE_ERROR_IO, "/dev/full: cannot write the order of the pushes");
+    async.record_order = options.metrics = in_folder("order", place);
+    expect_failure(&options, YOKE_ERROR_ARGUMENT, "order");
+    assert_int_not_equal(access(place, F_OK), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_worker_is_sequential),
@@ -418,6 +432,7 @@ int main(void) {
         cmocka_unit_test(local_steps_end_in_their_mean),
         cmocka_unit_test(what_does_not_go_together_is_refused),
         cmocka_unit_test(an_order_that_ends_early_is_an_error),
+        cmocka_unit_test(an_order_that_cannot_be_written_is_an_error),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
