@@ -57,7 +57,7 @@ def main():
         seconds.append(result["lost_seconds"])
     seconds.sort()
     print(f"{len(seconds)} failures: back where the run was after {statistics.median(seconds):.2f} s in the median, "
-          f"{seconds[int(0.99 * (len(seconds) - 1))]:.2f} s at the 99th percentile, all with the same weights")
+          f"{seconds[-1]:.2f} s at most, all with the same weights")
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ yoke_status yoke_state_share_best(yoke_state *state, yoke_data_parallel *paralle
 /* Where a state keeps layouts: converts all values, before the device that made the layouts is
  * closed. */
 yoke_status yoke_state_make_plain(yoke_state *state, yoke_data_parallel *parallel);
-/* Of the steps and all values; the state has values. */
+/* A digest of the steps and all values; the state has values. */
 uint64_t yoke_state_digest(const yoke_state *state);
 
 #endif

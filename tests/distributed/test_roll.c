@@ -19,7 +19,7 @@
 
 enum { MOST = 3, GENERATIONS = 6, STATES = 1 << 22 };
 
-/* Of one process. */
+/* What one process does, and what its seat says. */
 typedef struct player {
     uint8_t state, at, generation, before, come, awaited, members; /* of its meeting */
     uint8_t wants, since;                                          /* in its seat */

@@ -24,7 +24,7 @@
 
 enum { RANKS = 3, STEPS_OF_RUN = 9, DIES_AT = 4, BY_DAY = 7 };
 
-/* Of this process. */
+/* How many points this process has passed. */
 static struct {
     bool meets_again; /* from the first step of a second meeting on */
     int points, last; /* so far; dies at the last, 0: never */

@@ -3,8 +3,9 @@
  * who is a member of each generation of the process group. Nobody leads: whoever first sees that
  * all have come writes down the members of the generation, once.
  *
- * A process has a seat. It comes to a generation, waits until everybody whom it awaits has come or
- * has ended, and is then a member or left out. It awaits the members of the generation before. */
+ * Each process has a seat. It says there that it comes to the next generation. Then it waits until
+ * each member of the present generation has come, too, or its process has ended. The members of the
+ * next one are those that have come; a process that comes later is left out. */
 #ifndef DISTRIBUTED_ROLL_H
 #define DISTRIBUTED_ROLL_H
 

@@ -108,7 +108,7 @@ const yoke_exchange_kind *yoke_exchange_kind_for(const yoke_step *step); /* exch
 yoke_status yoke_exchange_create(yoke_step *step, const yoke_exchange_kind *kind);
 yoke_status yoke_exchange_open(yoke_exchange *exchange);
 void yoke_exchange_destroy(yoke_exchange *exchange); /* takes NULL */
-/* Of the sums of shards that a lane keeps beside its gradients. */
+/* How much memory the sums of shards take that a lane keeps beside its gradients. */
 size_t yoke_exchange_sums_bytes(const yoke_step *step);
 size_t yoke_exchange_optimizer_bytes(const yoke_exchange *exchange, int lane);
 

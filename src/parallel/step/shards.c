@@ -85,7 +85,7 @@ yoke_status yoke_shards_check(yoke_step *step) {
 
 /* Life. */
 
-/* Of this process. */
+/* How many shards this process computes. */
 static int shards_here(const yoke_step *step) {
     return step->ranks.world > 1 ? yoke_deal_shards(step, 0) : step->options.shards;
 }
