@@ -50,10 +50,12 @@ typedef enum yoke_event_kind {
     YOKE_EVENT_EPOCH,   /**< After every epoch and its evaluation, and after a last part of one:
                              means over the rows that this run trained on in it. */
     YOKE_EVENT_STOPPED, /**< `patience` ends the run; `text` says why. */
-    YOKE_EVENT_LOST,  /**< `survive`: the run goes on without a device, or rank, that failed; `text`
-                           says which, why, and from which step. yoke_trainer_engine is a new one,
-                           and `rank` may be. */
-    YOKE_EVENT_JOINED /**< `survive`: another rank trains along; as LOST. */
+    YOKE_EVENT_LOST, /**< `survive`: the run goes on without a device, or rank, that failed; `text`
+                          says which, why, and from which step. yoke_trainer_engine is a new one,
+                          and `rank` may be. */
+    YOKE_EVENT_JOINED, /**< `survive`: another rank trains along; as LOST. */
+    YOKE_EVENT_RESIZED /**< yoke_trainer_resize: the run goes on with other devices; `text` says
+                            which. yoke_trainer_engine is a new one. */
 } yoke_event_kind;
 
 /** What counts the time between two checkpoints. */
@@ -258,9 +260,9 @@ YOKE_API void yoke_trainer_destroy(yoke_trainer *trainer);
  * training goes on; only the last one's failure is the run's. In DDP all ranks call it together.
  *
  * While it runs, the trainer and its engine are the calling thread's: callbacks on that thread may
- * read them, and every other thread gets ARGUMENT, except from yoke_trainer_progress and
- * yoke_trainer_stop. No question of another thread ends a run. A run that fails also saves what the
- * options say: the weights after the last whole step.
+ * read them, and every other thread gets ARGUMENT, except from yoke_trainer_progress,
+ * yoke_trainer_stop and yoke_trainer_resize. No question of another thread ends a run. A run that
+ * fails also saves what the options say: the weights after the last whole step.
  *
  * @param trainer  The trainer.
  * @return ARGUMENT: another thread uses the trainer, or a callback of its run calls this.
@@ -276,6 +278,19 @@ YOKE_API yoke_status yoke_trainer_run(yoke_trainer *trainer);
  * @param trainer  The trainer. NULL: nothing happens.
  */
 YOKE_API void yoke_trainer_stop(yoke_trainer *trainer);
+
+/** Asks a trainer to go on with other devices from its next step. Another thread or a callback may
+ * call it. The engine of the other devices takes weights, running statistics and the optimizer's
+ * state: with `shards` the run ends with the same bits, on any devices. After the change the event
+ * RESIZED comes; where an engine of these devices cannot be made, a WARNING, and the run goes on
+ * with those that it had.
+ *
+ * @param trainer  The trainer, of mode DATA_PARALLEL. It must not be destroyed meanwhile.
+ * @param devices  As options.devices. Another call before the next step replaces it.
+ * @return ARGUMENT: as yoke_devices_open; another mode; options.engine->shares, which belong to
+ *         the devices that the run had. DEVICE: as yoke_devices_open.
+ */
+YOKE_API yoke_status yoke_trainer_resize(yoke_trainer *trainer, const char *devices);
 
 /** How far a trainer is. */
 typedef struct yoke_progress {

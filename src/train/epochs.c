@@ -248,13 +248,14 @@ static yoke_status end_epoch(yoke_trainer *trainer) {
 
 /* The loop. */
 
-/* A stopped or resumed run continues behind the batches of this epoch that it has trained on. A
- * stop after the last step has no effect. */
+/* A run that was stopped, resumed or resized continues behind the batches of this epoch that it has
+ * trained on. A stop after the last step has no effect. */
 static yoke_status run_epoch(yoke_trainer *trainer) {
     yoke_run *run = &trainer->run;
     TRY(yoke_loader_begin_at(run->training.loader, run->at.epoch, (size_t)run->at.batches));
     while (run->at.step < run->at.steps) {
         yoke_loop_step step;
+        if (yoke_resize_is_asked(&trainer->resize)) return yoke_resize_run(trainer);
         TRY(save_or_stop(trainer));
         TRY(trainer->steps->load(trainer, &step));
         if (step.is_end) break;

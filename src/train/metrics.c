@@ -79,6 +79,20 @@ void yoke_metrics_close(yoke_metrics *metrics) {
     *metrics = (yoke_metrics){0};
 }
 
+/* The key of an event that changes who trains; NULL: another event. */
+static const char *name_change(yoke_event_kind kind) {
+    switch (kind) {
+    case YOKE_EVENT_LOST:
+        return "lost";
+    case YOKE_EVENT_JOINED:
+        return "joined";
+    case YOKE_EVENT_RESIZED:
+        return "resized";
+    default:
+        return NULL;
+    }
+}
+
 /* Reuses the memory of the line's text. */
 static void format(yoke_json *line, const yoke_event *event) {
     line->length = 0;
@@ -87,9 +101,9 @@ static void format(yoke_json *line, const yoke_event *event) {
     yoke_json_integer(line, "step", (int64_t)event->step);
     yoke_json_integer(line, "epoch", (int64_t)event->epoch + 1);
     bool trains = event->kind == YOKE_EVENT_STEP;
-    bool lost = event->kind == YOKE_EVENT_LOST;
-    if (lost || event->kind == YOKE_EVENT_JOINED) {
-        yoke_json_text(line, lost ? "lost" : "joined", event->text);
+    const char *change = name_change(event->kind);
+    if (change != NULL) {
+        yoke_json_text(line, change, event->text);
         yoke_json_close(line, '}');
         return;
     }

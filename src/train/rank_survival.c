@@ -211,8 +211,7 @@ static yoke_status share_state(yoke_trainer *trainer, int64_t *step) {
 
 static yoke_status meet(yoke_trainer *trainer, bool hangs, int64_t *step) {
     yoke_run *run = &trainer->run;
-    for (int i = 0; run->parallel != NULL && i < 2; i++) /* the rank's device may be opened anew */
-        TRY(yoke_state_make_plain(trainer->survival.kept[i].state, run->parallel));
+    if (run->parallel != NULL) TRY(yoke_survival_let_go(&trainer->survival, run->parallel));
     yoke_run_drop_engine(run);
     yoke_rows_unload(&run->training);
     yoke_rows_unload(&trainer->test.rows);

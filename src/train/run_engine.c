@@ -79,14 +79,14 @@ static void keep_spares(const yoke_run *run) {
     yoke_devices_use(run->devices, used);
 }
 
-static void keep_trace(yoke_run *run, int device) {
+/* why: "cpu:1 was lost", for the name of the next trace. */
+static void keep_trace(yoke_run *run, const char *why) {
     yoke_past_traces *past = &run->past;
     if (run->options.trace == NULL || run->parallel == NULL || past->count == YOKE_DEVICES_LIMIT)
         return;
     if (past->count == 0) snprintf(past->names[0], sizeof past->names[0], "yoke");
     past->traces[past->count++] = yoke_data_parallel_take_trace(run->parallel);
-    snprintf(past->names[past->count], sizeof past->names[0], "yoke, after %s was lost",
-             yoke_device_name(yoke_devices_at(run->devices, device)));
+    snprintf(past->names[past->count], sizeof past->names[0], "yoke, after %s", why);
 }
 
 void yoke_run_drop_engine(yoke_run *run) {
@@ -101,12 +101,26 @@ yoke_status yoke_run_rebuild_engine(yoke_run *run) {
 }
 
 yoke_status yoke_run_leave_out(yoke_run *run, int device) {
-    keep_trace(run, device);
+    char why[48];
+    snprintf(why, sizeof why, "%s was lost",
+             yoke_device_name(yoke_devices_at(run->devices, device)));
+    keep_trace(run, why);
     yoke_run_drop_engine(run);
     yoke_devices_leave_out(run->devices, device);
     keep_spares(run);
     yoke_kept_lists_leave_out(run->lists, &run->engine, device);
     if (yoke_devices_count(run->devices) == 1) run->engine.audit = 0; /* nobody is left for it */
+    return yoke_run_rebuild_engine(run);
+}
+
+yoke_status yoke_run_use_devices(yoke_run *run, yoke_devices *devices) {
+    char why[48];
+    (void)yoke_data_parallel_trace(run->parallel); /* reads the clocks of the last steps */
+    snprintf(why, sizeof why, "step %llu", (unsigned long long)run->at.step);
+    keep_trace(run, why);
+    yoke_run_drop_engine(run);
+    run->devices = devices;
+    keep_spares(run);
     return yoke_run_rebuild_engine(run);
 }
 

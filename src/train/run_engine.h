@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine of a run, with its weights; and one without a device that failed. */
+/* The engine of a run, with its weights; and one of fewer or other devices. */
 #ifndef TRAIN_RUN_ENGINE_H
 #define TRAIN_RUN_ENGINE_H
 
@@ -11,6 +11,8 @@ yoke_status yoke_run_build_engine(yoke_run *run);
  * makes an engine of those that are left, with weights of its own. After a failure the run has no
  * engine. */
 yoke_status yoke_run_leave_out(yoke_run *run, int device);
+/* Likewise, with an engine of other devices; those that the run had stay open. */
+yoke_status yoke_run_use_devices(yoke_run *run, yoke_devices *devices);
 void yoke_run_drop_engine(yoke_run *run);
 /* Another engine of the same options, for the devices or ranks that the run has now. */
 yoke_status yoke_run_rebuild_engine(yoke_run *run);

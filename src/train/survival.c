@@ -78,6 +78,12 @@ yoke_status yoke_survival_keep(yoke_trainer *trainer) {
     return YOKE_OK;
 }
 
+yoke_status yoke_survival_let_go(yoke_survival *survival, yoke_data_parallel *parallel) {
+    for (int i = 0; i < 2 && is_on(survival); i++)
+        TRY(yoke_state_make_plain(survival->kept[i].state, parallel));
+    return YOKE_OK;
+}
+
 bool yoke_survival_repeats(yoke_survival *survival, uint64_t step) {
     if (!is_on(survival)) return false;
     if (step >= survival->reported && survival->failed_ns > 0) {

@@ -47,6 +47,8 @@ void yoke_survival_close(yoke_survival *survival);
 bool yoke_survival_is_due(const yoke_survival *survival);
 /* Between two steps, and behind an evaluation, so that none is made again but one that failed. */
 yoke_status yoke_survival_keep(yoke_trainer *trainer);
+/* What is kept needs the engine's devices no more: others may be opened. */
+yoke_status yoke_survival_let_go(yoke_survival *survival, yoke_data_parallel *parallel);
 /* Whether this step, which is done, was done and reported before a failure, too. */
 bool yoke_survival_repeats(yoke_survival *survival, uint64_t step);
 bool yoke_survival_repeats_evaluation(yoke_survival *survival, uint64_t step);

@@ -381,6 +381,7 @@ void yoke_trainer_destroy(yoke_trainer *trainer) {
     yoke_run *run = &trainer->run;
     yoke_saving_close(&trainer->saving);
     yoke_survival_close(&trainer->survival);
+    yoke_resize_close(&trainer->resize);
     yoke_weights_writer_destroy(trainer->last_weights);
     yoke_workers_destroy(run->file_workers);
     if (trainer->steps != NULL && trainer->steps->close != NULL) trainer->steps->close(trainer);

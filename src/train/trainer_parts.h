@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A trainer: a run, and the parts that it takes. Only the files that go through a whole run see it:
  * trainer.c opens and closes the parts, epochs.c trains, async.c and local_sgd.c take steps of
- * other kinds, survival.c and rank_survival.c go back, finish.c ends. */
+ * other kinds, survival.c and rank_survival.c go back, resize.c
+ * changes the devices, finish.c ends. */
 #ifndef TRAIN_TRAINER_PARTS_H
 #define TRAIN_TRAINER_PARTS_H
 
@@ -11,6 +12,7 @@
 #include "train/custom_parts.h"
 #include "train/lr_curve.h"
 #include "train/metrics.h"
+#include "train/resize.h"
 #include "train/run.h"
 #include "train/run_progress.h"
 #include "train/save_place.h"
@@ -36,6 +38,7 @@ struct yoke_trainer {
     yoke_watch watch;
     yoke_saving saving;
     yoke_survival survival;
+    yoke_resize resize;
     const yoke_step_kind *steps;
     yoke_apart apart;
     yoke_weights_writer *last_weights; /* of rank 0, from the begin of a run that saves */

@@ -103,6 +103,7 @@ static inline void on_event(const yoke_event *event, void *payload) {
         break;
     case YOKE_EVENT_LOST:
     case YOKE_EVENT_JOINED:
+    case YOKE_EVENT_RESIZED:
         break;
     case YOKE_EVENT_STOPPED:
         snprintf(run->stopped, sizeof run->stopped, "%s", event->text);

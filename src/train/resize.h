@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run that goes on with other devices because the host program, or `yoke resize`, asks for them:
+ * between two steps an engine of these devices takes the state of the one before. */
+#ifndef TRAIN_RESIZE_H
+#define TRAIN_RESIZE_H
+
+#include <stdatomic.h>
+
+#include "train/run.h"
+
+typedef struct yoke_resize {
+    _Atomic(yoke_devices *) asked; /* open, for the next step; NULL: none */
+} yoke_resize;
+
+bool yoke_resize_is_asked(const yoke_resize *resize);
+/* Between two steps, outside of an epoch's loader. Devices that the run cannot use are a WARNING:
+ * it goes on with those that it had. */
+yoke_status yoke_resize_run(yoke_trainer *trainer);
+void yoke_resize_close(yoke_resize *resize);
+
+#endif
