@@ -98,7 +98,7 @@ int main(int argc, char **argv) {
     must(yoke_loader_create(&loader, dataset, &loading));
 
     double first = 0, loss = 0, farthest = 0;
-    for (uint64_t epoch = 0; epoch < 6; epoch++) {
+    for (uint64_t epoch = 0; epoch < 8; epoch++) {
         yoke_batch batch = {.struct_size = sizeof batch};
         yoke_step_result whole = {.struct_size = sizeof whole};
         must(yoke_loader_begin(loader, epoch));

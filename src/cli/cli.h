@@ -21,6 +21,7 @@ int bench_main(int argc, char **argv);
 int compare_main(int argc, char **argv);
 int verify_main(int argc, char **argv);
 int launch_main(int argc, char **argv);
+int resize_main(int argc, char **argv);
 int checkpoint_main(int argc, char **argv);
 int model_main(int argc, char **argv);
 int report_main(int argc, char **argv);
@@ -33,8 +34,8 @@ int help_main(int argc, char **argv);
 
 /* Their options: cli_parse and `yoke help VERB` read them. */
 extern const cli_verb train_verb, evaluate_verb, predict_verb, generate_verb, devices_verb,
-    bench_verb, compare_verb, verify_verb, launch_verb, checkpoint_verb, model_verb, data_verb,
-    report_verb, simulate_verb, advise_verb, completion_verb, version_verb, help_verb;
+    bench_verb, compare_verb, verify_verb, launch_verb, resize_verb, checkpoint_verb, model_verb,
+    data_verb, report_verb, simulate_verb, advise_verb, completion_verb, version_verb, help_verb;
 
 /* Records a failure of the tool itself; the first text stays. Returns `status`. */
 yoke_status cli_refuse(yoke_status status, const char *format, ...)

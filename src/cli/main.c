@@ -16,15 +16,25 @@ static const struct {
     const cli_verb *verb;
     int (*run)(int argc, char **argv);
 } verbs[] = {
-    {&train_verb, train_main},     {&evaluate_verb, evaluate_main},
-    {&predict_verb, predict_main}, {&generate_verb, generate_main},
-    {&devices_verb, devices_main}, {&bench_verb, bench_main},
-    {&compare_verb, compare_main}, {&verify_verb, verify_main},
-    {&launch_verb, launch_main},   {&checkpoint_verb, checkpoint_main},
-    {&model_verb, model_main},     {&data_verb, data_main},
-    {&report_verb, report_main},   {&simulate_verb, simulate_main},
-    {&advise_verb, advise_main},   {&completion_verb, completion_main},
-    {&version_verb, version_main}, {&help_verb, help_main},
+    {&train_verb, train_main},
+    {&evaluate_verb, evaluate_main},
+    {&predict_verb, predict_main},
+    {&generate_verb, generate_main},
+    {&devices_verb, devices_main},
+    {&bench_verb, bench_main},
+    {&compare_verb, compare_main},
+    {&verify_verb, verify_main},
+    {&launch_verb, launch_main},
+    {&resize_verb, resize_main},
+    {&checkpoint_verb, checkpoint_main},
+    {&model_verb, model_main},
+    {&data_verb, data_main},
+    {&report_verb, report_main},
+    {&simulate_verb, simulate_main},
+    {&advise_verb, advise_main},
+    {&completion_verb, completion_main},
+    {&version_verb, version_main},
+    {&help_verb, help_main},
 };
 #define STACK_BYTES (256 << 10)
 #define VERB_COUNT ((int)(sizeof verbs / sizeof verbs[0]))

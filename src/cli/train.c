@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/control.h"
 #include "cli/launch/launch_environment.h"
 #include "cli/live/live.h"
 #include "cli/progress.h"
@@ -32,6 +33,7 @@ typedef struct session {
     yoke_lr_find_result found; /* with --lr-find */
     skipped_list skipped;
     algorithm_cache_place algorithm_cache;
+    int control;    /* where yoke resize asks; -1: nowhere */
     bool speaks;    /* rank 0; the others print failures only */
     bool has_table; /* the heads of the epochs' columns are printed */
 } session;
@@ -42,8 +44,26 @@ static void follow_rank(session *now, const yoke_event *event) {
     now->progress.silent = now->setup.quiet || !now->speaks;
 }
 
+/* "devices LIST" of yoke resize. */
+static int answer_resize(const char *request, char text[CONTROL_BYTES], void *context) {
+    const session *now = context;
+    static const char key[] = "devices ";
+    if (strncmp(request, key, sizeof key - 1) != 0) {
+        snprintf(text, CONTROL_BYTES, "trains in one process, without ranks: give --devices");
+        return yoke_status_exit_code(YOKE_ERROR_ARGUMENT);
+    }
+    const char *list = request + sizeof key - 1;
+    yoke_status status = yoke_trainer_resize(now->trainer, list);
+    if (status == YOKE_OK)
+        snprintf(text, CONTROL_BYTES, "goes on with %s from its next step", list);
+    else
+        snprintf(text, CONTROL_BYTES, "%s", yoke_last_error());
+    return yoke_status_exit_code(status);
+}
+
 static void on_event(const yoke_event *event, void *payload) {
     session *now = payload;
+    control_serve(now->control, answer_resize, now);
     now->steps = event->steps;
     now->seconds = event->seconds_elapsed;
     if (now->setup.report != NULL) train_curves_add(&now->curves, event);
@@ -65,8 +85,8 @@ static void on_event(const yoke_event *event, void *payload) {
     if (event->kind == YOKE_EVENT_READY)
         now->progress.unit = rate_unit(yoke_trainer_model(now->trainer));
     if (now->setup.quiet || !now->speaks) return;
-    if (event->kind == YOKE_EVENT_LOST && now->live != NULL)
-        live_ready(now->live, now->trainer, &now->view);
+    bool other_devices = event->kind == YOKE_EVENT_LOST || event->kind == YOKE_EVENT_RESIZED;
+    if (other_devices && now->live != NULL) live_ready(now->live, now->trainer, &now->view);
     if (event->kind == YOKE_EVENT_READY) {
         print_plan(stderr, now->trainer, &now->view);
         print_groups(stderr, now->trainer, &now->groups);
@@ -78,7 +98,8 @@ static void on_event(const yoke_event *event, void *payload) {
         fputc('\n', stderr);
     }
     if (event->kind == YOKE_EVENT_SAVED) fprintf(stderr, "wrote %s\n", event->text);
-    if (event->kind == YOKE_EVENT_RESUMED || event->kind == YOKE_EVENT_STOPPED)
+    if (event->kind == YOKE_EVENT_RESUMED || event->kind == YOKE_EVENT_STOPPED ||
+        event->kind == YOKE_EVENT_RESIZED)
         fprintf(stderr, "%s\n", event->text);
     if (event->kind != YOKE_EVENT_EPOCH) return;
     print_epoch(stderr, event, now->setup.run.evaluate_every >= 0,
@@ -292,7 +313,10 @@ static int open_and_run(session *now) {
     status = yoke_trainer_create(&now->trainer, &run_options);
     progress_clear(&now->progress);
     if (status != YOKE_OK) return cli_fail(status);
+    bool is_dp = run_options.mode == YOKE_MODE_DATA_PARALLEL && setup->lr_find == 0;
+    now->control = is_dp ? control_open() : -1;
     int code = run(now);
+    control_close(now->control);
     yoke_trainer_destroy(now->trainer);
     return code;
 }
@@ -319,7 +343,7 @@ static int read_setup(session *now, const config_place *place, int argc, char **
 }
 
 int train_main(int argc, char **argv) {
-    session now = {.setup = train_defaults, .command = argv - 1, .speaks = true};
+    session now = {.setup = train_defaults, .command = argv - 1, .control = -1, .speaks = true};
     const config_place place = {&train_verb, &now.setup, &train_defaults, sizeof now.setup,
                                 &now.setup.config};
     int code = read_setup(&now, &place, argc, argv);

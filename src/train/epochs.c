@@ -9,6 +9,7 @@
 #include "train/finish.h"
 #include "train/last_weights.h"
 #include "train/rank_survival.h"
+#include "train/record.h"
 #include "train/run_thread.h"
 #include "train/trainer_parts.h"
 #include "train/unknown_length.h"
@@ -17,33 +18,6 @@
 
 void yoke_trainer_stop(yoke_trainer *trainer) {
     if (trainer != NULL) atomic_store(&trainer->run.stopping, true);
-}
-
-void yoke_trainer_publish(yoke_trainer *trainer) {
-    const yoke_run *run = &trainer->run;
-    const yoke_step_result *step = &trainer->sums.last, *test = &trainer->test.last;
-    yoke_progress now = {.struct_size = sizeof now,
-                         .running = trainer->running,
-                         .step = run->at.step,
-                         .steps = run->at.steps < UINT64_MAX ? run->at.steps : 0,
-                         .epoch = run->at.epoch,
-                         .seconds =
-                             run->begin_ns > 0 ? (double)(yoke_now_ns() - run->begin_ns) * 1e-9 : 0,
-                         .loss = step->rows > 0 ? step->loss : (double)NAN,
-                         .test_loss = test->rows > 0 ? test->loss : (double)NAN,
-                         .test_accuracy = test->rows > 0 ? yoke_step_accuracy(test) : -1};
-    yoke_run_progress_set(&trainer->progress, &now);
-}
-
-void yoke_trainer_record(yoke_trainer *trainer, yoke_event *event) {
-    event->step = trainer->run.at.step;
-    event->epoch = trainer->run.at.epoch;
-    yoke_status status = yoke_metrics_write(&trainer->metrics, event);
-    if (status != YOKE_OK && !trainer->metrics.warned) {
-        trainer->metrics.warned = true;
-        yoke_run_warn(&trainer->run);
-    }
-    yoke_run_emit(&trainer->run, event);
 }
 
 /* Before. */
@@ -216,30 +190,13 @@ static void report_epoch(yoke_trainer *trainer, bool evaluated) {
         yoke_run_emit(&trainer->run, &event);
 }
 
-static bool epoch_is_done(const yoke_run *run) {
-    return run->at.batches >= yoke_loader_batches(run->training.loader);
-}
-
-static bool evaluation_is_due(const yoke_run *run) {
-    int every = run->options.evaluate_every;
-    if (every < 0) return false;
-    if (run->at.step >= run->at.steps) return true;
-    if (run->at.epoch + epoch_is_done(run) >= run->at.epochs) return true;
-    return every > 0 && (run->at.epoch + 1) % (uint64_t)every == 0;
-}
-
-bool yoke_trainer_evaluates_first(const yoke_trainer *trainer) {
-    const yoke_run *run = &trainer->run;
-    return (yoke_run_is_over(run) || epoch_is_done(run)) && evaluation_is_due(run);
-}
-
 static yoke_status end_epoch(yoke_trainer *trainer) {
     yoke_run *run = &trainer->run;
-    bool evaluates = evaluation_is_due(run);
+    bool evaluates = yoke_run_evaluation_is_due(run);
     if (trainer->steps->settle != NULL) TRY(trainer->steps->settle(trainer));
     if (evaluates) TRY(evaluate_and_save(trainer));
     report_epoch(trainer, evaluates);
-    if (epoch_is_done(run)) {
+    if (yoke_run_epoch_is_done(run)) {
         run->at.epoch++;
         run->at.batches = 0;
     }

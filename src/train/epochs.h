@@ -23,15 +23,7 @@ yoke_status yoke_trainer_load(yoke_trainer *trainer, yoke_loop_step *step);
 yoke_status yoke_trainer_update(yoke_trainer *trainer, yoke_loop_step *step);
 /* The event STEP of it. */
 yoke_event yoke_loop_step_event(const yoke_loop_step *step);
-/* Writes the event's metrics and calls on_event. Training continues without metrics: it warns once,
- * and tries again with every line. */
-void yoke_trainer_record(yoke_trainer *trainer, yoke_event *event);
 /* After a run or a range test. */
 void yoke_trainer_end(yoke_trainer *trainer);
-/* What yoke_trainer_progress answers from now on. */
-void yoke_trainer_publish(yoke_trainer *trainer);
-/* Whether a run that goes on from a checkpoint begins with an evaluation: it is complete, or the
- * checkpoint ends an epoch. */
-bool yoke_trainer_evaluates_first(const yoke_trainer *trainer);
 
 #endif

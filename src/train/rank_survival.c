@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "train/epochs.h"
 #include "train/last_weights.h"
+#include "train/record.h"
 #include "train/run_engine.h"
 #include "train/run_ranks.h"
 #include "train/splits.h"
@@ -173,7 +173,7 @@ static yoke_status take_over_files(yoke_trainer *trainer) {
     yoke_saving *saving = &trainer->saving;
     const yoke_trainer_options *options = &run->options;
     /* A state kept at the end of a run is one behind its evaluation. */
-    bool evaluates = !yoke_run_is_over(run) && yoke_trainer_evaluates_first(trainer);
+    bool evaluates = !yoke_run_is_over(run) && yoke_run_evaluates_first(run);
     const yoke_metrics_place place = {.step = run->at.step, .evaluates = evaluates};
     TRY(yoke_metrics_open(&trainer->metrics, options->metrics));
     TRY(yoke_metrics_go_on(&trainer->metrics, &place));

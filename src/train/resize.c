@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "train/epochs.h"
+#include "train/record.h"
 #include "train/run_engine.h"
 #include "train/splits.h"
 #include "train/trainer_parts.h"

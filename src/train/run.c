@@ -59,6 +59,23 @@ bool yoke_run_is_over(const yoke_run *run) {
     return run->at.step >= run->at.steps || run->at.epoch >= run->at.epochs;
 }
 
+bool yoke_run_epoch_is_done(const yoke_run *run) {
+    return run->at.batches >= yoke_loader_batches(run->training.loader);
+}
+
+bool yoke_run_evaluation_is_due(const yoke_run *run) {
+    int every = run->options.evaluate_every;
+    if (every < 0) return false;
+    if (run->at.step >= run->at.steps) return true;
+    if (run->at.epoch + yoke_run_epoch_is_done(run) >= run->at.epochs) return true;
+    return every > 0 && (run->at.epoch + 1) % (uint64_t)every == 0;
+}
+
+bool yoke_run_evaluates_first(const yoke_run *run) {
+    return (yoke_run_is_over(run) || yoke_run_epoch_is_done(run)) &&
+           yoke_run_evaluation_is_due(run);
+}
+
 const char *yoke_run_of_steps(const yoke_run *run, char text[32]) {
     text[0] = '\0';
     if (run->at.steps < UINT64_MAX) snprintf(text, 32, " of %" PRIu64, run->at.steps);

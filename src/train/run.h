@@ -84,6 +84,12 @@ bool yoke_status_is_common(yoke_status status);
 
 /* Whether all steps, or epochs, are done. */
 bool yoke_run_is_over(const yoke_run *run);
+/* Whether all batches of the epoch are done; whether its end has an evaluation. */
+bool yoke_run_epoch_is_done(const yoke_run *run);
+bool yoke_run_evaluation_is_due(const yoke_run *run);
+/* Whether a run that goes on from a checkpoint begins with an evaluation: it is complete, or the
+ * checkpoint ends an epoch. */
+bool yoke_run_evaluates_first(const yoke_run *run);
 /* " of 120", or "" where the number of steps is unknown. */
 const char *yoke_run_of_steps(const yoke_run *run, char text[32]);
 /* The share of labels predicted correctly; -1: a regression. */

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "train/epochs.h"
 #include "train/rank_survival.h"
+#include "train/record.h"
 #include "train/run_engine.h"
 #include "train/trainer_parts.h"
 

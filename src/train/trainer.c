@@ -8,6 +8,7 @@
 
 #include "train/epochs.h"
 #include "train/rank_survival.h"
+#include "train/record.h"
 #include "train/resume.h"
 #include "train/run_engine.h"
 #include "train/run_ranks.h"
@@ -352,8 +353,7 @@ static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *opti
     TRY(yoke_survival_open(&trainer->survival, run));
     TRY(yoke_ranks_come(trainer));
     /* A resumed run keeps the lines of the steps and evaluations that it does not repeat. */
-    yoke_metrics_place place = {.step = run->at.step,
-                                .evaluates = yoke_trainer_evaluates_first(trainer)};
+    yoke_metrics_place place = {.step = run->at.step, .evaluates = yoke_run_evaluates_first(run)};
     bool keeps = yoke_run_writes(run) && trainer->saving.resumed;
     return keeps ? yoke_metrics_go_on(&trainer->metrics, &place) : YOKE_OK;
 }

@@ -26,6 +26,9 @@ static const cli_option options[] = {
     {"min-ranks", "M",
      "go on when ranks fail, with M at least; --max-restarts then starts these ranks again alone",
      AT(min_ranks), 1, LAUNCH_SURVIVORS},
+    {"max-ranks", "N",
+     "with --min-ranks: up to how many ranks yoke resize --ranks may start (as many as started)",
+     AT(max_ranks), 1, LAUNCH_SURVIVORS},
     {"grace", "S", "seconds that ranks get to end after a failure or a signal (90)", AT(grace_s), 0,
      3600},
     {"log-dir", "DIR", "write all output of rank K to DIR/rank_K.out and DIR/rank_K.err",
@@ -59,7 +62,8 @@ const cli_verb launch_verb = {
         "seconds, or at a second signal, it kills those that still run. Several machines share a\n"
         "secret: set YOKE_RDZV_TOKEN, or YOKE_RDZV_TOKEN_FILE to a file of mode 0600.\n"
         "With --min-ranks the ranks of yoke train --mode ddp go on when others fail, on one "
-        "machine.\n"};
+        "machine;\n"
+        "yoke resize starts and ends ranks of such a run.\n"};
 
 bool launch_is_listed(const char *list, int rank) {
     if (strcmp(list, "all") == 0) return true;

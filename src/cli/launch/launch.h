@@ -10,7 +10,7 @@
 
 typedef struct launch_flags {
     const char *nproc, *master_addr, *rdzv_id, *log_dir, *log_ranks;
-    int nodes, node_rank, master_port, max_restarts, min_ranks, gpus_per_node;
+    int nodes, node_rank, master_port, max_restarts, min_ranks, max_ranks, gpus_per_node;
     double grace_s;
     bool standalone, no_python, tee, explain, json, print_sbatch;
 } launch_flags;
@@ -36,6 +36,7 @@ typedef struct launch_plan {
     int restart, max_restarts; /* of all ranks; at most, with those of single ranks */
     int returns;               /* single ranks that started again */
     int min_ranks;   /* with which the run goes on when others fail; 0: it ends with the first */
+    int max_ranks;   /* that yoke resize may ask for; 0: no ranks may come */
     int roll_memory; /* a memfd; 0: none */
     char roll[64];   /* its path; empty: none */
     launch_devices devices; /* read only when the plan depends on them */

@@ -162,7 +162,10 @@ static int check_world(const launch_plan *plan) {
     return -1;
 }
 
-static int check_survivors(const launch_plan *plan) {
+static int check_survivors(launch_plan *plan, const launch_flags *flags) {
+    if (flags->max_ranks > 0 && plan->min_ranks == 0)
+        return cli_usage_error("launch", "--max-ranks needs --min-ranks, which lets ranks come and "
+                                         "go");
     if (plan->min_ranks == 0) return -1;
     if (plan->nodes > 1)
         return cli_usage_error("launch",
@@ -177,6 +180,10 @@ static int check_survivors(const launch_plan *plan) {
     if (plan->min_ranks > plan->nproc)
         return cli_usage_error("launch", "--min-ranks is %d, but --nproc-per-node is %d",
                                plan->min_ranks, plan->nproc);
+    plan->max_ranks = flags->max_ranks > 0 ? flags->max_ranks : plan->nproc;
+    if (plan->max_ranks < plan->nproc)
+        return cli_usage_error("launch", "--max-ranks is %d, but --nproc-per-node is %d",
+                               plan->max_ranks, plan->nproc);
     return -1;
 }
 
@@ -202,7 +209,7 @@ int launch_plan_make(launch_plan *plan, const launch_flags *flags) {
     if (code < 0) code = check_address(flags);
     if (code < 0) code = count_processes(plan, flags);
     if (code < 0) code = check_world(plan);
-    if (code < 0) code = check_survivors(plan);
+    if (code < 0) code = check_survivors(plan, flags);
     if (code >= 0) return code;
     const char *otherwise = flags->nodes > 1 ? "<--master-addr>" : "127.0.0.1";
     snprintf(plan->host, sizeof plan->host, "%s",

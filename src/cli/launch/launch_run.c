@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/control.h"
 #include "cli/launch/launch_memory.h"
 #include "cli/launch/launch_session.h"
 #include "cli/launch/launch_survival.h"
@@ -86,8 +87,11 @@ static int open_session(launch_session *session, char *folder) {
     session->start.out = &session->sinks[0];
     /* Two streams to one file share a sink, so that lines stay whole. */
     session->start.err = &session->sinks[same ? 0 : 1];
-    session->workers = calloc((size_t)session->count, sizeof *session->workers);
-    session->watched = calloc(4 + 2 * (size_t)session->count, sizeof *session->watched);
+    size_t most =
+        (size_t)(session->start.plan->max_ranks > session->count ? session->start.plan->max_ranks
+                                                                 : session->count);
+    session->workers = calloc(most, sizeof *session->workers);
+    session->watched = calloc(LAUNCH_WATCHED + 2 * most, sizeof *session->watched);
     if (code < 0 && (session->workers == NULL || session->watched == NULL))
         code = cli_system_error("no memory for the workers");
     /* With several nodes or a port the ranks meet at host and port. */
@@ -222,7 +226,9 @@ int launch_run(launch_plan *plan, const launch_flags *flags, char **argv) {
     int code = choose_program(&session->start, argv, path);
     if (code < 0) code = open_session(session, folder);
     if (code < 0) {
+        session->control = plan->min_ranks > 0 ? control_open() : -1;
         code = run_attempts(session, plan, folder);
+        control_close(session->control);
         code = check_output(session, code);
     }
     launch_guard_end(&session->guard);

@@ -10,12 +10,22 @@
 #include "cli/launch/launch_guard.h"
 #include "cli/launch/launch_worker.h"
 
+/* What the loop watches beside the output of the workers: launch_watch.c. */
+enum {
+    LAUNCH_SIGNALS,
+    LAUNCH_DEATHS,
+    LAUNCH_SINKS,
+    LAUNCH_CONTROL = LAUNCH_SINKS + 2,
+    LAUNCH_WATCHED
+};
+
 typedef struct launch_session {
     launch_start start;
-    launch_worker *workers; /* [count] */
+    launch_worker *workers; /* [count, or plan->max_ranks if that is more] */
     int count, alive;
-    struct pollfd *watched; /* [4 + 2 count] */
+    struct pollfd *watched; /* [LAUNCH_WATCHED + 2 for each worker] */
     int signals, deaths;    /* a signalfd; an epoll of pidfds */
+    int control;            /* where yoke resize asks; -1: nowhere */
     launch_guard guard;
     int done;              /* workers that ended well */
     int ending;            /* the signal that ends the run; 0: none */

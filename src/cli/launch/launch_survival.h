@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that go on when others fail: --min-ranks. */
+/* Ranks that go on when others fail or leave: --min-ranks. */
 #ifndef CLI_LAUNCH_SURVIVAL_H
 #define CLI_LAUNCH_SURVIVAL_H
 
@@ -10,6 +10,10 @@
 int launch_roll_make(launch_plan *plan);
 /* A worker has failed: whether enough others go on. It may be started again. */
 bool launch_goes_on(launch_session *session, launch_worker *worker, const char *how);
+/* Whether yoke resize ended the worker. */
+bool launch_left(launch_session *session, const launch_worker *worker);
+/* Answers a process that asks for another number of ranks, and starts or ends some. */
+void launch_resize(launch_session *session);
 /* Starts those again that have failed and may. */
 void launch_start_again(launch_session *session);
 

@@ -95,7 +95,8 @@ static void check_exit(launch_session *session, launch_worker *worker) {
                  worker->core_dumped ? " (core dumped)" : "", explain_kill(session, worker));
     else
         snprintf(how, sizeof how, "(pid %d) exited with code %d", (int)worker->pid, code);
-    if (!launch_goes_on(session, worker, how)) launch_fail(session, worker, how);
+    if (!launch_left(session, worker) && !launch_goes_on(session, worker, how))
+        launch_fail(session, worker, how);
 }
 
 /* epoll reports deaths in the order in which they happened, so the first failure read is the cause,
@@ -237,28 +238,32 @@ static void wait_for_any(launch_session *session, bool last) {
     uint64_t kill = session->kill_ns, look = session->look_ns;
     uint64_t deadline = kill == 0 || (look != 0 && look < kill) ? look : kill;
     if (session->alive == 0) deadline = session->end_ns;
-    watched[0] = watch_for(session->signals, POLLIN, true);
-    watched[1] = watch_for(session->deaths, POLLIN, session->alive > 0);
+    watched[LAUNCH_SIGNALS] = watch_for(session->signals, POLLIN, true);
+    watched[LAUNCH_DEATHS] = watch_for(session->deaths, POLLIN, session->alive > 0);
+    watched[LAUNCH_CONTROL] = watch_for(session->control, POLLIN, session->control >= 0);
     for (int i = 0; i < 2; i++)
-        watched[2 + i] = watch_for(session->sinks[i].descriptor, POLLOUT,
-                                   !launch_sink_is_empty(&session->sinks[i]));
+        watched[LAUNCH_SINKS + i] = watch_for(session->sinks[i].descriptor, POLLOUT,
+                                              !launch_sink_is_empty(&session->sinks[i]));
     for (int i = 0; i < 2 * session->count; i++) {
         const launch_stream *stream = stream_of(session, i);
-        watched[4 + i] =
+        watched[LAUNCH_WATCHED + i] =
             watch_for(stream->descriptor, POLLIN,
                       !last && stream->descriptor >= 0 && launch_stream_may_read(stream));
     }
-    poll(watched, 4 + 2 * (nfds_t)session->count, last ? -1 : milliseconds_until(deadline, now));
+    poll(watched, LAUNCH_WATCHED + 2 * (nfds_t)session->count,
+         last ? -1 : milliseconds_until(deadline, now));
 }
 
 static void serve(launch_session *session, bool last) {
     const struct pollfd *watched = session->watched;
-    if (watched[0].revents != 0) read_signals(session);
-    if (watched[1].revents != 0) read_deaths(session);
-    for (int i = 0; i < 2 * session->count && !last; i++) {
-        if (watched[4 + i].revents != 0)
+    int streams = 2 * session->count; /* that were watched */
+    if (watched[LAUNCH_SIGNALS].revents != 0) read_signals(session);
+    if (watched[LAUNCH_DEATHS].revents != 0) read_deaths(session);
+    for (int i = 0; i < streams && !last; i++) {
+        if (watched[LAUNCH_WATCHED + i].revents != 0)
             launch_stream_read(stream_of(session, i), session->start.err, &session->lost);
     }
+    if (watched[LAUNCH_CONTROL].revents != 0) launch_resize(session);
     for (int i = 0; i < 2; i++)
         launch_sink_write(&session->sinks[i]);
     keep_time(session);

@@ -42,7 +42,7 @@ void launch_worker_prepare(launch_worker *worker, const launch_start *start, int
                   start->plan->min_ranks > 0;
     worker->rank = rank;
     worker->pid = 0;
-    worker->given_up = false;
+    worker->given_up = worker->leaves = false;
     worker->death = worker->out.descriptor = worker->err.descriptor = -1;
     worker->out.log = worker->err.log = -1;
     worker->out.sink = listed ? start->out : NULL;

@@ -16,6 +16,7 @@ typedef struct launch_worker {
     int code;         /* the exit code, or 128 + signal */
     int starts;       /* so far */
     bool comes_again; /* it failed, and is to start again */
+    bool leaves;      /* yoke resize ended it */
     bool killed, core_dumped;
     bool given_up; /* it was stopped when the others were asked to end, and got SIGKILL */
     char prefix[32];
