@@ -150,11 +150,13 @@ typedef struct yoke_data_parallel_options {
     const char *const *trained;
     /** [share_count] How much of each batch the devices compute: {2, 1, 1} gives the first one half
      * of the rows. With shards, whole shards are dealt, and the weights stay the same, bit for bit,
-     * on CPU devices; GPUs share rows alone. Read during create only. NULL: all as much. */
+     * on CPU devices; GPUs share rows alone. In DDP the shares of the ranks, with shards and over
+     * shared memory. Read during create only. NULL: all as much. */
     const double *shares;
     int share_count; /**< The length of `shares`. */
     /** Deal in proportion to measured speed, beginning with `shares`, and again whenever it
-     * changes. Each device has memory for twice an equal share of the rows. */
+     * changes. Each device has memory for twice an equal share of the rows. An engine in a rank
+     * only measures: yoke_trainer_run deals among ranks. */
     bool auto_shares;
     /** To study failures: "KIND:DEVICE@STEP:STAGE", with commas between several and ":STAGE" left
      * out for backward. Where the device with that number in the list, or the rank, enters the

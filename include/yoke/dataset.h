@@ -451,13 +451,16 @@ typedef struct yoke_loader_options {
                        is drawn for each row from Beta(alpha, alpha), by (seed, epoch, stored row).
                        Labels become `mixes`, targets are mixed like inputs. Batches then hold
                        inputs, not pixels. 0: off. */
+    int first_shard; /**< DDP: the first of this rank's own_shards. */
+    int own_shards;  /**< DDP: how many of `shards` this rank has, where ranks have unequal shares;
+                          the ranks' shards follow each other without a gap. 0: as `shards`. */
 } yoke_loader_options;
 
 /** The defaults; set batch. */
 #define YOKE_LOADER_OPTIONS_INIT                                                                   \
     {                                                                                              \
         sizeof(yoke_loader_options), 0, false, false, YOKE_AUGMENT_NONE, false, 0, 0, 0, NULL, 0,  \
-            0, 0, {0, 0, 0, 0}, 0, YOKE_SAMPLING_EACH, 0                                           \
+            0, 0, {0, 0, 0, 0}, 0, YOKE_SAMPLING_EACH, 0, 0, 0                                     \
     }
 
 /** Prepares batches in the background while the caller computes on another. */

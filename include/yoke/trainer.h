@@ -54,8 +54,9 @@ typedef enum yoke_event_kind {
                           says which, why, and from which step. yoke_trainer_engine is a new one,
                           and `rank` may be. */
     YOKE_EVENT_JOINED, /**< `survive`: another rank trains along; as LOST. */
-    YOKE_EVENT_RESIZED /**< yoke_trainer_resize: the run goes on with other devices; `text` says
-                            which. yoke_trainer_engine is a new one. */
+    YOKE_EVENT_RESIZED /**< yoke_trainer_resize: the run goes on with other devices; auto_shares of
+                            ranks: with other shares. `text` says which. yoke_trainer_engine is a
+                            new one. */
 } yoke_event_kind;
 
 /** What counts the time between two checkpoints. */

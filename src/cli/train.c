@@ -134,7 +134,8 @@ static yoke_status report(session *now) {
         print_result(words, &summary, now->progress.unit);
         print_staleness(words, now->trainer);
     }
-    if (setup->shares.measured && !(setup->json && setup->quiet)) {
+    bool is_ddp = setup->run.mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL; /* RESIZED says it */
+    if (setup->shares.measured && !is_ddp && !(setup->json && setup->quiet)) {
         fprintf(words, "rows of devices, by measured speed: ");
         print_rows(words, yoke_trainer_engine(now->trainer));
     }

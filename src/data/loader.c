@@ -66,8 +66,7 @@ struct yoke_loader {
 
 /* This rank's rows of a batch of `rows`: those of its shards. */
 static yoke_chunk part_of(const yoke_loader_options *options, int rows) {
-    yoke_chunk own = yoke_chunk_spread(options->shards, options->world, options->rank);
-    return yoke_chunk_span(rows, options->shards, own.first, own.rows);
+    return yoke_chunk_span(rows, options->shards, options->first_shard, options->own_shards);
 }
 
 static yoke_status fill_from_stream(yoke_loader *loader, yoke_loader_slot *slot) {
@@ -287,7 +286,6 @@ static yoke_slot_kind kind_of(const yoke_loader *loader) {
     yoke_devices *devices = options->devices;
     size_t rows = loader->dataset->rows, batch = (size_t)options->batch;
     int most = (int)(batch < rows || loader->dataset->stream ? batch : rows);
-    int shards = yoke_chunk_spread(options->shards, options->world, 0).rows;
     bool stored = loader->dataset->bytes || loader->dataset->images;
     bool mixes = options->mixup > 0;
     bool pixels = stored && !mixes && devices && !yoke_devices_share_memory(devices);
@@ -296,7 +294,7 @@ static yoke_slot_kind kind_of(const yoke_loader *loader) {
         .augmentation = &loader->augmentation,
         .stops.one = &loader->cancelled,
         .device = devices ? yoke_devices_at(devices, 0) : NULL,
-        .rows = (size_t)yoke_chunk_span(most, options->shards, 0, shards).rows + mixes,
+        .rows = (size_t)yoke_chunk_span(most, options->shards, 0, options->own_shards).rows + mixes,
         .pixels = pixels,
         .cropped = pixels && yoke_dataset_has_crops(loader->dataset) &&
                    !yoke_color_jitter_on(&options->color_jitter),
@@ -332,6 +330,17 @@ static yoke_augmentation augmentation_of(const yoke_loader_options *options, uin
                                .epoch = epoch};
 }
 
+static yoke_status choose_shards(yoke_loader_options *options) {
+    yoke_chunk own = yoke_chunk_spread(options->shards, options->world, options->rank);
+    if (options->own_shards != 0)
+        own = (yoke_chunk){.first = options->first_shard, .rows = options->own_shards};
+    options->first_shard = own.first;
+    options->own_shards = own.rows;
+    if (own.rows > 0 && own.first >= 0 && own.first <= options->shards - own.rows) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT, "own_shards %d from first_shard %d on: there are %d shards",
+                own.rows, own.first, options->shards);
+}
+
 static yoke_status build(yoke_loader *loader, const yoke_dataset *dataset,
                          const yoke_loader_options *given) {
     if (!dataset) return FAIL(YOKE_ERROR_ARGUMENT, "a loader needs a dataset, which is NULL");
@@ -342,6 +351,7 @@ static yoke_status build(yoke_loader *loader, const yoke_dataset *dataset,
     if (loader->options.shards < 0 || loader->options.shards < loader->options.world)
         return FAIL(YOKE_ERROR_ARGUMENT, "%d shards for %d ranks: every rank needs one",
                     loader->options.shards, loader->options.world);
+    TRY(choose_shards(&loader->options));
     const yoke_loader_options *options = &loader->options;
     size_t batch = (size_t)options->batch;
     bool rest = !options->drop_last && dataset->rows % batch != 0;

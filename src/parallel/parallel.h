@@ -55,6 +55,11 @@ void yoke_data_parallel_count_steps(yoke_data_parallel *parallel, uint64_t steps
 
 /* What the engine was made with, defaults filled in. */
 const yoke_data_parallel_options *yoke_data_parallel_options_of(const yoke_data_parallel *parallel);
+/* Which of options.shards a rank computes. */
+yoke_chunk yoke_shards_dealt(const yoke_data_parallel_options *options, int world, int rank);
+/* With auto_shares in a rank: the mean time that it computes in a step, of the steps since the last
+ * call; 0: these are too few. */
+double yoke_data_parallel_seconds(yoke_data_parallel *parallel);
 /* The device whose own work was the latest failure of a call, counted as in the list; -1: none, or
  * no device's own. */
 int yoke_data_parallel_failed_device(const yoke_data_parallel *parallel);

@@ -8,6 +8,7 @@
 #include "trace/trace.h"
 #include "train/finish.h"
 #include "train/last_weights.h"
+#include "train/rank_shares.h"
 #include "train/rank_survival.h"
 #include "train/record.h"
 #include "train/run_thread.h"
@@ -213,6 +214,9 @@ static yoke_status run_epoch(yoke_trainer *trainer) {
     while (run->at.step < run->at.steps) {
         yoke_loop_step step;
         if (yoke_resize_is_asked(&trainer->resize)) return yoke_resize_run(trainer);
+        bool dealt = false;
+        if (yoke_rank_shares_are_due(run)) TRY(yoke_rank_shares_compare(trainer, &dealt));
+        if (dealt) return YOKE_OK;
         TRY(save_or_stop(trainer));
         TRY(trainer->steps->load(trainer, &step));
         if (step.is_end) break;

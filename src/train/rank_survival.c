@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "train/last_weights.h"
+#include "train/rank_shares.h"
 #include "train/record.h"
 #include "train/run_engine.h"
 #include "train/run_ranks.h"
@@ -213,6 +214,7 @@ static yoke_status meet(yoke_trainer *trainer, bool hangs, int64_t *step) {
     yoke_run *run = &trainer->run;
     if (run->parallel != NULL) TRY(yoke_survival_let_go(&trainer->survival, run->parallel));
     yoke_run_drop_engine(run);
+    yoke_rank_shares_forget(run);
     yoke_rows_unload(&run->training);
     yoke_rows_unload(&trainer->test.rows);
     TRY(yoke_run_rejoin(run, hangs));

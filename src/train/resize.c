@@ -81,6 +81,15 @@ static void report(yoke_trainer *trainer) {
     yoke_trainer_record(trainer, &event);
 }
 
+yoke_status yoke_resize_engine(yoke_trainer *trainer) {
+    yoke_state *state = NULL;
+    yoke_status status = take_state(&state, trainer);
+    if (status == YOKE_OK) status = use(trainer, trainer->run.devices, state);
+    yoke_error error = yoke_error_take(status);
+    yoke_state_destroy(state);
+    return yoke_error_restore(&error);
+}
+
 static yoke_status change(yoke_trainer *trainer, yoke_devices *devices, yoke_state *state) {
     yoke_devices *before = trainer->run.devices;
     yoke_status status = use(trainer, devices, state);

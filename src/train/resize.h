@@ -16,6 +16,9 @@ bool yoke_resize_is_asked(const yoke_resize *resize);
 /* Between two steps, outside of an epoch's loader. Devices that the run cannot use are a WARNING:
  * it goes on with those that it had. */
 yoke_status yoke_resize_run(yoke_trainer *trainer);
+/* Between two steps, on all ranks together: another engine, of the run's options now, with the
+ * state of the present one; and loaders for it. */
+yoke_status yoke_resize_engine(yoke_trainer *trainer);
 void yoke_resize_close(yoke_resize *resize);
 
 #endif

@@ -40,11 +40,12 @@ typedef struct yoke_run {
     yoke_data_parallel_options engine; /* options.engine points to it */
     yoke_kept_lists *lists;            /* that it points to */
     yoke_devices *devices;
-    yoke_process_group *ranks;     /* DDP; NULL otherwise */
-    int node;                      /* DDP: the number of this machine */
-    int seat;                      /* DDP: the rank as which it was started */
-    int opened_rank, opened_world; /* as which its device was opened */
-    yoke_workers *file_workers;    /* file_work.c: of rank 0 in DDP, from the first file on */
+    yoke_process_group *ranks;            /* DDP; NULL otherwise */
+    int node;                             /* DDP: the number of this machine */
+    int seat;                             /* DDP: the rank as which it was started */
+    int opened_rank, opened_world;        /* as which its device was opened */
+    double rank_shares[YOKE_PEERS_LIMIT]; /* of ranks with auto_shares; engine points to it */
+    yoke_workers *file_workers; /* file_work.c: of rank 0 in DDP, from the first file on */
     yoke_rows training;
     char labels[YOKE_DIGEST_TEXT]; /* of the training rows */
     const yoke_model *model;

@@ -55,6 +55,9 @@ yoke_status yoke_rows_load(yoke_rows *rows, const yoke_run *run, yoke_loader_opt
         options.rank = yoke_process_group_rank(run->ranks);
         options.world = yoke_process_group_world(run->ranks);
         options.shards = run->engine.shards;
+        yoke_chunk own = yoke_shards_dealt(&run->engine, options.world, options.rank);
+        options.first_shard = own.first;
+        options.own_shards = own.rows;
     }
     TRY(yoke_loader_create(&rows->loader, rows->rows, &options));
     /* A stop ends the wait for large pictures. A rank that left the others in their step would take

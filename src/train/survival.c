@@ -20,6 +20,9 @@ static yoke_status check_ranks(const yoke_run *run) {
         return FAIL(YOKE_ERROR_ARGUMENT, "survive: ranks need a place in which they agree who goes "
                                          "on: process_group->roll, which yoke launch --min-ranks "
                                          "sets");
+    if (run->engine.shares != NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "survive: the ranks' shares are those of these ranks, by "
+                                         "number: give auto_shares, or none");
     if (!run->engine.broadcast_buffers)
         return FAIL(YOKE_ERROR_ARGUMENT, "survive with broadcast_buffers false: each rank would "
                                          "have running statistics of its own, which are lost with "

@@ -93,6 +93,30 @@ class Resize(unittest.TestCase):
         self.wait_for(run, lambda line: "joined" in line)
         self.assertEqual(self.end(run)["weights_hash"], wanted)
 
+    def test_ranks_share_by_speed(self):
+        wanted = self.wanted()
+        for launcher, options in [([], ["--schedule", "sharded"]), (["--min-ranks", "1"], ["--fault", "kill:0@40"])]:
+            with self.subTest(options=options):
+                self.metrics.unlink(missing_ok=True)
+                run = self.start("launch", "--nproc-per-node", "2", *launcher, "--", *TRAIN, "--mode", "ddp", "--devices",
+                                 "cpu", "--shares", "auto", "--straggler", "1:8", *options)
+                self.assertEqual(self.end(run)["weights_hash"], wanted)
+                dealt = [line["resized"] for line in self.lines() if "resized" in line]
+                self.assertTrue(any(text.endswith(": 3 + 1") for text in dealt), dealt)
+
+    def test_shares_of_ranks_need_shards_and_a_share_for_each(self):
+        train = [word for word in TRAIN if word not in ("--shards", "4")]
+        for launcher, options, words in [([], ["--shares", "2:1"], "shards"),
+                                         ([], ["--shares", "2:1:1", "--shards", "4"], "3 shares for 2 ranks"),
+                                         ([], ["--shares", "9:1", "--shards", "2"], "rank 1 is 1 of 10"),
+                                         (["--min-ranks", "1"], ["--shares", "2:1", "--shards", "4"], "auto_shares")]:
+            with self.subTest(options=options):
+                run = self.start("launch", "--nproc-per-node", "2", *launcher, "--", *train, "--mode", "ddp", "--devices",
+                                 "cpu", *options)
+                _, err = run.communicate(timeout=LIMIT_S)
+                self.assertEqual(run.returncode, 2, err)
+                self.assertIn(words, err)
+
     def test_wrong_commands_are_refused(self):
         self.expect_refused(self.resize(os.getpid(), "--devices", "cpu"), 2, "does not listen")
         self.expect_refused(self.resize(0, "--devices", "cpu"), 2, "number of a process")

@@ -75,6 +75,13 @@ class Shards:
                                        launcher="yoke launch")
                     self.assertEqual(found[0], self.expected[0])
 
+    def test_ranks_of_any_shares(self):
+        for ranks, shares, schedule in [(2, "3:1", "overlap"), (2, "1:7", "sharded"), (3, "1:5:2", "overlap")]:
+            with self.subTest(shares=shares, schedule=schedule):
+                found = self.train("--nproc-per-node", str(ranks), "--mode", "ddp", "--shares", shares, "--schedule",
+                                   schedule, launcher="yoke launch")
+                self.assertEqual(found[0], self.expected[0])
+
     @unittest.skipUnless(MPIEXEC, "the build has no MPI")
     def test_processes_over_mpi(self):
         for ranks in [2, 4]:

@@ -413,6 +413,9 @@ static void misuse_is_refused_with_an_explanation(void **state) {
         {{.batch = 1, .slots = 65}, "65 loader slots"},
         {{.batch = 1, .threads = -1}, "-1 loader threads"},
         {{.batch = 1, .augment = (yoke_augment)9}, "augmentation 9"},
+        {{.batch = 1, .world = 2, .shards = 8, .first_shard = 6, .own_shards = 3}, "there are 8"},
+        {{.batch = 1, .world = 2, .shards = 8, .first_shard = -1, .own_shards = 3}, "there are 8"},
+        {{.batch = 1, .world = 2, .shards = 8, .own_shards = -1}, "own_shards -1"},
     };
     yoke_loader *loader = NULL;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

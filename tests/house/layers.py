@@ -23,7 +23,7 @@ EXTRA_DOORS = {("device/cpu", "device"): ("device/backend.h", "device/view.h"), 
 STAND_INS = {("device/cuda", "simcuda/kernel.h")}
 # A header that only some files of its room see: those that go through a whole run.
 KEPT = {"train/trainer_parts.h": ["train/async.c", "train/epochs.c", "train/finish.c", "train/local_sgd.c",
-                                  "train/lr_find.c", "train/rank_survival.c", "train/record.c", "train/resize.c",
+                                  "train/lr_find.c", "train/rank_shares.c", "train/rank_survival.c", "train/record.c", "train/resize.c",
                                   "train/run_summary.c", "train/run_thread.c", "train/survival.c", "train/trainer.c", "train/turns.c"]}
 # Foreign libraries that must not leave a room.
 CONFINED = {"device/cpu": ("dnnl", "oneapi/"), "device/cuda": ("cuda", "cublas", "cudnn", "nccl"),

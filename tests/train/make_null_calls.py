@@ -87,6 +87,7 @@ NAMED = {
     "yoke_tensor_file_read file": "k->read_file",
     "yoke_tensor_file_save path": "k->scratch_path",
     "yoke_trace_write path": "k->scratch_path",
+    "yoke_trainer_resize devices": '"cpu"',
     "yoke_weights_save path": "k->scratch_path",
     "yoke_weights_save_described path": "k->scratch_path",
     "key": '"key"',

@@ -43,6 +43,8 @@ static yoke_status compare(const yoke_step *step, bool layouts) {
         yoke_options_write_agreed(facts, &yoke_engine_options, step);
         fprintf(facts, "variants \"%s\"\n", variants);
         yoke_groups_write(facts, &step->groups);
+        for (int i = 0; step->options.shares != NULL && i < step->options.share_count; i++)
+            fprintf(facts, "share %d is %.17g\n", i, step->options.shares[i]);
         write_tensors(facts, step->model);
     }
     bool complete = fclose(facts) == 0;

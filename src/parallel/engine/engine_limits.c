@@ -72,13 +72,13 @@ static void set_buckets(yoke_step *step) {
     if (alone && own->first_bucket_bytes == 0) own->first_bucket_bytes = SIZE_MAX;
 }
 
-/* This process's rows of the largest batch; rank 0 has no fewer than any other. */
+/* This process's rows of the largest batch. */
 yoke_status yoke_engine_set_limits(yoke_step *step) {
     const yoke_data_parallel_options *options = &step->options;
     yoke_batch_limits *limits = &step->limits;
     bool shards = options->shards > 0;
-    int most = yoke_chunk_spread(options->shards, step->ranks.world, 0).rows;
-    limits->rows = shards ? yoke_chunk_span(options->batch, options->shards, 0, most).rows
+    int own = step->ranks.world > 1 ? yoke_deal_shards(step, 0) : options->shards;
+    limits->rows = shards ? yoke_chunk_span(options->batch, options->shards, 0, own).rows
                           : yoke_shard_rows(options->batch, step->ranks.world, 0);
     if (options->accumulate > limits->rows)
         return FAIL(YOKE_ERROR_ARGUMENT, "accumulate is %d: a rank has %d of the batch's %d rows",

@@ -24,6 +24,10 @@ const char *yoke_data_parallel_device_name(const yoke_data_parallel *parallel, i
     return yoke_device_name(parallel->step.lanes[device].device);
 }
 
+double yoke_data_parallel_seconds(yoke_data_parallel *parallel) {
+    return yoke_speeds_take(&parallel->step);
+}
+
 uint64_t yoke_data_parallel_batches_tracked(const yoke_data_parallel *parallel) {
     return parallel->step.batches_tracked;
 }

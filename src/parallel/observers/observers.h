@@ -47,6 +47,8 @@ yoke_operation_hook yoke_interpreter_hook(const yoke_step *step, int lane);
 
 /* speeds.c: `seconds` of a stage on the lane, from whoever measures them. */
 yoke_status yoke_speeds_create(yoke_step *step);
+/* As yoke_data_parallel_seconds. */
+double yoke_speeds_take(yoke_step *step);
 void yoke_speeds_add(yoke_step *step, int lane, yoke_stage stage, double seconds);
 
 /* waits.c: the lane has a job again. */

@@ -22,7 +22,7 @@ struct yoke_speeds {
 };
 
 yoke_status yoke_speeds_create(yoke_step *step) {
-    if (!step->options.auto_shares || step->count < 2) return YOKE_OK;
+    if (!step->options.auto_shares || step->count * step->ranks.world < 2) return YOKE_OK;
     step->watch.speeds = calloc(1, sizeof *step->watch.speeds);
     if (step->watch.speeds == NULL) return FAIL_MEMORY(sizeof *step->watch.speeds, "speeds");
     step->watch.speeds->steps = -LATE_STEPS;
@@ -53,11 +53,20 @@ static void after_step(yoke_step *step, uint64_t number) {
     struct yoke_speeds *speeds = step->watch.speeds;
     (void)number;
     speeds->steps++;
+    if (step->ranks.world > 1) return; /* yoke_speeds_take reads it */
     if (speeds->steps == 0) begin_window(speeds, 0);
     if (speeds->steps < LEAST_STEPS || yoke_trace_now() - speeds->begin_ns < LEAST_NS) return;
     bool changed = yoke_deal_improve(step, speeds->seconds);
     if (changed) yoke_shards_deal(step);
     begin_window(speeds, changed ? -LATE_STEPS : 0);
+}
+
+double yoke_speeds_take(yoke_step *step) {
+    struct yoke_speeds *speeds = step->watch.speeds;
+    if (speeds == NULL || speeds->steps < LATE_STEPS) return 0;
+    double seconds = speeds->seconds[0] / speeds->steps;
+    begin_window(speeds, 0);
+    return seconds;
 }
 
 const yoke_observer yoke_observe_speeds = {.after_bar = after_bar, .after_step = after_step};

@@ -24,29 +24,34 @@ int yoke_deal_participants(const yoke_step *step) {
     return step->ranks.world > 1 ? step->ranks.world : step->count;
 }
 
-/* Every device has one; each further shard goes to the device that would be done with it first. */
-static void count_shards(const yoke_step *step, const double *weights, int *counts) {
-    for (int k = 0; k < step->count; k++)
-        counts[k] = 1;
-    for (int dealt = step->count; dealt < step->options.shards; dealt++) {
-        int first = 0;
-        for (int k = 1; k < step->count; k++)
-            if ((counts[k] + 1) / weights[k] < (counts[first] + 1) / weights[first]) first = k;
-        counts[first]++;
-    }
+bool yoke_deal_changes(const yoke_step *step) {
+    return step->options.auto_shares && step->ranks.world == 1;
 }
 
-/* Ranks deal as their loaders do. */
-static void deal_shards(yoke_step *step, const double *weights) {
-    yoke_deal *deal = &step->deal;
-    int counts[YOKE_DEVICES_LIMIT], participants = yoke_deal_participants(step);
-    if (step->options.shards == 0) return;
-    if (step->ranks.world == 1) count_shards(step, weights, counts);
-    deal->shards[0] = 0;
-    for (int k = 0; k < participants; k++) {
-        yoke_chunk spread = yoke_chunk_spread(step->options.shards, participants, k);
-        deal->shards[k + 1] = deal->shards[k] + (step->ranks.world == 1 ? counts[k] : spread.rows);
+/* Every participant has one; each further shard goes to the one that would be done with it first.
+ * weights: NULL: equal ones. begins[participants + 1]: the first shard of each. */
+static void deal_shards(int shards, int participants, const double *weights, int *begins) {
+    int counts[YOKE_DEVICES_LIMIT];
+    for (int k = 0; k < participants; k++)
+        counts[k] = 1;
+    for (int dealt = participants; dealt < shards; dealt++) {
+        int first = 0;
+        for (int k = 1; weights != NULL && k < participants; k++)
+            if ((counts[k] + 1) / weights[k] < (counts[first] + 1) / weights[first]) first = k;
+        counts[weights != NULL ? first : dealt % participants]++;
     }
+    begins[0] = 0;
+    for (int k = 0; k < participants; k++)
+        begins[k + 1] = begins[k] + counts[k];
+}
+
+yoke_chunk yoke_shards_dealt(const yoke_data_parallel_options *options, int world, int rank) {
+    int begins[YOKE_DEVICES_LIMIT + 1];
+    bool can = world <= YOKE_DEVICES_LIMIT && world <= options->shards;
+    if (!can) return (yoke_chunk){0, 0}; /* no engine can be made of these options */
+    deal_shards(options->shards, world, options->share_count == world ? options->shares : NULL,
+                begins);
+    return (yoke_chunk){.first = begins[rank], .rows = begins[rank + 1] - begins[rank]};
 }
 
 int yoke_deal_shards(const yoke_step *step, int lane) {
@@ -92,7 +97,7 @@ yoke_chunk yoke_deal_rows(const yoke_step *step, int rows, int lane) {
 int yoke_deal_most_rows(const yoke_step *step) {
     int rows = step->limits.micro_rows, found = yoke_chunk_of(rows, step->count, 0).rows;
     if (step->options.shards > 0) return found; /* one shard at a time */
-    if (step->options.auto_shares) found = least(rows, MOST_SHARE * found);
+    if (yoke_deal_changes(step)) found = least(rows, MOST_SHARE * found);
     /* A batch of fewer rows rounds in another way, by a row at most. */
     for (int k = 0; !step->deal.is_equal && k < step->count; k++)
         found = most(found, least(rows, yoke_deal_rows(step, rows, k).rows + 1));
@@ -132,11 +137,11 @@ static void limit_weights(int count, double *weights) {
         continue;
 }
 
-static void deal_by(yoke_step *step, const double *given) {
+static void deal_rows(yoke_step *step, const double *given) {
     yoke_deal *deal = &step->deal;
     double weights[YOKE_DEVICES_LIMIT], sum = 0, below = 0;
     memcpy(weights, given, (size_t)step->count * sizeof *weights);
-    if (step->options.auto_shares && step->options.shards == 0) limit_weights(step->count, weights);
+    if (yoke_deal_changes(step)) limit_weights(step->count, weights);
     for (int k = 0; k < step->count; k++)
         sum += weights[k];
     for (int k = 0; k < step->count; k++) {
@@ -144,8 +149,18 @@ static void deal_by(yoke_step *step, const double *given) {
         below += weights[k];
     }
     deal->begins[step->count] = 1;
-    deal->is_equal = step->options.shards > 0; /* rows by hand: a replica has room for a shard */
-    deal_shards(step, weights);
+    deal->is_equal = false;
+}
+
+/* given: a weight of each participant; NULL: equal ones. With shards, rows by hand are equal: a
+ * replica has room for a shard. */
+static void deal_by(yoke_step *step, const double *given) {
+    yoke_deal *deal = &step->deal;
+    deal->is_equal = true;
+    if (step->options.shards > 0)
+        deal_shards(step->options.shards, yoke_deal_participants(step), given, deal->shards);
+    else if (given != NULL)
+        deal_rows(step, given);
 }
 
 /* A part of a batch: shards, or rows. */
@@ -179,32 +194,35 @@ bool yoke_deal_improve(yoke_step *step, const double *seconds) {
 
 static yoke_status check_shares(const yoke_step *step) {
     const yoke_data_parallel_options *options = &step->options;
-    if (options->share_count != step->count)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%d shares for %d device%s: give one for each",
-                    options->share_count, step->count, step->count == 1 ? "" : "s");
+    const char *who = step->ranks.world > 1 ? "rank" : "device";
+    int count = yoke_deal_participants(step);
+    if (options->share_count != count)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%d shares for %d %s%s: give one for each",
+                    options->share_count, count, who, count == 1 ? "" : "s");
     double sum = 0;
-    for (int k = 0; k < step->count; k++) {
+    for (int k = 0; k < count; k++) {
         if (!(options->shares[k] > 0 && isfinite(options->shares[k])))
-            return FAIL(YOKE_ERROR_ARGUMENT, "the share of device %d is %g: it must be above 0", k,
+            return FAIL(YOKE_ERROR_ARGUMENT, "the share of %s %d is %g: it must be above 0", who, k,
                         options->shares[k]);
         sum += options->shares[k];
     }
     int parts = options->shards > 0 ? options->shards : options->batch / options->accumulate;
-    for (int k = 0; k < step->count; k++)
+    for (int k = 0; k < count; k++)
         if (parts * options->shares[k] / sum < 0.5)
-            return FAIL(
-                YOKE_ERROR_ARGUMENT,
-                "the share of device %d is %g of %g: it leaves the device without %s of %d; "
-                "leave the device out",
-                k, options->shares[k], sum, options->shards > 0 ? "shards" : "rows", parts);
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "the share of %s %d is %g of %g: it leaves the %s without %s of %d; leave "
+                        "the %s out",
+                        who, k, options->shares[k], sum, who,
+                        options->shards > 0 ? "shards" : "rows", parts, who);
     return YOKE_OK;
 }
 
 static yoke_status check_options(const yoke_step *step) {
     const yoke_data_parallel_options *options = &step->options;
-    if (options->process_group != NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT, "shares with ranks: each rank brings as many rows as its "
-                                         "batch has, and yoke_batch.whole_rows says of how many");
+    if (options->process_group != NULL && options->shards == 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "shares of ranks are whole shards: give shards, too. "
+                                         "Without them each rank brings as many rows as its batch "
+                                         "has, and yoke_batch.whole_rows says of how many");
     if (options->shards > 0 && step->queued)
         return FAIL(YOKE_ERROR_ARGUMENT, "shares of whole shards are for CPU devices: GPUs share "
                                          "rows, without shards");
@@ -218,10 +236,10 @@ static yoke_status check_options(const yoke_step *step) {
 yoke_status yoke_deal_create(yoke_step *step) {
     yoke_data_parallel_options *options = &step->options;
     const double *shares = options->shares;
-    double equal[YOKE_DEVICES_LIMIT];
-    bool asked = shares != NULL || options->share_count != 0 || options->auto_shares;
-    for (int k = 0; k < step->count; k++)
+    double equal[YOKE_DEVICES_LIMIT]; /* torch.chunk's rule leaves devices without rows */
+    for (int k = 0; k < YOKE_DEVICES_LIMIT; k++)
         equal[k] = 1;
+    bool asked = shares != NULL || options->share_count != 0 || options->auto_shares;
     if (asked) TRY(check_options(step));
     if (shares != NULL || options->share_count != 0) {
         if (shares == NULL)
@@ -229,8 +247,7 @@ yoke_status yoke_deal_create(yoke_step *step) {
                         options->share_count);
         TRY(check_shares(step));
     }
-    deal_by(step, shares != NULL ? shares : equal);
-    if (shares == NULL && !options->auto_shares) step->deal.is_equal = true;
+    deal_by(step, shares == NULL && options->auto_shares ? equal : shares);
     options->shares = NULL; /* may be gone after create */
     return YOKE_OK;
 }

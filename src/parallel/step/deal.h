@@ -9,6 +9,8 @@
 
 /* Reads the options; ARGUMENT when a device is left without rows. Ranks are known. */
 yoke_status yoke_deal_create(yoke_step *step);
+/* Whether it changes between steps, by measured speed. Ranks make another engine instead. */
+bool yoke_deal_changes(const yoke_step *step);
 /* Between two steps: seconds[count] is what each device took for its part of the last batches.
  * Deals anew where the slowest one would be done clearly earlier, and says whether it has. */
 bool yoke_deal_improve(yoke_step *step, const double *seconds);

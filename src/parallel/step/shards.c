@@ -26,6 +26,10 @@ static yoke_status check_counts(const yoke_step *step) {
     bool may_differ = step->ranks.world > 1
                           ? yoke_process_group_takes_blocks(step->options.process_group)
                           : !step->queued;
+    bool by_shares = step->options.shares != NULL || step->options.auto_shares;
+    if (by_shares && !may_differ && step->ranks.world > 1)
+        return FAIL(YOKE_ERROR_ARGUMENT, "shares of ranks need shared memory, which adds up "
+                                         "unequal blocks of shards: put all ranks on one machine");
     if ((may_differ || is_power_of_two(devices)) && devices <= shards) return YOKE_OK;
     if (may_differ)
         return FAIL(YOKE_ERROR_ARGUMENT, "%d shards on %d %ss: every %s needs one", shards, devices,
@@ -96,7 +100,7 @@ yoke_status yoke_shards_create(yoke_step *step) {
     shards->losses = calloc(count, sizeof *shards->losses);
     if (shards->losses == NULL) return FAIL_MEMORY(count * sizeof *shards->losses, "losses");
     size_t bytes = step->flat->buffer_elements * sizeof(float);
-    bool one_each = shards->rounds == 1 && !step->options.auto_shares;
+    bool one_each = shards->rounds == 1 && !yoke_deal_changes(step);
     if (one_each || bytes == 0) return YOKE_OK;
     return yoke_memory_advice(yoke_device_allocate(step->lanes[0].device, bytes,
                                                    "running statistics",
@@ -201,7 +205,7 @@ void yoke_shards_blocks(const yoke_step *step, yoke_blocks *blocks) {
 
 int yoke_shards_sums(const yoke_step *step) {
     int waiting = 0, others = 0;
-    if (step->options.auto_shares) return 2 * step->shards.levels; /* whatever the deal */
+    if (yoke_deal_changes(step)) return 2 * step->shards.levels; /* whatever the deal */
     for (int k = 0; k < yoke_deal_participants(step); k++)
         count_buffers(step, k, &waiting, &others);
     return waiting + others;
@@ -218,7 +222,7 @@ void yoke_shards_deal(yoke_step *step) {
         shards->levels++;
     for (int k = 0; k < yoke_deal_participants(step); k++)
         count_buffers(step, k, &shards->waiting, &others);
-    if (step->options.auto_shares) shards->waiting = shards->levels;
+    if (yoke_deal_changes(step)) shards->waiting = shards->levels;
     yoke_shards_blocks(step, &blocks);
     shards->plain = blocks.count == yoke_deal_participants(step);
     for (int i = 1; i < blocks.count; i++)
@@ -277,15 +281,12 @@ static double loss_of_all(const yoke_step *step) {
 
 /* Where ranks have unequally many shards, the sum of a rank's is no subtree of the whole one. */
 yoke_status yoke_shards_gather_losses(yoke_step *step, double *loss) {
-    const yoke_deal *deal = &step->deal;
-    int world = step->ranks.world, most = yoke_chunk_spread(step->options.shards, world, 0).rows;
-    double own[YOKE_SHARDS_LIMIT] = {0}, all[2 * YOKE_SHARDS_LIMIT], losses[YOKE_SHARDS_LIMIT];
-    memcpy(own, step->shards.losses, (size_t)shards_here(step) * sizeof *own);
-    TRY(yoke_process_group_all_gather(step->ranks.process_group, all, own, (size_t)most,
-                                      YOKE_ELEMENT_FLOAT64));
-    for (int rank = 0; rank < world; rank++)
-        memcpy(losses + deal->shards[rank], all + rank * most,
-               (size_t)(deal->shards[rank + 1] - deal->shards[rank]) * sizeof *losses);
+    double losses[YOKE_SHARDS_LIMIT] = {0}; /* those of other ranks: a sum with 0 is exact */
+    memcpy(losses + yoke_deal_first_shard(step, 0), step->shards.losses,
+           (size_t)shards_here(step) * sizeof *losses);
+    TRY(yoke_process_group_all_reduce(step->ranks.process_group, losses,
+                                      (size_t)step->options.shards, YOKE_ELEMENT_FLOAT64,
+                                      YOKE_SUM));
     *loss = yoke_tree_sum(losses, step->options.shards);
     return YOKE_OK;
 }
