@@ -263,12 +263,11 @@ static yoke_status build(comparison *all, const compare_meeting *meeting, progre
     return status;
 }
 
-static double rank_seconds(void *context) {
+static double other_seconds(void *context) {
     const comparison *all = context;
     double seconds = 0;
     for (int i = 0; i < all->count; i++)
-        if (all->contenders[i].ranks != NULL)
-            seconds += compare_ranks_seconds(all->contenders[i].ranks);
+        seconds += compare_contender_seconds(&all->contenders[i]);
     return seconds;
 }
 
@@ -278,7 +277,7 @@ static yoke_status race(comparison *all, const compare_flags *flags, double seco
                          .rounds = flags->rounds,
                          .steps = flags->steps,
                          .seconds = fmax(seconds, 0),
-                         .helpers = rank_seconds,
+                         .helpers = other_seconds,
                          .context = all};
     for (int i = 0; i < all->count; i++)
         all->race.contenders[i] = (race_contender){compare_contender_run, &all->contenders[i]};

@@ -3,20 +3,18 @@
 #ifndef CLI_COMPARE_CONTENDER_H
 #define CLI_COMPARE_CONTENDER_H
 
-#include "cli/compare/compare_ranks.h"
-#include "cli/compare/compare_result.h"
+#include "cli/compare/compare_way.h"
 
 typedef struct compare_contender {
     compare_kind kind;
-    int devices, threads;   /* threads of each device; 0: as the setup says */
-    compare_engine *engine; /* this or ranks */
-    compare_ranks *ranks;
+    int devices, threads; /* threads of each device; 0: as the setup says */
+    void *inside;         /* what its way has built; NULL: nothing */
     int runs;
     compare_facts facts;
     compare_learned learned;
     compare_stages stages;
-    /* Where the contender records. */
-    yoke_account *history;  /* [RACE_ROUNDS][devices]: each run but the first; NULL: none */
+    /* Where the contender records; NULL: it does not. */
+    yoke_account *history;  /* [RACE_ROUNDS][devices]: each run but the first */
     compare_memory *memory; /* [devices] */
 } compare_contender;
 
@@ -38,5 +36,7 @@ yoke_status compare_contender_look(compare_contender *contender);
  * caller frees step->spans. */
 yoke_status compare_contender_step(compare_contender *contender, double milliseconds,
                                    double least_ms, compare_step *step);
+/* Processor time of its other processes. */
+double compare_contender_seconds(const compare_contender *contender);
 
 #endif
