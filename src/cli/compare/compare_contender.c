@@ -10,6 +10,7 @@ static const struct {
     const char *name;
     const compare_way *way;
     yoke_schedule schedule; /* of an engine */
+    yoke_mode mode;         /* of a trainer */
 } kinds[COMPARE_KINDS] = {
     [COMPARE_SINGLE] = {"single", &compare_by_engine, .schedule = YOKE_SCHEDULE_OVERLAP},
     [COMPARE_ALL_CORES] = {"all cores", &compare_by_engine, .schedule = YOKE_SCHEDULE_OVERLAP},
@@ -18,7 +19,9 @@ static const struct {
     [COMPARE_NCCL] = {"dp nccl", &compare_by_engine, .schedule = YOKE_SCHEDULE_CLASSIC},
     [COMPARE_OVERLAP] = {"dp overlap", &compare_by_engine, .schedule = YOKE_SCHEDULE_OVERLAP},
     [COMPARE_SHARDED] = {"dp sharded", &compare_by_engine, .schedule = YOKE_SCHEDULE_SHARDED},
-    [COMPARE_DDP] = {"ddp", &compare_by_ranks, .schedule = YOKE_SCHEDULE_OVERLAP}};
+    [COMPARE_DDP] = {"ddp", &compare_by_ranks, .schedule = YOKE_SCHEDULE_OVERLAP},
+    [COMPARE_ASYNC] = {"async", &compare_by_trainer, .mode = YOKE_MODE_ASYNC},
+    [COMPARE_LOCAL] = {"local", &compare_by_trainer, .mode = YOKE_MODE_LOCAL}};
 
 const char *compare_kind_name(compare_kind kind) {
     return kinds[kind].name;
@@ -37,9 +40,11 @@ yoke_status compare_contender_build(compare_contender *contender, const compare_
                                     .threads = contender->threads,
                                     .schedule = kinds[contender->kind].schedule,
                                     .chains = contender->kind == COMPARE_NCCL,
-                                    .rank = {.struct_size = sizeof entry.role.rank}}};
+                                    .rank = {.struct_size = sizeof entry.role.rank}},
+                           .mode = kinds[contender->kind].mode};
     yoke_status status = way->build(&contender->inside, &entry);
-    if (status == YOKE_OK) way->describe(contender->inside, &contender->facts);
+    if (status == YOKE_OK && way->describe != NULL)
+        way->describe(contender->inside, &contender->facts);
     return status;
 }
 
@@ -54,6 +59,7 @@ void compare_contender_clear(compare_contender *contender) {
 
 yoke_status compare_contender_record(compare_contender *contender) {
     size_t devices = (size_t)contender->devices;
+    if (way_of(contender)->account == NULL) return YOKE_OK;
     contender->history = calloc(RACE_ROUNDS * devices, sizeof *contender->history);
     contender->memory = calloc(devices, sizeof *contender->memory);
     if (contender->history == NULL || contender->memory == NULL)
@@ -91,7 +97,9 @@ yoke_status compare_contender_step(compare_contender *contender, double millisec
                                    double least_ms, compare_step *step) {
     const compare_way *way = way_of(contender);
     int capacity = contender->devices * COMPARE_LANE_SPANS, count = 0;
-    *step = (compare_step){.spans = calloc((size_t)capacity, sizeof *step->spans)};
+    *step = (compare_step){.number = COMPARE_NO_STEP};
+    if (way->step == NULL) return YOKE_OK;
+    step->spans = calloc((size_t)capacity, sizeof *step->spans);
     if (step->spans == NULL)
         return cli_refuse(YOKE_ERROR_MEMORY, "no memory for %d spans", capacity);
     yoke_status status = way->steps(contender->inside, step->spans, capacity, &count);
@@ -101,7 +109,8 @@ yoke_status compare_contender_step(compare_contender *contender, double millisec
 }
 
 yoke_status compare_contender_look(compare_contender *contender) {
-    return way_of(contender)->stages(contender->inside, &contender->stages);
+    const compare_way *way = way_of(contender);
+    return way->stages != NULL ? way->stages(contender->inside, &contender->stages) : YOKE_OK;
 }
 
 yoke_status compare_contender_wait(void *context, int steps, double *percent) {
@@ -114,6 +123,13 @@ yoke_status compare_contender_wait(void *context, int steps, double *percent) {
         if (contender->stages.rows[i].stage == YOKE_STAGE_WAIT)
             *percent = 100 * contender->stages.rows[i].share;
     return status;
+}
+
+compare_staleness compare_contender_staleness(const compare_contender *contender) {
+    compare_staleness staleness = {0};
+    const compare_way *way = way_of(contender);
+    if (way->staleness != NULL) way->staleness(contender->inside, &staleness);
+    return staleness;
 }
 
 double compare_contender_seconds(const compare_contender *contender) {
