@@ -131,7 +131,7 @@ const char *bench_row_unit(const bench_row *row) {
 
 static double rank_seconds(void *context) {
     const bench_field *field = context;
-    return field->ranks != NULL ? compare_ranks_seconds(field->ranks->contender.ranks) : 0;
+    return field->ranks != NULL ? compare_contender_seconds(&field->ranks->contender) : 0;
 }
 
 static void close_field(bench_field *field) {

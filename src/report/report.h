@@ -137,7 +137,7 @@ typedef struct yoke_report {
     bool no_verdict;         /* too short: the figures do not say which mode is faster */
     yoke_report_fact *facts; /* model, dataset, processor ... */
     int fact_count;
-    char (*notes)[512]; /* what the reader must know: a file that is cut short */
+    char (*notes)[1280]; /* what the reader must know: a file that is cut short */
     int note_count;
     yoke_report_mode *modes;
     int mode_count;

@@ -42,7 +42,8 @@ static yoke_status check_order(yoke_trainer *trainer) {
     return yoke_push_order_check(&trainer->apart.order);
 }
 
-/* Gradients of batches that a stopped run has given out, and does not count. */
+/* Gradients of batches that a stopped run has given out, and does not count. Nobody computes behind
+ * the end of yoke_trainer_run. */
 static void drop_gradients(yoke_trainer *trainer) {
     yoke_apart *apart = &trainer->apart;
     while (yoke_crew_take(apart->crew, ANYBODY) != NULL)
@@ -164,10 +165,10 @@ static yoke_status update(yoke_trainer *trainer, yoke_loop_step *step) {
 
 const yoke_step_kind yoke_steps_apart_async = {.open = open,
                                                .close = close_crew,
-                                               .begin = drop_gradients,
                                                .load = load,
                                                .update = update,
                                                .settle = check_order,
+                                               .rest = drop_gradients,
                                                .name = "async",
                                                .is_apart = true};
 

@@ -239,15 +239,20 @@ static yoke_status evaluate_again(yoke_trainer *trainer) {
     return end_epoch(trainer);
 }
 
-static yoke_status train(yoke_trainer *trainer) {
+static yoke_status take_steps(yoke_trainer *trainer) {
     const yoke_run *run = &trainer->run;
-    bool was_complete = trainer->saving.resumed && yoke_run_is_over(run);
-    if (was_complete) return evaluate_again(trainer);
-    if (trainer->steps->begin != NULL) trainer->steps->begin(trainer);
     if (trainer->survival.newest < 0) TRY(yoke_survival_keep(trainer)); /* no newcomer */
     while (!yoke_run_is_over(run) && !yoke_watch_is_over(&trainer->watch, run))
         TRY(yoke_survive(trainer, run_epoch(trainer)));
     return YOKE_OK;
+}
+
+static yoke_status train(yoke_trainer *trainer) {
+    bool was_complete = trainer->saving.resumed && yoke_run_is_over(&trainer->run);
+    if (was_complete) return evaluate_again(trainer);
+    yoke_status status = take_steps(trainer);
+    if (trainer->steps->rest != NULL) trainer->steps->rest(trainer);
+    return status;
 }
 
 void yoke_trainer_end(yoke_trainer *trainer) {

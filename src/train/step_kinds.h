@@ -11,9 +11,9 @@ typedef struct yoke_step_kind {
     /* After the engine is made; and at the end, of half-open ones, too. NULL: nothing to do. */
     yoke_status (*open)(yoke_trainer *trainer);
     void (*close)(yoke_trainer *trainer);
-    /* Before the first step of each run: a run that was stopped may have left work behind. NULL:
-     * none does. */
-    void (*begin)(yoke_trainer *trainer);
+    /* Behind the last step of each run, however it ends: waits for devices that still compute, and
+     * drops their results. NULL: none does. */
+    void (*rest)(yoke_trainer *trainer);
     /* Loads the rows of the step, or says that the epoch has no more; and takes it. */
     yoke_status (*load)(yoke_trainer *trainer, yoke_loop_step *step);
     yoke_status (*update)(yoke_trainer *trainer, yoke_loop_step *step);

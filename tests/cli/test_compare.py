@@ -16,6 +16,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 import unittest
@@ -165,6 +166,108 @@ class Result(unittest.TestCase):
                          [1] * len(ON_ONE) + [2] * 4 + [4] * 4)
         self.assertNotIn("loss", result["contenders"][0])
         self.assertFalse(any(line.startswith("learned") for line in lines))
+
+
+class Apart(unittest.TestCase):
+    """async and local, whose devices have weights of their own."""
+
+    MODES = ["async", "local"]
+
+    def modes(self, *arguments):
+        result, lines = told("--also", "both", *arguments)
+        return result, lines, {contender["name"]: contender for contender in result["contenders"]}
+
+    def trained(self, *arguments):
+        """The weights of a run of yoke train with the options of this comparison."""
+        command = [YOKE, "train", *SMALL, "--lr", "0.05", "--augment", "none", "--drop-last", "--evaluate-every=-1",
+                   "--algorithm", "direct", "--json", *arguments]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=environment())
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def test_they_race_behind_the_others_and_have_the_same_figures(self):
+        result, _, modes = self.modes()
+        self.assertEqual(list(modes), ON_ONE + ON_TWO + self.MODES)
+        self.assertEqual(result["sync_every"], 4)
+        for name in self.MODES:
+            for figure in ["step_ms", "images_per_second", "speedup", "efficiency"]:
+                interval = modes[name][figure]
+                self.assertTrue(0 < interval["low"] <= interval["median"] <= interval["high"], (name, figure))
+            self.assertEqual(len(modes[name]["round_ms"]), result["rounds"])
+            self.assertEqual((modes[name]["devices"], modes[name]["threads"]), (2, 1))
+
+    def test_nothing_is_compared_with_what_they_learned(self):
+        result, lines, modes = self.modes("--tolerance", "1e-6")
+        self.assertTrue(result["equal"])
+        text = " ".join(lines)
+        for name in self.MODES:
+            self.assertEqual(modes[name]["equality"], "another method")
+            self.assertFalse({"compared_with", "largest_difference"} & set(modes[name]))
+            self.assertNotEqual(modes[name]["weights_hash"], modes["dp overlap"]["weights_hash"])
+            self.assertRegex(text, name + r" +2 x 1 +[\d.]+ +[0-9a-f]{16}  another method")
+        self.assertIn("All dp and ddp modes on as many devices", text)
+        self.assertEqual(modes["ddp"]["equality"], "same bits")
+
+    def test_local_learns_what_yoke_train_learns(self):
+        for every in [1, 2]:
+            _, _, modes = self.modes("--sync-every", str(every), "--learn-steps", "5")
+            run = self.trained("--mode", "local", "--sync-every", str(every), "--steps", "5")
+            self.assertEqual(modes["local"]["weights_hash"], run["weights_hash"], every)
+
+    def test_async_learns_what_yoke_train_learns_where_chance_decides_nothing(self):
+        _, _, modes = self.modes("--learn-steps", "1")  # one push: of the first device
+        self.assertEqual(modes["async"]["weights_hash"], self.trained("--mode", "async", "--steps", "1")["weights_hash"])
+
+    def test_images_of_all_pushes_count(self):
+        result, _, modes = self.modes()
+        for name in self.MODES:
+            mode = modes[name]
+            self.assertAlmostEqual(mode["images_per_second"]["median"], 1e3 * result["batch"] / mode["step_ms"]["median"])
+        runs = result["rounds"] + result["repeated"] + 1  # and the one that warms up
+        self.assertEqual(modes["async"]["staleness"]["pushes"], runs * (2 + 2))  # two before the clock starts
+        self.assertNotIn("staleness", modes["local"])
+
+    def test_async_does_not_wait_for_a_slow_device(self):
+        """Without a clock: the other device pushes several times while the slow one computes once."""
+        result, lines, modes = self.modes("--straggler", "0:8", "--steps", "60")
+        staleness = modes["async"]["staleness"]
+        self.assertGreater(staleness["most"], 1)
+        runs = result["rounds"] + result["repeated"] + 1
+        self.assertEqual(staleness["pushes"], runs * (2 + 63))  # 7 turns of 8 pushes and 1 of the slow device
+        text = " ".join(lines)
+        self.assertIn("In async no device waits for another one, nor for the slow one.", text)
+        self.assertIn("In local all devices begin each step together, and wait for the slow one.", text)
+
+    def test_what_they_do_not_record_is_no_zero(self):
+        _, lines, modes = self.modes()
+        for name in self.MODES:
+            for key in ["stages", "parts", "recorded_step"]:
+                self.assertIsNone(modes[name][key], (name, key))
+        self.assertLessEqual(max(map(len, lines)), 80)
+        for head in (line for line in lines if line.startswith("2 devices ")):
+            self.assertFalse(set(self.MODES) & set(head.split()), head)
+        self.assertTrue(any(line.startswith("  async and local: -, here and below") for line in lines))
+
+    def test_each_races_alone_and_on_every_number_of_devices(self):
+        for word in self.MODES:
+            result, lines = told("--also", word, "--counts", "doubling", "--devices", "4xcpu", "--learn-steps", "0")
+            names = [(contender["name"], contender["devices"]) for contender in result["contenders"]]
+            self.assertEqual(names[len(ON_ONE):], [(name, devices) for devices in (2, 4) for name in [*ON_TWO, word]])
+            self.assertEqual([line for line in lines if "another method" in line], [])
+
+    def test_the_page_has_them_without_stages(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "page.html"
+            result = compare(*SHORT, "--also", "both", "--quiet", "--html", str(page))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            text = page.read_text()
+        self.assertIn("What async and local learned is compared with nothing", text)
+        self.assertIn("a mean of the weights every 4 steps", text)
+        self.assertIn("a step is a push, of 9 rows by one device", text)
+        for name in self.MODES:
+            self.assertRegex(text, rf">{name}( on 2)?<")
+            self.assertNotIn(f"{name}: one step", text)
+            self.assertNotIn(f"{name}: of the", text)
 
 
 class Figures(unittest.TestCase):
@@ -367,6 +470,10 @@ class Mistakes(unittest.TestCase):
                 (2, ["1023 bytes"], ["--dataset", "d" * 2000]),
                 (2, ["17 devices", "--counts doubling"], ["--devices", "17xcpu"]),
                 (2, ["yoke compare starts itself"], ["--rank-worker"]),
+                (2, ["'ddp'", "local", "both"], ["--also", "ddp"]),
+                (2, ["--sync-every needs --also local"], ["--sync-every", "2", "--also", "async"]),
+                (2, ["no modelled link", "--link"], ["--also", "async", "--link", "1,5"]),
+                (2, ["no modelled link", "--lesson"], ["--also", "both", "--lesson"]),
                 (66, ["data_batch_1.bin"], ["--dataset", "cifar10:/nonexistent"]),
                 (1, ["loss"], ["--lr", "1e30"])]:
             with self.subTest(arguments=arguments):

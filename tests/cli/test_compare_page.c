@@ -18,7 +18,8 @@ const char *compare_kind_name(compare_kind kind) {
     static const char *const names[COMPARE_KINDS] = {[COMPARE_SINGLE] = "single",
                                                      [COMPARE_PYTHON] = "dp python",
                                                      [COMPARE_CLASSIC] = "dp classic",
-                                                     [COMPARE_DDP] = "ddp"};
+                                                     [COMPARE_DDP] = "ddp",
+                                                     [COMPARE_LOCAL] = "local"};
     return names[kind];
 }
 
@@ -118,11 +119,53 @@ static void each_number_of_a_mode_has_one_value_on_the_page(void **state) {
     unlink(path);
 }
 
+/* A mode without spans has a recorded step of 0 ms, and no place in the timeline. */
+static void a_mode_that_records_nothing_is_slower_than_no_step(void **state) {
+    (void)state;
+    char path[] = "/tmp/yoke-page-XXXXXX";
+    unsigned char *text;
+    size_t bytes;
+    compare_device part = {.name = "cpu:0", .account = {.step_ms = 8}};
+    compare_mode modes[] = {
+        {.kind = COMPARE_SINGLE,
+         .devices = 1,
+         .parts = &part,
+         .step_ms = {8, 7, 9},
+         .step = {.milliseconds = 8, .end_ns = 8000000}},
+        {.kind = COMPARE_LOCAL, .devices = 2, .step_ms = {12, 11, 13}, .verdict = COMPARE_ANOTHER}};
+    compare_result result = {
+        .setup = {.device_count = 2}, .modes = modes, .mode_count = 2, .interval = true};
+    static const struct {
+        const char *text;
+        bool is_there;
+    } wanted[] = {{"What local learned is compared with nothing", true},
+                  {"a longer step", false},
+                  {"Not all modes learned the same", false}};
+    close(mkstemp(path));
+    for (int round = 0; round < 2; round++) { /* and with a step to compare: the note comes */
+        assert_int_equal(compare_write_page(path, &result), YOKE_OK);
+        assert_int_equal(yoke_file_read(path, 1 << 20, &text, &bytes), YOKE_OK);
+        for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+            bool found = memmem(text, bytes, wanted[i].text, strlen(wanted[i].text)) != NULL;
+            bool is_there = wanted[i].is_there || (round == 1 && i == 1);
+            if (found != is_there)
+                fail_msg("round %d: '%s' is on the page: %d", round, wanted[i].text, found);
+        }
+        modes[1].parts = &part;
+        modes[1].devices = 1;
+        modes[1].step.milliseconds = 5;
+        modes[1].step.end_ns = 5000000;
+        free(text);
+    }
+    unlink(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spans_that_are_left_out_get_a_note),
         cmocka_unit_test(disjoint_intervals_order_modes_on_a_busy_machine),
         cmocka_unit_test(each_number_of_a_mode_has_one_value_on_the_page),
+        cmocka_unit_test(a_mode_that_records_nothing_is_slower_than_no_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

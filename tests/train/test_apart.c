@@ -5,6 +5,7 @@
 #include "trainer_check.h"
 
 #include "data/data.h"
+#include "train/trainer_parts.h"
 #include "yoke/preset.h"
 #include "yoke/stages.h"
 
@@ -113,6 +114,25 @@ static void no_push_is_staler_than_the_bound(void **state) {
         assert_int_equal(all, RUN_STEPS);
         yoke_trainer_destroy(run.trainer);
     }
+}
+
+/* The other workers had batches when the run was stopped; it goes on behind those that count. */
+static void nobody_computes_behind_a_run_that_was_stopped(void **state) {
+    (void)state;
+    log_of_run run;
+    uint64_t counts[YOKE_STALENESS_LIMIT], all = 0;
+    yoke_trainer_options options = apart(&run, YOKE_MODE_ASYNC, WORKERS);
+    small_engine.straggler_factor = 8;
+    run.stop_after = 7;
+    assert_int_equal(train(&run, &options), YOKE_ERROR_CANCELLED);
+    assert_int_equal(yoke_crew_busy(run.trainer->apart.crew), 0);
+    run.first_step = run.steps;
+    EXPECT_OK(yoke_trainer_run(run.trainer));
+    EXPECT_OK(yoke_trainer_staleness(run.trainer, counts));
+    for (int i = 0; i < YOKE_STALENESS_LIMIT; i++)
+        all += counts[i];
+    assert_int_equal(all, RUN_STEPS);
+    yoke_trainer_destroy(run.trainer);
 }
 
 /* The same in double, with one engine for the gradients. */
@@ -428,6 +448,7 @@ int main(void) {
         cmocka_unit_test(one_worker_is_sequential),
         cmocka_unit_test(a_run_is_replayed_bit_for_bit),
         cmocka_unit_test(no_push_is_staler_than_the_bound),
+        cmocka_unit_test(nobody_computes_behind_a_run_that_was_stopped),
         cmocka_unit_test(stale_gradients_are_corrected),
         cmocka_unit_test(local_steps_end_in_their_mean),
         cmocka_unit_test(what_does_not_go_together_is_refused),

@@ -21,14 +21,15 @@ typedef struct compare_flags {
     const char *model, *dataset, *devices, *link, *html;
     algorithm_cache_flags algorithm_cache;
     straggler straggler;
-    unsigned counts, ddp; /* words */
+    unsigned counts, ddp, also; /* words */
     int threads, learn_steps, rounds, steps;
     double tolerance, seconds;
     bool lesson, json, quiet, rank_worker;
 } compare_flags;
 
 #define AT(field) CLI_FIELD(compare_flags, field)
-#define DOUBLING 1 /* of "all|doubling" */
+#define DOUBLING 1                                     /* of "all|doubling" */
+enum { ALSO_NONE, ALSO_ASYNC, ALSO_LOCAL, ALSO_BOTH }; /* of "none|async|local|both" */
 
 static const cli_option options[] = {
     {"lesson", NULL, "why PyTorch recommends DDP: see below", AT(lesson)},
@@ -48,6 +49,10 @@ static const cli_option options[] = {
     ALGORITHM_CACHE_OPTION_FILE(AT(algorithm_cache.file)),
     ALGORITHM_CACHE_OPTION_NO_CACHE(AT(algorithm_cache.no_cache)),
     {"ddp", "overlap|sharded", "each rank updates all weights, or its own part (overlap)", AT(ddp)},
+    {"also", "none|async|local|both", "race these modes of yoke train, too, on CPU devices (none)",
+     AT(also)},
+    {"sync-every", "K", "local: steps from one mean of the weights to the next (4)",
+     AT(setup.sync_every), 1, 1 << 16},
     CLI_OPTION_COLLECTIVES(AT(setup.collectives)),
     CLI_OPTION_BUCKET_MB(AT(setup.bucket_mb), "as in yoke train"),
     CLI_OPTION_LINK(AT(link)),
@@ -85,6 +90,9 @@ const cli_verb compare_verb = {
         "algorithms, and compare checks losses and weights. Then they race, warmed up, in\n"
         "rounds of random order. The batch is the same for all, so more devices get fewer rows\n"
         "each. The exit code is 1 when losses differ by more than --tolerance.\n"
+        "--also adds asynchronous and local SGD, whose devices have weights of their own: they "
+        "are\n"
+        "timed beside the others, and their losses are compared with nobody's.\n"
         "--lesson races dp python (nn.DataParallel without NCCL, with what Python costs it),\n"
         "dp classic (the same without Python), dp nccl (likewise, with NCCL), dp overlap and ddp\n"
         "on 4 CPU devices of one thread, with a batch of 8, a learning rate of 0.01, buckets of\n"
@@ -130,6 +138,7 @@ static int fill_setup(compare_setup *setup, const compare_flags *flags) {
     *setup = flags->setup;
     setup->ddp_schedule = flags->ddp == 0 ? YOKE_SCHEDULE_OVERLAP : YOKE_SCHEDULE_SHARDED;
     setup->optimizer = cli_optimizer(setup->optimizer.kind, setup->optimizer.learning_rate);
+    if (setup->sync_every == 0) setup->sync_every = 4;
     const char *link = flags->link != NULL ? flags->link : "";
     if (flags->lesson && flags->counts == DOUBLING)
         return cli_usage_error("compare", "--counts: --lesson races on all devices alone");
@@ -157,6 +166,30 @@ static void enter(comparison *all, compare_kind kind, int devices, int threads) 
         all->contenders[all->count] =
             (compare_contender){.kind = kind, .devices = devices, .threads = threads};
     all->count++;
+}
+
+/* They learn something else by design, and have no links. */
+static int check_also(const compare_flags *flags, const device_view *view) {
+    bool local = flags->also == ALSO_LOCAL || flags->also == ALSO_BOTH;
+    if (flags->setup.sync_every > 0 && !local)
+        return cli_usage_error("compare", "--sync-every needs --also local");
+    if (flags->also == ALSO_NONE) return -1;
+    if (view->devices[0].capability > 0)
+        return cli_usage_error("compare",
+                               "--also: async and local are for CPU devices, and %s is a GPU; "
+                               "leave it out, or use --devices 2xcpu",
+                               view->devices[0].name);
+    if (flags->lesson || (flags->link != NULL && flags->link[0] != '\0'))
+        return cli_usage_error("compare",
+                               "--also: async and local have no modelled link, and would race "
+                               "without what the others pay; leave out --also, or %s",
+                               flags->lesson ? "--lesson" : "--link");
+    return -1;
+}
+
+static void enter_also(comparison *all, unsigned also, int devices) {
+    if (also == ALSO_ASYNC || also == ALSO_BOTH) enter(all, COMPARE_ASYNC, devices, 0);
+    if (also == ALSO_LOCAL || also == ALSO_BOTH) enter(all, COMPARE_LOCAL, devices, 0);
 }
 
 static int enter_lesson(comparison *all, int devices) {
@@ -191,6 +224,7 @@ static int enter_all(comparison *all, const compare_flags *flags, const device_v
             all->result.ddp_left_out = true;
         else
             enter(all, COMPARE_DDP, devices, 0);
+        enter_also(all, flags->also, devices);
     }
     if (all->count <= RACE_CONTENDERS) return -1;
     return cli_usage_error("compare",
@@ -218,6 +252,7 @@ static int prepare(comparison *all, const compare_flags *flags) {
     snprintf(all->result.processor, sizeof all->result.processor, "%s",
              view.devices[0].description);
     code = set_straggler(&all->result.setup, flags);
+    if (code < 0) code = check_also(flags, &view);
     if (code >= 0) return code;
     all->result.learn_steps = flags->learn_steps;
     all->result.seconds_limit = flags->seconds;
@@ -243,6 +278,7 @@ static yoke_status learn(comparison *all, const compare_meeting *meeting, progre
     compare_setup direct = all->result.setup;
     yoke_status status = YOKE_OK;
     direct.algorithm = YOKE_ALGORITHM_DIRECT;
+    direct.learn_steps = all->result.learn_steps;
     for (int i = 0; i < all->count && all->result.learn_steps > 0 && status == YOKE_OK; i++) {
         compare_contender *contender = &all->contenders[i];
         note(view, "training", contender);
@@ -263,12 +299,11 @@ static yoke_status build(comparison *all, const compare_meeting *meeting, progre
     return status;
 }
 
-static double rank_seconds(void *context) {
+static double other_seconds(void *context) {
     const comparison *all = context;
     double seconds = 0;
     for (int i = 0; i < all->count; i++)
-        if (all->contenders[i].ranks != NULL)
-            seconds += compare_ranks_seconds(all->contenders[i].ranks);
+        seconds += compare_contender_seconds(&all->contenders[i]);
     return seconds;
 }
 
@@ -278,7 +313,7 @@ static yoke_status race(comparison *all, const compare_flags *flags, double seco
                          .rounds = flags->rounds,
                          .steps = flags->steps,
                          .seconds = fmax(seconds, 0),
-                         .helpers = rank_seconds,
+                         .helpers = other_seconds,
                          .context = all};
     for (int i = 0; i < all->count; i++)
         all->race.contenders[i] = (race_contender){compare_contender_run, &all->contenders[i]};

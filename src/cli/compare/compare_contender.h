@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A contender of a comparison: devices of this process, or ranks, behind the same calls. */
+/* A contender of a comparison: devices of this process, ranks, or a trainer, behind the same calls.
+ */
 #ifndef CLI_COMPARE_CONTENDER_H
 #define CLI_COMPARE_CONTENDER_H
 
-#include "cli/compare/compare_ranks.h"
-#include "cli/compare/compare_result.h"
+#include "cli/compare/compare_way.h"
 
 typedef struct compare_contender {
     compare_kind kind;
-    int devices, threads;   /* threads of each device; 0: as the setup says */
-    compare_engine *engine; /* this or ranks */
-    compare_ranks *ranks;
+    int devices, threads; /* threads of each device; 0: as the setup says */
+    void *inside;         /* what its way has built; NULL: nothing */
     int runs;
     compare_facts facts;
     compare_learned learned;
     compare_stages stages;
-    /* Where the contender records. */
-    yoke_account *history;  /* [RACE_ROUNDS][devices]: each run but the first; NULL: none */
+    /* Where the contender records; NULL: it does not, or its way cannot. */
+    yoke_account *history;  /* [RACE_ROUNDS][devices]: each run but the first */
     compare_memory *memory; /* [devices] */
 } compare_contender;
 
@@ -35,8 +34,12 @@ yoke_status compare_contender_wait(void *context, int steps, double *percent);
 /* Fills in `stages`, without the first run. */
 yoke_status compare_contender_look(compare_contender *contender);
 /* Fills in the step of all runs but the first that compare_steps_choose chooses, of all ranks; the
- * caller frees step->spans. */
+ * caller frees step->spans. NULL: its way records no steps. */
 yoke_status compare_contender_step(compare_contender *contender, double milliseconds,
                                    double least_ms, compare_step *step);
+/* Of its pushes; zeros: its way has none. */
+compare_staleness compare_contender_staleness(const compare_contender *contender);
+/* Processor time of its other processes. */
+double compare_contender_seconds(const compare_contender *contender);
 
 #endif

@@ -10,9 +10,6 @@
 #include "base/base.h"
 #include "cli/cli.h"
 
-/* Weights stay the same, so that all rounds compute with the same numbers. */
-#define RACE_LEARNING_RATE 1e-9
-
 struct compare_engine {
     compare_setup setup;
     compare_role role;
@@ -33,14 +30,8 @@ static bool is_rank(const compare_engine *engine) {
 }
 
 static yoke_status open_devices(compare_engine *engine) {
-    char list[COMPARE_LIST_BYTES] = "";
-    size_t length = 0;
-    for (int i = 0; i < engine->role.devices; i++) { /* "cuda:0#1": a second replica of "cuda:0" */
-        const char *name = engine->setup.names[i];
-        length += (size_t)snprintf(list + length, sizeof list - length, "%s%.*s", i > 0 ? "," : "",
-                                   (int)strcspn(name, "#"), name);
-    }
-    snprintf(list + length, sizeof list - length, "%s", engine->setup.variants);
+    char list[COMPARE_LIST_BYTES];
+    compare_setup_list(&engine->setup, engine->role.devices, list);
     yoke_devices_options options = {.struct_size = sizeof options,
                                     .list = list,
                                     .threads = engine->role.threads > 0 ? engine->role.threads
@@ -208,7 +199,7 @@ yoke_status compare_engine_run(compare_engine *engine, int steps, bool fresh,
     engine->window = (yoke_account_window){.begin_ns = yoke_now_ns(), .steps = steps};
     for (int i = 0; i < steps && status == YOKE_OK; i++)
         status =
-            yoke_data_parallel_step(engine->parallel, &engine->batch, RACE_LEARNING_RATE, &result);
+            yoke_data_parallel_step(engine->parallel, &engine->batch, COMPARE_RACE_RATE, &result);
     if (status == YOKE_OK) status = yoke_devices_synchronize(engine->devices);
     engine->window.end_ns = yoke_now_ns();
     *milliseconds = 1e-6 * (double)(engine->window.end_ns - engine->window.begin_ns) / steps;

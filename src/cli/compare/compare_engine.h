@@ -8,7 +8,6 @@
 #include "trace/trace.h"
 
 #define COMPARE_LEARN_STEPS 1000
-#define COMPARE_LIST_BYTES 1024
 
 typedef struct compare_role {
     int devices; /* in this process, or one in each rank */

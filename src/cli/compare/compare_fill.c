@@ -64,8 +64,10 @@ static void fill_accounts(const comparison *all, const compare_contender *conten
                              &contender->history[middle[i] * contender->devices + k], 0.5);
 }
 
+/* A contender that records nothing has no parts. */
 static yoke_status fill_parts(const comparison *all, const compare_contender *contender,
                               compare_mode *mode) {
+    if (contender->history == NULL) return YOKE_OK;
     mode->parts = calloc((size_t)mode->devices, sizeof *mode->parts);
     if (mode->parts == NULL)
         return cli_refuse(YOKE_ERROR_MEMORY, "no memory for %d devices", mode->devices);
@@ -102,7 +104,7 @@ static yoke_status fill_steps(comparison *all) {
         status = compare_contender_step(contender, order[i]->step_ms.median, least_ms, step);
         if (status == YOKE_OK && step->count > 0)
             qsort(step->spans, (size_t)step->count, sizeof *step->spans, by_device_and_begin);
-        least_ms = step->milliseconds;
+        if (step->spans != NULL) least_ms = step->milliseconds;
     }
     return status;
 }
@@ -115,6 +117,7 @@ static yoke_status fill_mode(comparison *all, int index) {
     mode->devices = contender->devices;
     mode->threads = all->result.cores > 0 ? threads : 0;
     memcpy(mode->transport, contender->facts.transport, sizeof mode->transport);
+    mode->staleness = compare_contender_staleness(contender);
     fill_figures(all, index, mode);
     yoke_status status = fill_learned(contender, all->result.learn_steps, mode);
     return status == YOKE_OK ? fill_parts(all, contender, mode) : status;

@@ -28,6 +28,8 @@ static void json_setup(yoke_json *json, const compare_result *result) {
         yoke_json_integer(json, "straggler", setup->straggler);
         yoke_json_real(json, "straggler_factor", setup->straggler_factor);
     }
+    if (compare_find(result, COMPARE_LOCAL, setup->device_count) != NULL)
+        yoke_json_integer(json, "sync_every", setup->sync_every);
     yoke_json_text(json, "processor", result->processor);
     yoke_json_integer(json, "cores", result->cores);
     yoke_json_integer(json, "threads", setup->threads);
@@ -146,8 +148,29 @@ static void json_spans(yoke_json *json, const compare_step *step) {
     yoke_json_close(json, '}');
 }
 
-static void json_mode(yoke_json *json, const compare_result *result, const compare_mode *mode) {
+static void json_recorded(yoke_json *json, const compare_mode *mode) {
+    if (mode->parts == NULL) {
+        yoke_json_null(json, "stages");
+        yoke_json_null(json, "parts");
+        yoke_json_null(json, "recorded_step");
+        return;
+    }
     yoke_account mean = compare_mean_account(mode);
+    json_stages(json, &mean);
+    json_parts(json, mode);
+    json_spans(json, &mode->step);
+}
+
+static void json_staleness(yoke_json *json, const compare_staleness *staleness) {
+    if (staleness->pushes == 0) return;
+    yoke_json_open(json, "staleness", '{');
+    yoke_json_real(json, "mean", staleness->mean);
+    yoke_json_integer(json, "most", staleness->most);
+    yoke_json_integer(json, "pushes", (int64_t)staleness->pushes);
+    yoke_json_close(json, '}');
+}
+
+static void json_mode(yoke_json *json, const compare_result *result, const compare_mode *mode) {
     yoke_json_open(json, NULL, '{');
     yoke_json_text(json, "name", compare_kind_name(mode->kind));
     yoke_json_integer(json, "devices", mode->devices);
@@ -164,9 +187,8 @@ static void json_mode(yoke_json *json, const compare_result *result, const compa
     for (int i = 0; i < result->rounds; i++)
         yoke_json_real(json, NULL, mode->round_ms[i]);
     yoke_json_close(json, ']');
-    json_stages(json, &mean);
-    json_parts(json, mode);
-    json_spans(json, &mode->step);
+    json_staleness(json, &mode->staleness);
+    json_recorded(json, mode);
     yoke_json_close(json, '}');
 }
 

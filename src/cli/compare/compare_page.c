@@ -48,6 +48,13 @@ static yoke_status add_facts(yoke_report *report, const compare_result *result) 
     snprintf(text, sizeof text, "device or rank %d computes %g times as long; not in single",
              setup->straggler, setup->straggler_factor);
     if (setup->straggler_factor > 0) TRY(yoke_report_add_fact(report, "straggler", text));
+    snprintf(text, sizeof text, "a step is a push, of %d rows by one device", setup->batch);
+    if (compare_find(result, COMPARE_ASYNC, setup->device_count) != NULL)
+        TRY(yoke_report_add_fact(report, "async", text));
+    snprintf(text, sizeof text, "a mean of the weights every %d step%s", setup->sync_every,
+             setup->sync_every == 1 ? "" : "s");
+    if (compare_find(result, COMPARE_LOCAL, setup->device_count) != NULL)
+        TRY(yoke_report_add_fact(report, "local", text));
     snprintf(text, sizeof text, "%d rounds of %d steps", result->rounds, result->steps);
     return yoke_report_add_fact(report, "race", text);
 }
@@ -57,6 +64,7 @@ static yoke_status note_order(yoke_report *report, const compare_result *result)
     for (int i = 0; i < result->mode_count; i++)
         for (int k = 0; k < result->mode_count; k++) {
             const compare_mode *one = &result->modes[i], *other = &result->modes[k];
+            if (one->parts == NULL || other->parts == NULL) continue;
             if (one->step_ms.median < other->step_ms.median &&
                 one->step.milliseconds > other->step.milliseconds)
                 TRY(yoke_report_add_note(report,
@@ -66,6 +74,16 @@ static yoke_status note_order(yoke_report *report, const compare_result *result)
                                          compare_kind_name(other->kind)));
         }
     return YOKE_OK;
+}
+
+static yoke_status note_apart(yoke_report *report, const compare_result *result) {
+    char names[COMPARE_APART_BYTES];
+    if (compare_apart_names(result, names)[0] == '\0') return YOKE_OK;
+    return yoke_report_add_note(report,
+                                "What %s learned is compared with nothing: another method ends "
+                                "with other weights, by design. The figures of stages, memory and "
+                                "bytes leave %s out: nothing records them.",
+                                names, names);
 }
 
 static yoke_status add_notes(yoke_report *report, const compare_result *result) {
@@ -80,6 +98,7 @@ static yoke_status add_notes(yoke_report *report, const compare_result *result) 
     if (result->ddp_left_out)
         TRY(yoke_report_add_note(
             report, "No ddp where devices share a GPU: NCCL allows one rank for each GPU."));
+    TRY(note_apart(report, result));
     TRY(note_order(report, result));
     for (int i = 0; i < result->mode_count; i++) {
         const compare_mode *mode = &result->modes[i];
@@ -156,7 +175,8 @@ static yoke_status add_mode(yoke_report *report, const compare_result *result,
     if (result->learn_steps > 0)
         snprintf(mode->weights_hash, sizeof mode->weights_hash, "%016" PRIx64, from->weights_hash);
     bool shown = from->devices == 1 || from->devices == result->setup.device_count;
-    return shown ? add_devices(mode, from, result->setup.link[0] != '\0') : YOKE_OK;
+    return shown && from->parts != NULL ? add_devices(mode, from, result->setup.link[0] != '\0')
+                                        : YOKE_OK;
 }
 
 static yoke_status fill(yoke_report *report, const compare_result *result) {

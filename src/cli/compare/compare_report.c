@@ -61,6 +61,7 @@ static void print_name(FILE *out, const compare_mode *mode) {
 /* What each learned. */
 
 static void print_equality(FILE *out, const compare_result *result, const compare_mode *mode) {
+    if (mode->verdict == COMPARE_ANOTHER) fprintf(out, "  %s", compare_verdict_name(mode->verdict));
     if (mode->compared_with < 0) return;
     const char *with = compare_kind_name(result->modes[mode->compared_with].kind);
     if (mode->verdict == COMPARE_SAME_BITS)
@@ -111,6 +112,18 @@ static void print_rounds(FILE *out, const compare_result *result) {
                 RACE_INTERVAL_ROUNDS);
 }
 
+static void print_apart(FILE *out, const compare_result *result) {
+    const compare_setup *setup = &result->setup;
+    int most = setup->device_count;
+    if (compare_find(result, COMPARE_ASYNC, most) != NULL)
+        fprintf(out,
+                "  async: a step is a push, of %d rows by one device; img/s counts all of them\n",
+                setup->batch);
+    if (compare_find(result, COMPARE_LOCAL, most) != NULL)
+        fprintf(out, "  local: all devices get the mean of their weights every %d step%s\n",
+                setup->sync_every, plural(setup->sync_every));
+}
+
 static void print_raced(FILE *out, const compare_result *result) {
     const compare_mode *all_cores = compare_find(result, COMPARE_ALL_CORES, 1);
     const compare_mode *single = &result->modes[0];
@@ -128,6 +141,7 @@ static void print_raced(FILE *out, const compare_result *result) {
         fprintf(out, "  of cores: the same with all cores, one device with %d threads\n",
                 all_cores->threads);
     fprintf(out, "  eff.: efficiency, the speed-up divided by the number of devices\n");
+    print_apart(out, result);
 }
 
 /* Where the time goes. */
@@ -148,7 +162,7 @@ static int choose_columns(const compare_result *result, int devices,
     int count = 1;
     for (int kind = COMPARE_PYTHON; kind < COMPARE_KINDS; kind++) {
         const compare_mode *mode = compare_find(result, (compare_kind)kind, devices);
-        if (mode != NULL) found[count++] = mode;
+        if (mode != NULL && mode->parts != NULL) found[count++] = mode;
     }
     int first = count > COLUMNS ? 1 : 0;
     for (int i = first; i < count; i++)
@@ -215,6 +229,12 @@ static void print_stage_meanings(FILE *out, const bool shown[YOKE_ACCOUNT_STAGES
                     stage_meaning((yoke_stage)stage));
     fprintf(out, "  idle: no stage runs, and the device is not known to wait\n"
                  "  step: step ms of the table above\n");
+}
+
+static void print_unrecorded(FILE *out, const compare_result *result) {
+    char names[COMPARE_APART_BYTES];
+    if (compare_apart_names(result, names)[0] != '\0')
+        fprintf(out, "  %s: -, here and below; no stages, memory or bytes are recorded\n", names);
 }
 
 /* What memory it takes and what it moves. */
@@ -329,6 +349,7 @@ void compare_print(FILE *out, const compare_result *result) {
         if (result->modes[i].kind == COMPARE_CLASSIC)
             print_stages(out, result, result->modes[i].devices, shown);
     print_stage_meanings(out, shown);
+    print_unrecorded(out, result);
     for (int i = 0; i < result->mode_count; i++)
         if (result->modes[i].kind == COMPARE_CLASSIC)
             print_memory(out, result, result->modes[i].devices);

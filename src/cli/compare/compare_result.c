@@ -106,7 +106,8 @@ void compare_order(const compare_result *result, int devices, char *text, size_t
 /* Verdicts. */
 
 const char *compare_verdict_name(compare_verdict verdict) {
-    static const char *const names[] = {"reference", "same bits", "rounding", "different"};
+    static const char *const names[] = {"reference", "same bits", "rounding", "different",
+                                        "another method"};
     return names[verdict];
 }
 
@@ -118,6 +119,19 @@ static const compare_mode *reference_of(const compare_result *result, const comp
     if (mode->devices > 1 && mode->kind != COMPARE_OVERLAP)
         return compare_find(result, COMPARE_OVERLAP, mode->devices);
     return result->batch_norm ? mode : &result->modes[0];
+}
+
+bool compare_is_apart(compare_kind kind) {
+    return kind == COMPARE_ASYNC || kind == COMPARE_LOCAL;
+}
+
+const char *compare_apart_names(const compare_result *result, char text[COMPARE_APART_BYTES]) {
+    int most = result->modes[result->mode_count - 1].devices;
+    bool async = compare_find(result, COMPARE_ASYNC, most) != NULL;
+    bool local = compare_find(result, COMPARE_LOCAL, most) != NULL;
+    snprintf(text, COMPARE_APART_BYTES, "%s%s%s", async ? compare_kind_name(COMPARE_ASYNC) : "",
+             async && local ? " and " : "", local ? compare_kind_name(COMPARE_LOCAL) : "");
+    return text;
 }
 
 static double largest_difference(const double *a, const double *b, int count) {
@@ -133,9 +147,10 @@ void compare_judge(compare_result *result) {
     for (int i = 0; i < result->mode_count; i++) {
         compare_mode *mode = &result->modes[i];
         const compare_mode *with = reference_of(result, mode);
-        mode->verdict = COMPARE_REFERENCE;
+        mode->verdict = compare_is_apart(mode->kind) ? COMPARE_ANOTHER : COMPARE_REFERENCE;
         mode->compared_with = -1;
         mode->difference = 0;
+        if (mode->verdict == COMPARE_ANOTHER) continue;
         if (with == mode) continue;
         mode->compared_with = (int)(with - result->modes);
         mode->difference = largest_difference(mode->losses, with->losses, result->learn_steps);

@@ -16,9 +16,13 @@ typedef enum compare_kind {
     COMPARE_OVERLAP,
     COMPARE_SHARDED,
     COMPARE_DDP,
+    COMPARE_ASYNC, /* asynchronous SGD with a server */
+    COMPARE_LOCAL, /* local SGD */
     COMPARE_KINDS
 } compare_kind;
 const char *compare_kind_name(compare_kind kind); /* "dp overlap" */
+/* Whether its devices have weights of their own: by design it learns something else. */
+bool compare_is_apart(compare_kind kind);
 
 /* Did two modes learn the same? With batch norm only modes on the same number of several devices
  * can, because it normalizes each shard alone. */
@@ -26,7 +30,8 @@ typedef enum compare_verdict {
     COMPARE_REFERENCE, /* compared with nobody */
     COMPARE_SAME_BITS, /* all weights are equal; a loss may differ by the order of its sum */
     COMPARE_ROUNDING,  /* losses within the tolerance */
-    COMPARE_DIFFERENT
+    COMPARE_DIFFERENT,
+    COMPARE_ANOTHER /* another method computes something else: compared with nobody */
 } compare_verdict;
 const char *compare_verdict_name(compare_verdict verdict); /* "same bits" */
 
@@ -36,6 +41,13 @@ typedef struct compare_device {
     yoke_account account; /* its step_ms is the mode's median */
     compare_memory memory;
 } compare_device;
+
+/* Updates between the pull and the push of a device. */
+typedef struct compare_staleness {
+    double mean; /* over `pushes` */
+    int most;    /* YOKE_STALENESS_LIMIT - 1: or more */
+    uint64_t pushes;
+} compare_staleness;
 
 /* One way to train: a row of the tables. */
 typedef struct compare_mode {
@@ -48,7 +60,7 @@ typedef struct compare_mode {
     double *losses;        /* [compare_result.learn_steps] */
     uint64_t weights_hash; /* after them */
     compare_verdict verdict;
-    int compared_with; /* index of a mode; -1: a reference */
+    int compared_with; /* index of a mode; -1: a reference, or another method */
     double difference; /* the largest of the losses, relative */
 
     /* The race. Each figure is formed from the medians over the rounds, so step_ms of one mode
@@ -61,10 +73,11 @@ typedef struct compare_mode {
     race_ratio speedup_all_cores; /* all cores' step_ms / this one's; NaN: it did not race */
     race_ratio efficiency;        /* speedup / devices */
 
-    compare_device *parts; /* [devices] */
+    compare_device *parts;       /* [devices]; NULL: the mode records no stages and no memory */
+    compare_staleness staleness; /* of pushes in the race; 0 pushes: the mode has none */
 
     /* The recorded step that is closest to the median, of all rounds. Its spans come by device (the
-     * lane, or the rank) and begin. */
+     * lane, or the rank) and begin. Without parts there is none. */
     compare_step step;
 } compare_mode;
 
@@ -99,7 +112,10 @@ bool compare_is_slower(const compare_mode *slow, const compare_mode *fast);
 /* The modes on so many devices whose intervals are disjoint, and that the others cannot be told
  * apart, in one sentence. */
 void compare_order(const compare_result *result, int devices, char *text, size_t size);
-/* The mean over the mode's devices. */
+/* "async", "async and local", "local": those that race; "": none. */
+#define COMPARE_APART_BYTES 32
+const char *compare_apart_names(const compare_result *result, char text[COMPARE_APART_BYTES]);
+/* The mean over the devices of a mode with parts. */
 yoke_account compare_mean_account(const compare_mode *mode);
 /* Sets verdict, compared_with and difference of every mode. */
 void compare_judge(compare_result *result);

@@ -45,6 +45,20 @@ static double most_different(const compare_result *result, bool single, bool *sa
     return most;
 }
 
+static bool has_apart(const compare_result *result) {
+    char names[COMPARE_APART_BYTES];
+    return compare_apart_names(result, names)[0] != '\0';
+}
+
+static void say_another(FILE *out, const compare_result *result) {
+    char names[COMPARE_APART_BYTES];
+    if (compare_apart_names(result, names)[0] != '\0')
+        say(out,
+            "What %s learned is compared with nothing: another method ends with other "
+            "weights, by design.",
+            names);
+}
+
 static void say_learning(FILE *out, const compare_result *result) {
     bool same_bits, single_bits;
     double among = most_different(result, false, &same_bits);
@@ -53,7 +67,8 @@ static void say_learning(FILE *out, const compare_result *result) {
         say(out, "NOT ALL LEARNED THE SAME: losses differ by %.1e; the tolerance is %g.",
             fmax(among, single), result->tolerance);
     else if (same_bits)
-        say(out, "All modes on as many devices learned the same weights, bit for bit.");
+        say(out, "All %smodes on as many devices learned the same weights, bit for bit.",
+            has_apart(result) ? "dp and ddp " : "");
     else
         say(out,
             "Modes on as many devices learned the same up to rounding: losses differ by %.1e at "
@@ -64,6 +79,7 @@ static void say_learning(FILE *out, const compare_result *result) {
                  "devices computes something else: the losses on one device stand alone.");
     else if (compare_all_equal(result))
         say(out, "Their losses differ from those of single by %.1e at most.", single);
+    say_another(out, result);
 }
 
 /* Speed. */
@@ -125,6 +141,28 @@ static void say_overhead(FILE *out, const compare_mode *mode) {
         compare_kind_name(mode->kind), lost, parts[0] != '\0' ? ": " : "", parts);
 }
 
+/* What the modes do whose devices have weights of their own, and what their steps have that those
+ * of the others have not. */
+static void say_apart(FILE *out, const compare_result *result, int devices) {
+    const compare_setup *setup = &result->setup;
+    const compare_mode *async = compare_find(result, COMPARE_ASYNC, devices);
+    const compare_mode *local = compare_find(result, COMPARE_LOCAL, devices);
+    char names[COMPARE_APART_BYTES];
+    if (async != NULL)
+        say(out,
+            "In async no device waits for another one%s. For that gradients come late: %.2f "
+            "updates behind their weights on average, %d at most.",
+            setup->straggler_factor > 0 ? ", nor for the slow one" : "", async->staleness.mean,
+            async->staleness.most);
+    if (local != NULL && setup->straggler_factor > 0)
+        say(out, "In local all devices begin each step together, and wait for the slow one.");
+    if (async != NULL || local != NULL)
+        say(out,
+            "The steps of %s include the wait for new rows and the ends of epochs; the other modes "
+            "repeat one batch.",
+            compare_apart_names(result, names));
+}
+
 static void say_limits(FILE *out, const compare_result *result, int devices) {
     if (result->ddp_left_out)
         say(out, "No ddp where devices share a GPU: NCCL allows one rank for each GPU.");
@@ -158,6 +196,8 @@ void compare_print_sentences(FILE *out, const compare_result *result) {
     const compare_mode *nccl = compare_find(result, COMPARE_NCCL, devices);
     const compare_mode *overlap = compare_find(result, COMPARE_OVERLAP, devices);
     const compare_mode *ddp = compare_find(result, COMPARE_DDP, devices);
+    const compare_mode *async = compare_find(result, COMPARE_ASYNC, devices);
+    const compare_mode *local = compare_find(result, COMPARE_LOCAL, devices);
     fputc('\n', out);
     if (result->learn_steps > 0) say_learning(out, result);
     if (!result->interval)
@@ -171,6 +211,9 @@ void compare_print_sentences(FILE *out, const compare_result *result) {
     if (has_verdict(result)) say_faster(out, result, classic, overlap);
     if (has_verdict(result) && nccl != NULL) say_faster(out, result, nccl, overlap);
     if (has_verdict(result) && python != NULL) say_faster(out, result, python, classic);
+    if (has_verdict(result) && async != NULL) say_faster(out, result, async, overlap);
+    if (has_verdict(result) && local != NULL) say_faster(out, result, local, overlap);
+    say_apart(out, result, devices);
     if (python != NULL) say_overhead(out, python);
     say_overhead(out, classic);
     if (nccl != NULL) say_overhead(out, nccl);

@@ -54,6 +54,17 @@ void compare_setup_devices(compare_setup *setup, const device_view *view, int th
     memcpy(setup->variants, view->devices[0].variants, sizeof setup->variants);
 }
 
+void compare_setup_list(const compare_setup *setup, int count, char list[COMPARE_LIST_BYTES]) {
+    size_t length = 0;
+    list[0] = '\0';
+    for (int i = 0; i < count; i++) { /* "cuda:0#1": a second replica of "cuda:0" */
+        const char *name = setup->names[i];
+        length += (size_t)snprintf(list + length, COMPARE_LIST_BYTES - length, "%s%.*s",
+                                   i > 0 ? "," : "", (int)strcspn(name, "#"), name);
+    }
+    snprintf(list + length, COMPARE_LIST_BYTES - length, "%s", setup->variants);
+}
+
 bool compare_share_a_gpu(const device_view *view, int count) {
     for (int i = 0; i < count; i++)
         for (int k = 0; k < i && view->devices[i].uuid[0] != '\0'; k++)

@@ -31,6 +31,8 @@ typedef struct compare_setup {
     int straggler; /* as yoke_data_parallel_options; contenders without this device have none */
     double straggler_factor;
     double interpreter_us; /* of python; NAN: it does not race */
+    int sync_every;        /* of local: steps from one mean to the next */
+    int learn_steps;       /* of a trainer, which learns so many; 0: it races */
 } compare_setup;
 
 /* Refuses to run as a rank: -1, or the exit code behind a printed error. */
@@ -47,6 +49,11 @@ yoke_status compare_setup_open(const compare_setup *setup, bool names_bad, yoke_
 yoke_status compare_open_devices(struct device_view *view, const char *list, int threads);
 /* threads: as the user gave them, for GPUs. */
 void compare_setup_devices(compare_setup *setup, const struct device_view *view, int threads);
+/* The first `count` devices, as yoke_devices_options.list. */
+#define COMPARE_LIST_BYTES 1024
+void compare_setup_list(const compare_setup *setup, int count, char list[COMPARE_LIST_BYTES]);
+/* The rate of a race: weights stay the same, so that all rounds compute with the same numbers. */
+#define COMPARE_RACE_RATE 1e-9
 /* Whether two of the first `count` devices are one GPU: NCCL allows one rank for each. */
 bool compare_share_a_gpu(const struct device_view *view, int count);
 
