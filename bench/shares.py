@@ -4,25 +4,29 @@
 
 usage: shares.py YOKE [ROUNDS [MODEL]]   (6, resnet20)
 
-Two CPU devices, of which the second takes three times as long (--straggler 1:3), and two that are alike; rows, and
-whole shards, whose weights must be the same bits. Prints the ratio of the steps' medians in every round.
+Two CPU devices, or ranks of DDP, of which the second takes three times as long (--straggler 1:3), and two that are
+alike; rows, and whole shards, whose weights must be the same bits. Prints the ratio of the steps' medians in every round.
 """
 import json
 import statistics
 import subprocess
 import sys
 
+RANKS = ["--mode", "ddp"]  # of the tool's launcher
 COMMON = ["--devices", "2xcpu", "--batch", "64", "--limit-rows", "4096", "--json", "--quiet"]
 CASES = {
     "rows, one device three times as slow": ["--straggler", "1:3"],
     "8 shards, one device three times as slow": ["--straggler", "1:3", "--shards", "8"],
     "rows, devices alike": [],
     "8 shards, devices alike": ["--shards", "8"],
+    "8 shards, one rank three times as slow": ["--straggler", "1:3", "--shards", "8", *RANKS],
+    "8 shards, ranks alike": ["--shards", "8", *RANKS],
 }
 
 
 def run(yoke, model, steps, options):
-    command = [yoke, "train", "--model", model, "--steps", str(steps), *COMMON, *options]
+    launcher = ["launch", "--nproc-per-node", "2", "--"] if RANKS[0] in options else []
+    command = [yoke, *launcher, "train", "--model", model, "--steps", str(steps), *COMMON, *options]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
