@@ -71,6 +71,7 @@ static yoke_status use(yoke_trainer *trainer, yoke_devices *devices, yoke_state 
 static void report(yoke_trainer *trainer) {
     const yoke_run *run = &trainer->run;
     int count = yoke_devices_count(run->devices);
+    trainer->survival.devices = count;
     char text[80 + YOKE_DEVICES_LIMIT * 34];
     int length = snprintf(text, sizeof text, "%d device%s on from step %llu: ", count,
                           count == 1 ? " goes" : "s go", (unsigned long long)run->at.step);

@@ -32,6 +32,7 @@ static yoke_status check_ranks(const yoke_run *run) {
 
 yoke_status yoke_survival_open(yoke_survival *survival, const yoke_run *run) {
     survival->newest = -1;
+    survival->devices = yoke_devices_count(run->devices);
     pthread_mutex_init(&survival->engine, NULL); /* cannot fail on Linux */
     if (!run->options.survive && run->engine.audit == 0) return YOKE_OK;
     survival->writes = yoke_run_writes(run);
@@ -127,7 +128,7 @@ static void report(yoke_trainer *trainer, const char *name, const char *cause) {
     int left = yoke_devices_count(run->devices);
     snprintf(text, sizeof text,
              "lost %s after step %llu: %.900s. %d of %d devices go on from step %llu", name,
-             (unsigned long long)survival->reported, cause, left, left + survival->lost,
+             (unsigned long long)survival->reported, cause, left, survival->devices,
              (unsigned long long)run->at.step);
     yoke_event event = {.kind = YOKE_EVENT_LOST, .accuracy = -1, .text = text};
     yoke_trainer_record(trainer, &event);

@@ -32,6 +32,7 @@ typedef struct yoke_survival {
     uint64_t epochs;            /* and how many epochs; 1 + the step of the latest evaluation */
     uint64_t evaluated;
     int lost;           /* devices, or ranks */
+    int devices;        /* that the run began with, or was given since */
     bool writes;        /* this rank has the run's files */
     bool admits;        /* the ranks meet to take in another */
     int64_t met_step;   /* that they went on from when they last met */
