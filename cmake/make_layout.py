@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes layout.json: the structs, enumerations, INIT macros and functions of include/yoke, from which the module of
-python/yoke knows them, and of the functions that build a model also their parameters' names and their comments. The C preprocessor reads the headers, and ctypes computes the offsets: no declaration is copied.
-The words of other tools, for the module's hints, are the tables of the tool.
+python/yoke knows them, and of the functions that build a model also the names of their parameters and their comments.
+The C preprocessor reads the headers, and ctypes computes the offsets: no declaration is copied. The words of other tools,
+for the module's hints, are the tables of the tool.
 
 usage: make_layout.py COMPILER INCLUDE_FOLDER OTHER_WORDS.C layout.json
 """
@@ -55,13 +56,14 @@ def pointee(text):
 def builders(functions, folder):
     """The functions that add to a model, with names and types of their parameters and what the headers say of them."""
     headers = "".join(path.read_text(encoding="utf-8") for path in sorted((folder / "yoke").glob("*.h")))
-    said = {name: text for text, name in re.findall(r"/\*\*((?:(?!\*/).)*)\*/\s*YOKE_API [\w *]*?\b(yoke_\w+)\(", headers, re.S)}
+    comment = r"/\*\*((?:(?!\*/).)*)\*/\s*YOKE_API [\w *]*?\b(yoke_\w+)\("
+    said = {name: text for text, name in re.findall(comment, headers, re.S)}
     found = {}
     for result, name, parameters in functions:
         first, *others = [" ".join(part.split()) for part in parameters.split(",")]
         if first == "yoke_model *model" and name != "yoke_model_destroy":
             text = "\n".join(re.sub(r"^ \*? ?", "", line) for line in said[name].splitlines())
-            found[name] = {"parameters": [[declaration(part)[0], declaration(part)[1], pointee(part)] for part in others],
+            found[name] = {"parameters": [[*declaration(part)[:2], pointee(part)] for part in others],
                            "result": declaration(result + name)[1], "text": text.strip()}
     return found
 

@@ -75,6 +75,7 @@ class Model:
     """
     weights: dict[str, numpy.ndarray] = {}
     buffers: dict[str, numpy.ndarray] = {}
+    aliases: dict[str, str] = {}  # further names of tensors that PyTorch's state_dict has
     frozen: list[str] = []  # the library's names of parameters
     frozen_statistics: list[str] = []  # patterns of batch norms that stay in eval mode
     error: float | None = None  # of outputs, as from_torch compared them

@@ -108,6 +108,7 @@ class DataParallel:
             return self._module.state_dict()
         found = {name: torch.from_numpy(numpy.array(values)) for name, values in self.model.buffers.items()}
         found.update({name: torch.from_numpy(values) for name, values in self.weights().items()})
+        found.update({name: found[first] for name, first in self.model.aliases.items()})
         for name in found:
             if name.endswith("num_batches_tracked"):
                 found[name] = found[name] + self.steps
@@ -117,7 +118,7 @@ class DataParallel:
         """Writes weights and running statistics by name; what the model does not compute with is kept as it is."""
         model = self._known_model()
         known = model.tensors()
-        unknown = [name for name in state if name not in known and name not in model.buffers]
+        unknown = [name for name in state if name not in {*known, *model.buffers, *model.aliases}]
         if unknown:
             raise ValueError(f"the model has no tensor {', '.join(unknown)}")
         ready = {name: as_array(values).astype(numpy.float32, copy=False) for name, values in state.items() if name in known}
@@ -201,7 +202,7 @@ def write_weights(engine, model: Model, weights: dict) -> None:
 def freeze(options, model: Model) -> list:
     """Freezes what the model says in an engine's options; the result holds what they point to."""
     kept = []
-    if model.frozen:
+    if model.frozen and not options.inference:
         groups = (TYPES["yoke_parameter_group"] * 1)(
             make("yoke_parameter_group", "YOKE_PARAMETER_GROUP_INIT", pattern=",".join(model.frozen).encode(), frozen=True))
         options.groups, options.group_count = ctypes.cast(groups, ctypes.c_void_p), 1
