@@ -4,6 +4,10 @@
 tests/python/torch_networks.py, with random weights. For each that comes in: how far outputs, gradients of one step and
 weights after ten steps are from PyTorch's; for the others: the operator that stops it.
 
+Columns: output, gradient, weights after ten steps of SGD and AdamW: how far from PyTorch's. gradient: the worst tensor's
+distance, relative to its norm. sgd, adamw: relative to the weights; way: to how far they have moved. With 64: PyTorch's
+float32 beside its float64, what rounding alone makes of a network of so few rows; own64: Yoke's gradient beside that.
+
 usage: from_torch_zoo.py [--only NAME,...] [--largest MILLIONS], with torch, torchvision, YOKE_LIBRARY and PYTHONPATH
 """
 import argparse
@@ -78,8 +82,9 @@ def loss_of(outputs, labels, loss):
         return functional.mse_loss(outputs, labels)
     if loss == "bce":
         return functional.binary_cross_entropy_with_logits(outputs, labels)
-    return functional.cross_entropy(outputs.reshape(-1, outputs.shape[-1]) if outputs.dim() == 3 else outputs, labels.reshape(-1)
-                                    if outputs.dim() == 3 else labels)
+    if outputs.dim() == 3:  # classes of positions
+        outputs, labels = outputs.flatten(0, 1), labels.flatten()
+    return functional.cross_entropy(outputs, labels)
 
 
 def gradient_of(module, inputs, labels, loss):
@@ -104,30 +109,43 @@ def distances(found, wanted, begin, gradient):
     return off / norm(wanted[name] for name in counted), off / norm(begin[name] - wanted[name] for name in counted)
 
 
+def learn(module, batch, kind):
+    """PyTorch's parameters after ten steps."""
+    import torch
+    inputs, labels, loss = batch
+    rule = (torch.optim.SGD(module.parameters(), lr=1e-3, momentum=0.9) if kind == "sgd"
+            else torch.optim.AdamW(module.parameters(), lr=1e-4, weight_decay=0.01))
+    for _ in range(10):
+        rule.zero_grad()
+        loss_of(module(*inputs), labels, loss).backward()
+        rule.step()
+    return dict(module.named_parameters())
+
+
 def ten_steps(module, model, batch, kind, gradient):
+    """Distances of weights after ten steps: Yoke's from PyTorch's, and PyTorch's from those of float64."""
     import copy
 
-    import torch
     import yoke
-    inputs, labels, loss = batch
     options = {"learning_rate": 1e-3, "momentum": 0.9} if kind == "sgd" else {"learning_rate": 1e-4, "weight_decay": 0.01}
     own = yoke.DataParallel(model, devices="cpu", optimizer=kind, algorithm="direct", **options)
-    theirs, begin = copy.deepcopy(module).train(), {name: value.detach().clone() for name, value in module.named_parameters()}
-    learn = (torch.optim.SGD(theirs.parameters(), lr=1e-3, momentum=0.9) if kind == "sgd"
-             else torch.optim.AdamW(theirs.parameters(), lr=1e-4, weight_decay=0.01))
     for _ in range(10):
-        own.step(inputs, labels)
-        learn.zero_grad()
-        loss_of(theirs(*inputs), labels, loss).backward()
-        learn.step()
-    state = own.state_dict()
-    return distances(state, dict(theirs.named_parameters()), begin, gradient)
+        own.step(batch[0], batch[1])
+    begin = {name: value.detach().clone() for name, value in module.named_parameters()}
+    theirs = learn(copy.deepcopy(module), batch, kind)
+    exact = learn(copy.deepcopy(module).double(), doubled(batch), kind)
+    return distances(own.state_dict(), theirs, begin, gradient), distances(theirs, exact, begin, gradient)
+
+
+def doubled(batch):
+    """The batch in float64."""
+    inputs, labels, loss = batch
+    double = lambda one: one.double() if one.is_floating_point() else one  # noqa: E731
+    return tuple(double(one) for one in inputs), double(labels), loss
 
 
 def try_network(name, largest):
     """What comes of a network, as a dict."""
-    import copy
-
     import torch
     import yoke
     import torch_networks
@@ -155,7 +173,8 @@ def try_network(name, largest):
         inputs = tuple(torch.randn_like(one) if one.is_floating_point() else one for one in inputs)
     del engine
     for kind in ("sgd", "adamw"):
-        row[kind], row[f"{kind} way"] = ten_steps(module, model, (inputs, labels, loss), kind, exact)
+        own, theirs = ten_steps(module, model, (inputs, labels, loss), kind, exact)
+        row[kind], row[f"{kind} way"], row[f"{kind}64"], row[f"{kind}64 way"] = *own, *theirs
     return row
 
 
@@ -167,16 +186,19 @@ def one_step(engine, module, batch):
     inputs, labels, loss = batch
     found = {key: torch.from_numpy(value).double() for key, value in engine.gradients(inputs, labels).items()}
     plain = gradient_of(copy.deepcopy(module), inputs, labels, loss)
-    exact = gradient_of(copy.deepcopy(module).double(), [one.double() if one.is_floating_point() else one for one in inputs],
-                        labels.double() if labels.is_floating_point() else labels, loss)
+    exact = gradient_of(copy.deepcopy(module).double(), *doubled(batch))
     return (*(gradient_error(*pair) for pair in ((found, plain), (found, exact), (plain, exact))), exact)
+
+
+COLUMNS = ("output", "gradient", "own64", "torch64", "sgd", "sgd64", "adamw", "adamw64", "sgd way", "sgd64 way", "adamw way",
+           "adamw64 way")
 
 
 def show(row):
     if "output" not in row:
-        return f"{row['name']:22} {row['parameters'] / 1e6:7.1f}  no   {row.get('note', '')}"
-    numbers = "  ".join(f"{row[key]:8.1e}" for key in ("output", "gradient", "own64", "torch64", "sgd", "adamw", "sgd way", "adamw way"))
-    return f"{row['name']:22} {row['parameters'] / 1e6:7.1f}  yes  {numbers}"
+        return f"{row['name']:20} {row['parameters'] / 1e6:6.1f}  no   {row.get('note', '')}"
+    return f"{row['name']:20} {row['parameters'] / 1e6:6.1f}  yes " + "".join(f"{row[key]:{max(9, len(key) + 1)}.0e}"
+                                                                              for key in COLUMNS)
 
 
 def forked(name, largest):
@@ -209,7 +231,7 @@ def main():
     torch.export.export(torch.nn.Linear(2, 2), (torch.zeros(3, 2),))  # its imports, once
     names = torchvision.models.list_models(module=torchvision.models) + [one.__name__ for one in torch_networks.NETWORKS]
     names = options.only.split(",") if options.only else names
-    print(f"{'network':22} {'million':>7}  in   {'output':8}  {'gradient':8}  {'own64':8}  {'torch64':8}  {'SGD':8}  {'AdamW':8}  {'SGD way':8}  {'AdamW way'}")
+    print(f"{'network':20} million  in  " + "".join(f"{key:>{max(9, len(key) + 1)}}" for key in COLUMNS))
     for name in names:
         print(show(forked(name, options.largest)), flush=True)
 

@@ -25,7 +25,8 @@ def set_option(structs, name, value):
              if kind != "c_void_p" and field != "struct_size"}
     if name not in known:
         near = difflib.get_close_matches(name, known, 1)
-        raise TypeError(f"there is no option {name}" + LAYOUT["hints"].get(name, f", did you mean {near[0]}?" if near else ""))
+        guess = f", did you mean {near[0]}?" if near else ""
+        raise TypeError(f"there is no option {name}" + LAYOUT["hints"].get(name, guess))
     struct, kind = known[name]
     words, given = LAYOUT["enums"].get(kind), value
     try:

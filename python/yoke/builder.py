@@ -11,7 +11,7 @@ import numpy
 from ._library import LAYOUT, LIBRARY, TYPES, YokeError, make
 
 FUNCTIONS = {word[3:]: number for word, number in LAYOUT["enums"]["yoke_function"].items() if word.startswith("fn-")}
-MACROS = {struct: f"{struct.upper()}_INIT" for struct in LAYOUT["structs"] if f"{struct.upper()}_INIT" in LAYOUT["defaults"]}
+MACROS = {macro[:-5].lower(): macro for macro in LAYOUT["defaults"]}  # of each struct with one macro
 
 
 def shape_struct(sizes) -> ctypes.Structure:

@@ -40,8 +40,8 @@ class DataParallel:
         its loss. learning_rate: of this step; None: the optimizer's."""
         batch, _kept = self._batch_of(inputs, labels)
         result = make("yoke_step_result")
-        LIBRARY.yoke_data_parallel_step(self._engine, ctypes.byref(batch), -1.0 if learning_rate is None else learning_rate,
-                                        ctypes.byref(result))
+        rate = -1.0 if learning_rate is None else learning_rate  # a negative one is the optimizer's own
+        LIBRARY.yoke_data_parallel_step(self._engine, ctypes.byref(batch), rate, ctypes.byref(result))
         self.steps += 1
         return result.loss
 
@@ -121,7 +121,8 @@ class DataParallel:
         unknown = [name for name in state if name not in {*known, *model.buffers, *model.aliases}]
         if unknown:
             raise ValueError(f"the model has no tensor {', '.join(unknown)}")
-        ready = {name: as_array(values).astype(numpy.float32, copy=False) for name, values in state.items() if name in known}
+        ready = {name: as_array(values).astype(numpy.float32, copy=False)
+                 for name, values in state.items() if name in known}
         for name, values in ready.items():
             if tuple(values.shape) != known[name][1]:
                 raise ValueError(f"{name} has shape {values.shape}, expected {known[name][1]}")
@@ -203,8 +204,9 @@ def freeze(options, model: Model) -> list:
     """Freezes what the model says in an engine's options; the result holds what they point to."""
     kept = []
     if model.frozen and not options.inference:
+        patterns = ",".join(model.frozen).encode()
         groups = (TYPES["yoke_parameter_group"] * 1)(
-            make("yoke_parameter_group", "YOKE_PARAMETER_GROUP_INIT", pattern=",".join(model.frozen).encode(), frozen=True))
+            make("yoke_parameter_group", "YOKE_PARAMETER_GROUP_INIT", pattern=patterns, frozen=True))
         options.groups, options.group_count = ctypes.cast(groups, ctypes.c_void_p), 1
         kept.append(groups)
     if model.frozen_statistics and not options.freeze_statistics:

@@ -7,6 +7,7 @@ usage: test_builder.py ROOT, with the module installed or YOKE_LIBRARY and PYTHO
 """
 import pathlib
 import re
+import subprocess
 import sys
 import unittest
 
@@ -122,6 +123,17 @@ class Errors(unittest.TestCase):
     def test_rows_that_do_not_fit_a_model_are_refused(self):
         with self.assertRaisesRegex(ValueError, r"input has shape \(4, 5\), rows of it are \(12,\)"):
             yoke.Trainer(two_layers(), rows(4, 5), numpy.zeros(4, int), **SMALL)
+
+
+class Page(unittest.TestCase):
+    def test_the_example_of_the_page_prints_what_the_page_shows(self):
+        sys.path.insert(0, str(ROOT / "tests/house"))
+        import pages
+        found = list(pages.blocks((ROOT / "docs/python.md").read_text(encoding="utf-8")))
+        place = next(i for i, (language, code, _) in enumerate(found) if language == "python" and "yoke.Builder" in code)
+        done = subprocess.run([sys.executable, "-c", found[place][1]], text=True, capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIsNone(pages.difference(found[place + 1][1], done.stdout, False), done.stdout)
 
 
 if __name__ == "__main__":

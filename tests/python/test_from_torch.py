@@ -9,6 +9,7 @@ import copy
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 import warnings
 
@@ -26,7 +27,8 @@ import torch_networks  # noqa: E402
 import yoke  # noqa: E402
 
 warnings.filterwarnings("ignore")
-EXACT = {"devices": "cpu", "algorithm": "direct"}
+torch.set_num_threads(1)  # two libraries whose threads wait for each other's cores take minutes
+EXACT = {"devices": "cpu", "threads": 1, "algorithm": "direct"}
 
 
 def made(network):
@@ -141,6 +143,23 @@ class Faces(unittest.TestCase):
         self.assertFalse(bool((state["2.bn2.running_mean"] == before["2.bn2.running_mean"]).all()))
         self.assertFalse(module[2].bn1.training)
 
+    def test_a_part_that_is_called_twice_has_one_weight(self):
+        class Twice(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.words, self.fc = nn.Embedding(9, 6), nn.Linear(6, 6)
+
+            def forward(self, left, right):
+                return self.fc(torch.relu(self.fc(self.words(left).mean(1)))) * self.words(right).mean(1)
+
+        torch.manual_seed(0)
+        module, inputs = Twice(), tuple(torch.randint(0, 9, (2, 5, 4)))
+        labels = torch.randint(0, 6, (5,))
+        found = yoke.DataParallel(yoke.from_torch(module, inputs), schedule="classic", **EXACT).gradients(inputs, labels)
+        F.cross_entropy(module(*inputs), labels).backward()
+        for name, value in module.named_parameters():
+            numpy.testing.assert_allclose(found[name], value.grad.numpy(), atol=1e-6, err_msg=name)
+
     def test_dropout_is_off_in_eval_mode_and_on_in_training(self):
         module = nn.Sequential(nn.Linear(8, 64), nn.Dropout(0.5), nn.Linear(64, 4))
         engine = yoke.DataParallel(yoke.from_torch(module, torch.randn(4, 8)), batch=4, learning_rate=0.0, **EXACT)
@@ -167,6 +186,11 @@ class Refusals(unittest.TestCase):
         self.assertIn("depends on values", str(error))
         self.assertIn("test_from_torch.py", str(error))
 
+    def test_a_layer_s_parameter_in_arithmetic_is_told(self):
+        module = OneLine(torch.relu)
+        module.function = lambda x: x + module.fc.weight.sum()
+        self.assertIn("which is also a layer's", str(self.refused(module)))
+
     def test_other_types_are_told_with_the_tensor(self):
         self.assertIn("fc.weight has dtype torch.bfloat16", str(self.refused(OneLine(torch.relu).bfloat16())))
 
@@ -183,6 +207,23 @@ class Import(unittest.TestCase):
     def test_the_module_imports_no_torch(self):
         code = "import sys, yoke; sys.exit('torch' in sys.modules)"
         self.assertEqual(subprocess.run([sys.executable, "-c", code], check=False).returncode, 0)
+
+
+class Page(unittest.TestCase):
+    def test_the_examples_of_the_page_print_what_the_page_shows(self):
+        root = pathlib.Path(__file__).resolve().parents[2]
+        sys.path.insert(0, str(root / "tests/house"))
+        import pages
+        found = list(pages.blocks((root / "docs/python.md").read_text(encoding="utf-8")))
+        places = [i for i, (language, code, _) in enumerate(found) if language == "python" and "import torch" in code]
+        self.assertEqual(len(places), 2)
+        with tempfile.TemporaryDirectory() as folder:
+            for place in places:
+                pathlib.Path(folder, "example.py").write_text(found[place][1], encoding="utf-8")
+                done = subprocess.run([sys.executable, "-W", "ignore", "example.py"], cwd=folder, text=True,
+                                      capture_output=True, check=False)
+                printed = done.stdout.replace(f"{folder}/", "")
+                self.assertIsNone(pages.difference(found[place + 1][1], printed, False), printed + done.stderr)
 
 
 if __name__ == "__main__":

@@ -176,7 +176,8 @@ class Denoiser(nn.Module):
 
     def __init__(self, width=16):
         super().__init__()
-        self.first, self.time = nn.Conv2d(3, width, 3, padding=1), nn.Sequential(nn.Linear(16, width), nn.SiLU(), nn.Linear(width, width))
+        self.first = nn.Conv2d(3, width, 3, padding=1)
+        self.time = nn.Sequential(nn.Linear(16, width), nn.SiLU(), nn.Linear(width, width))
         self.norm1, self.conv1 = nn.GroupNorm(4, width), nn.Conv2d(width, width, 3, padding=1)
         self.norm2, self.conv2 = nn.GroupNorm(4, width), nn.Conv2d(width, width, 3, padding=1)
         self.norm3, self.qkv, self.proj = nn.GroupNorm(4, width), nn.Conv2d(width, 3 * width, 1), nn.Conv2d(width, width, 1)

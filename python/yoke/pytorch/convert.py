@@ -15,11 +15,14 @@ from .torch_operators import OPERATORS
 from .torch_values import Unsupported, Value, natural, product, row_axis, row_of
 from ..builder import Builder, Model
 
+VIEWS = ("slice", "select", "transpose", "permute", "expand", "narrow", "split", "chunk", "unbind", "getitem", "view",
+         "diagonal")
 TOLERANCE = 1e-4  # of outputs, relative to their scale
 FLOATS, WHOLE = (torch.float32, torch.float64), (torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool)
 
 
-def from_torch(module: torch.nn.Module, example, loss: str = "cross-entropy", *, check: bool = True, **options) -> Model:
+def from_torch(module: torch.nn.Module, example, loss: str = "cross-entropy", *, check: bool = True,
+               **options) -> Model:
     """The module as a model with its names and weights, which yoke.Trainer and yoke.DataParallel train.
 
     example: an input with the batch in dimension 0, or a tuple of inputs; its values are used to compare outputs in
@@ -84,7 +87,8 @@ def _exported(module, examples):
             own = [line for line in where if "/torch/" not in line] or where
             first += f"\n  {own[-1]}" if own else ""
             if any(word in str(error) for word in ("data-dependent", "Data-dependent", "GuardOnDataDependent")):
-                raise FromTorchError(f"the module's flow depends on values of tensors, which no fixed graph has: {first}") from error
+                raise FromTorchError("the module's flow depends on values of tensors, which no fixed graph has: "
+                                     f"{first}") from error
             raise FromTorchError(f"torch.export does not take the module: {first}") from error
     return _decomposed(program)
 
@@ -104,9 +108,7 @@ def _decomposed(program):
 def _changes_a_part(node) -> bool:
     """Whether an operator in place changes a view of a tensor that others read."""
     target = node.args[0] if node.target._schema.is_mutable and node.args else None
-    return isinstance(target, torch.fx.Node) and _name(target) in (
-        "slice", "select", "transpose", "permute", "expand", "narrow", "split", "chunk", "unbind", "getitem", "view", "diagonal"
-    ) and any(user is not target and user is not node for source in target.all_input_nodes for user in source.users)
+    return isinstance(target, torch.fx.Node) and _name(target) in VIEWS and any(user is not target and user is not node for source in target.all_input_nodes for user in source.users)
 
 
 def _name(node) -> str:
@@ -126,7 +128,8 @@ class _Converter:
         self.names, self.layers, self.frozen_statistics, self.frozen = {}, {}, [], []
         self.name, self.shapes, self.arguments, self.fx = "", [], {}, None
         self._inputs: list[Value] = []
-        self.state = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
+        self.state = dict(module.named_parameters(remove_duplicate=False))
+        self.state.update(module.named_buffers(remove_duplicate=False))
         first: dict = {}  # PyTorch's parameters() gives a shared tensor its first name
         self.first_name = {name: first.setdefault(id(tensor), name) for name, tensor in self.state.items()}
 
@@ -184,6 +187,9 @@ class _Converter:
             if value is not None and value.parameter is None:
                 raise Unsupported(f"a layer whose {word} is computed, or no parameter")
         prefix = weight.parameter.removesuffix(".weight")
+        for value in tensors.values():
+            if value is not None and value.parameter in self._computed:
+                raise Unsupported(f"a layer with the parameter {value.parameter}, which the module also computes with")
         if weight.parameter in self.layers:
             if not share:
                 raise Unsupported(f"a second layer of this kind with the parameter {weight.parameter}")
@@ -202,8 +208,9 @@ class _Converter:
             self.frozen += [f"{name}.weight", f"{name}.bias"]
         return {"name": name}
 
-    def has_layer(self, weight: Value) -> bool:
-        return weight.parameter in self.layers
+    def looked_up(self, weight: Value) -> int:
+        """How many embeddings read a parameter."""
+        return sum(_name(user) == "embedding" for user in weight.fx.users)
 
     def free_name(self, prefix: str) -> str:
         """The prefix, or with a number where a layer has it."""
@@ -252,6 +259,7 @@ class _Converter:
 
     def convert(self, loss: str, options: dict) -> Model:
         self._taken: set[str] = set()
+        self._computed: set[str] = set()  # parameters that are values, not a layer's
         nodes, outputs = self._live()
         values: dict = {}
         for node in nodes:
@@ -312,7 +320,8 @@ class _Converter:
         tensors = [value for value in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(value, Value)]
         random = torch.Tag.nondeterministic_seeded in node.target.tags
         if not random and "empty" not in self.name and all(value.constant is not None for value in tensors):
-            real = torch.utils._pytree.tree_map(lambda value: value.constant if isinstance(value, Value) else value, (args, kwargs))
+            take = lambda value: value.constant if isinstance(value, Value) else value  # noqa: E731
+            real = torch.utils._pytree.tree_map(take, (args, kwargs))
             made = node.target(*real[0], **{name: value for name, value in real[1].items() if name != "pin_memory"})
             return [self.constant(one) for one in made] if isinstance(made, (tuple, list)) else self.constant(made)
         if self.name in ("empty", "empty_like", "new_empty"):
@@ -338,11 +347,13 @@ class _Converter:
         shape = tuple(node.meta["val"].shape)
         if spec.kind.name == "PARAMETER":
             name = self.first_name[spec.target]
-            return Value(shape, None, lambda: self._parameter(name, shape), parameter=name, lazy=True)
+            value = Value(shape, None, lambda: self._parameter(name, shape), parameter=name, lazy=True)
+            value.fx = node
+            return value
         if spec.kind.name in ("BUFFER", "CONSTANT_TENSOR"):
             tensors = {**self.program.state_dict, **self.program.constants}
             value = self.constant(tensors[spec.target])
-            value.parameter = spec.target if spec.kind.name == "BUFFER" else None
+            value.parameter, value.fx = spec.target if spec.kind.name == "BUFFER" else None, node
             return value
         if spec.kind.name != "USER_INPUT":
             raise Unsupported(f"an input of kind {spec.kind.name}")
@@ -359,6 +370,9 @@ class _Converter:
 
     def _parameter(self, name: str, shape):
         sizes = natural(shape)
+        if any(name == inside for inside, _ in self.names.values()):
+            raise Unsupported(f"a computation with the parameter {name}, which is also a layer's")
+        self._computed.add(name)
         self.free_name(name)
         self.names[name] = (name, shape)
         if not self.state[name].requires_grad:
@@ -384,7 +398,8 @@ class _Converter:
             arranged.append((value.shape, value.batch, classes))
         model = self.builder.finish(first, loss, self.names, **options)
         model.weights = {name: self._numpy(name) for name in model.tensors()}
-        model.aliases = {name: first for name, first in self.first_name.items() if name != first and first in model.weights}
+        model.aliases = {name: first for name, first in self.first_name.items()
+                         if name != first and first in model.weights}
         model.buffers = {name: tensor.detach().cpu().numpy() for name, tensor in self.module.state_dict().items()
                          if self.first_name.get(name, name) not in model.weights}
         model.frozen, model.frozen_statistics = self.frozen, self.frozen_statistics
@@ -398,7 +413,8 @@ class _Converter:
         """An error with the operator, the line of the module that calls it and the part of the module."""
         called = node.target if isinstance(node.target, torch._ops.OpOverload) else _name(node)
         parts = list((node.meta.get("nn_module_stack") or {}).values())
-        where = f" in {parts[-1][0] or 'the module'} ({str(getattr(parts[-1][1], '__name__', parts[-1][1])).split('.')[-1]})" if parts else ""
+        kind = str(getattr(parts[-1][1], "__name__", parts[-1][1])).split(".")[-1] if parts else ""
+        where = f" in {parts[-1][0] or 'the module'} ({kind})" if parts else ""
         trace = (node.meta.get("stack_trace") or "").strip().split("\n")
         lines = [(head.strip(), code.strip()) for head, code in zip(trace, trace[1:]) if head.strip().startswith("File ")]
         own = [line for line in lines if "/torch/" not in line[0]] or lines

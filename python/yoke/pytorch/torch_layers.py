@@ -6,7 +6,8 @@ import math
 
 import torch
 
-from .torch_operators import binary, operator, reduce, reshape_value
+from .torch_operators import binary, operator, reshape_value
+from .torch_reductions import reduce
 from .torch_values import Unsupported, Value, product, row_axis
 
 
@@ -45,10 +46,10 @@ def convolution(c, input, weight, bias=None, stride=1, padding=0, dilation=1, gr
                 output_padding=0, **_):
     sizes = weight.shape[2:]
     if isinstance(padding, str):
-        padding = [0] * len(sizes) if padding == "valid" else [(k - 1) * d // 2 for k, d in zip(sizes, (
-            [dilation] * len(sizes) if isinstance(dilation, int) else dilation))]
-        if "valid" not in str(padding) and any(k % 2 == 0 for k in sizes):
+        if padding == "same" and any(k % 2 == 0 for k in sizes):
             raise Unsupported("padding='same' of an even kernel")
+        steps = [dilation] * len(sizes) if isinstance(dilation, int) else dilation
+        padding = [0 if padding == "valid" else (k - 1) * d // 2 for k, d in zip(sizes, steps)]
     if transposed:
         return conv_transpose(c, input, weight, bias, stride, padding, output_padding, groups, dilation)
     options = c.layer(weight, {"weight": weight, "bias": bias}, out_channels=weight.shape[0], no_bias=bias is None)
@@ -196,7 +197,8 @@ def avg_pool2d(c, self, kernel_size, stride=(), padding=0, count_include_pad=Tru
         ones = torch.ones(1, 1, *self.shape[2:])
         arguments = (pair(kernel_size), pair(stride or kernel_size), pair(padding))
         plain = torch.nn.functional.avg_pool2d(ones, *arguments, bool(c.arguments.get("ceil_mode")), count_include_pad)
-        wide = torch.nn.functional.pad(ones, [pair(padding)[1], pair(kernel_size)[1], pair(padding)[0], pair(kernel_size)[0]])
+        (above, left), (height, width) = pair(padding), pair(kernel_size)
+        wide = torch.nn.functional.pad(ones, [left, width, above, height])
         counted = torch.nn.functional.avg_pool2d(wide, *arguments[:2])[:, :, :plain.shape[2], :plain.shape[3]]
         result = binary(c, "multiply", result, c.constant(plain / counted))
     return result
@@ -265,10 +267,10 @@ def embedding(c, weight, indices, **_):
     shape = (*indices.shape, weight.shape[1])
     if indices.constant is not None:
         return c.rows_of_table(weight, indices.constant.to(torch.int64), shape)
-    if c.is_input(indices) and weight.parameter and not c.has_layer(weight):
+    if c.is_input(indices) and weight.parameter and c.looked_up(weight) == 1:
         options = c.layer(weight, {"weight": weight}, count=weight.shape[0], features=weight.shape[1], share=False)
         made = c.builder.embedding(indices.base.node, **options)
-    else:  # a second table lookup, or computed ids: a product with ones at the ids
+    else:  # several lookups in one table, or computed ids: a product with ones at the ids
         made = c.builder.index_select(weight.as_shape(c.builder, weight.shape),
                                       indices.as_shape(c.builder, (product(indices.row),)))
     return Value(shape, indices.batch, lambda: made)
@@ -278,12 +280,14 @@ def embedding(c, weight, indices, **_):
 def attention(c, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, **_):
     heads, positions, size = query.shape[-3:] if len(query.shape) > 3 else (1, *query.shape[-2:])
     usual = scale is None or abs(scale * math.sqrt(size) - 1) < 1e-6
-    packed = packed_attention(c, query, key, value, heads, positions, size) if attn_mask is None and usual and not dropout_p else None
+    plain = attn_mask is None and usual and not dropout_p
+    packed = packed_attention(c, query, key, value, heads, positions, size) if plain else None
     if packed is not None:
         made = c.builder.attention(packed, heads=heads, causal=is_causal)  # [positions, heads * size]
         node = permuted_heads(c, made, positions, heads, size)
-        return Value(query.shape, query.batch, node, lazy=True, view=(
-            Value((positions, heads * size), None, lambda: made), torch.empty(positions, heads, size, device="meta").permute(1, 0, 2)))
+        strides = torch.empty(positions, heads, size, device="meta").permute(1, 0, 2)
+        return Value(query.shape, query.batch, node, lazy=True,
+                     view=(Value((positions, heads * size), None, lambda: made), strides))
     sides = [side.as_shape(c.builder, (product(side.row[:-2]), *side.row[-2:])) for side in (query, key, value)]
     if scale is not None and not usual:
         sides[0] = c.builder.scale(sides[0], scale * math.sqrt(size))
@@ -326,7 +330,8 @@ def packed_attention(c, query, key, value, heads, positions, size):
         if (heads > 1 and strides.stride(0) != size) or (size > 1 and strides.stride(2) != 1):
             return None
         sources.append((side.base, step, strides.storage_offset()))
-    if len({id(base) for base, _, _ in sources}) == 1 and [s[1:] for s in sources] == [(3 * width, k * width) for k in range(3)]:
+    beside = [(step, offset) for _, step, offset in sources] == [(3 * width, k * width) for k in range(3)]
+    if beside and len({id(base) for base, _, _ in sources}) == 1:
         base = sources[0][0]
         if product(base.row) == positions * 3 * width:
             return base.as_shape(c.builder, (positions, 3 * width))

@@ -29,6 +29,7 @@ class Value:
         self.constant, self.parameter, self.source, self.lazy = constant, parameter, source, lazy
         self.base, self.view = view if view else (self, None)  # view: strides of this row in the row of base
         self.noise = None  # (probability to survive, whether it is divided by that): a row's Bernoulli number
+        self.fx = None  # of a parameter: its node in the exported graph
         self._node = None
 
     @property
@@ -192,7 +193,8 @@ def _merged(builder: Builder, row, sides):
     if len(groups) > 3:
         count = product(row)
         return [count], [(_expanded(builder, side, sizes, row), [count]) for side, sizes in sides]
-    merged = [[product(sizes[axis] for axis in group) for group in groups or [[0]]] for sizes in (row, *(s for _, s in sides))]
+    merged = [[product(sizes[axis] for axis in group) for group in groups or [[0]]]
+              for sizes in (row, *(sizes for _, sizes in sides))]
     return merged[0], [(side, sizes) for (side, _), sizes in zip(sides, merged[1:])]
 
 
