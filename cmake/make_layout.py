@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes layout.json: the structs, enumerations, INIT macros and functions of include/yoke, from which the module of
-python/yoke knows them. The C preprocessor reads the headers, and ctypes computes the offsets: no declaration is copied.
-The words of other tools, for the module's hints, are the tables of the tool.
+python/yoke knows them, and of the functions that build a model also the names of their parameters and their comments.
+The C preprocessor reads the headers, and ctypes computes the offsets: no declaration is copied. The words of other tools,
+for the module's hints, are the tables of the tool.
 
 usage: make_layout.py COMPILER INCLUDE_FOLDER OTHER_WORDS.C layout.json
 """
@@ -44,6 +45,27 @@ def parameter(text, callbacks):
     """The type of a parameter: an array or a function is a pointer."""
     _, kind, count = declaration(text)
     return "c_void_p" if count or kind in callbacks else kind
+
+
+def pointee(text):
+    """What a field or parameter points to, "yoke_value" of "const yoke_value *inputs"; None where it is no such pointer."""
+    found = re.fullmatch(r"(?:const )?(\w+) \*(\w+)", " ".join(text.split()))
+    return TYPES.get(found[1], found[1]) if found and found[1] not in ("char", "void") else None
+
+
+def builders(functions, folder):
+    """The functions that add to a model, with names and types of their parameters and what the headers say of them."""
+    headers = "".join(path.read_text(encoding="utf-8") for path in sorted((folder / "yoke").glob("*.h")))
+    comment = r"/\*\*((?:(?!\*/).)*)\*/\s*YOKE_API [\w *]*?\b(yoke_\w+)\("
+    said = {name: text for text, name in re.findall(comment, headers, re.S)}
+    found = {}
+    for result, name, parameters in functions:
+        first, *others = [" ".join(part.split()) for part in parameters.split(",")]
+        if first == "yoke_model *model" and name != "yoke_model_destroy":
+            text = "\n".join(re.sub(r"^ \*? ?", "", line) for line in said[name].splitlines())
+            found[name] = {"parameters": [[*declaration(part)[:2], pointee(part)] for part in others],
+                           "result": declaration(result + name)[1], "text": text.strip()}
+    return found
 
 
 def enumerators(body):
@@ -95,8 +117,11 @@ def hints(text):
 
 def main():
     text = preprocess(sys.argv[1], pathlib.Path(sys.argv[2]))
-    structs = {name: [declaration(field) for field in body.split(";") if field.strip()]
-               for name, body in re.findall(r"typedef struct (yoke_\w+) \{(.*?)\} \1;", text, re.S)}
+    bodies = {name: [field for field in body.split(";") if field.strip()]
+              for name, body in re.findall(r"typedef struct (yoke_\w+) \{(.*?)\} \1;", text, re.S)}
+    structs = {name: [declaration(field) for field in fields] for name, fields in bodies.items()}
+    pointees = {name: {declaration(field)[0]: pointee(field) for field in fields if pointee(field)}
+                for name, fields in bodies.items()}
     enums = {name: enumerators(body) for name, body in re.findall(r"typedef enum (yoke_\w+) \{(.*?)\} \1;", text, re.S)}
     constants = {name: value for values in enums.values() for name, value in values.items()}
     macros = re.findall(r'"(YOKE_\w+_INIT)" = \{ (sizeof\((\w+)\).*)\};', text)
@@ -107,11 +132,13 @@ def main():
     layout = {
         "hints": hints(others),
         "structs": structs,
+        "pointees": pointees,
         "enums": {name: words(values) for name, values in enums.items()},
         "defaults": {name: defaults(structs[struct], values, constants) for name, values, struct in macros},
         "functions": {name: [declaration(result + name)[1],
                              [parameter(part, callbacks) for part in parameters.split(",") if part != "void"]]
                       for result, name, parameters in functions},
+        "builders": builders(functions, pathlib.Path(sys.argv[2])),
     }
     pathlib.Path(sys.argv[4]).write_text(json.dumps(layout, indent=0), encoding="utf-8")
 

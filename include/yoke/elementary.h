@@ -85,6 +85,14 @@ static inline yoke_value yoke_where(yoke_model *model, yoke_value condition, yok
 YOKE_API yoke_value yoke_reduce_axes(yoke_model *model, yoke_value input,
                                      yoke_reduce_kind reduction, unsigned axes);
 
+/** The shape of one row of a value, also while layers are added.
+ *
+ * @param model  The model. NULL: all 0.
+ * @param value  A value of this model.
+ * @return All 0: there is no such value, or the model holds an error.
+ */
+YOKE_API yoke_shape yoke_model_value_shape(const yoke_model *model, yoke_value value);
+
 /** Gives a row another shape; its elements keep their row-major order: an image's is [channels,
  * height, width], a sequence's [positions, features].
  *

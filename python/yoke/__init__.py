@@ -1,75 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Yoke from Python: train on numpy arrays, predict, read and write weights, run the tool. docs/python.md shows how."""
-import contextlib
+"""Yoke from Python: train on numpy arrays, build networks or take PyTorch's, predict, read and write weights, run the tool.
+docs/python.md shows how."""
 import ctypes
-import difflib
-import os
-import pathlib
 import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy
 
-from ._library import LAYOUT, LIBRARY, TYPES, YokeError, make, plain, tool
+from ._arguments import algorithm_cache, floats, set_option
+from ._library import LAYOUT, LIBRARY, TYPES, FromTorchError, YokeError, make, plain, tool
+from .builder import Builder, Model, Node, shape_struct
+from .data_parallel import DataParallel, as_array, freeze, write_weights
 
-__all__ = ["Trainer", "YokeError", "tool"]
+__all__ = ["Builder", "DataParallel", "FromTorchError", "Model", "Node", "Trainer", "YokeError", "from_torch", "tool"]
 __version__ = LIBRARY.yoke_version().decode()
 EVENTS = {number: word for word, number in LAYOUT["enums"]["yoke_event_kind"].items()}
 
 
-def _algorithm_cache():
-    """The tool's file of measured algorithms, so that both compute the same bits; None where none can be kept."""
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    with contextlib.suppress(OSError, RuntimeError):
-        folder = pathlib.Path(cache if os.path.isabs(cache) else "~/.cache", "yoke").expanduser()
-        folder.mkdir(0o700, parents=True, exist_ok=True)
-        return folder / "choices-1.txt"
+def from_torch(module, example, loss="cross-entropy", **options):
+    """A torch.nn.Module as a yoke.Model with its names and weights; pytorch/convert.py says what example and options are."""
+    from .pytorch import from_torch as convert
+    return convert(module, example, loss, **options)
 
 
-def _set(structs, name, value):
-    """Sets the option in the struct that has it; the tool's word of an enumerator becomes its number."""
-    known = {field: (struct, kind) for struct in structs for field, kind, _ in LAYOUT["structs"][type(struct).__name__]
-             if kind != "c_void_p" and field != "struct_size"}
-    if name not in known:
-        near = difflib.get_close_matches(name, known, 1)
-        raise TypeError(f"there is no option {name}" + LAYOUT["hints"].get(name, f", did you mean {near[0]}?" if near else ""))
-    struct, kind = known[name]
-    words, given = LAYOUT["enums"].get(kind), value
-    try:
-        if words:
-            value = words[value]
-        elif kind == "c_char_p":
-            value = value and os.fsencode(value)
-        setattr(struct, name, value)
-        if value not in (0, 1) if kind == "c_bool" else (
-                hasattr(value, "__index__") or isinstance(value, bytes)) and getattr(struct, name) != value:
-            raise TypeError("it does not fit")
-    except (KeyError, TypeError) as error:
-        name = "optimizer" if name == "kind" else name
-        hint = LAYOUT["hints"].get(f"{name} {given}".lower(), "")
-        raise ValueError(f"{name} is {given!r}: {'expected ' + ', '.join(words) if words else error}{hint}") from None
+def _rows_of(model, given):
+    """One array for each input of a model of the builder, as float32 rows of its shape."""
+    arrays = [as_array(one) for one in (given if isinstance(given, (tuple, list)) else (given,))]
+    if len(arrays) != len(model.inputs):
+        raise ValueError(f"{len(arrays)} inputs, the model reads {len(model.inputs)}: {', '.join(model.inputs)}")
+    ready = []
+    for array, (name, shape) in zip(arrays, model.inputs.items()):
+        array = array.astype(numpy.float32) if array.dtype.kind in "iub" else array
+        if array.ndim == 0 or len(array) != len(arrays[0]) or array[:1].size != numpy.prod(shape):
+            raise ValueError(f"{name} has shape {array.shape}, rows of it are {shape}")
+        ready.append(floats(name, array.reshape(len(array), *shape), "[rows, ...]", (2, 3, 4)))
+    return ready
 
 
-def _floats(name, given, expected, dimensions=()):
-    """given as contiguous float32, every value finite: of the expected shape, or of so many dimensions."""
-    if numpy.ma.is_masked(given):
-        raise ValueError(f"{name} has masked values, which would count like all others: fill or remove them")
-    array = numpy.asarray(given)
-    if array.dtype != numpy.float32:
-        scale = " / 255" if array.dtype == numpy.uint8 else ""
-        raise TypeError(f"{name} has dtype {array.dtype}, expected float32: {name}.astype(numpy.float32){scale}")
-    if not (array.size and array.ndim in dimensions or array.shape == expected):
-        raise ValueError(f"{name} has shape {array.shape}, expected {expected}")
-    if not numpy.isfinite(array).all():
-        place = numpy.argwhere(~numpy.isfinite(array))[0].tolist()
-        raise ValueError(f"{name}{place} is {array[tuple(place)]}: every value must be finite")
-    return numpy.ascontiguousarray(array)
+def _open_for(owner, model, inputs, labels):
+    """Opens a dataset of arrays for a model of the builder."""
+    first, *others = arrays = _rows_of(model, inputs)
+    given = make("yoke_arrays", rows=len(first), shape=shape_struct(first.shape[1:]), inputs=first.ctypes.data)
+    more = (TYPES["yoke_row_input"] * len(others))(*(
+        make("yoke_row_input", name=name.encode(), shape=shape_struct(array.shape[1:]), values=array.ctypes.data)
+        for name, array in zip(list(model.inputs)[1:], others)))
+    given.more_inputs, given.more_input_count = ctypes.cast(more, ctypes.c_void_p) if others else None, len(others)
+    if labels is not None:
+        labels = as_array(labels)
+        if labels.shape[:1] != (len(first),):
+            raise ValueError(f"inputs have {len(first)} rows, labels has shape {labels.shape}")
+        if labels.dtype.kind in "iu":
+            labels = numpy.ascontiguousarray(labels.reshape(len(first), -1), numpy.int32)
+            given.classes, given.label_count = next(iter(model.outputs.values()))[-1], labels.shape[1]
+            given.labels = labels.ctypes.data
+        else:
+            labels = floats("labels", labels, "[rows, ...]", range(1, 9)).reshape(len(first), -1)
+            given.target_count, given.targets = labels.shape[1], labels.ctypes.data
+    dataset = ctypes.c_void_p()
+    LIBRARY.yoke_dataset_from_arrays(ctypes.byref(dataset), ctypes.byref(given))
+    dataset.kept = arrays, labels
+    weakref.finalize(owner, LIBRARY.yoke_dataset_close, dataset)
+    return dataset
 
 
 def _inputs(given):
     """The inputs, and the shape of a row."""
-    array = _floats("inputs", given, "[rows, features] or [rows, channels, height, width]", (2, 4))
+    array = floats("inputs", given, "[rows, features] or [rows, channels, height, width]", (2, 4))
     channels, height, width = (*array.shape[1:], 1, 1)[:3]
     return array, make("yoke_shape", channels=channels, height=height, width=width, flat=array.ndim == 2)
 
@@ -82,7 +79,7 @@ def _labels(given, rows):
     if array.shape[:1] != (rows,):
         raise ValueError(f"inputs has {rows} rows, labels has shape {array.shape}")
     if array.dtype.kind not in "iu":
-        return _floats("labels", array, "[rows] or [rows, targets]", (1, 2)).reshape(rows, -1)
+        return floats("labels", array, "[rows] or [rows, targets]", (1, 2)).reshape(rows, -1)
     if array.ndim != 1 or array.min() < 0 or array.max() > 2**31 - 1:
         raise ValueError(f"labels has shape {array.shape} and values {array.min()} to {array.max()}: expected classes")
     return numpy.ascontiguousarray(array, numpy.int32)
@@ -97,7 +94,7 @@ def _open(owner, inputs, labels, classes, channels_first):
     labels = _labels(labels, len(inputs))
     arrays = make("yoke_arrays", rows=len(inputs), shape=shape, inputs=inputs.ctypes.data)
     if labels.dtype == numpy.int32:
-        _set((arrays,), "classes", classes or int(labels.max()) + 1)
+        set_option((arrays,), "classes", classes or int(labels.max()) + 1)
         arrays.labels = labels.ctypes.data
     else:
         arrays.target_count, arrays.targets = labels.shape[1], labels.ctypes.data
@@ -110,6 +107,8 @@ def _open(owner, inputs, labels, classes, channels_first):
 class Trainer:
     """One run, with the defaults of yoke train. The last reference to it frees devices and memory.
 
+    model: a preset's name, or a yoke.Model, which takes inputs of any shape whose rows fit, a tuple of them where it has
+    several, and a label for each position where its output is a sequence.
     inputs: float32 [rows, features] or [rows, channels, height, width]. labels: integers [rows], or float32 targets
     [rows, targets]. test: (inputs, labels) to evaluate on. Contiguous arrays are read in place while the trainer lives.
     channels_first: take a shape that looks like [rows, height, width, channels] as it is. options: fields of
@@ -125,10 +124,18 @@ class Trainer:
         engine = make("yoke_data_parallel_options", "YOKE_DATA_PARALLEL_OPTIONS_INIT")
         run = make("yoke_trainer_options", "YOKE_TRAINER_OPTIONS_INIT", epochs=3, engine=ctypes.addressof(engine))
         own = "algorithm_cache" in options or options.get("algorithm") == "direct"
-        cache = {} if own else {"algorithm_cache": _algorithm_cache(), "replace_broken_cache": True}
-        for name, value in {"model": model, "kind": optimizer, **cache, **options}.items():
-            _set((rule, engine, run), name, value)
-        if inputs is not None:
+        cache = {} if own else {"algorithm_cache": algorithm_cache(), "replace_broken_cache": True}
+        built = model if isinstance(model, Model) else None
+        for name, value in {**({} if built else {"model": model}), "kind": optimizer, **cache, **options}.items():
+            set_option((rule, engine, run), name, value)
+        if built:
+            frozen, run.custom_model = freeze(engine, built), built.handle.value
+        if built and inputs is not None:
+            run.training_rows = _open_for(self, built, inputs, labels)
+            if test is not None:
+                run.test_rows = _open_for(self, built, *test)
+            run.evaluate_every = run.evaluate_every or -(test is None)
+        elif inputs is not None:
             run.training_rows, classes = _open(self, inputs, labels, classes, channels_first)
             if test is not None:
                 run.test_rows, _ = _open(self, *test, classes, channels_first)
@@ -139,7 +146,12 @@ class Trainer:
         run.on_event, run.optimizer = ctypes.cast(self._trainer.on_event, ctypes.c_void_p), ctypes.addressof(rule)
         LIBRARY.yoke_trainer_create(ctypes.byref(self._trainer), ctypes.byref(run))
         weakref.finalize(self, LIBRARY.yoke_trainer_destroy, self._trainer)  # the last finalizer comes first
-        self._model = LIBRARY.yoke_trainer_model(self._trainer)
+        if built:
+            del frozen  # the engine has copied it
+            if not run.init and not run.resume:
+                write_weights(self._engine, built, built.weights)
+        self._model = built or Model(LIBRARY.yoke_trainer_model(self._trainer))
+        self._built = built is not None
         self._rows = max(1, run.batch // max(1, engine.accumulate) // max(1, engine.shards))
 
     def stop(self):
@@ -192,26 +204,31 @@ class Trainer:
         return {**plain(result), "weights_hash": f"{result.weights_hash:016x}"}
 
     def predict(self, inputs):
-        """The model's outputs for inputs: float32 [rows, outputs]; logits for classes."""
-        inputs, shape = _inputs(inputs)
-        wanted = LIBRARY.yoke_model_input_shape(self._model)
-        if plain(shape) != plain(wanted):  # bytes would compare the padding, too
-            raise ValueError(f"rows of inputs are {plain(shape)}, the model reads {plain(wanted)}")
-        outputs = numpy.empty((len(inputs), LIBRARY.yoke_model_output_shape(self._model).channels), numpy.float32)
-        for first in range(0, len(inputs), self._rows):
-            part = inputs[first:first + self._rows]
-            batch = make("yoke_batch", rows=len(part), inputs=part.ctypes.data)
+        """The model's outputs for inputs: float32, for a preset [rows, outputs]; logits for classes."""
+        if self._built:
+            arrays = _rows_of(self._model, inputs)
+        else:
+            array, shape = _inputs(inputs)
+            wanted = LIBRARY.yoke_model_input_shape(self._model.handle)
+            if plain(shape) != plain(wanted):  # bytes would compare the padding, too
+                raise ValueError(f"rows of inputs are {plain(shape)}, the model reads {plain(wanted)}")
+            arrays = [array]
+        shape = next(iter(self._model.outputs.values()))
+        outputs = numpy.empty((len(arrays[0]), *shape), numpy.float32)
+        for first in range(0, len(outputs), self._rows):
+            parts = [array[first:first + self._rows] for array in arrays]
+            more = (ctypes.c_void_p * len(parts))(*(part.ctypes.data for part in parts[1:]))
+            batch = make("yoke_batch", rows=len(parts[0]), inputs=parts[0].ctypes.data, more_input_count=len(parts) - 1,
+                         more_inputs=ctypes.cast(more, ctypes.c_void_p) if parts[1:] else None)
             LIBRARY.yoke_data_parallel_forward(self._engine, ctypes.byref(batch), False, outputs[first:].ctypes.data)
-        return outputs
+        return self._model.arrange(0, outputs)
 
     def weights(self):
         """Copies of all parameters and running statistics: {PyTorch's name: float32 of PyTorch's shape}."""
-        found, info = {}, make("yoke_tensor_info")
-        for index in range(LIBRARY.yoke_model_tensor_count(self._model)):
-            LIBRARY.yoke_model_tensor(self._model, index, ctypes.byref(info))
-            if not info.integer:  # the engine keeps the counts of batches to itself
-                values = found[info.name.decode()] = numpy.empty(info.shape[:info.ndim], numpy.float32)
-                LIBRARY.yoke_data_parallel_read(self._engine, info.name, values.ctypes.data, values.size)
+        found = {}
+        for name, (own, shape) in self._model.tensors().items():
+            found[name] = numpy.empty(shape, numpy.float32)
+            LIBRARY.yoke_data_parallel_read(self._engine, own, found[name].ctypes.data, found[name].size)
         return found
 
     def write(self, weights):
@@ -219,6 +236,5 @@ class Trainer:
         known = self.weights()
         if not weights.keys() <= known.keys():
             raise ValueError(f"the model has no tensor {', '.join(weights.keys() - known.keys())}: see weights()")
-        ready = {name: _floats(name, values, known[name].shape) for name, values in weights.items()}
-        for name, values in ready.items():
-            LIBRARY.yoke_data_parallel_write(self._engine, name.encode(), values.ctypes.data, values.size)
+        ready = {name: floats(name, values, known[name].shape) for name, values in weights.items()}
+        write_weights(self._engine, self._model, ready)

@@ -20,6 +20,13 @@ class YokeError(RuntimeError):
         self.status = status
 
 
+class FromTorchError(RuntimeError):
+    """A PyTorch module that cannot come in. operator: the operator of ATen that stops it; None: something else does."""
+    def __init__(self, text, operator=None):
+        super().__init__(text)
+        self.operator = operator
+
+
 def _load():
     path = pathlib.Path(os.environ.get("YOKE_LIBRARY") or pathlib.Path(__file__).with_name("libyoke.so")).resolve()
     try:

@@ -123,6 +123,10 @@ yoke_value yoke_reduce_axes(yoke_model *model, yoke_value input, yoke_reduce_kin
 
 /* Moves. */
 
+yoke_shape yoke_model_value_shape(const yoke_model *model, yoke_value value) {
+    return yoke_shape_of(model, value);
+}
+
 static yoke_status add_reshape(yoke_model *model, yoke_value input, yoke_shape shape) {
     yoke_node *layer = NULL;
     TRY(yoke_builder_layer(model, YOKE_OP_RESHAPE, NULL, &layer));

@@ -4,7 +4,7 @@
 
 usage: sizes.py ROOT. Reports functions of 70 lines and files of 400, fails at 100 and 600, at two sources
 of one name and at a note to do something later. Backends mirror each other, names included. The Python module
-is a thin door: more than 318 lines in all fail. The line with the license does not count.
+is a thin door: more than 1000 lines fail, beside pytorch/, which translates networks. The line with the license does not count.
 """
 import pathlib
 import re
@@ -13,7 +13,7 @@ import sys
 
 FUNCTION_NOTE, FUNCTION_LIMIT = 70, 100
 FILE_NOTE, FILE_LIMIT = 400, 600
-MODULE_LIMIT = 318
+MODULE_LIMIT = 1000
 LATER = re.compile(r"\b(TODO|FIXME|XXX)\b")
 FOLDERS = ("include", "src", "samples", "tests", "bench", "python")
 # Every sample is called main.c; its folder carries the name.

@@ -32,6 +32,7 @@ FOLDER = tempfile.TemporaryDirectory(prefix="yoke-python-")
 os.environ["XDG_CACHE_HOME"] = FOLDER.name  # the algorithm cache of the tool and the module, not the user's
 os.chdir(FOLDER.name)
 import yoke  # noqa: E402
+from yoke._arguments import algorithm_cache  # noqa: E402
 
 CIFAR_MEAN = numpy.array([0.4914, 0.4822, 0.4465], numpy.float32).reshape(3, 1, 1)
 CIFAR_STD = numpy.array([0.2470, 0.2435, 0.2616], numpy.float32).reshape(3, 1, 1)
@@ -414,15 +415,15 @@ class AlgorithmCache(unittest.TestCase):
         home, cache = str(pathlib.Path("home").resolve()), str(pathlib.Path("cache").resolve())
         for given, wanted in ((cache, cache), ("", home + "/.cache"), ("relative", home + "/.cache")):
             with unittest.mock.patch.dict(os.environ, {"XDG_CACHE_HOME": given, "HOME": home}):
-                self.assertEqual(yoke._algorithm_cache(), pathlib.Path(wanted, "yoke/choices-1.txt"))
-                self.assertTrue(yoke._algorithm_cache().parent.is_dir())
+                self.assertEqual(algorithm_cache(), pathlib.Path(wanted, "yoke/choices-1.txt"))
+                self.assertTrue(algorithm_cache().parent.is_dir())
                 yoke.tool("train", "--model", "mlp", "--dataset", "synthetic:1x8x8,rows=64", "--steps", 1, "--quiet")
-                self.assertTrue(yoke._algorithm_cache().is_file())
-                yoke._algorithm_cache().unlink()
+                self.assertTrue(algorithm_cache().is_file())
+                algorithm_cache().unlink()
 
     def test_a_home_that_keeps_no_file_is_no_error(self):
         with unittest.mock.patch.dict(os.environ, {"XDG_CACHE_HOME": "/proc/nowhere"}):
-            self.assertIsNone(yoke._algorithm_cache())
+            self.assertIsNone(algorithm_cache())
 
 
 class Loading(unittest.TestCase):
