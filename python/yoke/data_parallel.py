@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import weakref
 
 import numpy
@@ -10,6 +11,8 @@ import numpy
 from ._arguments import algorithm_cache, set_option
 from ._library import LIBRARY, TYPES, make
 from .builder import Model
+
+STEP = LIBRARY.yoke_data_parallel_step  # without a look-up in every step
 
 
 class DataParallel:
@@ -28,6 +31,8 @@ class DataParallel:
         self.model: Model | None = module if isinstance(module, Model) else None
         self._module, self._devices_list, self._threads, self._batch = module, devices, threads, batch
         self._loss, self._engine, self.steps = (loss, loss_options or {}), None, 0
+        self._struct, self._result = make("yoke_batch"), make("yoke_step_result")  # of every call
+        self._batch_at, self._result_at = ctypes.byref(self._struct), ctypes.byref(self._result)
         self._rule = make("yoke_optimizer_options", f"YOKE_{optimizer}_OPTIONS_INIT".upper())
         self._options = make("yoke_data_parallel_options", "YOKE_DATA_PARALLEL_OPTIONS_INIT")
         if "algorithm_cache" not in options and options.get("algorithm") != "direct":
@@ -38,18 +43,17 @@ class DataParallel:
     def step(self, inputs, labels=None, learning_rate: float | None = None) -> float:
         """One update; returns the loss. labels: classes as integers, or float targets; None where the model computes
         its loss. learning_rate: of this step; None: the optimizer's."""
-        batch, _kept = self._batch_of(inputs, labels)
-        result = make("yoke_step_result")
+        _kept = self._fill(inputs, labels)
         rate = -1.0 if learning_rate is None else learning_rate  # a negative one is the optimizer's own
-        LIBRARY.yoke_data_parallel_step(self._engine, ctypes.byref(batch), rate, ctypes.byref(result))
+        STEP(self._engine, self._batch_at, rate, self._result_at)
         self.steps += 1
-        return result.loss
+        return self._result.loss
 
     def evaluate(self, inputs, labels) -> dict:
         """Loss and accuracy of a batch, without learning; accuracy is None for targets."""
-        batch, _kept = self._batch_of(inputs, labels)
-        result = make("yoke_step_result")
-        LIBRARY.yoke_data_parallel_evaluate(self._engine, ctypes.byref(batch), ctypes.byref(result))
+        _kept = self._fill(inputs, labels)
+        result = self._result
+        LIBRARY.yoke_data_parallel_evaluate(self._engine, self._batch_at, self._result_at)
         return {"loss": result.loss, "accuracy": result.correct / max(result.labels, 1) if result.correct >= 0 else None}
 
     def __call__(self, *inputs):
@@ -57,17 +61,17 @@ class DataParallel:
         return self._forward(inputs, False)
 
     def _forward(self, inputs, training: bool):
-        batch, _kept = self._batch_of(inputs, None)
-        outputs = [numpy.empty((batch.rows, *shape), numpy.float32) for shape in self.model.outputs.values()]
+        _kept = self._fill(inputs, None)
+        outputs = [numpy.empty((self._struct.rows, *shape), numpy.float32) for shape in self.model.outputs.values()]
         pointers = (ctypes.c_void_p * len(outputs))(*(array.ctypes.data for array in outputs))
-        LIBRARY.yoke_data_parallel_forward_outputs(self._engine, ctypes.byref(batch), training, pointers)
+        LIBRARY.yoke_data_parallel_forward_outputs(self._engine, self._batch_at, training, pointers)
         arranged = tuple(self.model.arrange(index, array) for index, array in enumerate(outputs))
         return arranged if len(arranged) > 1 else arranged[0]
 
     def gradients(self, inputs, labels) -> dict[str, numpy.ndarray]:
         """The gradient of the loss for every parameter that is not frozen: forward and backward without an update."""
-        batch, _kept = self._batch_of(inputs, labels)
-        LIBRARY.yoke_data_parallel_forward(self._engine, ctypes.byref(batch), True, None)
+        _kept = self._fill(inputs, labels)
+        LIBRARY.yoke_data_parallel_forward(self._engine, self._batch_at, True, None)
         LIBRARY.yoke_data_parallel_backward(self._engine, None)
         found = {}
         for name, own, shape, trainable in self._tensors():
@@ -131,38 +135,40 @@ class DataParallel:
         else:
             write_weights(self._engine, model, ready)
 
-    def _batch_of(self, inputs, labels):
-        """A yoke_batch, and the arrays that it points to; the first one makes the engine."""
+    def _fill(self, inputs, labels) -> list:
+        """Makes the batch's struct that of these arrays, and returns those that it points to; the first one makes model and
+        engine."""
         given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
         if self.model is None:
             from .pytorch import from_torch
             self.model = from_torch(self._module, as_tensors(given), self._loss[0], **self._loss[1])
         arrays = [numpy.ascontiguousarray(as_array(one), numpy.float32) for one in given]
         self._check(arrays)
-        rows = len(arrays[0])
         if self._engine is None:
-            self._create(self._batch or rows)
-        batch = make("yoke_batch", rows=rows, inputs=arrays[0].ctypes.data, inputs_count=arrays[0].size)
+            self._create(self._batch or len(arrays[0]))
+        batch = self._struct
+        batch.rows, batch.inputs, batch.inputs_count = len(arrays[0]), arrays[0].ctypes.data, arrays[0].size
         if len(arrays) > 1:
             more = (ctypes.c_void_p * (len(arrays) - 1))(*(array.ctypes.data for array in arrays[1:]))
             batch.more_inputs, batch.more_input_count = ctypes.cast(more, ctypes.c_void_p), len(arrays) - 1
             arrays.append(more)
+        batch.labels, batch.labels_count, batch.targets, batch.targets_count = None, 0, None, 0
         if labels is not None:
             labels = as_array(labels)
-            if labels.dtype.kind in "iub":
-                arrays.append(numpy.ascontiguousarray(labels.reshape(-1), numpy.int32))
+            whole = labels.dtype.kind in "iub"
+            arrays.append(numpy.ascontiguousarray(labels.reshape(-1), numpy.int32 if whole else numpy.float32))
+            if whole:
                 batch.labels, batch.labels_count = arrays[-1].ctypes.data, arrays[-1].size
             else:
-                arrays.append(numpy.ascontiguousarray(labels.reshape(-1), numpy.float32))
                 batch.targets, batch.targets_count = arrays[-1].ctypes.data, arrays[-1].size
-        return batch, arrays
+        return arrays
 
     def _check(self, arrays) -> None:
-        wanted = self.model.inputs
+        wanted, rows = self.model.inputs, len(arrays[0])
         if len(arrays) != len(wanted):
             raise ValueError(f"{len(arrays)} inputs, the model reads {len(wanted)}: {', '.join(wanted)}")
         for array, (name, shape) in zip(arrays, wanted.items()):
-            if len(array) != len(arrays[0]) or array.size != len(array) * int(numpy.prod(shape)):
+            if len(array) != rows or array.size != rows * math.prod(shape):
                 raise ValueError(f"{name} has shape {array.shape}, rows of it are {shape}")
 
     def _create(self, batch: int) -> None:
@@ -183,6 +189,8 @@ class DataParallel:
 
 def as_array(given) -> numpy.ndarray:
     """A numpy array of an array or a CPU tensor, without a copy."""
+    if type(given) is numpy.ndarray:
+        return given
     return numpy.asarray(given.detach() if hasattr(given, "detach") else given)
 
 
