@@ -223,7 +223,7 @@ void yoke_devices_leave_out(yoke_devices *devices, int index) {
 }
 
 void yoke_devices_use(yoke_devices *devices, int count) {
-    devices->spares = devices->count - count;
+    devices->spares += devices->count - count;
     devices->count = count;
 }
 
