@@ -280,16 +280,18 @@ YOKE_API yoke_status yoke_trainer_run(yoke_trainer *trainer);
  */
 YOKE_API void yoke_trainer_stop(yoke_trainer *trainer);
 
-/** Asks a trainer to go on with other devices from its next step. Another thread or a callback may
- * call it. The engine of the other devices takes weights, running statistics and the optimizer's
- * state: with `shards` the run ends with the same bits, on any devices. After the change the event
- * RESIZED comes; where an engine of these devices cannot be made, a WARNING, and the run goes on
- * with those that it had.
+/** Asks a trainer to go on with other devices from the next step of yoke_trainer_run. Another
+ * thread or a callback may call it. The engine of the other devices takes weights, running
+ * statistics and the optimizer's state: with `shards` the run ends with the same bits, on any
+ * devices. After the change the event RESIZED comes; where an engine of these devices cannot be
+ * made, a WARNING, and the run goes on with those that it had. yoke_trainer_engine is a new one in
+ * both cases.
  *
  * @param trainer  The trainer, of mode DATA_PARALLEL. It must not be destroyed meanwhile.
  * @param devices  As options.devices. Another call before the next step replaces it.
  * @return ARGUMENT: as yoke_devices_open; another mode; options.engine->shares, which belong to
- *         the devices that the run had. DEVICE: as yoke_devices_open.
+ *         the devices that the run had; a row stream of one pass, which cannot begin again. DEVICE:
+ * as yoke_devices_open.
  */
 YOKE_API yoke_status yoke_trainer_resize(yoke_trainer *trainer, const char *devices);
 

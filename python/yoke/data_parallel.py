@@ -191,6 +191,8 @@ def as_array(given) -> numpy.ndarray:
     """A numpy array of an array or a CPU tensor, without a copy."""
     if type(given) is numpy.ndarray:
         return given
+    if numpy.ma.is_masked(given):
+        raise ValueError("masked values would count like all others: fill or remove them")
     return numpy.asarray(given.detach() if hasattr(given, "detach") else given)
 
 

@@ -2,6 +2,7 @@
 #include "cli/control.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,12 @@ static bool receive(int connection, char text[CONTROL_BYTES]) {
 
 /* The process that is asked. */
 
+/* Whoever waited for too long asks again, and must not be served twice. */
+static bool has_gone(int connection) {
+    struct pollfd look = {.fd = connection, .events = POLLRDHUP};
+    return poll(&look, 1, 0) > 0 && (look.revents & (POLLRDHUP | POLLHUP)) != 0;
+}
+
 int control_open(void) {
     struct sockaddr_un address;
     socklen_t bytes = name_of(getpid(), &address);
@@ -66,7 +73,8 @@ void control_serve(int listening, control_answer answer, void *context) {
     if (connection < 0) return;
     uid_t user = peer_of(connection).uid;
     wait_at_most(connection, REQUEST_MS);
-    if ((user == geteuid() || user == 0) && receive(connection, request)) {
+    bool may = user == geteuid() || user == 0;
+    if (may && receive(connection, request) && !has_gone(connection)) {
         int code = answer(request, text, context);
         int length = snprintf(reply, sizeof reply, "%d %s", code, text);
         (void)send(connection, reply, (size_t)length, MSG_NOSIGNAL | MSG_DONTWAIT);

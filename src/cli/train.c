@@ -63,13 +63,13 @@ static int answer_resize(const char *request, char text[CONTROL_BYTES], void *co
 
 static void on_event(const yoke_event *event, void *payload) {
     session *now = payload;
-    control_serve(now->control, answer_resize, now);
     now->steps = event->steps;
     now->seconds = event->seconds_elapsed;
     if (now->setup.report != NULL) train_curves_add(&now->curves, event);
     if (now->live != NULL) live_add(now->live, event);
     if (event->kind == YOKE_EVENT_STEP) {
         if (now->speaks) progress_step(&now->progress, event);
+        control_serve(now->control, answer_resize, now);
         return;
     }
     if (event->kind == YOKE_EVENT_EVALUATION) return; /* EPOCH has its numbers */
@@ -85,12 +85,13 @@ static void on_event(const yoke_event *event, void *payload) {
     if (event->kind == YOKE_EVENT_READY)
         now->progress.unit = rate_unit(yoke_trainer_model(now->trainer));
     if (now->setup.quiet || !now->speaks) return;
-    bool other_devices = event->kind == YOKE_EVENT_LOST || event->kind == YOKE_EVENT_RESIZED;
-    if (other_devices && now->live != NULL) live_ready(now->live, now->trainer, &now->view);
+    /* The engine may be another one: LOST, JOINED, RESIZED, or the WARNING that it is not resized.
+     */
+    if (now->live != NULL && yoke_trainer_engine(now->trainer) != NULL)
+        live_ready(now->live, now->trainer, &now->view);
     if (event->kind == YOKE_EVENT_READY) {
         print_plan(stderr, now->trainer, &now->view);
         print_groups(stderr, now->trainer, &now->groups);
-        if (now->live != NULL) live_ready(now->live, now->trainer, &now->view);
     }
     if (event->kind == YOKE_EVENT_SKIPPED) {
         fputs("init     ", stderr);

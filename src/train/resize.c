@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "device/left_out.h"
 #include "train/record.h"
 #include "train/run_engine.h"
 #include "train/splits.h"
@@ -16,6 +17,9 @@ static yoke_status check(const yoke_run *run) {
                                          "takes in other ranks");
     if (run->options.mode != YOKE_MODE_DATA_PARALLEL)
         return FAIL(YOKE_ERROR_ARGUMENT, "only a run of mode dp can go on with other devices");
+    if (run->training.info.rows == 0 && !yoke_dataset_rewinds(run->training.rows))
+        return FAIL(YOKE_ERROR_ARGUMENT, "the row stream has one pass, and other devices would "
+                                         "begin it again: set its `rewind`");
     if (run->engine.shares == NULL) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT, "the run's shares are those of its own devices, by number: "
                                      "begin it with shares auto, or without");
@@ -53,18 +57,29 @@ static yoke_status take_state(yoke_state **state, yoke_trainer *trainer) {
     return yoke_survival_let_go(&trainer->survival, parallel);
 }
 
+/* Loaders come first: they say in which form rows reach the engine. */
+static yoke_status make(yoke_trainer *trainer, yoke_devices *devices) {
+    yoke_run *run = &trainer->run;
+    yoke_run_change_devices(run, devices);
+    TRY(yoke_rows_reload(&run->training, run));
+    TRY(yoke_rows_reload(&trainer->test.rows, run));
+    return yoke_run_rebuild_engine(run);
+}
+
+/* in_step: until the state is given the weights are none of the run's. */
 static yoke_status use(yoke_trainer *trainer, yoke_devices *devices, yoke_state *state) {
     yoke_run *run = &trainer->run;
     yoke_survival *survival = &trainer->survival;
+    run->in_step = true;
     yoke_rows_unload(&run->training);
     yoke_rows_unload(&trainer->test.rows);
     pthread_mutex_lock(&survival->engine);
-    yoke_status status = yoke_run_use_devices(run, devices);
+    yoke_status status = make(trainer, devices);
     pthread_mutex_unlock(&survival->engine);
     TRY(status);
-    TRY(yoke_rows_reload(&run->training, run));
-    TRY(yoke_rows_reload(&trainer->test.rows, run));
-    return yoke_state_give(run->parallel, state);
+    TRY(yoke_state_give(run->parallel, state));
+    run->in_step = false;
+    return YOKE_OK;
 }
 
 /* "3 devices go on from step 20: cpu:0, cpu:1, cpu:2" */
@@ -91,6 +106,7 @@ yoke_status yoke_resize_engine(yoke_trainer *trainer) {
     return yoke_error_restore(&error);
 }
 
+/* Where the run can use neither these devices nor its own, the first failure is the run's. */
 static yoke_status change(yoke_trainer *trainer, yoke_devices *devices, yoke_state *state) {
     yoke_devices *before = trainer->run.devices;
     yoke_status status = use(trainer, devices, state);
@@ -100,22 +116,33 @@ static yoke_status change(yoke_trainer *trainer, yoke_devices *devices, yoke_sta
         return YOKE_OK;
     }
     yoke_error error = yoke_error_take(status);
-    TRY(use(trainer, before, state));
+    (void)use(trainer, before, state);
     yoke_devices_close(devices);
     return yoke_error_restore(&error);
+}
+
+static yoke_status try_change(yoke_trainer *trainer, yoke_devices *devices, yoke_state **state) {
+    yoke_status status = take_state(state, trainer);
+    if (status == YOKE_OK) return change(trainer, devices, *state);
+    yoke_devices_close(devices);
+    return status;
 }
 
 yoke_status yoke_resize_run(yoke_trainer *trainer) {
     yoke_run *run = &trainer->run;
     yoke_devices *devices = atomic_exchange(&trainer->resize.asked, NULL);
     yoke_state *state = NULL;
-    yoke_status status = take_state(&state, trainer);
-    if (status == YOKE_OK)
-        status = change(trainer, devices, state);
-    else
+    if (yoke_devices_are_kept(run->devices)) { /* the thread may read rows and devices yet */
         yoke_devices_close(devices);
+        yoke_run_say(run, YOKE_EVENT_WARNING,
+                     "no other devices: a thread hangs in one of those "
+                     "that the run has had");
+        return YOKE_OK;
+    }
+    yoke_error error = yoke_error_take(try_change(trainer, devices, &state));
     yoke_state_destroy(state);
-    if (status == YOKE_OK || run->parallel == NULL) return status;
+    yoke_status status = yoke_error_restore(&error);
+    if (status == YOKE_OK || run->parallel == NULL || run->in_step) return status;
     yoke_run_warn(run);
     return YOKE_OK;
 }

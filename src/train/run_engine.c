@@ -95,8 +95,12 @@ void yoke_run_drop_engine(yoke_run *run) {
 }
 
 yoke_status yoke_run_rebuild_engine(yoke_run *run) {
+    int audit = run->engine.audit;
     run->engine.measure_seconds = MEASURE_SECONDS;
-    TRY(create_engine(run));
+    if (yoke_devices_count(run->devices) == 1) run->engine.audit = 0; /* nobody is left for it */
+    yoke_status status = create_engine(run);
+    run->engine.audit = audit;
+    TRY(status);
     return yoke_data_parallel_bind(run->parallel);
 }
 
@@ -109,19 +113,17 @@ yoke_status yoke_run_leave_out(yoke_run *run, int device) {
     yoke_devices_leave_out(run->devices, device);
     keep_spares(run);
     yoke_kept_lists_leave_out(run->lists, &run->engine, device);
-    if (yoke_devices_count(run->devices) == 1) run->engine.audit = 0; /* nobody is left for it */
     return yoke_run_rebuild_engine(run);
 }
 
-yoke_status yoke_run_use_devices(yoke_run *run, yoke_devices *devices) {
+void yoke_run_change_devices(yoke_run *run, yoke_devices *devices) {
     char why[48];
-    (void)yoke_data_parallel_trace(run->parallel); /* reads the clocks of the last steps */
     snprintf(why, sizeof why, "step %llu", (unsigned long long)run->at.step);
+    if (run->parallel != NULL) (void)yoke_data_parallel_trace(run->parallel); /* reads its clocks */
     keep_trace(run, why);
     yoke_run_drop_engine(run);
     run->devices = devices;
     keep_spares(run);
-    return yoke_run_rebuild_engine(run);
 }
 
 void yoke_run_close_engine(yoke_run *run) {

@@ -11,9 +11,9 @@ yoke_status yoke_run_build_engine(yoke_run *run);
  * makes an engine of those that are left, with weights of its own. After a failure the run has no
  * engine. */
 yoke_status yoke_run_leave_out(yoke_run *run, int device);
-/* Likewise, with an engine of other devices; those that the run had stay open. */
-yoke_status yoke_run_use_devices(yoke_run *run, yoke_devices *devices);
 void yoke_run_drop_engine(yoke_run *run);
+/* Likewise, and the run has other devices; those that it had stay open. */
+void yoke_run_change_devices(yoke_run *run, yoke_devices *devices);
 /* Another engine of the same options, for the devices or ranks that the run has now. */
 yoke_status yoke_run_rebuild_engine(yoke_run *run);
 void yoke_run_close_engine(yoke_run *run);

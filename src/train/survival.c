@@ -138,10 +138,12 @@ static yoke_status go_back(yoke_trainer *trainer) {
     const yoke_kept *kept = &trainer->survival.kept[trainer->survival.newest];
     yoke_run *run = &trainer->run;
     run->at = kept->at;
-    run->in_step = false;
+    run->in_step = true; /* until the state is given the weights are none of the run's */
     trainer->sums.epoch = kept->epoch;
     trainer->trend = kept->trend;
-    return yoke_state_give(run->parallel, kept->state);
+    TRY(yoke_state_give(run->parallel, kept->state));
+    run->in_step = false;
+    return YOKE_OK;
 }
 
 /* Back at the step in which two devices differed, all of them compute the shard. */

@@ -30,6 +30,9 @@ yoke_status yoke_run_plan_stream(yoke_run *run, const yoke_rows *test) {
     if (run->training.info.rows > 0) return YOKE_OK;
     TRY(check_schedule(options));
     bool rewinds = yoke_dataset_rewinds(run->training.rows);
+    if (!rewinds && run->ranks != NULL && run->engine.auto_shares)
+        return FAIL(YOKE_ERROR_ARGUMENT, "auto_shares of ranks begins the row stream again, which "
+                                         "has one pass: set its `rewind`");
     if (!rewinds && options->steps == 0 && options->epochs > 1)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "epochs is %d, and the row stream has one pass: set its `rewind`",

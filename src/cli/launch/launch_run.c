@@ -127,16 +127,20 @@ static int choose_place(launch_plan *plan, bool own_port, const char *folder) {
     return plan->port > 0 ? -1 : cli_system_error("cannot find a free port");
 }
 
-void launch_start_one(launch_session *session, launch_worker *worker) {
+int launch_try_one(launch_session *session, launch_worker *worker) {
     struct epoll_event death = {.events = EPOLLIN, .data = {.ptr = worker}};
     int cause = launch_worker_start(worker, &session->start);
     if (cause == 0 && epoll_ctl(session->deaths, EPOLL_CTL_ADD, worker->death, &death) != 0)
         cause = errno;
-    if (cause == 0) {
-        launch_guard_add(&session->guard, worker->pid);
-        session->alive++;
-        return;
-    }
+    if (cause != 0) return cause;
+    launch_guard_add(&session->guard, worker->pid);
+    session->alive++;
+    return 0;
+}
+
+void launch_start_one(launch_session *session, launch_worker *worker) {
+    int cause = launch_try_one(session, worker);
+    if (cause == 0) return;
     char how[512];
     snprintf(how, sizeof how, "did not start: %.400s: %s", session->start.program, strerror(cause));
     worker->code = cause == ENOENT ? NOT_FOUND_EXIT : NOT_STARTED_EXIT;
@@ -198,6 +202,7 @@ static int run_attempts(launch_session *session, launch_plan *plan, const char *
         bool failed = session->failed != NULL && !session->not_started && session->presses == 0;
         if (!failed || plan->restart + plan->returns >= plan->max_restarts) return code;
         plan->restart++;
+        session->count = plan->nproc = session->wanted;
         launch_sink_print(session->start.err, "yoke: restarting all ranks (%d of %d)",
                           plan->restart + plan->returns, plan->max_restarts);
     }
@@ -221,7 +226,7 @@ int launch_run(launch_plan *plan, const launch_flags *flags, char **argv) {
     fill_standard_streams();
     launch_session *session = calloc(1, sizeof *session);
     if (session == NULL) return cli_system_error("no memory for the workers");
-    session->count = plan->nproc;
+    session->count = session->wanted = plan->nproc;
     session->start = (launch_start){.plan = plan, .flags = flags, .launcher = getpid()};
     int code = choose_program(&session->start, argv, path);
     if (code < 0) code = open_session(session, folder);

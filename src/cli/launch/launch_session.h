@@ -23,6 +23,7 @@ typedef struct launch_session {
     launch_start start;
     launch_worker *workers; /* [count, or plan->max_ranks if that is more] */
     int count, alive;
+    int wanted;             /* ranks, when all of them start again */
     struct pollfd *watched; /* [LAUNCH_WATCHED + 2 for each worker] */
     int signals, deaths;    /* a signalfd; an epoll of pidfds */
     int control;            /* where yoke resize asks; -1: nowhere */
@@ -46,7 +47,8 @@ typedef struct launch_session {
 void launch_signal_all(launch_session *session, int number);
 /* A worker failed: reports the first failure and sends SIGTERM to the others. */
 void launch_fail(launch_session *session, launch_worker *worker, const char *how);
-/* Starts a prepared worker; a failure is the run's. */
+/* Starts a prepared worker. try: 0, or the errno of a failure; start: a failure is the run's. */
+int launch_try_one(launch_session *session, launch_worker *worker);
 void launch_start_one(launch_session *session, launch_worker *worker);
 /* Returns when all workers have ended and all their output is written. */
 void launch_watch(launch_session *session);

@@ -50,18 +50,14 @@ static void clear(launch_session *session, launch_worker *worker) {
     launch_worker_reap(worker);
 }
 
-static void start_anew(launch_session *session, launch_worker *worker, int rank) {
-    clear(session, worker);
-    launch_worker_prepare(worker, &session->start, rank);
-    if (launch_worker_open_logs(worker, &session->start) < 0) launch_start_one(session, worker);
-}
-
 void launch_start_again(launch_session *session) {
     for (int i = 0; i < session->count; i++) {
         launch_worker *worker = &session->workers[i];
         if (!worker->comes_again) continue;
         worker->comes_again = false;
-        start_anew(session, worker, worker->rank);
+        clear(session, worker);
+        launch_worker_prepare(worker, &session->start, worker->rank);
+        if (launch_worker_open_logs(worker, &session->start) < 0) launch_start_one(session, worker);
     }
 }
 
@@ -75,15 +71,22 @@ bool launch_left(launch_session *session, const launch_worker *worker) {
     return worker->leaves;
 }
 
+/* A rank that does not start is no failure of those that run. */
 static void add(launch_session *session, int rank) {
     launch_worker *worker = &session->workers[rank];
-    if (rank == session->count) {
+    if (rank == session->count)
         session->start.plan->nproc = ++session->count;
-        launch_worker_prepare(worker, &session->start, rank);
-    }
-    start_anew(session, worker, rank);
-    if (session->failed != NULL) return;
-    launch_sink_print(session->start.err, "yoke: started rank %d (pid %d)", rank, (int)worker->pid);
+    else
+        clear(session, worker);
+    launch_worker_prepare(worker, &session->start, rank);
+    if (launch_worker_open_logs(worker, &session->start) >= 0) return;
+    int cause = launch_try_one(session, worker);
+    if (cause == 0)
+        launch_sink_print(session->start.err, "yoke: started rank %d (pid %d)", rank,
+                          (int)worker->pid);
+    else
+        launch_sink_print(session->start.err, "yoke: rank %d did not start: %s", rank,
+                          strerror(cause));
 }
 
 /* The others go on as after its death: a rank has nothing that they lack. */
@@ -108,7 +111,7 @@ static int count_ranks(const launch_session *session) {
 static void change_ranks(launch_session *session, int ranks) {
     const launch_plan *plan = session->start.plan;
     int more = ranks - count_ranks(session);
-    for (int i = 0; i < plan->max_ranks && more > 0 && session->failed == NULL; i++) {
+    for (int i = 0; i < plan->max_ranks && more > 0; i++) {
         bool is_free = i >= session->count || !launch_worker_is_alive(&session->workers[i]);
         if (!is_free) continue;
         add(session, i);
@@ -145,6 +148,12 @@ static int answer(const char *request, char text[CONTROL_BYTES], void *context) 
     check(session, ranks, text);
     if (text[0] != '\0') return yoke_status_exit_code(YOKE_ERROR_ARGUMENT);
     change_ranks(session, ranks);
+    if (count_ranks(session) < ranks) {
+        snprintf(text, CONTROL_BYTES, "%d of %d ranks run: the launcher says why",
+                 count_ranks(session), ranks);
+        return yoke_status_exit_code(YOKE_ERROR_SYSTEM);
+    }
+    session->wanted = ranks;
     snprintf(text, CONTROL_BYTES, "goes on with %d rank%s instead of %d", ranks,
              ranks == 1 ? "" : "s", before);
     return 0;

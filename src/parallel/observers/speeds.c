@@ -53,8 +53,8 @@ static void after_step(yoke_step *step, uint64_t number) {
     struct yoke_speeds *speeds = step->watch.speeds;
     (void)number;
     speeds->steps++;
-    if (step->ranks.world > 1) return; /* yoke_speeds_take reads it */
     if (speeds->steps == 0) begin_window(speeds, 0);
+    if (step->ranks.world > 1) return; /* yoke_speeds_take reads it */
     if (speeds->steps < LEAST_STEPS || yoke_trace_now() - speeds->begin_ns < LEAST_NS) return;
     bool changed = yoke_deal_improve(step, speeds->seconds);
     if (changed) yoke_shards_deal(step);
