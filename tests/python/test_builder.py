@@ -124,6 +124,13 @@ class Errors(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, r"input has shape \(4, 5\), rows of it are \(12,\)"):
             yoke.Trainer(two_layers(), rows(4, 5), numpy.zeros(4, int), **SMALL)
 
+    def test_masked_values_are_refused(self):
+        masked = numpy.ma.masked_array(rows(4, 12), mask=numpy.eye(4, 12))
+        with self.assertRaisesRegex(ValueError, "masked values"):
+            yoke.Trainer(two_layers(), masked, numpy.zeros(4, int), **SMALL)
+        with self.assertRaisesRegex(ValueError, "masked values"):
+            yoke.DataParallel(two_layers(), algorithm="direct").step(masked, numpy.zeros(4, int))
+
 
 class Page(unittest.TestCase):
     def test_the_example_of_the_page_prints_what_the_page_shows(self):

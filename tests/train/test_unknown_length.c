@@ -104,6 +104,29 @@ static void expect_failure(const yoke_trainer_options *options, yoke_status stat
     yoke_trainer_destroy(run->trainer);
 }
 
+/* A resized run begins its epoch again, behind the batches that it has trained on. */
+static void other_devices_need_a_stream_that_rewinds(void **state) {
+    (void)state;
+    for (int rewinds = 0; rewinds < 2; rewinds++) {
+        array_stream rows = over_rows();
+        log_of_run run = {0};
+        yoke_dataset *stream = rewinds ? open_stream(&rows) : open_one_pass(&rows);
+        yoke_trainer_options options = on_rows(&run, stream, NULL);
+        options.epochs = 1;
+        small_engine.shards = 4;
+        uint64_t wanted = rewinds ? run_to_the_end(&run, &options) : 0;
+        run = (log_of_run){0};
+        EXPECT_OK(yoke_trainer_create(&run.trainer, &options));
+        assert_int_equal(yoke_trainer_resize(run.trainer, devices_of(2)),
+                         rewinds ? YOKE_OK : YOKE_ERROR_ARGUMENT);
+        if (!rewinds) expect_words("rewind");
+        EXPECT_OK(yoke_trainer_run(run.trainer));
+        if (rewinds) assert_int_equal(hash_of(run.trainer), wanted);
+        yoke_trainer_destroy(run.trainer);
+        yoke_dataset_close(stream);
+    }
+}
+
 /* 50 rows in batches of 16, the last of 2. */
 static void a_stream_trains_and_evaluates_as_its_array_in_order(void **state) {
     (void)state;
@@ -515,6 +538,7 @@ static void a_stream_that_says_what_all_ranks_could_ends_all(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(other_devices_need_a_stream_that_rewinds),
         cmocka_unit_test(a_stream_trains_and_evaluates_as_its_array_in_order),
         cmocka_unit_test(an_endless_stream_trains_for_its_steps),
         cmocka_unit_test(a_stream_of_one_pass_ends_training),

@@ -10,6 +10,7 @@
 
 typedef struct add_plan {
     cpu_primitive_plan plan;   /* its backward is the ReLU's */
+    cpu_primitive relu;        /* a pass of its own where channels are padded */
     cpu_call align, give_back; /* input 1 into input 0's layout; input 1's gradient back */
     bool same_layout;
     const cpu_desc *inputs[2];
@@ -20,12 +21,15 @@ static void add_destroy(yoke_plan *plan) {
     add_plan *add = (add_plan *)plan;
     cpu_call_destroy(&add->align);
     cpu_call_destroy(&add->give_back);
+    cpu_primitive_destroy(&add->relu);
     cpu_primitive_plan_destroy(plan);
 }
 
 static yoke_status add_forward(yoke_plan *plan, const yoke_plan_step *step) {
-    TRY(cpu_call_run(&((add_plan *)plan)->align, cpu_of(plan->device)));
-    return cpu_primitive_plan_forward(plan, step);
+    add_plan *add = (add_plan *)plan;
+    TRY(cpu_call_run(&add->align, cpu_of(plan->device)));
+    TRY(cpu_primitive_plan_forward(plan, step));
+    return cpu_call_run(&add->relu.call, cpu_of(plan->device));
 }
 
 static yoke_status add_backward(yoke_plan *plan, const yoke_plan_step *step) {
@@ -55,6 +59,10 @@ static yoke_status add_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
                                      {DNNL_ARG_DST, binding->output},
                                      CPU_LAST_ADDRESS};
     TRY(cpu_primitive_bind(&add->plan.forward, device, addresses, binding->scratch));
+    const cpu_address sum[] = {
+        {DNNL_ARG_SRC, binding->output}, {DNNL_ARG_DST, binding->output}, CPU_LAST_ADDRESS};
+    if (add->relu.description != NULL)
+        TRY(cpu_primitive_bind(&add->relu, device, sum, binding->scratch));
     if (!plan->needs.backward_in_place) return YOKE_OK;
     if (!add->same_layout && binding->input_gradients[1] != NULL)
         TRY(cpu_reorder(&add->give_back, device, add->inputs[0], binding->input_gradients[0],
@@ -67,6 +75,25 @@ static yoke_status add_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     return cpu_primitive_bind(&add->plan.backward, device, gradients, binding->scratch);
 }
 
+/* forward, backward: which are wanted. oneDNN creates a backward ReLU from the description of a
+ * forward one. */
+static yoke_status create_relu(add_plan *add, cpu_device *device, bool forward, bool backward) {
+    cpu_operation slope = {.kind = CPU_ELTWISE,
+                           .algorithm = dnnl_eltwise_relu_use_dst_for_bwd,
+                           .source = add->inputs[0]};
+    cpu_primitive relu = {0};
+    yoke_status status = cpu_primitive_create(&relu, device, &slope);
+    slope.direction = CPU_BACKWARD_DATA;
+    slope.hint = relu.description;
+    if (status == YOKE_OK && backward)
+        status = cpu_primitive_create(&add->plan.backward, device, &slope);
+    if (status == YOKE_OK && forward)
+        add->relu = relu;
+    else
+        cpu_primitive_destroy(&relu);
+    return status;
+}
+
 yoke_status cpu_plan_add(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request) {
     static const yoke_plan_calls calls = {add_bind, add_forward, add_backward, add_destroy,
                                           YOKE_BACKWARD_IN_PLACE | YOKE_READS_OUTPUT};
@@ -76,30 +103,21 @@ yoke_status cpu_plan_add(yoke_plan **plan, cpu_device *device, const yoke_plan_r
         add->inputs[i] = cpu_layout_desc(&request->inputs[i]);
     add->same_layout = add->inputs[0] == add->inputs[1];
     bool relu = request->operation->relu;
-    const cpu_operation sum = {.kind = CPU_SUM, .source = add->inputs[0], .relu = relu};
+    /* oneDNN 2.6 forgets channels where a post-op meets padded ones, in blocks wider than a vector
+     * and in place. */
+    bool padded = add->inputs[0]->padded_dims[1] != add->inputs[0]->dims[1];
+    const cpu_operation sum = {.kind = CPU_SUM, .source = add->inputs[0], .relu = relu && !padded};
     TRY(cpu_primitive_create(&add->plan.forward, device, &sum));
     bool gradient = request->training && request->input_gradient;
-    if (gradient && relu) {
-        /* oneDNN creates a backward ReLU from the description of a forward one. */
-        cpu_operation slope = {.kind = CPU_ELTWISE,
-                               .algorithm = dnnl_eltwise_relu_use_dst_for_bwd,
-                               .source = add->inputs[0]};
-        cpu_primitive forward = {0};
-        yoke_status status = cpu_primitive_create(&forward, device, &slope);
-        slope.direction = CPU_BACKWARD_DATA;
-        slope.hint = forward.description;
-        if (status == YOKE_OK) status = cpu_primitive_create(&add->plan.backward, device, &slope);
-        cpu_primitive_destroy(&forward);
-        TRY(status);
-    }
+    if (relu && (padded || gradient)) TRY(create_relu(add, device, padded, gradient));
     yoke_plan_needs *needs = &add->plan.base.needs;
     needs->output = request->inputs[0];
-    /* oneDNN 2.6 clears the last block before it reads it where a post-op meets padded channels. */
-    bool padded = add->inputs[0]->padded_dims[1] != add->inputs[0]->dims[1];
-    needs->forward_in_place = !(relu && padded);
+    needs->forward_in_place = true;
     if (!relu) needs->backward_reads_output = false;
     needs->shared_input_gradient = gradient && add->same_layout;
     needs->scratch_bytes = cpu_primitive_plan_scratch(&add->plan);
+    if (add->relu.description != NULL && cpu_primitive_scratch(&add->relu) > needs->scratch_bytes)
+        needs->scratch_bytes = cpu_primitive_scratch(&add->relu);
     if (!add->same_layout) {
         add->aligned_offset = cpu_align(needs->scratch_bytes, CPU_LINE);
         needs->scratch_bytes = add->aligned_offset + needs->output.bytes;
