@@ -9,7 +9,7 @@ static void random_graphs_equal_the_reference(void **state) {
     for (uint32_t seed = 1; seed <= 120; seed++) {
         struct rig rig;
         rig_create(&rig, random_graph(seed, false, false), 3, seed);
-        assert_step_near(&rig, 1e-4);
+        assert_step_near(&rig, ROUNDING);
         rig_destroy(&rig);
     }
 }
@@ -29,7 +29,7 @@ static void check_input_gradients(yoke_model *model, yoke_algorithm algorithm, u
     struct rig rig = {.model = model, .rows = 3, .algorithm = algorithm, .input_gradients = true};
     rig_devices(&rig);
     rig_replica(&rig, seed);
-    assert_step_near(&rig, 1e-4);
+    assert_step_near(&rig, ROUNDING);
     rig_destroy(&rig);
 }
 
@@ -68,7 +68,7 @@ static void gradients_of_the_inputs_cost_nothing_unless_asked_for(void **state) 
     rig_create(&rig, everything(NULL), 3, 1);
     assert_int_equal(yoke_replica_program(rig.replica, 3, true)->gradients_of_inputs[0],
                      YOKE_PLACE_NOWHERE);
-    assert_step_near(&rig, 1e-4);
+    assert_step_near(&rig, ROUNDING);
     assert_int_equal(yoke_replica_input_gradients(rig.replica, 0, &gradients), YOKE_ERROR_ARGUMENT);
     rig_destroy(&rig);
 }
@@ -152,7 +152,7 @@ static void frozen_parameters_change_no_other_gradient(void **state) {
             frozen[i] = rig.model->tensors[i].trainable && (seed * 31u + (uint32_t)i * 7u) % 3 > 0;
         rig_devices(&rig);
         rig_replica(&rig, seed);
-        assert_step_near(&rig, several ? 5e-4 : 1e-4);
+        assert_step_near(&rig, several ? 5e-4 : ROUNDING);
         rig_destroy(&rig);
     }
 }
@@ -193,7 +193,7 @@ static void backward_stops_behind_the_first_layer_that_trains(void **state) {
         bool frozen[8];
         open_frozen_chain(&rig, frozen, cases[i].frozen);
         assert_int_equal(count_backwards(&rig), cases[i].backwards);
-        assert_step_near(&rig, 1e-4);
+        assert_step_near(&rig, ROUNDING);
         rig_destroy(&rig);
     }
 }

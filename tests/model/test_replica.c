@@ -11,9 +11,9 @@ static void every_layer_equals_the_reference_under_cross_entropy(void **state) {
     yoke_loss_options loss = {.struct_size = sizeof loss, .label_smoothing = 0.1};
     struct rig rig;
     rig_create(&rig, everything(&loss), 5, 1);
-    assert_step_near(&rig, 1e-4);
+    assert_step_near(&rig, ROUNDING);
     rig_batch(&rig, 2);
-    assert_step_near(&rig, 1e-4);
+    assert_step_near(&rig, ROUNDING);
     rig_destroy(&rig);
 }
 
@@ -22,7 +22,7 @@ static void every_layer_equals_the_reference_under_mse(void **state) {
     yoke_loss_options loss = {.struct_size = sizeof loss, .kind = YOKE_LOSS_MSE};
     struct rig rig;
     rig_create(&rig, everything(&loss), 5, 3);
-    assert_step_near(&rig, 1e-4);
+    assert_step_near(&rig, ROUNDING);
     rig_destroy(&rig);
 }
 
@@ -30,7 +30,7 @@ static void activations_equal_the_reference(void **state) {
     (void)state;
     struct rig rig;
     rig_create(&rig, activations(NULL), 5, 1);
-    assert_step_near(&rig, 1e-4);
+    assert_step_near(&rig, ROUNDING);
     rig_destroy(&rig);
 }
 
@@ -47,7 +47,7 @@ static void every_loss_equals_the_reference(void **state) {
         struct rig rig;
         loss.struct_size = sizeof loss;
         rig_create(&rig, everything(&loss), 5, 3);
-        assert_step_near(&rig, 1e-4);
+        assert_step_near(&rig, ROUNDING);
         rig_destroy(&rig);
     }
 }
@@ -56,7 +56,7 @@ static void layers_over_channels_equal_the_reference(void **state) {
     (void)state;
     struct rig rig;
     rig_create(&rig, over_channels(NULL), 5, 1);
-    assert_step_near(&rig, 1e-4);
+    assert_step_near(&rig, ROUNDING);
     rig_destroy(&rig);
 }
 
@@ -64,7 +64,7 @@ static void joined_images_equal_the_reference(void **state) {
     (void)state;
     struct rig rig;
     rig_create(&rig, joined(NULL), 5, 1);
-    assert_step_near(&rig, 1e-4);
+    assert_step_near(&rig, ROUNDING);
     rig_destroy(&rig);
 }
 
@@ -72,13 +72,13 @@ static void sequences_equal_the_reference(void **state) {
     (void)state;
     struct rig rig;
     rig_create(&rig, sequence(NULL), 5, 1);
-    assert_step_near(&rig, 1e-4);
+    assert_step_near(&rig, ROUNDING);
     rig_destroy(&rig);
     yoke_loss_options losses[] = {{.struct_size = sizeof losses[0], .label_smoothing = 0.1},
                                   {.struct_size = sizeof losses[0], .kind = YOKE_LOSS_MSE}};
     for (int i = 0; i < 4; i++) {
         rig_create(&rig, tokens(&losses[i / 2], i % 2 == 0), 5, 2);
-        assert_step_near(&rig, 1e-4);
+        assert_step_near(&rig, ROUNDING);
         rig_destroy(&rig);
     }
 }
@@ -98,7 +98,7 @@ static void attention_equals_the_reference(void **state) {
     (void)state;
     struct rig rig;
     rig_create(&rig, attention(NULL), 5, 1);
-    assert_step_near(&rig, 1e-4);
+    assert_step_near(&rig, ROUNDING);
     rig_destroy(&rig);
 }
 
@@ -106,7 +106,7 @@ static void resnet20_equals_the_reference(void **state) {
     (void)state;
     struct rig rig;
     rig_create(&rig, resnet20(16), 4, 4);
-    assert_step_near(&rig, 1e-4);
+    assert_step_near(&rig, ROUNDING);
     rig_destroy(&rig);
 }
 
@@ -180,7 +180,7 @@ static void mlp_equals_the_reference(void **state) {
     assert_ok(yoke_model_preset(&model, "mlp", (yoke_shape){5, 3, 2, false}, 4, NULL));
     struct rig rig;
     rig_create(&rig, model, 3, 5);
-    assert_step_near(&rig, 1e-4);
+    assert_step_near(&rig, ROUNDING);
     rig_destroy(&rig);
 }
 
@@ -192,7 +192,7 @@ static void fewer_rows_than_the_primary_shard_are_right_too(void **state) {
     rig_create(&rig, everything(NULL), 6, 6);
     for (int rows = 5; rows >= 2; rows--) {
         rig.rows = rows;
-        assert_step_near(&rig, 1e-4);
+        assert_step_near(&rig, ROUNDING);
     }
     yoke_plan_step step = rig_step(&rig);
     assert_int_equal(yoke_replica_forward(rig.replica, 7, true, &step), YOKE_ERROR_ARGUMENT);
@@ -317,7 +317,7 @@ static void timing_alone_leaves_the_model_as_it_was(void **state) {
     assert_ok(bench_replica_time(rig.replica, 3, BENCH_KERNELS_ALONE, 2, &sum_ms));
     assert_true(sum_ms > 0);
     assert_kept(&rig, memory->buffers, kept, bytes);
-    assert_step_near(&rig, 1e-4);
+    assert_step_near(&rig, ROUNDING);
     rig_destroy(&rig);
 }
 

