@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 
-#include "device/left_out.h"
 #include "train/record.h"
 #include "train/run_engine.h"
 #include "train/splits.h"
