@@ -44,7 +44,7 @@ static bool receive(int connection, char text[CONTROL_BYTES]) {
     return got > 0;
 }
 
-/* The process that is asked. */
+/* The process that trains or launches answers. */
 
 /* Whoever waited for too long asks again, and must not be served twice. */
 static bool has_gone(int connection) {
@@ -82,7 +82,7 @@ void control_serve(int listening, control_answer answer, void *context) {
     close(connection);
 }
 
-/* The process that asks. */
+/* `yoke resize` asks. */
 
 static int fail_nobody(int pid) {
     return cli_fail(cli_refuse(YOKE_ERROR_ARGUMENT,

@@ -9,7 +9,8 @@
 
 /* Between two steps; the same on all ranks. */
 bool yoke_rank_shares_are_due(const yoke_run *run);
-/* All ranks together. dealt: the run has another engine, outside of an epoch's loader. */
+/* All ranks together. dealt: the run has another engine, and the caller begins the
+ * epoch's loader again. */
 yoke_status yoke_rank_shares_compare(yoke_trainer *trainer, bool *dealt);
 /* The ranks are others from now on: they begin with equal shares. */
 void yoke_rank_shares_forget(yoke_run *run);

@@ -13,8 +13,8 @@ typedef struct yoke_resize {
 } yoke_resize;
 
 bool yoke_resize_is_asked(const yoke_resize *resize);
-/* Between two steps, outside of an epoch's loader. Devices that the run cannot use are a WARNING:
- * it goes on with those that it had. */
+/* Between two steps; the caller then begins the epoch's loader again. Devices that the run cannot
+ * use are a WARNING: it goes on with those that it had. */
 yoke_status yoke_resize_run(yoke_trainer *trainer);
 /* Between two steps, on all ranks together: another engine, of the run's options now, with the
  * state of the present one; and loaders for it. */

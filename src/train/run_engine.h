@@ -12,7 +12,8 @@ yoke_status yoke_run_build_engine(yoke_run *run);
  * engine. */
 yoke_status yoke_run_leave_out(yoke_run *run, int device);
 void yoke_run_drop_engine(yoke_run *run);
-/* Likewise, and the run has other devices; those that it had stay open. */
+/* Drops the engine, keeps its trace, and gives the run other devices. Those that it had stay open:
+ * the caller closes them. */
 void yoke_run_change_devices(yoke_run *run, yoke_devices *devices);
 /* Another engine of the same options, for the devices or ranks that the run has now. */
 yoke_status yoke_run_rebuild_engine(yoke_run *run);

@@ -44,7 +44,7 @@ typedef struct yoke_survival {
 
 yoke_status yoke_survival_open(yoke_survival *survival, const yoke_run *run);
 void yoke_survival_close(yoke_survival *survival);
-/* Whether enough steps have passed: keeping costs less than a hundredth of the time. */
+/* Whether enough steps have passed: keeping takes a 150th of the time at most. */
 bool yoke_survival_is_due(const yoke_survival *survival);
 /* Between two steps, and behind an evaluation, so that none is made again but one that failed. */
 yoke_status yoke_survival_keep(yoke_trainer *trainer);

@@ -37,7 +37,7 @@ yoke_status compare_contender_look(compare_contender *contender);
  * caller frees step->spans. NULL: its way records no steps. */
 yoke_status compare_contender_step(compare_contender *contender, double milliseconds,
                                    double least_ms, compare_step *step);
-/* Of its pushes; zeros: its way has none. */
+/* How stale its pushes were; all zero: this way to train has no pushes. */
 compare_staleness compare_contender_staleness(const compare_contender *contender);
 /* Processor time of its other processes. */
 double compare_contender_seconds(const compare_contender *contender);

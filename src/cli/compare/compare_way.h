@@ -31,7 +31,7 @@ typedef struct compare_way {
     yoke_status (*step)(void *inside, compare_step *step, int capacity);
     /* Processor time of other processes. NULL: there are none. */
     double (*seconds)(const void *inside);
-    /* Of the pushes so far. NULL: nothing is pushed. */
+    /* How stale the pushes so far were. NULL: this way has no pushes. */
     void (*staleness)(const void *inside, compare_staleness *staleness);
 } compare_way;
 
