@@ -11,8 +11,10 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
+import time
 import unittest
 
 import slurm_cluster
@@ -148,6 +150,41 @@ class RealTorchrun(Case):
         ran = run(["torchrun", "--no-python", "--standalone", "--max-restarts", "1", "--nproc-per-node", "2",
                    "sh", "-c", script])
         self.expect_one_result(ran)
+
+
+    def test_a_second_machine_joins(self):
+        """--nnodes 1:2: the agents start all ranks again when one comes, and the ranks go on from their checkpoint."""
+        train = [str(YOKE), "train", "--model", "mlp:width=256", "--dataset", "synthetic:3x32x32,rows=2000", "--steps", "12000",
+                 "--shards", "4", "--algorithm", "direct", "--threads", "1", "--json", "--quiet"]
+        alone = run([*train, "--devices", "cpu"])
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        checkpoints = self.folder / "checkpoints"
+        agent = ["torchrun", "--no-python", "--nnodes", "1:2", "--nproc-per-node", "1", "--max-restarts", "9", "--rdzv-backend",
+                 "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "grows", "--rdzv-conf", "last_call_timeout=1",
+                 *train, "--mode", "ddp", "--checkpoint-dir", str(checkpoints), "--checkpoint-every", "200",
+                 "--resume", "auto"]
+        # A store that agents share fails when ranks get other numbers.
+        variables = {**environment(), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+        agents = []
+        try:
+            for number in range(2):
+                agents.append(subprocess.Popen(agent, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+                self.wait_for(lambda: any(checkpoints.glob("*.safetensors")))
+            ends = [one.communicate(timeout=LIMIT_S) for one in agents]
+        finally:
+            for one in agents:
+                one.kill()
+        results = [json.loads(line) for out, _ in ends for line in out.splitlines() if line.startswith("{")]
+        self.assertEqual({result["devices"] for result in results if result["steps"] == 12000}, {2}, ends)
+        self.assertEqual(results[-1]["weights_hash"], json.loads(alone.stdout)["weights_hash"])
+
+    def wait_for(self, condition):
+        end = time.monotonic() + LIMIT_S
+        while not condition():
+            self.assertLess(time.monotonic(), end, "no checkpoint was written")
+            time.sleep(0.1)
 
 
 class MpiCase(Case):
