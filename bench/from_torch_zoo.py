@@ -8,7 +8,8 @@ Columns: output, gradient, weights after ten steps of SGD and AdamW: how far fro
 distance, relative to its norm. sgd, adamw: relative to the weights; way: to how far they have moved. With 64: PyTorch's
 float32 beside its float64, what rounding alone makes of a network of so few rows; own64: Yoke's gradient beside that.
 
-usage: from_torch_zoo.py [--only NAME,...] [--largest MILLIONS], with torch, torchvision, YOKE_LIBRARY and PYTHONPATH
+usage: from_torch_zoo.py [--only NAME,...] [--largest MILLIONS] [--smooth] [--outputs], with torch,
+torchvision, YOKE_LIBRARY and PYTHONPATH
 """
 import argparse
 import multiprocessing
@@ -73,6 +74,19 @@ def with_statistics(module, inputs):
         module(*inputs)
     for part, momentum in zip(norms, before):
         part.momentum = momentum
+
+
+def smoothed(module):
+    """SiLU and sigmoid in the place of activations with a kink, where rounding alone decides which gradient is right."""
+    import torch
+    kinds = {torch.nn.ReLU: torch.nn.SiLU, torch.nn.ReLU6: torch.nn.SiLU, torch.nn.Hardswish: torch.nn.SiLU,
+             torch.nn.Hardsigmoid: torch.nn.Sigmoid}
+    torch.nn.functional.relu = lambda value, inplace=False: torch.nn.functional.silu(value)
+    for part in module.modules():
+        for name, child in part.named_children():
+            if type(child) in kinds:
+                setattr(part, name, kinds[type(child)]())
+    return module
 
 
 def loss_of(outputs, labels, loss):
@@ -144,7 +158,7 @@ def doubled(batch):
     return tuple(double(one) for one in inputs), double(labels), loss
 
 
-def try_network(name, largest):
+def try_network(name, options):
     """What comes of a network, as a dict."""
     import torch
     import yoke
@@ -153,16 +167,18 @@ def try_network(name, largest):
     torch.set_num_threads(2)
     own = {function.__name__: function for function in torch_networks.NETWORKS}
     module, inputs, labels, loss = own[name]() if name in own else vision(name)
-    without_chance(module).train()
+    without_chance(smoothed(module) if options.smooth else module).train()
     with_statistics(module, inputs)
     row = {"name": name, "parameters": sum(value.numel() for value in module.parameters())}
-    if row["parameters"] > largest * 1e6:
+    if row["parameters"] > options.largest * 1e6:
         return {**row, "note": "larger than this machine's memory allows; not tried"}
     try:
         model = yoke.from_torch(module, inputs, loss)
     except yoke.FromTorchError as error:
         return {**row, "operator": error.operator, "note": re.sub(r"\s+", " ", str(error))[:300]}
     row["output"] = model.error
+    if options.outputs:
+        return row
     engine = yoke.DataParallel(model, devices="cpu", schedule="classic", algorithm="direct")
     for _ in range(BATCHES):
         errors = one_step(engine, module, (inputs, labels, loss))
@@ -198,17 +214,17 @@ def show(row):
     if "output" not in row:
         return f"{row['name']:20} {row['parameters'] / 1e6:6.1f}  no   {row.get('note', '')}"
     return f"{row['name']:20} {row['parameters'] / 1e6:6.1f}  yes " + "".join(f"{row[key]:{max(9, len(key) + 1)}.0e}"
-                                                                              for key in COLUMNS)
+                                                                              for key in COLUMNS if key in row)
 
 
-def forked(name, largest):
+def forked(*arguments):
     """The row of a network, tried in a process of its own: what it leaves behind is gone, and a crash is a row."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
-    child = context.Process(target=lambda: theirs.send(try_network(name, largest)))
+    child = context.Process(target=lambda: theirs.send(try_network(*arguments)))
     child.start()
     theirs.close()
-    row = {"name": name, "parameters": 0, "note": f"not done in {TIME_LIMIT} s"}
+    row = {"name": arguments[0], "parameters": 0, "note": f"not done in {TIME_LIMIT} s"}
     try:
         if ours.poll(TIME_LIMIT):
             row = ours.recv()
@@ -224,6 +240,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="", help="these networks, with commas between them")
     parser.add_argument("--largest", type=float, default=210, help="millions of parameters")
+    parser.add_argument("--outputs", action="store_true", help="compare outputs alone")
+    parser.add_argument("--smooth", action="store_true", help="SiLU in the place of ReLU: nothing but arithmetic differs")
     options = parser.parse_args()
     import torch
     import torchvision
@@ -233,7 +251,7 @@ def main():
     names = options.only.split(",") if options.only else names
     print(f"{'network':20} million  in  " + "".join(f"{key:>{max(9, len(key) + 1)}}" for key in COLUMNS))
     for name in names:
-        print(show(forked(name, options.largest)), flush=True)
+        print(show(forked(name, options)), flush=True)
 
 
 if __name__ == "__main__":
