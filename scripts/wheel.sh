@@ -28,7 +28,7 @@ python3 -c 'import ensurepip' 2>/dev/null || {
 }
 made=build/wheels/$processor
 tools=$PWD/$made/tools
-rm -rf "${made:?}"/{plain,portable,licenses}
+rm -rf "${made:?}"/{plain,portable,unpacked}
 mkdir -p "$made"
 python3 -m venv "$tools"
 "$tools/bin/pip" install -q --upgrade pip
