@@ -3,8 +3,9 @@
 # What scripts/test.sh has no time for, or must not judge on a busy machine: tests with the label night (the course, each
 # MPI, the wheel, the whole tool under sanitizers), claims about measured times, a Debug build with its assertions, kernels
 # for every architecture, each fuzz target for minutes, every attack of tests/torture/ in full (fault injection, memory
-# limits, stopped ranks, half an hour of training, ...), more orders of simulated GPUs, and the GPU check rehearsed over
-# them and killed, and the portable wheel in bare roots. What each printed stays in build/nightly/. One that fails does not stop the others.
+# limits, stopped ranks, half an hour of training, ...), more orders of simulated GPUs, the portable wheel in bare roots,
+# and the GPU check rehearsed over simulated GPUs and killed. What each printed stays in build/nightly/. One that fails does
+# not stop the others.
 # usage: scripts/nightly.sh [--minutes N] [NAME...]
 #   --minutes N  for each fuzz target (10); 0: no fuzzing
 #   NAME...      these only: clock, labelled, sanitized, debug, architectures, seeds, fuzz, wheel, gpu_rehearsal or NAME of

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Where scripts/wheel.sh --arm64 has made a wheel: installs it with numpy beside an arm64 Debian's files, and runs the tool
-# and the first example of docs/python.md in qemu-user.
+# Where scripts/wheel.sh --arm64 has made a wheel: installs it with numpy beside an arm64 Debian's files, and runs the
+# tool and the first example of docs/python.md in qemu-user.
 # usage: scripts/wheel-arm64-trial.sh FOLDER, of these files
 set -euo pipefail
 cd "$(dirname "$0")/.."

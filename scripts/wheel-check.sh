@@ -16,11 +16,17 @@ TRIAL_LIMIT_S=1200
 maker=bullseye # glibc 2.31
 processor=x86_64
 suites=("$@")
-if [[ ${1-} == --arm64 ]]; then
+case ${1-} in
+--arm64)
     maker=bookworm # whose oneDNN Yoke takes
     processor=aarch64
     suites=("$maker")
-fi
+    ;;
+-*)
+    echo "usage: scripts/wheel-check.sh [--arm64 | SUITE...]" >&2
+    exit 2
+    ;;
+esac
 ((${#suites[@]} > 0)) || suites=(bullseye bookworm trixie trixie-lib64)
 logs=build/wheels
 includes=python3-venv
