@@ -43,7 +43,7 @@ make_wheel() {
     local root=$1
     shift
     root_with_clone "$maker" "$root" || exit 77
-    try_command "$maker" "$root" "$WHEEL_LIMIT_S" "scripts/wheel.sh $*" || return
+    try_command "$maker" "$root" "$WHEEL_LIMIT_S" "scripts/wheel.sh${*:+ $*}" || return
     rm -f "$logs"/yoke-*_"$processor".whl
     cp "$root"/yoke/build/wheels/yoke-*.whl "$logs/" && du -k "$logs"/yoke-*_"$processor".whl
 }

@@ -67,6 +67,9 @@ for library in "$made"/unpacked/yoke-*/yoke.libs/*; do
     package=$(dpkg -S "*/$processor-linux-gnu/$name.so.*" | sed -n '1s/:.*//p')
     cp "/usr/share/doc/$package/copyright" "$licenses/$name.copyright"
 done
+# Texts that Debian's files name and do not repeat.
+texts=$(grep -ho '/usr/share/common-licenses/[A-Za-z0-9.-]*[A-Za-z0-9]' "$licenses"/*.copyright | sort -u)
+for text in $texts; do cp "$text" "$licenses/"; done
 wheel pack -d build/wheels "$made"/unpacked/yoke-*
 rm -r "$made/unpacked"
 
