@@ -13,12 +13,13 @@ add_custom_command(OUTPUT ${YOKE_LAYOUT} VERBATIM DEPENDS ${YOKE_MAKE_LAYOUT} ${
   COMMAND Python3::Interpreter ${YOKE_MAKE_LAYOUT} ${CMAKE_C_COMPILER} ${PROJECT_SOURCE_DIR}/include ${YOKE_OTHER_WORDS} ${YOKE_LAYOUT})
 add_custom_target(yoke-layout ALL DEPENDS ${YOKE_LAYOUT})
 
-if(SKBUILD) # one file a library, because wheels keep no symbolic links; the tool goes to the environment's programs
+if(SKBUILD) # one file a library, because wheels keep no symbolic links
   install(FILES $<TARGET_FILE:yoke_shared> DESTINATION yoke RENAME libyoke.so COMPONENT python)
   install(FILES ${YOKE_LAYOUT} DESTINATION yoke COMPONENT python)
-  install(PROGRAMS $<TARGET_FILE:yoke-tool> DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
-  if(YOKE_HAS_MPI) # once for the library and once for the tool, which look for it near themselves
+  # The tool lies beside the library, so that it finds a portable wheel's libraries; the environment's command runs it.
+  install(PROGRAMS $<TARGET_FILE:yoke-tool> DESTINATION yoke COMPONENT python)
+  install(PROGRAMS ${CMAKE_CURRENT_LIST_DIR}/wheel_command.py DESTINATION ${SKBUILD_SCRIPTS_DIR} RENAME yoke COMPONENT python)
+  if(YOKE_HAS_MPI) # the library and the tool look for it beside themselves
     install(FILES $<TARGET_FILE:yoke_mpi> DESTINATION yoke COMPONENT python)
-    install(FILES $<TARGET_FILE:yoke_mpi> DESTINATION ${SKBUILD_DATA_DIR}/${CMAKE_INSTALL_LIBDIR}/yoke${YOKE_ABI} COMPONENT python)
   endif()
 endif()

@@ -50,6 +50,15 @@ bare_root() {
     echo "$1: bare root of $(count_packages "$2") packages, $(megabytes "$2") MB, in $((SECONDS - begin)) s"
 }
 
+# let_pip_in ROOT: its pip reaches the index the way pip here does.
+let_pip_in() {
+    {
+        echo "[global]"
+        [[ -z ${PIP_INDEX_URL-} ]] || echo "index-url = $PIP_INDEX_URL"
+        [[ -z ${PIP_CERT-} ]] || { cp "$PIP_CERT" "$1/etc/pip.crt" && echo "cert = /etc/pip.crt"; }
+    } >"$1/etc/pip.conf"
+}
+
 # inside ROOT LIMIT_S COMMAND: in the root's folder yoke; mounts and processes end with it, and there is no terminal.
 # shellcheck disable=SC2016
 inside() {

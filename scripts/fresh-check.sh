@@ -63,14 +63,9 @@ try_compilers() {
     done
 }
 
-# pip reaches its index the way pip here does.
 try_python() {
     local suite=$1 root=$2
-    {
-        echo "[global]"
-        [[ -z ${PIP_INDEX_URL-} ]] || echo "index-url = $PIP_INDEX_URL"
-        [[ -z ${PIP_CERT-} ]] || { cp "$PIP_CERT" "$root/etc/pip.crt" && echo "cert = /etc/pip.crt"; }
-    } >"$root/etc/pip.conf"
+    let_pip_in "$root"
     try_command "$suite" "$root" "$PYTHON_LIMIT_S" scripts/python-check.sh || return
     grep -E "^(Python|pip install|yoke|Ran|OK)" "build/fresh/$suite-python-check.log"
 }

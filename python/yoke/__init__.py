@@ -4,7 +4,6 @@ docs/python.md shows how."""
 import ctypes
 import warnings
 import weakref
-from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy
 
@@ -162,6 +161,7 @@ class Trainer:
     def run(self, on_event=None):
         """Trains, and returns the summary. on_event gets each event as a dict, in the calling thread. Ctrl-C, or an
         exception of on_event, finishes the step and keeps its weights; run then raises it."""
+        from concurrent.futures import ThreadPoolExecutor, wait  # its import takes as long as the library's
         if self._reporting:
             raise RuntimeError("run was called inside on_event, while this trainer runs: call stop, and run afterwards")
         if self._running:  # a second Ctrl-C left it behind

@@ -12,7 +12,7 @@ import tempfile
 import zipfile
 
 SKIPPED = 77
-WANTED = {"yoke/__init__.py", "yoke/_library.py", "yoke/layout.json", "yoke/libyoke.so"}
+WANTED = {"yoke/__init__.py", "yoke/_library.py", "yoke/layout.json", "yoke/libyoke.so", "yoke/yoke"}
 
 
 def call(*command, **options):

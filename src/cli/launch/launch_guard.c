@@ -140,6 +140,16 @@ static void note(pid_t groups[LAUNCH_PROCESSES], pid_t group) {
     }
 }
 
+/* As closefrom, which came with glibc 2.34. */
+static void close_from(int first) {
+    DIR *list = opendir("/proc/self/fd");
+    for (const struct dirent *entry; list != NULL && (entry = readdir(list)) != NULL;) {
+        int descriptor = atoi(entry->d_name); /* "." and ".." are 0 */
+        if (descriptor >= first && descriptor != dirfd(list)) close(descriptor);
+    }
+    if (list != NULL) closedir(list);
+}
+
 /* Closes all that belongs to the launcher: nobody waits for a stream that this process holds. */
 static void detach(int pipe, int lock) {
     sigset_t all;
@@ -154,7 +164,7 @@ static void detach(int pipe, int lock) {
     int own_pipe = fcntl(pipe, F_DUPFD_CLOEXEC, 5), own_lock = fcntl(lock, F_DUPFD_CLOEXEC, 5);
     dup2(own_pipe, 3);
     if (dup2(own_lock, 4) < 0) close(4); /* there is no lock */
-    close_range(5, ~0U, 0);
+    close_from(5);
 }
 
 static void watch(int pipe, const launch_guard *guard) {

@@ -89,7 +89,7 @@ static void check_exit(launch_session *session, launch_worker *worker) {
                     (code == 128 + session->ending || session->killed || worker->given_up);
     session->done += code == 0;
     if (code == 0 || expected || ended_as_told(session, code)) return;
-    const char *name = worker->killed ? sigabbrev_np(code - 128) : NULL;
+    const char *name = worker->killed ? launch_signal_name(code - 128) : NULL;
     if (name != NULL)
         snprintf(how, sizeof how, "(pid %d) died of SIG%s%s%s", (int)worker->pid, name,
                  worker->core_dumped ? " (core dumped)" : "", explain_kill(session, worker));
@@ -147,7 +147,7 @@ static void look_for_stopped(launch_session *session) {
 /* Signals. */
 
 static void end_on_signal(launch_session *session, int number) {
-    const char *name = sigabbrev_np(number), *plural = session->alive == 1 ? "" : "s";
+    const char *name = launch_signal_name(number), *plural = session->alive == 1 ? "" : "s";
     if (++session->presses > 1) {
         kill_all(session);
     } else if (session->failed != NULL) { /* the ranks have their SIGTERM, and rank 0 may save */

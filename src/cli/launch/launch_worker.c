@@ -189,3 +189,17 @@ void launch_worker_reap(launch_worker *worker) {
     waitpid(worker->pid, NULL, 0);
     worker->pid = 0;
 }
+
+/* As sigabbrev_np, which came with glibc 2.32. */
+const char *launch_signal_name(int number) {
+#define NAME(name) [SIG##name] = #name
+    static const char *const names[] = {
+        NAME(HUP),  NAME(INT),    NAME(QUIT), NAME(ILL),  NAME(TRAP),   NAME(ABRT), NAME(BUS),
+        NAME(FPE),  NAME(KILL),   NAME(USR1), NAME(SEGV), NAME(USR2),   NAME(PIPE), NAME(ALRM),
+        NAME(TERM), NAME(STKFLT), NAME(CHLD), NAME(CONT), NAME(STOP),   NAME(TSTP), NAME(TTIN),
+        NAME(TTOU), NAME(URG),    NAME(XCPU), NAME(XFSZ), NAME(VTALRM), NAME(PROF), NAME(WINCH),
+        NAME(POLL), NAME(PWR),    NAME(SYS)};
+#undef NAME
+    int count = (int)(sizeof names / sizeof names[0]);
+    return number > 0 && number < count ? names[number] : NULL;
+}

@@ -49,5 +49,7 @@ void launch_worker_signal(const launch_worker *worker, int number);
 void launch_worker_end(launch_worker *worker);
 /* Kills its children and frees its id. Takes a worker that never started, too. */
 void launch_worker_reap(launch_worker *worker);
+/* "KILL" of SIGKILL; NULL: of no signal with a name. */
+const char *launch_signal_name(int number);
 
 #endif
