@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """libyoke through ctypes, the tool, and their errors. Beside the library lies what its headers declare: layout.json."""
 import ctypes
+import itertools
 import json
 import os
 import pathlib
@@ -48,7 +49,7 @@ def _declare():
     """Adds enumerations and structs to TYPES, and gives ctypes the parameters and results of functions."""
     def check(status, _function, _arguments):
         if status:
-            raise YokeError(LIBRARY.yoke_status_name(status).decode(), os.fsdecode(LIBRARY.yoke_last_error()))
+            raise _error(status)  # of a variable it would make a circle
 
     TYPES.update(dict.fromkeys(LAYOUT["enums"], ctypes.c_int))
     for name, fields in LAYOUT["structs"].items():
@@ -63,6 +64,40 @@ def _declare():
 
 PATH, LIBRARY, LAYOUT = _load()
 _declare()
+LIBRARY.yoke_error_raise.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p]  # of any parameters, in C
+
+
+_marks = itertools.count(1)
+_raised: dict = {}  # exceptions of callbacks by the mark that the library's text has
+
+
+def _error(status):
+    """The exception of a failed call: what a callback of Python raised behind the library, or the library's own."""
+    error = YokeError(LIBRARY.yoke_status_name(status).decode(), os.fsdecode(LIBRARY.yoke_last_error()))
+    mark = next((mark for mark in list(_raised) if mark in str(error)), None)
+    if mark is None:
+        return error
+    own = _raised.pop(mark)
+    own.__cause__ = own.__cause__ or error
+    return own
+
+
+def callback(function, *kinds):
+    """A function of Python as a callback of the library, which gets numbers and addresses of these kinds of ctypes. An
+    exception ends the call of the library that led here, and comes out of it again."""
+    def guarded(*arguments):
+        try:
+            function(*arguments)
+            return 0
+        except BaseException as error:  # also of Ctrl-C: it must not be lost on the way through C
+            text = f"{type(error).__name__}: {error}"[:200]
+            mark = f"{text} (exception {next(_marks)} of Python)"
+            _raised[mark] = error
+            while len(_raised) > 16:  # of calls whose error nobody saw
+                _raised.pop(next(iter(_raised)))
+            return LIBRARY.yoke_error_raise(LAYOUT["enums"]["yoke_status"]["error-data"], b"%s", mark.encode(errors="replace"))
+
+    return ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(guarded)
 
 
 def make(struct, macro=None, **fields):
@@ -84,11 +119,15 @@ def plain(struct):
     return fields
 
 
+def find_tool():
+    """The tool's file: near the library, or where PATH finds it."""
+    places = (folder / name for folder in PATH.parents for name in ("yoke", "bin/yoke"))
+    return next((str(place) for place in places if place.is_file()), "yoke")
+
+
 def tool(*words, text=False):
     """What the tool prints with --json, as a dict; with text=True without --json, as a str."""
-    places = (folder / name for folder in PATH.parents for name in ("yoke", "bin/yoke"))
-    file = next((str(place) for place in places if place.is_file()), "yoke")
-    command = [file, *map(str, words), *([] if text else ["--json"])]
+    command = [find_tool(), *map(str, words), *([] if text else ["--json"])]
     # A session of its own: Ctrl-C reaches the tool once, from here; twice would end it before it saves.
     with subprocess.Popen(command, text=True, start_new_session=True, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as process:

@@ -79,6 +79,7 @@ class Model:
     frozen: list[str] = []  # the library's names of parameters
     frozen_statistics: list[str] = []  # patterns of batch norms that stay in eval mode
     error: float | None = None  # of outputs, as from_torch compared them
+    targets: int = 0  # the last inputs, which are targets of a loss that is output 0
 
     def __init__(self, handle, names: dict | None = None):
         self.handle, self.names = handle, names or {}
