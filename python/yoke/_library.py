@@ -5,13 +5,9 @@ import itertools
 import json
 import os
 import pathlib
-import platform
-import signal
-import subprocess
 
 INTERFACE = "0.1."  # the versions of the library that this package calls
 MACHINES = {3: "i686", 40: "armv7l", 62: "x86_64", 183: "aarch64"}  # e_machine of an ELF file
-TYPES = {**vars(ctypes), "void": None, "unsigned": ctypes.c_uint}  # by their names in layout.json
 
 
 class YokeError(RuntimeError):
@@ -28,42 +24,54 @@ class FromTorchError(RuntimeError):
         self.operator = operator
 
 
+class _Types(dict):
+    """Types by their names in layout.json; a struct is made when somebody asks for it."""
+
+    def __missing__(self, name):
+        fields = LAYOUT["structs"][name]
+        members = [(field, self[kind] * count if count else self[kind]) for field, kind, count in fields]
+        self[name] = type(name, (ctypes.Structure,), {"_fields_": members})
+        return self[name]
+
+
+class _Library(ctypes.CDLL):
+    """The library, whose functions know their parameters and results, and raise what they return."""
+
+    def __getattr__(self, name):
+        function = super().__getattr__(name)  # which keeps it: the next look-up does not come here
+        if not name.startswith("yoke_") or name not in LAYOUT["functions"]:
+            return function
+        result, parameters = LAYOUT["functions"][name]
+        function.restype, function.argtypes = TYPES[result], [TYPES[kind] for kind in parameters]
+        if result == "yoke_status":
+            function.errcheck = _check
+        return function
+
+
 def _load():
     path = pathlib.Path(os.environ.get("YOKE_LIBRARY") or pathlib.Path(__file__).with_name("libyoke.so")).resolve()
     try:
-        library = ctypes.CDLL(str(path))
+        library = _Library(str(path))
         layout = json.loads(path.with_name("layout.json").read_text(encoding="utf-8"))
     except OSError as error:
+        import platform
         kind = MACHINES.get(int.from_bytes(path.read_bytes()[18:20] if path.is_file() else b"", "little"), "no")
         here = f"{platform.machine()} with {platform.libc_ver()[0] or 'musl'}"
         raise ImportError(f"cannot load {path} ({kind} library for glibc) on {here}: {error}; install what it names, "
                           "or build the wheel here (pip install .)") from None
-    library.yoke_version.restype = ctypes.c_char_p
-    version = library.yoke_version().decode()
+    version = ctypes.CFUNCTYPE(ctypes.c_char_p)(("yoke_version", library))().decode()
     if not version.startswith(INTERFACE):
         raise ImportError(f"{path} is Yoke {version}, this module needs {INTERFACE}*: build both from one source")
     return path, library, layout
 
 
-def _declare():
-    """Adds enumerations and structs to TYPES, and gives ctypes the parameters and results of functions."""
-    def check(status, _function, _arguments):
-        if status:
-            raise _error(status)  # of a variable it would make a circle
-
-    TYPES.update(dict.fromkeys(LAYOUT["enums"], ctypes.c_int))
-    for name, fields in LAYOUT["structs"].items():
-        members = [(field, TYPES[kind] * count if count else TYPES[kind]) for field, kind, count in fields]
-        TYPES[name] = type(name, (ctypes.Structure,), {"_fields_": members})
-    for name, (result, parameters) in LAYOUT["functions"].items():
-        function = getattr(LIBRARY, name)
-        function.restype, function.argtypes = TYPES[result], [TYPES[kind] for kind in parameters]
-        if result == "yoke_status":
-            function.errcheck = check
+def _check(status, _function, _arguments):
+    if status:
+        raise _error(status)  # of a variable it would make a circle
 
 
 PATH, LIBRARY, LAYOUT = _load()
-_declare()
+TYPES = _Types({**vars(ctypes), **dict.fromkeys(LAYOUT["enums"], ctypes.c_int), "void": None, "unsigned": ctypes.c_uint})
 LIBRARY.yoke_error_raise.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p]  # of any parameters, in C
 
 
@@ -127,6 +135,8 @@ def find_tool():
 
 def tool(*words, text=False):
     """What the tool prints with --json, as a dict; with text=True without --json, as a str."""
+    import signal
+    import subprocess  # here, as few programs need them
     command = [find_tool(), *map(str, words), *([] if text else ["--json"])]
     # A session of its own: Ctrl-C reaches the tool once, from here; twice would end it before it saves.
     with subprocess.Popen(command, text=True, start_new_session=True, stdout=subprocess.PIPE,

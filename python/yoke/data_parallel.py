@@ -54,7 +54,7 @@ class DataParallel:
         self._module, self._device_list, self._threads, self._rows = module, devices, threads, batch
         self._loss, self._groups, self._process_group = (loss, loss_options or {}), groups, process_group
         self._engine, self._batch, self._resume, self.on_step = None, None, None, on_step
-        self.steps = 0  # updates done
+        self.steps, self._limit = 0, 0  # updates done; rows of a call that the engine takes at once
         self._lock = threading.Lock()
         self._result = make("yoke_step_result")  # of every call
         self._result_at = ctypes.byref(self._result)
@@ -75,7 +75,9 @@ class DataParallel:
         targets; a tuple of what the loss takes where it is a function; None where the model computes its loss.
         learning_rate: of this step; None: the schedule's, or the optimizer's. In DDP the rows are this rank's."""
         with _Inside(self._lock):
-            _kept = self._fill(inputs, labels)
+            if self._engine is None:
+                self._prepare(inputs, labels)
+            _kept = self._batch.fill(inputs, labels)
             if learning_rate is None:  # a negative one is the optimizer's own
                 learning_rate = self._rate.of(self.steps) if self._rate is not None else -1.0
             STEP(self._engine, self._batch.at, learning_rate, self._result_at)
@@ -105,15 +107,29 @@ class DataParallel:
         """The outputs in eval mode, as arrays: one, or a tuple of several. torch.from_numpy takes them without a copy."""
         with _Inside(self._lock):
             _kept = self._fill(inputs, None)
-            self._batch.struct.whole_rows = self._batch.struct.rows  # of this rank alone: no other one takes part
-            outputs = [numpy.empty((self._batch.struct.rows, *shape), numpy.float32)
-                       for shape in self.model.outputs.values()]
-            pointers = (ctypes.c_void_p * len(outputs))(*(array.ctypes.data for array in outputs))
-            LIBRARY.yoke_data_parallel_forward_outputs(self._engine, self._batch.at, False, pointers)
-            self._batch.struct.whole_rows = 0
-        first = 1 if self.model.targets else 0  # output 0 is the loss
+            rows = self._batch.struct.rows
+            if rows <= self._limit:
+                outputs = self._forward(rows)
+            else:  # more than the engine was made for
+                parts, arrays = [], [as_array(one, "inputs") for one in inputs]
+                for first in range(0, rows, self._limit):
+                    _kept = self._batch.fill([array[first:first + self._limit] for array in arrays], None)
+                    parts.append(self._forward(self._batch.struct.rows))
+                outputs = [numpy.concatenate(one) for one in zip(*parts)]
+        first = 1 if self.model.traced_loss else 0  # output 0 is the loss
         arranged = tuple(self.model.arrange(index, array) for index, array in enumerate(outputs) if index >= first)
         return arranged if len(arranged) > 1 else arranged[0]
+
+    def _forward(self, rows: int) -> list[numpy.ndarray]:
+        struct = self._batch.struct
+        outputs = [numpy.empty((rows, *shape), numpy.float32) for shape in self.model.outputs.values()]
+        pointers = (ctypes.c_void_p * len(outputs))(*(array.ctypes.data for array in outputs))
+        struct.whole_rows = rows  # of this rank alone: no other one takes part
+        try:
+            LIBRARY.yoke_data_parallel_forward_outputs(self._engine, self._batch.at, False, pointers)
+        finally:
+            struct.whole_rows = 0
+        return outputs
 
     def gradients(self, inputs: Any, labels: Any = None) -> dict[str, numpy.ndarray]:
         """The gradient of the loss for every parameter that is not frozen: forward and backward without an update. Needs
@@ -142,6 +158,14 @@ class DataParallel:
             with _Inside(self._lock):
                 LIBRARY.yoke_state_load(self._engine, os.fsencode(path), None)
         self.steps = int(found.get("step", self.steps))
+
+    def write_trace(self, path: str | os.PathLike[str]) -> None:
+        """Writes a timeline of the last steps for https://ui.perfetto.dev: stages of every device, and calls of operations
+        in Python by name."""
+        if self._engine is None:
+            raise RuntimeError("the first step or call makes the engine: there is no timeline yet")
+        from .engine.operation import write_trace
+        write_trace(self._engine, self.model, os.fspath(path))
 
     def weights(self) -> dict[str, numpy.ndarray]:
         """Copies of all parameters and running statistics, by the module's names and in its shapes."""
@@ -194,7 +218,7 @@ class DataParallel:
             if callable(loss) and labels is not None:
                 options = {**options, "targets": labels if isinstance(labels, (tuple, list)) else (labels,)}
             self.model = from_torch(self._module, _as_tensors(given), loss, **options)
-        self._batch = Batch(self.model.inputs, self.model.targets)
+        self._batch = Batch(self.model.inputs, self.model.targets, self.model.ids_count)
         self._batch.fill(inputs, labels)  # so that what does not fit is known before the engine is made
         ranks = self._process_group.world if self._process_group is not None else 1
         self._create(self._rows or self._batch.struct.rows * ranks)
@@ -209,6 +233,10 @@ class DataParallel:
         weakref.finalize(self, LIBRARY.yoke_data_parallel_destroy, engine)  # the last finalizer comes first
         del kept
         write_weights(engine, model, model.weights)
+        shards, ranks = self._options.shards, self._process_group.world if self._process_group is not None else 1
+        self._limit = max(1, batch // ranks // max(1, self._options.accumulate))
+        if shards:
+            self._limit = max(1, batch // shards) * LIBRARY.yoke_data_parallel_device_count(engine)
         if self._process_group is not None:
             LIBRARY.yoke_data_parallel_broadcast(engine)
         if self._resume is not None:

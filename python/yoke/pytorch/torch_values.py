@@ -29,6 +29,7 @@ class Value:
         self.constant, self.parameter, self.source, self.lazy = constant, parameter, source, lazy
         self.base, self.view = view if view else (self, None)  # view: strides of this row in the row of base
         self.noise = None  # (probability to survive, whether it is divided by that): a row's Bernoulli number
+        self.sums: int | None = None  # torch_losses.py: the mean over the batch of a row's number, or the sum
         self.fx = None  # of a parameter: its node in the exported graph
         self._node = None
 

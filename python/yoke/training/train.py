@@ -119,8 +119,13 @@ def _told_apart(data, labels):
             raise FileNotFoundError(f"{os.fspath(data)} is no folder: expected one with a folder of images for each class")
         return f"images:{os.fspath(data)}", labels
     if hasattr(data, "tensors") and hasattr(data, "__getitem__"):  # a TensorDataset
-        data = tuple(data.tensors)
-    elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not hasattr(data, "shape") and \
+        *inputs, last = data.tensors
+        if not inputs or labels is not None:
+            raise ValueError(f"a TensorDataset of {len(data.tensors)} tensors: expected inputs, then labels, and no others")
+        return (tuple(inputs) if len(inputs) > 1 else inputs[0]), last
+    if isinstance(data, list) and not data:
+        raise ValueError("the list of batches is empty")
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not hasattr(data, "shape") and \
             not isinstance(data, (tuple, list)) and not hasattr(data, "batch_size"):
         raise TypeError(f"a {type(data).__name__} has single rows: DataLoader(dataset, batch_size=64, shuffle=True) has batches")
     if labels is None and isinstance(data, tuple) and len(data) == 2:
@@ -164,7 +169,7 @@ def _from_module(module, data, labels, test, loss, loss_options):
         targets = some if isinstance(some, (tuple, list)) else (some,)
         loss_options = {**loss_options, "targets": tuple(_some_rows(one) for one in targets)}
     model = from_torch(module, inputs, loss, **loss_options)
-    if not model.targets:
+    if not model.traced_loss:
         return model, data, labels, test
     if isinstance(data, str) or is_batches(data) or is_batches(test):
         raise TypeError("a loss that is a function takes arrays: its targets are inputs of the model, and batches of an "

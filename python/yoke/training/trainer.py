@@ -60,7 +60,7 @@ class Trainer:
         if built:
             run.custom_model = built.handle.value
         if is_batches(inputs) or inputs is not None:
-            self._open_rows(run, built, (inputs, labels), test, classes, channels_first, "batch" in given)
+            self._open_rows(run, built, (inputs, labels), test, classes, channels_first, given)
         if run.mode == LAYOUT["enums"]["yoke_mode"]["ddp"]:
             kept.append(_meet(run))
         listener = ctypes.CFUNCTYPE(None, ctypes.POINTER(TYPES["yoke_event"]), ctypes.c_void_p)
@@ -81,7 +81,7 @@ class Trainer:
         """What it trains: the names and shapes of inputs, outputs and tensors."""
         return self._model
 
-    def _open_rows(self, run, built, rows, test, classes, channels_first: bool, batch_given: bool) -> None:
+    def _open_rows(self, run, built, rows, test, classes, channels_first: bool, given: dict) -> None:
         """Sets the rows to train on and to evaluate on: arrays, or iterables of batches."""
         inputs, labels = rows
         if is_batches(inputs):
@@ -89,7 +89,11 @@ class Trainer:
                 raise TypeError("an iterable of batches has its labels: give no others")
             stream = Stream(inputs, built, classes)
             classes, run.no_shuffle = stream.classes, True
-            run.batch = run.batch if batch_given else stream.batch
+            run.batch = run.batch if "batch" in given else stream.batch
+            if stream.once and given.get("epochs", 1) != 1:
+                raise ValueError(f"epochs is {run.epochs}, and an iterator is one pass: give what can be iterated again, a "
+                                 "list or a DataLoader")
+            run.epochs = 1 if stream.once else run.epochs
             run.training_rows = stream.open(self)
         elif built:
             run.training_rows = open_for(self, built, inputs, labels)
@@ -136,7 +140,7 @@ class Trainer:
             self._seen, self._running = len(self.history), None  # the frames of its exception hold self
             raise
         failure, self._running = [self._running.exception()], None
-        if failure[0] and failure[0].status != "YOKE_ERROR_CANCELLED":
+        if failure[0] and getattr(failure[0], "status", "") != "YOKE_ERROR_CANCELLED":
             raise failure.pop()  # of a variable it would make a circle
         return self.summary()
 
@@ -162,8 +166,8 @@ class Trainer:
             if plain(shape) != plain(wanted):  # bytes would compare the padding, too
                 raise ValueError(f"rows of inputs are {plain(shape)}, the model reads {plain(wanted)}")
             arrays = [array]
-        count, targets = len(arrays[0]), self._model.targets  # of a loss that is output 0
-        outputs = [numpy.empty((count if index or not targets else 0, *shape), numpy.float32)
+        count, traced = len(arrays[0]), self._model.traced_loss  # a loss that is output 0
+        outputs = [numpy.empty((count if index or not traced else 0, *shape), numpy.float32)
                    for index, shape in enumerate(self._model.outputs.values())]
         zeros = [numpy.zeros((self._rows, *shape), numpy.float32)
                  for shape in list(self._model.inputs.values())[len(arrays):]]
@@ -174,7 +178,7 @@ class Trainer:
                          more_inputs=ctypes.cast(more, ctypes.c_void_p) if parts[1:] else None)
             wanted = (ctypes.c_void_p * len(outputs))(*(one[first:].ctypes.data if len(one) else None for one in outputs))
             LIBRARY.yoke_data_parallel_forward_outputs(self._engine, ctypes.byref(batch), False, wanted)
-        index = 1 if targets else 0
+        index = 1 if traced else 0
         return self._model.arrange(index, outputs[index])
 
     def weights(self) -> dict[str, numpy.ndarray]:
