@@ -26,12 +26,13 @@ _LATER = {"Trainer": "training.trainer", "train": "training.train", "Result": "t
           "DistributedDataParallel": "distributed.process_group"}
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # for a checker every name would be there
+    def __getattr__(name):
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """libyoke through ctypes, the tool, and their errors. Beside the library lies what its headers declare: layout.json."""
+from __future__ import annotations
+
 import ctypes
 import itertools
 import json
 import os
 import pathlib
+from typing import Any
 
 INTERFACE = "0.1."  # the versions of the library that this package calls
 MACHINES = {3: "i686", 40: "armv7l", 62: "x86_64", 183: "aarch64"}  # e_machine of an ELF file
@@ -12,14 +15,14 @@ MACHINES = {3: "i686", 40: "armv7l", 62: "x86_64", 183: "aarch64"}  # e_machine 
 
 class YokeError(RuntimeError):
     """A failed call of the library. status: its name, "YOKE_ERROR_DATA" for example."""
-    def __init__(self, status, text):
+    def __init__(self, status: str, text: str):
         super().__init__(f"{status}: {text}")
         self.status = status
 
 
 class FromTorchError(RuntimeError):
     """A PyTorch module that cannot come in. operator: the operator of ATen that stops it; None: something else does."""
-    def __init__(self, text, operator=None):
+    def __init__(self, text: str, operator: str | None = None):
         super().__init__(text)
         self.operator = operator
 
@@ -133,7 +136,7 @@ def find_tool():
     return next((str(place) for place in places if place.is_file()), "yoke")
 
 
-def tool(*words, text=False):
+def tool(*words: object, text: bool = False) -> Any:
     """What the tool prints with --json, as a dict; with text=True without --json, as a str."""
     import signal
     import subprocess  # here, as few programs need them

@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 import numpy
 
 from ._library import LAYOUT, LIBRARY, TYPES, YokeError, make, plain
+
+if TYPE_CHECKING:
+    from ._declared import BuilderMethods
+else:
+    BuilderMethods = object  # the methods are made below
 
 FUNCTIONS = {word[3:]: number for word, number in LAYOUT["enums"]["yoke_function"].items() if word.startswith("fn-")}
 MACROS = {macro[:-5].lower(): macro for macro in LAYOUT["defaults"]}  # of each struct with one macro
@@ -38,7 +43,7 @@ class Node:
     """A value of a model: what one call of the builder adds and others read."""
     __slots__ = ("builder", "value")
 
-    def __init__(self, builder: Builder, value):
+    def __init__(self, builder: Builder, value: Any):
         self.builder, self.value = builder, value
 
     @property
@@ -84,7 +89,7 @@ class Model:
     targets: int = 0  # the last inputs, which are targets of that loss
     ids_count: bool = False  # and they may be classes, each at least 0
 
-    def __init__(self, handle, names: dict | None = None):
+    def __init__(self, handle: Any, names: dict[str, Any] | None = None):
         self.handle, self.names = handle, names or {}
         self.name = LIBRARY.yoke_model_name(handle).decode()
         self.inputs = self._described("input")
@@ -132,7 +137,7 @@ class Model:
         return f"<yoke.Model {self.name}: {self.inputs} -> {self.outputs}, {self.parameter_count} parameters>"
 
 
-class Builder:
+class Builder(BuilderMethods):
     """Builds a model: Builder(input shape), a call for each layer, finish.
 
         builder = yoke.Builder((3, 32, 32))

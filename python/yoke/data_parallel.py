@@ -14,7 +14,7 @@ from ._arguments import algorithm_cache, set_option
 from ._library import LIBRARY, make
 from .builder import Model
 from .engine.batches import Batch, as_array
-from .engine.groups import Rate, set_groups
+from .engine.groups import Rate, frozen_names, listed, set_groups
 from .engine.weights import facts, read_gradients, read_weights, torch_state, write_weights
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class DataParallel:
                  process_group: ProcessGroup | None = None, **options: Unpack[EngineOptions]):
         self.model: Model | None = module if isinstance(module, Model) else None
         self._module, self._device_list, self._threads, self._rows = module, devices, threads, batch
-        self._loss, self._groups, self._process_group = (loss, loss_options or {}), groups, process_group
+        self._loss, self._groups, self._process_group = (loss, loss_options or {}), listed(groups), process_group
         self._engine, self._batch, self._resume, self.on_step = None, None, None, on_step
         self.steps, self._limit = 0, 0  # updates done; rows of a call that the engine takes at once
         self._lock = threading.Lock()
@@ -138,7 +138,7 @@ class DataParallel:
             _kept = self._fill(inputs, labels)
             LIBRARY.yoke_data_parallel_forward(self._engine, self._batch.at, True, None)
             LIBRARY.yoke_data_parallel_backward(self._engine, None)
-            return read_gradients(self._engine, self.model)
+            return read_gradients(self._engine, self.model, frozen_names(self.model, self._module, self._groups))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a checkpoint: weights, running statistics, the optimizer's state and the number of steps. In DDP all
@@ -150,14 +150,18 @@ class DataParallel:
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Goes on from a checkpoint of save: the next step is the one that would have followed. Before the first step or
-        call the file is verified, and its state comes in with them."""
-        found = facts(path)  # whole and undamaged, or an error
-        if self._engine is None:
-            self._resume = os.fsencode(path)
-        else:
+        call the file is verified, and its state comes in with them. In DDP all ranks call it, and rank 0 reads."""
+        group, steps = self._process_group, numpy.zeros(1, numpy.int64)
+        if self._engine is not None:
             with _Inside(self._lock):
                 LIBRARY.yoke_state_load(self._engine, os.fsencode(path), None)
-        self.steps = int(found.get("step", self.steps))
+        if group is None or group.rank == 0:
+            steps[0] = int(facts(path).get("step", 0))  # of a whole and undamaged file, or an error
+        if group is not None:
+            group.broadcast(steps)
+        if self._engine is None:
+            self._resume = os.fsencode(path)
+        self.steps = int(steps[0])
 
     def write_trace(self, path: str | os.PathLike[str]) -> None:
         """Writes a timeline of the last steps for https://ui.perfetto.dev: stages of every device, and calls of operations

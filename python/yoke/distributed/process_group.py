@@ -5,12 +5,17 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from .._library import LAYOUT, LIBRARY, make
 from ..data_parallel import DataParallel
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .._declared import DataParallelOptions
 
 ELEMENTS = {"float32": "float32", "float64": "float64", "int64": "int64"}  # numpy's words: the library's
 
@@ -109,7 +114,7 @@ class DistributedDataParallel(DataParallel):
     """
 
     def __init__(self, module: Any, devices: str | None = None, *, process_group: ProcessGroup | None = None,
-                 threads: int = 0, **options: Any):
+                 threads: int = 0, **options: Unpack[DataParallelOptions]):
         group = process_group or ProcessGroup(devices, threads=threads)
         if process_group is not None and devices is not None:
             raise ValueError("devices and process_group: the group has opened the rank's device already")

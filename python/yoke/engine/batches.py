@@ -89,6 +89,7 @@ class Batch:
         if len(given) < len(self.inputs):
             self._fill_zeros(rows, len(given))
         struct.labels = struct.targets = None
+        struct.labels_count = struct.targets_count = 0
         if labels is not None and not self.targets:
             kept.append(self._fill_labels(labels))
         return kept
@@ -120,10 +121,10 @@ class Batch:
                 array = array.astype(INT32, order="C")
             elif not array.flags.c_contiguous:
                 array = numpy.ascontiguousarray(array)
-            struct.labels, struct.labels_count, struct.targets_count = _address(array), array.size, 0
+            struct.labels, struct.labels_count = _address(array), array.size
         elif kind == "f":
             array = numpy.ascontiguousarray(array, FLOAT32)
-            struct.targets, struct.targets_count, struct.labels_count = _address(array), array.size, 0
+            struct.targets, struct.targets_count = _address(array), array.size
         else:
             raise TypeError(f"labels has dtype {array.dtype}: expected whole numbers for classes, or float32 targets")
         return array

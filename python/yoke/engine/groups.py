@@ -11,13 +11,19 @@ from ..builder import Model
 WORDS = {"params", "lr", "learning_rate", "weight_decay", "frozen"}
 
 
+def listed(groups) -> list | None:
+    """Groups whose parameters can be read again, where they come from a generator."""
+    return groups and [{**group, "params": list(group["params"])} if isinstance(group, dict) and
+                       hasattr(group.get("params"), "__next__") else group for group in groups]
+
+
 def set_groups(options, rule, model: Model | None, module, groups) -> list:
     """Writes groups, and what the model freezes, to an engine's options; the result holds what they point to."""
     made = []
     if model is not None and model.frozen and not options.inference:
         made.append(_group(",".join(model.frozen).encode(), frozen=True))
     made += [_converted(group, rule, model, module) for group in groups or ()]
-    kept = [(TYPES["yoke_parameter_group"] * len(made))(*made)]
+    kept: list = [(TYPES["yoke_parameter_group"] * len(made))(*made)]
     options.groups, options.group_count = ctypes.cast(kept[0], ctypes.c_void_p) if made else None, len(made)
     if model is not None and model.frozen_statistics and not options.freeze_statistics:
         options.freeze_statistics = ",".join(model.frozen_statistics).encode()
@@ -57,8 +63,8 @@ def _names(given, model: Model | None, module) -> list[str]:
         by_object = {id(value): name for name, value in module.named_parameters()}
     found = []
     for one in [given] if isinstance(given, str) or hasattr(given, "data_ptr") else list(given):
-        if isinstance(one, tuple) and len(one) == 2:  # of named_parameters()
-            one = one[0]
+        if isinstance(one, tuple) and len(one) == 2:  # of named_parameters(), perhaps of a part
+            one = one[1]
         if not isinstance(one, str):
             if id(one) not in by_object:
                 raise ValueError("a parameter group has a tensor that is no parameter of the module")
@@ -70,6 +76,16 @@ def _names(given, model: Model | None, module) -> list[str]:
         found += [known[name] for name in matches]
     if not found:
         raise ValueError("a parameter group has no parameters")
+    return found
+
+
+def frozen_names(model: Model, module, groups) -> set[str]:
+    """The library's names of parameters that never change: the first group that names one counts."""
+    seen, found = set(model.frozen), set(model.frozen)
+    for group in groups or ():
+        names = set(_names(group["params"], model, module)) - seen
+        seen |= names
+        found |= names if group.get("frozen") else set()
     return found
 
 

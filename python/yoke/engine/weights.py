@@ -28,14 +28,14 @@ def write_weights(engine, model: Model, weights: dict) -> None:
         LIBRARY.yoke_data_parallel_write(engine, own, values.ctypes.data, values.size)
 
 
-def read_gradients(engine, model: Model) -> dict[str, numpy.ndarray]:
-    """Of every parameter that is not frozen."""
+def read_gradients(engine, model: Model, frozen: set[str]) -> dict[str, numpy.ndarray]:
+    """Of every parameter but the frozen ones, by the library's names."""
     found, trainable, info = {}, {}, make("yoke_tensor_info")
     for index in range(LIBRARY.yoke_model_tensor_count(model.handle)):
         LIBRARY.yoke_model_tensor(model.handle, index, ctypes.byref(info))
         trainable[info.name] = info.trainable
     for name, (own, shape) in model.tensors().items():
-        if trainable[own] and own.decode() not in model.frozen:
+        if trainable[own] and own.decode() not in frozen:
             found[name] = numpy.empty(shape, numpy.float32)
             LIBRARY.yoke_data_parallel_read_gradient(engine, own, found[name].ctypes.data, found[name].size)
     return found

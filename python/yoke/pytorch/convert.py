@@ -62,6 +62,9 @@ def _with_loss(module, examples, targets, loss, options, check: bool) -> Model:
     converter = _Converter(both, program, rows)
     converter.traces_loss = True
     model = converter.convert("output", {})
+    if len(model.inputs) != len(everything):
+        raise FromTorchError(f"the module and its loss read {len(model.inputs)} of {len(everything)} inputs and targets: give "
+                             "those that they read")
     model.traced_loss, model.targets, model.ids_count = True, len(targets), converter.counts_ids
     if check:
         _compare(module, model, examples)

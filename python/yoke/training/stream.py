@@ -4,6 +4,8 @@ thread asks for rows, and gets them from the iterable's batches whatever their s
 from __future__ import annotations
 
 import ctypes
+import queue
+import threading
 import weakref
 
 import numpy
@@ -26,6 +28,8 @@ class Stream:
         if hasattr(self.classes, "__len__"):
             self.classes = len(self.classes)
         self.fresh = True  # the first pass has begun, to see a batch
+        self.thread = _Thread()
+        weakref.finalize(self, self.thread.end)
         self.shape, self.width, self.whole = None, 0, True
         self.inputs, self.labels = self._next_batch()
         self.at, self.batch = 0, len(self.inputs)
@@ -57,13 +61,13 @@ class Stream:
         return self.classes
 
     def _next_batch(self):
-        """The arrays of the next batch; an exception where they do not fit, StopIteration behind the last."""
+        """The arrays of the next batch, None behind the last; an exception where they do not fit."""
         try:
             given = next(self.iterator)
         except StopIteration:
             if self.number == 0:
                 raise ValueError("the iterable of batches is empty") from None
-            raise
+            return None
         where = f"batch {self.number} of the iterable"
         self.number += 1
         if not isinstance(given, (tuple, list)) or len(given) != 2:
@@ -89,9 +93,8 @@ class Stream:
         left = len(self.inputs) - self.at if self.inputs is not None else 0
         while not left:
             try:
-                (self.inputs, self.labels), self.at = self._next_batch(), 0
+                self._advance()
             except StopIteration:
-                self.inputs = None
                 break
             left = len(self.inputs)
         rows = min(left, room)
@@ -104,9 +107,17 @@ class Stream:
 
     def _rewind(self, _payload, _epoch) -> None:
         if not self.fresh:
-            self.number, self.iterator = 0, iter(self.iterable)
-            (self.inputs, self.labels), self.at = self._next_batch(), 0
+            self.number, self.iterator = 0, self.thread.call(iter, self.iterable)
+            self._advance()
         self.fresh = False
+
+    def _advance(self) -> None:
+        """The next batch, or StopIteration."""
+        self.inputs, self.at = None, 0
+        found = self.thread.call(self._next_batch)
+        if found is None:
+            raise StopIteration
+        self.inputs, self.labels = found
 
     def _skip(self, _payload, rows) -> None:
         while rows and self.inputs is not None:
@@ -114,9 +125,42 @@ class Stream:
             self.at, rows = self.at + step, rows - step
             if self.at == len(self.inputs):
                 try:
-                    (self.inputs, self.labels), self.at = self._next_batch(), 0
+                    self._advance()
                 except StopIteration:
-                    self.inputs = None
+                    pass
+
+
+class _Thread:
+    """A plain thread of Python that makes the calls of the loader's thread: workers that a DataLoader forks in a thread of
+    C, or of an executor, do not end well. It is a daemon, so that an iterable that waits does not keep the program alive."""
+
+    def __init__(self):
+        self.calls, self.results, self.thread = queue.SimpleQueue(), queue.SimpleQueue(), None
+
+    def call(self, function, *arguments):
+        if self.thread is None:
+            self.thread = threading.Thread(target=_serve, args=(self.calls, self.results), daemon=True, name="yoke-rows")
+            self.thread.start()
+        self.calls.put((function, arguments))
+        found, error = self.results.get()
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # its traceback has this frame: a circle
+        return found
+
+    def end(self) -> None:
+        self.calls.put(None)
+
+
+def _serve(calls, results) -> None:
+    while (call := calls.get()) is not None:
+        try:
+            results.put((call[0](*call[1]), None))
+        except BaseException as error:
+            results.put((None, error))
+        del call
 
 
 def _labels(given, rows: int):

@@ -20,7 +20,7 @@ from .trainer import Trainer
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .._declared import TrainerOptions
+    from .._declared import TrainOptions
 
 MEASURED = ("loss", "accuracy", "test_loss", "test_accuracy", "learning_rate", "images_per_second")
 EXAMPLE_ROWS = 4  # of a PyTorch module, to trace it and to compare its outputs
@@ -60,7 +60,7 @@ def train(model: Any, data: Any, labels: Any = None, *, test: Any = None, loss: 
           loss_options: dict[str, Any] | None = None, progress: Any = True,
           on_step: Callable[[dict[str, Any]], object] | None = None,
           on_epoch: Callable[[dict[str, Any]], object] | None = None,
-          on_event: Callable[[dict[str, Any]], object] | None = None, **options: Unpack[TrainerOptions]) -> Result:
+          on_event: Callable[[dict[str, Any]], object] | None = None, **options: Unpack[TrainOptions]) -> Result:
     """Trains a model, and returns what it learned.
 
     model: a preset's name, a yoke.Model, or a torch.nn.Module, which has the learned weights afterwards.
