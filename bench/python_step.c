@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop that bench/python_step.py times beside Python's: steps of one engine, called from C. It links nothing; the
- * caller passes the library's function. */
+/* The loop that bench/python_step.py times beside Python's: steps of one engine, called from C. It
+ * links nothing; the caller passes the library's function. */
 #include <stdint.h>
 #include <time.h>
 

@@ -68,6 +68,15 @@ def fails(how):
         model.step(inputs[0, :6], labels[0, :6])
 
 
+def run_as_rank():
+    """A trainer of mode ddp."""
+    random = numpy.random.default_rng(0)
+    labels = random.integers(0, 3, 48)
+    inputs = (random.normal(size=(48, 6)) + numpy.eye(3, 6)[labels]).astype(numpy.float32)
+    return yoke.Trainer("mlp:width=16", inputs, labels, mode="ddp", devices="cpu", threads=1, algorithm="direct", batch=12,
+                        epochs=2).run()
+
+
 def rank_of(*words, **named):
     group = yoke.ProcessGroup("cpu")
     return group.rank, group.world, words, named
@@ -101,6 +110,12 @@ class Launch(unittest.TestCase):
             self.assertEqual(result["steps"], STEPS)
             self.assertEqual(result["seen"], (3.0, 5, [0, 0, 0], [0, 1],
                                               f"<yoke.ProcessGroup rank {rank} of 2, shared memory>"))
+
+    def test_trainers_of_mode_ddp_learn_the_same(self):
+        found = yoke.launch(run_as_rank, WORLD)
+        self.assertEqual([(one["mode"], one["rank"], one["world"], one["steps"]) for one in found],
+                         [("ddp", 0, 2, 8), ("ddp", 1, 2, 8)])
+        self.assertEqual(found[0]["weights_hash"], found[1]["weights_hash"])
 
     def test_results_come_in_the_order_of_ranks(self):
         self.assertEqual(yoke.launch(rank_of, 3, "a", b=4), [(rank, 3, ("a",), {"b": 4}) for rank in range(3)])

@@ -8,6 +8,7 @@ usage: test_train.py, with the module installed or YOKE_LIBRARY and PYTHONPATH. 
 import io
 import pathlib
 import struct
+import subprocess
 import sys
 import tempfile
 import threading
@@ -262,6 +263,24 @@ class Modules(unittest.TestCase):
 
         with self.assertRaisesRegex(TypeError, r"DataLoader\(dataset, batch_size=64, shuffle=True\)"):
             yoke.train(self.made(), Single(), **QUIET)
+
+
+class Page(unittest.TestCase):
+    def test_the_examples_of_the_page_print_what_the_page_shows(self):
+        root = pathlib.Path(__file__).resolve().parents[2]
+        sys.path.insert(0, str(root / "tests/house"))
+        import pages
+        found = list(pages.blocks((root / "docs/python.md").read_text(encoding="utf-8")))
+        words = ("yoke.train(", "builder.python_operation(", "yoke.launch(")
+        places = [i for i, (language, code, _) in enumerate(found)
+                  if language == "python" and any(word in code for word in words)]
+        self.assertEqual(len(places), len(words))
+        with tempfile.TemporaryDirectory() as folder:
+            for place in places:
+                example = pathlib.Path(folder, "example.py")
+                example.write_text(found[place][1], encoding="utf-8")
+                done = subprocess.run([sys.executable, str(example)], text=True, capture_output=True, check=False)
+                self.assertIsNone(pages.difference(found[place + 1][1], done.stdout, False), done.stdout + done.stderr)
 
 
 if __name__ == "__main__":
