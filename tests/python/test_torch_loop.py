@@ -121,7 +121,7 @@ class Losses(unittest.TestCase):
         with torch.no_grad():
             outputs = torch.utils._pytree.tree_leaves(theirs.eval()(inputs))
         found = model(inputs)
-        for own, other in zip(found if isinstance(found, tuple) else (found,), outputs, strict=True):
+        for own, other in zip(found if isinstance(found, tuple) else (found,), outputs):
             numpy.testing.assert_allclose(own, other.numpy(), atol=1e-4)
         evaluated = model.evaluate(inputs, targets)
         with torch.no_grad():

@@ -36,8 +36,14 @@ class Value:
     @property
     def node(self) -> Node:
         if self._node is None:
-            self._node = self.make()
+            self._node = self.base.node if self._is_base() else self.make()
         return self._node
+
+    def _is_base(self) -> bool:
+        """Whether views, one after the other, lead back to the base's own order, as heads that go apart and come together."""
+        strides = self.view
+        return strides is not None and strides.is_contiguous() and strides.storage_offset() == 0 and \
+            strides.numel() == product(self.base.row)
 
     @property
     def row(self) -> list[int]:
