@@ -132,6 +132,16 @@ class Refusals(unittest.TestCase):
                 yoke.train("mlp", failing(), classes=3, **QUIET)
         self.assertLess(time.monotonic() - begin, 60)
 
+    def test_a_model_of_several_inputs_takes_arrays_alone(self):
+        builder = yoke.Builder(6)
+        more = builder.add_input("more", 6)
+        model = builder.finish(builder.linear(builder.add(builder.input(), more), name="fc", out_features=3))
+        inputs, labels = rows()
+        result = yoke.train(model, (inputs, inputs), labels, epochs=2, **QUIET)
+        self.assertEqual(result.predict((inputs, inputs)).shape, (96, 3))
+        with self.assertRaisesRegex(TypeError, "the model reads 2 inputs, and batches of an iterable have one"):
+            yoke.train(model, [((inputs, inputs), labels)], **QUIET)
+
     def test_an_exception_of_a_callback_ends_the_run(self):
         for word in ("on_step", "on_epoch", "on_event"):
             with self.assertRaisesRegex(KeyError, "mine"):

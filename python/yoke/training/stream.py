@@ -21,6 +21,9 @@ class Stream:
     as a generator makes it, is one pass, and the run ends with it."""
 
     def __init__(self, iterable, model=None, classes: int | None = None):
+        if model is not None and len(model.inputs) != 1:
+            raise TypeError(f"the model reads {len(model.inputs)} inputs, and batches of an iterable have one: give arrays, or "
+                            "take steps of yoke.DataParallel")
         self.iterable, self.model, self.number = iterable, model, 0
         self.iterator = iter(iterable)
         self.once = self.iterator is iterable

@@ -87,7 +87,7 @@ def train(model: Any, data: Any, labels: Any = None, *, test: Any = None, loss: 
     else:
         trainer = Trainer(model, data, labels, test=test, **given)
     epochs = 0 if given.get("steps") else given.get("epochs", 3)
-    shown = progress_for(progress, epochs)
+    shown = progress_for(progress if trainer.summary()["rank"] == 0 else False, epochs)
     calls = [call for call in (shown, on_event) if call]
 
     def each(event: dict[str, Any]) -> None:
