@@ -39,7 +39,7 @@ def from_torch(module: torch.nn.Module, example, loss="cross-entropy", *, target
         given = () if targets is None else tuple(targets) if isinstance(targets, (tuple, list)) else (targets,)
         given = tuple(one if isinstance(one, torch.Tensor) else torch.as_tensor(one) for one in given)
         known = torch_losses.known_loss(loss, given)
-        if known is None:
+        if known is None or (known[0] == "cross-entropy" and _is_sequence(module, examples)):
             return _with_loss(module, examples, given, loss, options, check)
         loss, options = known[0], {**known[1], **options}
     _check_types(module, examples)
@@ -51,6 +51,13 @@ def from_torch(module: torch.nn.Module, example, loss="cross-entropy", *, target
     return model
 
 
+def _is_sequence(module, examples) -> bool:
+    """Whether the output is [rows, x, y], in which PyTorch's cross-entropy finds classes in x and Yoke's in y."""
+    with _mode(module, False), torch.no_grad():
+        outputs = module(*examples)
+    return isinstance(outputs, torch.Tensor) and outputs.dim() == 3
+
+
 def _with_loss(module, examples, targets, loss, options, check: bool) -> Model:
     """The model of a module and a loss that is a function."""
     if options:
@@ -59,6 +66,8 @@ def _with_loss(module, examples, targets, loss, options, check: bool) -> Model:
     both, everything = torch_losses.with_loss(module, loss, len(examples)), examples + targets
     rows = _prime(module, everything)
     program = _exported(both, tuple(_with_rows(tensor, rows) for tensor in everything))
+    if len(targets) == 1 and (word := torch_losses.plain_loss(program)):
+        return from_torch(module, examples, word, check=check, **({"set_ignore_index": True} if word[0] == "c" else {}))
     converter = _Converter(both, program, rows)
     converter.traces_loss = True
     model = converter.convert("output", {})
