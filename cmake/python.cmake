@@ -11,11 +11,15 @@ set(YOKE_MAKE_LAYOUT ${CMAKE_CURRENT_LIST_DIR}/make_layout.py)
 set(YOKE_OTHER_WORDS ${PROJECT_SOURCE_DIR}/src/cli/other_words.c)
 add_custom_command(OUTPUT ${YOKE_LAYOUT} VERBATIM DEPENDS ${YOKE_MAKE_LAYOUT} ${YOKE_PUBLIC_HEADERS} ${YOKE_OTHER_WORDS}
   COMMAND Python3::Interpreter ${YOKE_MAKE_LAYOUT} ${CMAKE_C_COMPILER} ${PROJECT_SOURCE_DIR}/include ${YOKE_OTHER_WORDS} ${YOKE_LAYOUT})
-add_custom_target(yoke-layout ALL DEPENDS ${YOKE_LAYOUT})
+set(YOKE_STUBS ${PROJECT_BINARY_DIR}/_declared.pyi) # of the same declarations, for editors and type checkers
+set(YOKE_MAKE_STUBS ${CMAKE_CURRENT_LIST_DIR}/make_stubs.py)
+add_custom_command(OUTPUT ${YOKE_STUBS} VERBATIM DEPENDS ${YOKE_MAKE_STUBS} ${YOKE_LAYOUT}
+  COMMAND Python3::Interpreter ${YOKE_MAKE_STUBS} ${YOKE_LAYOUT} ${YOKE_STUBS})
+add_custom_target(yoke-layout ALL DEPENDS ${YOKE_LAYOUT} ${YOKE_STUBS})
 
 if(SKBUILD) # one file a library, because wheels keep no symbolic links
   install(FILES $<TARGET_FILE:yoke_shared> DESTINATION yoke RENAME libyoke.so COMPONENT python)
-  install(FILES ${YOKE_LAYOUT} DESTINATION yoke COMPONENT python)
+  install(FILES ${YOKE_LAYOUT} ${YOKE_STUBS} DESTINATION yoke COMPONENT python)
   # The tool lies beside the library, so that it finds a portable wheel's libraries; the environment's command runs it.
   install(PROGRAMS $<TARGET_FILE:yoke-tool> DESTINATION yoke COMPONENT python)
   install(PROGRAMS ${CMAKE_CURRENT_LIST_DIR}/wheel_command.py DESTINATION ${SKBUILD_SCRIPTS_DIR} RENAME yoke COMPONENT python)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a caller gives, checked and converted: options as fields of structs, arrays as contiguous float32."""
 import contextlib
-import difflib
 import os
 import pathlib
 
@@ -24,6 +23,7 @@ def set_option(structs, name, value):
     known = {field: (struct, kind) for struct in structs for field, kind, _ in LAYOUT["structs"][type(struct).__name__]
              if kind != "c_void_p" and field != "struct_size"}
     if name not in known:
+        import difflib
         near = difflib.get_close_matches(name, known, 1)
         guess = f", did you mean {near[0]}?" if near else ""
         raise TypeError(f"there is no option {name}" + LAYOUT["hints"].get(name, guess))

@@ -5,10 +5,16 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from typing import TYPE_CHECKING, Any, Callable
 
 import numpy
 
-from ._library import LAYOUT, LIBRARY, TYPES, YokeError, make
+from ._library import LAYOUT, LIBRARY, TYPES, YokeError, make, plain
+
+if TYPE_CHECKING:
+    from ._declared import BuilderMethods
+else:
+    BuilderMethods = object  # the methods are made below
 
 FUNCTIONS = {word[3:]: number for word, number in LAYOUT["enums"]["yoke_function"].items() if word.startswith("fn-")}
 MACROS = {macro[:-5].lower(): macro for macro in LAYOUT["defaults"]}  # of each struct with one macro
@@ -37,7 +43,7 @@ class Node:
     """A value of a model: what one call of the builder adds and others read."""
     __slots__ = ("builder", "value")
 
-    def __init__(self, builder: Builder, value):
+    def __init__(self, builder: Builder, value: Any):
         self.builder, self.value = builder, value
 
     @property
@@ -79,8 +85,11 @@ class Model:
     frozen: list[str] = []  # the library's names of parameters
     frozen_statistics: list[str] = []  # patterns of batch norms that stay in eval mode
     error: float | None = None  # of outputs, as from_torch compared them
+    traced_loss: bool = False  # output 0 is a loss that from_torch has traced
+    targets: int = 0  # the last inputs, which are targets of that loss
+    ids_count: bool = False  # and they may be classes, each at least 0
 
-    def __init__(self, handle, names: dict | None = None):
+    def __init__(self, handle: Any, names: dict[str, Any] | None = None):
         self.handle, self.names = handle, names or {}
         self.name = LIBRARY.yoke_model_name(handle).decode()
         self.inputs = self._described("input")
@@ -114,11 +123,21 @@ class Model:
         """Rows of an output in the shape that a caller expects."""
         return array.reshape(len(array), *list(self.outputs.values())[index])
 
+    def check_gradients(self, rows: int = 0, seed: int = 0, tolerance: float = 0.0) -> dict[str, Any]:
+        """Compares gradients with differences of the loss, at random weights and rows: yoke_model_check_gradients. Returns
+        the tensor that differs most; YokeError, with the status YOKE_ERROR_NUMERIC, where it differs by more than the
+        tolerance, 0.01."""
+        given = make("yoke_gradient_check_options", "YOKE_GRADIENT_CHECK_OPTIONS_INIT", rows=rows, seed=seed,
+                     tolerance=tolerance)
+        found = make("yoke_gradient_check")
+        LIBRARY.yoke_model_check_gradients(self.handle, ctypes.byref(given), ctypes.byref(found))
+        return plain(found)
+
     def __repr__(self) -> str:
         return f"<yoke.Model {self.name}: {self.inputs} -> {self.outputs}, {self.parameter_count} parameters>"
 
 
-class Builder:
+class Builder(BuilderMethods):
     """Builds a model: Builder(input shape), a call for each layer, finish.
 
         builder = yoke.Builder((3, 32, 32))
@@ -151,6 +170,20 @@ class Builder:
             raise TypeError(f"{function} takes {wanted} values, {len(arguments)} given")
         values = (TYPES["yoke_value"] * wanted)(*(node.value for node in arguments))
         return self._node(LIBRARY.yoke_elementary(self.handle, FUNCTIONS[function], values, p, q))
+
+    def python_operation(self, forward: Callable[..., Any], backward: Callable[..., Any], *inputs: Node, name: str,
+                         shape: Any = None, parameters: dict[str, Any] | None = None) -> Node:
+        """An operation that is two functions of Python on float32 arrays, slow and right: sample 10 in Python.
+
+        forward(*inputs, *parameters) returns the output, [rows, *shape]; backward(output_gradient, *inputs, *parameters)
+        the gradients of inputs and parameters, one or a tuple, None for zeros. Inputs are [rows, *shape of a row], each row
+        for itself; a parameter's gradient is the sum over the rows. Arrays are read-only and live until the function
+        returns. Devices call from threads of their own, in turns. shape: of an output row; None: the first input's.
+        parameters: {word: its shape, or {"shape": ..., "value": ..., "std": ...}}, with the names NAME.word.
+        An exception ends the step, which raises it.
+        """
+        from .engine.operation import add_operation
+        return add_operation(self, forward, backward, inputs, name, shape, parameters)
 
     def _node(self, value) -> Node:
         if value.index < 0:  # the model keeps its first error, and finish raises it
@@ -211,7 +244,7 @@ def _convert(kind: str, pointee: str | None, value, kept: list):
 
 def _method(name: str, declared: dict):
     """A method that calls a C function: its values and numbers in order or by name, options as keywords."""
-    function, takes = getattr(LIBRARY, name), declared["parameters"]
+    takes = declared["parameters"]
     struct = next((pointee for _, _, pointee in takes if pointee in LAYOUT["structs"] and pointee != "yoke_value"), None)
     plain = [part for part in takes if part[2] != struct or struct is None]
 
@@ -234,7 +267,7 @@ def _method(name: str, declared: dict):
                 given.append(TYPES["yoke_value"](-1))
             else:
                 raise TypeError(f"{call.__name__} needs {argument}")
-        result = function(self.handle, *given)
+        result = getattr(LIBRARY, name)(self.handle, *given)
         if declared["result"] == "yoke_value":
             return self._node(result)
         return result
@@ -249,15 +282,15 @@ def _method(name: str, declared: dict):
 def _function_method(word: str):
     """A method for one function of elements: builder.clamp(value, -1, 1)."""
     name = word.replace("-", "_")
-    wanted = LIBRARY.yoke_function_arguments(FUNCTIONS[word])
 
     def call(self, *arguments, p=0.0, q=0.0):
+        wanted = LIBRARY.yoke_function_arguments(FUNCTIONS[word])
         values, numbers = arguments[:wanted], arguments[wanted:]
         p, q = (*numbers, *(p, q)[len(numbers):])
         return self.elementary(word, *values, p=p, q=q)
 
     call.__name__, call.__qualname__ = name, f"Builder.{name}"
-    call.__doc__ = f"YOKE_FN_{name.upper()} of {wanted} values; p and q are its constants (yoke/function.h)."
+    call.__doc__ = f"YOKE_FN_{name.upper()} of values; p and q are its constants (yoke/function.h)."
     return call
 
 

@@ -12,7 +12,8 @@ import tempfile
 import zipfile
 
 SKIPPED = 77
-WANTED = {"yoke/__init__.py", "yoke/_library.py", "yoke/layout.json", "yoke/libyoke.so", "yoke/yoke"}
+WANTED = {"yoke/__init__.py", "yoke/_library.py", "yoke/layout.json", "yoke/libyoke.so", "yoke/py.typed",
+          "yoke/_declared.pyi", "yoke/yoke", "yoke/training/train.py"}
 
 
 def call(*command, **options):

@@ -10,6 +10,7 @@ import numpy
 import torch
 
 from . import torch_layers  # noqa: F401  registers its operators
+from . import torch_losses
 from .._library import FromTorchError, YokeError
 from .torch_operators import OPERATORS
 from .torch_values import Unsupported, Value, natural, product, row_axis, row_of
@@ -21,23 +22,62 @@ TOLERANCE = 1e-4  # of outputs, relative to their scale
 FLOATS, WHOLE = (torch.float32, torch.float64), (torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool)
 
 
-def from_torch(module: torch.nn.Module, example, loss: str = "cross-entropy", *, check: bool = True,
+def from_torch(module: torch.nn.Module, example, loss="cross-entropy", *, targets=None, check: bool = True,
                **options) -> Model:
     """The module as a model with its names and weights, which yoke.Trainer and yoke.DataParallel train.
 
     example: an input with the batch in dimension 0, or a tuple of inputs; its values are used to compare outputs in
     eval mode, and a difference above 1e-4 of their scale raises. loss: the word of yoke_loss_kind, options its other
-    fields. The graph is that of training mode, with dropout and batch statistics where the library trains. A module
+    fields; or a loss of torch.nn, or a function of the module's outputs and of targets, of which targets has examples,
+    that gives the mean over the batch. Of a function that Yoke has no word for, the model's inputs are those of the module
+    and the targets, and its output 0 is the loss. The graph is that of training mode, with dropout and batch statistics where the library trains. A module
     whose flow depends on values, an operator that Yoke lacks or another dtype than float32 raises FromTorchError, with
     the operator and the line of the module.
     """
-    examples = example if isinstance(example, (tuple, list)) else (example,)
+    examples = tuple(example) if isinstance(example, (tuple, list)) else (example,)
+    if callable(loss):
+        given = () if targets is None else tuple(targets) if isinstance(targets, (tuple, list)) else (targets,)
+        given = tuple(one if isinstance(one, torch.Tensor) else torch.as_tensor(one) for one in given)
+        known = torch_losses.known_loss(loss, given)
+        if known is None or (known[0] == "cross-entropy" and _is_sequence(module, examples)):
+            return _with_loss(module, examples, given, loss, options, check)
+        loss, options = known[0], {**known[1], **options}
     _check_types(module, examples)
     rows = _prime(module, examples)
     program = _exported(module, tuple(_with_rows(tensor, rows) for tensor in examples))
     model = _Converter(module, program, rows).convert(loss, options)
     if check:
         _compare(module, model, examples)
+    return model
+
+
+def _is_sequence(module, examples) -> bool:
+    """Whether the output is [rows, x, y], in which PyTorch's cross-entropy finds classes in x and Yoke's in y."""
+    with _mode(module, False), torch.no_grad():
+        outputs = module(*examples)
+    return isinstance(outputs, torch.Tensor) and outputs.dim() == 3
+
+
+def _with_loss(module, examples, targets, loss, options, check: bool) -> Model:
+    """The model of a module and a loss that is a function."""
+    if options:
+        raise TypeError(f"{', '.join(options)}: options of a loss of Yoke, and this one is a function")
+    _check_types(module, examples + targets)
+    both, everything = torch_losses.with_loss(module, loss, len(examples)), examples + targets
+    rows = _prime(module, everything)
+    program = _exported(both, tuple(_with_rows(tensor, rows) for tensor in everything))
+    if len(targets) == 1 and (word := torch_losses.plain_loss(program)):
+        return from_torch(module, examples, word, check=check, **({"set_ignore_index": True} if word[0] == "c" else {}))
+    converter = _Converter(both, program, rows)
+    converter.traces_loss = True
+    model = converter.convert("output", {})
+    if len(model.inputs) != len(everything):
+        raise FromTorchError(f"the module and its loss read {len(model.inputs)} of {len(everything)} inputs and targets: give "
+                             "those that they read")
+    model.traced_loss, model.targets, model.ids_count = True, len(targets), converter.counts_ids
+    if check:
+        _compare(module, model, examples)
+        _compare_loss(module, model, examples, targets, loss)
     return model
 
 
@@ -128,12 +168,16 @@ class _Converter:
         self.names, self.layers, self.frozen_statistics, self.frozen = {}, {}, [], []
         self.name, self.shapes, self.arguments, self.fx = "", [], {}, None
         self._inputs: list[Value] = []
+        self.traces_loss, self.counts_ids = False, False  # output 0 is a loss; it reads classes as an input
         self.state = dict(module.named_parameters(remove_duplicate=False))
         self.state.update(module.named_buffers(remove_duplicate=False))
         first: dict = {}  # PyTorch's parameters() gives a shared tensor its first name
         self.first_name = {name: first.setdefault(id(tensor), name) for name, tensor in self.state.items()}
 
     # For operators.
+
+    def mean_over_rows(self, value: Value, kind: str) -> Value:
+        return torch_losses.mean_over_rows(self, value, kind)
 
     def map(self, value: Value, function) -> Value:
         """A value of the same shape, made by a call on the node."""
@@ -335,8 +379,9 @@ class _Converter:
         for word, other in (("self", "input"), ("input", "self")):  # operators in place call it otherwise
             if word in self.arguments:
                 self.arguments.setdefault(other, self.arguments[word])
-        function = OPERATORS[self.name]
-        made = function(self, **self.arguments)
+        if any(value.sums is not None for value in tensors):
+            return torch_losses.of_means(self, self.name, self.arguments)
+        made = OPERATORS[self.name](self, **self.arguments)
         for one in made if isinstance(made, list) else [made]:
             if isinstance(one, Value) and not one.lazy:
                 one.node  # built here, so that an error names this operator  # noqa: B018
@@ -380,10 +425,16 @@ class _Converter:
         return self.builder.parameter_value(name=name, shape=sizes)
 
     def _finish(self, outputs: list[Value], loss: str, options: dict) -> Model:
-        if any(value.batch is None for value in outputs):
+        if any(value.batch is None for value in outputs[self.traces_loss:]):
             raise FromTorchError("an output does not depend on the inputs")
         arranged = []
-        for index, value in enumerate(outputs):
+        if self.traces_loss:
+            try:
+                first = torch_losses.loss_node(outputs[0])
+            except Unsupported as error:
+                raise FromTorchError(str(error)) from None
+            arranged.append(((self.rows,), (0, 1, 1), False))
+        for index, value in enumerate(outputs[len(arranged):], len(arranged)):
             classes = loss == "cross-entropy" and index == 0 and len(value.row) > 2 and value.batch == (0, 1, 1)
             if classes:  # PyTorch's classes are dimension 1
                 made = OPERATORS["permute"](self, value, dims=[0, *range(2, len(value.shape)), 1])
@@ -435,11 +486,10 @@ def _arranged(array: numpy.ndarray, rows: int, shape, batch, classes: bool) -> n
 
 def _compare(module, model: Model, examples) -> None:
     """Raises where the model's outputs are not the module's, both in eval mode."""
-    from ..data_parallel import DataParallel
     with _mode(module, False), torch.no_grad():
         wanted = module(*examples)
     wanted = [one for one in torch.utils._pytree.tree_leaves(wanted) if isinstance(one, torch.Tensor)]
-    found = DataParallel(model, devices="cpu", batch=len(examples[0]), inference=True, algorithm="direct")(*examples)
+    found = _alone(model, examples)(*examples)
     found = found if isinstance(found, tuple) else (found,)
     model.error = 0.0
     for index, (own, theirs) in enumerate(zip(found, wanted)):
@@ -453,3 +503,15 @@ def _compare(module, model: Model, examples) -> None:
             raise FromTorchError(f"output {index} differs from the module's by {error:.2g} of its scale {scale:.3g}; "
                                 f"{TOLERANCE:g} is allowed")
 
+
+def _alone(model: Model, examples):
+    from ..data_parallel import DataParallel
+    return DataParallel(model, devices="cpu", batch=len(examples[0]), inference=True, algorithm="direct")
+
+
+def _compare_loss(module, model: Model, examples, targets, loss) -> None:
+    with _mode(module, False), torch.no_grad():
+        wanted = float(loss(module(*examples), *targets))
+    found = _alone(model, examples).evaluate(examples, targets)["loss"]
+    if not abs(found - wanted) <= TOLERANCE * max(abs(wanted), 1e-3):
+        raise FromTorchError(f"the loss is {found:.6g}, PyTorch's {wanted:.6g}: {TOLERANCE:g} of it is allowed")

@@ -44,6 +44,12 @@ def gelu(c, self, approximate="none", **_):
 @operator("hardtanh", "clamp", "clip", "clamp_min", "clamp_max")
 def clamp(c, self, min_val=None, max_val=None, min=None, max=None, **_):
     low, high = (value if value is not None else other for value, other in ((min_val, min), (max_val, max)))
+    for function, bound in (("maximum", low), ("minimum", high)):
+        if isinstance(bound, Value) and number(bound) is None:
+            self = binary(c, function, self, bound)
+    low, high = (number(bound) if isinstance(bound, Value) else bound for bound in (low, high))
+    if low is None and high is None:
+        return self
     if (low, high) == (0, 6):
         return c.map(self, c.builder.relu6)
     if (low, high) == (0, None):

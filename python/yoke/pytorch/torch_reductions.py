@@ -21,6 +21,9 @@ def reduce(c, value: Value, kind: str, dims, keepdim: bool) -> Value:
     """Sum, mean or maximum along dimensions; None: all but the batch is refused, since that mixes rows."""
     rank = len(value.shape)
     dims = list(range(rank)) if dims is None or dims == [] else [dim % rank for dim in dims]
+    if c.traces_loss and value.batch is not None and value.batch[0] in dims and \
+            all(size == 1 for dim, size in enumerate(value.shape) if dim not in dims):
+        return c.mean_over_rows(value, kind)
     axes = sorted(row_axis(value, dim) for dim in dims)
     row = value.row
     kept = [1 if dim in dims else size for dim, size in enumerate(value.shape)]

@@ -29,14 +29,21 @@ class Value:
         self.constant, self.parameter, self.source, self.lazy = constant, parameter, source, lazy
         self.base, self.view = view if view else (self, None)  # view: strides of this row in the row of base
         self.noise = None  # (probability to survive, whether it is divided by that): a row's Bernoulli number
+        self.sums: int | None = None  # torch_losses.py: the mean over the batch of a row's number, or the sum
         self.fx = None  # of a parameter: its node in the exported graph
         self._node = None
 
     @property
     def node(self) -> Node:
         if self._node is None:
-            self._node = self.make()
+            self._node = self.base.node if self._is_base() else self.make()
         return self._node
+
+    def _is_base(self) -> bool:
+        """Whether views, one after the other, lead back to the base's own order, as heads that go apart and come together."""
+        strides = self.view
+        return strides is not None and strides.is_contiguous() and strides.storage_offset() == 0 and \
+            strides.numel() == product(self.base.row)
 
     @property
     def row(self) -> list[int]:

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several processes, a device each: yoke.launch starts them, yoke.ProcessGroup is how they meet."""

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs from rows to weights: yoke.Trainer and yoke.train."""
