@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * Models from and to files of ONNX (onnx.ai), with their weights: networks that PyTorch, Keras and
- * others export are trained here, and what was trained runs wherever ONNX does. docs/onnx.md has the
- * operators.
+ * others export are trained here, and what was trained runs wherever ONNX does. docs/onnx.md has
+ * the operators.
  */
 #ifndef YOKE_ONNX_H
 #define YOKE_ONNX_H
@@ -26,9 +26,7 @@ typedef struct yoke_onnx_options {
 
 /** What the file says. */
 #define YOKE_ONNX_OPTIONS_INIT                                                                     \
-    {                                                                                              \
-        sizeof(yoke_onnx_options), {0, 0, 0, false, false}, 0, NULL, NULL                          \
-    }
+    { sizeof(yoke_onnx_options), {0, 0, 0, false, false}, 0, NULL, NULL }
 
 /** Reads a model. Engines of it begin with the file's weights and running statistics; names, shapes
  * and what is shared are the file's. Dimension 0 of inputs is the batch, which stays free. Weights
@@ -42,9 +40,9 @@ typedef struct yoke_onnx_options {
  * @param[out] model  The finished model; NULL on failure.
  * @param path        The file: operators of set 13 or newer.
  * @param options     NULL: YOKE_ONNX_OPTIONS_INIT.
- * @return MISSING, IO: the file or one beside it cannot be read. DATA: it is malformed. ARGUMENT: it
- *         has an operator that Yoke lacks, or asks of one what Yoke does not do; the text names
- *         operator and node. DEVICE: this build has no ONNX; the text says how to get it.
+ * @return MISSING, IO: the file or one beside it cannot be read. DATA: it is malformed. ARGUMENT:
+ * it has an operator that Yoke lacks, or asks of one what Yoke does not do; the text names operator
+ * and node. DEVICE: this build has no ONNX; the text says how to get it.
  */
 YOKE_API yoke_status yoke_model_read_onnx(yoke_model **model, const char *path,
                                           const yoke_onnx_options *options);

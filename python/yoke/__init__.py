@@ -12,7 +12,7 @@ from ._arguments import algorithm_cache, floats, set_option
 from ._library import LAYOUT, LIBRARY, TYPES, FromTorchError, YokeError, make, plain, tool
 from .builder import Builder, Model, Node, shape_struct
 from .data_parallel import DataParallel, as_array, freeze, write_weights
-from .onnx import from_onnx
+from .onnx import from_onnx, write_onnx
 
 __all__ = ["Builder", "DataParallel", "FromTorchError", "Model", "Node", "Trainer", "YokeError", "from_onnx",
            "from_torch", "tool"]
@@ -232,6 +232,10 @@ class Trainer:
             found[name] = numpy.empty(shape, numpy.float32)
             LIBRARY.yoke_data_parallel_read(self._engine, own, found[name].ctypes.data, found[name].size)
         return found
+
+    def write_onnx(self, path):
+        """Writes network and weights as a file of ONNX, for inference."""
+        write_onnx(self._engine, self._model, path)
 
     def write(self, weights):
         """Writes arrays by name, some or all; checks them all before it writes one."""

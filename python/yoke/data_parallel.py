@@ -103,6 +103,14 @@ class DataParallel:
             raise RuntimeError("the first step or call makes the model: there are no weights yet but the module's own")
         return self.model
 
+    def write_onnx(self, path) -> None:
+        """Writes network and weights as a file of ONNX, for inference; after the first step or call."""
+        from .onnx import write_onnx
+        self._known_model()
+        if self._engine is None:
+            self._create(self._batch or 1)
+        write_onnx(self._engine, self.model, path)
+
     def state_dict(self) -> dict:
         """What module.load_state_dict takes: tensors of a PyTorch module; arrays of a model of the builder."""
         if isinstance(self._module, Model) and not self._module.weights:

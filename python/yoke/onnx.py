@@ -25,3 +25,8 @@ def from_onnx(path, loss: str = "cross-entropy", *, input=None, **options) -> Mo
     LIBRARY.yoke_model_read_onnx(ctypes.byref(handle), os.fsencode(path), ctypes.byref(given))
     weakref.finalize(handle, LIBRARY.yoke_model_destroy, ctypes.c_void_p(handle.value))
     return Model(handle)
+
+
+def write_onnx(engine, model: Model, path) -> None:
+    """Writes the model with the engine's weights; names are the library's."""
+    LIBRARY.yoke_weights_save_onnx(engine, model.handle, os.fsencode(path))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Initial values: those that the model was given, otherwise by PyTorch's rules. Tensor i of the table draws from stream i of the seed, in
- * plain element order, so the values do not depend on layouts or devices. */
+/* Initial values: those that the model was given, otherwise by PyTorch's rules. Tensor i of the
+ * table draws from stream i of the seed, in plain element order, so the values do not depend on
+ * layouts or devices. */
 #include <stdlib.h>
 
 #include "model/program.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operators of elements: functions, arithmetic with broadcasting, comparisons. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "model/onnx/onnx_reader.h"
@@ -99,8 +98,8 @@ static yoke_status clip(yoke_onnx_call *call) {
         return FAIL(YOKE_ERROR_ARGUMENT, "its bounds are computed: they must be constants");
     if (low == 0 && high == 6) return mapped(call, yoke_relu6(call->model, node));
     if (low == 0 && high > 3e38) return mapped(call, yoke_relu(call->model, node));
-    return mapped(call, yoke_map_with(call->model, YOKE_FN_CLAMP, node, fmax(low, -3e38),
-                                      fmin(high, 3e38)));
+    return mapped(
+        call, yoke_map_with(call->model, YOKE_FN_CLAMP, node, fmax(low, -3e38), fmin(high, 3e38)));
 }
 
 static yoke_status negated(yoke_onnx_call *call) { /* Not: 1 - x */
@@ -118,30 +117,7 @@ static yoke_status same(yoke_onnx_call *call) {
     bool tensor = from->kind == YOKE_ONNX_PARAMETER && strcmp(call->node->op_type, "Identity") == 0;
     if (call->out[0] != NULL) *call->out[0] = *from;
     if (!tensor || call->out[0] == NULL) return YOKE_OK;
-    /* An exporter merges tensors with equal elements, as new biases are, which train apart. Tensors
-     * that are one have elements that differ. */
-    yoke_onnx_reader *reader = call->reader;
-    yoke_onnx_parameter one = reader->parameters[from->parameter];
-    float *values;
-    TRY(yoke_onnx_floats(call, from, &values));
-    size_t count = yoke_onnx_whole(&from->sizes);
-    bool alike = true;
-    for (size_t i = 1; i < count && alike; i++)
-        alike = values[i] == values[0];
-    free(values);
-    if (!alike) return YOKE_OK;
-    yoke_onnx_parameter *grown =
-        yoke_grow(reader->parameters, &reader->parameter_capacity, reader->parameter_count,
-                  sizeof *grown, "a table of parameters");
-    if (grown == NULL) return YOKE_ERROR_MEMORY;
-    reader->parameters = grown;
-    one.name = call->node->output[0];
-    one.layer = NULL;
-    one.node.index = YOKE_NONE;
-    call->out[0]->parameter = reader->parameter_count;
-    call->out[0]->node.index = YOKE_NONE;
-    reader->parameters[reader->parameter_count++] = one;
-    return YOKE_OK;
+    return yoke_onnx_named_apart(call, call->out[0], call->node->output[0]);
 }
 
 static yoke_status dropout(yoke_onnx_call *call) {

@@ -50,8 +50,7 @@ static const char *name_of(const Yoke__Onnx__Tensor *tensor) {
 yoke_status yoke_onnx_tensor_count(const Yoke__Onnx__Tensor *tensor, size_t *count) {
     *count = 1;
     for (size_t i = 0; i < tensor->n_dims; i++) {
-        if (tensor->dims[i] < 0 ||
-            __builtin_mul_overflow(*count, (size_t)tensor->dims[i], count) ||
+        if (tensor->dims[i] < 0 || __builtin_mul_overflow(*count, (size_t)tensor->dims[i], count) ||
             *count > SIZE_MAX / 16)
             return FAIL(YOKE_ERROR_DATA, "%s: size %zu is %lld, and a tensor cannot be so large",
                         name_of(tensor), i, (long long)tensor->dims[i]);
@@ -145,7 +144,7 @@ static double number_of(const Yoke__Onnx__Tensor *tensor, size_t i) {
 static yoke_status open_below(const yoke_onnx_file *file, const char *location, source *from) {
     char part[256];
     const char *slash = strrchr(file->path, '/');
-    char *folder = slash == NULL     ? strdup(".")
+    char *folder = slash == NULL         ? strdup(".")
                    : slash == file->path ? strdup("/")
                                          : strndup(file->path, (size_t)(slash - file->path));
     if (folder == NULL) return FAIL_MEMORY(strlen(file->path), "a folder's name");

@@ -23,7 +23,25 @@ static yoke_status made(yoke_onnx_call *call, const yoke_onnx_sizes *sizes, bool
 
 /* Elements. */
 
-enum { NEG, ABS, EXP, LOG, SQRT, FLOOR, CEIL, ROUND, NOT, SIN, COS, ERF, RECIPROCAL, SIGN, TANH, SIGMOID, RELU };
+enum {
+    NEG,
+    ABS,
+    EXP,
+    LOG,
+    SQRT,
+    FLOOR,
+    CEIL,
+    ROUND,
+    NOT,
+    SIN,
+    COS,
+    ERF,
+    RECIPROCAL,
+    SIGN,
+    TANH,
+    SIGMOID,
+    RELU
+};
 
 static double function_of(int word, double x) {
     switch (word) {
@@ -75,7 +93,24 @@ static yoke_status unary(yoke_onnx_call *call) {
     return YOKE_OK;
 }
 
-enum { ADD, SUB, MUL, DIV, POW, MAXIMUM, MINIMUM, MOD, EQUAL, GREATER, LESS, GREATER_EQUAL, LESS_EQUAL, AND, OR, XOR };
+enum {
+    ADD,
+    SUB,
+    MUL,
+    DIV,
+    POW,
+    MAXIMUM,
+    MINIMUM,
+    MOD,
+    EQUAL,
+    GREATER,
+    LESS,
+    GREATER_EQUAL,
+    LESS_EQUAL,
+    AND,
+    OR,
+    XOR
+};
 
 static double combine(int word, double a, double b, bool whole) {
     switch (word) {
@@ -416,7 +451,8 @@ static yoke_status concat(yoke_onnx_call *call) {
         TRY(yoke_onnx_sizes_check(&sizes));
     }
     TRY(made(call, &sizes, call->in[0]->whole, &y));
-    size_t before = yoke_onnx_count(&sizes, 0, dim), step = yoke_onnx_count(&sizes, dim, sizes.rank);
+    size_t before = yoke_onnx_count(&sizes, 0, dim),
+           step = yoke_onnx_count(&sizes, dim, sizes.rank);
     size_t offset = 0;
     for (int k = 0; k < call->in_count; k++) {
         const double *x;
@@ -447,7 +483,8 @@ static yoke_status gather(yoke_onnx_call *call) {
         if (i != dim) sizes.at[sizes.rank++] = data->at[i];
     }
     TRY(made(call, &sizes, call->in[0]->whole, &y));
-    size_t before = yoke_onnx_count(data, 0, dim), behind = yoke_onnx_count(data, dim + 1, data->rank);
+    size_t before = yoke_onnx_count(data, 0, dim),
+           behind = yoke_onnx_count(data, dim + 1, data->rank);
     size_t count = yoke_onnx_whole(places);
     double length = (double)data->at[dim];
     for (size_t i = 0; i < before * count; i++) {

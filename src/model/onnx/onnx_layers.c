@@ -102,8 +102,8 @@ static yoke_status image_result(yoke_onnx_call *call, yoke_value node, int space
 /* Convolutions. */
 
 /* Weight and bias of the layer that was added last. */
-static yoke_status own_tensors(yoke_onnx_call *call, const char *name, const yoke_onnx_value *weight,
-                               const yoke_onnx_value *bias) {
+static yoke_status own_tensors(yoke_onnx_call *call, const char *name,
+                               const yoke_onnx_value *weight, const yoke_onnx_value *bias) {
     TRY(yoke_onnx_check(call));
     const yoke_node *layer = newest(call);
     TRY(yoke_onnx_own(call, layer->tensors[0], weight, name));
@@ -114,11 +114,12 @@ static yoke_status own_tensors(yoke_onnx_call *call, const char *name, const yok
 /* Reads weight and bias: both parameters, or an earlier layer's. *shared: that layer's name. */
 static yoke_status weight_and_bias(yoke_onnx_call *call, char name[YOKE_ONNX_NAME_BYTES],
                                    const yoke_onnx_value **bias, const char **shared) {
-    const yoke_onnx_value *weight = call->in[1];
+    yoke_onnx_value *weight = call->in[1];
     *bias = yoke_onnx_has(call, 2) ? call->in[2] : NULL;
+    TRY(yoke_onnx_apart(call, weight, "weight"));
+    if (*bias != NULL) TRY(yoke_onnx_apart(call, call->in[2], "bias"));
     TRY(yoke_onnx_is_layer_parameter(call, weight, "weight"));
-    if (weight->transposed)
-        return FAIL(YOKE_ERROR_ARGUMENT, "its weight is transposed");
+    if (weight->transposed) return FAIL(YOKE_ERROR_ARGUMENT, "its weight is transposed");
     if (*bias != NULL) TRY(yoke_onnx_is_layer_parameter(call, *bias, "bias"));
     *shared = call->reader->parameters[weight->parameter].layer;
     return yoke_onnx_layer_name(call, weight, ".weight", name);
@@ -127,8 +128,7 @@ static yoke_status weight_and_bias(yoke_onnx_call *call, char name[YOKE_ONNX_NAM
 /* A weight's sizes beside the input's channels: [out, in / groups, ...]. */
 static yoke_status check_weight(const yoke_onnx_call *call, const window *w, int64_t in) {
     const yoke_onnx_sizes *sizes = &call->in[1]->sizes;
-    if (sizes->rank == 2 + w->spaces && in * w->group == call->in[0]->sizes.at[1])
-        return YOKE_OK;
+    if (sizes->rank == 2 + w->spaces && in * w->group == call->in[0]->sizes.at[1]) return YOKE_OK;
     return FAIL(YOKE_ERROR_DATA, "a weight of %d dimensions for %lld channels in %lld groups",
                 sizes->rank, (long long)call->in[0]->sizes.at[1], (long long)w->group);
 }
@@ -197,7 +197,8 @@ static yoke_status convolution(yoke_onnx_call *call) {
     options.padding_width = (int)w.before[last];
     options.dilation_width = (int)w.dilation[last];
     yoke_value node;
-    TRY(yoke_onnx_node(call, &input, &node));
+    yoke_onnx_sizes row = yoke_onnx_row(&input.sizes, input.batch);
+    TRY(yoke_onnx_as(call, &input, yoke_onnx_natural(&row), &node));
     if (w.spaces == 1) /* a sequence is an image of one line */
         node = yoke_onnx_image(call, node, (size_t)input.sizes.at[1], 1, (size_t)input.sizes.at[2]);
     node = yoke_conv2d(call->model, node, &options);
@@ -248,7 +249,8 @@ static yoke_status conv_transpose(yoke_onnx_call *call) {
     options.dilation_width = (int)w.dilation[1];
     options.output_padding_width = (int)more[1];
     yoke_value node;
-    TRY(yoke_onnx_node(call, input, &node));
+    yoke_onnx_sizes row = yoke_onnx_row(&input->sizes, input->batch);
+    TRY(yoke_onnx_as(call, input, yoke_onnx_natural(&row), &node));
     node = yoke_conv_transpose2d(call->model, node, &options);
     if (options.shared_with == NULL) TRY(own_tensors(call, name, call->in[1], bias));
     return image_result(call, node, 2);
@@ -263,9 +265,11 @@ static yoke_status batch_norm(yoke_onnx_call *call) {
     yoke_batch_norm_options options = YOKE_BATCH_NORM_OPTIONS_INIT;
     yoke_value node;
     int axis;
-    static const char *const words[] = {"", "scale", "bias", "mean", "variance"};
-    for (int i = 1; i < 5; i++)
+    static const char *const words[] = {"", "weight", "bias", "running_mean", "running_var"};
+    for (int i = 1; i < 5; i++) {
+        TRY(yoke_onnx_apart(call, call->in[i], words[i]));
         TRY(yoke_onnx_is_layer_parameter(call, call->in[i], words[i]));
+    }
     if (input->sizes.rank < 2) return FAIL(YOKE_ERROR_ARGUMENT, "it reads a vector");
     TRY(yoke_onnx_row_axis(input, 1, &axis));
     yoke_onnx_sizes row = yoke_onnx_row(&input->sizes, input->batch);
@@ -276,8 +280,9 @@ static yoke_status batch_norm(yoke_onnx_call *call) {
     options.momentum = 1 - yoke_onnx_real(call, "momentum", 0.9);
     TRY(yoke_onnx_node(call, input, &node));
     if (row.rank > 1)
-        node = yoke_onnx_image(call, node, (size_t)row.at[0],
-                               yoke_onnx_count(&row, 1, row.rank - 1), (size_t)row.at[row.rank - 1]);
+        node =
+            yoke_onnx_image(call, node, (size_t)row.at[0], yoke_onnx_count(&row, 1, row.rank - 1),
+                            (size_t)row.at[row.rank - 1]);
     node = yoke_batch_norm(call->model, node, &options);
     TRY(yoke_onnx_check(call));
     for (int i = 0; i < 4; i++) {
@@ -337,7 +342,11 @@ static yoke_status layer_norm(yoke_onnx_call *call) {
     else
         row = (yoke_onnx_sizes){1, {(int64_t)yoke_onnx_whole(&row)}};
     TRY(yoke_onnx_as(call, input, yoke_onnx_natural(&row), &node));
-    if (!rms && trains(call, 1) && trains(call, 2) && call->in[1]->parameter != call->in[2]->parameter) {
+    static const char *const words[] = {"", "weight", "bias"};
+    for (int i = 1; i < 3; i++)
+        if (yoke_onnx_has(call, i)) TRY(yoke_onnx_apart(call, call->in[i], words[i]));
+    if (!rms && trains(call, 1) && trains(call, 2) &&
+        call->in[1]->parameter != call->in[2]->parameter) {
         yoke_layer_norm_options options = YOKE_LAYER_NORM_OPTIONS_INIT;
         TRY(yoke_onnx_layer_name(call, call->in[1], ".weight", name));
         options.name = name;

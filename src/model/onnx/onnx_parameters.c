@@ -47,33 +47,146 @@ yoke_status yoke_onnx_layer_name(yoke_onnx_call *call, const yoke_onnx_value *we
     return free_name(call, prefix, name);
 }
 
-yoke_status yoke_onnx_module_name(yoke_onnx_call *call, char name[YOKE_ONNX_NAME_BYTES],
-                                  int *number) {
-    char prefix[YOKE_ONNX_NAME_BYTES] = "";
-    const char *own = call->node->name != NULL ? call->node->name : "";
-    const char *slash = strrchr(own, '/'), *from = own[0] == '/' ? own + 1 : own;
-    int64_t counted = 0;
-    const char *line = strrchr(own, '_');
-    if (slash != NULL && line != NULL && line > slash && !yoke_text_integer(line + 1, 0, 9999, &counted))
-        counted = 0;
-    *number = (int)counted;
-    if (slash != NULL && slash > from) {
-        size_t length = (size_t)(slash - from);
-        if (length >= sizeof prefix) length = sizeof prefix - 1;
-        memcpy(prefix, from, length);
-        prefix[length] = '\0';
-        for (char *c = prefix; *c != '\0'; c++)
-            if (*c == '/') *c = '.';
-        snprintf(name, YOKE_ONNX_NAME_BYTES, "%s", prefix);
+/* The module in PyTorch's list of scopes, "['', 'blocks.0', 'blocks.0.ln_1', 'layer_norm']": the
+ * last but one. */
+static bool module_of_scopes(const char *scopes, char name[YOKE_ONNX_NAME_BYTES]) {
+    const char *begin = NULL, *end = NULL, *open = NULL;
+    for (const char *c = scopes; *c != '\0'; c++) {
+        if (*c != '\'') continue;
+        if (open == NULL) {
+            open = c + 1;
+            continue;
+        }
+        if (strchr(c + 1, '\'') == NULL) break; /* the last one is the operator */
+        begin = open;
+        end = c;
+        open = NULL;
+    }
+    if (begin == NULL || end == begin || end - begin >= YOKE_ONNX_NAME_BYTES - 40) return false;
+    snprintf(name, YOKE_ONNX_NAME_BYTES, "%.*s", (int)(end - begin), begin);
+    for (char *c = name; *c != '\0'; c++)
+        if ((unsigned char)*c < 0x21 || *c == 0x7f || yoke_text_utf8_bytes(c) == 0) return false;
+    return true;
+}
+
+/* That of "/blocks/0/ln_1/LayerNormalization". */
+static bool module_of_path(const char *path, char name[YOKE_ONNX_NAME_BYTES]) {
+    const char *slash = strrchr(path, '/');
+    if (path[0] != '/' || slash == path || slash - path > YOKE_ONNX_NAME_BYTES - 40) return false;
+    snprintf(name, YOKE_ONNX_NAME_BYTES, "%.*s", (int)(slash - path - 1), path + 1);
+    for (char *c = name; *c != '\0'; c++)
+        if (*c == '/') *c = '.';
+    return true;
+}
+
+bool yoke_onnx_module_name(const yoke_onnx_call *call, char name[YOKE_ONNX_NAME_BYTES]) {
+    const Yoke__Onnx__Node *node = call->node;
+    for (size_t i = 0; i < node->n_metadata_props; i++) {
+        const Yoke__Onnx__Entry *entry = node->metadata_props[i];
+        if (entry->key != NULL && entry->value != NULL &&
+            strcmp(entry->key, "pkg.torch.onnx.name_scopes") == 0)
+            return module_of_scopes(entry->value, name);
+    }
+    return node->name != NULL && module_of_path(node->name, name);
+}
+
+/* Whether all elements are the same number, as those of new biases and norms. */
+static yoke_status are_alike(const yoke_onnx_call *call, const yoke_onnx_value *value,
+                             bool *alike) {
+    float *values;
+    TRY(yoke_onnx_floats(call, value, &values));
+    size_t count = yoke_onnx_whole(&value->sizes);
+    *alike = true;
+    for (size_t i = 1; i < count && *alike; i++)
+        *alike = memcmp(&values[i], &values[0], sizeof *values) == 0;
+    free(values);
+    return YOKE_OK;
+}
+
+/* One more parameter that begins as this one. */
+static yoke_status copy_parameter(yoke_onnx_reader *reader, const char *name, bool generated,
+                                  yoke_onnx_value *value) {
+    yoke_onnx_parameter *grown =
+        yoke_grow(reader->parameters, &reader->parameter_capacity, reader->parameter_count,
+                  sizeof *grown, "a table of parameters");
+    if (grown == NULL) return YOKE_ERROR_MEMORY;
+    reader->parameters = grown;
+    grown[reader->parameter_count] = (yoke_onnx_parameter){.tensor = grown[value->parameter].tensor,
+                                                           .name = name,
+                                                           .generated = generated,
+                                                           .node = {YOKE_NONE}};
+    value->parameter = reader->parameter_count++;
+    value->node.index = YOKE_NONE;
+    return YOKE_OK;
+}
+
+yoke_status yoke_onnx_named_apart(yoke_onnx_call *call, yoke_onnx_value *value, const char *name) {
+    bool alike = false;
+    if (value->kind != YOKE_ONNX_PARAMETER) return YOKE_OK;
+    TRY(are_alike(call, value, &alike));
+    return alike ? copy_parameter(call->reader, name, false, value) : YOKE_OK;
+}
+
+yoke_status yoke_onnx_apart(yoke_onnx_call *call, yoke_onnx_value *value, const char *word) {
+    char module[YOKE_ONNX_NAME_BYTES];
+    bool alike = false;
+    if (value->kind != YOKE_ONNX_PARAMETER) return YOKE_OK;
+    const yoke_onnx_parameter *parameter = &call->reader->parameters[value->parameter];
+    if (parameter->layer == NULL && parameter->node.index < 0 && !parameter->generated)
+        return YOKE_OK;
+    if (!parameter->generated) {
+        TRY(are_alike(call, value, &alike));
+        if (!alike) return YOKE_OK;
+    }
+    bool known = yoke_onnx_module_name(call, module);
+    if (!known && parameter->generated && parameter->layer == NULL) return YOKE_OK;
+    if (!known) snprintf(module, sizeof module, "%.40s.%d", call->node->op_type, call->index);
+    void *memory;
+    TRY(yoke_onnx_take(call->reader, YOKE_ONNX_NAME_BYTES + 40, "a name", &memory));
+    snprintf(memory, YOKE_ONNX_NAME_BYTES + 40, "%s.%s", module, word);
+    if (parameter->generated && parameter->layer == NULL && parameter->node.index < 0) {
+        call->reader->parameters[value->parameter].name = memory;
         return YOKE_OK;
     }
-    *number = 0;
-    char kind[32];
-    snprintf(kind, sizeof kind, "%.20s", call->node->op_type);
-    for (char *c = kind; *c != '\0'; c++)
-        if (*c >= 'A' && *c <= 'Z') *c = (char)(*c - 'A' + 'a');
-    snprintf(prefix, sizeof prefix, "%s.%d", kind, call->index);
-    return free_name(call, prefix, name);
+    return copy_parameter(call->reader, memory, false, value);
+}
+
+/* Whether the transpose of one matrix is the other. */
+static yoke_status is_transpose(const yoke_onnx_call *call, const yoke_onnx_value *one,
+                                const yoke_onnx_value *other, bool *equal) {
+    float *a = NULL, *b = NULL;
+    size_t height = (size_t)one->sizes.at[0], width = (size_t)one->sizes.at[1];
+    TRY(yoke_onnx_floats(call, one, &a));
+    yoke_status status = yoke_onnx_floats(call, other, &b);
+    *equal = status == YOKE_OK;
+    for (size_t i = 0; i < height * width && *equal; i++)
+        *equal = memcmp(&a[i], &b[i % width * height + i / width], sizeof *a) == 0;
+    free(a);
+    free(b);
+    return status;
+}
+
+yoke_status yoke_onnx_original(yoke_onnx_call *call, yoke_onnx_value *matrix) {
+    bool alike = true, equal = false;
+    const yoke_onnx_reader *reader = call->reader;
+    if (!reader->parameters[matrix->parameter].generated || matrix->transposed) return YOKE_OK;
+    for (int i = 0; i < reader->parameter_count; i++) {
+        const yoke_onnx_parameter *other = &reader->parameters[i];
+        if (other->layer == NULL || other->tensor->n_dims != 2 ||
+            other->tensor->dims[0] != matrix->sizes.at[1] ||
+            other->tensor->dims[1] != matrix->sizes.at[0])
+            continue;
+        yoke_onnx_value found = {.kind = YOKE_ONNX_PARAMETER,
+                                 .sizes = {2, {matrix->sizes.at[1], matrix->sizes.at[0]}},
+                                 .parameter = i};
+        TRY(is_transpose(call, matrix, &found, &equal));
+        if (equal) TRY(are_alike(call, matrix, &alike));
+        if (!equal || alike) continue;
+        matrix->parameter = i;
+        matrix->transposed = true;
+        return YOKE_OK;
+    }
+    return YOKE_OK;
 }
 
 yoke_status yoke_onnx_floats(const yoke_onnx_call *call, const yoke_onnx_value *value,
@@ -104,6 +217,17 @@ static int named(const yoke_model *model, const char *name) {
     return yoke_model_find_tensor(model, name, NULL);
 }
 
+/* The transpose of a matrix of the file, for a tensor of these sizes. */
+static yoke_status turn(const yoke_onnx_value *value, float **values) {
+    size_t height = (size_t)value->sizes.at[0], width = (size_t)value->sizes.at[1];
+    float *turned = malloc((height * width + 1) * sizeof *turned);
+    for (size_t i = 0; turned != NULL && i < height * width; i++)
+        turned[i] = (*values)[i % width * height + i / width];
+    free(*values);
+    *values = turned;
+    return turned != NULL ? YOKE_OK : FAIL_MEMORY(height * width * sizeof *turned, "first values");
+}
+
 yoke_status yoke_onnx_own(yoke_onnx_call *call, int index, const yoke_onnx_value *value,
                           const char *layer) {
     yoke_model *model = call->model;
@@ -125,6 +249,7 @@ yoke_status yoke_onnx_own(yoke_onnx_call *call, int index, const yoke_onnx_value
             tensor->shape[i] = value->sizes.at[i];
     }
     TRY(yoke_onnx_floats(call, value, &values));
+    if (parameter->turned) TRY(turn(value, &values));
     yoke_onnx_give(model, index, values);
     if (layer != NULL && parameter->layer == NULL && (parameter->layer = strdup(layer)) == NULL)
         return FAIL_MEMORY(strlen(layer) + 1, "a layer's name");

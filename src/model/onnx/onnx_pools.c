@@ -20,7 +20,8 @@ static yoke_status read_pair(yoke_onnx_call *call, const char *name, int spaces,
     yoke_onnx_sizes given;
     TRY(yoke_onnx_ints(call, name, &given));
     if (given.rank >= 0 && given.rank != spaces)
-        return FAIL(YOKE_ERROR_DATA, "its %s are %d numbers, expected %d", name, given.rank, spaces);
+        return FAIL(YOKE_ERROR_DATA, "its %s are %d numbers, expected %d", name, given.rank,
+                    spaces);
     for (int i = 0; i < 2; i++) {
         int place = i - (2 - spaces);
         numbers[i] = given.rank < 0 || place < 0 ? otherwise : given.at[place];
@@ -39,8 +40,8 @@ static yoke_status measure(pool *p, int i, bool ceil_mode) {
     if (!ceil_mode || reach % p->stride[i] == 0) return YOKE_OK;
     /* One more, unless its window would begin in the padding behind. */
     if (p->out[i] * p->stride[i] < p->size[i] + p->before[i]) {
-        p->after[i] += (p->out[i] * p->stride[i] + p->kernel[i]) -
-                       (p->size[i] + p->before[i] + p->after[i]);
+        p->after[i] +=
+            (p->out[i] * p->stride[i] + p->kernel[i]) - (p->size[i] + p->before[i] + p->after[i]);
         p->out[i]++;
     }
     return YOKE_OK;
@@ -165,7 +166,8 @@ static yoke_status pooled(yoke_onnx_call *call) {
     node = p.average ? yoke_average_pool(call->model, node, &options)
                      : yoke_max_pool(call->model, node, &options);
     if (p.average) TRY(correct(call, &p, &node));
-    yoke_onnx_sizes sizes = {2 + spaces, {input->sizes.at[0], input->sizes.at[1], p.out[0], p.out[1]}};
+    yoke_onnx_sizes sizes = {2 + spaces,
+                             {input->sizes.at[0], input->sizes.at[1], p.out[0], p.out[1]}};
     if (spaces == 1) sizes.at[2] = p.out[1];
     return yoke_onnx_result(call, 0, &sizes, input->batch, node);
 }
@@ -204,7 +206,8 @@ static yoke_status resize(yoke_onnx_call *call) {
             return FAIL(YOKE_ERROR_ARGUMENT, "it has neither known sizes nor scales");
         TRY(yoke_onnx_elements_of(call, call->in[2], &scales));
         for (int i = 0; i < sizes.rank; i++) {
-            if (!(scales[i] > 0 && scales[i] < 1e6)) return FAIL(YOKE_ERROR_DATA, "a scale of %g", scales[i]);
+            if (!(scales[i] > 0 && scales[i] < 1e6))
+                return FAIL(YOKE_ERROR_DATA, "a scale of %g", scales[i]);
             sizes.at[i] = (int64_t)floor((double)sizes.at[i] * scales[i]);
         }
     }
@@ -214,13 +217,12 @@ static yoke_status resize(yoke_onnx_call *call) {
         return FAIL(YOKE_ERROR_DATA, "a size of %lld x %lld", (long long)sizes.at[2],
                     (long long)sizes.at[3]);
     const char *how = yoke_onnx_text(call, "mode", "nearest", mode);
-    const char *where =
-        yoke_onnx_text(call, "coordinate_transformation_mode", "half_pixel", place);
+    const char *where = yoke_onnx_text(call, "coordinate_transformation_mode", "half_pixel", place);
     const char *rounds = yoke_onnx_text(call, "nearest_mode", "round_prefer_floor", nearest);
     bool whole = sizes.at[2] % input->sizes.at[2] == 0 && sizes.at[3] % input->sizes.at[3] == 0;
     yoke_upsample_mode found = YOKE_UPSAMPLE_BILINEAR;
-    bool known = strcmp(how, "linear") == 0 && (strcmp(where, "half_pixel") == 0 ||
-                                                strcmp(where, "pytorch_half_pixel") == 0);
+    bool known = strcmp(how, "linear") == 0 &&
+                 (strcmp(where, "half_pixel") == 0 || strcmp(where, "pytorch_half_pixel") == 0);
     if (strcmp(how, "linear") == 0 && strcmp(where, "align_corners") == 0) {
         found = YOKE_UPSAMPLE_BILINEAR_CORNERS;
         known = true;
@@ -240,6 +242,7 @@ static yoke_status resize(yoke_onnx_call *call) {
 }
 
 const yoke_onnx_operator yoke_onnx_pools[] = {
-    {"AveragePool", pooled, 1}, {"GlobalAveragePool", global, 0}, {"GlobalMaxPool", global, 1},
-    {"MaxPool", pooled, 0},     {"Resize", resize, 0},            {NULL, NULL, 0},
+    {"AveragePool", pooled, 1},   {"GlobalAveragePool", global, 0},
+    {"GlobalMaxPool", global, 1}, {"MaxPool", pooled, 0},
+    {"Resize", resize, 0},        {NULL, NULL, 0},
 };

@@ -22,28 +22,32 @@ static bool is_bias(const yoke_onnx_call *call, const yoke_onnx_value *value, in
 }
 
 /* x times the matrix, a parameter [in, out], which may be the transpose of one; bias: of the layer,
- * or NULL. */
-static yoke_status linear(yoke_onnx_call *call, yoke_onnx_value *input,
-                          const yoke_onnx_value *matrix, const yoke_onnx_value *bias,
-                          yoke_onnx_value *made) {
+ * or NULL. A matrix whose name an exporter made up is the transpose of PyTorch's weight. */
+static yoke_status linear(yoke_onnx_call *call, yoke_onnx_value *input, yoke_onnx_value matrix,
+                          const yoke_onnx_value *bias, yoke_onnx_value *made) {
     yoke_onnx_reader *reader = call->reader;
     yoke_onnx_sizes row = yoke_onnx_row(&input->sizes, input->batch);
     char name[YOKE_ONNX_NAME_BYTES];
     yoke_linear_options options = YOKE_LINEAR_OPTIONS_INIT;
-    yoke_onnx_value weight = *matrix;
     yoke_value node;
     int axis;
     TRY(yoke_onnx_row_axis(input, input->sizes.rank - 1, &axis));
-    if (weight.transposed) {
-        weight.sizes.at[0] = matrix->sizes.at[1];
-        weight.sizes.at[1] = matrix->sizes.at[0];
+    const yoke_onnx_parameter *parameter = &reader->parameters[matrix.parameter];
+    bool turns = parameter->generated && !matrix.transposed && parameter->layer == NULL;
+    if (parameter->generated) TRY(yoke_onnx_apart(call, &matrix, "weight"));
+    parameter = &reader->parameters[matrix.parameter];
+    turns = turns && strchr(parameter->name, ':') == NULL; /* it has a module's name now */
+    yoke_onnx_value weight = matrix;
+    if (matrix.transposed || turns) {
+        weight.sizes.at[0] = matrix.sizes.at[1];
+        weight.sizes.at[1] = matrix.sizes.at[0];
         weight.transposed = false;
     }
-    TRY(yoke_onnx_layer_name(call, matrix, ".weight", name));
+    TRY(yoke_onnx_layer_name(call, &matrix, ".weight", name));
     options.name = name;
-    options.shared_with = reader->parameters[matrix->parameter].layer;
-    options.transposed = !matrix->transposed;
-    options.out_features = (int)matrix->sizes.at[1];
+    options.shared_with = parameter->layer;
+    options.transposed = !matrix.transposed && !turns && !parameter->turned;
+    options.out_features = (int)matrix.sizes.at[1];
     options.no_bias = bias == NULL;
     if (row.rank > 1)
         row = (yoke_onnx_sizes){
@@ -54,17 +58,18 @@ static yoke_status linear(yoke_onnx_call *call, yoke_onnx_value *input,
     const yoke_node *layer = &call->model->layers[call->model->layer_count - 1];
     int tensors[2] = {layer->tensors[0], layer->tensors[1]};
     if (options.shared_with == NULL) {
+        if (turns) reader->parameters[matrix.parameter].turned = true;
         TRY(yoke_onnx_own(call, tensors[0], &weight, name));
         if (bias != NULL) TRY(yoke_onnx_own(call, tensors[1], bias, name));
     }
     *made = (yoke_onnx_value){
         .kind = YOKE_ONNX_COMPUTED, .sizes = input->sizes, .batch = input->batch, .node = node};
-    made->sizes.at[made->sizes.rank - 1] = matrix->sizes.at[1];
+    made->sizes.at[made->sizes.rank - 1] = matrix.sizes.at[1];
     return YOKE_OK;
 }
 
 /* The Add of a bias that alone reads this product; NULL: there is none. *bias gets that value. */
-static yoke_onnx_name *bias_behind(yoke_onnx_call *call, int64_t features, yoke_onnx_value **bias) {
+static yoke_onnx_name *bias_behind(yoke_onnx_call *call, int64_t features, yoke_onnx_value *bias) {
     yoke_onnx_reader *reader = call->reader;
     yoke_onnx_name *own = yoke_onnx_find(reader, call->node->output[0]);
     if (own == NULL || own->uses != 1 || own->reader < 0) return NULL;
@@ -72,22 +77,25 @@ static yoke_onnx_name *bias_behind(yoke_onnx_call *call, int64_t features, yoke_
     if (strcmp(add->op_type, "Add") != 0 || add->n_input != 2 || add->n_output != 1) return NULL;
     int side = strcmp(add->input[0], own->text) == 0;
     yoke_onnx_name *other = yoke_onnx_find(reader, add->input[side]);
-    if (other == NULL || other->uses != 1 || !is_bias(call, &other->value, features)) return NULL;
+    if (other == NULL) return NULL;
+    *bias = other->value;
+    if (yoke_onnx_apart(call, bias, "bias") != YOKE_OK || !is_bias(call, bias, features))
+        return NULL;
     reader->done[own->reader] = true;
-    *bias = &other->value;
     return yoke_onnx_find(reader, add->output[0]);
 }
 
 static yoke_status times_parameter(yoke_onnx_call *call, yoke_onnx_value *input,
-                                   const yoke_onnx_value *matrix) {
-    yoke_onnx_value *bias = NULL, made;
+                                   yoke_onnx_value *matrix) {
+    yoke_onnx_value bias, made;
+    TRY(yoke_onnx_original(call, matrix));
     bool shared = call->reader->parameters[matrix->parameter].layer != NULL;
     if (input->sizes.at[input->sizes.rank - 1] != matrix->sizes.at[0])
         return FAIL(YOKE_ERROR_DATA, "%lld columns and %lld rows",
                     (long long)input->sizes.at[input->sizes.rank - 1],
                     (long long)matrix->sizes.at[0]);
     yoke_onnx_name *sum = shared ? NULL : bias_behind(call, matrix->sizes.at[1], &bias);
-    TRY(linear(call, input, matrix, bias, &made));
+    TRY(linear(call, input, *matrix, sum != NULL ? &bias : NULL, &made));
     if (sum != NULL) sum->value = made;
     if (call->out[0] != NULL) *call->out[0] = made;
     return YOKE_OK;
@@ -159,8 +167,8 @@ static yoke_status matmul(yoke_onnx_call *call) {
         TRY(yoke_onnx_node(call, right, &other));
         node = yoke_onnx_image(call, node, 1, yoke_onnx_count(&row, 0, row.rank - 1),
                                (size_t)row.at[row.rank - 1]);
-        other = yoke_onnx_image(call, other, 1, (size_t)right->sizes.at[0],
-                                (size_t)right->sizes.at[1]);
+        other =
+            yoke_onnx_image(call, other, 1, (size_t)right->sizes.at[0], (size_t)right->sizes.at[1]);
         yoke_onnx_sizes sizes = left->sizes;
         sizes.at[sizes.rank - 1] = right->sizes.at[1];
         return yoke_onnx_result(call, 0, &sizes, left->batch,
@@ -189,10 +197,11 @@ static yoke_status gemm(yoke_onnx_call *call) {
     bool plain = can_be_layers(call, &right) && call->in[0]->batch.at >= 0;
     if (plain && call->in[0]->sizes.at[1] != right.sizes.at[0])
         return FAIL(YOKE_ERROR_DATA, "its matrices do not fit");
+    if (bias != NULL) TRY(yoke_onnx_apart(call, bias, "bias"));
     bool joined = bias != NULL && plain && is_bias(call, bias, right.sizes.at[1]) &&
                   call->reader->parameters[right.parameter].layer == NULL;
     if (plain) {
-        TRY(linear(call, call->in[0], &right, joined ? bias : NULL, &made));
+        TRY(linear(call, call->in[0], right, joined ? bias : NULL, &made));
     } else {
         call->in = given;
         call->in_count = 2;
@@ -225,8 +234,8 @@ static yoke_status embedding(yoke_onnx_call *call, yoke_onnx_value *table, yoke_
     if (sizes.rank >= YOKE_ONNX_RANK) return FAIL(YOKE_ERROR_ARGUMENT, "too many dimensions");
     sizes.at[sizes.rank++] = table->sizes.at[1];
     yoke_shape shape = yoke_model_value_shape(call->model, ids->node);
-    bool plain = ids->raw_input && shape.flat && parameter->layer == NULL &&
-                 parameter->node.index < 0;
+    bool plain =
+        ids->raw_input && shape.flat && parameter->layer == NULL && parameter->node.index < 0;
     if (plain) {
         yoke_embedding_options options = YOKE_EMBEDDING_OPTIONS_INIT;
         TRY(yoke_onnx_layer_name(call, table, ".weight", name));
@@ -276,7 +285,8 @@ static yoke_status reduce(yoke_onnx_call *call) {
     TRY(yoke_onnx_need(call, 1));
     yoke_onnx_value *input = call->in[0];
     TRY(yoke_onnx_numbers(call, 1, "axes", &axes));
-    yoke_onnx_sizes row = yoke_onnx_row(&input->sizes, input->batch), kept = input->sizes, left = {0};
+    yoke_onnx_sizes row = yoke_onnx_row(&input->sizes, input->batch), kept = input->sizes,
+                    left = {0};
     if (axes.rank <= 0 && yoke_onnx_int(call, "noop_with_empty_axes", 0) != 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "it reduces nothing");
     if (axes.rank <= 0)

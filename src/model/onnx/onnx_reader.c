@@ -73,8 +73,8 @@ static yoke_status collect_names(yoke_onnx_reader *reader) {
     qsort(reader->names, (size_t)initializers, sizeof *reader->names, by_text);
     for (size_t i = 0; i < graph->n_input; i++) { /* old files name initializers as inputs, too */
         const yoke_onnx_name wanted = {.text = graph->input[i]->name};
-        if (wanted.text != NULL && bsearch(&wanted, reader->names, (size_t)initializers,
-                                           sizeof wanted, by_text) == NULL)
+        if (wanted.text != NULL &&
+            bsearch(&wanted, reader->names, (size_t)initializers, sizeof wanted, by_text) == NULL)
             add_name(reader, wanted.text);
     }
     for (size_t i = 0; i < graph->n_node; i++)
@@ -117,14 +117,45 @@ static yoke_status count_uses(yoke_onnx_reader *reader) {
     return YOKE_OK;
 }
 
+/* Marks nodes that make weights of recurrent layers out of initializers alone, as an exporter that
+ * folds nothing leaves them: from the end, what such a node reads is marked, too. */
+static yoke_status mark_host(yoke_onnx_reader *reader) {
+    const Yoke__Onnx__Graph *graph = reader->graph;
+    void *memory, *marks;
+    TRY(yoke_onnx_take(reader, graph->n_node, "nodes", &memory));
+    TRY(yoke_onnx_take(reader, (size_t)reader->name_count, "names of tensors", &marks));
+    reader->host = memory;
+    bool *wanted = marks;
+    for (size_t i = graph->n_node; i-- > 0;) {
+        const Yoke__Onnx__Node *node = graph->node[i];
+        bool cell = strcmp(node->op_type, "LSTM") == 0 || strcmp(node->op_type, "GRU") == 0;
+        for (size_t k = 0; k < node->n_output; k++) {
+            const yoke_onnx_name *name = yoke_onnx_find(reader, node->output[k]);
+            if (name != NULL && wanted[name - reader->names]) reader->host[i] = true;
+        }
+        for (size_t k = 0; k < node->n_input && (cell || reader->host[i]); k++) {
+            const yoke_onnx_name *name = yoke_onnx_find(reader, node->input[k]);
+            if (name != NULL && (reader->host[i] || (k >= 1 && k <= 3)))
+                wanted[name - reader->names] = true;
+        }
+    }
+    return YOKE_OK;
+}
+
 /* Initializers. */
 
-/* Names that exporters make for constants: "onnx::MatMul_77", "/blocks/0/Constant", "val_3". */
+/* Names of constants: "/blocks/0/Constant_output_0". */
+static bool is_constant(const char *name) {
+    return name[0] == '/' || strstr(name, "onstant") != NULL;
+}
+
+/* Names that exporters make up for what they have computed, of weights too: "onnx::MatMul_77",
+ * "val_3". */
 static bool is_generated(const char *name) {
-    return strstr(name, "::") != NULL || name[0] == '/' || strncmp(name, "val_", 4) == 0 ||
+    return strstr(name, "::") != NULL || strncmp(name, "val_", 4) == 0 ||
            strncmp(name, "_val_", 5) == 0 || (name[0] >= '0' && name[0] <= '9') ||
-           strstr(name, "onstant") != NULL || strncmp(name, "scalar_tensor", 13) == 0 ||
-           strncmp(name, "_to_copy", 8) == 0 || strncmp(name, "lifted_tensor", 13) == 0;
+           strncmp(name, "scalar_tensor", 13) == 0 || strncmp(name, "_to_copy", 8) == 0 ||
+           strncmp(name, "lifted_tensor", 13) == 0;
 }
 
 static yoke_status add_initializer(yoke_onnx_reader *reader, const Yoke__Onnx__Tensor *tensor) {
@@ -142,7 +173,7 @@ static yoke_status add_initializer(yoke_onnx_reader *reader, const Yoke__Onnx__T
     for (int i = 0; i < sizes.rank; i++)
         sizes.at[i] = tensor->dims[i];
     TRY(yoke_onnx_sizes_check(&sizes));
-    if (yoke_onnx_type_whole(tensor->data_type) || count == 0) {
+    if (yoke_onnx_type_whole(tensor->data_type) || count == 0 || is_constant(tensor->name)) {
         double *elements;
         TRY(yoke_onnx_constant(reader, &sizes, value, &elements));
         value->whole = yoke_onnx_type_whole(tensor->data_type);
@@ -195,9 +226,9 @@ static yoke_status choose_rows(yoke_onnx_reader *reader) {
         if (!shared) reader->rows = primes[k];
     }
     if (reader->rows == 0) reader->rows = primes[0];
-    return reader->rows <= 1 << 16 ? YOKE_OK
-                                   : FAIL(YOKE_ERROR_ARGUMENT, "a batch of %lld rows",
-                                          (long long)reader->rows);
+    return reader->rows <= 1 << 16
+               ? YOKE_OK
+               : FAIL(YOKE_ERROR_ARGUMENT, "a batch of %lld rows", (long long)reader->rows);
 }
 
 /* The sizes of an input; what the file leaves open comes from `given`, or is an error. */
@@ -277,9 +308,9 @@ static yoke_status add_inputs(yoke_onnx_reader *reader, const char *name, yoke_s
 
 /* Nodes. */
 
-static const yoke_onnx_operator *const tables[] = {
-    yoke_onnx_arithmetic, yoke_onnx_views, yoke_onnx_layers,   yoke_onnx_products,
-    yoke_onnx_pools,      NULL};
+static const yoke_onnx_operator *const tables[] = {yoke_onnx_arithmetic, yoke_onnx_views,
+                                                   yoke_onnx_layers,     yoke_onnx_products,
+                                                   yoke_onnx_pools,      NULL};
 
 static const yoke_onnx_operator *find_operator(const yoke_onnx_operator *rows, const char *name) {
     for (; rows->name != NULL; rows++)
@@ -316,6 +347,23 @@ static yoke_status compute(yoke_onnx_call *call) {
     return row->read(call);
 }
 
+/* Parameters that a node of the host reads, as constants. */
+static yoke_status make_known(yoke_onnx_call *call) {
+    for (int i = 0; i < call->in_count; i++) {
+        const yoke_onnx_value *value = call->in[i];
+        void *memory;
+        double *elements;
+        if (value == NULL || value->kind != YOKE_ONNX_PARAMETER || value->transposed) continue;
+        TRY(yoke_onnx_take(call->reader, sizeof *value, "a value", &memory));
+        TRY(yoke_onnx_constant(call->reader, &value->sizes, memory, &elements));
+        TRY(yoke_onnx_tensor_doubles(call->reader->file,
+                                     call->reader->parameters[value->parameter].tensor,
+                                     yoke_onnx_whole(&value->sizes), elements));
+        call->in[i] = memory;
+    }
+    return YOKE_OK;
+}
+
 /* The values that the node reads and writes. */
 static yoke_status begin_call(yoke_onnx_call *call) {
     const Yoke__Onnx__Node *node = call->node;
@@ -330,6 +378,7 @@ static yoke_status begin_call(yoke_onnx_call *call) {
                         "lacks a part",
                         node->input[i]);
     }
+    if (call->reader->host[call->index]) TRY(make_known(call));
     for (int i = 0; i < call->out_count; i++) {
         yoke_onnx_name *name = yoke_onnx_find(call->reader, node->output[i]);
         call->out[i] = name != NULL && name->uses > 0 ? &name->value : NULL;
@@ -447,6 +496,7 @@ static yoke_status build(yoke_onnx_reader *reader, const yoke_onnx_options *opti
     TRY(check_opset(reader));
     TRY(collect_names(reader));
     TRY(count_uses(reader));
+    TRY(mark_host(reader));
     for (size_t i = 0; i < graph->n_initializer; i++)
         TRY(add_initializer(reader, graph->initializer[i]));
     TRY(choose_rows(reader));

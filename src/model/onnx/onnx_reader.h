@@ -49,10 +49,11 @@ typedef struct yoke_onnx_value {
 /* An initializer of real numbers. */
 typedef struct yoke_onnx_parameter {
     const Yoke__Onnx__Tensor *tensor;
-    const char *name;  /* the tensor's, or that of an Identity behind it */
-    bool generated;    /* the exporter made the name: in arithmetic it is a constant */
-    char *layer;       /* the layer that has it; NULL: none */
-    yoke_value node;   /* it as a value; index -1: it is none */
+    const char *name;       /* the tensor's, or that of an Identity behind it */
+    bool generated;         /* the exporter made the name: in arithmetic it is a constant */
+    bool turned;            /* the model has its transpose */
+    char *layer;            /* the layer that has it; NULL: none */
+    yoke_value node;        /* it as a value; index -1: it is none */
     const double *elements; /* once somebody wants them */
 } yoke_onnx_parameter;
 
@@ -73,7 +74,8 @@ typedef struct yoke_onnx_reader {
     int name_count;
     yoke_onnx_parameter *parameters;
     int parameter_count, parameter_capacity;
-    bool *done; /* [nodes] not needed, or computed together with another */
+    bool *done;      /* [nodes] not needed, or computed together with another */
+    bool *host;      /* [nodes] makes weights of a recurrent layer out of initializers */
     size_t elements; /* of constants so far */
     void **memory;   /* what destroy frees */
     int memory_count, memory_capacity;
@@ -84,8 +86,8 @@ typedef struct yoke_onnx_call {
     yoke_onnx_reader *reader;
     yoke_model *model;
     const Yoke__Onnx__Node *node;
-    int index; /* of the node */
-    int word;  /* what the operator's row of the table says */
+    int index;            /* of the node */
+    int word;             /* what the operator's row of the table says */
     yoke_onnx_value **in; /* [in_count]; NULL: left out */
     int in_count;
     yoke_onnx_value **out; /* [out_count]; NULL: nobody reads it */
@@ -208,9 +210,17 @@ yoke_status yoke_onnx_is_layer_parameter(const yoke_onnx_call *call, const yoke_
 /* A free layer name for the layer of this parameter. */
 yoke_status yoke_onnx_layer_name(yoke_onnx_call *call, const yoke_onnx_value *weight,
                                  const char *suffix, char name[YOKE_ONNX_NAME_BYTES]);
-/* The name of the node's module: "lstm" of "/lstm/LSTM_1"; *number gets 1. */
-yoke_status yoke_onnx_module_name(yoke_onnx_call *call, char name[YOKE_ONNX_NAME_BYTES],
-                                  int *number);
+/* PyTorch's name of the module that the node is of: "blocks.0.ln_1"; false: nobody knows. */
+bool yoke_onnx_module_name(const yoke_onnx_call *call, char name[YOKE_ONNX_NAME_BYTES]);
+/* Exporters merge initializers with equal elements, as those of new norms and biases are, which
+ * train apart. A parameter that is used already, all of whose elements are one number, becomes one
+ * of its own, MODULE.word; one whose name was made up gets that name. Tensors that really are one
+ * have elements that differ. named_apart: likewise, with this name, used or not. */
+yoke_status yoke_onnx_apart(yoke_onnx_call *call, yoke_onnx_value *value, const char *word);
+yoke_status yoke_onnx_named_apart(yoke_onnx_call *call, yoke_onnx_value *value, const char *name);
+/* Exporters write transposes of weights. One whose original another layer has becomes that one's.
+ */
+yoke_status yoke_onnx_original(yoke_onnx_call *call, yoke_onnx_value *matrix);
 /* Tensor `index` of the model is this parameter: it gets its name, sizes and elements. */
 yoke_status yoke_onnx_own(yoke_onnx_call *call, int tensor, const yoke_onnx_value *value,
                           const char *layer);

@@ -16,7 +16,8 @@ typedef struct cell {
     int layer; /* K of weight_ih_lK */
 } cell;
 
-/* One tensor of the model out of `columns` numbers for each gate and unit; from: where it begins. */
+/* One tensor of the model out of `columns` numbers for each gate and unit; from: where it begins.
+ */
 static yoke_status give_gates(yoke_onnx_call *call, const cell *c, int tensor, const float *from,
                               size_t columns) {
     size_t block = c->hidden * columns;
@@ -53,7 +54,8 @@ static yoke_status give_tensors(yoke_onnx_call *call, const cell *c, int first) 
         const size_t columns[] = {c->features, c->hidden};
         static const char *const words[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
         for (int side = 0; side < 2 && status == YOKE_OK; side++) {
-            status = give_gates(call, c, next, all[side] + (size_t)way * steps[side], columns[side]);
+            status =
+                give_gates(call, c, next, all[side] + (size_t)way * steps[side], columns[side]);
             if (status == YOKE_OK) status = rename_tensor(call, c, next++, words[side], way);
             if (!bias || status != YOKE_OK) continue;
             status = give_gates(call, c, next, all[2] + ((size_t)way * 2 + (size_t)side) * rows, 1);
@@ -65,7 +67,19 @@ static yoke_status give_tensors(yoke_onnx_call *call, const cell *c, int first) 
     return status;
 }
 
-static yoke_status has_sizes(const yoke_onnx_call *call, int index, int64_t a, int64_t b, int64_t c) {
+/* Nodes of one module are its layers. */
+static void name_cell(yoke_onnx_call *call, cell *c) {
+    char tensor[YOKE_ONNX_NAME_BYTES + 32];
+    if (!yoke_onnx_module_name(call, c->name) || strlen(c->name) > 90)
+        snprintf(c->name, sizeof c->name, "%s.%d", c->gates == 3 ? "gru" : "lstm", call->index);
+    for (c->layer = 0;; c->layer++) {
+        snprintf(tensor, sizeof tensor, "%s.weight_ih_l%d", c->name, c->layer);
+        if (yoke_model_find_tensor(call->model, tensor, NULL) < 0) return;
+    }
+}
+
+static yoke_status has_sizes(const yoke_onnx_call *call, int index, int64_t a, int64_t b,
+                             int64_t c) {
     const yoke_onnx_sizes *sizes = &call->in[index]->sizes;
     int rank = c > 0 ? 3 : 2;
     if (sizes->rank == rank && sizes->at[0] == a && sizes->at[1] == b &&
@@ -122,7 +136,8 @@ static yoke_status last_states(yoke_onnx_call *call, const cell *c, yoke_value s
         int place = way == 0 ? positions - 1 : 0;
         yoke_value state = yoke_slice(model, states, YOKE_AXIS_HEIGHT, place, place + 1, 0);
         if (c->ways == 2)
-            state = yoke_slice(model, state, YOKE_AXIS_CHANNELS, way * hidden, (way + 1) * hidden, 0);
+            state =
+                yoke_slice(model, state, YOKE_AXIS_CHANNELS, way * hidden, (way + 1) * hidden, 0);
         made = way == 0 ? state : yoke_concat_along(model, made, state, YOKE_AXIS_HEIGHT);
     }
     const yoke_onnx_sizes sizes = {3, {c->ways, call->in[0]->sizes.at[1], (int64_t)c->hidden}};
@@ -145,14 +160,15 @@ static yoke_status recurrent(yoke_onnx_call *call) {
     c.ways = 1 + (strcmp(yoke_onnx_text(call, "direction", "forward", text), "bidirectional") == 0);
     int64_t rows = c.gates * hidden;
     for (int i = 1; i < 3 + yoke_onnx_has(call, 3); i++)
-        TRY(yoke_onnx_is_layer_parameter(call, call->in[i], "weight"));
+        if (call->in[i]->kind == YOKE_ONNX_COMPUTED)
+            return FAIL(YOKE_ERROR_ARGUMENT, "its weights are computed of inputs");
     TRY(has_sizes(call, 1, c.ways, rows, input->sizes.at[2]));
     TRY(has_sizes(call, 2, c.ways, rows, hidden));
     if (yoke_onnx_has(call, 3)) TRY(has_sizes(call, 3, c.ways, 2 * rows, 0));
     if (call->out_count > 2 && call->out[2] != NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "its last cell is read");
-    TRY(yoke_onnx_module_name(call, c.name, &c.layer));
     char name[YOKE_ONNX_NAME_BYTES + 16];
+    name_cell(call, &c);
     snprintf(name, sizeof name, "%s%s%.0d", c.name, c.layer > 0 ? "#" : "", c.layer);
     yoke_recurrent_options options = YOKE_RECURRENT_OPTIONS_INIT;
     options.name = name;
@@ -168,8 +184,7 @@ static yoke_status recurrent(yoke_onnx_call *call) {
     TRY(give_tensors(call, &c, first));
     if (call->out_count > 1 && call->out[1] != NULL) TRY(last_states(call, &c, node));
     if (call->out_count == 0 || call->out[0] == NULL) return YOKE_OK;
-    if (c.ways == 2)
-        node = yoke_onnx_image(call, node, (size_t)input->sizes.at[0], 2, c.hidden);
+    if (c.ways == 2) node = yoke_onnx_image(call, node, (size_t)input->sizes.at[0], 2, c.hidden);
     const yoke_onnx_sizes sizes = {4, {input->sizes.at[0], c.ways, input->sizes.at[1], hidden}};
     return yoke_onnx_result(call, 0, &sizes, (yoke_onnx_batch){2, 1, 1}, node);
 }

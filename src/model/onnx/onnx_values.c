@@ -38,6 +38,8 @@ static yoke_status constant_node(yoke_onnx_call *call, yoke_onnx_value *value) {
 }
 
 static yoke_status parameter_node(yoke_onnx_call *call, yoke_onnx_value *value) {
+    if (call->reader->parameters[value->parameter].layer != NULL)
+        TRY(yoke_onnx_apart(call, value, "parameter"));
     yoke_onnx_parameter *parameter = &call->reader->parameters[value->parameter];
     yoke_onnx_value plain = *value;
     if (value->transposed) {
@@ -218,7 +220,8 @@ yoke_status yoke_onnx_one_row(yoke_onnx_call *call, yoke_onnx_value *value,
     left.at[at] = batch.before * batch.after;
     TRY(yoke_onnx_constant(call->reader, &left, row, &one));
     row->whole = value->whole;
-    size_t ahead = yoke_onnx_count(&left, 0, at), behind = yoke_onnx_count(&left, at + 1, left.rank);
+    size_t ahead = yoke_onnx_count(&left, 0, at),
+           behind = yoke_onnx_count(&left, at + 1, left.rank);
     size_t before = (size_t)batch.before, after = (size_t)batch.after * behind;
     size_t rows = (size_t)call->reader->rows;
     for (size_t i = 0; i < ahead * before * rows * after; i++) {
@@ -262,8 +265,7 @@ static yoke_value expand(yoke_onnx_call *call, yoke_value node, yoke_onnx_sizes 
             free(zeros);
             return yoke_builder_result(call->model, FAIL_MEMORY(length * sizeof *zeros, "zeros"));
         }
-        yoke_value line =
-            yoke_constant(call->model, yoke_shape_image(1, (int)length, 1), zeros);
+        yoke_value line = yoke_constant(call->model, yoke_shape_image(1, (int)length, 1), zeros);
         free(zeros);
         node = yoke_onnx_image(call, node, yoke_onnx_count(&own, 0, axis), 1,
                                yoke_onnx_count(&own, axis + 1, own.rank));
@@ -311,9 +313,9 @@ static yoke_status common_sizes(yoke_onnx_value *const *values, int count, yoke_
         if (batch.at < 0) continue;
         int own = batch.at;
         batch.at += sides->sizes.rank - values[k]->sizes.rank;
-        bool differs = sides->batch.at >= 0 && (batch.at != sides->batch.at ||
-                                                batch.before != sides->batch.before ||
-                                                batch.after != sides->batch.after);
+        bool differs = sides->batch.at >= 0 &&
+                       (batch.at != sides->batch.at || batch.before != sides->batch.before ||
+                        batch.after != sides->batch.after);
         if (differs || sides->sizes.at[batch.at] != values[k]->sizes.at[own])
             return FAIL(YOKE_ERROR_ARGUMENT, "two tensors have their batches in different places");
         sides->batch = batch;
@@ -340,8 +342,7 @@ yoke_status yoke_onnx_broadcast(yoke_onnx_call *call, yoke_onnx_value *const *va
         }
     }
     for (int k = 0; k < count; k++)
-        sides->nodes[k] =
-            yoke_onnx_reshape(call, sides->nodes[k], yoke_onnx_natural(&own[k]));
+        sides->nodes[k] = yoke_onnx_reshape(call, sides->nodes[k], yoke_onnx_natural(&own[k]));
     return yoke_onnx_check(call);
 }
 

@@ -118,8 +118,7 @@ static yoke_status unsqueeze(yoke_onnx_call *call) {
     TRY(yoke_onnx_numbers(call, 1, "axes", &axes));
     const yoke_onnx_sizes *from = &call->in[0]->sizes;
     int rank = from->rank + (axes.rank > 0 ? axes.rank : 0), next = 0;
-    if (rank > YOKE_ONNX_RANK)
-        return FAIL(YOKE_ERROR_ARGUMENT, "a tensor of %d dimensions", rank);
+    if (rank > YOKE_ONNX_RANK) return FAIL(YOKE_ERROR_ARGUMENT, "a tensor of %d dimensions", rank);
     TRY(axes_of(call, rank, &bits));
     yoke_onnx_sizes sizes = {.rank = rank};
     for (int i = 0; i < rank; i++)
@@ -232,7 +231,8 @@ static yoke_status every(yoke_onnx_call *call, yoke_onnx_value *value, int dim, 
     TRY(yoke_onnx_part(call, value, dim, begin, begin + count * step, 0, &wide));
     TRY(yoke_onnx_row_axis(&wide, dim, &axis));
     yoke_onnx_sizes row = yoke_onnx_row(&wide.sizes, wide.batch);
-    size_t before = yoke_onnx_count(&row, 0, axis), behind = yoke_onnx_count(&row, axis + 1, row.rank);
+    size_t before = yoke_onnx_count(&row, 0, axis),
+           behind = yoke_onnx_count(&row, axis + 1, row.rank);
     TRY(yoke_onnx_node(call, &wide, &node));
     node = yoke_onnx_image(call, node, before * (size_t)count, (size_t)step, behind);
     node = yoke_slice(call->model, node, YOKE_AXIS_HEIGHT, 0, 1, 0);
@@ -429,8 +429,8 @@ static yoke_status pad(yoke_onnx_call *call) {
 /* Choices by constant indices. */
 
 /* Rows [ids] of a matrix [length, width], by a product with ones. */
-static yoke_status choose(yoke_onnx_call *call, yoke_value table, int64_t length,
-                          const double *ids, size_t count, yoke_value *node) {
+static yoke_status choose(yoke_onnx_call *call, yoke_value table, int64_t length, const double *ids,
+                          size_t count, yoke_value *node) {
     if (count == 0 || (size_t)length > YOKE_ONNX_ELEMENTS / count)
         return FAIL(YOKE_ERROR_ARGUMENT, "%zu indices of %lld places", count, (long long)length);
     float *ones = calloc(count * (size_t)length, sizeof *ones);
@@ -456,7 +456,8 @@ static yoke_status chosen_part(yoke_onnx_call *call, yoke_onnx_value *data, int 
     yoke_value node;
     TRY(yoke_onnx_row_axis(data, dim, &axis));
     yoke_onnx_sizes row = yoke_onnx_row(&data->sizes, data->batch);
-    size_t before = yoke_onnx_count(&row, 0, axis), behind = yoke_onnx_count(&row, axis + 1, row.rank);
+    size_t before = yoke_onnx_count(&row, 0, axis),
+           behind = yoke_onnx_count(&row, axis + 1, row.rank);
     TRY(yoke_onnx_around(call, data, axis, &node));
     if (before > 1) { /* the places come first, so that one product takes them all */
         node = yoke_transpose(call->model, node, YOKE_AXIS_CHANNELS, YOKE_AXIS_HEIGHT);
@@ -482,8 +483,12 @@ yoke_status yoke_onnx_gather_part(yoke_onnx_call *call) {
     TRY(yoke_onnx_axis(yoke_onnx_int(call, "axis", 0), data->sizes.rank, &dim));
     if (!yoke_onnx_known(call, call->in[1]))
         return FAIL(YOKE_ERROR_ARGUMENT, "its indices are computed, and its data is no table");
-    TRY(yoke_onnx_elements_of(call, call->in[1], &ids));
-    const yoke_onnx_sizes places = call->in[1]->sizes;
+    yoke_onnx_value chosen = *call->in[1];
+    if (data->batch.at < 0 && chosen.sizes.rank > 1 && chosen.sizes.at[0] == call->reader->rows)
+        TRY(yoke_onnx_one_row(call, call->in[1], &call->in[1]->sizes, (yoke_onnx_batch){0, 1, 1},
+                              &chosen)); /* ids of positions, for every row */
+    TRY(yoke_onnx_elements_of(call, &chosen, &ids));
+    const yoke_onnx_sizes places = chosen.sizes;
     size_t count = yoke_onnx_whole(&places);
     for (size_t i = 0; i < count; i++)
         if (!(ids[i] >= -(double)data->sizes.at[dim] && ids[i] < (double)data->sizes.at[dim]))
@@ -524,11 +529,17 @@ static yoke_status depth_to_space(yoke_onnx_call *call) {
 }
 
 const yoke_onnx_operator yoke_onnx_views[] = {
-    {"Concat", concat, 0},   {"DepthToSpace", depth_to_space, 0},
-    {"Expand", expand, 0},   {"Flatten", flatten, 0},
-    {"Pad", pad, 0},         {"Reshape", reshape, 0},
-    {"Slice", slice, 0},     {"Split", split, 0},
-    {"Squeeze", squeeze, 0}, {"Tile", tile, 0},
-    {"Transpose", transpose, 0}, {"Unsqueeze", unsqueeze, 0},
+    {"Concat", concat, 0},
+    {"DepthToSpace", depth_to_space, 0},
+    {"Expand", expand, 0},
+    {"Flatten", flatten, 0},
+    {"Pad", pad, 0},
+    {"Reshape", reshape, 0},
+    {"Slice", slice, 0},
+    {"Split", split, 0},
+    {"Squeeze", squeeze, 0},
+    {"Tile", tile, 0},
+    {"Transpose", transpose, 0},
+    {"Unsqueeze", unsqueeze, 0},
     {NULL, NULL, 0},
 };
