@@ -77,6 +77,9 @@ NAMED = {
     "yoke_loader_shorten count": "0", # the kit's rows have no lengths
     "yoke_model_finish output": "yoke_linear(k->draft, yoke_flatten(k->draft, yoke_model_input(k->draft)), &k->linear_options)",
     "yoke_model_preset name": '"mlp"',
+    "yoke_model_read_onnx path": '"none.onnx"',
+    "yoke_model_write_onnx path": "k->scratch_path",
+    "yoke_weights_save_onnx path": "k->scratch_path",
     "yoke_process_group_all_reduce_async buffer": "k->shared",
     "yoke_state_load anyway": '""',
     "yoke_state_load path": "k->state_path",

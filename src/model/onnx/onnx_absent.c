@@ -13,15 +13,18 @@ static yoke_status absent(const char *path) {
 
 yoke_status yoke_model_read_onnx(yoke_model **model, const char *path,
                                  const yoke_onnx_options *options) {
-    (void)options;
+    yoke_onnx_options own;
     if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_read_onnx: `model` is NULL");
     *model = NULL;
+    if (path == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_read_onnx: `path` is NULL");
+    TRY(yoke_options_load(&own, sizeof own, options, "yoke_onnx_options"));
     return absent(path);
 }
 
 yoke_status yoke_model_write_onnx(const yoke_model *model, yoke_onnx_weights weights, void *payload,
                                   const char *path) {
     (void)weights, (void)payload;
-    if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_write_onnx needs a model");
+    if (model == NULL || path == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_write_onnx needs a model and a path");
     return absent(path);
 }

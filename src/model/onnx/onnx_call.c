@@ -155,17 +155,22 @@ yoke_status yoke_onnx_result(yoke_onnx_call *call, int index, const yoke_onnx_si
     return YOKE_OK;
 }
 
-yoke_status yoke_onnx_constant(yoke_onnx_reader *reader, const yoke_onnx_sizes *sizes,
-                               yoke_onnx_value *value, double **elements) {
-    TRY(yoke_onnx_sizes_check(sizes));
-    size_t count = yoke_onnx_whole(sizes);
+yoke_status yoke_onnx_spend(yoke_onnx_reader *reader, size_t count) {
     if (count > YOKE_ONNX_ELEMENTS - reader->elements)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "a constant of %zu elements: all that the graph computes may have %zu", count,
                     YOKE_ONNX_ELEMENTS);
+    reader->elements += count;
+    return YOKE_OK;
+}
+
+yoke_status yoke_onnx_constant(yoke_onnx_reader *reader, const yoke_onnx_sizes *sizes,
+                               yoke_onnx_value *value, double **elements) {
+    TRY(yoke_onnx_sizes_check(sizes));
+    size_t count = yoke_onnx_whole(sizes);
+    TRY(yoke_onnx_spend(reader, count));
     void *memory;
     TRY(yoke_onnx_take(reader, (count + 1) * sizeof(double), "a constant", &memory));
-    reader->elements += count;
     *elements = memory;
     *value = (yoke_onnx_value){.kind = YOKE_ONNX_CONSTANT,
                                .sizes = *sizes,

@@ -18,7 +18,8 @@ typedef struct block {
 
 static void *take(void *owner, size_t bytes) {
     yoke_onnx_file *file = owner;
-    if (bytes > file->limit - file->taken) return NULL;
+    file->full = file->full || bytes > file->limit - file->taken;
+    if (file->full) return NULL;
     block *made = malloc(sizeof *made + bytes);
     if (made == NULL) return NULL;
     made->bytes = bytes;
@@ -89,11 +90,14 @@ yoke_status yoke_onnx_file_parse(yoke_onnx_file *file, const char *path, const u
     *file = (yoke_onnx_file){.path = path, .limit = OWN_BYTES + TIMES * bytes};
     ProtobufCAllocator memory = {take, give_back, file};
     file->model = yoke__onnx__model__unpack(&memory, bytes, data);
+    if (file->full)
+        return FAIL(YOKE_ERROR_DATA, "%s: its %zu bytes would take more than %zu bytes of memory",
+                    path, bytes, file->limit);
     if (file->model == NULL)
         return FAIL(YOKE_ERROR_DATA,
-                    "%s: its %zu bytes are no model of ONNX: it is cut off or another kind of "
-                    "file, or it would take more than %zu bytes of memory",
-                    path, bytes, file->limit);
+                    "%s: its %zu bytes are no model of ONNX: it is cut off, or another kind of "
+                    "file",
+                    path, bytes);
     if (file->model->graph == NULL || file->model->graph->n_node == 0)
         return FAIL(YOKE_ERROR_DATA, "%s: it is no model of ONNX: it has no graph with nodes",
                     path);

@@ -29,6 +29,7 @@ typedef struct yoke_onnx_file {
     const char *path; /* the caller's */
     Yoke__Onnx__Model *model;
     size_t taken, limit; /* bytes of what the parser has made, and may make */
+    bool full;           /* it has asked for more */
 } yoke_onnx_file;
 
 /* Reads and parses the file. MISSING, IO; DATA: it is none of ONNX, or has strings that are no

@@ -95,6 +95,7 @@ static int64_t places_of(const pool *p, int i, int64_t out) {
 /* An average over all taps becomes one over the places that count. */
 static yoke_status correct(yoke_onnx_call *call, const pool *p, yoke_value *node) {
     size_t count = (size_t)(p->out[0] * p->out[1]);
+    TRY(yoke_onnx_spend(call->reader, count));
     float *factors = malloc(count * sizeof *factors);
     if (factors == NULL) return FAIL_MEMORY(count * sizeof *factors, "a pool");
     bool same = true;
@@ -236,6 +237,8 @@ static yoke_status resize(yoke_onnx_call *call) {
                     "Yoke lacks mode %s with coordinates %s and %s; it has those of PyTorch's "
                     "nearest and bilinear",
                     how, where, rounds);
+    for (int i = 2; i < 4; i++)
+        TRY(yoke_onnx_spend(call->reader, (size_t)(sizes.at[i] * input->sizes.at[i])));
     TRY(image_of(call, input, &node));
     node = yoke_upsample(call->model, node, (int)sizes.at[2], (int)sizes.at[3], found);
     return yoke_onnx_result(call, 0, &sizes, input->batch, node);

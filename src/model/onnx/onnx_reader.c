@@ -334,6 +334,7 @@ static yoke_status compute(yoke_onnx_call *call) {
     const char *name = call->node->op_type, *domain = call->node->domain;
     bool own = domain == NULL || domain[0] == '\0' || strcmp(domain, "ai.onnx") == 0;
     const yoke_onnx_operator *row = own ? find_operator(yoke_onnx_folded, name) : NULL;
+    if (own && row == NULL) row = find_operator(yoke_onnx_folded_moves, name);
     /* Of a shape the elements do not count. */
     bool looks = row != NULL && (strcmp(name, "Shape") == 0 || strcmp(name, "Size") == 0);
     if (row != NULL && !looks && !can_fold(call, row)) row = NULL;
@@ -386,6 +387,22 @@ static yoke_status begin_call(yoke_onnx_call *call) {
     return YOKE_OK;
 }
 
+/* A value's sizes, its batch and its node say the same. */
+static yoke_status check_value(const yoke_onnx_call *call, const yoke_onnx_value *value) {
+    if (value->kind != YOKE_ONNX_COMPUTED) return YOKE_OK;
+    yoke_onnx_batch batch = value->batch;
+    yoke_onnx_sizes row = yoke_onnx_row(&value->sizes, batch);
+    yoke_shape shape = yoke_model_value_shape(call->model, value->node);
+    bool alike = batch.at < value->sizes.rank &&
+                 (double)yoke_onnx_whole(&row) == elements_of(shape) &&
+                 (batch.at < 0 ||
+                  value->sizes.at[batch.at] == batch.before * call->reader->rows * batch.after);
+    if (alike) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "its result has %zu elements for each row of the batch, and %d x %d x %d were made",
+                yoke_onnx_whole(&row), shape.channels, shape.height, shape.width);
+}
+
 static yoke_status run_node(yoke_onnx_call *call) {
     TRY(begin_call(call));
     if (call->out_count == 0) return YOKE_OK;
@@ -395,6 +412,8 @@ static yoke_status run_node(yoke_onnx_call *call) {
         if (call->out[i] != NULL && call->out[i]->kind == YOKE_ONNX_ABSENT)
             return FAIL(YOKE_ERROR_ARGUMENT, "its output %d is read, which Yoke does not compute",
                         i);
+    for (int i = 0; i < call->out_count; i++)
+        if (call->out[i] != NULL) TRY(check_value(call, call->out[i]));
     return YOKE_OK;
 }
 

@@ -101,7 +101,8 @@ typedef struct yoke_onnx_operator {
 } yoke_onnx_operator;
 
 /* The tables of operators, each a file; the last row has no name. */
-extern const yoke_onnx_operator yoke_onnx_folded[]; /* where all inputs are constants */
+extern const yoke_onnx_operator yoke_onnx_folded[],
+    yoke_onnx_folded_moves[]; /* where all inputs are constants */
 extern const yoke_onnx_operator yoke_onnx_arithmetic[], yoke_onnx_views[], yoke_onnx_layers[],
     yoke_onnx_products[], yoke_onnx_pools[], yoke_onnx_recurrent[];
 
@@ -136,8 +137,18 @@ yoke_status yoke_onnx_number(yoke_onnx_call *call, yoke_onnx_value *value, doubl
 /* A result: computed by a node; or elements of a constant, to fill. */
 yoke_status yoke_onnx_result(yoke_onnx_call *call, int index, const yoke_onnx_sizes *sizes,
                              yoke_onnx_batch batch, yoke_value node);
+/* Counts elements of constants that a small file could ask for in any number. ARGUMENT: too many.
+ */
+yoke_status yoke_onnx_spend(yoke_onnx_reader *reader, size_t count);
 yoke_status yoke_onnx_constant(yoke_onnx_reader *reader, const yoke_onnx_sizes *sizes,
                                yoke_onnx_value *value, double **elements);
+
+/* onnx_folded.c: elements of a result to fill; the sizes that input `index` lists; where element i
+ * of a tensor lies in one that repeats to it. */
+yoke_status yoke_onnx_made(yoke_onnx_call *call, const yoke_onnx_sizes *sizes, bool whole,
+                           double **elements);
+yoke_status yoke_onnx_listed(yoke_onnx_call *call, int index, yoke_onnx_sizes *sizes);
+size_t yoke_onnx_place_of(const yoke_onnx_sizes *sizes, const yoke_onnx_sizes *own, size_t i);
 
 /* onnx_sizes.c: arithmetic of sizes and batches. */
 size_t yoke_onnx_count(const yoke_onnx_sizes *sizes, int begin, int end);

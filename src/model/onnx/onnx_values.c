@@ -28,6 +28,7 @@ yoke_value yoke_onnx_image(yoke_onnx_call *call, yoke_value node, size_t a, size
 static yoke_status constant_node(yoke_onnx_call *call, yoke_onnx_value *value) {
     size_t count = yoke_onnx_whole(&value->sizes);
     if (count == 0) return FAIL(YOKE_ERROR_ARGUMENT, "a constant without elements");
+    TRY(yoke_onnx_spend(call->reader, count));
     float *floats = malloc(count * sizeof *floats);
     if (floats == NULL) return FAIL_MEMORY(count * sizeof *floats, "a constant");
     for (size_t i = 0; i < count; i++)
@@ -260,6 +261,8 @@ static yoke_value expand(yoke_onnx_call *call, yoke_value node, yoke_onnx_sizes 
     for (int axis = 0; axis < row->rank; axis++) {
         if (own.at[axis] == row->at[axis]) continue;
         size_t length = (size_t)row->at[axis];
+        if (yoke_onnx_spend(call->reader, length) != YOKE_OK)
+            return yoke_builder_result(call->model, YOKE_ERROR_ARGUMENT);
         float *zeros = calloc(length, sizeof *zeros);
         if (zeros == NULL || length > INT_MAX) {
             free(zeros);

@@ -433,6 +433,7 @@ static yoke_status choose(yoke_onnx_call *call, yoke_value table, int64_t length
                           size_t count, yoke_value *node) {
     if (count == 0 || (size_t)length > YOKE_ONNX_ELEMENTS / count)
         return FAIL(YOKE_ERROR_ARGUMENT, "%zu indices of %lld places", count, (long long)length);
+    TRY(yoke_onnx_spend(call->reader, count * (size_t)length));
     float *ones = calloc(count * (size_t)length, sizeof *ones);
     if (ones == NULL) return FAIL_MEMORY(count * (size_t)length * sizeof *ones, "indices");
     for (size_t i = 0; i < count; i++)
@@ -502,6 +503,15 @@ yoke_status yoke_onnx_gather_part(yoke_onnx_call *call) {
         for (int k = 0; i == dim && k < places.rank; k++)
             sizes.at[sizes.rank++] = places.at[k];
         if (i != dim) sizes.at[sizes.rank++] = data->sizes.at[i];
+    }
+    if (dim == data->batch.at) { /* as_strided of what is contiguous already */
+        bool whole = count == (size_t)data->sizes.at[dim];
+        for (size_t i = 0; i < count && whole; i++)
+            whole = ids[i] == (double)i;
+        int axis;
+        if (!whole) TRY(yoke_onnx_row_axis(data, dim, &axis));
+        TRY(yoke_onnx_reshape_value(call, data, &sizes, &made));
+        return finish(call, 0, &made);
     }
     TRY(chosen_part(call, data, dim, ids, count, &made));
     made.sizes = sizes;
