@@ -8,6 +8,10 @@ set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
 set(YOKE_CONFIG_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/yoke)
 set(YOKE_MODULES "jansson libxxhash libsodium libjpeg libpng") # what libyoke.a needs, by pkg-config
 
+if(YOKE_HAS_ONNX)
+  string(APPEND YOKE_MODULES " libprotobuf-c")
+endif()
+
 install(TARGETS yoke_shared EXPORT yokeTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
   NAMELINK_COMPONENT development)
 install(TARGETS yoke EXPORT yokeStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

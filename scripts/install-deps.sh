@@ -6,6 +6,7 @@
 # --docs: also doxygen, which makes the API reference and checks it in a test that is skipped without it.
 # --fuzz: also clang with libFuzzer, for scripts/fuzz.sh.
 # --python: also numpy and venv, for the tests of the Python module, which are skipped without them.
+# --onnx: also protobuf-c and its compiler, with which a build reads and writes files of ONNX.
 # --cache: also ccache, with which one run compiles nothing twice.
 # --roots: also mmdebstrap, with which scripts/fresh-check.sh makes systems where nothing is installed.
 # --packages: also what cpack needs for Debian packages.
@@ -16,7 +17,7 @@ export LC_ALL=C # apt's figures are read below
 
 cmake_wanted=3.22
 usage() {
-    echo "usage: scripts/install-deps.sh [--launchers] [--docs] [--fuzz] [--python] [--cache] [--roots] [--packages] [--room MB]" >&2
+    echo "usage: scripts/install-deps.sh [--launchers] [--docs] [--fuzz] [--python] [--onnx] [--cache] [--roots] [--packages] [--room MB]" >&2
     exit 2
 }
 
@@ -73,6 +74,10 @@ python=(
     "python3-numpy have_python numpy"
     "python3-venv have_python ensurepip"
 )
+onnx=(
+    "libprotobuf-c-dev have_header protobuf-c/protobuf-c.h"
+    "protobuf-c-compiler have_command protoc-c"
+)
 cache=("ccache have_command ccache")
 roots=("mmdebstrap have_command mmdebstrap")
 packages=(
@@ -86,6 +91,7 @@ while (($# > 0)); do
     --docs) needs+=("${docs[@]}") ;;
     --fuzz) needs+=("${fuzz[@]}") ;;
     --python) needs+=("${python[@]}") ;;
+    --onnx) needs+=("${onnx[@]}") ;;
     --cache) needs+=("${cache[@]}") ;;
     --roots) needs+=("${roots[@]}") ;;
     --packages) needs+=("${packages[@]}") ;;

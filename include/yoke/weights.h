@@ -69,6 +69,16 @@ YOKE_API yoke_status yoke_weights_save_described(yoke_data_parallel *parallel,
                                                  const yoke_model *model,
                                                  const yoke_weights_info *info, const char *path);
 
+/** Writes an engine's model and weights as a file of ONNX: yoke_model_write_onnx (yoke/onnx.h).
+ *
+ * @param parallel  The engine.
+ * @param model     The engine's model.
+ * @param path      The file; it is complete, or what it was before.
+ * @return As yoke_model_write_onnx and yoke_data_parallel_read.
+ */
+YOKE_API yoke_status yoke_weights_save_onnx(yoke_data_parallel *parallel, const yoke_model *model,
+                                            const char *path);
+
 /** Why yoke_weights_load_partial left a tensor out. */
 typedef enum yoke_skip_reason {
     YOKE_SKIP_MISSING = 1, /**< The file lacks it: the model keeps its own values. */

@@ -12,7 +12,8 @@
  * - data_parallel.h: the engine, data_parallel_options.h: its options; stages.h: the stages of a
  * step by hand
  * - model.h, optimizer.h, dataset.h: what it trains, how, and on what; transformer.h: layers of
- *   sequences; preset.h: models by name; host_operation.h: layers of the host program
+ *   sequences; preset.h: models by name; onnx.h: models from files; host_operation.h: layers of the
+ * host program
  * - weights.h, evaluation.h: what it has learned
  * - device.h: the devices; distributed.h: several processes
  * - verify.h: training in float64 to compare with; files of tensors
@@ -100,6 +101,7 @@
 #include "yoke/losses.h"
 #include "yoke/lr_find.h"
 #include "yoke/model.h"
+#include "yoke/onnx.h"
 #include "yoke/optimizer.h"
 #include "yoke/preset.h"
 #include "yoke/recurrent.h"

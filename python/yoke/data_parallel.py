@@ -163,6 +163,16 @@ class DataParallel:
             self._resume = os.fsencode(path)
         self.steps = int(steps[0])
 
+    def write_onnx(self, path: str | os.PathLike[str]) -> None:
+        """Writes network and weights as a file of ONNX, for inference."""
+        if self._engine is None:
+            raise RuntimeError("the first step or call makes the engine: there are no weights to write yet")
+        if self.model.traced_loss:
+            raise ValueError("a loss that is a function is a part of the model, and would be in the file: a word as the loss "
+                             "leaves the network alone")
+        from .onnx import write_onnx
+        write_onnx(self._engine, self.model, path)
+
     def write_trace(self, path: str | os.PathLike[str]) -> None:
         """Writes a timeline of the last steps for https://ui.perfetto.dev: stages of every device, and calls of operations
         in Python by name."""

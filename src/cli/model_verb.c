@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* yoke model: the models by name, and the layers, sizes and costs of one. */
+/* yoke model: the models by name; the layers, sizes and costs of one; trained ones for ONNX. */
 #include <stddef.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/model_export.h"
 #include "cli/shared_options.h"
 
 typedef struct model_flags {
-    const char *dataset, *input;
+    const char *dataset, *input, *weights, *model, *onnx;
     int classes;
     bool json;
 } model_flags;
@@ -16,22 +17,26 @@ typedef struct model_flags {
 
 static const cli_option options[] = {
     {"dataset", "SPEC", "show: rows and classes of a dataset, as in yoke train", AT(dataset)},
-    {"input", "CxHxW", "show: shape of a row (the one that the model was published for)",
-     AT(input)},
-    {"classes", "N", "show: length of the output (likewise)", AT(classes), 1, 1 << 30},
+    {"input", "CxHxW", "shape of a row (the one that the model was published for)", AT(input)},
+    {"classes", "N", "length of the output (likewise)", AT(classes), 1, 1 << 30},
+    {"weights", "FILE", "export: safetensors file of the weights (required)", AT(weights)},
+    {"onnx", "FILE", "export: the file to write (required)", AT(onnx)},
+    {"model", "NAME", "export: of weights that do not name their model, as PyTorch's", AT(model)},
     CLI_OPTION_JSON(AT(json)),
 };
 
 const cli_verb model_verb = {
     .name = "model",
-    .operands = "list | show NAME[:OPTIONS]",
-    .summary = "list the models; show the layers, sizes and costs of one",
+    .operands = "list | show NAME[:OPTIONS] | export",
+    .summary = "list the models; show the layers and costs of one; write one for ONNX",
     .options = options,
     .option_count = CLI_OPTION_COUNT(options),
     .more =
         "show prints, for every layer, the shape of its output, its parameters, and for one row\n"
         "the FLOPs of a forward (a multiplication and an addition are two) and the bytes of the\n"
-        "output in float32.\n",
+        "output in float32. NAME may be a file of ONNX.\n"
+        "export writes trained weights and their network as a file of ONNX: yoke model export\n"
+        "--weights model.safetensors --onnx model.onnx. --model takes such files in every verb.\n",
     .print_more = cli_print_models};
 
 /* list. */
@@ -265,6 +270,17 @@ static int show_model(const char *name, const model_flags *flags) {
     return status == YOKE_OK ? 0 : cli_fail(status);
 }
 
+static int export_model(const model_flags *flags) {
+    model_export_flags to = {.weights = flags->weights,
+                             .onnx = flags->onnx,
+                             .model = flags->model,
+                             .classes = flags->classes};
+    if (flags->weights == NULL || flags->onnx == NULL)
+        return cli_usage_error("model", "export needs --weights FILE and --onnx FILE");
+    yoke_status status = flags->input != NULL ? read_shape(flags->input, &to.input) : YOKE_OK;
+    return status == YOKE_OK ? model_export(&to) : cli_fail(status);
+}
+
 int model_main(int argc, char **argv) {
     model_flags flags = {0};
     int operands = 0, code = cli_parse(&model_verb, argc, argv, &flags, &operands);
@@ -274,5 +290,7 @@ int model_main(int argc, char **argv) {
         return cli_usage_error("model", "--dataset and --input both give the shape of a row");
     if (strcmp(what, "list") == 0 && operands == 1) return list_models(flags.json);
     if (strcmp(what, "show") == 0 && operands == 2) return show_model(argv[2], &flags);
-    return cli_usage_error("model", "model needs 'list', or 'show' and the name of one model");
+    if (strcmp(what, "export") == 0 && operands == 1) return export_model(&flags);
+    return cli_usage_error("model",
+                           "model needs 'list', 'show' and the name of one model, or 'export'");
 }

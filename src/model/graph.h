@@ -43,6 +43,7 @@ typedef struct yoke_tensor {
     int groups; /* of a convolution's weight; otherwise 1 */
     bool line;  /* of a convolution over sequences: devices see [out, in / groups, 1, kernel] */
     yoke_fill fill;
+    float *given;         /* [count] the first values instead, as of a file; NULL: by `fill` */
     size_t buffer_offset; /* running statistics: floats into the flat buffer */
 } yoke_tensor;
 
@@ -105,6 +106,9 @@ yoke_shape yoke_value_shape(const yoke_model *model, int value);
 /* All 0 where the model holds an error or has no such value. */
 yoke_shape yoke_shape_of(const yoke_model *model, yoke_value value);
 const yoke_node *yoke_builder_find(const yoke_model *model, const char *name);
+/* Takes out layers that neither `output` nor a named output needs, unless they have tensors. Values
+ * that the caller knows are others afterwards, but for *output. */
+void yoke_builder_drop_unread(yoke_model *model, yoke_value *output);
 /* `array` with room for element `count`, perhaps at another address. NULL: no memory, and the error
  * names `what`. */
 void *yoke_grow(void *array, int *capacity, int count, size_t size, const char *what);

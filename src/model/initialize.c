@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Initial values by PyTorch's rules. Tensor i of the table draws from stream i of the seed, in
- * plain element order, so the values do not depend on layouts or devices. */
+/* Initial values: those that the model was given, otherwise by PyTorch's rules. Tensor i of the
+ * table draws from stream i of the seed, in plain element order, so the values do not depend on
+ * layouts or devices. */
 #include <stdlib.h>
 
 #include "model/program.h"
@@ -31,8 +32,9 @@ yoke_status yoke_replica_initialize(yoke_replica *replica, uint64_t seed) {
     yoke_status status = YOKE_OK;
     for (int i = 0; i < model->tensor_count && status == YOKE_OK; i++) {
         if (model->tensors[i].integer) continue;
-        fill_values(&model->tensors[i], seed, (uint64_t)i, values);
-        status = yoke_replica_write(replica, i, false, values);
+        const float *given = model->tensors[i].given;
+        if (given == NULL) fill_values(&model->tensors[i], seed, (uint64_t)i, values);
+        status = yoke_replica_write(replica, i, false, given != NULL ? given : values);
     }
     free(values);
     return status;

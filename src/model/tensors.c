@@ -51,6 +51,7 @@ void yoke_tensor_rename(yoke_model *model, yoke_tensor *tensor, const char *name
 }
 
 void yoke_tensor_release(yoke_tensor *tensor) {
+    free(tensor->given);
     free(tensor->name);
 }
 

@@ -48,6 +48,84 @@ def pieces(data, sender):
     return b"".join(bytes([(len(part) - 1) * 2 + sender]) + part for part in parts)
 
 
+def field(number, value):
+    """One field of protobuf: a whole number, or bytes and texts with their length."""
+    def varint(number):
+        number &= (1 << 64) - 1
+        made = b""
+        while number > 127:
+            made, number = made + bytes([number % 128 + 128]), number // 128
+        return made + bytes([number])
+    if isinstance(value, int):
+        return varint(number * 8) + varint(value)
+    value = value.encode() if isinstance(value, str) else value
+    return varint(number * 8 + 2) + varint(len(value)) + value
+
+
+def onnx_tensor(name, sizes, kind=1, values=None):
+    count = 1
+    for size in sizes:
+        count *= size
+    data = struct.pack(f"<{count}f", *(i % 5 / 8 for i in range(count))) if kind == 1 else struct.pack(f"<{len(values)}q", *values)
+    return b"".join(field(1, size) for size in sizes) + field(2, kind) + field(8, name) + field(9, data)
+
+
+def onnx_node(kind, inputs, outputs, **attributes):
+    made = b"".join(field(1, name) for name in inputs) + b"".join(field(2, name) for name in outputs) + field(4, kind)
+    for name, value in attributes.items():
+        values = b"".join(field(8, one) for one in value) + field(20, 7) if isinstance(value, (list, tuple)) else \
+            field(4, value) + field(20, 3) if isinstance(value, str) else field(3, value) + field(20, 2)
+        made += field(5, field(1, name) + values)
+    return field(1, made)
+
+
+def onnx_value(name, sizes, kind=1):
+    dims = b"".join(field(1, field(1, size) if isinstance(size, int) else field(2, size)) for size in sizes)
+    return field(1, name) + field(2, field(1, field(1, kind) + field(2, dims)))
+
+
+def onnx_model(sizes, nodes, tensors, kind=1, opset=17):
+    graph = b"".join(nodes) + b"".join(field(5, tensor) for tensor in tensors)
+    graph += field(11, onnx_value("x", sizes, kind)) + field(12, onnx_value("y", ["N"]))
+    return field(1, 8) + field(7, graph) + field(8, field(1, "") + field(2, opset))
+
+
+def onnx_seeds():
+    node, reals = onnx_node, onnx_tensor
+    whole = lambda name, *values: onnx_tensor(name, [len(values)], 7, values)  # noqa: E731
+    image = [node("Conv", ["x", "c.weight", "c.bias"], ["a"], pads=[1, 1, 1, 1], kernel_shape=[3, 3]),
+             node("BatchNormalization", ["a", "b.weight", "b.bias", "b.running_mean", "b.running_var"], ["b"]),
+             node("Relu", ["b"], ["c"]), node("MaxPool", ["c"], ["d"], kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
+             node("Flatten", ["d"], ["e"]), node("Gemm", ["e", "fc.weight", "fc.bias"], ["y"], transB=1)]
+    norm = [reals(f"b.{word}", [2]) for word in ("weight", "bias", "running_mean", "running_var")]
+    yield onnx_model(["N", 1, 4, 4], image, [reals("c.weight", [2, 1, 3, 3]), reals("c.bias", [2]), *norm,
+                                              reals("fc.weight", [3, 8]), reals("fc.bias", [3])])
+    text = [node("Gather", ["e.weight", "x"], ["a"]), node("LayerNormalization", ["a", "n.weight", "n.bias"], ["b"], axis=-1),
+            node("MatMul", ["b", "onnx::MatMul_7"], ["c"]), node("Add", ["c", "q.bias"], ["d"]),
+            node("Shape", ["d"], ["s"]), node("Slice", ["s", "zero", "one"], ["t"]),
+            node("Concat", ["t", "tail"], ["u"], axis=0), node("Reshape", ["d", "u"], ["f"]),
+            node("Transpose", ["f"], ["g"], perm=[0, 2, 1, 3]), node("Softmax", ["g"], ["h"]),
+            node("ReduceMean", ["h"], ["i"], axes=[1, 2], keepdims=0), node("MatMul", ["i", "p.weight"], ["y"])]
+    yield onnx_model(["N", 6], text, [reals("e.weight", [5, 4]), reals("n.weight", [4]), reals("n.bias", [4]),
+                                      reals("onnx::MatMul_7", [4, 4]), reals("q.bias", [4]), whole("zero", 0), whole("one", 1),
+                                      whole("tail", 6, 2, 2), reals("p.weight", [2, 3])], kind=7)
+    cell = [node("Transpose", ["x"], ["a"], perm=[1, 0, 2]),
+            node("LSTM", ["a", "w", "r", "b"], ["c", "d"], hidden_size=2), node("Squeeze", ["d", "zero"], ["e"]),
+            node("Split", ["e"], ["f", "g"], axis=1), node("Concat", ["g", "f"], ["h"], axis=1),
+            node("Expand", ["k", "sizes"], ["l"]), node("Add", ["h", "l"], ["m"]), node("Gemm", ["m", "v"], ["y"])]
+    yield onnx_model(["N", 5, 3], cell, [reals("w", [1, 8, 3]), reals("r", [1, 8, 2]), reals("b", [1, 16]), whole("zero", 0),
+                                         reals("k", [1, 2]), whole("sizes", 1, 2), reals("v", [2, 2])])
+    moves = [node("Pad", ["x", "pads"], ["a"]), node("Slice", ["a", "one", "four", "axes", "two"], ["b"]),
+             node("Gather", ["b", "ids"], ["c"], axis=1), node("Tile", ["c", "times"], ["d"]),
+             node("Resize", ["d", "", "", "sizes"], ["e"], mode="nearest", coordinate_transformation_mode="asymmetric",
+                  nearest_mode="floor"), node("InstanceNormalization", ["e", "s", "t"], ["f"]),
+             node("Where", ["mask", "f", "low"], ["g"]), node("GlobalAveragePool", ["g"], ["h"]), node("Flatten", ["h"], ["y"])]
+    yield onnx_model([2, 2, 4, 4], moves, [whole("pads", 0, 0, 1, 1, 0, 0, 1, 1), whole("one", 1), whole("four", 5),
+                                           whole("axes", 2), whole("two", 2), whole("ids", 1, 0), whole("times", 1, 2, 1, 1),
+                                           whole("sizes", 2, 4, 4, 12), reals("s", [4]), reals("t", [4]), whole("mask", 1),
+                                           reals("low", [1])])
+
+
 def idx(kind, *extents):
     count = 1
     for extent in extents:
@@ -160,7 +238,7 @@ def graphs():
 
 def main():
     counts = {}
-    for target, data in itertools.chain(seeds(), graphs()):
+    for target, data in itertools.chain(seeds(), graphs(), (("onnx", data) for data in onnx_seeds())):
         folder = pathlib.Path(sys.argv[1]) / target
         folder.mkdir(parents=True, exist_ok=True)
         counts[target] = counts.get(target, 0) + 1

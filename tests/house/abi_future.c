@@ -108,6 +108,7 @@ static void refuse_layers(void) {
     REFUSED(yoke_gradient_check_options, yoke_model_check_gradients(model, &given, NULL));
     REFUSED(yoke_embedding_options, build(EMBEDDING, &given));
     REFUSED(yoke_attention_options, build(ATTENTION, &given));
+    REFUSED(yoke_onnx_options, yoke_model_read_onnx(&preset, "net.onnx", &given));
     REFUSED(yoke_loss_options, yoke_model_preset(&preset, "mlp", image, 3, &given));
 }
 

@@ -27,6 +27,8 @@ PARTS = {
     "NCCL": (["nccl*.h", "libnccl*"], r"libnccl|\bnccl\w+", None, None),
     "MPI": (["mpicc*", "mpirun*", "mpiexec*", "mpi.h", "libmpi*", "mpi*.pc", "ompi*.pc"], r"libmpi|\bMPI_\w+",
             "--mode ddp --transport mpi", "this build of Yoke has no MPI"),
+    "ONNX": (["protoc-c", "protobuf-c.h", "libprotobuf-c.*"], r"libprotobuf|\bprotobuf_c\w+", "--model net.onnx",
+             "this build of Yoke has no ONNX"),
 }
 NEEDS = {"cuDNN": "CUDA", "NCCL": "CUDA"}  # in no build without the other
 LIMIT_S = 900

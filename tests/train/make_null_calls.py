@@ -77,6 +77,9 @@ NAMED = {
     "yoke_loader_shorten count": "0", # the kit's rows have no lengths
     "yoke_model_finish output": "yoke_linear(k->draft, yoke_flatten(k->draft, yoke_model_input(k->draft)), &k->linear_options)",
     "yoke_model_preset name": '"mlp"',
+    "yoke_model_read_onnx path": "k->onnx_path",
+    "yoke_model_write_onnx path": "k->scratch_path",
+    "yoke_weights_save_onnx path": "k->scratch_path",
     "yoke_process_group_all_reduce_async buffer": "k->shared",
     "yoke_state_load anyway": '""',
     "yoke_state_load path": "k->state_path",
@@ -95,7 +98,7 @@ NAMED = {
 }
 NUMBERS = {"bool": "true", "yoke_split": "YOKE_SPLIT_TEST", "yoke_shape": "k->shape", "yoke_value": "yoke_model_input(k->draft)",
            "yoke_element": "YOKE_ELEMENT_FLOAT32", "yoke_reduction": "YOKE_SUM", "yoke_stage": "(yoke_stage)0",
-           "yoke_status": "YOKE_ERROR_DATA"}
+           "yoke_status": "YOKE_ERROR_DATA", "yoke_onnx_weights": "zero_weights"}
 NUMBERS_NAMED = {"index": "0", "root": "0", "group": "-1", "replica": "0", "from": "0", "to": "0", "epoch": "0", "row": "0",
                  "count": "VALUES", "capacity": "1", "rows": "1", "bytes": "sizeof k->text", "repeat": "1", "input": "0"}
 # What a call needs to have been called before it.

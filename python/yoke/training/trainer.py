@@ -185,6 +185,11 @@ class Trainer:
         """Copies of all parameters and running statistics: {PyTorch's name: float32 of PyTorch's shape}."""
         return read_weights(self._engine, self._model)
 
+    def write_onnx(self, path: str | os.PathLike[str]) -> None:
+        """Writes network and weights as a file of ONNX, for inference."""
+        from ..onnx import write_onnx
+        write_onnx(self._engine, self._model, path)
+
     def write(self, weights: dict[str, Any]) -> None:
         """Writes arrays by name, some or all; checks them all before it writes one."""
         known = self.weights()

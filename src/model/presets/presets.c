@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/presets/preset.h"
+#include "yoke/onnx.h"
 
 #define NAMES_LIMIT 64 /* presets that an error message can name */
 
@@ -72,8 +73,18 @@ static yoke_status find_preset(const char *name, const yoke_preset **found, cons
         word, known);
 }
 
+/* A file is a model, too, by its own name. */
+static bool names_file(const char *name) {
+    size_t length = name != NULL ? strlen(name) : 0;
+    return length > 5 && strcmp(name + length - 5, ".onnx") == 0;
+}
+
 yoke_status yoke_model_preset(yoke_model **model, const char *name, yoke_shape input, int classes,
                               const yoke_loss_options *loss) {
+    if (names_file(name)) {
+        const yoke_onnx_options file = {sizeof file, input, classes, loss, NULL};
+        return yoke_model_read_onnx(model, name, &file);
+    }
     yoke_preset_request request = {.classes = classes};
     const char *options = NULL;
     if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_preset: `model` is NULL");

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A build without ONNX: CMakeLists.txt takes this file or all others of the folder. */
+#include "base/base.h"
+#include "yoke/onnx.h"
+
+static yoke_status absent(const char *path) {
+    return FAIL(YOKE_ERROR_DEVICE,
+                "%s: this build of Yoke has no ONNX: install protobuf-c and its compiler "
+                "(scripts/install-deps.sh --onnx), then build again; YOKE_WITH_ONNX=ON insists on "
+                "it",
+                path != NULL ? path : "ONNX");
+}
+
+yoke_status yoke_model_read_onnx(yoke_model **model, const char *path,
+                                 const yoke_onnx_options *options) {
+    yoke_onnx_options own;
+    if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_read_onnx: `model` is NULL");
+    *model = NULL;
+    if (path == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_read_onnx: `path` is NULL");
+    TRY(yoke_options_load(&own, sizeof own, options, "yoke_onnx_options"));
+    return absent(path);
+}
+
+yoke_status yoke_model_write_onnx(const yoke_model *model, yoke_onnx_weights weights, void *payload,
+                                  const char *path) {
+    (void)weights, (void)payload;
+    if (model == NULL || path == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_write_onnx needs a model and a path");
+    return absent(path);
+}
