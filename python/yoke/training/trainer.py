@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor, wait
