@@ -24,7 +24,7 @@ check() {
     "$programs/pip" install -q "$2"
     echo "pip install of the $1: $((SECONDS - begin)) s"
     cd "$work"
-    "$programs/yoke" version | head -n 1
+    "$programs/yoke" version | sed -n 1p
     "$programs/yoke" train --model mlp --dataset synthetic --devices 2xcpu --steps 20
     "$programs/yoke" launch --nproc-per-node 2 -- train --mode ddp --model mlp --dataset synthetic --steps 20
     import_time "$programs/python"
@@ -35,7 +35,7 @@ check() {
 if [[ -n ${1-} ]]; then
     if command -v cc || command -v c++ || command -v cmake; then echo "here is more than the wheel needs"; fi
     python3 --version
-    ldd --version | sed 1q
+    ldd --version | sed -n 1p
     check wheel "$(realpath "$1")"
     exit
 fi
