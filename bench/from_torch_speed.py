@@ -3,7 +3,8 @@
 """How fast modules of PyTorch train by yoke.DataParallel on CPU devices, beside the same modules in PyTorch, eager and by
 torch.compile, with as many threads: a process for each contender, which take turns in rounds of random order. Steps per
 second are medians over the rounds; a ratio is the median of the rounds' own, Yoke by PyTorch: above 1 Yoke is faster. All
-start from the same weights, and their first losses are compared.
+start from the same weights, and their first losses are compared. On a busy machine threads of PyTorch wait for each other's
+cores: there only --devices 1 says anything.
 
 usage: from_torch_speed.py [--only NAME,...] [--rounds N] [--seconds X] [--devices N] [--json FILE] [--stages], with torch,
 torchvision, YOKE_LIBRARY and PYTHONPATH; --stages: where Yoke's steps spend their time
