@@ -3,7 +3,8 @@
 """How fast modules of PyTorch train by yoke.DataParallel on CPU devices, beside the same modules in PyTorch, eager and by
 torch.compile, with as many threads: a process for each contender, which take turns in rounds of random order. Steps per
 second are medians over the rounds; a ratio is the median of the rounds' own, Yoke by PyTorch: above 1 Yoke is faster. All
-start from the same weights, and their first losses are compared.
+start from the same weights, and their first losses are compared. On a busy machine threads of PyTorch wait for each other's
+cores: there only --devices 1 says anything.
 
 usage: from_torch_speed.py [--only NAME,...] [--rounds N] [--seconds X] [--devices N] [--json FILE] [--stages], with torch,
 torchvision, YOKE_LIBRARY and PYTHONPATH; --stages: where Yoke's steps spend their time
@@ -16,6 +17,7 @@ import random
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 
@@ -165,9 +167,9 @@ def race(name, options):
             for one in random.sample(contenders, len(contenders)):
                 one.rates.append(float(one.ask(options.seconds)))
         if options.stages and contenders and contenders[0].word == "yoke":
-            path = f"/tmp/from_torch_speed-{name}-{os.getpid()}.json"
-            contenders[0].ask(f"trace {path}")
-            show_stages(path)
+            with tempfile.TemporaryDirectory() as folder:
+                contenders[0].ask(f"trace {folder}/trace.json")
+                show_stages(pathlib.Path(folder, "trace.json"))
     finally:
         for one in contenders:
             one.close()
@@ -176,8 +178,7 @@ def race(name, options):
 
 def show_stages(path):
     """The share of each stage in the steps of device 0."""
-    events = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["traceEvents"]
-    pathlib.Path(path).unlink()
+    events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     spans = [event for event in events if event["ph"] == "X" and event["tid"] == 1]
     whole = sum(event["dur"] for event in spans if event["name"] == "step") or 1.0
     sums = {}

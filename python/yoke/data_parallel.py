@@ -183,14 +183,11 @@ class DataParallel:
 
     def weights(self) -> dict[str, numpy.ndarray]:
         """Copies of all parameters and running statistics, by the module's names and in its shapes."""
-        if self._engine is None:
-            return {name: values.copy() for name, values in self._known_model().weights.items()}
-        return read_weights(self._engine, self.model)
-
-    def _known_model(self) -> Model:
         if self.model is None:
             raise RuntimeError("the first step or call makes the model: there are no weights yet but the module's own")
-        return self.model
+        if self._engine is None:
+            return {name: values.copy() for name, values in self.model.weights.items()}
+        return read_weights(self._engine, self.model)
 
     def state_dict(self) -> dict[str, Any]:
         """What module.load_state_dict takes: tensors of a PyTorch module; arrays of a model of the builder."""
@@ -202,8 +199,10 @@ class DataParallel:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Writes weights and running statistics by name; what the model does not compute with is kept as it is."""
-        model = self._known_model()
-        known = model.tensors()
+        if self.model is None:
+            self._module.load_state_dict(state)  # of which the first call makes the model
+            return
+        model, known = self.model, self.model.tensors()
         unknown = [name for name in state if name not in {*known, *model.buffers, *model.aliases}]
         if unknown:
             raise ValueError(f"the model has no tensor {', '.join(unknown)}")

@@ -211,6 +211,22 @@ class Loop(unittest.TestCase):
             with self.subTest(text), self.assertRaisesRegex(TypeError, re.escape(text)):
                 model.step(given, labels)
 
+    def test_a_state_dict_comes_in_before_the_first_call_and_after(self):
+        torch.manual_seed(4)
+        source, inputs, labels = linear(nn.BatchNorm1d(5)), floats(6), ids(5)
+        with torch.no_grad():
+            wanted = source.eval()(inputs).numpy()
+        for calls in (0, 2):
+            model = yoke.DataParallel(linear(nn.BatchNorm1d(5)), **SMALL)
+            for _ in range(calls):
+                model.step(inputs, labels)
+            model.load_state_dict(source.state_dict())
+            numpy.testing.assert_allclose(model(inputs), wanted, atol=1e-5)
+        with self.assertRaisesRegex(ValueError, "no tensor nothing"):
+            model.load_state_dict({"nothing": inputs})
+        with self.assertRaisesRegex(ValueError, r"0.bias has shape \(4,\), expected \(5,\)"):
+            model.load_state_dict({"0.bias": torch.zeros(4)})
+
     def test_a_checkpoint_of_a_module_goes_on(self):
         import tempfile
         torch.manual_seed(3)
