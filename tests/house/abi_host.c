@@ -37,7 +37,7 @@ static const char *no_variable(const char *name, void *payload) {
     return NULL;
 }
 
-static void use_files(void) {
+static void use_onnx(void) {
     yoke_onnx_options file = YOKE_ONNX_OPTIONS_INIT;
     yoke_model *model = NULL;
     file.outputs = CLASSES;
@@ -583,7 +583,7 @@ static void use_schedules(void) {
 
 int main(int count, char **words) {
     if (count != 3) return 2;
-    use_files();
+    use_onnx();
     use_ranks();
     yoke_devices *devices = use_devices();
     use_datasets();
