@@ -33,6 +33,11 @@ static bool is_preset(const char *model) {
     return false;
 }
 
+static bool is_file(const char *model) {
+    size_t length = strlen(model);
+    return length > 5 && strcmp(model + length - 5, ".onnx") == 0;
+}
+
 yoke_status trained_open(trained *made, const trained_flags *flags) {
     yoke_devices_options devices = {
         .struct_size = sizeof devices, .list = flags->devices, .threads = flags->threads};
@@ -47,6 +52,11 @@ yoke_status trained_open(trained *made, const trained_flags *flags) {
         return cli_refuse(YOKE_ERROR_ARGUMENT,
                           "%s does not say which model its weights are of: add --model NAME",
                           flags->weights);
+    if (flags->model == NULL && is_file(made->info.model)) /* a stranger's text opens no file */
+        return cli_refuse(YOKE_ERROR_ARGUMENT,
+                          "%s has the weights of a network from a file of ONNX: name that file with "
+                          "--model '%s'",
+                          flags->weights, made->info.model);
     if (flags->model == NULL && !is_preset(made->info.model))
         return cli_refuse(YOKE_ERROR_ARGUMENT,
                           "%s has the weights of a network of its own program, '%s'; the tool "

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/base.h"
-#include "onnx.pb-c.h"
+#include "model/onnx/onnx.pb-c.h"
 
 /* Types of elements, by their numbers in files. */
 enum {

@@ -11,18 +11,6 @@
 
 #define OPSET 13
 
-yoke_status yoke_onnx_take(yoke_onnx_reader *reader, size_t bytes, const char *what,
-                           void **memory) {
-    void **grown = yoke_grow(reader->memory, &reader->memory_capacity, reader->memory_count,
-                             sizeof *grown, what);
-    if (grown == NULL) return YOKE_ERROR_MEMORY;
-    reader->memory = grown;
-    *memory = calloc(1, bytes > 0 ? bytes : 1);
-    if (*memory == NULL) return FAIL_MEMORY(bytes, what);
-    reader->memory[reader->memory_count++] = *memory;
-    return YOKE_OK;
-}
-
 static void release(yoke_onnx_reader *reader) {
     for (int i = 0; i < reader->parameter_count; i++)
         free(reader->parameters[i].layer);
@@ -34,16 +22,6 @@ static void release(yoke_onnx_reader *reader) {
 }
 
 /* Names. */
-
-static int by_text(const void *a, const void *b) {
-    return strcmp(((const yoke_onnx_name *)a)->text, ((const yoke_onnx_name *)b)->text);
-}
-
-yoke_onnx_name *yoke_onnx_find(const yoke_onnx_reader *reader, const char *text) {
-    const yoke_onnx_name wanted = {.text = text};
-    if (text == NULL || reader->name_count == 0) return NULL;
-    return bsearch(&wanted, reader->names, (size_t)reader->name_count, sizeof wanted, by_text);
-}
 
 static void add_name(yoke_onnx_reader *reader, const char *text) {
     if (text == NULL || text[0] == '\0') return;
@@ -70,17 +48,17 @@ static yoke_status collect_names(yoke_onnx_reader *reader) {
     for (size_t i = 0; i < graph->n_initializer; i++)
         add_name(reader, graph->initializer[i]->name);
     int initializers = reader->name_count;
-    qsort(reader->names, (size_t)initializers, sizeof *reader->names, by_text);
+    qsort(reader->names, (size_t)initializers, sizeof *reader->names, yoke_onnx_by_text);
     for (size_t i = 0; i < graph->n_input; i++) { /* old files name initializers as inputs, too */
         const yoke_onnx_name wanted = {.text = graph->input[i]->name};
-        if (wanted.text != NULL &&
-            bsearch(&wanted, reader->names, (size_t)initializers, sizeof wanted, by_text) == NULL)
+        if (wanted.text != NULL && bsearch(&wanted, reader->names, (size_t)initializers,
+                                           sizeof wanted, yoke_onnx_by_text) == NULL)
             add_name(reader, wanted.text);
     }
     for (size_t i = 0; i < graph->n_node; i++)
         for (size_t k = 0; k < graph->node[i]->n_output; k++)
             add_name(reader, graph->node[i]->output[k]);
-    qsort(reader->names, (size_t)reader->name_count, sizeof *reader->names, by_text);
+    qsort(reader->names, (size_t)reader->name_count, sizeof *reader->names, yoke_onnx_by_text);
     for (int i = 1; i < reader->name_count; i++)
         if (strcmp(reader->names[i].text, reader->names[i - 1].text) == 0)
             return FAIL(YOKE_ERROR_DATA, "two tensors are called '%s'", reader->names[i].text);

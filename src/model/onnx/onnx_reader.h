@@ -109,6 +109,9 @@ extern const yoke_onnx_operator yoke_onnx_arithmetic[], yoke_onnx_views[], yoke_
 /* onnx_reader.c: the model of a file that was read already. */
 yoke_status yoke_onnx_build(yoke_model **model, const yoke_onnx_file *file,
                             const yoke_onnx_options *options);
+
+/* onnx_names.c: a comparison for sorting names; the one with a text, or NULL. */
+int yoke_onnx_by_text(const void *a, const void *b);
 yoke_onnx_name *yoke_onnx_find(const yoke_onnx_reader *reader, const char *text);
 /* Memory that lives as long as the reader, zeroed. */
 yoke_status yoke_onnx_take(yoke_onnx_reader *reader, size_t bytes, const char *what, void **memory);

@@ -5,7 +5,7 @@
 #define MODEL_ONNX_WRITER_H
 
 #include "model/graph.h"
-#include "onnx.pb-c.h"
+#include "model/onnx/onnx.pb-c.h"
 
 typedef struct yoke_onnx_writer {
     const yoke_model *model;
