@@ -94,6 +94,7 @@
 #include "yoke/elementary.h"
 #include "yoke/evaluation.h"
 #include "yoke/function.h"
+#include "yoke/generator.h"
 #include "yoke/host_operation.h"
 #include "yoke/host_parts.h"
 #include "yoke/lengths.h"

@@ -12,8 +12,9 @@ from ._arguments import algorithm_cache, floats, set_option
 from ._library import LAYOUT, LIBRARY, TYPES, FromTorchError, YokeError, make, plain, tool
 from .builder import Builder, Model, Node, shape_struct
 from .data_parallel import DataParallel, as_array, freeze, write_weights
+from .generator import Generator
 
-__all__ = ["Builder", "DataParallel", "FromTorchError", "Model", "Node", "Trainer", "YokeError", "from_torch", "tool"]
+__all__ = ["Builder", "DataParallel", "FromTorchError", "Generator", "Model", "Node", "Trainer", "YokeError", "from_torch", "tool"]
 __version__ = LIBRARY.yoke_version().decode()
 EVENTS = {number: word for word, number in LAYOUT["enums"]["yoke_event_kind"].items()}
 

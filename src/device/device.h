@@ -59,6 +59,8 @@ const char *yoke_precision_name(yoke_precision precision); /* "float32" */
  * devices). Otherwise calls queue work in streams, and only calls access memory. All devices of a
  * list are of one kind. */
 bool yoke_devices_share_memory(const yoke_devices *devices);
+/* Whether they plan sequences that come in parts: the CONTINUED operations. */
+bool yoke_devices_continue(const yoke_devices *devices);
 
 /* Order. Each device has three streams. A stream runs its work in order; different streams run
  * concurrently unless an event orders them. Where memory is shared calls already run in order, and
@@ -284,7 +286,13 @@ typedef enum yoke_operation_kind {
     YOKE_OP_PARAMETER,   /* no input: its weight, in every row */
     YOKE_OP_CONSTANT,    /* no input: `weights`, in every row */
     YOKE_OP_INPUT, /* a further input of the model: a value, for which no device plans anything */
-    YOKE_OP_HOST   /* up to YOKE_HOST_INPUTS inputs: callbacks of the host program */
+    YOKE_OP_HOST,  /* up to YOKE_HOST_INPUTS inputs: callbacks of the host program */
+    /* A sequence that comes in parts. Input 1 of both is the position at which a row's part begins,
+     * [1]; what lies before position 0, or at `capacity` and behind, is padding. In inference
+     * alone; not every backend has them. */
+    YOKE_OP_CONTINUED_POSITIONS, /* as POSITIONS, from that position on */
+    YOKE_OP_CONTINUED_ATTENTION  /* as a causal ATTENTION over this part and those before it, whose
+                                    keys and values it keeps; padding gets 0 */
 } yoke_operation_kind;
 
 /* Functions of one element, by the names and definitions of torch.nn. */
@@ -357,11 +365,13 @@ typedef struct yoke_operation {
     int index;                           /* select */
     int heads;                           /* attention */
     bool causal;                         /* attention */
-    double label_smoothing;              /* cross-entropy */
-    const float *weights; /* [channels of the input], borrowed while planning; NULL: 1 each.
-                             Cross-entropy: of the classes; BCE: of the positive targets; constant:
-                             its elements */
-    bool ignores;         /* cross-entropy: rows with the label `ignored` count for nothing */
+    int capacity;                        /* continued: positions of a whole sequence */
+    bool plain_weight; /* linear: the weight stays [out, in] in memory, for plans of few rows */
+    double label_smoothing; /* cross-entropy */
+    const float *weights;   /* [channels of the input], borrowed while planning; NULL: 1 each.
+                               Cross-entropy: of the classes; BCE: of the positive targets; constant:
+                               its elements */
+    bool ignores;           /* cross-entropy: rows with the label `ignored` count for nothing */
     int32_t ignored;
     double delta;    /* Huber: where the square ends */
     uint32_t layer;  /* part of the key of dropout's random numbers */
@@ -445,8 +455,10 @@ typedef struct yoke_plan_request {
 typedef struct yoke_plan_needs {
     yoke_layout output;
     yoke_layout parameters[YOKE_PLAN_PARAMETERS];
-    size_t saved_bytes;                    /* from forward to backward */
-    size_t scratch_bytes;                  /* only while one of the two runs */
+    size_t saved_bytes;   /* from forward to backward */
+    size_t scratch_bytes; /* only while one of the two runs */
+    size_t kept_bytes; /* from one forward to the next, for this layer in every model of a replica,
+                          with as many rows */
     bool backward_reads[YOKE_PLAN_INPUTS]; /* input k must stay intact until backward */
     bool backward_reads_output;            /* and the output */
     /* The output may overwrite input 0; input 0's gradient may overwrite the output gradient. */
@@ -486,7 +498,7 @@ typedef struct yoke_plan_binding {
     const void *input_mask;                  /* where the plan masks input 0's gradient */
     float *input_bias_gradient; /* where it sums that up, too. The plan before it then gets no
                                    gradient of its bias to write: NULL */
-    void *saved, *scratch;
+    void *saved, *scratch, *kept;
     const int32_t *labels;       /* [rows, positions]; cross-entropy */
     const yoke_label_mix *mixes; /* [rows]; cross-entropy, read where the step is mixed */
     const float *targets;        /* [rows, shape of a row]; losses without labels */
