@@ -34,7 +34,7 @@ typedef struct yoke_generator yoke_generator;
 /** How a generator computes. */
 typedef struct yoke_generator_options {
     size_t struct_size;       /**< sizeof(yoke_generator_options). */
-    int rows;                 /**< Texts at a time, at least 1; the devices share them. */
+    int rows;                 /**< Texts at a time, which the devices share; 0: 1. */
     yoke_precision precision; /**< As yoke_data_parallel_options.precision. */
     yoke_algorithm algorithm; /**< As yoke_data_parallel_options.algorithm. */
     /** A text that fills the model's context loses so many of its first tokens, and the model reads
@@ -149,7 +149,7 @@ typedef struct yoke_drawing {
     int top_k;          /**< Only the top_k likeliest, and those that are as likely as the last of
                              them; 0: all. */
     /** Only the likeliest tokens whose shares of the softmax (of those that top_k leaves) add up to
-     * at least top_p, at least one; above 0, 1: all. As transformers' TopPLogitsWarper: tokens in
+     * at least top_p, at least one; 0 and 1: all. As transformers' TopPLogitsWarper: tokens in
      * ascending order drop out while their shares add up to at most 1 - top_p. Of equally likely
      * ones the later drops out first. */
     double top_p;

@@ -106,6 +106,7 @@
 #include "yoke/recurrent.h"
 #include "yoke/stages.h"
 #include "yoke/status.h"
+#include "yoke/tokenizer.h"
 #include "yoke/trace.h"
 #include "yoke/trainer.h"
 #include "yoke/transformer.h"

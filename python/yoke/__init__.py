@@ -13,8 +13,10 @@ from ._library import LAYOUT, LIBRARY, TYPES, FromTorchError, YokeError, make, p
 from .builder import Builder, Model, Node, shape_struct
 from .data_parallel import DataParallel, as_array, freeze, write_weights
 from .generator import Generator
+from .tokenizer import Tokenizer
 
-__all__ = ["Builder", "DataParallel", "FromTorchError", "Generator", "Model", "Node", "Trainer", "YokeError", "from_torch", "tool"]
+__all__ = ["Builder", "DataParallel", "FromTorchError", "Generator", "Model", "Node", "Tokenizer", "Trainer", "YokeError",
+           "from_torch", "tool"]
 __version__ = LIBRARY.yoke_version().decode()
 EVENTS = {number: word for word, number in LAYOUT["enums"]["yoke_event_kind"].items()}
 

@@ -71,7 +71,7 @@ static double keep(heap *h, const yoke_drawing *drawing, int classes, double *sh
         shares[token] = exp(((double)h->values[token] - best) / drawing->temperature);
         all += shares[token];
     }
-    if (drawing->top_p >= 1) return all;
+    if (drawing->top_p == 0 || drawing->top_p >= 1) return all;
     while (h->count > 0 && sum < drawing->top_p * all)
         sum += shares[pop(h)];
     for (int i = 0; i < h->count; i++)
@@ -98,9 +98,8 @@ static yoke_status check_options(const yoke_drawing *drawing) {
                     drawing->temperature);
     if (drawing->top_k < 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "a top_k of %d: must be at least 0", drawing->top_k);
-    if (!(drawing->top_p > 0 && drawing->top_p <= 1))
-        return FAIL(YOKE_ERROR_ARGUMENT, "a top_p of %g: must be above 0, at most 1",
-                    drawing->top_p);
+    if (!(drawing->top_p >= 0 && drawing->top_p <= 1))
+        return FAIL(YOKE_ERROR_ARGUMENT, "a top_p of %g: must be between 0 and 1", drawing->top_p);
     return YOKE_OK;
 }
 

@@ -129,6 +129,7 @@ static yoke_status build(yoke_generator *g, const yoke_model *model, yoke_device
     g->options = (yoke_generator_options)YOKE_GENERATOR_OPTIONS_INIT;
     TRY(yoke_options_load(&g->options, sizeof g->options, options, "yoke_generator_options"));
     g->model = model;
+    if (g->options.rows == 0) g->options.rows = 1;
     TRY(check_model(g));
     TRY(check_options(g));
     g->chunk = g->options.chunk > 0 ? g->options.chunk : CHUNK;
