@@ -12,6 +12,7 @@ typedef struct continuation {
     yoke_model *to;
     int positions, context;
     int last;        /* the last layer that reads more than its own position, or the row's input */
+    bool looks_back; /* some layer does */
     bool *along;     /* [values of `from`] whether it has a position for each token */
     int *values;     /* [values of `from`] in `to` */
     int *last_place; /* [values of `from`] the last position alone, in `to`; NONE: not made yet */
@@ -68,6 +69,7 @@ static yoke_status follow(continuation *c, int index) {
     }
     bool mixes = reads_tokens(layer) || (along && looks_back(layer));
     if (mixes) c->last = index;
+    c->looks_back = c->looks_back || (mixes && looks_back(layer));
     bool is_kept = mixes || (along && fits && is_own(layer));
     bool is_apart = !along && fits; /* a parameter, and what is made of it */
     c->along[layer->output] = is_kept;
@@ -166,6 +168,9 @@ static yoke_status build(continuation *c) {
         TRY(follow(c, i));
     if (!c->along[output])
         return FAIL(YOKE_ERROR_ARGUMENT, "the output of model '%s' is not one for each token",
+                    yoke_model_name(from));
+    if (!c->looks_back)
+        return FAIL(YOKE_ERROR_ARGUMENT, "no layer of model '%s' looks back: nothing can be kept",
                     yoke_model_name(from));
     TRY(yoke_model_create(&c->to, yoke_model_name(from),
                           (yoke_shape){c->positions, 1, 1, true, false}));
