@@ -57,8 +57,9 @@ def transformers_worker(options):
 
     def generate(prompts, count):
         with torch.no_grad():
-            found = model.generate(torch.tensor(prompts), max_new_tokens=count, do_sample=False, use_cache=True,
-                                   eos_token_id=None, pad_token_id=0)
+            given = torch.tensor(prompts)
+            found = model.generate(given, attention_mask=torch.ones_like(given), max_new_tokens=count, do_sample=False,
+                                   use_cache=True, eos_token_id=None, pad_token_id=0)
         return found[:, len(prompts[0]):].numpy()
     return generate
 
