@@ -38,9 +38,10 @@ YOKE_API yoke_status yoke_tokenizer_open(yoke_tokenizer **tokenizer, const char 
  */
 YOKE_API void yoke_tokenizer_close(yoke_tokenizer *tokenizer);
 
-/** The number of ids: the largest one and 1.
+/** The number of ids.
  *
- * @param tokenizer  The tokenizer; NULL: 0.
+ * @param tokenizer  The tokenizer.
+ * @return The largest id and 1.
  */
 YOKE_API int yoke_tokenizer_count(const yoke_tokenizer *tokenizer);
 

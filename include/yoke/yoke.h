@@ -13,7 +13,8 @@
  * step by hand
  * - model.h, optimizer.h, dataset.h: what it trains, how, and on what; transformer.h: layers of
  *   sequences; preset.h: models by name; host_operation.h: layers of the host program
- * - weights.h, evaluation.h: what it has learned
+ * - weights.h, evaluation.h: what it has learned; generator.h: texts that it continues,
+ *   tokenizer.h: their tokens
  * - device.h: the devices; distributed.h: several processes
  * - verify.h: training in float64 to compare with; files of tensors
  * - trace.h: when each stage ran; status.h: errors; bench.h: kernel time

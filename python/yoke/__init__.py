@@ -12,8 +12,7 @@ from ._arguments import algorithm_cache, floats, set_option
 from ._library import LAYOUT, LIBRARY, TYPES, FromTorchError, YokeError, make, plain, tool
 from .builder import Builder, Model, Node, shape_struct
 from .data_parallel import DataParallel, as_array, freeze, write_weights
-from .generator import Generator
-from .tokenizer import Tokenizer
+from .generator import Generator, Tokenizer
 
 __all__ = ["Builder", "DataParallel", "FromTorchError", "Generator", "Model", "Node", "Tokenizer", "Trainer", "YokeError",
            "from_torch", "tool"]

@@ -59,8 +59,7 @@ const char *yoke_precision_name(yoke_precision precision); /* "float32" */
  * devices). Otherwise calls queue work in streams, and only calls access memory. All devices of a
  * list are of one kind. */
 bool yoke_devices_share_memory(const yoke_devices *devices);
-/* Whether they plan sequences that come in parts: the CONTINUED operations. */
-bool yoke_devices_continue(const yoke_devices *devices);
+bool yoke_devices_continue(const yoke_devices *devices); /* they plan CONTINUED operations */
 
 /* Order. Each device has three streams. A stream runs its work in order; different streams run
  * concurrently unless an event orders them. Where memory is shared calls already run in order, and
@@ -287,12 +286,9 @@ typedef enum yoke_operation_kind {
     YOKE_OP_CONSTANT,    /* no input: `weights`, in every row */
     YOKE_OP_INPUT, /* a further input of the model: a value, for which no device plans anything */
     YOKE_OP_HOST,  /* up to YOKE_HOST_INPUTS inputs: callbacks of the host program */
-    /* A sequence that comes in parts. Input 1 of both is the position at which a row's part begins,
-     * [1]; what lies before position 0, or at `capacity` and behind, is padding. In inference
-     * alone; not every backend has them. */
-    YOKE_OP_CONTINUED_POSITIONS, /* as POSITIONS, from that position on */
-    YOKE_OP_CONTINUED_ATTENTION  /* as a causal ATTENTION over this part and those before it, whose
-                                    keys and values it keeps; padding gets 0 */
+    /* A sequence in parts; input 1: where a row's begins. Outside of 0 .. capacity - 1: padding. */
+    YOKE_OP_CONTINUED_POSITIONS,
+    YOKE_OP_CONTINUED_ATTENTION /* causal, over this part and the keys and values it has kept */
 } yoke_operation_kind;
 
 /* Functions of one element, by the names and definitions of torch.nn. */
@@ -357,21 +353,20 @@ typedef struct yoke_operation {
     bool relu;                           /* batch norm, add: fused */
     bool add;                            /* batch norm: fused, always with relu */
     bool bias;                           /* convolution, linear, recurrence */
-    bool transposed;                     /* linear */
-    bool reverse;                        /* recurrence: from the last position to the first */
-    int table;                           /* embeddings: rows of the weight */
-    double epsilon, momentum;            /* batch norm; epsilon: layer norm */
-    double probability;                  /* dropout */
-    int index;                           /* select */
-    int heads;                           /* attention */
-    bool causal;                         /* attention */
-    int capacity;                        /* continued: positions of a whole sequence */
-    bool plain_weight; /* linear: the weight stays [out, in] in memory, for plans of few rows */
-    double label_smoothing; /* cross-entropy */
-    const float *weights;   /* [channels of the input], borrowed while planning; NULL: 1 each.
-                               Cross-entropy: of the classes; BCE: of the positive targets; constant:
-                               its elements */
-    bool ignores;           /* cross-entropy: rows with the label `ignored` count for nothing */
+    bool transposed, plain_weight; /* linear; plain: [out, in] in memory, for plans of few rows */
+    bool reverse;                  /* recurrence: from the last position to the first */
+    int table;                     /* embeddings: rows of the weight */
+    double epsilon, momentum;      /* batch norm; epsilon: layer norm */
+    double probability;            /* dropout */
+    int index;                     /* select */
+    int heads;                     /* attention */
+    bool causal;                   /* attention */
+    int capacity;                  /* continued: positions of a whole sequence */
+    double label_smoothing;        /* cross-entropy */
+    const float *weights; /* [channels of the input], borrowed while planning; NULL: 1 each.
+                             Cross-entropy: of the classes; BCE: of the positive targets; constant:
+                             its elements */
+    bool ignores;         /* cross-entropy: rows with the label `ignored` count for nothing */
     int32_t ignored;
     double delta;    /* Huber: where the square ends */
     uint32_t layer;  /* part of the key of dropout's random numbers */
@@ -457,8 +452,7 @@ typedef struct yoke_plan_needs {
     yoke_layout parameters[YOKE_PLAN_PARAMETERS];
     size_t saved_bytes;   /* from forward to backward */
     size_t scratch_bytes; /* only while one of the two runs */
-    size_t kept_bytes; /* from one forward to the next, for this layer in every model of a replica,
-                          with as many rows */
+    size_t kept_bytes;    /* between forwards, for this layer in all models of a replica */
     bool backward_reads[YOKE_PLAN_INPUTS]; /* input k must stay intact until backward */
     bool backward_reads_output;            /* and the output */
     /* The output may overwrite input 0; input 0's gradient may overwrite the output gradient. */

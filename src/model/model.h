@@ -5,18 +5,9 @@
 #define MODEL_MODEL_H
 
 #include "device/device.h"
+#include "model/continue_model.h"
 #include "yoke/model.h"
 #include "yoke/preset.h"
-
-/* continued.c: a model of the same tensors that reads `positions` tokens at a time, those before
- * them from keys and values that its replica keeps. It has a second input, "begin": the place of a
- * row's first token in its text of at most `context` tokens, the whole model's input; tokens at
- * places below 0 are padding. Its output is that of the last token alone, [1, classes]. ARGUMENT: a
- * layer of the model reads later positions, or more of earlier ones than attention does; the text
- * names it. */
-yoke_status yoke_model_continue(yoke_model **continued, const yoke_model *model, int positions);
-/* Bytes of a row's keys and values. */
-size_t yoke_model_kept_bytes(const yoke_model *continued);
 
 /* The flat layout. */
 

@@ -139,7 +139,7 @@ static yoke_status find_kept(yoke_replica *replica, yoke_program *program) {
     program->kept = replica->kept;
     if (fits) return YOKE_OK;
     return FAIL(YOKE_ERROR_INTERNAL, "model '%s': its layers keep more than those of '%s'",
-                yoke_model_name(program->model), yoke_model_name(replica->model));
+                program->model->name, replica->model->name);
 }
 
 /* Activations and scratch grow with the rows; a tenth of the memory is left for everything else. */
