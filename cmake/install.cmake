@@ -7,6 +7,9 @@ include(CMakePackageConfigHelpers)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
 set(YOKE_CONFIG_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/yoke)
 set(YOKE_MODULES "jansson libxxhash libsodium libjpeg libpng") # what libyoke.a needs, by pkg-config
+if(YOKE_HAS_PCRE2)
+  string(APPEND YOKE_MODULES " libpcre2-8")
+endif()
 
 if(YOKE_HAS_ONNX)
   string(APPEND YOKE_MODULES " libprotobuf-c")

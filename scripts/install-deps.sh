@@ -10,6 +10,7 @@
 # --cache: also ccache, with which one run compiles nothing twice.
 # --roots: also mmdebstrap, with which scripts/fresh-check.sh makes systems where nothing is installed.
 # --packages: also what cpack needs for Debian packages.
+# --text: also PCRE2, with which texts become tokens of a BPE vocabulary (yoke generate --tokenizer).
 # --room MB: build/ will grow to that much; too small a disk is said here, before anything is fetched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,7 +18,7 @@ export LC_ALL=C # apt's figures are read below
 
 cmake_wanted=3.22
 usage() {
-    echo "usage: scripts/install-deps.sh [--launchers] [--docs] [--fuzz] [--python] [--onnx] [--cache] [--roots] [--packages] [--room MB]" >&2
+    echo "usage: scripts/install-deps.sh [--launchers] [--docs] [--fuzz] [--python] [--onnx] [--text] [--cache] [--roots] [--packages] [--room MB]" >&2
     exit 2
 }
 
@@ -31,6 +32,7 @@ have_cmocka() { # its header wants others before it
         printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <cmocka.h>\n' |
         cc -E -x c - >/dev/null 2>&1
 }
+have_pcre2() { have_command cc && printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | cc -E -x c - >/dev/null 2>&1; }
 have_python() { have_command python3 && python3 -c "import $1" >/dev/null 2>&1; }
 have_jpeg() { have_command cc && printf '#include <stdio.h>\n#include <jpeglib.h>\n' | cc -E -x c - >/dev/null 2>&1; }
 have_clang_with() { have_command clang && clang "$@" -x c - -o /dev/null >/dev/null 2>&1; }
@@ -84,6 +86,7 @@ packages=(
     "dpkg-dev have_command dpkg-shlibdeps"
     "file have_command file"
 )
+text=("libpcre2-dev have_pcre2")
 room=0
 while (($# > 0)); do
     case $1 in
@@ -95,6 +98,7 @@ while (($# > 0)); do
     --cache) needs+=("${cache[@]}") ;;
     --roots) needs+=("${roots[@]}") ;;
     --packages) needs+=("${packages[@]}") ;;
+    --text) needs+=("${text[@]}") ;;
     --room)
         [[ ${2-} =~ ^[0-9]+$ ]] || usage
         room=$2

@@ -43,7 +43,8 @@ typedef enum yoke_split {
  *   where that leaves enough pixels. GPUs crop and scale rows themselves, with the CPU's pixels;
  *   with `crop=cpu` the CPU does it for them. Loader threads read the files while the engine
  *   computes.
- * - `text:FILE[,context=N][,validation=X]`: a file of bytes. A token is a byte that occurs in the
+ * - `text:FILE[,context=N][,validation=X][,tokenizer=PATH]`: a file of bytes. With a tokenizer
+ *   (yoke/tokenizer.h) all its tokens are classes; otherwise a token is a byte that occurs in the
  *   file; class_names has its character, or "\\x0a". A row is a window of N tokens, 128, and each
  *   has the next one for a label. The last tenth, or X, of the file is the test split, cut to whole
  *   windows, so that each byte is a label once. An epoch reads the rest once, in windows that begin

@@ -13,8 +13,9 @@
  * step by hand
  * - model.h, optimizer.h, dataset.h: what it trains, how, and on what; transformer.h: layers of
  *   sequences; preset.h: models by name; onnx.h: models from files; host_operation.h: layers of the
- * host program
- * - weights.h, evaluation.h: what it has learned
+ *   host program
+ * - weights.h, evaluation.h: what it has learned; generator.h: texts that it continues,
+ *   tokenizer.h: their tokens
  * - device.h: the devices; distributed.h: several processes
  * - verify.h: training in float64 to compare with; files of tensors
  * - trace.h: when each stage ran; status.h: errors; bench.h: kernel time
@@ -95,6 +96,7 @@
 #include "yoke/elementary.h"
 #include "yoke/evaluation.h"
 #include "yoke/function.h"
+#include "yoke/generator.h"
 #include "yoke/host_operation.h"
 #include "yoke/host_parts.h"
 #include "yoke/lengths.h"
@@ -107,6 +109,7 @@
 #include "yoke/recurrent.h"
 #include "yoke/stages.h"
 #include "yoke/status.h"
+#include "yoke/tokenizer.h"
 #include "yoke/trace.h"
 #include "yoke/trainer.h"
 #include "yoke/transformer.h"

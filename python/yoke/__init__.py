@@ -14,16 +14,18 @@ from .data_parallel import DataParallel
 if TYPE_CHECKING:
     from .distributed.launch import launch
     from .distributed.process_group import DistributedDataParallel, ProcessGroup
+    from .generator import Generator, Tokenizer
     from .onnx import from_onnx
     from .training.train import Result, train
     from .training.trainer import Trainer
 
-__all__ = ["Builder", "DataParallel", "DistributedDataParallel", "FromTorchError", "Model", "Node", "ProcessGroup",
-           "Result", "Trainer", "YokeError", "from_onnx", "from_torch", "launch", "tool", "train"]
+__all__ = ["Builder", "DataParallel", "DistributedDataParallel", "FromTorchError", "Generator", "Model", "Node",
+           "ProcessGroup", "Result", "Tokenizer", "Trainer", "YokeError", "from_onnx", "from_torch", "launch", "tool", "train"]
 __version__: str = LIBRARY.yoke_version().decode()
 # Where the names are that a program may never ask for: importing yoke then costs little more than importing numpy.
 _LATER = {"Trainer": "training.trainer", "train": "training.train", "Result": "training.train",
-          "from_onnx": "onnx", "launch": "distributed.launch", "ProcessGroup": "distributed.process_group",
+          "Generator": "generator", "Tokenizer": "generator", "from_onnx": "onnx", "launch": "distributed.launch",
+          "ProcessGroup": "distributed.process_group",
           "DistributedDataParallel": "distributed.process_group"}
 
 

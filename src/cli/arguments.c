@@ -72,6 +72,7 @@ size_t cli_value_bytes(cli_kind kind) {
         [CLI_WEIGHTS] = sizeof(class_weights),
         [CLI_LABEL] = sizeof(ignored_label),
         [CLI_SHARES] = sizeof(device_shares),
+        [CLI_TEXTS] = sizeof(text_list),
     };
     return sizes[kind];
 }

@@ -28,7 +28,8 @@ typedef enum cli_kind {
     CLI_INTERVAL,
     CLI_WEIGHTS,
     CLI_LABEL,
-    CLI_SHARES
+    CLI_SHARES,
+    CLI_TEXTS
 } cli_kind;
 _Static_assert(_Generic((size_t)0, uint64_t : true, default : false), "CLI_UNSIGNED");
 
@@ -63,7 +64,8 @@ typedef struct cli_verb {
              bool: CLI_FLAG, const char *: CLI_TEXT, int: CLI_INTEGER, uint64_t: CLI_UNSIGNED,     \
              double: CLI_REAL, unsigned: CLI_CHOICE, thread_count: CLI_THREADS,                    \
              straggler: CLI_STRAGGLER, color_jitter: CLI_JITTER, save_interval: CLI_INTERVAL,      \
-             class_weights: CLI_WEIGHTS, ignored_label: CLI_LABEL, device_shares: CLI_SHARES),     \
+             class_weights: CLI_WEIGHTS, ignored_label: CLI_LABEL, device_shares: CLI_SHARES,      \
+             text_list: CLI_TEXTS),                                                                \
     offsetof(type, field)
 // clang-format on
 #define CLI_OPTION_COUNT(options) ((int)(sizeof(options) / sizeof((options)[0])))

@@ -66,6 +66,15 @@ static int read_device_shares(const char *verb, void *field) {
                            read->text);
 }
 
+static int read_text_list(const char *verb, void *field) {
+    text_list *read = field;
+    if (read->count == TEXT_LIST_MAX)
+        return cli_usage_error(verb, "'%.40s' is one text too many: at most %d", read->text,
+                               TEXT_LIST_MAX);
+    read->all[read->count++] = read->text;
+    return -1;
+}
+
 static int read_color_jitter(const char *verb, void *field) {
     color_jitter *read = field;
     yoke_color_jitter *strengths = &read->strengths;
@@ -145,6 +154,6 @@ int option_value_read(unsigned kind, const char *verb, void *value) {
         [CLI_THREADS] = read_thread_count,  [CLI_STRAGGLER] = read_straggler,
         [CLI_JITTER] = read_color_jitter,   [CLI_INTERVAL] = read_save_interval,
         [CLI_WEIGHTS] = read_class_weights, [CLI_LABEL] = read_ignored_label,
-        [CLI_SHARES] = read_device_shares};
+        [CLI_SHARES] = read_device_shares,  [CLI_TEXTS] = read_text_list};
     return kind > CLI_GROUP ? readers[kind](verb, value) : -1;
 }

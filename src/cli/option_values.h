@@ -52,6 +52,14 @@ typedef struct device_shares {
     double shares[DEVICE_SHARES_MAX];
 } device_shares;
 
+/* A text, given as often as there are texts. */
+#define TEXT_LIST_MAX 256
+typedef struct text_list {
+    const char *text; /* the last one */
+    int count;
+    const char *all[TEXT_LIST_MAX];
+} text_list;
+
 /* "-100". */
 typedef struct ignored_label {
     const char *text;

@@ -98,6 +98,7 @@ struct yoke_backend {
      * order, recording, gate, undo, image and collective entries may then be NULL; host memory is
      * device memory. */
     bool shares_memory;
+    bool continues; /* plans the CONTINUED operations */
 
     /* life */
     yoke_status (*open)(yoke_device **device, const yoke_backend_open *request);

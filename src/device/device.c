@@ -293,6 +293,10 @@ unsigned yoke_device_variants(const yoke_device *device) {
     return device->variants;
 }
 
+bool yoke_devices_continue(const yoke_devices *devices) {
+    return devices->at[0]->backend->continues;
+}
+
 bool yoke_devices_share_memory(const yoke_devices *devices) {
     return devices->at[0]->backend->shares_memory;
 }

@@ -59,6 +59,7 @@ const char *yoke_precision_name(yoke_precision precision); /* "float32" */
  * devices). Otherwise calls queue work in streams, and only calls access memory. All devices of a
  * list are of one kind. */
 bool yoke_devices_share_memory(const yoke_devices *devices);
+bool yoke_devices_continue(const yoke_devices *devices); /* they plan CONTINUED operations */
 
 /* Order. Each device has three streams. A stream runs its work in order; different streams run
  * concurrently unless an event orders them. Where memory is shared calls already run in order, and
@@ -284,7 +285,10 @@ typedef enum yoke_operation_kind {
     YOKE_OP_PARAMETER,   /* no input: its weight, in every row */
     YOKE_OP_CONSTANT,    /* no input: `weights`, in every row */
     YOKE_OP_INPUT, /* a further input of the model: a value, for which no device plans anything */
-    YOKE_OP_HOST   /* up to YOKE_HOST_INPUTS inputs: callbacks of the host program */
+    YOKE_OP_HOST,  /* up to YOKE_HOST_INPUTS inputs: callbacks of the host program */
+    /* A sequence in parts; input 1: where a row's begins. Outside of 0 .. capacity - 1: padding. */
+    YOKE_OP_CONTINUED_POSITIONS,
+    YOKE_OP_CONTINUED_ATTENTION /* causal, over this part and the keys and values it has kept */
 } yoke_operation_kind;
 
 /* Functions of one element, by the names and definitions of torch.nn. */
@@ -349,15 +353,16 @@ typedef struct yoke_operation {
     bool relu;                           /* batch norm, add: fused */
     bool add;                            /* batch norm: fused, always with relu */
     bool bias;                           /* convolution, linear, recurrence */
-    bool transposed;                     /* linear */
-    bool reverse;                        /* recurrence: from the last position to the first */
-    int table;                           /* embeddings: rows of the weight */
-    double epsilon, momentum;            /* batch norm; epsilon: layer norm */
-    double probability;                  /* dropout */
-    int index;                           /* select */
-    int heads;                           /* attention */
-    bool causal;                         /* attention */
-    double label_smoothing;              /* cross-entropy */
+    bool transposed, plain_weight; /* linear; plain: [out, in] in memory, for plans of few rows */
+    bool reverse;                  /* recurrence: from the last position to the first */
+    int table;                     /* embeddings: rows of the weight */
+    double epsilon, momentum;      /* batch norm; epsilon: layer norm */
+    double probability;            /* dropout */
+    int index;                     /* select */
+    int heads;                     /* attention */
+    bool causal;                   /* attention */
+    int capacity;                  /* continued: positions of a whole sequence */
+    double label_smoothing;        /* cross-entropy */
     const float *weights; /* [channels of the input], borrowed while planning; NULL: 1 each.
                              Cross-entropy: of the classes; BCE: of the positive targets; constant:
                              its elements */
@@ -445,8 +450,9 @@ typedef struct yoke_plan_request {
 typedef struct yoke_plan_needs {
     yoke_layout output;
     yoke_layout parameters[YOKE_PLAN_PARAMETERS];
-    size_t saved_bytes;                    /* from forward to backward */
-    size_t scratch_bytes;                  /* only while one of the two runs */
+    size_t saved_bytes;   /* from forward to backward */
+    size_t scratch_bytes; /* only while one of the two runs */
+    size_t kept_bytes;    /* between forwards, for this layer in all models of a replica */
     bool backward_reads[YOKE_PLAN_INPUTS]; /* input k must stay intact until backward */
     bool backward_reads_output;            /* and the output */
     /* The output may overwrite input 0; input 0's gradient may overwrite the output gradient. */
@@ -486,7 +492,7 @@ typedef struct yoke_plan_binding {
     const void *input_mask;                  /* where the plan masks input 0's gradient */
     float *input_bias_gradient; /* where it sums that up, too. The plan before it then gets no
                                    gradient of its bias to write: NULL */
-    void *saved, *scratch;
+    void *saved, *scratch, *kept;
     const int32_t *labels;       /* [rows, positions]; cross-entropy */
     const yoke_label_mix *mixes; /* [rows]; cross-entropy, read where the step is mixed */
     const float *targets;        /* [rows, shape of a row]; losses without labels */

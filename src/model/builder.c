@@ -91,6 +91,8 @@ const char *yoke_kind_name(yoke_operation_kind kind) {
         [YOKE_OP_CONSTANT] = "constant",
         [YOKE_OP_HOST] = "host_operation",
         [YOKE_OP_INPUT] = "input",
+        [YOKE_OP_CONTINUED_POSITIONS] = "continued_positions",
+        [YOKE_OP_CONTINUED_ATTENTION] = "continued_attention",
     };
     return names[kind];
 }

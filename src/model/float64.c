@@ -36,8 +36,9 @@ static void run_layer(yoke_float64_model *r, const yoke_node *layer, bool backwa
         [YOKE_OP_MATMUL] = yoke_float64_matmul,
         [YOKE_OP_PARAMETER] = yoke_float64_parameter,
         [YOKE_OP_CONSTANT] = yoke_float64_constant,
-        [YOKE_OP_HOST] = NULL,  /* create refuses it */
-        [YOKE_OP_INPUT] = NULL, /* computes nothing */
+        [YOKE_OP_HOST] = NULL,                /* create refuses it */
+        [YOKE_OP_INPUT] = NULL,               /* computes nothing */
+        [YOKE_OP_CONTINUED_ATTENTION] = NULL, /* in engines that predict alone */
     };
     yoke_float64_layer function = functions[layer->operation.kind];
     if (function != NULL) function(r, layer, backward);

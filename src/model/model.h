@@ -5,6 +5,7 @@
 #define MODEL_MODEL_H
 
 #include "device/device.h"
+#include "model/continue_model.h"
 #include "yoke/model.h"
 #include "yoke/preset.h"
 

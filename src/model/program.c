@@ -237,6 +237,14 @@ static void bind_mask(const yoke_program *program, const yoke_flat *flat,
             memory->gradients + yoke_flat_parameter(flat, node->tensors[1])->offset;
 }
 
+/* How many plans before this one keep something. */
+static int kept_before(const yoke_program *program, int index) {
+    int count = 0;
+    for (int i = 0; i < index; i++)
+        count += yoke_plan_describe(program->plans[i])->kept_bytes > 0;
+    return count;
+}
+
 static yoke_status bind_node(const yoke_program *program, const yoke_flat *flat,
                              const yoke_replica_memory *memory, void *scratch, int index) {
     const yoke_node *node = &program->model->nodes[index];
@@ -268,6 +276,8 @@ static yoke_status bind_node(const yoke_program *program, const yoke_flat *flat,
             binding.buffers[k] =
                 memory->buffers + program->model->tensors[node->buffers[k]].buffer_offset;
     bind_mask(program, flat, memory, index, &binding);
+    if (yoke_plan_describe(program->plans[index])->kept_bytes > 0)
+        binding.kept = program->kept[kept_before(program, index)].address;
     return yoke_plan_bind(program->plans[index], &binding);
 }
 

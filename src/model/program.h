@@ -134,7 +134,8 @@ typedef struct yoke_program {
     size_t scratch_bytes;
 
     yoke_region own_arena, own_scratch; /* used if the replica's are too small */
-    void *arena_base;                   /* in use */
+    const yoke_region *kept; /* the replica's, of the plans that keep something, in order */
+    void *arena_base;        /* in use */
 
     /* Recordings, on devices that record. */
     yoke_recording *recorded_forward, *recorded_loss;
@@ -222,6 +223,8 @@ struct yoke_replica {
     const yoke_flat *flat;
     yoke_replica_memory memory;
     yoke_region arena, scratch; /* shared by all programs that fit */
+    yoke_region *kept; /* [kept_count] what layers keep between forwards, of every program */
+    int kept_count;
     yoke_program **programs;
     int program_count, program_capacity;
     yoke_program *current;  /* of the latest forward; NULL: none yet */

@@ -113,6 +113,35 @@ static yoke_status find_regions(yoke_replica *replica, yoke_program *program) {
                        &program->own_scratch);
 }
 
+/* What the plans of a layer keep is one for all programs: models of a replica have the same layers
+ * that keep something, in the same order. The first program is the largest. */
+static yoke_status find_kept(yoke_replica *replica, yoke_program *program) {
+    int count = 0, nodes = program->model->node_count;
+    for (int i = 0; i < nodes; i++)
+        count += yoke_plan_describe(program->plans[i])->kept_bytes > 0;
+    if (replica->kept == NULL && count > 0) {
+        replica->kept = calloc((size_t)count, sizeof *replica->kept);
+        if (replica->kept == NULL) return FAIL_MEMORY(sizeof *replica->kept, "what layers keep");
+        replica->kept_count = count;
+    }
+    bool fits = count == 0 || count == replica->kept_count;
+    for (int i = 0, k = 0; i < nodes && fits; i++) {
+        size_t bytes = yoke_plan_describe(program->plans[i])->kept_bytes;
+        if (bytes == 0) continue;
+        yoke_region *region = &replica->kept[k++];
+        if (region->address == NULL) {
+            TRY(yoke_device_allocate(replica->options.device, bytes, "keys and values",
+                                     &region->address));
+            region->bytes = bytes;
+        }
+        fits = bytes <= region->bytes;
+    }
+    program->kept = replica->kept;
+    if (fits) return YOKE_OK;
+    return FAIL(YOKE_ERROR_INTERNAL, "model '%s': its layers keep more than those of '%s'",
+                program->model->name, replica->model->name);
+}
+
 /* Activations and scratch grow with the rows; a tenth of the memory is left for everything else. */
 static yoke_status suggest_rows(const yoke_replica *replica, const yoke_program *program,
                                 size_t free_bytes, yoke_status status) {
@@ -131,6 +160,7 @@ static yoke_status place_program(yoke_replica *replica, yoke_program *program) {
     TRY(yoke_program_schedule(program, replica->flat));
     size_t free_bytes = yoke_device_free_bytes(device);
     TRY(suggest_rows(replica, program, free_bytes, find_regions(replica, program)));
+    TRY(yoke_memory_advice(find_kept(replica, program), replica->options.rows_advice));
     yoke_region *arena = program->own_arena.bytes > 0 ? &program->own_arena : &replica->arena;
     yoke_region *scratch =
         program->own_scratch.bytes > 0 ? &program->own_scratch : &replica->scratch;
@@ -269,6 +299,9 @@ void yoke_replica_destroy(yoke_replica *replica) {
     for (int i = 0; i < replica->program_count; i++)
         yoke_program_destroy(replica->programs[i]);
     free(replica->programs);
+    for (int k = 0; k < replica->kept_count; k++)
+        yoke_device_free(device, replica->kept[k].address);
+    free(replica->kept);
     if (replica->borrows_parameters) replica->memory.parameters = NULL;
     if (replica->borrows_gradients) replica->memory.gradients = NULL;
     yoke_replica_memory *memory = &replica->memory;

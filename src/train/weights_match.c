@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "train/checkpoint.h"
+#include "train/foreign_names.h"
 
 #define PREFIX "module." /* of nn.DataParallel */
 
@@ -39,13 +40,17 @@ const char *yoke_weights_plain_name(const char *name) {
     return strncmp(name, PREFIX, strlen(PREFIX)) == 0 ? name + strlen(PREFIX) : name;
 }
 
-/* Finds a tensor by name; nn.DataParallel saves it with the prefix "module.". */
-static const yoke_file_tensor *find(const yoke_safetensors *file, const char *name) {
+/* Of two the first in the file. */
+static const yoke_file_tensor *first_of(const yoke_file_tensor *a, const yoke_file_tensor *b) {
+    if (a == NULL || b == NULL) return a != NULL ? a : b;
+    return a < b ? a : b;
+}
+
+const yoke_file_tensor *yoke_weights_find(const yoke_safetensors *file, const char *name) {
     const yoke_file_tensor *prefixed = yoke_safetensors_find_of(file, PREFIX, name);
     if (strncmp(name, PREFIX, strlen(PREFIX)) == 0) return prefixed;
-    const yoke_file_tensor *plain = yoke_safetensors_find(file, name);
-    if (plain == NULL || prefixed == NULL) return plain != NULL ? plain : prefixed;
-    return plain < prefixed ? plain : prefixed; /* the first in the file */
+    const yoke_file_tensor *own = first_of(yoke_safetensors_find(file, name), prefixed);
+    return own != NULL ? own : yoke_safetensors_find_of(file, YOKE_FOREIGN_PREFIX, name);
 }
 
 typedef struct comparison {
@@ -103,7 +108,7 @@ static void add_shapes(mismatch *list, const yoke_file_tensor *tensor,
 /* The source of tensor `index`, the reason to skip it, or a mismatch. */
 static void find_source(yoke_weights_match *match, int index, const yoke_tensor_info *info,
                         comparison *found) {
-    const yoke_file_tensor *tensor = find(match->file, info->name);
+    const yoke_file_tensor *tensor = yoke_weights_find(match->file, info->name);
     bool allowed = may_be_missing(match, index);
     char type[100];
     if (match->options.new_head && yoke_model_is_head(match->model, index)) {
@@ -153,9 +158,12 @@ static yoke_status report(const comparison *found, const char *path, const yoke_
 /* Whether the model lacks this name of the file; the optimizer's state of a checkpoint is no
  * weight. */
 static bool is_lacking(const yoke_weights_match *match, int index) {
-    const char *name = yoke_weights_plain_name(match->file->tensors[index].name);
+    const yoke_file_tensor *tensor = &match->file->tensors[index];
+    const char *name = yoke_weights_plain_name(tensor->name);
     if (yoke_checkpoint_has_state(match->file, name)) return false;
-    return yoke_model_find_tensor(match->model, name, NULL) < 0;
+    name = yoke_foreign_plain_name(match->model, name);
+    if (yoke_model_find_tensor(match->model, name, NULL) >= 0) return false;
+    return !yoke_foreign_is_mask(tensor) && yoke_foreign_tied(match, tensor) == NULL;
 }
 
 /* What the options allow. */
@@ -217,7 +225,8 @@ static yoke_status find_sources(yoke_weights_match *match) {
     for (int i = 0; i < file->count; i++) {
         const char *name = file->tensors[i].name;
         /* The file may also have a tensor twice, with and without prefix. */
-        bool twice = find(file, yoke_weights_plain_name(name)) != &file->tensors[i];
+        const char *plain = yoke_foreign_plain_name(match->model, yoke_weights_plain_name(name));
+        bool twice = yoke_weights_find(file, plain) != &file->tensors[i];
         bool may_be = match->unknown != NULL && match->unknown[i] >= 0;
         if (twice || (is_lacking(match, i) && !may_be)) add_mismatch(&found.unknown, name);
     }
@@ -253,6 +262,7 @@ void yoke_weights_match_close(yoke_weights_match *match) {
 /* Values. */
 
 yoke_status yoke_weights_match_values(yoke_weights_match *match) {
+    TRY(yoke_foreign_check_tied(match));
     for (int k = 0; k < yoke_model_tensor_count(match->model); k++) {
         const yoke_file_tensor *tensor = match->sources[k];
         if (tensor == NULL || !yoke_dtype_is_float(tensor->dtype)) continue;
@@ -286,7 +296,7 @@ static void tell_tensor(const yoke_weights_match *match, int index) {
     yoke_skip_reason reason = match->reasons[index];
     char shape[64], own[64], what[200];
     if (yoke_model_tensor(match->model, index, &info) != YOKE_OK) return;
-    const yoke_file_tensor *tensor = find(match->file, info.name);
+    const yoke_file_tensor *tensor = yoke_weights_find(match->file, info.name);
     yoke_weights_shape_text(own, sizeof own, info.shape, info.ndim);
     if (reason == YOKE_SKIP_NEW_HEAD) {
         snprintf(what, sizeof what, "%s is not loaded: the new head begins with random values",

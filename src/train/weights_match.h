@@ -19,6 +19,8 @@ typedef struct yoke_weights_match {
 
 /* The name without the prefix "module." of nn.DataParallel. */
 const char *yoke_weights_plain_name(const char *name);
+/* A model's tensor in a file, which may name it with a prefix; NULL: it is not there. */
+const yoke_file_tensor *yoke_weights_find(const yoke_safetensors *file, const char *name);
 
 /* "[64,3,3,3]" */
 void yoke_weights_shape_text(char *text, size_t size, const int64_t *shape, int ndim);

@@ -17,6 +17,7 @@ import unittest
 
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
 LIMIT_S = 900
+TOKENIZER = pathlib.Path(__file__).resolve().parent.parent / "fixtures" / "tokenizer"
 PERIOD = b"one\\two\n\xc3\xa4, "  # a backslash, a line break, two bytes that are one character
 
 
@@ -107,6 +108,116 @@ class Generate(unittest.TestCase):
         result = yoke("generate", "--weights", image)
         self.assertEqual(result.returncode, 2)
         self.assertIn(b"text:FILE", result.stderr)
+
+
+    def test_several_prompts_have_the_texts_of_each_alone(self):
+        prompts = ["one", "t", "two\n\u00e4"]
+        alone = b"".join(self.generate("--prompt", prompt, "--length", "30", "--temperature", "0") for prompt in prompts)
+        several = [word for prompt in prompts for word in ("--prompt", prompt)]
+        self.assertEqual(self.generate(*several, "--length", "30", "--temperature", "0"), alone)
+        self.assertEqual(self.generate(*several, "--length", "30", "--temperature", "0", "--batch", "2"), alone)
+        said = json.loads(self.generate(*several, "--length", "30", "--temperature", "0", "--json"))
+        self.assertTrue(said["keeps_keys_and_values"])
+        self.assertEqual([text["prompt"] for text in said["texts"]], prompts)
+        self.assertEqual("".join(text["prompt"] + text["text"] + "\n" for text in said["texts"]), alone.decode(errors="replace"))
+        self.assertEqual({text["ended"] for text in said["texts"]}, {"length"})
+        self.assertEqual([len(text["tokens"]) for text in said["texts"]], [30] * 3)
+
+    def test_a_file_of_prompts_draws_the_same_in_groups_of_any_size(self):
+        prompts = self.folder / "prompts"
+        prompts.write_text("one\nt\now\no")
+        drawn = [self.generate("--prompts", prompts, "--length", "25", "--temperature", "3", "--batch", size)
+                 for size in (1, 3, 16)]
+        self.assertEqual(drawn[0], drawn[1])
+        self.assertEqual(drawn[0], drawn[2])
+        self.assertEqual(drawn[0].count(b"\n") >= 4, True)
+        narrow = self.generate("--prompts", prompts, "--length", "25", "--temperature", "3", "--top-p", "0.01")
+        self.assertEqual(narrow, self.generate("--prompts", prompts, "--length", "25", "--temperature", "0"))
+
+    def test_words_that_do_not_belong_together_are_refused(self):
+        empty = self.folder / "empty"
+        empty.write_bytes(b"")
+        for code, words, arguments in (
+                (2, b"leave --tokenizer out", ["--tokenizer", TOKENIZER]),
+                (2, b"leave one out", ["--prompt", "o", "--prompts", empty]),
+                (65, b"the file is empty", ["--prompts", empty]),
+                (66, b"nowhere", ["--prompts", self.folder / "nowhere"]),
+                (2, b"no special token", ["--prompt", "o", "--stop", "<|x|>"])):
+            result = yoke("generate", "--weights", self.weights, *arguments)
+            self.assertEqual((result.returncode, result.stdout), (code, b""), result.stderr)
+            self.assertIn(words, result.stderr)
+
+
+class GenerateTokens(unittest.TestCase):
+    """Weights of the tokens of a BPE vocabulary."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.text, cls.weights = cls.folder / "text", cls.folder / "w.safetensors"
+        cls.text.write_bytes(b"The model reads the text, doesn't it?<|endoftext|>" * 150)
+        said = yoke("train", "--dataset", f"text:{cls.text},context=24,tokenizer={TOKENIZER}", "--model",
+                    "gpt2:layers=1,width=32,heads=2", "--optimizer", "adamw", "--lr", "0.01", "--batch", "16",
+                    "--steps", "150", "--devices", "cpu", "--threads", "1", "--algorithm", "direct", "--quiet",
+                    "--save", cls.weights)
+        if b"PCRE2" in said.stderr:
+            raise unittest.SkipTest("this build has no PCRE2")
+        assert said.returncode == 0, said.stderr
+
+    def generate(self, *arguments):
+        return yoke("generate", "--weights", self.weights, "--tokenizer", TOKENIZER, "--threads", "1", "--temperature", "0",
+                    *arguments)
+
+    def test_it_goes_on_to_the_end_of_the_text(self):
+        result = self.generate("--prompt", "The model", "--length", "60")
+        self.assertEqual((result.returncode, result.stdout), (0, b"The model reads the text, doesn't it?\n"), result.stderr)
+        said = json.loads(self.generate("--prompt", "The model", "--json").stdout)["texts"][0]
+        self.assertEqual((said["text"], said["ended"]), (" reads the text, doesn't it?", "stop"))
+        self.assertEqual(said["prompt_tokens"], 3)
+
+    def test_without_a_stop_it_goes_past_the_end_and_the_context(self):
+        result = self.generate("--prompt", "The model", "--length", "80", "--stop", "none")
+        self.assertTrue(result.stdout.startswith(b"The model reads the text, doesn't it?<|endoftext|>The model reads"), result.stdout)
+
+    def test_without_a_prompt_it_begins_a_text(self):
+        self.assertEqual(self.generate("--length", "60").stdout, b"The model reads the text, doesn't it?\n")
+
+    def test_tokenizers_that_do_not_fit_are_refused(self):
+        broken, other = self.folder / "broken.json", self.folder / "other.json"
+        broken.write_text("{")
+        larger = json.loads((TOKENIZER / "tokenizer.json").read_text())
+        larger["added_tokens"].append({**larger["added_tokens"][-1], "id": 5000, "content": "<|x|>"})
+        other.write_text(json.dumps(larger))
+        for code, words, arguments in (
+                (2, b"name their tokenizer", []),
+                (65, b"not JSON", ["--tokenizer", broken]),
+                (66, b"neither a tokenizer.json", ["--tokenizer", self.folder]),
+                (2, b"token 5000 of", ["--tokenizer", other, "--prompt", "a<|x|>"])):
+            result = yoke("generate", "--weights", self.weights, *arguments)
+            self.assertEqual((result.returncode, result.stdout), (code, b""), result.stderr)
+            self.assertIn(words, result.stderr)
+
+    def test_published_names_are_read(self):
+        """A file as transformers saves it: a prefix, masks, and no description."""
+        foreign = self.folder / "foreign.safetensors"
+        data = self.weights.read_bytes()
+        size = int.from_bytes(data[:8], "little")
+        header, values = json.loads(data[8:8 + size]), data[8 + size:]
+        header = {f"transformer.{name}": entry for name, entry in header.items() if name != "__metadata__"}
+        header["transformer.h.0.attn.bias"] = {"dtype": "U8", "shape": [1, 1, 24, 24], "data_offsets": [len(values), len(values) + 576]}
+        text = json.dumps({**header, "__metadata__": {"format": "pt"}}).encode()
+        text += b" " * (-len(text) % 8)
+        foreign.write_bytes(len(text).to_bytes(8, "little") + text + values + b"\1" * 576)
+        model = ["--model", "gpt2:layers=1,width=32,heads=2"]
+        result = yoke("generate", "--weights", foreign, "--tokenizer", TOKENIZER, "--threads", "1", "--temperature", "0",
+                      "--prompt", "The model", *model)
+        self.assertEqual((result.returncode, result.stdout), (0, b"The model reads the text, doesn't it?\n"), result.stderr)
+        for words, arguments in ((b"--model NAME", []), (b"missing", ["--model", "gpt2:layers=2,width=32,heads=2"])):
+            result = yoke("generate", "--weights", foreign, "--tokenizer", TOKENIZER, "--prompt", "The", *arguments)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn(words, result.stderr)
 
 
 class GeneratePairs(unittest.TestCase):

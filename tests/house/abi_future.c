@@ -172,6 +172,14 @@ static void refuse_engines(void) {
     yoke_data_parallel_destroy(engine);
 }
 
+static void refuse_generators(void) {
+    const float outputs[] = {0, 1};
+    yoke_generator *none = NULL;
+    int token = 0;
+    REFUSED(yoke_generator_options, yoke_generator_create(&none, model, devices, &given));
+    REFUSED(yoke_drawing, yoke_draw_token(outputs, 2, &given, 0, 0, &token));
+}
+
 static yoke_status train(const yoke_custom_loss *loss, const yoke_metric *metric) {
     yoke_trainer_options options = YOKE_TRAINER_OPTIONS_INIT;
     yoke_trainer *trainer = NULL;
@@ -239,6 +247,7 @@ int main(void) {
     refuse_layers();
     refuse_rows();
     refuse_engines();
+    refuse_generators();
     refuse_trainers();
     yoke_model_destroy(model);
     yoke_devices_close(devices);

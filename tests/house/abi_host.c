@@ -581,6 +581,8 @@ static void use_schedules(void) {
     printf("schedules: %.9g, %.9g\n", yoke_learning_rate(&schedule, 5), lowered);
 }
 
+#include "abi_generator.h"
+
 int main(int count, char **words) {
     if (count != 3) return 2;
     use_onnx();
@@ -596,6 +598,7 @@ int main(int count, char **words) {
     use_engine(devices, model);
     use_tensor_file();
     use_files(devices, model);
+    use_generator(devices);
     use_reference();
     use_trainer(model);
     use_custom_loss(model);

@@ -12,7 +12,7 @@ enum { SIDE = 8, INPUTS = SIDE * SIDE, CLASSES = 10, VALUES = INPUTS * CLASSES, 
 
 typedef struct kit {
     /* What calls read. */
-    yoke_model *model, *draft;
+    yoke_model *model, *draft, *text_model;
     yoke_devices *devices;
     yoke_data_parallel *parallel, *other;
     yoke_dataset *dataset, *loose, *table; /* the first has a loader */
@@ -24,6 +24,8 @@ typedef struct kit {
     yoke_evaluation *evaluation;
     yoke_tensor_file *tensor_file, *read_file;
     yoke_weights_description *description;
+    yoke_generator *generator;
+    yoke_tokenizer *tokenizer;
     yoke_trace *trace;
     yoke_replica_job job;
     yoke_lookup lookup;
@@ -47,6 +49,8 @@ typedef struct kit {
         yoke_reference *reference;
         yoke_tensor_file *tensor_file;
         yoke_weights_description *description;
+        yoke_generator *generator;
+        yoke_tokenizer *tokenizer;
     } made;
     yoke_batch lent;
     float values[VALUES], ones[VALUES], *shared, *value_arrays[YOKE_OUTPUTS_LIMIT];
@@ -78,8 +82,11 @@ typedef struct kit {
     yoke_dataset_info dataset_info;
     yoke_device_info device_info;
     yoke_devices_options devices_options;
+    yoke_drawing drawing;
     yoke_embedding_options embedding_options;
     yoke_evaluation_info evaluation_info;
+    yoke_generator_info generator_info;
+    yoke_generator_options generator_options;
     yoke_gradient_check gradient_check;
     yoke_gradient_check_options gradient_check_options;
     yoke_ctc_options ctc_options;
@@ -263,6 +270,9 @@ static void fill_options(kit *k) {
     k->embedding_options = (yoke_embedding_options){sizeof k->embedding_options, "e", 1, 1, 1};
     k->image_options = (yoke_image_options){
         .struct_size = sizeof k->image_options, .shape = {3, SIDE, SIDE}, .std = {1, 1, 1, 1}};
+    k->drawing = (yoke_drawing)YOKE_DRAWING_INIT;
+    k->generator_options = (yoke_generator_options)YOKE_GENERATOR_OPTIONS_INIT;
+    k->generator_options.algorithm = YOKE_ALGORITHM_DIRECT;
     k->layer_norm_options = (yoke_layer_norm_options)YOKE_LAYER_NORM_OPTIONS_INIT;
     k->layer_norm_options.name = "ln";
     k->recurrent_options = (yoke_recurrent_options)YOKE_RECURRENT_OPTIONS_INIT;
@@ -314,8 +324,8 @@ static void fill_options(kit *k) {
 /* Structs that the library writes. */
 static void fill_results(kit *k) {
     SIZE(backend_info), SIZE(checkpoint_tensor_info), SIZE(dataset_info), SIZE(device_info);
-    SIZE(evaluation_info), SIZE(gradient_check), SIZE(group_report), SIZE(layer_info),
-        SIZE(lr_find_result);
+    SIZE(evaluation_info), SIZE(generator_info), SIZE(gradient_check), SIZE(group_report),
+        SIZE(layer_info), SIZE(lr_find_result);
     SIZE(lr_plateau), SIZE(lr_schedule), SIZE(memory_report), SIZE(misclassified), SIZE(peer_info);
     SIZE(predictions), SIZE(preset_info), SIZE(progress), SIZE(rank_info), SIZE(span_info),
         SIZE(stage_summary);
@@ -395,12 +405,19 @@ static int make_kit(void **state) {
     k->shared = shared;
     EXPECT_OK(yoke_reference_create(&k->reference, k->model, NULL, &k->reference_options));
     EXPECT_OK(yoke_evaluation_run(&k->evaluation, k->parallel, k->loader));
+    EXPECT_OK(yoke_model_preset(&k->text_model, "gpt2:layers=1,width=8,heads=1",
+                                (yoke_shape){8, 1, 1, true, false}, CLASSES, NULL));
+    EXPECT_OK(
+        yoke_generator_create(&k->generator, k->text_model, k->devices, &k->generator_options));
+    EXPECT_OK(yoke_tokenizer_open(&k->tokenizer, YOKE_SOURCE_DIR "/tests/fixtures/tokenizer"));
     make_files(k);
     k->trace = yoke_data_parallel_trace(k->parallel);
     return 0;
 }
 
 static void free_made(kit *k) {
+    yoke_generator_destroy(k->made.generator);
+    yoke_tokenizer_close(k->made.tokenizer);
     yoke_trainer_destroy(k->made.trainer);
     yoke_evaluation_destroy(k->made.evaluation);
     yoke_checkpoint_close(k->made.checkpoint);
@@ -418,6 +435,9 @@ static void free_made(kit *k) {
 
 static int free_kit(void **state) {
     kit *k = *state;
+    yoke_generator_destroy(k->generator);
+    yoke_model_destroy(k->text_model);
+    yoke_tokenizer_close(k->tokenizer);
     yoke_evaluation_destroy(k->evaluation);
     yoke_trainer_destroy(k->trainer);
     yoke_reference_destroy(k->reference);

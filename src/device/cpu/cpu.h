@@ -168,6 +168,7 @@ cpu_planner cpu_plan_recurrence, cpu_plan_attention, cpu_plan_dropout, cpu_plan_
     cpu_plan_loss;
 cpu_planner cpu_plan_expression, cpu_plan_reduction, cpu_plan_row_shape, cpu_plan_move;
 cpu_planner cpu_plan_matmul, cpu_plan_parameter, cpu_plan_constant, cpu_plan_host;
+cpu_planner cpu_plan_continued_positions, cpu_plan_continued_attention;
 
 /* Flat arithmetic, in arithmetic.c. */
 yoke_status cpu_sum(yoke_device *device, yoke_stream stream, float *to, const float *const *from,

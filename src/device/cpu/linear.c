@@ -7,6 +7,7 @@
  * twice as fast. A transposed weight is plain, in x out, by every rule. */
 #include <stdio.h>
 
+#include "device/cpu/few_rows.h"
 #include "device/cpu/weighted.h"
 
 const cpu_algorithm cpu_product_algorithms[] = {{"matrix product", dnnl_alg_kind_undef, NULL},
@@ -21,6 +22,7 @@ static yoke_status matrix(const cpu_desc **desc, cpu_device *device, int rows, i
 
 yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
                             const yoke_plan_request *request) {
+    if (cpu_takes_few_rows(request)) return cpu_plan_few_rows(plan, device, request);
     const yoke_operation *operation = request->operation;
     dnnl_data_type_t type = cpu_data_type(request->precision);
     yoke_dims input = operation->input;
@@ -46,6 +48,8 @@ yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
     problem.stored[CPU_WEIGHTS] = cpu_layout_desc(&request->parameters[0]);
     if (operation->transposed)
         TRY(matrix(&problem.stored[CPU_WEIGHTS], device, out, in, dnnl_f32, dnnl_ba));
+    if (operation->plain_weight && !operation->transposed)
+        TRY(matrix(&problem.stored[CPU_WEIGHTS], device, out, in, dnnl_f32, dnnl_ab));
     bool given = problem.stored[CPU_WEIGHTS] != NULL; /* an embedding's weight is [out, in] */
     if (plain && given) problem.free[CPU_WEIGHTS] = problem.stored[CPU_WEIGHTS];
     int length = snprintf(problem.key, sizeof problem.key, "linear %d to %d%s", in, out,

@@ -487,9 +487,15 @@ yoke_status cuda_plan_kernels(yoke_plan **plan, cuda_device *device,
         [YOKE_OP_SELECT] = &cuda_select,       [YOKE_OP_EXPRESSION] = &cuda_expression,
         [YOKE_OP_REDUCE] = &cuda_reduction,    [YOKE_OP_RESHAPE] = &cuda_row_shape,
         [YOKE_OP_MOVE] = &cuda_move,           [YOKE_OP_MATMUL] = &cuda_matmul,
-        [YOKE_OP_PARAMETER] = &cuda_parameter, [YOKE_OP_HOST] = &cuda_host};
+        [YOKE_OP_PARAMETER] = &cuda_parameter, [YOKE_OP_HOST] = &cuda_host,
+        [YOKE_OP_CONTINUED_POSITIONS] = NULL,  [YOKE_OP_CONTINUED_ATTENTION] = NULL};
     const yoke_operation *operation = request->operation;
     const cuda_kernel_operation *calls = operations[operation->kind];
+    if (calls == NULL && operation->capacity > 0)
+        return FAIL(
+            YOKE_ERROR_DEVICE,
+            "%s: CUDA devices keep no keys and values of earlier positions; use CPU devices",
+            operation->name);
     if (calls == NULL)
         return FAIL(YOKE_ERROR_INTERNAL, "operation %d has no plan", (int)operation->kind);
     if (calls == &multiply && operation->by_channel) calls = &channel_scale;

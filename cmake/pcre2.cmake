@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+# PCRE2 in the build, or why not. Sets YOKE_HAS_PCRE2: with it texts become tokens of a BPE vocabulary.
+yoke_feature(PCRE2)
+set(missing)
+if(YOKE_WITH_PCRE2)
+  pkg_check_modules(PCRE2-8 QUIET IMPORTED_TARGET GLOBAL libpcre2-8)
+endif()
+if(NOT PCRE2-8_FOUND)
+  set(missing "libpcre2-8 was not found: scripts/install-deps.sh --text installs it (Debian: libpcre2-dev)")
+elseif(PCRE2-8_VERSION VERSION_LESS 10.34)
+  set(missing "libpcre2-8 ${PCRE2-8_VERSION} is too old: Yoke takes 10.34 or newer")
+endif()
+yoke_decide(PCRE2 PCRE2 "${missing}" "${PCRE2-8_VERSION}" "${PCRE2-8_LIBDIR}")
+if(YOKE_HAS_PCRE2)
+  set(YOKE_PCRE2 PkgConfig::PCRE2-8)
+  set_source_files_properties(src/tokenizer/split.c PROPERTIES COMPILE_DEFINITIONS YOKE_HAS_PCRE2)
+endif()
