@@ -53,10 +53,11 @@ yoke_status trained_open(trained *made, const trained_flags *flags) {
                           "%s does not say which model its weights are of: add --model NAME",
                           flags->weights);
     if (flags->model == NULL && is_file(made->info.model)) /* a stranger's text opens no file */
-        return cli_refuse(YOKE_ERROR_ARGUMENT,
-                          "%s has the weights of a network from a file of ONNX: name that file with "
-                          "--model '%s'",
-                          flags->weights, made->info.model);
+        return cli_refuse(
+            YOKE_ERROR_ARGUMENT,
+            "%s has the weights of a network from a file of ONNX: name that file with "
+            "--model '%s'",
+            flags->weights, made->info.model);
     if (flags->model == NULL && !is_preset(made->info.model))
         return cli_refuse(YOKE_ERROR_ARGUMENT,
                           "%s has the weights of a network of its own program, '%s'; the tool "

@@ -37,14 +37,6 @@ static const char *no_variable(const char *name, void *payload) {
     return NULL;
 }
 
-static void use_onnx(void) {
-    yoke_onnx_options file = YOKE_ONNX_OPTIONS_INIT;
-    yoke_model *model = NULL;
-    file.outputs = CLASSES;
-    printf("a file that is none: %s\n",
-           yoke_status_name(yoke_model_read_onnx(&model, "none.onnx", &file)));
-}
-
 static void use_ranks(void) {
     RESULT(yoke_rank_info, rank);
     must(yoke_rank_detect(&rank, no_variable, NULL));
@@ -377,6 +369,9 @@ static void skip_weight(const yoke_weights_skip *skip, void *payload) {
 }
 
 static void use_files(yoke_devices *devices, const yoke_model *model) {
+    yoke_onnx_options onnx = YOKE_ONNX_OPTIONS_INIT;
+    yoke_model *none = NULL;
+    printf("%s\n", yoke_status_name(yoke_model_read_onnx(&none, "none.onnx", &onnx)));
     yoke_data_parallel_options options = YOKE_DATA_PARALLEL_OPTIONS_INIT;
     yoke_data_parallel *engine = NULL;
     options.batch = BATCH;
@@ -585,7 +580,6 @@ static void use_schedules(void) {
 
 int main(int count, char **words) {
     if (count != 3) return 2;
-    use_onnx();
     use_ranks();
     yoke_devices *devices = use_devices();
     use_datasets();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operators of elements: functions, arithmetic with broadcasting, comparisons. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "model/onnx/onnx_reader.h"
@@ -88,12 +89,23 @@ static yoke_status with_constants(yoke_onnx_call *call) {
     return mapped(call, node);
 }
 
+/* A bound never trains, whatever its name. */
+static yoke_status bound_of(yoke_onnx_call *call, yoke_onnx_value *value, double *bound) {
+    float *values;
+    if (value->kind != YOKE_ONNX_PARAMETER || yoke_onnx_whole(&value->sizes) != 1)
+        return yoke_onnx_number(call, value, bound);
+    TRY(yoke_onnx_floats(call, value, &values));
+    *bound = (double)values[0];
+    free(values);
+    return YOKE_OK;
+}
+
 static yoke_status clip(yoke_onnx_call *call) {
     double low = -(double)INFINITY, high = (double)INFINITY;
     yoke_value node;
     TRY(only(call, &node));
-    if (yoke_onnx_has(call, 1)) TRY(yoke_onnx_number(call, call->in[1], &low));
-    if (yoke_onnx_has(call, 2)) TRY(yoke_onnx_number(call, call->in[2], &high));
+    if (yoke_onnx_has(call, 1)) TRY(bound_of(call, call->in[1], &low));
+    if (yoke_onnx_has(call, 2)) TRY(bound_of(call, call->in[2], &high));
     if (isnan(low) || isnan(high))
         return FAIL(YOKE_ERROR_ARGUMENT, "its bounds are computed: they must be constants");
     if (low == 0 && high == 6) return mapped(call, yoke_relu6(call->model, node));
