@@ -143,8 +143,8 @@ YOKE_API yoke_status yoke_generator_read(yoke_generator *generator, float *outpu
 
 /** How the next token is drawn. The order is that of transformers' generate: repetition has no
  * penalty, then temperature, top_k, top_p. */
-typedef struct yoke_drawing {
-    size_t struct_size; /**< sizeof(yoke_drawing). */
+typedef struct yoke_token_sampling {
+    size_t struct_size; /**< sizeof(yoke_token_sampling). */
     double temperature; /**< Divides the outputs; 0: the likeliest token, of several the first. */
     int top_k;          /**< Only the top_k likeliest, and those that are as likely as the last of
                              them; 0: all. */
@@ -154,36 +154,37 @@ typedef struct yoke_drawing {
      * ones the later drops out first. */
     double top_p;
     uint64_t seed; /**< The same seed, the same tokens. */
-} yoke_drawing;
+} yoke_token_sampling;
 
 /** The likeliest token. */
-#define YOKE_DRAWING_INIT                                                                          \
-    { sizeof(yoke_drawing), 0, 0, 1, 0 }
+#define YOKE_TOKEN_SAMPLING_INIT                                                                   \
+    { sizeof(yoke_token_sampling), 0, 0, 1, 0 }
 
 /** Draws one token from outputs. Row and index are part of the random number's key: a text is the
  * same whatever other texts a generator has beside it.
  *
  * @param outputs     [classes] The model's output; none is NaN.
  * @param classes     At least 1.
- * @param drawing    NULL: YOKE_DRAWING_INIT.
+ * @param sampling    NULL: YOKE_TOKEN_SAMPLING_INIT.
  * @param row         Which text.
  * @param index       Which token of it.
  * @param[out] token  The token.
  * @return ARGUMENT: an option is out of its range. NUMERIC: an output is NaN or all are -inf.
  *         MEMORY.
  */
-YOKE_API yoke_status yoke_draw_token(const float *outputs, int classes, const yoke_drawing *drawing,
-                                     int row, uint64_t index, int *token);
+YOKE_API yoke_status yoke_sample_token(const float *outputs, int classes,
+                                       const yoke_token_sampling *sampling, int row, uint64_t index,
+                                       int *token);
 
 /** Reads, draws a token for every text and appends it.
  *
  * @param generator    The generator.
- * @param drawing     NULL: YOKE_DRAWING_INIT.
+ * @param sampling     NULL: YOKE_TOKEN_SAMPLING_INIT.
  * @param[out] tokens  [rows]
- * @return As yoke_generator_read and yoke_draw_token.
+ * @return As yoke_generator_read and yoke_sample_token.
  */
-YOKE_API yoke_status yoke_generator_next(yoke_generator *generator, const yoke_drawing *drawing,
-                                         int *tokens);
+YOKE_API yoke_status yoke_generator_next(yoke_generator *generator,
+                                         const yoke_token_sampling *sampling, int *tokens);
 
 #ifdef __cplusplus
 }

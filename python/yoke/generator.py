@@ -72,10 +72,10 @@ class Generator:
             raise ValueError(f"{len(prompts)} prompts, the generator has 1 to {rows}: rows=N of them")
         for row in range(len(prompts)):
             self.begin(row, prompts[row])
-        drawing = make("yoke_drawing", "YOKE_DRAWING_INIT", temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+        sampling = make("yoke_token_sampling", "YOKE_TOKEN_SAMPLING_INIT", temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
         found, done = numpy.empty((count, rows), numpy.int32), numpy.zeros(rows, bool)
         while made < count and not done[:len(prompts)].all():
-            LIBRARY.yoke_generator_next(self._generator, ctypes.byref(drawing), found[made].ctypes.data)
+            LIBRARY.yoke_generator_next(self._generator, ctypes.byref(sampling), found[made].ctypes.data)
             done, made = done | (found[made] == stop), made + 1
         texts = found[:made, :len(prompts)].T
         return [text[:numpy.flatnonzero(text == stop)[0] + 1] if (text == stop).any() else text for text in texts]

@@ -83,11 +83,11 @@ static yoke_status write_target(target_run *run) {
     const generate_flags *flags = run->flags;
     const float *more_inputs[YOKE_INPUTS_LIMIT];
     yoke_batch batch = make_batch(run, more_inputs);
-    yoke_drawing drawing = {.struct_size = sizeof drawing,
-                            .temperature = flags->temperature < 0 ? 0 : flags->temperature,
-                            .top_k = flags->top_k,
-                            .top_p = flags->top_p,
-                            .seed = flags->seed};
+    yoke_token_sampling sampling = {.struct_size = sizeof sampling,
+                                    .temperature = flags->temperature < 0 ? 0 : flags->temperature,
+                                    .top_k = flags->top_k,
+                                    .top_p = flags->top_p,
+                                    .seed = flags->seed};
     unsigned char last = 0;
     run->target[run->written++] = BEGIN;
     for (int i = 0; i < flags->length && run->written <= run->context; i++) {
@@ -95,7 +95,7 @@ static yoke_status write_target(target_run *run) {
         TRY(yoke_data_parallel_forward(run->of->parallel, &batch, false, run->outputs));
         const float *outputs =
             run->outputs + (size_t)(run->written - 1) * (size_t)run->words.classes;
-        TRY(yoke_draw_token(outputs, run->words.classes, &drawing, 0, (uint64_t)i, &token));
+        TRY(yoke_sample_token(outputs, run->words.classes, &sampling, 0, (uint64_t)i, &token));
         if (token < run->words.reserved) break;
         char byte = (char)run->words.bytes[token];
         vocabulary_print(&byte, 1, &last);

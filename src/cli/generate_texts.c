@@ -197,12 +197,12 @@ static void print_prompt(const one_text *text) {
 /* One more token for each text of a group that goes on. */
 static yoke_status add_tokens(texts_run *run, size_t first, size_t rows, size_t *going) {
     const generate_flags *flags = run->flags;
-    yoke_drawing drawing = {.struct_size = sizeof drawing,
-                            .temperature =
-                                flags->temperature < 0 ? DEFAULT_TEMPERATURE : flags->temperature,
-                            .top_k = flags->top_k,
-                            .top_p = flags->top_p,
-                            .seed = flags->seed};
+    yoke_token_sampling sampling = {.struct_size = sizeof sampling,
+                                    .temperature = flags->temperature < 0 ? DEFAULT_TEMPERATURE
+                                                                          : flags->temperature,
+                                    .top_k = flags->top_k,
+                                    .top_p = flags->top_p,
+                                    .seed = flags->seed};
     TRY(yoke_generator_read(run->generator, run->outputs));
     *going = 0;
     for (size_t row = 0; row < rows; row++) {
@@ -210,8 +210,8 @@ static yoke_status add_tokens(texts_run *run, size_t first, size_t rows, size_t 
         const float *outputs = run->outputs + row * (size_t)run->info.classes;
         int token = 0;
         if (text->stopped || text->count == (size_t)flags->length) continue;
-        TRY(yoke_draw_token(outputs, run->info.classes, &drawing, (int)(first + row), text->count,
-                            &token));
+        TRY(yoke_sample_token(outputs, run->info.classes, &sampling, (int)(first + row),
+                              text->count, &token));
         text->stopped = token == run->stop;
         if (text->stopped) continue;
         text->tokens[text->count++] = token;

@@ -309,14 +309,15 @@ yoke_status yoke_generator_read(yoke_generator *generator, float *outputs) {
     return YOKE_OK;
 }
 
-yoke_status yoke_generator_next(yoke_generator *generator, const yoke_drawing *drawing,
+yoke_status yoke_generator_next(yoke_generator *generator, const yoke_token_sampling *sampling,
                                 int *tokens) {
     TRY(yoke_pointer_check(tokens, "tokens"));
     TRY(yoke_generator_read(generator, NULL));
     for (int row = 0; row < generator->options.rows; row++) {
         text *own = &generator->texts[row];
         const float *outputs = generator->outputs + (size_t)row * (size_t)generator->classes;
-        TRY(yoke_draw_token(outputs, generator->classes, drawing, row, own->drawn, &tokens[row]));
+        TRY(yoke_sample_token(outputs, generator->classes, sampling, row, own->drawn,
+                              &tokens[row]));
         TRY(check_token(generator, tokens[row]));
     }
     for (int row = 0; row < generator->options.rows; row++) {

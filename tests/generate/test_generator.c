@@ -47,7 +47,8 @@ typedef struct setting {
 } setting;
 
 /* tokens[TOKENS][ROWS], and what the generator said of itself. */
-static yoke_generator_info run(setting of, const yoke_drawing *drawing, int tokens[TOKENS][ROWS]) {
+static yoke_generator_info run(setting of, const yoke_token_sampling *drawing,
+                               int tokens[TOKENS][ROWS]) {
     yoke_devices_options open = {
         .struct_size = sizeof open, .list = of.devices, .threads = 2, .unbound = true};
     yoke_generator_options options = YOKE_GENERATOR_OPTIONS_INIT;
@@ -89,8 +90,8 @@ static void kept_keys_and_values_give_the_tokens_of_whole_texts(void **state) {
     (void)state;
     static const int drops[] = {0, 1, 23, 24};
     static const int chunks[] = {0, 1, 5, 24};
-    static const yoke_drawing drawings[] = {YOKE_DRAWING_INIT,
-                                            {sizeof(yoke_drawing), 1.5, 0, 0.95, 7}};
+    static const yoke_token_sampling drawings[] = {YOKE_TOKEN_SAMPLING_INIT,
+                                                   {sizeof(yoke_token_sampling), 1.5, 0, 0.95, 7}};
     for (int d = 0; d < 2; d++)
         for (int i = 0; i < 4; i++) {
             int whole[TOKENS][ROWS], kept[TOKENS][ROWS];
@@ -235,13 +236,13 @@ static void wrong_texts_and_options_are_refused(void **state) {
 
 /* Drawing. */
 
-static int draws(const float *outputs, int classes, yoke_drawing drawing, int counts[]) {
+static int draws(const float *outputs, int classes, yoke_token_sampling drawing, int counts[]) {
     int kinds = 0;
     memset(counts, 0, (size_t)classes * sizeof *counts);
     drawing.struct_size = sizeof drawing;
     for (int i = 0; i < 4000; i++) {
         int token = -1;
-        EXPECT_OK(yoke_draw_token(outputs, classes, &drawing, 0, (uint64_t)i, &token));
+        EXPECT_OK(yoke_sample_token(outputs, classes, &drawing, 0, (uint64_t)i, &token));
         assert_in_range(token, 0, classes - 1);
         kinds += counts[token]++ == 0;
     }
@@ -253,24 +254,31 @@ static void draws_follow_the_shares_of_what_is_left(void **state) {
     /* Shares 0.4, 0.1, 0.3, 0.2; infinitely unlikely ones are never drawn. */
     const float outputs[] = {logf(0.4f), logf(0.1f), logf(0.3f), logf(0.2f), -INFINITY};
     int counts[5];
-    assert_int_equal(draws(outputs, 5, (yoke_drawing){.temperature = 1}, counts), 4);
+    assert_int_equal(draws(outputs, 5, (yoke_token_sampling){.temperature = 1}, counts), 4);
     for (int i = 0; i < 4; i++)
         assert_true(fabs(counts[i] / 4000.0 - exp((double)outputs[i])) < 0.03);
-    assert_int_equal(draws(outputs, 5, (yoke_drawing){.temperature = 1, .top_k = 2}, counts), 2);
+    assert_int_equal(draws(outputs, 5, (yoke_token_sampling){.temperature = 1, .top_k = 2}, counts),
+                     2);
     assert_true(fabs(counts[0] / 4000.0 - 4.0 / 7) < 0.03 && counts[2] > 0);
-    assert_int_equal(draws(outputs, 5, (yoke_drawing){.temperature = 1, .top_p = 0.69}, counts), 2);
-    assert_int_equal(draws(outputs, 5, (yoke_drawing){.temperature = 1, .top_p = 0.71}, counts), 3);
-    assert_int_equal(draws(outputs, 5, (yoke_drawing){.temperature = 1, .top_p = 1e-9}, counts), 1);
+    assert_int_equal(
+        draws(outputs, 5, (yoke_token_sampling){.temperature = 1, .top_p = 0.69}, counts), 2);
+    assert_int_equal(
+        draws(outputs, 5, (yoke_token_sampling){.temperature = 1, .top_p = 0.71}, counts), 3);
+    assert_int_equal(
+        draws(outputs, 5, (yoke_token_sampling){.temperature = 1, .top_p = 1e-9}, counts), 1);
     assert_int_equal(counts[0], 4000);
     /* top_p is of the shares that top_k leaves: 4/7 and 3/7. */
-    assert_int_equal(
-        draws(outputs, 5, (yoke_drawing){.temperature = 1, .top_k = 2, .top_p = 0.5}, counts), 1);
-    assert_int_equal(draws(outputs, 5, (yoke_drawing){.temperature = 0}, counts), 1);
-    assert_int_equal(draws(outputs, 5, (yoke_drawing){.temperature = 0.05}, counts), 2);
+    assert_int_equal(draws(outputs, 5,
+                           (yoke_token_sampling){.temperature = 1, .top_k = 2, .top_p = 0.5},
+                           counts),
+                     1);
+    assert_int_equal(draws(outputs, 5, (yoke_token_sampling){.temperature = 0}, counts), 1);
+    assert_int_equal(draws(outputs, 5, (yoke_token_sampling){.temperature = 0.05}, counts), 2);
     const float equal[] = {1, 2, 2, 2, 0};
-    assert_int_equal(draws(equal, 5, (yoke_drawing){.temperature = 1, .top_k = 2}, counts),
+    assert_int_equal(draws(equal, 5, (yoke_token_sampling){.temperature = 1, .top_k = 2}, counts),
                      3); /* ties stay */
-    assert_int_equal(draws(equal, 5, (yoke_drawing){.temperature = 1, .top_p = 0.2}, counts), 1);
+    assert_int_equal(draws(equal, 5, (yoke_token_sampling){.temperature = 1, .top_p = 0.2}, counts),
+                     1);
     assert_int_equal(counts[1], 4000); /* of equal ones the first */
 }
 
@@ -278,34 +286,34 @@ static void a_draw_depends_on_seed_row_and_index(void **state) {
     (void)state;
     float outputs[1000] = {0};
     int tokens[4] = {0}, again = 0;
-    yoke_drawing drawing = {.struct_size = sizeof drawing, .temperature = 1, .top_p = 1};
-    EXPECT_OK(yoke_draw_token(outputs, 1000, &drawing, 0, 0, &tokens[0]));
-    EXPECT_OK(yoke_draw_token(outputs, 1000, &drawing, 1, 0, &tokens[1]));
-    EXPECT_OK(yoke_draw_token(outputs, 1000, &drawing, 0, 1, &tokens[2]));
+    yoke_token_sampling drawing = {.struct_size = sizeof drawing, .temperature = 1, .top_p = 1};
+    EXPECT_OK(yoke_sample_token(outputs, 1000, &drawing, 0, 0, &tokens[0]));
+    EXPECT_OK(yoke_sample_token(outputs, 1000, &drawing, 1, 0, &tokens[1]));
+    EXPECT_OK(yoke_sample_token(outputs, 1000, &drawing, 0, 1, &tokens[2]));
     drawing.seed = 1;
-    EXPECT_OK(yoke_draw_token(outputs, 1000, &drawing, 0, 0, &tokens[3]));
+    EXPECT_OK(yoke_sample_token(outputs, 1000, &drawing, 0, 0, &tokens[3]));
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < i; k++)
             assert_int_not_equal(tokens[i], tokens[k]);
-    EXPECT_OK(yoke_draw_token(outputs, 1000, &drawing, 0, 0, &again));
+    EXPECT_OK(yoke_sample_token(outputs, 1000, &drawing, 0, 0, &again));
     assert_int_equal(again, tokens[3]);
 }
 
 static void outputs_and_options_that_give_no_token_are_refused(void **state) {
     (void)state;
     const float nan[] = {0, NAN}, none[] = {-INFINITY, -INFINITY}, fine[] = {0, 1};
-    static const yoke_drawing wrong[] = {{sizeof(yoke_drawing), -1},
-                                         {sizeof(yoke_drawing), NAN},
-                                         {sizeof(yoke_drawing), 1, -1},
-                                         {sizeof(yoke_drawing), 1, 0, 1.5},
-                                         {sizeof(yoke_drawing), 1, 0, NAN}};
+    static const yoke_token_sampling wrong[] = {{sizeof(yoke_token_sampling), -1},
+                                                {sizeof(yoke_token_sampling), NAN},
+                                                {sizeof(yoke_token_sampling), 1, -1},
+                                                {sizeof(yoke_token_sampling), 1, 0, 1.5},
+                                                {sizeof(yoke_token_sampling), 1, 0, NAN}};
     int token = 0;
-    assert_int_equal(yoke_draw_token(nan, 2, NULL, 0, 0, &token), YOKE_ERROR_NUMERIC);
-    assert_int_equal(yoke_draw_token(none, 2, NULL, 0, 0, &token), YOKE_ERROR_NUMERIC);
+    assert_int_equal(yoke_sample_token(nan, 2, NULL, 0, 0, &token), YOKE_ERROR_NUMERIC);
+    assert_int_equal(yoke_sample_token(none, 2, NULL, 0, 0, &token), YOKE_ERROR_NUMERIC);
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
-        assert_int_equal(yoke_draw_token(fine, 2, &wrong[i], 0, 0, &token), YOKE_ERROR_ARGUMENT);
-    assert_int_equal(yoke_draw_token(fine, 0, NULL, 0, 0, &token), YOKE_ERROR_ARGUMENT);
-    EXPECT_OK(yoke_draw_token(fine, 2, NULL, 0, 0, &token));
+        assert_int_equal(yoke_sample_token(fine, 2, &wrong[i], 0, 0, &token), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_sample_token(fine, 0, NULL, 0, 0, &token), YOKE_ERROR_ARGUMENT);
+    EXPECT_OK(yoke_sample_token(fine, 2, NULL, 0, 0, &token));
     assert_int_equal(token, 1);
 }
 

@@ -177,7 +177,7 @@ static void refuse_generators(void) {
     yoke_generator *none = NULL;
     int token = 0;
     REFUSED(yoke_generator_options, yoke_generator_create(&none, model, devices, &given));
-    REFUSED(yoke_drawing, yoke_draw_token(outputs, 2, &given, 0, 0, &token));
+    REFUSED(yoke_token_sampling, yoke_sample_token(outputs, 2, &given, 0, 0, &token));
 }
 
 static yoke_status train(const yoke_custom_loss *loss, const yoke_metric *metric) {

@@ -2,7 +2,7 @@
 /* The part of abi_host.c that continues a text; it has that file's macros. */
 static void use_generator(yoke_devices *devices) {
     yoke_generator_options options = YOKE_GENERATOR_OPTIONS_INIT;
-    yoke_drawing drawing = YOKE_DRAWING_INIT;
+    yoke_token_sampling drawing = YOKE_TOKEN_SAMPLING_INIT;
     yoke_generator *generator = NULL;
     yoke_model *model = NULL;
     int token = 3;

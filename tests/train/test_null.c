@@ -82,7 +82,7 @@ typedef struct kit {
     yoke_dataset_info dataset_info;
     yoke_device_info device_info;
     yoke_devices_options devices_options;
-    yoke_drawing drawing;
+    yoke_token_sampling token_sampling;
     yoke_embedding_options embedding_options;
     yoke_evaluation_info evaluation_info;
     yoke_generator_info generator_info;
@@ -270,7 +270,7 @@ static void fill_options(kit *k) {
     k->embedding_options = (yoke_embedding_options){sizeof k->embedding_options, "e", 1, 1, 1};
     k->image_options = (yoke_image_options){
         .struct_size = sizeof k->image_options, .shape = {3, SIDE, SIDE}, .std = {1, 1, 1, 1}};
-    k->drawing = (yoke_drawing)YOKE_DRAWING_INIT;
+    k->token_sampling = (yoke_token_sampling)YOKE_TOKEN_SAMPLING_INIT;
     k->generator_options = (yoke_generator_options)YOKE_GENERATOR_OPTIONS_INIT;
     k->generator_options.algorithm = YOKE_ALGORITHM_DIRECT;
     k->layer_norm_options = (yoke_layer_norm_options)YOKE_LAYER_NORM_OPTIONS_INIT;

@@ -50,12 +50,12 @@ static int pop(heap *h) {
 }
 
 /* What is left to draw from: shares[token], 0 of those that are out; returns their sum. */
-static double keep(heap *h, const yoke_drawing *drawing, int classes, double *shares) {
+static double keep(heap *h, const yoke_token_sampling *sampling, int classes, double *shares) {
     double best = (double)h->values[h->tokens[0]], all = 0, sum = 0;
     int kept = classes;
-    if (drawing->top_k > 0 && drawing->top_k < classes) {
+    if (sampling->top_k > 0 && sampling->top_k < classes) {
         float last = 0;
-        for (kept = 0; kept < drawing->top_k; kept++)
+        for (kept = 0; kept < sampling->top_k; kept++)
             last = h->values[pop(h)];
         for (; h->count > 0 && h->values[h->tokens[0]] == last; kept++)
             pop(h);
@@ -68,11 +68,11 @@ static double keep(heap *h, const yoke_drawing *drawing, int classes, double *sh
         shares[i] = 0;
     for (int i = 0; i < kept; i++) {
         int token = h->tokens[i];
-        shares[token] = exp(((double)h->values[token] - best) / drawing->temperature);
+        shares[token] = exp(((double)h->values[token] - best) / sampling->temperature);
         all += shares[token];
     }
-    if (drawing->top_p == 0 || drawing->top_p >= 1) return all;
-    while (h->count > 0 && sum < drawing->top_p * all)
+    if (sampling->top_p == 0 || sampling->top_p >= 1) return all;
+    while (h->count > 0 && sum < sampling->top_p * all)
         sum += shares[pop(h)];
     for (int i = 0; i < h->count; i++)
         shares[h->tokens[i]] = 0;
@@ -92,21 +92,22 @@ static int draw(const double *shares, int classes, double sum, const uint32_t wo
     return last;
 }
 
-static yoke_status check_options(const yoke_drawing *drawing) {
-    if (!(drawing->temperature >= 0 && isfinite(drawing->temperature)))
+static yoke_status check_options(const yoke_token_sampling *sampling) {
+    if (!(sampling->temperature >= 0 && isfinite(sampling->temperature)))
         return FAIL(YOKE_ERROR_ARGUMENT, "a temperature of %g: must be finite, at least 0",
-                    drawing->temperature);
-    if (drawing->top_k < 0)
-        return FAIL(YOKE_ERROR_ARGUMENT, "a top_k of %d: must be at least 0", drawing->top_k);
-    if (!(drawing->top_p >= 0 && drawing->top_p <= 1))
-        return FAIL(YOKE_ERROR_ARGUMENT, "a top_p of %g: must be between 0 and 1", drawing->top_p);
+                    sampling->temperature);
+    if (sampling->top_k < 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a top_k of %d: must be at least 0", sampling->top_k);
+    if (!(sampling->top_p >= 0 && sampling->top_p <= 1))
+        return FAIL(YOKE_ERROR_ARGUMENT, "a top_p of %g: must be between 0 and 1", sampling->top_p);
     return YOKE_OK;
 }
 
-yoke_status yoke_draw_token(const float *outputs, int classes, const yoke_drawing *drawing, int row,
-                            uint64_t index, int *token) {
-    yoke_drawing own = YOKE_DRAWING_INIT;
-    TRY(yoke_options_load(&own, sizeof own, drawing, "yoke_drawing"));
+yoke_status yoke_sample_token(const float *outputs, int classes,
+                              const yoke_token_sampling *sampling, int row, uint64_t index,
+                              int *token) {
+    yoke_token_sampling own = YOKE_TOKEN_SAMPLING_INIT;
+    TRY(yoke_options_load(&own, sizeof own, sampling, "yoke_token_sampling"));
     TRY(yoke_pointer_check(outputs, "outputs"));
     TRY(yoke_pointer_check(token, "token"));
     TRY(check_options(&own));
