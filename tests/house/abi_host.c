@@ -369,9 +369,6 @@ static void skip_weight(const yoke_weights_skip *skip, void *payload) {
 }
 
 static void use_files(yoke_devices *devices, const yoke_model *model) {
-    yoke_onnx_options onnx = YOKE_ONNX_OPTIONS_INIT;
-    yoke_model *none = NULL;
-    printf("%s\n", yoke_status_name(yoke_model_read_onnx(&none, "none.onnx", &onnx)));
     yoke_data_parallel_options options = YOKE_DATA_PARALLEL_OPTIONS_INIT;
     yoke_data_parallel *engine = NULL;
     options.batch = BATCH;
@@ -576,7 +573,7 @@ static void use_schedules(void) {
     printf("schedules: %.9g, %.9g\n", yoke_learning_rate(&schedule, 5), lowered);
 }
 
-#include "abi_generator.h"
+#include "abi_models.h"
 
 int main(int count, char **words) {
     if (count != 3) return 2;
@@ -593,6 +590,7 @@ int main(int count, char **words) {
     use_tensor_file();
     use_files(devices, model);
     use_generator(devices);
+    use_onnx();
     use_reference();
     use_trainer(model);
     use_custom_loss(model);

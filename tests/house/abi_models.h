@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of abi_host.c that continues a text; it has that file's macros. */
+/* The part of abi_host.c that continues a text and reads a file of ONNX; it has that file's macros. */
 static void use_generator(yoke_devices *devices) {
     yoke_generator_options options = YOKE_GENERATOR_OPTIONS_INIT;
-    yoke_token_sampling drawing = YOKE_TOKEN_SAMPLING_INIT;
+    yoke_token_sampling sampling = YOKE_TOKEN_SAMPLING_INIT;
     yoke_generator *generator = NULL;
     yoke_model *model = NULL;
     int token = 3;
@@ -14,9 +14,15 @@ static void use_generator(yoke_devices *devices) {
     must(yoke_generator_describe(generator, &info));
     CHECK_TAIL(info);
     must(yoke_generator_begin(generator, 0, &token, 1));
-    must(yoke_generator_next(generator, &drawing, &token));
+    must(yoke_generator_next(generator, &sampling, &token));
     printf("generator: context %d, %d classes, kept %d; token %d\n", info.context, info.classes,
            (int)info.keeps, token);
     yoke_generator_destroy(generator);
     yoke_model_destroy(model);
+}
+
+static void use_onnx(void) {
+    yoke_onnx_options onnx = YOKE_ONNX_OPTIONS_INIT;
+    yoke_model *none = NULL;
+    printf("%s\n", yoke_status_name(yoke_model_read_onnx(&none, "none.onnx", &onnx)));
 }
