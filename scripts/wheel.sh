@@ -44,7 +44,7 @@ if [[ $processor == aarch64 ]]; then
     ln -sf "$(command -v aarch64-linux-gnu-strip)" "$tools/bin/strip"
     repair=(--ldpaths "/usr/lib/aarch64-linux-gnu:/usr/aarch64-linux-gnu/lib")
 else
-    scripts/install-deps.sh
+    scripts/install-deps.sh --onnx --text
     settings+=("cmake.define.ONEDNN_ROOT=$tools")
     export LD_LIBRARY_PATH=$tools/lib # for auditwheel
 fi
@@ -58,7 +58,8 @@ licenses=$(echo "$made"/unpacked/yoke-*/yoke-*.dist-info/licenses)
 cp /usr/share/doc/librandom123-dev/copyright "$licenses/Random123.copyright"
 for library in "$made"/unpacked/yoke-*/yoke.libs/*; do
     name=$(basename "$library")
-    name=${name%%-*} # of libpng16-721f6277.so.16.37.0
+    name=${name%%.so*}
+    name=${name%-*} # of libpng16-721f6277.so.16.37.0
     if [[ $name == libdnnl && $processor == x86_64 ]]; then
         cp "$tools/share/doc/onednn/LICENSE" "$licenses/$name.LICENSE"
         cp "$tools/share/doc/onednn/THIRD-PARTY-PROGRAMS" "$licenses/$name.THIRD-PARTY-PROGRAMS"
