@@ -10,7 +10,6 @@ set(YOKE_MODULES "jansson libxxhash libsodium libjpeg libpng") # what libyoke.a 
 if(YOKE_HAS_PCRE2)
   string(APPEND YOKE_MODULES " libpcre2-8")
 endif()
-
 if(YOKE_HAS_ONNX)
   string(APPEND YOKE_MODULES " libprotobuf-c")
 endif()

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Files of ONNX, by protobuf-c. The description of the format is Yoke's own: src/model/onnx/onnx.proto says why.
-# Sets YOKE_HAS_ONNX, YOKE_ONNX_SOURCES and the target yoke_onnx_library that links what they need.
+# Sets YOKE_HAS_ONNX, and YOKE_ONNX_SOURCES with YOKE_ONNX_INCLUDE and the library YOKE_ONNX that they need.
 yoke_feature(ONNX)
-add_library(yoke_onnx_library INTERFACE)
 set(missing "")
-pkg_check_modules(PROTOBUF_C QUIET IMPORTED_TARGET GLOBAL libprotobuf-c>=1.3)
+pkg_check_modules(PROTOBUF-C QUIET IMPORTED_TARGET GLOBAL libprotobuf-c>=1.3)
 find_program(PROTOC_C NAMES protoc-c)
-if(NOT PROTOBUF_C_FOUND)
+if(NOT PROTOBUF-C_FOUND)
   set(missing "no protobuf-c: install libprotobuf-c-dev (scripts/install-deps.sh --onnx)")
 elseif(NOT PROTOC_C)
   set(missing "no protoc-c: install protobuf-c-compiler (scripts/install-deps.sh --onnx)")
 endif()
-yoke_decide(ONNX ONNX "${missing}" "${PROTOBUF_C_VERSION}" "protobuf-c and ${PROTOC_C}")
+yoke_decide(ONNX ONNX "${missing}" "${PROTOBUF-C_VERSION}" "protobuf-c and ${PROTOC_C}")
 if(NOT YOKE_HAS_ONNX)
   set(YOKE_ONNX_SOURCES src/model/onnx/onnx_absent.c)
   return()
@@ -25,5 +24,5 @@ add_custom_command(OUTPUT ${made}/onnx.pb-c.c ${made}/onnx.pb-c.h DEPENDS ${PROJ
   COMMAND ${PROTOC_C} --proto_path=${PROJECT_SOURCE_DIR}/src/model/onnx --c_out=${made} onnx.proto VERBATIM)
 set_source_files_properties(${made}/onnx.pb-c.c PROPERTIES GENERATED ON COMPILE_OPTIONS -w)
 list(APPEND YOKE_ONNX_SOURCES ${made}/onnx.pb-c.c)
-target_include_directories(yoke_onnx_library SYSTEM INTERFACE ${PROJECT_BINARY_DIR}/onnx)
-target_link_libraries(yoke_onnx_library INTERFACE PkgConfig::PROTOBUF_C)
+set(YOKE_ONNX_INCLUDE ${PROJECT_BINARY_DIR}/onnx)
+set(YOKE_ONNX PkgConfig::PROTOBUF-C)
