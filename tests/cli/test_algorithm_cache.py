@@ -289,7 +289,7 @@ class Cache(Case):
         text.write_text("the quick brown fox jumps over the lazy dog. " * 40)
         self.small("--no-cache", "--save", str(weights))
         self.finish(self.start("train", "--model", "gpt2:width=16,layers=1,heads=2", "--dataset",
-                               f"text:{text},context=8", "--steps", "1", "--no-cache", "--json", "--quiet",
+                               f"text:{text},context=16", "--steps", "1", "--no-cache", "--json", "--quiet",
                                "--save", str(language), *ONE_CPU))
         for arguments in (["train", *SMALL, "--steps", "1", "--quiet", *ONE_CPU],
                           ["compare", *SMALL, "--batch", "16", "--rounds", "3", "--seconds", "1", "--devices",

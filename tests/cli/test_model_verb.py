@@ -82,8 +82,8 @@ class Show(unittest.TestCase):
                 "'3x4' is not channels x height x width": ["show", "mlp", "--input", "3x4"],
                 "'3x0x4' is not channels": ["show", "mlp", "--input", "3x0x4"],
                 "--dataset and --input both": ["show", "mlp", "--input", "3", "--dataset", "synthetic"],
-                "model needs 'list', or 'show'": ["show"],
-                "model needs 'list', or": ["list", "all"]}.items():
+                "model needs 'list', 'show' and the name of one model, or 'export'": ["show"],
+                "model needs 'list', 'show'": ["list", "all"]}.items():
             result = yoke(*arguments, code=2)
             self.assertIn(words, result.stderr)
             self.assertEqual(result.stdout, "")

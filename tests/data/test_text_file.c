@@ -167,7 +167,7 @@ static void files_that_are_no_text_to_train_on_are_refused(void **state) {
     write_text(2 * CONTEXT);
     expect_refused(",context=8", YOKE_ERROR_DATA,
                    "ends at byte 16; context=8 and validation=0.1 "
-                   "need 17 bytes");
+                   "need 17");
     write_text(BYTES);
     expect_refused("", YOKE_ERROR_DATA, "need 257 bytes: choose a smaller context");
     write_file("text", (const uint8_t *)"aaaaaaaaaaaaaaaaaaaaaaaa", 24);

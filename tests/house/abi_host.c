@@ -589,8 +589,7 @@ int main(int count, char **words) {
     use_engine(devices, model);
     use_tensor_file();
     use_files(devices, model);
-    use_generator(devices);
-    use_onnx();
+    use_models(devices);
     use_reference();
     use_trainer(model);
     use_custom_loss(model);

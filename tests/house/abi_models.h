@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of abi_host.c that continues a text and reads a file of ONNX; it has that file's macros. */
+/* The part of abi_host.c that continues a text and reads a file of ONNX; it has that file's macros.
+ */
 static void use_generator(yoke_devices *devices) {
     yoke_generator_options options = YOKE_GENERATOR_OPTIONS_INIT;
     yoke_token_sampling sampling = YOKE_TOKEN_SAMPLING_INIT;
@@ -21,7 +22,8 @@ static void use_generator(yoke_devices *devices) {
     yoke_model_destroy(model);
 }
 
-static void use_onnx(void) {
+static void use_models(yoke_devices *devices) {
+    use_generator(devices);
     yoke_onnx_options onnx = YOKE_ONNX_OPTIONS_INIT;
     yoke_model *none = NULL;
     printf("%s\n", yoke_status_name(yoke_model_read_onnx(&none, "none.onnx", &onnx)));
