@@ -169,7 +169,7 @@ static void files_that_are_no_text_to_train_on_are_refused(void **state) {
                    "ends at byte 16; context=8 and validation=0.1 "
                    "need 17");
     write_text(BYTES);
-    expect_refused("", YOKE_ERROR_DATA, "need 257 bytes: choose a smaller context");
+    expect_refused("", YOKE_ERROR_DATA, "need 257: choose a smaller context");
     write_file("text", (const uint8_t *)"aaaaaaaaaaaaaaaaaaaaaaaa", 24);
     expect_refused(",context=8", YOKE_ERROR_DATA, "every byte is 0x61");
     expect_error("text", YOKE_SPLIT_TRAIN, YOKE_ERROR_DATA, "a folder; text: reads one file");
