@@ -14,8 +14,8 @@ from .data_parallel import DataParallel
 if TYPE_CHECKING:
     from .distributed.launch import launch
     from .distributed.process_group import DistributedDataParallel, ProcessGroup
-    from .generator import Generator, Tokenizer
     from .onnx import from_onnx
+    from .text.generator import Generator, Tokenizer
     from .training.train import Result, train
     from .training.trainer import Trainer
 
@@ -24,7 +24,7 @@ __all__ = ["Builder", "DataParallel", "DistributedDataParallel", "FromTorchError
 __version__: str = LIBRARY.yoke_version().decode()
 # Where the names are that a program may never ask for: importing yoke then costs little more than importing numpy.
 _LATER = {"Trainer": "training.trainer", "train": "training.train", "Result": "training.train",
-          "Generator": "generator", "Tokenizer": "generator", "from_onnx": "onnx", "launch": "distributed.launch",
+          "Generator": "text.generator", "Tokenizer": "text.generator", "from_onnx": "onnx", "launch": "distributed.launch",
           "ProcessGroup": "distributed.process_group",
           "DistributedDataParallel": "distributed.process_group"}
 

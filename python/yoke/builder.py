@@ -84,6 +84,7 @@ class Model:
     aliases: dict[str, str] = {}  # further names of tensors that PyTorch's state_dict has
     frozen: list[str] = []  # the library's names of parameters
     frozen_statistics: list[str] = []  # patterns of batch norms that stay in eval mode
+    module: Any = None  # yoke.train's, whose parameters groups may name
     error: float | None = None  # of outputs, as from_torch compared them
     traced_loss: bool = False  # output 0 is a loss that from_torch has traced
     targets: int = 0  # the last inputs, which are targets of that loss

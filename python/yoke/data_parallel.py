@@ -183,14 +183,22 @@ class DataParallel:
 
     def weights(self) -> dict[str, numpy.ndarray]:
         """Copies of all parameters and running statistics, by the module's names and in its shapes."""
+        self._refuse_waiting()
         if self.model is None:
             raise RuntimeError("the first step or call makes the model: there are no weights yet but the module's own")
         if self._engine is None:
             return {name: values.copy() for name, values in self.model.weights.items()}
         return read_weights(self._engine, self.model)
 
+    def _refuse_waiting(self) -> None:
+        """A checkpoint that load has named comes in with the first step or call; until then its weights are in no model."""
+        if self._engine is None and self._resume is not None:
+            raise RuntimeError(f"{os.fsdecode(self._resume)} comes in with the first step or call: step, evaluate or call the "
+                               "model before you read or write its weights")
+
     def state_dict(self) -> dict[str, Any]:
         """What module.load_state_dict takes: tensors of a PyTorch module; arrays of a model of the builder."""
+        self._refuse_waiting()
         if isinstance(self._module, Model) and not self._module.weights:
             return self.weights()
         if self.model is None:
@@ -199,6 +207,7 @@ class DataParallel:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Writes weights and running statistics by name; what the model does not compute with is kept as it is."""
+        self._refuse_waiting()
         if self.model is None:
             self._module.load_state_dict(state)  # of which the first call makes the model
             return

@@ -226,10 +226,11 @@ yoke_status yoke_tokenizer_read_json(yoke_tokenizer *tokenizer, const char *path
 
 /* vocab.json and merges.txt. */
 
+/* Lines that are not empty, or more. */
 static size_t count_lines(const char *data, size_t bytes) {
     size_t lines = 1;
-    for (size_t i = 0; i < bytes; i++)
-        lines += data[i] == '\n';
+    for (size_t i = 1; i < bytes; i++)
+        lines += data[i] == '\n' && data[i - 1] != '\n';
     return lines;
 }
 

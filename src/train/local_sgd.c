@@ -117,7 +117,11 @@ static yoke_status settle(yoke_trainer *trainer) {
     step_outside(apart, trainer->run.options.local);
     average_buffers(apart->crew);
     yoke_data_parallel_count_steps(server, trainer->run.at.step);
-    TRY(yoke_data_parallel_wrote_weights(server));
+    return yoke_data_parallel_wrote_weights(server);
+}
+
+/* After a mean, and after a host program wrote weights. */
+static yoke_status pull_means(const yoke_apart *apart) {
     for (int i = 0; i < apart->crew->count; i++)
         TRY(yoke_crew_pull(apart->crew, &apart->crew->workers[i]));
     return YOKE_OK;
@@ -128,6 +132,7 @@ static yoke_status update(yoke_trainer *trainer, yoke_loop_step *step) {
     yoke_apart *apart = &trainer->apart;
     const yoke_local_options *options = run->options.local;
     uint64_t begin = yoke_now_ns();
+    if (apart->updates == apart->met) TRY(pull_means(apart));
     TRY(give_parts(trainer, &step->batch, step->rate));
     TRY(take_parts(trainer, &step->result));
     run->at.step++;

@@ -66,8 +66,9 @@ static bool may_be_missing(const yoke_weights_match *match, int index) {
  * depth, height, width], with the numbers in the same order. */
 static bool is_volume_of(const yoke_file_tensor *tensor, const yoke_tensor_info *info) {
     const int64_t *file = tensor->shape, *own = info->shape;
-    return tensor->ndim == 5 && info->ndim == 4 && file[0] == own[0] && own[1] % file[1] == 0 &&
-           own[1] / file[1] == file[2] && file[3] == own[2] && file[4] == own[3];
+    return tensor->ndim == 5 && info->ndim == 4 && file[0] == own[0] && file[1] > 0 &&
+           own[1] % file[1] == 0 && own[1] / file[1] == file[2] && file[3] == own[2] &&
+           file[4] == own[3];
 }
 
 bool yoke_weights_shape_fits(const yoke_file_tensor *tensor, const yoke_tensor_info *info) {

@@ -270,6 +270,37 @@ static void a_graph_that_is_none_gets_an_error(void **state) {
     expect(YOKE_ERROR_ARGUMENT, "operators are of set 9");
 }
 
+/* A product with what `kind` makes of a constant, of 3 x 3 ones. */
+static void write_folded(const char *kind, const char *more, const bytes *attribute) {
+    bytes graph = {0}, node = {0};
+    put_ones(&graph, "onnx::MatMul_7", 3, 3, 9);
+    put_text(&node, 1, "onnx::MatMul_7");
+    if (more != NULL) put_text(&node, 1, "onnx::MatMul_7");
+    if (more != NULL) put_text(&node, 1, more);
+    put_text(&node, 2, "made");
+    put_text(&node, 3, "here");
+    put_text(&node, 4, kind);
+    if (attribute != NULL) put(&node, 5, attribute);
+    put(&graph, 1, &node);
+    put_node(&graph, "MatMul", "x", "made", "y");
+    put_value(&graph, 11, "x", 3);
+    put_value(&graph, 12, "y", 3);
+    write_graph(&graph, 17);
+}
+
+static void what_constants_alone_decide_is_checked_too(void **state) {
+    (void)state;
+    bytes order = {0};
+    put_text(&order, 1, "perm");
+    put_int(&order, 8, 0);
+    put_int(&order, 8, 0);
+    put_int(&order, 20, 7);
+    write_folded("Transpose", NULL, &order);
+    expect(YOKE_ERROR_DATA, "Transpose 'here': an order that names an axis twice");
+    write_folded("Max", "", NULL);
+    expect(YOKE_ERROR_DATA, "Max 'here': it has no input 2");
+}
+
 static void a_missing_operator_is_named_with_its_node(void **state) {
     (void)state;
     bytes graph = {0};
@@ -392,6 +423,7 @@ int main(void) {
         cmocka_unit_test(a_broken_file_gets_an_error),
         cmocka_unit_test(sizes_that_cannot_be_get_an_error),
         cmocka_unit_test(a_graph_that_is_none_gets_an_error),
+        cmocka_unit_test(what_constants_alone_decide_is_checked_too),
         cmocka_unit_test(a_missing_operator_is_named_with_its_node),
         cmocka_unit_test(names_with_control_characters_are_not_printed),
         cmocka_unit_test(weights_beside_the_file_stay_in_its_folder),

@@ -135,6 +135,9 @@ class Checkpoints(unittest.TestCase):
                 other.step(*batch(seed=9))
             other.load(str(self.path))
             self.assertEqual(other.steps, 4)
+            if loads_first:
+                for early in (other.weights, other.state_dict, lambda: other.load_state_dict({})):
+                    self.assertRaisesRegex(RuntimeError, "comes in with the first step", early)
             for seed in range(4, 8):
                 other.step(*batch(seed=seed))
             for name, values in whole.weights().items():

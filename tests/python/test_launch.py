@@ -77,6 +77,20 @@ def run_as_rank():
                         epochs=2).run()
 
 
+def run_of_own_weights():
+    """A trainer whose model has other weights in each rank: what it begins and ends with."""
+    model, rank = network(), int(os.environ["YOKE_RANK"])
+    random = numpy.random.default_rng(rank)
+    model.weights = {name: random.normal(size=shape).astype(numpy.float32) for name, (_own, shape) in model.tensors().items()}
+    inputs, labels = batches()
+    trainer = yoke.Trainer(model, inputs[0], labels[0], mode="ddp", devices="cpu", threads=1, algorithm="direct", batch=4,
+                           epochs=1)
+    begin = trainer.weights()
+    hashed = trainer.run()["weights_hash"]
+    alone = trainer.predict(inputs[0]) if rank == 0 else None  # no other rank takes part
+    return model.weights, begin, hashed, alone
+
+
 def rank_of(*words, **named):
     group = yoke.ProcessGroup("cpu")
     return group.rank, group.world, words, named
@@ -116,6 +130,14 @@ class Launch(unittest.TestCase):
         self.assertEqual([(one["mode"], one["rank"], one["world"], one["steps"]) for one in found],
                          [("ddp", 0, 2, 8), ("ddp", 1, 2, 8)])
         self.assertEqual(found[0]["weights_hash"], found[1]["weights_hash"])
+
+    def test_trainers_begin_with_the_weights_of_rank_0(self):
+        (own, first, hashed, alone), (_other, second, other_hash, _none) = yoke.launch(run_of_own_weights, WORLD)
+        for name, values in own.items():
+            numpy.testing.assert_array_equal(first[name], values)
+            numpy.testing.assert_array_equal(second[name], values)
+        self.assertEqual(hashed, other_hash)
+        self.assertEqual(len(alone), len(batches()[0][0]))
 
     def test_results_come_in_the_order_of_ranks(self):
         self.assertEqual(yoke.launch(rank_of, 3, "a", b=4), [(rank, 3, ("a",), {"b": 4}) for rank in range(3)])

@@ -98,6 +98,16 @@ class Data(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "an iterator is one pass"):
             yoke.train("mlp", iter(batches()), classes=3, epochs=2, **QUIET)
 
+    def test_every_mode_begins_with_the_weights_of_the_model(self):
+        builder = yoke.Builder(6)
+        model = builder.finish(builder.linear(builder.input(), name="fc", out_features=3))
+        model.weights = {"fc.weight": numpy.ones((3, 6), numpy.float32), "fc.bias": numpy.arange(3, dtype=numpy.float32)}
+        for mode in ("dp", "local", "async"):
+            trainer = yoke.Trainer(model, *rows(), mode=mode, **{**SMALL, "learning_rate": 1e-30, "weight_decay": 0.0})
+            trainer.run()
+            for name, values in model.weights.items():
+                numpy.testing.assert_allclose(trainer.weights()[name], values, rtol=1e-6, atol=1e-6, err_msg=mode)
+
     def test_targets_of_floats_are_regression(self):
         inputs, _ = rows()
         given = [(inputs[i:i + 16], inputs[i:i + 16, :2]) for i in range(0, 96, 16)]
@@ -158,6 +168,8 @@ class Refusals(unittest.TestCase):
                                   ([], ValueError, "empty"), (Again([]), ValueError, "empty")):
             with self.subTest(text), self.assertRaisesRegex(kind, text):
                 yoke.train("mlp", given, classes=3, **QUIET)
+        with self.assertRaisesRegex(ValueError, "labels has .* 4294967297 to 4294967299"):
+            yoke.train("mlp", rows()[0], rows()[1] + 2**32 + 1, **QUIET)
         with self.assertRaisesRegex(ValueError, "classes=10"):
             yoke.train("mlp", batches(), **QUIET)
         with self.assertRaisesRegex(yoke.YokeError, "label 2"):

@@ -61,7 +61,7 @@ class _Ranks:
 
     def __init__(self, target, processes: int, arguments, keywords):
         context, run = multiprocessing.get_context("spawn"), f"python-{secrets.token_hex(8)}"
-        self.ranks, self.failures = [], []
+        self.ranks, self.failures, self.finished = [], [], False
         missing = "OMP_NUM_THREADS" not in os.environ and processes > 1
         if missing:
             os.environ["OMP_NUM_THREADS"] = "1"  # as torchrun does; a child reads it when its libraries load
@@ -91,6 +91,7 @@ class _Ranks:
                     self._receive(rank, pipe, found)
                 if self.failures and limit is None:
                     limit = time.monotonic() + GRACE_SECONDS
+            self.finished = not open_ranks
         finally:
             self._end()
         if self.failures:
@@ -113,11 +114,12 @@ class _Ranks:
             self.failures.append((rank, *result))
 
     def _end(self) -> None:
+        ends = self.failures or not self.finished
         for process, _pipe in self.ranks:
-            if self.failures or sys.exc_info()[0] is not None:
+            if ends:
                 process.terminate()
         for process, pipe in self.ranks:
-            process.join(5)
+            process.join(5 if ends else None)
             if process.is_alive():
                 process.kill()
                 process.join()

@@ -11,7 +11,7 @@ import numpy
 from .._library import make
 
 FLOAT32, INT32 = numpy.dtype(numpy.float32), numpy.dtype(numpy.int32)
-MAXIMUM = numpy.maximum.reduce
+MAXIMUM, MINIMUM = numpy.maximum.reduce, numpy.minimum.reduce
 WHOLE, KNOWN = "iub", "iubf"  # kinds of numpy.dtype: labels of classes, and all that a batch may have
 
 
@@ -115,12 +115,7 @@ class Batch:
         array, struct = as_array(labels, "labels"), self.struct
         kind = array.dtype.kind
         if kind in WHOLE:
-            if array.dtype is not INT32:
-                if array.size and array.dtype.itemsize > 4 and not -2**31 <= MAXIMUM(array, axis=None) < 2**31:
-                    raise ValueError(f"labels has the value {array.max()}: expected classes")
-                array = array.astype(INT32, order="C")
-            elif not array.flags.c_contiguous:
-                array = numpy.ascontiguousarray(array)
+            array = whole_labels(array)
             struct.labels, struct.labels_count = _address(array), array.size
         elif kind == "f":
             array = numpy.ascontiguousarray(array, FLOAT32)
@@ -128,6 +123,17 @@ class Batch:
         else:
             raise TypeError(f"labels has dtype {array.dtype}: expected whole numbers for classes, or float32 targets")
         return array
+
+
+def whole_labels(array: numpy.ndarray, name: str = "labels") -> numpy.ndarray:
+    """Whole numbers as contiguous int32: the array itself, or a copy; ValueError where one does not fit."""
+    if array.dtype is INT32:
+        return array if array.flags.c_contiguous else numpy.ascontiguousarray(array)
+    if array.size and array.dtype.itemsize >= 4:
+        least, most = MINIMUM(array, axis=None), MAXIMUM(array, axis=None)
+        if least < -2**31 or most >= 2**31:
+            raise ValueError(f"{name} has the value {least if least < -2**31 else most}: expected classes")
+    return array.astype(INT32, order="C")
 
 
 def _misshapen(name: str, array, shape, rows: int | None = None) -> ValueError:

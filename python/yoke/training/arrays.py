@@ -8,7 +8,7 @@ import numpy
 from .._arguments import floats, set_option
 from .._library import LIBRARY, TYPES, make
 from ..builder import shape_struct
-from ..engine.batches import as_array
+from ..engine.batches import as_array, whole_labels
 
 
 def rows_of(model, given, predicts=False):
@@ -38,7 +38,7 @@ def open_for(owner, model, inputs, labels):
         if labels.shape[:1] != (len(first),):
             raise ValueError(f"inputs have {len(first)} rows, labels has shape {labels.shape}")
         if labels.dtype.kind in "iu":
-            labels = numpy.ascontiguousarray(labels.reshape(len(first), -1), numpy.int32)
+            labels = whole_labels(labels.reshape(len(first), -1))
             given.classes, given.label_count = next(iter(model.outputs.values()))[-1], labels.shape[1]
             given.labels = labels.ctypes.data
         else:

@@ -12,7 +12,7 @@ import numpy
 
 from .._library import LIBRARY, callback, make
 from ..builder import shape_struct
-from ..engine.batches import WHOLE, as_array
+from ..engine.batches import WHOLE, as_array, whole_labels
 from .arrays import inputs_and_shape, rows_of
 
 
@@ -172,7 +172,7 @@ def _labels(given, rows: int):
     if array.shape[:1] != (rows,):
         raise ValueError(f"inputs have {rows} rows, labels has shape {array.shape}")
     if array.dtype.kind in WHOLE:
-        return numpy.ascontiguousarray(array.reshape(rows, -1), numpy.int32), True
+        return whole_labels(array.reshape(rows, -1)), True
     if array.dtype.kind != "f":
         raise TypeError(f"labels has dtype {array.dtype}: expected whole numbers for classes, or float32 targets")
     return numpy.ascontiguousarray(array.reshape(rows, -1), numpy.float32), False

@@ -78,6 +78,7 @@ def train(model: Any, data: Any, labels: Any = None, *, test: Any = None, loss: 
     module = None if isinstance(model, (str, Model)) else model
     if module is not None:
         model, data, labels, test = _from_module(module, data, labels, test, loss, loss_options or {})
+        model.module = module  # whose parameters groups may name
     elif loss != "cross-entropy" or loss_options:
         raise TypeError("loss and loss_options are for a module of PyTorch: a yoke.Model has its loss, a preset that of labels")
     if isinstance(data, str):
@@ -100,6 +101,10 @@ def train(model: Any, data: Any, labels: Any = None, *, test: Any = None, loss: 
 
     try:
         summary = trainer.run(each if calls or on_step or on_epoch else None)
+    except BaseException:
+        if module is not None and trainer._running is None:  # what it has learned until then
+            module.load_state_dict(Result(trainer, trainer.summary(), {}).state_dict())
+        raise
     finally:
         if shown:
             shown.close()

@@ -57,7 +57,7 @@ class Trainer:
         built = model if isinstance(model, Model) else None
         for name, value in {**({} if built else {"model": model}), "kind": optimizer, **cache, **given}.items():
             set_option((rule, engine, run), name, value)
-        kept = [set_groups(engine, rule, built, None, groups)] if built or groups else []
+        kept = [set_groups(engine, rule, built, getattr(built, "module", None), groups)] if built or groups else []
         if built:
             run.custom_model = built.handle.value
         if is_batches(inputs) or inputs is not None:
@@ -73,9 +73,12 @@ class Trainer:
         del kept  # the engine has copied it
         if built and not run.init and not run.resume:
             write_weights(self._engine, built, built.weights)
+            if run.mode == LAYOUT["enums"]["yoke_mode"]["ddp"]:
+                LIBRARY.yoke_data_parallel_broadcast(self._engine)  # all ranks begin with rank 0's
         self._model = built or Model(LIBRARY.yoke_trainer_model(self._trainer))
         self._built = built is not None
-        self._rows = max(1, run.batch // max(1, engine.accumulate) // max(1, engine.shards))
+        ranks = max(1, self.summary()["world"])
+        self._rows = max(1, run.batch // ranks // max(1, engine.accumulate) // max(1, engine.shards))
 
     @property
     def model(self) -> Model:
@@ -175,7 +178,7 @@ class Trainer:
         for first in range(0, count, self._rows):
             parts = [*(array[first:first + self._rows] for array in arrays), *zeros]
             more = (ctypes.c_void_p * len(parts))(*(part.ctypes.data for part in parts[1:]))
-            batch = make("yoke_batch", rows=len(parts[0]), inputs=parts[0].ctypes.data, more_input_count=len(parts) - 1,
+            batch = make("yoke_batch", rows=len(parts[0]), whole_rows=len(parts[0]), inputs=parts[0].ctypes.data, more_input_count=len(parts) - 1,
                          more_inputs=ctypes.cast(more, ctypes.c_void_p) if parts[1:] else None)
             wanted = (ctypes.c_void_p * len(outputs))(*(one[first:].ctypes.data if len(one) else None for one in outputs))
             LIBRARY.yoke_data_parallel_forward_outputs(self._engine, ctypes.byref(batch), False, wanted)

@@ -198,6 +198,8 @@ static yoke_status binary(yoke_onnx_call *call) {
     yoke_onnx_value made;
     bool done;
     TRY(yoke_onnx_need(call, 2));
+    if (call->word == YOKE_FN_DIVIDE && call->in[0]->whole && call->in[1]->whole)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a division of whole numbers, which drops the rest");
     TRY(with_number(call, &done));
     if (done) return YOKE_OK;
     if (call->in[0] == call->in[1] && call->word == YOKE_FN_MULTIPLY) {

@@ -40,6 +40,17 @@ const char *yoke_onnx_text(const yoke_onnx_call *call, const char *name, const c
     return text;
 }
 
+bool yoke_onnx_texts_are(const yoke_onnx_call *call, const char *name, const char *const *texts,
+                         size_t count) {
+    const Yoke__Onnx__Attribute *found = attribute_of(call, name);
+    for (size_t i = 0; found != NULL && i < found->n_strings; i++) {
+        const char *wanted = texts[i % count];
+        const ProtobufCBinaryData *text = &found->strings[i];
+        if (text->len != strlen(wanted) || memcmp(text->data, wanted, text->len) != 0) return false;
+    }
+    return true;
+}
+
 yoke_status yoke_onnx_ints(const yoke_onnx_call *call, const char *name, yoke_onnx_sizes *numbers) {
     const Yoke__Onnx__Attribute *found = attribute_of(call, name);
     *numbers = (yoke_onnx_sizes){.rank = -1};

@@ -102,6 +102,7 @@ enum {
     MAXIMUM,
     MINIMUM,
     MOD,
+    FMOD, /* MOD with the attribute fmod */
     EQUAL,
     GREATER,
     LESS,
@@ -130,6 +131,8 @@ static double combine(int word, double a, double b, bool whole) {
         return fmin(a, b);
     case MOD:
         return a - floor(a / b) * b;
+    case FMOD:
+        return fmod(a, b);
     case EQUAL:
         return a == b;
     case GREATER:
@@ -167,7 +170,8 @@ static yoke_status binary(yoke_onnx_call *call) {
     yoke_onnx_sizes sizes, left, right;
     const double *a, *b;
     double *y;
-    TRY(yoke_onnx_need(call, 2));
+    int word = call->word == MOD && yoke_onnx_int(call, "fmod", 0) != 0 ? FMOD : call->word;
+    TRY(yoke_onnx_need(call, call->in_count < 2 ? 2 : call->in_count));
     yoke_onnx_value first = *call->in[0];
     for (int k = 1; k < call->in_count; k++) {
         yoke_onnx_value *other = call->in[k];
@@ -180,7 +184,7 @@ static yoke_status binary(yoke_onnx_call *call) {
         yoke_onnx_value result;
         TRY(yoke_onnx_constant(call->reader, &sizes, &result, &y));
         for (size_t i = 0; i < yoke_onnx_whole(&sizes); i++)
-            y[i] = combine(call->word, a[yoke_onnx_place_of(&sizes, &left, i)],
+            y[i] = combine(word, a[yoke_onnx_place_of(&sizes, &left, i)],
                            b[yoke_onnx_place_of(&sizes, &right, i)], whole);
         result.whole = whole || call->word >= EQUAL;
         first = result;

@@ -48,14 +48,15 @@ static yoke_status transpose(yoke_onnx_call *call) {
     if (order.rank >= 0 && order.rank != from->rank) return FAIL(YOKE_ERROR_DATA, "its order");
     steps_of(from, own);
     sizes.rank = from->rank;
+    unsigned seen = 0;
     for (int i = 0; i < from->rank; i++) {
         int axis = from->rank - 1 - i;
         if (order.rank >= 0) TRY(yoke_onnx_axis(order.at[i], from->rank, &axis));
+        if (seen >> axis & 1) return FAIL(YOKE_ERROR_DATA, "an order that names an axis twice");
+        seen |= 1u << axis;
         sizes.at[i] = from->at[axis];
         steps[i] = own[axis];
     }
-    if (yoke_onnx_whole(&sizes) != yoke_onnx_whole(from))
-        return FAIL(YOKE_ERROR_DATA, "an order that names an axis twice");
     return moved(call, &sizes, steps, 0);
 }
 
@@ -164,6 +165,7 @@ static yoke_status gather(yoke_onnx_call *call) {
            behind = yoke_onnx_count(data, dim + 1, data->rank);
     size_t count = yoke_onnx_whole(places);
     double length = (double)data->at[dim];
+    if (yoke_onnx_whole(&sizes) == 0) return YOKE_OK;
     for (size_t i = 0; i < before * count; i++) {
         double id = ids[i % count] < 0 ? ids[i % count] + length : ids[i % count];
         if (!(id >= 0 && id < length))

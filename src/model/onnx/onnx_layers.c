@@ -385,9 +385,11 @@ static yoke_status group_norm(yoke_onnx_call *call) {
     if (axis != 0 || groups < 1 || channels % groups != 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "%lld channels in %lld groups", (long long)channels,
                     (long long)groups);
-    if (yoke_onnx_whole(&call->in[1]->sizes) != (size_t)channels)
-        return FAIL(YOKE_ERROR_ARGUMENT, "a scale of %zu numbers for %lld channels",
-                    yoke_onnx_whole(&call->in[1]->sizes), (long long)channels);
+    for (int i = 1; i < 3; i++)
+        if (yoke_onnx_whole(&call->in[i]->sizes) != (size_t)channels)
+            return FAIL(YOKE_ERROR_ARGUMENT, "a %s of %zu numbers for %lld channels",
+                        i == 1 ? "scale" : "bias", yoke_onnx_whole(&call->in[i]->sizes),
+                        (long long)channels);
     options.groups = (int)groups;
     options.epsilon = yoke_onnx_real(call, "epsilon", 1e-5);
     options.not_affine = true;

@@ -242,7 +242,7 @@ yoke_status yoke_onnx_own(yoke_onnx_call *call, int index, const yoke_onnx_value
         yoke_tensor_rename(model, tensor, parameter->name);
         tensor = &model->tensors[index];
     }
-    if (value->sizes.rank <= 4 && !value->transposed &&
+    if (value->sizes.rank >= 1 && value->sizes.rank <= 4 && !value->transposed &&
         (tensor->ndim == value->sizes.rank || layer == NULL)) {
         tensor->ndim = value->sizes.rank;
         for (int i = 0; i < tensor->ndim; i++)

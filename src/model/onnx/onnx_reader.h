@@ -121,6 +121,9 @@ int64_t yoke_onnx_int(const yoke_onnx_call *call, const char *name, int64_t othe
 double yoke_onnx_real(const yoke_onnx_call *call, const char *name, double otherwise);
 const char *yoke_onnx_text(const yoke_onnx_call *call, const char *name, const char *otherwise,
                            char text[32]);
+/* Whether a list of texts is left out, or repeats these. */
+bool yoke_onnx_texts_are(const yoke_onnx_call *call, const char *name, const char *const *texts,
+                         size_t count);
 /* Numbers of an attribute, YOKE_ONNX_RANK + 2 at most; rank -1: there is none. */
 yoke_status yoke_onnx_ints(const yoke_onnx_call *call, const char *name, yoke_onnx_sizes *numbers);
 /* Those of input `index`, which must be known, or of an attribute. */

@@ -101,8 +101,8 @@ static yoke_status is_zero(yoke_onnx_call *call, int index) {
 }
 
 static yoke_status check_cell(yoke_onnx_call *call, bool gru) {
+    static const char *const functions[] = {"Sigmoid", "Tanh", "Tanh"}; /* of a GRU, two */
     char text[32];
-    yoke_onnx_sizes none;
     yoke_onnx_value *input = call->in[0];
     if (strcmp(yoke_onnx_text(call, "direction", "forward", text), "reverse") == 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "it reads its input from the end only");
@@ -121,7 +121,8 @@ static yoke_status check_cell(yoke_onnx_call *call, bool gru) {
             whole = lengths[i] == (double)input->sizes.at[0];
         if (!whole) return FAIL(YOKE_ERROR_ARGUMENT, "its rows have different lengths");
     }
-    TRY(yoke_onnx_ints(call, "activation_alpha", &none));
+    if (!yoke_onnx_texts_are(call, "activations", functions, gru ? 2 : 3))
+        return FAIL(YOKE_ERROR_ARGUMENT, "its activations are not those of PyTorch");
     if (yoke_onnx_has(call, 7)) return FAIL(YOKE_ERROR_ARGUMENT, "it has peepholes");
     TRY(is_zero(call, 5));
     return gru ? YOKE_OK : is_zero(call, 6);

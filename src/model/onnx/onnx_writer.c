@@ -146,6 +146,7 @@ static void add_layer(yoke_onnx_writer *w, const yoke_node *layer) {
     w->alone[layer->output] = alone;
     w->values[layer->output] = "";
     if (is_absorbed(w->model, layer)) return;
+    size_t nodes = w->graph->n_node;
     const char *made = yoke_onnx_write_layer(w, layer);
     if (made == NULL) made = yoke_onnx_write_sequence(w, layer);
     if (w->status != YOKE_OK) return;
@@ -153,6 +154,10 @@ static void add_layer(yoke_onnx_writer *w, const yoke_node *layer) {
         w->status = FAIL(YOKE_ERROR_ARGUMENT, "%s: an operation %s has no form in ONNX",
                          layer->operation.name, yoke_kind_name(layer->operation.kind));
         return;
+    }
+    if (w->graph->n_node == nodes) { /* it moves nothing, and its output has a name */
+        const char *const same[] = {made, NULL};
+        yoke_onnx_emit(w, "Identity", same, NULL);
     }
     const char *name = yoke_onnx_name_of(w, "/%s", layer->operation.name);
     yoke_onnx_call_it(w, name);

@@ -9,10 +9,11 @@ from typing import Any, Iterable, Sequence
 
 import numpy
 
-from ._arguments import algorithm_cache, set_option
-from ._library import LIBRARY, make, plain
-from .builder import Model, shape_struct
-from .engine.weights import write_weights
+from .._arguments import algorithm_cache, set_option
+from .._library import LIBRARY, make, plain
+from ..builder import Model, shape_struct
+from ..engine.batches import whole_labels
+from ..engine.weights import write_weights
 
 
 class Generator:
@@ -51,7 +52,10 @@ class Generator:
 
     def begin(self, row: int, tokens: Sequence[int] | numpy.ndarray) -> None:
         """Begins a text anew with these tokens."""
-        own = numpy.array(tokens, numpy.int32)
+        own = numpy.asarray(tokens)
+        if own.ndim != 1 or own.size and own.dtype.kind not in "iu":
+            raise TypeError(f"tokens are {own.dtype} of shape {own.shape}: expected whole numbers, one behind the other")
+        own = whole_labels(own, "tokens")
         LIBRARY.yoke_generator_begin(self._generator, row, own.ctypes.data, own.size)
 
     def append(self, row: int, token: int) -> None:
