@@ -16,6 +16,7 @@ except ImportError:
     print("skipped: no numpy")
     sys.exit(77)
 import yoke
+from yoke.text import generator as own
 
 try:
     import torch
@@ -100,11 +101,12 @@ class Transformers(unittest.TestCase):
             kept = TopKLogitsWarper(top_k)(None, kept) if top_k else kept
             kept = TopPLogitsWarper(top_p)(None, kept) if top_p < 1 else kept
             allowed = set(torch.isfinite(kept[0]).nonzero()[:, 0].tolist())
-            drawing = yoke.generator.make("yoke_token_sampling", "YOKE_TOKEN_SAMPLING_INIT", temperature=temperature, top_k=top_k, top_p=top_p)
-            outputs, token, seen = scores[0].numpy().copy(), yoke.generator.ctypes.c_int(), set()
+            sampling = own.make("yoke_token_sampling", "YOKE_TOKEN_SAMPLING_INIT", temperature=temperature, top_k=top_k,
+                                top_p=top_p)
+            outputs, token, seen = scores[0].numpy().copy(), own.ctypes.c_int(), set()
             for index in range(6000):
-                yoke.generator.LIBRARY.yoke_sample_token(outputs.ctypes.data, CLASSES, yoke.generator.ctypes.byref(drawing), 0,
-                                                       index, yoke.generator.ctypes.byref(token))
+                own.LIBRARY.yoke_sample_token(outputs.ctypes.data, CLASSES, own.ctypes.byref(sampling), 0, index,
+                                              own.ctypes.byref(token))
                 seen.add(token.value)
             self.assertLessEqual(seen, allowed)
             likely = torch.softmax(kept[0], 0) > 0.003
