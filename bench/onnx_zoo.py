@@ -7,8 +7,6 @@ their scale, how many of PyTorch's tensors kept their names, or the operator and
 usage: onnx_zoo.py [--only NAME,...] [--largest MILLIONS], with torch, torchvision, onnxscript, YOKE_LIBRARY and PYTHONPATH
 """
 import argparse
-import contextlib
-import io
 import logging
 import multiprocessing
 import pathlib
@@ -41,24 +39,11 @@ def network(name):
     return module.eval(), inputs, loss
 
 
-def export(module, inputs, path, exporter):
-    import torch
-    names = [f"x{index}" for index in range(len(inputs))]
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        if exporter == "dynamo":
-            rows = torch.export.Dim("rows", min=2, max=4096)
-            torch.onnx.export(module, inputs, path, dynamo=True, input_names=names, external_data=False,
-                              dynamic_shapes=tuple({0: rows} for _ in inputs))
-        else:
-            torch.onnx.export(module, inputs, path, dynamo=False, input_names=names, opset_version=17,
-                              training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False,
-                              dynamic_axes={name: {0: "rows"} for name in names})
-
-
 def try_network(name, exporter, largest):
     """What comes of a network, as a line."""
     import torch
     import yoke
+    from onnx_export import export
     torch.set_num_threads(2)
     module, inputs, loss = network(name)
     size = sum(value.numel() for value in module.parameters()) / 1e6
@@ -68,7 +53,7 @@ def try_network(name, exporter, largest):
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/net.onnx"
         try:
-            export(module, inputs, path, exporter)
+            export(module, inputs, path, exporter == "dynamo")
         except Exception as error:  # torch has a dozen classes for it
             return f"{head} -    the exporter refuses: {first_line(error)}"
         try:

@@ -34,7 +34,8 @@ typedef struct texts_run {
 
 /* Weights. */
 
-/* Of weights that do not say it: the table of tokens, and that of positions. */
+/* Weights that do not say their vocabulary and context have them in tables of tokens and of
+ * positions. */
 static yoke_status find_size(const yoke_tensor_file *file, const char *name, int *size) {
     char full[64];
     yoke_tensor_file_entry entry = {.struct_size = sizeof entry};

@@ -13,7 +13,7 @@ typedef struct heap {
     int count;
 } heap;
 
-/* Of equal values the first token. */
+/* Where values are equal, the first token is above. */
 static bool is_above(const heap *h, int a, int b) {
     float left = h->values[h->tokens[a]], right = h->values[h->tokens[b]];
     return left > right || (left == right && h->tokens[a] < h->tokens[b]);

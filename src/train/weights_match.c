@@ -40,7 +40,7 @@ const char *yoke_weights_plain_name(const char *name) {
     return strncmp(name, PREFIX, strlen(PREFIX)) == 0 ? name + strlen(PREFIX) : name;
 }
 
-/* Of two the first in the file. */
+/* Where both are in the file, the first one there. */
 static const yoke_file_tensor *first_of(const yoke_file_tensor *a, const yoke_file_tensor *b) {
     if (a == NULL || b == NULL) return a != NULL ? a : b;
     return a < b ? a : b;

@@ -9,7 +9,6 @@ onnxruntime, or this build has no ONNX.
 import contextlib
 import copy
 import ctypes
-import io
 import logging
 import os
 import pathlib
@@ -29,6 +28,7 @@ except ImportError as error:
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import torch_networks  # noqa: E402
+from onnx_export import export  # noqa: E402
 import yoke  # noqa: E402
 from test_from_torch import loss_of, ten_steps  # noqa: E402
 from yoke._library import LIBRARY, make  # noqa: E402
@@ -144,20 +144,6 @@ def made(network):
         for value in module.parameters():
             value += 0.02 * torch.randn_like(value)
     return module.train(), inputs, labels, loss
-
-
-def export(module, inputs, path, dynamo):
-    """The module in training mode, where the exporter allows it."""
-    names = [f"x{index}" for index in range(len(inputs))]
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        if dynamo:
-            rows = torch.export.Dim("rows", min=2, max=4096)
-            torch.onnx.export(module, inputs, path, dynamo=True, input_names=names, external_data=False,
-                              dynamic_shapes=tuple({0: rows} for _ in inputs))
-        else:
-            torch.onnx.export(module, inputs, path, dynamo=False, input_names=names, opset_version=17,
-                              training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False,
-                              dynamic_axes={name: {0: "rows"} for name in names})
 
 
 class Read(unittest.TestCase):

@@ -223,7 +223,7 @@ static yoke_status open_external(const yoke_onnx_file *file, size_t bytes, sourc
                     file->path, name_of(tensor));
     if (leads_out(location))
         return FAIL(YOKE_ERROR_DATA,
-                    "%s: elements of %s are said to lie in '%s': only files in the model's own "
+                    "%s: it places the elements of %s in '%s': only files in the model's own "
                     "folder are read",
                     file->path, name_of(tensor), location);
     if ((size_t)length != bytes)

@@ -313,7 +313,7 @@ static yoke_status compute(yoke_onnx_call *call) {
     bool own = domain == NULL || domain[0] == '\0' || strcmp(domain, "ai.onnx") == 0;
     const yoke_onnx_operator *row = own ? find_operator(yoke_onnx_folded, name) : NULL;
     if (own && row == NULL) row = find_operator(yoke_onnx_folded_moves, name);
-    /* Of a shape the elements do not count. */
+    /* A shape does not depend on the elements. */
     bool looks = row != NULL && (strcmp(name, "Shape") == 0 || strcmp(name, "Size") == 0);
     if (row != NULL && !looks && !can_fold(call, row)) row = NULL;
     for (int i = 0; own && row == NULL && tables[i] != NULL; i++)
