@@ -6,8 +6,6 @@
 #include "device/cpu/attention_head.h"
 #include "device/cpu/cpu.h"
 
-enum { PARALLEL_POSITIONS = 16 }; /* of a row; below, a team costs more than it saves */
-
 typedef struct attention_plan {
     yoke_plan base;
     size_t heads, channels, positions; /* channels: of the output */
@@ -44,48 +42,55 @@ static cpu_head head_at(const attention_plan *attention, size_t index, size_t th
     return head;
 }
 
-/* The heads of all rows that one thread computes. */
-static void run_part(const attention_plan *attention, size_t thread, size_t threads,
-                     bool backward) {
-    size_t count = attention->base.rows * attention->heads;
+static dnnl_status_t run_head(const attention_plan *attention, size_t index, size_t thread,
+                              bool backward) {
     const yoke_plan_binding *binding = &attention->base.binding;
-    for (size_t i = count * thread / threads; i < count * (thread + 1) / threads; i++) {
-        cpu_head head = head_at(attention, i, thread);
-        if (!backward) {
-            cpu_head_forward(&head);
-            continue;
-        }
-        void *gradient = binding->input_gradients[0];
-        head.output_gradient = values_of(attention, binding->output_gradient, i, 1, 0);
-        head.query_gradient = values_of(attention, gradient, i, 3, 0);
-        head.key_gradient = values_of(attention, gradient, i, 3, 1);
-        head.value_gradient = values_of(attention, gradient, i, 3, 2);
-        cpu_head_backward(&head);
-    }
+    cpu_head head = head_at(attention, index, thread);
+    if (!backward) return cpu_head_forward(&head);
+    void *gradient = binding->input_gradients[0];
+    head.output_gradient = values_of(attention, binding->output_gradient, index, 1, 0);
+    head.query_gradient = values_of(attention, gradient, index, 3, 0);
+    head.key_gradient = values_of(attention, gradient, index, 3, 1);
+    head.value_gradient = values_of(attention, gradient, index, 3, 2);
+    return cpu_head_backward(&head);
 }
 
-static void run_heads(const attention_plan *attention, bool backward) {
+/* The heads of all rows that one thread computes. */
+static dnnl_status_t run_part(const attention_plan *attention, size_t thread, size_t threads,
+                              bool backward) {
+    size_t count = attention->base.rows * attention->heads;
+    dnnl_status_t status = dnnl_success;
+    for (size_t i = count * thread / threads;
+         status == dnnl_success && i < count * (thread + 1) / threads; i++)
+        status = run_head(attention, i, thread, backward);
+    return status;
+}
+
+static yoke_status run_heads(const attention_plan *attention, bool backward) {
     size_t threads = (size_t)attention->base.device->threads;
-    if (threads <= 1 || attention->positions < PARALLEL_POSITIONS) {
-        run_part(attention, 0, 1, backward);
-        return;
-    }
+    dnnl_status_t status = dnnl_success;
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
-    for (size_t thread = 0; thread < threads; thread++)
-        run_part(attention, thread, threads, backward);
+    for (size_t thread = 0; thread < threads; thread++) {
+        dnnl_status_t own = run_part(attention, thread, threads, backward);
+        if (own != dnnl_success) {
+#pragma omp atomic write
+            status = own;
+        }
+    }
+    if (status != dnnl_success) return cpu_dnnl_failed(status, "dnnl_sgemm of attention");
+    return YOKE_OK;
 }
 
 static yoke_status attention_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
-    run_heads((const attention_plan *)plan, false);
-    return YOKE_OK;
+    return run_heads((const attention_plan *)plan, false);
 }
 
 static yoke_status attention_backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const attention_plan *attention = (const attention_plan *)plan;
-    if (attention->base.binding.input_gradients[0] != NULL) run_heads(attention, true);
-    return YOKE_OK;
+    if (attention->base.binding.input_gradients[0] == NULL) return YOKE_OK;
+    return run_heads(attention, true);
 }
 
 yoke_status cpu_plan_attention(yoke_plan **plan, cpu_device *device,
@@ -105,9 +110,8 @@ yoke_status cpu_plan_attention(yoke_plan **plan, cpu_device *device,
 
     bool trains = request->training && request->input_gradient;
     size_t size = attention->channels / attention->heads;
-    size_t floats = cpu_head_scratch_floats(attention->positions, size, false);
-    size_t more = trains ? cpu_head_scratch_floats(attention->positions, size, true) : 0;
-    attention->scratch_floats = floats > more ? floats : more;
+    bool half = attention->input_half || attention->output_half;
+    attention->scratch_floats = cpu_head_scratch_floats(attention->positions, size, half, trains);
     yoke_plan_needs *needs = &attention->base.needs;
     needs->scratch_bytes = (size_t)device->base.threads * attention->scratch_floats * sizeof(float);
     if (trains)

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of a head's operands are matrices of float32, padded with zeros to whole tiles. A tile has
- * TILE_QUERIES positions that read and TILE_KEYS that are read; its scores fit the first-level
- * cache. */
+/* A block has BLOCK_QUERIES positions that read, fewer where they read many: its scores fit the
+ * second-level cache. bfloat16 values are copied to matrices of float32 and back. */
 #include "device/cpu/attention_head.h"
 
 #include <math.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "base/base.h"
 #include "device/cpu/clones.h"
@@ -15,20 +13,18 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
-    LANES = 16, /* the rows of a matrix are whole vectors */
-    STEP = 4,   /* rows, and products of one sum, in a round of a matrix product */
-    TILE_QUERIES = 32,
-    TILE_KEYS = 64
+    LANES = 16, /* partial results of a reduction: its order does not depend on the vectors */
+    BLOCK_QUERIES = 64,
+    BLOCK_CAUSAL = 32, /* fewer pairs that are computed in vain */
+    LEAST_QUERIES = 16,
+    BLOCK_SCORES = 32 * 1024
 };
-
-INLINE size_t whole(size_t count, size_t unit) {
-    return (count + unit - 1) / unit * unit;
-}
 
 INLINE size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
+/* Rows of float32. */
 typedef struct matrix {
     float *at;
     size_t row; /* floats from one row to the next */
@@ -42,146 +38,148 @@ INLINE matrix rows_from(matrix m, size_t first) {
     return (matrix){row_of(m, first), m.row};
 }
 
-INLINE matrix columns_from(matrix m, size_t first) {
-    return (matrix){m.at + first, m.row};
+/* Blocks. */
+
+/* Queries [first, first + queries) and the keys that any of them reads: the first `keys`. */
+typedef struct block {
+    size_t first, queries, keys;
+} block;
+
+/* Blocks of a head have equally many queries, as far as possible. */
+static size_t block_count(size_t positions, bool causal) {
+    size_t most = causal ? BLOCK_CAUSAL : BLOCK_QUERIES;
+    most = smaller(most, BLOCK_SCORES / positions);
+    if (most < LEAST_QUERIES) most = LEAST_QUERIES;
+    /* A few queries more do not make another block. */
+    return (positions + most + most / 4 - 1) / (most + most / 4);
 }
 
-/* Copies. */
-
-INLINE float element(const cpu_head_values *values, size_t position, size_t feature) {
-    size_t at = position * values->stride + feature;
-    return values->half ? yoke_bfloat16_widen(((const uint16_t *)values->at)[at])
-                        : ((const float *)values->at)[at];
+static block block_at(const cpu_head *head, size_t index, size_t count) {
+    size_t first = head->positions * index / count, end = head->positions * (index + 1) / count;
+    return (block){first, end - first, head->causal ? end : head->positions};
 }
 
-INLINE size_t padded_positions(const cpu_head *head) {
-    return whole(head->positions, TILE_KEYS);
+static size_t largest_block(size_t positions, bool causal) {
+    size_t count = block_count(positions, causal);
+    return (positions + count - 1) / count;
 }
 
-/* to [positions, size] = scale * values */
-INLINE void copy(matrix to, const cpu_head *head, const cpu_head_values *values, float scale) {
-    memset(to.at, 0, padded_positions(head) * to.row * sizeof(float));
-    for (size_t i = 0; i < head->positions; i++)
-#pragma omp simd
-        for (size_t d = 0; d < head->size; d++)
-            row_of(to, i)[d] = scale * element(values, i, d);
+/* How many keys query `index` of the block reads. */
+INLINE size_t readable(const cpu_head *head, const block *b, size_t index) {
+    return head->causal ? b->first + index + 1 : b->keys;
 }
 
-/* to [size, positions] = values transposed */
-INLINE void copy_transposed(matrix to, const cpu_head *head, const cpu_head_values *values) {
-    memset(to.at, 0, whole(head->size, LANES) * to.row * sizeof(float));
-    for (size_t i = 0; i < head->positions; i++)
-        for (size_t d = 0; d < head->size; d++)
-            row_of(to, d)[i] = element(values, i, d);
+/* Scratch: matrices one behind the other. Without a base it only counts. */
+
+typedef struct room {
+    float *base;
+    size_t floats;
+} room;
+
+/* A row is whole vectors, and not a power of two of bytes long: rows would share lines of the
+ * cache. */
+static matrix take(room *scratch, size_t rows, size_t columns) {
+    size_t row = (columns + LANES - 1) / LANES * LANES + LANES;
+    matrix m = {scratch->base == NULL ? NULL : scratch->base + scratch->floats, row};
+    scratch->floats += rows * row;
+    return m;
 }
 
-INLINE void store_row(const cpu_head *head, const cpu_head_values *values, size_t position,
-                      const float *from, float scale) {
-    size_t at = position * values->stride;
-    if (values->half) {
-#pragma omp simd
-        for (size_t d = 0; d < head->size; d++)
-            ((uint16_t *)values->at)[at + d] = yoke_bfloat16_round(scale * from[d]);
-    } else {
-#pragma omp simd
-        for (size_t d = 0; d < head->size; d++)
-            ((float *)values->at)[at + d] = scale * from[d];
+typedef struct head_room {
+    matrix scores, gradient;          /* of a block; gradient: of the scores */
+    float *sum;                       /* [queries] of a block */
+    matrix query, key, value, output; /* copies of bfloat16 values */
+    matrix output_gradient, query_gradient, key_gradient, value_gradient;
+} head_room;
+
+typedef struct head_shape {
+    size_t positions, size;
+    bool causal, half;
+} head_shape;
+
+static void lay_out(head_room *to, head_shape shape, bool backward, room *scratch) {
+    size_t queries = largest_block(shape.positions, shape.causal);
+    to->scores = take(scratch, queries, shape.positions);
+    to->sum = take(scratch, 1, shape.positions).at;
+    if (backward) to->gradient = take(scratch, queries, shape.positions);
+    matrix *const copies[] = {&to->query,           &to->key,
+                              &to->value,           &to->output,
+                              &to->output_gradient, &to->query_gradient,
+                              &to->key_gradient,    &to->value_gradient};
+    size_t count = !shape.half ? 0 : backward ? 8 : 4;
+    for (size_t i = 0; i < count; i++)
+        *copies[i] = take(scratch, shape.positions, shape.size);
+}
+
+/* That of the shape with more: a causal head's blocks are smaller, but for the rounding. */
+size_t cpu_head_scratch_floats(size_t positions, size_t size, bool half, bool backward) {
+    size_t most = 0;
+    for (int causal = 0; causal < 2; causal++) {
+        room counted = {0};
+        head_room unused;
+        lay_out(&unused, (head_shape){positions, size, causal != 0, half}, backward, &counted);
+        if (counted.floats > most) most = counted.floats;
     }
+    return most;
 }
 
-INLINE void store(const cpu_head *head, const cpu_head_values *values, matrix from, float scale) {
+/* Values: where they lie, or a copy as float32. */
+
+CPU_CLONES static void widen(const cpu_head *head, const cpu_head_values *values, matrix to) {
     for (size_t i = 0; i < head->positions; i++)
-        store_row(head, values, i, row_of(from, i), scale);
+#pragma omp simd
+        for (size_t d = 0; d < head->size; d++)
+            row_of(to, i)[d] =
+                yoke_bfloat16_widen(((const uint16_t *)values->at)[i * values->stride + d]);
+}
+
+CPU_CLONES static void narrow(const cpu_head *head, matrix from, const cpu_head_values *values) {
+    for (size_t i = 0; i < head->positions; i++)
+#pragma omp simd
+        for (size_t d = 0; d < head->size; d++)
+            ((uint16_t *)values->at)[i * values->stride + d] =
+                yoke_bfloat16_round(row_of(from, i)[d]);
+}
+
+/* The matrix to compute in. */
+static matrix place_of(const cpu_head_values *values, matrix copy) {
+    return values->half ? copy : (matrix){values->at, values->stride};
+}
+
+static matrix read_values(const cpu_head *head, const cpu_head_values *values, matrix copy) {
+    if (values->half) widen(head, values, copy);
+    return place_of(values, copy);
+}
+
+static void write_values(const cpu_head *head, matrix from, const cpu_head_values *values) {
+    if (values->half) narrow(head, from, values);
 }
 
 /* Products. */
 
-/* The left operand of a product: element (row, k) is at row * down + k * across. */
-typedef struct factors {
-    const float *at;
-    size_t down, across;
-} factors;
-
-INLINE factors plain(matrix m) {
-    return (factors){m.at, m.row, 1};
-}
-
-INLINE factors transposed(matrix m) {
-    return (factors){m.at, 1, m.row};
-}
-
-/* STEP rows of `to` += STEP factors of each * STEP rows of `right`. */
-INLINE void add_round(matrix to, factors left, matrix right, size_t columns) {
-    float f[STEP][STEP];
-    for (size_t i = 0; i < STEP; i++)
-        for (size_t k = 0; k < STEP; k++)
-            f[i][k] = left.at[i * left.down + k * left.across];
-    float *c0 = row_of(to, 0), *c1 = row_of(to, 1), *c2 = row_of(to, 2), *c3 = row_of(to, 3);
-    const float *b0 = row_of(right, 0), *b1 = row_of(right, 1);
-    const float *b2 = row_of(right, 2), *b3 = row_of(right, 3);
-#pragma omp simd
-    for (size_t j = 0; j < columns; j++) {
-        c0[j] = c0[j] + f[0][0] * b0[j] + f[0][1] * b1[j] + f[0][2] * b2[j] + f[0][3] * b3[j];
-        c1[j] = c1[j] + f[1][0] * b0[j] + f[1][1] * b1[j] + f[1][2] * b2[j] + f[1][3] * b3[j];
-        c2[j] = c2[j] + f[2][0] * b0[j] + f[2][1] * b1[j] + f[2][2] * b2[j] + f[2][3] * b3[j];
-        c3[j] = c3[j] + f[3][0] * b0[j] + f[3][1] * b1[j] + f[3][2] * b2[j] + f[3][3] * b3[j];
-    }
-}
-
-/* A product's size: whole rounds of rows and depth, whole vectors of columns. */
-typedef struct extent {
+typedef struct product {
     size_t rows, columns, depth;
-} extent;
+    float scale;
+    bool transpose_a, transpose_b; /* in memory they are */
+    bool add;                      /* to what is there */
+} product;
 
-/* to [rows, columns] += left [rows, depth] * right [depth, columns] */
-INLINE void add_product(matrix to, factors left, matrix right, extent size) {
-    for (size_t i = 0; i < size.rows; i += STEP)
-        for (size_t k = 0; k < size.depth; k += STEP) {
-            factors part = {left.at + i * left.down + k * left.across, left.down, left.across};
-            add_round(rows_from(to, i), part, rows_from(right, k), size.columns);
-        }
+/* to [rows, columns] = scale * a [rows, depth] b [depth, columns] */
+static dnnl_status_t multiply(const product *p, matrix a, matrix b, matrix to) {
+    return dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', (dnnl_dim_t)p->rows,
+                      (dnnl_dim_t)p->columns, (dnnl_dim_t)p->depth, p->scale, a.at,
+                      (dnnl_dim_t)a.row, b.at, (dnnl_dim_t)b.row, p->add ? 1 : 0, to.at,
+                      (dnnl_dim_t)to.row);
 }
 
-/* Scores. */
+/* to = the product; returns what went wrong from the function around. */
+#define MULTIPLY(to, a, b, ...)                                                                    \
+    do {                                                                                           \
+        dnnl_status_t status_ = multiply(&(product){__VA_ARGS__}, a, b, to);                       \
+        if (status_ != dnnl_success) return status_;                                               \
+    } while (0)
 
-/* The part of the scores between positions [query, +TILE_QUERIES) and [key, +TILE_KEYS). */
-typedef struct tile {
-    size_t query, key;
-    size_t queries, keys, columns; /* queries, keys: whole rounds; columns: keys in whole vectors */
-} tile;
-
-/* Past the last key that the queries of a tile read. */
-INLINE size_t keys_end(const cpu_head *head, size_t query) {
-    return head->causal ? smaller(query + TILE_QUERIES, head->positions) : head->positions;
-}
-
-INLINE tile tile_at(const cpu_head *head, size_t query, size_t key) {
-    size_t queries = smaller(head->positions - query, TILE_QUERIES);
-    size_t keys = smaller(keys_end(head, query) - key, TILE_KEYS);
-    return (tile){query, key, whole(queries, STEP), whole(keys, STEP), whole(keys, LANES)};
-}
-
-/* How many keys of the tile position `query` reads. */
-INLINE size_t readable(const cpu_head *head, const tile *t, size_t query) {
-    size_t end = head->causal ? smaller(query + 1, head->positions) : head->positions;
-    return end <= t->key ? 0 : smaller(end - t->key, TILE_KEYS);
-}
-
-INLINE size_t first_query(const cpu_head *head, size_t key) {
-    return head->causal ? key / TILE_QUERIES * TILE_QUERIES : 0;
-}
-
-/* scores = queries * keys; what a query may not read is -infinity. */
-INLINE void score(const cpu_head *head, const tile *t, matrix scores, matrix queries, matrix keys) {
-    memset(scores.at, 0, t->queries * scores.row * sizeof(float));
-    extent size = {t->queries, t->columns, whole(head->size, STEP)};
-    add_product(scores, plain(rows_from(queries, t->query)), columns_from(keys, t->key), size);
-    for (size_t i = 0; i < t->queries; i++)
-        for (size_t j = readable(head, t, t->query + i); j < t->columns; j++)
-            row_of(scores, i)[j] = -INFINITY;
-}
-
-/* Reductions have LANES partial results, so that their order does not depend on the vectors. */
+/* Reductions. */
 
 INLINE float largest_of(const float *values, size_t count) {
     float part[LANES], largest = -INFINITY;
@@ -215,182 +213,153 @@ INLINE float exponentials(float *scores, size_t count, float subtracted) {
     return sum_of(part);
 }
 
-INLINE float dot(const float *a, const float *b, size_t count) {
-    float part[LANES] = {0};
-    for (size_t j = 0; j < count; j += LANES)
+CPU_CLONES static float dot(const float *a, const float *b, size_t count) {
+    float part[LANES] = {0}, rest = 0;
+    size_t whole = count - count % LANES;
+    for (size_t j = 0; j < whole; j += LANES)
 #pragma omp simd
         for (size_t l = 0; l < LANES; l++)
             part[l] += a[j + l] * b[j + l];
-    return sum_of(part);
+    for (size_t j = whole; j < count; j++)
+        rest += a[j] * b[j];
+    return sum_of(part) + rest;
 }
 
-INLINE float root_scale(const cpu_head *head) {
+static float root_scale(const cpu_head *head) {
     return 1 / sqrtf((float)head->size);
 }
 
-/* Scratch: matrices one behind the other. Without a base it only counts. */
-
-typedef struct room {
-    float *base;
-    size_t floats;
-} room;
-
-INLINE matrix take(room *scratch, size_t rows, size_t columns) {
-    matrix m = {scratch->base == NULL ? NULL : scratch->base + scratch->floats, columns};
-    scratch->floats += rows * columns;
-    return m;
-}
-
-typedef struct forward_room {
-    matrix queries, keys, values; /* keys: transposed */
-    matrix scores, output;        /* of one tile, of its queries */
-    float *largest, *sum;         /* [TILE_QUERIES]: of the scores read so far */
-} forward_room;
-
-INLINE void lay_out_forward(forward_room *to, size_t positions, size_t size, room *scratch) {
-    size_t width = whole(size, LANES), length = whole(positions, TILE_KEYS);
-    to->queries = take(scratch, length, width);
-    to->keys = take(scratch, width, length);
-    to->values = take(scratch, length, width);
-    to->scores = take(scratch, TILE_QUERIES, TILE_KEYS);
-    to->output = take(scratch, TILE_QUERIES, width);
-    to->largest = take(scratch, 1, TILE_QUERIES).at;
-    to->sum = take(scratch, 1, TILE_QUERIES).at;
-}
-
-typedef struct backward_room {
-    matrix queries, keys, keys_transposed, values, output_gradient; /* values: transposed */
-    matrix query_gradient, key_gradient, value_gradient;
-    matrix scores, gradient;  /* of one tile */
-    float *log_sum, *product; /* [positions]; product: of output and its gradient */
-} backward_room;
-
-INLINE void lay_out_backward(backward_room *to, size_t positions, size_t size, room *scratch) {
-    size_t width = whole(size, LANES), length = whole(positions, TILE_KEYS);
-    to->queries = take(scratch, length, width);
-    to->keys = take(scratch, length, width);
-    to->keys_transposed = take(scratch, width, length);
-    to->values = take(scratch, width, length);
-    to->output_gradient = take(scratch, length, width);
-    to->query_gradient = take(scratch, length, width);
-    to->key_gradient = take(scratch, length, width);
-    to->value_gradient = take(scratch, length, width);
-    to->scores = take(scratch, TILE_QUERIES, TILE_KEYS);
-    to->gradient = take(scratch, TILE_QUERIES, TILE_KEYS);
-    to->log_sum = take(scratch, 1, length).at;
-    to->product = take(scratch, 1, length).at;
-}
-
-size_t cpu_head_scratch_floats(size_t positions, size_t size, bool backward) {
-    room counted = {0};
-    forward_room forward;
-    backward_room both;
-    if (backward)
-        lay_out_backward(&both, positions, size, &counted);
-    else
-        lay_out_forward(&forward, positions, size, &counted);
-    return counted.floats;
+/* What a query may not read, and the rest of its row's last vector, is -infinity; returns the end
+ * of that vector. */
+INLINE size_t hide(float *scores, size_t readable_keys, size_t keys) {
+    size_t end = (keys + LANES - 1) / LANES * LANES;
+    for (size_t j = readable_keys; j < end; j++)
+        scores[j] = -INFINITY;
+    return end;
 }
 
 /* Forward. */
 
-/* Adds the tile's keys to the sums of its queries. A larger score than before rescales them. */
-INLINE void read_tile(const cpu_head *head, const tile *t, forward_room *at) {
-    size_t width = whole(head->size, LANES);
-    score(head, t, at->scores, at->queries, at->keys);
-    for (size_t i = 0; i < t->queries; i++) {
-        float *scores = row_of(at->scores, i), *output = row_of(at->output, i);
-        float before = at->largest[i], now = largest_of(scores, t->columns);
-        at->largest[i] = now > before ? now : before;
-        float rescale = cpu_exp_below_zero(before - at->largest[i]);
-        at->sum[i] = at->sum[i] * rescale + exponentials(scores, t->columns, at->largest[i]);
-#pragma omp simd
-        for (size_t d = 0; d < width; d++)
-            output[d] *= rescale;
+/* The scores become weights that lack their division by `sum`. */
+CPU_CLONES static void weigh(const cpu_head *head, const block *b, matrix scores, float *sum) {
+    for (size_t i = 0; i < b->queries; i++) {
+        float *row = row_of(scores, i);
+        size_t end = hide(row, readable(head, b, i), b->keys);
+        float largest = largest_of(row, end);
+        sum[i] = exponentials(row, end, largest);
+        if (head->log_sum != NULL) head->log_sum[b->first + i] = largest + logf(sum[i]);
     }
-    extent size = {t->queries, width, t->keys};
-    add_product(at->output, plain(at->scores), rows_from(at->values, t->key), size);
 }
 
-CPU_CLONES void cpu_head_forward(const cpu_head *head) {
-    forward_room at;
-    lay_out_forward(&at, head->positions, head->size, &(room){head->scratch, 0});
-    copy(at.queries, head, &head->query, root_scale(head));
-    copy_transposed(at.keys, head, &head->key);
-    copy(at.values, head, &head->value, 1);
-    for (size_t query = 0; query < head->positions; query += TILE_QUERIES) {
-        memset(at.output.at, 0, TILE_QUERIES * at.output.row * sizeof(float));
-        for (size_t i = 0; i < TILE_QUERIES; i++) {
-            at.largest[i] = -INFINITY;
-            at.sum[i] = 0;
-        }
-        for (size_t key = 0; key < keys_end(head, query); key += TILE_KEYS) {
-            tile t = tile_at(head, query, key);
-            read_tile(head, &t, &at);
-        }
-        for (size_t i = 0; i < smaller(head->positions - query, TILE_QUERIES); i++) {
-            store_row(head, &head->output, query + i, row_of(at.output, i), 1 / at.sum[i]);
-            if (head->log_sum != NULL) head->log_sum[query + i] = at.largest[i] + logf(at.sum[i]);
-        }
+CPU_CLONES static void divide(matrix output, const block *b, size_t size, const float *sum) {
+    for (size_t i = 0; i < b->queries; i++) {
+        float *row = row_of(output, i), factor = 1 / sum[i];
+#pragma omp simd
+        for (size_t d = 0; d < size; d++)
+            row[d] *= factor;
     }
+}
+
+static head_room rooms_of(const cpu_head *head, bool backward) {
+    head_room at = {0};
+    bool half = head->query.half || head->output.half;
+    lay_out(&at, (head_shape){head->positions, head->size, head->causal, half}, backward,
+            &(room){head->scratch, 0});
+    return at;
+}
+
+dnnl_status_t cpu_head_forward(const cpu_head *head) {
+    head_room at = rooms_of(head, false);
+    matrix query = read_values(head, &head->query, at.query);
+    matrix key = read_values(head, &head->key, at.key);
+    matrix value = read_values(head, &head->value, at.value);
+    matrix output = place_of(&head->output, at.output);
+    size_t count = block_count(head->positions, head->causal);
+    for (size_t i = 0; i < count; i++) {
+        const block b = block_at(head, i, count);
+        MULTIPLY(at.scores, rows_from(query, b.first), key, b.queries, b.keys, head->size,
+                 root_scale(head), .transpose_b = true);
+        weigh(head, &b, at.scores, at.sum);
+        matrix to = rows_from(output, b.first);
+        MULTIPLY(to, at.scores, value, b.queries, head->size, b.keys, 1);
+        divide(to, &b, head->size, at.sum);
+    }
+    write_values(head, output, &head->output);
+    return dnnl_success;
 }
 
 /* Backward: with P = e^(scores - log_sum) and G the gradient of the output,
- * dV = P^T G; dS = P * (G V^T - sum of output * G); dQ = scale dS K; dK = dS^T (scale Q). */
+ * dV = P^T G; dS = P * (G V^T - sum of output * G); dQ = scale dS K; dK = scale dS^T Q. */
 
-INLINE void return_tile(const cpu_head *head, const tile *t, backward_room *at) {
-    size_t width = whole(head->size, LANES);
-    score(head, t, at->scores, at->queries, at->keys_transposed);
-    memset(at->gradient.at, 0, t->queries * at->gradient.row * sizeof(float));
-    add_product(at->gradient, plain(rows_from(at->output_gradient, t->query)),
-                columns_from(at->values, t->key),
-                (extent){t->queries, t->columns, whole(head->size, STEP)});
-    for (size_t i = 0; i < t->queries; i++) {
+/* scores: P; gradient: G V^T, then dS. sum: of output * G. */
+CPU_CLONES static void differentiate(const cpu_head *head, const block *b, const head_room *at) {
+    for (size_t i = 0; i < b->queries; i++) {
         float *scores = row_of(at->scores, i), *gradient = row_of(at->gradient, i);
-        float log_sum = at->log_sum[t->query + i], product = at->product[t->query + i];
+        float log_sum = head->log_sum[b->first + i], sum = at->sum[b->first + i];
+        hide(scores, readable(head, b, i), b->keys);
 #pragma omp simd
-        for (size_t j = 0; j < t->columns; j++) {
+        for (size_t j = 0; j < b->keys; j++) {
             scores[j] = cpu_exp_below_zero(scores[j] - log_sum);
-            gradient[j] = scores[j] * (gradient[j] - product);
+            gradient[j] = scores[j] * (gradient[j] - sum);
         }
     }
-    const extent by_keys = {t->keys, width, t->queries}, by_queries = {t->queries, width, t->keys};
-    add_product(rows_from(at->value_gradient, t->key), transposed(at->scores),
-                rows_from(at->output_gradient, t->query), by_keys);
-    add_product(rows_from(at->key_gradient, t->key), transposed(at->gradient),
-                rows_from(at->queries, t->query), by_keys);
-    add_product(rows_from(at->query_gradient, t->query), plain(at->gradient),
-                rows_from(at->keys, t->key), by_queries);
 }
 
-INLINE void clear(const cpu_head *head, matrix m) {
-    memset(m.at, 0, padded_positions(head) * m.row * sizeof(float));
+typedef struct head_matrices {
+    matrix query, key, value, output, output_gradient;
+    matrix query_gradient, key_gradient, value_gradient;
+} head_matrices;
+
+/* `add`: to the gradients of keys and values that are there. */
+static dnnl_status_t return_block(const cpu_head *head, const block *b, const head_room *at,
+                                  const head_matrices *of, bool add) {
+    size_t size = head->size;
+    float scale = root_scale(head);
+    matrix query = rows_from(of->query, b->first);
+    matrix output_gradient = rows_from(of->output_gradient, b->first);
+    MULTIPLY(at->scores, query, of->key, b->queries, b->keys, size, scale, .transpose_b = true);
+    MULTIPLY(at->gradient, output_gradient, of->value, b->queries, b->keys, size, 1,
+             .transpose_b = true);
+    differentiate(head, b, at);
+    MULTIPLY(of->value_gradient, at->scores, output_gradient, b->keys, size, b->queries, 1,
+             .transpose_a = true, .add = add);
+    MULTIPLY(of->key_gradient, at->gradient, query, b->keys, size, b->queries, scale,
+             .transpose_a = true, .add = add);
+    MULTIPLY(rows_from(of->query_gradient, b->first), at->gradient, of->key, b->queries, size,
+             b->keys, scale, false);
+    return dnnl_success;
 }
 
-CPU_CLONES void cpu_head_backward(const cpu_head *head) {
-    backward_room at;
-    lay_out_backward(&at, head->positions, head->size, &(room){head->scratch, 0});
-    copy(at.query_gradient, head, &head->output, 1); /* only until the products below */
-    copy(at.output_gradient, head, &head->output_gradient, 1);
-    memset(at.log_sum, 0, padded_positions(head) * sizeof(float));
-    memcpy(at.log_sum, head->log_sum, head->positions * sizeof(float));
-    for (size_t i = 0; i < padded_positions(head); i++)
-        at.product[i] = dot(row_of(at.query_gradient, i), row_of(at.output_gradient, i),
-                            at.output_gradient.row);
-    copy(at.queries, head, &head->query, root_scale(head));
-    copy(at.keys, head, &head->key, 1);
-    copy_transposed(at.keys_transposed, head, &head->key);
-    copy_transposed(at.values, head, &head->value);
-    clear(head, at.query_gradient);
-    clear(head, at.key_gradient);
-    clear(head, at.value_gradient);
-    for (size_t key = 0; key < head->positions; key += TILE_KEYS)
-        for (size_t query = first_query(head, key); query < head->positions;
-             query += TILE_QUERIES) {
-            tile t = tile_at(head, query, key);
-            return_tile(head, &t, &at);
-        }
-    store(head, &head->query_gradient, at.query_gradient, root_scale(head));
-    store(head, &head->key_gradient, at.key_gradient, 1);
-    store(head, &head->value_gradient, at.value_gradient, 1);
+/* The last block comes first: its queries read all keys, so it writes their gradients. */
+static dnnl_status_t return_blocks(const cpu_head *head, const head_room *at,
+                                   const head_matrices *of) {
+    size_t count = block_count(head->positions, head->causal);
+    for (size_t i = count; i-- > 0;) {
+        const block b = block_at(head, i, count);
+        dnnl_status_t status = return_block(head, &b, at, of, i + 1 < count);
+        if (status != dnnl_success) return status;
+    }
+    return dnnl_success;
+}
+
+dnnl_status_t cpu_head_backward(const cpu_head *head) {
+    head_room at = rooms_of(head, true);
+    const head_matrices of = {
+        .query = read_values(head, &head->query, at.query),
+        .key = read_values(head, &head->key, at.key),
+        .value = read_values(head, &head->value, at.value),
+        .output = read_values(head, &head->output, at.output),
+        .output_gradient = read_values(head, &head->output_gradient, at.output_gradient),
+        .query_gradient = place_of(&head->query_gradient, at.query_gradient),
+        .key_gradient = place_of(&head->key_gradient, at.key_gradient),
+        .value_gradient = place_of(&head->value_gradient, at.value_gradient),
+    };
+    for (size_t i = 0; i < head->positions; i++)
+        at.sum[i] = dot(row_of(of.output, i), row_of(of.output_gradient, i), head->size);
+    dnnl_status_t status = return_blocks(head, &at, &of);
+    if (status != dnnl_success) return status;
+    write_values(head, of.query_gradient, &head->query_gradient);
+    write_values(head, of.key_gradient, &head->key_gradient);
+    write_values(head, of.value_gradient, &head->value_gradient);
+    return dnnl_success;
 }

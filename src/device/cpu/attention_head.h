@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention of one head over one row: softmax(q k^T / sqrt(size)) v, tile by tile, so that the
- * weights of all pairs of positions are never in memory at once (Dao 2023, FlashAttention-2).
- * Arithmetic is float32, in an order that depends on the shape alone. */
+/* Attention of one head over one row: softmax(q k^T / sqrt(size)) v. A block of queries reads all
+ * its keys at a time, so that the weights of all pairs of positions are never in memory at once;
+ * backward computes them again (Dao 2023, FlashAttention-2). The products are dnnl_sgemm's, on the
+ * features where they lie. Arithmetic is float32, in an order that depends on the shape alone. */
 #ifndef DEVICE_CPU_ATTENTION_HEAD_H
 #define DEVICE_CPU_ATTENTION_HEAD_H
 
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "device/cpu/onednn.h"
 
 /* A head's features at every position. */
 typedef struct cpu_head_values {
@@ -26,8 +29,10 @@ typedef struct cpu_head {
     float *scratch; /* [cpu_head_scratch_floats] of the pass, aligned to a cache line */
 } cpu_head;
 
-size_t cpu_head_scratch_floats(size_t positions, size_t size, bool backward);
-void cpu_head_forward(const cpu_head *head);
-void cpu_head_backward(const cpu_head *head); /* overwrites the three gradients */
+/* `half`: any of the head's values is bfloat16. */
+size_t cpu_head_scratch_floats(size_t positions, size_t size, bool half, bool backward);
+/* Called by one thread of a team; the products run in that thread. */
+dnnl_status_t cpu_head_forward(const cpu_head *head);
+dnnl_status_t cpu_head_backward(const cpu_head *head); /* overwrites the three gradients */
 
 #endif

@@ -161,7 +161,8 @@ typedef yoke_status cpu_planner(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request);
 cpu_planner cpu_plan_convolution, cpu_plan_transposed_convolution, cpu_plan_linear;
 cpu_planner cpu_plan_batch_norm, cpu_plan_layer_norm;
-cpu_planner cpu_plan_activation, cpu_plan_softmax, cpu_plan_pooling, cpu_plan_adaptive_pool;
+cpu_planner cpu_plan_activation, cpu_plan_gelu, cpu_plan_softmax, cpu_plan_pooling,
+    cpu_plan_adaptive_pool;
 cpu_planner cpu_plan_add, cpu_plan_multiply, cpu_plan_channel_scale, cpu_plan_concat;
 cpu_planner cpu_plan_embedding, cpu_plan_positions, cpu_plan_class_token, cpu_plan_select;
 cpu_planner cpu_plan_recurrence, cpu_plan_attention, cpu_plan_dropout, cpu_plan_reshape,

@@ -48,8 +48,9 @@ static yoke_status plan_primitives(yoke_plan **plan, cpu_device *device,
     return YOKE_OK;
 }
 
-/* oneDNN's name of an activation. Where backward can read the output instead of the input, it does,
- * so that both passes may run in place. */
+/* oneDNN's name of an activation. Its GELUs take 2 to 20 times as long as gelu.c's on AVX2. Where
+ * backward can read the output instead of the input, it does, so that both passes may run in place.
+ */
 yoke_status cpu_plan_activation(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request) {
     static const struct {
@@ -59,13 +60,12 @@ yoke_status cpu_plan_activation(yoke_plan **plan, cpu_device *device,
     } algorithms[YOKE_ACTIVATIONS] = {
         [YOKE_RELU] = {dnnl_eltwise_relu_use_dst_for_bwd, 0, 0, YOKE_READS_OUTPUT},
         [YOKE_RELU6] = {dnnl_eltwise_clip_v2_use_dst_for_bwd, 0, 6, YOKE_READS_OUTPUT},
-        [YOKE_GELU] = {dnnl_eltwise_gelu_erf, 0, 0, YOKE_READS_INPUT},
-        [YOKE_GELU_TANH] = {dnnl_eltwise_gelu_tanh, 0, 0, YOKE_READS_INPUT},
         [YOKE_SILU] = {dnnl_eltwise_swish, 1, 0, YOKE_READS_INPUT},
         [YOKE_SIGMOID] = {dnnl_eltwise_logistic_use_dst_for_bwd, 0, 0, YOKE_READS_OUTPUT},
         [YOKE_TANH] = {dnnl_eltwise_tanh_use_dst_for_bwd, 0, 0, YOKE_READS_OUTPUT},
     };
     yoke_activation kind = request->operation->activation;
+    if (kind == YOKE_GELU || kind == YOKE_GELU_TANH) return cpu_plan_gelu(plan, device, request);
     cpu_operation operation = {.kind = CPU_ELTWISE,
                                .algorithm = algorithms[kind].name,
                                .alpha = algorithms[kind].alpha,
