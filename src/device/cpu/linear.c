@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear: [rows, in] times [out, in] transposed; of a sequence, all positions are rows. oneDNN
- * chooses layouts for its fastest kernels, and those add all products of an output one after the
- * other. On plain matrices it takes kernels that add blocks of a few hundred: the rounding error of
- * 1024 products is 0.6 times as large, the speed nearly the same. YOKE_ALGORITHM_DIRECT's fixed
- * rule takes plain matrices. It takes the weights transposed, as in x out, which forward reads
- * twice as fast. A transposed weight is plain, in x out, by every rule. */
+/* Linear: [rows, in] times [out, in] transposed; of a sequence, all positions are rows. Here by
+ * oneDNN's inner product, which chooses layouts for its fastest kernels. These add all products of
+ * an output one after the other; dnnl_sgemm adds blocks of a few hundred, so that the rounding
+ * error of 1024 products is 0.6 times as large. A transposed weight is plain, in x out, by every
+ * rule. */
 #include <stdio.h>
 
 #include "device/cpu/few_rows.h"
+#include "device/cpu/sgemm_linear.h"
 #include "device/cpu/weighted.h"
 
 const cpu_algorithm cpu_product_algorithms[] = {{"matrix product", dnnl_alg_kind_undef, NULL},
@@ -22,20 +22,20 @@ static yoke_status matrix(const cpu_desc **desc, cpu_device *device, int rows, i
 
 yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
                             const yoke_plan_request *request) {
+    bool by_sgemm = false;
     if (cpu_takes_few_rows(request)) return cpu_plan_few_rows(plan, device, request);
+    TRY(cpu_takes_sgemm_linear(&by_sgemm, device, request));
+    if (by_sgemm) return cpu_plan_sgemm_linear(plan, device, request);
     const yoke_operation *operation = request->operation;
     dnnl_data_type_t type = cpu_data_type(request->precision);
     yoke_dims input = operation->input;
     int rows = request->rows * input.height;
     int in = input.channels, out = operation->output.channels;
-    bool plain = request->algorithm == YOKE_ALGORITHM_DIRECT && type == dnnl_f32;
-    dnnl_format_tag_t values = plain ? dnnl_ab : dnnl_format_tag_any;
-    dnnl_format_tag_t weights = plain ? dnnl_ba : dnnl_format_tag_any;
-    cpu_problem problem = {
-        .operation = {.kind = CPU_PRODUCT}, .algorithms = cpu_product_algorithms, .plain = plain};
-    TRY(matrix(&problem.free[CPU_INPUT], device, rows, in, type, values));
-    TRY(matrix(&problem.free[CPU_OUTPUT], device, rows, out, type, values));
-    TRY(matrix(&problem.free[CPU_WEIGHTS], device, out, in, type, weights));
+    cpu_problem problem = {.operation = {.kind = CPU_PRODUCT},
+                           .algorithms = cpu_product_algorithms};
+    TRY(matrix(&problem.free[CPU_INPUT], device, rows, in, type, dnnl_format_tag_any));
+    TRY(matrix(&problem.free[CPU_OUTPUT], device, rows, out, type, dnnl_format_tag_any));
+    TRY(matrix(&problem.free[CPU_WEIGHTS], device, out, in, type, dnnl_format_tag_any));
     if (operation->bias) TRY(cpu_bias_desc(&problem, device, out));
     TRY_DNNL(cpu_desc_reshape(&problem.stored[CPU_INPUT], &device->descs,
                               cpu_layout_desc(&request->inputs[0]), 2,
@@ -50,8 +50,6 @@ yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
         TRY(matrix(&problem.stored[CPU_WEIGHTS], device, out, in, dnnl_f32, dnnl_ba));
     if (operation->plain_weight && !operation->transposed)
         TRY(matrix(&problem.stored[CPU_WEIGHTS], device, out, in, dnnl_f32, dnnl_ab));
-    bool given = problem.stored[CPU_WEIGHTS] != NULL; /* an embedding's weight is [out, in] */
-    if (plain && given) problem.free[CPU_WEIGHTS] = problem.stored[CPU_WEIGHTS];
     int length = snprintf(problem.key, sizeof problem.key, "linear %d to %d%s", in, out,
                           operation->transposed ? " transposed" : "");
     if (input.sequence)

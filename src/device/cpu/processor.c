@@ -70,6 +70,10 @@ bool cpu_computes_bfloat16(void) {
     return isa_includes(dnnl_cpu_isa_avx512_core_bf16);
 }
 
+bool cpu_prefers_sgemm(void) {
+    return !isa_includes(dnnl_cpu_isa_avx512_core);
+}
+
 static const char *describe_code(void) {
     static const struct {
         dnnl_cpu_isa_t isa;
@@ -89,6 +93,10 @@ static const char *describe_code(void) {
 
 /* oneDNN has bfloat16 for some arm64 processors, from 3.6 on; Yoke's use of it is not tried. */
 bool cpu_computes_bfloat16(void) {
+    return false;
+}
+
+bool cpu_prefers_sgemm(void) {
     return false;
 }
 

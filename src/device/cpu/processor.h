@@ -14,4 +14,7 @@ void cpu_processor_name(FILE *cpuinfo, char *name, size_t size);
 /* Whether oneDNN computes products in bfloat16 here. */
 bool cpu_computes_bfloat16(void);
 
+/* Whether oneDNN computes an inner product by its sgemm: on x86 without AVX-512. */
+bool cpu_prefers_sgemm(void);
+
 #endif

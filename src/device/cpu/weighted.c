@@ -108,28 +108,6 @@ static yoke_status create_candidate(const weighted_planner *planner, cpu_directi
                                                                              &operation);
 }
 
-/* The gradient of the data by CPU_MATMUL: on weights stored as [in, out] it is up to three times as
- * fast as oneDNN's inner product. */
-static yoke_status create_data_product(const weighted_planner *planner, cpu_pass *pass) {
-    const cpu_problem *problem = planner->problem;
-    const cpu_operation operation = {.kind = CPU_MATMUL,
-                                     .source = problem->free[CPU_OUTPUT],
-                                     .weights = problem->free[CPU_WEIGHTS],
-                                     .destination = problem->free[CPU_INPUT]};
-    static const struct {
-        cpu_role role;
-        int argument;
-    } arguments[] = {
-        {CPU_OUTPUT, DNNL_ARG_SRC}, {CPU_WEIGHTS, DNNL_ARG_WEIGHTS}, {CPU_INPUT, DNNL_ARG_DST}};
-    for (int i = 0; i < 3; i++) {
-        cpu_role role = arguments[i].role;
-        pass->operands[role] = (cpu_operand){.argument = arguments[i].argument,
-                                             .written = role == CPU_INPUT,
-                                             .stored = problem->stored[role]};
-    }
-    return cpu_pass_create(pass, planner->device, &operation);
-}
-
 /* The roles worth keeping: those that would otherwise be reordered, except where the type differs
  * as well, which no primitive accepts. */
 static int roles_to_keep(const cpu_pass *pass) {
@@ -278,9 +256,7 @@ static yoke_status plan_direction(const weighted_planner *planner, cpu_direction
     int candidate = 0;
     TRY(choose_algorithm(planner, direction, &candidate));
     cpu_pass *pass = &plan->passes[direction];
-    bool is_data_product = planner->problem->plain && direction == CPU_BACKWARD_DATA;
-    yoke_status status = is_data_product ? create_data_product(planner, pass)
-                                         : create_candidate(planner, direction, candidate, pass);
+    yoke_status status = create_candidate(planner, direction, candidate, pass);
     /* The algorithm was measured for another number of rows and does not exist for this one. */
     if (status == YOKE_ERROR_DEVICE && candidate != 0) {
         cpu_pass_destroy(pass);

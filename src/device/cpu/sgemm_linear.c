@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Linear by dnnl_sgemm on plain matrices. A weight lies as in x out, which forward reads fastest,
+ * and its rows are padded where they would be a multiple of 1 KiB long: rows of such a matrix share
+ * so few lines of the first-level cache that a product of few rows takes up to twice as long. */
+#include <string.h>
+
+#include "device/cpu/clones.h"
+#include "device/cpu/processor.h"
+#include "device/cpu/sgemm_linear.h"
+
+enum {
+    LINE = 16,           /* floats of a cache line */
+    CROWDED = 1024 / 4,  /* rows of a multiple of so many floats share lines of the cache */
+    COLUMNS = 16 * LINE, /* of a gradient that a thread sums at a time */
+    ROWS_OF_A_PART = 64  /* that are summed before they are added to the whole sum */
+};
+
+typedef struct sgemm_linear {
+    yoke_plan base;
+    dnnl_dim_t rows, in, out;
+    dnnl_dim_t pitch; /* floats from one row of the weight to the next */
+    bool by_output;   /* the weight is [out, pitch] in memory, otherwise [in, pitch] */
+} sgemm_linear;
+
+/* to [rows, columns] = a [rows, depth] b [depth, columns], each with the floats of its rows. */
+typedef struct product {
+    bool transpose_a, transpose_b, add;
+    dnnl_dim_t rows, columns, depth;
+    const float *a;
+    dnnl_dim_t a_row;
+    const float *b;
+    dnnl_dim_t b_row;
+    float *to;
+    dnnl_dim_t to_row;
+} product;
+
+static yoke_status multiply(const product *p) {
+    TRY_DNNL(dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', p->rows, p->columns,
+                        p->depth, 1, p->a, p->a_row, p->b, p->b_row, p->add ? 1 : 0, p->to,
+                        p->to_row));
+    return YOKE_OK;
+}
+
+static yoke_status linear_forward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    const sgemm_linear *self = (const sgemm_linear *)plan;
+    const yoke_plan_binding *at = &plan->binding;
+    const float *bias = plan->operation.bias ? at->parameters[1] : NULL;
+    float *output = at->output;
+    size_t out = (size_t)self->out;
+    int threads = plan->device->threads;
+    if (bias != NULL) {
+#pragma omp parallel for num_threads(                                                              \
+    threads) if (cpu_is_parallel(threads, (size_t)self->rows * out))
+        for (dnnl_dim_t row = 0; row < self->rows; row++)
+            memcpy(output + (size_t)row * out, bias, out * sizeof *output);
+    }
+    return multiply(&(product){.transpose_b = self->by_output,
+                               .add = bias != NULL,
+                               .rows = self->rows,
+                               .columns = self->out,
+                               .depth = self->in,
+                               .a = at->inputs[0],
+                               .a_row = self->in,
+                               .b = at->parameters[0],
+                               .b_row = self->pitch,
+                               .to = output,
+                               .to_row = self->out});
+}
+
+static yoke_status data_gradient(const sgemm_linear *self) {
+    const yoke_plan_binding *at = &self->base.binding;
+    return multiply(&(product){.transpose_b = !self->by_output,
+                               .rows = self->rows,
+                               .columns = self->in,
+                               .depth = self->out,
+                               .a = at->output_gradient,
+                               .a_row = self->out,
+                               .b = at->parameters[0],
+                               .b_row = self->pitch,
+                               .to = at->input_gradients[0],
+                               .to_row = self->in});
+}
+
+/* The rounding error of a long sum grows with the length of its longest part. */
+CPU_CLONES static void sum_columns(const sgemm_linear *self, size_t begin, size_t end,
+                                   float *sums) {
+    const float *gradient = self->base.binding.output_gradient;
+    size_t rows = (size_t)self->rows, out = (size_t)self->out, count = end - begin;
+    memset(sums + begin, 0, count * sizeof *sums);
+    for (size_t first = 0; first < rows; first += ROWS_OF_A_PART) {
+        size_t last = rows - first < ROWS_OF_A_PART ? rows : first + ROWS_OF_A_PART;
+        float part[COLUMNS] = {0};
+        for (size_t row = first; row < last; row++)
+#pragma omp simd
+            for (size_t i = 0; i < count; i++)
+                part[i] += gradient[row * out + begin + i];
+        for (size_t i = 0; i < count; i++)
+            sums[begin + i] += part[i];
+    }
+}
+
+static void bias_gradient(const sgemm_linear *self, float *sums) {
+    size_t out = (size_t)self->out;
+    int threads = self->base.device->threads;
+#pragma omp parallel for num_threads(                                                              \
+    threads) if (cpu_is_parallel(threads, (size_t)self->rows * out))
+    for (size_t begin = 0; begin < out; begin += COLUMNS)
+        sum_columns(self, begin, out - begin < COLUMNS ? out : begin + COLUMNS, sums);
+}
+
+/* The padding of a gradient is added and checked with it. */
+static void clear_padding(const sgemm_linear *self, float *gradient) {
+    dnnl_dim_t rows = self->by_output ? self->out : self->in;
+    dnnl_dim_t whole = self->by_output ? self->in : self->out;
+    for (dnnl_dim_t row = 0; row < rows && whole < self->pitch; row++)
+        memset(gradient + row * self->pitch + whole, 0,
+               (size_t)(self->pitch - whole) * sizeof *gradient);
+}
+
+static yoke_status weight_gradient(const sgemm_linear *self) {
+    const yoke_plan_binding *at = &self->base.binding;
+    const product by_input = {.transpose_a = true,
+                              .rows = self->in,
+                              .columns = self->out,
+                              .depth = self->rows,
+                              .a = at->inputs[0],
+                              .a_row = self->in,
+                              .b = at->output_gradient,
+                              .b_row = self->out,
+                              .to = at->parameter_gradients[0],
+                              .to_row = self->pitch};
+    product by_output = by_input;
+    by_output.rows = self->out, by_output.columns = self->in;
+    by_output.a = by_input.b, by_output.a_row = by_input.b_row;
+    by_output.b = by_input.a, by_output.b_row = by_input.a_row;
+    clear_padding(self, at->parameter_gradients[0]);
+    if (self->base.operation.bias) bias_gradient(self, at->parameter_gradients[1]);
+    return multiply(self->by_output ? &by_output : &by_input);
+}
+
+static yoke_status linear_part(yoke_plan *plan, yoke_direction direction) {
+    const sgemm_linear *self = (const sgemm_linear *)plan;
+    const yoke_plan_binding *at = &plan->binding;
+    if (direction == YOKE_BACKWARD_WEIGHTS)
+        return at->parameter_gradients[0] != NULL ? weight_gradient(self) : YOKE_OK;
+    return at->input_gradients[0] != NULL ? data_gradient(self) : YOKE_OK;
+}
+
+static yoke_status linear_backward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    TRY(linear_part(plan, YOKE_BACKWARD_WEIGHTS));
+    return linear_part(plan, YOKE_BACKWARD_DATA);
+}
+
+/* Planning. */
+
+static dnnl_dim_t pitch_of(dnnl_dim_t columns) {
+    return columns % CROWDED == 0 ? columns + LINE : columns;
+}
+
+/* Reads a weight's layout, [out, in] with any strides of whole rows. */
+static bool read_layout(sgemm_linear *self, const cpu_desc *desc) {
+    const dnnl_dim_t *strides = desc->strides;
+    bool plain = desc->is_blocked && desc->inner_count == 0 && desc->offset == 0 &&
+                 desc->type == dnnl_f32 && desc->ndims == 2;
+    if (!plain) return false;
+    self->by_output = strides[1] == 1 && strides[0] >= self->in;
+    self->pitch = strides[self->by_output ? 0 : 1];
+    return self->by_output || (strides[0] == 1 && strides[1] >= self->out);
+}
+
+/* NULL: the plan may choose. */
+static yoke_status given_layout(const cpu_desc **desc, cpu_device *device,
+                                const yoke_plan_request *request) {
+    const yoke_operation *operation = request->operation;
+    const dnnl_dims_t shape = {operation->output.channels, operation->input.channels};
+    *desc = cpu_layout_desc(&request->parameters[0]);
+    if (operation->transposed || operation->plain_weight)
+        TRY_DNNL(cpu_desc_by_tag(desc, &device->descs, 2, shape, dnnl_f32,
+                                 operation->transposed ? dnnl_ba : dnnl_ab));
+    return YOKE_OK;
+}
+
+static yoke_status chosen_layout(const cpu_desc **desc, cpu_device *device,
+                                 const yoke_operation *operation) {
+    const dnnl_dims_t shape = {operation->output.channels, operation->input.channels};
+    const dnnl_dims_t strides = {1, pitch_of(operation->output.channels)};
+    TRY_DNNL(cpu_desc_by_strides(desc, &device->descs, 2, shape, dnnl_f32, strides));
+    return YOKE_OK;
+}
+
+/* Whether the input is a plain matrix of float32. */
+static yoke_status is_plain(bool *plain, cpu_device *device, const yoke_plan_request *request) {
+    const cpu_desc *matrix = NULL, *input = NULL, *given = cpu_layout_desc(&request->inputs[0]);
+    yoke_dims dims = request->operation->input;
+    const dnnl_dims_t shape = {request->rows * (dnnl_dim_t)dims.height, dims.channels};
+    TRY_DNNL(cpu_desc_by_tag(&matrix, &device->descs, 2, shape, dnnl_f32, dnnl_ab));
+    TRY(cpu_value_desc(&input, device, request->rows, dims, dnnl_f32, dnnl_nchw));
+    *plain = given == input;
+    if (given != input && given->type == dnnl_f32 && given->inner_count == 0)
+        *plain = cpu_desc_reshape(&input, &device->descs, given, 2, shape) == dnnl_success &&
+                 input == matrix;
+    return YOKE_OK;
+}
+
+yoke_status cpu_takes_sgemm_linear(bool *takes, cpu_device *device,
+                                   const yoke_plan_request *request) {
+    const cpu_desc *weight = NULL;
+    sgemm_linear read = {.in = request->operation->input.channels,
+                         .out = request->operation->output.channels};
+    *takes = request->precision == YOKE_FLOAT32 &&
+             (request->algorithm == YOKE_ALGORITHM_DIRECT || cpu_prefers_sgemm());
+    if (*takes) TRY(is_plain(takes, device, request));
+    TRY(given_layout(&weight, device, request));
+    *takes = *takes && (weight == NULL || read_layout(&read, weight));
+    return YOKE_OK;
+}
+
+yoke_status cpu_plan_sgemm_linear(yoke_plan **plan, cpu_device *device,
+                                  const yoke_plan_request *request) {
+    static const yoke_plan_calls calls = {NULL, linear_forward, linear_backward, NULL,
+                                          .backward_part = linear_part};
+    TRY(yoke_plan_allocate(plan, sizeof(sgemm_linear), &device->base, request, &calls));
+    sgemm_linear *self = (sgemm_linear *)*plan;
+    const yoke_operation *operation = request->operation;
+    self->rows = request->rows * (dnnl_dim_t)operation->input.height;
+    self->in = operation->input.channels;
+    self->out = operation->output.channels;
+    const cpu_desc *weight = NULL;
+    TRY(given_layout(&weight, device, request));
+    if (weight == NULL) TRY(chosen_layout(&weight, device, operation));
+    if (!read_layout(self, weight))
+        return FAIL(YOKE_ERROR_INTERNAL, "%s: its weight is no plain matrix", operation->name);
+    yoke_plan_needs *needs = &self->base.needs;
+    const int64_t in = operation->input.channels, out = operation->output.channels;
+    if (operation->transposed)
+        TRY(yoke_layout_plain(&device->base, (const int64_t[]){in, out}, 2, &needs->parameters[0]));
+    else
+        cpu_layout_store(&needs->parameters[0], weight);
+    if (operation->bias) TRY(yoke_layout_plain(&device->base, &out, 1, &needs->parameters[1]));
+    needs->backward_reads[0] = request->training && !request->frozen;
+    const bool passes[CPU_DIRECTIONS] = {true, request->training && request->input_gradient,
+                                         request->training && !request->frozen};
+    for (int direction = 0; direction < CPU_DIRECTIONS; direction++)
+        if (passes[direction]) self->base.algorithms[direction] = "sgemm";
+    return cpu_plan_plain_output(*plan, request, dnnl_f32);
+}
