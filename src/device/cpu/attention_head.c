@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "device/cpu/clones.h"
 #include "device/cpu/functions.h"
+#include "device/cpu/sgemm.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -157,25 +158,17 @@ static void write_values(const cpu_head *head, matrix from, const cpu_head_value
 
 /* Products. */
 
-typedef struct product {
-    size_t rows, columns, depth;
-    float scale;
-    bool transpose_a, transpose_b; /* in memory they are */
-    bool add;                      /* to what is there */
-} product;
-
-/* to [rows, columns] = scale * a [rows, depth] b [depth, columns] */
-static dnnl_status_t multiply(const product *p, matrix a, matrix b, matrix to) {
-    return dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', (dnnl_dim_t)p->rows,
-                      (dnnl_dim_t)p->columns, (dnnl_dim_t)p->depth, p->scale, a.at,
-                      (dnnl_dim_t)a.row, b.at, (dnnl_dim_t)b.row, p->add ? 1 : 0, to.at,
-                      (dnnl_dim_t)to.row);
-}
-
-/* to = the product; returns what went wrong from the function around. */
-#define MULTIPLY(to, a, b, ...)                                                                    \
+/* to = a b; fields of cpu_sgemm say how. Returns what went wrong from the function around. */
+#define MULTIPLY(to_matrix, a_matrix, b_matrix, ...)                                               \
     do {                                                                                           \
-        dnnl_status_t status_ = multiply(&(product){__VA_ARGS__}, a, b, to);                       \
+        matrix to_ = to_matrix, a_ = a_matrix, b_ = b_matrix;                                      \
+        dnnl_status_t status_ = cpu_sgemm_run(&(cpu_sgemm){.a = a_.at,                             \
+                                                           .a_row = a_.row,                        \
+                                                           .b = b_.at,                             \
+                                                           .b_row = b_.row,                        \
+                                                           .to = to_.at,                           \
+                                                           .to_row = to_.row,                      \
+                                                           __VA_ARGS__});                          \
         if (status_ != dnnl_success) return status_;                                               \
     } while (0)
 
@@ -277,11 +270,11 @@ dnnl_status_t cpu_head_forward(const cpu_head *head) {
     size_t count = block_count(head->positions, head->causal);
     for (size_t i = 0; i < count; i++) {
         const block b = block_at(head, i, count);
-        MULTIPLY(at.scores, rows_from(query, b.first), key, b.queries, b.keys, head->size,
-                 root_scale(head), .transpose_b = true);
+        MULTIPLY(at.scores, rows_from(query, b.first), key, .rows = b.queries, .columns = b.keys,
+                 .depth = head->size, .scale = root_scale(head), .transpose_b = true);
         weigh(head, &b, at.scores, at.sum);
         matrix to = rows_from(output, b.first);
-        MULTIPLY(to, at.scores, value, b.queries, head->size, b.keys, 1);
+        MULTIPLY(to, at.scores, value, .rows = b.queries, .columns = head->size, .depth = b.keys);
         divide(to, &b, head->size, at.sum);
     }
     write_values(head, output, &head->output);
@@ -317,16 +310,17 @@ static dnnl_status_t return_block(const cpu_head *head, const block *b, const he
     float scale = root_scale(head);
     matrix query = rows_from(of->query, b->first);
     matrix output_gradient = rows_from(of->output_gradient, b->first);
-    MULTIPLY(at->scores, query, of->key, b->queries, b->keys, size, scale, .transpose_b = true);
-    MULTIPLY(at->gradient, output_gradient, of->value, b->queries, b->keys, size, 1,
-             .transpose_b = true);
+    MULTIPLY(at->scores, query, of->key, .rows = b->queries, .columns = b->keys, .depth = size,
+             .scale = scale, .transpose_b = true);
+    MULTIPLY(at->gradient, output_gradient, of->value, .rows = b->queries, .columns = b->keys,
+             .depth = size, .transpose_b = true);
     differentiate(head, b, at);
-    MULTIPLY(of->value_gradient, at->scores, output_gradient, b->keys, size, b->queries, 1,
-             .transpose_a = true, .add = add);
-    MULTIPLY(of->key_gradient, at->gradient, query, b->keys, size, b->queries, scale,
-             .transpose_a = true, .add = add);
-    MULTIPLY(rows_from(of->query_gradient, b->first), at->gradient, of->key, b->queries, size,
-             b->keys, scale, false);
+    MULTIPLY(of->value_gradient, at->scores, output_gradient, .rows = b->keys, .columns = size,
+             .depth = b->queries, .transpose_a = true, .add = add);
+    MULTIPLY(of->key_gradient, at->gradient, query, .rows = b->keys, .columns = size,
+             .depth = b->queries, .scale = scale, .transpose_a = true, .add = add);
+    MULTIPLY(rows_from(of->query_gradient, b->first), at->gradient, of->key, .rows = b->queries,
+             .columns = size, .depth = b->keys, .scale = scale);
     return dnnl_success;
 }
 

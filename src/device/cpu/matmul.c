@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include "device/cpu/plain.h"
+#include "device/cpu/sgemm.h"
 
 typedef struct matmul_plan {
     cpu_plain_plan plain;
@@ -41,72 +42,72 @@ static void write_matrix(const matmul_plan *self, int which, void *values, size_
         cpu_store(values, index * elements + i, true, copy[i]);
 }
 
-/* to [rows, columns] = a [rows, inner] b [inner, columns], each or its transpose in memory. */
-typedef struct product {
-    size_t rows, inner, columns;
-    const float *a, *b;
-    bool transpose_a, transpose_b;
-    float *to;
-} product;
-
-static void multiply(const product *p) {
-    dnnl_dim_t m = (dnnl_dim_t)p->rows, k = (dnnl_dim_t)p->inner, n = (dnnl_dim_t)p->columns;
-    dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', m, n, k, 1, p->a,
-               p->transpose_a ? m : k, p->b, p->transpose_b ? k : n, 0, p->to, n);
+/* The rows of every matrix follow each other. */
+static dnnl_status_t multiply(cpu_sgemm p) {
+    p.a_row = p.transpose_a ? p.rows : p.depth;
+    p.b_row = p.transpose_b ? p.depth : p.columns;
+    p.to_row = p.columns;
+    return cpu_sgemm_run(&p);
 }
 
-static void forward_matrix(const matmul_plan *self, size_t index, float *copies[MATRICES]) {
+static dnnl_status_t forward_matrix(const matmul_plan *self, size_t index,
+                                    float *copies[MATRICES]) {
     const yoke_operation *operation = &self->plain.base.operation;
     const yoke_plan_binding *at = &self->plain.base.binding;
-    const product p = {.rows = self->size.m,
-                       .inner = self->size.k,
-                       .columns = self->size.n,
-                       .a = read_matrix(self, LEFT, at->inputs[0], index, copies[LEFT]),
-                       .b = read_matrix(self, RIGHT, at->inputs[1], index, copies[RIGHT]),
-                       .transpose_a = operation->transpose_left,
-                       .transpose_b = operation->transpose_right,
-                       .to = place_matrix(self, OUTPUT, at->output, index, copies[OUTPUT])};
-    multiply(&p);
+    const cpu_sgemm p = {.rows = self->size.m,
+                         .depth = self->size.k,
+                         .columns = self->size.n,
+                         .a = read_matrix(self, LEFT, at->inputs[0], index, copies[LEFT]),
+                         .b = read_matrix(self, RIGHT, at->inputs[1], index, copies[RIGHT]),
+                         .transpose_a = operation->transpose_left,
+                         .transpose_b = operation->transpose_right,
+                         .to = place_matrix(self, OUTPUT, at->output, index, copies[OUTPUT])};
+    dnnl_status_t status = multiply(p);
     write_matrix(self, OUTPUT, at->output, index, copies[OUTPUT]);
+    return status;
 }
 
 /* The gradient of left: dy right^T, or, of a transposed left, right dy^T. */
-static void left_gradient(const matmul_plan *self, size_t index, float *copies[MATRICES]) {
+static dnnl_status_t left_gradient(const matmul_plan *self, size_t index, float *copies[MATRICES]) {
     const yoke_operation *operation = &self->plain.base.operation;
     const yoke_plan_binding *at = &self->plain.base.binding;
     const float *right = read_matrix(self, RIGHT, at->inputs[1], index, copies[RIGHT]);
     const float *dy = read_matrix(self, OUTPUT, at->output_gradient, index, copies[OUTPUT]);
     bool swapped = operation->transpose_left;
-    const product p = {.rows = swapped ? self->size.k : self->size.m,
-                       .inner = self->size.n,
-                       .columns = swapped ? self->size.m : self->size.k,
-                       .a = swapped ? right : dy,
-                       .b = swapped ? dy : right,
-                       .transpose_a = swapped && operation->transpose_right,
-                       .transpose_b = swapped || !operation->transpose_right,
-                       .to = place_matrix(self, LEFT, at->input_gradients[0], index, copies[LEFT])};
-    multiply(&p);
+    const cpu_sgemm p = {.rows = swapped ? self->size.k : self->size.m,
+                         .depth = self->size.n,
+                         .columns = swapped ? self->size.m : self->size.k,
+                         .a = swapped ? right : dy,
+                         .b = swapped ? dy : right,
+                         .transpose_a = swapped && operation->transpose_right,
+                         .transpose_b = swapped || !operation->transpose_right,
+                         .to =
+                             place_matrix(self, LEFT, at->input_gradients[0], index, copies[LEFT])};
+    dnnl_status_t status = multiply(p);
     write_matrix(self, LEFT, at->input_gradients[0], index, copies[LEFT]);
+    return status;
 }
 
 /* The gradient of right: left^T dy, or, of a transposed right, dy^T left. */
-static void right_gradient(const matmul_plan *self, size_t index, float *copies[MATRICES]) {
+static dnnl_status_t right_gradient(const matmul_plan *self, size_t index,
+                                    float *copies[MATRICES]) {
     const yoke_operation *operation = &self->plain.base.operation;
     const yoke_plan_binding *at = &self->plain.base.binding;
     const float *left = read_matrix(self, LEFT, at->inputs[0], index, copies[LEFT]);
     const float *dy = read_matrix(self, OUTPUT, at->output_gradient, index, copies[OUTPUT]);
     bool swapped = operation->transpose_right;
-    const product p = {.rows = swapped ? self->size.n : self->size.k,
-                       .inner = self->size.m,
-                       .columns = swapped ? self->size.k : self->size.n,
-                       .a = swapped ? dy : left,
-                       .b = swapped ? left : dy,
-                       .transpose_a = swapped || !operation->transpose_left,
-                       .transpose_b = swapped && operation->transpose_left,
-                       .to =
-                           place_matrix(self, RIGHT, at->input_gradients[1], index, copies[RIGHT])};
-    multiply(&p);
+    const cpu_sgemm p = {
+        .rows = swapped ? self->size.n : self->size.k,
+        .depth = self->size.m,
+        .columns = swapped ? self->size.k : self->size.n,
+        .a = swapped ? dy : left,
+        .b = swapped ? left : dy,
+        .transpose_a = swapped || !operation->transpose_left,
+        .transpose_b = swapped && operation->transpose_left,
+        .to = place_matrix(self, RIGHT, at->input_gradients[1], index, copies[RIGHT])};
+    dnnl_status_t status = multiply(p);
     write_matrix(self, RIGHT, at->input_gradients[1], index, copies[RIGHT]);
+    return status;
 }
 
 static size_t copy_elements(const matmul_plan *self) {
@@ -123,26 +124,30 @@ static void place_copies(const matmul_plan *self, float *copies[MATRICES]) {
     copies[OUTPUT] = copies[RIGHT] + matrix_elements(self, RIGHT);
 }
 
-static void matmul_forward(const cpu_plain_plan *plain) {
-    const matmul_plan *self = (const matmul_plan *)plain;
-#pragma omp parallel for num_threads(plain->base.device->threads)
-    for (size_t i = 0; i < plain->base.rows * self->size.count; i++) {
-        float *copies[MATRICES] = {NULL};
-        if (plain->half) place_copies(self, copies);
-        forward_matrix(self, i, copies);
-    }
+static dnnl_status_t run_matrix(const matmul_plan *self, size_t index, bool backward) {
+    const yoke_plan_binding *at = &self->plain.base.binding;
+    float *copies[MATRICES] = {NULL};
+    dnnl_status_t left = dnnl_success, right = dnnl_success;
+    if (self->plain.half) place_copies(self, copies);
+    if (!backward) return forward_matrix(self, index, copies);
+    if (at->input_gradients[0] != NULL) left = left_gradient(self, index, copies);
+    if (at->input_gradients[1] != NULL) right = right_gradient(self, index, copies);
+    return left != dnnl_success ? left : right;
 }
 
-static void matmul_backward(const cpu_plain_plan *plain) {
+static yoke_status matmul_call(const cpu_plain_plan *plain, bool backward) {
     const matmul_plan *self = (const matmul_plan *)plain;
-    const yoke_plan_binding *at = &plain->base.binding;
+    dnnl_status_t status = dnnl_success;
 #pragma omp parallel for num_threads(plain->base.device->threads)
     for (size_t i = 0; i < plain->base.rows * self->size.count; i++) {
-        float *copies[MATRICES] = {NULL};
-        if (plain->half) place_copies(self, copies);
-        if (at->input_gradients[0] != NULL) left_gradient(self, i, copies);
-        if (at->input_gradients[1] != NULL) right_gradient(self, i, copies);
+        dnnl_status_t own = run_matrix(self, i, backward);
+        if (own != dnnl_success) {
+#pragma omp atomic write
+            status = own;
+        }
     }
+    TRY_DNNL(status);
+    return YOKE_OK;
 }
 
 static yoke_status matmul_prepare(cpu_plain_plan *plain, const yoke_plan_request *request) {
@@ -158,7 +163,6 @@ yoke_status cpu_plan_matmul(yoke_plan **plan, cpu_device *device,
     static const cpu_plain_operation calls = {.flags = YOKE_READS_INPUTS,
                                               .bytes = sizeof(matmul_plan),
                                               .prepare = matmul_prepare,
-                                              .forward = matmul_forward,
-                                              .backward = matmul_backward};
+                                              .call = matmul_call};
     return cpu_plain_plan_create(plan, device, request, &calls, 2);
 }

@@ -1,43 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Linear by dnnl_sgemm on plain matrices. A weight lies as in x out, which forward reads fastest,
- * and its rows are padded where they would be a multiple of 1 KiB long: rows of such a matrix share
- * so few lines of the first-level cache that a product of few rows takes up to twice as long. */
+ * in padded rows. */
 #include <string.h>
 
 #include "device/cpu/clones.h"
 #include "device/cpu/processor.h"
+#include "device/cpu/sgemm.h"
 #include "device/cpu/sgemm_linear.h"
 
 enum {
-    LINE = 16,           /* floats of a cache line */
-    CROWDED = 1024 / 4,  /* rows of a multiple of so many floats share lines of the cache */
-    COLUMNS = 16 * LINE, /* of a gradient that a thread sums at a time */
-    ROWS_OF_A_PART = 64  /* that are summed before they are added to the whole sum */
+    COLUMNS = 256,      /* of a gradient that a thread sums at a time */
+    ROWS_OF_A_PART = 64 /* that are summed before they are added to the whole sum */
 };
 
 typedef struct sgemm_linear {
     yoke_plan base;
-    dnnl_dim_t rows, in, out;
-    dnnl_dim_t pitch; /* floats from one row of the weight to the next */
-    bool by_output;   /* the weight is [out, pitch] in memory, otherwise [in, pitch] */
+    size_t rows, in, out;
+    size_t pitch;   /* floats from one row of the weight to the next */
+    bool by_output; /* the weight is [out, pitch] in memory, otherwise [in, pitch] */
 } sgemm_linear;
 
-/* to [rows, columns] = a [rows, depth] b [depth, columns], each with the floats of its rows. */
-typedef struct product {
-    bool transpose_a, transpose_b, add;
-    dnnl_dim_t rows, columns, depth;
-    const float *a;
-    dnnl_dim_t a_row;
-    const float *b;
-    dnnl_dim_t b_row;
-    float *to;
-    dnnl_dim_t to_row;
-} product;
-
-static yoke_status multiply(const product *p) {
-    TRY_DNNL(dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', p->rows, p->columns,
-                        p->depth, 1, p->a, p->a_row, p->b, p->b_row, p->add ? 1 : 0, p->to,
-                        p->to_row));
+static yoke_status multiply(const cpu_sgemm *product) {
+    TRY_DNNL(cpu_sgemm_run(product));
     return YOKE_OK;
 }
 
@@ -45,98 +29,91 @@ static yoke_status linear_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const sgemm_linear *self = (const sgemm_linear *)plan;
     const yoke_plan_binding *at = &plan->binding;
-    const float *bias = plan->operation.bias ? at->parameters[1] : NULL;
+    bool bias = plan->operation.bias;
     float *output = at->output;
-    size_t out = (size_t)self->out;
     int threads = plan->device->threads;
-    if (bias != NULL) {
-#pragma omp parallel for num_threads(                                                              \
-    threads) if (cpu_is_parallel(threads, (size_t)self->rows * out))
-        for (dnnl_dim_t row = 0; row < self->rows; row++)
-            memcpy(output + (size_t)row * out, bias, out * sizeof *output);
+    if (bias) {
+#pragma omp parallel for num_threads(threads) if (cpu_is_parallel(threads, self->rows * self->out))
+        for (size_t row = 0; row < self->rows; row++)
+            memcpy(output + row * self->out, at->parameters[1], self->out * sizeof *output);
     }
-    return multiply(&(product){.transpose_b = self->by_output,
-                               .add = bias != NULL,
-                               .rows = self->rows,
-                               .columns = self->out,
-                               .depth = self->in,
-                               .a = at->inputs[0],
-                               .a_row = self->in,
-                               .b = at->parameters[0],
-                               .b_row = self->pitch,
-                               .to = output,
-                               .to_row = self->out});
+    return multiply(&(cpu_sgemm){.transpose_b = self->by_output,
+                                 .add = bias,
+                                 .rows = self->rows,
+                                 .columns = self->out,
+                                 .depth = self->in,
+                                 .a = at->inputs[0],
+                                 .a_row = self->in,
+                                 .b = at->parameters[0],
+                                 .b_row = self->pitch,
+                                 .to = output,
+                                 .to_row = self->out});
 }
 
 static yoke_status data_gradient(const sgemm_linear *self) {
     const yoke_plan_binding *at = &self->base.binding;
-    return multiply(&(product){.transpose_b = !self->by_output,
-                               .rows = self->rows,
-                               .columns = self->in,
-                               .depth = self->out,
-                               .a = at->output_gradient,
-                               .a_row = self->out,
-                               .b = at->parameters[0],
-                               .b_row = self->pitch,
-                               .to = at->input_gradients[0],
-                               .to_row = self->in});
+    return multiply(&(cpu_sgemm){.transpose_b = !self->by_output,
+                                 .rows = self->rows,
+                                 .columns = self->in,
+                                 .depth = self->out,
+                                 .a = at->output_gradient,
+                                 .a_row = self->out,
+                                 .b = at->parameters[0],
+                                 .b_row = self->pitch,
+                                 .to = at->input_gradients[0],
+                                 .to_row = self->in});
 }
 
 /* The rounding error of a long sum grows with the length of its longest part. */
 CPU_CLONES static void sum_columns(const sgemm_linear *self, size_t begin, size_t end,
                                    float *sums) {
     const float *gradient = self->base.binding.output_gradient;
-    size_t rows = (size_t)self->rows, out = (size_t)self->out, count = end - begin;
+    size_t count = end - begin;
     memset(sums + begin, 0, count * sizeof *sums);
-    for (size_t first = 0; first < rows; first += ROWS_OF_A_PART) {
-        size_t last = rows - first < ROWS_OF_A_PART ? rows : first + ROWS_OF_A_PART;
+    for (size_t first = 0; first < self->rows; first += ROWS_OF_A_PART) {
+        size_t last = self->rows - first < ROWS_OF_A_PART ? self->rows : first + ROWS_OF_A_PART;
         float part[COLUMNS] = {0};
         for (size_t row = first; row < last; row++)
 #pragma omp simd
             for (size_t i = 0; i < count; i++)
-                part[i] += gradient[row * out + begin + i];
+                part[i] += gradient[row * self->out + begin + i];
         for (size_t i = 0; i < count; i++)
             sums[begin + i] += part[i];
     }
 }
 
 static void bias_gradient(const sgemm_linear *self, float *sums) {
-    size_t out = (size_t)self->out;
     int threads = self->base.device->threads;
-#pragma omp parallel for num_threads(                                                              \
-    threads) if (cpu_is_parallel(threads, (size_t)self->rows * out))
-    for (size_t begin = 0; begin < out; begin += COLUMNS)
-        sum_columns(self, begin, out - begin < COLUMNS ? out : begin + COLUMNS, sums);
+#pragma omp parallel for num_threads(threads) if (cpu_is_parallel(threads, self->rows * self->out))
+    for (size_t begin = 0; begin < self->out; begin += COLUMNS)
+        sum_columns(self, begin, self->out - begin < COLUMNS ? self->out : begin + COLUMNS, sums);
 }
 
 /* The padding of a gradient is added and checked with it. */
 static void clear_padding(const sgemm_linear *self, float *gradient) {
-    dnnl_dim_t rows = self->by_output ? self->out : self->in;
-    dnnl_dim_t whole = self->by_output ? self->in : self->out;
-    for (dnnl_dim_t row = 0; row < rows && whole < self->pitch; row++)
-        memset(gradient + row * self->pitch + whole, 0,
-               (size_t)(self->pitch - whole) * sizeof *gradient);
+    size_t rows = self->by_output ? self->out : self->in;
+    size_t whole = self->by_output ? self->in : self->out;
+    for (size_t row = 0; row < rows && whole < self->pitch; row++)
+        memset(gradient + row * self->pitch + whole, 0, (self->pitch - whole) * sizeof *gradient);
 }
 
 static yoke_status weight_gradient(const sgemm_linear *self) {
     const yoke_plan_binding *at = &self->base.binding;
-    const product by_input = {.transpose_a = true,
-                              .rows = self->in,
-                              .columns = self->out,
-                              .depth = self->rows,
-                              .a = at->inputs[0],
-                              .a_row = self->in,
-                              .b = at->output_gradient,
-                              .b_row = self->out,
-                              .to = at->parameter_gradients[0],
-                              .to_row = self->pitch};
-    product by_output = by_input;
-    by_output.rows = self->out, by_output.columns = self->in;
-    by_output.a = by_input.b, by_output.a_row = by_input.b_row;
-    by_output.b = by_input.a, by_output.b_row = by_input.a_row;
+    const float *input = at->inputs[0], *dy = at->output_gradient;
     clear_padding(self, at->parameter_gradients[0]);
     if (self->base.operation.bias) bias_gradient(self, at->parameter_gradients[1]);
-    return multiply(self->by_output ? &by_output : &by_input);
+    const cpu_sgemm product = {.transpose_a = true,
+                               .rows = self->by_output ? self->out : self->in,
+                               .columns = self->by_output ? self->in : self->out,
+                               .depth = self->rows,
+                               .a = self->by_output ? dy : input,
+                               .a_row = self->by_output ? self->out : self->in,
+                               .b = self->by_output ? input : dy,
+                               .b_row = self->by_output ? self->in : self->out,
+                               .to = at->parameter_gradients[0],
+                               .to_row = self->pitch};
+    TRY_DNNL(cpu_sgemm_over_rows(&product, self->base.device->threads, at->scratch));
+    return YOKE_OK;
 }
 
 static yoke_status linear_part(yoke_plan *plan, yoke_direction direction) {
@@ -155,13 +132,9 @@ static yoke_status linear_backward(yoke_plan *plan, const yoke_plan_step *step) 
 
 /* Planning. */
 
-static dnnl_dim_t pitch_of(dnnl_dim_t columns) {
-    return columns % CROWDED == 0 ? columns + LINE : columns;
-}
-
 /* Reads a weight's layout, [out, in] with any strides of whole rows. */
 static bool read_layout(sgemm_linear *self, const cpu_desc *desc) {
-    const dnnl_dim_t *strides = desc->strides;
+    const size_t strides[] = {(size_t)desc->strides[0], (size_t)desc->strides[1]};
     bool plain = desc->is_blocked && desc->inner_count == 0 && desc->offset == 0 &&
                  desc->type == dnnl_f32 && desc->ndims == 2;
     if (!plain) return false;
@@ -185,7 +158,8 @@ static yoke_status given_layout(const cpu_desc **desc, cpu_device *device,
 static yoke_status chosen_layout(const cpu_desc **desc, cpu_device *device,
                                  const yoke_operation *operation) {
     const dnnl_dims_t shape = {operation->output.channels, operation->input.channels};
-    const dnnl_dims_t strides = {1, pitch_of(operation->output.channels)};
+    size_t pitch = cpu_sgemm_pitch((size_t)operation->output.channels);
+    const dnnl_dims_t strides = {1, (dnnl_dim_t)pitch};
     TRY_DNNL(cpu_desc_by_strides(desc, &device->descs, 2, shape, dnnl_f32, strides));
     return YOKE_OK;
 }
@@ -207,8 +181,8 @@ static yoke_status is_plain(bool *plain, cpu_device *device, const yoke_plan_req
 yoke_status cpu_takes_sgemm_linear(bool *takes, cpu_device *device,
                                    const yoke_plan_request *request) {
     const cpu_desc *weight = NULL;
-    sgemm_linear read = {.in = request->operation->input.channels,
-                         .out = request->operation->output.channels};
+    sgemm_linear read = {.in = (size_t)request->operation->input.channels,
+                         .out = (size_t)request->operation->output.channels};
     *takes = request->precision == YOKE_FLOAT32 &&
              (request->algorithm == YOKE_ALGORITHM_DIRECT || cpu_prefers_sgemm());
     if (*takes) TRY(is_plain(takes, device, request));
@@ -224,9 +198,9 @@ yoke_status cpu_plan_sgemm_linear(yoke_plan **plan, cpu_device *device,
     TRY(yoke_plan_allocate(plan, sizeof(sgemm_linear), &device->base, request, &calls));
     sgemm_linear *self = (sgemm_linear *)*plan;
     const yoke_operation *operation = request->operation;
-    self->rows = request->rows * (dnnl_dim_t)operation->input.height;
-    self->in = operation->input.channels;
-    self->out = operation->output.channels;
+    self->rows = (size_t)request->rows * (size_t)operation->input.height;
+    self->in = (size_t)operation->input.channels;
+    self->out = (size_t)operation->output.channels;
     const cpu_desc *weight = NULL;
     TRY(given_layout(&weight, device, request));
     if (weight == NULL) TRY(chosen_layout(&weight, device, operation));
@@ -239,6 +213,8 @@ yoke_status cpu_plan_sgemm_linear(yoke_plan **plan, cpu_device *device,
     else
         cpu_layout_store(&needs->parameters[0], weight);
     if (operation->bias) TRY(yoke_layout_plain(&device->base, &out, 1, &needs->parameters[1]));
+    if (request->training)
+        needs->scratch_bytes = cpu_sgemm_scratch_floats(self->in, self->out) * sizeof(float);
     needs->backward_reads[0] = request->training && !request->frozen;
     const bool passes[CPU_DIRECTIONS] = {true, request->training && request->input_gradient,
                                          request->training && !request->frozen};
