@@ -6,7 +6,8 @@ usage: pytorch_worker.py THREADS [RANK RANKS STORE]
 
 Requests come on stdin, a line each, and answers go to stdout, as those of `yoke bench --drive`:
   hello               PyTorch's version and what it was built with
-  open NAME FOLDER    eager, compile or ddp, with -channels_last or without; FOLDER: what Yoke wrote
+  open NAME FOLDER    eager, compile or ddp, with -channels_last or without, or float64, which tells how far the
+                      losses of the others are from exact; FOLDER: what Yoke wrote
   losses NAME N       of the next N steps
   steps NAME N        mean milliseconds of N steps; ranks begin together
   close NAME
@@ -22,7 +23,7 @@ import warnings
 import torch
 import torch.distributed as dist
 
-from pytorch_contenders import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, Eager, load, read_work
+from pytorch_contenders import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, Eager, OnHost, load, read_work
 from served_requests import open_answers, serve
 
 warnings.simplefilter("ignore", FutureWarning)  # DDP renames broadcast_buffers
@@ -69,6 +70,16 @@ class Contender(Eager):
         return super().steps(count)
 
 
+class Exact(Eager):
+    """The same steps in float64: nobody races it."""
+
+    def __init__(self, setup, work):
+        super().__init__(setup._replace(precision="float32"), work)
+        self.model = self.call = self.model.double()
+        self.batch = OnHost(self.inputs.double(), self.labels)
+        self.update = {}
+
+
 def read_part(folder):
     """(setup, weights and this rank's part of the batch), as pytorch_cpu.py left them"""
     setup, work = read_work(folder, fake=True)
@@ -85,8 +96,9 @@ def describe():
 
 
 def open_contender(contenders, name, folder):
-    contender = contenders[name] = Contender(*read_part(folder), name)
-    return {"update": next(key if on else "single tensor" for key, on in contender.update.items()),
+    parts = read_part(folder)
+    contender = contenders[name] = Exact(*parts) if name == "float64" else Contender(*parts, name)
+    return {"update": next((key if on else "single tensor" for key, on in contender.update.items()), "default"),
             "parameters": sum(values.numel() for values in contender.model.parameters())}
 
 

@@ -147,7 +147,8 @@ static yoke_status train(const play *now, int rank) {
                                                .first_bucket_bytes = 16384,
                                                .bucket_bytes = 16384};
     yoke_trainer_options options = {.struct_size = sizeof options,
-                                    .model = "mlp",
+                                    /* linear layers may have nothing to measure */
+                                    .model = now->moment == WHILE_MEASURING ? "resnet20" : "mlp",
                                     .dataset = "synthetic:1x8x8,classes=4,rows=96",
                                     .devices = "cpu",
                                     .threads = 1,

@@ -8,8 +8,9 @@
 #include "support/clock.h"
 #include "support/ddp_check.h"
 
-/* Whole cache lines: the flat buffer has no gaps. 1.1 MB of parameters. */
-enum { IN = 16, HIDDEN = 512, OUT = 16, LINK_ROWS = 8, LINK_STEPS = 5 };
+/* Whole cache lines, and no rows that a linear layer pads: the flat buffer has no gaps. 1.2 MB of
+ * parameters. */
+enum { IN = 16, HIDDEN = 528, OUT = 16, LINK_ROWS = 8, LINK_STEPS = 5 };
 enum { PARAMETERS = IN * HIDDEN + HIDDEN * HIDDEN + HIDDEN * OUT };
 
 #define SLOW "0.05,100"

@@ -29,9 +29,11 @@ extern void *__libc_memalign(size_t alignment, size_t bytes);
 extern void __libc_free(void *pointer);
 extern char __executable_start, etext; /* Yoke is linked statically into this program */
 
+/* What a library frees last seems to be freed by whoever called the library: balance tells. */
 static void count(const void *caller, long balance) {
     if (!atomic_load_explicit(&counting, memory_order_relaxed)) return;
-    if ((const char *)caller >= &__executable_start && (const char *)caller < &etext) {
+    if (balance >= 0 && (const char *)caller >= &__executable_start &&
+        (const char *)caller < &etext) {
         atomic_fetch_add(&own_calls, 1);
     } else {
         atomic_fetch_add(&foreign_calls, 1);
@@ -134,7 +136,9 @@ static void counter_counts(void **state) {
     void *volatile pointer = malloc(24);
     free(pointer);
     atomic_store(&counting, false);
-    assert_int_equal(atomic_exchange(&own_calls, 0), 2);
+    assert_int_equal(atomic_exchange(&own_calls, 0), 1);
+    assert_int_equal(atomic_exchange(&foreign_balance, 0), -1);
+    atomic_store(&foreign_calls, 0);
 }
 
 typedef struct counted_run {

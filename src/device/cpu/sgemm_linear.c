@@ -118,10 +118,8 @@ static yoke_status weight_gradient(const sgemm_linear *self) {
 
 static yoke_status linear_part(yoke_plan *plan, yoke_direction direction) {
     const sgemm_linear *self = (const sgemm_linear *)plan;
-    const yoke_plan_binding *at = &plan->binding;
-    if (direction == YOKE_BACKWARD_WEIGHTS)
-        return at->parameter_gradients[0] != NULL ? weight_gradient(self) : YOKE_OK;
-    return at->input_gradients[0] != NULL ? data_gradient(self) : YOKE_OK;
+    if (plan->algorithms[direction] == NULL) return YOKE_OK;
+    return direction == YOKE_BACKWARD_WEIGHTS ? weight_gradient(self) : data_gradient(self);
 }
 
 static yoke_status linear_backward(yoke_plan *plan, const yoke_plan_step *step) {
@@ -216,6 +214,7 @@ yoke_status cpu_plan_sgemm_linear(yoke_plan **plan, cpu_device *device,
     if (request->training)
         needs->scratch_bytes = cpu_sgemm_scratch_floats(self->in, self->out) * sizeof(float);
     needs->backward_reads[0] = request->training && !request->frozen;
+    /* There are no others. */
     const bool passes[CPU_DIRECTIONS] = {true, request->training && request->input_gradient,
                                          request->training && !request->frozen};
     for (int direction = 0; direction < CPU_DIRECTIONS; direction++)
