@@ -13,6 +13,8 @@
 static const char *const precision_names[] = {
     [YOKE_FLOAT32] = "float32", [YOKE_BFLOAT16] = "bfloat16", [YOKE_TF32] = "tf32"};
 
+enum { FARTHEST = 3 }; /* operations that the summary names */
+
 typedef struct kernel_table {
     const bench_engine *engine;
     char device[128];
@@ -100,11 +102,16 @@ static void add_call(const kernel_table *table, kernel_row *row, const bench_ker
     row->operations += call->operations;
 }
 
-static int join_calls(const kernel_table *table, kernel_row *rows) {
+static bool same_operation(const bench_kernel_call *a, const bench_kernel_call *b) {
+    return strcmp(a->operation, b->operation) == 0;
+}
+
+static int join_calls(const kernel_table *table, kernel_row *rows,
+                      bool (*joins)(const bench_kernel_call *, const bench_kernel_call *)) {
     int count = 0;
     for (int i = 0; i < table->count; i++) {
         int at = 0;
-        while (at < count && !alike(rows[at].call, &table->calls[i]))
+        while (at < count && !joins(rows[at].call, &table->calls[i]))
             at++;
         add_call(table, &rows[at], &table->calls[i]);
         if (at == count) count++;
@@ -117,36 +124,44 @@ static int by_time(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-static yoke_status print_table(const kernel_table *table) {
-    kernel_row *rows = calloc((size_t)table->count, sizeof *rows);
-    kernel_row all = {0};
-    if (rows == NULL)
-        return cli_refuse(YOKE_ERROR_MEMORY, "no memory for %d kernel calls", table->count);
-    int count = join_calls(table, rows);
-    qsort(rows, (size_t)count, sizeof *rows, by_time);
-    printf("%9s %5s %7s %9s %9s  %-13s %-16s %-22s %s\n", "ms", "calls", "roof", "GB/s", "TFLOP/s",
-           "operation", "direction", "algorithm", "shape of a row");
+/* What the calls take more than the roofline allows. A cache may make them faster than that. */
+static double above_ms(const kernel_row *row) {
+    return fmax(0, row->milliseconds - row->least_ms);
+}
+
+static int by_distance(const void *a, const void *b) {
+    double x = above_ms(a), y = above_ms(b);
+    return (x < y) - (x > y);
+}
+
+static void print_rows(const kernel_row *rows, int count, double whole_ms) {
+    printf("%9s %6s %5s %7s %9s %9s %9s  %-13s %-16s %-22s %s\n", "ms", "share", "calls", "roof",
+           "ms above", "GB/s", "TFLOP/s", "operation", "direction", "algorithm", "shape of a row");
     for (int i = 0; i < count; i++) {
         const kernel_row *row = &rows[i];
         const bench_kernel_call *call = row->call;
         double seconds = row->milliseconds * 1e-3;
-        printf("%9.4f %5d %5.0f %% %9.1f %9.3f  %-13s %-16s %-22s %s\n", row->milliseconds,
-               row->count, percent_of(row->least_ms, row->milliseconds),
+        printf("%9.4f %4.0f %% %5d %5.0f %% %9.4f %9.1f %9.3f  %-13s %-16s %-22s %s\n",
+               row->milliseconds, percent_of(row->milliseconds, whole_ms), row->count,
+               percent_of(row->least_ms, row->milliseconds), above_ms(row),
                row->bytes / seconds * 1e-9, row->operations / seconds * 1e-12, call->operation,
                call->direction, algorithm_of(call), call->shape);
     }
-    for (int i = 0; i < table->count; i++)
-        add_call(table, &all, &table->calls[i]);
-    free(rows);
-    const bench_setup *setup = &table->engine->setup;
-    printf("%s, %d rows, %s on %s: %d calls, each alone %.3f ms, at the roofline %.3f ms "
-           "(%.0f %%)\n",
-           setup->model, setup->rows, precision_names[setup->precision], table->device,
-           table->count, all.milliseconds, all.least_ms,
-           percent_of(all.least_ms, all.milliseconds));
-    printf("roofline, measured now: %.1f GB/s of a copy, %.3f TFLOP/s of a matrix product; above "
-           "100 %% a cache holds the operands\n",
-           table->rates.bytes_per_s * 1e-9, table->rates.operations_per_s * 1e-12);
+}
+
+/* The operations, all shapes and directions of each together, that are farthest from the roofline.
+ */
+static void print_distances(kernel_row *operations, int count, double whole_ms) {
+    qsort(operations, (size_t)count, sizeof *operations, by_distance);
+    printf("farthest above the roofline:");
+    for (int i = 0; i < count && i < FARTHEST; i++)
+        printf("%s %s %.3f of %.3f ms (%.0f %% of all)", i > 0 ? "," : "",
+               operations[i].call->operation, above_ms(&operations[i]), operations[i].milliseconds,
+               percent_of(operations[i].milliseconds, whole_ms));
+    printf("\n");
+}
+
+static void print_im2col(const kernel_table *table) {
     int slow = count_calls(table, is_im2col);
     printf("im2col computes %d of %d convolution passes, %d for want of another algorithm", slow,
            count_calls(table, is_convolution), count_calls(table, is_unserved));
@@ -155,6 +170,35 @@ static yoke_status print_table(const kernel_table *table) {
             printf("%s%s %s", slow-- > 0 ? "\n  " : "", table->calls[i].layer,
                    table->calls[i].direction);
     printf("\n");
+}
+
+static kernel_row sum_calls(const kernel_table *table) {
+    kernel_row all = {0};
+    for (int i = 0; i < table->count; i++)
+        add_call(table, &all, &table->calls[i]);
+    return all;
+}
+
+static yoke_status print_table(const kernel_table *table) {
+    const bench_setup *setup = &table->engine->setup;
+    kernel_row *rows = calloc((size_t)table->count, sizeof *rows), all = sum_calls(table);
+    if (rows == NULL)
+        return cli_refuse(YOKE_ERROR_MEMORY, "no memory for %d kernel calls", table->count);
+    int count = join_calls(table, rows, alike);
+    qsort(rows, (size_t)count, sizeof *rows, by_time);
+    print_rows(rows, count, all.milliseconds);
+    printf("%s, %d rows, %s on %s: %d calls, each alone %.3f ms, at the roofline %.3f ms "
+           "(%.0f %%)\n",
+           setup->model, setup->rows, precision_names[setup->precision], table->device,
+           table->count, all.milliseconds, all.least_ms,
+           percent_of(all.least_ms, all.milliseconds));
+    memset(rows, 0, (size_t)table->count * sizeof *rows);
+    print_distances(rows, join_calls(table, rows, same_operation), all.milliseconds);
+    free(rows);
+    printf("roofline, measured now: %.1f GB/s of a copy, %.3f TFLOP/s of a matrix product; above "
+           "100 %% a cache holds the operands\n",
+           table->rates.bytes_per_s * 1e-9, table->rates.operations_per_s * 1e-12);
+    print_im2col(table);
     return YOKE_OK;
 }
 
@@ -172,6 +216,28 @@ static void json_call(yoke_json *json, const kernel_table *table, const bench_ke
     yoke_json_real(json, "operations", call->operations);
     yoke_json_real(json, "roofline_ms", floor_ms(table, call));
     yoke_json_close(json, '}');
+}
+
+static yoke_status json_operations(yoke_json *json, const kernel_table *table) {
+    kernel_row *rows = calloc((size_t)table->count, sizeof *rows), all = sum_calls(table);
+    if (rows == NULL)
+        return cli_refuse(YOKE_ERROR_MEMORY, "no memory for %d kernel calls", table->count);
+    int count = join_calls(table, rows, same_operation);
+    qsort(rows, (size_t)count, sizeof *rows, by_distance);
+    yoke_json_open(json, "operations", '[');
+    for (int i = 0; i < count; i++) {
+        yoke_json_open(json, NULL, '{');
+        yoke_json_text(json, "operation", rows[i].call->operation);
+        yoke_json_integer(json, "calls", rows[i].count);
+        yoke_json_real(json, "ms", rows[i].milliseconds);
+        yoke_json_real(json, "share", rows[i].milliseconds / all.milliseconds);
+        yoke_json_real(json, "roofline_ms", rows[i].least_ms);
+        yoke_json_real(json, "above_ms", above_ms(&rows[i]));
+        yoke_json_close(json, '}');
+    }
+    yoke_json_close(json, ']');
+    free(rows);
+    return YOKE_OK;
 }
 
 static yoke_status print_json(const kernel_table *table) {
@@ -192,8 +258,11 @@ static yoke_status print_json(const kernel_table *table) {
     for (int i = 0; i < table->count; i++)
         json_call(&json, table, &table->calls[i]);
     yoke_json_close(&json, ']');
+    yoke_status status = json_operations(&json, table);
     yoke_json_close(&json, '}');
-    return cli_print_json(&json, stdout);
+    if (status == YOKE_OK) return cli_print_json(&json, stdout);
+    yoke_json_end(&json);
+    return status;
 }
 
 yoke_status bench_kernels(const bench_setup *setup, int repeat, bool json, int *unserved) {

@@ -66,6 +66,19 @@ class Kernels(unittest.TestCase):
             self.assertAlmostEqual(call["roofline_ms"] / least, 1, places=4)
             self.assertGreater(call["bytes"], 0)
 
+    def test_operations_sum_their_calls_the_farthest_from_the_roofline_first(self):
+        operations = self.result["operations"]
+        whole = sum(call["ms"] for call in self.calls)
+        self.assertEqual({one["operation"] for one in operations}, {call["operation"] for call in self.calls})
+        for one in operations:
+            own = [call for call in self.calls if call["operation"] == one["operation"]]
+            self.assertEqual(one["calls"], len(own))
+            self.assertAlmostEqual(one["ms"], sum(call["ms"] for call in own), delta=1e-3)
+            self.assertAlmostEqual(one["share"], one["ms"] / whole, delta=1e-3)
+            self.assertAlmostEqual(one["above_ms"], max(0, one["ms"] - one["roofline_ms"]), delta=1e-3)
+        above = [one["above_ms"] for one in operations]
+        self.assertEqual(above, sorted(above, reverse=True))
+
     def test_operations_are_those_of_the_shape(self):
         stem = self.calls[0]
         self.assertEqual(stem["shape"], "3x8x8 to 16x8x8, kernel 3/1")
@@ -77,6 +90,7 @@ class Kernels(unittest.TestCase):
         lines = result.stdout.splitlines()
         self.assertIn("roof", lines[0])
         self.assertTrue(any("linear" in line and "forward" in line for line in lines))
+        self.assertRegex(result.stdout, r"farthest above the roofline: \w+ \d+\.\d{3} of \d+\.\d{3} ms \(\d+ % of all\),")
         self.assertIn("im2col computes 0 of 0 convolution passes", result.stdout)
 
     def test_the_gate_opens_where_the_library_serves_every_convolution(self):
