@@ -322,6 +322,7 @@ typedef struct yoke_taps {
 
 #define YOKE_PLAN_INPUTS YOKE_EXPRESSION_INPUTS
 #define YOKE_PLAN_PARAMETERS 2
+#define YOKE_PLAN_NEXT 2
 
 /* What a MOVE does, by the axes of rows in row-major order (device/view.h): axis i of the output is
  * axis order[i] of the input, and place j along it comes from place j + begin[i]; `fill` where
@@ -435,6 +436,11 @@ typedef struct yoke_plan_request {
      * before the ReLU, and with input_bias that of the bias before it. */
     bool input_masked, input_bias;
     bool input_shared; /* convolution, linear: the plan may add its gradient to another reader's */
+    /* Convolution without training: operations of which each alone reads the value before it, up
+     * to the first NULL: a batch norm, an activation, or one behind the other. The plan may compute
+     * the first ones, too. `added`: the layout of input 1 of a batch norm that adds. */
+    const yoke_operation *next[YOKE_PLAN_NEXT];
+    yoke_layout added;
     yoke_layout
         inputs[YOKE_PLAN_INPUTS]; /* the layouts in which the inputs' producers write them */
     /* bytes = 0: the plan chooses the layout (the model's first plan); otherwise it must use this
@@ -465,6 +471,7 @@ typedef struct yoke_plan_needs {
     /* Backward can add input 0's gradient to what is in its place. */
     bool adds_input_gradient;
     bool applies_relu; /* as the request offers: the output is the ReLU's */
+    int computes_next; /* so many operations of request.next: the output is that of the last */
     size_t mask_bytes; /* `saved` begins with a mask of what the ReLU let through; 0: none */
     bool masks_input_gradient, sums_input_bias; /* as the request offers */
     /* The plan reads parameter k in bfloat16 from the binding's `shadows`, not in float32. */
@@ -486,6 +493,8 @@ typedef struct yoke_plan_binding {
         *shadows[YOKE_PLAN_PARAMETERS]; /* the parameters in bfloat16, for plans that read them */
     float *parameter_gradients[YOKE_PLAN_PARAMETERS]; /* overwritten by backward */
     float *buffers[2];                                /* running mean, running variance */
+    const float *next_parameters[2], *next_buffers[2]; /* of the batch norm that the plan computes */
+    const void *added;                                 /* and input 1 of that */
     void *output_gradient;
     void *input_gradients[YOKE_PLAN_INPUTS]; /* overwritten by backward */
     bool adds_input_gradient;                /* but input 0's is added to; where the plan can */

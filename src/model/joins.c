@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A linear layer that computes the ReLU behind it, and one that computes backward of the ReLU
- * before it and the bias's gradient of the layer before that: where nobody else reads the values
- * between them, and the plans can. */
+ * before it and the bias's gradient of the layer before that; without training a convolution that
+ * computes the batch norm and the activation behind it: where nobody else reads the values between
+ * them, and the plans can. */
 #include "model/program.h"
 
 /* The only node that reads `value`; NONE when several do. */
@@ -55,8 +56,48 @@ static bool has_own_bias(const yoke_program *program, int node) {
     return users == 1 && !yoke_is_frozen(program->frozen, bias);
 }
 
+/* Whether a plan may compute a batch norm or an activation right behind its own operation: what a
+ * batch norm adds must be there by then. */
+static bool may_follow(const yoke_program *program, int node) {
+    const yoke_node *next = &program->model->nodes[node];
+    yoke_operation_kind kind = next->operation.kind;
+    if (kind == YOKE_OP_ACTIVATION) return true;
+    return kind == YOKE_OP_BATCH_NORM &&
+           (!next->operation.add || program->layouts[next->inputs[1]].bytes > 0);
+}
+
+/* One batch norm, then one activation. */
+static void offer_next(const yoke_program *program, int node, yoke_plan_request *request) {
+    const yoke_model *model = program->model;
+    for (int count = 0; count < YOKE_PLAN_NEXT; count++) {
+        node = only_reader(model, model->nodes[node].output);
+        if (node == YOKE_NONE || !may_follow(program, node)) return;
+        const yoke_node *next = &model->nodes[node];
+        if (count > 0 && next->operation.kind == request->next[count - 1]->kind) return;
+        request->next[count] = &next->operation;
+        if (next->operation.add) request->added = program->layouts[next->inputs[1]];
+        if (next->operation.kind == YOKE_OP_ACTIVATION) return;
+    }
+}
+
+int yoke_next_node(const yoke_program *program, int node) {
+    return only_reader(program->model, program->model->nodes[node].output);
+}
+
+void yoke_place_next(yoke_program *program) {
+    for (int i = 0; i < program->model->node_count; i++) {
+        int count = yoke_plan_describe(program->plans[i])->computes_next;
+        for (int next = i; count > 0; count--) {
+            next = yoke_next_node(program, next);
+            program->places[next].skips_forward = true;
+        }
+    }
+}
+
 void yoke_offer_joins(const yoke_program *program, int node, yoke_plan_request *request) {
     const yoke_model *model = program->model;
+    bool convolves = request->operation->kind == YOKE_OP_CONV2D;
+    if (convolves && !program->training) offer_next(program, node, request);
     if (request->operation->kind != YOKE_OP_LINEAR) return;
     int relu = only_reader(model, model->nodes[node].output);
     request->relu = is_relu(model, relu);

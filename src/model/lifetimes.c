@@ -58,6 +58,7 @@ static bool may_overwrite(const yoke_program *program, int index, const reads *v
     const yoke_node *node = &program->model->nodes[index];
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
     if (node->input_count == 0) return false;
+    if (program->places[index].skips_forward) return true; /* the plan before it writes it there */
     int input = node->inputs[0];
     bool twice = false; /* it reads the input a second time */
     for (int k = 1; k < node->input_count; k++)

@@ -207,6 +207,7 @@ yoke_status yoke_program_schedule(yoke_program *program, const yoke_flat *flat) 
             program->places[i].input_gradients[k] = YOKE_PLACE_NOWHERE;
     TRY(yoke_plan_steps(program, program->recomputes));
     yoke_place_masks(program);
+    yoke_place_next(program);
     TRY(yoke_place_values(program));
     yoke_place_joins(program);
     if (program->training) TRY(yoke_plan_backward_actions(program, flat));
@@ -235,6 +236,22 @@ static void bind_mask(const yoke_program *program, const yoke_flat *flat,
     if (before->skips_bias)
         binding->input_bias_gradient =
             memory->gradients + yoke_flat_parameter(flat, node->tensors[1])->offset;
+}
+
+/* The batch norm that the plan computes behind its own operation, if any. */
+static void bind_next(const yoke_program *program, const yoke_flat *flat,
+                      const yoke_replica_memory *memory, int index, yoke_plan_binding *binding) {
+    if (yoke_plan_describe(program->plans[index])->computes_next == 0) return;
+    const yoke_node *next = &program->model->nodes[yoke_next_node(program, index)];
+    if (next->operation.kind != YOKE_OP_BATCH_NORM) return;
+    for (int k = 0; k < 2; k++) {
+        binding->next_parameters[k] =
+            memory->parameters + yoke_flat_parameter(flat, next->tensors[k])->offset;
+        binding->next_buffers[k] =
+            memory->buffers + program->model->tensors[next->buffers[k]].buffer_offset;
+    }
+    if (next->operation.add)
+        binding->added = yoke_program_address(program, memory, program->values[next->inputs[1]]);
 }
 
 /* How many plans before this one keep something. */
@@ -276,6 +293,7 @@ static yoke_status bind_node(const yoke_program *program, const yoke_flat *flat,
             binding.buffers[k] =
                 memory->buffers + program->model->tensors[node->buffers[k]].buffer_offset;
     bind_mask(program, flat, memory, index, &binding);
+    bind_next(program, flat, memory, index, &binding);
     if (yoke_plan_describe(program->plans[index])->kept_bytes > 0)
         binding.kept = program->kept[kept_before(program, index)].address;
     return yoke_plan_bind(program->plans[index], &binding);

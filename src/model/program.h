@@ -50,7 +50,7 @@ typedef struct yoke_node_places {
     yoke_place saved;
     yoke_place output_gradient, input_gradients[YOKE_PLAN_INPUTS];
     bool adds_input_gradient;           /* the plan adds to the gradient of input 0 */
-    bool skips_forward, skips_backward; /* of a ReLU: its neighbour's plan has done it */
+    bool skips_forward, skips_backward; /* its neighbour's plan has done it */
     int mask_of;                        /* the node whose mask the plan reads, or NONE */
     bool skips_bias; /* the gradient of tensor 1: the plan behind the ReLU has written it */
     /* For a tensor that another node has contributed to already: the plan writes its contribution
@@ -186,6 +186,9 @@ bool yoke_program_shares_input(const yoke_program *program, int index);
  * leave out in forward, once values have their places. */
 void yoke_offer_joins(const yoke_program *program, int node, yoke_plan_request *request);
 void yoke_place_masks(yoke_program *program);
+/* Before values are placed: nodes whose output the plan before them writes. */
+void yoke_place_next(yoke_program *program);
+int yoke_next_node(const yoke_program *program, int node); /* the only reader; NONE */
 void yoke_place_joins(yoke_program *program);
 
 /* lifetimes.c: places values and what plans save. backward.c: places gradients and lists the

@@ -75,6 +75,7 @@ yoke_status cpu_plan_convolution(yoke_plan **plan, cpu_device *device,
         return cpu_plan_one_pixel(plan, device, request, &problem);
     problem.stored[CPU_INPUT] = cpu_layout_desc(&request->inputs[0]);
     problem.stored[CPU_WEIGHTS] = cpu_layout_desc(&request->parameters[0]);
+    TRY(cpu_join_next(&problem, device, request));
     return cpu_weighted_create(plan, device, request, &problem);
 }
 

@@ -5,6 +5,7 @@
  * is copied. */
 #include "device/cpu/depthwise.h"
 
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,7 @@ struct cpu_depthwise {
     yoke_taps down, across;
     size_t weight_block, weight_stride, weight_bytes;
     size_t line_pixels; /* from a line's pixels to the next one's */
+    float low, high;    /* of the output */
     tap *taps;
     int tap_count;
     cpu_depthwise_addresses at;
@@ -103,12 +105,15 @@ static yoke_status describe_depthwise(cpu_depthwise *self, const cpu_operation *
 yoke_status cpu_depthwise_create(cpu_depthwise **depthwise, cpu_device *device,
                                  const cpu_operation *convolution) {
     *depthwise = NULL;
-    if (!fits(convolution))
+    float low, high;
+    if (!fits(convolution) || !cpu_epilogue_bounds(&convolution->epilogue, &low, &high))
         return FAIL(YOKE_ERROR_DEVICE, "this is no depthwise convolution in float32, or the "
                                        "gradient of its data");
     cpu_depthwise *self = calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a convolution");
     self->device = device;
+    self->low = low;
+    self->high = high;
     yoke_status status = describe_depthwise(self, convolution);
     if (status == YOKE_OK)
         *depthwise = self;
@@ -225,15 +230,55 @@ CPU_CLONES static void sum_products(const cpu_depthwise *self, const tap *t, flo
     FOR_LANES sums[lane] = own[lane];
 }
 
-static void forward_block(const cpu_depthwise *self, const channel_block *block) {
+/* Adds, and keeps within the bounds; NaN stays NaN. */
+CPU_CLONES static void finish_row(const cpu_depthwise *self, pixels to, pixels added) {
+    float low = self->low, high = self->high;
+    for (size_t place = 0; place < self->to.pixels; place++) {
+        float *y = to.at + place * to.step;
+        if (added.at != NULL) {
+            const float *x = added.at + place * added.step;
+            FOR_LANES y[lane] += x[lane];
+        }
+        FOR_LANES y[lane] = y[lane] < low ? low : y[lane] > high ? high : y[lane];
+    }
+}
+
+/* Of a row whose output is in `to`: a copy, or where the block has it. */
+static void finish_block(const cpu_depthwise *self, const channel_block *block, size_t row,
+                         pixels to) {
+    if (self->at.added != NULL) {
+        /* The input's copy is free by now, but it may be the smaller one. */
+        for (size_t lane = 0; !has_lanes(&self->to, block) && lane < block->lanes; lane++) {
+            const float *plane =
+                self->at.added + row * self->to.row_stride +
+                channel_offset(&self->to, block->first + lane);
+            for (size_t place = 0; place < self->to.pixels; place++)
+                to.at[place * to.step + lane] += plane[place * self->to.pixel_stride];
+        }
+    }
+    pixels added = {NULL, 0};
+    if (self->at.added != NULL && has_lanes(&self->to, block))
+        added = pixels_of(&self->to, block, (float *)self->at.added, row, NULL);
+    if (added.at != NULL || self->low > -INFINITY || self->high < INFINITY)
+        finish_row(self, to, added);
+}
+
+static void load_weights(const cpu_depthwise *self, const channel_block *block) {
     for (size_t lane = 0; lane < LANES; lane++) {
         size_t channel = block->first + lane;
-        bool exists = lane < block->lanes;
-        block->bias[lane] = exists && self->at.bias != NULL ? self->at.bias[channel] : 0;
+        bool exists = lane < block->lanes, scaled = exists && self->at.scale != NULL;
+        float scale = scaled ? self->at.scale[channel] : 1;
+        float shift = scaled ? self->at.shift[channel] : 0;
+        block->bias[lane] =
+            (exists && self->at.bias != NULL ? self->at.bias[channel] * scale : 0) + shift;
         for (int i = 0; i < self->tap_count; i++)
             block->weights[(size_t)i * LANES + lane] =
-                exists ? *weight_at(self, channel, &self->taps[i]) : 0;
+                exists ? *weight_at(self, channel, &self->taps[i]) * scale : 0;
     }
+}
+
+static void forward_block(const cpu_depthwise *self, const channel_block *block) {
+    load_weights(self, block);
     for (size_t row = 0; row < self->rows; row++) {
         pixels from = pixels_of(&self->from, block, self->at.input, row, block->input);
         pixels to = pixels_of(&self->to, block, self->at.output, row, block->output);
@@ -242,6 +287,7 @@ static void forward_block(const cpu_depthwise *self, const channel_block *block)
             memcpy(to.at + place * to.step, block->bias, LANES * sizeof(float));
         for (int i = 0; i < self->tap_count; i++)
             add_products(self, &self->taps[i], block->weights + (size_t)i * LANES, from, to);
+        finish_block(self, block, row, to);
         copy_row(&self->to, block, self->at.output, row, block->output, true);
     }
 }

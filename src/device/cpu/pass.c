@@ -50,6 +50,11 @@ void cpu_pass_destroy(cpu_pass *pass) {
     memset(pass, 0, sizeof *pass);
 }
 
+/* NULL: the pass has no such operand. */
+static void *operand_at(const cpu_pass *pass, cpu_role role, void *const *addresses) {
+    return pass->operands[role].argument != 0 ? addresses[role] : NULL;
+}
+
 yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addresses,
                           void *scratch) {
     if (pass->winograd != NULL) {
@@ -57,7 +62,10 @@ yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addre
             .input = addresses[CPU_INPUT],
             .output = addresses[CPU_OUTPUT],
             .weights = addresses[CPU_WEIGHTS],
-            .bias = pass->operands[CPU_BIAS].argument != 0 ? addresses[CPU_BIAS] : NULL,
+            .bias = operand_at(pass, CPU_BIAS, addresses),
+            .scale = operand_at(pass, CPU_SCALE, addresses),
+            .shift = operand_at(pass, CPU_SHIFT, addresses),
+            .added = operand_at(pass, CPU_ADDED, addresses),
             .scratch = scratch};
         return cpu_winograd_bind(pass->winograd, &bound);
     }
@@ -66,7 +74,10 @@ yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addre
             .input = addresses[CPU_INPUT],
             .output = addresses[CPU_OUTPUT],
             .weights = addresses[CPU_WEIGHTS],
-            .bias = pass->operands[CPU_BIAS].argument != 0 ? addresses[CPU_BIAS] : NULL,
+            .bias = operand_at(pass, CPU_BIAS, addresses),
+            .scale = operand_at(pass, CPU_SCALE, addresses),
+            .shift = operand_at(pass, CPU_SHIFT, addresses),
+            .added = operand_at(pass, CPU_ADDED, addresses),
             .scratch = scratch};
         cpu_depthwise_bind(pass->depthwise, &bound);
         return YOKE_OK;

@@ -8,7 +8,16 @@
 #include "device/cpu/winograd.h"
 
 /* The operands of a convolution or a product, and of its gradients. */
-typedef enum cpu_role { CPU_INPUT, CPU_WEIGHTS, CPU_BIAS, CPU_OUTPUT, CPU_ROLES } cpu_role;
+typedef enum cpu_role {
+    CPU_INPUT,
+    CPU_WEIGHTS,
+    CPU_BIAS,
+    CPU_OUTPUT,
+    CPU_SCALE, /* of an epilogue */
+    CPU_SHIFT,
+    CPU_ADDED,
+    CPU_ROLES
+} cpu_role;
 
 typedef struct cpu_operand {
     int argument; /* DNNL_ARG_SRC, ...; 0: the pass has no such operand */

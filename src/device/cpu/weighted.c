@@ -17,6 +17,8 @@ typedef struct cpu_weighted {
     void *weight_gradient, *input_gradient;
     bool bias_apart, half;
     cpu_geometry output; /* where the bias is apart */
+    cpu_factors factors;
+    size_t factors_offset; /* in scratch */
 } cpu_weighted;
 
 typedef struct weighted_planner {
@@ -43,7 +45,10 @@ static const struct {
     [CPU_FORWARD] = {{DNNL_ARG_SRC, false},
                      {DNNL_ARG_WEIGHTS, false},
                      {DNNL_ARG_BIAS, false},
-                     {DNNL_ARG_DST, true}},
+                     {DNNL_ARG_DST, true},
+                     {CPU_ARG_SCALE, false},
+                     {CPU_ARG_SHIFT, false},
+                     {CPU_ARG_ADDED, false}},
     [CPU_BACKWARD_DATA] = {{DNNL_ARG_DIFF_SRC, true},
                            {DNNL_ARG_WEIGHTS, false},
                            {0, false},
@@ -62,8 +67,8 @@ static const struct {
 enum { KEEP_WEIGHTS = 1, KEEP_VALUES = 2, KEEP_SETS = 4 };
 
 static int kept_by(cpu_role role) {
-    if (role == CPU_BIAS) return 0;
-    return role == CPU_WEIGHTS ? KEEP_WEIGHTS : KEEP_VALUES;
+    if (role == CPU_WEIGHTS) return KEEP_WEIGHTS;
+    return role == CPU_INPUT || role == CPU_OUTPUT ? KEEP_VALUES : 0;
 }
 
 /* The shape of a descriptor in another type, any layout. */
@@ -321,13 +326,30 @@ static cpu_weighted *weighted_of(yoke_plan *plan) {
     return (cpu_weighted *)plan;
 }
 
+static size_t factors_stride(const cpu_weighted *self) {
+    return cpu_align(self->factors.channels * sizeof(float), CPU_LINE) / sizeof(float);
+}
+
+/* The scales; behind them are the shifts. */
+static float *factors_of(const cpu_weighted *self, const yoke_plan_binding *binding) {
+    return (float *)((char *)binding->scratch + self->factors_offset);
+}
+
+static void place_factors(cpu_weighted *self, const cpu_problem *problem) {
+    self->factors = problem->factors;
+    if (self->factors.channels == 0) return;
+    self->factors_offset = cpu_align(self->base.needs.scratch_bytes, CPU_LINE);
+    self->base.needs.scratch_bytes = self->factors_offset + 2 * sizeof(float) * factors_stride(self);
+}
+
 static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     cpu_weighted *self = weighted_of(plan);
     self->weight_gradient = binding->parameter_gradients[0];
     self->input_gradient = binding->input_gradients[0];
+    float *scale = factors_of(self, binding), *shift = scale + factors_stride(self);
     void *const addresses[CPU_DIRECTIONS][CPU_ROLES] = {
         [CPU_FORWARD] = {binding->inputs[0], binding->parameters[0], binding->parameters[1],
-                         binding->output},
+                         binding->output, scale, shift, (void *)binding->added},
         [CPU_BACKWARD_DATA] = {binding->input_gradients[0], binding->parameters[0], NULL,
                                binding->output_gradient},
         [CPU_BACKWARD_WEIGHTS] = {binding->inputs[0], binding->parameter_gradients[0],
@@ -343,6 +365,8 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
 static yoke_status weighted_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const cpu_weighted *self = weighted_of(plan);
+    float *scale = factors_of(self, &plan->binding);
+    cpu_fill_factors(&self->factors, &plan->binding, scale, scale + factors_stride(self));
     TRY(cpu_pass_run(&self->passes[CPU_FORWARD], cpu_of(plan->device)));
     if (self->bias_apart)
         cpu_add_bias(cpu_of(plan->device), &self->output, plan->rows, plan->binding.output,
@@ -414,6 +438,8 @@ yoke_status cpu_weighted_create(yoke_plan **plan, cpu_device *device,
     yoke_plan_needs *needs = &self->base.needs;
     cpu_layout_store(&needs->output, problem->stored[CPU_OUTPUT]);
     cpu_layout_store(&needs->parameters[0], problem->stored[CPU_WEIGHTS]);
+    needs->computes_next = problem->computes_next;
+    place_factors(self, problem);
     self->bias_apart = problem->bias_apart && problem->free[CPU_BIAS] != NULL;
     self->half = problem->stored[CPU_OUTPUT]->type == dnnl_bf16;
     if (self->bias_apart)

@@ -15,6 +15,12 @@ typedef struct cpu_algorithm {
 } cpu_algorithm;
 extern const cpu_algorithm cpu_product_algorithms[]; /* of the matrix product */
 
+/* A batch norm as a scale and a shift of each channel. */
+typedef struct cpu_factors {
+    size_t channels; /* 0: none */
+    float epsilon;
+} cpu_factors;
+
 /* The description of an operation. A gradient has the shape and layout of its value. */
 typedef struct cpu_problem {
     cpu_operation operation;           /* without direction, algorithm, descriptors and hint */
@@ -25,8 +31,18 @@ typedef struct cpu_problem {
     bool plain; /* product: linear.c's fixed rule, whose free descriptors have layouts */
     /* Bytes to zero before the gradient of a role is written, where a pass writes only part. */
     size_t cleared[CPU_ROLES];
+    int computes_next; /* operations of the request that the epilogue computes */
+    cpu_factors factors;
     char key[YOKE_CONVOLUTION_KEY_BYTES]; /* names the shape in the record of algorithms */
 } cpu_problem;
+
+/* Gives the problem the epilogue that the request offers, or the first part of it, where oneDNN
+ * computes it with the kernel that computes the convolution alone. The input's layout is stored. */
+yoke_status cpu_join_next(cpu_problem *problem, cpu_device *device,
+                          const yoke_plan_request *request);
+/* scale and shift of the batch norm: [channels] each. */
+void cpu_fill_factors(const cpu_factors *factors, const yoke_plan_binding *binding, float *scale,
+                      float *shift);
 
 /* The layout that the problem's direct forward pass in `type` chooses for an argument. */
 yoke_status cpu_query_forward(const cpu_desc **desc, cpu_device *device, const cpu_problem *problem,

@@ -55,6 +55,9 @@ struct cpu_winograd {
     matrices left, right, product;
     cpu_primitive multiply, multiply_add; /* the second adds to the product */
     float *weights, *bias, *scratch;
+    const float *scale, *shift;
+    tiled added; /* laid out as the output */
+    float low, high;
 };
 
 /* A part of the work: the tiles of a chunk, the channels of a slice. */
@@ -270,6 +273,10 @@ yoke_status cpu_winograd_create(cpu_winograd **winograd, cpu_device *device,
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a convolution");
     self->device = device;
     self->convolution = *convolution;
+    if (!cpu_epilogue_bounds(&convolution->epilogue, &self->low, &self->high)) {
+        free(self);
+        return FAIL(YOKE_ERROR_DEVICE, "this activation is none of Winograd's");
+    }
     self->rows = (int)convolution->source->dims[0];
     self->padding = (int)convolution->padding[0];
     yoke_status status = winograd_build(self);
@@ -307,6 +314,10 @@ yoke_status cpu_winograd_bind(cpu_winograd *self, const cpu_winograd_addresses *
     self->weights = addresses->weights;
     if (self->convolution.direction != CPU_BACKWARD_DATA) self->bias = addresses->bias;
     self->scratch = addresses->scratch;
+    self->scale = addresses->scale;
+    self->shift = addresses->shift;
+    self->added = self->to;
+    self->added.memory = addresses->added;
     *(self->swapped ? &self->to.memory : &self->from.memory) = addresses->input;
     *(self->swapped ? &self->from.memory : &self->to.memory) = addresses->output;
     const cpu_address operands[] = {{DNNL_ARG_SRC, self->scratch + self->left.offset},
@@ -399,12 +410,20 @@ static void transform_product(const winograd_part *part, int begin, int end) {
     if (before + end > self->tiles) end = self->tiles - before;
     for (int group = 0; group < groups; group++) {
         int channels = (part->slice * groups + group) * LANES;
-        const float *bias = self->bias != NULL ? self->bias + channels : NULL;
+        winograd_window added;
+        const winograd_epilogue epilogue = {
+            .bias = self->bias != NULL ? self->bias + channels : NULL,
+            .scale = self->scale != NULL ? self->scale + channels : NULL,
+            .shift = self->scale != NULL ? self->shift + channels : NULL,
+            .added = self->added.memory != NULL ? &added : NULL,
+            .low = self->low,
+            .high = self->high};
         for (int i = begin; i < end; i++) {
-            winograd_window window =
-                window_at(self, &self->to, before + i, part->slice * groups + group);
+            int tile = before + i, at = part->slice * groups + group;
+            winograd_window window = window_at(self, &self->to, tile, at);
+            if (epilogue.added != NULL) added = window_at(self, &self->added, tile, at);
             winograd_output(matrix + (size_t)i * self->product.row + (size_t)group * LANES,
-                            self->product.stride, bias, &window);
+                            self->product.stride, &epilogue, &window);
         }
     }
 }

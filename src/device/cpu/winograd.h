@@ -18,10 +18,12 @@ void cpu_winograd_destroy(cpu_winograd *winograd); /* takes NULL */
 
 size_t cpu_winograd_scratch_bytes(const cpu_winograd *winograd);
 
-/* A backward pass writes its gradients and reads the rest. bias: [out], or NULL. */
+/* A backward pass writes its gradients and reads the rest. NULL: the convolution has none. */
 typedef struct cpu_winograd_addresses {
     void *input, *output; /* in the type of their descriptors */
     float *weights, *bias;
+    const float *scale, *shift; /* of the epilogue */
+    void *added;
     void *scratch; /* aligned to a cache line */
 } cpu_winograd_addresses;
 
