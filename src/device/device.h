@@ -322,7 +322,7 @@ typedef struct yoke_taps {
 
 #define YOKE_PLAN_INPUTS YOKE_EXPRESSION_INPUTS
 #define YOKE_PLAN_PARAMETERS 2
-#define YOKE_PLAN_NEXT 2
+#define YOKE_PLAN_NEXT 3
 
 /* What a MOVE does, by the axes of rows in row-major order (device/view.h): axis i of the output is
  * axis order[i] of the input, and place j along it comes from place j + begin[i]; `fill` where
@@ -436,9 +436,10 @@ typedef struct yoke_plan_request {
      * before the ReLU, and with input_bias that of the bias before it. */
     bool input_masked, input_bias;
     bool input_shared; /* convolution, linear: the plan may add its gradient to another reader's */
-    /* Convolution without training: operations of which each alone reads the value before it, up
-     * to the first NULL: a batch norm, an activation, or one behind the other. The plan may compute
-     * the first ones, too. `added`: the layout of input 1 of a batch norm that adds. */
+    /* Convolution, in inference: operations of which each alone reads the value before it, up
+     * to the first NULL: a batch norm, an add, an activation; some may be missing. The plan may
+     * compute the first ones, too. `added`: the layout of what the add, or a batch norm that adds,
+     * reads beside that value. */
     const yoke_operation *next[YOKE_PLAN_NEXT];
     yoke_layout added;
     yoke_layout
@@ -494,7 +495,7 @@ typedef struct yoke_plan_binding {
     float *parameter_gradients[YOKE_PLAN_PARAMETERS]; /* overwritten by backward */
     float *buffers[2];                                /* running mean, running variance */
     const float *next_parameters[2], *next_buffers[2]; /* of the batch norm that the plan computes */
-    const void *added;                                 /* and input 1 of that */
+    const void *added; /* and what it adds; it may be the output's place */
     void *output_gradient;
     void *input_gradients[YOKE_PLAN_INPUTS]; /* overwritten by backward */
     bool adds_input_gradient;                /* but input 0's is added to; where the plan can */
@@ -521,6 +522,9 @@ typedef struct yoke_plan_step {
      * takes part in the all-gather. alone: the plan gathers nothing and normalises its own rows. */
     bool idle, alone;
     bool again; /* forward runs a second time in this step: running statistics stay */
+    /* Of an engine that only predicts: another number whenever parameters or running statistics
+     * have changed, so that plans keep what they make of them. 0: they may have changed. */
+    uint64_t weights_version;
 } yoke_plan_step;
 
 /* create chooses algorithms and may measure them, for which it allocates and runs; bind fixes

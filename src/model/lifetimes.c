@@ -58,7 +58,6 @@ static bool may_overwrite(const yoke_program *program, int index, const reads *v
     const yoke_node *node = &program->model->nodes[index];
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
     if (node->input_count == 0) return false;
-    if (program->places[index].skips_forward) return true; /* the plan before it writes it there */
     int input = node->inputs[0];
     bool twice = false; /* it reads the input a second time */
     for (int k = 1; k < node->input_count; k++)
@@ -121,6 +120,10 @@ yoke_status yoke_place_values(yoke_program *program) {
         int output = model->node_count - 1 - i;
         if (output < model->output_count)
             *place = YOKE_PLACE_OUTPUTS - output;
+        else if (program->places[i].computed_by != YOKE_NONE)
+            *place = program->values[model->nodes[program->places[i].computed_by].output];
+        else if (yoke_adds_in_place(program, i))
+            *place = program->values[yoke_nodes_behind(program, i).added];
         else if (may_overwrite(program, i, values))
             *place = program->values[node->inputs[0]];
         else

@@ -138,22 +138,7 @@ static const int known_arguments[CPU_PRIMITIVE_ARGUMENTS] = {
     DNNL_ARG_DST,       DNNL_ARG_MEAN,       DNNL_ARG_VARIANCE,     DNNL_ARG_SCALE,
     DNNL_ARG_SHIFT,     DNNL_ARG_DIFF_SRC,   DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS,
     DNNL_ARG_DIFF_DST,  DNNL_ARG_DIFF_SCALE, DNNL_ARG_DIFF_SHIFT,   DNNL_ARG_WORKSPACE,
-    DNNL_ARG_SCRATCHPAD, CPU_ARG_SCALE,      CPU_ARG_SHIFT,         CPU_ARG_ADDED};
-
-/* oneDNN 2 describes an argument of a post-op that has none by what lies there. */
-static yoke_status describe_argument(cpu_primitive *primitive, cpu_device *device,
-                                     const cpu_operation *operation, int index) {
-    const cpu_desc **desc = &primitive->descs[index];
-    int argument = known_arguments[index];
-    if (argument == CPU_ARG_SCALE || argument == CPU_ARG_SHIFT)
-        *desc = operation->epilogue.channel;
-    else if (argument == CPU_ARG_ADDED)
-        *desc = operation->epilogue.added;
-    else
-        TRY_DNNL(
-            cpu_desc_of_argument(desc, &device->descs, primitive->description, argument));
-    return YOKE_OK;
-}
+    DNNL_ARG_SCRATCHPAD};
 
 yoke_status cpu_primitive_create(cpu_primitive *primitive, cpu_device *device,
                                  const cpu_operation *operation) {
@@ -161,7 +146,8 @@ yoke_status cpu_primitive_create(cpu_primitive *primitive, cpu_device *device,
     TRY_DNNL(cpu_operation_describe(&primitive->description, device->engine, operation));
     TRY_DNNL(dnnl_primitive_create(&primitive->call.primitive, primitive->description));
     for (int i = 0; i < CPU_PRIMITIVE_ARGUMENTS; i++)
-        TRY(describe_argument(primitive, device, operation, i));
+        TRY_DNNL(cpu_desc_of_argument(&primitive->descs[i], &device->descs, primitive->description,
+                                      known_arguments[i]));
     return YOKE_OK;
 }
 

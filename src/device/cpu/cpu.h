@@ -81,7 +81,7 @@ void cpu_call_destroy(cpu_call *call); /* primitive and memories; takes zeroed c
 /* Primitives. */
 
 /* The DNNL_ARG_... that operations of this room use. */
-#define CPU_PRIMITIVE_ARGUMENTS 20
+#define CPU_PRIMITIVE_ARGUMENTS 17
 
 typedef struct cpu_primitive {
     dnnl_primitive_desc_t description;              /* NULL: no such pass */

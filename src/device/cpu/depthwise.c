@@ -106,7 +106,8 @@ yoke_status cpu_depthwise_create(cpu_depthwise **depthwise, cpu_device *device,
                                  const cpu_operation *convolution) {
     *depthwise = NULL;
     float low, high;
-    if (!fits(convolution) || !cpu_epilogue_bounds(&convolution->epilogue, &low, &high))
+    const cpu_epilogue *epilogue = &convolution->epilogue;
+    if (!fits(convolution) || epilogue->adds || !cpu_epilogue_bounds(epilogue, &low, &high))
         return FAIL(YOKE_ERROR_DEVICE, "this is no depthwise convolution in float32, or the "
                                        "gradient of its data");
     cpu_depthwise *self = calloc(1, sizeof *self);
@@ -230,55 +231,24 @@ CPU_CLONES static void sum_products(const cpu_depthwise *self, const tap *t, flo
     FOR_LANES sums[lane] = own[lane];
 }
 
-/* Adds, and keeps within the bounds; NaN stays NaN. */
-CPU_CLONES static void finish_row(const cpu_depthwise *self, pixels to, pixels added) {
+/* NaN stays NaN. */
+CPU_CLONES static void bound_row(const cpu_depthwise *self, pixels to) {
     float low = self->low, high = self->high;
     for (size_t place = 0; place < self->to.pixels; place++) {
         float *y = to.at + place * to.step;
-        if (added.at != NULL) {
-            const float *x = added.at + place * added.step;
-            FOR_LANES y[lane] += x[lane];
-        }
         FOR_LANES y[lane] = y[lane] < low ? low : y[lane] > high ? high : y[lane];
     }
 }
 
-/* Of a row whose output is in `to`: a copy, or where the block has it. */
-static void finish_block(const cpu_depthwise *self, const channel_block *block, size_t row,
-                         pixels to) {
-    if (self->at.added != NULL) {
-        /* The input's copy is free by now, but it may be the smaller one. */
-        for (size_t lane = 0; !has_lanes(&self->to, block) && lane < block->lanes; lane++) {
-            const float *plane =
-                self->at.added + row * self->to.row_stride +
-                channel_offset(&self->to, block->first + lane);
-            for (size_t place = 0; place < self->to.pixels; place++)
-                to.at[place * to.step + lane] += plane[place * self->to.pixel_stride];
-        }
-    }
-    pixels added = {NULL, 0};
-    if (self->at.added != NULL && has_lanes(&self->to, block))
-        added = pixels_of(&self->to, block, (float *)self->at.added, row, NULL);
-    if (added.at != NULL || self->low > -INFINITY || self->high < INFINITY)
-        finish_row(self, to, added);
-}
-
-static void load_weights(const cpu_depthwise *self, const channel_block *block) {
+static void forward_block(const cpu_depthwise *self, const channel_block *block) {
     for (size_t lane = 0; lane < LANES; lane++) {
         size_t channel = block->first + lane;
-        bool exists = lane < block->lanes, scaled = exists && self->at.scale != NULL;
-        float scale = scaled ? self->at.scale[channel] : 1;
-        float shift = scaled ? self->at.shift[channel] : 0;
-        block->bias[lane] =
-            (exists && self->at.bias != NULL ? self->at.bias[channel] * scale : 0) + shift;
+        bool exists = lane < block->lanes;
+        block->bias[lane] = exists && self->at.bias != NULL ? self->at.bias[channel] : 0;
         for (int i = 0; i < self->tap_count; i++)
             block->weights[(size_t)i * LANES + lane] =
-                exists ? *weight_at(self, channel, &self->taps[i]) * scale : 0;
+                exists ? *weight_at(self, channel, &self->taps[i]) : 0;
     }
-}
-
-static void forward_block(const cpu_depthwise *self, const channel_block *block) {
-    load_weights(self, block);
     for (size_t row = 0; row < self->rows; row++) {
         pixels from = pixels_of(&self->from, block, self->at.input, row, block->input);
         pixels to = pixels_of(&self->to, block, self->at.output, row, block->output);
@@ -287,7 +257,7 @@ static void forward_block(const cpu_depthwise *self, const channel_block *block)
             memcpy(to.at + place * to.step, block->bias, LANES * sizeof(float));
         for (int i = 0; i < self->tap_count; i++)
             add_products(self, &self->taps[i], block->weights + (size_t)i * LANES, from, to);
-        finish_block(self, block, row, to);
+        if (self->low > -INFINITY || self->high < INFINITY) bound_row(self, to);
         copy_row(&self->to, block, self->at.output, row, block->output, true);
     }
 }

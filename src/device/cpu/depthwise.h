@@ -20,7 +20,6 @@ size_t cpu_depthwise_scratch_bytes(const cpu_depthwise *depthwise);
 /* In backward the gradients of output, weights and bias. No bias: NULL. */
 typedef struct cpu_depthwise_addresses {
     float *input, *output, *weights, *bias;
-    const float *scale, *shift, *added; /* of the epilogue; NULL: it has none */
     float *scratch;
 } cpu_depthwise_addresses;
 void cpu_depthwise_bind(cpu_depthwise *depthwise, const cpu_depthwise_addresses *addresses);

@@ -145,23 +145,6 @@ bool cpu_epilogue_bounds(const cpu_epilogue *epilogue, float *low, float *high) 
     return relu || clip || epilogue->activation == dnnl_alg_kind_undef;
 }
 
-static dnnl_status_t append_epilogue(dnnl_post_ops_t post_ops, const cpu_epilogue *epilogue) {
-    dnnl_status_t status = dnnl_success;
-    if (epilogue->channel != NULL) {
-        void *channel = epilogue->channel->onednn;
-        status = dnnl_post_ops_append_binary(post_ops, dnnl_binary_mul, channel);
-        if (status == dnnl_success)
-            status = dnnl_post_ops_append_binary(post_ops, dnnl_binary_add, channel);
-    }
-    if (status == dnnl_success && epilogue->added != NULL)
-        status =
-            dnnl_post_ops_append_binary(post_ops, dnnl_binary_add, epilogue->added->onednn);
-    if (status == dnnl_success && epilogue->activation != dnnl_alg_kind_undef)
-        status = cpu_append_eltwise(post_ops, epilogue->activation, epilogue->alpha,
-                                    epilogue->beta);
-    return status;
-}
-
 static dnnl_status_t fill_attributes(dnnl_primitive_attr_t attributes,
                                      const cpu_operation *operation) {
     dnnl_post_ops_t post_ops = NULL;
@@ -171,8 +154,11 @@ static dnnl_status_t fill_attributes(dnnl_primitive_attr_t attributes,
     status = dnnl_post_ops_create(&post_ops);
     if (status != dnnl_success) return status;
     if (operation->relu) status = cpu_append_eltwise(post_ops, dnnl_eltwise_relu, 0, 0);
-    if (status == dnnl_success && operation->accumulate) status = cpu_append_sum(post_ops);
-    if (status == dnnl_success) status = append_epilogue(post_ops, &operation->epilogue);
+    bool adds = operation->accumulate || operation->epilogue.adds;
+    if (status == dnnl_success && adds) status = cpu_append_sum(post_ops);
+    const cpu_epilogue *epilogue = &operation->epilogue;
+    if (status == dnnl_success && epilogue->activation != dnnl_alg_kind_undef)
+        status = cpu_append_eltwise(post_ops, epilogue->activation, epilogue->alpha, epilogue->beta);
     if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(attributes, post_ops);
     dnnl_post_ops_destroy(post_ops);
     return status;

@@ -81,22 +81,15 @@ typedef enum cpu_direction {
     CPU_DIRECTIONS
 } cpu_direction;
 
-/* What a forward convolution does with its sums (and bias) in the same pass: sums * scale + shift +
- * added, then an activation. */
+/* What a forward convolution or product does with its sums (and bias) in the same pass: it adds them
+ * to the destination, then comes an activation. */
 typedef struct cpu_epilogue {
-    const cpu_desc *channel; /* of scale and shift, [1, channels, 1, 1]; NULL: there are none */
-    const cpu_desc *added;   /* laid out as the destination; NULL: nothing. Only behind a scale */
+    bool adds;
     dnnl_alg_kind_t activation; /* an eltwise algorithm; undef: none */
     float alpha, beta;
 } cpu_epilogue;
 /* low, high: what the activation does, for Yoke's own kernels; false: something else. */
 bool cpu_epilogue_bounds(const cpu_epilogue *epilogue, float *low, float *high);
-/* The arguments of scale, shift and what is added. */
-enum {
-    CPU_ARG_SCALE = DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1,
-    CPU_ARG_SHIFT = DNNL_ARG_ATTR_MULTIPLE_POST_OP(1) | DNNL_ARG_SRC_1,
-    CPU_ARG_ADDED = DNNL_ARG_ATTR_MULTIPLE_POST_OP(2) | DNNL_ARG_SRC_1
-};
 
 typedef struct cpu_operation {
     cpu_operation_kind kind;
@@ -112,7 +105,7 @@ typedef struct cpu_operation {
     unsigned flags;
     bool relu;
     bool accumulate;                  /* matmul: adds to the destination */
-    cpu_epilogue epilogue;            /* convolution */
+    cpu_epilogue epilogue;            /* convolution, product */
     const_dnnl_primitive_desc_t hint; /* backward: the forward description */
 } cpu_operation;
 

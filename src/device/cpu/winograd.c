@@ -55,9 +55,8 @@ struct cpu_winograd {
     matrices left, right, product;
     cpu_primitive multiply, multiply_add; /* the second adds to the product */
     float *weights, *bias, *scratch;
-    const float *scale, *shift;
-    tiled added; /* laid out as the output */
-    float low, high;
+    float *filters; /* the right matrices: in scratch, or kept */
+    float low, high; /* of the output */
 };
 
 /* A part of the work: the tiles of a chunk, the channels of a slice. */
@@ -68,6 +67,11 @@ typedef struct winograd_part {
 
 static bool for_weights(const cpu_winograd *self) {
     return self->convolution.direction == CPU_BACKWARD_WEIGHTS;
+}
+
+/* Whether filters stay transformed from run to run. */
+static bool keeps_filters(const cpu_winograd *self) {
+    return self->convolution.inference && self->convolution.direction == CPU_FORWARD;
 }
 
 /* Layouts. */
@@ -198,7 +202,7 @@ static void cut_chunks(cpu_winograd *self, size_t tile_bytes) {
     self->chunk_tiles = divided_up(self->tiles, divided_up(self->tiles, tiles));
 }
 
-/* Filters pass in slices where all tiles fit the cache as one chunk. */
+/* Filters pass in slices where all tiles fit the cache as one chunk; kept filters pass once. */
 static void cut(cpu_winograd *self) {
     size_t from_bytes = WINOGRAD_PRODUCTS * sizeof(float) * (size_t)self->from.channels;
     size_t to_bytes = WINOGRAD_PRODUCTS * sizeof(float) * (size_t)self->to.channels;
@@ -208,7 +212,9 @@ static void cut(cpu_winograd *self) {
                   staying * (size_t)self->tiles <= RESIDENT_BYTES;
     self->slice_channels = sliced ? SLICE_CHANNELS : self->to.channels;
     self->chunk_tiles = self->tiles;
-    if (!sliced) cut_chunks(self, from_bytes + to_bytes);
+    bool whole = sliced;
+    if (keeps_filters(self)) self->slice_channels = self->to.channels;
+    if (!whole) cut_chunks(self, from_bytes + to_bytes);
     self->slices = self->to.channels / self->slice_channels;
     self->chunks = divided_up(self->tiles, self->chunk_tiles);
 }
@@ -250,7 +256,7 @@ static yoke_status winograd_build(cpu_winograd *self) {
         self->right = filters;
     }
     self->right.offset = self->left.floats;
-    self->product.offset = self->right.offset + self->right.floats;
+    self->product.offset = self->left.floats + (keeps_filters(self) ? 0 : self->right.floats);
     bool weights = for_weights(self);
     int rows = weights ? self->from.channels : self->chunk_tiles;
     int depth = weights ? self->chunk_tiles : self->from.channels;
@@ -275,7 +281,7 @@ yoke_status cpu_winograd_create(cpu_winograd **winograd, cpu_device *device,
     self->convolution = *convolution;
     if (!cpu_epilogue_bounds(&convolution->epilogue, &self->low, &self->high)) {
         free(self);
-        return FAIL(YOKE_ERROR_DEVICE, "this activation is none of Winograd's");
+        return FAIL(YOKE_ERROR_DEVICE, "Winograd computes no such activation");
     }
     self->rows = (int)convolution->source->dims[0];
     self->padding = (int)convolution->padding[0];
@@ -310,18 +316,19 @@ size_t cpu_winograd_scratch_bytes(const cpu_winograd *self) {
     return matrices_floats(self) * sizeof(float) + (first > second ? first : second);
 }
 
+size_t cpu_winograd_kept_bytes(const cpu_winograd *self) {
+    return keeps_filters(self) ? self->right.floats * sizeof(float) : 0;
+}
+
 yoke_status cpu_winograd_bind(cpu_winograd *self, const cpu_winograd_addresses *addresses) {
     self->weights = addresses->weights;
     if (self->convolution.direction != CPU_BACKWARD_DATA) self->bias = addresses->bias;
     self->scratch = addresses->scratch;
-    self->scale = addresses->scale;
-    self->shift = addresses->shift;
-    self->added = self->to;
-    self->added.memory = addresses->added;
+    self->filters = keeps_filters(self) ? addresses->kept : self->scratch + self->right.offset;
     *(self->swapped ? &self->to.memory : &self->from.memory) = addresses->input;
     *(self->swapped ? &self->from.memory : &self->to.memory) = addresses->output;
     const cpu_address operands[] = {{DNNL_ARG_SRC, self->scratch + self->left.offset},
-                                    {DNNL_ARG_WEIGHTS, self->scratch + self->right.offset},
+                                    {DNNL_ARG_WEIGHTS, self->filters},
                                     {DNNL_ARG_DST, self->scratch + self->product.offset},
                                     CPU_LAST_ADDRESS};
     void *scratchpad = self->scratch + matrices_floats(self);
@@ -410,18 +417,14 @@ static void transform_product(const winograd_part *part, int begin, int end) {
     if (before + end > self->tiles) end = self->tiles - before;
     for (int group = 0; group < groups; group++) {
         int channels = (part->slice * groups + group) * LANES;
-        winograd_window added;
-        const winograd_epilogue epilogue = {
-            .bias = self->bias != NULL ? self->bias + channels : NULL,
-            .scale = self->scale != NULL ? self->scale + channels : NULL,
-            .shift = self->scale != NULL ? self->shift + channels : NULL,
-            .added = self->added.memory != NULL ? &added : NULL,
-            .low = self->low,
-            .high = self->high};
+        const winograd_epilogue epilogue = {.bias =
+                                                self->bias != NULL ? self->bias + channels : NULL,
+                                            .adds = self->convolution.epilogue.adds,
+                                            .low = self->low,
+                                            .high = self->high};
         for (int i = begin; i < end; i++) {
-            int tile = before + i, at = part->slice * groups + group;
-            winograd_window window = window_at(self, &self->to, tile, at);
-            if (epilogue.added != NULL) added = window_at(self, &self->added, tile, at);
+            winograd_window window =
+                window_at(self, &self->to, before + i, part->slice * groups + group);
             winograd_output(matrix + (size_t)i * self->product.row + (size_t)group * LANES,
                             self->product.stride, &epilogue, &window);
         }
@@ -447,7 +450,7 @@ static winograd_filter filter_at(const winograd_part *part, int row, int group) 
 
 static void transform_filters(const winograd_part *part, int begin, int end) {
     const matrices *to = &part->winograd->right;
-    float *matrix = part->winograd->scratch + to->offset;
+    float *matrix = part->winograd->filters;
     for (int group = 0; group < part->winograd->slice_channels / LANES; group++) {
         for (int row = begin; row < end; row++) {
             winograd_filter filter = filter_at(part, row, group);
@@ -488,10 +491,15 @@ static void sum_bias_gradient(const winograd_part *part, int begin, int end) {
     }
 }
 
+/* Kept filters are one slice. */
+void cpu_winograd_prepare(const cpu_winograd *self) {
+    run_range(&(winograd_part){.winograd = self}, transform_filters, self->from.channels);
+}
+
 /* For each slice: its filters, then every chunk. With one chunk, the tiles are transformed once. */
 static yoke_status run_values(const cpu_winograd *self) {
     for (winograd_part at = {.winograd = self}; at.slice < self->slices; at.slice++) {
-        run_range(&at, transform_filters, self->from.channels);
+        if (!keeps_filters(self)) run_range(&at, transform_filters, self->from.channels);
         for (at.chunk = 0; at.chunk < self->chunks; at.chunk++) {
             if (at.slice == 0 || self->chunks > 1)
                 run_range(&at, transform_left, self->chunk_tiles);

@@ -18,14 +18,17 @@ void cpu_winograd_destroy(cpu_winograd *winograd); /* takes NULL */
 
 size_t cpu_winograd_scratch_bytes(const cpu_winograd *winograd);
 
-/* A backward pass writes its gradients and reads the rest. NULL: the convolution has none. */
+/* A backward pass writes its gradients and reads the rest. bias: [out], or NULL. */
 typedef struct cpu_winograd_addresses {
     void *input, *output; /* in the type of their descriptors */
     float *weights, *bias;
-    const float *scale, *shift; /* of the epilogue */
-    void *added;
     void *scratch; /* aligned to a cache line */
+    void *kept;    /* likewise; in inference */
 } cpu_winograd_addresses;
+
+/* In inference the transformed filters are kept; prepare fills them anew. 0 bytes otherwise. */
+size_t cpu_winograd_kept_bytes(const cpu_winograd *winograd);
+void cpu_winograd_prepare(const cpu_winograd *winograd);
 
 /* Call bind once before run; run allocates nothing. */
 yoke_status cpu_winograd_bind(cpu_winograd *winograd, const cpu_winograd_addresses *addresses);

@@ -202,7 +202,7 @@ CPU_CLONES void winograd_output_gradient(const winograd_window *from, float *til
     }
 }
 
-/* Where the condition holds, `value` becomes the bound. NaN is neither less nor more. */
+/* NaN is neither less nor more. */
 INLINE void bound(lanes *value, float low, float high) {
     words bits, least, most;
     const lanes lows = (lanes){0} + low, highs = (lanes){0} + high;
@@ -216,11 +216,9 @@ INLINE void bound(lanes *value, float low, float high) {
 
 INLINE void output(const float *tile, size_t stride, const winograd_epilogue *epilogue,
                    const winograd_window *to, bool half_values) {
-    lanes half[OUTPUT][EDGE], bias = {0}, scale = {0}, shift = {0}, added = {0};
-    bool scaled = epilogue->scale != NULL;
+    lanes half[OUTPUT][EDGE], bias = {0};
     bool bounded = epilogue->low > -INFINITY || epilogue->high < INFINITY;
     if (epilogue->bias != NULL) load(&bias, epilogue->bias);
-    if (scaled) load(&scale, epilogue->scale), load(&shift, epilogue->shift);
     for (int column = 0; column < EDGE; column++) {
         lanes products[EDGE], line[OUTPUT];
         load_tile_column(products, tile, stride, column);
@@ -234,21 +232,20 @@ INLINE void output(const float *tile, size_t stride, const winograd_epilogue *ep
         if (!has(to->rows, row)) continue;
         for (int column = 0; column < OUTPUT; column++) {
             if (!has(to->columns, column)) continue;
-            lanes sum = line[column] + bias;
-            if (scaled) sum = sum * scale + shift;
-            if (epilogue->added != NULL) {
-                load_pixel(&added, pixel_at(epilogue->added, row, column, half_values),
-                           half_values);
-                sum += added;
+            char *pixel = pixel_at(to, row, column, half_values);
+            lanes sum = line[column] + bias, there;
+            if (epilogue->adds) {
+                load_pixel(&there, pixel, half_values);
+                sum += there;
             }
             if (bounded) bound(&sum, epilogue->low, epilogue->high);
-            store_pixel(pixel_at(to, row, column, half_values), &sum, half_values);
+            store_pixel(pixel, &sum, half_values);
         }
     }
 }
 
-CPU_CLONES void winograd_output(const float *tile, size_t stride,
-                                const winograd_epilogue *epilogue, const winograd_window *to) {
+CPU_CLONES void winograd_output(const float *tile, size_t stride, const winograd_epilogue *epilogue,
+                                const winograd_window *to) {
     if (to->half) {
         output(tile, stride, epilogue, to, true);
     } else {

@@ -35,11 +35,11 @@ typedef struct winograd_window {
 /* Product k of a transformed tile is at tile[k * stride]. */
 void winograd_input(const winograd_window *from, float *tile, size_t stride);
 void winograd_output_gradient(const winograd_window *from, float *tile, size_t stride);
-/* What becomes of LANES channels: (value + bias) * scale + shift + added, then no less than `low` and
- * no more than `high`, but NaN stays NaN. Pointers may be NULL; scale and shift come together. */
+/* What becomes of a value: it gets the bias, if any, and what is there, if it `adds`; then it is no
+ * less than `low` and no more than `high`, but NaN stays NaN. */
 typedef struct winograd_epilogue {
-    const float *bias, *scale, *shift;
-    const winograd_window *added; /* as large as the output's */
+    const float *bias;
+    bool adds;
     float low, high;
 } winograd_epilogue;
 void winograd_output(const float *tile, size_t stride, const winograd_epilogue *epilogue,
