@@ -494,8 +494,9 @@ typedef struct yoke_plan_binding {
         *shadows[YOKE_PLAN_PARAMETERS]; /* the parameters in bfloat16, for plans that read them */
     float *parameter_gradients[YOKE_PLAN_PARAMETERS]; /* overwritten by backward */
     float *buffers[2];                                /* running mean, running variance */
-    const float *next_parameters[2], *next_buffers[2]; /* of the batch norm that the plan computes */
-    const void *added; /* and what it adds; it may be the output's place */
+    const float *next_parameters[2],
+        *next_buffers[2]; /* of the batch norm that the plan computes */
+    const void *added;    /* and what it adds; it may be the output's place */
     void *output_gradient;
     void *input_gradients[YOKE_PLAN_INPUTS]; /* overwritten by backward */
     bool adds_input_gradient;                /* but input 0's is added to; where the plan can */

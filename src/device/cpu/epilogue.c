@@ -9,8 +9,8 @@
 
 /* Planning. */
 
-/* The kernel that oneDNN takes for the direct forward pass, and the output's layout. DEVICE: there is
- * none. */
+/* The kernel that oneDNN takes for the direct forward pass, and the output's layout. DEVICE: there
+ * is none. */
 static yoke_status query_kernel(const cpu_problem *problem, cpu_device *device, const char **name,
                                 const cpu_desc **output) {
     cpu_operation operation = problem->operation;

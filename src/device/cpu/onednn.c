@@ -158,7 +158,8 @@ static dnnl_status_t fill_attributes(dnnl_primitive_attr_t attributes,
     if (status == dnnl_success && adds) status = cpu_append_sum(post_ops);
     const cpu_epilogue *epilogue = &operation->epilogue;
     if (status == dnnl_success && epilogue->activation != dnnl_alg_kind_undef)
-        status = cpu_append_eltwise(post_ops, epilogue->activation, epilogue->alpha, epilogue->beta);
+        status =
+            cpu_append_eltwise(post_ops, epilogue->activation, epilogue->alpha, epilogue->beta);
     if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(attributes, post_ops);
     dnnl_post_ops_destroy(post_ops);
     return status;

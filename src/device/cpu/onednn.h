@@ -81,8 +81,8 @@ typedef enum cpu_direction {
     CPU_DIRECTIONS
 } cpu_direction;
 
-/* What a forward convolution or product does with its sums (and bias) in the same pass: it adds them
- * to the destination, then comes an activation. */
+/* What a forward convolution or product does with its sums (and bias) in the same pass: it adds
+ * them to the destination, then comes an activation. */
 typedef struct cpu_epilogue {
     bool adds;
     dnnl_alg_kind_t activation; /* an eltwise algorithm; undef: none */

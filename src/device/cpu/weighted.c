@@ -19,9 +19,9 @@ typedef struct cpu_weighted {
     cpu_geometry output; /* where the bias is apart */
     bool adds;           /* to the output what the binding says is added */
     cpu_fold fold;
-    char *kept;                     /* what forward reads in place of the weights; NULL: nothing */
+    char *kept;                      /* what forward reads in place of the weights; NULL: nothing */
     size_t folded_bytes, bias_bytes; /* the first parts of it; then that of the pass */
-    uint64_t kept_version;          /* of the weights from which it is; 0: unknown */
+    uint64_t kept_version;           /* of the weights from which it is; 0: unknown */
 } cpu_weighted;
 
 typedef struct weighted_planner {

@@ -31,8 +31,8 @@ typedef struct cpu_problem {
     const cpu_algorithm *algorithms;   /* the list ends with a NULL name; the first always works */
     cpu_fold fold;
     int computes_next; /* operations of the request that the fold and the epilogue compute */
-    bool bias_apart;                   /* forward: the plan adds the bias, no primitive does */
-    bool plain; /* product: linear.c's fixed rule, whose free descriptors have layouts */
+    bool bias_apart;   /* forward: the plan adds the bias, no primitive does */
+    bool plain;        /* product: linear.c's fixed rule, whose free descriptors have layouts */
     /* Bytes to zero before the gradient of a role is written, where a pass writes only part. */
     size_t cleared[CPU_ROLES];
     char key[YOKE_CONVOLUTION_KEY_BYTES]; /* names the shape in the record of algorithms */

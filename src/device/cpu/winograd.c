@@ -55,7 +55,7 @@ struct cpu_winograd {
     matrices left, right, product;
     cpu_primitive multiply, multiply_add; /* the second adds to the product */
     float *weights, *bias, *scratch;
-    float *filters; /* the right matrices: in scratch, or kept */
+    float *filters;  /* the right matrices: in scratch, or kept */
     float low, high; /* of the output */
 };
 
