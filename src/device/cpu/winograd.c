@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transforms tiles of values and filters into 36 matrices each, multiplies them with oneDNN, and
- * transforms the products back. A chunk of tiles goes through all three steps while it is in the
+/* Transforms tiles of values and filters into 36 matrices each, multiplies them with oneDNN or, where
+ * filters are kept, by packed_product.h, and transforms the products back. A chunk of tiles goes through all three steps while it is in the
  * second-level cache. With many filters and few tiles, all tiles stay in the cache and slices of
  * filters pass instead. */
 #include "device/cpu/winograd.h"
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/cpu/packed_product.h"
 #include "device/cpu/winograd_tile.h"
 
 enum {
@@ -136,6 +137,11 @@ static bool convolution_fits(const cpu_operation *convolution) {
     return true;
 }
 
+/* Whether kept filters lie in panels of CPU_PANEL columns, the last of which may be half empty. */
+static bool is_packed(const cpu_winograd *self) {
+    return keeps_filters(self) && cpu_packs_products();
+}
+
 /* Planning. */
 
 static int divided_up(int a, int b) {
@@ -233,6 +239,20 @@ static matrices of_filters(int rows, int columns) {
         .stride = stride, .row = (size_t)columns, .floats = WINOGRAD_PRODUCTS * stride};
 }
 
+static int panels_of(const cpu_winograd *self) {
+    return divided_up(self->to.channels, CPU_PANEL);
+}
+
+/* The extra line of a row is for the same reason. */
+static void place_packed(cpu_winograd *self) {
+    int columns = panels_of(self) * CPU_PANEL;
+    self->left = of_filters(self->chunk_tiles, self->from.channels + LINE_FLOATS);
+    self->right = of_filters(self->from.channels, columns);
+    self->right.row = CPU_PANEL;
+    self->product = of_filters(self->chunk_tiles, columns + LINE_FLOATS);
+    self->product.offset = self->left.floats;
+}
+
 /* [36, rows, columns]; a transposed operand has its columns where the memory has rows. */
 static yoke_status describe(const cpu_winograd *self, const cpu_desc **desc,
                             const matrices *operand, int rows, int columns, bool transposed) {
@@ -247,6 +267,10 @@ static yoke_status describe(const cpu_winograd *self, const cpu_desc **desc,
 static yoke_status winograd_build(cpu_winograd *self) {
     TRY(view_tensors(self));
     cut(self);
+    if (is_packed(self)) {
+        place_packed(self);
+        return YOKE_OK;
+    }
     self->left = of_tiles(self->chunk_tiles, self->from.channels);
     self->right = of_tiles(self->chunk_tiles, self->slice_channels);
     self->product = of_filters(self->from.channels, self->slice_channels);
@@ -327,6 +351,7 @@ yoke_status cpu_winograd_bind(cpu_winograd *self, const cpu_winograd_addresses *
     self->filters = keeps_filters(self) ? addresses->kept : self->scratch + self->right.offset;
     *(self->swapped ? &self->to.memory : &self->from.memory) = addresses->input;
     *(self->swapped ? &self->from.memory : &self->to.memory) = addresses->output;
+    if (is_packed(self)) return YOKE_OK;
     const cpu_address operands[] = {{DNNL_ARG_SRC, self->scratch + self->left.offset},
                                     {DNNL_ARG_WEIGHTS, self->filters},
                                     {DNNL_ARG_DST, self->scratch + self->product.offset},
@@ -448,13 +473,21 @@ static winograd_filter filter_at(const winograd_part *part, int row, int group) 
     return filter;
 }
 
+/* Where a group of columns begins in a matrix of filters. */
+static size_t column_of(const cpu_winograd *self, int group) {
+    size_t column = (size_t)group * LANES;
+    if (!is_packed(self)) return column;
+    return column / CPU_PANEL * CPU_PANEL * (size_t)self->from.channels + column % CPU_PANEL;
+}
+
 static void transform_filters(const winograd_part *part, int begin, int end) {
     const matrices *to = &part->winograd->right;
     float *matrix = part->winograd->filters;
     for (int group = 0; group < part->winograd->slice_channels / LANES; group++) {
         for (int row = begin; row < end; row++) {
             winograd_filter filter = filter_at(part, row, group);
-            winograd_filter_forward(&filter, matrix + (size_t)row * to->row + (size_t)group * LANES,
+            winograd_filter_forward(&filter,
+                                    matrix + (size_t)row * to->row + column_of(part->winograd, group),
                                     to->stride);
         }
     }
@@ -491,6 +524,32 @@ static void sum_bias_gradient(const winograd_part *part, int begin, int end) {
     }
 }
 
+/* Panels begin .. end - 1 of those of all 36 matrices. */
+static void multiply_panels(const winograd_part *part, int begin, int end) {
+    const cpu_winograd *self = part->winograd;
+    size_t panels = (size_t)panels_of(self), depth = (size_t)self->from.channels;
+    for (size_t i = (size_t)begin; i < (size_t)end; i++) {
+        size_t matrix = i / panels, panel = i % panels;
+        const cpu_packed_product product = {
+            .left = self->scratch + self->left.offset + matrix * self->left.stride,
+            .panel = self->filters + matrix * self->right.stride + panel * CPU_PANEL * depth,
+            .to = self->scratch + self->product.offset + matrix * self->product.stride +
+                  panel * CPU_PANEL,
+            .rows = (size_t)self->chunk_tiles,
+            .depth = depth,
+            .left_row = self->left.row,
+            .to_row = self->product.row};
+        cpu_multiply_panel(&product);
+    }
+}
+
+static yoke_status multiply(const winograd_part *part) {
+    const cpu_winograd *self = part->winograd;
+    if (!is_packed(self)) return cpu_call_run(&self->multiply.call, self->device);
+    run_range(part, multiply_panels, WINOGRAD_PRODUCTS * panels_of(self));
+    return YOKE_OK;
+}
+
 /* Kept filters are one slice. */
 void cpu_winograd_prepare(const cpu_winograd *self) {
     run_range(&(winograd_part){.winograd = self}, transform_filters, self->from.channels);
@@ -503,7 +562,7 @@ static yoke_status run_values(const cpu_winograd *self) {
         for (at.chunk = 0; at.chunk < self->chunks; at.chunk++) {
             if (at.slice == 0 || self->chunks > 1)
                 run_range(&at, transform_left, self->chunk_tiles);
-            TRY(cpu_call_run(&self->multiply.call, self->device));
+            TRY(multiply(&at));
             run_range(&at, transform_product, self->chunk_tiles);
         }
     }
