@@ -14,9 +14,11 @@
 #include "device/elementary.h"
 #include "device/gate.h"
 #include "device/left_out.h"
+#include "device/norm_group.h"
 #include "device/resample.h"
 #include "device/update.h"
 #include "device/variants.h"
+#include "device/window.h"
 #include "yoke/decoding.h"
 #include "yoke/device.h"
 #include "yoke/function.h"
@@ -393,27 +395,6 @@ yoke_operation yoke_transposed_convolution(const yoke_operation *transposed);
 /* What names a convolution in keys of algorithms, in at most YOKE_CONVOLUTION_KEY_BYTES. */
 #define YOKE_CONVOLUTION_KEY_BYTES 160
 void yoke_convolution_key(const yoke_operation *operation, char key[YOKE_CONVOLUTION_KEY_BYTES]);
-
-/* The places begin .. end - 1 of a line. */
-typedef struct yoke_window {
-    int begin, end;
-} yoke_window;
-/* Adaptive pooling along one direction: output `place` is the average of these inputs. */
-yoke_window yoke_adaptive_window(int place, int outputs, int inputs);
-/* Convolution along one direction: the outputs whose tap at `offset` lies inside the input, that is
- * 0 <= output * stride + offset < inputs. */
-yoke_window yoke_tap_window(int outputs, int inputs, int stride, int offset);
-
-/* The participants, devices or ranks, whose batch norms normalise over the rows of all of them: one
- * participant's view. */
-typedef struct yoke_norm_group {
-    int participants;
-    /* Waits for all participants; *all gets [participants, count], in their order, until the next
-     * call. Every participant calls it equally often, with equal counts. */
-    yoke_status (*all_gather)(void *context, const double *own, size_t count, const double **all);
-    void *context;
-    bool found_nonfinite; /* a batch norm's statistics were not finite; the owner clears it */
-} yoke_norm_group;
 
 typedef struct yoke_plan_request {
     const yoke_operation *operation;

@@ -13,14 +13,15 @@ enum { ROWS = 6, HALF = CPU_PANEL / 2 };
 bool cpu_packs_products(void) {
     int isa = (int)dnnl_get_effective_cpu_isa();
     bool wider = (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
-    return (isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2 && !wider && __builtin_cpu_supports("fma");
+    return (isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2 && !wider &&
+           __builtin_cpu_supports("fma");
 }
 
 #define KERNEL __attribute__((target("avx2,fma")))
 
 /* `count` is a constant wherever this is inlined, so that the sums are registers. */
-KERNEL static inline __attribute__((always_inline)) void
-multiply_rows(const cpu_packed_product *p, size_t first, size_t count) {
+KERNEL static inline __attribute__((always_inline)) void multiply_rows(const cpu_packed_product *p,
+                                                                       size_t first, size_t count) {
     const float *left = p->left + first * p->left_row;
     __m256 low[ROWS], high[ROWS];
     for (size_t row = 0; row < count; row++)

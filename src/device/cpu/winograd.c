@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transforms tiles of values and filters into 36 matrices each, multiplies them with oneDNN or, where
- * filters are kept, by packed_product.h, and transforms the products back. A chunk of tiles goes through all three steps while it is in the
- * second-level cache. With many filters and few tiles, all tiles stay in the cache and slices of
- * filters pass instead. */
+/* Transforms tiles of values and filters into 36 matrices each, multiplies them with oneDNN or,
+ * where filters are kept, by packed_product.h, and transforms the products back. A chunk of tiles
+ * goes through all three steps while it is in the second-level cache. With many filters and few
+ * tiles, all tiles stay in the cache and slices of filters pass instead. */
 #include "device/cpu/winograd.h"
 
 #include <stdbool.h>
@@ -486,9 +486,9 @@ static void transform_filters(const winograd_part *part, int begin, int end) {
     for (int group = 0; group < part->winograd->slice_channels / LANES; group++) {
         for (int row = begin; row < end; row++) {
             winograd_filter filter = filter_at(part, row, group);
-            winograd_filter_forward(&filter,
-                                    matrix + (size_t)row * to->row + column_of(part->winograd, group),
-                                    to->stride);
+            winograd_filter_forward(
+                &filter, matrix + (size_t)row * to->row + column_of(part->winograd, group),
+                to->stride);
         }
     }
 }
