@@ -14,9 +14,11 @@
 #include "device/elementary.h"
 #include "device/gate.h"
 #include "device/left_out.h"
+#include "device/norm_group.h"
 #include "device/resample.h"
 #include "device/update.h"
 #include "device/variants.h"
+#include "device/window.h"
 #include "yoke/decoding.h"
 #include "yoke/device.h"
 #include "yoke/function.h"
@@ -322,6 +324,7 @@ typedef struct yoke_taps {
 
 #define YOKE_PLAN_INPUTS YOKE_EXPRESSION_INPUTS
 #define YOKE_PLAN_PARAMETERS 2
+#define YOKE_PLAN_NEXT 3
 
 /* What a MOVE does, by the axes of rows in row-major order (device/view.h): axis i of the output is
  * axis order[i] of the input, and place j along it comes from place j + begin[i]; `fill` where
@@ -393,27 +396,6 @@ yoke_operation yoke_transposed_convolution(const yoke_operation *transposed);
 #define YOKE_CONVOLUTION_KEY_BYTES 160
 void yoke_convolution_key(const yoke_operation *operation, char key[YOKE_CONVOLUTION_KEY_BYTES]);
 
-/* The places begin .. end - 1 of a line. */
-typedef struct yoke_window {
-    int begin, end;
-} yoke_window;
-/* Adaptive pooling along one direction: output `place` is the average of these inputs. */
-yoke_window yoke_adaptive_window(int place, int outputs, int inputs);
-/* Convolution along one direction: the outputs whose tap at `offset` lies inside the input, that is
- * 0 <= output * stride + offset < inputs. */
-yoke_window yoke_tap_window(int outputs, int inputs, int stride, int offset);
-
-/* The participants, devices or ranks, whose batch norms normalise over the rows of all of them: one
- * participant's view. */
-typedef struct yoke_norm_group {
-    int participants;
-    /* Waits for all participants; *all gets [participants, count], in their order, until the next
-     * call. Every participant calls it equally often, with equal counts. */
-    yoke_status (*all_gather)(void *context, const double *own, size_t count, const double **all);
-    void *context;
-    bool found_nonfinite; /* a batch norm's statistics were not finite; the owner clears it */
-} yoke_norm_group;
-
 typedef struct yoke_plan_request {
     const yoke_operation *operation;
     int rows;
@@ -435,6 +417,12 @@ typedef struct yoke_plan_request {
      * before the ReLU, and with input_bias that of the bias before it. */
     bool input_masked, input_bias;
     bool input_shared; /* convolution, linear: the plan may add its gradient to another reader's */
+    /* Convolution, in inference: operations of which each alone reads the value before it, up
+     * to the first NULL: a batch norm, an add, an activation; some may be missing. The plan may
+     * compute the first ones, too. `added`: the layout of what the add, or a batch norm that adds,
+     * reads beside that value. */
+    const yoke_operation *next[YOKE_PLAN_NEXT];
+    yoke_layout added;
     yoke_layout
         inputs[YOKE_PLAN_INPUTS]; /* the layouts in which the inputs' producers write them */
     /* bytes = 0: the plan chooses the layout (the model's first plan); otherwise it must use this
@@ -465,6 +453,7 @@ typedef struct yoke_plan_needs {
     /* Backward can add input 0's gradient to what is in its place. */
     bool adds_input_gradient;
     bool applies_relu; /* as the request offers: the output is the ReLU's */
+    int computes_next; /* so many operations of request.next: the output is that of the last */
     size_t mask_bytes; /* `saved` begins with a mask of what the ReLU let through; 0: none */
     bool masks_input_gradient, sums_input_bias; /* as the request offers */
     /* The plan reads parameter k in bfloat16 from the binding's `shadows`, not in float32. */
@@ -486,6 +475,9 @@ typedef struct yoke_plan_binding {
         *shadows[YOKE_PLAN_PARAMETERS]; /* the parameters in bfloat16, for plans that read them */
     float *parameter_gradients[YOKE_PLAN_PARAMETERS]; /* overwritten by backward */
     float *buffers[2];                                /* running mean, running variance */
+    const float *next_parameters[2],
+        *next_buffers[2]; /* of the batch norm that the plan computes */
+    const void *added;    /* and what it adds; it may be the output's place */
     void *output_gradient;
     void *input_gradients[YOKE_PLAN_INPUTS]; /* overwritten by backward */
     bool adds_input_gradient;                /* but input 0's is added to; where the plan can */
@@ -512,6 +504,9 @@ typedef struct yoke_plan_step {
      * takes part in the all-gather. alone: the plan gathers nothing and normalises its own rows. */
     bool idle, alone;
     bool again; /* forward runs a second time in this step: running statistics stay */
+    /* Of an engine that only predicts: another number whenever parameters or running statistics
+     * have changed, so that plans keep what they make of them. 0: they may have changed. */
+    uint64_t weights_version;
 } yoke_plan_step;
 
 /* create chooses algorithms and may measure them, for which it allocates and runs; bind fixes

@@ -74,6 +74,7 @@ static yoke_status search(const struct probe *probe, const char **name) {
     }
     for (int i = 0; i < model->node_count && *name == NULL; i++) {
         const yoke_node *node = &model->nodes[i];
+        if (!yoke_program_computes(program, i)) continue;
         yoke_status status = yoke_plan_forward(program->plans[i], &step);
         finite =
             status !=

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A linear layer that computes the ReLU behind it, and one that computes backward of the ReLU
- * before it and the bias's gradient of the layer before that: where nobody else reads the values
- * between them, and the plans can. */
+ * before it and the bias's gradient of the layer before that; in inference a convolution that
+ * computes the batch norm and the activation behind it: where nobody else reads the values between
+ * them, and the plans can. */
 #include "model/program.h"
 
 /* The only node that reads `value`; NONE when several do. */
@@ -55,8 +56,77 @@ static bool has_own_bias(const yoke_program *program, int node) {
     return users == 1 && !yoke_is_frozen(program->frozen, bias);
 }
 
+/* The input of an add, or of a batch norm that adds, beside `value`; NONE: it adds nothing. */
+static int added_to(const yoke_node *node, int value) {
+    bool adds = node->operation.kind == YOKE_OP_ADD || node->operation.add;
+    return !adds ? YOKE_NONE : node->inputs[0] == value ? node->inputs[1] : node->inputs[0];
+}
+
+/* 0, 1, 2, ...: operations that a plan may compute behind its own come in this order; -1: none. */
+static int place_behind(const yoke_operation *operation) {
+    static const yoke_operation_kind kinds[YOKE_PLAN_NEXT] = {YOKE_OP_BATCH_NORM, YOKE_OP_ADD,
+                                                              YOKE_OP_ACTIVATION};
+    for (int i = 0; i < YOKE_PLAN_NEXT; i++)
+        if (operation->kind == kinds[i]) return i;
+    return -1;
+}
+
+/* What is added must be there when the plan runs. */
+static void offer_next(const yoke_program *program, int node, yoke_plan_request *request) {
+    const yoke_model *model = program->model;
+    int value = model->nodes[node].output, last = -1;
+    for (int count = 0; count < YOKE_PLAN_NEXT; count++) {
+        int reader = only_reader(model, value);
+        const yoke_node *next = reader != YOKE_NONE ? &model->nodes[reader] : NULL;
+        if (next == NULL || place_behind(&next->operation) <= last) return;
+        last = place_behind(&next->operation);
+        int added = added_to(next, value);
+        bool adds_twice = added != YOKE_NONE && request->added.bytes > 0;
+        if (adds_twice || (added != YOKE_NONE && program->layouts[added].bytes == 0)) return;
+        if (added != YOKE_NONE) request->added = program->layouts[added];
+        request->next[count] = &next->operation;
+        value = next->output;
+    }
+}
+
+yoke_next_nodes yoke_nodes_behind(const yoke_program *program, int node) {
+    const yoke_model *model = program->model;
+    yoke_next_nodes found = {.count = yoke_plan_describe(program->plans[node])->computes_next,
+                             .norm = YOKE_NONE,
+                             .added = YOKE_NONE,
+                             .adder = YOKE_NONE};
+    for (int i = 0, value = model->nodes[node].output; i < found.count; i++) {
+        int next = found.nodes[i] = only_reader(model, value);
+        int added = added_to(&model->nodes[next], value);
+        if (model->nodes[next].operation.kind == YOKE_OP_BATCH_NORM) found.norm = next;
+        if (added != YOKE_NONE) found.added = added, found.adder = next;
+        value = model->nodes[next].output;
+    }
+    return found;
+}
+
+bool yoke_adds_in_place(const yoke_program *program, int node) {
+    const yoke_model *model = program->model;
+    const yoke_next_nodes next = yoke_nodes_behind(program, node);
+    if (next.added == YOKE_NONE || program->values[next.added] < 0) return false;
+    for (int i = node; i < model->node_count; i++)
+        for (int k = 0; k < model->nodes[i].input_count; k++)
+            if (model->nodes[i].inputs[k] == next.added && i != next.adder) return false;
+    return true;
+}
+
+void yoke_place_next(yoke_program *program) {
+    for (int i = 0; i < program->model->node_count; i++) {
+        const yoke_next_nodes next = yoke_nodes_behind(program, i);
+        for (int k = 0; k < next.count; k++)
+            program->places[next.nodes[k]].computed_by = i;
+    }
+}
+
 void yoke_offer_joins(const yoke_program *program, int node, yoke_plan_request *request) {
     const yoke_model *model = program->model;
+    bool convolves = request->operation->kind == YOKE_OP_CONV2D;
+    if (convolves && request->inference) offer_next(program, node, request);
     if (request->operation->kind != YOKE_OP_LINEAR) return;
     int relu = only_reader(model, model->nodes[node].output);
     request->relu = is_relu(model, relu);

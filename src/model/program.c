@@ -201,12 +201,14 @@ yoke_status yoke_program_schedule(yoke_program *program, const yoke_flat *flat) 
             .output_gradient = YOKE_PLACE_NOWHERE,
             .contributions = {YOKE_PLACE_NOWHERE, YOKE_PLACE_NOWHERE},
             .mask_of = YOKE_NONE,
+            .computed_by = YOKE_NONE,
         };
     for (int i = 0; i < model->node_count; i++)
         for (int k = 0; k < YOKE_PLAN_INPUTS; k++)
             program->places[i].input_gradients[k] = YOKE_PLACE_NOWHERE;
     TRY(yoke_plan_steps(program, program->recomputes));
     yoke_place_masks(program);
+    yoke_place_next(program);
     TRY(yoke_place_values(program));
     yoke_place_joins(program);
     if (program->training) TRY(yoke_plan_backward_actions(program, flat));
@@ -235,6 +237,21 @@ static void bind_mask(const yoke_program *program, const yoke_flat *flat,
     if (before->skips_bias)
         binding->input_bias_gradient =
             memory->gradients + yoke_flat_parameter(flat, node->tensors[1])->offset;
+}
+
+/* What the plan computes behind its own operation reads. */
+static void bind_next(const yoke_program *program, const yoke_flat *flat,
+                      const yoke_replica_memory *memory, int index, yoke_plan_binding *binding) {
+    const yoke_next_nodes next = yoke_nodes_behind(program, index);
+    const yoke_model *model = program->model;
+    if (next.added != YOKE_NONE)
+        binding->added = yoke_program_address(program, memory, program->values[next.added]);
+    for (int k = 0; k < 2 && next.norm != YOKE_NONE; k++) {
+        const yoke_node *norm = &model->nodes[next.norm];
+        binding->next_parameters[k] =
+            memory->parameters + yoke_flat_parameter(flat, norm->tensors[k])->offset;
+        binding->next_buffers[k] = memory->buffers + model->tensors[norm->buffers[k]].buffer_offset;
+    }
 }
 
 /* How many plans before this one keep something. */
@@ -276,6 +293,7 @@ static yoke_status bind_node(const yoke_program *program, const yoke_flat *flat,
             binding.buffers[k] =
                 memory->buffers + program->model->tensors[node->buffers[k]].buffer_offset;
     bind_mask(program, flat, memory, index, &binding);
+    bind_next(program, flat, memory, index, &binding);
     if (yoke_plan_describe(program->plans[index])->kept_bytes > 0)
         binding.kept = program->kept[kept_before(program, index)].address;
     return yoke_plan_bind(program->plans[index], &binding);
@@ -314,6 +332,10 @@ yoke_status yoke_program_bind(yoke_program *program, const yoke_flat *flat,
 
 /* Running. */
 
+bool yoke_program_computes(const yoke_program *program, int node) {
+    return !program->places[node].skips_forward && program->places[node].computed_by == YOKE_NONE;
+}
+
 static yoke_status queue_forward(yoke_program *program, const yoke_flat *flat,
                                  const yoke_replica_memory *memory, const yoke_plan_step *step) {
     if (memory->shadow != NULL && !memory->updates_write_shadow)
@@ -323,7 +345,7 @@ static yoke_status queue_forward(yoke_program *program, const yoke_flat *flat,
     for (int i = 0; i < program->model->node_count; i++) {
         int layers = yoke_fused_layers(&program->model->nodes[i]);
         if (hook->call != NULL && layers > 0) hook->call(hook->context, layers);
-        if (!program->places[i].skips_forward) TRY(yoke_plan_forward(program->plans[i], step));
+        if (yoke_program_computes(program, i)) TRY(yoke_plan_forward(program->plans[i], step));
     }
     return YOKE_OK;
 }
@@ -353,8 +375,8 @@ yoke_status yoke_program_loss(yoke_program *program, const yoke_plan_step *step)
 static yoke_status run_again(const yoke_program *program, int node, const yoke_plan_step *step) {
     yoke_plan_step own = *step;
     own.again = true;
-    return program->places[node].skips_forward ? YOKE_OK
-                                               : yoke_plan_forward(program->plans[node], &own);
+    return yoke_program_computes(program, node) ? yoke_plan_forward(program->plans[node], &own)
+                                                : YOKE_OK;
 }
 
 yoke_status yoke_program_action(yoke_program *program, const yoke_action *action,

@@ -51,6 +51,7 @@ typedef struct yoke_node_places {
     yoke_place output_gradient, input_gradients[YOKE_PLAN_INPUTS];
     bool adds_input_gradient;           /* the plan adds to the gradient of input 0 */
     bool skips_forward, skips_backward; /* of a ReLU: its neighbour's plan has done it */
+    int computed_by;                    /* an earlier node, whose plan writes the output; NONE */
     int mask_of;                        /* the node whose mask the plan reads, or NONE */
     bool skips_bias; /* the gradient of tensor 1: the plan behind the ReLU has written it */
     /* For a tensor that another node has contributed to already: the plan writes its contribution
@@ -157,6 +158,8 @@ bool yoke_program_reads_shadow(const yoke_program *program);
 void *yoke_program_address(const yoke_program *program, const yoke_replica_memory *memory,
                            yoke_place place);
 
+/* Whether forward runs the node's plan: no other plan does its work. */
+bool yoke_program_computes(const yoke_program *program, int node);
 yoke_status yoke_program_forward(yoke_program *program, const yoke_flat *flat,
                                  const yoke_replica_memory *memory, const yoke_plan_step *step);
 yoke_status yoke_program_loss(yoke_program *program, const yoke_plan_step *step);
@@ -186,6 +189,16 @@ bool yoke_program_shares_input(const yoke_program *program, int index);
  * leave out in forward, once values have their places. */
 void yoke_offer_joins(const yoke_program *program, int node, yoke_plan_request *request);
 void yoke_place_masks(yoke_program *program);
+/* What the plan of a node computes behind its own operation: nodes in their order, the batch norm
+ * among them, and the value that is added; NONE: there is none. */
+typedef struct yoke_next_nodes {
+    int nodes[YOKE_PLAN_NEXT], count;
+    int norm, added, adder; /* the node that adds it */
+} yoke_next_nodes;
+yoke_next_nodes yoke_nodes_behind(const yoke_program *program, int node);
+void yoke_place_next(yoke_program *program); /* before values are placed */
+/* Whether nobody but the adder reads what is added any more: the output may take its place. */
+bool yoke_adds_in_place(const yoke_program *program, int node);
 void yoke_place_joins(yoke_program *program);
 
 /* lifetimes.c: places values and what plans save. backward.c: places gradients and lists the

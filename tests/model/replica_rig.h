@@ -31,7 +31,7 @@ struct rig {
     yoke_precision precision;
     yoke_algorithm algorithm;
     bool input_gradients;
-    bool recomputes;
+    bool recomputes, inference;
     const bool *frozen; /* [tensors]; NULL: none */
     uint64_t seed;      /* of the batch */
     float *inputs[YOKE_INPUTS_LIMIT], *targets;
@@ -58,6 +58,7 @@ static inline yoke_replica_options rig_options(const struct rig *rig) {
         .algorithms = rig->algorithms,
         .input_gradients = rig->input_gradients,
         .recomputes = rig->recomputes,
+        .inference = rig->inference,
         .frozen = rig->frozen,
         .first_bucket_bytes = 2048,
         .bucket_bytes = 4096,

@@ -301,6 +301,7 @@ static yoke_status cpu_plan(yoke_plan **plan, yoke_device *device,
         TRY(cpu_layout_adopt(&own.inputs[i], cpu_of(device)));
     for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++)
         TRY(cpu_layout_adopt(&own.parameters[i], cpu_of(device)));
+    TRY(cpu_layout_adopt(&own.added, cpu_of(device)));
     return planner(plan, cpu_of(device), &own);
 }
 

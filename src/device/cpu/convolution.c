@@ -69,12 +69,14 @@ static yoke_status describe(cpu_problem *problem, cpu_device *device,
 /* Evaluation uses training's kernels: the same bits, and the weights keep their layout. */
 yoke_status cpu_plan_convolution(yoke_plan **plan, cpu_device *device,
                                  const yoke_plan_request *request) {
-    cpu_problem problem = {.operation = {.kind = CPU_CONVOLUTION}, .algorithms = algorithms};
+    cpu_problem problem = {.operation = {.kind = CPU_CONVOLUTION, .inference = request->inference},
+                           .algorithms = algorithms};
     TRY(describe(&problem, device, request));
     if (cpu_is_one_pixel(request->operation))
         return cpu_plan_one_pixel(plan, device, request, &problem);
     problem.stored[CPU_INPUT] = cpu_layout_desc(&request->inputs[0]);
     problem.stored[CPU_WEIGHTS] = cpu_layout_desc(&request->parameters[0]);
+    TRY(cpu_join_next(&problem, device, request, cpu_layout_desc(&request->added)));
     return cpu_weighted_create(plan, device, request, &problem);
 }
 

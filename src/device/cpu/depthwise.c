@@ -5,6 +5,7 @@
  * is copied. */
 #include "device/cpu/depthwise.h"
 
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,7 @@ struct cpu_depthwise {
     yoke_taps down, across;
     size_t weight_block, weight_stride, weight_bytes;
     size_t line_pixels; /* from a line's pixels to the next one's */
+    float low, high;    /* of the output */
     tap *taps;
     int tap_count;
     cpu_depthwise_addresses at;
@@ -103,12 +105,16 @@ static yoke_status describe_depthwise(cpu_depthwise *self, const cpu_operation *
 yoke_status cpu_depthwise_create(cpu_depthwise **depthwise, cpu_device *device,
                                  const cpu_operation *convolution) {
     *depthwise = NULL;
-    if (!fits(convolution))
+    float low, high;
+    const cpu_epilogue *epilogue = &convolution->epilogue;
+    if (!fits(convolution) || epilogue->adds || !cpu_epilogue_bounds(epilogue, &low, &high))
         return FAIL(YOKE_ERROR_DEVICE, "this is no depthwise convolution in float32, or the "
                                        "gradient of its data");
     cpu_depthwise *self = calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a convolution");
     self->device = device;
+    self->low = low;
+    self->high = high;
     yoke_status status = describe_depthwise(self, convolution);
     if (status == YOKE_OK)
         *depthwise = self;
@@ -225,6 +231,15 @@ CPU_CLONES static void sum_products(const cpu_depthwise *self, const tap *t, flo
     FOR_LANES sums[lane] = own[lane];
 }
 
+/* NaN stays NaN. */
+CPU_CLONES static void bound_row(const cpu_depthwise *self, pixels to) {
+    float low = self->low, high = self->high;
+    for (size_t place = 0; place < self->to.pixels; place++) {
+        float *y = to.at + place * to.step;
+        FOR_LANES y[lane] = y[lane] < low ? low : y[lane] > high ? high : y[lane];
+    }
+}
+
 static void forward_block(const cpu_depthwise *self, const channel_block *block) {
     for (size_t lane = 0; lane < LANES; lane++) {
         size_t channel = block->first + lane;
@@ -242,6 +257,7 @@ static void forward_block(const cpu_depthwise *self, const channel_block *block)
             memcpy(to.at + place * to.step, block->bias, LANES * sizeof(float));
         for (int i = 0; i < self->tap_count; i++)
             add_products(self, &self->taps[i], block->weights + (size_t)i * LANES, from, to);
+        if (self->low > -INFINITY || self->high < INFINITY) bound_row(self, to);
         copy_row(&self->to, block, self->at.output, row, block->output, true);
     }
 }

@@ -83,7 +83,7 @@ yoke_status cpu_plan_one_pixel(yoke_plan **plan, cpu_device *device,
     if (weights == NULL)
         TRY(cpu_query_forward(&weights, device, convolution, dnnl_f32, DNNL_ARG_WEIGHTS));
     cpu_problem product = {0};
-    product.operation = (cpu_operation){.kind = CPU_PRODUCT};
+    product.operation = (cpu_operation){.kind = CPU_PRODUCT, .inference = request->inference};
     product.algorithms = cpu_product_algorithms;
     memcpy(product.key, convolution->key, sizeof product.key);
     product.free[CPU_BIAS] = convolution->free[CPU_BIAS];
@@ -99,6 +99,8 @@ yoke_status cpu_plan_one_pixel(yoke_plan **plan, cpu_device *device,
     TRY(cut(&product.stored[CPU_INPUT], device, whole, window, 0));
     TRY(cut(&product.stored[CPU_OUTPUT], device, output, (tap_window){1, 1}, 0));
     TRY(place_weights(&product, device, request, weights, window));
+    bool alike = cpu_layout_desc(&request->added) == output;
+    TRY(cpu_join_next(&product, device, request, alike ? product.stored[CPU_OUTPUT] : NULL));
     bool laid_out = product.stored[CPU_WEIGHTS] != NULL;
     TRY(cpu_weighted_create(plan, device, request, &product));
     const cpu_desc *chosen = product.stored[CPU_WEIGHTS];

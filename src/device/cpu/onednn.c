@@ -2,6 +2,7 @@
 /* What versions 2 and 3 of oneDNN share: unique descriptors, and descriptions of primitives. */
 #include "device/cpu/onednn.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,16 +137,29 @@ dnnl_prop_kind_t cpu_propagation(const cpu_operation *operation) {
     return operation->inference ? dnnl_forward_inference : dnnl_forward_training;
 }
 
+bool cpu_epilogue_bounds(const cpu_epilogue *epilogue, float *low, float *high) {
+    bool relu = epilogue->activation == dnnl_eltwise_relu;
+    bool clip = epilogue->activation == dnnl_eltwise_clip_v2;
+    *low = relu ? 0 : clip ? epilogue->alpha : -INFINITY;
+    *high = clip ? epilogue->beta : INFINITY;
+    return relu || clip || epilogue->activation == dnnl_alg_kind_undef;
+}
+
 static dnnl_status_t fill_attributes(dnnl_primitive_attr_t attributes,
                                      const cpu_operation *operation) {
     dnnl_post_ops_t post_ops = NULL;
     dnnl_status_t status =
         dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
-    if (status != dnnl_success || !(operation->relu || operation->accumulate)) return status;
+    if (status != dnnl_success) return status;
     status = dnnl_post_ops_create(&post_ops);
     if (status != dnnl_success) return status;
-    if (operation->relu) status = cpu_append_relu(post_ops);
-    if (status == dnnl_success && operation->accumulate) status = cpu_append_sum(post_ops);
+    if (operation->relu) status = cpu_append_eltwise(post_ops, dnnl_eltwise_relu, 0, 0);
+    bool adds = operation->accumulate || operation->epilogue.adds;
+    if (status == dnnl_success && adds) status = cpu_append_sum(post_ops);
+    const cpu_epilogue *epilogue = &operation->epilogue;
+    if (status == dnnl_success && epilogue->activation != dnnl_alg_kind_undef)
+        status =
+            cpu_append_eltwise(post_ops, epilogue->activation, epilogue->alpha, epilogue->beta);
     if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(attributes, post_ops);
     dnnl_post_ops_destroy(post_ops);
     return status;

@@ -81,6 +81,16 @@ typedef enum cpu_direction {
     CPU_DIRECTIONS
 } cpu_direction;
 
+/* What a forward convolution or product does with its sums (and bias) in the same pass: it adds
+ * them to the destination, then comes an activation. */
+typedef struct cpu_epilogue {
+    bool adds;
+    dnnl_alg_kind_t activation; /* an eltwise algorithm; undef: none */
+    float alpha, beta;
+} cpu_epilogue;
+/* low, high: what the activation does, for Yoke's own kernels; false: something else. */
+bool cpu_epilogue_bounds(const cpu_epilogue *epilogue, float *low, float *high);
+
 typedef struct cpu_operation {
     cpu_operation_kind kind;
     cpu_direction direction; /* norm: backward data computes both gradients */
@@ -95,6 +105,7 @@ typedef struct cpu_operation {
     unsigned flags;
     bool relu;
     bool accumulate;                  /* matmul: adds to the destination */
+    cpu_epilogue epilogue;            /* convolution, product */
     const_dnnl_primitive_desc_t hint; /* backward: the forward description */
 } cpu_operation;
 
@@ -129,7 +140,8 @@ void cpu_md_destroy(void *md);
 void cpu_md_read(cpu_desc *desc, const void *md); /* fills the fields from ndims to bytes */
 extern const int
     cpu_norm_backward_shift; /* DNNL_ARG_SHIFT if batch norm's backward reads it, else 0 */
-dnnl_status_t cpu_append_relu(dnnl_post_ops_t post_ops);
+dnnl_status_t cpu_append_eltwise(dnnl_post_ops_t post_ops, dnnl_alg_kind_t algorithm, float alpha,
+                                 float beta);
 dnnl_status_t cpu_append_sum(dnnl_post_ops_t post_ops);
 dnnl_status_t cpu_describe_primitive(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
                                      const cpu_operation *operation,

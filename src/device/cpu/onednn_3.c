@@ -222,8 +222,9 @@ dnnl_status_t cpu_describe_primitive(dnnl_primitive_desc_t *description, dnnl_en
     return dnnl_invalid_arguments;
 }
 
-dnnl_status_t cpu_append_relu(dnnl_post_ops_t post_ops) {
-    return dnnl_post_ops_append_eltwise(post_ops, dnnl_eltwise_relu, 0, 0);
+dnnl_status_t cpu_append_eltwise(dnnl_post_ops_t post_ops, dnnl_alg_kind_t algorithm, float alpha,
+                                 float beta) {
+    return dnnl_post_ops_append_eltwise(post_ops, algorithm, alpha, beta);
 }
 
 dnnl_status_t cpu_append_sum(dnnl_post_ops_t post_ops) {

@@ -27,6 +27,7 @@ yoke_status cpu_pass_create_winograd(cpu_pass *pass, cpu_device *device,
                                      const cpu_operation *operation) {
     TRY(cpu_winograd_create(&pass->winograd, device, operation));
     pass->scratch_bytes = cpu_winograd_scratch_bytes(pass->winograd);
+    pass->kept_bytes = cpu_winograd_kept_bytes(pass->winograd);
     return YOKE_OK;
 }
 
@@ -50,15 +51,20 @@ void cpu_pass_destroy(cpu_pass *pass) {
     memset(pass, 0, sizeof *pass);
 }
 
-yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addresses,
-                          void *scratch) {
+void cpu_pass_prepare(const cpu_pass *pass) {
+    if (pass->kept_bytes > 0) cpu_winograd_prepare(pass->winograd);
+}
+
+yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addresses, void *scratch,
+                          void *kept) {
     if (pass->winograd != NULL) {
         const cpu_winograd_addresses bound = {
             .input = addresses[CPU_INPUT],
             .output = addresses[CPU_OUTPUT],
             .weights = addresses[CPU_WEIGHTS],
             .bias = pass->operands[CPU_BIAS].argument != 0 ? addresses[CPU_BIAS] : NULL,
-            .scratch = scratch};
+            .scratch = scratch,
+            .kept = kept};
         return cpu_winograd_bind(pass->winograd, &bound);
     }
     if (pass->depthwise != NULL) {
@@ -136,11 +142,15 @@ static yoke_status time_runs(const cpu_pass *pass, cpu_device *device, double be
 
 yoke_status cpu_pass_time(cpu_pass *pass, cpu_device *device, void *const *addresses,
                           double best_ms, double *milliseconds) {
-    void *scratch = NULL;
-    TRY(yoke_device_allocate(&device->base, pass->scratch_bytes, "measuring", &scratch));
-    yoke_status status = cpu_pass_bind(pass, device, addresses, scratch);
+    void *memory = NULL;
+    size_t scratch_bytes = cpu_align(pass->scratch_bytes, COPY_ALIGNMENT);
+    TRY(yoke_device_allocate(&device->base, scratch_bytes + pass->kept_bytes, "measuring",
+                             &memory));
+    yoke_status status =
+        cpu_pass_bind(pass, device, addresses, memory, (char *)memory + scratch_bytes);
+    if (status == YOKE_OK) cpu_pass_prepare(pass);
     if (status == YOKE_OK) status = time_runs(pass, device, best_ms, milliseconds);
-    yoke_device_free(&device->base, scratch);
+    yoke_device_free(&device->base, memory);
     return status;
 }
 

@@ -25,6 +25,7 @@ typedef struct cpu_pass {
     cpu_depthwise *depthwise; /* likewise */
     cpu_operand operands[CPU_ROLES];
     size_t scratch_bytes; /* scratchpad and copies */
+    size_t kept_bytes;    /* of an inference pass, what it makes of the weights */
 } cpu_pass;
 
 /* The caller fills in argument, written and stored of every operand; the rest is zero. DEVICE:
@@ -40,8 +41,10 @@ bool cpu_pass_is_empty(const cpu_pass *pass); /* none created */
 void cpu_pass_destroy(cpu_pass *pass);        /* accepts zeroed and half-built ones */
 
 /* addresses: one for each role. */
-yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addresses,
-                          void *scratch);
+yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addresses, void *scratch,
+                          void *kept);
+/* Before the first run, and whenever weights have changed: fills what is kept. */
+void cpu_pass_prepare(const cpu_pass *pass);
 yoke_status cpu_pass_run(const cpu_pass *pass, cpu_device *device);
 
 /* Binds the pass to `addresses` and its own scratch and returns the best time of a few runs. Stops

@@ -17,6 +17,11 @@ typedef struct cpu_weighted {
     void *weight_gradient, *input_gradient;
     bool bias_apart, half;
     cpu_geometry output; /* where the bias is apart */
+    bool adds;           /* to the output what the binding says is added */
+    cpu_fold fold;
+    char *kept;                      /* what forward reads in place of the weights; NULL: nothing */
+    size_t folded_bytes, bias_bytes; /* the first parts of it; then that of the pass */
+    uint64_t kept_version;           /* of the weights from which it is; 0: unknown */
 } cpu_weighted;
 
 typedef struct weighted_planner {
@@ -104,8 +109,12 @@ static yoke_status create_candidate(const weighted_planner *planner, cpu_directi
     operation.bias = descs[CPU_BIAS];
     operation.destination = descs[CPU_OUTPUT];
     if (direction != CPU_FORWARD) operation.hint = planner->hint;
-    return (algorithm->create != NULL ? algorithm->create : cpu_pass_create)(pass, planner->device,
-                                                                             &operation);
+    TRY((algorithm->create != NULL ? algorithm->create : cpu_pass_create)(pass, planner->device,
+                                                                          &operation));
+    /* What is added lies where the output will, in its layout. */
+    if (operation.epilogue.adds && pass->operands[CPU_OUTPUT].moved)
+        return FAIL(YOKE_ERROR_DEVICE, "this algorithm adds in another layout");
+    return YOKE_OK;
 }
 
 /* The roles worth keeping: those that would otherwise be reordered, except where the type differs
@@ -297,13 +306,40 @@ static cpu_weighted *weighted_of(yoke_plan *plan) {
     return (cpu_weighted *)plan;
 }
 
+static size_t kept_bytes(const cpu_weighted *self) {
+    return self->folded_bytes + self->bias_bytes + self->passes[CPU_FORWARD].kept_bytes;
+}
+
+static cpu_folded folded_of(const cpu_weighted *self) {
+    if (self->fold.channels == 0) return (cpu_folded){NULL, NULL};
+    return (cpu_folded){(float *)self->kept, (float *)(self->kept + self->folded_bytes)};
+}
+
+/* What forward keeps of the weights and running statistics, where these have changed. */
+static yoke_status renew_kept(cpu_weighted *self, uint64_t version) {
+    if (self->kept == NULL || (version > 0 && self->kept_version == version)) return YOKE_OK;
+    self->kept_version = 0;
+    const cpu_folded folded = folded_of(self);
+    if (self->fold.channels > 0)
+        TRY(cpu_fold_norm(&self->fold, cpu_of(self->base.device), &self->base.binding, &folded));
+    cpu_pass_prepare(&self->passes[CPU_FORWARD]);
+    self->kept_version = version;
+    return YOKE_OK;
+}
+
 static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     cpu_weighted *self = weighted_of(plan);
+    if (self->kept == NULL && kept_bytes(self) > 0)
+        TRY(yoke_device_allocate(plan->device, kept_bytes(self), plan->operation.name,
+                                 (void **)&self->kept));
+    self->kept_version = 0;
+    const cpu_folded folded = folded_of(self);
+    bool folds = self->fold.channels > 0;
     self->weight_gradient = binding->parameter_gradients[0];
     self->input_gradient = binding->input_gradients[0];
     void *const addresses[CPU_DIRECTIONS][CPU_ROLES] = {
-        [CPU_FORWARD] = {binding->inputs[0], binding->parameters[0], binding->parameters[1],
-                         binding->output},
+        [CPU_FORWARD] = {binding->inputs[0], folds ? folded.weights : binding->parameters[0],
+                         folds ? folded.bias : binding->parameters[1], binding->output},
         [CPU_BACKWARD_DATA] = {binding->input_gradients[0], binding->parameters[0], NULL,
                                binding->output_gradient},
         [CPU_BACKWARD_WEIGHTS] = {binding->inputs[0], binding->parameter_gradients[0],
@@ -311,14 +347,21 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
     };
     for (int i = 0; i < CPU_DIRECTIONS; i++) {
         if (cpu_pass_is_empty(&self->passes[i])) continue;
-        TRY(cpu_pass_bind(&self->passes[i], cpu_of(plan->device), addresses[i], binding->scratch));
+        void *kept = i == CPU_FORWARD && self->kept != NULL
+                         ? self->kept + self->folded_bytes + self->bias_bytes
+                         : NULL;
+        TRY(cpu_pass_bind(&self->passes[i], cpu_of(plan->device), addresses[i], binding->scratch,
+                          kept));
     }
     return YOKE_OK;
 }
 
 static yoke_status weighted_forward(yoke_plan *plan, const yoke_plan_step *step) {
-    (void)step;
-    const cpu_weighted *self = weighted_of(plan);
+    cpu_weighted *self = weighted_of(plan);
+    const yoke_plan_binding *binding = &plan->binding;
+    TRY(renew_kept(self, step->weights_version));
+    if (self->adds && binding->added != binding->output)
+        memcpy(binding->output, binding->added, plan->needs.output.bytes);
     TRY(cpu_pass_run(&self->passes[CPU_FORWARD], cpu_of(plan->device)));
     if (self->bias_apart)
         cpu_add_bias(cpu_of(plan->device), &self->output, plan->rows, plan->binding.output,
@@ -344,6 +387,7 @@ static yoke_status weighted_backward(yoke_plan *plan, const yoke_plan_step *step
 }
 
 static void weighted_destroy(yoke_plan *plan) {
+    yoke_device_free(plan->device, weighted_of(plan)->kept);
     for (int i = 0; i < CPU_DIRECTIONS; i++)
         cpu_pass_destroy(&weighted_of(plan)->passes[i]);
     free(plan);
@@ -372,6 +416,16 @@ yoke_status cpu_bias_desc(cpu_problem *problem, cpu_device *device, int channels
     return YOKE_OK;
 }
 
+static void keep_fold(cpu_weighted *self, const cpu_problem *problem) {
+    self->base.needs.computes_next = problem->computes_next;
+    self->adds = problem->operation.epilogue.adds;
+    self->fold = problem->fold;
+    if (self->fold.channels == 0) return;
+    self->fold.weights = problem->stored[CPU_WEIGHTS];
+    self->folded_bytes = cpu_align(cpu_desc_span(self->fold.weights), CPU_LINE);
+    self->bias_bytes = cpu_align(self->fold.channels * sizeof(float), CPU_LINE);
+}
+
 yoke_status cpu_weighted_create(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request, cpu_problem *problem) {
     static const yoke_plan_calls calls = {weighted_bind, weighted_forward, weighted_backward,
@@ -394,8 +448,9 @@ yoke_status cpu_weighted_create(yoke_plan **plan, cpu_device *device,
     self->half = problem->stored[CPU_OUTPUT]->type == dnnl_bf16;
     if (self->bias_apart)
         TRY(cpu_geometry_read(&self->output, problem->stored[CPU_OUTPUT], "a bias"));
-    if (problem->free[CPU_BIAS] != NULL)
+    if (request->operation->bias)
         cpu_layout_store(&needs->parameters[1], problem->stored[CPU_BIAS]);
+    keep_fold(self, problem);
     needs->backward_reads[0] = request->training && !request->frozen;
     return YOKE_OK;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transforms tiles of values and filters into 36 matrices each, multiplies them with oneDNN, and
- * transforms the products back. A chunk of tiles goes through all three steps while it is in the
- * second-level cache. With many filters and few tiles, all tiles stay in the cache and slices of
- * filters pass instead. */
+/* Transforms tiles of values and filters into 36 matrices each, multiplies them with oneDNN or,
+ * where filters are kept, by packed_product.h, and transforms the products back. A chunk of tiles
+ * goes through all three steps while it is in the second-level cache. With many filters and few
+ * tiles, all tiles stay in the cache and slices of filters pass instead. */
 #include "device/cpu/winograd.h"
 
 #include <stdbool.h>
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/cpu/packed_product.h"
 #include "device/cpu/winograd_tile.h"
 
 enum {
@@ -55,6 +56,8 @@ struct cpu_winograd {
     matrices left, right, product;
     cpu_primitive multiply, multiply_add; /* the second adds to the product */
     float *weights, *bias, *scratch;
+    float *filters;  /* the right matrices: in scratch, or kept */
+    float low, high; /* of the output */
 };
 
 /* A part of the work: the tiles of a chunk, the channels of a slice. */
@@ -65,6 +68,11 @@ typedef struct winograd_part {
 
 static bool for_weights(const cpu_winograd *self) {
     return self->convolution.direction == CPU_BACKWARD_WEIGHTS;
+}
+
+/* Whether filters stay transformed from run to run. */
+static bool keeps_filters(const cpu_winograd *self) {
+    return self->convolution.inference && self->convolution.direction == CPU_FORWARD;
 }
 
 /* Layouts. */
@@ -127,6 +135,11 @@ static bool convolution_fits(const cpu_operation *convolution) {
         if (input->dims[2 + i] + 2 * padding < WINOGRAD_TAPS) return false;
     }
     return true;
+}
+
+/* Whether kept filters lie in panels of CPU_PANEL columns, the last of which may be half empty. */
+static bool is_packed(const cpu_winograd *self) {
+    return keeps_filters(self) && cpu_packs_products();
 }
 
 /* Planning. */
@@ -195,7 +208,7 @@ static void cut_chunks(cpu_winograd *self, size_t tile_bytes) {
     self->chunk_tiles = divided_up(self->tiles, divided_up(self->tiles, tiles));
 }
 
-/* Filters pass in slices where all tiles fit the cache as one chunk. */
+/* Filters pass in slices where all tiles fit the cache as one chunk; kept filters pass once. */
 static void cut(cpu_winograd *self) {
     size_t from_bytes = WINOGRAD_PRODUCTS * sizeof(float) * (size_t)self->from.channels;
     size_t to_bytes = WINOGRAD_PRODUCTS * sizeof(float) * (size_t)self->to.channels;
@@ -205,7 +218,9 @@ static void cut(cpu_winograd *self) {
                   staying * (size_t)self->tiles <= RESIDENT_BYTES;
     self->slice_channels = sliced ? SLICE_CHANNELS : self->to.channels;
     self->chunk_tiles = self->tiles;
-    if (!sliced) cut_chunks(self, from_bytes + to_bytes);
+    bool whole = sliced;
+    if (keeps_filters(self)) self->slice_channels = self->to.channels;
+    if (!whole) cut_chunks(self, from_bytes + to_bytes);
     self->slices = self->to.channels / self->slice_channels;
     self->chunks = divided_up(self->tiles, self->chunk_tiles);
 }
@@ -224,6 +239,20 @@ static matrices of_filters(int rows, int columns) {
         .stride = stride, .row = (size_t)columns, .floats = WINOGRAD_PRODUCTS * stride};
 }
 
+static int panels_of(const cpu_winograd *self) {
+    return divided_up(self->to.channels, CPU_PANEL);
+}
+
+/* The extra line of a row is for the same reason. */
+static void place_packed(cpu_winograd *self) {
+    int columns = panels_of(self) * CPU_PANEL;
+    self->left = of_filters(self->chunk_tiles, self->from.channels + LINE_FLOATS);
+    self->right = of_filters(self->from.channels, columns);
+    self->right.row = CPU_PANEL;
+    self->product = of_filters(self->chunk_tiles, columns + LINE_FLOATS);
+    self->product.offset = self->left.floats;
+}
+
 /* [36, rows, columns]; a transposed operand has its columns where the memory has rows. */
 static yoke_status describe(const cpu_winograd *self, const cpu_desc **desc,
                             const matrices *operand, int rows, int columns, bool transposed) {
@@ -238,6 +267,10 @@ static yoke_status describe(const cpu_winograd *self, const cpu_desc **desc,
 static yoke_status winograd_build(cpu_winograd *self) {
     TRY(view_tensors(self));
     cut(self);
+    if (is_packed(self)) {
+        place_packed(self);
+        return YOKE_OK;
+    }
     self->left = of_tiles(self->chunk_tiles, self->from.channels);
     self->right = of_tiles(self->chunk_tiles, self->slice_channels);
     self->product = of_filters(self->from.channels, self->slice_channels);
@@ -247,7 +280,7 @@ static yoke_status winograd_build(cpu_winograd *self) {
         self->right = filters;
     }
     self->right.offset = self->left.floats;
-    self->product.offset = self->right.offset + self->right.floats;
+    self->product.offset = self->left.floats + (keeps_filters(self) ? 0 : self->right.floats);
     bool weights = for_weights(self);
     int rows = weights ? self->from.channels : self->chunk_tiles;
     int depth = weights ? self->chunk_tiles : self->from.channels;
@@ -270,6 +303,10 @@ yoke_status cpu_winograd_create(cpu_winograd **winograd, cpu_device *device,
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a convolution");
     self->device = device;
     self->convolution = *convolution;
+    if (!cpu_epilogue_bounds(&convolution->epilogue, &self->low, &self->high)) {
+        free(self);
+        return FAIL(YOKE_ERROR_DEVICE, "Winograd computes no such activation");
+    }
     self->rows = (int)convolution->source->dims[0];
     self->padding = (int)convolution->padding[0];
     yoke_status status = winograd_build(self);
@@ -303,14 +340,20 @@ size_t cpu_winograd_scratch_bytes(const cpu_winograd *self) {
     return matrices_floats(self) * sizeof(float) + (first > second ? first : second);
 }
 
+size_t cpu_winograd_kept_bytes(const cpu_winograd *self) {
+    return keeps_filters(self) ? self->right.floats * sizeof(float) : 0;
+}
+
 yoke_status cpu_winograd_bind(cpu_winograd *self, const cpu_winograd_addresses *addresses) {
     self->weights = addresses->weights;
     if (self->convolution.direction != CPU_BACKWARD_DATA) self->bias = addresses->bias;
     self->scratch = addresses->scratch;
+    self->filters = keeps_filters(self) ? addresses->kept : self->scratch + self->right.offset;
     *(self->swapped ? &self->to.memory : &self->from.memory) = addresses->input;
     *(self->swapped ? &self->from.memory : &self->to.memory) = addresses->output;
+    if (is_packed(self)) return YOKE_OK;
     const cpu_address operands[] = {{DNNL_ARG_SRC, self->scratch + self->left.offset},
-                                    {DNNL_ARG_WEIGHTS, self->scratch + self->right.offset},
+                                    {DNNL_ARG_WEIGHTS, self->filters},
                                     {DNNL_ARG_DST, self->scratch + self->product.offset},
                                     CPU_LAST_ADDRESS};
     void *scratchpad = self->scratch + matrices_floats(self);
@@ -399,12 +442,16 @@ static void transform_product(const winograd_part *part, int begin, int end) {
     if (before + end > self->tiles) end = self->tiles - before;
     for (int group = 0; group < groups; group++) {
         int channels = (part->slice * groups + group) * LANES;
-        const float *bias = self->bias != NULL ? self->bias + channels : NULL;
+        const winograd_epilogue epilogue = {.bias =
+                                                self->bias != NULL ? self->bias + channels : NULL,
+                                            .adds = self->convolution.epilogue.adds,
+                                            .low = self->low,
+                                            .high = self->high};
         for (int i = begin; i < end; i++) {
             winograd_window window =
                 window_at(self, &self->to, before + i, part->slice * groups + group);
             winograd_output(matrix + (size_t)i * self->product.row + (size_t)group * LANES,
-                            self->product.stride, bias, &window);
+                            self->product.stride, &epilogue, &window);
         }
     }
 }
@@ -426,14 +473,22 @@ static winograd_filter filter_at(const winograd_part *part, int row, int group) 
     return filter;
 }
 
+/* Where a group of columns begins in a matrix of filters. */
+static size_t column_of(const cpu_winograd *self, int group) {
+    size_t column = (size_t)group * LANES;
+    if (!is_packed(self)) return column;
+    return column / CPU_PANEL * CPU_PANEL * (size_t)self->from.channels + column % CPU_PANEL;
+}
+
 static void transform_filters(const winograd_part *part, int begin, int end) {
     const matrices *to = &part->winograd->right;
-    float *matrix = part->winograd->scratch + to->offset;
+    float *matrix = part->winograd->filters;
     for (int group = 0; group < part->winograd->slice_channels / LANES; group++) {
         for (int row = begin; row < end; row++) {
             winograd_filter filter = filter_at(part, row, group);
-            winograd_filter_forward(&filter, matrix + (size_t)row * to->row + (size_t)group * LANES,
-                                    to->stride);
+            winograd_filter_forward(
+                &filter, matrix + (size_t)row * to->row + column_of(part->winograd, group),
+                to->stride);
         }
     }
 }
@@ -469,14 +524,45 @@ static void sum_bias_gradient(const winograd_part *part, int begin, int end) {
     }
 }
 
+/* Panels begin .. end - 1 of those of all 36 matrices. */
+static void multiply_panels(const winograd_part *part, int begin, int end) {
+    const cpu_winograd *self = part->winograd;
+    size_t panels = (size_t)panels_of(self), depth = (size_t)self->from.channels;
+    for (size_t i = (size_t)begin; i < (size_t)end; i++) {
+        size_t matrix = i / panels, panel = i % panels;
+        const cpu_packed_product product = {
+            .left = self->scratch + self->left.offset + matrix * self->left.stride,
+            .panel = self->filters + matrix * self->right.stride + panel * CPU_PANEL * depth,
+            .to = self->scratch + self->product.offset + matrix * self->product.stride +
+                  panel * CPU_PANEL,
+            .rows = (size_t)self->chunk_tiles,
+            .depth = depth,
+            .left_row = self->left.row,
+            .to_row = self->product.row};
+        cpu_multiply_panel(&product);
+    }
+}
+
+static yoke_status multiply(const winograd_part *part) {
+    const cpu_winograd *self = part->winograd;
+    if (!is_packed(self)) return cpu_call_run(&self->multiply.call, self->device);
+    run_range(part, multiply_panels, WINOGRAD_PRODUCTS * panels_of(self));
+    return YOKE_OK;
+}
+
+/* Kept filters are one slice. */
+void cpu_winograd_prepare(const cpu_winograd *self) {
+    run_range(&(winograd_part){.winograd = self}, transform_filters, self->from.channels);
+}
+
 /* For each slice: its filters, then every chunk. With one chunk, the tiles are transformed once. */
 static yoke_status run_values(const cpu_winograd *self) {
     for (winograd_part at = {.winograd = self}; at.slice < self->slices; at.slice++) {
-        run_range(&at, transform_filters, self->from.channels);
+        if (!keeps_filters(self)) run_range(&at, transform_filters, self->from.channels);
         for (at.chunk = 0; at.chunk < self->chunks; at.chunk++) {
             if (at.slice == 0 || self->chunks > 1)
                 run_range(&at, transform_left, self->chunk_tiles);
-            TRY(cpu_call_run(&self->multiply.call, self->device));
+            TRY(multiply(&at));
             run_range(&at, transform_product, self->chunk_tiles);
         }
     }

@@ -23,7 +23,12 @@ typedef struct cpu_winograd_addresses {
     void *input, *output; /* in the type of their descriptors */
     float *weights, *bias;
     void *scratch; /* aligned to a cache line */
+    void *kept;    /* likewise; in inference */
 } cpu_winograd_addresses;
+
+/* In inference the transformed filters are kept; prepare fills them anew. 0 bytes otherwise. */
+size_t cpu_winograd_kept_bytes(const cpu_winograd *winograd);
+void cpu_winograd_prepare(const cpu_winograd *winograd);
 
 /* Call bind once before run; run allocates nothing. */
 yoke_status cpu_winograd_bind(cpu_winograd *winograd, const cpu_winograd_addresses *addresses);

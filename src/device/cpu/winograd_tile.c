@@ -4,6 +4,7 @@
  * others 2020). */
 #include "device/cpu/winograd_tile.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -201,10 +202,23 @@ CPU_CLONES void winograd_output_gradient(const winograd_window *from, float *til
     }
 }
 
-INLINE void output(const float *tile, size_t stride, const float *bias, const winograd_window *to,
-                   bool half_values) {
-    lanes half[OUTPUT][EDGE], added = {0};
-    if (bias != NULL) load(&added, bias);
+/* NaN is neither less nor more. */
+INLINE void bound(lanes *value, float low, float high) {
+    words bits, least, most;
+    const lanes lows = (lanes){0} + low, highs = (lanes){0} + high;
+    const words less = (words)(*value < lows), more = (words)(*value > highs);
+    memcpy(&bits, value, sizeof bits);
+    memcpy(&least, &lows, sizeof least);
+    memcpy(&most, &highs, sizeof most);
+    bits = (less & least) | (more & most) | (~(less | more) & bits);
+    memcpy(value, &bits, sizeof bits);
+}
+
+INLINE void output(const float *tile, size_t stride, const winograd_epilogue *epilogue,
+                   const winograd_window *to, bool half_values) {
+    lanes half[OUTPUT][EDGE], bias = {0};
+    bool bounded = epilogue->low > -INFINITY || epilogue->high < INFINITY;
+    if (epilogue->bias != NULL) load(&bias, epilogue->bias);
     for (int column = 0; column < EDGE; column++) {
         lanes products[EDGE], line[OUTPUT];
         load_tile_column(products, tile, stride, column);
@@ -217,19 +231,25 @@ INLINE void output(const float *tile, size_t stride, const float *bias, const wi
         line_output(line, half[row]);
         if (!has(to->rows, row)) continue;
         for (int column = 0; column < OUTPUT; column++) {
-            lanes sum = line[column] + added;
-            if (has(to->columns, column))
-                store_pixel(pixel_at(to, row, column, half_values), &sum, half_values);
+            if (!has(to->columns, column)) continue;
+            char *pixel = pixel_at(to, row, column, half_values);
+            lanes sum = line[column] + bias, there;
+            if (epilogue->adds) {
+                load_pixel(&there, pixel, half_values);
+                sum += there;
+            }
+            if (bounded) bound(&sum, epilogue->low, epilogue->high);
+            store_pixel(pixel, &sum, half_values);
         }
     }
 }
 
-CPU_CLONES void winograd_output(const float *tile, size_t stride, const float *bias,
+CPU_CLONES void winograd_output(const float *tile, size_t stride, const winograd_epilogue *epilogue,
                                 const winograd_window *to) {
     if (to->half) {
-        output(tile, stride, bias, to, true);
+        output(tile, stride, epilogue, to, true);
     } else {
-        output(tile, stride, bias, to, false);
+        output(tile, stride, epilogue, to, false);
     }
 }
 

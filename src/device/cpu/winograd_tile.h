@@ -35,8 +35,15 @@ typedef struct winograd_window {
 /* Product k of a transformed tile is at tile[k * stride]. */
 void winograd_input(const winograd_window *from, float *tile, size_t stride);
 void winograd_output_gradient(const winograd_window *from, float *tile, size_t stride);
-void winograd_output(const float *tile, size_t stride, const float *bias,
-                     const winograd_window *to); /* bias may be NULL */
+/* What becomes of a value: it gets the bias, if any, and what is there, if it `adds`; then it is no
+ * less than `low` and no more than `high`, but NaN stays NaN. */
+typedef struct winograd_epilogue {
+    const float *bias;
+    bool adds;
+    float low, high;
+} winograd_epilogue;
+void winograd_output(const float *tile, size_t stride, const winograd_epilogue *epilogue,
+                     const winograd_window *to);
 
 /* Adds every pixel of a window to `sums`. */
 void winograd_add_pixels(const winograd_window *from, float *sums);
