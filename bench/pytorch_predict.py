@@ -29,7 +29,7 @@ from pytorch_race import Yoke, interval, judge
 LINE = 1.5           # of the fastest contender's time and Yoke's
 MADE_MS = 1000       # to make the engine for one row
 TOLERANCE = 1e-4     # of outputs, of their largest size
-SETTLE_S = 0.02      # before a turn: the last contender's threads go from spinning to sleep
+SETTLE_S = 0.15      # before a turn: the last contender's threads go from spinning to sleep; onnxruntime's take 0.08
 FEWEST_MS = 2        # a turn lasts so long at least
 MODELS = "resnet18@224,resnet18-cifar,resnet20,mlp,mobilenet_v2:dropout=0,vit_tiny,gpt2"
 LARGE = 224          # an image of this side is raced in one row alone
@@ -237,7 +237,7 @@ def main():
         return 77
     import torch
     torch.set_num_threads(arguments.threads)
-    print(f"PyTorch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}")
+    print(f"PyTorch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}", flush=True)
     results = []
     for setup in setups(arguments):
         results.append(race_setup(setup, arguments))
