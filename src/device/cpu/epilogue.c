@@ -98,20 +98,6 @@ yoke_status cpu_join_next(cpu_problem *problem, cpu_device *device,
 
 /* Folding. */
 
-/* Offsets of blocked layouts are sums of one of each dimension. */
-static ptrdiff_t offset_along(const cpu_desc *desc, int dimension, int index) {
-    ptrdiff_t offset = 0, stride = 1;
-    for (int i = desc->inner_count - 1; i >= 0; i--) {
-        int size = (int)desc->inner_blocks[i];
-        if (desc->inner_dims[i] == dimension) {
-            offset += index % size * stride;
-            index /= size;
-        }
-        stride *= size;
-    }
-    return offset + index * (ptrdiff_t)desc->strides[dimension];
-}
-
 /* The weights of one filter. */
 static void scale_filter(const cpu_desc *desc, const float *from, float *to, int dimension,
                          float scale) {
@@ -120,7 +106,7 @@ static void scale_filter(const cpu_desc *desc, const float *from, float *to, int
         return;
     }
     for (int i = 0; i < (int)desc->dims[dimension]; i++) {
-        ptrdiff_t offset = offset_along(desc, dimension, i);
+        ptrdiff_t offset = cpu_desc_offset(desc, dimension, i);
         scale_filter(desc, from + offset, to + offset, dimension + 1, scale);
     }
 }
@@ -140,8 +126,8 @@ yoke_status cpu_fold_norm(const cpu_fold *fold, cpu_device *device,
         float own = fold->bias ? binding->parameters[1][c] : 0;
         to->bias[c] = bias[c] + (own - mean[c]) * scale;
         ptrdiff_t first = desc->offset;
-        if (grouped) first += offset_along(desc, 0, (int)(c / in_group));
-        first += offset_along(desc, grouped, (int)(c % in_group));
+        if (grouped) first += cpu_desc_offset(desc, 0, (int)(c / in_group));
+        first += cpu_desc_offset(desc, grouped, (int)(c % in_group));
         scale_filter(desc, binding->parameters[0] + first, to->weights + first, grouped + 1, scale);
     }
     return YOKE_OK;

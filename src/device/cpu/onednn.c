@@ -130,6 +130,19 @@ size_t cpu_desc_span(const cpu_desc *desc) {
     return (size_t)(end + inner) * (desc->type == dnnl_bf16 ? 2 : 4);
 }
 
+ptrdiff_t cpu_desc_offset(const cpu_desc *desc, int dimension, int index) {
+    ptrdiff_t offset = 0, stride = 1;
+    for (int i = desc->inner_count - 1; i >= 0; i--) {
+        int size = (int)desc->inner_blocks[i];
+        if (desc->inner_dims[i] == dimension) {
+            offset += index % size * stride;
+            index /= size;
+        }
+        stride *= size;
+    }
+    return offset + index * (ptrdiff_t)desc->strides[dimension];
+}
+
 /* Descriptions. */
 
 dnnl_prop_kind_t cpu_propagation(const cpu_operation *operation) {

@@ -58,6 +58,9 @@ dnnl_status_t cpu_desc_copy(const cpu_desc **desc, cpu_descs *descs, const cpu_d
 
 /* From the whole tensor's first byte to the end of what `desc` covers. */
 size_t cpu_desc_span(const cpu_desc *desc);
+/* The elements from index 0 of a dimension to `index`. The offset of an element is the sum of those
+ * of its indices, in blocked layouts, too. */
+ptrdiff_t cpu_desc_offset(const cpu_desc *desc, int dimension, int index);
 
 /* One operation in one direction. A gradient has the descriptor of its value. */
 typedef enum cpu_operation_kind {

@@ -77,25 +77,11 @@ static bool keeps_filters(const cpu_winograd *self) {
 
 /* Layouts. */
 
-/* Offsets of blocked layouts are sums of one of each dimension. */
-static ptrdiff_t offset_along(const cpu_desc *desc, int dimension, int index) {
-    ptrdiff_t offset = 0, stride = 1;
-    for (int i = desc->inner_count - 1; i >= 0; i--) {
-        int size = (int)desc->inner_blocks[i];
-        if (desc->inner_dims[i] == dimension) {
-            offset += index % size * stride;
-            index /= size;
-        }
-        stride *= size;
-    }
-    return offset + index * (ptrdiff_t)desc->strides[dimension];
-}
-
 static ptrdiff_t *offsets_along(const cpu_desc *desc, int dimension, int step) {
     int count = (int)desc->dims[dimension] / step;
     ptrdiff_t *offsets = malloc((size_t)count * sizeof *offsets);
     for (int i = 0; offsets != NULL && i < count; i++)
-        offsets[i] = offset_along(desc, dimension, i * step);
+        offsets[i] = cpu_desc_offset(desc, dimension, i * step);
     return offsets;
 }
 
@@ -114,8 +100,8 @@ static bool is_half(const cpu_desc *desc) {
 static bool value_fits(const cpu_desc *desc) {
     if (!desc_fits(desc) || desc->dims[1] % LANES != 0) return false;
     for (int i = 0; i < desc->dims[1]; i++) {
-        ptrdiff_t first = offset_along(desc, 1, i - i % LANES);
-        if (offset_along(desc, 1, i) != first + i % LANES) return false;
+        ptrdiff_t first = cpu_desc_offset(desc, 1, i - i % LANES);
+        if (cpu_desc_offset(desc, 1, i) != first + i % LANES) return false;
     }
     return true;
 }
@@ -172,7 +158,7 @@ static yoke_status view_tensors(cpu_winograd *self) {
     const cpu_desc *weights = convolution->weights;
     self->swapped = convolution->direction == CPU_BACKWARD_DATA;
     /* The gradient of the weights is written in groups of columns: prefer contiguous ones. */
-    if (for_weights(self)) self->swapped = offset_along(weights, 1, 1) == 1;
+    if (for_weights(self)) self->swapped = cpu_desc_offset(weights, 1, 1) == 1;
     tiled *input = self->swapped ? &self->to : &self->from;
     tiled *output = self->swapped ? &self->from : &self->to;
     view(input, convolution->source);
