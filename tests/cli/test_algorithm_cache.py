@@ -195,9 +195,14 @@ class Cache(Case):
     def write_lines(self, lines):
         self.cache.write_text("".join("\t".join(fields) + "\n" for fields in [["yoke choices 1"], *lines]))
 
+    def machine(self):
+        return json.loads(subprocess.run([YOKE, "devices", "--json"], stdout=subprocess.PIPE, text=True, check=True).stdout)
+
     def processor(self):
-        shown = subprocess.run([YOKE, "devices", "--json"], stdout=subprocess.PIPE, text=True, check=True)
-        return next(device for device in json.loads(shown.stdout)["devices"] if device["name"] == "cpu:0")
+        return next(device for device in self.machine()["devices"] if device["name"] == "cpu:0")
+
+    def has_avx512(self):
+        return any("AVX-512" in backend["detail"] for backend in self.machine()["backends"] if backend["name"] == "cpu")
 
     def test_another_machine_measures_for_itself(self):
         """The version of the library, the processor, oneDNN's version, its threads, the instructions."""
@@ -297,13 +302,15 @@ class Cache(Case):
                           ["predict", "--weights", str(weights), *ONE_CPU, ROWS],
                           ["evaluate", "--weights", str(weights), "--dataset", ROWS, *ONE_CPU],
                           ["generate", "--weights", str(language), "--prompt", "the", "--length", "2", *ONE_CPU]):
+            # Its weights keep their plain order, of which only kernels for AVX-512 choose among several.
+            measures = arguments[0] != "generate" or self.has_avx512()
             with self.subTest(verb=arguments[0]):
                 for flags in (["--no-cache"], []):
                     process = self.start(*arguments, *flags, XDG_CACHE_HOME=str(self.folder))
                     _, said = process.communicate(timeout=LIMIT_S)
                     self.assertEqual(process.returncode, 0, said)
-                    self.assertEqual(self.cache.exists(), not flags)
-                self.cache.unlink()
+                    self.assertEqual(self.cache.exists(), measures and not flags)
+                self.cache.unlink(missing_ok=True)
 
     def test_prediction_names_a_broken_cache_and_goes_on(self):
         weights = self.folder / "w.safetensors"

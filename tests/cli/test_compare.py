@@ -24,7 +24,7 @@ import unittest
 from clock import judges_clock
 from launch_case import LIMIT_S, YOKE, environment, is_running, wait_until
 
-SMALL = ["--model", "mlp:width=512", "--dataset", "synthetic:1x8x8,classes=3,rows=40", "--batch", "9", "--threads", "1",
+SMALL = ["--model", "mlp:width=528", "--dataset", "synthetic:1x8x8,classes=3,rows=40", "--batch", "9", "--threads", "1",
          "--devices", "2xcpu"]
 SHORT = ["--rounds", "3", "--steps", "2", "--seconds", "0.1", "--learn-steps", "3", "--algorithm", "direct"]
 LONG = ["--rounds", "99", "--steps", "100000", "--seconds", "80000", "--learn-steps", "0", "--algorithm", "direct"]
@@ -82,7 +82,7 @@ class Result(unittest.TestCase):
         result, _ = told()
         self.assertEqual([(contender["name"], contender["devices"]) for contender in result["contenders"]],
                          [(name, 1) for name in ON_ONE] + [(name, 2) for name in ON_TWO])
-        self.assertEqual([result[key] for key in ["model", "batch", "learn_steps", "steps"]], ["mlp:width=512", 9, 3, 2])
+        self.assertEqual([result[key] for key in ["model", "batch", "learn_steps", "steps"]], ["mlp:width=528", 9, 3, 2])
         for contender in result["contenders"]:
             with self.subTest(name=contender["name"]):
                 self.check_contender(contender, result["rounds"])

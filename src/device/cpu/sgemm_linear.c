@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Linear by dnnl_sgemm on plain matrices. A weight lies as in x out, which forward reads fastest,
  * in padded rows. */
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "device/cpu/clones.h"
@@ -9,8 +11,9 @@
 #include "device/cpu/sgemm_linear.h"
 
 enum {
-    COLUMNS = 256,      /* of a gradient that a thread sums at a time */
-    ROWS_OF_A_PART = 64 /* that are summed before they are added to the whole sum */
+    COLUMNS = 256,       /* of a gradient that a thread sums at a time */
+    ROWS_OF_A_PART = 64, /* that are summed before they are added to the whole sum */
+    RUNS = 4             /* of a measurement */
 };
 
 typedef struct sgemm_linear {
@@ -153,12 +156,105 @@ static yoke_status given_layout(const cpu_desc **desc, cpu_device *device,
     return YOKE_OK;
 }
 
-static yoke_status chosen_layout(const cpu_desc **desc, cpu_device *device,
-                                 const yoke_operation *operation) {
-    const dnnl_dims_t shape = {operation->output.channels, operation->input.channels};
-    size_t pitch = cpu_sgemm_pitch((size_t)operation->output.channels);
-    const dnnl_dims_t strides = {1, (dnnl_dim_t)pitch};
-    TRY_DNNL(cpu_desc_by_strides(desc, &device->descs, 2, shape, dnnl_f32, strides));
+/* A weight that lies as in x out is read fastest by forward, as out x in by backward. Which takes
+ * less time together depends on the shape: both are measured. */
+enum { IN_BY_OUT, OUT_BY_IN, ORDERS };
+
+static const char *const order_names[ORDERS] = {"in x out", "out x in"};
+
+static const char *name_of_order(const void *context, int candidate) {
+    (void)context;
+    return candidate < ORDERS ? order_names[candidate] : NULL;
+}
+
+static void take_order(sgemm_linear *self, int order) {
+    self->by_output = order == OUT_BY_IN;
+    self->pitch = cpu_sgemm_pitch(self->by_output ? self->in : self->out);
+}
+
+/* Milliseconds of all passes, the best of a few runs. */
+static yoke_status time_passes(sgemm_linear *trial, double *milliseconds) {
+    *milliseconds = INFINITY;
+    for (int run = 0; run < RUNS; run++) {
+        uint64_t begin = yoke_now_ns();
+        TRY(linear_forward(&trial->base, NULL));
+        TRY(linear_backward(&trial->base, NULL));
+        *milliseconds = fmin(*milliseconds, (double)(yoke_now_ns() - begin) * 1e-6);
+    }
+    return YOKE_OK;
+}
+
+static yoke_status measure_order(const sgemm_linear *self, int order, float *memory,
+                                 double *milliseconds) {
+    sgemm_linear trial = *self;
+    yoke_plan_binding *at = &trial.base.binding;
+    take_order(&trial, order);
+    size_t weights = trial.pitch * (trial.by_output ? trial.out : trial.in);
+    float *input = memory, *output = input + trial.rows * trial.in;
+    float *weight = output + trial.rows * trial.out, *gradient = weight + weights;
+    /* A gradient is measured over its value. */
+    at->inputs[0] = at->input_gradients[0] = input;
+    at->output = at->output_gradient = output;
+    at->parameters[0] = weight;
+    at->parameter_gradients[0] = gradient;
+    at->scratch = gradient + weights;
+    trial.base.operation.bias = false;
+    for (float *value = memory; value < gradient; value++)
+        *value = 1e-3f * (float)((value - memory) % 97 - 48); /* products can be faster on zeros */
+    return time_passes(&trial, milliseconds);
+}
+
+static yoke_status measure_orders(const sgemm_linear *self, const yoke_plan_request *request,
+                                  const char *key, int *best) {
+    yoke_device *device = self->base.device;
+    double best_ms = INFINITY, milliseconds = 0;
+    size_t weights = (self->in + CPU_LINE) * (self->out + CPU_LINE); /* padded, either way */
+    size_t floats = self->rows * (self->in + self->out) + 2 * weights +
+                    cpu_sgemm_scratch_floats(self->in, self->out) +
+                    cpu_sgemm_scratch_floats(self->out, self->in);
+    void *memory = NULL;
+    TRY(yoke_device_allocate(device, floats * sizeof(float), "measuring", &memory));
+    yoke_status status = YOKE_OK;
+    for (int order = 0; status == YOKE_OK && order < ORDERS; order++) {
+        status = yoke_algorithms_go_on(request->algorithms);
+        if (status == YOKE_OK) status = measure_order(self, order, memory, &milliseconds);
+        if (status == YOKE_OK && milliseconds < best_ms) {
+            best_ms = milliseconds;
+            *best = order;
+        }
+    }
+    yoke_device_free(device, memory);
+    TRY(status);
+    return yoke_algorithms_add(request->algorithms, key, *best, order_names[*best], best_ms);
+}
+
+static yoke_status choose_order(sgemm_linear *self, const yoke_plan_request *request) {
+    static const yoke_algorithm_names names = {.name_of = name_of_order};
+    int order = IN_BY_OUT;
+    if (request->algorithm != YOKE_ALGORITHM_DIRECT && request->algorithms != NULL) {
+        char key[YOKE_CONVOLUTION_KEY_BYTES];
+        snprintf(key, sizeof key, "linear %zu to %zu at %d positions float32 %d threads sgemm%s",
+                 self->in, self->out, request->operation->input.height, self->base.device->threads,
+                 request->inference ? " inference" : "");
+        TRY(yoke_algorithms_find(request->algorithms, key, &names, &order));
+        if (order < 0 && yoke_algorithms_late(request->algorithms)) {
+            order = IN_BY_OUT;
+            TRY(yoke_algorithms_assume(request->algorithms, key, order, order_names[order]));
+        } else if (order < 0) {
+            TRY(measure_orders(self, request, key, &order));
+        }
+    }
+    take_order(self, order);
+    return YOKE_OK;
+}
+
+static yoke_status describe_weight(const cpu_desc **desc, cpu_device *device,
+                                   const sgemm_linear *self) {
+    const dnnl_dims_t shape = {(dnnl_dim_t)self->out, (dnnl_dim_t)self->in};
+    const dnnl_dim_t pitch = (dnnl_dim_t)self->pitch;
+    const dnnl_dims_t by_output = {pitch, 1}, by_input = {1, pitch};
+    TRY_DNNL(cpu_desc_by_strides(desc, &device->descs, 2, shape, dnnl_f32,
+                                 self->by_output ? by_output : by_input));
     return YOKE_OK;
 }
 
@@ -199,11 +295,19 @@ yoke_status cpu_plan_sgemm_linear(yoke_plan **plan, cpu_device *device,
     self->rows = (size_t)request->rows * (size_t)operation->input.height;
     self->in = (size_t)operation->input.channels;
     self->out = (size_t)operation->output.channels;
+    /* There are no others. */
+    const bool passes[CPU_DIRECTIONS] = {true, request->training && request->input_gradient,
+                                         request->training && !request->frozen};
+    for (int direction = 0; direction < CPU_DIRECTIONS; direction++)
+        if (passes[direction]) self->base.algorithms[direction] = "sgemm";
     const cpu_desc *weight = NULL;
     TRY(given_layout(&weight, device, request));
-    if (weight == NULL) TRY(chosen_layout(&weight, device, operation));
-    if (!read_layout(self, weight))
+    if (weight == NULL) {
+        TRY(choose_order(self, request));
+        TRY(describe_weight(&weight, device, self));
+    } else if (!read_layout(self, weight)) {
         return FAIL(YOKE_ERROR_INTERNAL, "%s: its weight is no plain matrix", operation->name);
+    }
     yoke_plan_needs *needs = &self->base.needs;
     const int64_t in = operation->input.channels, out = operation->output.channels;
     if (operation->transposed)
@@ -214,10 +318,5 @@ yoke_status cpu_plan_sgemm_linear(yoke_plan **plan, cpu_device *device,
     if (request->training)
         needs->scratch_bytes = cpu_sgemm_scratch_floats(self->in, self->out) * sizeof(float);
     needs->backward_reads[0] = request->training && !request->frozen;
-    /* There are no others. */
-    const bool passes[CPU_DIRECTIONS] = {true, request->training && request->input_gradient,
-                                         request->training && !request->frozen};
-    for (int direction = 0; direction < CPU_DIRECTIONS; direction++)
-        if (passes[direction]) self->base.algorithms[direction] = "sgemm";
     return cpu_plan_plain_output(*plan, request, dnnl_f32);
 }
