@@ -504,8 +504,8 @@ typedef struct yoke_plan_step {
      * takes part in the all-gather. alone: the plan gathers nothing and normalises its own rows. */
     bool idle, alone;
     bool again; /* forward runs a second time in this step: running statistics stay */
-    /* Of an engine that only predicts: another number whenever parameters or running statistics
-     * have changed, so that plans keep what they make of them. 0: they may have changed. */
+    /* An engine that only predicts counts the changes of its parameters and running statistics
+     * here: while the number stays, plans keep what they have made of them. 0: nobody counts. */
     uint64_t weights_version;
 } yoke_plan_step;
 

@@ -129,18 +129,29 @@ static int count_computed(const struct rig *rig) {
     return count;
 }
 
-/* Without AVX2 oneDNN may take another kernel for an epilogue, and less is joined. */
+/* Which convolutions keep their kernel with an epilogue depends on oneDNN's kernels: this counts
+ * those for AVX2. */
 static void test_batch_norms_and_what_follows_cost_no_pass_of_their_own(void **state) {
     (void)state;
     struct rig rig;
     make_rig(&rig, residual(), NULL);
-    if (strstr(yoke_plan_algorithm(rig.replica->programs[0]->plans[0], YOKE_FORWARD), "avx") ==
-        NULL) {
+    const char *kernel = yoke_plan_algorithm(rig.replica->programs[0]->plans[0], YOKE_FORWARD);
+    if (strstr(kernel, "avx2") == NULL) {
+        print_message("skipped: %s is no kernel for AVX2\n", kernel);
         rig_destroy(&rig);
         skip();
     }
     assert_int_equal(count_computed(&rig), 7); /* all but conv7's, and but the sum of d and b */
     rig_destroy(&rig);
+}
+
+/* Whether another plan computes the layer. */
+static bool is_computed(const struct rig *rig, const char *name) {
+    const yoke_program *program = rig->replica->programs[0];
+    for (int i = 0; i < program->model->node_count; i++)
+        if (strcmp(program->model->nodes[i].operation.name, name) == 0)
+            return program->places[i].computed_by != YOKE_NONE;
+    return false;
 }
 
 static void test_what_is_made_of_weights_is_kept_while_their_version_stays(void **state) {
@@ -149,7 +160,7 @@ static void test_what_is_made_of_weights_is_kept_while_their_version_stays(void 
     make_rig(&rig, residual(), "winograd");
     const yoke_replica_memory *memory = yoke_replica_memory_of(rig.replica);
     size_t bytes = ROWS * 7 * sizeof(float);
-    int computed = count_computed(&rig);
+    bool folded = is_computed(&rig, "bn2");
     forward(&rig, 3);
     float *before = device_values(rig.device, memory->outputs[0], bytes);
     float zeros[16] = {0};
@@ -160,7 +171,7 @@ static void test_what_is_made_of_weights_is_kept_while_their_version_stays(void 
     float *kept = device_values(rig.device, memory->outputs[0], bytes);
     forward(&rig, 4);
     float *renewed = device_values(rig.device, memory->outputs[0], bytes);
-    if (computed > 0) assert_memory_equal(before, kept, bytes);
+    if (folded) assert_memory_equal(before, kept, bytes);
     assert_memory_not_equal(before, renewed, bytes);
     free(before);
     free(kept);

@@ -71,11 +71,7 @@ static yoke_status run_heads(const attention_plan *attention, bool backward) {
     dnnl_status_t status = dnnl_success;
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
     for (size_t thread = 0; thread < threads; thread++) {
-        dnnl_status_t own = run_part(attention, thread, threads, backward);
-        if (own != dnnl_success) {
-#pragma omp atomic write
-            status = own;
-        }
+        cpu_keep_failure(&status, run_part(attention, thread, threads, backward));
     }
     if (status != dnnl_success) return cpu_dnnl_failed(status, "dnnl_sgemm of attention");
     return YOKE_OK;
@@ -109,9 +105,12 @@ yoke_status cpu_plan_attention(yoke_plan **plan, cpu_device *device,
     TRY(cpu_plan_plain_output(*plan, request, type));
 
     bool trains = request->training && request->input_gradient;
-    size_t size = attention->channels / attention->heads;
-    bool half = attention->input_half || attention->output_half;
-    attention->scratch_floats = cpu_head_scratch_floats(attention->positions, size, half, trains);
+    const cpu_head head = {.positions = attention->positions,
+                           .size = attention->channels / attention->heads,
+                           .causal = operation->causal,
+                           .query.half = attention->input_half,
+                           .output.half = attention->output_half};
+    attention->scratch_floats = cpu_head_scratch_floats(&head, trains);
     yoke_plan_needs *needs = &attention->base.needs;
     needs->scratch_bytes = (size_t)device->base.threads * attention->scratch_floats * sizeof(float);
     if (trains)

@@ -87,41 +87,32 @@ static matrix take(room *scratch, size_t rows, size_t columns) {
 }
 
 typedef struct head_room {
-    matrix scores, gradient;          /* of a block; gradient: of the scores */
-    float *sum;                       /* [queries] of a block */
+    matrix scores, gradient; /* of a block; gradient: of the scores */
+    float *sum; /* forward: [queries], of a block's exponentials; backward: [positions] */
     matrix query, key, value, output; /* copies of bfloat16 values */
     matrix output_gradient, query_gradient, key_gradient, value_gradient;
 } head_room;
 
-typedef struct head_shape {
-    size_t positions, size;
-    bool causal, half;
-} head_shape;
-
-static void lay_out(head_room *to, head_shape shape, bool backward, room *scratch) {
-    size_t queries = largest_block(shape.positions, shape.causal);
-    to->scores = take(scratch, queries, shape.positions);
-    to->sum = take(scratch, 1, shape.positions).at;
-    if (backward) to->gradient = take(scratch, queries, shape.positions);
+static void lay_out(head_room *to, const cpu_head *head, bool backward, room *scratch) {
+    size_t queries = largest_block(head->positions, head->causal);
+    bool half = head->query.half || head->output.half;
+    to->scores = take(scratch, queries, head->positions);
+    to->sum = take(scratch, 1, head->positions).at;
+    if (backward) to->gradient = take(scratch, queries, head->positions);
     matrix *const copies[] = {&to->query,           &to->key,
                               &to->value,           &to->output,
                               &to->output_gradient, &to->query_gradient,
                               &to->key_gradient,    &to->value_gradient};
-    size_t count = !shape.half ? 0 : backward ? 8 : 4;
+    size_t count = !half ? 0 : backward ? 8 : 4;
     for (size_t i = 0; i < count; i++)
-        *copies[i] = take(scratch, shape.positions, shape.size);
+        *copies[i] = take(scratch, head->positions, head->size);
 }
 
-/* That of the shape with more: a causal head's blocks are smaller, but for the rounding. */
-size_t cpu_head_scratch_floats(size_t positions, size_t size, bool half, bool backward) {
-    size_t most = 0;
-    for (int causal = 0; causal < 2; causal++) {
-        room counted = {0};
-        head_room unused;
-        lay_out(&unused, (head_shape){positions, size, causal != 0, half}, backward, &counted);
-        if (counted.floats > most) most = counted.floats;
-    }
-    return most;
+size_t cpu_head_scratch_floats(const cpu_head *head, bool backward) {
+    room counted = {0};
+    head_room unused;
+    lay_out(&unused, head, backward, &counted);
+    return counted.floats;
 }
 
 /* Values: where they lie, or a copy as float32. */
@@ -255,9 +246,7 @@ CPU_CLONES static void divide(matrix output, const block *b, size_t size, const 
 
 static head_room rooms_of(const cpu_head *head, bool backward) {
     head_room at = {0};
-    bool half = head->query.half || head->output.half;
-    lay_out(&at, (head_shape){head->positions, head->size, head->causal, half}, backward,
-            &(room){head->scratch, 0});
+    lay_out(&at, head, backward, &(room){head->scratch, 0});
     return at;
 }
 

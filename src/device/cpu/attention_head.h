@@ -29,8 +29,8 @@ typedef struct cpu_head {
     float *scratch; /* [cpu_head_scratch_floats] of the pass, aligned to a cache line */
 } cpu_head;
 
-/* `half`: any of the head's values is bfloat16. */
-size_t cpu_head_scratch_floats(size_t positions, size_t size, bool half, bool backward);
+/* Of a head of this shape and these types; addresses do not matter. */
+size_t cpu_head_scratch_floats(const cpu_head *head, bool backward);
 /* Called by one thread of a team; the products run in that thread. */
 dnnl_status_t cpu_head_forward(const cpu_head *head);
 dnnl_status_t cpu_head_backward(const cpu_head *head); /* overwrites the three gradients */

@@ -58,6 +58,12 @@ void cpu_clear(cpu_device *device, void *memory, size_t bytes);
         if (dnnl_status_ != dnnl_success) return cpu_dnnl_failed(dnnl_status_, #call);             \
     } while (0)
 yoke_status cpu_dnnl_failed(dnnl_status_t status, const char *call);
+/* A team's threads share `status`: one of their failures stays in it. */
+static inline void cpu_keep_failure(dnnl_status_t *status, dnnl_status_t own) {
+    if (own == dnnl_success) return;
+#pragma omp atomic write
+    *status = own;
+}
 
 /* A layout points to a descriptor of the device that made it. */
 void cpu_layout_store(yoke_layout *layout, const cpu_desc *desc);

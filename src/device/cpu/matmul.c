@@ -140,11 +140,7 @@ static yoke_status matmul_call(const cpu_plain_plan *plain, bool backward) {
     dnnl_status_t status = dnnl_success;
 #pragma omp parallel for num_threads(plain->base.device->threads)
     for (size_t i = 0; i < plain->base.rows * self->size.count; i++) {
-        dnnl_status_t own = run_matrix(self, i, backward);
-        if (own != dnnl_success) {
-#pragma omp atomic write
-            status = own;
-        }
+        cpu_keep_failure(&status, run_matrix(self, i, backward));
     }
     TRY_DNNL(status);
     return YOKE_OK;

@@ -25,11 +25,7 @@ yoke_status cpu_product(yoke_device *device, yoke_stream stream, const yoke_prod
     (void)stream;
 #pragma omp parallel for num_threads(device->threads)
     for (size_t first = 0; first < product->rows; first += ROWS) {
-        dnnl_status_t own = multiply_rows(product, first);
-        if (own != dnnl_success) {
-#pragma omp atomic write
-            status = own;
-        }
+        cpu_keep_failure(&status, multiply_rows(product, first));
     }
     TRY_DNNL(status);
     return YOKE_OK;

@@ -316,11 +316,7 @@ static yoke_status run_blocks(const recurrence_plan *self,
 #pragma omp parallel for num_threads(self->plain.base.device->threads)
     for (size_t i = 0; i < self->blocks; i++) {
         const block b = block_of(self, i);
-        dnnl_status_t own = run(self, &b);
-        if (own != dnnl_success) {
-#pragma omp atomic write
-            status = own;
-        }
+        cpu_keep_failure(&status, run(self, &b));
     }
     TRY_DNNL(status);
     return YOKE_OK;
@@ -331,11 +327,7 @@ static yoke_status weight_gradient(const recurrence_plan *self) {
 #pragma omp parallel for num_threads(self->plain.base.device->threads)
     for (size_t first = 0; first < self->gates; first += PART_GATES) {
         size_t left = self->gates - first;
-        dnnl_status_t own = weight_part(self, first, left < PART_GATES ? left : PART_GATES);
-        if (own != dnnl_success) {
-#pragma omp atomic write
-            status = own;
-        }
+        cpu_keep_failure(&status, weight_part(self, first, left < PART_GATES ? left : PART_GATES));
     }
     TRY_DNNL(status);
     return YOKE_OK;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear by dnnl_sgemm on plain matrices. A weight lies as in x out, which forward reads fastest,
- * in padded rows. */
+/* Linear by dnnl_sgemm on plain matrices. The rows of a weight are padded (sgemm.h). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -121,7 +120,7 @@ static yoke_status weight_gradient(const sgemm_linear *self) {
 
 static yoke_status linear_part(yoke_plan *plan, yoke_direction direction) {
     const sgemm_linear *self = (const sgemm_linear *)plan;
-    if (plan->algorithms[direction] == NULL) return YOKE_OK;
+    if (plan->algorithms[direction] == NULL) return YOKE_OK; /* the request wants no such pass */
     return direction == YOKE_BACKWARD_WEIGHTS ? weight_gradient(self) : data_gradient(self);
 }
 
@@ -295,7 +294,6 @@ yoke_status cpu_plan_sgemm_linear(yoke_plan **plan, cpu_device *device,
     self->rows = (size_t)request->rows * (size_t)operation->input.height;
     self->in = (size_t)operation->input.channels;
     self->out = (size_t)operation->output.channels;
-    /* There are no others. */
     const bool passes[CPU_DIRECTIONS] = {true, request->training && request->input_gradient,
                                          request->training && !request->frozen};
     for (int direction = 0; direction < CPU_DIRECTIONS; direction++)
