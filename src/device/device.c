@@ -298,7 +298,11 @@ bool yoke_devices_continue(const yoke_devices *devices) {
 }
 
 bool yoke_devices_share_memory(const yoke_devices *devices) {
-    return devices->at[0]->backend->shares_memory;
+    return yoke_device_shares_memory(devices->at[0]);
+}
+
+bool yoke_device_shares_memory(const yoke_device *device) {
+    return device->backend->shares_memory;
 }
 
 int yoke_devices_spare_cores(const yoke_devices *devices) {

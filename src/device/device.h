@@ -61,6 +61,7 @@ const char *yoke_precision_name(yoke_precision precision); /* "float32" */
  * devices). Otherwise calls queue work in streams, and only calls access memory. All devices of a
  * list are of one kind. */
 bool yoke_devices_share_memory(const yoke_devices *devices);
+bool yoke_device_shares_memory(const yoke_device *device);
 bool yoke_devices_continue(const yoke_devices *devices); /* they plan CONTINUED operations */
 
 /* Order. Each device has three streams. A stream runs its work in order; different streams run
@@ -396,6 +397,9 @@ yoke_operation yoke_transposed_convolution(const yoke_operation *transposed);
 #define YOKE_CONVOLUTION_KEY_BYTES 160
 void yoke_convolution_key(const yoke_operation *operation, char key[YOKE_CONVOLUTION_KEY_BYTES]);
 
+/* In which forms the plans of an engine read a parameter: only those are current on replicas. */
+enum { YOKE_FORM_FLOAT32 = 1, YOKE_FORM_BFLOAT16 = 2 };
+
 typedef struct yoke_plan_request {
     const yoke_operation *operation;
     int rows;
@@ -428,6 +432,7 @@ typedef struct yoke_plan_request {
     /* bytes = 0: the plan chooses the layout (the model's first plan); otherwise it must use this
      * one. A parameter and its gradient share one layout, in float32 for every precision. */
     yoke_layout parameters[YOKE_PLAN_PARAMETERS];
+    unsigned forms[YOKE_PLAN_PARAMETERS]; /* the plan reads one of these; 0: it chooses */
     yoke_algorithms *algorithms; /* the plan measures an unknown shape and adds its algorithm */
     yoke_norm_group *norm_group; /* of a batch norm in training; NULL: it normalises its own rows.
                                     Only where memory is shared */

@@ -44,6 +44,21 @@ const yoke_parameter *yoke_flat_parameter(const yoke_flat *flat, int tensor) {
     return NULL;
 }
 
+size_t yoke_flat_alike(const yoke_flat *flat, size_t begin, size_t end, unsigned *forms) {
+    int first = 0, behind = flat->parameter_count;
+    while (behind - first > 1) {
+        int middle = first + (behind - first) / 2;
+        if (flat->parameters[middle].offset <= begin)
+            first = middle;
+        else
+            behind = middle;
+    }
+    *forms = flat->parameters[first].forms;
+    for (; behind < flat->parameter_count && flat->parameters[behind].offset < end; behind++)
+        if (flat->parameters[behind].forms != *forms) return flat->parameters[behind].offset;
+    return end;
+}
+
 /* PyTorch's layout of a tensor. For a grouped convolution the groups are a dimension of their own,
  * and a kernel over sequences has a height of 1; the bytes are the same. */
 static yoke_status plain_layout(yoke_device *device, const yoke_tensor *tensor,
@@ -68,6 +83,7 @@ static yoke_status append_parameter(yoke_flat *flat, const yoke_flat_request *re
     parameter->frozen = yoke_is_frozen(request->frozen, tensor);
     parameter->offset = flat->elements;
     parameter->layout = request->layouts[tensor];
+    parameter->forms = request->forms[tensor];
     parameter->elements = rounded_up(parameter->layout.bytes / sizeof(float), LINE_FLOATS);
     flat->elements += parameter->elements;
     return plain_layout(request->device, &request->model->tensors[tensor], &parameter->plain);

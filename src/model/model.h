@@ -19,6 +19,7 @@ typedef struct yoke_parameter {
     size_t offset;   /* floats */
     size_t elements; /* floats, padding included */
     bool frozen;
+    unsigned forms; /* in which plans read it: YOKE_FORM_ bits */
     yoke_layout layout, plain;
 } yoke_parameter;
 
@@ -118,6 +119,8 @@ typedef struct yoke_replica_memory {
 /* inputs, labels and targets have room for options.rows. */
 const yoke_replica_memory *yoke_replica_memory_of(const yoke_replica *replica);
 const yoke_flat *yoke_replica_flat(const yoke_replica *replica);
+/* Where the elements from `begin` on end that plans read in the same forms, at most at `end`. */
+size_t yoke_flat_alike(const yoke_flat *flat, size_t begin, size_t end, unsigned *forms);
 
 /* Makes the plans for this number of rows unless they exist (0 rows: nothing). After create only
  * this call allocates; call it before the first step for every shard size. */
@@ -137,11 +140,14 @@ yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,
 yoke_status yoke_replica_begin(yoke_replica *replica, int rows, bool training,
                                const yoke_plan_step *step);
 /* Whether plans read a shadow. Forward writes it, unless the caller's updates do: leave_shadow, to
- * be called before allocate, says so. Then forward writes it after renew_shadow alone: the weights
- * are not those of which an update wrote the shadow. yoke_replica_write calls renew_shadow. */
+ * be called before allocate, says so; where memory is shared they always do. Then forward writes it
+ * after renew_shadow alone: the weights are not those of which an update wrote the shadow.
+ * yoke_replica_write calls renew_shadow. wrote_shadow: the caller has written the shadow of all
+ * weights, whether the replica has these in float32 or not. */
 bool yoke_replica_reads_shadow(const yoke_replica *replica);
 void yoke_replica_leave_shadow(yoke_replica *replica);
 void yoke_replica_renew_shadow(yoke_replica *replica);
+void yoke_replica_wrote_shadow(yoke_replica *replica);
 /* Records what `queue` calls on the replica, for `rows`, and on its device; the caller owns the
  * recording. Nothing runs, and the results of the latest forward stay valid. */
 yoke_status yoke_replica_record(yoke_replica *replica, int rows, bool training,

@@ -32,8 +32,10 @@ static yoke_plan_request request_of(const yoke_program *program, const yoke_prog
     };
     for (int k = 0; k < node->input_count; k++)
         request.inputs[k] = program->layouts[node->inputs[k]];
-    for (int k = 0; k < node->tensor_count; k++)
+    for (int k = 0; k < node->tensor_count; k++) {
         request.parameters[k] = program->parameters[node->tensors[k]];
+        if (from->flat != NULL) request.forms[k] = program->forms[node->tensors[k]];
+    }
     return request;
 }
 
@@ -46,8 +48,11 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
     TRY(yoke_plan_create(&program->plans[index], from->device, &request));
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
     program->layouts[node->output] = needs->output;
-    for (int k = 0; k < node->tensor_count; k++)
-        program->parameters[node->tensors[k]] = needs->parameters[k];
+    for (int k = 0; k < node->tensor_count; k++) {
+        int tensor = node->tensors[k];
+        program->parameters[tensor] = needs->parameters[k];
+        program->forms[tensor] |= needs->reads_shadow[k] ? YOKE_FORM_BFLOAT16 : YOKE_FORM_FLOAT32;
+    }
     if (needs->scratch_bytes > program->scratch_bytes)
         program->scratch_bytes = needs->scratch_bytes;
     return YOKE_OK;
@@ -85,8 +90,11 @@ static yoke_status make_plans(yoke_program *program, const yoke_program_request 
         yoke_dims_shape(yoke_dims_of(yoke_value_shape(model, value)), request->rows, shape);
         TRY(yoke_layout_plain(program->device, shape, 4, &program->layouts[value]));
     }
-    for (int i = 0; flat != NULL && i < flat->parameter_count; i++)
-        program->parameters[flat->parameters[i].tensor] = flat->parameters[i].layout;
+    for (int i = 0; flat != NULL && i < flat->parameter_count; i++) {
+        const yoke_parameter *parameter = &flat->parameters[i];
+        program->parameters[parameter->tensor] = parameter->layout;
+        program->forms[parameter->tensor] = parameter->forms;
+    }
     TRY(choose_image_layout(program, request));
     for (int i = 0; i < model->node_count; i++)
         TRY(plan_node(program, request, i));
@@ -120,6 +128,7 @@ static yoke_status allocate_lists(yoke_program *program) {
     program->plans = calloc(nodes, sizeof(yoke_plan *));
     program->layouts = calloc(values, sizeof *program->layouts);
     program->parameters = calloc((size_t)model->tensor_count, sizeof *program->parameters);
+    program->forms = calloc((size_t)model->tensor_count, sizeof *program->forms);
     program->requires_gradient = calloc(values, sizeof *program->requires_gradient);
     program->values = calloc(values, sizeof *program->values);
     program->again = calloc(nodes, sizeof *program->again);
@@ -128,9 +137,9 @@ static yoke_status allocate_lists(yoke_program *program) {
     program->actions = calloc(MOST * nodes, sizeof *program->actions);
     program->segment_ends = calloc((size_t)model->tensor_count, sizeof *program->segment_ends);
     if (program->plans == NULL || program->layouts == NULL || program->parameters == NULL ||
-        program->requires_gradient == NULL || program->values == NULL || program->places == NULL ||
-        program->again == NULL || program->backward == NULL || program->actions == NULL ||
-        program->segment_ends == NULL)
+        program->forms == NULL || program->requires_gradient == NULL || program->values == NULL ||
+        program->places == NULL || program->again == NULL || program->backward == NULL ||
+        program->actions == NULL || program->segment_ends == NULL)
         return FAIL_MEMORY(values * sizeof *program->layouts, "the plans of a model");
     return yoke_arena_create(&program->arena, model->value_count + MOST * model->node_count + 1);
 }
@@ -183,6 +192,7 @@ void yoke_program_destroy(yoke_program *program) {
     free(program->backward);
     free(program->requires_gradient);
     free(program->parameters);
+    free(program->forms);
     free(program->layouts);
     free(program->plans);
     free(program);

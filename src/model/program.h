@@ -120,6 +120,7 @@ typedef struct yoke_program {
     yoke_plan *loss;              /* the loss */
     yoke_layout *layouts;         /* [values] */
     yoke_layout *parameters;      /* [tensors]: as the plans use them */
+    unsigned *forms;              /* [tensors]: in which the plans read them */
 
     yoke_place *values;       /* [values] */
     yoke_node_places *places; /* [nodes] */
@@ -213,6 +214,7 @@ typedef struct yoke_flat_request {
     const yoke_model *model;
     yoke_device *device;
     const yoke_layout *layouts;
+    const unsigned *forms;                   /* likewise */
     size_t first_bucket_bytes, bucket_bytes; /* 0: 1 MiB and 4 MiB */
     int bucket_parts;                        /* 0: 1 */
     const bool *frozen;                      /* [tensors]; NULL: none */

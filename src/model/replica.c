@@ -95,6 +95,7 @@ static yoke_status decide_flat(yoke_replica *replica, const yoke_program *progra
         .model = replica->model,
         .device = replica->options.device,
         .layouts = program->parameters,
+        .forms = program->forms,
         .first_bucket_bytes = replica->options.first_bucket_bytes,
         .bucket_bytes = replica->options.bucket_bytes,
         .bucket_parts = replica->options.bucket_parts,
@@ -273,6 +274,7 @@ yoke_status yoke_replica_create(yoke_replica **replica, const yoke_model *model,
     made->model = made->selected = model;
     made->options = *options;
     made->flat = options->flat;
+    made->memory.updates_write_shadow = yoke_device_shares_memory(options->device);
     made->untrained = options->untrained != NULL ? options->untrained : options->frozen;
     if (made->options.rows_advice == NULL) made->options.rows_advice = "use fewer rows";
     yoke_status status = yoke_replica_prepare(made, options->rows, !options->inference);
@@ -346,6 +348,10 @@ void yoke_replica_leave_shadow(yoke_replica *replica) {
 
 void yoke_replica_renew_shadow(yoke_replica *replica) {
     replica->shadow_is_current = false;
+}
+
+void yoke_replica_wrote_shadow(yoke_replica *replica) {
+    replica->shadow_is_current = true;
 }
 
 yoke_status yoke_replica_decode(const yoke_replica *replica, const yoke_decode_request *request) {

@@ -208,10 +208,14 @@ static inline void check_execute(yoke_device *device, const check_case *c,
         .output_gradient = check_memory(device, needs->output.bytes),
         .input_gradients = {check_memory(device, input.bytes)},
         .scratch = check_memory(device, needs->scratch_bytes)};
+    uint16_t *shadow = check_memory(device, needs->parameters[0].bytes / 2);
+    if (needs->reads_shadow[0]) binding.shadows[0] = shadow;
     EXPECT_OK(yoke_plan_bind(plan, &binding));
     EXPECT_OK(yoke_layout_convert(device, &input, binding.inputs[0], &plain_x, run->x));
     EXPECT_OK(yoke_layout_convert(device, &needs->parameters[0], binding.parameters[0], &plain_w,
                                   run->w));
+    EXPECT_OK(yoke_device_shadow(device, shadow, binding.parameters[0],
+                                 needs->parameters[0].bytes / sizeof(float)));
     device_put(device, binding.parameters[1], run->b, bias_bytes);
     EXPECT_OK(
         yoke_layout_convert(device, &needs->output, binding.output_gradient, &plain_y, run->dy));
@@ -233,6 +237,7 @@ static inline void check_execute(yoke_device *device, const check_case *c,
     double plain = check_sum(run->dw, run->sizes.weights);
     assert_true(fabs(padded - plain) <= 1e-9 * plain);
     void *all[] = {binding.inputs[0],
+                   shadow,
                    binding.output,
                    binding.parameters[0],
                    binding.parameters[1],

@@ -287,6 +287,26 @@ yoke_status cpu_rescale(yoke_device *device, yoke_stream stream, float *values, 
     return YOKE_OK;
 }
 
+typedef struct shadow_job {
+    uint16_t *to;
+    const float *from;
+} shadow_job;
+
+CPU_CLONES static void shadow_range(const void *job, size_t begin, size_t end) {
+    const shadow_job shadow = *(const shadow_job *)job;
+#pragma omp simd
+    for (size_t i = begin; i < end; i++) {
+        shadow.to[i] = yoke_bfloat16_round(shadow.from[i]);
+    }
+}
+
+yoke_status cpu_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
+                       size_t elements) {
+    shadow_job job = {.to = shadow, .from = parameters};
+    run_range(device, shadow_range, &job, elements);
+    return YOKE_OK;
+}
+
 typedef struct accumulate_job {
     void *to;
     const void *from;

@@ -337,6 +337,7 @@ const yoke_backend *yoke_cpu_backend(void) {
         .update = cpu_update,
         .rescale = cpu_rescale,
         .product = cpu_product,
+        .shadow = cpu_shadow,
         .accumulate = cpu_accumulate,
         .layout_plain = cpu_layout_plain,
         .layout_convert = cpu_layout_convert,

@@ -114,6 +114,13 @@ yoke_status cpu_plan_plain_output(yoke_plan *plan, const yoke_plan_request *requ
     return YOKE_OK;
 }
 
+yoke_status cpu_reorder_check(cpu_device *device, const cpu_desc *from, const cpu_desc *to) {
+    dnnl_primitive_desc_t description = NULL;
+    TRY_DNNL(cpu_reorder_describe(&description, device->engine, from, to));
+    dnnl_primitive_desc_destroy(description);
+    return YOKE_OK;
+}
+
 yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const cpu_desc *from,
                         void *from_address, const cpu_desc *to, void *to_address) {
     if (from == to) return YOKE_OK;

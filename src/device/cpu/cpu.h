@@ -149,6 +149,8 @@ yoke_status cpu_value_desc(const cpu_desc **desc, cpu_device *device, int rows, 
 /* Makes the output of a plan plain, in `type`. */
 yoke_status cpu_plan_plain_output(yoke_plan *plan, const yoke_plan_request *request,
                                   dnnl_data_type_t type);
+/* DEVICE: oneDNN cannot reorder one layout to the other. */
+yoke_status cpu_reorder_check(cpu_device *device, const cpu_desc *from, const cpu_desc *to);
 /* A reorder from one descriptor to another, with bound addresses: argument 0 and 1. If the two are
  * equal, the call stays empty and cpu_call_run does nothing. */
 yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const cpu_desc *from,
@@ -193,6 +195,8 @@ yoke_status cpu_update(yoke_device *device, yoke_stream stream, const yoke_updat
 yoke_status cpu_rescale(yoke_device *device, yoke_stream stream, float *values, size_t elements,
                         const double *numerator, const double *denominator, double epsilon);
 yoke_status cpu_product(yoke_device *device, yoke_stream stream, const yoke_product *product);
+yoke_status cpu_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
+                       size_t elements);
 yoke_status cpu_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
                            const void *from);
 

@@ -10,6 +10,8 @@
 #include "device/cpu/sgemm_linear.h"
 #include "device/cpu/weighted.h"
 
+#define SHADOW_ROWS 384
+
 const cpu_algorithm cpu_product_algorithms[] = {{"matrix product", dnnl_alg_kind_undef, NULL},
                                                 {NULL, dnnl_alg_kind_undef, NULL}};
 
@@ -18,6 +20,17 @@ static yoke_status matrix(const cpu_desc **desc, cpu_device *device, int rows, i
     const dnnl_dims_t shape = {rows, columns};
     TRY_DNNL(cpu_desc_by_tag(desc, &device->descs, 2, shape, type, tag));
     return YOKE_OK;
+}
+
+/* A product of few rows in bfloat16 reads its weight in bfloat16, plain: rounding and reordering a
+ * weight takes as long as the product of some hundred rows. The first plan of a weight decides. */
+static bool reads_shadow(const yoke_plan_request *request) {
+    unsigned forms = request->forms[0];
+    int rows = request->most_rows > 0 ? request->most_rows : request->rows;
+    if (request->precision != YOKE_BFLOAT16 || request->inference) return false;
+    if (forms == YOKE_FORM_FLOAT32 || forms == YOKE_FORM_BFLOAT16)
+        return forms == YOKE_FORM_BFLOAT16;
+    return rows * request->operation->input.height <= SHADOW_ROWS;
 }
 
 yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
@@ -46,10 +59,11 @@ yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
     TRY_DNNL(cpu_desc_reshape(&problem.stored[CPU_OUTPUT], &device->descs, output, 2,
                               problem.free[CPU_OUTPUT]->dims));
     problem.stored[CPU_WEIGHTS] = cpu_layout_desc(&request->parameters[0]);
-    if (operation->transposed)
-        TRY(matrix(&problem.stored[CPU_WEIGHTS], device, out, in, dnnl_f32, dnnl_ba));
-    if (operation->plain_weight && !operation->transposed)
-        TRY(matrix(&problem.stored[CPU_WEIGHTS], device, out, in, dnnl_f32, dnnl_ab));
+    bool shadow = reads_shadow(request);
+    dnnl_format_tag_t plain = operation->transposed ? dnnl_ba : dnnl_ab;
+    if (shadow || operation->plain_weight || operation->transposed)
+        TRY(matrix(&problem.stored[CPU_WEIGHTS], device, out, in, dnnl_f32, plain));
+    if (shadow) TRY(matrix(&problem.shadow, device, out, in, dnnl_bf16, plain));
     int length = snprintf(problem.key, sizeof problem.key, "linear %d to %d%s", in, out,
                           operation->transposed ? " transposed" : "");
     if (input.sequence)

@@ -17,6 +17,8 @@ yoke_status cpu_pass_create(cpu_pass *pass, cpu_device *device, const cpu_operat
         if (operand->stored == NULL) operand->stored = preferred;
         operand->moved = operand->stored != preferred;
         if (!operand->moved) continue;
+        TRY(operand->written ? cpu_reorder_check(device, preferred, operand->stored)
+                             : cpu_reorder_check(device, operand->stored, preferred));
         operand->copy_offset = pass->scratch_bytes;
         pass->scratch_bytes += cpu_align(preferred->bytes, COPY_ALIGNMENT);
     }

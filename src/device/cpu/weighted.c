@@ -94,7 +94,9 @@ static yoke_status create_candidate(const weighted_planner *planner, cpu_directi
         if (apart) descs[role] = NULL;
         if (descs[role] != NULL) operand->argument = operands[direction][role].argument;
         operand->written = operands[direction][role].written;
-        operand->stored = problem->stored[role];
+        bool reads_shadow = role == CPU_WEIGHTS && direction != CPU_BACKWARD_WEIGHTS;
+        operand->stored =
+            reads_shadow && problem->shadow != NULL ? problem->shadow : problem->stored[role];
         if (algorithm->create != NULL && role == CPU_WEIGHTS && operand->stored == NULL)
             operand->stored = planner->preferred_weights;
         bool kept =
@@ -335,12 +337,14 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
     self->kept_version = 0;
     const cpu_folded folded = folded_of(self);
     bool folds = self->fold.channels > 0;
+    void *weights =
+        plan->needs.reads_shadow[0] ? (void *)binding->shadows[0] : binding->parameters[0];
     self->weight_gradient = binding->parameter_gradients[0];
     self->input_gradient = binding->input_gradients[0];
     void *const addresses[CPU_DIRECTIONS][CPU_ROLES] = {
-        [CPU_FORWARD] = {binding->inputs[0], folds ? folded.weights : binding->parameters[0],
+        [CPU_FORWARD] = {binding->inputs[0], folds ? folded.weights : weights,
                          folds ? folded.bias : binding->parameters[1], binding->output},
-        [CPU_BACKWARD_DATA] = {binding->input_gradients[0], binding->parameters[0], NULL,
+        [CPU_BACKWARD_DATA] = {binding->input_gradients[0], weights, NULL,
                                binding->output_gradient},
         [CPU_BACKWARD_WEIGHTS] = {binding->inputs[0], binding->parameter_gradients[0],
                                   binding->parameter_gradients[1], binding->output_gradient},
@@ -444,6 +448,7 @@ yoke_status cpu_weighted_create(yoke_plan **plan, cpu_device *device,
     yoke_plan_needs *needs = &self->base.needs;
     cpu_layout_store(&needs->output, problem->stored[CPU_OUTPUT]);
     cpu_layout_store(&needs->parameters[0], problem->stored[CPU_WEIGHTS]);
+    needs->reads_shadow[0] = problem->shadow != NULL;
     self->bias_apart = problem->bias_apart && problem->free[CPU_BIAS] != NULL;
     self->half = problem->stored[CPU_OUTPUT]->type == dnnl_bf16;
     if (self->bias_apart)

@@ -28,7 +28,10 @@ typedef struct cpu_problem {
     cpu_operation operation;           /* without direction, algorithm, descriptors and hint */
     const cpu_desc *free[CPU_ROLES];   /* shape and type, any layout; no bias: NULL */
     const cpu_desc *stored[CPU_ROLES]; /* layouts already decided; NULL: not yet */
-    const cpu_algorithm *algorithms;   /* the list ends with a NULL name; the first always works */
+    /* The weights in bfloat16, which forward and the gradient of the data read in place of those in
+     * float32; NULL: none. */
+    const cpu_desc *shadow;
+    const cpu_algorithm *algorithms; /* the list ends with a NULL name; the first always works */
     cpu_fold fold;
     int computes_next; /* operations of the request that the fold and the epilogue compute */
     bool bias_apart;   /* forward: the plan adds the bias, no primitive does */

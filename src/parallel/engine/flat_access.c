@@ -23,6 +23,7 @@ yoke_status yoke_data_parallel_wrote_weights(yoke_data_parallel *parallel) {
     step->versions.weights++;
     step->versions.buffers++;
     step->versions.frozen = step->versions.weights;
+    yoke_replica_renew_shadow(step->lanes[0].replica);
     return yoke_leave(parallel, yoke_run_stage(step, &yoke_stage_replicate));
 }
 

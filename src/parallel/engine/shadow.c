@@ -33,8 +33,9 @@ static yoke_status run_trial(void *context, int candidate) {
 
 static bool is_open(const yoke_step *step) {
     const yoke_exchange *exchange = step->exchange;
-    return exchange->owners == 1 && !exchange->sees_tensors && !step->options.inference &&
-           step->flat->trainable_elements > 0 && yoke_replica_reads_shadow(step->lanes[0].replica);
+    return step->queued && exchange->owners == 1 && !exchange->sees_tensors &&
+           !step->options.inference && step->flat->trainable_elements > 0 &&
+           yoke_replica_reads_shadow(step->lanes[0].replica);
 }
 
 yoke_status yoke_shadow_choose(int lane, void *context) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who writes the root's weights in bfloat16, which plans of that precision read: a pass of forward
- * over all weights, or the update that writes them in float32. The bits are the same. */
+/* Who writes the root's weights in bfloat16 on devices with streams, whose plans of that precision
+ * read them: a pass of forward over all weights, or the update that writes them in float32. The
+ * bits are the same. Where memory is shared the exchange writes them (exchange_memory.c). */
 #ifndef PARALLEL_SHADOW_H
 #define PARALLEL_SHADOW_H
 

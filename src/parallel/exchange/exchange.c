@@ -78,6 +78,7 @@ yoke_status yoke_exchange_open(yoke_exchange *exchange) {
     size_t buckets = (size_t)step->flat->bucket_count + 1; /* none: nothing trains */
     exchange->gradients = calloc(participants, sizeof *exchange->gradients);
     exchange->parameters = calloc(participants, sizeof *exchange->parameters);
+    exchange->shadows = calloc(participants, sizeof *exchange->shadows);
     exchange->accumulated = calloc(participants, sizeof *exchange->accumulated);
     exchange->optimizers = calloc((size_t)exchange->owners * buckets, sizeof *exchange->optimizers);
     exchange->arrivals = calloc(buckets, sizeof *exchange->arrivals);
@@ -86,14 +87,16 @@ yoke_status yoke_exchange_open(yoke_exchange *exchange) {
         calloc((size_t)exchange->norm_parts * buckets, sizeof *exchange->square_sums);
     exchange->first_bad = calloc(lanes, sizeof *exchange->first_bad);
     exchange->works = calloc(lanes, sizeof *exchange->works);
-    if (!exchange->gradients || !exchange->parameters || !exchange->accumulated ||
-        !exchange->optimizers || !exchange->arrivals || !exchange->next || !exchange->square_sums ||
-        !exchange->first_bad || !exchange->works)
+    if (!exchange->gradients || !exchange->parameters || !exchange->shadows ||
+        !exchange->accumulated || !exchange->optimizers || !exchange->arrivals || !exchange->next ||
+        !exchange->square_sums || !exchange->first_bad || !exchange->works)
         return FAIL_MEMORY((participants + buckets) * sizeof(void *), "the exchange");
     for (int k = 0; k < step->count; k++) {
         exchange->gradients[k] = step->lanes[k].memory->gradients;
         exchange->parameters[k] = step->lanes[k].memory->parameters;
         exchange->accumulated[k] = step->lanes[k].accumulated;
+        if (!step->queued && !exchange->kind->joins_ranks)
+            exchange->shadows[k] = step->lanes[k].memory->shadow;
     }
     if (exchange->kind->open != NULL) TRY(exchange->kind->open(exchange));
     TRY(yoke_exchange_links_open(exchange));
@@ -116,6 +119,7 @@ void yoke_exchange_destroy(yoke_exchange *exchange) {
     free(exchange->arrivals);
     free(exchange->optimizers);
     free(exchange->accumulated);
+    free(exchange->shadows);
     free(exchange->parameters);
     free(exchange->gradients);
     free(exchange);

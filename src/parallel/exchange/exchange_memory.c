@@ -50,15 +50,43 @@ yoke_status yoke_exchange_sum(const yoke_exchange *exchange, int lane, float *to
                            elements);
 }
 
+/* New weights of a participant in bfloat16, where plans read such. */
+static yoke_status round_weights(const yoke_exchange *exchange, int lane, int participant,
+                                 const yoke_slice *slice) {
+    uint16_t *shadow = exchange->shadows[participant];
+    if (shadow == NULL) return YOKE_OK;
+    return yoke_device_shadow(exchange->step->lanes[lane].device, shadow + slice->offset,
+                              exchange->parameters[participant] + slice->offset, slice->elements);
+}
+
+/* Of participant 0 all weights are current in float32, of the others what plans read. */
+static yoke_status publish_forms(const yoke_exchange *exchange, int lane, const yoke_slice *part,
+                                 unsigned forms) {
+    yoke_device *device = exchange->step->lanes[lane].device;
+    const float *weights = exchange->parameters[part->owner] + part->offset;
+    const uint16_t *shadow = exchange->shadows[part->owner];
+    for (int k = 0; k < exchange->participants; k++) {
+        if (k == part->owner) continue;
+        if (k == 0 || shadow == NULL || (forms & YOKE_FORM_FLOAT32) != 0)
+            TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE,
+                                 exchange->parameters[k] + part->offset, device, weights,
+                                 part->elements * sizeof *weights));
+        if (shadow != NULL && (forms & YOKE_FORM_BFLOAT16) != 0)
+            TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, exchange->shadows[k] + part->offset,
+                                 device, shadow + part->offset, part->elements * sizeof *shadow));
+    }
+    return YOKE_OK;
+}
+
 /* The owner's new weights of a slice go to the other participants. */
 static yoke_status publish(const yoke_exchange *exchange, int lane, const yoke_slice *slice) {
-    yoke_device *device = exchange->step->lanes[lane].device;
-    const float *weights = exchange->parameters[slice->owner] + slice->offset;
-    for (int k = 0; k < exchange->participants; k++) {
-        float *to = exchange->parameters[k] + slice->offset;
-        if (k == slice->owner) continue;
-        TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, to, device, weights,
-                             slice->elements * sizeof *weights));
+    const yoke_flat *flat = exchange->step->flat;
+    size_t end = slice->offset + slice->elements;
+    TRY(round_weights(exchange, lane, slice->owner, slice));
+    for (yoke_slice part = *slice; part.offset < end; part.offset += part.elements) {
+        unsigned forms = 0;
+        part.elements = yoke_flat_alike(flat, part.offset, end, &forms) - part.offset;
+        TRY(publish_forms(exchange, lane, &part, forms));
     }
     return YOKE_OK;
 }
@@ -210,9 +238,10 @@ static yoke_status update_owned(yoke_step *step, int owner, yoke_span *span) {
     yoke_optimizer_step update = exchange->update;
     update.work = exchange->works[owner];
     span->bytes = 5 * slice.elements * sizeof(float);
-    return yoke_optimizer_update(slice.optimizer, &update, step->lanes[owner].device, slice.offset,
-                                 slice.elements, exchange->parameters[0] + slice.offset,
-                                 exchange->gradients[0] + slice.offset);
+    TRY(yoke_optimizer_update(slice.optimizer, &update, step->lanes[owner].device, slice.offset,
+                              slice.elements, exchange->parameters[0] + slice.offset,
+                              exchange->gradients[0] + slice.offset));
+    return round_weights(exchange, owner, 0, &slice);
 }
 
 static const yoke_bar owned_bar = {.stage = YOKE_STAGE_UPDATE, .work = update_owned};

@@ -79,6 +79,7 @@ static void shared_close(yoke_exchange *exchange) {
 static void shared_begin(yoke_exchange *exchange) {
     shared_exchange *shared = (shared_exchange *)exchange;
     shared->round++;
+    yoke_replica_renew_shadow(exchange->step->lanes[0].replica);
     shared->summed = !yoke_exchange_waits(exchange); /* updates bucket by bucket */
     exchange->step->flight.contributors = exchange->participants;
 }

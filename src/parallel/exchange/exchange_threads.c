@@ -88,6 +88,9 @@ static yoke_status replicate_slice(yoke_step *step, int lane, yoke_span *span) {
         TRY(yoke_device_copy(to->device, YOKE_STREAM_COMPUTE, to->memory->parameters + first,
                              root->device, root->memory->parameters + first,
                              elements * sizeof(float)));
+        if (to->memory->shadow != NULL)
+            TRY(yoke_device_shadow(to->device, to->memory->shadow + first,
+                                   root->memory->parameters + first, elements));
         moved += elements;
     }
     if (stale->buffers && own->buffers_version != step->versions.buffers && lane > 0) {
@@ -107,7 +110,10 @@ static yoke_status replicate_slices(int lane, void *context) {
 
 static yoke_status threads_replicate(yoke_exchange *exchange) {
     yoke_step *step = exchange->step;
-    return yoke_apply(step, step->count, "replicate", replicate_slices, step);
+    TRY(yoke_apply(step, step->count, "replicate", replicate_slices, step));
+    for (int k = 1; k < step->count; k++)
+        yoke_replica_wrote_shadow(step->lanes[k].replica);
+    return YOKE_OK;
 }
 
 const yoke_exchange_kind yoke_exchange_threads = {
