@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "device/cpu/cpu.h"
+#include "device/cpu/nodes.h"
 #include "device/cpu/processor.h"
 
 /* Life. */
@@ -22,16 +23,16 @@ static void cpu_close(yoke_device *device) {
     free(cpu);
 }
 
-/* Device k uses `threads` of the allowed cores, beginning at position k * threads, modulo the
- * number of cores. */
+/* The devices of all processes of a list share the cores. */
 static void choose_cores(cpu_device *cpu, const yoke_backend_open *request,
-                         const cpu_set_t *allowed, int core_count) {
+                         const cpu_set_t *allowed) {
+    const cpu_teams teams = {.count = request->count, .threads = cpu->base.threads};
+    cpu_nodes nodes;
     CPU_ZERO(&cpu->cores);
     if (request->unbound) return;
-    for (int i = 0; i < cpu->base.threads && i < core_count; i++) {
-        int position = (request->ordinal * cpu->base.threads + i) % core_count;
-        CPU_SET(yoke_cores_at(allowed, position), &cpu->cores);
-    }
+    cpu_nodes_read(&nodes, CPU_NODES_ROOT, allowed);
+    cpu_teams_deal(&teams, request->ordinal, &nodes, allowed, &cpu->cores);
+    cpu_nodes_write(&nodes, &cpu->cores, cpu->nodes, sizeof cpu->nodes);
 }
 
 static yoke_status cpu_build(cpu_device *cpu, const yoke_backend_open *request) {
@@ -45,7 +46,7 @@ static yoke_status cpu_build(cpu_device *cpu, const yoke_backend_open *request) 
     cpu->base.threads = request->threads > 0 ? request->threads : share;
     if (cpu->base.threads > omp_get_thread_limit()) cpu->base.threads = omp_get_thread_limit();
     snprintf(cpu->base.name, sizeof cpu->base.name, "%s", request->name);
-    choose_cores(cpu, request, &allowed, core_count);
+    choose_cores(cpu, request, &allowed);
     TRY(yoke_room_check());
     TRY_DNNL(dnnl_engine_create(&cpu->engine, dnnl_cpu, 0));
     TRY_DNNL(dnnl_stream_create(&cpu->stream, cpu->engine, dnnl_stream_default_flags));
@@ -71,12 +72,15 @@ static size_t memory_bytes(void) {
 }
 
 static void cpu_describe(const yoke_device *device, yoke_device_info *info) {
-    const cpu_set_t *cores = &((const cpu_device *)device)->cores;
+    const cpu_device *cpu = (const cpu_device *)device;
+    const cpu_set_t *cores = &cpu->cores;
     FILE *file = fopen("/proc/cpuinfo", "re");
     cpu_processor_name(file, info->description, sizeof info->description);
     if (file != NULL) fclose(file);
     info->core_count = CPU_COUNT(cores);
     info->first_core = info->core_count > 0 ? (int)yoke_cores_at(cores, 0) : -1;
+    cpu_list_write(cores, info->cores, sizeof info->cores);
+    memcpy(info->nodes, cpu->nodes, sizeof info->nodes);
     info->memory_bytes = memory_bytes();
 }
 
