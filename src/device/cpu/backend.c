@@ -166,6 +166,7 @@ static void cpu_step_out(yoke_device *device, const yoke_device_scope *scope) {
 
 #define SMALL_ALIGNMENT ((size_t)64)
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
+#define DROPPED_BYTES ((uintptr_t)64 << 10) /* caches hold what is smaller */
 
 /* OpenMP would allocate even a team of one. */
 void cpu_clear(cpu_device *device, void *memory, size_t bytes) {
@@ -182,6 +183,16 @@ void cpu_clear(cpu_device *device, void *memory, size_t bytes) {
     }
 }
 
+/* malloc may give memory that another thread has written, whose pages lie on that one's node. The
+ * system takes whole pages back, and who writes next gets new ones, near its core. */
+static void drop_pages(void *memory, size_t bytes) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = ((uintptr_t)memory + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)memory + bytes) / page * page;
+    if (end > from && end - from >= DROPPED_BYTES)
+        madvise((void *)from, end - from, MADV_DONTNEED); /* where it cannot, pages stay */
+}
+
 static yoke_status cpu_allocate(yoke_device *device, size_t bytes, void **memory) {
     size_t alignment = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : SMALL_ALIGNMENT;
     *memory = NULL;
@@ -195,6 +206,7 @@ static yoke_status cpu_allocate(yoke_device *device, size_t bytes, void **memory
         *memory = NULL;
         return YOKE_ERROR_MEMORY;
     }
+    drop_pages(*memory, rounded);
     if (alignment == HUGE_PAGE_BYTES) madvise(*memory, rounded, MADV_HUGEPAGE);
     /* The device's threads write every page now: the pages are then close to them, and no later
      * write faults. */
