@@ -285,6 +285,10 @@ int yoke_device_number(const yoke_device *device) {
     return device->number;
 }
 
+int yoke_device_node(const yoke_device *device) {
+    return device->node;
+}
+
 bool yoke_device_supports(const yoke_device *device, yoke_precision precision) {
     return device->backend->supports(device, precision);
 }

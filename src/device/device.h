@@ -14,6 +14,7 @@
 #include "device/elementary.h"
 #include "device/gate.h"
 #include "device/left_out.h"
+#include "device/node.h"
 #include "device/norm_group.h"
 #include "device/resample.h"
 #include "device/update.h"
@@ -222,8 +223,7 @@ yoke_status yoke_device_product(yoke_device *device, yoke_stream stream,
 
 /* Layouts. */
 
-/* How a backend lays a tensor out in memory. bytes includes padding, which is zero and stays
- * zero. */
+/* How a tensor lies in memory. bytes includes padding, which is zero and stays so. */
 typedef struct yoke_layout {
     size_t bytes;
     uint64_t opaque[8];     /* equal for equal layouts, on every device and in every process */

@@ -29,10 +29,12 @@ static void choose_cores(cpu_device *cpu, const yoke_backend_open *request,
     const cpu_teams teams = {.count = request->count, .threads = cpu->base.threads};
     cpu_nodes nodes;
     CPU_ZERO(&cpu->cores);
+    cpu->base.node = YOKE_NO_NODE;
     if (request->unbound) return;
     cpu_nodes_read(&nodes, CPU_NODES_ROOT, allowed);
     cpu_teams_deal(&teams, request->ordinal, &nodes, allowed, &cpu->cores);
     cpu_nodes_write(&nodes, &cpu->cores, cpu->nodes, sizeof cpu->nodes);
+    cpu->base.node = cpu_nodes_of(&nodes, &cpu->cores);
 }
 
 static yoke_status cpu_build(cpu_device *cpu, const yoke_backend_open *request) {

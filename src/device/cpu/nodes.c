@@ -136,6 +136,17 @@ void cpu_nodes_read(cpu_nodes *nodes, const char *root, const cpu_set_t *allowed
     read_siblings(nodes, root, allowed);
 }
 
+int cpu_nodes_of(const cpu_nodes *nodes, const cpu_set_t *cores) {
+    int found = UNKNOWN;
+    for (size_t core = 0; core < CPU_SETSIZE; core++) {
+        if (!CPU_ISSET(core, cores)) continue;
+        int number = nodes->numbers[nodes->node_of[core]];
+        if (found != UNKNOWN && found != number) return UNKNOWN;
+        found = number;
+    }
+    return found;
+}
+
 void cpu_nodes_write(const cpu_nodes *nodes, const cpu_set_t *cores, char *text, size_t size) {
     cpu_set_t numbers;
     CPU_ZERO(&numbers);

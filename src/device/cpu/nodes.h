@@ -37,6 +37,8 @@ typedef struct cpu_teams {
  * teams need more cores than there are do teams share them. */
 void cpu_teams_deal(const cpu_teams *teams, int team, const cpu_nodes *nodes,
                     const cpu_set_t *allowed, cpu_set_t *cores);
+/* The number of the node that all these cores lie on; -1: of several, or there is no core. */
+int cpu_nodes_of(const cpu_nodes *nodes, const cpu_set_t *cores);
 /* The numbers of the nodes that these cores lie on, as a list; "" where there is one node. */
 void cpu_nodes_write(const cpu_nodes *nodes, const cpu_set_t *cores, char *text, size_t size);
 

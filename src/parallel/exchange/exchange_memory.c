@@ -42,12 +42,23 @@ yoke_status yoke_exchange_sum(const yoke_exchange *exchange, int lane, float *to
                               size_t elements) {
     const float *from[YOKE_DEVICES_LIMIT];
     const yoke_step *step = exchange->step;
-    int contributors = step->flight.contributors;
+    int count = 0, block = yoke_exchange_block(exchange);
     if (adds_blocks(exchange)) return sum_blocks(exchange, lane, to, offset, elements);
-    for (int k = 0; k < contributors; k++)
-        from[k] = exchange->gradients[k] + offset;
-    return yoke_device_sum(step->lanes[lane].device, YOKE_STREAM_COMPUTE, to, from, contributors,
+    for (int k = 0; k < step->flight.contributors; k += block)
+        from[count++] = exchange->gradients[k] + offset;
+    return yoke_device_sum(step->lanes[lane].device, YOKE_STREAM_COMPUTE, to, from, count,
                            elements);
+}
+
+int yoke_exchange_block(const yoke_exchange *exchange) {
+    bool all = exchange->step->flight.contributors == exchange->participants;
+    return exchange->block > 1 && all && !adds_blocks(exchange) ? exchange->block : 1;
+}
+
+bool yoke_exchange_publishes_to(const yoke_exchange *exchange, int lane, int to) {
+    const yoke_lane *lanes = exchange->step->lanes;
+    if (to % yoke_exchange_block(exchange) == 0) return true;
+    return yoke_device_node(lanes[to].device) == yoke_device_node(lanes[lane].device);
 }
 
 /* The owner's new weights of a slice go to the other participants. */
@@ -56,11 +67,24 @@ static yoke_status publish(const yoke_exchange *exchange, int lane, const yoke_s
     const float *weights = exchange->parameters[slice->owner] + slice->offset;
     for (int k = 0; k < exchange->participants; k++) {
         float *to = exchange->parameters[k] + slice->offset;
-        if (k == slice->owner) continue;
+        if (k == slice->owner || !yoke_exchange_publishes_to(exchange, lane, k)) continue;
         TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, to, device, weights,
                              slice->elements * sizeof *weights));
     }
     return YOKE_OK;
+}
+
+/* How many gradients a sum reads, and to how many participants a lane publishes. */
+static size_t sum_terms(const yoke_exchange *exchange) {
+    return (size_t)(exchange->step->flight.contributors / yoke_exchange_block(exchange));
+}
+
+static size_t publications(const yoke_exchange *exchange, int lane) {
+    size_t count = 0;
+    int owner = (exchange->first + lane) % exchange->owners;
+    for (int k = 0; k < exchange->participants; k++)
+        count += k != owner && yoke_exchange_publishes_to(exchange, lane, k);
+    return count;
 }
 
 /* Where every worker goes through its slice; by hand that is an update. floats: read or written for
@@ -111,7 +135,7 @@ static yoke_status sum_slice(yoke_step *step, int lane, yoke_span *span) {
     if (clips) TRY(square_slice(exchange, lane, bucket));
     if (!clips && is_summed)
         TRY(check_range(exchange, lane, (yoke_bucket){slice.offset, slice.elements}));
-    fill_span(exchange, lane, span, 1 + (is_summed ? 0 : (size_t)step->flight.contributors));
+    fill_span(exchange, lane, span, 1 + (is_summed ? 0 : sum_terms(exchange)));
     return YOKE_OK;
 }
 
@@ -168,8 +192,7 @@ static yoke_status update_slice(yoke_step *step, int lane, yoke_span *span) {
     }
     bool sums = sums_as_it_updates(exchange);
     fill_span(exchange, lane, span,
-              (sums ? (size_t)step->flight.contributors : 1) + 4 + (size_t)exchange->participants -
-                  1);
+              (sums ? sum_terms(exchange) : 1) + 4 + publications(exchange, lane));
     return YOKE_OK;
 }
 
