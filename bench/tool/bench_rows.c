@@ -24,6 +24,10 @@ static const bench_setup mlp_2x1_16_classic = SETUP("mlp", 2, 1, 16, CLASSIC);
 static const bench_setup mlp_2x1_16_sharded = SETUP("mlp", 2, 1, 16, SHARDED);
 static const bench_setup mlp_2x1_unchecked = SETUP("mlp", 2, 1, 64, UNCHECKED);
 static const bench_setup mlp_4x1_1 = SETUP("mlp", 4, 1, 1, FLOAT32);
+static const bench_setup narrow_8x1_1 = SETUP("mlp:width=32", 8, 1, 1, FLOAT32);
+static const bench_setup narrow_16x1_1 = SETUP("mlp:width=32", 16, 1, 1, FLOAT32);
+static const bench_setup narrow_32x1_1 = SETUP("mlp:width=32", 32, 1, 1, FLOAT32);
+static const bench_setup narrow_64x1_1 = SETUP("mlp:width=32", 64, 1, 1, FLOAT32);
 static const bench_setup r18_1x1 = SETUP(R18, 1, 1, 32, FLOAT32);
 static const bench_setup r18_1x1_64 = SETUP(R18, 1, 1, 64, FLOAT32);
 static const bench_setup r18_1x1_bf16 = SETUP(R18, 1, 1, 32, BFLOAT16);
@@ -155,6 +159,14 @@ static const bench_row rows[] = {
      &mlp_2x1_1, NULL},
     {"dispatch-4", "an empty job to 4 devices, microseconds", 50, AT_MOST, QUICK, &bench_dispatch,
      &mlp_4x1_1, NULL},
+    {"dispatch-8", "an empty job to 8 devices, microseconds", 100, AT_MOST, FULL, &bench_dispatch,
+     &narrow_8x1_1, NULL},
+    {"dispatch-16", "an empty job to 16 devices, microseconds", 200, AT_MOST, FULL, &bench_dispatch,
+     &narrow_16x1_1, NULL},
+    {"dispatch-32", "an empty job to 32 devices, microseconds", 400, AT_MOST, FULL, &bench_dispatch,
+     &narrow_32x1_1, NULL},
+    {"dispatch-64", "an empty job to 64 devices, microseconds", 800, AT_MOST, FULL, &bench_dispatch,
+     &narrow_64x1_1, NULL},
     {"barrier-2", "two pthread barriers / an empty job, 2 threads", 200, AT_LEAST, QUICK,
      &bench_barrier, &mlp_2x1_1, NULL},
     {"barrier-4", "an empty job / two futex barriers, 4 threads", 1.1, AT_MOST, QUICK, &bench_futex,

@@ -72,16 +72,23 @@ static yoke_status look_around(machine_view *machine, const devices_flags *flags
     return status;
 }
 
+/* A machine of one memory node has no column of nodes. */
+static bool shows_nodes(const machine_view *machine) {
+    for (int i = 0; i < machine->count; i++)
+        if (machine->view.devices[i].nodes[0] != '\0') return true;
+    return false;
+}
+
 static void print_cpus(const machine_view *machine) {
-    printf("%-8s  %7s  %-9s  %10s  %-8s  %s\n", "device", "threads", "cores", "memory", "bfloat16",
-           "model");
+    bool nodes = shows_nodes(machine);
+    printf("%-8s  %7s  %-9s  %s%10s  %-8s  %s\n", "device", "threads", "cores",
+           nodes ? "node   " : "", "memory", "bfloat16", "model");
     for (int i = 0; i < machine->count; i++) {
         const yoke_device_info *device = &machine->view.devices[i];
-        char cores[32] = "unbound", memory[16];
-        if (device->first_core >= 0)
-            snprintf(cores, sizeof cores, "%d-%d", device->first_core,
-                     device->first_core + device->core_count - 1);
-        printf("%-8s  %7d  %-9s  %10s  %-8s  %s\n", device->name, device->threads, cores,
+        char node[40] = "", memory[16];
+        if (nodes) snprintf(node, sizeof node, "%-5s  ", device->nodes);
+        printf("%-8s  %7d  %-9s  %s%10s  %-8s  %s\n", device->name, device->threads,
+               device->cores[0] != '\0' ? device->cores : "unbound", node,
                yoke_text_bytes((double)device->memory_bytes, memory, sizeof memory),
                device->bfloat16 ? "yes" : "no", device->description);
     }
@@ -176,6 +183,8 @@ static void json_devices(yoke_json *json, const machine_view *machine) {
         yoke_json_integer(json, "threads", device->threads);
         yoke_json_integer(json, "first_core", device->first_core);
         yoke_json_integer(json, "core_count", device->core_count);
+        if (!is_gpu(device)) yoke_json_text(json, "cores", device->cores);
+        if (device->nodes[0] != '\0') yoke_json_text(json, "nodes", device->nodes);
         yoke_json_integer(json, "memory_bytes", (int64_t)device->memory_bytes);
         yoke_json_boolean(json, "bfloat16", device->bfloat16);
         if (is_gpu(device)) json_gpu(json, device);

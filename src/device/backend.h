@@ -19,6 +19,7 @@ struct yoke_device {
     int number; /* its position when the list was opened, which it keeps when others leave */
     char name[32];
     int threads;
+    int node;                            /* of memory; YOKE_NO_NODE: of several, or unbound */
     unsigned variants;                   /* device/variants.h */
     bool recording;                      /* between yoke_recording_begin and yoke_recording_end */
     struct yoke_allocation *allocations; /* device_memory.c keeps the list and its sum */

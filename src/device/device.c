@@ -285,8 +285,16 @@ int yoke_device_number(const yoke_device *device) {
     return device->number;
 }
 
+int yoke_device_node(const yoke_device *device) {
+    return device->node;
+}
+
 bool yoke_device_supports(const yoke_device *device, yoke_precision precision) {
     return device->backend->supports(device, precision);
+}
+
+int yoke_device_threads(const yoke_device *device) {
+    return device->threads;
 }
 
 unsigned yoke_device_variants(const yoke_device *device) {

@@ -14,6 +14,7 @@
 #include "device/elementary.h"
 #include "device/gate.h"
 #include "device/left_out.h"
+#include "device/node.h"
 #include "device/norm_group.h"
 #include "device/resample.h"
 #include "device/update.h"
@@ -32,7 +33,8 @@ typedef struct yoke_plan yoke_plan;
 
 yoke_device *yoke_devices_at(const yoke_devices *devices, int index);
 const char *yoke_device_name(const yoke_device *device);
-int yoke_device_number(const yoke_device *device); /* its position when the list was opened */
+int yoke_device_threads(const yoke_device *device); /* its compute threads */
+int yoke_device_number(const yoke_device *device);  /* its position when the list was opened */
 bool yoke_device_supports(const yoke_device *device, yoke_precision precision);
 unsigned yoke_device_variants(const yoke_device *device); /* of the list; 0 on CPU devices */
 /* Cores online minus all devices' threads; negative when threads share cores. */
@@ -223,8 +225,7 @@ yoke_status yoke_device_product(yoke_device *device, yoke_stream stream,
 
 /* Layouts. */
 
-/* How a backend lays a tensor out in memory. bytes includes padding, which is zero and stays
- * zero. */
+/* How a tensor lies in memory. bytes includes padding, which is zero and stays so. */
 typedef struct yoke_layout {
     size_t bytes;
     uint64_t opaque[8];     /* equal for equal layouts, on every device and in every process */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of a device: what the device grants and refuses; copies between hosts and devices
  * arrive in the order of streams and events. */
+#include <sys/resource.h>
+
 #include "support/devices.h"
 
 #define EXPECT_OK(call)                                                                            \
@@ -58,6 +60,32 @@ static void memory_is_zero_aligned_and_accounted_for(void **state) {
     }
     yoke_device_free(device, NULL);
     assert_int_equal(yoke_device_allocated(device), 0);
+    yoke_devices_close(devices);
+}
+
+#define MALLOC_BYTES ((size_t)1 << 20)
+
+/* What a thread has freed may be malloc's answer to another one: its pages must be new, so that
+ * they lie near the thread that writes them first. A new page is a fault. */
+static void memory_of_a_cpu_device_has_new_pages(void **state) {
+    (void)state;
+    if (!devices_are_cpus()) skip();
+    yoke_devices *devices = open_devices(1);
+    yoke_device *device = yoke_devices_at(devices, 0);
+    void *keeps_the_heap = malloc(MALLOC_BYTES / 16);
+    for (int round = 0; round < 8; round++) {
+        struct rusage before, after;
+        assert_int_equal(getrusage(RUSAGE_THREAD, &before), 0);
+        void *memory = allocate(device, MALLOC_BYTES);
+        assert_int_equal(getrusage(RUSAGE_THREAD, &after), 0);
+        unsigned char *seen = device_values(device, memory, MALLOC_BYTES);
+        assert_true(is_zero(seen, MALLOC_BYTES));
+        free(seen);
+        memset(memory, 1, MALLOC_BYTES);
+        yoke_device_free(device, memory);
+        assert_true(after.ru_minflt > before.ru_minflt);
+    }
+    free(keeps_the_heap);
     yoke_devices_close(devices);
 }
 
@@ -165,6 +193,7 @@ static void clearing_leaves_zeros_and_no_more(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_zero_aligned_and_accounted_for),
+        cmocka_unit_test(memory_of_a_cpu_device_has_new_pages),
         cmocka_unit_test(too_much_memory_is_refused_with_device_size_and_purpose),
         cmocka_unit_test(host_memory_is_zero_and_travels),
         cmocka_unit_test(copies_arrive_in_the_order_of_events),

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "device/cpu/cpu.h"
+#include "device/cpu/nodes.h"
 #include "device/cpu/processor.h"
 
 /* Life. */
@@ -22,16 +23,18 @@ static void cpu_close(yoke_device *device) {
     free(cpu);
 }
 
-/* Device k uses `threads` of the allowed cores, beginning at position k * threads, modulo the
- * number of cores. */
+/* The devices of all processes of a list share the cores. */
 static void choose_cores(cpu_device *cpu, const yoke_backend_open *request,
-                         const cpu_set_t *allowed, int core_count) {
+                         const cpu_set_t *allowed) {
+    const cpu_teams teams = {.count = request->count, .threads = cpu->base.threads};
+    cpu_nodes nodes;
     CPU_ZERO(&cpu->cores);
+    cpu->base.node = YOKE_NO_NODE;
     if (request->unbound) return;
-    for (int i = 0; i < cpu->base.threads && i < core_count; i++) {
-        int position = (request->ordinal * cpu->base.threads + i) % core_count;
-        CPU_SET(yoke_cores_at(allowed, position), &cpu->cores);
-    }
+    cpu_nodes_read(&nodes, CPU_NODES_ROOT, allowed);
+    cpu_teams_deal(&teams, request->ordinal, &nodes, allowed, &cpu->cores);
+    cpu_nodes_write(&nodes, &cpu->cores, cpu->nodes, sizeof cpu->nodes);
+    cpu->base.node = cpu_nodes_of(&nodes, &cpu->cores);
 }
 
 static yoke_status cpu_build(cpu_device *cpu, const yoke_backend_open *request) {
@@ -45,7 +48,7 @@ static yoke_status cpu_build(cpu_device *cpu, const yoke_backend_open *request) 
     cpu->base.threads = request->threads > 0 ? request->threads : share;
     if (cpu->base.threads > omp_get_thread_limit()) cpu->base.threads = omp_get_thread_limit();
     snprintf(cpu->base.name, sizeof cpu->base.name, "%s", request->name);
-    choose_cores(cpu, request, &allowed, core_count);
+    choose_cores(cpu, request, &allowed);
     TRY(yoke_room_check());
     TRY_DNNL(dnnl_engine_create(&cpu->engine, dnnl_cpu, 0));
     TRY_DNNL(dnnl_stream_create(&cpu->stream, cpu->engine, dnnl_stream_default_flags));
@@ -71,12 +74,15 @@ static size_t memory_bytes(void) {
 }
 
 static void cpu_describe(const yoke_device *device, yoke_device_info *info) {
-    const cpu_set_t *cores = &((const cpu_device *)device)->cores;
+    const cpu_device *cpu = (const cpu_device *)device;
+    const cpu_set_t *cores = &cpu->cores;
     FILE *file = fopen("/proc/cpuinfo", "re");
     cpu_processor_name(file, info->description, sizeof info->description);
     if (file != NULL) fclose(file);
     info->core_count = CPU_COUNT(cores);
     info->first_core = info->core_count > 0 ? (int)yoke_cores_at(cores, 0) : -1;
+    cpu_list_write(cores, info->cores, sizeof info->cores);
+    memcpy(info->nodes, cpu->nodes, sizeof info->nodes);
     info->memory_bytes = memory_bytes();
 }
 
@@ -162,6 +168,7 @@ static void cpu_step_out(yoke_device *device, const yoke_device_scope *scope) {
 
 #define SMALL_ALIGNMENT ((size_t)64)
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
+#define DROPPED_BYTES ((uintptr_t)64 << 10) /* caches hold what is smaller */
 
 /* OpenMP would allocate even a team of one. */
 void cpu_clear(cpu_device *device, void *memory, size_t bytes) {
@@ -178,6 +185,16 @@ void cpu_clear(cpu_device *device, void *memory, size_t bytes) {
     }
 }
 
+/* malloc may give memory that another thread has written, whose pages lie on that one's node. The
+ * system takes whole pages back, and who writes next gets new ones, near its core. */
+static void drop_pages(void *memory, size_t bytes) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = ((uintptr_t)memory + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)memory + bytes) / page * page;
+    if (end > from && end - from >= DROPPED_BYTES)
+        madvise((void *)from, end - from, MADV_DONTNEED); /* where it cannot, pages stay */
+}
+
 static yoke_status cpu_allocate(yoke_device *device, size_t bytes, void **memory) {
     size_t alignment = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : SMALL_ALIGNMENT;
     *memory = NULL;
@@ -191,6 +208,7 @@ static yoke_status cpu_allocate(yoke_device *device, size_t bytes, void **memory
         *memory = NULL;
         return YOKE_ERROR_MEMORY;
     }
+    drop_pages(*memory, rounded);
     if (alignment == HUGE_PAGE_BYTES) madvise(*memory, rounded, MADV_HUGEPAGE);
     /* The device's threads write every page now: the pages are then close to them, and no later
      * write faults. */

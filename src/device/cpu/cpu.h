@@ -24,6 +24,7 @@ typedef struct cpu_device {
     cpu_conversions conversions;
     cpu_set_t cores; /* the cores it is bound to; empty: unbound */
     bool bound;      /* its worker is, between enter and leave */
+    char nodes[32];  /* the memory nodes of its cores; "": there is one, or it is unbound */
 } cpu_device;
 
 static inline cpu_device *cpu_of(yoke_device *device) {

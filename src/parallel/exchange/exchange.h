@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The exchange: how a finished bucket of gradients becomes new weights everywhere. There is one
- * table and four kinds of exchange behind it; a step calls the table and never asks which kind it
+ * table and five kinds of exchange behind it; a step calls the table and never asks which kind it
  * has.
  *
  *   exchange_threads.c     DataParallel, lanes that share memory: the workers sum, update, publish
+ *   exchange_nodes.c       the same on several memory nodes: first within each node
  *   exchange_queued.c      devices with streams: the same, queued on the communication streams, or
  *                          DDP over NCCL
  *   exchange_all_reduce.c  DDP on CPU devices: all-reduce, then every rank updates itself
@@ -24,6 +25,7 @@ typedef enum yoke_change { YOKE_CHANGED_NOTHING, YOKE_CHANGED_PART, YOKE_CHANGED
 typedef struct yoke_exchange_kind {
     size_t bytes;     /* of the exchange, whose first member is a yoke_exchange */
     bool joins_ranks; /* its participants are the ranks, not the lanes */
+    bool (*fits)(const yoke_step *step); /* NULL: exchange_kinds.c says where */
 
     /* Where the root's flat buffers of `bytes` lie; what stays NULL is allocated on the device. */
     yoke_status (*place)(yoke_exchange *exchange, size_t bytes, float **parameters,
@@ -63,7 +65,7 @@ typedef struct yoke_exchange_kind {
     yoke_status (*replicate)(yoke_exchange *exchange);
 } yoke_exchange_kind;
 
-extern const yoke_exchange_kind yoke_exchange_threads, yoke_exchange_queued,
+extern const yoke_exchange_kind yoke_exchange_threads, yoke_exchange_nodes, yoke_exchange_queued,
     yoke_exchange_all_reduce, yoke_exchange_shared;
 
 /* What replicate is to send. */
@@ -83,6 +85,7 @@ struct yoke_exchange {
     yoke_process_group *process_group; /* of DDP's ranks; NULL: one process */
     int participants, owners;
     int first;                       /* lane k is participant first + k */
+    int block;                       /* of yoke_exchange_block; 0 as 1 */
     _Atomic yoke_change change;      /* by this process, in this step */
     bool keeps;                      /* a step may undo its updates: optimizers keep old state */
     bool sees_tensors;               /* the optimizer's rule; slices are cut between tensors */
@@ -148,6 +151,13 @@ yoke_slice yoke_exchange_slice(const yoke_exchange *exchange, int participant, i
 yoke_slice yoke_exchange_owned(const yoke_exchange *exchange, int owner, int bucket);
 /* Part `part` of the exchange's norm_parts: owners' and participants' slices are whole ones. */
 yoke_bucket yoke_exchange_square_range(const yoke_exchange *exchange, int part, int bucket);
+
+/* Participants k, k + block, k + 2 * block, ... hold the sums of `block` neighbours' gradients; the
+ * owner of a slice publishes it to its own node and to those. 1: every participant holds its own,
+ * and owners publish to all. */
+int yoke_exchange_block(const yoke_exchange *exchange);
+/* Whether the worker of `lane` itself publishes to participant `to`. */
+bool yoke_exchange_publishes_to(const yoke_exchange *exchange, int lane, int to);
 
 /* The participant's first norm part; those of the next one follow. */
 int yoke_exchange_norm_part(const yoke_exchange *exchange, int participant);

@@ -4,7 +4,8 @@
 
 const yoke_exchange_kind *yoke_exchange_kind_for(const yoke_step *step) {
     if (step->queued) return &yoke_exchange_queued;
-    if (step->ranks.process_group == NULL) return &yoke_exchange_threads;
+    if (step->ranks.process_group == NULL)
+        return yoke_exchange_nodes.fits(step) ? &yoke_exchange_nodes : &yoke_exchange_threads;
     return step->options.schedule == YOKE_SCHEDULE_SHARDED ? &yoke_exchange_shared
                                                            : &yoke_exchange_all_reduce;
 }

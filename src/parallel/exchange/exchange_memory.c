@@ -6,8 +6,10 @@
 
 #include "parallel/exchange/exchange.h"
 
-/* Floats summed, updated and published at a time: three such blocks stay in a worker's cache. */
+/* Floats summed, updated and published at a time: three such blocks stay in a worker's cache. A
+ * thread of a team takes more, for which it is worth waking. */
 #define BLOCK 8192
+#define TEAM_BLOCK 32768
 
 /* Before the first write to a weight. */
 static void begin_change(yoke_exchange *exchange) {
@@ -42,12 +44,23 @@ yoke_status yoke_exchange_sum(const yoke_exchange *exchange, int lane, float *to
                               size_t elements) {
     const float *from[YOKE_DEVICES_LIMIT];
     const yoke_step *step = exchange->step;
-    int contributors = step->flight.contributors;
+    int count = 0, block = yoke_exchange_block(exchange);
     if (adds_blocks(exchange)) return sum_blocks(exchange, lane, to, offset, elements);
-    for (int k = 0; k < contributors; k++)
-        from[k] = exchange->gradients[k] + offset;
-    return yoke_device_sum(step->lanes[lane].device, YOKE_STREAM_COMPUTE, to, from, contributors,
+    for (int k = 0; k < step->flight.contributors; k += block)
+        from[count++] = exchange->gradients[k] + offset;
+    return yoke_device_sum(step->lanes[lane].device, YOKE_STREAM_COMPUTE, to, from, count,
                            elements);
+}
+
+int yoke_exchange_block(const yoke_exchange *exchange) {
+    bool all = exchange->step->flight.contributors == exchange->participants;
+    return exchange->block > 1 && all && !adds_blocks(exchange) ? exchange->block : 1;
+}
+
+bool yoke_exchange_publishes_to(const yoke_exchange *exchange, int lane, int to) {
+    const yoke_lane *lanes = exchange->step->lanes;
+    if (to % yoke_exchange_block(exchange) == 0) return true;
+    return yoke_device_node(lanes[to].device) == yoke_device_node(lanes[lane].device);
 }
 
 /* New weights of a participant in bfloat16, where plans read such. */
@@ -59,36 +72,54 @@ static yoke_status round_weights(const yoke_exchange *exchange, int lane, int pa
                               exchange->parameters[participant] + slice->offset, slice->elements);
 }
 
-/* Of participant 0 all weights are current in float32, of the others what plans read. */
+/* Of participant 0 all weights are current in float32, of the others what plans read. Adds the
+ * bytes written. */
 static yoke_status publish_forms(const yoke_exchange *exchange, int lane, const yoke_slice *part,
-                                 unsigned forms) {
+                                 unsigned forms, size_t *written) {
     yoke_device *device = exchange->step->lanes[lane].device;
     const float *weights = exchange->parameters[part->owner] + part->offset;
     const uint16_t *shadow = exchange->shadows[part->owner];
+    size_t wide = part->elements * sizeof *weights, narrow = part->elements * sizeof *shadow;
     for (int k = 0; k < exchange->participants; k++) {
-        if (k == part->owner) continue;
-        if (k == 0 || shadow == NULL || (forms & YOKE_FORM_FLOAT32) != 0)
+        if (k == part->owner || !yoke_exchange_publishes_to(exchange, lane, k)) continue;
+        if (k == 0 || shadow == NULL || (forms & YOKE_FORM_FLOAT32) != 0) {
             TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE,
-                                 exchange->parameters[k] + part->offset, device, weights,
-                                 part->elements * sizeof *weights));
-        if (shadow != NULL && (forms & YOKE_FORM_BFLOAT16) != 0)
+                                 exchange->parameters[k] + part->offset, device, weights, wide));
+            *written += wide;
+        }
+        if (shadow != NULL && (forms & YOKE_FORM_BFLOAT16) != 0) {
             TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, exchange->shadows[k] + part->offset,
-                                 device, shadow + part->offset, part->elements * sizeof *shadow));
+                                 device, shadow + part->offset, narrow));
+            *written += narrow;
+        }
     }
     return YOKE_OK;
 }
 
 /* The owner's new weights of a slice go to the other participants. */
-static yoke_status publish(const yoke_exchange *exchange, int lane, const yoke_slice *slice) {
+static yoke_status publish(const yoke_exchange *exchange, int lane, const yoke_slice *slice,
+                           size_t *written) {
     const yoke_flat *flat = exchange->step->flat;
     size_t end = slice->offset + slice->elements;
     TRY(round_weights(exchange, lane, slice->owner, slice));
+    if (exchange->shadows[slice->owner] != NULL) *written += slice->elements * sizeof(uint16_t);
     for (yoke_slice part = *slice; part.offset < end; part.offset += part.elements) {
         unsigned forms = 0;
         part.elements = yoke_flat_alike(flat, part.offset, end, &forms) - part.offset;
-        TRY(publish_forms(exchange, lane, &part, forms));
+        TRY(publish_forms(exchange, lane, &part, forms, written));
     }
     return YOKE_OK;
+}
+
+/* How many gradients a sum reads. */
+static size_t sum_terms(const yoke_exchange *exchange) {
+    return (size_t)(exchange->step->flight.contributors / yoke_exchange_block(exchange));
+}
+
+/* Floats at a time. The threads of a device share a block, each as much as its cache keeps. */
+static size_t block_elements(const yoke_exchange *exchange, int lane) {
+    int threads = yoke_device_threads(exchange->step->lanes[lane].device);
+    return threads > 1 ? (size_t)threads * TEAM_BLOCK : BLOCK;
 }
 
 /* Where every worker goes through its slice; by hand that is an update. floats: read or written for
@@ -129,17 +160,17 @@ static yoke_status sum_slice(yoke_step *step, int lane, yoke_span *span) {
     bool is_summed = step->flight.contributors < 2 || step->gradient.on_root;
     bool clips = yoke_exchange_clips(exchange);
     yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, bucket);
-    size_t end = slice.offset + slice.elements;
-    for (yoke_slice block = slice; !is_summed && block.offset < end; block.offset += BLOCK) {
+    size_t end = slice.offset + slice.elements, most = block_elements(exchange, lane);
+    for (yoke_slice block = slice; !is_summed && block.offset < end; block.offset += most) {
         float *to = exchange->gradients[0] + block.offset;
-        block.elements = end - block.offset < BLOCK ? end - block.offset : BLOCK;
+        block.elements = end - block.offset < most ? end - block.offset : most;
         TRY(yoke_exchange_sum(exchange, lane, to, block.offset, block.elements));
         if (!clips) TRY(check_range(exchange, lane, (yoke_bucket){block.offset, block.elements}));
     }
     if (clips) TRY(square_slice(exchange, lane, bucket));
     if (!clips && is_summed)
         TRY(check_range(exchange, lane, (yoke_bucket){slice.offset, slice.elements}));
-    fill_span(exchange, lane, span, 1 + (is_summed ? 0 : (size_t)step->flight.contributors));
+    fill_span(exchange, lane, span, 1 + (is_summed ? 0 : sum_terms(exchange)));
     return YOKE_OK;
 }
 
@@ -147,6 +178,11 @@ static const yoke_bar sum_bar = {.stage = YOKE_STAGE_EXCHANGE, .work = sum_slice
 
 static bool sums_as_it_updates(const yoke_exchange *exchange) {
     return !yoke_exchange_waits(exchange) && exchange->step->flight.contributors > 1;
+}
+
+/* Whether sums or old weights of a block lie in memory of its own. */
+static bool keeps_blocks(const yoke_exchange *exchange) {
+    return sums_as_it_updates(exchange) || exchange->kind->kept != NULL;
 }
 
 /* New weights of a block; the old ones, if they are kept, go where participant 0's gradients were.
@@ -184,7 +220,8 @@ static yoke_status update_tensors(const yoke_exchange *exchange, int lane,
 static yoke_status update_slice(yoke_step *step, int lane, yoke_span *span) {
     yoke_exchange *exchange = step->exchange;
     yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, span->bucket);
-    size_t end = slice.offset + slice.elements, most = BLOCK;
+    size_t end = slice.offset + slice.elements, written = 0;
+    size_t most = keeps_blocks(exchange) ? BLOCK : block_elements(exchange, lane);
     if (exchange->sees_tensors) most = slice.elements;
     for (yoke_slice block = slice; block.offset < end; block.offset += most) {
         block.elements = end - block.offset < most ? end - block.offset : most;
@@ -192,12 +229,11 @@ static yoke_status update_slice(yoke_step *step, int lane, yoke_span *span) {
                                    : update_block(exchange, lane, &block));
         if (exchange->kind->kept != NULL)
             exchange->kind->kept(exchange, span->bucket, block.offset + block.elements);
-        TRY(publish(exchange, lane, &block));
+        TRY(publish(exchange, lane, &block, &written));
     }
     bool sums = sums_as_it_updates(exchange);
-    fill_span(exchange, lane, span,
-              (sums ? (size_t)step->flight.contributors : 1) + 4 + (size_t)exchange->participants -
-                  1);
+    fill_span(exchange, lane, span, (sums ? sum_terms(exchange) : 1) + 4);
+    span->bytes += written;
     return YOKE_OK;
 }
 
@@ -237,11 +273,17 @@ static yoke_status update_owned(yoke_step *step, int owner, yoke_span *span) {
     yoke_slice slice = yoke_exchange_owned(exchange, owner, span->bucket);
     yoke_optimizer_step update = exchange->update;
     update.work = exchange->works[owner];
+    size_t end = slice.offset + slice.elements, most = block_elements(exchange, owner);
+    if (exchange->sees_tensors) most = slice.elements;
     span->bytes = 5 * slice.elements * sizeof(float);
-    TRY(yoke_optimizer_update(slice.optimizer, &update, step->lanes[owner].device, slice.offset,
-                              slice.elements, exchange->parameters[0] + slice.offset,
-                              exchange->gradients[0] + slice.offset));
-    return round_weights(exchange, owner, 0, &slice);
+    for (yoke_slice block = slice; block.offset < end; block.offset += most) {
+        block.elements = end - block.offset < most ? end - block.offset : most;
+        TRY(yoke_optimizer_update(block.optimizer, &update, step->lanes[owner].device, block.offset,
+                                  block.elements, exchange->parameters[0] + block.offset,
+                                  exchange->gradients[0] + block.offset));
+        TRY(round_weights(exchange, owner, 0, &block));
+    }
+    return YOKE_OK;
 }
 
 static const yoke_bar owned_bar = {.stage = YOKE_STAGE_UPDATE, .work = update_owned};
