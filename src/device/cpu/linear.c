@@ -64,8 +64,8 @@ yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
     if (shadow || operation->plain_weight || operation->transposed)
         TRY(matrix(&problem.stored[CPU_WEIGHTS], device, out, in, dnnl_f32, plain));
     if (shadow) TRY(matrix(&problem.shadow, device, out, in, dnnl_bf16, plain));
-    int length = snprintf(problem.key, sizeof problem.key, "linear %d to %d%s", in, out,
-                          operation->transposed ? " transposed" : "");
+    int length = snprintf(problem.key, sizeof problem.key, "linear %d to %d%s%s", in, out,
+                          operation->transposed ? " transposed" : "", shadow ? " shadow" : "");
     if (input.sequence)
         snprintf(problem.key + length, sizeof problem.key - (size_t)length, " at %d positions",
                  input.height);
