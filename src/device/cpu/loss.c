@@ -227,8 +227,7 @@ static void slopes_of_rows(const loss_plan *loss, const yoke_plan_step *step,
                            const cpu_loss_rows *rows) {
     size_t outputs = loss->outputs;
     int threads = loss->base.device->threads;
-#pragma omp parallel for num_threads(                                                              \
-    threads) if (cpu_is_parallel(threads, rows->count * outputs))
+#pragma omp parallel for num_threads(threads) if (cpu_is_parallel(threads, rows->count * outputs))
     for (size_t i = 0; i < rows->count; i++)
         slopes_of_row(loss, step, rows->first + i, rows->logits + i * outputs,
                       rows->gradient + i * outputs);
@@ -393,8 +392,7 @@ yoke_status cpu_plan_loss(yoke_plan **plan, cpu_device *device, const yoke_plan_
     loss->smoothing = operation->label_smoothing;
     bool entropy = operation->kind == YOKE_OP_CROSS_ENTROPY;
     if (entropy) loss->base.needs.scratch_bytes = loss->rows * sizeof(row_loss);
-    if (entropy && request->training)
-        loss->base.needs.saved_bytes = loss->rows * sizeof(saved_row);
+    if (entropy && request->training) loss->base.needs.saved_bytes = loss->rows * sizeof(saved_row);
     if (operation->weights == NULL) return YOKE_OK;
     size_t bytes = loss->outputs * sizeof *operation->weights;
     loss->weights = malloc(bytes);
