@@ -13,7 +13,6 @@
 #include "device/cpu/loss.h"
 
 #define LEAST_TABLE_BYTES ((size_t)64 << 20) /* of logits in float32 that are worth it */
-#define BLOCK_BYTES ((size_t)64 << 20)       /* of a block, unless that is fewer rows than these */
 enum { ROWS = 512, SETS = 2, SINGLE = 1 };
 
 /* Rows are positions, too. */
@@ -302,10 +301,14 @@ static yoke_status plan_loss(linear_loss *self, const yoke_plan_request *request
     return yoke_plan_create(&self->loss, self->base.device, &own);
 }
 
+/* A product in bfloat16 converts its weights for each block anew, and oneDNN 2.6 loses the data
+ * gradient of a few rows where outputs are odd in number: there blocks are larger, and of about one
+ * size. */
 static size_t rows_of_block(const linear_loss *self) {
-    size_t rows = BLOCK_BYTES / (self->out * sizeof(float)) / ROWS * ROWS;
-    if (rows < ROWS) rows = ROWS;
-    return rows < self->rows ? rows : self->rows;
+    bool half = self->element < sizeof(float);
+    size_t most = half ? 2 * ROWS : ROWS, blocks = (self->rows + most - 1) / most;
+    if (blocks == 1) return self->rows;
+    return half ? (self->rows + blocks - 1) / blocks : most;
 }
 
 yoke_status cpu_plan_linear_loss(yoke_plan **plan, cpu_device *device,

@@ -24,17 +24,29 @@ typedef struct loss_plan {
     double weight_sum;
 } loss_plan;
 
-static size_t first_largest(const float *logits, size_t classes) {
-    size_t best = 0;
-    for (size_t j = 1; j < classes; j++) {
-        if (logits[j] > logits[best]) best = j;
-    }
-    return best;
+enum { LANES = 16 };
+
+/* A first NaN stays the largest; others are none. */
+CPU_CLONES static size_t first_largest(const float *logits, size_t classes) {
+    float lanes[LANES], largest = logits[0];
+    size_t whole = classes / LANES * LANES, best = 0;
+    for (size_t l = 0; l < LANES; l++)
+        lanes[l] = largest;
+    for (size_t j = 0; j < whole; j += LANES)
+#pragma omp simd
+        for (size_t l = 0; l < LANES; l++)
+            lanes[l] = logits[j + l] > lanes[l] ? logits[j + l] : lanes[l];
+    for (size_t l = 0; l < LANES; l++)
+        largest = lanes[l] > largest ? lanes[l] : largest;
+    for (size_t j = whole; j < classes; j++)
+        largest = logits[j] > largest ? logits[j] : largest;
+    while (best < classes && logits[best] != largest)
+        best++;
+    return best < classes ? best : 0;
 }
 
 /* The sum over a row of exp(x - largest): LANES partial sums, so that their order does not depend
  * on the processor's vectors. */
-enum { LANES = 16 };
 CPU_CLONES static double sum_exponentials(const float *logits, size_t classes, float largest) {
     double sums[LANES] = {0}, sum = 0;
     size_t whole = classes / LANES * LANES;
@@ -79,9 +91,8 @@ static double label_loss_of(const loss_plan *loss, const float *logits, const ro
 }
 
 /* (1 - s) * the labels' loss + s / classes * sum_j -log p_j. */
-static double cross_entropy_row(const loss_plan *loss, const float *logits,
+static double cross_entropy_row(const loss_plan *loss, const float *logits, float largest,
                                 const row_labels *labels, saved_row *saved) {
-    float largest = logits[first_largest(logits, loss->outputs)];
     double sum = sum_exponentials(logits, loss->outputs, largest), distance = 0;
     for (size_t j = 0; loss->smoothing > 0 && j < loss->outputs; j++)
         distance -= (double)(logits[j] - largest);
@@ -95,9 +106,8 @@ static double cross_entropy_row(const loss_plan *loss, const float *logits,
 
 /* As PyTorch weights it: sum_j q_j * -log p_j, with q_j = (1 - s) w_label [j = label] + s / classes
  * * w_j. The caller divides by the sum of w_label over the batch, of mixed rows by their number. */
-static double weighted_row(const loss_plan *loss, const float *logits, const row_labels *labels,
-                           saved_row *saved) {
-    float largest = logits[first_largest(logits, loss->outputs)];
+static double weighted_row(const loss_plan *loss, const float *logits, float largest,
+                           const row_labels *labels, saved_row *saved) {
     double sum = sum_exponentials(logits, loss->outputs, largest), distance = 0;
     for (size_t j = 0; loss->smoothing > 0 && j < loss->outputs; j++)
         distance -= (double)loss->weights[j] * (double)(logits[j] - largest);
@@ -127,9 +137,12 @@ static row_loss loss_of_row(const loss_plan *loss, const yoke_plan_step *step, s
     size_t larger = labels.share >= labels.rest ? labels.own : labels.second;
     saved_row *saved = loss->base.binding.saved;
     saved_row *kept = loss->base.backward != NULL && saved != NULL ? saved + row : NULL;
-    return (row_loss){loss->weights != NULL ? weighted_row(loss, logits, &labels, kept)
-                                            : cross_entropy_row(loss, logits, &labels, kept),
-                      true, first_largest(logits, loss->outputs) == larger};
+    size_t best = first_largest(logits, loss->outputs);
+    float largest = logits[best];
+    return (row_loss){loss->weights != NULL
+                          ? weighted_row(loss, logits, largest, &labels, kept)
+                          : cross_entropy_row(loss, logits, largest, &labels, kept),
+                      true, best == larger};
 }
 
 /* Of each row alone, so that the bits do not depend on the threads. */
