@@ -428,6 +428,9 @@ typedef struct yoke_plan_request {
      * reads beside that value. */
     const yoke_operation *next[YOKE_PLAN_NEXT];
     yoke_layout added;
+    /* Linear: next[0] is an OUTPUT that alone reads the value, and this is the loss, which reads
+     * that; the plan may compute both. NULL: it may not. */
+    const yoke_operation *loss;
     yoke_layout
         inputs[YOKE_PLAN_INPUTS]; /* the layouts in which the inputs' producers write them */
     /* bytes = 0: the plan chooses the layout (the model's first plan); otherwise it must use this
@@ -458,8 +461,14 @@ typedef struct yoke_plan_needs {
     bool shared_input_gradient;
     /* Backward can add input 0's gradient to what is in its place. */
     bool adds_input_gradient;
+    /* And in steps that say so those of the parameters. */
+    bool adds_parameter_gradients;
     bool applies_relu; /* as the request offers: the output is the ReLU's */
     int computes_next; /* so many operations of request.next: the output is that of the last */
+    /* The plan computes request.next[0] and the loss. In a step with loss_only, forward runs in the
+     * place of the loss's, writes no output, and keeps the gradients for backward in `saved`. In
+     * others the two passes are those of the operation and the OUTPUT. */
+    bool computes_loss;
     size_t mask_bytes; /* `saved` begins with a mask of what the ReLU let through; 0: none */
     bool masks_input_gradient, sums_input_bias; /* as the request offers */
     /* The plan reads parameter k in bfloat16 from the binding's `shadows`, not in float32. */
@@ -491,6 +500,7 @@ typedef struct yoke_plan_binding {
     float *input_bias_gradient; /* where it sums that up, too. The plan before it then gets no
                                    gradient of its bias to write: NULL */
     void *saved, *scratch, *kept;
+    /* Of a loss, and of a plan that computes it. */
     const int32_t *labels;       /* [rows, positions]; cross-entropy */
     const yoke_label_mix *mixes; /* [rows]; cross-entropy, read where the step is mixed */
     const float *targets;        /* [rows, shape of a row]; losses without labels */
@@ -509,7 +519,9 @@ typedef struct yoke_plan_step {
     /* For batch norms with a norm_group. idle: this participant has no rows, and the plan only
      * takes part in the all-gather. alone: the plan gathers nothing and normalises its own rows. */
     bool idle, alone;
-    bool again; /* forward runs a second time in this step: running statistics stay */
+    bool again;     /* forward runs a second time in this step: running statistics stay */
+    bool loss_only; /* nobody reads the outputs, only their loss */
+    bool adds_parameter_gradients; /* backward adds to them, where the plan can */
     /* An engine that only predicts counts the changes of its parameters and running statistics
      * here: while the number stays, plans keep what they have made of them. 0: nobody counts. */
     uint64_t weights_version;

@@ -210,6 +210,13 @@ static void plan_node(struct backward *backward, int index) {
     distribute(backward, node, contributions);
 }
 
+/* Another plan has computed this OUTPUT: its gradient, which has no storage, is that of its
+ * input. */
+static void pass_on(const struct backward *backward, int index) {
+    const yoke_node *node = &backward->program->model->nodes[index];
+    backward->gradients[node->inputs[0]] = backward->gradients[node->output];
+}
+
 /* The nodes whose forward runs again right before this node's backward. */
 static void run_again_before(struct backward *backward, int index) {
     const yoke_program *program = backward->program;
@@ -246,7 +253,11 @@ yoke_status yoke_plan_backward_actions(yoke_program *program, const yoke_flat *f
             backward.gradients[model->value_count - 1 - k] = YOKE_PLACE_OUTPUT_GRADIENTS - k;
         for (int i = model->node_count - 1; i >= 0; i--) {
             run_again_before(&backward, i);
-            if (yoke_program_runs_backward(program, &model->nodes[i])) plan_node(&backward, i);
+            if (!yoke_program_runs_backward(program, &model->nodes[i])) continue;
+            if (program->places[i].computed_by != YOKE_NONE)
+                pass_on(&backward, i);
+            else
+                plan_node(&backward, i);
         }
         for (int k = 0; k < model->input_count; k++) {
             program->gradients_of_inputs[k] = backward.gradients[model->inputs[k].value];

@@ -57,8 +57,8 @@ static yoke_status make_replica(check *c) {
                                           .input_gradients = !c->reads_tokens};
     TRY(yoke_replica_create(&c->replica, c->model, &options));
     TRY(yoke_replica_allocate(c->replica, NULL, NULL));
-    c->step =
-        (yoke_plan_step){.seed = c->options.seed, .loss_scale = 1.0f / (float)c->options.rows};
+    c->step = (yoke_plan_step){
+        .seed = c->options.seed, .loss_scale = 1.0f / (float)c->options.rows, .loss_only = true};
     return yoke_replica_initialize(c->replica, c->options.seed);
 }
 
@@ -95,7 +95,8 @@ static yoke_status draw_batch(check *c) {
     size_t outputs = rows * yoke_model_output_elements(model, 0);
     size_t labels = rows * yoke_model_positions(model);
     uint32_t classes = (uint32_t)yoke_model_output_shape(model).channels;
-    yoke_random_uniform(memory->targets, outputs, 0, 1, seed, YOKE_RANDOM_SYNTHETIC, stream++);
+    if (memory->targets != NULL)
+        yoke_random_uniform(memory->targets, outputs, 0, 1, seed, YOKE_RANDOM_SYNTHETIC, stream++);
     for (size_t i = 0; i < labels; i++)
         memory->labels[i] = (int32_t)((i * 7 + seed) % classes);
     return YOKE_OK;

@@ -56,6 +56,16 @@ static yoke_status is_finite(const struct probe *probe, int value, yoke_dims dim
     return YOKE_OK;
 }
 
+/* The loss of the latest step, whose plan kept no logits: all before them are finite. */
+static yoke_status loss_is_finite(const struct probe *probe, bool *finite) {
+    const yoke_replica *replica = probe->replica;
+    yoke_loss_scalars scalars;
+    TRY(yoke_device_download(replica->options.device, YOKE_STREAM_COMPUTE, &scalars,
+                             replica->memory.scalars, sizeof scalars));
+    *finite = isfinite(scalars.loss_sum);
+    return YOKE_OK;
+}
+
 /* Runs forward again, since the arena holds an activation only until its last reader. */
 static yoke_status search(const struct probe *probe, const char **name) {
     const yoke_replica *replica = probe->replica;
@@ -75,6 +85,11 @@ static yoke_status search(const struct probe *probe, const char **name) {
     for (int i = 0; i < model->node_count && *name == NULL; i++) {
         const yoke_node *node = &model->nodes[i];
         if (!yoke_program_computes(program, i)) continue;
+        if (step.loss_only && i == program->loss_node) {
+            TRY(loss_is_finite(probe, &finite));
+            if (!finite) *name = node->operation.name;
+            continue;
+        }
         yoke_status status = yoke_plan_forward(program->plans[i], &step);
         finite =
             status !=
@@ -97,6 +112,9 @@ static size_t largest_value(const yoke_replica *replica) {
         if (elements > largest) largest = elements;
     }
     for (int i = 0; i < model->node_count; i++) {
+        bool computed = yoke_program_computes(replica->current, i);
+        if (!computed || (replica->last_step.loss_only && i == replica->current->loss_node))
+            continue;
         size_t elements = value_elements(replica, model->nodes[i].operation.output);
         if (elements > largest) largest = elements;
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A linear layer that computes the ReLU behind it, and one that computes backward of the ReLU
- * before it and the bias's gradient of the layer before that; in inference a convolution that
- * computes the batch norm and the activation behind it: where nobody else reads the values between
- * them, and the plans can. */
+/* A linear layer that computes the ReLU behind it, or the loss, and one that computes backward of
+ * the ReLU before it and the bias's gradient of the layer before that; in inference a convolution
+ * that computes the batch norm and the activation behind it: where nobody else reads the values
+ * between them, and the plans can. */
 #include "model/program.h"
 
 /* The only node that reads `value`; NONE when several do. */
@@ -89,6 +89,15 @@ static void offer_next(const yoke_program *program, int node, yoke_plan_request 
     }
 }
 
+/* The last node is the OUTPUT that the loss reads. */
+static void offer_loss(const yoke_program *program, int node, yoke_plan_request *request) {
+    const yoke_model *model = program->model;
+    int last = model->node_count - 1;
+    if (only_reader(model, model->nodes[node].output) != last) return;
+    request->next[0] = &model->nodes[last].operation;
+    request->loss = &program->loss_operation;
+}
+
 yoke_next_nodes yoke_nodes_behind(const yoke_program *program, int node) {
     const yoke_model *model = program->model;
     yoke_next_nodes found = {.count = yoke_plan_describe(program->plans[node])->computes_next,
@@ -128,6 +137,7 @@ void yoke_offer_joins(const yoke_program *program, int node, yoke_plan_request *
     bool convolves = request->operation->kind == YOKE_OP_CONV2D;
     if (convolves && request->inference) offer_next(program, node, request);
     if (request->operation->kind != YOKE_OP_LINEAR) return;
+    offer_loss(program, node, request);
     int relu = only_reader(model, model->nodes[node].output);
     request->relu = is_relu(model, relu);
     int value = request->relu ? model->nodes[relu].output : YOKE_NONE;

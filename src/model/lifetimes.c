@@ -120,6 +120,8 @@ yoke_status yoke_place_values(yoke_program *program) {
         int output = model->node_count - 1 - i;
         if (output < model->output_count)
             *place = YOKE_PLACE_OUTPUTS - output;
+        else if (needs->computes_loss)
+            *place = YOKE_PLACE_OUTPUTS;
         else if (program->places[i].computed_by != YOKE_NONE)
             *place = program->values[model->nodes[program->places[i].computed_by].output];
         else if (yoke_adds_in_place(program, i))

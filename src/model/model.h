@@ -109,8 +109,10 @@ typedef struct yoke_replica_memory {
     yoke_layout image_layout; /* for options.rows */
     int32_t *labels;          /* [rows, positions] */
     yoke_label_mix *mixes;    /* [rows] */
-    float *targets;           /* [rows, shape of output 0] */
-    float *outputs[YOKE_OUTPUTS_LIMIT]; /* [rows, output shape], float32: of the latest forward */
+    float *targets;           /* [rows, shape of output 0]; NULL: the loss reads none */
+    /* [rows, output shape], float32: of the latest forward, but for output 0 in a step with
+     * loss_only, which may not have been computed; NULL: no step has wanted it yet. */
+    float *outputs[YOKE_OUTPUTS_LIMIT];
     /* The same shapes. The loss writes the first, or scatter in the classic schedule. */
     float *output_gradients[YOKE_OUTPUTS_LIMIT];
     yoke_loss_scalars *scalars, *on_host;                /* of the latest loss; on_host: pinned */

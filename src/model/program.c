@@ -55,6 +55,7 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
     }
     if (needs->scratch_bytes > program->scratch_bytes)
         program->scratch_bytes = needs->scratch_bytes;
+    if (needs->computes_loss) program->loss_node = index;
     return YOKE_OK;
 }
 
@@ -96,12 +97,11 @@ static yoke_status make_plans(yoke_program *program, const yoke_program_request 
         program->forms[parameter->tensor] = parameter->forms;
     }
     TRY(choose_image_layout(program, request));
+    TRY(yoke_model_loss_operation(program->model, &program->loss_operation));
     for (int i = 0; i < model->node_count; i++)
         TRY(plan_node(program, request, i));
-    yoke_operation operation;
-    TRY(yoke_model_loss_operation(program->model, &operation));
     const yoke_plan_request loss = {
-        .operation = &operation,
+        .operation = &program->loss_operation,
         .rows = request->rows,
         .most_rows = request->most_rows,
         .training = request->training,
@@ -154,6 +154,7 @@ static yoke_status build_program(yoke_program *program, const yoke_program_reque
     program->frozen = request->frozen;
     program->fixed_statistics = request->fixed_statistics;
     program->before_operation = request->before_operation;
+    program->loss_node = YOKE_NONE;
     TRY(allocate_lists(program));
     yoke_program_mark_gradients(program);
     return make_plans(program, request);
@@ -264,6 +265,15 @@ static void bind_next(const yoke_program *program, const yoke_flat *flat,
     }
 }
 
+/* What the plan of the loss compares with and writes, or that of a node that computes it. */
+static void bind_labels(const yoke_replica_memory *memory, yoke_plan_binding *binding) {
+    binding->labels = memory->labels;
+    binding->mixes = memory->mixes;
+    binding->targets = memory->targets;
+    binding->scalars = memory->scalars;
+    binding->on_host = memory->on_host;
+}
+
 /* How many plans before this one keep something. */
 static int kept_before(const yoke_program *program, int index) {
     int count = 0;
@@ -304,9 +314,29 @@ static yoke_status bind_node(const yoke_program *program, const yoke_flat *flat,
                 memory->buffers + program->model->tensors[node->buffers[k]].buffer_offset;
     bind_mask(program, flat, memory, index, &binding);
     bind_next(program, flat, memory, index, &binding);
+    if (index == program->loss_node) bind_labels(memory, &binding);
     if (yoke_plan_describe(program->plans[index])->kept_bytes > 0)
         binding.kept = program->kept[kept_before(program, index)].address;
     return yoke_plan_bind(program->plans[index], &binding);
+}
+
+static yoke_status bind_loss(const yoke_program *program, const yoke_replica_memory *memory,
+                             void *scratch) {
+    yoke_plan_binding binding = {
+        .inputs = {memory->outputs[0]},
+        .input_gradients = {memory->output_gradients[0]},
+        .saved = yoke_program_address(program, memory, program->loss_saved),
+        .scratch = scratch,
+    };
+    bind_labels(memory, &binding);
+    return yoke_plan_bind(program->loss, &binding);
+}
+
+yoke_status yoke_program_bind_outputs(const yoke_program *program, const yoke_flat *flat,
+                                      const yoke_replica_memory *memory, void *scratch) {
+    if (program->loss_node == YOKE_NONE) return YOKE_OK;
+    TRY(bind_node(program, flat, memory, scratch, program->loss_node));
+    return bind_loss(program, memory, scratch);
 }
 
 yoke_status yoke_program_bind(yoke_program *program, const yoke_flat *flat,
@@ -326,24 +356,18 @@ yoke_status yoke_program_bind(yoke_program *program, const yoke_flat *flat,
         action->to_address = memory->gradients + parameter->offset;
         action->elements = parameter->layout.bytes / sizeof(float);
     }
-    yoke_plan_binding binding = {
-        .inputs = {memory->outputs[0]},
-        .input_gradients = {memory->output_gradients[0]},
-        .saved = yoke_program_address(program, memory, program->loss_saved),
-        .scratch = scratch,
-        .labels = memory->labels,
-        .mixes = memory->mixes,
-        .targets = memory->targets,
-        .scalars = memory->scalars,
-        .on_host = memory->on_host,
-    };
-    return yoke_plan_bind(program->loss, &binding);
+    return bind_loss(program, memory, scratch);
 }
 
 /* Running. */
 
 bool yoke_program_computes(const yoke_program *program, int node) {
     return !program->places[node].skips_forward && program->places[node].computed_by == YOKE_NONE;
+}
+
+/* Whether the node's plan runs in the loss's place. */
+static bool waits_for_loss(const yoke_program *program, int node, const yoke_plan_step *step) {
+    return step->loss_only && node == program->loss_node;
 }
 
 static yoke_status queue_forward(yoke_program *program, const yoke_flat *flat,
@@ -355,12 +379,15 @@ static yoke_status queue_forward(yoke_program *program, const yoke_flat *flat,
     for (int i = 0; i < program->model->node_count; i++) {
         int layers = yoke_fused_layers(&program->model->nodes[i]);
         if (hook->call != NULL && layers > 0) hook->call(hook->context, layers);
-        if (yoke_program_computes(program, i)) TRY(yoke_plan_forward(program->plans[i], step));
+        if (yoke_program_computes(program, i) && !waits_for_loss(program, i, step))
+            TRY(yoke_plan_forward(program->plans[i], step));
     }
     return YOKE_OK;
 }
 
 static yoke_status queue_loss(yoke_program *program, const yoke_plan_step *step) {
+    if (step->loss_only && program->loss_node != YOKE_NONE)
+        return yoke_plan_forward(program->plans[program->loss_node], step);
     TRY(yoke_plan_forward(program->loss, step));
     return program->training ? yoke_plan_backward(program->loss, step) : YOKE_OK;
 }

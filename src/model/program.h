@@ -118,9 +118,11 @@ typedef struct yoke_program {
     bool *requires_gradient;      /* [values] */
     yoke_plan **plans;            /* [nodes] */
     yoke_plan *loss;              /* the loss */
-    yoke_layout *layouts;         /* [values] */
-    yoke_layout *parameters;      /* [tensors]: as the plans use them */
-    unsigned *forms;              /* [tensors]: in which the plans read them */
+    yoke_operation loss_operation;
+    int loss_node; /* the node whose plan computes the loss in a step with loss_only, or NONE */
+    yoke_layout *layouts;    /* [values] */
+    yoke_layout *parameters; /* [tensors]: as the plans use them */
+    unsigned *forms;         /* [tensors]: in which the plans read them */
 
     yoke_place *values;       /* [values] */
     yoke_node_places *places; /* [nodes] */
@@ -152,6 +154,10 @@ void yoke_program_destroy(yoke_program *program);
 yoke_status yoke_program_schedule(yoke_program *program, const yoke_flat *flat);
 yoke_status yoke_program_bind(yoke_program *program, const yoke_flat *flat,
                               const yoke_replica_memory *memory, void *arena, void *scratch);
+/* Again those plans that read or write output 0 or its gradient, whose memory is there now, where a
+ * plan computes the loss. */
+yoke_status yoke_program_bind_outputs(const yoke_program *program, const yoke_flat *flat,
+                                      const yoke_replica_memory *memory, void *scratch);
 /* Records forward, loss and every segment. */
 yoke_status yoke_program_record(yoke_program *program, const yoke_flat *flat,
                                 const yoke_replica_memory *memory);

@@ -9,8 +9,9 @@
 
 /* Ranges. */
 
-/* Bytes that node `index` writes. */
+/* Bytes that node `index` writes to the arena. */
 static size_t output_bytes(const yoke_program *program, int index) {
+    if (index == program->loss_node) return 0;
     return program->layouts[program->model->nodes[index].output].bytes;
 }
 
@@ -59,6 +60,8 @@ static void find_ranges(yoke_program *program, bool automatic, int *ranges) {
         marked = marked || ranges[i] > 0;
     }
     if (!marked && automatic) cut_model(program, ranges);
+    /* What the loss has left for backward is not made again. */
+    if (program->loss_node != YOKE_NONE) ranges[program->loss_node] = 0;
 }
 
 /* What backward needs of a range. */

@@ -31,12 +31,25 @@ static yoke_status allocate_flat(yoke_replica *replica, float *parameters, float
     return allocate_floats(replica, flat->buffer_elements, "running statistics", &memory->buffers);
 }
 
+/* Output k and its gradient. */
+static yoke_status allocate_output(yoke_replica *replica, int k) {
+    yoke_replica_memory *memory = &replica->memory;
+    size_t rows = (size_t)replica->options.rows;
+    size_t count = rows * yoke_model_output_elements(replica->model, k);
+    TRY(allocate_floats(replica, count, "the outputs of a shard", &memory->outputs[k]));
+    memory->batch_bytes += count * sizeof(float);
+    if (replica->options.inference) return YOKE_OK;
+    TRY(allocate_floats(replica, count, "output gradients", &memory->output_gradients[k]));
+    memory->batch_bytes += count * sizeof(float);
+    return YOKE_OK;
+}
+
 static yoke_status allocate_batch(yoke_replica *replica) {
     yoke_device *device = replica->options.device;
     yoke_replica_memory *memory = &replica->memory;
     const yoke_model *model = replica->model;
     size_t rows = (size_t)replica->options.rows;
-    size_t targets = rows * yoke_model_output_elements(model, 0), floats = targets;
+    size_t floats = 0;
     size_t label_bytes = rows * yoke_model_positions(model) * sizeof(int32_t);
     size_t mix_bytes = rows * sizeof *memory->mixes;
     void *labels = NULL, *mixes = NULL, *scalars = NULL, *on_host = NULL;
@@ -45,14 +58,10 @@ static yoke_status allocate_batch(yoke_replica *replica) {
         TRY(allocate_floats(replica, count, "the inputs of a shard", &memory->inputs[k]));
         floats += count;
     }
-    TRY(allocate_floats(replica, targets, "the targets of a shard", &memory->targets));
-    for (int k = 0; k < model->output_count; k++) {
-        size_t count = rows * yoke_model_output_elements(model, k);
-        TRY(allocate_floats(replica, count, "the outputs of a shard", &memory->outputs[k]));
-        floats += count;
-        if (replica->options.inference) continue;
-        TRY(allocate_floats(replica, count, "output gradients", &memory->output_gradients[k]));
-        floats += count;
+    if (yoke_model_reads_targets(model)) {
+        floats += rows * yoke_model_output_elements(model, 0);
+        TRY(allocate_floats(replica, rows * yoke_model_output_elements(model, 0),
+                            "the targets of a shard", &memory->targets));
     }
     TRY(yoke_device_allocate(device, label_bytes, "the labels of a shard", &labels));
     memory->labels = labels;
@@ -63,6 +72,8 @@ static yoke_status allocate_batch(yoke_replica *replica) {
     TRY(yoke_device_allocate_host(device, sizeof *memory->on_host, "a loss", &on_host));
     memory->on_host = on_host;
     memory->batch_bytes = floats * sizeof(float) + label_bytes + mix_bytes;
+    for (int k = 1; k < model->output_count; k++)
+        TRY(allocate_output(replica, k));
     return YOKE_OK;
 }
 
@@ -155,6 +166,20 @@ static yoke_status suggest_rows(const yoke_replica *replica, const yoke_program 
     return FAIL(status, "%s; %s: about %d at a time would fit", cause.text, advice, rows);
 }
 
+static void *scratch_of(const yoke_replica *replica, const yoke_program *program) {
+    return program->own_scratch.bytes > 0 ? program->own_scratch.address : replica->scratch.address;
+}
+
+/* Output 0 has memory once a program computes it apart from the loss, or a step wants it. */
+static yoke_status provide_output(yoke_replica *replica) {
+    if (replica->memory.outputs[0] != NULL) return YOKE_OK;
+    TRY(yoke_memory_advice(allocate_output(replica, 0), replica->options.rows_advice));
+    for (int i = 0; i < replica->program_count; i++)
+        TRY(yoke_program_bind_outputs(replica->programs[i], replica->flat, &replica->memory,
+                                      scratch_of(replica, replica->programs[i])));
+    return YOKE_OK;
+}
+
 static yoke_status place_program(yoke_replica *replica, yoke_program *program) {
     yoke_device *device = replica->options.device;
     yoke_replica_memory *memory = &replica->memory;
@@ -163,15 +188,15 @@ static yoke_status place_program(yoke_replica *replica, yoke_program *program) {
     TRY(suggest_rows(replica, program, free_bytes, find_regions(replica, program)));
     TRY(yoke_memory_advice(find_kept(replica, program), replica->options.rows_advice));
     yoke_region *arena = program->own_arena.bytes > 0 ? &program->own_arena : &replica->arena;
-    yoke_region *scratch =
-        program->own_scratch.bytes > 0 ? &program->own_scratch : &replica->scratch;
+    if (program->loss_node == YOKE_NONE) TRY(provide_output(replica));
     if (memory->shadow == NULL && yoke_program_reads_shadow(program)) {
         size_t bytes = replica->flat->elements * sizeof *memory->shadow;
         TRY(yoke_memory_advice(
             yoke_device_allocate(device, bytes, "parameters in bfloat16", (void **)&memory->shadow),
             YOKE_ADVICE_MODEL));
     }
-    TRY(yoke_program_bind(program, replica->flat, memory, arena->address, scratch->address));
+    TRY(yoke_program_bind(program, replica->flat, memory, arena->address,
+                          scratch_of(replica, program)));
     if (!yoke_device_records(device)) return YOKE_OK;
     return yoke_program_record(program, replica->flat, memory);
 }
@@ -383,6 +408,7 @@ yoke_status yoke_replica_begin(yoke_replica *replica, int rows, bool training,
     TRY(yoke_replica_prepare(replica, rows, training));
     replica->current = yoke_replica_program(replica, rows, training);
     replica->last_step = *step;
+    if (!step->loss_only) TRY(provide_output(replica));
     TRY(yoke_device_begin_step(replica->options.device, step));
     if (training) TRY(clear_untrained(replica));
     /* Where updates write the shadow, no recording does. */

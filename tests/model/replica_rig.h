@@ -72,13 +72,13 @@ static inline void rig_tokens(const yoke_model *model, int input, float *values,
         values[i] = (float)((int)(fabsf(values[i]) * 1000) % tokens);
 }
 
-/* Normal numbers, and a copy of them in the device's memory. */
+/* Normal numbers, and a copy of them in the device's memory. to NULL: the device wants none. */
 static inline void rig_numbers(struct rig *rig, float **values, size_t row, float *to,
                                uint64_t stream) {
     size_t count = (size_t)rig->rows * row;
     *values = realloc(*values, count * sizeof **values);
     yoke_random_normal(*values, count, 1, rig->seed, YOKE_RANDOM_SYNTHETIC, stream);
-    device_put(rig->device, to, *values, count * sizeof **values);
+    if (to != NULL) device_put(rig->device, to, *values, count * sizeof **values);
 }
 
 static inline void rig_batch(struct rig *rig, uint64_t seed) {

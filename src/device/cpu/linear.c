@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "device/cpu/few_rows.h"
+#include "device/cpu/linear_loss.h"
 #include "device/cpu/sgemm_linear.h"
 #include "device/cpu/weighted.h"
 
@@ -35,7 +36,9 @@ static bool reads_shadow(const yoke_plan_request *request) {
 
 yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
                             const yoke_plan_request *request) {
-    bool by_sgemm = false;
+    bool by_sgemm = false, with_loss = false;
+    TRY(cpu_takes_linear_loss(&with_loss, device, request));
+    if (with_loss) return cpu_plan_linear_loss(plan, device, request);
     if (cpu_takes_few_rows(request)) return cpu_plan_few_rows(plan, device, request);
     TRY(cpu_takes_sgemm_linear(&by_sgemm, device, request));
     if (by_sgemm) return cpu_plan_sgemm_linear(plan, device, request);

@@ -9,6 +9,7 @@
 #include "device/cpu/clones.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/functions.h"
+#include "device/cpu/loss.h"
 
 /* What backward needs of one row's softmax: p_j = exp(x_j - largest) / sum. */
 typedef struct saved_row {
@@ -23,17 +24,29 @@ typedef struct loss_plan {
     double weight_sum;
 } loss_plan;
 
-static size_t first_largest(const float *logits, size_t classes) {
-    size_t best = 0;
-    for (size_t j = 1; j < classes; j++) {
-        if (logits[j] > logits[best]) best = j;
-    }
-    return best;
+enum { LANES = 16 };
+
+/* A first NaN stays the largest; others are none. */
+CPU_CLONES static size_t first_largest(const float *logits, size_t classes) {
+    float lanes[LANES], largest = logits[0];
+    size_t whole = classes / LANES * LANES, best = 0;
+    for (size_t l = 0; l < LANES; l++)
+        lanes[l] = largest;
+    for (size_t j = 0; j < whole; j += LANES)
+#pragma omp simd
+        for (size_t l = 0; l < LANES; l++)
+            lanes[l] = logits[j + l] > lanes[l] ? logits[j + l] : lanes[l];
+    for (size_t l = 0; l < LANES; l++)
+        largest = lanes[l] > largest ? lanes[l] : largest;
+    for (size_t j = whole; j < classes; j++)
+        largest = logits[j] > largest ? logits[j] : largest;
+    while (best < classes && logits[best] != largest)
+        best++;
+    return best < classes ? best : 0;
 }
 
 /* The sum over a row of exp(x - largest): LANES partial sums, so that their order does not depend
  * on the processor's vectors. */
-enum { LANES = 16 };
 CPU_CLONES static double sum_exponentials(const float *logits, size_t classes, float largest) {
     double sums[LANES] = {0}, sum = 0;
     size_t whole = classes / LANES * LANES;
@@ -78,9 +91,8 @@ static double label_loss_of(const loss_plan *loss, const float *logits, const ro
 }
 
 /* (1 - s) * the labels' loss + s / classes * sum_j -log p_j. */
-static double cross_entropy_row(const loss_plan *loss, const float *logits,
+static double cross_entropy_row(const loss_plan *loss, const float *logits, float largest,
                                 const row_labels *labels, saved_row *saved) {
-    float largest = logits[first_largest(logits, loss->outputs)];
     double sum = sum_exponentials(logits, loss->outputs, largest), distance = 0;
     for (size_t j = 0; loss->smoothing > 0 && j < loss->outputs; j++)
         distance -= (double)(logits[j] - largest);
@@ -94,9 +106,8 @@ static double cross_entropy_row(const loss_plan *loss, const float *logits,
 
 /* As PyTorch weights it: sum_j q_j * -log p_j, with q_j = (1 - s) w_label [j = label] + s / classes
  * * w_j. The caller divides by the sum of w_label over the batch, of mixed rows by their number. */
-static double weighted_row(const loss_plan *loss, const float *logits, const row_labels *labels,
-                           saved_row *saved) {
-    float largest = logits[first_largest(logits, loss->outputs)];
+static double weighted_row(const loss_plan *loss, const float *logits, float largest,
+                           const row_labels *labels, saved_row *saved) {
     double sum = sum_exponentials(logits, loss->outputs, largest), distance = 0;
     for (size_t j = 0; loss->smoothing > 0 && j < loss->outputs; j++)
         distance -= (double)loss->weights[j] * (double)(logits[j] - largest);
@@ -113,22 +124,49 @@ static bool is_ignored(const loss_plan *loss, size_t row) {
     return operation->ignores && loss->base.binding.labels[row] == operation->ignored;
 }
 
+/* What a row adds to the scalars. */
+typedef struct row_loss {
+    double loss;
+    bool counts, correct;
+} row_loss;
+
+static row_loss loss_of_row(const loss_plan *loss, const yoke_plan_step *step, size_t row,
+                            const float *logits) {
+    if (is_ignored(loss, row)) return (row_loss){0};
+    row_labels labels = labels_of(loss, step, row);
+    size_t larger = labels.share >= labels.rest ? labels.own : labels.second;
+    saved_row *saved = loss->base.binding.saved;
+    saved_row *kept = loss->base.backward != NULL && saved != NULL ? saved + row : NULL;
+    size_t best = first_largest(logits, loss->outputs);
+    float largest = logits[best];
+    return (row_loss){loss->weights != NULL
+                          ? weighted_row(loss, logits, largest, &labels, kept)
+                          : cross_entropy_row(loss, logits, largest, &labels, kept),
+                      true, best == larger};
+}
+
+/* Of each row alone, so that the bits do not depend on the threads. */
+static void cross_entropy_of_rows(const loss_plan *loss, const yoke_plan_step *step,
+                                  const cpu_loss_rows *rows) {
+    row_loss *losses = loss->base.binding.scratch;
+    yoke_loss_scalars *sum = loss->base.binding.scalars;
+    int threads = loss->base.device->threads;
+#pragma omp parallel for num_threads(                                                              \
+    threads) if (cpu_is_parallel(threads, rows->count * loss->outputs))
+    for (size_t i = 0; i < rows->count; i++)
+        losses[i] = loss_of_row(loss, step, rows->first + i, rows->logits + i * loss->outputs);
+    if (rows->first == 0) *sum = (yoke_loss_scalars){0};
+    for (size_t i = 0; i < rows->count; i++) {
+        if (!losses[i].counts) continue;
+        sum->loss_sum += losses[i].loss;
+        sum->correct += losses[i].correct;
+    }
+}
+
 static yoke_status cross_entropy_forward(yoke_plan *plan, const yoke_plan_step *step) {
     const loss_plan *loss = (const loss_plan *)plan;
-    const float *logits = loss->base.binding.inputs[0];
-    saved_row *saved = plan->backward != NULL ? loss->base.binding.saved : NULL;
-    double sum = 0;
-    int32_t correct = 0;
-    for (size_t row = 0; row < loss->rows; row++, logits += loss->outputs) {
-        if (is_ignored(loss, row)) continue;
-        row_labels labels = labels_of(loss, step, row);
-        size_t larger = labels.share >= labels.rest ? labels.own : labels.second;
-        saved_row *kept = saved != NULL ? saved + row : NULL;
-        sum += loss->weights != NULL ? weighted_row(loss, logits, &labels, kept)
-                                     : cross_entropy_row(loss, logits, &labels, kept);
-        if (first_largest(logits, loss->outputs) == larger) correct++;
-    }
-    *loss->base.binding.scalars = (yoke_loss_scalars){sum, correct};
+    const cpu_loss_rows rows = {.count = loss->rows, .logits = plan->binding.inputs[0]};
+    cross_entropy_of_rows(loss, step, &rows);
     return YOKE_OK;
 }
 
@@ -145,55 +183,83 @@ CPU_CLONES static void subtract_target(const float *logits, size_t classes, save
         gradient[j] = (probability(logits[j], saved) - target) * scale;
 }
 
+/* One row; the gradient may lie where the logits do. */
+typedef struct row_slopes {
+    const float *logits;
+    saved_row saved;
+    row_labels labels;
+    float scale;
+    float *gradient;
+} row_slopes;
+
 /* d loss / d x_j = p_j - (1 - s) [j = label] - s / classes, the label's part by the shares of
  * both. */
-static void plain_slopes(const loss_plan *loss, const yoke_plan_step *step, size_t row,
-                         float *gradient) {
-    const float *logits = (const float *)loss->base.binding.inputs[0] + row * loss->outputs;
-    const saved_row *saved = (const saved_row *)loss->base.binding.saved + row;
-    row_labels labels = labels_of(loss, step, row);
+static void plain_slopes(const loss_plan *loss, const row_slopes *row) {
+    const row_labels *labels = &row->labels;
     float everywhere = (float)(loss->smoothing / (double)loss->outputs);
-    float at_label = (float)(1 - loss->smoothing), at_own = at_label * labels.share;
-    float at_second = at_label * labels.rest;
-    subtract_target(logits, loss->outputs, *saved, everywhere, step->loss_scale, gradient);
-    const size_t targets[] = {labels.own, labels.second};
+    float at_label = (float)(1 - loss->smoothing), at_own = at_label * labels->share;
+    float at_second = at_label * labels->rest;
+    const size_t targets[] = {labels->own, labels->second};
+    const float chosen[] = {probability(row->logits[labels->own], row->saved),
+                            probability(row->logits[labels->second], row->saved)};
+    subtract_target(row->logits, loss->outputs, row->saved, everywhere, row->scale, row->gradient);
     for (size_t k = 0; k < 2; k++) {
         size_t j = targets[k];
-        float target = (j == labels.own ? at_own : 0) + (j == labels.second ? at_second : 0);
-        gradient[j] = (probability(logits[j], *saved) - (target + everywhere)) * step->loss_scale;
+        float target = (j == labels->own ? at_own : 0) + (j == labels->second ? at_second : 0);
+        row->gradient[j] = (chosen[k] - (target + everywhere)) * row->scale;
     }
 }
 
 /* d loss / d x_j = p_j * sum_k q_k - q_j, with the q of weighted_row. */
-static void weighted_slopes(const loss_plan *loss, const yoke_plan_step *step, size_t row,
-                            float *gradient) {
-    const float *logits = (const float *)loss->base.binding.inputs[0] + row * loss->outputs;
-    const saved_row *saved = (const saved_row *)loss->base.binding.saved + row;
-    row_labels labels = labels_of(loss, step, row);
+static void weighted_slopes(const loss_plan *loss, const row_slopes *row) {
+    const row_labels *labels = &row->labels;
     double each = loss->smoothing / (double)loss->outputs, at_label = 1 - loss->smoothing;
-    double at_own = at_label * weight_of(loss, labels.own) * (double)labels.share;
-    double at_second = at_label * weight_of(loss, labels.second) * (double)labels.rest;
+    double at_own = at_label * weight_of(loss, labels->own) * (double)labels->share;
+    double at_second = at_label * weight_of(loss, labels->second) * (double)labels->rest;
     float all = (float)(at_own + at_second + each * loss->weight_sum);
     for (size_t j = 0; j < loss->outputs; j++) {
-        float p = probability(logits[j], *saved);
-        double target = (j == labels.own ? at_own : 0) + (j == labels.second ? at_second : 0);
+        float p = probability(row->logits[j], row->saved);
+        double target = (j == labels->own ? at_own : 0) + (j == labels->second ? at_second : 0);
         target += each * (double)loss->weights[j];
-        gradient[j] = (p * all - (float)target) * step->loss_scale;
+        row->gradient[j] = (p * all - (float)target) * row->scale;
     }
+}
+
+static void slopes_of_row(const loss_plan *loss, const yoke_plan_step *step, size_t index,
+                          const float *logits, float *gradient) {
+    if (is_ignored(loss, index)) {
+        memset(gradient, 0, loss->outputs * sizeof *gradient);
+        return;
+    }
+    const row_slopes row = {logits, ((const saved_row *)loss->base.binding.saved)[index],
+                            labels_of(loss, step, index), step->loss_scale, gradient};
+    (loss->weights != NULL ? weighted_slopes : plain_slopes)(loss, &row);
+}
+
+static void slopes_of_rows(const loss_plan *loss, const yoke_plan_step *step,
+                           const cpu_loss_rows *rows) {
+    size_t outputs = loss->outputs;
+    int threads = loss->base.device->threads;
+#pragma omp parallel for num_threads(threads) if (cpu_is_parallel(threads, rows->count * outputs))
+    for (size_t i = 0; i < rows->count; i++)
+        slopes_of_row(loss, step, rows->first + i, rows->logits + i * outputs,
+                      rows->gradient + i * outputs);
 }
 
 static yoke_status cross_entropy_backward(yoke_plan *plan, const yoke_plan_step *step) {
     const loss_plan *loss = (const loss_plan *)plan;
-    float *gradient = loss->base.binding.input_gradients[0];
-    for (size_t row = 0; row < loss->rows; row++, gradient += loss->outputs) {
-        if (is_ignored(loss, row))
-            memset(gradient, 0, loss->outputs * sizeof *gradient);
-        else if (loss->weights != NULL)
-            weighted_slopes(loss, step, row, gradient);
-        else
-            plain_slopes(loss, step, row, gradient);
-    }
+    const cpu_loss_rows rows = {.count = loss->rows,
+                                .logits = plan->binding.inputs[0],
+                                .gradient = plan->binding.input_gradients[0]};
+    slopes_of_rows(loss, step, &rows);
     return YOKE_OK;
+}
+
+void cpu_cross_entropy_of_rows(yoke_plan *plan, const yoke_plan_step *step,
+                               const cpu_loss_rows *rows) {
+    const loss_plan *loss = (const loss_plan *)plan;
+    cross_entropy_of_rows(loss, step, rows);
+    if (rows->gradient != NULL) slopes_of_rows(loss, step, rows);
 }
 
 /* Losses of targets: the mean over a row's outputs of a function of each. */
@@ -337,8 +403,9 @@ yoke_status cpu_plan_loss(yoke_plan **plan, cpu_device *device, const yoke_plan_
     loss->rows = (size_t)request->rows * (size_t)(by_position ? dims.height : 1);
     loss->outputs = (size_t)dims.channels * (size_t)(by_position ? 1 : dims.height * dims.width);
     loss->smoothing = operation->label_smoothing;
-    if (request->training && operation->kind == YOKE_OP_CROSS_ENTROPY)
-        loss->base.needs.saved_bytes = loss->rows * sizeof(saved_row);
+    bool entropy = operation->kind == YOKE_OP_CROSS_ENTROPY;
+    if (entropy) loss->base.needs.scratch_bytes = loss->rows * sizeof(row_loss);
+    if (entropy && request->training) loss->base.needs.saved_bytes = loss->rows * sizeof(saved_row);
     if (operation->weights == NULL) return YOKE_OK;
     size_t bytes = loss->outputs * sizeof *operation->weights;
     loss->weights = malloc(bytes);

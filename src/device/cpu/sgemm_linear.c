@@ -67,11 +67,11 @@ static yoke_status data_gradient(const sgemm_linear *self) {
 }
 
 /* The rounding error of a long sum grows with the length of its longest part. */
-CPU_CLONES static void sum_columns(const sgemm_linear *self, size_t begin, size_t end,
+CPU_CLONES static void sum_columns(const sgemm_linear *self, size_t begin, size_t end, bool adds,
                                    float *sums) {
     const float *gradient = self->base.binding.output_gradient;
     size_t count = end - begin;
-    memset(sums + begin, 0, count * sizeof *sums);
+    if (!adds) memset(sums + begin, 0, count * sizeof *sums);
     for (size_t first = 0; first < self->rows; first += ROWS_OF_A_PART) {
         size_t last = self->rows - first < ROWS_OF_A_PART ? self->rows : first + ROWS_OF_A_PART;
         float part[COLUMNS] = {0};
@@ -84,11 +84,12 @@ CPU_CLONES static void sum_columns(const sgemm_linear *self, size_t begin, size_
     }
 }
 
-static void bias_gradient(const sgemm_linear *self, float *sums) {
+static void bias_gradient(const sgemm_linear *self, bool adds, float *sums) {
     int threads = self->base.device->threads;
 #pragma omp parallel for num_threads(threads) if (cpu_is_parallel(threads, self->rows * self->out))
     for (size_t begin = 0; begin < self->out; begin += COLUMNS)
-        sum_columns(self, begin, self->out - begin < COLUMNS ? self->out : begin + COLUMNS, sums);
+        sum_columns(self, begin, self->out - begin < COLUMNS ? self->out : begin + COLUMNS, adds,
+                    sums);
 }
 
 /* The padding of a gradient is added and checked with it. */
@@ -99,12 +100,13 @@ static void clear_padding(const sgemm_linear *self, float *gradient) {
         memset(gradient + row * self->pitch + whole, 0, (self->pitch - whole) * sizeof *gradient);
 }
 
-static yoke_status weight_gradient(const sgemm_linear *self) {
+static yoke_status weight_gradient(const sgemm_linear *self, bool adds) {
     const yoke_plan_binding *at = &self->base.binding;
     const float *input = at->inputs[0], *dy = at->output_gradient;
     clear_padding(self, at->parameter_gradients[0]);
-    if (self->base.operation.bias) bias_gradient(self, at->parameter_gradients[1]);
+    if (self->base.operation.bias) bias_gradient(self, adds, at->parameter_gradients[1]);
     const cpu_sgemm product = {.transpose_a = true,
+                               .add = adds,
                                .rows = self->by_output ? self->out : self->in,
                                .columns = self->by_output ? self->in : self->out,
                                .depth = self->rows,
@@ -121,12 +123,13 @@ static yoke_status weight_gradient(const sgemm_linear *self) {
 static yoke_status linear_part(yoke_plan *plan, yoke_direction direction) {
     const sgemm_linear *self = (const sgemm_linear *)plan;
     if (plan->algorithms[direction] == NULL) return YOKE_OK; /* the request wants no such pass */
-    return direction == YOKE_BACKWARD_WEIGHTS ? weight_gradient(self) : data_gradient(self);
+    return direction == YOKE_BACKWARD_WEIGHTS ? weight_gradient(self, false) : data_gradient(self);
 }
 
 static yoke_status linear_backward(yoke_plan *plan, const yoke_plan_step *step) {
-    (void)step;
-    TRY(linear_part(plan, YOKE_BACKWARD_WEIGHTS));
+    const sgemm_linear *self = (const sgemm_linear *)plan;
+    if (plan->algorithms[YOKE_BACKWARD_WEIGHTS] != NULL)
+        TRY(weight_gradient(self, step->adds_parameter_gradients));
     return linear_part(plan, YOKE_BACKWARD_DATA);
 }
 
@@ -173,11 +176,12 @@ static void take_order(sgemm_linear *self, int order) {
 
 /* Milliseconds of all passes, the best of a few runs. */
 static yoke_status time_passes(sgemm_linear *trial, double *milliseconds) {
+    const yoke_plan_step step = {0};
     *milliseconds = INFINITY;
     for (int run = 0; run < RUNS; run++) {
         uint64_t begin = yoke_now_ns();
-        TRY(linear_forward(&trial->base, NULL));
-        TRY(linear_backward(&trial->base, NULL));
+        TRY(linear_forward(&trial->base, &step));
+        TRY(linear_backward(&trial->base, &step));
         *milliseconds = fmin(*milliseconds, (double)(yoke_now_ns() - begin) * 1e-6);
     }
     return YOKE_OK;
@@ -316,5 +320,6 @@ yoke_status cpu_plan_sgemm_linear(yoke_plan **plan, cpu_device *device,
     if (request->training)
         needs->scratch_bytes = cpu_sgemm_scratch_floats(self->in, self->out) * sizeof(float);
     needs->backward_reads[0] = request->training && !request->frozen;
+    needs->adds_parameter_gradients = true;
     return cpu_plan_plain_output(*plan, request, dnnl_f32);
 }

@@ -27,6 +27,7 @@ static yoke_status begin_exchange(yoke_step *step) {
 }
 
 static yoke_status begin_lanes(yoke_step *step) {
+    step->flight.loss_only = true;
     TRY(yoke_record_lanes(step, step->flight.batch.rows, true));
     yoke_count_forward(step);
     return YOKE_OK;
@@ -94,6 +95,7 @@ static const yoke_schedule_def overlap = {
 
 static yoke_status begin_rounds(yoke_step *step) {
     yoke_flight_begin_rounds(step);
+    step->flight.loss_only = true;
     yoke_count_forward(step);
     return YOKE_OK;
 }
@@ -157,6 +159,8 @@ static const yoke_schedule_def custom_loss = {
 /* Without learning. */
 
 static yoke_status prepare_lanes(yoke_step *step) {
+    const yoke_host_loss *host = step->flight.host;
+    step->flight.loss_only = host == NULL || host->rows == NULL || host->rows->outputs[0] == NULL;
     return yoke_record_lanes(step, step->flight.batch.rows, false);
 }
 

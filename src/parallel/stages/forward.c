@@ -36,6 +36,7 @@ static yoke_status begin(yoke_step *step) {
     flight->losses_known = false;
     flight->reached = YOKE_OUTPUT_0; /* unless a backward has gradients of its own */
     flight->progress = YOKE_STAGE_SCATTER;
+    flight->loss_only = false; /* they can be gathered behind this stage */
     step->gradient.of_inputs = false;
     if (flight->training) yoke_count_forward(step);
     return YOKE_OK;

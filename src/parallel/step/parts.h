@@ -208,6 +208,7 @@ typedef struct yoke_flight {
     yoke_locations locations;
     yoke_decoding decoding; /* of its pixels */
     bool training;
+    bool loss_only;          /* nobody reads the outputs of this forward */
     int rows;                /* of the batch, in this process */
     int whole_rows;          /* of the batch, in all ranks */
     yoke_label_count own;    /* of the batch, in this process */
