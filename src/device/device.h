@@ -560,8 +560,7 @@ yoke_status yoke_device_begin_step(yoke_device *device, const yoke_plan_step *st
 yoke_status yoke_device_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
                                size_t elements);
 
-/* to += from, elementwise, for a value of this layout: the gradients of two readers of one
- * value. */
+/* to += from, elementwise, in this layout: the gradients of two readers of one value. */
 yoke_status yoke_device_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
                                    const void *from);
 
