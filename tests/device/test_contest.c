@@ -9,7 +9,7 @@
 
 #include "device/cpu/contest.h"
 
-enum { RUNS = 3, DOES_NOT_SERVE = -1, FAILS = -2 };
+enum { RUNS = 4, DOES_NOT_SERVE = -1, FAILS = -2 };
 
 typedef struct script {
     double times[3][RUNS]; /* of each candidate's runs, milliseconds */
@@ -43,23 +43,31 @@ static void nothing_to_choose_runs_nothing(void **state) {
     expect((script){0}, 0, -1, 0, RAN(0, 0, 0));
 }
 
-static void close_candidates_run_in_every_heat_and_slower_ones_in_two(void **state) {
+static void close_candidates_run_in_every_heat_and_slower_ones_in_one(void **state) {
     (void)state;
-    expect((script){.times = {{20, 20}, {9, 8, 8.5}, {8.2, 8.1, 7.9}}}, 3, 2, 7.9, RAN(2, 3, 3));
+    expect((script){.times = {{20, 20}, {9, 8, 8.5, 8}, {8.2, 8.1, 8.1, 7.9}}}, 3, 2, 7.9,
+           RAN(2, 4, 4));
     expect((script){.times = {{8, 8}, {12, 11}, {20, 20}}}, 3, 0, 8, RAN(2, 2, 2));
+}
+
+static void only_a_run_behind_an_own_one_counts(void **state) {
+    (void)state;
+    expect((script){.times = {{6, 8, 6, 8}, {9, 7.5, 9, 7.5}}}, 2, 1, 7.5, RAN(4, 4, 0));
 }
 
 static void one_disturbed_run_drops_nobody(void **state) {
     (void)state;
-    /* The fastest generates kernels in its first run; another program delays the second's. */
-    expect((script){.times = {{20, 20}, {33, 10, 10}, {11, 30, 11}}}, 3, 1, 10, RAN(2, 3, 3));
+    /* The fastest generates kernels in its first run; another program delays the other's second. */
+    expect((script){.times = {{20, 20}, {33, 10, 10, 10}, {11, 30, 11, 11}}}, 3, 1, 10,
+           RAN(2, 4, 4));
     expect((script){.times = {{5, 5}, {25, 3}}}, 2, 1, 3, RAN(2, 2, 0));
+    expect((script){.times = {{10, 10, 10, 10}, {9, 90, 9, 9}}}, 2, 1, 9, RAN(4, 4, 0));
 }
 
 static void a_hopeless_candidate_runs_once(void **state) {
     (void)state;
-    expect((script){.times = {{400}, {70, 70}, {65, 60}}}, 3, 2, 60, RAN(1, 2, 2));
-    expect((script){.times = {{400}, {70}}}, 2, 1, 70, RAN(1, 1, 0));
+    expect((script){.times = {{65, 60}, {400}, {70, 70}}}, 3, 0, 60, RAN(2, 1, 2));
+    expect((script){.times = {{9, 8}, {75}}}, 2, 0, 8, RAN(2, 1, 0));
 }
 
 static void long_runs_are_run_twice(void **state) {
@@ -69,8 +77,8 @@ static void long_runs_are_run_twice(void **state) {
 
 static void what_does_not_serve_drops_out(void **state) {
     (void)state;
-    expect((script){.times = {{DOES_NOT_SERVE}, {9}}}, 2, 1, 9, RAN(1, 1, 0));
-    expect((script){.times = {{8, DOES_NOT_SERVE}, {9, 9}}}, 2, 1, 9, RAN(2, 2, 0));
+    expect((script){.times = {{DOES_NOT_SERVE}, {9, 9}}}, 2, 1, 9, RAN(1, 2, 0));
+    expect((script){.times = {{8, 8, DOES_NOT_SERVE}, {9, 9, 9, 9}}}, 2, 1, 9, RAN(3, 4, 0));
     expect((script){.times = {{DOES_NOT_SERVE}, {DOES_NOT_SERVE}}}, 2, -1, 0, RAN(1, 1, 0));
 }
 
@@ -81,7 +89,7 @@ static yoke_status refuse(void *context) {
 
 static void a_failure_ends_the_contest(void **state) {
     (void)state;
-    script failing = {.times = {{9}, {FAILS}}}, unheard = {0};
+    script failing = {.times = {{9, 9}, {FAILS}}}, unheard = {0};
     cpu_contest contest = {.count = 2, .run = play, .context = &failing};
     int best;
     double milliseconds;
@@ -100,7 +108,8 @@ static void a_failure_ends_the_contest(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_to_choose_runs_nothing),
-        cmocka_unit_test(close_candidates_run_in_every_heat_and_slower_ones_in_two),
+        cmocka_unit_test(close_candidates_run_in_every_heat_and_slower_ones_in_one),
+        cmocka_unit_test(only_a_run_behind_an_own_one_counts),
         cmocka_unit_test(one_disturbed_run_drops_nobody),
         cmocka_unit_test(a_hopeless_candidate_runs_once),
         cmocka_unit_test(long_runs_are_run_twice),

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fastest of several candidates that compute the same. All run in turn, heat after heat, so
- * that other load on the machine hits all of them; those that are clearly slower drop out. */
+/* The fastest of several candidates that compute the same. They take turns, heat after heat,
+ * so that other load on the machine hits all of them; those that are clearly slower drop out. */
 #ifndef DEVICE_CPU_CONTEST_H
 #define DEVICE_CPU_CONTEST_H
 
-#include "device/algorithms.h"
+#include "device/backend.h"
 
 enum { CPU_CONTEST_CANDIDATES = 16 };
 

@@ -4,7 +4,6 @@
 #ifndef DEVICE_CPU_PASS_H
 #define DEVICE_CPU_PASS_H
 
-#include "device/algorithms.h"
 #include "device/cpu/depthwise.h"
 #include "device/cpu/winograd.h"
 
