@@ -377,7 +377,7 @@ YOKE_API yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, in
  * @param index                Row of the list, counted from 0.
  * @param[out] layer_and_pass  Borrowed from the engine.
  * @param[out] algorithm       Borrowed from the engine.
- * @param[out] milliseconds    The time measured.
+ * @param[out] milliseconds    The time measured; 0: none was.
  * @return false past the end.
  */
 YOKE_API bool yoke_data_parallel_algorithm(const yoke_data_parallel *parallel, int index,

@@ -286,6 +286,18 @@ static yoke_algorithms *with_candidate(const yoke_algorithms *measured, int cand
     return algorithms;
 }
 
+/* Of the shape of row 3 direct convolution and Winograd compute every pass: both have been run. */
+static void expect_times(const yoke_algorithms *measured) {
+    const char *key, *name;
+    double milliseconds;
+    int rows = 0;
+    while (yoke_algorithms_at(measured, rows, &key, &name, &milliseconds)) {
+        if (milliseconds <= 0) fail_msg("'%s' of '%s' has not been measured", name, key);
+        rows++;
+    }
+    assert_int_equal(rows, 3);
+}
+
 /* Winograd and every way of keeping layouts, where the shape has them; direct where it has not. */
 static void every_candidate_equals_a_plain_loop(void **state) {
     (void)state;
@@ -295,6 +307,7 @@ static void every_candidate_equals_a_plain_loop(void **state) {
     const shape *s = &shapes[3];
     check_shape(&rig, s, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED);
     yoke_algorithms *measured = rig.algorithms;
+    expect_times(measured);
     for (size_t i = 0; i < sizeof imposed / sizeof imposed[0]; i++) {
         rig.algorithms = with_candidate(measured, imposed[i]);
         check_shape(&rig, s, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED);

@@ -228,7 +228,8 @@ void cpu_probe_fill(void *memory, const cpu_desc *desc) {
     bool half = desc->type == dnnl_bf16;
     uint32_t keep = half ? 0x807f807fu : 0x807fffffu, exponent = half ? 0x3e803e80u : 0x3e800000u;
     uint64_t state = 0x9e3779b97f4a7c15u;
-    for (size_t i = 0; i < cpu_desc_span(desc) / sizeof *words; i++) {
+    size_t count = cpu_desc_span(desc) / sizeof *words;
+    for (size_t i = 0; i < count; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         words[i] = ((uint32_t)(state >> 32) & keep) | exponent;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One primitive with the reorders around it. */
 #include "device/cpu/pass.h"
+#include "device/cpu/contest.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -118,42 +119,86 @@ yoke_status cpu_pass_run(const cpu_pass *pass, cpu_device *device) {
 
 /* Measuring. */
 
-#define HOPELESS                                                                                   \
-    3.0 /* times slower than the best, in the first (cold) run: no need to run it again */
-#define LONG_MILLISECONDS 50.0 /* longer runs vary little: one is enough */
+typedef struct pass_contest {
+    cpu_pass *passes;
+    cpu_device *device;
+} pass_contest;
 
-static yoke_status run_timed(const cpu_pass *pass, cpu_device *device, double *milliseconds) {
-    uint64_t start = yoke_now_ns();
-    TRY(cpu_pass_run(pass, device));
-    *milliseconds = (double)(yoke_now_ns() - start) * 1e-6;
+void cpu_probe_free(cpu_probe *probe, cpu_device *device) {
+    for (int role = 0; role < CPU_ROLES; role++)
+        yoke_device_free(&device->base, probe->operands[role].address);
+    yoke_device_free(&device->base, probe->scratch);
+    memset(probe, 0, sizeof *probe);
+}
+
+static yoke_status grow(void **memory, size_t *held, size_t bytes, cpu_device *device) {
+    if (bytes <= *held) return YOKE_OK;
+    yoke_device_free(&device->base, *memory);
+    *held = 0;
+    TRY(yoke_device_allocate(&device->base, bytes, "measuring", memory));
+    *held = bytes;
     return YOKE_OK;
 }
 
-static yoke_status time_runs(const cpu_pass *pass, cpu_device *device, double best_ms,
-                             double *milliseconds) {
-    TRY(run_timed(pass, device, milliseconds));
-    if (*milliseconds > HOPELESS * best_ms) return YOKE_OK;
-    int runs = *milliseconds > LONG_MILLISECONDS ? 1 : 3;
-    for (int i = 0; i < runs; i++) {
-        double run_ms = 0;
-        TRY(run_timed(pass, device, &run_ms));
-        if (i == 0 || run_ms < *milliseconds) *milliseconds = run_ms;
+/* Where the weights have no layout yet, passes may choose layouts of different sizes. */
+static yoke_status make_room(cpu_probe *probe, const cpu_pass *pass, cpu_device *device) {
+    for (int role = 0; role < CPU_ROLES; role++) {
+        const cpu_operand *operand = &pass->operands[role];
+        if (operand->argument == 0) continue;
+        size_t bytes = cpu_desc_span(operand->stored), held = probe->operands[role].bytes;
+        bool same_type = probe->operands[role].type == operand->stored->type;
+        if (bytes <= held && same_type) continue;
+        TRY(grow(&probe->operands[role].address, &probe->operands[role].bytes, bytes, device));
+        cpu_probe_fill(probe->operands[role].address, operand->stored);
+        probe->operands[role].type = operand->stored->type;
     }
     return YOKE_OK;
 }
 
-yoke_status cpu_pass_time(cpu_pass *pass, cpu_device *device, void *const *addresses,
-                          double best_ms, double *milliseconds) {
-    void *memory = NULL;
-    size_t scratch_bytes = cpu_align(pass->scratch_bytes, COPY_ALIGNMENT);
-    TRY(yoke_device_allocate(&device->base, scratch_bytes + pass->kept_bytes, "measuring",
-                             &memory));
-    yoke_status status =
-        cpu_pass_bind(pass, device, addresses, memory, (char *)memory + scratch_bytes);
-    if (status == YOKE_OK) cpu_pass_prepare(pass);
-    if (status == YOKE_OK) status = time_runs(pass, device, best_ms, milliseconds);
-    yoke_device_free(&device->base, memory);
-    return status;
+/* All passes use the same scratch; behind it each has what it keeps. */
+static yoke_status bind_to_probe(cpu_pass *passes, int count, cpu_device *device,
+                                 cpu_probe *probe) {
+    size_t scratch_bytes = 0, kept_bytes = 0;
+    void *addresses[CPU_ROLES];
+    for (int i = 0; i < count; i++) {
+        TRY(make_room(probe, &passes[i], device));
+        if (scratch_bytes < passes[i].scratch_bytes) scratch_bytes = passes[i].scratch_bytes;
+        kept_bytes += cpu_align(passes[i].kept_bytes, COPY_ALIGNMENT);
+    }
+    scratch_bytes = cpu_align(scratch_bytes, COPY_ALIGNMENT);
+    TRY(grow(&probe->scratch, &probe->scratch_bytes, scratch_bytes + kept_bytes, device));
+    for (int role = 0; role < CPU_ROLES; role++)
+        addresses[role] = probe->operands[role].address;
+    char *kept = (char *)probe->scratch + scratch_bytes;
+    for (int i = 0; i < count; i++) {
+        yoke_status status = cpu_pass_bind(&passes[i], device, addresses, probe->scratch, kept);
+        kept += cpu_align(passes[i].kept_bytes, COPY_ALIGNMENT);
+        if (status == YOKE_OK)
+            cpu_pass_prepare(&passes[i]);
+        else if (status == YOKE_ERROR_DEVICE) /* oneDNN lacks a reorder */
+            cpu_pass_destroy(&passes[i]);
+        else
+            return status;
+    }
+    return YOKE_OK;
+}
+
+static yoke_status run_timed(void *context, int candidate, double *milliseconds) {
+    const pass_contest *contest = context;
+    const cpu_pass *pass = &contest->passes[candidate];
+    uint64_t start = yoke_now_ns();
+    if (cpu_pass_is_empty(pass)) return FAIL(YOKE_ERROR_DEVICE, "this pass could not be bound");
+    TRY(cpu_pass_run(pass, contest->device));
+    *milliseconds = (double)(yoke_now_ns() - start) * 1e-6;
+    return YOKE_OK;
+}
+
+yoke_status cpu_pass_fastest(int *best, double *best_ms, cpu_pass *passes, int count,
+                             cpu_device *device, cpu_probe *probe, yoke_algorithms *algorithms) {
+    pass_contest entered = {passes, device};
+    const cpu_contest contest = {.count = count, .run = run_timed, .context = &entered};
+    if (count > 1) TRY(bind_to_probe(passes, count, device, probe));
+    return cpu_contest_hold(&contest, algorithms, best, best_ms);
 }
 
 const char *cpu_pass_implementation(const cpu_pass *pass) {

@@ -47,10 +47,21 @@ yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addre
 void cpu_pass_prepare(const cpu_pass *pass);
 yoke_status cpu_pass_run(const cpu_pass *pass, cpu_device *device);
 
-/* Binds the pass to `addresses` and its own scratch and returns the best time of a few runs. Stops
- * after the first run if that is far slower than best_ms. */
-yoke_status cpu_pass_time(cpu_pass *pass, cpu_device *device, void *const *addresses,
-                          double best_ms, double *milliseconds);
+/* The memory of measured passes. It grows: the passes of one plan use the same, one direction after
+ * the other. */
+typedef struct cpu_probe {
+    struct {
+        void *address;
+        size_t bytes;
+        dnnl_data_type_t type; /* of the values in it */
+    } operands[CPU_ROLES];
+    void *scratch;
+    size_t scratch_bytes;
+} cpu_probe;
+void cpu_probe_free(cpu_probe *probe, cpu_device *device);
+/* Holds a contest of the passes, bound to the probe. */
+yoke_status cpu_pass_fastest(int *best, double *best_ms, cpu_pass *passes, int count,
+                             cpu_device *device, cpu_probe *probe, yoke_algorithms *algorithms);
 
 /* "jit:avx512_core"; a static text. */
 const char *cpu_pass_implementation(const cpu_pass *pass);

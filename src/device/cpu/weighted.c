@@ -5,7 +5,9 @@
  * measured times include reordering the weights. */
 #include "device/cpu/weighted.h"
 #include "device/cpu/bias.h"
+#include "device/cpu/contest.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +34,7 @@ typedef struct weighted_planner {
         hint; /* a forward description: oneDNN needs it to describe a backward pass */
     const cpu_desc
         *preferred_weights; /* the layout that a direct forward pass in float32 prefers */
+    cpu_probe *probe;
 } weighted_planner;
 
 _Static_assert((int)CPU_BACKWARD_DATA == (int)YOKE_BACKWARD_DATA &&
@@ -135,75 +138,70 @@ static int roles_to_keep(const cpu_pass *pass) {
 /* Measuring. */
 
 typedef struct weighted_trial {
-    void *addresses[CPU_ROLES];
-    size_t bytes[CPU_ROLES];
-    int best;
-    double best_ms;
-    char best_name[96];
+    const weighted_planner *planner;
+    cpu_direction direction;
+    int count;
+    int candidates[CPU_CONTEST_CANDIDATES];
+    cpu_pass passes[CPU_CONTEST_CANDIDATES];
 } weighted_trial;
 
-static yoke_status try_pass(const weighted_planner *planner, weighted_trial *trial, int candidate,
-                            cpu_pass *pass) {
-    double milliseconds = 0;
-    /* Where the weights have no layout yet, candidates may choose layouts of different sizes: grow
-     * the buffers. */
-    yoke_device *device = &planner->device->base;
-    for (int role = 0; role < CPU_ROLES; role++) {
-        const cpu_operand *operand = &pass->operands[role];
-        if (operand->argument == 0) continue;
-        size_t bytes = cpu_desc_span(operand->stored);
-        if (bytes <= trial->bytes[role]) continue;
-        yoke_device_free(device, trial->addresses[role]);
-        TRY(yoke_device_allocate(device, bytes, "measuring", &trial->addresses[role]));
-        cpu_probe_fill(trial->addresses[role], operand->stored);
-        trial->bytes[role] = bytes;
-    }
-    TRY(cpu_pass_time(pass, planner->device, trial->addresses, trial->best_ms, &milliseconds));
-    if (milliseconds >= trial->best_ms) return YOKE_OK;
-    int moves = 0;
-    for (int role = 0; role < CPU_ROLES; role++)
-        moves += pass->operands[role].moved;
-    trial->best = candidate;
-    trial->best_ms = milliseconds;
-    snprintf(trial->best_name, sizeof trial->best_name, "%s (%s, %d reordered)",
-             planner->problem->algorithms[candidate / KEEP_SETS].name,
-             cpu_pass_implementation(pass), moves);
-    return YOKE_OK;
-}
-
-/* Tries one algorithm with every useful set of kept roles. It is no error if oneDNN lacks the
+/* Enters one algorithm with every useful set of kept roles. It is no error if oneDNN lacks the
  * algorithm for this shape. */
-static yoke_status try_algorithm(const weighted_planner *planner, cpu_direction direction,
-                                 int algorithm, weighted_trial *trial) {
+static yoke_status enter_algorithm(weighted_trial *trial, int algorithm) {
     int useful = 0;
     for (int set = 0; set < KEEP_SETS; set++) {
         if ((set & ~useful) != 0) continue;
-        TRY(yoke_algorithms_go_on(planner->request->algorithms));
-        cpu_pass pass = {0};
+        assert(trial->count < CPU_CONTEST_CANDIDATES);
+        cpu_pass *pass = &trial->passes[trial->count];
         int candidate = algorithm * KEEP_SETS + set;
-        yoke_status status = create_candidate(planner, direction, candidate, &pass);
+        yoke_status status = create_candidate(trial->planner, trial->direction, candidate, pass);
         bool usable = status == YOKE_OK &&
-                      (candidate == 0 || !(strncmp(cpu_pass_implementation(&pass), "ref", 3) == 0));
-        if (status == YOKE_OK && set == 0) useful = roles_to_keep(&pass);
-        if (usable) status = try_pass(planner, trial, candidate, &pass);
-        cpu_pass_destroy(&pass);
+                      (candidate == 0 || strncmp(cpu_pass_implementation(pass), "ref", 3) != 0);
+        if (status == YOKE_OK && set == 0) useful = roles_to_keep(pass);
+        if (usable)
+            trial->candidates[trial->count++] = candidate;
+        else
+            cpu_pass_destroy(pass);
         if (status != YOKE_OK && status != YOKE_ERROR_DEVICE) return status;
     }
     return YOKE_OK;
 }
 
+static yoke_status add_to_record(const weighted_trial *trial, const char *key, int best,
+                                 double best_ms) {
+    const weighted_planner *planner = trial->planner;
+    const cpu_pass *pass = &trial->passes[best];
+    int candidate = trial->candidates[best], moves = 0;
+    char name[96];
+    for (int role = 0; role < CPU_ROLES; role++)
+        moves += pass->operands[role].moved;
+    snprintf(name, sizeof name, "%s (%s, %d reordered)",
+             planner->problem->algorithms[candidate / KEEP_SETS].name,
+             cpu_pass_implementation(pass), moves);
+    return yoke_algorithms_add(planner->request->algorithms, key, candidate, name, best_ms);
+}
+
+/* Where none serves, *candidate is the first, and planning it says why. */
+static yoke_status choose_fastest(weighted_trial *trial, const char *key, int *candidate) {
+    const weighted_planner *planner = trial->planner;
+    int best = -1;
+    double best_ms = 0;
+    for (int i = 0; planner->problem->algorithms[i].name != NULL; i++)
+        TRY(enter_algorithm(trial, i));
+    TRY(cpu_pass_fastest(&best, &best_ms, trial->passes, trial->count, planner->device,
+                         planner->probe, planner->request->algorithms));
+    *candidate = best < 0 ? 0 : trial->candidates[best];
+    return best < 0 ? YOKE_OK : add_to_record(trial, key, best, best_ms);
+}
+
 static yoke_status measure_algorithms(const weighted_planner *planner, cpu_direction direction,
                                       const char *key, int *candidate) {
-    weighted_trial trial = {.best_ms = 1e30};
-    yoke_status status = YOKE_OK;
-    for (int i = 0; status == YOKE_OK && planner->problem->algorithms[i].name != NULL; i++)
-        status = try_algorithm(planner, direction, i, &trial);
-    for (int role = 0; role < CPU_ROLES; role++)
-        yoke_device_free(&planner->device->base, trial.addresses[role]);
-    TRY(status);
-    *candidate = trial.best;
-    return yoke_algorithms_add(planner->request->algorithms, key, trial.best, trial.best_name,
-                               trial.best_ms);
+    weighted_trial trial = {.planner = planner, .direction = direction};
+    TRY(yoke_algorithms_go_on(planner->request->algorithms));
+    yoke_status status = choose_fastest(&trial, key, candidate);
+    for (int i = 0; i < CPU_CONTEST_CANDIDATES; i++)
+        cpu_pass_destroy(&trial.passes[i]);
+    return status;
 }
 
 /* Planning. */
@@ -437,13 +435,16 @@ yoke_status cpu_weighted_create(yoke_plan **plan, cpu_device *device,
     TRY(yoke_plan_allocate(plan, sizeof(cpu_weighted), &device->base, request, &calls));
     cpu_weighted *self = weighted_of(*plan);
     memcpy(self->cleared, problem->cleared, sizeof self->cleared);
-    weighted_planner planner = {.device = device, .request = request, .problem = problem};
+    cpu_probe probe = {0};
+    weighted_planner planner = {
+        .device = device, .request = request, .problem = problem, .probe = &probe};
     cpu_pass first = {0};
     yoke_status status = decide_layouts(&planner, self, &first);
     if (status == YOKE_OK) status = plan_direction(&planner, CPU_FORWARD, self);
     if (status == YOKE_OK && request->training && request->input_gradient)
         status = plan_direction(&planner, CPU_BACKWARD_DATA, self);
     cpu_pass_destroy(&first);
+    cpu_probe_free(&probe, device);
     TRY(status);
     yoke_plan_needs *needs = &self->base.needs;
     cpu_layout_store(&needs->output, problem->stored[CPU_OUTPUT]);
