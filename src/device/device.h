@@ -16,6 +16,7 @@
 #include "device/left_out.h"
 #include "device/node.h"
 #include "device/norm_group.h"
+#include "device/plan_step.h"
 #include "device/resample.h"
 #include "device/update.h"
 #include "device/variants.h"
@@ -508,24 +509,6 @@ typedef struct yoke_plan_binding {
     yoke_loss_scalars *on_host;  /* pinned: the loss writes them there, too, where the device takes
                                     the variant "mapped" */
 } yoke_plan_binding;
-
-/* The values that change from step to step. */
-typedef struct yoke_plan_step {
-    uint64_t seed, step;
-    uint64_t first_row; /* global row of this shard's row 0, for dropout */
-    float loss_scale;   /* 1 / what divides the whole batch's sum: its rows, or the weights of its
-                           labels; the loss multiplies its gradient by it */
-    bool mixed;         /* rows have second labels; not those of sequences */
-    /* For batch norms with a norm_group. idle: this participant has no rows, and the plan only
-     * takes part in the all-gather. alone: the plan gathers nothing and normalises its own rows. */
-    bool idle, alone;
-    bool again;     /* forward runs a second time in this step: running statistics stay */
-    bool loss_only; /* nobody reads the outputs, only their loss */
-    bool adds_parameter_gradients; /* backward adds to them, where the plan can */
-    /* An engine that only predicts counts the changes of its parameters and running statistics
-     * here: while the number stays, plans keep what they have made of them. 0: nobody counts. */
-    uint64_t weights_version;
-} yoke_plan_step;
 
 /* create chooses algorithms and may measure them, for which it allocates and runs; bind fixes
  * addresses and may allocate descriptors; forward and backward only queue work and allocate
