@@ -442,6 +442,37 @@ static void the_first_adamw_step_is_the_learning_rate(void **state) {
     yoke_devices_close(devices);
 }
 
+static void a_shadow_is_each_weight_rounded(void **state) {
+    (void)state;
+    enum { MOST = 200003 };
+    static const uint32_t special[] = {0,          0x80000000, 1,          0x00008000, 0x00018000,
+                                       0x3f808000, 0x3f818000, 0x3f808001, 0x7f7fffff, 0x7f800000,
+                                       0xff800000, 0x7fc00000, 0x7f800001, 0x7fffffff, 0xffffffff};
+    float *weights = malloc(MOST * sizeof *weights);
+    uint16_t *shadow = malloc(MOST * sizeof *shadow);
+    for (size_t i = 0; i < MOST; i++) {
+        uint32_t bits = (uint32_t)i * 2654435761u;
+        if (i % 7 == 0) bits = special[i / 7 % (sizeof special / sizeof special[0])];
+        memcpy(&weights[i], &bits, sizeof bits);
+    }
+    for (int threads = 1; threads <= 2; threads++) {
+        yoke_devices *devices = NULL;
+        yoke_devices_options open = {
+            .struct_size = sizeof open, .list = "cpu", .threads = threads, .unbound = true};
+        CHECK(yoke_devices_open(&devices, &open));
+        for (size_t count = 1; count <= MOST; count = count < 40 ? count + 1 : count * 9 - 1) {
+            memset(shadow, 0x11, MOST * sizeof *shadow);
+            CHECK(yoke_device_shadow(yoke_devices_at(devices, 0), shadow, weights, count));
+            for (size_t i = 0; i < count; i++)
+                assert_int_equal(shadow[i], yoke_bfloat16_round(weights[i]));
+            if (count < MOST) assert_int_equal(shadow[count], 0x1111);
+        }
+        yoke_devices_close(devices);
+    }
+    free(shadow);
+    free(weights);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sum_is_a_tree_in_the_given_order),
@@ -449,6 +480,7 @@ int main(void) {
         cmocka_unit_test(square_sum_adds_blocks_of_4096_in_order),
         cmocka_unit_test(square_sum_of_large_floats_does_not_overflow),
         cmocka_unit_test(a_check_finds_the_first_element_that_is_not_finite),
+        cmocka_unit_test(a_shadow_is_each_weight_rounded),
         cmocka_unit_test(sgd_is_torchs_in_every_form),
         cmocka_unit_test(the_first_sgd_step_forgets_what_velocity_held),
         cmocka_unit_test(adamw_is_torchs),

@@ -105,20 +105,20 @@ static void bfloat16_equals_a_plain_loop_to_its_precision(void **state) {
     check_all(YOKE_BFLOAT16, YOKE_ALGORITHM_MEASURED, false);
 }
 
-/* Of which oneDNN 2.6 loses the gradient of the data in some kernels. */
+/* oneDNN 2.6 loses the gradient of the data where they are many, on several threads. */
 static void odd_outputs_of_few_rows_in_bfloat16(void **state) {
     (void)state;
-    static const int rows[] = {1, 3, 17, 64, 385}, outs[] = {3, 5, 33, 131};
+    static const int rows[] = {1, 3, 17, 64, 385}, outs[] = {5, 131, 2050, 4097};
     static const yoke_algorithm algorithms[] = {YOKE_ALGORITHM_DIRECT, YOKE_ALGORITHM_MEASURED};
     check_rig rig;
-    check_rig_open(&rig, "cpu");
+    check_rig_open_threads(&rig, "cpu", 2);
     if (!yoke_device_supports(rig.device, YOKE_BFLOAT16)) {
         print_message("skipped: the processor does not compute in bfloat16\n");
         check_rig_close(&rig);
         skip();
     }
     for (int i = 0; i < 5 * 4 * 2; i++) {
-        shape s = {rows[i % 5], 96, outs[i / 5 % 4], true, false};
+        shape s = {rows[i % 5], 64, outs[i / 5 % 4], true, false};
         check_case c = case_of(&s, YOKE_BFLOAT16, algorithms[i / 20]);
         check_run run = check_run_new(&c);
         check_execute(rig.device, &c, rig.algorithms, NULL, &run);

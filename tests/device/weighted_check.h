@@ -260,12 +260,17 @@ typedef struct check_rig {
     yoke_algorithms *algorithms;
 } check_rig;
 
-static inline void check_rig_open(check_rig *rig, const char *list) {
-    yoke_devices_options options = {.struct_size = sizeof options, .list = list, .threads = 1};
+static inline void check_rig_open_threads(check_rig *rig, const char *list, int threads) {
+    yoke_devices_options options = {
+        .struct_size = sizeof options, .list = list, .threads = threads, .unbound = threads > 1};
     EXPECT_OK(yoke_devices_open(&rig->devices, &options));
     rig->device = yoke_devices_at(rig->devices, 0);
     EXPECT_OK(yoke_device_enter(rig->device, false, &rig->scope));
     EXPECT_OK(yoke_algorithms_create(&rig->algorithms));
+}
+
+static inline void check_rig_open(check_rig *rig, const char *list) {
+    check_rig_open_threads(rig, list, 1);
 }
 
 static inline void check_rig_close(check_rig *rig) {

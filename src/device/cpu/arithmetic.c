@@ -292,10 +292,25 @@ typedef struct shadow_job {
     const float *from;
 } shadow_job;
 
+/* Sixteen at a time: of a plain loop GCC 12 narrows too early, and takes twice as long. */
+typedef uint32_t shadow_words __attribute__((vector_size(64)));
+typedef uint16_t shadow_halves __attribute__((vector_size(32)));
+enum { SHADOW_LANES = 16 };
+
+/* As yoke_bfloat16_round. */
 CPU_CLONES static void shadow_range(const void *job, size_t begin, size_t end) {
     const shadow_job shadow = *(const shadow_job *)job;
-#pragma omp simd
-    for (size_t i = begin; i < end; i++) {
+    size_t i = begin;
+    for (; end - i >= SHADOW_LANES; i += SHADOW_LANES) {
+        shadow_words bits;
+        memcpy(&bits, shadow.from + i, sizeof bits);
+        shadow_words is_nan = (shadow_words)((bits & 0x7fffffffu) > 0x7f800000u);
+        shadow_words up = (0x7fffu + ((bits >> 16) & 1u)) & ~is_nan;
+        shadow_words rounded = ((bits + up) | (is_nan & 0x400000u)) >> 16;
+        shadow_halves halves = __builtin_convertvector(rounded, shadow_halves);
+        memcpy(shadow.to + i, &halves, sizeof halves);
+    }
+    for (; i < end; i++) {
         shadow.to[i] = yoke_bfloat16_round(shadow.from[i]);
     }
 }

@@ -82,6 +82,22 @@ static yoke_status free_desc(const cpu_desc **desc, cpu_device *device, const cp
     return YOKE_OK;
 }
 
+/* oneDNN 2.6 on several threads never writes the data gradient of a product in bfloat16 by packed
+ * weights, where a few rows have few inputs and over 2048 outputs, no multiple of 64. */
+static bool needs_plain_weights(const weighted_planner *planner, cpu_direction direction) {
+    const cpu_desc *weights = planner->problem->free[CPU_WEIGHTS];
+    return direction == CPU_BACKWARD_DATA && planner->problem->operation.kind == CPU_PRODUCT &&
+           weights->type == dnnl_bf16 && planner->device->base.threads > 1 &&
+           weights->dims[0] > 1024 && weights->dims[0] % 64 != 0;
+}
+
+static yoke_status plain_weights(const cpu_desc **desc, cpu_device *device) {
+    const cpu_desc *shape = *desc;
+    TRY_DNNL(cpu_desc_by_tag(desc, &device->descs, shape->ndims, shape->dims, shape->type,
+                             shape->ndims == 2 ? dnnl_ab : dnnl_abcd));
+    return YOKE_OK;
+}
+
 static yoke_status create_candidate(const weighted_planner *planner, cpu_direction direction,
                                     int candidate, cpu_pass *pass) {
     const cpu_problem *problem = planner->problem;
@@ -106,6 +122,8 @@ static yoke_status create_candidate(const weighted_planner *planner, cpu_directi
             algorithm->create != NULL || (candidate % KEEP_SETS & kept_by((cpu_role)role)) != 0;
         if (kept && operand->stored != NULL) descs[role] = operand->stored;
     }
+    if (needs_plain_weights(planner, direction))
+        TRY(plain_weights(&descs[CPU_WEIGHTS], planner->device));
     cpu_operation operation = problem->operation;
     operation.direction = direction;
     operation.algorithm = algorithm->kind;
