@@ -74,7 +74,8 @@ static yoke_status search(const struct probe *probe, const char **name) {
     yoke_plan_step step = replica->last_step;
     step.alone = true; /* each replica searches at its own pace */
     bool finite;
-    if (replica->memory.shadow != NULL && !replica->shadow_is_current)
+    /* It may be that of an update since undone, of which only devices with streams have any. */
+    if (replica->memory.shadow != NULL && !yoke_device_shares_memory(program->device))
         TRY(yoke_device_shadow(program->device, replica->memory.shadow, replica->memory.parameters,
                                replica->flat->elements));
     for (int k = 0; k < model->input_count && *name == NULL; k++) {

@@ -266,9 +266,15 @@ void cpu_cross_entropy_of_rows(yoke_plan *plan, const yoke_plan_step *step,
 typedef double term_function(const loss_plan *loss, size_t output, double value, double target);
 typedef float slope_function(const loss_plan *loss, size_t output, float value, float target);
 
+/* A model whose output is the loss has none: its functions ignore what they get. */
+static const float *targets_of(const loss_plan *loss) {
+    const yoke_plan_binding *at = &loss->base.binding;
+    return at->targets != NULL ? at->targets : at->inputs[0];
+}
+
 static inline __attribute__((always_inline)) yoke_status sum_terms(const loss_plan *loss,
                                                                    term_function *term) {
-    const float *values = loss->base.binding.inputs[0], *targets = loss->base.binding.targets;
+    const float *values = loss->base.binding.inputs[0], *targets = targets_of(loss);
     double sum = 0;
     for (size_t row = 0; row < loss->rows; row++) {
         double row_sum = 0;
@@ -284,7 +290,7 @@ static inline __attribute__((always_inline)) yoke_status sum_terms(const loss_pl
 
 static inline __attribute__((always_inline)) yoke_status
 write_slopes(const loss_plan *loss, slope_function *slope, float factor) {
-    const float *values = loss->base.binding.inputs[0], *targets = loss->base.binding.targets;
+    const float *values = loss->base.binding.inputs[0], *targets = targets_of(loss);
     float *gradient = loss->base.binding.input_gradients[0];
     for (size_t row = 0; row < loss->rows; row++)
         for (size_t j = 0; j < loss->outputs; j++, values++, targets++)

@@ -19,7 +19,8 @@ static cuda_loss_job loss_job(const cuda_kernel_plan *plan) {
     job.values = at->inputs[0];
     job.labels = at->labels;
     job.mixes = at->mixes;
-    job.targets = at->targets;
+    /* A model whose output is the loss has none: its functions ignore what they get. */
+    job.targets = at->targets != NULL ? at->targets : at->inputs[0];
     job.saved = plan->base.needs.saved_bytes > 0 ? at->saved : NULL;
     job.scalars = at->scalars;
     if (cuda_takes(plan->device, YOKE_VARIANT_MAPPED)) job.on_host = at->on_host;
