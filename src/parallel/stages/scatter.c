@@ -77,7 +77,8 @@ static scatter_parts parts_of(const yoke_step *step, const yoke_lane *lane) {
         parts.of[parts.count++] =
             (scatter_part){lane->memory->mixes, staging->mixes, batch->mixes + first,
                            rows * sizeof *batch->mixes, NULL};
-    if (!step->limits.labels && batch->targets != NULL)
+    /* A model whose output is the loss reads none, and has no memory for them. */
+    if (!step->limits.labels && batch->targets != NULL && lane->memory->targets != NULL)
         parts.of[parts.count++] =
             (scatter_part){lane->memory->targets, staging->targets, batch->targets + first * width,
                            rows * width * sizeof *batch->targets, locations->targets};
