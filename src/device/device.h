@@ -501,7 +501,7 @@ typedef struct yoke_plan_binding {
     float *input_bias_gradient; /* where it sums that up, too. The plan before it then gets no
                                    gradient of its bias to write: NULL */
     void *saved, *scratch, *kept;
-    /* Of a loss, and of a plan that computes it. */
+    /* A loss reads and writes these, and so does a plan that computes it. */
     const int32_t *labels;       /* [rows, positions]; cross-entropy */
     const yoke_label_mix *mixes; /* [rows]; cross-entropy, read where the step is mixed */
     const float *targets;        /* [rows, shape of a row]; losses without labels */

@@ -94,7 +94,7 @@ static void a_failure_ends_the_contest(void **state) {
     int best;
     double milliseconds;
     assert_int_equal(cpu_contest_hold(&contest, NULL, &best, &milliseconds), YOKE_ERROR_SYSTEM);
-    /* Of the hook, too, whatever its status. */
+    /* An error of the hook ends a contest, too, whatever its status. */
     yoke_algorithms *algorithms = NULL;
     assert_int_equal(yoke_algorithms_create(&algorithms), YOKE_OK);
     yoke_algorithms_watch(algorithms, refuse, NULL);

@@ -286,7 +286,7 @@ static yoke_algorithms *with_candidate(const yoke_algorithms *measured, int cand
     return algorithms;
 }
 
-/* Of the shape of row 3 direct convolution and Winograd compute every pass: both have been run. */
+/* Direct convolution and Winograd compute every pass of the shape in row 3: both have been run. */
 static void expect_times(const yoke_algorithms *measured) {
     const char *key, *name;
     double milliseconds;

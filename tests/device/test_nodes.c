@@ -214,7 +214,7 @@ static void a_team_crosses_nodes_only_where_no_node_has_room(void **state) {
     EXPECT_DEAL(&nodes, "0-5", 4, "0-3"); /* larger than a node */
 }
 
-/* Of a cpuset with one core of node 0 and six of node 1. */
+/* The cpuset has one core of node 0 and six of node 1. */
 static void unequal_nodes_get_teams_by_their_cores(void **state) {
     (void)state;
     static const char *const lists[] = {"0-7", "8-15"};

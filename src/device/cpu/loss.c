@@ -145,7 +145,8 @@ static row_loss loss_of_row(const loss_plan *loss, const yoke_plan_step *step, s
                       true, best == larger};
 }
 
-/* Of each row alone, so that the bits do not depend on the threads. */
+/* Every row has a place of its own for its loss, and one thread adds them up: the bits do not
+ * depend on the number of threads. */
 static void cross_entropy_of_rows(const loss_plan *loss, const yoke_plan_step *step,
                                   const cpu_loss_rows *rows) {
     row_loss *losses = loss->base.binding.scratch;

@@ -72,8 +72,8 @@ static yoke_status round_weights(const yoke_exchange *exchange, int lane, int pa
                               exchange->parameters[participant] + slice->offset, slice->elements);
 }
 
-/* Of participant 0 all weights are current in float32, of the others what plans read. Adds the
- * bytes written. */
+/* Participant 0 gets all weights in float32, the others get them in the forms that plans read. Adds
+ * the bytes written to *written. */
 static yoke_status publish_forms(const yoke_exchange *exchange, int lane, const yoke_slice *part,
                                  unsigned forms, size_t *written) {
     yoke_device *device = exchange->step->lanes[lane].device;
