@@ -4,6 +4,7 @@
 #include "device/cpu/packed_product.h"
 
 #include "device/cpu/cpu.h"
+#include "device/cpu/processor.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -12,8 +13,7 @@ enum { ROWS = 6, HALF = CPU_PANEL / 2 };
 
 bool cpu_packs_products(void) {
     int isa = (int)dnnl_get_effective_cpu_isa();
-    bool wider = (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
-    return (isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2 && !wider &&
+    return (isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2 && !cpu_has_avx512() &&
            __builtin_cpu_supports("fma");
 }
 

@@ -70,8 +70,12 @@ bool cpu_computes_bfloat16(void) {
     return isa_includes(dnnl_cpu_isa_avx512_core_bf16);
 }
 
+bool cpu_has_avx512(void) {
+    return isa_includes(dnnl_cpu_isa_avx512_core);
+}
+
 bool cpu_prefers_sgemm(void) {
-    return !isa_includes(dnnl_cpu_isa_avx512_core);
+    return !cpu_has_avx512();
 }
 
 static const char *describe_code(void) {
@@ -93,6 +97,10 @@ static const char *describe_code(void) {
 
 /* oneDNN has bfloat16 for some arm64 processors, from 3.6 on; Yoke's use of it is not tried. */
 bool cpu_computes_bfloat16(void) {
+    return false;
+}
+
+bool cpu_has_avx512(void) {
     return false;
 }
 

@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "device/cpu/packed_product.h"
+#include "device/cpu/processor.h"
 #include "device/cpu/winograd_tile.h"
 
 enum {
-    LANES = WINOGRAD_LANES,
     LINE_FLOATS = 16,          /* a cache line */
     CHUNK_BYTES = 1 << 20,     /* of tiles for each thread: a second-level cache */
     CHUNK_TILES_LEAST = 32,    /* fewer rows leave the product idle */
@@ -29,7 +29,7 @@ enum {
 typedef struct tiled {
     int channels, height, width, edge, before;
     ptrdiff_t row, line, pixel; /* strides, in elements */
-    ptrdiff_t *groups;          /* where each group of LANES channels begins */
+    ptrdiff_t *groups;          /* where each group of lanes begins */
     void (*transform)(const winograd_window *from, float *tile, size_t stride);
     bool half; /* bfloat16 in memory */
     char *memory;
@@ -46,6 +46,8 @@ typedef struct matrices {
  * (transposed) is a tile of `from` and a row of right a tile of `to`; product becomes filters. */
 struct cpu_winograd {
     cpu_device *device;
+    const winograd_transforms *transforms;
+    int lanes; /* theirs: channels at a time */
     cpu_operation convolution;
     int rows, padding;
     tiled from, to;
@@ -97,19 +99,29 @@ static bool is_half(const cpu_desc *desc) {
     return desc->type == dnnl_bf16;
 }
 
-static bool value_fits(const cpu_desc *desc) {
-    if (!desc_fits(desc) || desc->dims[1] % LANES != 0) return false;
+/* Whether groups of so many channels lie together. */
+static bool value_fits(const cpu_desc *desc, int lanes) {
+    if (!desc_fits(desc) || desc->dims[1] % lanes != 0) return false;
     for (int i = 0; i < desc->dims[1]; i++) {
-        ptrdiff_t first = cpu_desc_offset(desc, 1, i - i % LANES);
-        if (cpu_desc_offset(desc, 1, i) != first + i % LANES) return false;
+        ptrdiff_t first = cpu_desc_offset(desc, 1, i - i % lanes);
+        if (cpu_desc_offset(desc, 1, i) != first + i % lanes) return false;
     }
     return true;
 }
 
+static bool values_fit(const cpu_operation *convolution, const winograd_transforms *transforms) {
+    return value_fits(convolution->source, transforms->lanes) &&
+           value_fits(convolution->destination, transforms->lanes);
+}
+
+static const winograd_transforms *choose_transforms(const cpu_operation *convolution) {
+    bool wide = cpu_has_avx512() && values_fit(convolution, &winograd_wide);
+    return wide ? &winograd_wide : &winograd_narrow;
+}
+
 static bool convolution_fits(const cpu_operation *convolution) {
     const cpu_desc *input = convolution->source, *weights = convolution->weights;
-    if (!value_fits(input) || !value_fits(convolution->destination) || !desc_fits(weights))
-        return false;
+    if (!values_fit(convolution, &winograd_narrow) || !desc_fits(weights)) return false;
     if (weights->type != dnnl_f32 || is_half(input) != is_half(convolution->destination))
         return false;
     for (int i = 0; i < 2; i++) {
@@ -134,7 +146,7 @@ static int divided_up(int a, int b) {
     return (a + b - 1) / b;
 }
 
-static void view(tiled *values, const cpu_desc *desc) {
+static void view(tiled *values, const cpu_desc *desc, int lanes) {
     *values = (tiled){.channels = (int)desc->dims[1],
                       .height = (int)desc->dims[2],
                       .width = (int)desc->dims[3],
@@ -142,15 +154,15 @@ static void view(tiled *values, const cpu_desc *desc) {
                       .row = (ptrdiff_t)desc->strides[0],
                       .line = (ptrdiff_t)desc->strides[2],
                       .pixel = (ptrdiff_t)desc->strides[3],
-                      .groups = offsets_along(desc, 1, LANES),
+                      .groups = offsets_along(desc, 1, lanes),
                       .half = is_half(desc)};
 }
 
 /* For the values that the filters slide over: tiles overlap. */
-static void overlap(tiled *values, int padding) {
+static void overlap(tiled *values, const winograd_transforms *transforms, int padding) {
     values->edge = WINOGRAD_EDGE;
     values->before = padding;
-    values->transform = winograd_input;
+    values->transform = transforms->input;
 }
 
 static yoke_status view_tensors(cpu_winograd *self) {
@@ -161,13 +173,13 @@ static yoke_status view_tensors(cpu_winograd *self) {
     if (for_weights(self)) self->swapped = cpu_desc_offset(weights, 1, 1) == 1;
     tiled *input = self->swapped ? &self->to : &self->from;
     tiled *output = self->swapped ? &self->from : &self->to;
-    view(input, convolution->source);
-    view(output, convolution->destination);
-    output->transform = winograd_output_gradient;
+    view(input, convolution->source, self->lanes);
+    view(output, convolution->destination, self->lanes);
+    output->transform = self->transforms->output_gradient;
     if (convolution->direction == CPU_BACKWARD_DATA) {
-        overlap(output, 2 - self->padding);
+        overlap(output, self->transforms, 2 - self->padding);
     } else {
-        overlap(input, self->padding);
+        overlap(input, self->transforms, self->padding);
     }
     self->filter_rows = offsets_along(weights, self->swapped ? 0 : 1, 1);
     self->filter_columns = offsets_along(weights, self->swapped ? 1 : 0, 1);
@@ -289,6 +301,8 @@ yoke_status cpu_winograd_create(cpu_winograd **winograd, cpu_device *device,
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a convolution");
     self->device = device;
     self->convolution = *convolution;
+    self->transforms = choose_transforms(convolution);
+    self->lanes = self->transforms->lanes;
     if (!cpu_epilogue_bounds(&convolution->epilogue, &self->low, &self->high)) {
         free(self);
         return FAIL(YOKE_ERROR_DEVICE, "Winograd computes no such activation");
@@ -370,6 +384,10 @@ static winograd_range existing(int first, int edge, int size) {
     return range;
 }
 
+static size_t first_channel(const cpu_winograd *self, int group) {
+    return (size_t)group * (size_t)self->lanes;
+}
+
 static char *element_at(const tiled *values, int image, int group, ptrdiff_t pixels) {
     ptrdiff_t element = image * values->row + values->groups[group] + pixels;
     return values->memory + element * (ptrdiff_t)(values->half ? sizeof(uint16_t) : sizeof(float));
@@ -398,10 +416,10 @@ static void transform_tiles(const winograd_part *part, const tiled *values, cons
     int before = part->chunk * self->chunk_tiles;
     for (int group = 0; group < count; group++) {
         for (int i = begin; i < end; i++) {
-            float *tile = matrix + (size_t)i * to->row + (size_t)group * LANES;
+            float *tile = matrix + (size_t)i * to->row + first_channel(self, group);
             if (before + i >= self->tiles) {
                 for (int k = 0; k < WINOGRAD_PRODUCTS; k++)
-                    memset(tile + (size_t)k * to->stride, 0, LANES * sizeof *tile);
+                    memset(tile + (size_t)k * to->stride, 0, (size_t)self->lanes * sizeof *tile);
                 continue;
             }
             winograd_window window = window_at(self, values, before + i, first + group);
@@ -412,22 +430,23 @@ static void transform_tiles(const winograd_part *part, const tiled *values, cons
 
 static void transform_left(const winograd_part *part, int begin, int end) {
     const cpu_winograd *self = part->winograd;
-    transform_tiles(part, &self->from, &self->left, 0, self->from.channels / LANES, begin, end);
+    transform_tiles(part, &self->from, &self->left, 0, self->from.channels / self->lanes, begin,
+                    end);
 }
 
 static void transform_right(const winograd_part *part, int begin, int end) {
     const cpu_winograd *self = part->winograd;
-    int groups = self->slice_channels / LANES;
+    int groups = self->slice_channels / self->lanes;
     transform_tiles(part, &self->to, &self->right, part->slice * groups, groups, begin, end);
 }
 
 static void transform_product(const winograd_part *part, int begin, int end) {
     const cpu_winograd *self = part->winograd;
     const float *matrix = self->scratch + self->product.offset;
-    int groups = self->slice_channels / LANES, before = part->chunk * self->chunk_tiles;
+    int groups = self->slice_channels / self->lanes, before = part->chunk * self->chunk_tiles;
     if (before + end > self->tiles) end = self->tiles - before;
     for (int group = 0; group < groups; group++) {
-        int channels = (part->slice * groups + group) * LANES;
+        int channels = (part->slice * groups + group) * self->lanes;
         const winograd_epilogue epilogue = {.bias =
                                                 self->bias != NULL ? self->bias + channels : NULL,
                                             .adds = self->convolution.epilogue.adds,
@@ -436,8 +455,9 @@ static void transform_product(const winograd_part *part, int begin, int end) {
         for (int i = begin; i < end; i++) {
             winograd_window window =
                 window_at(self, &self->to, before + i, part->slice * groups + group);
-            winograd_output(matrix + (size_t)i * self->product.row + (size_t)group * LANES,
-                            self->product.stride, &epilogue, &window);
+            self->transforms->output(matrix + (size_t)i * self->product.row +
+                                         first_channel(self, group),
+                                     self->product.stride, &epilogue, &window);
         }
     }
 }
@@ -451,7 +471,7 @@ static winograd_filter filter_at(const winograd_part *part, int row, int group) 
                               .line = (ptrdiff_t)weights->strides[2],
                               .pixel = (ptrdiff_t)weights->strides[3],
                               .lanes = self->filter_columns + part->slice * self->slice_channels +
-                                       group * LANES};
+                                       group * self->lanes};
     if (self->convolution.direction != CPU_BACKWARD_DATA) return filter;
     filter.origin += (WINOGRAD_TAPS - 1) * (filter.line + filter.pixel);
     filter.line = -filter.line;
@@ -461,32 +481,34 @@ static winograd_filter filter_at(const winograd_part *part, int row, int group) 
 
 /* Where a group of columns begins in a matrix of filters. */
 static size_t column_of(const cpu_winograd *self, int group) {
-    size_t column = (size_t)group * LANES;
+    size_t column = first_channel(self, group);
     if (!is_packed(self)) return column;
     return column / CPU_PANEL * CPU_PANEL * (size_t)self->from.channels + column % CPU_PANEL;
 }
 
 static void transform_filters(const winograd_part *part, int begin, int end) {
-    const matrices *to = &part->winograd->right;
-    float *matrix = part->winograd->filters;
-    for (int group = 0; group < part->winograd->slice_channels / LANES; group++) {
+    const cpu_winograd *self = part->winograd;
+    const matrices *to = &self->right;
+    float *matrix = self->filters;
+    for (int group = 0; group < self->slice_channels / self->lanes; group++) {
         for (int row = begin; row < end; row++) {
             winograd_filter filter = filter_at(part, row, group);
-            winograd_filter_forward(
-                &filter, matrix + (size_t)row * to->row + column_of(part->winograd, group),
-                to->stride);
+            self->transforms->filter(
+                &filter, matrix + (size_t)row * to->row + column_of(self, group), to->stride);
         }
     }
 }
 
 static void transform_filter_gradients(const winograd_part *part, int begin, int end) {
-    const matrices *from = &part->winograd->product;
-    const float *matrix = part->winograd->scratch + from->offset;
-    for (int group = 0; group < part->winograd->slice_channels / LANES; group++) {
+    const cpu_winograd *self = part->winograd;
+    const matrices *from = &self->product;
+    const float *matrix = self->scratch + from->offset;
+    for (int group = 0; group < self->slice_channels / self->lanes; group++) {
         for (int row = begin; row < end; row++) {
             winograd_filter filter = filter_at(part, row, group);
-            winograd_filter_gradient(matrix + (size_t)row * from->row + (size_t)group * LANES,
-                                     from->stride, &filter);
+            self->transforms->filter_gradient(matrix + (size_t)row * from->row +
+                                                  first_channel(self, group),
+                                              from->stride, &filter);
         }
     }
 }
@@ -496,8 +518,8 @@ static void sum_bias_gradient(const winograd_part *part, int begin, int end) {
     const cpu_winograd *self = part->winograd;
     const tiled *output = self->swapped ? &self->from : &self->to;
     for (int group = begin; group < end; group++) {
-        float *sums = self->bias + (size_t)group * LANES;
-        memset(sums, 0, LANES * sizeof *sums);
+        float *sums = self->bias + first_channel(self, group);
+        memset(sums, 0, (size_t)self->lanes * sizeof *sums);
         for (int image = 0; image < self->rows; image++) {
             winograd_window window = {.origin = element_at(output, image, group, 0),
                                       .half = output->half,
@@ -505,7 +527,7 @@ static void sum_bias_gradient(const winograd_part *part, int begin, int end) {
                                       .pixel = output->pixel,
                                       .rows = {0, output->height},
                                       .columns = {0, output->width}};
-            winograd_add_pixels(&window, sums);
+            self->transforms->add_pixels(&window, sums);
         }
     }
 }
@@ -558,7 +580,8 @@ static yoke_status run_values(const cpu_winograd *self) {
 static yoke_status run_weights(const cpu_winograd *self) {
     winograd_part at = {.winograd = self};
     if (self->bias != NULL)
-        run_range(&at, sum_bias_gradient, (int)self->convolution.destination->dims[1] / LANES);
+        run_range(&at, sum_bias_gradient,
+                  (int)self->convolution.destination->dims[1] / self->lanes);
     for (; at.slice < self->slices; at.slice++) {
         for (at.chunk = 0; at.chunk < self->chunks; at.chunk++) {
             if (at.slice == 0 || self->chunks > 1)

@@ -10,6 +10,11 @@
 
 #include "device/cpu/clones.h"
 
+#ifndef WINOGRAD_LANES
+#define WINOGRAD_LANES 8
+#define TRANSFORMS winograd_narrow
+#endif
+
 #define INLINE static inline __attribute__((always_inline))
 
 enum { EDGE = WINOGRAD_EDGE, OUTPUT = WINOGRAD_OUTPUT, TAPS = WINOGRAD_TAPS };
@@ -169,7 +174,7 @@ INLINE void input(const winograd_window *from, float *tile, size_t stride, bool 
     }
 }
 
-CPU_CLONES void winograd_input(const winograd_window *from, float *tile, size_t stride) {
+CPU_CLONES static void input_pass(const winograd_window *from, float *tile, size_t stride) {
     if (from->half) {
         input(from, tile, stride, true);
     } else {
@@ -194,7 +199,8 @@ INLINE void output_gradient(const winograd_window *from, float *tile, size_t str
     }
 }
 
-CPU_CLONES void winograd_output_gradient(const winograd_window *from, float *tile, size_t stride) {
+CPU_CLONES static void output_gradient_pass(const winograd_window *from, float *tile,
+                                            size_t stride) {
     if (from->half) {
         output_gradient(from, tile, stride, true);
     } else {
@@ -244,8 +250,8 @@ INLINE void output(const float *tile, size_t stride, const winograd_epilogue *ep
     }
 }
 
-CPU_CLONES void winograd_output(const float *tile, size_t stride, const winograd_epilogue *epilogue,
-                                const winograd_window *to) {
+CPU_CLONES static void output_pass(const float *tile, size_t stride,
+                                   const winograd_epilogue *epilogue, const winograd_window *to) {
     if (to->half) {
         output(tile, stride, epilogue, to, true);
     } else {
@@ -253,7 +259,7 @@ CPU_CLONES void winograd_output(const float *tile, size_t stride, const winograd
     }
 }
 
-CPU_CLONES void winograd_add_pixels(const winograd_window *from, float *sums) {
+CPU_CLONES static void add_pixels(const winograd_window *from, float *sums) {
     lanes sum;
     load(&sum, sums);
     for (int row = from->rows.first; row < from->rows.end; row++) {
@@ -292,7 +298,7 @@ INLINE void store_tap(float *tap, const ptrdiff_t *offsets, const lanes *from, b
         tap[offsets[lane]] = (*from)[lane];
 }
 
-CPU_CLONES void winograd_filter_forward(const winograd_filter *from, float *tile, size_t stride) {
+CPU_CLONES static void filter_pass(const winograd_filter *from, float *tile, size_t stride) {
     bool side_by_side = together(from->lanes);
     lanes half[EDGE][TAPS];
     for (int column = 0; column < TAPS; column++) {
@@ -311,8 +317,8 @@ CPU_CLONES void winograd_filter_forward(const winograd_filter *from, float *tile
     }
 }
 
-CPU_CLONES void winograd_filter_gradient(const float *tile, size_t stride,
-                                         const winograd_filter *to) {
+CPU_CLONES static void filter_gradient_pass(const float *tile, size_t stride,
+                                            const winograd_filter *to) {
     bool side_by_side = together(to->lanes);
     lanes half[TAPS][EDGE];
     for (int column = 0; column < EDGE; column++) {
@@ -330,3 +336,11 @@ CPU_CLONES void winograd_filter_gradient(const float *tile, size_t stride,
                       side_by_side);
     }
 }
+
+const winograd_transforms TRANSFORMS = {.lanes = WINOGRAD_LANES,
+                                        .input = input_pass,
+                                        .output_gradient = output_gradient_pass,
+                                        .output = output_pass,
+                                        .add_pixels = add_pixels,
+                                        .filter = filter_pass,
+                                        .filter_gradient = filter_gradient_pass};

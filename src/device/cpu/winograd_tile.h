@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The transforms of one Winograd tile, WINOGRAD_LANES channels at a time. */
+/* The transforms of one Winograd tile, 8 or 16 channels at a time: its lanes. */
 #ifndef DEVICE_CPU_WINOGRAD_TILE_H
 #define DEVICE_CPU_WINOGRAD_TILE_H
 
 #include <stdbool.h>
 #include <stddef.h>
-
-#ifndef WINOGRAD_LANES
-#define WINOGRAD_LANES 8
-#endif
 
 enum {
     WINOGRAD_OUTPUT = 4, /* a tile's edge in the output */
@@ -32,9 +28,6 @@ typedef struct winograd_window {
     winograd_range rows, columns;
 } winograd_window;
 
-/* Product k of a transformed tile is at tile[k * stride]. */
-void winograd_input(const winograd_window *from, float *tile, size_t stride);
-void winograd_output_gradient(const winograd_window *from, float *tile, size_t stride);
 /* What becomes of a value: it gets the bias, if any, and what is there, if it `adds`; then it is no
  * less than `low` and no more than `high`, but NaN stays NaN. */
 typedef struct winograd_epilogue {
@@ -42,11 +35,6 @@ typedef struct winograd_epilogue {
     bool adds;
     float low, high;
 } winograd_epilogue;
-void winograd_output(const float *tile, size_t stride, const winograd_epilogue *epilogue,
-                     const winograd_window *to);
-
-/* Adds every pixel of a window to `sums`. */
-void winograd_add_pixels(const winograd_window *from, float *sums);
 
 /* Tap (row, column) of lane l is at origin[row * line + column * pixel + lanes[l]]. */
 typedef struct winograd_filter {
@@ -55,7 +43,19 @@ typedef struct winograd_filter {
     const ptrdiff_t *lanes;
 } winograd_filter;
 
-void winograd_filter_forward(const winograd_filter *from, float *tile, size_t stride);
-void winograd_filter_gradient(const float *tile, size_t stride, const winograd_filter *to);
+/* Product k of a transformed tile is at tile[k * stride]. */
+typedef struct winograd_transforms {
+    int lanes;
+    void (*input)(const winograd_window *from, float *tile, size_t stride);
+    void (*output_gradient)(const winograd_window *from, float *tile, size_t stride);
+    void (*output)(const float *tile, size_t stride, const winograd_epilogue *epilogue,
+                   const winograd_window *to);
+    void (*add_pixels)(const winograd_window *from, float *sums); /* every pixel of a window */
+    void (*filter)(const winograd_filter *from, float *tile, size_t stride);
+    void (*filter_gradient)(const float *tile, size_t stride, const winograd_filter *to);
+} winograd_transforms;
+
+/* The wide ones have 16 lanes, a vector of AVX-512; the others 8. Both compute the same bits. */
+extern const winograd_transforms winograd_narrow, winograd_wide;
 
 #endif
