@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Block products equal plain loops in double: every number of rows that kernels take apart, one to
+ * three panels, left matrices of both orders, right ones in panels or whole rows, with and without
+ * an old sum; nothing beside the product changes. */
+#include "operation_check.h"
+
+#include "device/cpu/block_product.h"
+
+enum { ROWS = 53, DEPTH = 37, PANELS = 3, COLUMNS = PANELS * CPU_PANEL, TO_ROW = COLUMNS + 5 };
+
+typedef struct operands {
+    float left[ROWS * DEPTH], right[DEPTH * COLUMNS];
+    float to[ROWS * TO_ROW], old[ROWS * TO_ROW];
+} operands;
+
+static void fill(float *to, size_t count, uint64_t stream) {
+    double *values = check_random(count, -1, 1, stream);
+    for (size_t i = 0; i < count; i++)
+        to[i] = (float)values[i];
+    test_free(values);
+}
+
+static float exact(const cpu_block_product *p, const operands *o, size_t row, size_t column) {
+    const float *right = o->right + column / CPU_PANEL * p->right_panel + column % CPU_PANEL;
+    double sum = 0;
+    for (size_t k = 0; k < p->depth; k++)
+        sum += (double)o->left[row * p->left_row + k * p->left_step] *
+               (double)right[k * p->right_step];
+    return (float)(sum + (p->adds ? (double)o->old[row * TO_ROW + column] : 0));
+}
+
+static void check_product(const cpu_block_product *p, operands *o) {
+    memcpy(o->to, o->old, sizeof o->to);
+    cpu_multiply_block(p);
+    for (size_t row = 0; row < ROWS; row++) {
+        for (size_t column = 0; column < TO_ROW; column++) {
+            float got = o->to[row * TO_ROW + column];
+            if (row < p->rows && column < p->panels * CPU_PANEL) {
+                assert_float_equal(got, exact(p, o, row, column), 1e-5);
+            } else {
+                assert_true(got == o->old[row * TO_ROW + column]);
+            }
+        }
+    }
+}
+
+static void equals_a_plain_loop(void **state) {
+    (void)state;
+    if (!cpu_has_block_products()) skip();
+    operands *o = test_malloc(sizeof *o);
+    fill(o->left, ROWS * DEPTH, 1);
+    fill(o->right, DEPTH * COLUMNS, 2);
+    fill(o->old, ROWS * TO_ROW, 3);
+    for (size_t rows = 1; rows <= ROWS; rows++) {
+        for (unsigned form = 0; form < 24; form++) {
+            bool transposed = form & 1, packed = form & 2;
+            const cpu_block_product product = {.left = o->left,
+                                               .right = o->right,
+                                               .to = o->to,
+                                               .rows = rows,
+                                               .depth = form & 4 ? DEPTH : 1,
+                                               .panels = 1 + form / 8,
+                                               .left_row = transposed ? 1 : DEPTH,
+                                               .left_step = transposed ? ROWS : 1,
+                                               .right_step = packed ? CPU_PANEL : COLUMNS,
+                                               .right_panel =
+                                                   packed ? DEPTH * CPU_PANEL : CPU_PANEL,
+                                               .to_row = TO_ROW,
+                                               .adds = rows % 2 == 0};
+            check_product(&product, o);
+        }
+    }
+    test_free(o);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(equals_a_plain_loop)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
