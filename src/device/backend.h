@@ -42,6 +42,7 @@ struct yoke_plan {
     const char *algorithms[YOKE_DIRECTIONS]; /* static texts */
     /* Only convolution and linear have parts. */
     yoke_status (*backward_part)(yoke_plan *plan, yoke_direction direction);
+    yoke_factors *factors; /* NULL: none */
 };
 
 /* Calls the host program's forward or backward of a HOST. `at` holds plain float32 values; stream:
@@ -174,6 +175,9 @@ struct yoke_backend {
                           size_t elements); /* NULL: no plan reads a shadow */
     yoke_status (*accumulate)(yoke_device *device, const yoke_layout *layout, void *to,
                               const void *from);
+    yoke_status (*sum_factors)(yoke_device *device, const yoke_factors *const *factors, int count,
+                               size_t first, size_t elements,
+                               float *to); /* NULL: no plan has any */
 
     /* images; image_layout: NULL where plans read plain float32 alone */
     yoke_status (*image_layout)(yoke_device *device, const yoke_plan_request *reader,

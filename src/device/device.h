@@ -423,6 +423,7 @@ typedef struct yoke_plan_request {
      * before the ReLU, and with input_bias that of the bias before it. */
     bool input_masked, input_bias;
     bool input_shared; /* convolution, linear: the plan may add its gradient to another reader's */
+    bool sole_weight;  /* linear: no other plan contributes to the weight's gradient */
     /* Convolution, in inference: operations of which each alone reads the value before it, up
      * to the first NULL: a batch norm, an add, an activation; some may be missing. The plan may
      * compute the first ones, too. `added`: the layout of what the add, or a batch norm that adds,
@@ -474,7 +475,17 @@ typedef struct yoke_plan_needs {
     bool masks_input_gradient, sums_input_bias; /* as the request offers */
     /* The plan reads parameter k in bfloat16 from the binding's `shadows`, not in float32. */
     bool reads_shadow[YOKE_PLAN_PARAMETERS];
+    bool has_factors; /* backward keeps those of the gradient of parameter 0 (yoke_plan_factors) */
 } yoke_plan_needs;
+
+/* The gradient of a weight as the product of two small matrices, whose rows are those of the batch:
+ * where all replicas' factors are known, each device computes its part of the summed gradient
+ * (sufficient factors, Xie et al. 2016). The CPU's of linear layers with few rows. */
+typedef struct yoke_factors {
+    size_t line;  /* elements of the gradient that lie side by side in one row of the product */
+    size_t bytes; /* of the two */
+    double bound; /* no element is larger; infinite where a factor is not finite */
+} yoke_factors;
 
 /* What a loss gives. */
 typedef struct yoke_loss_scalars {
@@ -521,6 +532,14 @@ yoke_status yoke_plan_bind(yoke_plan *plan, const yoke_plan_binding *binding);
 yoke_status yoke_plan_forward(yoke_plan *plan, const yoke_plan_step *step);
 
 yoke_status yoke_plan_backward(yoke_plan *plan, const yoke_plan_step *step);
+/* Those of the latest backward; borrowed, and valid until the next. Only where the plan says that
+ * it has_factors. */
+const yoke_factors *yoke_plan_factors(const yoke_plan *plan);
+/* to[elements] = the sum of the gradients that factors[count] stand for, from element `first` on:
+ * the bits of yoke_device_sum of backward's gradients. `first` and `elements` are multiples of 16.
+ */
+yoke_status yoke_device_sum_factors(yoke_device *device, const yoke_factors *const *factors,
+                                    int count, size_t first, size_t elements, float *to);
 
 /* Backward of a convolution and a linear layer has two parts; that of others counts as data. */
 typedef enum yoke_direction {

@@ -290,6 +290,15 @@ yoke_status yoke_plan_backward(yoke_plan *plan, const yoke_plan_step *step) {
     return plan->backward(plan, step);
 }
 
+const yoke_factors *yoke_plan_factors(const yoke_plan *plan) {
+    return plan->factors;
+}
+
+yoke_status yoke_device_sum_factors(yoke_device *device, const yoke_factors *const *factors,
+                                    int count, size_t first, size_t elements, float *to) {
+    return device->backend->sum_factors(device, factors, count, first, elements, to);
+}
+
 const char *yoke_plan_algorithm(const yoke_plan *plan, yoke_direction direction) {
     return plan->algorithms[direction];
 }

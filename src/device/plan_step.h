@@ -19,6 +19,7 @@ typedef struct yoke_plan_step {
     bool again;     /* forward runs a second time in this step: running statistics stay */
     bool loss_only; /* nobody reads the outputs, only their loss */
     bool adds_parameter_gradients; /* backward adds to them, where the plan can */
+    bool factors_only; /* a plan that has factors writes no gradient of its weight beside them */
     /* An engine that only predicts counts the changes of its parameters and running statistics
      * here: while the number stays, plans keep what they have made of them. 0: nobody counts. */
     uint64_t weights_version;

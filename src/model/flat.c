@@ -44,15 +44,20 @@ const yoke_parameter *yoke_flat_parameter(const yoke_flat *flat, int tensor) {
     return NULL;
 }
 
-size_t yoke_flat_alike(const yoke_flat *flat, size_t begin, size_t end, unsigned *forms) {
+int yoke_flat_at(const yoke_flat *flat, size_t element) {
     int first = 0, behind = flat->parameter_count;
     while (behind - first > 1) {
         int middle = first + (behind - first) / 2;
-        if (flat->parameters[middle].offset <= begin)
+        if (flat->parameters[middle].offset <= element)
             first = middle;
         else
             behind = middle;
     }
+    return first;
+}
+
+size_t yoke_flat_alike(const yoke_flat *flat, size_t begin, size_t end, unsigned *forms) {
+    int first = yoke_flat_at(flat, begin), behind = first + 1;
     *forms = flat->parameters[first].forms;
     for (; behind < flat->parameter_count && flat->parameters[behind].offset < end; behind++)
         if (flat->parameters[behind].forms != *forms) return flat->parameters[behind].offset;

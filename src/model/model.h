@@ -121,6 +121,8 @@ typedef struct yoke_replica_memory {
 /* inputs, labels and targets have room for options.rows. */
 const yoke_replica_memory *yoke_replica_memory_of(const yoke_replica *replica);
 const yoke_flat *yoke_replica_flat(const yoke_replica *replica);
+/* The parameter in whose elements, or in the padding behind them, this one lies. */
+int yoke_flat_at(const yoke_flat *flat, size_t element);
 /* Where the elements from `begin` on end that plans read in the same forms, at most at `end`. */
 size_t yoke_flat_alike(const yoke_flat *flat, size_t begin, size_t end, unsigned *forms);
 
@@ -163,6 +165,10 @@ yoke_status yoke_replica_clear_more_gradients(yoke_replica *replica);
  * are complete, and no later segment changes them. */
 yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
                                           const yoke_plan_step *step);
+
+/* The factors that a backward with factors_only has kept in place of the gradient of this entry of
+ * flat->parameters. NULL: it has written that gradient. */
+const yoke_factors *yoke_replica_factors(const yoke_replica *replica, int parameter);
 
 /* With options.norm_group, for a replica without rows: its batch norms take part in the
  * all-gathers of forward, except for the first `done`, or of a segment. */

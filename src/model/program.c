@@ -39,11 +39,21 @@ static yoke_plan_request request_of(const yoke_program *program, const yoke_prog
     return request;
 }
 
+/* Whether one node alone has this tensor. */
+static bool is_sole(const yoke_model *model, int tensor) {
+    int nodes = 0;
+    for (int i = 0; i < model->node_count; i++)
+        for (int k = 0; k < model->nodes[i].tensor_count; k++)
+            nodes += model->nodes[i].tensors[k] == tensor;
+    return nodes == 1;
+}
+
 static yoke_status plan_node(yoke_program *program, const yoke_program_request *from, int index) {
     const yoke_node *node = &program->model->nodes[index];
     yoke_plan_request request = request_of(program, from, index);
     yoke_offer_joins(program, index, &request);
     request.input_shared = program->training && yoke_program_shares_input(program, index);
+    request.sole_weight = is_sole(program->model, node->tensors[0]);
     TRY(yoke_algorithms_go_on(from->algorithms));
     TRY(yoke_plan_create(&program->plans[index], from->device, &request));
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
@@ -56,6 +66,7 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
     if (needs->scratch_bytes > program->scratch_bytes)
         program->scratch_bytes = needs->scratch_bytes;
     if (needs->computes_loss) program->loss_node = index;
+    if (needs->has_factors) program->factored[node->tensors[0]] = program->plans[index];
     return YOKE_OK;
 }
 
@@ -129,6 +140,7 @@ static yoke_status allocate_lists(yoke_program *program) {
     program->layouts = calloc(values, sizeof *program->layouts);
     program->parameters = calloc((size_t)model->tensor_count, sizeof *program->parameters);
     program->forms = calloc((size_t)model->tensor_count, sizeof *program->forms);
+    program->factored = calloc((size_t)model->tensor_count, sizeof *program->factored);
     program->requires_gradient = calloc(values, sizeof *program->requires_gradient);
     program->values = calloc(values, sizeof *program->values);
     program->again = calloc(nodes, sizeof *program->again);
@@ -137,9 +149,9 @@ static yoke_status allocate_lists(yoke_program *program) {
     program->actions = calloc(MOST * nodes, sizeof *program->actions);
     program->segment_ends = calloc((size_t)model->tensor_count, sizeof *program->segment_ends);
     if (program->plans == NULL || program->layouts == NULL || program->parameters == NULL ||
-        program->forms == NULL || program->requires_gradient == NULL || program->values == NULL ||
-        program->places == NULL || program->again == NULL || program->backward == NULL ||
-        program->actions == NULL || program->segment_ends == NULL)
+        program->forms == NULL || program->factored == NULL || program->requires_gradient == NULL ||
+        program->values == NULL || program->places == NULL || program->again == NULL ||
+        program->backward == NULL || program->actions == NULL || program->segment_ends == NULL)
         return FAIL_MEMORY(values * sizeof *program->layouts, "the plans of a model");
     return yoke_arena_create(&program->arena, model->value_count + MOST * model->node_count + 1);
 }
@@ -194,6 +206,7 @@ void yoke_program_destroy(yoke_program *program) {
     free(program->requires_gradient);
     free(program->parameters);
     free(program->forms);
+    free(program->factored);
     free(program->layouts);
     free(program->plans);
     free(program);

@@ -123,6 +123,7 @@ typedef struct yoke_program {
     yoke_layout *layouts;    /* [values] */
     yoke_layout *parameters; /* [tensors]: as the plans use them */
     unsigned *forms;         /* [tensors]: in which the plans read them */
+    yoke_plan **factored;    /* [tensors]: whose backward keeps factors of the gradient, or NULL */
 
     yoke_place *values;       /* [values] */
     yoke_node_places *places; /* [nodes] */

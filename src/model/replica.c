@@ -468,6 +468,11 @@ yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
     return yoke_program_segment(replica->current, segment, step);
 }
 
+const yoke_factors *yoke_replica_factors(const yoke_replica *replica, int parameter) {
+    const yoke_plan *plan = replica->current->factored[replica->flat->parameters[parameter].tensor];
+    return plan != NULL ? yoke_plan_factors(plan) : NULL;
+}
+
 /* The first program has all batch norms, whatever the rows, and a replica without rows has no other
  * use for its memory. */
 yoke_status yoke_replica_idle_forward(yoke_replica *replica, int done) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "device/cpu/cpu.h"
+#include "device/cpu/factors.h"
 #include "device/cpu/nodes.h"
 #include "device/cpu/processor.h"
 
@@ -357,6 +358,7 @@ const yoke_backend *yoke_cpu_backend(void) {
         .product = cpu_product,
         .shadow = cpu_shadow,
         .accumulate = cpu_accumulate,
+        .sum_factors = cpu_sum_factors,
         .layout_plain = cpu_layout_plain,
         .layout_convert = cpu_layout_convert,
         .plan = cpu_plan,

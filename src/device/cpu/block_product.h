@@ -24,6 +24,7 @@ typedef struct cpu_block_product {
     size_t right_step, right_panel; /* floats to the next k, to the next panel */
     size_t to_row;
     bool adds;
+    bool pairs; /* an element of left and right is two of bfloat16, for two terms of the sum */
 } cpu_block_product;
 void cpu_multiply_block(const cpu_block_product *product);
 

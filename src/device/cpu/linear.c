@@ -6,6 +6,7 @@
  * rule. */
 #include <stdio.h>
 
+#include "device/cpu/factors.h"
 #include "device/cpu/few_rows.h"
 #include "device/cpu/linear_loss.h"
 #include "device/cpu/sgemm_linear.h"
@@ -27,11 +28,10 @@ static yoke_status matrix(const cpu_desc **desc, cpu_device *device, int rows, i
  * weight takes as long as the product of some hundred rows. The first plan of a weight decides. */
 static bool reads_shadow(const yoke_plan_request *request) {
     unsigned forms = request->forms[0];
-    int rows = request->most_rows > 0 ? request->most_rows : request->rows;
     if (request->precision != YOKE_BFLOAT16 || request->inference) return false;
     if (forms == YOKE_FORM_FLOAT32 || forms == YOKE_FORM_BFLOAT16)
         return forms == YOKE_FORM_BFLOAT16;
-    return rows * request->operation->input.height <= SHADOW_ROWS;
+    return cpu_most_rows(request) <= SHADOW_ROWS;
 }
 
 yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
@@ -48,7 +48,8 @@ yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
     int rows = request->rows * input.height;
     int in = input.channels, out = operation->output.channels;
     cpu_problem problem = {.operation = {.kind = CPU_PRODUCT},
-                           .algorithms = cpu_product_algorithms};
+                           .algorithms = cpu_product_algorithms,
+                           .few_rows = cpu_takes_factors(request)};
     TRY(matrix(&problem.free[CPU_INPUT], device, rows, in, type, dnnl_format_tag_any));
     TRY(matrix(&problem.free[CPU_OUTPUT], device, rows, out, type, dnnl_format_tag_any));
     TRY(matrix(&problem.free[CPU_WEIGHTS], device, out, in, type, dnnl_format_tag_any));

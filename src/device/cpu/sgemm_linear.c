@@ -2,9 +2,11 @@
 /* Linear by dnnl_sgemm on plain matrices. The rows of a weight are padded (sgemm.h). */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "device/cpu/clones.h"
+#include "device/cpu/factors.h"
 #include "device/cpu/processor.h"
 #include "device/cpu/sgemm.h"
 #include "device/cpu/sgemm_linear.h"
@@ -120,17 +122,36 @@ static yoke_status weight_gradient(const sgemm_linear *self, bool adds) {
     return YOKE_OK;
 }
 
+static void keep_factors(const sgemm_linear *self) {
+    const yoke_plan_binding *at = &self->base.binding;
+    cpu_factors_keep(self->base.factors, at->inputs[0], at->output_gradient);
+    if (self->base.operation.bias) bias_gradient(self, false, at->parameter_gradients[1]);
+}
+
 static yoke_status linear_part(yoke_plan *plan, yoke_direction direction) {
     const sgemm_linear *self = (const sgemm_linear *)plan;
     if (plan->algorithms[direction] == NULL) return YOKE_OK; /* the request wants no such pass */
-    return direction == YOKE_BACKWARD_WEIGHTS ? weight_gradient(self, false) : data_gradient(self);
+    if (direction == YOKE_BACKWARD_DATA) return data_gradient(self);
+    if (plan->factors == NULL) return weight_gradient(self, false);
+    keep_factors(self);
+    cpu_factors_multiply(plan->factors, cpu_of(plan->device), plan->binding.parameter_gradients[0]);
+    return YOKE_OK;
 }
 
 static yoke_status linear_backward(yoke_plan *plan, const yoke_plan_step *step) {
     const sgemm_linear *self = (const sgemm_linear *)plan;
-    if (plan->algorithms[YOKE_BACKWARD_WEIGHTS] != NULL)
-        TRY(weight_gradient(self, step->adds_parameter_gradients));
+    if (plan->factors != NULL && step->factors_only)
+        keep_factors(self);
+    else if (plan->factors == NULL && step->adds_parameter_gradients)
+        TRY(weight_gradient(self, true));
+    else
+        TRY(linear_part(plan, YOKE_BACKWARD_WEIGHTS));
     return linear_part(plan, YOKE_BACKWARD_DATA);
+}
+
+static void linear_destroy(yoke_plan *plan) {
+    cpu_factors_destroy(plan->factors, cpu_of(plan->device));
+    free(plan);
 }
 
 /* Planning. */
@@ -290,7 +311,7 @@ yoke_status cpu_takes_sgemm_linear(bool *takes, cpu_device *device,
 
 yoke_status cpu_plan_sgemm_linear(yoke_plan **plan, cpu_device *device,
                                   const yoke_plan_request *request) {
-    static const yoke_plan_calls calls = {NULL, linear_forward, linear_backward, NULL,
+    static const yoke_plan_calls calls = {NULL, linear_forward, linear_backward, linear_destroy,
                                           .backward_part = linear_part};
     TRY(yoke_plan_allocate(plan, sizeof(sgemm_linear), &device->base, request, &calls));
     sgemm_linear *self = (sgemm_linear *)*plan;
@@ -320,6 +341,9 @@ yoke_status cpu_plan_sgemm_linear(yoke_plan **plan, cpu_device *device,
     if (request->training)
         needs->scratch_bytes = cpu_sgemm_scratch_floats(self->in, self->out) * sizeof(float);
     needs->backward_reads[0] = request->training && !request->frozen;
-    needs->adds_parameter_gradients = true;
+    if (passes[CPU_BACKWARD_WEIGHTS] && cpu_takes_factors(request))
+        TRY(cpu_factors_create(&self->base.factors, device, weight, self->rows, false));
+    needs->has_factors = self->base.factors != NULL;
+    needs->adds_parameter_gradients = !needs->has_factors;
     return cpu_plan_plain_output(*plan, request, dnnl_f32);
 }

@@ -6,6 +6,7 @@
 #include "device/cpu/weighted.h"
 #include "device/cpu/bias.h"
 #include "device/cpu/contest.h"
+#include "device/cpu/factors.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -16,7 +17,8 @@ typedef struct cpu_weighted {
     yoke_plan base;
     cpu_pass passes[CPU_DIRECTIONS]; /* unused ones are zero */
     size_t cleared[CPU_ROLES];
-    void *weight_gradient, *input_gradient;
+    float *weight_gradient, *bias_gradient;
+    void *input_gradient;
     bool bias_apart, half;
     cpu_geometry output; /* where the bias is apart */
     bool adds;           /* to the output what the binding says is added */
@@ -296,6 +298,24 @@ static yoke_status plan_direction(const weighted_planner *planner, cpu_direction
     return YOKE_OK;
 }
 
+/* For few rows the gradient of the weight is not planned: factors.h computes it. */
+static yoke_status take_factors(const weighted_planner *planner, cpu_weighted *plan) {
+    cpu_problem *problem = planner->problem;
+    const cpu_desc *plain = NULL, *input = problem->free[CPU_INPUT];
+    const cpu_desc *weights = problem->stored[CPU_WEIGHTS];
+    if (weights == NULL) weights = planner->preferred_weights;
+    TRY_DNNL(
+        cpu_desc_by_tag(&plain, &planner->device->descs, 2, input->dims, input->type, dnnl_ab));
+    if (problem->stored[CPU_INPUT] != plain) return YOKE_OK;
+    TRY(cpu_factors_create(&plan->base.factors, planner->device, weights, (size_t)input->dims[0],
+                           input->type == dnnl_bf16));
+    if (plan->base.factors == NULL) return YOKE_OK;
+    problem->stored[CPU_WEIGHTS] = weights;
+    plan->base.needs.has_factors = true;
+    plan->base.algorithms[CPU_BACKWARD_WEIGHTS] = "factors";
+    return YOKE_OK;
+}
+
 /* The direct forward pass chooses the layout of the output and, in inference, of the weights. Its
  * description is the hint. */
 static yoke_status decide_layouts(weighted_planner *planner, cpu_weighted *plan, cpu_pass *first) {
@@ -308,7 +328,9 @@ static yoke_status decide_layouts(weighted_planner *planner, cpu_weighted *plan,
                               DNNL_ARG_WEIGHTS));
     if (problem->stored[CPU_OUTPUT] == NULL)
         problem->stored[CPU_OUTPUT] = first->operands[CPU_OUTPUT].stored;
-    if (planner->request->training && !planner->request->frozen) {
+    bool trains = planner->request->training && !planner->request->frozen;
+    if (trains && problem->few_rows) TRY(take_factors(planner, plan));
+    if (trains && plan->base.factors == NULL) {
         TRY(plan_direction(planner, CPU_BACKWARD_WEIGHTS, plan));
         problem->stored[CPU_WEIGHTS] =
             plan->passes[CPU_BACKWARD_WEIGHTS].operands[CPU_WEIGHTS].stored;
@@ -356,6 +378,7 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
     void *weights =
         plan->needs.reads_shadow[0] ? (void *)binding->shadows[0] : binding->parameters[0];
     self->weight_gradient = binding->parameter_gradients[0];
+    self->bias_gradient = binding->parameter_gradients[1];
     self->input_gradient = binding->input_gradients[0];
     void *const addresses[CPU_DIRECTIONS][CPU_ROLES] = {
         [CPU_FORWARD] = {binding->inputs[0], folds ? folded.weights : weights,
@@ -389,9 +412,22 @@ static yoke_status weighted_forward(yoke_plan *plan, const yoke_plan_step *step)
     return YOKE_OK;
 }
 
+static void keep_factors(cpu_weighted *self) {
+    const yoke_plan_binding *binding = &self->base.binding;
+    cpu_factors_keep(self->base.factors, binding->inputs[0], binding->output_gradient);
+    if (self->bias_gradient != NULL)
+        cpu_factors_sum_bias(self->base.factors, binding->output_gradient, false,
+                             self->bias_gradient);
+}
+
 static yoke_status weighted_part(yoke_plan *plan, yoke_direction direction) {
     cpu_weighted *self = weighted_of(plan);
     cpu_device *device = cpu_of(plan->device);
+    if (direction == YOKE_BACKWARD_WEIGHTS && plan->factors != NULL) {
+        keep_factors(self);
+        cpu_factors_multiply(plan->factors, device, self->weight_gradient);
+        return YOKE_OK;
+    }
     if (cpu_pass_is_empty(&self->passes[direction])) return YOKE_OK;
     if (direction == YOKE_BACKWARD_WEIGHTS)
         cpu_clear(device, self->weight_gradient, self->cleared[CPU_WEIGHTS]);
@@ -401,13 +437,16 @@ static yoke_status weighted_part(yoke_plan *plan, yoke_direction direction) {
 }
 
 static yoke_status weighted_backward(yoke_plan *plan, const yoke_plan_step *step) {
-    (void)step;
-    TRY(weighted_part(plan, YOKE_BACKWARD_WEIGHTS));
+    if (step->factors_only && plan->factors != NULL)
+        keep_factors(weighted_of(plan));
+    else
+        TRY(weighted_part(plan, YOKE_BACKWARD_WEIGHTS));
     return weighted_part(plan, YOKE_BACKWARD_DATA);
 }
 
 static void weighted_destroy(yoke_plan *plan) {
     yoke_device_free(plan->device, weighted_of(plan)->kept);
+    cpu_factors_destroy(plan->factors, cpu_of(plan->device));
     for (int i = 0; i < CPU_DIRECTIONS; i++)
         cpu_pass_destroy(&weighted_of(plan)->passes[i]);
     free(plan);

@@ -28,6 +28,7 @@ static yoke_status begin_exchange(yoke_step *step) {
 
 static yoke_status begin_lanes(yoke_step *step) {
     step->flight.loss_only = true;
+    step->flight.factors_only = yoke_exchange_takes_factors(step->exchange);
     TRY(yoke_record_lanes(step, step->flight.batch.rows, true));
     yoke_count_forward(step);
     return YOKE_OK;
@@ -51,6 +52,11 @@ static yoke_status train_lane(int lane, void *context) {
     yoke_exchange *exchange = yoke_flight_is_last(&step->flight) ? step->exchange : NULL;
     TRY(compute_shard(step, lane, exchange));
     return exchange != NULL ? exchange->kind->finish(exchange, lane) : YOKE_OK;
+}
+
+static yoke_status end_lanes(yoke_step *step) {
+    step->flight.factors_only = false;
+    return YOKE_OK;
 }
 
 static const yoke_stage lane_stages[] = {YOKE_STAGE_FORWARD, YOKE_STAGE_LOSS, YOKE_STAGE_BACKWARD,
@@ -77,6 +83,7 @@ static const yoke_stage_def train = {.stage = YOKE_STAGE_BACKWARD,
                                      .place = YOKE_ON_LANES,
                                      .begin = begin_lanes,
                                      .lane = train_lane,
+                                     .end = end_lanes,
                                      .lane_stages = lane_stages};
 static const yoke_stage_def settles = {.stage = YOKE_NO_STAGE, .work = settle};
 static const yoke_stage_def ends = {.stage = YOKE_NO_STAGE, .work = end_exchange};

@@ -182,6 +182,13 @@ yoke_status yoke_exchange_loss(yoke_exchange *exchange, int index) {
     return exchange->kind->loss(exchange, loss);
 }
 
+bool yoke_exchange_takes_factors(const yoke_exchange *exchange) {
+    const yoke_step *step = exchange->step;
+    const yoke_flight *flight = &step->flight;
+    return exchange->kind->takes_factors && flight->contributors > 1 && flight->micros == 1 &&
+           !flight->by_shards && step->watch.links == NULL && step->watch.faults == NULL;
+}
+
 yoke_status yoke_exchange_ready(yoke_exchange *exchange, int lane, int bucket) {
     yoke_exchange_links_arrive(exchange, lane, bucket);
     TRY(exchange->kind->ready(exchange, lane, bucket));

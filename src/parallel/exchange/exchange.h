@@ -23,8 +23,9 @@ typedef enum yoke_change { YOKE_CHANGED_NOTHING, YOKE_CHANGED_PART, YOKE_CHANGED
 
 /* NULL: nothing to do. In the order in which a step calls them. */
 typedef struct yoke_exchange_kind {
-    size_t bytes;     /* of the exchange, whose first member is a yoke_exchange */
-    bool joins_ranks; /* its participants are the ranks, not the lanes */
+    size_t bytes;       /* of the exchange, whose first member is a yoke_exchange */
+    bool joins_ranks;   /* its participants are the ranks, not the lanes */
+    bool takes_factors; /* it sums by exchange_memory.c, where every lane reads all replicas */
     bool (*fits)(const yoke_step *step); /* NULL: exchange_kinds.c says where */
 
     /* Where the root's flat buffers of `bytes` lie; what stays NULL is allocated on the device. */
@@ -123,6 +124,10 @@ yoke_status yoke_exchange_begin(yoke_exchange *exchange, double learning_rate);
 yoke_status yoke_exchange_set_rate(yoke_exchange *exchange, double learning_rate);
 /* On a lane's worker, before its bucket 0: the loss so far. NULL exchange: nothing to do. */
 yoke_status yoke_exchange_loss(yoke_exchange *exchange, int lane);
+/* Whether lanes may keep factors in place of gradients in this micro-batch: it is the step's only
+ * one, several lanes have rows, and neither modelled links nor planned faults need every lane's
+ * gradient. */
+bool yoke_exchange_takes_factors(const yoke_exchange *exchange);
 /* As the kind's. */
 yoke_status yoke_exchange_ready(yoke_exchange *exchange, int lane, int bucket);
 /* Ends a step. NUMERIC: the gradient is not finite. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reduce, update and publish over memory that every participant reaches: block by block, while a
  * block is in the cache. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -116,17 +117,85 @@ static size_t sum_terms(const yoke_exchange *exchange) {
     return (size_t)(exchange->step->flight.contributors / yoke_exchange_block(exchange));
 }
 
+/* A part of a slice whose gradients are summed in one way: all in memory, or all of one weight. */
+typedef struct gradient_part {
+    size_t offset, elements;
+    size_t weight;                                   /* where the weight begins */
+    const yoke_factors *factors[YOKE_DEVICES_LIMIT]; /* the contributors'; [0] NULL: in memory */
+} gradient_part;
+
+static bool has_factors(const yoke_exchange *exchange, int parameter) {
+    const yoke_step *step = exchange->step;
+    return step->flight.factors_only &&
+           yoke_replica_factors(step->lanes[0].replica, parameter) != NULL;
+}
+
+/* The part that begins at a flat element and ends at `end` at most. */
+static gradient_part part_at(const yoke_exchange *exchange, size_t begin, size_t end) {
+    const yoke_step *step = exchange->step;
+    const yoke_flat *flat = step->flat;
+    int parameter = yoke_flat_at(flat, begin), behind = parameter + 1;
+    gradient_part part = {.offset = begin, .weight = flat->parameters[parameter].offset};
+    bool factored = has_factors(exchange, parameter);
+    for (int k = 0; factored && k < step->flight.contributors; k++)
+        part.factors[k] = yoke_replica_factors(step->lanes[k].replica, parameter);
+    while (behind < flat->parameter_count && flat->parameters[behind].offset < end && !factored &&
+           !has_factors(exchange, behind))
+        behind++;
+    bool last = behind == flat->parameter_count || flat->parameters[behind].offset >= end;
+    part.elements = (last ? end : flat->parameters[behind].offset) - begin;
+    return part;
+}
+
+/* The sum of a part of it. */
+static yoke_status sum_of(const yoke_exchange *exchange, int lane, const gradient_part *part,
+                          float *to, size_t offset, size_t elements) {
+    const yoke_step *step = exchange->step;
+    if (part->factors[0] == NULL) return yoke_exchange_sum(exchange, lane, to, offset, elements);
+    return yoke_device_sum_factors(step->lanes[lane].device, part->factors,
+                                   step->flight.contributors, offset - part->weight, elements, to);
+}
+
+/* Whether no sum can be infinite: then there is nothing to check, and each block is summed where it
+ * is updated. Threads of a device share larger blocks than fit there. */
+static bool is_bounded(const yoke_exchange *exchange, int lane, const gradient_part *part) {
+    double bound = 0;
+    if (part->factors[0] == NULL || yoke_exchange_clips(exchange) || exchange->sees_tensors ||
+        yoke_device_threads(exchange->step->lanes[lane].device) > 1)
+        return false;
+    for (int k = 0; k < exchange->step->flight.contributors; k++)
+        bound += part->factors[k]->bound;
+    return bound < FLT_MAX / 2;
+}
+
+/* Elements of the block of at most `most` that begins at `offset`: whole lines of a weight. */
+static size_t block_at(const gradient_part *part, size_t offset, size_t most) {
+    size_t rest = part->offset + part->elements - offset;
+    if (rest <= most) return rest;
+    if (part->factors[0] == NULL) return most;
+    size_t line = part->factors[0]->line, behind = (offset + most - part->weight) % line;
+    return behind < most ? most - behind : most;
+}
+
+/* Bytes read to sum a part. */
+static size_t read_bytes(const yoke_exchange *exchange, const gradient_part *part) {
+    size_t bytes = 0;
+    int contributors = exchange->step->flight.contributors;
+    if (part->factors[0] == NULL) return sum_terms(exchange) * part->elements * sizeof(float);
+    for (int k = 0; k < contributors; k++)
+        bytes += part->factors[k]->bytes;
+    return bytes;
+}
+
 /* Floats at a time. The threads of a device share a block, each as much as its cache keeps. */
 static size_t block_elements(const yoke_exchange *exchange, int lane) {
     int threads = yoke_device_threads(exchange->step->lanes[lane].device);
     return threads > 1 ? (size_t)threads * TEAM_BLOCK : BLOCK;
 }
 
-/* Where every worker goes through its slice; by hand that is an update. floats: read or written for
- * an element of the slice. */
-static void fill_span(const yoke_exchange *exchange, int lane, yoke_span *span, size_t floats) {
-    yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, span->bucket);
-    span->bytes = floats * slice.elements * sizeof(float);
+/* Where every worker goes through its slice; by hand that is an update. */
+static void fill_span(const yoke_exchange *exchange, yoke_span *span, size_t bytes) {
+    span->bytes = bytes;
     if (exchange->step->gradient.on_root) span->stage = YOKE_STAGE_UPDATE;
 }
 
@@ -152,48 +221,59 @@ static yoke_status square_slice(yoke_exchange *exchange, int lane, int bucket) {
     return YOKE_OK;
 }
 
-/* Sums the lane's slice of a bucket to where participant 0's gradients were, unless the sum lies
- * there already. Checks each block while it is in the cache. */
+/* Sums a part to where participant 0's gradients were, unless it is bounded. Checks each block
+ * while it is in the cache. Adds the bytes read and written to *bytes. */
+static yoke_status sum_part(yoke_exchange *exchange, int lane, const gradient_part *part,
+                            size_t *bytes) {
+    size_t end = part->offset + part->elements, most = block_elements(exchange, lane), count = 0;
+    if (is_bounded(exchange, lane, part)) return YOKE_OK;
+    for (size_t offset = part->offset; offset < end; offset += count) {
+        count = block_at(part, offset, most);
+        TRY(sum_of(exchange, lane, part, exchange->gradients[0] + offset, offset, count));
+        if (!yoke_exchange_clips(exchange))
+            TRY(check_range(exchange, lane, (yoke_bucket){offset, count}));
+    }
+    *bytes += read_bytes(exchange, part) + part->elements * sizeof(float);
+    return YOKE_OK;
+}
+
+/* Sums and checks the lane's slice of a bucket; or the sum lies on participant 0 already. */
 static yoke_status sum_slice(yoke_step *step, int lane, yoke_span *span) {
     yoke_exchange *exchange = step->exchange;
-    int bucket = span->bucket;
     bool is_summed = step->flight.contributors < 2 || step->gradient.on_root;
     bool clips = yoke_exchange_clips(exchange);
-    yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, bucket);
-    size_t end = slice.offset + slice.elements, most = block_elements(exchange, lane);
-    for (yoke_slice block = slice; !is_summed && block.offset < end; block.offset += most) {
-        float *to = exchange->gradients[0] + block.offset;
-        block.elements = end - block.offset < most ? end - block.offset : most;
-        TRY(yoke_exchange_sum(exchange, lane, to, block.offset, block.elements));
-        if (!clips) TRY(check_range(exchange, lane, (yoke_bucket){block.offset, block.elements}));
+    yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, span->bucket);
+    size_t end = slice.offset + slice.elements;
+    size_t bytes = is_summed ? slice.elements * sizeof(float) : 0;
+    for (size_t offset = slice.offset; !is_summed && offset < end;) {
+        const gradient_part part = part_at(exchange, offset, end);
+        TRY(sum_part(exchange, lane, &part, &bytes));
+        offset += part.elements;
     }
-    if (clips) TRY(square_slice(exchange, lane, bucket));
+    if (clips) TRY(square_slice(exchange, lane, span->bucket));
     if (!clips && is_summed)
         TRY(check_range(exchange, lane, (yoke_bucket){slice.offset, slice.elements}));
-    fill_span(exchange, lane, span, 1 + (is_summed ? 0 : sum_terms(exchange)));
+    fill_span(exchange, span, bytes);
     return YOKE_OK;
 }
 
 static const yoke_bar sum_bar = {.stage = YOKE_STAGE_EXCHANGE, .work = sum_slice};
 
-static bool sums_as_it_updates(const yoke_exchange *exchange) {
-    return !yoke_exchange_waits(exchange) && exchange->step->flight.contributors > 1;
-}
-
-/* Whether sums or old weights of a block lie in memory of its own. */
-static bool keeps_blocks(const yoke_exchange *exchange) {
-    return sums_as_it_updates(exchange) || exchange->kind->kept != NULL;
+static bool sums_as_it_updates(const yoke_exchange *exchange, int lane, const gradient_part *part) {
+    return (!yoke_exchange_waits(exchange) && exchange->step->flight.contributors > 1) ||
+           is_bounded(exchange, lane, part);
 }
 
 /* New weights of a block; the old ones, if they are kept, go where participant 0's gradients were.
  */
-static yoke_status update_block(const yoke_exchange *exchange, int lane, const yoke_slice *block) {
+static yoke_status update_block(const yoke_exchange *exchange, int lane, const yoke_slice *block,
+                                const gradient_part *part, bool sums) {
     _Alignas(64) float summed[BLOCK], old[BLOCK];
-    bool sums = sums_as_it_updates(exchange), keeps = exchange->kind->kept != NULL;
+    bool keeps = exchange->kind->kept != NULL;
     float *root_gradients = exchange->gradients[0] + block->offset;
     float *weights = exchange->parameters[block->owner] + block->offset;
     size_t bytes = block->elements * sizeof *weights;
-    if (sums) TRY(yoke_exchange_sum(exchange, lane, summed, block->offset, block->elements));
+    if (sums) TRY(sum_of(exchange, lane, part, summed, block->offset, block->elements));
     if (keeps) memcpy(old, weights, bytes);
     TRY(yoke_optimizer_update(block->optimizer, &exchange->update,
                               exchange->step->lanes[lane].device, block->offset, block->elements,
@@ -214,26 +294,47 @@ static yoke_status update_tensors(const yoke_exchange *exchange, int lane,
         slice->elements, exchange->parameters[slice->owner] + slice->offset, root_gradients);
 }
 
-/* The lane's slice of a bucket, block by block while a block is in the cache: new weights from its
- * gradients, which a step that neither checks nor clips sums in the same pass. The old weights are
- * kept before the new ones reach another participant. */
+/* The old weights of a block are kept before the new ones reach another participant. */
+static yoke_status publish_block(yoke_exchange *exchange, int lane, const yoke_slice *block,
+                                 int bucket, size_t *bytes) {
+    if (exchange->kind->kept != NULL)
+        exchange->kind->kept(exchange, bucket, block->offset + block->elements);
+    return publish(exchange, lane, block, bytes);
+}
+
+/* A part of a slice, block by block while a block is in the cache: new weights from its gradients,
+ * which a step that neither checks nor clips, or need not, sums in the same pass. */
+static yoke_status update_part(yoke_exchange *exchange, int lane, const yoke_slice *slice,
+                               const gradient_part *part, int bucket, size_t *bytes) {
+    bool sums = sums_as_it_updates(exchange, lane, part);
+    bool small = sums || exchange->kind->kept != NULL; /* sums or old weights lie on the stack */
+    size_t end = part->offset + part->elements;
+    yoke_slice block = *slice;
+    for (block.offset = part->offset; block.offset < end; block.offset += block.elements) {
+        block.elements =
+            block_at(part, block.offset, small ? BLOCK : block_elements(exchange, lane));
+        TRY(update_block(exchange, lane, &block, part, sums));
+        TRY(publish_block(exchange, lane, &block, bucket, bytes));
+    }
+    *bytes += sums ? read_bytes(exchange, part) : part->elements * sizeof(float);
+    return YOKE_OK;
+}
+
 static yoke_status update_slice(yoke_step *step, int lane, yoke_span *span) {
     yoke_exchange *exchange = step->exchange;
-    yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, span->bucket);
-    size_t end = slice.offset + slice.elements, written = 0;
-    size_t most = keeps_blocks(exchange) ? BLOCK : block_elements(exchange, lane);
-    if (exchange->sees_tensors) most = slice.elements;
-    for (yoke_slice block = slice; block.offset < end; block.offset += most) {
-        block.elements = end - block.offset < most ? end - block.offset : most;
-        TRY(exchange->sees_tensors ? update_tensors(exchange, lane, &block)
-                                   : update_block(exchange, lane, &block));
-        if (exchange->kind->kept != NULL)
-            exchange->kind->kept(exchange, span->bucket, block.offset + block.elements);
-        TRY(publish(exchange, lane, &block, &written));
+    const yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, span->bucket);
+    size_t end = slice.offset + slice.elements, bytes = 4 * slice.elements * sizeof(float);
+    if (exchange->sees_tensors && slice.elements > 0) {
+        TRY(update_tensors(exchange, lane, &slice));
+        TRY(publish_block(exchange, lane, &slice, span->bucket, &bytes));
+        bytes += slice.elements * sizeof(float);
     }
-    bool sums = sums_as_it_updates(exchange);
-    fill_span(exchange, lane, span, (sums ? sum_terms(exchange) : 1) + 4);
-    span->bytes += written;
+    for (size_t offset = slice.offset; !exchange->sees_tensors && offset < end;) {
+        const gradient_part part = part_at(exchange, offset, end);
+        TRY(update_part(exchange, lane, &slice, &part, span->bucket, &bytes));
+        offset += part.elements;
+    }
+    fill_span(exchange, span, bytes);
     return YOKE_OK;
 }
 

@@ -118,6 +118,7 @@ static yoke_status threads_replicate(yoke_exchange *exchange) {
 
 const yoke_exchange_kind yoke_exchange_threads = {
     .bytes = sizeof(yoke_exchange),
+    .takes_factors = true,
     .ready = threads_ready,
     .is_complete = threads_is_complete,
     .finish = threads_finish,

@@ -121,6 +121,7 @@ yoke_plan_step yoke_lane_plan_step(const yoke_step *step, int lane) {
         .loss_scale = weight > 0 ? 1.0f / (float)weight : 0,
         .mixed = flight->batch.mixes != NULL,
         .loss_only = flight->loss_only,
+        .factors_only = flight->factors_only,
         .weights_version = step->options.inference ? step->versions.weights : 0,
     };
 }

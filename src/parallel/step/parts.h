@@ -209,6 +209,7 @@ typedef struct yoke_flight {
     yoke_decoding decoding; /* of its pixels */
     bool training;
     bool loss_only;          /* nobody reads the outputs of this forward */
+    bool factors_only;       /* the exchange sums factors, where plans keep some */
     int rows;                /* of the batch, in this process */
     int whole_rows;          /* of the batch, in all ranks */
     yoke_label_count own;    /* of the batch, in this process */
