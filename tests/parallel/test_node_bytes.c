@@ -8,7 +8,8 @@
 #include "base/workers.h"
 #include "support/engine_check.h"
 
-enum { IN = 64, HIDDEN = 64, OUT = 16, WEIGHTS = IN * HIDDEN + HIDDEN * OUT };
+/* Too small for factors in place of gradients. */
+enum { IN = 64, HIDDEN = 48, OUT = 16, WEIGHTS = IN * HIDDEN + HIDDEN * OUT };
 enum { MOST_ROWS = 64, MOST_RECORDS = 4096, MOST_DEVICES = 16 };
 
 /* The calls, in the linker's --wrap form. */

@@ -117,33 +117,40 @@ static size_t sum_terms(const yoke_exchange *exchange) {
     return (size_t)(exchange->step->flight.contributors / yoke_exchange_block(exchange));
 }
 
-/* A part of a slice whose gradients are summed in one way: all in memory, or all of one weight. */
+/* A part of a slice whose gradients are summed in one way: all in memory, or all of one weight,
+ * without the padding behind it. */
 typedef struct gradient_part {
     size_t offset, elements;
     size_t weight;                                   /* where the weight begins */
     const yoke_factors *factors[YOKE_DEVICES_LIMIT]; /* the contributors'; [0] NULL: in memory */
 } gradient_part;
 
-static bool has_factors(const yoke_exchange *exchange, int parameter) {
+/* The end of a weight whose gradient lanes keep as factors. 0: it lies in memory. */
+static size_t factored_end(const yoke_exchange *exchange, int parameter) {
     const yoke_step *step = exchange->step;
-    return step->flight.factors_only &&
-           yoke_replica_factors(step->lanes[0].replica, parameter) != NULL;
+    const yoke_parameter *weight = &step->flat->parameters[parameter];
+    if (!step->flight.factors_only ||
+        yoke_replica_factors(step->lanes[0].replica, parameter) == NULL)
+        return 0;
+    return weight->offset + weight->layout.bytes / sizeof(float);
 }
 
 /* The part that begins at a flat element and ends at `end` at most. */
 static gradient_part part_at(const yoke_exchange *exchange, size_t begin, size_t end) {
     const yoke_step *step = exchange->step;
     const yoke_flat *flat = step->flat;
-    int parameter = yoke_flat_at(flat, begin), behind = parameter + 1;
+    int parameter = yoke_flat_at(flat, begin);
     gradient_part part = {.offset = begin, .weight = flat->parameters[parameter].offset};
-    bool factored = has_factors(exchange, parameter);
+    size_t behind = factored_end(exchange, parameter);
+    bool factored = begin < behind;
     for (int k = 0; factored && k < step->flight.contributors; k++)
         part.factors[k] = yoke_replica_factors(step->lanes[k].replica, parameter);
-    while (behind < flat->parameter_count && flat->parameters[behind].offset < end && !factored &&
-           !has_factors(exchange, behind))
-        behind++;
-    bool last = behind == flat->parameter_count || flat->parameters[behind].offset >= end;
-    part.elements = (last ? end : flat->parameters[behind].offset) - begin;
+    while (!factored && ++parameter < flat->parameter_count &&
+           factored_end(exchange, parameter) == 0)
+        ;
+    if (!factored)
+        behind = parameter < flat->parameter_count ? flat->parameters[parameter].offset : end;
+    part.elements = (behind < end ? behind : end) - begin;
     return part;
 }
 
