@@ -122,10 +122,11 @@ static yoke_status weight_gradient(const sgemm_linear *self, bool adds) {
     return YOKE_OK;
 }
 
-static void keep_factors(const sgemm_linear *self) {
+static yoke_status keep_factors(const sgemm_linear *self) {
     const yoke_plan_binding *at = &self->base.binding;
     cpu_factors_keep(self->base.factors, at->inputs[0], at->output_gradient);
     if (self->base.operation.bias) bias_gradient(self, false, at->parameter_gradients[1]);
+    return YOKE_OK;
 }
 
 static yoke_status linear_part(yoke_plan *plan, yoke_direction direction) {
@@ -133,19 +134,17 @@ static yoke_status linear_part(yoke_plan *plan, yoke_direction direction) {
     if (plan->algorithms[direction] == NULL) return YOKE_OK; /* the request wants no such pass */
     if (direction == YOKE_BACKWARD_DATA) return data_gradient(self);
     if (plan->factors == NULL) return weight_gradient(self, false);
-    keep_factors(self);
+    TRY(keep_factors(self));
     cpu_factors_multiply(plan->factors, cpu_of(plan->device), plan->binding.parameter_gradients[0]);
     return YOKE_OK;
 }
 
 static yoke_status linear_backward(yoke_plan *plan, const yoke_plan_step *step) {
     const sgemm_linear *self = (const sgemm_linear *)plan;
-    if (plan->factors != NULL && step->factors_only)
-        keep_factors(self);
-    else if (plan->factors == NULL && step->adds_parameter_gradients)
-        TRY(weight_gradient(self, true));
-    else
-        TRY(linear_part(plan, YOKE_BACKWARD_WEIGHTS));
+    bool trains = plan->algorithms[YOKE_BACKWARD_WEIGHTS] != NULL;
+    if (trains && plan->factors == NULL) TRY(weight_gradient(self, step->adds_parameter_gradients));
+    if (plan->factors != NULL)
+        TRY(step->factors_only ? keep_factors(self) : linear_part(plan, YOKE_BACKWARD_WEIGHTS));
     return linear_part(plan, YOKE_BACKWARD_DATA);
 }
 
