@@ -49,7 +49,7 @@ yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
     int in = input.channels, out = operation->output.channels;
     cpu_problem problem = {.operation = {.kind = CPU_PRODUCT},
                            .algorithms = cpu_product_algorithms,
-                           .few_rows = cpu_takes_factors(request)};
+                           .by_factors = cpu_takes_factors(request)};
     TRY(matrix(&problem.free[CPU_INPUT], device, rows, in, type, dnnl_format_tag_any));
     TRY(matrix(&problem.free[CPU_OUTPUT], device, rows, out, type, dnnl_format_tag_any));
     TRY(matrix(&problem.free[CPU_WEIGHTS], device, out, in, type, dnnl_format_tag_any));

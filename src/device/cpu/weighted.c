@@ -329,7 +329,7 @@ static yoke_status decide_layouts(weighted_planner *planner, cpu_weighted *plan,
     if (problem->stored[CPU_OUTPUT] == NULL)
         problem->stored[CPU_OUTPUT] = first->operands[CPU_OUTPUT].stored;
     bool trains = planner->request->training && !planner->request->frozen;
-    if (trains && problem->few_rows) TRY(take_factors(planner, plan));
+    if (trains && problem->by_factors) TRY(take_factors(planner, plan));
     if (trains && plan->base.factors == NULL) {
         TRY(plan_direction(planner, CPU_BACKWARD_WEIGHTS, plan));
         problem->stored[CPU_WEIGHTS] =

@@ -35,7 +35,7 @@ typedef struct cpu_problem {
     cpu_fold fold;
     int computes_next; /* operations of the request that the fold and the epilogue compute */
     bool bias_apart;   /* forward: the plan adds the bias, no primitive does */
-    bool few_rows;     /* factors.h computes the gradient of the weight, where its layout fits */
+    bool by_factors;   /* factors.h computes the gradient of the weight, where its layout fits */
     /* Bytes to zero before the gradient of a role is written, where a pass writes only part. */
     size_t cleared[CPU_ROLES];
     char key[YOKE_CONVOLUTION_KEY_BYTES]; /* names the shape in the record of algorithms */
