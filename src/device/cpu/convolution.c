@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two-dimensional convolution and transposed convolution: direct, or Winograd's F(4x4, 3x3) (Lavin
- * and Gray 2016), by oneDNN 2 or by winograd.c; depthwise.c serves small images with a channel a
- * group. */
+ * and Gray 2016), by oneDNN 2, by winograd.c or, in inference, by winograd_inference.c, F(2x2, 3x3)
+ * as well; depthwise.c serves small images with a channel a group. */
 #include "device/cpu/weighted.h"
 
 static const cpu_algorithm algorithms[] = {
@@ -9,6 +9,10 @@ static const cpu_algorithm algorithms[] = {
     {"winograd", dnnl_convolution_winograd, NULL}, /* only in oneDNN 2, with AVX-512 */
     {"winograd", dnnl_alg_kind_undef, cpu_pass_create_winograd},
     {"depthwise", dnnl_alg_kind_undef, cpu_pass_create_depthwise},
+    {"winograd 4x4 by tiles", dnnl_alg_kind_undef, cpu_pass_create_winograd_4_tiles},
+    {"winograd 4x4 by filters", dnnl_alg_kind_undef, cpu_pass_create_winograd_4_filters},
+    {"winograd 2x2 by tiles", dnnl_alg_kind_undef, cpu_pass_create_winograd_2_tiles},
+    {"winograd 2x2 by filters", dnnl_alg_kind_undef, cpu_pass_create_winograd_2_filters},
     {NULL, dnnl_alg_kind_undef, NULL}};
 static const cpu_algorithm transposed_algorithms[] = {{"direct", dnnl_deconvolution_direct, NULL},
                                                       {NULL, dnnl_alg_kind_undef, NULL}};

@@ -22,7 +22,8 @@ typedef struct tap {
     int lines, places;
 } tap;
 
-struct cpu_depthwise {
+typedef struct cpu_depthwise {
+    cpu_own_kernel base;
     cpu_device *device;
     bool backward;
     cpu_geometry from, to; /* input, output */
@@ -34,8 +35,8 @@ struct cpu_depthwise {
     float low, high;    /* of the output */
     tap *taps;
     int tap_count;
-    cpu_depthwise_addresses at;
-};
+    cpu_own_addresses at;
+} cpu_depthwise;
 
 static bool fits(const cpu_operation *o) {
     const cpu_desc *w = o->weights;
@@ -102,39 +103,23 @@ static yoke_status describe_depthwise(cpu_depthwise *self, const cpu_operation *
     return list_taps(self, w);
 }
 
-yoke_status cpu_depthwise_create(cpu_depthwise **depthwise, cpu_device *device,
-                                 const cpu_operation *convolution) {
-    *depthwise = NULL;
-    float low, high;
-    const cpu_epilogue *epilogue = &convolution->epilogue;
-    if (!fits(convolution) || epilogue->adds || !cpu_epilogue_bounds(epilogue, &low, &high))
-        return FAIL(YOKE_ERROR_DEVICE, "this is no depthwise convolution in float32, or the "
-                                       "gradient of its data");
-    cpu_depthwise *self = calloc(1, sizeof *self);
-    if (self == NULL) return FAIL_MEMORY(sizeof *self, "a convolution");
-    self->device = device;
-    self->low = low;
-    self->high = high;
-    yoke_status status = describe_depthwise(self, convolution);
-    if (status == YOKE_OK)
-        *depthwise = self;
-    else
-        cpu_depthwise_destroy(self);
-    return status;
+static cpu_depthwise *depthwise_of(const cpu_own_kernel *kernel) {
+    return (cpu_depthwise *)kernel;
 }
 
-void cpu_depthwise_destroy(cpu_depthwise *depthwise) {
-    if (depthwise == NULL) return;
-    free(depthwise->taps);
-    free(depthwise);
+static void depthwise_destroy(cpu_own_kernel *kernel) {
+    free(depthwise_of(kernel)->taps);
+    free(kernel);
 }
 
-size_t cpu_depthwise_scratch_bytes(const cpu_depthwise *self) {
+static size_t depthwise_scratch_bytes(const cpu_own_kernel *kernel) {
+    const cpu_depthwise *self = depthwise_of(kernel);
     return (size_t)self->device->base.threads * thread_floats(self) * sizeof(float);
 }
 
-void cpu_depthwise_bind(cpu_depthwise *self, const cpu_depthwise_addresses *addresses) {
-    self->at = *addresses;
+static yoke_status depthwise_bind(cpu_own_kernel *kernel, const cpu_own_addresses *addresses) {
+    depthwise_of(kernel)->at = *addresses;
+    return YOKE_OK;
 }
 
 static size_t channel_offset(const cpu_geometry *g, size_t channel) {
@@ -154,7 +139,7 @@ typedef struct channel_block {
 
 static channel_block block_of(const cpu_depthwise *self, size_t index) {
     size_t first = index * LANES, left = self->from.channels - first;
-    float *weights = self->at.scratch + (size_t)omp_get_thread_num() * thread_floats(self);
+    float *weights = (float *)self->at.scratch + (size_t)omp_get_thread_num() * thread_floats(self);
     float *bias = weights + (size_t)self->tap_count * LANES, *input = bias + LANES;
     return (channel_block){.first = first,
                            .lanes = left < LANES ? left : LANES,
@@ -284,7 +269,8 @@ static void backward_block(const cpu_depthwise *self, const channel_block *block
     }
 }
 
-void cpu_depthwise_run(const cpu_depthwise *self) {
+static yoke_status depthwise_run(const cpu_own_kernel *kernel) {
+    const cpu_depthwise *self = depthwise_of(kernel);
     int threads = self->device->base.threads;
     /* Padding channels stay 0, and so do taps beyond the image. */
     if (self->backward) memset(self->at.weights, 0, self->weight_bytes);
@@ -298,4 +284,30 @@ void cpu_depthwise_run(const cpu_depthwise *self) {
         else
             forward_block(self, &block);
     }
+    return YOKE_OK;
+}
+
+yoke_status cpu_depthwise_create(cpu_own_kernel **kernel, cpu_device *device,
+                                 const cpu_operation *convolution) {
+    static const cpu_own_calls calls = {
+        "depthwise",   depthwise_scratch_bytes, NULL, NULL, depthwise_bind,
+        depthwise_run, depthwise_destroy};
+    *kernel = NULL;
+    float low, high;
+    const cpu_epilogue *epilogue = &convolution->epilogue;
+    if (!fits(convolution) || epilogue->adds || !cpu_epilogue_bounds(epilogue, &low, &high))
+        return FAIL(YOKE_ERROR_DEVICE, "this is no depthwise convolution in float32, or the "
+                                       "gradient of its data");
+    cpu_depthwise *self = calloc(1, sizeof *self);
+    if (self == NULL) return FAIL_MEMORY(sizeof *self, "a convolution");
+    self->base.calls = &calls;
+    self->device = device;
+    self->low = low;
+    self->high = high;
+    yoke_status status = describe_depthwise(self, convolution);
+    if (status == YOKE_OK)
+        *kernel = &self->base;
+    else
+        depthwise_destroy(&self->base);
+    return status;
 }

@@ -26,59 +26,33 @@ yoke_status cpu_pass_create(cpu_pass *pass, cpu_device *device, const cpu_operat
     return YOKE_OK;
 }
 
-yoke_status cpu_pass_create_winograd(cpu_pass *pass, cpu_device *device,
-                                     const cpu_operation *operation) {
-    TRY(cpu_winograd_create(&pass->winograd, device, operation));
-    pass->scratch_bytes = cpu_winograd_scratch_bytes(pass->winograd);
-    pass->kept_bytes = cpu_winograd_kept_bytes(pass->winograd);
-    return YOKE_OK;
-}
-
-yoke_status cpu_pass_create_depthwise(cpu_pass *pass, cpu_device *device,
-                                      const cpu_operation *operation) {
-    TRY(cpu_depthwise_create(&pass->depthwise, device, operation));
-    pass->scratch_bytes = cpu_depthwise_scratch_bytes(pass->depthwise);
-    return YOKE_OK;
-}
-
 bool cpu_pass_is_empty(const cpu_pass *pass) {
-    return pass->primitive.description == NULL && pass->winograd == NULL && pass->depthwise == NULL;
+    return pass->primitive.description == NULL && pass->own == NULL;
 }
 
 void cpu_pass_destroy(cpu_pass *pass) {
     for (int i = 0; i < CPU_ROLES; i++)
         cpu_call_destroy(&pass->operands[i].move);
     cpu_primitive_destroy(&pass->primitive);
-    cpu_winograd_destroy(pass->winograd);
-    cpu_depthwise_destroy(pass->depthwise);
+    if (pass->own != NULL) pass->own->calls->destroy(pass->own);
     memset(pass, 0, sizeof *pass);
 }
 
 void cpu_pass_prepare(const cpu_pass *pass) {
-    if (pass->kept_bytes > 0) cpu_winograd_prepare(pass->winograd);
+    if (pass->kept_bytes > 0) pass->own->calls->prepare(pass->own);
 }
 
 yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addresses, void *scratch,
                           void *kept) {
-    if (pass->winograd != NULL) {
-        const cpu_winograd_addresses bound = {
+    if (pass->own != NULL) {
+        const cpu_own_addresses own = {
             .input = addresses[CPU_INPUT],
             .output = addresses[CPU_OUTPUT],
             .weights = addresses[CPU_WEIGHTS],
             .bias = pass->operands[CPU_BIAS].argument != 0 ? addresses[CPU_BIAS] : NULL,
             .scratch = scratch,
             .kept = kept};
-        return cpu_winograd_bind(pass->winograd, &bound);
-    }
-    if (pass->depthwise != NULL) {
-        const cpu_depthwise_addresses bound = {
-            .input = addresses[CPU_INPUT],
-            .output = addresses[CPU_OUTPUT],
-            .weights = addresses[CPU_WEIGHTS],
-            .bias = pass->operands[CPU_BIAS].argument != 0 ? addresses[CPU_BIAS] : NULL,
-            .scratch = scratch};
-        cpu_depthwise_bind(pass->depthwise, &bound);
-        return YOKE_OK;
+        return pass->own->calls->bind(pass->own, &own);
     }
     cpu_address bound[CPU_ROLES + 1] = {0};
     for (int i = 0; i < CPU_ROLES; i++) {
@@ -102,11 +76,7 @@ yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addre
 }
 
 yoke_status cpu_pass_run(const cpu_pass *pass, cpu_device *device) {
-    if (pass->winograd != NULL) return cpu_winograd_run(pass->winograd);
-    if (pass->depthwise != NULL) {
-        cpu_depthwise_run(pass->depthwise);
-        return YOKE_OK;
-    }
+    if (pass->own != NULL) return pass->own->calls->run(pass->own);
     for (int i = 0; i < CPU_ROLES; i++) {
         if (!pass->operands[i].written) TRY(cpu_call_run(&pass->operands[i].move, device));
     }
@@ -202,7 +172,7 @@ yoke_status cpu_pass_fastest(int *best, double *best_ms, cpu_pass *passes, int c
 }
 
 const char *cpu_pass_implementation(const cpu_pass *pass) {
-    if (pass->winograd != NULL || pass->depthwise != NULL) return "yoke";
+    if (pass->own != NULL) return "yoke";
     const char *text = NULL;
     dnnl_status_t status = dnnl_primitive_desc_query(pass->primitive.description,
                                                      dnnl_query_impl_info_str, 0, (void *)&text);
@@ -210,6 +180,5 @@ const char *cpu_pass_implementation(const cpu_pass *pass) {
 }
 
 const char *cpu_pass_algorithm(const cpu_pass *pass) {
-    if (pass->winograd != NULL) return "winograd";
-    return pass->depthwise != NULL ? "depthwise" : cpu_pass_implementation(pass);
+    return pass->own != NULL ? pass->own->calls->name : cpu_pass_implementation(pass);
 }

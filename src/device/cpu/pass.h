@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pass: one primitive, with reorders through scratch memory for the tensors whose layout differs
- * from the one it prefers. Winograd reads and writes every layout directly. */
+ * from the one it prefers. Yoke's own kernels read and write every layout directly. */
 #ifndef DEVICE_CPU_PASS_H
 #define DEVICE_CPU_PASS_H
 
-#include "device/cpu/depthwise.h"
-#include "device/cpu/winograd.h"
+#include "device/cpu/own_kernel.h"
 
 /* The operands of a convolution or a product, and of its gradients. */
 typedef enum cpu_role { CPU_INPUT, CPU_WEIGHTS, CPU_BIAS, CPU_OUTPUT, CPU_ROLES } cpu_role;
@@ -21,8 +20,7 @@ typedef struct cpu_operand {
 
 typedef struct cpu_pass {
     cpu_primitive primitive;
-    cpu_winograd *winograd;   /* in place of the primitive; NULL: none */
-    cpu_depthwise *depthwise; /* likewise */
+    cpu_own_kernel *own; /* in place of the primitive; NULL: none */
     cpu_operand operands[CPU_ROLES];
     size_t scratch_bytes; /* scratchpad and copies */
     size_t kept_bytes;    /* of an inference pass, what it makes of the weights */
@@ -31,12 +29,20 @@ typedef struct cpu_pass {
 /* The caller fills in argument, written and stored of every operand; the rest is zero. DEVICE:
  * oneDNN has no such primitive. */
 yoke_status cpu_pass_create(cpu_pass *pass, cpu_device *device, const cpu_operation *operation);
-/* The same by Winograd; every operand has a stored layout. */
+/* The same by Yoke's own kernels; every operand has a stored layout. */
 yoke_status cpu_pass_create_winograd(cpu_pass *pass, cpu_device *device,
                                      const cpu_operation *operation);
-/* The same by depthwise.h. */
 yoke_status cpu_pass_create_depthwise(cpu_pass *pass, cpu_device *device,
                                       const cpu_operation *operation);
+/* By winograd_inference.h: in tiles of 4x4 or 2x2, which threads share by tiles or by filters. */
+yoke_status cpu_pass_create_winograd_4_tiles(cpu_pass *pass, cpu_device *device,
+                                             const cpu_operation *operation);
+yoke_status cpu_pass_create_winograd_4_filters(cpu_pass *pass, cpu_device *device,
+                                               const cpu_operation *operation);
+yoke_status cpu_pass_create_winograd_2_tiles(cpu_pass *pass, cpu_device *device,
+                                             const cpu_operation *operation);
+yoke_status cpu_pass_create_winograd_2_filters(cpu_pass *pass, cpu_device *device,
+                                               const cpu_operation *operation);
 bool cpu_pass_is_empty(const cpu_pass *pass); /* none created */
 void cpu_pass_destroy(cpu_pass *pass);        /* accepts zeroed and half-built ones */
 

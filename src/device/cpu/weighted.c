@@ -265,11 +265,14 @@ static yoke_status choose_algorithm(const weighted_planner *planner, cpu_directi
         *candidate = fixed_candidate(planner, direction);
         return YOKE_OK;
     }
-    char key[YOKE_CONVOLUTION_KEY_BYTES + 64];
-    snprintf(key, sizeof key, "%s %s %d threads %s%s", planner->problem->key,
-             request->precision == YOKE_BFLOAT16 ? "bfloat16" : "float32",
-             planner->device->base.threads, direction_names[direction],
-             request->inference ? " inference" : "");
+    char key[YOKE_CONVOLUTION_KEY_BYTES + 96];
+    int length = snprintf(key, sizeof key, "%s %s %d threads %s", planner->problem->key,
+                          request->precision == YOKE_BFLOAT16 ? "bfloat16" : "float32",
+                          planner->device->base.threads, direction_names[direction]);
+    /* One row and many have different fastest algorithms. */
+    if (request->inference)
+        snprintf(key + length, sizeof key - (size_t)length, " inference of %d rows",
+                 request->most_rows > 0 ? request->most_rows : request->rows);
     const yoke_algorithm_names names = {.name_of = algorithm_name, .context = planner->problem};
     TRY(yoke_algorithms_find(request->algorithms, key, &names, candidate));
     if (*candidate >= 0) return YOKE_OK;

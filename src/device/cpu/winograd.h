@@ -5,7 +5,7 @@
 #ifndef DEVICE_CPU_WINOGRAD_H
 #define DEVICE_CPU_WINOGRAD_H
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/own_kernel.h"
 
 typedef struct cpu_winograd cpu_winograd;
 
@@ -18,13 +18,7 @@ void cpu_winograd_destroy(cpu_winograd *winograd); /* takes NULL */
 
 size_t cpu_winograd_scratch_bytes(const cpu_winograd *winograd);
 
-/* A backward pass writes its gradients and reads the rest. bias: [out], or NULL. */
-typedef struct cpu_winograd_addresses {
-    void *input, *output; /* in the type of their descriptors */
-    float *weights, *bias;
-    void *scratch; /* aligned to a cache line */
-    void *kept;    /* likewise; in inference */
-} cpu_winograd_addresses;
+typedef cpu_own_addresses cpu_winograd_addresses;
 
 /* In inference the transformed filters are kept; prepare fills them anew. 0 bytes otherwise. */
 size_t cpu_winograd_kept_bytes(const cpu_winograd *winograd);
