@@ -9,7 +9,7 @@
 
 #include "device/cpu/contest.h"
 
-enum { RUNS = 4, DOES_NOT_SERVE = -1, FAILS = -2 };
+enum { RUNS = 16, DOES_NOT_SERVE = -1, FAILS = -2 };
 
 typedef struct script {
     double times[3][RUNS]; /* of each candidate's runs, milliseconds */
@@ -24,8 +24,9 @@ static yoke_status play(void *context, int candidate, double *milliseconds) {
     return *milliseconds == FAILS ? FAIL(YOKE_ERROR_SYSTEM, "fails") : YOKE_OK;
 }
 
-static void expect(script played, int count, int best, double best_ms, const int runs[3]) {
-    const cpu_contest contest = {.count = count, .run = play, .context = &played};
+static void expect_of(bool cold, script played, int count, int best, double best_ms,
+                      const int runs[3]) {
+    const cpu_contest contest = {.count = count, .run = play, .context = &played, .cold = cold};
     int found;
     double milliseconds;
     assert_int_equal(cpu_contest_hold(&contest, NULL, &found, &milliseconds), YOKE_OK);
@@ -33,6 +34,10 @@ static void expect(script played, int count, int best, double best_ms, const int
     if (best >= 0) assert_true(milliseconds == best_ms);
     for (int i = 0; i < 3; i++)
         assert_int_equal(played.runs[i], runs[i]);
+}
+
+static void expect(script played, int count, int best, double best_ms, const int runs[3]) {
+    expect_of(false, played, count, best, best_ms, runs);
 }
 
 #define RAN(...) ((const int[3]){__VA_ARGS__})
@@ -75,6 +80,27 @@ static void long_runs_are_run_twice(void **state) {
     expect((script){.times = {{61, 62}, {60, 60}}}, 2, 1, 60, RAN(2, 2, 0));
 }
 
+static void short_runs_are_run_more_often(void **state) {
+    (void)state;
+    expect((script){.times = {{0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3,
+                               0.3, 0.2},
+                              {0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25,
+                               0.25, 0.25, 0.25, 0.25, 0.25},
+                              {0.4, 0.4}}},
+           3, 0, 0.2, RAN(16, 16, 2));
+}
+
+/* In turn, so that each finds what the others left: the first heat does not count, and a slower
+ * candidate stays, since without it the others would find their own data. */
+static void a_cold_contest_drops_nobody(void **state) {
+    (void)state;
+    expect_of(true,
+              (script){.times = {{1, 7, 7, 7, 7, 7, 7, 7},
+                                 {20, 6, 6, 6, 6, 5, 6, 6},
+                                 {30, 30, 30, 30, 30, 30, 30, 30}}},
+              3, 1, 5, RAN(8, 8, 8));
+}
+
 static void what_does_not_serve_drops_out(void **state) {
     (void)state;
     expect((script){.times = {{DOES_NOT_SERVE}, {9, 9}}}, 2, 1, 9, RAN(1, 2, 0));
@@ -113,6 +139,8 @@ int main(void) {
         cmocka_unit_test(one_disturbed_run_drops_nobody),
         cmocka_unit_test(a_hopeless_candidate_runs_once),
         cmocka_unit_test(long_runs_are_run_twice),
+        cmocka_unit_test(short_runs_are_run_more_often),
+        cmocka_unit_test(a_cold_contest_drops_nobody),
         cmocka_unit_test(what_does_not_serve_drops_out),
         cmocka_unit_test(a_failure_ends_the_contest),
     };

@@ -5,6 +5,7 @@
 #include "operation_check.h"
 
 #include "device/cpu/pass.h"
+#include "device/cpu/winograd_wide.h"
 
 typedef struct shape {
     int rows, in, height, width, out, kernel, stride, padding;
@@ -20,7 +21,8 @@ static const struct {
                {"winograd 4x4 by tiles", cpu_pass_create_winograd_4_tiles, 2e-5},
                {"winograd 4x4 by filters", cpu_pass_create_winograd_4_filters, 2e-5},
                {"winograd 2x2 by tiles", cpu_pass_create_winograd_2_tiles, 2e-5},
-               {"winograd 2x2 by filters", cpu_pass_create_winograd_2_filters, 2e-5}};
+               {"winograd 2x2 by filters", cpu_pass_create_winograd_2_filters, 2e-5},
+               {"few pixels", cpu_pass_create_few_pixels, 1e-5}};
 enum { KERNELS = sizeof kernels / sizeof kernels[0] };
 
 enum { X, W, Y, TENSORS };
@@ -145,18 +147,20 @@ static void run(const tensors *t, const shape *s, cpu_own_kernel *kernel) {
     free(kept);
 }
 
-/* Answers how many kernels took the shape. */
-static int check_shape(const shape *s, int threads) {
+/* Answers which kernels took the shape. */
+static unsigned check_shape(const shape *s, int threads) {
     static const dnnl_format_tag_t values[] = {dnnl_nChw16c, dnnl_nhwc};
     static const dnnl_format_tag_t weights[] = {dnnl_OIhw16i16o, dnnl_oihw, dnnl_Ohwi16o};
     yoke_devices *devices = check_devices(threads);
     cpu_device *device = cpu_of(yoke_devices_at(devices, 0));
     yoke_device_scope scope;
-    int taken = 0;
+    unsigned taken = 0;
     CHECK(yoke_device_enter(&device->base, false, &scope));
-    for (int k = 0; k < KERNELS; k++) {
+    bool whole = s->in % 16 == 0 && s->out % 16 == 0;
+    for (int i = whole ? 0 : KERNELS; i < 2 * KERNELS; i++) {
+        int k = i % KERNELS;
         tensors t = {0};
-        make(&t, device, s, values[k % 2], weights[(k + s->in) % 3]);
+        make(&t, device, s, values[i / KERNELS], weights[(i + s->in) % 3]);
         cpu_operation convolution = describe(&t, s);
         cpu_pass pass = {0};
         yoke_status status = kernels[k].create(&pass, device, &convolution);
@@ -165,7 +169,7 @@ static int check_shape(const shape *s, int threads) {
             compute_exact(&t, s);
             check_memory(kernels[k].name, &t.layouts[Y], t.memory[Y], t.exact[Y],
                          kernels[k].tolerance);
-            taken++;
+            taken |= 1u << k;
         } else {
             assert_int_equal(status, YOKE_ERROR_DEVICE);
             assert_null(pass.own);
@@ -191,36 +195,147 @@ static bool has_avx512(void) {
 #define CLIP dnnl_eltwise_clip_v2
 #define NONE dnnl_alg_kind_undef
 
-/* Panels of one, two and four vectors, fewer tiles than threads, several blocks of tiles. */
-static void equals_a_plain_convolution(void **state) {
-    (void)state;
-    static const shape shapes[] = {{2, 16, 32, 32, 16, 3, 1, 1, true, true, RELU},
-                                   {3, 32, 16, 16, 32, 3, 1, 1, true, false, CLIP},
-                                   {1, 64, 7, 7, 64, 3, 1, 1, false, true, NONE},
-                                   {3, 64, 2, 2, 48, 3, 1, 1, true, true, RELU},
-                                   {2, 16, 9, 5, 32, 3, 1, 0, true, false, NONE},
-                                   {2, 32, 5, 6, 16, 3, 1, 2, false, false, RELU},
-                                   {1, 256, 4, 4, 128, 3, 1, 1, true, true, RELU},
-                                   {40, 16, 16, 16, 80, 3, 1, 1, true, false, RELU},
-                                   {1, 16, 1, 1, 16, 3, 1, 1, false, false, NONE}};
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        assert_int_equal(check_shape(&shapes[i], 1 + (int)(i % 2)), has_avx512() ? KERNELS : 1);
+enum { KEPT = 1, WINOGRAD = 15 << 1, FEW = 1 << 5 };
+
+static void equal_a_plain_convolution(const shape *shapes, size_t count, unsigned taken) {
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(check_shape(&shapes[i], 1 + (int)(i % 2)),
+                         has_avx512() ? taken : taken & KEPT);
 }
 
-static void refuse_what_does_not_fit(void **state) {
+/* Panels of one, two and four vectors, fewer tiles than threads, several blocks of tiles. */
+static void winograd_equals_a_plain_convolution(void **state) {
     (void)state;
-    static const shape odd = {2, 12, 8, 8, 16, 3, 1, 1, false, false, NONE};
-    static const shape wide = {2, 16, 8, 8, 16, 5, 1, 2, false, false, NONE};
+    static const shape few[] = {{1, 64, 7, 7, 64, 3, 1, 1, false, true, NONE},
+                                {3, 64, 2, 2, 48, 3, 1, 1, true, true, RELU},
+                                {2, 16, 9, 5, 32, 3, 1, 0, true, false, NONE},
+                                {2, 32, 5, 6, 16, 3, 1, 2, false, false, RELU},
+                                {1, 256, 4, 4, 128, 3, 1, 1, true, true, RELU},
+                                {1, 16, 1, 1, 16, 3, 1, 1, false, false, NONE}};
+    static const shape many[] = {{2, 16, 32, 32, 16, 3, 1, 1, true, true, RELU},
+                                 {3, 32, 16, 16, 32, 3, 1, 1, true, false, CLIP},
+                                 {40, 16, 16, 16, 80, 3, 1, 1, true, false, RELU}};
+    equal_a_plain_convolution(few, sizeof few / sizeof *few, KEPT | WINOGRAD | FEW);
+    equal_a_plain_convolution(many, sizeof many / sizeof *many, KEPT | WINOGRAD);
+}
+
+/* Other kernels and strides; pixels that lie in order and that do not; panels and pixels that
+ * threads share; channels that fill no vector. */
+static void few_pixels_equal_a_plain_convolution(void **state) {
+    (void)state;
+    static const shape shapes[] = {{1, 64, 8, 8, 128, 3, 2, 1, true, false, RELU},
+                                   {1, 64, 8, 8, 128, 3, 2, 1, true, false, RELU},
+                                   {2, 16, 9, 7, 32, 5, 3, 2, false, true, CLIP},
+                                   {2, 128, 6, 5, 16, 1, 1, 0, true, true, CLIP},
+                                   {1, 96, 16, 16, 32, 1, 1, 0, true, false, NONE},
+                                   {3, 32, 6, 6, 64, 1, 2, 0, false, false, NONE},
+                                   {1, 512, 1, 1, 320, 1, 1, 0, true, true, RELU},
+                                   {1, 512, 1, 1, 320, 1, 1, 0, true, true, RELU}};
+    equal_a_plain_convolution(shapes, sizeof shapes / sizeof *shapes, FEW);
+}
+
+/* 20 and 24 channels, which only channels-last values have so. */
+static void odd_channels_take_few_pixels_alone(void **state) {
+    (void)state;
+    static const shape shapes[] = {{2, 20, 5, 5, 24, 1, 1, 0, true, true, RELU},
+                                   {1, 20, 6, 6, 44, 3, 1, 1, true, false, NONE}};
+    equal_a_plain_convolution(shapes, sizeof shapes / sizeof *shapes, FEW);
+}
+
+static void all_refuse_what_they_do_not_compute(void **state) {
+    (void)state;
     static const shape smooth = {2, 16, 8, 8, 16, 3, 1, 1, false, false, dnnl_eltwise_swish};
-    assert_int_equal(check_shape(&odd, 1), 0);
-    assert_int_equal(check_shape(&wide, 1), 0);
+    static const shape large = {2, 16, 40, 40, 16, 5, 1, 2, false, false, NONE};
     assert_int_equal(check_shape(&smooth, 1), 0);
+    assert_int_equal(check_shape(&large, 1), 0);
+}
+
+/* A product of matrices: of weights in either order, into columns that fill no vector. */
+static void check_product(cpu_device *device, int rows, dnnl_format_tag_t order) {
+    enum { IN = 100, OUT = 70 };
+    const dnnl_dims_t dims[TENSORS] = {{rows, IN}, {OUT, IN}, {rows, OUT}};
+    const size_t counts[TENSORS] = {(size_t)rows * IN, OUT * IN, (size_t)rows * OUT};
+    const cpu_desc *descs[TENSORS];
+    float *memory[TENSORS];
+    for (int i = 0; i < TENSORS; i++) {
+        assert_int_equal(cpu_desc_by_tag(&descs[i], &device->descs, 2, dims[i], dnnl_f32,
+                                         i == W ? order : dnnl_ab),
+                         dnnl_success);
+        memory[i] = test_malloc(counts[i] * sizeof(float));
+        for (size_t k = 0; k < counts[i]; k++)
+            memory[i][k] = (float)(k * 37 % 101) / 50 - 1;
+    }
+    const cpu_operation product = {.kind = CPU_PRODUCT,
+                                   .direction = CPU_FORWARD,
+                                   .inference = true,
+                                   .source = descs[X],
+                                   .weights = descs[W],
+                                   .destination = descs[Y]};
+    cpu_pass pass = {0};
+    CHECK(cpu_pass_create_few_pixels(&pass, device, &product));
+    void *scratch = aligned(pass.scratch_bytes), *kept = aligned(pass.kept_bytes);
+    const cpu_own_addresses at = {.input = memory[X],
+                                  .output = memory[Y],
+                                  .weights = memory[W],
+                                  .scratch = scratch,
+                                  .kept = kept};
+    CHECK(pass.own->calls->bind(pass.own, &at));
+    pass.own->calls->prepare(pass.own);
+    CHECK(pass.own->calls->run(pass.own));
+    for (int i = 0; i < rows * OUT; i++) {
+        double sum = 0;
+        for (int k = 0; k < IN; k++)
+            sum += (double)memory[X][i / OUT * IN + k] *
+                   (double)memory[W][order == dnnl_ab ? i % OUT * IN + k : k * OUT + i % OUT];
+        assert_true(fabs((double)memory[Y][i] - sum) < 2e-5);
+    }
+    cpu_pass_destroy(&pass);
+    for (int i = 0; i < TENSORS; i++)
+        test_free(memory[i]);
+    free(scratch);
+    free(kept);
+}
+
+static void few_pixels_equal_a_plain_product(void **state) {
+    (void)state;
+    if (!has_avx512()) return;
+    yoke_devices *devices = check_devices(2);
+    cpu_device *device = cpu_of(yoke_devices_at(devices, 0));
+    yoke_device_scope scope;
+    CHECK(yoke_device_enter(&device->base, false, &scope));
+    check_product(device, 1, dnnl_ab);
+    check_product(device, 15, dnnl_ba);
+    check_product(device, 29, dnnl_ab);
+    yoke_device_leave(&device->base, &scope);
+    yoke_devices_close(devices);
+}
+
+/* A NaN in a pixel reaches all outputs that read it, through every activation. */
+static void nan_stays_nan(void **state) {
+    (void)state;
+    if (!has_avx512()) return;
+    static const cpu_wide_finish finish = {.low = 0, .high = 6};
+    const float sums[3] = {NAN, -1, 7};
+    float to[4] = {9, 9, 9, 9};
+    cpu_finish_wide(&finish, sums, to, 3);
+    assert_true(isnan(to[0]));
+    assert_true(to[1] == 0 && to[2] == 6 && to[3] == 9);
+    float tile[36][16] = {{NAN}}, output[16][16];
+    const winograd_epilogue epilogue = {.low = 0, .high = 6};
+    const winograd_window window = {
+        .origin = (char *)output, .line = 64, .pixel = 16, .rows = {0, 4}, .columns = {0, 4}};
+    winograd_large.transform_output(tile[0], 16, &epilogue, &window);
+    assert_true(isnan(output[0][0]));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_a_plain_convolution),
-        cmocka_unit_test(refuse_what_does_not_fit),
+        cmocka_unit_test(winograd_equals_a_plain_convolution),
+        cmocka_unit_test(few_pixels_equal_a_plain_convolution),
+        cmocka_unit_test(odd_channels_take_few_pixels_alone),
+        cmocka_unit_test(all_refuse_what_they_do_not_compute),
+        cmocka_unit_test(few_pixels_equal_a_plain_product),
+        cmocka_unit_test(nan_stays_nan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,10 @@
 #include <math.h>
 
 #define HEATS 2
+#define COLD_HEATS 8 /* of one run each, the first of which may include work that is done once */
+/* Runs shorter than this vary more. */
+#define SHORT_MILLISECONDS 0.5
+#define SHORT_HEATS 8
 /* In a heat a candidate runs twice in a row, so that the second run finds its own data in the
  * caches, not another candidate's. The first run may include work that a process does once: oneDNN
  * generates the kernels of its products in 22 ms. So a first run alone drops nobody but who is
@@ -28,9 +32,10 @@ static int best_of(const entrant *entrants, int count) {
     return best;
 }
 
-static yoke_status run_twice(const cpu_contest *contest, yoke_algorithms *algorithms, int candidate,
-                             double hopeless_ms, entrant *to) {
-    for (int run = 0; run < 2 && !to->out; run++) {
+/* Twice; in a cold contest once. */
+static yoke_status run_turn(const cpu_contest *contest, yoke_algorithms *algorithms, int candidate,
+                            double hopeless_ms, bool first_heat, entrant *to) {
+    for (int run = 0; run < (contest->cold ? 1 : 2) && !to->out; run++) {
         double milliseconds = INFINITY;
         TRY(yoke_algorithms_go_on(algorithms));
         yoke_status status = contest->run(contest->context, candidate, &milliseconds);
@@ -40,19 +45,20 @@ static yoke_status run_twice(const cpu_contest *contest, yoke_algorithms *algori
         }
         TRY(status);
         to->least_ms = fmin(to->least_ms, milliseconds);
-        if (run > 0) to->second_ms = fmin(to->second_ms, milliseconds);
+        if (contest->cold ? !first_heat : run > 0)
+            to->second_ms = fmin(to->second_ms, milliseconds);
         to->out = to->least_ms > hopeless_ms;
     }
     return YOKE_OK;
 }
 
-static yoke_status run_heat(const cpu_contest *contest, yoke_algorithms *algorithms,
+static yoke_status run_heat(const cpu_contest *contest, yoke_algorithms *algorithms, bool first,
                             entrant *entrants) {
     for (int i = 0; i < contest->count; i++) {
         int best = best_of(entrants, contest->count);
         double hopeless_ms =
             best < 0 ? INFINITY : HOPELESS * entrants[best].second_ms + ONCE_MILLISECONDS;
-        TRY(run_twice(contest, algorithms, i, hopeless_ms, &entrants[i]));
+        TRY(run_turn(contest, algorithms, i, hopeless_ms, first, &entrants[i]));
     }
     return YOKE_OK;
 }
@@ -75,13 +81,17 @@ yoke_status cpu_contest_hold(const cpu_contest *contest, yoke_algorithms *algori
         entrants[i] = (entrant){INFINITY, INFINITY, false};
     *best = contest->count - 1;
     *best_ms = 0;
-    for (int heat = 0, left = contest->count; heat < HEATS && left > 1; heat++) {
-        TRY(run_heat(contest, algorithms, entrants));
+    int heats = contest->cold ? COLD_HEATS : HEATS;
+    for (int heat = 0, left = contest->count; heat < heats && left > 1; heat++) {
+        TRY(run_heat(contest, algorithms, heat == 0, entrants));
+        /* Those left of a cold contest would find their own data in the caches. */
+        if (contest->cold && heat + 1 < heats) continue;
         *best = best_of(entrants, contest->count);
         if (*best < 0) return YOKE_OK;
         *best_ms = entrants[*best].second_ms;
         left = drop_slower(entrants, contest->count, CLOSE * *best_ms);
         if (*best_ms > LONG_MILLISECONDS) break;
+        if (*best_ms < SHORT_MILLISECONDS && !contest->cold) heats = SHORT_HEATS;
     }
     return YOKE_OK;
 }

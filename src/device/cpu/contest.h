@@ -13,6 +13,9 @@ typedef struct cpu_contest {
     /* Runs a candidate once. DEVICE: it does not serve, and drops out. */
     yoke_status (*run)(void *context, int candidate, double *milliseconds);
     void *context;
+    /* Each run finds in the caches what the others left, not what its own last run did: for
+     * candidates that read more than a cache holds, as they will where they are used. */
+    bool cold;
 } cpu_contest;
 
 /* *best becomes the fastest candidate and *best_ms its time; a single candidate is not run, and has

@@ -13,7 +13,10 @@
 #include "device/cpu/clones.h"
 #include "device/cpu/geometry.h"
 
-enum { LANES = 16 };
+enum {
+    LANES = 16,
+    SERIAL_PRODUCTS = 1 << 15 /* fewer are done before a second thread has begun */
+};
 
 /* A tap that meets pixels of the image: where its weight lies in a channel's, the first place and
  * the first pixel, how many lines of how many places there are. */
@@ -271,7 +274,8 @@ static void backward_block(const cpu_depthwise *self, const channel_block *block
 
 static yoke_status depthwise_run(const cpu_own_kernel *kernel) {
     const cpu_depthwise *self = depthwise_of(kernel);
-    int threads = self->device->base.threads;
+    size_t products = self->rows * self->to.pixels * (size_t)self->tap_count * self->from.channels;
+    int threads = products < SERIAL_PRODUCTS ? 1 : self->device->base.threads;
     /* Padding channels stay 0, and so do taps beyond the image. */
     if (self->backward) memset(self->at.weights, 0, self->weight_bytes);
     if (!self->backward && self->to.padded_channels > self->to.channels)

@@ -14,8 +14,10 @@
 
 #define SHADOW_ROWS 384
 
-const cpu_algorithm cpu_product_algorithms[] = {{"matrix product", dnnl_alg_kind_undef, NULL},
-                                                {NULL, dnnl_alg_kind_undef, NULL}};
+const cpu_algorithm cpu_product_algorithms[] = {
+    {"matrix product", dnnl_alg_kind_undef, NULL},
+    {"few pixels", dnnl_alg_kind_undef, cpu_pass_create_few_pixels},
+    {NULL, dnnl_alg_kind_undef, NULL}};
 
 static yoke_status matrix(const cpu_desc **desc, cpu_device *device, int rows, int columns,
                           dnnl_data_type_t type, dnnl_format_tag_t tag) {
@@ -47,7 +49,7 @@ yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
     yoke_dims input = operation->input;
     int rows = request->rows * input.height;
     int in = input.channels, out = operation->output.channels;
-    cpu_problem problem = {.operation = {.kind = CPU_PRODUCT},
+    cpu_problem problem = {.operation = {.kind = CPU_PRODUCT, .inference = request->inference},
                            .algorithms = cpu_product_algorithms,
                            .by_factors = cpu_takes_factors(request)};
     TRY(matrix(&problem.free[CPU_INPUT], device, rows, in, type, dnnl_format_tag_any));

@@ -7,6 +7,9 @@
 #include <string.h>
 
 #define COPY_ALIGNMENT ((size_t)4096)
+/* Where the passes of a contest keep more than a third-level cache holds, neither will the weights
+ * of a whole model stay in it from run to run. */
+#define CACHE_BYTES ((size_t)32 << 20)
 
 yoke_status cpu_pass_create(cpu_pass *pass, cpu_device *device, const cpu_operation *operation) {
     TRY(cpu_primitive_create(&pass->primitive, device, operation));
@@ -166,7 +169,11 @@ static yoke_status run_timed(void *context, int candidate, double *milliseconds)
 yoke_status cpu_pass_fastest(int *best, double *best_ms, cpu_pass *passes, int count,
                              cpu_device *device, cpu_probe *probe, yoke_algorithms *algorithms) {
     pass_contest entered = {passes, device};
-    const cpu_contest contest = {.count = count, .run = run_timed, .context = &entered};
+    size_t kept_bytes = 0;
+    for (int i = 0; i < count; i++)
+        kept_bytes += passes[i].kept_bytes;
+    const cpu_contest contest = {
+        .count = count, .run = run_timed, .context = &entered, .cold = kept_bytes > CACHE_BYTES};
     if (count > 1) TRY(bind_to_probe(passes, count, device, probe));
     return cpu_contest_hold(&contest, algorithms, best, best_ms);
 }

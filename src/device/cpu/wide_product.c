@@ -33,10 +33,15 @@ typedef struct ahead_of {
 } ahead_of;
 
 static inline ahead_of look_ahead(const cpu_wide_product *p, size_t first, size_t rows) {
-    size_t pass = first / rows;
+    size_t pass = (first + rows - 1) / rows;
     if (p->next == NULL || pass >= (size_t)p->vectors) return (ahead_of){p->panel, 0};
     if (p->rows <= rows) return (ahead_of){p->next, CPU_WIDE_LANES};
     return (ahead_of){p->next + pass * CPU_WIDE_LANES, 0};
+}
+
+static inline float *row_of(const cpu_wide_product *p, size_t first, int row) {
+    size_t i = first + (size_t)row;
+    return p->to + (p->places != NULL ? p->places[i] : i) * p->to_row;
 }
 
 /* `count` and `vectors` are constants wherever this is inlined, so that the sums are registers. */
@@ -51,7 +56,8 @@ multiply_rows(const cpu_wide_product *p, size_t first, int count, int vectors) {
     for (int r = 0; r < count; r++)
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++)
-            sums[r][v] = _mm512_setzero_ps();
+            sums[r][v] = p->adds ? _mm512_loadu_ps(row_of(p, first, r) + v * CPU_WIDE_LANES)
+                                 : _mm512_setzero_ps();
     for (size_t k = 0; k < p->depth; k++) {
         __m512 b[MOST_VECTORS];
 #pragma GCC unroll 4
@@ -75,76 +81,69 @@ multiply_rows(const cpu_wide_product *p, size_t first, int count, int vectors) {
     for (int r = 0; r < count; r++)
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++)
-            _mm512_storeu_ps(p->to + (first + (size_t)r) * p->to_row + v * CPU_WIDE_LANES,
-                             sums[r][v]);
+            _mm512_storeu_ps(row_of(p, first, r) + v * CPU_WIDE_LANES, sums[r][v]);
 }
 
 #define ROWS_OF(rows, vectors)                                                                     \
     case rows:                                                                                     \
         multiply_rows(p, first, rows, vectors);                                                    \
         break;
+#define UP_TO_6(vectors)                                                                           \
+    ROWS_OF(1, vectors)                                                                            \
+    ROWS_OF(2, vectors)                                                                            \
+    ROWS_OF(3, vectors)                                                                            \
+    ROWS_OF(4, vectors)                                                                            \
+    ROWS_OF(5, vectors)                                                                            \
+    ROWS_OF(6, vectors)
+#define UP_TO_12(vectors)                                                                          \
+    UP_TO_6(vectors)                                                                               \
+    ROWS_OF(7, vectors)                                                                            \
+    ROWS_OF(8, vectors)                                                                            \
+    ROWS_OF(9, vectors)                                                                            \
+    ROWS_OF(10, vectors)                                                                           \
+    ROWS_OF(11, vectors)                                                                           \
+    ROWS_OF(12, vectors)
 
-KERNEL static void multiply_1(const cpu_wide_product *p) {
-    for (size_t first = 0; first < p->rows; first += 12) {
-        switch (p->rows - first) {
-            ROWS_OF(1, 1)
-            ROWS_OF(2, 1)
-            ROWS_OF(3, 1)
-            ROWS_OF(4, 1)
-            ROWS_OF(5, 1)
-            ROWS_OF(6, 1)
-            ROWS_OF(7, 1)
-            ROWS_OF(8, 1)
-            ROWS_OF(9, 1)
-            ROWS_OF(10, 1)
-            ROWS_OF(11, 1)
-        default:
-            multiply_rows(p, first, 12, 1);
-        }
-    }
+KERNEL static void multiply_1(const cpu_wide_product *p, size_t first, size_t rows) {
+    switch (rows) { UP_TO_12(1) }
 }
 
-KERNEL static void multiply_2(const cpu_wide_product *p) {
-    for (size_t first = 0; first < p->rows; first += 12) {
-        switch (p->rows - first) {
-            ROWS_OF(1, 2)
-            ROWS_OF(2, 2)
-            ROWS_OF(3, 2)
-            ROWS_OF(4, 2)
-            ROWS_OF(5, 2)
-            ROWS_OF(6, 2)
-            ROWS_OF(7, 2)
-            ROWS_OF(8, 2)
-            ROWS_OF(9, 2)
-            ROWS_OF(10, 2)
-            ROWS_OF(11, 2)
-        default:
-            multiply_rows(p, first, 12, 2);
-        }
-    }
+KERNEL static void multiply_2(const cpu_wide_product *p, size_t first, size_t rows) {
+    switch (rows) { UP_TO_12(2) }
 }
 
-KERNEL static void multiply_4(const cpu_wide_product *p) {
-    for (size_t first = 0; first < p->rows; first += 6) {
-        switch (p->rows - first) {
-            ROWS_OF(1, 4)
-            ROWS_OF(2, 4)
-            ROWS_OF(3, 4)
-            ROWS_OF(4, 4)
-            ROWS_OF(5, 4)
-        default:
-            multiply_rows(p, first, 6, 4);
-        }
-    }
+KERNEL static void multiply_4(const cpu_wide_product *p, size_t first, size_t rows) {
+    switch (rows) { UP_TO_6(4) }
 }
 
+/* In passes of about as many rows. */
 void cpu_multiply_wide(const cpu_wide_product *p) {
-    if (p->vectors == 4)
-        multiply_4(p);
-    else if (p->vectors == 2)
-        multiply_2(p);
-    else
-        multiply_1(p);
+    size_t most = MOST_ROWS_OF(p->vectors), passes = (p->rows + most - 1) / most, first = 0;
+    for (size_t pass = 0; pass < passes; pass++) {
+        size_t end = p->rows * (pass + 1) / passes, rows = end - first;
+        if (p->vectors == 4)
+            multiply_4(p, first, rows);
+        else if (p->vectors == 2)
+            multiply_2(p, first, rows);
+        else
+            multiply_1(p, first, rows);
+        first = end;
+    }
+}
+
+/* Where one operand is NaN, max and min give the second. */
+KERNEL void cpu_finish_wide(const cpu_wide_finish *finish, const float *sums, float *to,
+                            size_t columns) {
+    const __m512 low = _mm512_set1_ps(finish->low), high = _mm512_set1_ps(finish->high);
+    for (size_t i = 0; i < columns; i += CPU_WIDE_LANES) {
+        const size_t left = columns - i;
+        const __mmask16 mask = (__mmask16)(left < CPU_WIDE_LANES ? (1u << left) - 1 : 0xffff);
+        __m512 sum = _mm512_maskz_loadu_ps(mask, sums + i);
+        if (finish->bias != NULL)
+            sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, finish->bias + i));
+        if (finish->adds) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, to + i));
+        _mm512_mask_storeu_ps(to + i, mask, _mm512_min_ps(high, _mm512_max_ps(low, sum)));
+    }
 }
 
 #else
@@ -155,6 +154,13 @@ bool cpu_has_wide_products(void) {
 
 void cpu_multiply_wide(const cpu_wide_product *product) {
     (void)product; /* nobody calls it here */
+}
+
+void cpu_finish_wide(const cpu_wide_finish *finish, const float *sums, float *to, size_t columns) {
+    (void)finish;
+    (void)sums;
+    (void)to;
+    (void)columns;
 }
 
 #endif

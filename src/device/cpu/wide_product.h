@@ -20,9 +20,20 @@ typedef struct cpu_wide_product {
     float *to;
     size_t rows, depth;
     size_t left_row, to_row; /* floats from row to row; columns lie side by side */
+    const size_t *places;    /* where each row of the product lies, in rows; NULL: in order */
+    bool adds;               /* to what is there */
     int vectors;             /* 1, 2 or 4 */
 } cpu_wide_product;
 void cpu_multiply_wide(const cpu_wide_product *product);
+
+/* What becomes of the sums of a row: they get the bias, if any, and what is there, if it `adds`;
+ * then they are no less than `low` and no more than `high`, but NaN stays NaN. */
+typedef struct cpu_wide_finish {
+    const float *bias;
+    bool adds;
+    float low, high;
+} cpu_wide_finish;
+void cpu_finish_wide(const cpu_wide_finish *finish, const float *sums, float *to, size_t columns);
 
 /* The widest panel that divides so many columns, a multiple of CPU_WIDE_LANES, and that keeps the
  * processor busy where the product has so many rows: the vectors of a panel. */

@@ -320,18 +320,22 @@ static void destroy(cpu_own_kernel *kernel) {
     free(kernel);
 }
 
+#define CALLS(name)                                                                                \
+    { name, scratch_bytes, kept_bytes, prepare, bind, run, destroy }
+
 yoke_status cpu_winograd_inference_create(cpu_own_kernel **kernel, cpu_device *device,
                                           const cpu_operation *convolution,
                                           const winograd_form *form, cpu_winograd_split split) {
-    static const cpu_own_calls calls = {"winograd", scratch_bytes, kept_bytes, prepare,
-                                        bind,       run,           destroy};
+    static const cpu_own_calls calls[][2] = {
+        {CALLS("winograd 2x2 by tiles"), CALLS("winograd 2x2 by filters")},
+        {CALLS("winograd 4x4 by tiles"), CALLS("winograd 4x4 by filters")}};
     *kernel = NULL;
     float low = 0, high = 0;
     if (!convolution_fits(convolution) || !cpu_epilogue_bounds(&convolution->epilogue, &low, &high))
         return FAIL(YOKE_ERROR_DEVICE, "this convolution does not fit Winograd's for inference");
     winograd_inference *self = calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a convolution");
-    *self = (winograd_inference){.base = {&calls},
+    *self = (winograd_inference){.base = {&calls[form == &winograd_large][split]},
                                  .threads = device->base.threads,
                                  .form = form,
                                  .split = split,
