@@ -310,6 +310,84 @@ static void few_pixels_equal_a_plain_product(void **state) {
     yoke_devices_close(devices);
 }
 
+/* Its weights lie plain, or in blocks of 16 channels. */
+static void fill_depthwise(float *to, const double *exact, const cpu_desc *desc, int taps) {
+    bool blocked = desc->inner_count > 0;
+    for (int c = 0; c < (int)desc->dims[0]; c++)
+        for (int tap = 0; tap < taps; tap++)
+            to[blocked ? (c / 16 * taps + tap) * 16 + c % 16 : c * taps + tap] =
+                (float)exact[c * taps + tap];
+}
+
+static double depthwise_sum(const tensors *t, const shape *s, int n, int c, int row, int column) {
+    double sum = s->bias ? (double)t->bias[c] : 0;
+    for (int tap = 0; tap < s->kernel * s->kernel; tap++) {
+        int y = row * s->stride - s->padding + tap / s->kernel;
+        int x = column * s->stride - s->padding + tap % s->kernel;
+        if (y < 0 || x < 0 || y >= s->height || x >= s->width) continue;
+        sum += t->exact[X][((n * s->in + c) * s->height + y) * s->width + x] *
+               t->exact[W][c * s->kernel * s->kernel + tap];
+    }
+    return s->activation == RELU && sum < 0 ? 0 : sum;
+}
+
+static void check_depthwise(const shape *s, int threads, bool blocked) {
+    yoke_devices *devices = check_devices(threads);
+    cpu_device *device = cpu_of(yoke_devices_at(devices, 0));
+    yoke_device_scope scope;
+    CHECK(yoke_device_enter(&device->base, false, &scope));
+    tensors t = {0};
+    shape flat = *s;
+    flat.in = 1; /* as many weights as a depthwise convolution has */
+    make(&t, device, &flat, dnnl_nhwc, dnnl_oihw);
+    double *weights = t.exact[W];
+    t.exact[W] = check_random((size_t)(s->out * s->kernel * s->kernel), -1, 1, 5);
+    test_free(weights);
+    test_free(t.exact[X]);
+    free(t.memory[X]);
+    const dnnl_dims_t from = {s->rows, s->in, s->height, s->width};
+    const dnnl_dims_t grouped = {s->in, 1, 1, s->kernel, s->kernel};
+    assert_int_equal(cpu_desc_by_tag(&t.descs[X], &device->descs, 4, from, dnnl_f32,
+                                     blocked ? dnnl_nChw16c : dnnl_nhwc),
+                     dnnl_success);
+    assert_int_equal(cpu_desc_by_tag(&t.descs[W], &device->descs, 5, grouped, dnnl_f32,
+                                     blocked ? dnnl_Goihw16g : dnnl_goihw),
+                     dnnl_success);
+    cpu_layout_store(&t.layouts[X], t.descs[X]);
+    cpu_layout_store(&t.layouts[W], t.descs[W]);
+    t.exact[X] = check_random(count_of(t.descs[X]), -1, 1, 6);
+    t.memory[X] = aligned_alloc(64, (t.layouts[X].bytes + 63) / 64 * 64);
+    check_store(&t.layouts[X], t.memory[X], t.exact[X]);
+    fill_depthwise(t.memory[W], t.exact[W], t.descs[W], s->kernel * s->kernel);
+    const cpu_operation convolution = describe(&t, s);
+    cpu_pass pass = {0};
+    CHECK(cpu_pass_create_depthwise_wide(&pass, device, &convolution));
+    run(&t, s, pass.own);
+    int high = (int)t.descs[Y]->dims[2], wide = (int)t.descs[Y]->dims[3];
+    for (int i = 0; i < s->rows * s->out * high * wide; i++) {
+        int plane = i / (high * wide), pixel = i % (high * wide);
+        t.exact[Y][i] =
+            depthwise_sum(&t, s, plane / s->out, plane % s->out, pixel / wide, pixel % wide);
+    }
+    check_memory("depthwise", &t.layouts[Y], t.memory[Y], t.exact[Y], 1e-6);
+    cpu_pass_destroy(&pass);
+    drop(&t);
+    yoke_device_leave(&device->base, &scope);
+    yoke_devices_close(devices);
+}
+
+static void depthwise_equals_a_plain_one(void **state) {
+    (void)state;
+    if (!has_avx512()) return;
+    static const shape small = {2, 32, 5, 6, 32, 3, 2, 1, true, false, RELU};
+    static const shape pixel = {1, 64, 1, 1, 64, 3, 1, 1, false, false, NONE};
+    static const shape large = {3, 48, 17, 12, 48, 5, 1, 2, true, false, NONE};
+    check_depthwise(&small, 2, false);
+    check_depthwise(&small, 2, true);
+    check_depthwise(&pixel, 1, false);
+    check_depthwise(&large, 2, true);
+}
+
 /* A NaN in a pixel reaches all outputs that read it, through every activation. */
 static void nan_stays_nan(void **state) {
     (void)state;
@@ -335,6 +413,7 @@ int main(void) {
         cmocka_unit_test(odd_channels_take_few_pixels_alone),
         cmocka_unit_test(all_refuse_what_they_do_not_compute),
         cmocka_unit_test(few_pixels_equal_a_plain_product),
+        cmocka_unit_test(depthwise_equals_a_plain_one),
         cmocka_unit_test(nan_stays_nan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@ static const cpu_algorithm algorithms[] = {
     {"winograd 2x2 by tiles", dnnl_alg_kind_undef, cpu_pass_create_winograd_2_tiles},
     {"winograd 2x2 by filters", dnnl_alg_kind_undef, cpu_pass_create_winograd_2_filters},
     {"few pixels", dnnl_alg_kind_undef, cpu_pass_create_few_pixels},
+    {"depthwise wide", dnnl_alg_kind_undef, cpu_pass_create_depthwise_wide},
     {NULL, dnnl_alg_kind_undef, NULL}};
 static const cpu_algorithm transposed_algorithms[] = {{"direct", dnnl_deconvolution_direct, NULL},
                                                       {NULL, dnnl_alg_kind_undef, NULL}};

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "device/cpu/depthwise.h"
+#include "device/cpu/depthwise_wide.h"
 #include "device/cpu/few_pixels.h"
 #include "device/cpu/pass.h"
 #include "device/cpu/winograd.h"
@@ -79,6 +80,11 @@ yoke_status cpu_pass_create_depthwise(cpu_pass *pass, cpu_device *device,
 yoke_status cpu_pass_create_few_pixels(cpu_pass *pass, cpu_device *device,
                                        const cpu_operation *operation) {
     return take(pass, cpu_few_pixels_create(&pass->own, device, operation));
+}
+
+yoke_status cpu_pass_create_depthwise_wide(cpu_pass *pass, cpu_device *device,
+                                           const cpu_operation *operation) {
+    return take(pass, cpu_depthwise_wide_create(&pass->own, device, operation));
 }
 
 #define WINOGRAD(edge, form, name, split)                                                          \

@@ -34,6 +34,8 @@ yoke_status cpu_pass_create_winograd(cpu_pass *pass, cpu_device *device,
                                      const cpu_operation *operation);
 yoke_status cpu_pass_create_depthwise(cpu_pass *pass, cpu_device *device,
                                       const cpu_operation *operation);
+yoke_status cpu_pass_create_depthwise_wide(cpu_pass *pass, cpu_device *device,
+                                           const cpu_operation *operation);
 yoke_status cpu_pass_create_few_pixels(cpu_pass *pass, cpu_device *device,
                                        const cpu_operation *operation);
 /* By winograd_inference.h: in tiles of 4x4 or 2x2, which threads share by tiles or by filters. */
