@@ -424,8 +424,8 @@ typedef struct yoke_plan_request {
     bool input_masked, input_bias;
     bool input_shared; /* convolution, linear: the plan may add its gradient to another reader's */
     bool sole_weight;  /* linear: no other plan contributes to the weight's gradient */
-    /* Convolution, in inference: operations of which each alone reads the value before it, up
-     * to the first NULL: a batch norm, an add, an activation; some may be missing. The plan may
+    /* Convolution, linear, in inference: operations of which each alone reads the value before it,
+     * up to the first NULL: a batch norm, an add, an activation; some may be missing. The plan may
      * compute the first ones, too. `added`: the layout of what the add, or a batch norm that adds,
      * reads beside that value. */
     const yoke_operation *next[YOKE_PLAN_NEXT];

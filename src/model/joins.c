@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A linear layer that computes the ReLU behind it, or the loss, and one that computes backward of
  * the ReLU before it and the bias's gradient of the layer before that; in inference a convolution
- * that computes the batch norm and the activation behind it: where nobody else reads the values
- * between them, and the plans can. */
+ * or a linear layer that computes the add and the activation behind it, and a batch norm before
+ * these: where nobody else reads the values between them, and the plans can. */
 #include "model/program.h"
 
 /* The only node that reads `value`; NONE when several do. */
@@ -134,9 +134,10 @@ void yoke_place_next(yoke_program *program) {
 
 void yoke_offer_joins(const yoke_program *program, int node, yoke_plan_request *request) {
     const yoke_model *model = program->model;
-    bool convolves = request->operation->kind == YOKE_OP_CONV2D;
-    if (convolves && request->inference) offer_next(program, node, request);
-    if (request->operation->kind != YOKE_OP_LINEAR) return;
+    bool linear = request->operation->kind == YOKE_OP_LINEAR;
+    if (request->inference && (linear || request->operation->kind == YOKE_OP_CONV2D))
+        offer_next(program, node, request);
+    if (!linear) return;
     offer_loss(program, node, request);
     int relu = only_reader(model, model->nodes[node].output);
     request->relu = is_relu(model, relu);

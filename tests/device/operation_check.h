@@ -27,7 +27,7 @@
 typedef struct operation_check {
     yoke_operation operation;
     int rows;
-    bool training, in_place, no_input_gradient;
+    bool training, inference, in_place, no_input_gradient;
     yoke_precision precision;
     dnnl_format_tag_t tags[YOKE_PLAN_INPUTS]; /* of the inputs; 0: nchw */
     int input_count;                          /* 0: 1 */
@@ -181,6 +181,7 @@ static inline yoke_plan_request check_request(operation_check *check) {
     yoke_plan_request request = {.operation = &check->operation,
                                  .rows = check->rows,
                                  .training = check->training,
+                                 .inference = check->inference,
                                  .precision = check->precision,
                                  .algorithm = YOKE_ALGORITHM_DIRECT,
                                  .input_gradient = !check->no_input_gradient,

@@ -105,6 +105,19 @@ static void forward_equals_the_formula_at_common_sizes(void **state) {
     }
 }
 
+/* In inference threads share a head where there are few. */
+static void so_does_inference(void **state) {
+    (void)state;
+    static const shape few[] = {{1, 65, 3, 64}, {1, 2, 1, 3}, {1, 197, 3, 64},
+                                {3, 33, 1, 5},  {1, 1, 3, 4}, {1, 40, 4, 8}};
+    for (size_t i = 0; i < 2 * sizeof few / sizeof few[0]; i++) {
+        operation_check check = prepare(few[i / 2], i % 2 != 0, YOKE_FLOAT32);
+        check.training = false;
+        check.inference = true;
+        run(&check, 2, 1e-5);
+    }
+}
+
 static void computes_in_bfloat16(void **state) {
     (void)state;
     if (check_no_bfloat16()) skip();
@@ -232,6 +245,7 @@ int main(void) {
         cmocka_unit_test(equals_scaled_dot_product_attention_of_pytorch),
         cmocka_unit_test(runs_without_a_gradient),
         cmocka_unit_test(forward_equals_the_formula_at_common_sizes),
+        cmocka_unit_test(so_does_inference),
         cmocka_unit_test(computes_in_bfloat16),
         cmocka_unit_test(large_scores_do_not_overflow),
         cmocka_unit_test(the_bits_do_not_depend_on_the_threads),

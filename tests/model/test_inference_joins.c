@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In inference a convolution computes the batch norm, the add and the activation behind it: outputs
+/* In inference a convolution or a linear layer computes the batch norm, the add and the activation
+ * behind it: outputs
  * equal the float64 reference, whoever reads the values between them, whatever algorithm
  * computes, and after weights and running statistics have changed. */
 #include <string.h>
@@ -68,6 +69,23 @@ static yoke_model *mobile(void) {
     return model;
 }
 
+/* Linear layers: with each activation that they compute and one that they do not, sums of which one
+ * addend is read behind them, and one row of channels that no vector divides. */
+static yoke_model *dense(void) {
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_create(&model, "dense", (yoke_shape){4, 3, 5, false}));
+    yoke_value a = yoke_sequence(model, yoke_model_input(model));
+    a = yoke_relu(model, linear(model, a, "fc1", 40, NULL));
+    yoke_value b = yoke_silu(model, linear(model, a, "fc2", 36, NULL));
+    b = yoke_add(model, a, linear(model, b, "fc3", 40, NULL)); /* in place */
+    a = yoke_relu(model, yoke_add(model, linear(model, b, "fc4", 40, NULL), b));
+    a = yoke_add(model, linear(model, a, "fc5", 40, NULL), b);
+    b = yoke_add(model, yoke_gelu(model, linear(model, a, "fc6", 40, NULL)), b);
+    b = yoke_relu6(model, linear(model, yoke_select(model, b, 3), "fc7", 30, NULL));
+    assert_ok(yoke_model_finish(model, linear(model, b, "fc8", 7, NULL), NULL));
+    return model;
+}
+
 static void make_rig(struct rig *rig, yoke_model *model, const char *algorithm) {
     *rig = (struct rig){.model = model, .rows = ROWS, .inference = true};
     rig->algorithm = algorithm == NULL ? YOKE_ALGORITHM_DIRECT : YOKE_ALGORITHM_MEASURED;
@@ -114,8 +132,18 @@ static void check_changes(yoke_model *model, const char *algorithm) {
 
 static void test_outputs_equal_the_reference_by_every_algorithm(void **state) {
     (void)state;
-    const char *const algorithms[] = {NULL, "direct", "winograd", "depthwise"};
-    for (int i = 0; i < 4; i++) {
+    const char *const algorithms[] = {NULL,
+                                      "direct",
+                                      "winograd",
+                                      "depthwise",
+                                      "winograd 4x4 by tiles",
+                                      "winograd 4x4 by filters",
+                                      "winograd 2x2 by tiles",
+                                      "winograd 2x2 by filters",
+                                      "few pixels",
+                                      "depthwise wide"};
+    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++) {
+        check_changes(dense(), algorithms[i]);
         check_changes(residual(), algorithms[i]);
         check_changes(mobile(), algorithms[i]);
     }

@@ -6,10 +6,13 @@
 #include "device/cpu/attention_head.h"
 #include "device/cpu/cpu.h"
 
+enum { FEW_HEADS = 8 }; /* for each thread */
+
 typedef struct attention_plan {
     yoke_plan base;
     size_t heads, channels, positions; /* channels: of the output */
     bool input_half, output_half;
+    size_t parts;          /* of a head's queries, where threads share a head; 1: they do not */
     size_t scratch_floats; /* of a thread */
 } attention_plan;
 
@@ -45,7 +48,9 @@ static cpu_head head_at(const attention_plan *attention, size_t index, size_t th
 static dnnl_status_t run_head(const attention_plan *attention, size_t index, size_t thread,
                               bool backward) {
     const yoke_plan_binding *binding = &attention->base.binding;
-    cpu_head head = head_at(attention, index, thread);
+    cpu_head head = head_at(attention, index / attention->parts, thread);
+    head.part = index % attention->parts;
+    head.parts = attention->parts;
     if (!backward) return cpu_head_forward(&head);
     void *gradient = binding->input_gradients[0];
     head.output_gradient = values_of(attention, binding->output_gradient, index, 1, 0);
@@ -55,10 +60,10 @@ static dnnl_status_t run_head(const attention_plan *attention, size_t index, siz
     return cpu_head_backward(&head);
 }
 
-/* The heads of all rows that one thread computes. */
+/* The heads of all rows, or parts of them, that one thread computes. */
 static dnnl_status_t run_part(const attention_plan *attention, size_t thread, size_t threads,
                               bool backward) {
-    size_t count = attention->base.rows * attention->heads;
+    size_t count = attention->base.rows * attention->heads * attention->parts;
     dnnl_status_t status = dnnl_success;
     for (size_t i = count * thread / threads;
          status == dnnl_success && i < count * (thread + 1) / threads; i++)
@@ -103,6 +108,13 @@ yoke_status cpu_plan_attention(yoke_plan **plan, cpu_device *device,
     attention->input_half = cpu_layout_desc(&request->inputs[0])->type == dnnl_bf16;
     attention->output_half = type == dnnl_bf16;
     TRY(cpu_plan_plain_output(*plan, request, type));
+
+    /* Three heads of one row would leave two threads one and two. */
+    size_t heads = (size_t)request->rows * attention->heads, threads = (size_t)device->base.threads;
+    bool halves = attention->input_half || attention->output_half;
+    bool uneven = heads % threads != 0 && heads < FEW_HEADS * threads;
+    bool shared = request->inference && uneven && !halves && attention->positions >= threads;
+    attention->parts = shared ? threads : 1;
 
     bool trains = request->training && request->input_gradient;
     const cpu_head head = {.positions = attention->positions,

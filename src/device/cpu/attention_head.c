@@ -256,8 +256,9 @@ dnnl_status_t cpu_head_forward(const cpu_head *head) {
     matrix key = read_values(head, &head->key, at.key);
     matrix value = read_values(head, &head->value, at.value);
     matrix output = place_of(&head->output, at.output);
-    size_t count = block_count(head->positions, head->causal);
-    for (size_t i = 0; i < count; i++) {
+    size_t parts = head->parts > 0 ? head->parts : 1;
+    size_t count = (block_count(head->positions, head->causal) + parts - 1) / parts * parts;
+    for (size_t i = count * head->part / parts; i < count * (head->part + 1) / parts; i++) {
         const block b = block_at(head, i, count);
         MULTIPLY(at.scores, rows_from(query, b.first), key, .rows = b.queries, .columns = b.keys,
                  .depth = head->size, .scale = root_scale(head), .transpose_b = true);

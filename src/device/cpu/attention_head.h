@@ -21,6 +21,8 @@ typedef struct cpu_head_values {
 typedef struct cpu_head {
     size_t positions, size; /* size: features of the head */
     bool causal;            /* a position reads itself and those before it */
+    /* Forward computes the queries of one of so many parts; 0: of all. Values are float32 then. */
+    size_t part, parts;
     cpu_head_values query, key, value;
     cpu_head_values output, output_gradient;
     cpu_head_values query_gradient, key_gradient, value_gradient;

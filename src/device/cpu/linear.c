@@ -75,6 +75,10 @@ yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
     if (input.sequence)
         snprintf(problem.key + length, sizeof problem.key - (size_t)length, " at %d positions",
                  input.height);
+    if (request->inference && request->loss == NULL) /* otherwise next[0] is not for here */
+        TRY(cpu_join_next(&problem, device, request,
+                          cpu_layout_desc(&request->added) == output ? problem.stored[CPU_OUTPUT]
+                                                                     : NULL));
     TRY(cpu_weighted_create(plan, device, request, &problem));
     cpu_layout_store(&(*plan)->needs.output, output);
     const int64_t shape[] = {in, out};
