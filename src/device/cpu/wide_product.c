@@ -70,8 +70,9 @@ multiply_rows(const cpu_wide_product *p, size_t first, int count, int vectors) {
             for (int v = 0; v < vectors; v++)
                 sums[r][v] = _mm512_fmadd_ps(a, b[v], sums[r][v]);
         }
+        /* One or two rows wait for memory alone: the processor fetches as fast by itself. */
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; v++)
+        for (int v = 0; v < vectors && count > 2; v++)
             _mm_prefetch((const char *)(fetched + v * ahead.step), _MM_HINT_T1);
         fetched += vectors * CPU_WIDE_LANES;
         left++;
