@@ -16,6 +16,7 @@
 #include "device/left_out.h"
 #include "device/node.h"
 #include "device/norm_group.h"
+#include "device/plan_factors.h"
 #include "device/plan_step.h"
 #include "device/resample.h"
 #include "device/update.h"
@@ -475,17 +476,8 @@ typedef struct yoke_plan_needs {
     bool masks_input_gradient, sums_input_bias; /* as the request offers */
     /* The plan reads parameter k in bfloat16 from the binding's `shadows`, not in float32. */
     bool reads_shadow[YOKE_PLAN_PARAMETERS];
-    bool has_factors; /* backward keeps those of the gradient of parameter 0 (yoke_plan_factors) */
+    bool has_factors; /* of the gradient of parameter 0: plan_factors.h */
 } yoke_plan_needs;
-
-/* The gradient of a weight as the product of two small matrices, whose rows are those of the batch:
- * where all replicas' factors are known, each device computes its part of the summed gradient
- * (sufficient factors, Xie et al. 2016). The CPU's of linear layers with few rows. */
-typedef struct yoke_factors {
-    size_t line;  /* elements of the gradient that lie side by side in one row of the product */
-    size_t bytes; /* of the two */
-    double bound; /* no element is larger; infinite where a factor is not finite */
-} yoke_factors;
 
 /* What a loss gives. */
 typedef struct yoke_loss_scalars {
@@ -532,14 +524,6 @@ yoke_status yoke_plan_bind(yoke_plan *plan, const yoke_plan_binding *binding);
 yoke_status yoke_plan_forward(yoke_plan *plan, const yoke_plan_step *step);
 
 yoke_status yoke_plan_backward(yoke_plan *plan, const yoke_plan_step *step);
-/* Those of the latest backward; borrowed, and valid until the next. Only where the plan says that
- * it has_factors. */
-const yoke_factors *yoke_plan_factors(const yoke_plan *plan);
-/* to[elements] = the sum of the gradients that factors[count] stand for, from element `first` on:
- * the bits of yoke_device_sum of backward's gradients. `first` and `elements` are multiples of 16.
- */
-yoke_status yoke_device_sum_factors(yoke_device *device, const yoke_factors *const *factors,
-                                    int count, size_t first, size_t elements, float *to);
 
 /* Backward of a convolution and a linear layer has two parts; that of others counts as data. */
 typedef enum yoke_direction {

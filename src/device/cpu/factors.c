@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/tree.h"
 #include "device/cpu/block_product.h"
 #include "device/cpu/clones.h"
 
