@@ -392,10 +392,10 @@ static void depthwise_equals_a_plain_one(void **state) {
 static void nan_stays_nan(void **state) {
     (void)state;
     if (!has_avx512()) return;
-    static const cpu_wide_finish finish = {.low = 0, .high = 6};
+    static const cpu_finish finish = {.low = 0, .high = 6};
     const float sums[3] = {NAN, -1, 7};
     float to[4] = {9, 9, 9, 9};
-    cpu_finish_wide(&finish, sums, to, 3);
+    cpu_finish_sums(&finish, sums, to, 3);
     assert_true(isnan(to[0]));
     assert_true(to[1] == 0 && to[2] == 6 && to[3] == 9);
     float tile[36][16] = {{NAN}}, output[16][16];

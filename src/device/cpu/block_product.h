@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* to = left * right, or to += left * right, for float32 matrices that the caller keeps in the
- * cache. oneDNN packs both in each call; here the caller lays them as the kernels read them. For
- * x86 with AVX-512, or with AVX2 and FMA. */
+ * cache, or whose right one it has packed once. oneDNN packs both in each call; here the caller
+ * lays them as the kernels read them. For x86 with AVX-512, or with AVX2 and FMA; where the
+ * processor computes in bfloat16, for pairs of such, too. */
 #ifndef DEVICE_CPU_BLOCK_PRODUCT_H
 #define DEVICE_CPU_BLOCK_PRODUCT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { CPU_PANEL = 16 }; /* columns of a panel of the right matrix */
+enum { CPU_PANEL = 16 }; /* columns of a panel of the right matrix; a vector of AVX-512 */
 
 /* Whether this processor computes block products. */
 bool cpu_has_block_products(void);
@@ -25,7 +26,24 @@ typedef struct cpu_block_product {
     size_t to_row;
     bool adds;
     bool pairs; /* an element of left and right is two of bfloat16, for two terms of the sum */
+    /* Only with AVX-512: where each row of the product lies, in rows, and the right matrix of the
+     * next product, to fetch, where the panels of a k lie side by side. NULL: in order; unknown. */
+    const size_t *places;
+    const float *next;
 } cpu_block_product;
 void cpu_multiply_block(const cpu_block_product *product);
+
+/* With AVX-512: how many panels of a right matrix to pack side by side, 1, 2 or 4, for products of
+ * so many rows. They divide the columns, a multiple of CPU_PANEL. */
+int cpu_block_panels(size_t rows, size_t columns);
+
+/* With AVX-512: what becomes of the sums of a row. They get the bias, if any, and what is there, if
+ * it `adds`; then they are no less than `low` and no more than `high`, but NaN stays NaN. */
+typedef struct cpu_finish {
+    const float *bias;
+    bool adds;
+    float low, high;
+} cpu_finish;
+void cpu_finish_sums(const cpu_finish *finish, const float *sums, float *to, size_t columns);
 
 #endif

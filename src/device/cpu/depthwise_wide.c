@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups of CPU_WIDE_LANES channels, of which each has its weights side by side: [taps, lanes]. */
+/* Groups of CPU_PANEL channels, of which each has its weights side by side: [taps, lanes]. */
 #include "device/cpu/depthwise_wide.h"
 
 #include <stdlib.h>
 
+#include "device/cpu/block_product.h"
 #include "device/cpu/geometry.h"
-#include "device/cpu/wide_product.h"
+#include "device/cpu/processor.h"
 
 enum {
-    LANES = CPU_WIDE_LANES,
+    LANES = CPU_PANEL,
     SERIAL_PRODUCTS = 1 << 15 /* fewer are done before a second thread has begun */
 };
 
@@ -171,8 +172,7 @@ static bool convolution_fits(const cpu_operation *o) {
     const cpu_desc *w = o->weights;
     return o->inference && o->kind == CPU_CONVOLUTION && o->direction == CPU_FORWARD && w != NULL &&
            w->ndims == 5 && w->dims[1] == 1 && w->dims[2] == 1 && w->type == dnnl_f32 &&
-           w->is_blocked && cpu_has_wide_products() && value_fits(o->source) &&
-           value_fits(o->destination);
+           w->is_blocked && cpu_has_avx512() && value_fits(o->source) && value_fits(o->destination);
 }
 
 static yoke_taps read_taps(const cpu_operation *o, int direction) {

@@ -10,11 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/cpu/block_product.h"
 #include "device/cpu/geometry.h"
-#include "device/cpu/wide_product.h"
+#include "device/cpu/processor.h"
 
 enum {
-    LANES = CPU_WIDE_LANES,
+    LANES = CPU_PANEL,
     MOST_PIXELS = 512,         /* of all rows; more are for oneDNN */
     SERIAL_PRODUCTS = 1 << 16, /* fewer are done before a second thread has begun */
 };
@@ -62,7 +63,7 @@ static bool operation_fits(const cpu_operation *o) {
     bool kind = o->kind == CPU_CONVOLUTION ? o->source->ndims == 4 : o->source->ndims == 2;
     return kind && o->inference && o->direction == CPU_FORWARD && w != NULL &&
            w->ndims == o->source->ndims && w->type == dnnl_f32 && w->is_blocked &&
-           cpu_has_wide_products() && value_fits(o->source) && value_fits(o->destination);
+           cpu_has_avx512() && value_fits(o->source) && value_fits(o->destination);
 }
 
 static yoke_status read_value(value *to, const cpu_desc *desc) {
@@ -95,7 +96,7 @@ static void read_taps(few_pixels *self, const cpu_operation *o) {
 /* Threads share panels, or pixels where there are too few panels for all. */
 static void cut(few_pixels *self) {
     size_t threads = (size_t)self->threads;
-    self->vectors = cpu_wide_vectors(self->pixels, (self->out + LANES - 1) / LANES * LANES);
+    self->vectors = cpu_block_panels(self->pixels, (self->out + LANES - 1) / LANES * LANES);
     size_t columns = (size_t)self->vectors * LANES;
     self->panels = (self->out + columns - 1) / columns;
     bool even = self->panels % threads == 0 || self->panels >= 4 * threads;
@@ -230,10 +231,10 @@ static void finish_pixel(const few_pixels *self, const float *sums, size_t pixel
     size_t width = g->block > 1 ? g->block : end - first;
     float *to = (float *)self->at.output + pixel / places * g->row_stride +
                 pixel % places * g->pixel_stride;
-    cpu_wide_finish finish = {.adds = self->adds, .low = self->low, .high = self->high};
+    cpu_finish finish = {.adds = self->adds, .low = self->low, .high = self->high};
     for (size_t channel = first; channel < end; channel += width) {
         if (self->at.bias != NULL) finish.bias = self->at.bias + channel;
-        cpu_finish_wide(&finish, sums + channel - first,
+        cpu_finish_sums(&finish, sums + channel - first,
                         to + (g->block > 1 ? channel / width * g->block_stride : channel), width);
     }
 }
@@ -248,22 +249,25 @@ static void run_part(const few_pixels *self, size_t block, size_t panel, float *
     for (size_t tap = 0; tap < self->tap_count; tap++, weights += self->in * columns) {
         size_t begin = self->begins[block * self->tap_count + tap];
         size_t end = self->begins[block * self->tap_count + tap + 1];
-        const cpu_wide_product product = {
+        const cpu_block_product product = {
             .left = self->copies ? (const float *)self->at.scratch + begin * row_floats(self)
                                  : (const float *)self->at.input + self->sources[begin],
-            .panel = weights,
+            .right = weights,
             .next = panel + 1 < self->panels || tap + 1 < self->tap_count
                         ? weights + self->in * columns
                         : NULL,
             .to = sums,
             .rows = end - begin,
             .depth = self->in,
+            .panels = (size_t)self->vectors,
             .left_row = self->copies ? row_floats(self) : distance,
+            .left_step = 1,
+            .right_step = columns,
+            .right_panel = CPU_PANEL,
             .to_row = columns,
             .places = self->tap_count > 1 ? self->places + begin : NULL,
-            .adds = self->tap_count > 1,
-            .vectors = self->vectors};
-        cpu_multiply_wide(&product);
+            .adds = self->tap_count > 1};
+        cpu_multiply_block(&product);
     }
     for (size_t pixel = 0; pixel < pixels; pixel++)
         finish_pixel(self, sums + pixel * columns, first + pixel, panel * columns);

@@ -8,9 +8,10 @@
 #include <stdlib.h>
 
 #include "device/cpu/geometry.h"
+#include "device/cpu/processor.h"
 
 enum {
-    LANES = CPU_WIDE_LANES,
+    LANES = CPU_PANEL,
     TAPS = WINOGRAD_TAPS * WINOGRAD_TAPS,
     BLOCK_BYTES = 192 << 10, /* of a thread's tiles, beside filters in the second-level cache */
     CHUNK_BYTES = 1 << 20,   /* of the tiles of all threads, for each thread */
@@ -56,7 +57,7 @@ static bool convolution_fits(const cpu_operation *convolution) {
     const cpu_desc *input = convolution->source, *weights = convolution->weights;
     if (!convolution->inference || convolution->direction != CPU_FORWARD || weights == NULL ||
         weights->ndims != 4 || weights->type != dnnl_f32 || !weights->is_blocked ||
-        !cpu_has_wide_products() || !value_fits(input) || !value_fits(convolution->destination))
+        !cpu_has_avx512() || !value_fits(input) || !value_fits(convolution->destination))
         return false;
     for (int i = 0; i < 2; i++) {
         dnnl_dim_t padding = convolution->padding[i];
@@ -108,7 +109,7 @@ static void cut(winograd_inference *self) {
         self->block_tiles = divided_up(self->tiles, divided_up(self->tiles, tiles));
     }
     self->blocks = divided_up(self->tiles, self->block_tiles);
-    self->vectors = cpu_wide_vectors((size_t)self->block_tiles, self->out);
+    self->vectors = cpu_block_panels((size_t)self->block_tiles, self->out);
     self->left = place((size_t)self->block_tiles, self->in);
     self->product = place((size_t)self->block_tiles, self->out);
     self->right.stride = self->in * self->out;
@@ -236,16 +237,19 @@ static void multiply(const winograd_inference *self, const float *left, float *p
     for (size_t i = first; i < end; i++) {
         size_t k = i / panels, panel = i % panels;
         const float *filters = (const float *)self->at.kept + i * columns * self->in;
-        const cpu_wide_product one = {.left = left + k * self->left.stride,
-                                      .panel = filters,
-                                      .next = i + 1 < end ? filters + columns * self->in : NULL,
-                                      .to = product + k * self->product.stride + panel * columns,
-                                      .rows = (size_t)tiles,
-                                      .depth = self->in,
-                                      .left_row = self->left.row,
-                                      .to_row = self->product.row,
-                                      .vectors = self->vectors};
-        cpu_multiply_wide(&one);
+        const cpu_block_product one = {.left = left + k * self->left.stride,
+                                       .right = filters,
+                                       .next = i + 1 < end ? filters + columns * self->in : NULL,
+                                       .to = product + k * self->product.stride + panel * columns,
+                                       .rows = (size_t)tiles,
+                                       .depth = self->in,
+                                       .panels = (size_t)self->vectors,
+                                       .left_row = self->left.row,
+                                       .left_step = 1,
+                                       .right_step = columns,
+                                       .right_panel = CPU_PANEL,
+                                       .to_row = self->product.row};
+        cpu_multiply_block(&one);
     }
 }
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum { EDGE = WINOGRAD_EDGE, OUTPUT = WINOGRAD_OUTPUT, TAPS = WINOGRAD_TAPS };
-enum { LANES = CPU_WIDE_LANES };
+enum { LANES = CPU_PANEL };
 
 #define P 0.625f
 #define Q 1.5f

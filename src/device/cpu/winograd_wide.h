@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The transforms of Winograd's F(4x4, 3x3) and F(2x2, 3x3) by AVX-512: CPU_WIDE_LANES channels at a
+/* The transforms of Winograd's F(4x4, 3x3) and F(2x2, 3x3) by AVX-512: CPU_PANEL channels at a
  * time, float32, with fused products and sums. */
 #ifndef DEVICE_CPU_WINOGRAD_WIDE_H
 #define DEVICE_CPU_WINOGRAD_WIDE_H
 
-#include "device/cpu/wide_product.h"
+#include "device/cpu/block_product.h"
 #include "device/cpu/winograd_tile.h"
 
 /* A tile has `output` pixels along an edge of the output, `edge` along one of the input and,
@@ -18,8 +18,8 @@ typedef struct winograd_form {
 } winograd_form;
 extern const winograd_form winograd_large, winograd_small; /* 4x4, 2x2 */
 
-/* Both sides of a filter's transform; taps [3 * 3][CPU_WIDE_LANES] become [edge * edge]. */
-void winograd_wide_filter(const winograd_form *form, float taps[][CPU_WIDE_LANES], float *tile,
+/* Both sides of a filter's transform; taps [3 * 3][CPU_PANEL] become [edge * edge]. */
+void winograd_wide_filter(const winograd_form *form, float taps[][CPU_PANEL], float *tile,
                           size_t stride);
 
 #endif
