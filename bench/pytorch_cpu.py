@@ -39,9 +39,10 @@ LINE = 1.5              # Yoke against the best of PyTorch's; of others:
 LINES = {"lstm-char": 1.2, "lstm-char:layers=2,width=256": 1.2, "convnext_tiny:stochastic_depth=0": 1.2}
 LOSS_STEPS = 3          # the third knows the gradients and the momentum
 LOSS_TOLERANCE = {"float32": 1e-3, "bfloat16": 3e-2}  # float32: Yoke may choose Winograd
-# Where rounding grows faster, as in batch norm over images of one pixel, the losses in float64 judge: Yoke's are at most so
-# many times as far from them as PyTorch's.
-FARTHER = 2
+# Where rounding grows faster, as in batch norm over images of one pixel, a loss is one draw of chaos. There the weights
+# judge: after steps with a part of the learning rate, Yoke's are at most so many times as far from those of float64 as
+# PyTorch's.
+FARTHER, PART, RATE = 2, 1e-2, 1e-3
 NO_BFLOAT16 = "does not compute in bfloat16"  # what Yoke says on such a processor
 SETTLE_S = 0.02         # before a turn: the last contender's threads go from spinning to sleep
 QUIET = 0.04            # of a core, used by others during a round; more disturbs it
@@ -87,7 +88,6 @@ class Race:
         self.line = LINES.get(setup.model, LINE)
         self.ways = [way for way in arguments.contenders if way != "ddp" or setup.model not in TEXT]
         self.opened = []  # (program, name)
-        self.from_exact = None  # how far Yoke's losses are from those of float64, where that was measured
         self.repeated = self.disturbed = 0  # rounds
 
     def ask_yoke(self, name, *devices):
@@ -133,14 +133,19 @@ class Race:
             self.measure_exact(folder)
 
     def measure_exact(self, folder):
-        """How far every contender's losses are from those of float64, and Yoke's."""
-        torch = self.field.torch[0]
+        """How far the weights of every contender, and Yoke's, get from those of float64."""
+        yoke, torch = self.field.yoke, self.field.torch[0]
+        slow = self.setup._replace(rows=ROWS * DEVICES, rate=PART * RATE)
+        yoke.open("slow", slow, "devices=1xcpu", f"threads={DEVICES}")
+        yoke.ask("steps", "slow", LOSS_STEPS)
+        yoke.ask("weights", "slow", folder / "moved")
+        yoke.ask("close", "slow")
         torch.ask("open", "float64", folder)
-        exact = torch.ask("losses", "float64", LOSS_STEPS)["losses"]
+        for name, facts in self.facts.items():
+            if not name.startswith("ddp"):
+                found = torch.ask("far", name, folder, PART, LOSS_STEPS)
+                facts.update(from_exact=found["far"], yoke_from_exact=found["yoke"])
         torch.ask("close", "float64")
-        for facts in self.facts.values():
-            facts["from_exact"] = largest_difference(facts["losses"], exact)
-        self.from_exact = largest_difference(self.losses["whole"], exact)
 
     def open_contender(self, program, name, folder):
         begin = time.monotonic()
@@ -213,14 +218,14 @@ class Race:
         found.update(value=value, low=low, high=high, rival=rival, noise=self.noise())
         facts = self.facts[rival]
         within = facts["loss_difference"] <= LOSS_TOLERANCE[self.setup.precision]
-        if not within and not rival.startswith("ddp"):
-            within = self.from_exact <= FARTHER * facts["from_exact"]
+        if not within and "from_exact" in facts:
+            within = facts["yoke_from_exact"] <= FARTHER * facts["from_exact"]
         found["verdict"] = judge(low, high, self.line, False, found["noise"]) if within else "void"
         found["text"] = (f"{base} / {rival} {value:.2f} ({low:.2f} .. {high:.2f}), line {self.line:g}, "
                          f"noise {100 * found['noise']:.1f} %")
-        if self.from_exact is not None and "from_exact" in facts:
-            found["text"] += (f"; losses are within {self.from_exact:.0e} of float64's, "
-                              f"{facts['from_exact']:.0e} the rival's")
+        if "from_exact" in facts:
+            found["text"] += (f"; weights are off float64's by {facts['yoke_from_exact']:.3f} of their way, "
+                              f"the rival's by {facts['from_exact']:.3f}")
         if self.disturbed:
             found["text"] += f"; {self.disturbed} of {self.arguments.rounds} rounds were disturbed"
         return found

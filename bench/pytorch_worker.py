@@ -6,15 +6,19 @@ usage: pytorch_worker.py THREADS [RANK RANKS STORE]
 
 Requests come on stdin, a line each, and answers go to stdout, as those of `yoke bench --drive`:
   hello               PyTorch's version and what it was built with
-  open NAME FOLDER    eager, compile or ddp, with -channels_last or without, or float64, which tells how far the
-                      losses of the others are from exact; FOLDER: what Yoke wrote
+  open NAME FOLDER    eager, compile or ddp, with -channels_last or without, or float64; FOLDER: what Yoke wrote
   losses NAME N       of the next N steps
+  far NAME FOLDER PART N
+                      how far the weights are from those of float64 after the first N steps with that part of the
+                      usual learning rate, divided by the way that they moved: NAME's and Yoke's, of the file `moved`
   steps NAME N        mean milliseconds of N steps; ranks begin together
   close NAME
 """
 import datetime
 import functools
 import gc
+import json
+import pathlib
 import re
 import sys
 import time
@@ -23,12 +27,16 @@ import warnings
 import torch
 import torch.distributed as dist
 
-from pytorch_contenders import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, Eager, OnHost, load, read_work
+from pytorch_contenders import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, Eager, OnHost, load, read_weights, read_work
 from served_requests import open_answers, serve
 
 warnings.simplefilter("ignore", FutureWarning)  # DDP renames broadcast_buffers
 UPDATES = ({"fused": True}, {"foreach": True}, {"foreach": False})
 LOST_RANK_S = 120
+
+
+def make_optimizer(model, update, rate):
+    return torch.optim.SGD(model.parameters(), rate, MOMENTUM, weight_decay=WEIGHT_DECAY, **update)
 
 
 class Contender(Eager):
@@ -42,11 +50,8 @@ class Contender(Eager):
             self.loss = torch.compile(self.loss)
         self.loss(self.inputs, self.labels).backward()
         self.update = self.fastest_update()
-        self.optimizer = self.make_optimizer(self.update, LEARNING_RATE)
+        self.optimizer = make_optimizer(self.model, self.update, LEARNING_RATE)
         load(self.model, work.weights)
-
-    def make_optimizer(self, update, rate):
-        return torch.optim.SGD(self.model.parameters(), rate, MOMENTUM, weight_decay=WEIGHT_DECAY, **update)
 
     def fastest_update(self):
         """By its best of five; ranks decide together, or their weights would part."""
@@ -56,7 +61,7 @@ class Contender(Eager):
         return UPDATES[int(best.argmin())]
 
     def time_update(self, update):
-        optimizer = self.make_optimizer(update, 0.0)
+        optimizer = make_optimizer(self.model, update, 0.0)
         times = []
         for _ in range(6):  # the first makes the momentum
             begin = time.monotonic()
@@ -89,6 +94,28 @@ def read_part(folder):
     return setup, work
 
 
+def move(contender, weights, part, steps):
+    """How each parameter changes in the first steps."""
+    load(contender.model, weights)
+    contender.optimizer = make_optimizer(contender.model, contender.update, part * LEARNING_RATE)
+    contender.losses(steps)
+    return {name: parameter.detach().double() - weights[name].view(parameter.shape)
+            for name, parameter in contender.model.named_parameters()}
+
+
+def measure_far(contenders, name, folder, part, steps):
+    tensors = json.loads((pathlib.Path(folder) / "work.json").read_text())["tensors"]
+    weights, moved = (read_weights(pathlib.Path(folder) / file, tensors) for file in ("weights", "moved"))
+    exact, found = (move(contenders[way], weights, part, steps) for way in ("float64", name))
+    yoke = {key: (moved[key].double() - weights[key]).view(way.shape) for key, way in exact.items()}
+
+    def far(ways):
+        return (sum((ways[key] - way).square().sum() for key, way in exact.items()) /
+                sum(way.square().sum() for way in exact.values())).sqrt().item()
+
+    return {"far": far(found), "yoke": far(yoke)}
+
+
 def describe():
     onednn = re.search(r"MKL-DNN v([\w.]+)", torch.__config__.show())
     return {"torch": torch.__version__, "onednn": onednn and onednn[1], "threads": torch.get_num_threads(),
@@ -109,13 +136,15 @@ def close_contender(contenders, name):
     return {}
 
 
-def answer(contenders, verb, name="", argument=""):
+def answer(contenders, verb, name="", argument="", part="", steps=""):
     if verb == "hello":
         return describe()
     if verb == "open":
         return open_contender(contenders, name, argument)
     if verb == "losses":
         return {"losses": contenders[name].losses(int(argument))}
+    if verb == "far":
+        return measure_far(contenders, name, argument, float(part), int(steps))
     if verb == "steps":
         return {"ms": contenders[name].steps(int(argument))}
     return close_contender(contenders, name)

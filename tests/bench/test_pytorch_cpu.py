@@ -21,6 +21,10 @@ NO_TORCH = "import importlib.util, sys; " \
 FASTER_LEARNER = "import pytorch_contenders; pytorch_contenders.LEARNING_RATE = 2e-2; " \
     "import pytorch_worker; pytorch_worker.LEARNING_RATE = 2e-2; pytorch_worker.main()"
 
+OTHER_EPSILON = "import torch; norm = torch.nn.BatchNorm2d; " \
+    "torch.nn.BatchNorm2d = lambda channels: norm(channels, eps=1e-3); import pytorch_worker; pytorch_worker.main()"
+OTHER_MOMENTUM = "import pytorch_worker; pytorch_worker.MOMENTUM = 0.5; pytorch_worker.main()"
+
 
 def race(command, yoke, *options):
     with tempfile.TemporaryDirectory() as folder:
@@ -51,15 +55,30 @@ def check_equal_work(python, yoke):
     assert report["torch"]["threads"] == 2 and report["processor"]["cores"] >= 1 and report["yoke"]
 
 
-def check_unequal_work(python, yoke):
+def race_worker(python, yoke, model, code):
+    """(exit code, row) of a race against a worker that does something else first."""
     with tempfile.TemporaryDirectory() as folder:
         worker = pathlib.Path(folder) / "worker.py"
-        worker.write_text(f"import sys; sys.path.insert(0, {str(BENCH)!r}); {FASTER_LEARNER}")
+        worker.write_text(f"import sys; sys.path.insert(0, {str(BENCH)!r}); {code}")
         other = f"import pathlib, sys, pytorch_cpu; pytorch_cpu.WORKER = pathlib.Path({str(worker)!r}); " \
             "sys.exit(pytorch_cpu.main())"
-        code, _, report = race([python, "-c", other], yoke, "--models", "mlp", "--contenders", "eager",
+        code, _, report = race([python, "-c", other], yoke, "--models", model, "--contenders", "eager",
                                "--precisions", "float32")
-    assert code == 1 and report["rows"][0]["verdict"] == "void", report["rows"]
+    return code, report["rows"][0]
+
+
+def check_unequal_work(python, yoke):
+    code, row = race_worker(python, yoke, "mlp", FASTER_LEARNER)
+    assert code == 1 and row["verdict"] == "void", row
+
+
+def check_chaos(python, yoke):
+    """Losses of resnet50 on small images say nothing: the weights decide."""
+    _, row = race_worker(python, yoke, "resnet50", "import pytorch_worker; pytorch_worker.main()")
+    assert row["verdict"] != "void" and "off float64's" in row["text"], row
+    for wrong in (OTHER_EPSILON, OTHER_MOMENTUM):
+        code, row = race_worker(python, yoke, "resnet50", wrong)
+        assert code == 1 and row["verdict"] == "void", row
 
 
 def check_failure(python, yoke):
@@ -75,6 +94,7 @@ def main():
     python, yoke = python_with_torch(), str(pathlib.Path(sys.argv[1]).resolve())
     check_equal_work(python, yoke)
     check_unequal_work(python, yoke)
+    check_chaos(python, yoke)
     check_failure(python, yoke)
     code, text, report = race([python, "-c", NO_TORCH], yoke, "--models", "mlp")
     assert code == 77 and text.count("skipped") == 2 and report is None, text

@@ -213,6 +213,64 @@ static void normalises_with_the_statistics_of_a_group(void **state) {
     }
 }
 
+/* More values than oneDNN sums itself. */
+static void trains_on_many_values(void **state) {
+    (void)state;
+    const dnnl_format_tag_t layouts[] = {dnnl_nchw, dnnl_nChw16c, dnnl_nChw8c, dnnl_nhwc};
+    for (unsigned i = 0; i < 16; i++) {
+        operation_check check = prepare((shape){130, 2, 2, 2}, layouts[i % 4], YOKE_FLOAT32);
+        check.training = true;
+        check.operation.relu = i / 4 % 2 != 0;
+        check.in_place = i / 8 != 0;
+        run(&check, 2e-5);
+    }
+}
+
+/* As exactly as float32 stores them, or nearly so: networks of many batch norms multiply these
+ * errors. */
+static void check_statistics(operation_check *check) {
+    yoke_devices *devices = check_devices(2);
+    check->training = true;
+    check->operation.momentum = 1; /* running statistics are those of the batch */
+    check_open(check, yoke_devices_at(devices, 0));
+    check_bind(check);
+    check_values values = draw(check);
+    check_store(&check->inputs[0], check->binding.inputs[0], values.inputs[0]);
+    for (int i = 0; i < 2; i++) {
+        check_store(&check->needs->parameters[i], check->binding.parameters[i],
+                    values.parameters[i]);
+        memset(check->binding.buffers[i], 0, check->needs->parameters[i].bytes);
+    }
+    yoke_plan_step step = {.loss_scale = 1};
+    CHECK(yoke_plan_forward(check->plan, &step));
+    double n = (double)check->rows * check->operation.input.height * check->operation.input.width;
+    double mean[20], variance[20];
+    for (size_t channel = 0; channel < 20; channel++) {
+        moments(check, values.inputs[0], channel, &mean[channel], &variance[channel]);
+        variance[channel] *= n / (n - 1);
+    }
+    const yoke_layout *vector = &check->needs->parameters[0];
+    check_memory("mean", vector, check->binding.buffers[0], mean, 6e-7);
+    check_memory("variance", vector, check->binding.buffers[1], variance, 6e-7);
+    check_values_free(&values);
+    check_close(check);
+    yoke_devices_close(devices);
+}
+
+/* With and without a group; in blocks, of which one is partly padding, in planes, side by side. */
+static void computes_statistics_of_many_values_exactly(void **state) {
+    (void)state;
+    double gathered[3 * (1 + 2 * 20)];
+    yoke_norm_group group = {.participants = 3, .all_gather = gather_alone, .context = gathered};
+    const dnnl_format_tag_t layouts[] = {dnnl_nchw, dnnl_nChw16c, dnnl_nChw8c, dnnl_nhwc};
+    const shape sizes[] = {{64, 20, 32, 32}, {37, 20, 9, 7}, {600, 20, 1, 1}};
+    for (unsigned i = 0; i < 24; i++) {
+        operation_check check = prepare(sizes[i / 8], layouts[i % 4], YOKE_FLOAT32);
+        check.norm_group = i / 4 % 2 != 0 ? &group : NULL;
+        check_statistics(&check);
+    }
+}
+
 static void refuses_to_train_on_one_value_per_channel(void **state) {
     (void)state;
     yoke_devices *devices = check_devices(1);
@@ -239,6 +297,8 @@ int main(void) {
         cmocka_unit_test(joins_a_sum_and_its_relu),
         cmocka_unit_test(trains_without_an_input_gradient),
         cmocka_unit_test(normalises_with_the_statistics_of_a_group),
+        cmocka_unit_test(trains_on_many_values),
+        cmocka_unit_test(computes_statistics_of_many_values_exactly),
         cmocka_unit_test(refuses_to_train_on_one_value_per_channel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

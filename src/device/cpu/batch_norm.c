@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batch normalisation with an optional ReLU: one oneDNN primitive for each pass, in the layout of
- * its input. Forward saves mean, variance and the ReLU's mask for backward. Running statistics
- * follow torch.nn.BatchNorm2d. With a norm group, as torch.nn.SyncBatchNorm, sync_norm.c computes
- * the statistics. */
+ * its input. oneDNN sums many float32 values in long chains, so their statistics come from
+ * channel_statistics.c. Forward saves mean, variance and the ReLU's mask for backward. Running
+ * statistics follow torch.nn.BatchNorm2d. With a norm group, as torch.nn.SyncBatchNorm, sync_norm.c
+ * computes the statistics. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "device/cpu/sync_norm.h"
+
+#define FEW_VALUES 512 /* of a channel, whose sums in float32 are exact enough */
 
 typedef struct batch_norm_plan {
     cpu_primitive_plan plan;
@@ -18,6 +21,10 @@ typedef struct batch_norm_plan {
     size_t mean_offset, variance_offset, mask_offset; /* in `saved` */
     size_t unused_gradient_offset; /* in scratch: oneDNN always writes an input gradient */
     bool input_gradient;
+    bool own; /* `statistics` computes mean and variance */
+    cpu_channel_statistics statistics;
+    size_t moments_offset; /* in scratch: means and squared deviations as doubles */
+    double *moments;
     cpu_sync_norm sync;
     float *mean, *variance, *running_mean, *running_variance;
 } batch_norm_plan;
@@ -42,8 +49,20 @@ static yoke_status check_statistics(const batch_norm_plan *norm) {
     return YOKE_OK;
 }
 
+static void compute_statistics(const batch_norm_plan *norm) {
+    const cpu_channel_statistics *statistics = &norm->statistics;
+    double inverse = 1 / ((double)statistics->rows * (double)statistics->geometry.pixels);
+    double *deviations = norm->moments + norm->channels;
+    cpu_channel_statistics_run(statistics, norm->moments, deviations);
+    for (size_t c = 0; c < norm->channels; c++) {
+        norm->mean[c] = (float)norm->moments[c];
+        norm->variance[c] = (float)(deviations[c] * inverse);
+    }
+}
+
 static yoke_status batch_norm_forward(yoke_plan *plan, const yoke_plan_step *step) {
     batch_norm_plan *norm = (batch_norm_plan *)plan;
+    if (norm->own) compute_statistics(norm);
     TRY(cpu_primitive_plan_forward(plan, step));
     if (!norm->training || norm->fixed || step->again) return YOKE_OK;
     TRY(check_statistics(norm));
@@ -86,6 +105,10 @@ static yoke_status batch_norm_bind(yoke_plan *plan, const yoke_plan_binding *bin
         norm->variance = (float *)(saved + norm->variance_offset);
     }
     if (norm->mask_offset > 0) mask = saved + norm->mask_offset;
+    if (norm->own) {
+        norm->moments = (double *)(void *)((char *)binding->scratch + norm->moments_offset);
+        cpu_channel_statistics_bind(&norm->statistics, binding->inputs[0], binding->scratch);
+    }
     const cpu_address addresses[] = {{DNNL_ARG_SRC, binding->inputs[0]},
                                      {DNNL_ARG_DST, binding->output},
                                      {DNNL_ARG_MEAN, norm->mean},
@@ -156,9 +179,13 @@ static yoke_status plan_norm(yoke_plan **plan, cpu_device *device,
                                .epsilon = (float)operation->epsilon,
                                .flags = dnnl_use_scale | dnnl_use_shift};
     if (operation->relu) primitive.flags |= dnnl_fuse_norm_relu;
-    /* oneDNN reads mean and variance instead of computing them. */
-    if (!norm->training || norm->fixed || synchronized) primitive.flags |= dnnl_use_global_stats;
+    bool given = !norm->training || norm->fixed || synchronized;
+    norm->own = !given && values > FEW_VALUES && primitive.source->type == dnnl_f32;
+    /* Forward reads mean and variance instead of computing them; backward takes them for constants.
+     */
+    if (given || norm->own) primitive.flags |= dnnl_use_global_stats;
     TRY(cpu_primitive_create(&norm->plan.forward, device, &primitive));
+    if (norm->own) primitive.flags &= ~(unsigned)dnnl_use_global_stats;
     primitive.direction = CPU_BACKWARD_DATA;
     primitive.hint = norm->plan.forward.description;
     if (norm->training) TRY(cpu_primitive_create(&norm->plan.backward, device, &primitive));
@@ -179,6 +206,12 @@ static yoke_status plan_norm(yoke_plan **plan, cpu_device *device,
     if (norm->training && !norm->input_gradient) {
         norm->unused_gradient_offset = cpu_align(needs->scratch_bytes, CPU_LINE);
         needs->scratch_bytes = norm->unused_gradient_offset + needs->output.bytes;
+    }
+    if (norm->own) {
+        TRY(cpu_channel_statistics_plan(&norm->statistics, request, device->base.threads,
+                                        &needs->scratch_bytes));
+        norm->moments_offset = cpu_align(needs->scratch_bytes, CPU_LINE);
+        needs->scratch_bytes = norm->moments_offset + 2 * norm->channels * sizeof(double);
     }
     if (synchronized)
         TRY(cpu_sync_norm_plan(&norm->sync, request, device->base.threads, &needs->scratch_bytes));

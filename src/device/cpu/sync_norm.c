@@ -10,69 +10,6 @@
 
 #include "device/cpu/clones.h"
 
-#define TILE 16 /* channels whose sums stay in registers */
-
-/* Loops over one row. */
-
-/* The sums of `width` <= TILE channels side by side. */
-static inline void sum_tile(const cpu_row_view *view, const void *values, size_t at, bool half,
-                            size_t width, const float *origin, double *sums, double *squares) {
-    double tile_sums[TILE] = {0}, tile_squares[TILE] = {0};
-    for (size_t pixel = 0; pixel < view->pixels; pixel++, at += view->pixel_stride) {
-#pragma omp simd
-        for (size_t i = 0; i < width; i++) {
-            double difference = (double)cpu_load(values, at + i, half) - (double)origin[i];
-            tile_sums[i] += difference;
-            tile_squares[i] += difference * difference;
-        }
-    }
-    memcpy(sums, tile_sums, width * sizeof *sums);
-    memcpy(squares, tile_squares, width * sizeof *squares);
-}
-
-/* The sums of a channel whose pixels lie side by side. */
-static inline void sum_plane(const cpu_row_view *view, const void *values, size_t at, bool half,
-                             double origin, double *sums, double *squares) {
-    double sum = 0, square = 0;
-#pragma omp simd reduction(+ : sum, square)
-    for (size_t pixel = 0; pixel < view->pixels; pixel++) {
-        double difference = (double)cpu_load(values, at + pixel, half) - origin;
-        sum += difference;
-        square += difference * difference;
-    }
-    *sums = sum;
-    *squares = square;
-}
-
-static inline void sum_row(const cpu_row_view *view, const void *values, size_t row, bool half,
-                           const float *origin, double *sums, double *squares) {
-    for (size_t group = 0; group < view->groups; group++) {
-        size_t at = row + group * view->group_stride, channel = group * view->width;
-        if (view->width == 1 && view->pixel_stride == 1) {
-            sum_plane(view, values, at, half, (double)origin[channel], sums + channel,
-                      squares + channel);
-            continue;
-        }
-        for (size_t i = 0; i < view->width; i += TILE) {
-            size_t c = channel + i, width = view->width - i < TILE ? view->width - i : TILE;
-            if (width == TILE) /* a constant: the compiler keeps the sums in registers */
-                sum_tile(view, values, at + i, half, TILE, origin + c, sums + c, squares + c);
-            else
-                sum_tile(view, values, at + i, half, width, origin + c, sums + c, squares + c);
-        }
-    }
-}
-
-CPU_CLONES static void sum_row_float(const cpu_row_view *view, const void *values, size_t row,
-                                     const float *origin, double *sums, double *squares) {
-    sum_row(view, values, row, false, origin, sums, squares);
-}
-
-CPU_CLONES static void sum_row_half(const cpu_row_view *view, const void *values, size_t row,
-                                    const float *origin, double *sums, double *squares) {
-    sum_row(view, values, row, true, origin, sums, squares);
-}
-
 /* What correct_row needs of a plan. */
 typedef struct correction {
     cpu_row_view view;
@@ -114,42 +51,11 @@ static bool is_parallel(const cpu_sync_norm *sync) {
 
 /* Forward. */
 
-static void sum_rows(const cpu_sync_norm *sync) {
-    const cpu_geometry *geometry = &sync->geometry;
-    const cpu_row_view view = cpu_view_row(geometry);
-    const void *input = sync->operands.input;
-    size_t channels = geometry->padded_channels;
-    for (size_t c = 0; c < channels; c++)
-        sync->origin[c] = cpu_load(
-            input, c / geometry->block * geometry->block_stride + c % geometry->block, sync->half);
-#pragma omp parallel for num_threads(sync->threads) if (is_parallel(sync))
-    for (size_t row = 0; row < sync->rows; row++) {
-        double *sums = sync->row_sums + 2 * channels * row, *squares = sums + channels;
-        size_t at = row * geometry->row_stride;
-        if (sync->half)
-            sum_row_half(&view, input, at, sync->origin, sums, squares);
-        else
-            sum_row_float(&view, input, at, sync->origin, sums, squares);
-    }
-}
-
-/* message = { count, means, squared deviations from them }. The differences to a value of the
- * channel keep the subtraction of squares exact enough. */
+/* message = { count, means, squared deviations from them }. */
 static void describe_rows(const cpu_sync_norm *sync) {
-    size_t channels = sync->geometry.channels, padded = sync->geometry.padded_channels;
-    double count = (double)sync->rows * (double)sync->geometry.pixels;
-    double *means = sync->message + 1, *deviations = means + channels;
-    sync->message[0] = count;
-    for (size_t c = 0; c < channels; c++) {
-        double sum = 0, squares = 0;
-        for (size_t row = 0; row < sync->rows; row++) {
-            sum += sync->row_sums[2 * padded * row + c];
-            squares += sync->row_sums[2 * padded * row + padded + c];
-        }
-        double deviation = squares - sum * sum / count;
-        means[c] = (double)sync->origin[c] + sum / count;
-        deviations[c] = deviation < 0 ? 0 : deviation; /* NaN stays NaN */
-    }
+    double *means = sync->message + 1;
+    sync->message[0] = (double)sync->rows * (double)sync->geometry.pixels;
+    cpu_channel_statistics_run(&sync->statistics, means, means + sync->geometry.channels);
 }
 
 /* Waits for the others, unless the step is alone: all[participants][count]. */
@@ -186,10 +92,7 @@ yoke_status cpu_sync_norm_statistics(cpu_sync_norm *sync, const yoke_plan_step *
     const double *all;
     int participants;
     size_t count = 1 + 2 * sync->geometry.channels;
-    if (!step->idle) {
-        sum_rows(sync);
-        describe_rows(sync);
-    }
+    if (!step->idle) describe_rows(sync);
     TRY(gather(sync, step, count, &all, &participants));
     sync->total = 0;
     for (int k = 0; k < participants; k++)
@@ -230,12 +133,12 @@ static void correct_rows(const cpu_sync_norm *sync) {
     const correction by = {.view = cpu_view_row(&sync->geometry),
                            .input = sync->operands.input,
                            .gradient = sync->operands.input_gradient,
-                           .mean = sync->origin,
+                           .mean = sync->mean,
                            .slope = sync->slope,
                            .offset = sync->offset};
     size_t channels = sync->geometry.channels, padded = sync->geometry.padded_channels;
-    memcpy(sync->origin, sync->operands.mean, channels * sizeof *sync->origin);
-    memset(sync->origin + channels, 0, (padded - channels) * sizeof *sync->origin);
+    memcpy(sync->mean, sync->operands.mean, channels * sizeof *sync->mean);
+    memset(sync->mean + channels, 0, (padded - channels) * sizeof *sync->mean);
 #pragma omp parallel for num_threads(sync->threads) if (is_parallel(sync))
     for (size_t row = 0; row < sync->rows; row++) {
         if (sync->half)
@@ -264,18 +167,17 @@ yoke_status cpu_sync_norm_correct(cpu_sync_norm *sync, const yoke_plan_step *ste
 
 yoke_status cpu_sync_norm_plan(cpu_sync_norm *sync, const yoke_plan_request *request, int threads,
                                size_t *scratch_bytes) {
-    const cpu_desc *desc = cpu_layout_desc(&request->inputs[0]);
-    TRY(cpu_geometry_read(&sync->geometry, desc, "batch norm"));
-    sync->rows = (size_t)request->rows;
-    sync->half = desc->type == dnnl_bf16;
+    TRY(cpu_channel_statistics_plan(&sync->statistics, request, threads, scratch_bytes));
+    sync->geometry = sync->statistics.geometry;
+    sync->rows = sync->statistics.rows;
+    sync->half = sync->statistics.half;
     sync->threads = threads;
     sync->epsilon = request->operation->epsilon;
     sync->scratch_offset = cpu_align(*scratch_bytes, CPU_LINE);
     size_t channels = sync->geometry.padded_channels,
            vector = cpu_align(channels * sizeof(float), CPU_LINE);
     *scratch_bytes = sync->scratch_offset +
-                     cpu_align((1 + 2 * channels) * sizeof(double), CPU_LINE) +
-                     cpu_align(sync->rows * 2 * channels * sizeof(double), CPU_LINE) + 3 * vector;
+                     cpu_align((1 + 2 * channels) * sizeof(double), CPU_LINE) + 3 * vector;
     return YOKE_OK;
 }
 
@@ -283,12 +185,11 @@ void cpu_sync_norm_bind(cpu_sync_norm *sync, const cpu_sync_operands *operands, 
     size_t channels = sync->geometry.padded_channels,
            vector = cpu_align(channels * sizeof(float), CPU_LINE);
     char *at = (char *)scratch + sync->scratch_offset;
+    cpu_channel_statistics_bind(&sync->statistics, operands->input, scratch);
     sync->operands = *operands;
     sync->message = (double *)(void *)at;
     at += cpu_align((1 + 2 * channels) * sizeof(double), CPU_LINE);
-    sync->row_sums = (double *)(void *)at;
-    at += cpu_align(sync->rows * 2 * channels * sizeof(double), CPU_LINE);
-    sync->origin = (float *)(void *)at;
+    sync->mean = (float *)(void *)at;
     sync->slope = (float *)(void *)(at + vector);
     sync->offset = (float *)(void *)(at + 2 * vector);
 }

@@ -4,8 +4,7 @@
 #ifndef DEVICE_CPU_SYNC_NORM_H
 #define DEVICE_CPU_SYNC_NORM_H
 
-#include "device/cpu/cpu.h"
-#include "device/cpu/geometry.h"
+#include "device/cpu/channel_statistics.h"
 
 /* The operands of the batch norm; borrowed. mean and variance belong to all participants' rows. */
 typedef struct cpu_sync_operands {
@@ -16,8 +15,9 @@ typedef struct cpu_sync_operands {
 } cpu_sync_operands;
 
 typedef struct cpu_sync_norm {
-    yoke_norm_group *group; /* NULL: the batch norm normalises its own rows */
-    cpu_geometry geometry;  /* of the input and its gradient */
+    yoke_norm_group *group;            /* NULL: the batch norm normalises its own rows */
+    cpu_channel_statistics statistics; /* of this participant's rows */
+    cpu_geometry geometry;             /* of the input and its gradient */
     size_t rows;
     bool half;
     int threads;
@@ -25,11 +25,10 @@ typedef struct cpu_sync_norm {
     double total; /* values of a channel in the latest forward, over all participants */
     cpu_sync_operands operands;
     size_t scratch_offset;
-    /* In scratch: what the group gathers; for each row sums of differences to `origin` and of their
-     * squares. For each channel, padding included: its first value, in backward its mean; the two
+    /* In scratch: what the group gathers; for each channel, padding included, its mean and the two
      * coefficients of the correction. */
-    double *message, *row_sums;
-    float *origin, *slope, *offset;
+    double *message;
+    float *mean, *slope, *offset;
 } cpu_sync_norm;
 
 /* `group` is set. Extends `scratch_bytes`. */
