@@ -9,7 +9,7 @@
 
 enum {
     TILE = 16,        /* channels whose sums stay in registers */
-    CHAIN = 64,       /* values that one float32 sums */
+    CHAIN = 32,       /* values that one float32 sums */
     SAMPLES = 8,      /* values of a channel, whose mean is near its own */
     PARTS = 16,       /* at most */
     PART_VALUES = 512 /* of a channel in a part, at least */
