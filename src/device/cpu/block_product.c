@@ -22,10 +22,6 @@ static bool has_avx2(void) {
     return (isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2 && __builtin_cpu_supports("fma");
 }
 
-bool cpu_has_block_products(void) {
-    return cpu_has_avx512() || has_avx2();
-}
-
 #define INLINE static inline __attribute__((always_inline))
 /* Only products of pairs use instructions for bfloat16. */
 #define WIDE __attribute__((target("avx512f,avx512bf16")))
@@ -175,11 +171,18 @@ static void multiply_packed(const cpu_block_product *p) {
     multiply_panels(p, multiply[p->panels], 0, (int)p->panels);
 }
 
-static void multiply_wide(const cpu_block_product *p) {
+static void multiply_strided(const cpu_block_product *p) {
     size_t panel = 0;
     for (; panel + 2 <= p->panels; panel += 2)
         multiply_panels(p, p->pairs ? multiply_pairs_2 : multiply_2, panel, 2);
     if (panel < p->panels) multiply_panels(p, p->pairs ? multiply_pairs_1 : multiply_1, panel, 1);
+}
+
+void cpu_multiply_wide(const cpu_block_product *product) {
+    if (!product->pairs && is_packed(product))
+        multiply_packed(product);
+    else
+        multiply_strided(product);
 }
 
 /* Where one operand is NaN, max and min give the second. */
@@ -239,26 +242,21 @@ NARROW static void multiply_narrow(const cpu_block_product *p) {
     }
 }
 
-void cpu_multiply_block(const cpu_block_product *product) {
-    static _Atomic int wide = -1; /* asking takes as long as a small product */
-    if (wide < 0) wide = cpu_has_avx512();
-    if (!wide) {
-        multiply_narrow(product);
-    } else if (!product->pairs && is_packed(product)) {
-        multiply_packed(product);
-    } else {
-        multiply_wide(product);
-    }
+cpu_block_multiply *cpu_find_block_multiply(void) {
+    if (cpu_has_avx512()) return cpu_multiply_wide;
+    return has_avx2() ? multiply_narrow : NULL;
 }
 
 #else
 
-bool cpu_has_block_products(void) {
-    return false;
+cpu_block_multiply *cpu_find_block_multiply(void) {
+    return NULL;
 }
 
-void cpu_multiply_block(const cpu_block_product *product) {
-    (void)product; /* nobody calls it here */
+/* Nobody calls these here. */
+
+void cpu_multiply_wide(const cpu_block_product *product) {
+    (void)product;
 }
 
 void cpu_finish_sums(const cpu_finish *finish, const float *sums, float *to, size_t columns) {

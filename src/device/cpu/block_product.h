@@ -11,9 +11,6 @@
 
 enum { CPU_PANEL = 16 }; /* columns of a panel of the right matrix; a vector of AVX-512 */
 
-/* Whether this processor computes block products. */
-bool cpu_has_block_products(void);
-
 /* Element (row, k) of left is at left[row * left_row + k * left_step]. The columns of a panel lie
  * side by side in `right`, at right[k * right_step], and in `to`. An element is one sum in the
  * order of k; it is added to the old one where the product `adds`. */
@@ -31,7 +28,10 @@ typedef struct cpu_block_product {
     const size_t *places;
     const float *next;
 } cpu_block_product;
-void cpu_multiply_block(const cpu_block_product *product);
+typedef void cpu_block_multiply(const cpu_block_product *product);
+cpu_block_multiply cpu_multiply_wide; /* with AVX-512 */
+/* The kernels of this processor; NULL: it has none. */
+cpu_block_multiply *cpu_find_block_multiply(void);
 
 /* With AVX-512: how many panels of a right matrix to pack side by side, 1, 2 or 4, for products of
  * so many rows. They divide the columns, a multiple of CPU_PANEL. */

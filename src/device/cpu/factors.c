@@ -27,6 +27,7 @@ typedef struct cpu_factors {
     size_t lines, matrices;
     float *left, *right; /* [steps, lines], [steps, matrices * line], in rows of: */
     size_t left_row, right_row;
+    cpu_block_multiply *multiply;
 } cpu_factors;
 
 int cpu_most_rows(const yoke_plan_request *request) {
@@ -38,7 +39,7 @@ bool cpu_takes_factors(const yoke_plan_request *request) {
     size_t in = (size_t)request->operation->input.channels;
     size_t out = (size_t)request->operation->output.channels;
     size_t rows = (size_t)cpu_most_rows(request);
-    return request->sole_weight && cpu_has_block_products() && rows <= ROWS_MOST &&
+    return request->sole_weight && cpu_find_block_multiply() != NULL && rows <= ROWS_MOST &&
            in * out >= WEIGHTS_LEAST && 2 * rows * (in + out) <= in * out;
 }
 
@@ -90,9 +91,10 @@ yoke_status cpu_factors_create(yoke_factors **factors, cpu_device *device, const
                         .steps = half ? (rows + 1) / 2 : rows,
                         .in = (size_t)weight->dims[1],
                         .out = (size_t)weight->dims[0],
-                        .half = half};
+                        .half = half,
+                        .multiply = cpu_find_block_multiply()};
     *factors = NULL;
-    if (!read_layout(&read, weight)) return YOKE_OK;
+    if (read.multiply == NULL || !read_layout(&read, weight)) return YOKE_OK;
     cpu_factors *self = malloc(sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "the factors of a gradient");
     *self = read;
@@ -216,7 +218,7 @@ static void add_block(const cpu_factors *self, const factors_block *at, bool add
                                        .to_row = self->base.line,
                                        .adds = adds,
                                        .pairs = self->half};
-    cpu_multiply_block(&product);
+    self->multiply(&product);
 }
 
 /* The largest block that begins at an element and has at most so many. */

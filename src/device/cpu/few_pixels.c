@@ -267,7 +267,7 @@ static void run_part(const few_pixels *self, size_t block, size_t panel, float *
             .to_row = columns,
             .places = self->tap_count > 1 ? self->places + begin : NULL,
             .adds = self->tap_count > 1};
-        cpu_multiply_block(&product);
+        cpu_multiply_wide(&product);
     }
     for (size_t pixel = 0; pixel < pixels; pixel++)
         finish_pixel(self, sums + pixel * columns, first + pixel, panel * columns);

@@ -175,7 +175,7 @@ static winograd_matrices of_filters(int rows, int columns) {
         .stride = stride, .row = (size_t)columns, .floats = WINOGRAD_PRODUCTS * stride};
 }
 
-/* As cpu_multiply_block reads them. Filters to multiply with lie in panels, the last of which may
+/* As block products read them. Filters to multiply with lie in panels, the last of which may
  * be half empty. The extra line of a row is for the same reason. */
 static void place_blocks(cpu_winograd *self) {
     self->panels = divided_up(self->slice_channels, CPU_PANEL);
@@ -231,8 +231,8 @@ static yoke_status create_products(cpu_winograd *self) {
 static yoke_status winograd_build(cpu_winograd *self) {
     TRY(view_tensors(self));
     cut(self);
-    self->blocks = cpu_has_block_products();
-    if (self->blocks) {
+    self->multiply_block = cpu_find_block_multiply();
+    if (self->multiply_block != NULL) {
         place_blocks(self);
     } else {
         place_matrices(self);
@@ -240,7 +240,7 @@ static yoke_status winograd_build(cpu_winograd *self) {
     self->right.offset = self->left.floats;
     self->product.offset =
         self->left.floats + (cpu_winograd_keeps_filters(self) ? 0 : self->right.floats);
-    return self->blocks ? YOKE_OK : create_products(self);
+    return self->multiply_block != NULL ? YOKE_OK : create_products(self);
 }
 
 yoke_status cpu_winograd_create(cpu_winograd **winograd, cpu_device *device,
@@ -303,7 +303,7 @@ yoke_status cpu_winograd_bind(cpu_winograd *self, const cpu_winograd_addresses *
         cpu_winograd_keeps_filters(self) ? addresses->kept : self->scratch + self->right.offset;
     *(self->swapped ? &self->to.memory : &self->from.memory) = addresses->input;
     *(self->swapped ? &self->from.memory : &self->to.memory) = addresses->output;
-    if (self->blocks) return YOKE_OK;
+    if (self->multiply_block != NULL) return YOKE_OK;
     const cpu_address operands[] = {{DNNL_ARG_SRC, self->scratch + self->left.offset},
                                     {DNNL_ARG_WEIGHTS, self->filters},
                                     {DNNL_ARG_DST, self->scratch + self->product.offset},

@@ -249,7 +249,7 @@ static void multiply(const winograd_inference *self, const float *left, float *p
                                        .right_step = columns,
                                        .right_panel = CPU_PANEL,
                                        .to_row = self->product.row};
-        cpu_multiply_block(&one);
+        cpu_multiply_wide(&one);
     }
 }
 

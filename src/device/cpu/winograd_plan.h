@@ -3,6 +3,7 @@
 #ifndef DEVICE_CPU_WINOGRAD_PLAN_H
 #define DEVICE_CPU_WINOGRAD_PLAN_H
 
+#include "device/cpu/block_product.h"
 #include "device/cpu/winograd.h"
 #include "device/cpu/winograd_tile.h"
 
@@ -37,9 +38,9 @@ struct cpu_winograd {
     ptrdiff_t *filter_rows, *filter_columns; /* offsets in the weights by channel of from, to */
     int tiles, tiles_high, tiles_wide;
     int chunk_tiles, chunks, slice_channels, slices;
-    int panels; /* of a slice, for cpu_multiply_block */
+    int panels; /* of a slice, for block products */
     winograd_matrices left, right, product;
-    bool blocks;                          /* cpu_multiply_block multiplies, or else: */
+    cpu_block_multiply *multiply_block;   /* NULL: oneDNN multiplies */
     cpu_primitive multiply, multiply_add; /* the second adds to the product */
     float *weights, *bias, *scratch;
     float *filters;  /* the right matrices: in scratch, or kept */

@@ -134,7 +134,7 @@ static winograd_filter filter_at(const winograd_part *part, int row, int group) 
 /* Where a group of columns begins in a matrix of filters. */
 static size_t column_of(const cpu_winograd *self, int group) {
     size_t column = first_channel(self, group);
-    if (!self->blocks) return column;
+    if (self->multiply_block == NULL) return column;
     return column / CPU_PANEL * CPU_PANEL * (size_t)self->from.channels + column % CPU_PANEL;
 }
 
@@ -209,13 +209,13 @@ static void multiply_panels(const winograd_part *part, int begin, int end) {
         product.right = self->filters + matrix * right->stride + panel * product.right_panel;
         product.to = self->scratch + to->offset + matrix * to->stride + panel * CPU_PANEL;
         product.panels = panels - panel < PAIR ? panels - panel : PAIR;
-        cpu_multiply_block(&product);
+        self->multiply_block(&product);
     }
 }
 
 static yoke_status multiply(const winograd_part *part) {
     const cpu_winograd *self = part->winograd;
-    if (self->blocks) {
+    if (self->multiply_block != NULL) {
         run_range(part, multiply_panels, WINOGRAD_PRODUCTS * pairs_of(self));
         return YOKE_OK;
     }
