@@ -12,7 +12,7 @@ typedef struct yoke_plan yoke_plan;
 
 /* The gradient of a weight as the product of two small matrices, whose rows are those of the batch:
  * where all replicas' factors are known, each device computes its part of the summed gradient
- * (sufficient factors, Xie et al. 2016). The CPU's of linear layers with few rows. */
+ * (sufficient factors, Xie et al. 2016). On CPU devices linear layers with few rows have them. */
 typedef struct yoke_factors {
     size_t line;  /* elements of the gradient that lie side by side in one row of the product */
     size_t bytes; /* of the two */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A linear layer that computes the ReLU behind it, or the loss, and one that computes backward of
  * the ReLU before it and the bias's gradient of the layer before that; in inference a convolution
- * or a linear layer that computes the add and the activation behind it, and a batch norm before
- * these: where nobody else reads the values between them, and the plans can. */
+ * or a linear layer that computes the batch norm, the add and the activation behind it: where
+ * nobody else reads the values between them, and the plans can. */
 #include "model/program.h"
 
 /* The only node that reads `value`; NONE when several do. */

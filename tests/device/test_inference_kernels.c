@@ -227,6 +227,8 @@ static void few_pixels_equal_a_plain_convolution(void **state) {
                                    {1, 64, 8, 8, 128, 3, 2, 1, true, false, RELU},
                                    {2, 16, 9, 7, 32, 5, 3, 2, false, true, CLIP},
                                    {2, 128, 6, 5, 16, 1, 1, 0, true, true, CLIP},
+                                   {2, 32, 3, 3, 32, 1, 1, 1, true, true, RELU},
+                                   {1, 32, 4, 3, 48, 1, 1, 2, false, true, NONE},
                                    {1, 96, 16, 16, 32, 1, 1, 0, true, false, NONE},
                                    {3, 32, 6, 6, 64, 1, 2, 0, false, false, NONE},
                                    {1, 512, 1, 1, 320, 1, 1, 0, true, true, RELU},

@@ -23,9 +23,9 @@ typedef struct cpu_block_product {
     size_t to_row;
     bool adds;
     bool pairs; /* an element of left and right is two of bfloat16, for two terms of the sum */
-    /* Only with AVX-512: where each row of the product lies, in rows, and the right matrix of the
-     * next product, to fetch, where the panels of a k lie side by side. NULL: in order; unknown. */
+    /* Only with AVX-512. Where each row of the product lies in `to`, in rows; NULL: in order. */
     const size_t *places;
+    /* The right matrix of the next product, to fetch; its panels lie side by side. NULL: none. */
     const float *next;
 } cpu_block_product;
 typedef void cpu_block_multiply(const cpu_block_product *product);

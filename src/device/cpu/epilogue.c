@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In inference a convolution computes the batch norm, the add and the activation behind it: the
- * batch norm folded into its weights and bias, the rest as the epilogue of its kernel. */
+/* In inference a convolution computes the batch norm, the add and the activation behind it, and a
+ * linear layer the last two: the batch norm folded into its weights and bias, the rest as the
+ * epilogue of its kernel. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -178,9 +178,9 @@ void cpu_factors_keep(yoke_factors *factors, const void *input, const void *outp
 }
 
 CPU_CLONES void cpu_factors_sum_bias(const yoke_factors *factors, const void *output_gradient,
-                                     bool adds, float *gradient) {
+                                     float *gradient) {
     const cpu_factors *self = (const cpu_factors *)factors;
-    if (!adds) memset(gradient, 0, self->out * sizeof *gradient);
+    memset(gradient, 0, self->out * sizeof *gradient);
     for (size_t row = 0; row < self->rows; row++) {
         if (self->half) {
             const uint16_t *from = (const uint16_t *)output_gradient + row * self->out;

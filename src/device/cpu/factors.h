@@ -21,7 +21,7 @@ void cpu_factors_destroy(yoke_factors *factors, cpu_device *device); /* takes NU
 /* Copies input [rows, in] and output_gradient [rows, out]. */
 void cpu_factors_keep(yoke_factors *factors, const void *input, const void *output_gradient);
 /* The gradient of the bias, [out], from the copies' source. */
-void cpu_factors_sum_bias(const yoke_factors *factors, const void *output_gradient, bool adds,
+void cpu_factors_sum_bias(const yoke_factors *factors, const void *output_gradient,
                           float *gradient);
 /* The gradient of the whole weight, from the copies. */
 void cpu_factors_multiply(const yoke_factors *factors, cpu_device *device, float *gradient);

@@ -34,6 +34,7 @@ typedef struct few_pixels {
     yoke_taps taps[2]; /* down, across */
     size_t rows, pixels, in, out;
     bool adds, copies;
+    bool sparse; /* not every pixel meets an input under every tap */
     float low, high;
     int vectors;
     size_t panels, blocks; /* blocks of pixels, as many in each panel */
@@ -136,13 +137,12 @@ static void list_meetings(few_pixels *self) {
             }
         }
     self->begins[group] = count;
+    self->sparse = count < self->pixels * self->tap_count;
 }
 
 /* Whether the pixels that the only tap meets lie apart by the same distance, all of them. */
 static bool lie_in_order(const few_pixels *self) {
-    if (self->tap_count > 1 || self->begins[self->blocks] < self->pixels ||
-        self->from.at.block != 1)
-        return false;
+    if (self->tap_count > 1 || self->sparse || self->from.at.block != 1) return false;
     for (size_t i = 2; i < self->pixels; i++)
         if (self->sources[i] - self->sources[i - 1] != self->sources[1] - self->sources[0])
             return false;
@@ -245,7 +245,8 @@ static void run_part(const few_pixels *self, size_t block, size_t panel, float *
     size_t pixels = first_pixel(self, block + 1) - first, distance = 0;
     const float *weights = (const float *)self->at.kept + panel * panel_floats(self);
     if (!self->copies && self->pixels > 1) distance = self->sources[1] - self->sources[0];
-    if (self->tap_count > 1) memset(sums, 0, pixels * columns * sizeof *sums);
+    bool adds = self->tap_count > 1 || self->sparse;
+    if (adds) memset(sums, 0, pixels * columns * sizeof *sums);
     for (size_t tap = 0; tap < self->tap_count; tap++, weights += self->in * columns) {
         size_t begin = self->begins[block * self->tap_count + tap];
         size_t end = self->begins[block * self->tap_count + tap + 1];
@@ -265,8 +266,8 @@ static void run_part(const few_pixels *self, size_t block, size_t panel, float *
             .right_step = columns,
             .right_panel = CPU_PANEL,
             .to_row = columns,
-            .places = self->tap_count > 1 ? self->places + begin : NULL,
-            .adds = self->tap_count > 1};
+            .places = self->sparse ? self->places + begin : NULL,
+            .adds = adds};
         cpu_multiply_wide(&product);
     }
     for (size_t pixel = 0; pixel < pixels; pixel++)

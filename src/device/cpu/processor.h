@@ -14,7 +14,7 @@ void cpu_processor_name(FILE *cpuinfo, char *name, size_t size);
 /* Whether oneDNN computes products in bfloat16 here. */
 bool cpu_computes_bfloat16(void);
 
-/* Whether oneDNN uses vectors of 512 bits. */
+/* Whether oneDNN, and Yoke's own kernels, use vectors of 512 bits. */
 bool cpu_has_avx512(void);
 
 /* Whether oneDNN computes an inner product by its sgemm: on x86 without AVX-512. */

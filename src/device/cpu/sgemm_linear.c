@@ -20,8 +20,9 @@ enum {
 typedef struct sgemm_linear {
     yoke_plan base;
     size_t rows, in, out;
-    size_t pitch;   /* floats from one row of the weight to the next */
-    bool by_output; /* the weight is [out, pitch] in memory, otherwise [in, pitch] */
+    size_t pitch;    /* floats from one row of the weight to the next */
+    bool by_output;  /* the weight is [out, pitch] in memory, otherwise [in, pitch] */
+    bool by_factors; /* no sgemm computes the weight's gradient */
 } sgemm_linear;
 
 static yoke_status multiply(const cpu_sgemm *product) {
@@ -222,6 +223,7 @@ static yoke_status measure_order(const sgemm_linear *self, int order, float *mem
     at->parameter_gradients[0] = gradient;
     at->scratch = gradient + weights;
     trial.base.operation.bias = false;
+    if (self->by_factors) trial.base.algorithms[CPU_BACKWARD_WEIGHTS] = NULL;
     for (float *value = memory; value < gradient; value++)
         *value = 1e-3f * (float)((value - memory) % 97 - 48); /* products can be faster on zeros */
     return time_passes(&trial, milliseconds);
@@ -256,9 +258,9 @@ static yoke_status choose_order(sgemm_linear *self, const yoke_plan_request *req
     int order = IN_BY_OUT;
     if (request->algorithm != YOKE_ALGORITHM_DIRECT && request->algorithms != NULL) {
         char key[YOKE_CONVOLUTION_KEY_BYTES];
-        snprintf(key, sizeof key, "linear %zu to %zu at %d positions float32 %d threads sgemm%s",
+        snprintf(key, sizeof key, "linear %zu to %zu at %d positions float32 %d threads sgemm%s%s",
                  self->in, self->out, request->operation->input.height, self->base.device->threads,
-                 request->inference ? " inference" : "");
+                 request->inference ? " inference" : "", self->by_factors ? " factors" : "");
         TRY(yoke_algorithms_find(request->algorithms, key, &names, &order));
         if (order < 0 && yoke_algorithms_late(request->algorithms)) {
             order = IN_BY_OUT;
@@ -322,6 +324,7 @@ yoke_status cpu_plan_sgemm_linear(yoke_plan **plan, cpu_device *device,
                                          request->training && !request->frozen};
     for (int direction = 0; direction < CPU_DIRECTIONS; direction++)
         if (passes[direction]) self->base.algorithms[direction] = "sgemm";
+    self->by_factors = passes[CPU_BACKWARD_WEIGHTS] && cpu_takes_factors(request);
     const cpu_desc *weight = NULL;
     TRY(given_layout(&weight, device, request));
     if (weight == NULL) {
@@ -340,9 +343,10 @@ yoke_status cpu_plan_sgemm_linear(yoke_plan **plan, cpu_device *device,
     if (request->training)
         needs->scratch_bytes = cpu_sgemm_scratch_floats(self->in, self->out) * sizeof(float);
     needs->backward_reads[0] = request->training && !request->frozen;
-    if (passes[CPU_BACKWARD_WEIGHTS] && cpu_takes_factors(request))
+    if (self->by_factors)
         TRY(cpu_factors_create(&self->base.factors, device, weight, self->rows, false));
     needs->has_factors = self->base.factors != NULL;
+    if (needs->has_factors) self->base.algorithms[CPU_BACKWARD_WEIGHTS] = "factors";
     needs->adds_parameter_gradients = !needs->has_factors;
     return cpu_plan_plain_output(*plan, request, dnnl_f32);
 }

@@ -337,6 +337,12 @@ static yoke_status decide_layouts(weighted_planner *planner, cpu_weighted *plan,
         TRY(plan_direction(planner, CPU_BACKWARD_WEIGHTS, plan));
         problem->stored[CPU_WEIGHTS] =
             plan->passes[CPU_BACKWARD_WEIGHTS].operands[CPU_WEIGHTS].stored;
+        /* Plans to come have this layout: they must all have factors, or none. */
+        if (problem->by_factors) TRY(take_factors(planner, plan));
+        if (plan->base.factors != NULL) {
+            cpu_pass_destroy(&plan->passes[CPU_BACKWARD_WEIGHTS]);
+            plan->passes[CPU_BACKWARD_WEIGHTS] = (cpu_pass){0};
+        }
     }
     if (problem->stored[CPU_WEIGHTS] == NULL)
         problem->stored[CPU_WEIGHTS] = planner->preferred_weights;
@@ -419,8 +425,7 @@ static void keep_factors(cpu_weighted *self) {
     const yoke_plan_binding *binding = &self->base.binding;
     cpu_factors_keep(self->base.factors, binding->inputs[0], binding->output_gradient);
     if (self->bias_gradient != NULL)
-        cpu_factors_sum_bias(self->base.factors, binding->output_gradient, false,
-                             self->bias_gradient);
+        cpu_factors_sum_bias(self->base.factors, binding->output_gradient, self->bias_gradient);
 }
 
 static yoke_status weighted_part(yoke_plan *plan, yoke_direction direction) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Winograd's F(4x4, 3x3) (Lavin and Gray 2016): a 3x3 convolution of stride 1 as 36 matrix products
- * by oneDNN between transforms of tiles. It computes in float32 and reads and writes values in
+ * between transforms of tiles. It computes in float32 and reads and writes values in
  * float32 or bfloat16. oneDNN 3 has no Winograd for x86-64. */
 #ifndef DEVICE_CPU_WINOGRAD_H
 #define DEVICE_CPU_WINOGRAD_H

@@ -164,8 +164,7 @@ static void prepare(const cpu_own_kernel *kernel) {
 
 /* Running. */
 
-/* What a thread works on: tiles first .. of a block, of whose matrices row 0 belongs to tile
- * `block`. */
+/* Where a tile lies. */
 typedef struct tile_place {
     size_t image;
     int row, column; /* of its first pixel, in the output */

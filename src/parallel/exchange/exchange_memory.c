@@ -126,32 +126,40 @@ typedef struct gradient_part {
 } gradient_part;
 
 /* The end of a weight whose gradient lanes keep as factors. 0: it lies in memory. */
-static size_t factored_end(const yoke_exchange *exchange, int parameter) {
+static yoke_status find_factored_end(const yoke_exchange *exchange, int parameter, size_t *end) {
     const yoke_step *step = exchange->step;
     const yoke_parameter *weight = &step->flat->parameters[parameter];
-    if (!step->flight.factors_only ||
-        yoke_replica_factors(step->lanes[0].replica, parameter) == NULL)
-        return 0;
-    return weight->offset + weight->layout.bytes / sizeof(float);
+    int factored = 0, contributors = step->flight.contributors;
+    *end = 0;
+    if (!step->flight.factors_only) return YOKE_OK;
+    for (int k = 0; k < contributors; k++)
+        factored += yoke_replica_factors(step->lanes[k].replica, parameter) != NULL;
+    if (factored == contributors) *end = weight->offset + weight->layout.bytes / sizeof(float);
+    if (factored == 0 || factored == contributors) return YOKE_OK;
+    return FAIL(YOKE_ERROR_INTERNAL, "%d of %d lanes have factors of the gradient of %s", factored,
+                contributors, yoke_exchange_parameter_at(exchange, weight->offset));
 }
 
 /* The part that begins at a flat element and ends at `end` at most. */
-static gradient_part part_at(const yoke_exchange *exchange, size_t begin, size_t end) {
+static yoke_status find_part(const yoke_exchange *exchange, size_t begin, size_t end,
+                             gradient_part *part) {
     const yoke_step *step = exchange->step;
     const yoke_flat *flat = step->flat;
     int parameter = yoke_flat_at(flat, begin);
-    gradient_part part = {.offset = begin, .weight = flat->parameters[parameter].offset};
-    size_t behind = factored_end(exchange, parameter);
-    bool factored = begin < behind;
-    for (int k = 0; factored && k < step->flight.contributors; k++)
-        part.factors[k] = yoke_replica_factors(step->lanes[k].replica, parameter);
-    while (!factored && ++parameter < flat->parameter_count &&
-           factored_end(exchange, parameter) == 0)
-        ;
-    if (!factored)
-        behind = parameter < flat->parameter_count ? flat->parameters[parameter].offset : end;
-    part.elements = (behind < end ? behind : end) - begin;
-    return part;
+    size_t behind = 0, factored = 0;
+    *part = (gradient_part){.offset = begin, .weight = flat->parameters[parameter].offset};
+    TRY(find_factored_end(exchange, parameter, &behind));
+    if (begin < behind) {
+        for (int k = 0; k < step->flight.contributors; k++)
+            part->factors[k] = yoke_replica_factors(step->lanes[k].replica, parameter);
+    } else {
+        for (behind = end; ++parameter < flat->parameter_count && behind == end;) {
+            TRY(find_factored_end(exchange, parameter, &factored));
+            if (factored > 0) behind = flat->parameters[parameter].offset;
+        }
+    }
+    part->elements = (behind < end ? behind : end) - begin;
+    return YOKE_OK;
 }
 
 /* The sum of a part of it. */
@@ -184,7 +192,7 @@ static size_t block_at(const gradient_part *part, size_t offset, size_t most) {
     return behind < most ? most - behind : most;
 }
 
-/* Bytes read to sum a part. */
+/* Bytes read to sum a part; of factors all, also where the part needs some of their columns. */
 static size_t read_bytes(const yoke_exchange *exchange, const gradient_part *part) {
     size_t bytes = 0;
     int contributors = exchange->step->flight.contributors;
@@ -253,7 +261,8 @@ static yoke_status sum_slice(yoke_step *step, int lane, yoke_span *span) {
     size_t end = slice.offset + slice.elements;
     size_t bytes = is_summed ? slice.elements * sizeof(float) : 0;
     for (size_t offset = slice.offset; !is_summed && offset < end;) {
-        const gradient_part part = part_at(exchange, offset, end);
+        gradient_part part;
+        TRY(find_part(exchange, offset, end, &part));
         TRY(sum_part(exchange, lane, &part, &bytes));
         offset += part.elements;
     }
@@ -337,7 +346,8 @@ static yoke_status update_slice(yoke_step *step, int lane, yoke_span *span) {
         bytes += slice.elements * sizeof(float);
     }
     for (size_t offset = slice.offset; !exchange->sees_tensors && offset < end;) {
-        const gradient_part part = part_at(exchange, offset, end);
+        gradient_part part;
+        TRY(find_part(exchange, offset, end, &part));
         TRY(update_part(exchange, lane, &slice, &part, span->bucket, &bytes));
         offset += part.elements;
     }
