@@ -476,7 +476,6 @@ typedef struct yoke_plan_needs {
     bool masks_input_gradient, sums_input_bias; /* as the request offers */
     /* The plan reads parameter k in bfloat16 from the binding's `shadows`, not in float32. */
     bool reads_shadow[YOKE_PLAN_PARAMETERS];
-    bool has_factors; /* of the gradient of parameter 0: plan_factors.h */
 } yoke_plan_needs;
 
 /* What a loss gives. */

@@ -19,8 +19,8 @@ typedef struct yoke_factors {
     double bound; /* no element is larger; infinite where a factor is not finite */
 } yoke_factors;
 
-/* Those of the latest backward; borrowed, and valid until the next. Only where the plan says that
- * it has_factors. */
+/* Those of the gradient of parameter 0 that the latest backward has kept; borrowed, and valid until
+ * the next. NULL: backward keeps none. */
 const yoke_factors *yoke_plan_factors(const yoke_plan *plan);
 /* to[elements] = the sum of the gradients that factors[count] stand for, from element `first` on:
  * the bits of yoke_device_sum of backward's gradients. `first` and `elements` are multiples of 16.

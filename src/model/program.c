@@ -66,7 +66,8 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
     if (needs->scratch_bytes > program->scratch_bytes)
         program->scratch_bytes = needs->scratch_bytes;
     if (needs->computes_loss) program->loss_node = index;
-    if (needs->has_factors) program->factored[node->tensors[0]] = program->plans[index];
+    if (yoke_plan_factors(program->plans[index]) != NULL)
+        program->factored[node->tensors[0]] = program->plans[index];
     return YOKE_OK;
 }
 

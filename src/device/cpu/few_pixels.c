@@ -47,16 +47,10 @@ typedef struct few_pixels {
 
 /* Planning. */
 
-/* Channels side by side or in one block of LANES. */
 static bool value_fits(const cpu_desc *desc) {
-    if (desc->type != dnnl_f32 || !desc->is_blocked || desc->offset != 0) return false;
-    if (desc->ndims == 2) return desc->inner_count == 0 && desc->strides[1] == 1;
-    if (desc->ndims != 4) return false;
-    if (desc->dims[2] > 1 && desc->strides[2] != desc->dims[3] * desc->strides[3]) return false;
-    if (desc->inner_count == 1)
-        return desc->inner_dims[0] == 1 && desc->inner_blocks[0] == LANES &&
-               desc->dims[1] % LANES == 0;
-    return desc->inner_count == 0 && desc->strides[1] == 1;
+    if (desc->ndims != 2) return cpu_has_lanes(desc, LANES);
+    return desc->type == dnnl_f32 && desc->is_blocked && desc->offset == 0 &&
+           desc->inner_count == 0 && desc->strides[1] == 1;
 }
 
 static bool operation_fits(const cpu_operation *o) {

@@ -2,6 +2,16 @@
 /* Reads the geometry of a value from its descriptor. */
 #include "device/cpu/geometry.h"
 
+bool cpu_has_lanes(const cpu_desc *desc, int lanes) {
+    if (desc->type != dnnl_f32 || !desc->is_blocked || desc->ndims != 4 || desc->offset != 0)
+        return false;
+    if (desc->dims[2] > 1 && desc->strides[2] != desc->dims[3] * desc->strides[3]) return false;
+    if (desc->inner_count == 1)
+        return desc->inner_dims[0] == 1 && desc->inner_blocks[0] == lanes &&
+               desc->dims[1] % lanes == 0;
+    return desc->inner_count == 0 && desc->strides[1] == 1;
+}
+
 yoke_status cpu_geometry_read(cpu_geometry *geometry, const cpu_desc *desc, const char *what) {
     const dnnl_dim_t *dims = desc->dims, *strides = desc->strides;
     bool by_channel =

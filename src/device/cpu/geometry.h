@@ -20,6 +20,10 @@ typedef struct cpu_row_view {
 } cpu_row_view;
 cpu_row_view cpu_view_row(const cpu_geometry *geometry);
 
+/* Whether a value of float32 has its channels side by side, or in whole blocks of `lanes`, and no
+ * gap between its lines. */
+bool cpu_has_lanes(const cpu_desc *desc, int lanes);
+
 /* Plain, channels last, or channels in one block: all layouts that plans of this room write.
  * INTERNAL: another one; the text begins with `what`. */
 yoke_status cpu_geometry_read(cpu_geometry *geometry, const cpu_desc *desc, const char *what);

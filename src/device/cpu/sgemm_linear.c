@@ -345,8 +345,7 @@ yoke_status cpu_plan_sgemm_linear(yoke_plan **plan, cpu_device *device,
     needs->backward_reads[0] = request->training && !request->frozen;
     if (self->by_factors)
         TRY(cpu_factors_create(&self->base.factors, device, weight, self->rows, false));
-    needs->has_factors = self->base.factors != NULL;
-    if (needs->has_factors) self->base.algorithms[CPU_BACKWARD_WEIGHTS] = "factors";
-    needs->adds_parameter_gradients = !needs->has_factors;
+    if (self->base.factors != NULL) self->base.algorithms[CPU_BACKWARD_WEIGHTS] = "factors";
+    needs->adds_parameter_gradients = self->base.factors == NULL;
     return cpu_plan_plain_output(*plan, request, dnnl_f32);
 }

@@ -314,7 +314,6 @@ static yoke_status take_factors(const weighted_planner *planner, cpu_weighted *p
                            input->type == dnnl_bf16));
     if (plan->base.factors == NULL) return YOKE_OK;
     problem->stored[CPU_WEIGHTS] = weights;
-    plan->base.needs.has_factors = true;
     plan->base.algorithms[CPU_BACKWARD_WEIGHTS] = "factors";
     return YOKE_OK;
 }

@@ -80,10 +80,6 @@ static bool convolution_fits(const cpu_operation *convolution) {
 
 /* Planning. */
 
-static int divided_up(int a, int b) {
-    return (a + b - 1) / b;
-}
-
 static void view(winograd_values *values, const cpu_desc *desc, int lanes) {
     *values = (winograd_values){.channels = (int)desc->dims[1],
                                 .height = (int)desc->dims[2],
@@ -122,8 +118,8 @@ static yoke_status view_tensors(cpu_winograd *self) {
     self->filter_rows = offsets_along(weights, self->swapped ? 0 : 1, 1);
     self->filter_columns = offsets_along(weights, self->swapped ? 1 : 0, 1);
     const winograd_values *whole = input->edge == WINOGRAD_OUTPUT ? input : output;
-    self->tiles_high = divided_up(whole->height, WINOGRAD_OUTPUT);
-    self->tiles_wide = divided_up(whole->width, WINOGRAD_OUTPUT);
+    self->tiles_high = winograd_divided_up(whole->height, WINOGRAD_OUTPUT);
+    self->tiles_wide = winograd_divided_up(whole->width, WINOGRAD_OUTPUT);
     self->tiles = self->rows * self->tiles_high * self->tiles_wide;
     bool complete = input->groups != NULL && output->groups != NULL && self->filter_rows != NULL &&
                     self->filter_columns != NULL;
@@ -141,7 +137,7 @@ static void cut_chunks(cpu_winograd *self, size_t tile_bytes) {
         tiles *= self->device->base.threads;
     }
     if (tiles < least) tiles = least;
-    self->chunk_tiles = divided_up(self->tiles, divided_up(self->tiles, tiles));
+    self->chunk_tiles = winograd_divided_up(self->tiles, winograd_divided_up(self->tiles, tiles));
 }
 
 /* Filters pass in slices where all tiles fit the cache as one chunk; kept filters pass once. */
@@ -158,7 +154,7 @@ static void cut(cpu_winograd *self) {
     if (cpu_winograd_keeps_filters(self)) self->slice_channels = self->to.channels;
     if (!whole) cut_chunks(self, from_bytes + to_bytes);
     self->slices = self->to.channels / self->slice_channels;
-    self->chunks = divided_up(self->tiles, self->chunk_tiles);
+    self->chunks = winograd_divided_up(self->tiles, self->chunk_tiles);
 }
 
 /* The 36 values of a row are adjacent. */
@@ -178,7 +174,7 @@ static winograd_matrices of_filters(int rows, int columns) {
 /* As block products read them. Filters to multiply with lie in panels, the last of which may
  * be half empty. The extra line of a row is for the same reason. */
 static void place_blocks(cpu_winograd *self) {
-    self->panels = divided_up(self->slice_channels, CPU_PANEL);
+    self->panels = winograd_divided_up(self->slice_channels, CPU_PANEL);
     int columns = self->panels * CPU_PANEL;
     self->left = of_filters(self->chunk_tiles, self->from.channels + LINE_FLOATS);
     if (cpu_winograd_for_weights(self)) {

@@ -45,12 +45,7 @@ typedef struct winograd_inference {
 /* Planning. */
 
 static bool value_fits(const cpu_desc *desc) {
-    if (desc->type != dnnl_f32 || !desc->is_blocked || desc->ndims != 4 || desc->offset != 0 ||
-        desc->dims[1] % LANES != 0)
-        return false;
-    if (desc->dims[2] > 1 && desc->strides[2] != desc->dims[3] * desc->strides[3]) return false;
-    if (desc->inner_count == 1) return desc->inner_dims[0] == 1 && desc->inner_blocks[0] == LANES;
-    return desc->inner_count == 0 && desc->strides[1] == 1;
+    return cpu_has_lanes(desc, LANES) && desc->dims[1] % LANES == 0;
 }
 
 static bool convolution_fits(const cpu_operation *convolution) {
@@ -67,10 +62,6 @@ static bool convolution_fits(const cpu_operation *convolution) {
             return false;
     }
     return true;
-}
-
-static int divided_up(int a, int b) {
-    return (a + b - 1) / b;
 }
 
 static int most(int a, int b) {
@@ -100,15 +91,16 @@ static void cut(winograd_inference *self) {
     size_t filter_bytes = (size_t)self->products * self->in * self->out * sizeof(float);
     if (self->split == CPU_BY_TILES) {
         int tiles = most((int)(BLOCK_BYTES / tile_bytes) / ROWS * ROWS, ROWS);
-        int rounds = divided_up(self->tiles, tiles * self->threads);
-        self->block_tiles = divided_up(self->tiles, rounds * self->threads);
+        int rounds = winograd_divided_up(self->tiles, tiles * self->threads);
+        self->block_tiles = winograd_divided_up(self->tiles, rounds * self->threads);
     } else {
         size_t bytes = (size_t)CHUNK_BYTES * (size_t)self->threads;
         if (bytes < filter_bytes / 2) bytes = filter_bytes / 2;
         int tiles = most((int)(bytes / tile_bytes), ROWS);
-        self->block_tiles = divided_up(self->tiles, divided_up(self->tiles, tiles));
+        self->block_tiles =
+            winograd_divided_up(self->tiles, winograd_divided_up(self->tiles, tiles));
     }
-    self->blocks = divided_up(self->tiles, self->block_tiles);
+    self->blocks = winograd_divided_up(self->tiles, self->block_tiles);
     self->vectors = cpu_block_panels((size_t)self->block_tiles, self->out);
     self->left = place((size_t)self->block_tiles, self->in);
     self->product = place((size_t)self->block_tiles, self->out);
@@ -127,8 +119,8 @@ static yoke_status build(winograd_inference *self, const cpu_operation *convolut
     self->out = (size_t)output->dims[1];
     self->padding = (int)convolution->padding[0];
     self->products = self->form->edge * self->form->edge;
-    self->tiles_high = divided_up(self->out_height.end, self->form->output);
-    self->tiles_wide = divided_up(self->out_width.end, self->form->output);
+    self->tiles_high = winograd_divided_up(self->out_height.end, self->form->output);
+    self->tiles_wide = winograd_divided_up(self->out_width.end, self->form->output);
     self->tiles = (int)input->dims[0] * self->tiles_high * self->tiles_wide;
     cut(self);
     return YOKE_OK;
@@ -177,12 +169,7 @@ static tile_place place_of(const winograd_inference *self, int tile) {
                         .column = tile % self->tiles_wide * self->form->output};
 }
 
-static winograd_range existing(int first, int edge, winograd_range size) {
-    return (winograd_range){.first = first < 0 ? -first : 0,
-                            .end = size.end - first < edge ? size.end - first : edge};
-}
-
-/* Of the first channels, at `values`; `row` and `column` may lie outside. */
+/* The first channels of an image of `values`, from a pixel on that may lie outside. */
 static winograd_window window_at(const cpu_geometry *g, float *values, size_t image, int row,
                                  int column, winograd_range width) {
     ptrdiff_t pixel = (ptrdiff_t)g->pixel_stride, line = width.end * pixel;
@@ -204,8 +191,8 @@ static void transform_inputs(const winograd_inference *self, float *left, int bl
         const int row = place.row - self->padding, column = place.column - self->padding;
         winograd_window window =
             window_at(&self->from, self->at.input, place.image, row, column, self->width);
-        window.rows = existing(row, self->form->edge, self->height);
-        window.columns = existing(column, self->form->edge, self->width);
+        window.rows = winograd_existing(row, self->form->edge, self->height.end);
+        window.columns = winograd_existing(column, self->form->edge, self->width.end);
         for (size_t in = 0; in < self->in; in += LANES, next_group(&window, &self->from))
             self->form->transform_input(&window, left + (size_t)i * self->left.row + in,
                                         self->left.stride);
@@ -219,8 +206,8 @@ static void transform_outputs(const winograd_inference *self, const float *produ
         const tile_place place = place_of(self, block + i);
         winograd_window window = window_at(&self->to, self->at.output, place.image, place.row,
                                            place.column, self->out_width);
-        window.rows = existing(place.row, self->form->output, self->out_height);
-        window.columns = existing(place.column, self->form->output, self->out_width);
+        window.rows = winograd_existing(place.row, self->form->output, self->out_height.end);
+        window.columns = winograd_existing(place.column, self->form->output, self->out_width.end);
         for (size_t out = 0; out < self->out; out += LANES, next_group(&window, &self->to)) {
             epilogue.bias = self->at.bias != NULL ? self->at.bias + out : NULL;
             self->form->transform_output(product + (size_t)i * self->product.row + out,

@@ -31,11 +31,6 @@ static void run_range(const winograd_part *part, range_body body, int count) {
              (int)((long)count * (thread + 1) / threads));
 }
 
-static winograd_range existing(int first, int edge, int size) {
-    winograd_range range = {first < 0 ? -first : 0, size - first < edge ? size - first : edge};
-    return range;
-}
-
 static size_t first_channel(const cpu_winograd *self, int group) {
     return (size_t)group * (size_t)self->lanes;
 }
@@ -54,8 +49,8 @@ static winograd_window window_at(const cpu_winograd *self, const winograd_values
     winograd_window window = {.half = values->half,
                               .line = values->line,
                               .pixel = values->pixel,
-                              .rows = existing(row, values->edge, values->height),
-                              .columns = existing(column, values->edge, values->width)};
+                              .rows = winograd_existing(row, values->edge, values->height),
+                              .columns = winograd_existing(column, values->edge, values->width)};
     window.origin = element_at(values, image, group, row * values->line + column * values->pixel);
     return window;
 }

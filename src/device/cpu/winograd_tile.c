@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each transform is one-dimensional: first down the columns, then along the rows. The points are 0,
- * +-5/8, +-3/2 and infinity, which are more accurate in float32 than 0, +-1, +-2 (Barabasz and
- * others 2020). */
+/* Each transform is one-dimensional: first down the columns, then along the rows. */
 #include "device/cpu/winograd_tile.h"
 
 #include <math.h>
@@ -9,6 +7,7 @@
 #include <string.h>
 
 #include "device/cpu/clones.h"
+#include "device/cpu/winograd_points.h"
 
 #ifndef WINOGRAD_LANES
 #define WINOGRAD_LANES 8
@@ -66,11 +65,6 @@ INLINE char *pixel_at(const winograd_window *window, int row, int column, bool h
 
 /* One dimension. */
 
-#define P 0.625f
-#define Q 1.5f
-#define P2 (P * P)
-#define Q2 (Q * Q)
-
 /* B^T d: row p holds the coefficients of the product of (x - q) over the other finite points q; at
  * infinity over all finite points. */
 INLINE void line_input(lanes to[EDGE], const lanes d[EDGE]) {
@@ -105,11 +99,6 @@ INLINE void line_output_gradient(lanes to[EDGE], const lanes y[OUTPUT]) {
     to[4] = q_even - q_odd;
     to[5] = y[3];
 }
-
-/* 1 / the product of (point - other) over the other finite points; equal for p and -p. */
-#define OVER_0 (1 / (P2 * Q2))
-#define OVER_P (1 / (2 * P2 * (P2 - Q2)))
-#define OVER_Q (1 / (2 * Q2 * (Q2 - P2)))
 
 /* G w, where G[point][i] = point^i over that product; at infinity the last tap alone. */
 INLINE void line_filter(lanes to[EDGE], const lanes w[TAPS]) {

@@ -19,6 +19,16 @@ typedef struct winograd_range {
     int first, end;
 } winograd_range;
 
+/* Those of `edge` pixels from `first` on that a tensor of `size` pixels has. */
+static inline winograd_range winograd_existing(int first, int edge, int size) {
+    winograd_range range = {first < 0 ? -first : 0, size - first < edge ? size - first : edge};
+    return range;
+}
+
+static inline int winograd_divided_up(int a, int b) {
+    return (a + b - 1) / b;
+}
+
 /* The part of a tensor under a tile; `origin` is the address of pixel (0, 0), even if that lies
  * outside. Strides are in elements. */
 typedef struct winograd_window {

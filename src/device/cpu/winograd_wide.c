@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The points of the large form are those of winograd_tile.c, of the small one 0, +-1 and infinity.
- * Pixels outside are masked, not branched around. */
+/* The points of the large form are those of winograd_points.h, of the small one 0, +-1 and
+ * infinity. Pixels outside are masked, not branched around. */
 #include "device/cpu/winograd_wide.h"
 
-#include <math.h>
-#include <string.h>
+#include "device/cpu/winograd_points.h"
 
 enum { EDGE = WINOGRAD_EDGE, OUTPUT = WINOGRAD_OUTPUT, TAPS = WINOGRAD_TAPS };
 enum { LANES = CPU_PANEL };
-
-#define P 0.625f
-#define Q 1.5f
-#define P2 (P * P)
-#define Q2 (Q * Q)
-#define OVER_0 (1 / (P2 * Q2))
-#define OVER_P (1 / (2 * P2 * (P2 - Q2)))
-#define OVER_Q (1 / (2 * Q2 * (Q2 - P2)))
 
 void winograd_wide_filter(const winograd_form *form, float taps[][LANES], float *tile,
                           size_t stride) {

@@ -54,6 +54,7 @@ static yoke_status train_lane(int lane, void *context) {
     return exchange != NULL ? exchange->kind->finish(exchange, lane) : YOKE_OK;
 }
 
+/* An update by hand that follows sums gradients. */
 static yoke_status end_lanes(yoke_step *step) {
     step->flight.factors_only = false;
     return YOKE_OK;
