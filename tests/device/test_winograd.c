@@ -114,27 +114,27 @@ static cpu_operation describe(const tensors *t, const shape *s, cpu_direction di
 /* Twice: scratch full of NaN, then of what the first run left. */
 static void run_twice(tensors *t, const shape *s, cpu_device *device, cpu_direction direction) {
     cpu_operation convolution = describe(t, s, direction);
-    cpu_winograd *winograd = NULL;
+    cpu_own_kernel *winograd = NULL;
     CHECK(cpu_winograd_create(&winograd, device, &convolution));
-    size_t scratch_bytes = (cpu_winograd_scratch_bytes(winograd) + 63) / 64 * 64;
+    size_t scratch_bytes = (winograd->calls->scratch_bytes(winograd) + 63) / 64 * 64;
     size_t bytes = t->layouts[written[direction]].bytes;
     void *to = t->memory[written[direction]], *once = test_malloc(bytes);
     void *scratch = aligned_alloc(64, scratch_bytes);
     memset(scratch, 0xff, scratch_bytes);
     memset(to, 0xff, bytes);
-    const cpu_winograd_addresses at = {.input = t->memory[X],
-                                       .output = t->memory[Y],
-                                       .weights = t->memory[W],
-                                       .bias = s->bias ? t->bias : NULL,
-                                       .scratch = scratch};
-    CHECK(cpu_winograd_bind(winograd, &at));
-    CHECK(cpu_winograd_run(winograd));
+    const cpu_own_addresses at = {.input = t->memory[X],
+                                  .output = t->memory[Y],
+                                  .weights = t->memory[W],
+                                  .bias = s->bias ? t->bias : NULL,
+                                  .scratch = scratch};
+    CHECK(winograd->calls->bind(winograd, &at));
+    CHECK(winograd->calls->run(winograd));
     memcpy(once, to, bytes);
-    CHECK(cpu_winograd_run(winograd));
+    CHECK(winograd->calls->run(winograd));
     assert_memory_equal(once, to, bytes);
     test_free(once);
     free(scratch);
-    cpu_winograd_destroy(winograd);
+    winograd->calls->destroy(winograd);
 }
 
 static void check_shape(const shape *s, int threads, dnnl_data_type_t type) {
@@ -194,7 +194,7 @@ static void refuses_what_does_not_fit(void **state) {
         cpu_operation convolution = describe(&t, &good, CPU_FORWARD);
         if (i == 2) convolution.strides[0] = 2;
         if (i == 3) convolution.padding[0] = convolution.padding[1] = 3;
-        cpu_winograd *winograd = NULL;
+        cpu_own_kernel *winograd = NULL;
         assert_int_equal(cpu_winograd_create(&winograd, device, &convolution), YOKE_ERROR_DEVICE);
         assert_null(winograd);
         drop(&t);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pass by each of Yoke's own kernels. */
-#include <stdlib.h>
-
 #include "device/cpu/depthwise.h"
 #include "device/cpu/depthwise_wide.h"
 #include "device/cpu/few_pixels.h"
@@ -17,60 +15,10 @@ static yoke_status take(cpu_pass *pass, yoke_status created) {
     return YOKE_OK;
 }
 
-/* Winograd of every direction. */
-
-typedef struct winograd_kernel {
-    cpu_own_kernel base;
-    cpu_winograd *winograd;
-} winograd_kernel;
-
-static cpu_winograd *winograd_of(const cpu_own_kernel *kernel) {
-    return ((const winograd_kernel *)kernel)->winograd;
-}
-
-static size_t winograd_scratch_bytes(const cpu_own_kernel *kernel) {
-    return cpu_winograd_scratch_bytes(winograd_of(kernel));
-}
-
-static size_t winograd_kept_bytes(const cpu_own_kernel *kernel) {
-    return cpu_winograd_kept_bytes(winograd_of(kernel));
-}
-
-static void winograd_prepare(const cpu_own_kernel *kernel) {
-    cpu_winograd_prepare(winograd_of(kernel));
-}
-
-static yoke_status winograd_bind(cpu_own_kernel *kernel, const cpu_own_addresses *addresses) {
-    return cpu_winograd_bind(winograd_of(kernel), addresses);
-}
-
-static yoke_status winograd_run(const cpu_own_kernel *kernel) {
-    return cpu_winograd_run(winograd_of(kernel));
-}
-
-static void winograd_destroy(cpu_own_kernel *kernel) {
-    cpu_winograd_destroy(winograd_of(kernel));
-    free(kernel);
-}
-
 yoke_status cpu_pass_create_winograd(cpu_pass *pass, cpu_device *device,
                                      const cpu_operation *operation) {
-    static const cpu_own_calls calls = {
-        "winograd",    winograd_scratch_bytes, winograd_kept_bytes, winograd_prepare,
-        winograd_bind, winograd_run,           winograd_destroy};
-    cpu_winograd *winograd = NULL;
-    TRY(cpu_winograd_create(&winograd, device, operation));
-    winograd_kernel *kernel = malloc(sizeof *kernel);
-    if (kernel == NULL) {
-        cpu_winograd_destroy(winograd);
-        return FAIL_MEMORY(sizeof *kernel, "a convolution");
-    }
-    *kernel = (winograd_kernel){{&calls}, winograd};
-    pass->own = &kernel->base;
-    return take(pass, YOKE_OK);
+    return take(pass, cpu_winograd_create(&pass->own, device, operation));
 }
-
-/* Others. */
 
 yoke_status cpu_pass_create_depthwise(cpu_pass *pass, cpu_device *device,
                                       const cpu_operation *operation) {

@@ -239,34 +239,12 @@ static yoke_status winograd_build(cpu_winograd *self) {
     return self->multiply_block != NULL ? YOKE_OK : create_products(self);
 }
 
-yoke_status cpu_winograd_create(cpu_winograd **winograd, cpu_device *device,
-                                const cpu_operation *convolution) {
-    *winograd = NULL;
-    if (!convolution_fits(convolution))
-        return FAIL(YOKE_ERROR_DEVICE, "this convolution does not fit Winograd's F(4x4, 3x3)");
-    cpu_winograd *self = calloc(1, sizeof *self);
-    if (self == NULL) return FAIL_MEMORY(sizeof *self, "a convolution");
-    self->device = device;
-    self->convolution = *convolution;
-    self->transforms = choose_transforms(convolution);
-    self->lanes = self->transforms->lanes;
-    if (!cpu_epilogue_bounds(&convolution->epilogue, &self->low, &self->high)) {
-        free(self);
-        return FAIL(YOKE_ERROR_DEVICE, "Winograd computes no such activation");
-    }
-    self->rows = (int)convolution->source->dims[0];
-    self->padding = (int)convolution->padding[0];
-    yoke_status status = winograd_build(self);
-    if (status == YOKE_OK) {
-        *winograd = self;
-    } else {
-        cpu_winograd_destroy(self);
-    }
-    return status;
+static cpu_winograd *winograd_of(cpu_own_kernel *kernel) {
+    return (cpu_winograd *)kernel;
 }
 
-void cpu_winograd_destroy(cpu_winograd *self) {
-    if (self == NULL) return;
+static void winograd_destroy(cpu_own_kernel *kernel) {
+    cpu_winograd *self = winograd_of(kernel);
     cpu_primitive_destroy(&self->multiply);
     cpu_primitive_destroy(&self->multiply_add);
     free(self->from.groups);
@@ -281,17 +259,20 @@ static size_t matrices_floats(const cpu_winograd *self) {
 }
 
 /* One scratchpad serves both products. */
-size_t cpu_winograd_scratch_bytes(const cpu_winograd *self) {
+static size_t winograd_scratch_bytes(const cpu_own_kernel *kernel) {
+    const cpu_winograd *self = (const cpu_winograd *)kernel;
     size_t first = cpu_primitive_scratch(&self->multiply);
     size_t second = cpu_primitive_scratch(&self->multiply_add);
     return matrices_floats(self) * sizeof(float) + (first > second ? first : second);
 }
 
-size_t cpu_winograd_kept_bytes(const cpu_winograd *self) {
+static size_t winograd_kept_bytes(const cpu_own_kernel *kernel) {
+    const cpu_winograd *self = (const cpu_winograd *)kernel;
     return cpu_winograd_keeps_filters(self) ? self->right.floats * sizeof(float) : 0;
 }
 
-yoke_status cpu_winograd_bind(cpu_winograd *self, const cpu_winograd_addresses *addresses) {
+static yoke_status winograd_bind(cpu_own_kernel *kernel, const cpu_own_addresses *addresses) {
+    cpu_winograd *self = winograd_of(kernel);
     self->weights = addresses->weights;
     if (self->convolution.direction != CPU_BACKWARD_DATA) self->bias = addresses->bias;
     self->scratch = addresses->scratch;
@@ -308,4 +289,34 @@ yoke_status cpu_winograd_bind(cpu_winograd *self, const cpu_winograd_addresses *
     TRY(cpu_primitive_bind(&self->multiply, self->device, operands, scratchpad));
     if (self->multiply_add.description == NULL) return YOKE_OK;
     return cpu_primitive_bind(&self->multiply_add, self->device, operands, scratchpad);
+}
+
+yoke_status cpu_winograd_create(cpu_own_kernel **kernel, cpu_device *device,
+                                const cpu_operation *convolution) {
+    static const cpu_own_calls calls = {
+        "winograd",    winograd_scratch_bytes, winograd_kept_bytes, cpu_winograd_prepare,
+        winograd_bind, cpu_winograd_run,       winograd_destroy};
+    *kernel = NULL;
+    if (!convolution_fits(convolution))
+        return FAIL(YOKE_ERROR_DEVICE, "this convolution does not fit Winograd's F(4x4, 3x3)");
+    cpu_winograd *self = calloc(1, sizeof *self);
+    if (self == NULL) return FAIL_MEMORY(sizeof *self, "a convolution");
+    self->base.calls = &calls;
+    self->device = device;
+    self->convolution = *convolution;
+    self->transforms = choose_transforms(convolution);
+    self->lanes = self->transforms->lanes;
+    if (!cpu_epilogue_bounds(&convolution->epilogue, &self->low, &self->high)) {
+        free(self);
+        return FAIL(YOKE_ERROR_DEVICE, "Winograd computes no such activation");
+    }
+    self->rows = (int)convolution->source->dims[0];
+    self->padding = (int)convolution->padding[0];
+    yoke_status status = winograd_build(self);
+    if (status == YOKE_OK) {
+        *kernel = &self->base;
+    } else {
+        winograd_destroy(&self->base);
+    }
+    return status;
 }

@@ -1,31 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Winograd's F(4x4, 3x3) (Lavin and Gray 2016): a 3x3 convolution of stride 1 as 36 matrix products
- * between transforms of tiles. It computes in float32 and reads and writes values in
- * float32 or bfloat16. oneDNN 3 has no Winograd for x86-64. */
+ * between transforms of tiles. It computes in float32 and reads and writes values in float32 or
+ * bfloat16. oneDNN 3 has no Winograd for x86-64. */
 #ifndef DEVICE_CPU_WINOGRAD_H
 #define DEVICE_CPU_WINOGRAD_H
 
 #include "device/cpu/own_kernel.h"
 
-typedef struct cpu_winograd cpu_winograd;
-
-/* The convolution's descriptors hold the final layouts; a gradient has its value's. DEVICE: a
- * shape or layout is not supported: padding must be 0 to 2, and channels come in contiguous groups
- * of 8. */
-yoke_status cpu_winograd_create(cpu_winograd **winograd, cpu_device *device,
+/* The convolution's descriptors hold the final layouts; a gradient has its value's. In inference
+ * the transformed filters are kept. DEVICE: a shape or layout is not supported: padding must be 0
+ * to 2, and channels come in contiguous groups of 8. */
+yoke_status cpu_winograd_create(cpu_own_kernel **kernel, cpu_device *device,
                                 const cpu_operation *convolution);
-void cpu_winograd_destroy(cpu_winograd *winograd); /* takes NULL */
-
-size_t cpu_winograd_scratch_bytes(const cpu_winograd *winograd);
-
-typedef cpu_own_addresses cpu_winograd_addresses;
-
-/* In inference the transformed filters are kept; prepare fills them anew. 0 bytes otherwise. */
-size_t cpu_winograd_kept_bytes(const cpu_winograd *winograd);
-void cpu_winograd_prepare(const cpu_winograd *winograd);
-
-/* Call bind once before run; run allocates nothing. */
-yoke_status cpu_winograd_bind(cpu_winograd *winograd, const cpu_winograd_addresses *addresses);
-yoke_status cpu_winograd_run(const cpu_winograd *winograd);
 
 #endif

@@ -27,7 +27,8 @@ typedef struct winograd_matrices {
 /* left * right = product. For values, a row of left is a tile and an element of right belongs to a
  * filter; product becomes tiles of `to`. For the gradient of the weights, a row of left
  * (transposed) is a tile of `from` and a row of right a tile of `to`; product becomes filters. */
-struct cpu_winograd {
+typedef struct cpu_winograd {
+    cpu_own_kernel base;
     cpu_device *device;
     const winograd_transforms *transforms;
     int lanes; /* theirs: channels at a time */
@@ -45,7 +46,11 @@ struct cpu_winograd {
     float *weights, *bias, *scratch;
     float *filters;  /* the right matrices: in scratch, or kept */
     float low, high; /* of the output */
-};
+} cpu_winograd;
+
+/* winograd_run.c: the entries of the kernel's table. */
+void cpu_winograd_prepare(const cpu_own_kernel *kernel);
+yoke_status cpu_winograd_run(const cpu_own_kernel *kernel);
 
 static inline bool cpu_winograd_for_weights(const cpu_winograd *self) {
     return self->convolution.direction == CPU_BACKWARD_WEIGHTS;

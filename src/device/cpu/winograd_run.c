@@ -219,7 +219,8 @@ static yoke_status multiply(const winograd_part *part) {
 }
 
 /* Kept filters are one slice. */
-void cpu_winograd_prepare(const cpu_winograd *self) {
+void cpu_winograd_prepare(const cpu_own_kernel *kernel) {
+    const cpu_winograd *self = (const cpu_winograd *)kernel;
     run_range(&(winograd_part){.winograd = self}, transform_filters, self->from.channels);
 }
 
@@ -255,6 +256,7 @@ static yoke_status run_weights(const cpu_winograd *self) {
     return YOKE_OK;
 }
 
-yoke_status cpu_winograd_run(const cpu_winograd *self) {
+yoke_status cpu_winograd_run(const cpu_own_kernel *kernel) {
+    const cpu_winograd *self = (const cpu_winograd *)kernel;
     return cpu_winograd_for_weights(self) ? run_weights(self) : run_values(self);
 }
