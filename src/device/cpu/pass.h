@@ -28,25 +28,15 @@ typedef struct cpu_pass {
 
 /* The caller fills in argument, written and stored of every operand; the rest is zero. DEVICE:
  * oneDNN has no such primitive. */
-yoke_status cpu_pass_create(cpu_pass *pass, cpu_device *device, const cpu_operation *operation);
+typedef yoke_status cpu_create_pass(cpu_pass *pass, cpu_device *device,
+                                    const cpu_operation *operation);
+cpu_create_pass cpu_pass_create;
 /* The same by Yoke's own kernels; every operand has a stored layout. */
-yoke_status cpu_pass_create_winograd(cpu_pass *pass, cpu_device *device,
-                                     const cpu_operation *operation);
-yoke_status cpu_pass_create_depthwise(cpu_pass *pass, cpu_device *device,
-                                      const cpu_operation *operation);
-yoke_status cpu_pass_create_depthwise_wide(cpu_pass *pass, cpu_device *device,
-                                           const cpu_operation *operation);
-yoke_status cpu_pass_create_few_pixels(cpu_pass *pass, cpu_device *device,
-                                       const cpu_operation *operation);
+cpu_create_pass cpu_pass_create_winograd, cpu_pass_create_depthwise, cpu_pass_create_depthwise_wide,
+    cpu_pass_create_few_pixels;
 /* By winograd_inference.h: in tiles of 4x4 or 2x2, which threads share by tiles or by filters. */
-yoke_status cpu_pass_create_winograd_4_tiles(cpu_pass *pass, cpu_device *device,
-                                             const cpu_operation *operation);
-yoke_status cpu_pass_create_winograd_4_filters(cpu_pass *pass, cpu_device *device,
-                                               const cpu_operation *operation);
-yoke_status cpu_pass_create_winograd_2_tiles(cpu_pass *pass, cpu_device *device,
-                                             const cpu_operation *operation);
-yoke_status cpu_pass_create_winograd_2_filters(cpu_pass *pass, cpu_device *device,
-                                               const cpu_operation *operation);
+cpu_create_pass cpu_pass_create_winograd_4_tiles, cpu_pass_create_winograd_4_filters,
+    cpu_pass_create_winograd_2_tiles, cpu_pass_create_winograd_2_filters;
 bool cpu_pass_is_empty(const cpu_pass *pass); /* none created */
 void cpu_pass_destroy(cpu_pass *pass);        /* accepts zeroed and half-built ones */
 

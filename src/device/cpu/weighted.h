@@ -11,7 +11,7 @@ typedef struct cpu_algorithm {
     const char *name;
     dnnl_alg_kind_t kind; /* oneDNN's; undef for Yoke's own */
     /* NULL: oneDNN. Yoke's own read and write every operand in its stored layout. */
-    yoke_status (*create)(cpu_pass *pass, cpu_device *device, const cpu_operation *operation);
+    cpu_create_pass *create;
 } cpu_algorithm;
 extern const cpu_algorithm cpu_product_algorithms[]; /* of the matrix product */
 
