@@ -8,7 +8,7 @@
  *     ...
  *     cuda_graph_node(graph, CUDNN_BACKEND_OPERATION_..., attributes, count);
  *     TRY(cuda_graph_finish(graph, &serves));
- *     TRY(cuda_graph_offers(graph, &rules, &list));
+ *     TRY(cuda_graph_offers(graph, &rules, 8, &list));
  *     TRY(cuda_graph_plan_create(&plan, graph, &rules, list.texts[0]));
  *     cuda_graph_destroy(graph);   plans live on
  *     TRY(cuda_graph_plan_run(plan, uids, pointers, count, workspace));
@@ -83,9 +83,9 @@ typedef struct cuda_graph_list {
     char texts[CUDA_GRAPH_PLANS][CUDA_GRAPH_TEXT_BYTES];
 } cuda_graph_list;
 /* The plans that the library's heuristics A and B recommend, and then those it falls back to, that
- * follow the rules about numbers; each once, best guess first. Making one may still show that it
- * does not serve. */
-yoke_status cuda_graph_offers(const cuda_graph *graph, const cuda_graph_rules *rules,
+ * follow the rules about numbers; each once, best guess first. Once there are `enough` it asks no
+ * further heuristic. Making a plan may still show that it does not serve. */
+yoke_status cuda_graph_offers(const cuda_graph *graph, const cuda_graph_rules *rules, int enough,
                               cuda_graph_list *list);
 /* *plan is NULL, without an error, where the library does not compute the graph by this text, or
  * only against the rules. */

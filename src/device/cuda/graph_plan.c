@@ -216,12 +216,12 @@ static cudnnStatus_t ask(const cuda_graph *graph, cudnnBackendHeurMode_t mode,
     return status;
 }
 
-yoke_status cuda_graph_offers(const cuda_graph *graph, const cuda_graph_rules *rules,
+yoke_status cuda_graph_offers(const cuda_graph *graph, const cuda_graph_rules *rules, int enough,
                               cuda_graph_list *list) {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B,
                                                    CUDNN_HEUR_MODE_FALLBACK};
     list->count = 0;
-    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0] && list->count < enough; i++) {
         const char *call;
         cudnnStatus_t status = ask(graph, modes[i], rules, list, &call);
         if (status != CUDNN_STATUS_SUCCESS && !cuda_graph_refuses(status))
