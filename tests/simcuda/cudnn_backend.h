@@ -86,7 +86,7 @@ struct Kind {
     std::vector<Rule> rules;
     cudnnStatus_t (*complete)(Backend &);
 };
-std::vector<Kind> graph_kinds(), engine_kinds(), convolution_kinds();
+std::vector<Kind> graph_kinds(), engine_kinds(), convolution_kinds(), pointwise_kinds();
 
 /* Attributes, of a finalized descriptor or one that is being finalized. `otherwise`: it has none.
  */
