@@ -63,10 +63,8 @@ static const struct {
                  {"cuDNN plan", cuda_graph_pass, 5},
                  {"cuDNN plan", cuda_graph_pass, 6},
                  {"cuDNN plan", cuda_graph_pass, 7},
-                 {WIDE, cuda_graph_pass, CUDA_GRAPH_WIDE},
-                 {WIDE, cuda_graph_pass, 9},
-                 {WIDE, cuda_graph_pass, 10},
-                 {WIDE, cuda_graph_pass, 11}};
+                 {WIDE, cuda_graph_pass, 8},
+                 {WIDE, cuda_graph_pass, 9}};
 enum { CUDNN_1 = 8, IM2COL = 9, CUDNN_0 = 10 };
 
 #define PRODUCTS 8 /* of them; a linear layer has no others */

@@ -38,9 +38,9 @@ using Memory = std::map<int64_t, void *>;
 struct Node {
     std::vector<Tensor> reads, writes; /* a tensor that is added to is in both */
     double operations;                 /* of arithmetic */
-    /* What few engines serve. */
-    bool mixed;     /* results wider than operands */
-    bool dilated;   /* a filter's taps lie apart */
+    /* What engines look at. */
+    bool mixed;     /* results in memory that are wider than the operands: no engine serves these */
+    bool dilated;   /* a filter's taps lie apart: nor these */
     bool reordered; /* the sums may take another order */
     std::function<void(const Memory &, const Arithmetic &)> compute;
 };

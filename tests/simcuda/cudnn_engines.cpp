@@ -15,18 +15,18 @@ struct Engine {
     std::vector<cudnnBackendNumericalNote_t> notes;
     std::vector<Knob> knobs;
     size_t workspace;
-    double cost;                     /* times the arithmetic's */
-    bool mixed, adds, joined, floats;/* results wider than operands; to a result; several nodes;
-                                        float operands alone */
-    bool compiles;                   /* code of its own for each plan */
+    double cost;   /* times the arithmetic's */
+    bool adds;     /* to a result */
+    bool joins;    /* several nodes */
+    bool floats;   /* float operands alone */
+    bool compiles; /* code of its own for each plan */
 };
 const Engine engines[] = {
-    {{}, {}, 0, 1.5, false, true, false, false, false},
+    {{}, {}, 0, 1.5, true, false, false, false},
     {{CUDNN_NUMERICAL_NOTE_TENSOR_CORE},
      {{CUDNN_KNOB_TYPE_TILE_SIZE, 0, 3}, {CUDNN_KNOB_TYPE_STAGES, 1, 4}},
      4096,
      1,
-     true,
      true,
      true,
      false,
@@ -37,13 +37,11 @@ const Engine engines[] = {
      ATOMICS_COST,
      false,
      false,
-     true,
      false,
      false},
-    {{CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}, {}, 0, 0.5, false, false, true, true, false},
-    {{CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}, {}, 0, 0.5, false, false, true, false,
-     false},
-    {{CUDNN_NUMERICAL_NOTE_FFT}, {}, (size_t)1 << 40, 0.5, false, false, false, false, false},
+    {{CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}, {}, 0, 0.5, false, false, true, false},
+    {{CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}, {}, 0, 0.5, false, false, false, false},
+    {{CUDNN_NUMERICAL_NOTE_FFT}, {}, (size_t)1 << 40, 0.5, false, false, false, false},
 };
 constexpr int64_t ENGINES = sizeof engines / sizeof engines[0];
 
@@ -73,11 +71,10 @@ bool notes(const Engine &engine, cudnnBackendNumericalNote_t note) {
     return std::find(engine.notes.begin(), engine.notes.end(), note) != engine.notes.end();
 }
 
-/* Few serve filters whose taps lie apart: none of these. */
 bool serves(const Engine &engine, const Graph &graph) {
-    if (graph.nodes.size() > 1 && !engine.joined) return false;
+    if (graph.nodes.size() > 1 && !engine.joins) return false;
     for (const Node &node : graph.nodes) {
-        if (node.dilated || (node.mixed && !engine.mixed)) return false;
+        if (node.dilated || node.mixed) return false;
         if (engine.floats && node.reads[0].type != CUDNN_DATA_FLOAT) return false;
         if (notes(engine, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) && !node.reordered) return false;
         for (const Tensor &written : node.writes)

@@ -93,7 +93,8 @@ template <int FIRST> cudnnStatus_t complete(Backend &backend) {
         return cudnn_refuse(CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE, "the operands differ in type");
     const size_t *w = shape.w.dims, *y = shape.y.dims;
     node.operations = 2.0 * (double)(y[0] * y[2] * y[3] * w[0] * w[1] * w[2] * w[3]);
-    node.mixed = tensors[written].type != tensors[written == 0 ? 1 : 0].type;
+    node.mixed = !tensors[written].is_virtual &&
+                 tensors[written].type != tensors[written == 0 ? 1 : 0].type;
     node.dilated = shape.dilation[0] * shape.dilation[1] > 1;
     node.reordered = FIRST != FORWARD;
     const std::vector<int64_t> uids{tensors[0].uid, tensors[1].uid, tensors[2].uid};

@@ -30,9 +30,7 @@ static const cuda_algorithm algorithms[] = {CUDA_PRODUCT_ROWS(""),
                                             PLAN_ROW("", 6),
                                             PLAN_ROW("", 7),
                                             PLAN_ROW(" to float32", CUDA_GRAPH_WIDE),
-                                            PLAN_ROW(" to float32", CUDA_GRAPH_WIDE + 1),
-                                            PLAN_ROW(" to float32", CUDA_GRAPH_WIDE + 2),
-                                            PLAN_ROW(" to float32", CUDA_GRAPH_WIDE + 3)};
+                                            PLAN_ROW(" to float32", CUDA_GRAPH_WIDE + 1)};
 enum { ALGORITHMS = sizeof algorithms / sizeof algorithms[0] };
 _Static_assert(ALGORITHMS <= CUDA_ALGORITHMS_LIMIT, "a trial has room for all");
 

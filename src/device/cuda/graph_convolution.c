@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolution as a graph of cuDNN's backend, of one node. Values are NHWC, filters KRSC. */
+/* Convolution as a graph of cuDNN's backend. Values are NHWC, filters KRSC. */
 #include "device/cuda/weighted.h"
 
 #ifndef YOKE_HAS_CUDNN
@@ -16,7 +16,7 @@ yoke_status cuda_graph_pass(cuda_pass **pass, const cuda_problem *problem, cuda_
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { X = 1, W, Y, OPERANDS = 3 };
+enum { X = 1, W, Y, OPERANDS = 3, SUMS };
 
 typedef struct graph_pass {
     cuda_pass base;
@@ -54,7 +54,8 @@ static cuda_graph_object add_tensor(cuda_graph *graph, int64_t uid, cudnnDataTyp
                                       .type = type,
                                       .ndim = 4,
                                       .dims = {n, c, h, w},
-                                      .strides = {c * h * w, 1, c * w, c}};
+                                      .strides = {c * h * w, 1, c * w, c},
+                                      .is_virtual = uid == SUMS};
     return cuda_graph_tensor(graph, &values);
 }
 
@@ -64,10 +65,10 @@ static cuda_graph_object add_value(cuda_graph *graph, int64_t uid, const cuda_pr
                       dims.height, dims.width);
 }
 
-static cuda_graph_object add_filter(cuda_graph *graph, const description *of) {
+static cuda_graph_object add_filter(cuda_graph *graph, const description *of, int64_t uid) {
     const yoke_operation *operation = of->problem->operation;
     cudnnDataType_t type = of->wide ? CUDNN_DATA_FLOAT : data_type(of->problem->type);
-    return add_tensor(graph, W, type, operation->output.channels,
+    return add_tensor(graph, uid, type, operation->output.channels,
                       operation->input.channels / operation->groups,
                       yoke_taps_down(operation).kernel, yoke_taps_across(operation).kernel);
 }
@@ -91,6 +92,24 @@ static cuda_graph_object add_convolution(cuda_graph *graph, const yoke_operation
                            sizeof attributes / sizeof attributes[0]);
 }
 
+/* No engine writes float32 where it reads bfloat16, but those that fuse nodes pass float32 sums on
+ * to a node that writes them as they are. */
+static void add_identity(cuda_graph *graph, cuda_graph_object from, cuda_graph_object to) {
+    const cudnnPointwiseMode_t mode = CUDNN_POINTWISE_IDENTITY;
+    const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+    const cuda_graph_attribute attributes[] = {
+        {CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode},
+        {CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type}};
+    const cuda_graph_object identity =
+        cuda_graph_part(graph, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, attributes, 2);
+    const cuda_graph_attribute node[] = {
+        {CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &identity},
+        {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &from},
+        {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &to}};
+    cuda_graph_node(graph, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, node,
+                    sizeof node / sizeof node[0]);
+}
+
 /* The attributes of a node have one order in each direction: alpha, beta, the convolution, w, x, y.
  */
 static void describe(cuda_graph *graph, const description *of) {
@@ -106,7 +125,7 @@ static void describe(cuda_graph *graph, const description *of) {
     const yoke_operation *operation = of->problem->operation;
     const float alpha = 1, beta = of->adds ? 1 : 0;
     const cuda_graph_object x = add_value(graph, X, of->problem, operation->input);
-    const cuda_graph_object w = add_filter(graph, of);
+    const cuda_graph_object w = add_filter(graph, of, of->wide ? SUMS : W);
     const cuda_graph_object y = add_value(graph, Y, of->problem, operation->output);
     const cuda_graph_object convolution = add_convolution(graph, operation);
     int first = (int)nodes[of->direction].first;
@@ -119,6 +138,7 @@ static void describe(cuda_graph *graph, const description *of) {
         {(cudnnBackendAttributeName_t)(first + 5), CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y}};
     cuda_graph_node(graph, nodes[of->direction].type, attributes,
                     sizeof attributes / sizeof attributes[0]);
+    if (of->wide) add_identity(graph, w, add_filter(graph, of, W));
 }
 
 /* Plans. */

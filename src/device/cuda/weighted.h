@@ -58,7 +58,7 @@ typedef struct cuda_algorithm {
                           int variant);
     int variant;
 } cuda_algorithm;
-#define CUDA_ALGORITHMS_LIMIT 29
+#define CUDA_ALGORITHMS_LIMIT 27
 
 typedef struct cuda_weighted_request {
     const yoke_plan_request *plan;
