@@ -55,11 +55,10 @@ static const struct {
     const char *name;
     yoke_status (*create)(cuda_pass **pass, const cuda_problem *problem, cuda_direction direction,
                           int variant);
-    int first, variants;
-} kinds[] = {{"cuDNN plan", cuda_graph_pass, 0, 3},
-             {"cuDNN plan to float32", cuda_graph_pass, CUDA_GRAPH_WIDE, 2},
-             {"matrix product", cuda_product_pass, 0, CUDA_PRODUCT_ALGORITHMS},
-             {"cuDNN", cuda_cudnn_pass, 0, 8}};
+    int variants;
+} kinds[] = {{"cuDNN plan", cuda_graph_pass, 3},
+             {"matrix product", cuda_product_pass, CUDA_PRODUCT_ALGORITHMS},
+             {"cuDNN", cuda_cudnn_pass, 8}};
 
 static const char *const direction_names[CUDA_DIRECTIONS] = {"forward", "backward data",
                                                              "backward weights"};
@@ -333,8 +332,7 @@ static yoke_status probe_pass(pass_course *of, const probe_memory *memory, int k
     cuda_pass *pass = NULL;
     snprintf(name, sizeof name, "%s %d", kinds[kind].name, rank);
     if (leave_out(of, name)) return YOKE_OK;
-    yoke_status status =
-        kinds[kind].create(&pass, &of->problem, of->direction, kinds[kind].first + rank);
+    yoke_status status = kinds[kind].create(&pass, &of->problem, of->direction, rank);
     if (status == YOKE_OK && pass == NULL && kinds[kind].create == cuda_graph_pass && rank == 0)
         print_variant(of, name, NULL, "none", NULL);
     contender raced = {.course = of, .pass = pass};

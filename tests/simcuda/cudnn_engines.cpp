@@ -26,7 +26,7 @@ const Engine engines[] = {
     {{CUDNN_NUMERICAL_NOTE_TENSOR_CORE},
      {{CUDNN_KNOB_TYPE_TILE_SIZE, 0, 3}, {CUDNN_KNOB_TYPE_STAGES, 1, 4}},
      4096,
-     1,
+     0.95,
      true,
      true,
      false,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolution as a graph of cuDNN's backend. Values are NHWC, filters KRSC. */
+/* Convolution as a graph of cuDNN's backend, of one node. Values are NHWC, filters KRSC. */
 #include "device/cuda/weighted.h"
 
 #ifndef YOKE_HAS_CUDNN
@@ -16,7 +16,7 @@ yoke_status cuda_graph_pass(cuda_pass **pass, const cuda_problem *problem, cuda_
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { X = 1, W, Y, OPERANDS = 3, SUMS };
+enum { X = 1, W, Y, OPERANDS = 3 };
 
 typedef struct graph_pass {
     cuda_pass base;
@@ -39,7 +39,6 @@ static void graph_destroy(cuda_pass *pass) {
 typedef struct description {
     const cuda_problem *problem;
     cuda_direction direction;
-    bool wide; /* the gradient of the weights is float32 */
     bool adds; /* to what the result holds */
 } description;
 
@@ -54,8 +53,7 @@ static cuda_graph_object add_tensor(cuda_graph *graph, int64_t uid, cudnnDataTyp
                                       .type = type,
                                       .ndim = 4,
                                       .dims = {n, c, h, w},
-                                      .strides = {c * h * w, 1, c * w, c},
-                                      .is_virtual = uid == SUMS};
+                                      .strides = {c * h * w, 1, c * w, c}};
     return cuda_graph_tensor(graph, &values);
 }
 
@@ -65,10 +63,9 @@ static cuda_graph_object add_value(cuda_graph *graph, int64_t uid, const cuda_pr
                       dims.height, dims.width);
 }
 
-static cuda_graph_object add_filter(cuda_graph *graph, const description *of, int64_t uid) {
-    const yoke_operation *operation = of->problem->operation;
-    cudnnDataType_t type = of->wide ? CUDNN_DATA_FLOAT : data_type(of->problem->type);
-    return add_tensor(graph, uid, type, operation->output.channels,
+static cuda_graph_object add_filter(cuda_graph *graph, const cuda_problem *problem) {
+    const yoke_operation *operation = problem->operation;
+    return add_tensor(graph, W, data_type(problem->type), operation->output.channels,
                       operation->input.channels / operation->groups,
                       yoke_taps_down(operation).kernel, yoke_taps_across(operation).kernel);
 }
@@ -92,24 +89,6 @@ static cuda_graph_object add_convolution(cuda_graph *graph, const yoke_operation
                            sizeof attributes / sizeof attributes[0]);
 }
 
-/* No engine writes float32 where it reads bfloat16, but those that fuse nodes pass float32 sums on
- * to a node that writes them as they are. */
-static void add_identity(cuda_graph *graph, cuda_graph_object from, cuda_graph_object to) {
-    const cudnnPointwiseMode_t mode = CUDNN_POINTWISE_IDENTITY;
-    const cudnnDataType_t type = CUDNN_DATA_FLOAT;
-    const cuda_graph_attribute attributes[] = {
-        {CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode},
-        {CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type}};
-    const cuda_graph_object identity =
-        cuda_graph_part(graph, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, attributes, 2);
-    const cuda_graph_attribute node[] = {
-        {CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &identity},
-        {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &from},
-        {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &to}};
-    cuda_graph_node(graph, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, node,
-                    sizeof node / sizeof node[0]);
-}
-
 /* The attributes of a node have one order in each direction: alpha, beta, the convolution, w, x, y.
  */
 static void describe(cuda_graph *graph, const description *of) {
@@ -125,7 +104,7 @@ static void describe(cuda_graph *graph, const description *of) {
     const yoke_operation *operation = of->problem->operation;
     const float alpha = 1, beta = of->adds ? 1 : 0;
     const cuda_graph_object x = add_value(graph, X, of->problem, operation->input);
-    const cuda_graph_object w = add_filter(graph, of, of->wide ? SUMS : W);
+    const cuda_graph_object w = add_filter(graph, of->problem);
     const cuda_graph_object y = add_value(graph, Y, of->problem, operation->output);
     const cuda_graph_object convolution = add_convolution(graph, operation);
     int first = (int)nodes[of->direction].first;
@@ -138,7 +117,6 @@ static void describe(cuda_graph *graph, const description *of) {
         {(cudnnBackendAttributeName_t)(first + 5), CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y}};
     cuda_graph_node(graph, nodes[of->direction].type, attributes,
                     sizeof attributes / sizeof attributes[0]);
-    if (of->wide) add_identity(graph, w, add_filter(graph, of, W));
 }
 
 /* Plans. */
@@ -190,13 +168,13 @@ static yoke_status graph_run(const cuda_pass *pass, const cuda_operands *operand
 
 /* Planning. */
 
-static void size_pass(graph_pass *self, const cuda_problem *problem, bool wide) {
+static void size_pass(graph_pass *self, const cuda_problem *problem) {
     const yoke_operation *operation = problem->operation;
     self->workspace_bytes = cuda_graph_plan_workspace(self->plan);
     if (self->adding != NULL && cuda_graph_plan_workspace(self->adding) > self->workspace_bytes)
         self->workspace_bytes = cuda_graph_plan_workspace(self->adding);
     self->base.scratch_bytes = cuda_aligned(self->workspace_bytes);
-    if (self->direction != CUDA_BACKWARD_WEIGHTS || problem->type != CUDA_BFLOAT16 || wide) return;
+    if (self->direction != CUDA_BACKWARD_WEIGHTS || problem->type != CUDA_BFLOAT16) return;
     self->narrow_count =
         (size_t)operation->output.channels *
         (size_t)(operation->input.channels / operation->groups) *
@@ -217,18 +195,15 @@ static yoke_status graph_build(graph_pass *self, const description *of, int rank
         if (self->adding == NULL) return YOKE_OK;
     }
     snprintf(self->base.configuration, sizeof self->base.configuration, "%s", text);
-    size_pass(self, of->problem, of->wide);
+    size_pass(self, of->problem);
     *available = true;
     return YOKE_OK;
 }
 
 yoke_status cuda_graph_pass(cuda_pass **pass, const cuda_problem *problem, cuda_direction direction,
                             int variant) {
-    const description of = {
-        .problem = problem, .direction = direction, .wide = variant >= CUDA_GRAPH_WIDE};
+    const description of = {.problem = problem, .direction = direction};
     *pass = NULL;
-    if (of.wide && (direction != CUDA_BACKWARD_WEIGHTS || problem->type != CUDA_BFLOAT16))
-        return YOKE_OK;
     graph_pass *self = calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a pass");
     self->base.device = problem->device;
@@ -236,8 +211,7 @@ yoke_status cuda_graph_pass(cuda_pass **pass, const cuda_problem *problem, cuda_
     self->base.destroy = graph_destroy;
     self->direction = direction;
     bool available;
-    yoke_status status =
-        graph_build(self, &of, of.wide ? variant - CUDA_GRAPH_WIDE : variant, &available);
+    yoke_status status = graph_build(self, &of, variant, &available);
     if (status == YOKE_OK && available)
         *pass = &self->base;
     else

@@ -58,7 +58,7 @@ typedef struct cuda_algorithm {
                           int variant);
     int variant;
 } cuda_algorithm;
-#define CUDA_ALGORITHMS_LIMIT 27
+#define CUDA_ALGORITHMS_LIMIT 25
 
 typedef struct cuda_weighted_request {
     const yoke_plan_request *plan;
@@ -87,9 +87,7 @@ yoke_status cuda_im2col_pass(cuda_pass **pass, const cuda_problem *problem,
 yoke_status cuda_cudnn_pass(cuda_pass **pass, const cuda_problem *problem, cuda_direction direction,
                             int variant);
 /* A convolution as a graph of cuDNN's backend, by the plan of rank `variant` in its heuristics'
- * list, or by the problem's configuration. From CUDA_GRAPH_WIDE on, ranks are of plans that write
- * the gradient of bfloat16 weights in float32; others write it in bfloat16, and it is widened. */
-#define CUDA_GRAPH_WIDE 8
+ * list, or by the problem's configuration. */
 yoke_status cuda_graph_pass(cuda_pass **pass, const cuda_problem *problem, cuda_direction direction,
                             int variant);
 
