@@ -19,7 +19,7 @@ static cuda_batch_norm_job batch_norm_job(const cuda_kernel_plan *plan) {
         plan->base.rows * (size_t)operation->input.height * (size_t)operation->input.width;
     cuda_batch_norm_job job = {.pixels = pixels,
                                .channels = operation->input.channels,
-                               .half = plan->half,
+                               .type = plan->type,
                                .relu = operation->relu,
                                .fixed = ((const batch_norm_plan *)plan)->fixed,
                                .cut = ((const batch_norm_plan *)plan)->forward_cut,
@@ -120,7 +120,7 @@ static size_t most_partial_bytes(const cuda_batch_norm_job *job) {
 static yoke_status provide_operands(cut_trial *trial, bool add, void **memory) {
     cuda_batch_norm_job *job = &trial->job;
     size_t elements = job->pixels * (size_t)job->channels;
-    size_t bytes = cuda_aligned(elements * (job->half ? 2 : 4));
+    size_t bytes = cuda_aligned(elements * cuda_type_bytes(job->type));
     size_t row = cuda_aligned((size_t)job->channels * sizeof(float));
     size_t rows = 3 * bytes, partial = rows + 8 * row;
     TRY(yoke_device_allocate(&trial->device->base, partial + most_partial_bytes(job), "measuring",
@@ -142,7 +142,7 @@ static yoke_status provide_operands(cut_trial *trial, bool add, void **memory) {
     job->output_gradient = job->added_gradient = base + bytes;
     job->output = job->input_gradient = base + 2 * bytes;
     if (add) job->added = base + bytes;
-    TRY_CUDA(trial->device, cuda_run_probe(base, job->half, rows / (job->half ? 2 : 4),
+    TRY_CUDA(trial->device, cuda_run_probe(base, job->type, rows / cuda_type_bytes(job->type),
                                            trial->device->streams[YOKE_STREAM_COMPUTE]));
     return YOKE_OK;
 }

@@ -86,7 +86,6 @@ yoke_status cuda_cudnn_failed(cuda_device *device, cudnnStatus_t status, const c
  * groups, k, k]; a plain grouped weight [groups, out / groups, in / groups, k, k] means the same
  * bytes). In memory, values and weights are channels last (NHWC; [out, k, k, in / groups]). Where
  * both orders are the same (one pixel, or one channel) the layout is plain. */
-typedef enum cuda_type { CUDA_FLOAT32, CUDA_BFLOAT16 } cuda_type;
 typedef struct cuda_layout {
     cuda_type type;
     bool channels_last;
@@ -101,9 +100,6 @@ const cuda_layout *cuda_layout_of(const yoke_layout *layout);
 cuda_layout cuda_value_layout(int rows, yoke_dims dims, yoke_precision precision);
 size_t cuda_elements(const cuda_layout *layout);
 cuda_type cuda_compute_type(yoke_precision precision);
-static inline size_t cuda_type_bytes(cuda_type type) {
-    return type == CUDA_BFLOAT16 ? 2 : 4;
-}
 /* Queues to = from in the order and type of `to` (values or weights of the same dims). Channels
  * last may have more channels than plain float32 images, the last ones zero. */
 yoke_status cuda_reorder(cuda_device *device, const cuda_layout *to_layout, void *to,
