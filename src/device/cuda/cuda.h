@@ -5,6 +5,7 @@
 #define DEVICE_CUDA_CUDA_H
 
 #include <cuda_runtime_api.h>
+#include <sched.h>
 
 #include "device/backend.h"
 #include "device/cuda/kernels.h"
@@ -23,6 +24,8 @@ typedef struct cuda_device {
     int ordinal;    /* of the GPU, as CUDA counts; several devices may share one */
     int capability; /* 90: 9.0 */
     int processors; /* streaming multiprocessors */
+    cpu_set_t near; /* cores to queue its work from; none: any (near.h) */
+    bool moved;     /* its worker is there */
     cudaStream_t streams[YOKE_STREAMS];
     cublasLtHandle_t lt;
     cudnnHandle_t cudnn;       /* NULL: not in this build, not on this machine, or it fails */
