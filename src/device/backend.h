@@ -122,6 +122,10 @@ struct yoke_backend {
     /* memory */
     yoke_status (*allocate)(yoke_device *device, size_t bytes, void **memory);
     void (*release)(yoke_device *device, void *pointer);
+    /* Memory that collectives reach without copies of their own. NULL, or *memory NULL with OK:
+     * they read ordinary memory. */
+    yoke_status (*allocate_collective)(yoke_device *device, size_t bytes, void **memory);
+    void (*release_collective)(yoke_device *device, void *pointer);
     /* NULL: ordinary memory */
     yoke_status (*allocate_host)(yoke_device *device, size_t bytes, void **memory);
     void (*release_host)(yoke_device *device, void *pointer);

@@ -338,6 +338,8 @@ const yoke_backend *yoke_cuda_backend(void) {
         .connect = connect_all,
         .allocate = cuda_allocate,
         .release = cuda_release,
+        .allocate_collective = cuda_allocate_collective,
+        .release_collective = cuda_release_collective,
         .allocate_host = cuda_allocate_host,
         .release_host = cuda_release_host,
         .upload = cuda_upload,

@@ -274,6 +274,8 @@ yoke_peer_path cuda_path(const yoke_device *device, const yoke_device *other);
 void cuda_close_staging(cuda_device *device);
 yoke_status cuda_copy(yoke_device *to_device, yoke_stream stream, void *to,
                       yoke_device *from_device, const void *from, size_t bytes);
+yoke_status cuda_allocate_collective(yoke_device *device, size_t bytes, void **memory);
+void cuda_release_collective(yoke_device *device, void *pointer);
 yoke_status cuda_nccl_group(yoke_device_group **group, const yoke_device_group_request *request);
 yoke_status cuda_communicator_check(void);
 yoke_status cuda_communicator_id(yoke_device *device, uint8_t *id);
