@@ -207,7 +207,8 @@ static yoke_status place_program(yoke_replica *replica, yoke_program *program) {
     }
     TRY(yoke_program_bind(program, replica->flat, memory, arena->address,
                           scratch_of(replica, program)));
-    if (!yoke_device_records(device)) return YOKE_OK;
+    /* A host gathers the statistics of batch norms in the middle of a pass. */
+    if (!yoke_device_records(device) || replica->options.norm_group != NULL) return YOKE_OK;
     return yoke_program_record(program, replica->flat, memory);
 }
 

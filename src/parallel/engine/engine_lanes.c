@@ -112,8 +112,10 @@ static yoke_status open_lane(int index, void *context) {
     TRY(yoke_lane_open(job->step, index));
     if (!job->step->queued) return YOKE_OK;
     TRY(yoke_clock_create(job->step, index));
-    /* A recording runs through its bars at once: none of them could fail alone. */
-    return job->step->watch.faults != NULL ? YOKE_OK : yoke_recordings_create(lane);
+    /* A recording runs through its bars at once: none of them could fail alone, and no host could
+     * gather the statistics of batch norms between them. */
+    bool records = job->step->watch.faults == NULL && job->step->sync_norm == NULL;
+    return records ? yoke_recordings_create(lane) : YOKE_OK;
 }
 
 yoke_status yoke_engine_open_lanes(yoke_step *step) {
