@@ -182,7 +182,8 @@ template <typename Run> cudnnStatus_t queue(Call call, Run run) {
     if (!call.algorithm.deterministic) cost_ns *= sim::ATOMICS_COST;
     cudaError_t error =
         sim::enqueue_on(handle.stream, call.name, (uint64_t)cost_ns,
-                        call.operands, [workspace, needed, run, scale] {
+                        call.operands, {operations, sim::conv::arithmetic(call.shape)},
+                        [workspace, needed, run, scale] {
                             if (needed > 0) std::memset(workspace, 0xff, needed);
                             run(scale);
                         });
