@@ -23,6 +23,7 @@ yoke_status bench_count(const bench_setup *setup, bool json) {
 #include "bench/floor/floor.h"
 #include "bench/tool/bench_gpu_model.h"
 #include "device/device.h"
+#include "simcuda/control.h"
 #include "simcuda/counted.h"
 
 #define WARM_STEPS 3 /* until every recording is made */
@@ -44,6 +45,8 @@ typedef struct count_table {
     count_row *rows, *named;
     int row_count, named_count;
     double transferred;
+    int transfers;
+    uint64_t works; /* kernels, calls and copies, by the simulator's own count */
 } count_table;
 
 static bool is_convolution(const char *operation) {
@@ -115,12 +118,21 @@ static double operations_of(const count_table *table, const simcuda_counted *one
     return all > 0 ? least * own / all : 0;
 }
 
+/* The list calls the loss's plans "loss", whatever they compute. */
+static const char *name_of(const count_table *table, const simcuda_counted *one) {
+    if (one->operation[0] == '\0') return "other";
+    for (int i = 0; i < table->least_count; i++)
+        if (equal(table->least[i].operation, one->operation)) return one->operation;
+    return one->direction[0] != '\0' ? "loss" : one->operation;
+}
+
 static void add_counted(count_table *table, const simcuda_counted *one) {
     if (one->kind == SIMCUDA_TRANSFER) {
         table->transferred += one->unique_bytes;
+        table->transfers++;
         return;
     }
-    const char *operation = one->operation[0] != '\0' ? one->operation : "other";
+    const char *operation = name_of(table, one);
     bench_work work = {.operation = operation,
                        .what = one->what,
                        .library = one->kind != SIMCUDA_KERNEL,
@@ -174,10 +186,12 @@ static yoke_status run(count_table *table) {
     yoke_status status = bench_engine_steps(table->engine, WARM_STEPS, &milliseconds);
     /* The second of two steps finds in the cache what a step leaves there. */
     for (int i = 0; i < 2 && status == YOKE_OK; i++) {
+        table->works = simcuda_works_so_far();
         simcuda_count_begin();
         status = bench_engine_steps(table->engine, 1, &milliseconds);
     }
     table->counted_count = simcuda_count_end(&table->counted);
+    table->works = simcuda_works_so_far() - table->works;
     return status;
 }
 
@@ -236,7 +250,8 @@ static void print_table(const count_table *table) {
     printf("asked: loads and stores of threads, of a library its operands once. memory: what "
            "misses 50 MB of second-level cache. least: operands once.\n"
            "tail: the most that the last wave of blocks stretches one of them.\n");
-    printf("not in the sum: %.3f GB from and to the host\n", table->transferred * 1e-9);
+    printf("not in the sum: %d transfers of %.3f GB from and to the host\n", table->transfers,
+           table->transferred * 1e-9);
     bench_model_print();
 }
 
@@ -277,6 +292,8 @@ static yoke_status print_json(const count_table *table) {
     yoke_json_integer(&json, "rows", setup->rows);
     yoke_json_text(&json, "precision", yoke_precision_name(setup->precision));
     yoke_json_real(&json, "transferred_bytes", table->transferred);
+    yoke_json_integer(&json, "transfers", table->transfers);
+    yoke_json_integer(&json, "simulated_works", (int64_t)table->works);
     json_rows(&json, "total", &all, 1);
     json_rows(&json, "operations", table->rows, table->row_count);
     json_rows(&json, "launches", table->named, table->named_count);
@@ -286,12 +303,17 @@ static yoke_status print_json(const count_table *table) {
 
 /* The size at which a model is usually trained, where no dataset says it. */
 static void set_size(bench_setup *setup) {
-    bool text = strncmp(setup->model, "gpt2", 4) == 0;
-    bool large = strstr(setup->model, "cifar") == NULL && strncmp(setup->model, "resnet", 6) == 0;
-    if (setup->dataset != NULL || (!text && !large)) return;
-    if (strcmp(setup->model, "resnet20") == 0) return;
-    setup->side = text ? 1024 : 224;
-    setup->classes = text ? 50257 : 1000;
+    static const struct {
+        const char *model;
+        int side, classes;
+    } sizes[] = {{"gpt2", 1024, 50257}, {"resnet18", 224, 1000}, {"resnet34", 224, 1000},
+                 {"resnet50", 224, 1000}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && setup->dataset == NULL; i++)
+        if (strcspn(setup->model, ":") == strlen(sizes[i].model) &&
+            strncmp(setup->model, sizes[i].model, strlen(sizes[i].model)) == 0) {
+            setup->side = sizes[i].side;
+            setup->classes = sizes[i].classes;
+        }
 }
 
 yoke_status bench_count(const bench_setup *given, bool json) {

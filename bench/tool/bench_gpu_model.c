@@ -13,14 +13,14 @@
 #define L1_BYTES_PER_S 25e12
 #define LAUNCH_MS 2e-3 /* from a kernel's end to the next one's start in a graph, and its ramp */
 #define MULTIPROCESSORS 132
-#define SHARES 2.5 /* one multiprocessor can draw so many times its share of the memory's rate */
+#define SHARES 2.5 /* a block can draw so many times its share of the memory's rate */
 
 static const struct {
     double product, convolution; /* operations per second */
 } rates[] = {[BENCH_FLOAT32_CORES] = {40e12, 25e12},
              [BENCH_TF32] = {250e12, 120e12},
-             [BENCH_BFLOAT16] = {500e12, 350e12},
-             [BENCH_OWN_CORES] = {8e12, 8e12},
+             [BENCH_BFLOAT16] = {500e12, 300e12},
+             [BENCH_OWN_CORES] = {12e12, 12e12},
              [BENCH_OWN_TENSOR] = {250e12, 250e12}};
 
 /* Blocks that a multiprocessor holds at once (tests/cuda/kernel_limits.txt), where their threads do
@@ -33,9 +33,11 @@ static double resident(const bench_work *work) {
 
 double bench_model_tail(const bench_work *work) {
     if (work->library || work->blocks == 0) return 1;
-    double together = resident(work) * MULTIPROCESSORS, blocks = work->blocks;
-    if (blocks > together) return ceil(blocks / together) / (blocks / together);
-    return fmax(1, MULTIPROCESSORS / (SHARES * blocks));
+    double together = resident(work) * MULTIPROCESSORS, waves = work->blocks / together;
+    if (waves <= 1) return fmax(1, MULTIPROCESSORS / (SHARES * work->blocks));
+    /* Blocks of the last wave have more of the memory's rate each, up to SHARES times. */
+    double full = floor(waves), rest = waves - full;
+    return (full + (rest > 0 ? fmax(rest, 1 / SHARES) : 0)) / waves;
 }
 
 static double arithmetic_s(double operations, bench_arithmetic arithmetic, bool convolution) {

@@ -25,7 +25,7 @@ typedef struct bench_work {
 } bench_work;
 
 double bench_model_ms(const bench_work *work);
-/* Of a kernel: blocks that run at once, and the time that its last wave adds, as a factor. */
+/* Of a kernel: what its last wave of blocks, or too few blocks, stretch it by. */
 double bench_model_tail(const bench_work *work);
 /* Of a floor: the larger of its bytes' time and its operations'. */
 double bench_model_floor_ms(double bytes, double operations, bench_arithmetic arithmetic,

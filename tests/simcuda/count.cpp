@@ -15,7 +15,7 @@ namespace sim::count {
 namespace {
 
 constexpr size_t SMALL = 1 << 20; /* copies up to here are made */
-constexpr unsigned FEW = 64;      /* blocks of a kernel that runs outside the count */
+constexpr unsigned FEW = 4;       /* blocks of a kernel that runs outside the count */
 
 struct Label {
     const char *operation = "", *direction = "";

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <link.h>
-#include <unordered_map>
 
 #include "simcuda/count.h"
 #include "simcuda/kernel.h"
@@ -15,6 +14,8 @@ namespace sim::count {
 namespace {
 
 constexpr unsigned SECTOR = 32, ALL_UP_TO = 64, RUNS = 8, RUN = 4; /* blocks of a sample */
+constexpr unsigned HEAVY_RUNS = 5, HEAVY_RUN = 2;                  /* of a kernel of long blocks */
+constexpr size_t HEAVY = 20000;                                    /* accesses of a block */
 constexpr double L1_BYTES = 192 << 10, MOST_THREADS = 2048;
 
 /* An access of a block: its number among its thread's, which orders those of different threads. */
@@ -30,6 +31,7 @@ struct Tracer {
     uint32_t numbers[1024];
     std::vector<Access> accesses;
     double requested = 0, shared = 0;
+    size_t touched = 0; /* loads and stores of any memory */
 };
 
 __thread Tracer *tracing;
@@ -45,6 +47,7 @@ static bool is_index(const void *pointer) {
 static void access(const void *pointer, size_t bytes, bool written) {
     Tracer *tracer = tracing;
     if (tracer == nullptr) return;
+    tracer->touched++;
     uintptr_t at = (uintptr_t)pointer;
     double counted = (double)(bytes < 4 ? 4 : bytes);
     if (at >= tracer->base && at < tracer->end) {
@@ -70,29 +73,69 @@ int find_shared(struct dl_phdr_info *info, size_t, void *context) {
     return 1; /* the program alone, which comes first */
 }
 
+/* A number for each sector. */
+class Sectors {
+  public:
+    struct Slot {
+        uintptr_t sector; /* 0: none */
+        uint64_t value;
+    };
+    /* The sector's; `value` where it had none. */
+    Slot &find(uintptr_t sector, uint64_t value, bool *is_new) {
+        if (2 * count_ >= slots_.size()) grow();
+        Slot &slot = place(sector);
+        *is_new = slot.sector == 0;
+        if (*is_new) {
+            slot = {sector, value};
+            count_++;
+        }
+        return slot;
+    }
+    bool empty() const { return count_ == 0; }
+    template <typename Use> void each(Use use) const {
+        for (const Slot &slot : slots_)
+            if (slot.sector != 0) use(slot);
+    }
+
+  private:
+    Slot &place(uintptr_t sector) {
+        size_t mask = slots_.size() - 1, at = (sector * 0x9e3779b97f4a7c15u >> 20) & mask;
+        while (slots_[at].sector != 0 && slots_[at].sector != sector)
+            at = (at + 1) & mask;
+        return slots_[at];
+    }
+    void grow() {
+        std::vector<Slot> old(std::max<size_t>(64, 4 * slots_.size()));
+        old.swap(slots_);
+        for (const Slot &slot : old)
+            if (slot.sector != 0) place(slot.sector) = slot;
+    }
+    std::vector<Slot> slots_;
+    size_t count_ = 0;
+};
+
 /* A cache of so many sectors that lets the least recently used go, about: a hit renews. */
 class Window {
   public:
     explicit Window(double bytes) : sectors_(std::max(1.0, bytes / SECTOR)) {}
     enum Result { first, again, hit };
     Result touch(uintptr_t sector) {
-        auto [found, is_new] = at_.try_emplace(sector, misses_);
-        bool held = !is_new && (double)(misses_ - found->second) < sectors_;
+        bool is_new;
+        Sectors::Slot &slot = at_.find(sector, misses_, &is_new);
+        bool held = !is_new && (double)(misses_ - slot.value) < sectors_;
         if (!held) misses_++;
-        found->second = misses_;
+        slot.value = misses_;
         return is_new ? first : held ? hit : again;
     }
 
   private:
     double sectors_;
     uint64_t misses_ = 0;
-    std::unordered_map<uintptr_t, uint64_t> at_;
+    Sectors at_;
 };
 
-/* Sectors of one parameter, read or written, by run of consecutive blocks. */
-struct Operand {
-    std::unordered_map<uintptr_t, unsigned> runs; /* 1 + the run that alone has it; 0: several */
-};
+/* Sectors of one parameter, read or written: 1 + the run of blocks that alone has it, 0: several. */
+using Operand = Sectors;
 
 struct Sums {
     double l2 = 0, again = 0;
@@ -104,13 +147,26 @@ size_t parameter_of(const std::vector<uintptr_t> &pointers, uintptr_t address) {
     return behind == pointers.begin() ? 0 : (size_t)(behind - pointers.begin()) - 1;
 }
 
+/* As if all threads went side by side: the first accesses of all, then their second ones. */
+std::vector<Access> in_order(const std::vector<Access> &list) {
+    uint32_t most = 0;
+    for (const Access &access : list)
+        most = std::max(most, access.number);
+    std::vector<size_t> next((size_t)most + 2);
+    for (const Access &access : list)
+        next[access.number + 1]++;
+    for (size_t i = 1; i < next.size(); i++)
+        next[i] += next[i - 1];
+    std::vector<Access> sorted(list.size());
+    for (const Access &access : list)
+        sorted[next[access.number]++] = access;
+    return sorted;
+}
+
 void add_block(Sums &sums, Tracer &tracer, const std::vector<uintptr_t> &pointers, unsigned run,
                double l1_share, double l2_share) {
-    auto &list = tracer.accesses;
-    std::stable_sort(list.begin(), list.end(),
-                     [](const Access &a, const Access &b) { return a.number < b.number; });
     Window l1(l1_share), l2(l2_share), stores(l1_share);
-    for (const Access &access : list) {
+    for (const Access &access : in_order(tracer.accesses)) {
         if (access.written) {
             if (stores.touch(access.sector) != Window::hit) sums.l2 += SECTOR;
         } else {
@@ -118,24 +174,25 @@ void add_block(Sums &sums, Tracer &tracer, const std::vector<uintptr_t> &pointer
             if (l2.touch(access.sector) == Window::again) sums.again += SECTOR;
         }
         size_t parameter = parameter_of(pointers, access.sector * SECTOR);
-        auto [found, is_new] =
-            sums.operands[access.written][parameter].runs.try_emplace(access.sector, run + 1);
-        if (!is_new && found->second != run + 1) found->second = 0;
+        bool is_new;
+        Sectors::Slot &slot =
+            sums.operands[access.written][parameter].find(access.sector, run + 1, &is_new);
+        if (slot.value != run + 1) slot.value = 0;
     }
-    list.clear();
+    tracer.accesses.clear();
 }
 
 /* All sectors of a parameter, from those of the sample: what several runs share is there once. */
 void add_part(Sampled &sampled, const Operand &operand, size_t pointer, uintptr_t address,
               bool written, double scale) {
-    if (operand.runs.empty()) return;
+    if (operand.empty()) return;
     uintptr_t least = UINTPTR_MAX, most = 0;
     double own = 0, common = 0;
-    for (const auto &[sector, run] : operand.runs) {
-        least = std::min(least, sector);
-        most = std::max(most, sector);
-        (run == 0 ? common : own) += SECTOR;
-    }
+    operand.each([&](const Sectors::Slot &slot) {
+        least = std::min(least, slot.sector);
+        most = std::max(most, slot.sector);
+        (slot.value == 0 ? common : own) += SECTOR;
+    });
     double extent = (double)((most - least + 1) * SECTOR);
     double bytes = std::min(common + own * scale, extent);
     sampled.parts.push_back(
@@ -143,21 +200,26 @@ void add_part(Sampled &sampled, const Operand &operand, size_t pointer, uintptr_
     sampled.unique += bytes;
 }
 
-/* Runs of consecutive blocks all over the grid, the first and the last block among them. */
-std::vector<std::vector<unsigned>> choose(unsigned blocks) {
-    std::vector<std::vector<unsigned>> runs;
-    if (blocks <= ALL_UP_TO) {
+using Run = std::vector<unsigned>;
+
+/* Runs of consecutive blocks all over the grid, the first and the last block among them. Of long
+ * blocks, few: the first, the last, and pairs. */
+std::vector<Run> choose(unsigned blocks, bool heavy) {
+    std::vector<Run> runs;
+    unsigned count = heavy ? HEAVY_RUNS : RUNS, length = heavy ? HEAVY_RUN : RUN;
+    if (blocks <= (heavy ? HEAVY_RUNS * HEAVY_RUN : ALL_UP_TO)) {
         for (unsigned block = 0; block < blocks; block++)
             runs.push_back({block});
         return runs;
     }
-    double room = (double)(blocks - RUN) / (RUNS - 1);
-    for (unsigned i = 0; i < RUNS; i++) {
-        double jitter = i == 0 || i == RUNS - 1 ? 0 : 0.618034 * i - (unsigned)(0.618034 * i) - 0.5;
+    double room = (double)(blocks - length) / (count - 1);
+    for (unsigned i = 0; i < count; i++) {
+        bool at_end = i == 0 || i == count - 1;
+        double jitter = at_end ? 0 : 0.618034 * i - (unsigned)(0.618034 * i) - 0.5;
         unsigned first = (unsigned)(((double)i + jitter) * room);
-        std::vector<unsigned> run;
-        for (unsigned k = 0; k < RUN; k++)
-            run.push_back(std::min(first + k, blocks - 1));
+        Run run;
+        for (unsigned k = 0; k < (heavy && at_end ? 1 : length); k++)
+            run.push_back(heavy && i == count - 1 ? blocks - 1 : first + k);
         runs.push_back(run);
     }
     return runs;
@@ -178,16 +240,19 @@ Sampled sample(const Kernel &kernel, const std::vector<uintptr_t> &pointers,
     for (auto &operands : sums.operands)
         operands.resize(std::max<size_t>(1, pointers.size()));
     Sampled sampled;
-    auto runs = choose(launch.blocks);
+    auto run_one = [&](unsigned run, unsigned block) {
+        tracing = &tracer;
+        run_block_of(launch, block, body);
+        tracing = nullptr;
+        add_block(sums, tracer, pointers, run, L1_BYTES / resident, L2_BYTES / together);
+        std::memset(tracer.numbers, 0, sizeof tracer.numbers);
+        sampled.blocks++;
+    };
+    run_one(0, 0); /* the first block is part of every choice */
+    auto runs = choose(launch.blocks, tracer.touched > HEAVY);
     for (unsigned run = 0; run < runs.size(); run++)
-        for (unsigned block : runs[run]) {
-            tracing = &tracer;
-            run_block_of(launch, block, body);
-            tracing = nullptr;
-            add_block(sums, tracer, pointers, run, L1_BYTES / resident, L2_BYTES / together);
-            std::memset(tracer.numbers, 0, sizeof tracer.numbers);
-            sampled.blocks++;
-        }
+        for (unsigned block : runs[run])
+            if (block > 0) run_one(run, block);
     double scale = (double)launch.blocks / sampled.blocks;
     sampled.requested = tracer.requested * scale;
     sampled.shared = tracer.shared * scale;
