@@ -253,7 +253,8 @@ int bench_main(int argc, char **argv) {
     int count = 0, missed = 0, code = cli_parse(&bench_verb, argc, argv, &arguments, &count);
     if (code >= 0) return code;
     if (arguments.kernels) return run_kernels(&arguments, count);
-    if (arguments.count) return cli_usage_error("bench", "--count is of --kernels, which is missing");
+    if (arguments.count)
+        return cli_usage_error("bench", "--count is of --kernels, which is missing");
     if (arguments.profile.path != NULL) return run_profile(&arguments, count);
     if (arguments.list) {
         const bench_row *row;

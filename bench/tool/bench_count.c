@@ -306,7 +306,9 @@ static void set_size(bench_setup *setup) {
     static const struct {
         const char *model;
         int side, classes;
-    } sizes[] = {{"gpt2", 1024, 50257}, {"resnet18", 224, 1000}, {"resnet34", 224, 1000},
+    } sizes[] = {{"gpt2", 1024, 50257},
+                 {"resnet18", 224, 1000},
+                 {"resnet34", 224, 1000},
                  {"resnet50", 224, 1000}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && setup->dataset == NULL; i++)
         if (strcspn(setup->model, ":") == strlen(sizes[i].model) &&

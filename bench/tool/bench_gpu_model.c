@@ -47,14 +47,14 @@ static double arithmetic_s(double operations, bench_arithmetic arithmetic, bool 
 double bench_model_ms(const bench_work *work) {
     double seconds = fmax(work->memory_bytes / MEMORY_BYTES_PER_S, work->l2_bytes / L2_BYTES_PER_S);
     seconds = fmax(seconds, work->l1_bytes / L1_BYTES_PER_S);
-    seconds =
-        fmax(seconds, arithmetic_s(work->operations, work->arithmetic, work->convolution));
+    seconds = fmax(seconds, arithmetic_s(work->operations, work->arithmetic, work->convolution));
     return seconds * bench_model_tail(work) * 1e3 + LAUNCH_MS;
 }
 
 double bench_model_floor_ms(double bytes, double operations, bench_arithmetic arithmetic,
                             bool convolution) {
-    return 1e3 * fmax(bytes / MEMORY_BYTES_PER_S, arithmetic_s(operations, arithmetic, convolution));
+    return 1e3 *
+           fmax(bytes / MEMORY_BYTES_PER_S, arithmetic_s(operations, arithmetic, convolution));
 }
 
 void bench_model_print(void) {

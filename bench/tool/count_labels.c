@@ -47,8 +47,8 @@ WRAP(device_undo, "undo", "",
       const float *kept, size_t elements),
      (device, stream, gate, values, kept, elements))
 WRAP(device_check_finite, "check", "",
-     (yoke_device * device, yoke_stream stream, const float *values, size_t elements,
-      size_t offset, uint64_t *first_bad),
+     (yoke_device * device, yoke_stream stream, const float *values, size_t elements, size_t offset,
+      uint64_t *first_bad),
      (device, stream, values, elements, offset, first_bad))
 WRAP(device_gate, "gate", "",
      (yoke_device * device, yoke_stream stream, yoke_gate *gate, const yoke_gate_request *request),

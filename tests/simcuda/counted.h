@@ -13,7 +13,7 @@ extern "C" {
 typedef enum simcuda_kind {
     SIMCUDA_KERNEL,
     SIMCUDA_LIBRARY,
-    SIMCUDA_COPY, /* within device memory, or a fill of it */
+    SIMCUDA_COPY,     /* within device memory, or a fill of it */
     SIMCUDA_TRANSFER, /* from or to the host */
 } simcuda_kind;
 
@@ -28,7 +28,7 @@ typedef struct simcuda_counted {
     const char *what;                  /* the kernel's or the call's name */
     simcuda_kind kind;
     unsigned blocks, threads;
-    unsigned sampled;       /* blocks that ran and were counted; the sums below are for all blocks */
+    unsigned sampled; /* blocks that ran and were counted; the sums below are for all blocks */
     double requested_bytes; /* that threads load and store in device memory */
     double shared_bytes;    /* and in shared memory; an access of less than 4 bytes counts as 4 */
     double l2_bytes;        /* sectors of 32 bytes that blocks read past their L1, and all stores */
