@@ -132,8 +132,7 @@ cudaError_t queue_fill(void *to, int value, size_t bytes, CUstream_st &stream, c
     node.what = call;
     node.cost_ns = 2000 + bytes / 2000;
     node.work = [to, value, bytes] { memset(to, value, bytes); };
-    if (settings().count)
-        node.work = count::copy(call, to, nullptr, bytes, std::move(node.work));
+    if (settings().count) node.work = count::copy(call, to, nullptr, bytes, std::move(node.work));
     node.device = stream.device;
     node.reach = is_device(address) ? device_bit(address.device) : 0;
     return submit(stream, std::move(node));

@@ -58,9 +58,9 @@ std::vector<uintptr_t> take_pointers(std::string &parameters) {
     std::sort(pointers.begin(), pointers.end());
     pointers.erase(std::unique(pointers.begin(), pointers.end()), pointers.end());
     for (size_t i = 0; i < places.size(); i++) {
-        uintptr_t rank =
-            (uintptr_t)(std::lower_bound(pointers.begin(), pointers.end(), found[i]) -
-                        pointers.begin()) + 1;
+        uintptr_t rank = (uintptr_t)(std::lower_bound(pointers.begin(), pointers.end(), found[i]) -
+                                     pointers.begin()) +
+                         1;
         std::memcpy(&parameters[places[i]], &rank, sizeof rank);
     }
     return pointers;
@@ -90,8 +90,8 @@ void count_launch(const Kernel &kernel, const Label &of, const std::function<voi
     entry.unique_bytes = sampled.unique;
     std::vector<Range> ranges;
     for (const Sampled::Part &part : sampled.parts)
-        ranges.push_back({(uintptr_t)((double)pointers[part.pointer] + part.offset), part.bytes,
-                          part.written});
+        ranges.push_back(
+            {(uintptr_t)((double)pointers[part.pointer] + part.offset), part.bytes, part.written});
     entry.memory_bytes = through_cache(ranges) + sampled.again;
     counter().list.push_back(entry);
 }
@@ -102,8 +102,10 @@ Work launch(Kernel kernel, std::function<void()> body) {
     Label of = label;
     return [kernel = std::move(kernel), body = std::move(body), of] {
         bool small = kernel.launch.blocks <= FEW; /* a gate or a sum, whose value others need */
-        if (counter().open) count_launch(kernel, of, body);
-        else if (small) run_kernel(kernel.launch, body);
+        if (counter().open)
+            count_launch(kernel, of, body);
+        else if (small)
+            run_kernel(kernel.launch, body);
     };
 }
 
@@ -116,7 +118,8 @@ Work library(const char *what, std::vector<Operand> operands, Arithmetic arithme
         entry.arithmetic = arithmetic.type;
         std::vector<Range> ranges;
         for (const Operand &operand : operands) {
-            if (std::strstr(operand.what, "workspace") != nullptr) continue; /* the simulator's own */
+            if (std::strstr(operand.what, "workspace") != nullptr)
+                continue; /* the simulator's own */
             ranges.push_back({(uintptr_t)operand.pointer, (double)operand.bytes, operand.written});
             entry.unique_bytes += (double)operand.bytes;
         }
@@ -129,7 +132,7 @@ Work library(const char *what, std::vector<Operand> operands, Arithmetic arithme
 Work copy(const char *what, void *to, const void *from, size_t bytes, Work work) {
     Label of = label;
     bool fill = from == nullptr, local = find_address(to).place == Place::device &&
-                (fill || find_address(from).place == Place::device);
+                                         (fill || find_address(from).place == Place::device);
     return [=] {
         if (!local || bytes <= SMALL) work();
         if (!counter().open) return;

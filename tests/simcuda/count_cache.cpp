@@ -53,8 +53,9 @@ double through_cache(const std::vector<Range> &ranges) {
     std::vector<uintptr_t> next, end;
     for (const Range &range : ranges) {
         next.push_back(range.from / PIECE);
-        end.push_back(range.bytes > 0 ? ((uintptr_t)((double)range.from + range.bytes) - 1) / PIECE + 1
-                                      : next.back());
+        end.push_back(range.bytes > 0
+                          ? ((uintptr_t)((double)range.from + range.bytes) - 1) / PIECE + 1
+                          : next.back());
     }
     /* Side by side, as a kernel goes through its operands. */
     for (bool more = true; more;) {

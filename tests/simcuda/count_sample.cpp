@@ -134,7 +134,8 @@ class Window {
     Sectors at_;
 };
 
-/* Sectors of one parameter, read or written: 1 + the run of blocks that alone has it, 0: several. */
+/* Sectors of one parameter, read or written: 1 + the run of blocks that alone has it, 0: several.
+ */
 using Operand = Sectors;
 
 struct Sums {
@@ -195,8 +196,7 @@ void add_part(Sampled &sampled, const Operand &operand, size_t pointer, uintptr_
     });
     double extent = (double)((most - least + 1) * SECTOR);
     double bytes = std::min(common + own * scale, extent);
-    sampled.parts.push_back(
-        {pointer, (double)(least * SECTOR) - (double)address, bytes, written});
+    sampled.parts.push_back({pointer, (double)(least * SECTOR) - (double)address, bytes, written});
     sampled.unique += bytes;
 }
 
@@ -295,9 +295,8 @@ void count_write_range(const void *pointer, unsigned long bytes) __asm__("__tsan
 int count_add(int *address, int value, int order) __asm__("__tsan_atomic32_fetch_add");
 unsigned long long count_load(const unsigned long long *address,
                               int order) __asm__("__tsan_atomic64_load");
-int count_exchange(unsigned long long *address, unsigned long long *known,
-                   unsigned long long value, int succeeded,
-                   int failed) __asm__("__tsan_atomic64_compare_exchange_strong");
+int count_exchange(unsigned long long *address, unsigned long long *known, unsigned long long value,
+                   int succeeded, int failed) __asm__("__tsan_atomic64_compare_exchange_strong");
 int count_exchange_weakly(unsigned long long *address, unsigned long long *known,
                           unsigned long long value, int succeeded,
                           int failed) __asm__("__tsan_atomic64_compare_exchange_weak");

@@ -138,7 +138,8 @@ void forget_freed(Arena &arena, uintptr_t from, uintptr_t to) {
  */
 void map_unset(uintptr_t from, size_t bytes) {
     if (settings().count) { /* zeros, which no kernel goes astray with, and open */
-        map((void *)from, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1);
+        map((void *)from, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+            -1);
         return;
     }
     int protection = settings().threads ? PROT_READ | PROT_WRITE : PROT_NONE;
