@@ -48,14 +48,17 @@ def check_formulas(counted):
 
 
 def check_bytes(one, other):
-    """Twice the rows: values twice, weights as before."""
-    for name, direction in (("batch_norm", "forward"), ("batch_norm", "backward")):
-        rows = [operation(counted, name, direction) for counted in (one, other)]
-        near(rows[1]["requested_bytes"], 2 * rows[0]["requested_bytes"], 0.1)
-        assert rows[0]["requested_bytes"] > 0.9 * rows[0]["least_bytes"], rows[0]
+    """Sums of gradients read two values and write one; twice the rows, twice the bytes. Batch norm reads its input
+    more than once. The update does not depend on the rows."""
+    rows = [operation(counted, "accumulate", "backward") for counted in (one, other)]
+    near(rows[1]["requested_bytes"], 2 * rows[0]["requested_bytes"], 0.02)
+    near(rows[1]["requested_bytes"], rows[1]["least_bytes"], 0.02)
+    for counted in (one, other):
+        row = operation(counted, "batch_norm", "forward")
+        assert row["requested_bytes"] > 1.2 * row["least_bytes"], row
     rows = [operation(counted, "update", "") for counted in (one, other)]
     near(rows[1]["requested_bytes"], rows[0]["requested_bytes"], 1e-9)
-    near(rows[0]["requested_bytes"], rows[0]["least_bytes"], 0.4)
+    assert rows[0]["requested_bytes"] >= rows[0]["least_bytes"], rows[0]
 
 
 small, large = count("resnet20", 64), count("resnet20", 128)
