@@ -22,12 +22,14 @@ yoke_status bench_count(const bench_setup *setup, bool json) {
 
 #include "bench/floor/floor.h"
 #include "bench/tool/bench_gpu_model.h"
-#include "device/device.h"
 #include "simcuda/control.h"
 #include "simcuda/counted.h"
 
 #define WARM_STEPS 3 /* until every recording is made */
 #define NAMED 24     /* launches that the second table names */
+
+static const char *const precision_names[] = {
+    [YOKE_FLOAT32] = "float32", [YOKE_BFLOAT16] = "bfloat16", [YOKE_TF32] = "tf32"};
 
 typedef struct count_row {
     const char *operation, *direction, *what; /* what NULL: all of the operation's */
@@ -236,7 +238,7 @@ static void print_table(const count_table *table) {
     count_row all = sum(table->rows, table->row_count);
     printf("COUNTED on simulated GPUs, not timed; ms are those of a model of an H100\n");
     printf("%s, %d rows, %s: a training step has %d launches and moves %.2f GB of memory\n",
-           setup->model, setup->rows, yoke_precision_name(setup->precision), all.launches,
+           setup->model, setup->rows, precision_names[setup->precision], all.launches,
            all.memory * 1e-9);
     printf("%9s %9s %8s %9s %9s %9s %9s  %s\n", "model ms", "floor ms", "launches", "GB asked",
            "GB memory", "GB least", "TFLOP", "operation");
@@ -290,7 +292,7 @@ static yoke_status print_json(const count_table *table) {
     yoke_json_text(&json, "what", "counted on simulated GPUs, not timed");
     yoke_json_text(&json, "model", setup->model);
     yoke_json_integer(&json, "rows", setup->rows);
-    yoke_json_text(&json, "precision", yoke_precision_name(setup->precision));
+    yoke_json_text(&json, "precision", precision_names[setup->precision]);
     yoke_json_real(&json, "transferred_bytes", table->transferred);
     yoke_json_integer(&json, "transfers", table->transfers);
     yoke_json_integer(&json, "simulated_works", (int64_t)table->works);
