@@ -220,7 +220,8 @@ cudnnStatus_t queue(const cudnnContext &handle, const Backend &plan, const Point
     const size_t *w = shape.w.dims, *y = shape.y.dims;
     double operations = 2.0 * (double)(y[0] * y[2] * y[3] * w[0] * w[1] * w[2] * w[3]);
     cudaError_t error = sim::enqueue_on(
-        handle.stream, "cudnnBackendExecute", sim::library_cost_ns(operations, 0), operands, [=] {
+        handle.stream, "cudnnBackendExecute", sim::library_cost_ns(operations, 0), operands,
+        {operations, sim::conv::arithmetic(shape)}, [=] {
             const sim::conv::Scale scale{1, 0};
             std::memset(to.workspace, 0xff, workspace);
             if (direction == 0)
