@@ -87,9 +87,8 @@ typedef struct yoke_data_parallel_options {
     int shards;
     /** Batch norm in training normalises the rows of the whole micro-batch, over all devices and
      * ranks, as torch.nn.SyncBatchNorm does, and all have the same running statistics; false: the
-     * rows of each shard, as in nn.DataParallel. On CPU devices; several GPUs are refused. In DDP
-     * all ranks then also call every forward and backward in training together. Not with shards,
-     * each of which is computed alone. */
+     * rows of each shard, as in nn.DataParallel. In DDP all ranks then also call every forward and
+     * backward in training together. Not with shards, each of which is computed alone. */
     bool synchronize_batch_norm;
     /** To study waits: after each forward and each part of backward, this CPU device (with a
      * process group: this rank) sleeps until it has taken `straggler_factor` times as long. The

@@ -80,7 +80,8 @@ typedef struct yoke_device_info {
     char note[128];       /**< GPU: a peculiarity and what Yoke does about it; "" otherwise. */
     int multiprocessors;  /**< GPU: streaming multiprocessors; 0 otherwise. */
     char variants[96];    /**< GPU: the variants of the list, "+mapped"; "" otherwise. */
-    char cores[256];      /**< The cores it is bound to, "0-3,8"; "": unbound, or a GPU. */
+    char cores[256];      /**< The cores it is bound to, "0-3,8"; of a GPU those near it, where its
+                               worker runs; "": unbound, or any. */
     char nodes[32];       /**< The memory nodes (NUMA) of these cores, "1", or "0-1" of cores of two
                                nodes; "" where the machine has one node. */
 } yoke_device_info;

@@ -183,7 +183,7 @@ static void json_devices(yoke_json *json, const machine_view *machine) {
         yoke_json_integer(json, "threads", device->threads);
         yoke_json_integer(json, "first_core", device->first_core);
         yoke_json_integer(json, "core_count", device->core_count);
-        if (!is_gpu(device)) yoke_json_text(json, "cores", device->cores);
+        yoke_json_text(json, "cores", device->cores);
         if (device->nodes[0] != '\0') yoke_json_text(json, "nodes", device->nodes);
         yoke_json_integer(json, "memory_bytes", (int64_t)device->memory_bytes);
         yoke_json_boolean(json, "bfloat16", device->bfloat16);

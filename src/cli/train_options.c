@@ -169,7 +169,7 @@ static const cli_option options[] = {
      "with --shards whole shards, and the same bits (equal)",
      AT(shares)},
     {"sync-batch-norm", NULL,
-     "batch norm over the rows of all devices and ranks, not of each alone; CPU devices",
+     "batch norm over the rows of all devices and ranks, not of each alone",
      AT(engine.synchronize_batch_norm)},
     CLI_OPTION_LINK(AT(engine.link)),
     CLI_OPTION_STRAGGLER(AT(straggler), ""),

@@ -26,6 +26,11 @@ const char *yoke_device_group_name(const yoke_device_group *group) {
     return group->name;
 }
 
+void yoke_device_group_register(yoke_device_group *group, float *const *buffers, size_t bytes) {
+    if (group->register_buffers != NULL && bytes > 0)
+        group->register_buffers(group, buffers, bytes);
+}
+
 static yoke_status check_contributors(const yoke_device_group *group, int contributors) {
     if (contributors >= 1 && contributors <= group->count) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT, "a reduce of %d contributors; the group has 1 to %d",

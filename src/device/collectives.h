@@ -48,6 +48,11 @@ yoke_status yoke_device_group_reduce_scatter(yoke_device_group *group, const yok
 /* Copies device k's part to all devices, for every k. */
 yoke_status yoke_device_group_all_gather(yoke_device_group *group, const yoke_range *range);
 
+/* Tells the group of buffers of `bytes`, [count], whose ranges collectives will take: NCCL
+ * registers them, so that it moves data without copies of its own. They stay until the group is
+ * destroyed. */
+void yoke_device_group_register(yoke_device_group *group, float *const *buffers, size_t bytes);
+
 /* What a kind of group implements; first member of each kind. */
 struct yoke_device_group {
     char name[32];
@@ -57,6 +62,8 @@ struct yoke_device_group {
     yoke_status (*reduce_scatter)(yoke_device_group *group, const yoke_range *range,
                                   int contributors);
     yoke_status (*all_gather)(yoke_device_group *group, const yoke_range *range);
+    /* NULL: it needs none */
+    void (*register_buffers)(yoke_device_group *group, float *const *buffers, size_t bytes);
     void (*destroy)(yoke_device_group *group); /* accepts half-built groups */
 };
 

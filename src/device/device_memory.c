@@ -11,6 +11,7 @@ struct yoke_allocation {
     void *pointer;
     size_t bytes;
     char what[32];
+    void (*release)(yoke_device *device, void *pointer);
     struct yoke_allocation *next;
 };
 
@@ -79,12 +80,24 @@ size_t yoke_device_free_bytes(const yoke_device *device) {
     return info.memory_free;
 }
 
-yoke_status yoke_device_allocate(yoke_device *device, size_t bytes, const char *what,
-                                 void **pointer) {
+/* Falls back on ordinary memory. */
+static yoke_status allocate(yoke_device *device, size_t bytes, bool collective,
+                            struct yoke_allocation *allocation) {
+    const yoke_backend *backend = device->backend;
+    allocation->release = backend->release_collective;
+    if (collective && backend->allocate_collective != NULL)
+        TRY(backend->allocate_collective(device, bytes, &allocation->pointer));
+    if (allocation->pointer != NULL) return YOKE_OK;
+    allocation->release = backend->release;
+    return backend->allocate(device, bytes, &allocation->pointer);
+}
+
+static yoke_status allocate_and_note(yoke_device *device, size_t bytes, const char *what,
+                                     bool collective, void **pointer) {
     *pointer = NULL;
     struct yoke_allocation *allocation = calloc(1, sizeof *allocation);
     if (allocation == NULL) return FAIL_MEMORY(sizeof *allocation, what);
-    yoke_status status = device->backend->allocate(device, bytes, &allocation->pointer);
+    yoke_status status = allocate(device, bytes, collective, allocation);
     if (status != YOKE_OK) {
         free(allocation);
         return status == YOKE_ERROR_MEMORY ? out_of_memory(device, bytes, what) : status;
@@ -98,6 +111,16 @@ yoke_status yoke_device_allocate(yoke_device *device, size_t bytes, const char *
     return YOKE_OK;
 }
 
+yoke_status yoke_device_allocate(yoke_device *device, size_t bytes, const char *what,
+                                 void **pointer) {
+    return allocate_and_note(device, bytes, what, false, pointer);
+}
+
+yoke_status yoke_device_allocate_collective(yoke_device *device, size_t bytes, const char *what,
+                                            void **pointer) {
+    return allocate_and_note(device, bytes, what, true, pointer);
+}
+
 void yoke_device_free(yoke_device *device, void *pointer) {
     struct yoke_allocation **link = &device->allocations;
     while (*link != NULL && (*link)->pointer != pointer)
@@ -106,7 +129,7 @@ void yoke_device_free(yoke_device *device, void *pointer) {
     if (allocation == NULL) return;
     *link = allocation->next;
     device->allocated -= allocation->bytes;
-    device->backend->release(device, pointer);
+    allocation->release(device, pointer);
     free(allocation);
 }
 

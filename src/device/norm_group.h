@@ -19,4 +19,22 @@ typedef struct yoke_norm_group {
     bool found_nonfinite; /* a batch norm's statistics were not finite; the owner clears it */
 } yoke_norm_group;
 
+/* The numbers of all participants, [participants, count]. Forward gathers count, means and squared
+ * deviations from them, 1 + 2 * channels numbers each. */
+typedef struct yoke_norm_gathered {
+    const double *all;
+    int participants;
+    size_t count;
+} yoke_norm_gathered;
+/* Waits for the others. alone: they take no part; idle: this one has no rows, and gives zeros. */
+yoke_status yoke_norm_gather(const yoke_norm_group *group, bool alone, bool idle, double *own,
+                             size_t count, yoke_norm_gathered *gathered);
+/* Of forward's numbers: values of a channel over all participants; 0: nobody has rows. ARGUMENT:
+ * one value only. */
+yoke_status yoke_norm_total(const yoke_norm_gathered *from, bool alone, double *total);
+/* mean[channels] and the biased variance[channels] over all participants' values. */
+void yoke_norm_combine(const yoke_norm_gathered *from, double total, float *mean, float *variance);
+/* The sum of number `at` over the participants, in their order. */
+double yoke_norm_sum(const yoke_norm_gathered *from, size_t at);
+
 #endif

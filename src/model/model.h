@@ -84,7 +84,8 @@ typedef struct yoke_replica_options {
                        */
     yoke_norm_group *norm_group; /* of its batch norms in training; NULL: none */
     yoke_operation_hook before_operation;
-    bool recomputes;         /* activation checkpointing, also of models without marks */
+    bool exchanges;  /* collectives move its flat buffers: yoke_device_allocate_collective */
+    bool recomputes; /* activation checkpointing, also of models without marks */
     const char *rows_advice; /* ends a MEMORY text about memory that grows with them; may
                                 be NULL */
 } yoke_replica_options;

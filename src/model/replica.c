@@ -16,6 +16,17 @@ static yoke_status allocate_floats(yoke_replica *replica, size_t count, const ch
     return YOKE_OK;
 }
 
+/* A flat buffer. */
+static yoke_status allocate_buffer(yoke_replica *replica, const char *what, float **floats) {
+    void *pointer = NULL;
+    size_t bytes = replica->flat->elements * sizeof **floats;
+    yoke_device *device = replica->options.device;
+    TRY(replica->options.exchanges ? yoke_device_allocate_collective(device, bytes, what, &pointer)
+                                   : yoke_device_allocate(device, bytes, what, &pointer));
+    *floats = pointer;
+    return YOKE_OK;
+}
+
 static yoke_status allocate_flat(yoke_replica *replica, float *parameters, float *gradients) {
     const yoke_flat *flat = replica->flat;
     yoke_replica_memory *memory = &replica->memory;
@@ -23,10 +34,9 @@ static yoke_status allocate_flat(yoke_replica *replica, float *parameters, float
     memory->gradients = gradients;
     replica->borrows_parameters = parameters != NULL;
     replica->borrows_gradients = gradients != NULL;
-    if (parameters == NULL)
-        TRY(allocate_floats(replica, flat->elements, "parameters", &memory->parameters));
+    if (parameters == NULL) TRY(allocate_buffer(replica, "parameters", &memory->parameters));
     if (gradients == NULL && !replica->options.inference)
-        TRY(allocate_floats(replica, flat->elements, "gradients", &memory->gradients));
+        TRY(allocate_buffer(replica, "gradients", &memory->gradients));
     if (flat->buffer_elements == 0) return YOKE_OK;
     return allocate_floats(replica, flat->buffer_elements, "running statistics", &memory->buffers);
 }
@@ -197,7 +207,8 @@ static yoke_status place_program(yoke_replica *replica, yoke_program *program) {
     }
     TRY(yoke_program_bind(program, replica->flat, memory, arena->address,
                           scratch_of(replica, program)));
-    if (!yoke_device_records(device)) return YOKE_OK;
+    /* A host gathers the statistics of batch norms in the middle of a pass. */
+    if (!yoke_device_records(device) || replica->options.norm_group != NULL) return YOKE_OK;
     return yoke_program_record(program, replica->flat, memory);
 }
 

@@ -55,17 +55,17 @@ static const char *const cut_names[] = {"264 blocks or more", "264 blocks at mos
 static const cuda_batch_norm_cut cuts[] = {{264, false}, {264, true}, {216, true}};
 
 /* Of 4 packs of channels. */
-static size_t norm_groups(int channels, bool half) {
-    size_t group = 4 * (half ? 8 : 4);
+static size_t norm_groups(int channels, cuda_type type) {
+    size_t group = 4 * (type == CUDA_BFLOAT16 ? 8 : 4);
     return ((size_t)channels + group - 1) / group;
 }
 
 /* Each chunk of pixels has two partial sums for each channel, and a block for each group. */
-static size_t norm_blocks(int channels, bool half, cuda_batch_norm_cut cut) {
+static size_t norm_blocks(int channels, cuda_type type, cuda_batch_norm_cut cut) {
     const cuda_batch_norm_job job = {
-        .pixels = 256 * 7 * 7, .channels = channels, .half = half, .cut = cut};
+        .pixels = 256 * 7 * 7, .channels = channels, .type = type, .cut = cut};
     size_t chunks = cuda_batch_norm_partial_bytes(&job) / (2 * sizeof(float) * (size_t)channels);
-    return norm_groups(channels, half) * chunks;
+    return norm_groups(channels, type) * chunks;
 }
 
 static void a_cut_limits_the_blocks_that_are_launched(void **state) {
@@ -73,16 +73,17 @@ static void a_cut_limits_the_blocks_that_are_launched(void **state) {
     for (size_t i = 0; i < COUNT(cuts); i++) {
         size_t most[2] = {0, 0};
         for (int channels = 64; channels <= 2048; channels *= 2)
-            for (int half = 0; half < 2; half++) {
-                size_t blocks = norm_blocks(channels, half != 0, cuts[i]);
+            for (cuda_type type = CUDA_FLOAT32; type <= CUDA_BFLOAT16; type++) {
+                size_t blocks = norm_blocks(channels, type, cuts[i]);
                 assert_true(2 * blocks > cuts[i].blocks); /* a chunk may be all that is left */
-                if (blocks > most[half]) most[half] = blocks;
+                if (blocks > most[type]) most[type] = blocks;
             }
         if (!cuts[i].at_most) {
-            assert_int_equal(most[0], 384); /* what the others avoid */
-            assert_int_equal(most[1], 320);
+            assert_int_equal(most[CUDA_FLOAT32], 384); /* what the others avoid */
+            assert_int_equal(most[CUDA_BFLOAT16], 320);
         } else {
-            assert_true(most[0] <= cuts[i].blocks && most[1] <= cuts[i].blocks);
+            assert_true(most[CUDA_FLOAT32] <= cuts[i].blocks &&
+                        most[CUDA_BFLOAT16] <= cuts[i].blocks);
         }
     }
 }

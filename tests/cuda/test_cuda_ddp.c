@@ -41,6 +41,7 @@ static void batch_norm_dropout_clipping_and_accumulation_change_nothing_about_it
     (void)state;
     const ddp_setting settings[] = {
         {.batch = 16, .accumulate = 1, .steps = 6, .norm = true},
+        {.batch = 16, .accumulate = 1, .steps = 6, .norm = true, .synchronized = true},
         {.batch = 16, .accumulate = 1, .steps = 6, .dropout = 0.4},
         {.batch = 16, .accumulate = 1, .steps = 6, .clip = true},
         {.batch = 16, .accumulate = 1, .steps = 6, .groups = 3},

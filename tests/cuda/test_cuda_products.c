@@ -272,7 +272,7 @@ static void check_column_sums(cuda_device *device, cuda_type type, size_t rows, 
     operand sums = make_operand(device, CUDA_FLOAT32, columns, 2);
     operand partial = make_operand(device, CUDA_FLOAT32, CUDA_COLUMN_PARTS * columns, 3);
     cuda_column_sums job = {.values = values.device,
-                            .half = type == CUDA_BFLOAT16,
+                            .type = type,
                             .shape = {rows, columns, columns},
                             .sums = sums.device,
                             .partial = partial.device};

@@ -64,10 +64,12 @@ static void open_rig(group_rig *rig, const char *list, yoke_collectives kind) {
     EXPECT_OK(create_group(rig, kind));
     for (int k = 0; k < rig->count; k++) {
         yoke_device *device = yoke_devices_at(rig->devices, k);
-        EXPECT_OK(yoke_device_allocate(device, bytes, "a test", (void **)&rig->memory[k]));
+        EXPECT_OK(
+            yoke_device_allocate_collective(device, bytes, "a test", (void **)&rig->memory[k]));
         EXPECT_OK(yoke_device_allocate_host(device, bytes, "a test", (void **)&rig->given[k]));
         EXPECT_OK(yoke_device_allocate_host(device, bytes, "a test", (void **)&rig->taken[k]));
     }
+    yoke_device_group_register(rig->group, rig->memory, bytes);
 }
 
 static void close_rig(group_rig *rig) {

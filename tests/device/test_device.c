@@ -180,7 +180,7 @@ static void the_cores_are_shared_and_reused_when_there_are_too_few(void **state)
         EXPECT_OK(yoke_devices_describe(devices, i, &info));
         assert_int_equal(info.threads, share);
         assert_int_equal(info.core_count, share);
-        assert_true(cpu_list_parse(info.cores, &own));
+        assert_true(yoke_core_list_parse(info.cores, &own));
         assert_int_equal(info.first_core, yoke_cores_at(&own, 0));
         CPU_AND(&both, &own, &allowed);
         assert_int_equal(CPU_COUNT(&both), share);

@@ -62,13 +62,13 @@ static void put_machine(const char *const *nodes, int node_count, const char *co
 
 static cpu_set_t cores_of(const char *list) {
     cpu_set_t cores;
-    assert_true(cpu_list_parse(list, &cores));
+    assert_true(yoke_core_list_parse(list, &cores));
     return cores;
 }
 
 static void expect_cores(const cpu_set_t *cores, const char *expected) {
     char text[256];
-    cpu_list_write(cores, text, sizeof text);
+    yoke_core_list_write(cores, text, sizeof text);
     assert_string_equal(text, expected);
 }
 
@@ -113,7 +113,7 @@ static void what_is_no_list_is_refused(void **state) {
     static const char *const rows[] = {"a", "0-", "-1", "0,,1", "3-1", "0-3x", "0 1", "1,\n", ","};
     cpu_set_t cores;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (cpu_list_parse(rows[i], &cores)) fail_msg("\"%s\" was read", rows[i]);
+        if (yoke_core_list_parse(rows[i], &cores)) fail_msg("\"%s\" was read", rows[i]);
 }
 
 static void a_list_that_is_too_long_ends_with_dots(void **state) {
@@ -121,7 +121,7 @@ static void a_list_that_is_too_long_ends_with_dots(void **state) {
     cpu_set_t cores = cores_of("0,2,4,6,8,10,12,14,16,18");
     char text[96];
     for (size_t size = 8; size < sizeof text; size++) {
-        cpu_list_write(&cores, text, size);
+        yoke_core_list_write(&cores, text, size);
         assert_true(strlen(text) < size);
         bool whole = strcmp(text, "0,2,4,6,8,10,12,14,16,18") == 0;
         assert_true(whole || strcmp(text + strlen(text) - 4, ",...") == 0);

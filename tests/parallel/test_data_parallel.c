@@ -445,25 +445,6 @@ static void impossible_batches_are_refused(void **state) {
     yoke_model_destroy(model);
 }
 
-/* One GPU has nobody to meet. */
-static void several_gpus_refuse_to_synchronise_batch_norm(void **state) {
-    (void)state;
-    yoke_model *model = check_model(true, 0);
-    yoke_data_parallel_options options = check_options(8, YOKE_SCHEDULE_OVERLAP);
-    options.synchronize_batch_norm = true;
-    check_engine engine = check_engine_make(model, 1, options, &sgd);
-    check_engine_free(&engine);
-    yoke_devices_options two = {.struct_size = sizeof two, .list = devices_of(2), .threads = 1};
-    EXPECT_OK(yoke_devices_open(&engine.devices, &two));
-    options.struct_size = sizeof options;
-    yoke_status status =
-        yoke_data_parallel_create(&engine.parallel, model, engine.devices, &sgd, &options);
-    assert_int_equal(status, devices_are_cpus() ? YOKE_OK : YOKE_ERROR_ARGUMENT);
-    if (!devices_are_cpus()) assert_non_null(strstr(yoke_last_error(), "synchronize_batch_norm"));
-    check_engine_free(&engine);
-    yoke_model_destroy(model);
-}
-
 static void memory_report_adds_up(void **state) {
     (void)state;
     yoke_model *model = check_model(true, 0);
@@ -502,7 +483,6 @@ int main(void) {
         cmocka_unit_test(a_nonfinite_loss_in_an_earlier_micro_batch_fails_the_step),
         cmocka_unit_test(a_replicas_error_reaches_the_caller_by_value),
         cmocka_unit_test(impossible_batches_are_refused),
-        cmocka_unit_test(several_gpus_refuse_to_synchronise_batch_norm),
         cmocka_unit_test(memory_report_adds_up),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);

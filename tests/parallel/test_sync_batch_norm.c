@@ -203,6 +203,7 @@ static void expect_ranks_as_devices(const ddp_setting *s, const yoke_model *mode
  * on 4 ranks leave one without rows, and the short batch of 2 rows leaves two. */
 static void ranks_train_as_devices_to_the_bit(void **state) {
     (void)state;
+    if (!devices_are_cpus()) skip();
     static const ddp_setting kinds[] = {
         {.batch = 9, .accumulate = 1, .steps = 4, .own_buffers = true, .synchronized = true},
         {.batch = 9, .accumulate = 1, .steps = 4, .uncounted = true, .synchronized = true},
@@ -265,6 +266,7 @@ static yoke_status train_cut_rank(yoke_process_group *group, const script *play)
 
 static void ranks_go_through_equally_many_micro_batches(void **state) {
     (void)state;
+    if (!devices_are_cpus()) skip();
     yoke_model *model = make_model(false);
     const ddp_setting s = {
         .batch = CUT_ROWS, .accumulate = 3, .own_buffers = true, .synchronized = true};
@@ -357,6 +359,7 @@ static void expect_step_to_fail(yoke_schedule schedule, int rows, int segments,
 
 static void a_device_that_fails_keeps_no_other_waiting(void **state) {
     (void)state;
+    if (!devices_are_cpus()) skip();
     alarm(DEADLINE_SECONDS);
     for (int schedule = 0; schedule < 3; schedule++) {
         expect_step_to_fail((yoke_schedule)schedule, 2, 0, YOKE_ERROR_DEVICE);
@@ -368,6 +371,7 @@ static void a_device_that_fails_keeps_no_other_waiting(void **state) {
 
 static void a_nonfinite_row_is_named_and_spoils_nothing(void **state) {
     (void)state;
+    if (!devices_are_cpus()) skip();
     yoke_model *model = make_model(true);
     alarm(DEADLINE_SECONDS);
     for (int i = 0; i < 6; i++) {
@@ -396,6 +400,7 @@ static void a_nonfinite_row_is_named_and_spoils_nothing(void **state) {
 
 static void a_rank_with_a_nonfinite_row_stops_all(void **state) {
     (void)state;
+    if (!devices_are_cpus()) skip();
     static const ddp_setting kinds[] = {
         {.batch = 8, .accumulate = 1, .norm = true, .synchronized = true},
         {.batch = 8, .accumulate = 1, .norm = true, .sharded = true, .synchronized = true},
@@ -420,6 +425,7 @@ static yoke_status step_rank(yoke_process_group *group, const script *play) {
 /* 8 rows on 3 ranks are 3, 3, 2: rank 2 fails. */
 static void a_rank_that_fails_keeps_no_other_waiting(void **state) {
     (void)state;
+    if (!devices_are_cpus()) skip();
     static const yoke_status statuses[] = {YOKE_ERROR_DEVICE, YOKE_ERROR_NUMERIC};
     yoke_model *model = make_model(true);
     course plan = {.setting = &eight, .model = model};
@@ -457,6 +463,7 @@ static yoke_status pass_by_hand(yoke_process_group *group, const script *play) {
 
 static void a_rank_that_fails_by_hand_ends_all_with_its_text(void **state) {
     (void)state;
+    if (!devices_are_cpus()) skip();
     static const struct {
         int label, rows, segments;
         yoke_status status;
@@ -512,6 +519,7 @@ static void one_row_on_each_device_is_enough_but_one_row_is_not(void **state) {
 
 static void kernels_are_timed_on_one_device_alone(void **state) {
     (void)state;
+    if (!devices_are_cpus()) skip(); /* they are recorded, and hosts wait within these */
     yoke_model *model = make_model(true);
     check_engine engine = check_engine_make(model, 2, options_of(&eight), NULL);
     double milliseconds = 0;
@@ -537,5 +545,5 @@ int main(void) {
         cmocka_unit_test(one_row_on_each_device_is_enough_but_one_row_is_not),
         cmocka_unit_test(kernels_are_timed_on_one_device_alone),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_ON_DEVICES(tests, NULL, NULL);
 }

@@ -67,6 +67,7 @@ void launch_ready(Clique &clique);
 /* Another answer to "has it ended?" of a non-blocking communicator. */
 ncclResult_t poll(ncclComm *comm);
 void ring_all(); /* something changed that a blocked rank may wait for */
+void forget_registrations(const ncclComm *comm); /* nccl_memory.cpp: it ends with them */
 /* Makes an end of the communicator: a violation while a thread is inside a call of it. */
 void release(ncclComm *comm, const char *call);
 

@@ -267,6 +267,7 @@ void release(ncclComm *comm, const char *call) {
                   "of it",
                   call, comm->rank);
     comm->clique->members[(size_t)comm->rank] = nullptr;
+    forget_registrations(comm);
     disown(comm);
     delete comm;
     ring_all();

@@ -82,7 +82,7 @@ static void cpu_describe(const yoke_device *device, yoke_device_info *info) {
     if (file != NULL) fclose(file);
     info->core_count = CPU_COUNT(cores);
     info->first_core = info->core_count > 0 ? (int)yoke_cores_at(cores, 0) : -1;
-    cpu_list_write(cores, info->cores, sizeof info->cores);
+    yoke_core_list_write(cores, info->cores, sizeof info->cores);
     memcpy(info->nodes, cpu->nodes, sizeof info->nodes);
     info->memory_bytes = memory_bytes();
 }

@@ -8,64 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIST_BYTES 4096
 #define UNKNOWN (-1)
-
-/* Lists. */
-
-static bool parse_number(const char **at, long *number) {
-    char *end;
-    if (!isdigit((unsigned char)**at)) return false;
-    *number = strtol(*at, &end, 10);
-    *at = end;
-    return *number >= 0;
-}
-
-/* Cores beyond CPU_SETSIZE are left out: no thread can be bound to them. */
-bool cpu_list_parse(const char *text, cpu_set_t *cores) {
-    CPU_ZERO(cores);
-    if (text[strspn(text, " \t\n")] == '\0') return true;
-    for (const char *at = text;; at++) {
-        long first, last;
-        if (!parse_number(&at, &first)) return false;
-        last = first;
-        if (*at == '-' && (at++, !parse_number(&at, &last) || last < first)) return false;
-        for (long core = first; core <= last && core < CPU_SETSIZE; core++)
-            CPU_SET((size_t)core, cores);
-        if (*at != ',') return *at == '\0' || strcmp(at, "\n") == 0;
-    }
-}
-
-void cpu_list_write(const cpu_set_t *cores, char *text, size_t size) {
-    size_t length = 0;
-    text[0] = '\0';
-    for (size_t core = 0; core < CPU_SETSIZE; core++) {
-        size_t last = core;
-        char item[48];
-        if (!CPU_ISSET(core, cores)) continue;
-        while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, cores))
-            last++;
-        snprintf(item, sizeof item, last > core ? "%s%zu-%zu" : "%s%zu", length > 0 ? "," : "",
-                 core, last);
-        if (length + strlen(item) + strlen(",...") >= size) {
-            snprintf(text + length, size - length, "%s...", length > 0 ? "," : "");
-            return;
-        }
-        length += (size_t)snprintf(text + length, size - length, "%s", item);
-        core = last;
-    }
-}
-
-static bool read_list(const char *path, cpu_set_t *cores) {
-    char text[LIST_BYTES];
-    FILE *file = fopen(path, "re");
-    if (file == NULL) return false;
-    size_t length = fread(text, 1, sizeof text - 1, file);
-    bool whole = !ferror(file) && length < sizeof text - 1;
-    fclose(file);
-    text[length] = '\0';
-    return whole && cpu_list_parse(text, cores);
-}
 
 /* Nodes. */
 
@@ -79,7 +22,7 @@ static void find_numbers(const char *root, cpu_set_t *numbers) {
         const char *at = entry->d_name + strlen("node");
         long number;
         if (strncmp(entry->d_name, "node", strlen("node")) != 0) continue;
-        if (parse_number(&at, &number) && *at == '\0' && number < CPU_SETSIZE)
+        if (yoke_core_list_number(&at, &number) && *at == '\0' && number < CPU_SETSIZE)
             CPU_SET((size_t)number, numbers);
     }
     if (folder != NULL) closedir(folder);
@@ -106,7 +49,7 @@ static void read_nodes(cpu_nodes *nodes, const char *root, const cpu_set_t *allo
         char path[512];
         if (!CPU_ISSET((size_t)number, &numbers)) continue;
         snprintf(path, sizeof path, "%s/node/node%d/cpulist", root, number);
-        if (read_list(path, &cores)) add_node(nodes, number, &cores, allowed);
+        if (yoke_core_list_read(path, &cores)) add_node(nodes, number, &cores, allowed);
     }
     if (nodes->count == 0) nodes->numbers[nodes->count++] = 0;
     for (size_t core = 0; core < CPU_SETSIZE; core++)
@@ -119,7 +62,7 @@ static void read_siblings(cpu_nodes *nodes, const char *root, const cpu_set_t *a
         cpu_set_t siblings;
         if (!CPU_ISSET(core, allowed) || nodes->first_of[core] < (short)core) continue;
         snprintf(path, sizeof path, "%s/cpu/cpu%zu/topology/thread_siblings_list", root, core);
-        if (!read_list(path, &siblings)) continue;
+        if (!yoke_core_list_read(path, &siblings)) continue;
         for (size_t other = core + 1; other < CPU_SETSIZE; other++)
             if (CPU_ISSET(other, &siblings) && nodes->node_of[other] == nodes->node_of[core])
                 nodes->first_of[other] = (short)core;
@@ -152,5 +95,5 @@ void cpu_nodes_write(const cpu_nodes *nodes, const cpu_set_t *cores, char *text,
     CPU_ZERO(&numbers);
     for (size_t core = 0; nodes->count > 1 && core < CPU_SETSIZE; core++)
         if (CPU_ISSET(core, cores)) CPU_SET((size_t)nodes->numbers[nodes->node_of[core]], &numbers);
-    cpu_list_write(&numbers, text, size);
+    yoke_core_list_write(&numbers, text, size);
 }

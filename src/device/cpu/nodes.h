@@ -4,9 +4,7 @@
 #ifndef DEVICE_CPU_NODES_H
 #define DEVICE_CPU_NODES_H
 
-#include <sched.h>
-#include <stdbool.h>
-#include <stddef.h>
+#include "device/backend.h"
 
 /* A core is what the system calls a CPU; two siblings are hyperthreads of one processor core. */
 typedef struct cpu_nodes {
@@ -20,11 +18,6 @@ typedef struct cpu_nodes {
 
 /* Reads the folder `root`. What it does not say: all cores lie on one node, and have no sibling. */
 void cpu_nodes_read(cpu_nodes *nodes, const char *root, const cpu_set_t *allowed);
-
-/* Reads "0-3,8\n". False: it is no list of cores. */
-bool cpu_list_parse(const char *text, cpu_set_t *cores);
-/* Writes "0-3,8", cut with "..." where it does not fit. */
-void cpu_list_write(const cpu_set_t *cores, char *text, size_t size);
 
 typedef struct cpu_teams {
     int count;   /* of teams on this machine, those of other processes included */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each participant reduces its rows to count, mean and squared deviations per channel. All
- * participants gather these and combine them in the same order (Chan, Golub and LeVeque 1983), so
- * they all have the same statistics, to the bit. Backward gathers the two sums over rows in which
- * the gradient of the input depends on the other participants. */
+ * participants gather these and combine them alike (norm_group.c). Backward gathers the two sums
+ * over rows in which the gradient of the input depends on the other participants. */
 #include "device/cpu/sync_norm.h"
 
 #include <math.h>
@@ -58,52 +57,14 @@ static void describe_rows(const cpu_sync_norm *sync) {
     cpu_channel_statistics_run(&sync->statistics, means, means + sync->geometry.channels);
 }
 
-/* Waits for the others, unless the step is alone: all[participants][count]. */
-static yoke_status gather(const cpu_sync_norm *sync, const yoke_plan_step *step, size_t count,
-                          const double **all, int *participants) {
-    const yoke_norm_group *group = sync->group;
-    *participants = step->alone ? 1 : group->participants;
-    *all = sync->message;
-    if (step->alone) return YOKE_OK;
-    if (step->idle) memset(sync->message, 0, count * sizeof *sync->message);
-    return group->all_gather(group->context, sync->message, count, all);
-}
-
-static void combine(cpu_sync_norm *sync, const double *all, int participants) {
-    size_t channels = sync->geometry.channels, count = 1 + 2 * channels;
-    for (size_t c = 0; c < channels; c++) {
-        double sum = 0, deviations = 0;
-        for (int k = 0; k < participants; k++) {
-            const double *from = all + (size_t)k * count;
-            if (from[0] > 0) sum += from[0] * from[1 + c];
-        }
-        double mean = sum / sync->total;
-        for (int k = 0; k < participants; k++) {
-            const double *from = all + (size_t)k * count;
-            double apart = from[1 + c] - mean;
-            if (from[0] > 0) deviations += from[1 + channels + c] + from[0] * apart * apart;
-        }
-        sync->operands.mean[c] = (float)mean;
-        sync->operands.variance[c] = (float)(deviations / sync->total);
-    }
-}
-
 yoke_status cpu_sync_norm_statistics(cpu_sync_norm *sync, const yoke_plan_step *step) {
-    const double *all;
-    int participants;
-    size_t count = 1 + 2 * sync->geometry.channels;
+    yoke_norm_gathered gathered;
     if (!step->idle) describe_rows(sync);
-    TRY(gather(sync, step, count, &all, &participants));
-    sync->total = 0;
-    for (int k = 0; k < participants; k++)
-        sync->total += all[(size_t)k * count];
-    if (sync->total == 1 && !step->alone)
-        return FAIL(
-            YOKE_ERROR_ARGUMENT,
-            "batch norm in training needs more than 1 value per channel, got 1 row of [%zu, "
-            "1, 1] on all devices together; give the batch at least 2 rows",
-            sync->geometry.channels);
-    if (sync->total > 0) combine(sync, all, participants);
+    TRY(yoke_norm_gather(sync->group, step->alone, step->idle, sync->message,
+                         1 + 2 * sync->geometry.channels, &gathered));
+    TRY(yoke_norm_total(&gathered, step->alone, &sync->total));
+    if (sync->total > 0)
+        yoke_norm_combine(&gathered, sync->total, sync->operands.mean, sync->operands.variance);
     return YOKE_OK;
 }
 
@@ -111,15 +72,11 @@ yoke_status cpu_sync_norm_statistics(cpu_sync_norm *sync, const yoke_plan_step *
  * means over all rows, dx = scale / std * (dy - mean(dy) - normal * mean(dy * normal)). The
  * first term is there already. */
 
-static void set_coefficients(const cpu_sync_norm *sync, const double *all, int participants) {
+static void set_coefficients(const cpu_sync_norm *sync, const yoke_norm_gathered *gathered) {
     const cpu_sync_operands *operands = &sync->operands;
     size_t channels = sync->geometry.channels;
     for (size_t c = 0; c < channels; c++) {
-        double shift = 0, scale = 0;
-        for (int k = 0; k < participants; k++) {
-            shift += all[(size_t)k * 2 * channels + c];
-            scale += all[(size_t)k * 2 * channels + channels + c];
-        }
+        double shift = yoke_norm_sum(gathered, c), scale = yoke_norm_sum(gathered, channels + c);
         double inverse = 1 / sqrt((double)operands->variance[c] + sync->epsilon);
         double factor = (double)operands->scale[c] * inverse / sync->total;
         sync->offset[c] = (float)(factor * shift);
@@ -149,16 +106,16 @@ static void correct_rows(const cpu_sync_norm *sync) {
 }
 
 yoke_status cpu_sync_norm_correct(cpu_sync_norm *sync, const yoke_plan_step *step) {
-    const double *all;
-    int participants;
+    yoke_norm_gathered gathered;
     size_t channels = sync->geometry.channels;
     for (size_t c = 0; c < channels && !step->idle; c++) {
         sync->message[c] = (double)sync->operands.shift_gradient[c];
         sync->message[channels + c] = (double)sync->operands.scale_gradient[c];
     }
-    TRY(gather(sync, step, 2 * channels, &all, &participants));
+    TRY(yoke_norm_gather(sync->group, step->alone, step->idle, sync->message, 2 * channels,
+                         &gathered));
     if (step->idle || sync->operands.input_gradient == NULL) return YOKE_OK;
-    set_coefficients(sync, all, participants);
+    set_coefficients(sync, &gathered);
     correct_rows(sync);
     return YOKE_OK;
 }

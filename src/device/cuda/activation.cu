@@ -102,11 +102,11 @@ template <typename F> struct passes {
                (const T *)job->from, (const T *)job->kept, packs);
     }
     static cudaError_t run(const cuda_activation_job *job, cudaStream_t stream) {
-        CUDA_BY_PACK(forward, job->half, job->elements, job, stream);
+        CUDA_BY_PACK(forward, job->type, job->elements, job, stream);
         return cudaGetLastError();
     }
     static cudaError_t run_backward(const cuda_activation_job *job, cudaStream_t stream) {
-        CUDA_BY_PACK(backward, job->half, job->elements, job, stream);
+        CUDA_BY_PACK(backward, job->type, job->elements, job, stream);
         return cudaGetLastError();
     }
 };

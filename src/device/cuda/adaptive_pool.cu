@@ -92,12 +92,12 @@ static void backward(const cuda_pooling_job *job, cudaStream_t stream) {
 }
 
 extern "C" cudaError_t cuda_run_adaptive_pool(const cuda_pooling_job *job, cudaStream_t stream) {
-    CUDA_BY_PACK(forward, job->half, job->channels, job, stream);
+    CUDA_BY_PACK(forward, job->type, job->channels, job, stream);
     return cudaGetLastError();
 }
 
 extern "C" cudaError_t cuda_run_adaptive_pool_backward(const cuda_pooling_job *job,
                                                        cudaStream_t stream) {
-    CUDA_BY_PACK(backward, job->half, job->channels, job, stream);
+    CUDA_BY_PACK(backward, job->type, job->channels, job, stream);
     return cudaGetLastError();
 }

@@ -95,7 +95,7 @@ yoke_status cuda_accumulate(yoke_device *device, const yoke_layout *layout, void
     size_t elements = cuda_elements(own);
     if (elements == 0) return YOKE_OK;
     TRY(cuda_use(device));
-    TRY_CUDA(cuda_of(device), cuda_run_accumulate(to, from, own->type == CUDA_BFLOAT16, elements,
+    TRY_CUDA(cuda_of(device), cuda_run_accumulate(to, from, own->type, elements,
                                                   stream_of(device, YOKE_STREAM_COMPUTE)));
     return YOKE_OK;
 }

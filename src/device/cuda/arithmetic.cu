@@ -98,8 +98,8 @@ static __global__ void square_blocks(const float *values, size_t elements, doubl
         size_t block = first + threadIdx.x / SQUARE_LANES, at = block * SQUARE_BLOCK;
         size_t left = at < elements ? elements - at : 0;
         double sum = square_lane(values + at, left < SQUARE_BLOCK ? left : SQUARE_BLOCK, lane);
-        for (int half = SQUARE_LANES / 2; half > 0; half /= 2)
-            sum += __shfl_xor_sync(0xffffffffu, sum, half);
+        for (int by = SQUARE_LANES / 2; by > 0; by /= 2)
+            sum += __shfl_xor_sync(0xffffffffu, sum, by);
         if (lane == 0 && block < count) sums[block] = sum;
     }
 }
@@ -336,16 +336,15 @@ static __global__ void accumulate(T *to, const T *from, size_t elements, size_t 
     GRID_STRIDE(i, elements - whole) accumulate_at<1>(to + whole + i, from + whole + i);
 }
 
-extern "C" cudaError_t cuda_run_accumulate(void *to, const void *from, bool half, size_t elements,
-                                           cudaStream_t stream) {
+extern "C" cudaError_t cuda_run_accumulate(void *to, const void *from, cuda_type type,
+                                           size_t elements, cudaStream_t stream) {
     size_t whole = packed(elements, address(to) | address(from));
     unsigned blocks = pack_blocks(elements, whole);
-    if (half)
-        LAUNCH(accumulate<__nv_bfloat16>, blocks, CUDA_THREADS, stream, (__nv_bfloat16 *)to,
-               (const __nv_bfloat16 *)from, elements, whole);
-    else
-        LAUNCH(accumulate<float>, blocks, CUDA_THREADS, stream, (float *)to, (const float *)from,
-               elements, whole);
+    cuda_by_type(type, [&](auto of) {
+        using T = typename decltype(of)::type;
+        LAUNCH(accumulate<T>, blocks, CUDA_THREADS, stream, (T *)to, (const T *)from, elements,
+               whole);
+    });
     return cudaGetLastError();
 }
 
@@ -375,9 +374,8 @@ static void launch_convert(const cuda_reorder_job *job, cudaStream_t stream) {
 }
 
 extern "C" cudaError_t cuda_run_convert(const cuda_reorder_job *job, cudaStream_t stream) {
-    if (job->to_half)
-        launch_convert<__nv_bfloat16, float>(job, stream);
-    else
-        launch_convert<float, __nv_bfloat16>(job, stream);
+    cuda_by_types(job->to_type, job->from_type, [&](auto to, auto from) {
+        launch_convert<typename decltype(to)::type, typename decltype(from)::type>(job, stream);
+    });
     return cudaGetLastError();
 }

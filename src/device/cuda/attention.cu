@@ -245,17 +245,19 @@ static void launch_backward(const cuda_attention_job *job, cudaStream_t stream) 
      : (size) <= 64  ? function<T, 64>(__VA_ARGS__)                                                \
      : (size) <= 128 ? function<T, 128>(__VA_ARGS__)                                               \
                      : function<T, CUDA_ATTENTION_SIZE>(__VA_ARGS__))
-#define BY_SIZE(function, half, size, ...)                                                         \
-    ((half) ? BY_SIZE_OF(function, __nv_bfloat16, size, __VA_ARGS__)                               \
-            : BY_SIZE_OF(function, float, size, __VA_ARGS__))
+#define BY_SIZE(function, type_of_values, size, ...)                                               \
+    cuda_by_type(type_of_values, [&](auto of) {                                                    \
+        using T = typename decltype(of)::type;                                                     \
+        BY_SIZE_OF(function, T, size, __VA_ARGS__);                                                \
+    })
 
 extern "C" cudaError_t cuda_run_attention(const cuda_attention_job *job, cudaStream_t stream) {
-    BY_SIZE(launch_forward, job->half, job->size, job, stream);
+    BY_SIZE(launch_forward, job->type, job->size, job, stream);
     return cudaGetLastError();
 }
 
 extern "C" cudaError_t cuda_run_attention_backward(const cuda_attention_job *job,
                                                    cudaStream_t stream) {
-    BY_SIZE(launch_backward, job->half, job->size, job, stream);
+    BY_SIZE(launch_backward, job->type, job->size, job, stream);
     return cudaGetLastError();
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/cuda/cuda.h"
+#include "device/cuda/near.h"
 
 /* Life. */
 
@@ -85,6 +85,7 @@ static yoke_status cuda_build(cuda_device *cuda) {
                                           cuda->ordinal));
     cuda->capability = 10 * major + minor;
     TRY(cuda_check_code(cuda));
+    TRY(cuda_near_find(cuda));
     cuda->reach = (uint64_t)1 << cuda->ordinal;
     /* Collectives and updates are short, and other work waits for them: their stream has the
      * highest priority. */
@@ -154,17 +155,41 @@ static bool cuda_supports(const yoke_device *device, yoke_precision precision) {
 
 /* The worker's scope. */
 
+typedef struct cuda_scope {
+    int ordinal;
+    cpu_set_t cores; /* none: the thread stayed where it was */
+} cuda_scope;
+
+_Static_assert(sizeof(cuda_scope) <= sizeof(yoke_device_scope), "a scope holds what enter changed");
+
 static yoke_status cuda_enter(yoke_device *device, bool bind, yoke_device_scope *scope) {
-    (void)bind; /* a worker only queues work, so it needs no core of its own */
-    int before = 0;
-    TRY_CUDA(cuda_of(device), cudaGetDevice(&before));
-    scope->opaque[0] = (uint64_t)before;
+    cuda_scope before;
+    CPU_ZERO(&before.cores);
+    TRY_CUDA(cuda_of(device), cudaGetDevice(&before.ordinal));
+    TRY(cuda_use(device));
+    if (bind) cuda_near_go(cuda_of(device), &before.cores);
+    cuda_of(device)->moved = CPU_COUNT(&before.cores) > 0;
+    memcpy(scope->opaque, &before, sizeof before);
+    return YOKE_OK;
+}
+
+static yoke_status cuda_step_in(yoke_device *device) {
+    cpu_set_t before;
+    if (cuda_of(device)->moved) cuda_near_go(cuda_of(device), &before);
     return cuda_use(device);
 }
 
-static void cuda_leave(yoke_device *device, const yoke_device_scope *scope) {
+static void cuda_step_out(yoke_device *device, const yoke_device_scope *scope) {
+    cuda_scope before;
     (void)device;
-    cuda_return_to((int)scope->opaque[0]);
+    memcpy(&before, scope->opaque, sizeof before);
+    cuda_near_return(&before.cores);
+    cuda_return_to(before.ordinal);
+}
+
+static void cuda_leave(yoke_device *device, const yoke_device_scope *scope) {
+    cuda_step_out(device, scope);
+    cuda_of(device)->moved = false;
 }
 
 /* Memory. */
@@ -205,10 +230,13 @@ static yoke_status cuda_allocate(yoke_device *device, size_t bytes, void **memor
 static yoke_status cuda_allocate_host(yoke_device *device, size_t bytes, void **memory) {
     *memory = NULL;
     TRY(cuda_use(device));
-    TRY_CUDA(cuda_of(device), cudaHostAlloc(memory, bytes > 0 ? bytes : 1,
-                                            cudaHostAllocPortable | cudaHostAllocMapped));
-    memset(*memory, 0, bytes);
-    return YOKE_OK;
+    cpu_set_t before;
+    cuda_near_go(cuda_of(device), &before); /* new pages lie near the core that asks for them */
+    cudaError_t error =
+        cudaHostAlloc(memory, bytes > 0 ? bytes : 1, cudaHostAllocPortable | cudaHostAllocMapped);
+    if (error == cudaSuccess) memset(*memory, 0, bytes);
+    cuda_near_return(&before);
+    return error == cudaSuccess ? YOKE_OK : cuda_failed(cuda_of(device), error, "cudaHostAlloc");
 }
 
 static void cuda_release_host(yoke_device *device, void *pointer) {
@@ -305,11 +333,13 @@ const yoke_backend *yoke_cuda_backend(void) {
         .supports = cuda_supports,
         .enter = cuda_enter,
         .leave = cuda_leave,
-        .use = cuda_use,
-        .step_out = cuda_leave,
+        .use = cuda_step_in,
+        .step_out = cuda_step_out,
         .connect = connect_all,
         .allocate = cuda_allocate,
         .release = cuda_release,
+        .allocate_collective = cuda_allocate_collective,
+        .release_collective = cuda_release_collective,
         .allocate_host = cuda_allocate_host,
         .release_host = cuda_release_host,
         .upload = cuda_upload,

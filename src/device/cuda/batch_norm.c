@@ -4,25 +4,20 @@
  * reads it from the sum's output. Running statistics follow torch.nn.BatchNorm2d. */
 #include <stdio.h>
 
-#include "device/cuda/kernel_plan.h"
+#include "device/cuda/batch_norm_plan.h"
 
-typedef struct batch_norm_plan {
-    cuda_kernel_plan kernel; /* input 1: of a sum */
-    cuda_batch_norm_cut forward_cut, backward_cut;
-    bool fixed; /* training computes with the running statistics, which stay */
-} batch_norm_plan;
-
-static cuda_batch_norm_job batch_norm_job(const cuda_kernel_plan *plan) {
+cuda_batch_norm_job cuda_batch_norm_job_of(const cuda_kernel_plan *plan, bool backward) {
+    const cuda_batch_norm_plan *norm = (const cuda_batch_norm_plan *)plan;
     const yoke_operation *operation = &plan->base.operation;
     const yoke_plan_binding *at = &plan->base.binding;
     size_t pixels =
         plan->base.rows * (size_t)operation->input.height * (size_t)operation->input.width;
     cuda_batch_norm_job job = {.pixels = pixels,
                                .channels = operation->input.channels,
-                               .half = plan->half,
+                               .type = plan->type,
                                .relu = operation->relu,
-                               .fixed = ((const batch_norm_plan *)plan)->fixed,
-                               .cut = ((const batch_norm_plan *)plan)->forward_cut,
+                               .fixed = norm->fixed,
+                               .cut = backward ? norm->backward_cut : norm->forward_cut,
                                .epsilon = (float)operation->epsilon,
                                .momentum = plan->again ? 0 : operation->momentum,
                                .input = at->inputs[0],
@@ -45,7 +40,7 @@ static cuda_batch_norm_job batch_norm_job(const cuda_kernel_plan *plan) {
 }
 
 static yoke_status batch_norm_forward(const cuda_kernel_plan *plan, cudaStream_t stream) {
-    const cuda_batch_norm_job job = batch_norm_job(plan);
+    const cuda_batch_norm_job job = cuda_batch_norm_job_of(plan, false);
     if (plan->base.backward != NULL && !job.fixed)
         TRY_CUDA(plan->device, cuda_run_batch_norm(&job, stream));
     else
@@ -54,8 +49,7 @@ static yoke_status batch_norm_forward(const cuda_kernel_plan *plan, cudaStream_t
 }
 
 static yoke_status batch_norm_backward(const cuda_kernel_plan *plan, cudaStream_t stream) {
-    cuda_batch_norm_job job = batch_norm_job(plan);
-    job.cut = ((const batch_norm_plan *)plan)->backward_cut;
+    const cuda_batch_norm_job job = cuda_batch_norm_job_of(plan, true);
     TRY_CUDA(plan->device, cuda_run_batch_norm_backward(&job, stream));
     return YOKE_OK;
 }
@@ -120,7 +114,7 @@ static size_t most_partial_bytes(const cuda_batch_norm_job *job) {
 static yoke_status provide_operands(cut_trial *trial, bool add, void **memory) {
     cuda_batch_norm_job *job = &trial->job;
     size_t elements = job->pixels * (size_t)job->channels;
-    size_t bytes = cuda_aligned(elements * (job->half ? 2 : 4));
+    size_t bytes = cuda_aligned(elements * cuda_type_bytes(job->type));
     size_t row = cuda_aligned((size_t)job->channels * sizeof(float));
     size_t rows = 3 * bytes, partial = rows + 8 * row;
     TRY(yoke_device_allocate(&trial->device->base, partial + most_partial_bytes(job), "measuring",
@@ -142,7 +136,7 @@ static yoke_status provide_operands(cut_trial *trial, bool add, void **memory) {
     job->output_gradient = job->added_gradient = base + bytes;
     job->output = job->input_gradient = base + 2 * bytes;
     if (add) job->added = base + bytes;
-    TRY_CUDA(trial->device, cuda_run_probe(base, job->half, rows / (job->half ? 2 : 4),
+    TRY_CUDA(trial->device, cuda_run_probe(base, job->type, rows / cuda_type_bytes(job->type),
                                            trial->device->streams[YOKE_STREAM_COMPUTE]));
     return YOKE_OK;
 }
@@ -156,14 +150,15 @@ static yoke_status measure_cuts(cuda_tuning *tuning, cut_trial *trial, bool add,
     return status;
 }
 
-static yoke_status choose_cut(batch_norm_plan *norm, const yoke_plan_request *request,
+static yoke_status choose_cut(cuda_batch_norm_plan *norm, const yoke_plan_request *request,
                               bool backward, cuda_batch_norm_cut *cut) {
     const yoke_operation *operation = request->operation;
     cuda_candidate candidates[CUTS];
     char key[96];
     int best;
     bool settled;
-    cut_trial trial = {norm->kernel.device, batch_norm_job(&norm->kernel), backward};
+    cut_trial trial = {norm->kernel.device, cuda_batch_norm_job_of(&norm->kernel, backward),
+                       backward};
     if (trial.job.pixels <= (backward ? CUDA_NORM_WHOLE_BACKWARD : CUDA_NORM_WHOLE_FORWARD))
         return YOKE_OK;
     list_cuts(&trial.job, candidates);
@@ -178,8 +173,8 @@ static yoke_status choose_cut(batch_norm_plan *norm, const yoke_plan_request *re
     return YOKE_OK;
 }
 
-static yoke_status batch_norm_prepare(cuda_kernel_plan *plan, const yoke_plan_request *request) {
-    batch_norm_plan *norm = (batch_norm_plan *)plan;
+yoke_status cuda_batch_norm_prepare(cuda_kernel_plan *plan, const yoke_plan_request *request) {
+    cuda_batch_norm_plan *norm = (cuda_batch_norm_plan *)plan;
     yoke_plan_needs *needs = &plan->base.needs;
     const int64_t channels = request->operation->input.channels;
     for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++)
@@ -190,7 +185,7 @@ static yoke_status batch_norm_prepare(cuda_kernel_plan *plan, const yoke_plan_re
     if (!request->training) return YOKE_OK;
     TRY(choose_cut(norm, request, false, &norm->forward_cut));
     TRY(choose_cut(norm, request, true, &norm->backward_cut));
-    const cuda_batch_norm_job job = batch_norm_job(plan);
+    const cuda_batch_norm_job job = cuda_batch_norm_job_of(plan, false);
     size_t forward = cuda_batch_norm_partial_bytes(&job);
     size_t backward = bytes_with(&job, norm->backward_cut);
     needs->scratch_bytes += forward > backward ? forward : backward;
@@ -204,11 +199,13 @@ static yoke_status batch_norm_prepare(cuda_kernel_plan *plan, const yoke_plan_re
 
 yoke_status cuda_plan_batch_norm(yoke_plan **plan, cuda_device *device,
                                  const yoke_plan_request *request) {
+    if (request->training && request->norm_group != NULL && !request->fixed_statistics)
+        return cuda_plan_sync_batch_norm(plan, device, request);
     enum { FLAGS = YOKE_IN_PLACE | YOKE_READS_INPUT | YOKE_HAS_PARAMETERS };
-    static const cuda_kernel_operation alone = {1, FLAGS, batch_norm_prepare, batch_norm_forward,
-                                                batch_norm_backward};
-    static const cuda_kernel_operation of_sum = {2, FLAGS, batch_norm_prepare, batch_norm_forward,
-                                                 batch_norm_backward};
-    return cuda_kernel_plan_create(plan, sizeof(batch_norm_plan), device, request,
+    static const cuda_kernel_operation alone = {1, FLAGS, cuda_batch_norm_prepare,
+                                                batch_norm_forward, batch_norm_backward};
+    static const cuda_kernel_operation of_sum = {2, FLAGS, cuda_batch_norm_prepare,
+                                                 batch_norm_forward, batch_norm_backward};
+    return cuda_kernel_plan_create(plan, sizeof(cuda_batch_norm_plan), device, request,
                                    request->operation->add ? &of_sum : &alone);
 }

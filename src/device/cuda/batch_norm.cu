@@ -208,16 +208,16 @@ template <typename T, int N> static size_t partial_bytes(const cuda_batch_norm_j
 }
 
 extern "C" size_t cuda_batch_norm_partial_bytes(const cuda_batch_norm_job *job) {
-    return CUDA_BY_PACK(partial_bytes, job->half, job->channels, job);
+    return CUDA_BY_PACK(partial_bytes, job->type, job->channels, job);
 }
 
 extern "C" cudaError_t cuda_run_batch_norm(const cuda_batch_norm_job *job, cudaStream_t stream) {
-    CUDA_BY_PACK(forward, job->half, job->channels, job, stream);
+    CUDA_BY_PACK(forward, job->type, job->channels, job, stream);
     return cudaGetLastError();
 }
 
 extern "C" cudaError_t cuda_run_batch_norm_evaluation(const cuda_batch_norm_job *job,
                                                       cudaStream_t stream) {
-    CUDA_BY_PACK(evaluate, job->half, job->channels, job, stream);
+    CUDA_BY_PACK(evaluate, job->type, job->channels, job, stream);
     return cudaGetLastError();
 }

@@ -184,6 +184,6 @@ static void backward(const cuda_batch_norm_job *job, cudaStream_t stream) {
 
 extern "C" cudaError_t cuda_run_batch_norm_backward(const cuda_batch_norm_job *job,
                                                     cudaStream_t stream) {
-    CUDA_BY_PACK(backward, job->half, job->channels, job, stream);
+    CUDA_BY_PACK(backward, job->type, job->channels, job, stream);
     return cudaGetLastError();
 }

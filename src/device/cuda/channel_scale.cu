@@ -55,7 +55,7 @@ static void launch_scale(const cuda_channel_scale_job *job, cudaStream_t stream)
 
 extern "C" cudaError_t cuda_run_channel_scale(const cuda_channel_scale_job *job,
                                               cudaStream_t stream) {
-    CUDA_BY_PACK(launch_scale, job->half, job->channels, job, stream);
+    CUDA_BY_PACK(launch_scale, job->type, job->channels, job, stream);
     return cudaGetLastError();
 }
 
@@ -63,6 +63,6 @@ extern "C" cudaError_t cuda_run_channel_scale_sums(const cuda_channel_scale_job 
                                                    cudaStream_t stream) {
     size_t units = job->rows * ((job->channels + CUDA_WARP - 1) / CUDA_WARP);
     unsigned blocks = cuda_position_blocks(units);
-    LAUNCH_BY_TYPE(LAUNCH_BLOCK, sum_channels, job->half, blocks, CUDA_THREADS, stream, *job);
+    LAUNCH_BY_TYPE(LAUNCH_BLOCK, sum_channels, job->type, blocks, CUDA_THREADS, stream, *job);
     return cudaGetLastError();
 }

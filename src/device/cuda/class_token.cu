@@ -17,11 +17,8 @@ static void launch(const cuda_rows_job *job, cudaStream_t stream) {
 }
 
 extern "C" cudaError_t cuda_run_copy_rows(const cuda_rows_job *job, cudaStream_t stream) {
-    if (job->to_half && job->from_half)
-        launch<__nv_bfloat16, __nv_bfloat16>(job, stream);
-    else if (job->to_half)
-        launch<__nv_bfloat16, float>(job, stream);
-    else
-        launch<float, float>(job, stream);
+    cuda_by_types(job->to_type, job->from_type, [&](auto to, auto from) {
+        launch<typename decltype(to)::type, typename decltype(from)::type>(job, stream);
+    });
     return cudaGetLastError();
 }

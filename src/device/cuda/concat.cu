@@ -13,6 +13,6 @@ template <typename T> static __global__ void copy_columns(cuda_columns_job job) 
 
 extern "C" cudaError_t cuda_run_copy_columns(const cuda_columns_job *job, cudaStream_t stream) {
     unsigned blocks = cuda_blocks(job->rows * job->columns);
-    LAUNCH_BY_TYPE(LAUNCH, copy_columns, job->half, blocks, CUDA_THREADS, stream, *job);
+    LAUNCH_BY_TYPE(LAUNCH, copy_columns, job->type, blocks, CUDA_THREADS, stream, *job);
     return cudaGetLastError();
 }

@@ -5,6 +5,7 @@
 #define DEVICE_CUDA_CUDA_H
 
 #include <cuda_runtime_api.h>
+#include <sched.h>
 
 #include "device/backend.h"
 #include "device/cuda/kernels.h"
@@ -23,6 +24,8 @@ typedef struct cuda_device {
     int ordinal;    /* of the GPU, as CUDA counts; several devices may share one */
     int capability; /* 90: 9.0 */
     int processors; /* streaming multiprocessors */
+    cpu_set_t near; /* cores to queue its work from; none: any (near.h) */
+    bool moved;     /* its worker is there */
     cudaStream_t streams[YOKE_STREAMS];
     cublasLtHandle_t lt;
     cudnnHandle_t cudnn;       /* NULL: not in this build, not on this machine, or it fails */
@@ -86,7 +89,6 @@ yoke_status cuda_cudnn_failed(cuda_device *device, cudnnStatus_t status, const c
  * groups, k, k]; a plain grouped weight [groups, out / groups, in / groups, k, k] means the same
  * bytes). In memory, values and weights are channels last (NHWC; [out, k, k, in / groups]). Where
  * both orders are the same (one pixel, or one channel) the layout is plain. */
-typedef enum cuda_type { CUDA_FLOAT32, CUDA_BFLOAT16 } cuda_type;
 typedef struct cuda_layout {
     cuda_type type;
     bool channels_last;
@@ -101,9 +103,6 @@ const cuda_layout *cuda_layout_of(const yoke_layout *layout);
 cuda_layout cuda_value_layout(int rows, yoke_dims dims, yoke_precision precision);
 size_t cuda_elements(const cuda_layout *layout);
 cuda_type cuda_compute_type(yoke_precision precision);
-static inline size_t cuda_type_bytes(cuda_type type) {
-    return type == CUDA_BFLOAT16 ? 2 : 4;
-}
 /* Queues to = from in the order and type of `to` (values or weights of the same dims). Channels
  * last may have more channels than plain float32 images, the last ones zero. */
 yoke_status cuda_reorder(cuda_device *device, const cuda_layout *to_layout, void *to,
@@ -275,6 +274,8 @@ yoke_peer_path cuda_path(const yoke_device *device, const yoke_device *other);
 void cuda_close_staging(cuda_device *device);
 yoke_status cuda_copy(yoke_device *to_device, yoke_stream stream, void *to,
                       yoke_device *from_device, const void *from, size_t bytes);
+yoke_status cuda_allocate_collective(yoke_device *device, size_t bytes, void **memory);
+void cuda_release_collective(yoke_device *device, void *pointer);
 yoke_status cuda_nccl_group(yoke_device_group **group, const yoke_device_group_request *request);
 yoke_status cuda_communicator_check(void);
 yoke_status cuda_communicator_id(yoke_device *device, uint8_t *id);

@@ -130,6 +130,7 @@ void cuda_describe(const yoke_device *device, yoke_device_info *info) {
     info->capability = cuda->capability;
     info->code = true; /* find_gpu checked it */
     snprintf(info->note, sizeof info->note, "%s", cuda->note);
+    yoke_core_list_write(&cuda->near, info->cores, sizeof info->cores);
     if (cudaGetDeviceProperties(&properties, cuda->ordinal) == cudaSuccess) {
         snprintf(info->description, sizeof info->description, "%.95s", properties.name);
         int length = snprintf(info->uuid, 48, "GPU-");

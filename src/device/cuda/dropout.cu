@@ -46,6 +46,6 @@ template <typename T> static __global__ void drop(cuda_dropout_job job, uint32_t
 extern "C" cudaError_t cuda_run_dropout(const cuda_dropout_job *job, cudaStream_t stream) {
     uint32_t blocks = (job->channels * job->pixels + WORDS - 1) / WORDS;
     size_t count = job->rows * blocks;
-    LAUNCH_BY_TYPE(LAUNCH, drop, job->half, cuda_blocks(count), CUDA_THREADS, stream, *job, blocks);
+    LAUNCH_BY_TYPE(LAUNCH, drop, job->type, cuda_blocks(count), CUDA_THREADS, stream, *job, blocks);
     return cudaGetLastError();
 }

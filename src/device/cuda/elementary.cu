@@ -94,14 +94,14 @@ static __global__ void run_slopes(const __grid_constant__ cuda_expression_job jo
 
 extern "C" cudaError_t cuda_run_expression(const cuda_expression_job *job, cudaStream_t stream) {
     unsigned blocks = cuda_blocks(job->rows * job->view.elements);
-    LAUNCH_BY_TYPE(LAUNCH, run_expression, job->half, blocks, CUDA_THREADS, stream, *job);
+    LAUNCH_BY_TYPE(LAUNCH, run_expression, job->type, blocks, CUDA_THREADS, stream, *job);
     return cudaGetLastError();
 }
 
 extern "C" cudaError_t cuda_run_expression_backward(const cuda_expression_job *job,
                                                     cudaStream_t stream) {
     unsigned blocks = cuda_blocks(job->rows * job->view.elements);
-    LAUNCH_BY_TYPE(LAUNCH, run_slopes, job->half, blocks, CUDA_THREADS, stream, *job);
+    LAUNCH_BY_TYPE(LAUNCH, run_slopes, job->type, blocks, CUDA_THREADS, stream, *job);
     return cudaGetLastError();
 }
 
@@ -109,12 +109,13 @@ extern "C" cudaError_t cuda_run_expression_backward(const cuda_expression_job *j
 
 #define REDUCTION_THREADS 128
 
-static __device__ float read_value(const void *values, size_t at, bool half) {
-    return half ? cuda_widen(((const __nv_bfloat16 *)values)[at]) : ((const float *)values)[at];
+static __device__ float read_value(const void *values, size_t at, cuda_type type) {
+    return type == CUDA_BFLOAT16 ? cuda_widen(((const __nv_bfloat16 *)values)[at])
+                                 : ((const float *)values)[at];
 }
 
-static __device__ void write_value(void *values, size_t at, bool half, float value) {
-    if (half)
+static __device__ void write_value(void *values, size_t at, cuda_type type, float value) {
+    if (type == CUDA_BFLOAT16)
         cuda_narrow(value, (__nv_bfloat16 *)values + at);
     else
         ((float *)values)[at] = value;
@@ -173,12 +174,12 @@ static __global__ void reduce(const __grid_constant__ cuda_reduction_job job) {
         size_t row = unit / job.results * job.view.elements;
         float value = maximum ? -INFINITY : 0;
         for (size_t i = threadIdx.x; i < own.count; i += blockDim.x) {
-            float other = read_value(job.from, row + place_in(own, i), job.from_half);
+            float other = read_value(job.from, row + place_in(own, i), job.from_type);
             value = maximum ? larger(other, value) : value + other;
         }
         value = maximum ? block_max(value, part) : cuda_block_sum(value, part);
         if (job.kind == YOKE_REDUCE_MEAN) value /= (float)own.count;
-        if (threadIdx.x == 0) write_value(job.to, unit, job.to_half, value);
+        if (threadIdx.x == 0) write_value(job.to, unit, job.to_type, value);
     }
 }
 
@@ -188,16 +189,16 @@ static __global__ void reduce_backward(const __grid_constant__ cuda_reduction_jo
     for (size_t unit = blockIdx.x; unit < job.rows * job.results; unit += gridDim.x) {
         combined own = combined_by(&job.view, unit % job.results);
         size_t row = unit / job.results * job.view.elements;
-        float dy = read_value(job.gradient, unit, job.to_half), ties = 0;
-        float largest = maximum ? read_value(job.to, unit, job.to_half) : 0;
+        float dy = read_value(job.gradient, unit, job.to_type), ties = 0;
+        float largest = maximum ? read_value(job.to, unit, job.to_type) : 0;
         for (size_t i = threadIdx.x; maximum && i < own.count; i += blockDim.x)
-            ties += read_value(job.from, row + place_in(own, i), job.from_half) == largest;
+            ties += read_value(job.from, row + place_in(own, i), job.from_type) == largest;
         if (maximum) dy /= cuda_block_sum(ties, part);
         if (job.kind == YOKE_REDUCE_MEAN) dy /= (float)own.count;
         for (size_t i = threadIdx.x; i < own.count; i += blockDim.x) {
             size_t at = row + place_in(own, i);
-            bool takes = !maximum || read_value(job.from, at, job.from_half) == largest;
-            write_value(job.from_gradient, at, job.from_half, takes ? dy : 0);
+            bool takes = !maximum || read_value(job.from, at, job.from_type) == largest;
+            write_value(job.from_gradient, at, job.from_type, takes ? dy : 0);
         }
     }
 }
@@ -254,10 +255,8 @@ template <typename T> static void launch_move(const cuda_move_job *job, cudaStre
 }
 
 extern "C" cudaError_t cuda_run_move(const cuda_move_job *job, cudaStream_t stream) {
-    if (job->half)
-        launch_move<__nv_bfloat16>(job, stream);
-    else
-        launch_move<float>(job, stream);
+    cuda_by_type(job->type,
+                 [&](auto of) { launch_move<typename decltype(of)::type>(job, stream); });
     return cudaGetLastError();
 }
 
@@ -297,7 +296,7 @@ static __global__ void multiply_matrices(const __grid_constant__ cuda_matrices_j
 extern "C" cudaError_t cuda_run_matrices(const cuda_matrices_job *job, cudaStream_t stream) {
     size_t down = (job->rows + TILE - 1) / TILE, across = (job->columns + TILE - 1) / TILE;
     unsigned blocks = cuda_position_blocks(job->count * down * across);
-    LAUNCH_BY_TYPE(LAUNCH_BLOCK, multiply_matrices, job->half, blocks, TILE * TILE, stream, *job,
+    LAUNCH_BY_TYPE(LAUNCH_BLOCK, multiply_matrices, job->type, blocks, TILE * TILE, stream, *job,
                    down, across);
     return cudaGetLastError();
 }

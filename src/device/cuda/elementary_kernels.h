@@ -5,6 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "device/cuda/cuda_type.h"
 #include "device/view.h"
 
 #ifdef __cplusplus
@@ -15,7 +16,7 @@ extern "C" {
  * that repeats to `shares`, [rows, elements] in the order of the output, for a reduction. */
 typedef struct cuda_expression_job {
     size_t rows, elements[YOKE_EXPRESSION_INPUTS]; /* of a row of input k */
-    bool half;
+    cuda_type type;
     yoke_expression expression;
     yoke_view view;
     const void *inputs[YOKE_EXPRESSION_INPUTS];
@@ -33,7 +34,7 @@ typedef struct cuda_reduction_job {
     size_t rows, results; /* elements of a row of the output */
     yoke_view view;
     yoke_reduce_kind kind;
-    bool from_half, to_half;
+    cuda_type from_type, to_type;
     const void *from;
     void *to;
     const void *gradient; /* backward: of `to` */
@@ -47,7 +48,8 @@ typedef struct cuda_move_job {
     size_t rows, from_elements, to_elements;
     yoke_box box;
     float fill;
-    bool half, backward;
+    cuda_type type;
+    bool backward;
     const void *from;
     void *to;
 } cuda_move_job;
@@ -57,7 +59,8 @@ cudaError_t cuda_run_move(const cuda_move_job *job, cudaStream_t stream);
  * other, a and b or their transposes in memory. */
 typedef struct cuda_matrices_job {
     size_t count, rows, inner, columns;
-    bool half, transpose_a, transpose_b;
+    cuda_type type;
+    bool transpose_a, transpose_b;
     const void *a, *b;
     void *to;
 } cuda_matrices_job;

@@ -12,7 +12,7 @@ static cuda_expression_job expression_job(const cuda_kernel_plan *plan) {
     const yoke_operation *operation = &plan->base.operation;
     const yoke_plan_binding *at = &plan->base.binding;
     cuda_expression_job job = {.rows = plan->base.rows,
-                               .half = plan->half,
+                               .type = plan->type,
                                .expression = operation->expression,
                                .output = at->output,
                                .output_gradient = at->output_gradient};
@@ -49,7 +49,7 @@ static yoke_status expression_backward(const cuda_kernel_plan *plan, cudaStream_
                                         .results = job.elements[k],
                                         .view = yoke_view_of(operation->output, operands, 2, true),
                                         .kind = YOKE_REDUCE_SUM,
-                                        .to_half = plan->half,
+                                        .to_type = plan->type,
                                         .from = job.shares[k],
                                         .to = job.input_gradients[k]};
         TRY_CUDA(plan->device, cuda_run_reduction(&sum, stream));
@@ -84,8 +84,8 @@ static cuda_reduction_job reduction_job(const cuda_kernel_plan *plan) {
                                 .results = yoke_row_elements(operation->output),
                                 .view = yoke_view_of(operation->input, operands, 2, true),
                                 .kind = operation->reduction,
-                                .from_half = plan->half,
-                                .to_half = plan->half,
+                                .from_type = plan->type,
+                                .to_type = plan->type,
                                 .from = at->inputs[0],
                                 .to = at->output,
                                 .gradient = at->output_gradient,
@@ -146,7 +146,7 @@ static cuda_move_job move_job(const cuda_kernel_plan *plan) {
                            .to_elements = yoke_row_elements(operation->output),
                            .box = yoke_move_box(operation),
                            .fill = operation->move.fill,
-                           .half = plan->half,
+                           .type = plan->type,
                            .from = plan->base.binding.inputs[0],
                            .to = plan->base.binding.output};
 }
@@ -184,7 +184,7 @@ static yoke_status matmul_forward(const cuda_kernel_plan *plan, cudaStream_t str
                                    .rows = size.m,
                                    .inner = size.k,
                                    .columns = size.n,
-                                   .half = plan->half,
+                                   .type = plan->type,
                                    .transpose_a = operation->transpose_left,
                                    .transpose_b = operation->transpose_right,
                                    .a = at->inputs[0],
@@ -205,7 +205,7 @@ static yoke_status matmul_backward(const cuda_kernel_plan *plan, cudaStream_t st
                                     .rows = left_swapped ? size.k : size.m,
                                     .inner = size.n,
                                     .columns = left_swapped ? size.m : size.k,
-                                    .half = plan->half,
+                                    .type = plan->type,
                                     .transpose_a = left_swapped && right_swapped,
                                     .transpose_b = left_swapped || !right_swapped,
                                     .a = left_swapped ? at->inputs[1] : dy,
@@ -215,7 +215,7 @@ static yoke_status matmul_backward(const cuda_kernel_plan *plan, cudaStream_t st
                                      .rows = right_swapped ? size.n : size.k,
                                      .inner = size.m,
                                      .columns = right_swapped ? size.k : size.n,
-                                     .half = plan->half,
+                                     .type = plan->type,
                                      .transpose_a = right_swapped || !left_swapped,
                                      .transpose_b = right_swapped && left_swapped,
                                      .a = right_swapped ? dy : at->inputs[0],
@@ -247,7 +247,7 @@ static yoke_status repeat(const cuda_kernel_plan *plan, const float *values, cud
                                .rows = plan->base.rows,
                                .count = parameter_elements(plan),
                                .to_stride = parameter_elements(plan),
-                               .to_half = plan->half};
+                               .to_type = plan->type};
     TRY_CUDA(plan->device, cuda_run_copy_rows(&job, stream));
     return YOKE_OK;
 }
@@ -260,7 +260,7 @@ static yoke_status parameter_backward(const cuda_kernel_plan *plan, cudaStream_t
     const yoke_plan_binding *at = &plan->base.binding;
     size_t elements = parameter_elements(plan);
     const cuda_column_sums sums = {.values = at->output_gradient,
-                                   .half = plan->half,
+                                   .type = plan->type,
                                    .shape = {plan->base.rows, elements, elements},
                                    .sums = at->parameter_gradients[0],
                                    .partial = at->scratch};

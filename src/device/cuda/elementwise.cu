@@ -42,11 +42,11 @@ static void launch_add(const cuda_elementwise_job *job, cudaStream_t stream) {
 }
 
 extern "C" cudaError_t cuda_run_add(const cuda_elementwise_job *job, cudaStream_t stream) {
-    CUDA_BY_PACK(launch_add, job->half, job->elements, job, stream);
+    CUDA_BY_PACK(launch_add, job->type, job->elements, job, stream);
     return cudaGetLastError();
 }
 
 extern "C" cudaError_t cuda_run_multiply(const cuda_elementwise_job *job, cudaStream_t stream) {
-    CUDA_BY_PACK(launch_multiply, job->half, job->elements, job, stream);
+    CUDA_BY_PACK(launch_multiply, job->type, job->elements, job, stream);
     return cudaGetLastError();
 }

@@ -62,7 +62,7 @@ template <typename T> static __global__ void add_positions_backward(cuda_embeddi
 
 extern "C" cudaError_t cuda_run_embedding(const cuda_embedding_job *job, cudaStream_t stream) {
     unsigned blocks = cuda_blocks(job->rows * job->positions * job->features);
-    LAUNCH_BY_TYPE(LAUNCH, embed, job->half, blocks, CUDA_THREADS, stream, *job);
+    LAUNCH_BY_TYPE(LAUNCH, embed, job->type, blocks, CUDA_THREADS, stream, *job);
     return cudaGetLastError();
 }
 
@@ -70,20 +70,20 @@ extern "C" cudaError_t cuda_run_embedding_backward(const cuda_embedding_job *job
                                                    cudaStream_t stream) {
     unsigned tiles = (unsigned)((job->features + CUDA_THREADS - 1) / CUDA_THREADS);
     unsigned blocks = (unsigned)job->table * tiles;
-    LAUNCH_BY_TYPE(LAUNCH_BLOCK, embed_backward, job->half, blocks, CUDA_THREADS, stream, *job,
+    LAUNCH_BY_TYPE(LAUNCH_BLOCK, embed_backward, job->type, blocks, CUDA_THREADS, stream, *job,
                    tiles);
     return cudaGetLastError();
 }
 
 extern "C" cudaError_t cuda_run_positions(const cuda_embedding_job *job, cudaStream_t stream) {
     unsigned blocks = cuda_blocks(job->rows * job->positions * job->features);
-    LAUNCH_BY_TYPE(LAUNCH, add_positions, job->half, blocks, CUDA_THREADS, stream, *job);
+    LAUNCH_BY_TYPE(LAUNCH, add_positions, job->type, blocks, CUDA_THREADS, stream, *job);
     return cudaGetLastError();
 }
 
 extern "C" cudaError_t cuda_run_positions_backward(const cuda_embedding_job *job,
                                                    cudaStream_t stream) {
     unsigned blocks = cuda_blocks(job->table * job->features);
-    LAUNCH_BY_TYPE(LAUNCH, add_positions_backward, job->half, blocks, CUDA_THREADS, stream, *job);
+    LAUNCH_BY_TYPE(LAUNCH, add_positions_backward, job->type, blocks, CUDA_THREADS, stream, *job);
     return cudaGetLastError();
 }

@@ -20,7 +20,7 @@ typedef struct im2col_pass {
     int pieces;                       /* whole ones */
     size_t input_bytes, output_bytes; /* of one image */
     size_t weight_gradient_bytes;
-    bool half;
+    cuda_type type;
 } im2col_pass;
 
 /* Running. */
@@ -31,7 +31,7 @@ typedef yoke_status run_piece(const im2col_pass *self, const im2col_piece *piece
 static yoke_status fill_columns(const im2col_pass *self, const im2col_piece *piece,
                                 const cuda_operands *operands) {
     cuda_device *device = self->base.device;
-    TRY_CUDA(device, cuda_run_im2col(operands->scratch, operands->input, self->half, &piece->window,
+    TRY_CUDA(device, cuda_run_im2col(operands->scratch, operands->input, self->type, &piece->window,
                                      device->streams[YOKE_STREAM_COMPUTE]));
     return YOKE_OK;
 }
@@ -48,7 +48,7 @@ static yoke_status data_piece(const im2col_pass *self, const im2col_piece *piece
     cuda_device *device = self->base.device;
     TRY(cuda_product_run(piece->product, operands->output, operands->weights, NULL,
                          operands->scratch));
-    const cuda_images images = {operands->input, self->half, operands->add};
+    const cuda_images images = {operands->input, self->type, operands->add};
     TRY_CUDA(device, cuda_run_col2im(&images, operands->scratch, &piece->window,
                                      device->streams[YOKE_STREAM_COMPUTE]));
     return YOKE_OK;
@@ -188,7 +188,7 @@ static yoke_status im2col_build(im2col_pass *self, const cuda_problem *problem,
     self->pieces = problem->rows / (int)images;
     self->rest.window.rows = problem->rows % (int)images;
     self->base.scratch_bytes = images * image_bytes;
-    self->half = problem->type == CUDA_BFLOAT16;
+    self->type = problem->type;
     self->input_bytes = cuda_dims_count(operation->input) * value_bytes;
     self->output_bytes = cuda_dims_count(operation->output) * value_bytes;
     self->weight_gradient_bytes =

@@ -49,9 +49,9 @@ static void launch_im2col(void *columns, const void *images, cuda_window window,
            (const Word *)images, window, count);
 }
 
-extern "C" cudaError_t cuda_run_im2col(void *columns, const void *images, bool half,
+extern "C" cudaError_t cuda_run_im2col(void *columns, const void *images, cuda_type type,
                                        const cuda_window *window, cudaStream_t stream) {
-    int value_bytes = half ? 2 : 4, bytes = window->channels * value_bytes;
+    int value_bytes = (int)cuda_type_bytes(type), bytes = window->channels * value_bytes;
     if (bytes % 16 == 0)
         launch_im2col<uint4>(columns, images, *window, 16 / value_bytes, stream);
     else if (bytes % 8 == 0)
@@ -101,12 +101,10 @@ extern "C" cudaError_t cuda_run_col2im(const cuda_images *images, const void *co
                                        const cuda_window *window, cudaStream_t stream) {
     size_t count = (size_t)window->rows * (size_t)window->height * (size_t)window->width *
                    (size_t)window->groups * (size_t)window->channels;
-    if (images->half)
-        LAUNCH(col2im<__nv_bfloat16>, cuda_blocks(count), CUDA_THREADS, stream,
-               (__nv_bfloat16 *)images->at, images->add, (const __nv_bfloat16 *)columns, *window,
-               count);
-    else
-        LAUNCH(col2im<float>, cuda_blocks(count), CUDA_THREADS, stream, (float *)images->at,
-               images->add, (const float *)columns, *window, count);
+    cuda_by_type(images->type, [&](auto of) {
+        using T = typename decltype(of)::type;
+        LAUNCH(col2im<T>, cuda_blocks(count), CUDA_THREADS, stream, (T *)images->at, images->add,
+               (const T *)columns, *window, count);
+    });
     return cudaGetLastError();
 }

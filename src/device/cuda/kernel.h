@@ -23,8 +23,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CUDA_NO_HALF /* `half` is a word of this room */
 #include <cuda_bf16.h>
+
+#include "device/cuda/cuda_type.h"
 
 #ifdef YOKE_SIMCUDA
 #include "simcuda/kernel.h"
@@ -34,14 +35,31 @@
 #define LAUNCH_BLOCK LAUNCH
 #endif
 
-/* Launches kernel<T> for values in bfloat16 or in float32; launch: one of the two above. */
-#define LAUNCH_BY_TYPE(launch, kernel, half, ...)                                                  \
-    do {                                                                                           \
-        if (half)                                                                                  \
-            launch(kernel<__nv_bfloat16>, __VA_ARGS__);                                            \
-        else                                                                                       \
-            launch(kernel<float>, __VA_ARGS__);                                                    \
-    } while (0)
+/* The types of values. Kernels compute in float. */
+template <typename T> struct cuda_type_of { using type = T; };
+
+/* Calls call(cuda_type_of<T>()) with the values' type as T. Other types come in here, in
+ * CUDA_BY_PACK, and in cuda_widen and cuda_narrow. */
+template <typename Call> static inline void cuda_by_type(cuda_type type, Call call) {
+    switch (type) {
+    case CUDA_BFLOAT16:
+        call(cuda_type_of<__nv_bfloat16>());
+        return;
+    case CUDA_FLOAT32:
+        call(cuda_type_of<float>());
+        return;
+    }
+}
+
+/* The same with the types of two values. */
+template <typename Call> static inline void cuda_by_types(cuda_type to, cuda_type from, Call call) {
+    cuda_by_type(to, [&](auto a) { cuda_by_type(from, [&](auto b) { call(a, b); }); });
+}
+
+/* Launches kernel<T> for values of that type; launch: one of the two above. */
+#define LAUNCH_BY_TYPE(launch, kernel, of_values, ...)                                             \
+    cuda_by_type(of_values,                                                                        \
+                 [&](auto of) { launch(kernel<typename decltype(of)::type>, __VA_ARGS__); })
 
 #define CUDA_THREADS 256
 #define CUDA_WARP 32
@@ -108,10 +126,11 @@ template <typename T, int N> static __device__ void cuda_store(T *to, const floa
 }
 
 /* Calls function<T, N> with the values' type and the widest pack that divides `count`. */
-#define CUDA_BY_PACK(function, half, count, ...)                                                   \
-    ((half)             ? (count) % 8 == 0 ? function<__nv_bfloat16, 8>(__VA_ARGS__)               \
-                                           : function<__nv_bfloat16, 1>(__VA_ARGS__)               \
-                 : (count) % 4 == 0 ? function<float, 4>(__VA_ARGS__)                              \
-                        : function<float, 1>(__VA_ARGS__))
+#define CUDA_PACKED(function, T, count, ...)                                                       \
+    ((count) % (16 / sizeof(T)) == 0 ? function<T, 16 / sizeof(T)>(__VA_ARGS__)                    \
+                                     : function<T, 1>(__VA_ARGS__))
+#define CUDA_BY_PACK(function, type, count, ...)                                                   \
+    ((type) == CUDA_BFLOAT16 ? CUDA_PACKED(function, __nv_bfloat16, count, __VA_ARGS__)            \
+                             : CUDA_PACKED(function, float, count, __VA_ARGS__))
 
 #endif

@@ -108,7 +108,7 @@ yoke_status cuda_kernel_plan_create(yoke_plan **plan, size_t bytes, cuda_device 
     self->calls = calls;
     self->input_count = input_count(request->operation, calls);
     self->device = device;
-    self->half = cuda_compute_type(request->precision) == CUDA_BFLOAT16;
+    self->type = cuda_compute_type(request->precision);
     for (int i = 0; i < self->input_count; i++) {
         cuda_kernel_value *input = &self->inputs[i];
         input->given = *cuda_layout_of(&request->inputs[i]);

@@ -36,7 +36,7 @@ struct cuda_kernel_plan {
     const cuda_kernel_operation *calls;
     cuda_device *device;
     int input_count;
-    bool half;
+    cuda_type type;
     bool again; /* forward runs a second time in this step */
     cuda_kernel_value inputs[YOKE_PLAN_INPUTS], output;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The launchers of this room's kernels: C functions with the stream last that return the launch
- * error. Sizes are in elements. `half`: values are bfloat16, otherwise float32; arithmetic is
+ * error. Sizes are in elements. `type`: of the values; arithmetic is
  * always float32. */
 #ifndef DEVICE_CUDA_KERNELS_H
 #define DEVICE_CUDA_KERNELS_H
@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/cuda/cuda_type.h"
 #include "device/device.h"
 #include "yoke/decoding.h"
 
@@ -69,7 +70,7 @@ typedef struct cuda_update_job {
 cudaError_t cuda_run_update(const cuda_update_job *job, cudaStream_t stream);
 cudaError_t cuda_run_rescale(float *values, size_t elements, const double *numerator,
                              const double *denominator, double epsilon, cudaStream_t stream);
-cudaError_t cuda_run_accumulate(void *to, const void *from, bool half, size_t elements,
+cudaError_t cuda_run_accumulate(void *to, const void *from, cuda_type type, size_t elements,
                                 cudaStream_t stream);
 
 /* Images (decode.cu). */
@@ -83,7 +84,7 @@ cudaError_t cuda_run_decode(const struct yoke_decode_request *request, int chann
 typedef struct cuda_reorder_job {
     void *to;
     const void *from;
-    bool to_half, from_half;
+    cuda_type to_type, from_type;
     size_t outer, rows, columns;
 } cuda_reorder_job;
 cudaError_t cuda_run_convert(const cuda_reorder_job *job, cudaStream_t stream);
@@ -96,14 +97,14 @@ typedef struct cuda_columns {
     size_t rows, columns, stride;
 } cuda_columns;
 /* Adds bias[column] to every row. */
-cudaError_t cuda_run_add_bias(void *values, bool half, const float *bias, cuda_columns shape,
+cudaError_t cuda_run_add_bias(void *values, cuda_type type, const float *bias, cuda_columns shape,
                               cudaStream_t stream);
 /* sums[column]; the order of the rows depends only on the shape. partial: [CUDA_COLUMN_PARTS,
  * columns]. */
 #define CUDA_COLUMN_PARTS 64
 typedef struct cuda_column_sums {
     const void *values;
-    bool half;
+    cuda_type type;
     cuda_columns shape;
     float *sums, *partial;
 } cuda_column_sums;
@@ -112,7 +113,7 @@ cudaError_t cuda_run_column_sums(const cuda_column_sums *job, cudaStream_t strea
 cudaError_t cuda_run_widen(float *to, const void *from, size_t count, cudaStream_t stream);
 /* Values for measuring, in [-0.5, 0.5): with zeros a GPU draws less power and runs faster than with
  * data. */
-cudaError_t cuda_run_probe(void *values, bool half, size_t count, cudaStream_t stream);
+cudaError_t cuda_run_probe(void *values, cuda_type type, size_t count, cudaStream_t stream);
 
 /* Channels that are few: `padded` of them, 4 or 8, the last ones zero. Pixels: plain [outer,
  * channels, pixels] in float32 becomes [outer, pixels, padded] in either type. Weights: [outer,
@@ -120,7 +121,7 @@ cudaError_t cuda_run_probe(void *values, bool half, size_t count, cudaStream_t s
 typedef struct cuda_pad_job {
     void *to;
     const void *from;
-    bool half;
+    cuda_type type;
     size_t outer, pixels;
     int channels, padded;
 } cuda_pad_job;
@@ -137,12 +138,13 @@ typedef struct cuda_window {
     yoke_taps down, across;
     int out_height, out_width;
 } cuda_window;
-cudaError_t cuda_run_im2col(void *columns, const void *images, bool half, const cuda_window *window,
-                            cudaStream_t stream);
+cudaError_t cuda_run_im2col(void *columns, const void *images, cuda_type type,
+                            const cuda_window *window, cudaStream_t stream);
 /* images = the sum of all columns' entries for a pixel, taps in order; `add`: images += it. */
 typedef struct cuda_images {
     void *at;
-    bool half, add;
+    cuda_type type;
+    bool add;
 } cuda_images;
 cudaError_t cuda_run_col2im(const cuda_images *images, const void *columns,
                             const cuda_window *window, cudaStream_t stream);
@@ -163,7 +165,8 @@ typedef struct cuda_batch_norm_cut {
 typedef struct cuda_batch_norm_job {
     size_t pixels; /* of all rows */
     int channels;
-    bool half, relu;
+    cuda_type type;
+    bool relu;
     bool fixed;              /* training with the running statistics, which stay */
     cuda_batch_norm_cut cut; /* of this pass */
     float epsilon;
@@ -188,7 +191,7 @@ typedef struct cuda_layer_norm_moments {
 typedef struct cuda_layer_norm_job {
     size_t positions;
     int features;
-    bool half;
+    cuda_type type;
     float epsilon;
     const void *input, *output_gradient;
     void *output, *input_gradient; /* a NULL gradient is not computed */
@@ -206,7 +209,7 @@ typedef struct cuda_activation_job {
     void *to;
     const void *from, *kept; /* kept: backward: the output or the input */
     int activation;          /* a yoke_activation */
-    bool half;
+    cuda_type type;
     size_t elements;
 } cuda_activation_job;
 /* Whether its backward reads the output; otherwise the input. */
@@ -218,7 +221,8 @@ cudaError_t cuda_run_activation_backward(const cuda_activation_job *job, cudaStr
 typedef struct cuda_elementwise_job {
     void *to;
     const void *from, *second;
-    bool half, relu; /* relu: after an addition */
+    cuda_type type;
+    bool relu; /* relu: after an addition */
     size_t elements;
 } cuda_elementwise_job;
 cudaError_t cuda_run_add(const cuda_elementwise_job *job, cudaStream_t stream);
@@ -229,7 +233,7 @@ cudaError_t cuda_run_multiply(const cuda_elementwise_job *job, cudaStream_t stre
  * sum over the pixels of from times image. */
 typedef struct cuda_channel_scale_job {
     size_t rows, pixels, channels;
-    bool half;
+    cuda_type type;
     void *to;
     const void *from, *factors, *image;
     void *factors_gradient;
@@ -241,7 +245,7 @@ cudaError_t cuda_run_channel_scale_sums(const cuda_channel_scale_job *job, cudaS
 typedef struct cuda_softmax_job {
     size_t positions;
     int features;
-    bool half;
+    cuda_type type;
     const void *from, *output; /* output: backward; from is then its gradient */
     void *to;
 } cuda_softmax_job;
@@ -254,14 +258,15 @@ typedef struct cuda_columns_job {
     const void *from;
     size_t to_stride, from_stride; /* elements from row to row */
     size_t rows, columns;
-    bool half;
+    cuda_type type;
 } cuda_columns_job;
 cudaError_t cuda_run_copy_columns(const cuda_columns_job *job, cudaStream_t stream);
 
 typedef struct cuda_pooling_job {
     int rows, channels, height, width, out_height, out_width;
     yoke_taps down, across; /* the window */
-    bool half, maximum;     /* otherwise the average, padding counted */
+    cuda_type type;
+    bool maximum;  /* otherwise the average, padding counted */
     bool adaptive; /* the average over PyTorch's adaptive windows; no window, stride, padding */
     const void *input, *output_gradient;
     void *output, *input_gradient;
@@ -279,7 +284,7 @@ cudaError_t cuda_run_adaptive_pool_backward(const cuda_pooling_job *job, cudaStr
 typedef struct cuda_dropout_job {
     size_t rows;
     uint32_t channels, pixels; /* of one row; together less than 2^32 elements */
-    bool half;
+    cuda_type type;
     uint32_t layer, threshold; /* a word below it drops its element */
     float scale;
     const cuda_step *step;
@@ -292,7 +297,7 @@ cudaError_t cuda_run_dropout(const cuda_dropout_job *job, cudaStream_t stream);
  * that is no integer from 0 to table - 1 gives NaN. Backward writes the whole weight gradient. */
 typedef struct cuda_embedding_job {
     size_t rows, positions, features, table;
-    bool half;
+    cuda_type type;
     const void *input; /* tokens: float32 ids [rows, positions]; positions: values */
     void *output;
     const float *weight;
@@ -310,7 +315,7 @@ typedef struct cuda_rows_job {
     void *to;
     const void *from;
     size_t rows, count, to_stride, from_stride;
-    bool to_half, from_half;
+    cuda_type to_type, from_type;
 } cuda_rows_job;
 cudaError_t cuda_run_copy_rows(const cuda_rows_job *job, cudaStream_t stream);
 
@@ -318,7 +323,8 @@ cudaError_t cuda_run_copy_rows(const cuda_rows_job *job, cudaStream_t stream);
 #define CUDA_ATTENTION_SIZE 256 /* of a head, at most */
 typedef struct cuda_attention_job {
     int rows, heads, positions, size;
-    bool half, causal;
+    cuda_type type;
+    bool causal;
     const void *input, *output_gradient;
     void *output, *input_gradient;
     float *log_sum; /* [rows, heads, positions], from forward to backward; NULL: no backward */

@@ -125,12 +125,12 @@ extern "C" size_t cuda_layer_norm_partial_bytes(size_t positions, int features) 
 }
 
 extern "C" cudaError_t cuda_run_layer_norm(const cuda_layer_norm_job *job, cudaStream_t stream) {
-    job->half ? forward<__nv_bfloat16>(job, stream) : forward<float>(job, stream);
+    cuda_by_type(job->type, [&](auto of) { forward<typename decltype(of)::type>(job, stream); });
     return cudaGetLastError();
 }
 
 extern "C" cudaError_t cuda_run_layer_norm_backward(const cuda_layer_norm_job *job,
                                                     cudaStream_t stream) {
-    job->half ? backward<__nv_bfloat16>(job, stream) : backward<float>(job, stream);
+    cuda_by_type(job->type, [&](auto of) { backward<typename decltype(of)::type>(job, stream); });
     return cudaGetLastError();
 }

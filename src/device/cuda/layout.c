@@ -55,8 +55,8 @@ yoke_status cuda_layout_plain(yoke_device *device, const int64_t *shape, int ndi
 /* Plain is [outer, channels, pixels], channels last is [outer, pixels, channels]. Two plain layouts
  * may differ in ndim and have the same order. */
 static cuda_reorder_job reorder_job(const cuda_layout *to, const cuda_layout *from) {
-    cuda_reorder_job job = {.to_half = to->type == CUDA_BFLOAT16,
-                            .from_half = from->type == CUDA_BFLOAT16,
+    cuda_reorder_job job = {.to_type = to->type,
+                            .from_type = from->type,
                             .outer = 1,
                             .rows = 1,
                             .columns = cuda_elements(to)};
@@ -81,7 +81,7 @@ yoke_status cuda_reorder(cuda_device *device, const cuda_layout *to_layout, void
         const cuda_layout *plain = pads ? from_layout : to_layout;
         cuda_pad_job job = {.to = to,
                             .from = from,
-                            .half = padded->type == CUDA_BFLOAT16,
+                            .type = padded->type,
                             .outer = (size_t)plain->dims[0],
                             .pixels = (size_t)(plain->dims[2] * plain->dims[3]),
                             .channels = (int)plain->dims[1],

@@ -87,6 +87,10 @@ typedef int cudnnStatus_t;
     X(ncclCommFinalize)                                                                            \
     X(ncclCommDestroy)                                                                             \
     X(ncclCommAbort)                                                                               \
+    X(ncclCommRegister)                                                                            \
+    X(ncclCommDeregister)                                                                          \
+    X(ncclMemAlloc)                                                                                \
+    X(ncclMemFree)                                                                                 \
     X(ncclCommGetAsyncError)                                                                       \
     X(ncclGroupStart)                                                                              \
     X(ncclGroupEnd)                                                                                \

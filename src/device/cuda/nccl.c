@@ -17,9 +17,14 @@ ncclResult_t cuda_nccl_name(char *name, size_t size) {
     return result;
 }
 
+/* Gradients and weights; others go unregistered. */
+enum { REGISTERED = 2 };
+
 typedef struct nccl_group {
     yoke_device_group base;
-    bool aborted; /* it can only be destroyed */
+    int registered;
+    void *handles[REGISTERED][YOKE_DEVICES_LIMIT]; /* of a buffer, by each communicator */
+    bool aborted;                                  /* it can only be destroyed */
     yoke_device *devices[YOKE_DEVICES_LIMIT];
     cuda_nccl_watchdog watchdog;
 } nccl_group;
@@ -142,6 +147,54 @@ static yoke_status all_gather(yoke_device_group *base, const yoke_range *range) 
     return collect(nccl_of(base), "ncclAllGather", all_gather_one, range);
 }
 
+/* Buffers. */
+
+/* A buffer that NCCL does not register works as well. Memory is freed while its GPU is current, and
+ * so are handles. */
+static void register_buffers(yoke_device_group *base, float *const *buffers, size_t bytes) {
+    nccl_group *group = nccl_of(base);
+    if (group->aborted || group->registered == REGISTERED) return;
+    void **handles = group->handles[group->registered++];
+    for (int k = 0; k < base->count; k++)
+        if (cuda_nccl()->ncclCommRegister(communicator_of(group, k), buffers[k], bytes,
+                                          &handles[k]) != ncclSuccess)
+            handles[k] = NULL;
+}
+
+static void deregister_buffers(nccl_group *group) {
+    for (int i = 0; i < group->registered; i++)
+        for (int k = 0; k < group->base.count; k++)
+            if (group->handles[i][k] != NULL && communicator_of(group, k) != NULL)
+                cuda_nccl()->ncclCommDeregister(communicator_of(group, k), group->handles[i][k]);
+}
+
+/* NCCL's memory is of the kind that a switch between the GPUs can sum. Without NCCL, and where it
+ * has none, ordinary memory serves. */
+yoke_status cuda_allocate_collective(yoke_device *device, size_t bytes, void **memory) {
+    cuda_device *cuda = cuda_of(device);
+    cudaStream_t stream = cuda->streams[YOKE_STREAM_COMPUTE];
+    *memory = NULL;
+    if (cuda_nccl() == NULL || bytes == 0) return YOKE_OK;
+    TRY(cuda_use(device));
+    if (cuda_nccl()->ncclMemAlloc(memory, bytes) != ncclSuccess) {
+        *memory = NULL;
+        return YOKE_OK;
+    }
+    cudaError_t error = cudaMemsetAsync(*memory, 0, bytes, stream);
+    if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
+    if (error == cudaSuccess) return YOKE_OK;
+    cuda_release_collective(device, *memory);
+    *memory = NULL;
+    return cuda_failed(cuda, error, "cudaMemsetAsync");
+}
+
+void cuda_release_collective(yoke_device *device, void *pointer) {
+    int before = cuda_current();
+    cuda_return_to(cuda_of(device)->ordinal);
+    if (pointer != NULL) cuda_nccl()->ncclMemFree(pointer);
+    cuda_return_to(before);
+}
+
 /* Life. */
 
 static ncclResult_t finalize_one(nccl_group *group, int k, const void *request) {
@@ -151,6 +204,7 @@ static ncclResult_t finalize_one(nccl_group *group, int k, const void *request) 
 
 static void nccl_group_destroy(yoke_device_group *base) {
     nccl_group *group = nccl_of(base);
+    deregister_buffers(group);
     if (!group->aborted && call_all(group, finalize_one, NULL) != ncclSuccess)
         cuda_nccl_abort(&group->watchdog);
     for (int k = 0; k < base->count; k++) {
@@ -217,6 +271,7 @@ yoke_status cuda_nccl_group(yoke_device_group **group, const yoke_device_group_r
                                         .broadcast = broadcast,
                                         .reduce_scatter = reduce_scatter,
                                         .all_gather = all_gather,
+                                        .register_buffers = register_buffers,
                                         .destroy = nccl_group_destroy};
     yoke_status status = nccl_group_build(created, request);
     if (status == YOKE_OK)
@@ -227,6 +282,16 @@ yoke_status cuda_nccl_group(yoke_device_group **group, const yoke_device_group_r
 }
 
 #else
+
+yoke_status cuda_allocate_collective(yoke_device *device, size_t bytes, void **memory) {
+    (void)device, (void)bytes;
+    *memory = NULL;
+    return YOKE_OK;
+}
+
+void cuda_release_collective(yoke_device *device, void *pointer) {
+    (void)device, (void)pointer;
+}
 
 yoke_status cuda_nccl_group(yoke_device_group **group, const yoke_device_group_request *request) {
     *group = NULL;

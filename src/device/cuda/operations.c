@@ -7,7 +7,7 @@
 
 static cuda_activation_job activation_job(const cuda_kernel_plan *plan) {
     return (cuda_activation_job){.activation = plan->base.operation.activation,
-                                 .half = plan->half,
+                                 .type = plan->type,
                                  .elements = cuda_elements(&plan->inputs[0].own)};
 }
 
@@ -48,7 +48,7 @@ static cuda_softmax_job softmax_job(const cuda_kernel_plan *plan) {
     return (cuda_softmax_job){.positions =
                                   plan->base.rows * (size_t)plan->base.operation.input.height,
                               .features = plan->base.operation.input.channels,
-                              .half = plan->half};
+                              .type = plan->type};
 }
 
 static yoke_status softmax_forward(const cuda_kernel_plan *plan, cudaStream_t stream) {
@@ -79,7 +79,7 @@ static yoke_status add_forward(const cuda_kernel_plan *plan, cudaStream_t stream
     const cuda_elementwise_job job = {.to = at->output,
                                       .from = at->inputs[0],
                                       .second = at->inputs[1],
-                                      .half = plan->half,
+                                      .type = plan->type,
                                       .relu = plan->base.operation.relu,
                                       .elements = cuda_elements(&plan->inputs[0].own)};
     TRY_CUDA(plan->device, cuda_run_add(&job, stream));
@@ -95,7 +95,7 @@ static yoke_status add_backward(const cuda_kernel_plan *plan, cudaStream_t strea
                                           .from = gradient,
                                           .kept = at->output,
                                           .activation = YOKE_RELU,
-                                          .half = plan->half,
+                                          .type = plan->type,
                                           .elements = cuda_elements(layout)};
         TRY_CUDA(plan->device, cuda_run_activation_backward(&relu, stream));
         gradient = relu.to;
@@ -123,7 +123,7 @@ static yoke_status run_product(const cuda_kernel_plan *plan, void *to, const voi
     const cuda_elementwise_job job = {.to = to,
                                       .from = from,
                                       .second = second,
-                                      .half = plan->half,
+                                      .type = plan->type,
                                       .elements = cuda_elements(&plan->inputs[0].own)};
     TRY_CUDA(plan->device, cuda_run_multiply(&job, stream));
     return YOKE_OK;
@@ -154,7 +154,7 @@ static cuda_channel_scale_job channel_scale_job(const cuda_kernel_plan *plan) {
     return (cuda_channel_scale_job){.rows = plan->base.rows,
                                     .pixels = (size_t)image.height * (size_t)image.width,
                                     .channels = (size_t)image.channels,
-                                    .half = plan->half,
+                                    .type = plan->type,
                                     .factors = plan->base.binding.inputs[1]};
 }
 
@@ -203,7 +203,7 @@ static yoke_status copy_channels(const cuda_kernel_plan *plan, bool backward, cu
                                 .rows =
                                     plan->base.rows * (size_t)output.height * (size_t)output.width,
                                 .columns = columns,
-                                .half = plan->half};
+                                .type = plan->type};
         if (backward) {
             job.to = at->input_gradients[i];
             job.from = whole;
@@ -248,7 +248,7 @@ static cuda_pooling_job pooling_job(const cuda_kernel_plan *plan) {
         .out_width = out.width,
         .down = down,
         .across = across,
-        .half = plan->half,
+        .type = plan->type,
         .maximum = operation->kind == YOKE_OP_MAX_POOL,
         .adaptive = whole && (out.height > 1 || out.width > 1),
         .input = at->inputs[0],
@@ -304,7 +304,7 @@ static cuda_layer_norm_job layer_norm_job(const cuda_kernel_plan *plan) {
     cuda_layer_norm_job job = {.positions =
                                    plan->base.rows * (size_t)plan->base.operation.input.height,
                                .features = plan->base.operation.input.channels,
-                               .half = plan->half,
+                               .type = plan->type,
                                .epsilon = (float)plan->base.operation.epsilon,
                                .input = at->inputs[0],
                                .output = at->output,
@@ -357,7 +357,7 @@ static cuda_attention_job attention_job(const cuda_kernel_plan *plan) {
                                 .heads = operation->heads,
                                 .positions = operation->output.height,
                                 .size = operation->output.channels / operation->heads,
-                                .half = plan->half,
+                                .type = plan->type,
                                 .causal = operation->causal,
                                 .input = at->inputs[0],
                                 .output = at->output,
@@ -407,7 +407,7 @@ static yoke_status run_dropout(const cuda_kernel_plan *plan, void *to, const voi
                             .channels = (uint32_t)operation->input.channels,
                             .pixels = (uint32_t)operation->input.height *
                                       (uint32_t)operation->input.width,
-                            .half = plan->half,
+                            .type = plan->type,
                             .layer = operation->layer,
                             .threshold = (uint32_t)(operation->probability * 0x1p32),
                             .scale = (float)(1 / (1 - operation->probability)),

@@ -52,34 +52,30 @@ static __global__ void cut_weights(float *to, const float *from, cuda_pad_job jo
 }
 
 extern "C" cudaError_t cuda_run_pad_pixels(const cuda_pad_job *job, cudaStream_t stream) {
-    if (job->half)
-        job->padded == 4 ? launch_pixels<__nv_bfloat16, 4>(job, stream)
-                         : launch_pixels<__nv_bfloat16, 8>(job, stream);
-    else
-        job->padded == 4 ? launch_pixels<float, 4>(job, stream)
-                         : launch_pixels<float, 8>(job, stream);
+    cuda_by_type(job->type, [&](auto of) {
+        using T = typename decltype(of)::type;
+        job->padded == 4 ? launch_pixels<T, 4>(job, stream) : launch_pixels<T, 8>(job, stream);
+    });
     return cudaGetLastError();
 }
 
 extern "C" cudaError_t cuda_run_cut_pixels(const cuda_pad_job *job, cudaStream_t stream) {
     unsigned blocks = cuda_blocks(job->outer * (size_t)job->channels * job->pixels);
-    if (job->half)
-        LAUNCH(cut_pixels<__nv_bfloat16>, blocks, CUDA_THREADS, stream, (float *)job->to,
-               (const __nv_bfloat16 *)job->from, *job);
-    else
-        LAUNCH(cut_pixels<float>, blocks, CUDA_THREADS, stream, (float *)job->to,
-               (const float *)job->from, *job);
+    cuda_by_type(job->type, [&](auto of) {
+        using T = typename decltype(of)::type;
+        LAUNCH(cut_pixels<T>, blocks, CUDA_THREADS, stream, (float *)job->to, (const T *)job->from,
+               *job);
+    });
     return cudaGetLastError();
 }
 
 extern "C" cudaError_t cuda_run_pad_weights(const cuda_pad_job *job, cudaStream_t stream) {
     unsigned blocks = cuda_blocks(job->outer * (size_t)job->padded);
-    if (job->half)
-        LAUNCH(pad_weights<__nv_bfloat16>, blocks, CUDA_THREADS, stream, (__nv_bfloat16 *)job->to,
-               (const __nv_bfloat16 *)job->from, *job);
-    else
-        LAUNCH(pad_weights<float>, blocks, CUDA_THREADS, stream, (float *)job->to,
-               (const float *)job->from, *job);
+    cuda_by_type(job->type, [&](auto of) {
+        using T = typename decltype(of)::type;
+        LAUNCH(pad_weights<T>, blocks, CUDA_THREADS, stream, (T *)job->to, (const T *)job->from,
+               *job);
+    });
     return cudaGetLastError();
 }
 

@@ -225,11 +225,11 @@ extern "C" size_t cuda_pooling_winner_bytes(const cuda_pooling_job *job) {
 }
 
 extern "C" cudaError_t cuda_run_pooling(const cuda_pooling_job *job, cudaStream_t stream) {
-    CUDA_BY_PACK(forward, job->half, job->channels, job, stream);
+    CUDA_BY_PACK(forward, job->type, job->channels, job, stream);
     return cudaGetLastError();
 }
 
 extern "C" cudaError_t cuda_run_pooling_backward(const cuda_pooling_job *job, cudaStream_t stream) {
-    CUDA_BY_PACK(backward, job->half, job->channels, job, stream);
+    CUDA_BY_PACK(backward, job->type, job->channels, job, stream);
     return cudaGetLastError();
 }

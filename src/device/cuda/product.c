@@ -252,11 +252,10 @@ static yoke_status add_bias(const cuda_product *product, const float *bias, void
     const cuda_product_shape *shape = &product->shape;
     int64_t stride = shape->output.stride > 0 ? shape->output.stride : shape->n;
     cuda_columns columns = {(size_t)shape->m, (size_t)shape->n, (size_t)stride};
-    bool half = shape->output.type == CUDA_BFLOAT16;
     size_t step_bytes = (size_t)shape->output_step * cuda_type_bytes(shape->output.type);
     for (int i = 0; i < (shape->batch > 1 ? shape->batch : 1); i++) {
         void *to = (char *)output + (size_t)i * step_bytes;
-        TRY_CUDA(product->device, cuda_run_add_bias(to, half, bias, columns,
+        TRY_CUDA(product->device, cuda_run_add_bias(to, shape->output.type, bias, columns,
                                                     product->device->streams[YOKE_STREAM_COMPUTE]));
     }
     return YOKE_OK;

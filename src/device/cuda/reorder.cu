@@ -59,13 +59,8 @@ static void transpose(const cuda_reorder_job *job, cudaStream_t stream) {
 }
 
 extern "C" cudaError_t cuda_run_transpose(const cuda_reorder_job *job, cudaStream_t stream) {
-    if (job->to_half && job->from_half)
-        transpose<__nv_bfloat16, __nv_bfloat16>(job, stream);
-    else if (job->to_half)
-        transpose<__nv_bfloat16, float>(job, stream);
-    else if (job->from_half)
-        transpose<float, __nv_bfloat16>(job, stream);
-    else
-        transpose<float, float>(job, stream);
+    cuda_by_types(job->to_type, job->from_type, [&](auto to, auto from) {
+        transpose<typename decltype(to)::type, typename decltype(from)::type>(job, stream);
+    });
     return cudaGetLastError();
 }

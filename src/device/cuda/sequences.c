@@ -12,7 +12,7 @@ static cuda_embedding_job embedding_job(const cuda_kernel_plan *plan) {
                                 .positions = (size_t)operation->output.height,
                                 .features = (size_t)operation->output.channels,
                                 .table = (size_t)operation->table,
-                                .half = plan->half,
+                                .type = plan->type,
                                 .input = at->inputs[0],
                                 .output = at->output,
                                 .weight = at->parameters[0],
@@ -78,13 +78,13 @@ static cuda_rows_job rows_job(const cuda_kernel_plan *plan, int positions, int t
                            .count = (size_t)positions * features,
                            .to_stride = (size_t)to * features,
                            .from_stride = (size_t)from * features,
-                           .to_half = plan->half,
-                           .from_half = plan->half};
+                           .to_type = plan->type,
+                           .from_type = plan->type};
 }
 
 static void *at_position(const cuda_kernel_plan *plan, void *values, int position) {
     size_t features = (size_t)plan->base.operation.output.channels;
-    return (char *)values + (size_t)position * features * (plan->half ? 2 : 4);
+    return (char *)values + (size_t)position * features * cuda_type_bytes(plan->type);
 }
 
 static yoke_status class_token_prepare(cuda_kernel_plan *plan, const yoke_plan_request *request) {
@@ -100,7 +100,7 @@ static yoke_status class_token_forward(const cuda_kernel_plan *plan, cudaStream_
     cuda_rows_job others = rows_job(plan, longer - 1, longer, longer - 1);
     first.to = at->output;
     first.from = at->parameters[0];
-    first.from_half = false;
+    first.from_type = CUDA_FLOAT32;
     others.to = at_position(plan, at->output, 1);
     others.from = at->inputs[0];
     TRY_CUDA(plan->device, cuda_run_copy_rows(&first, stream));
@@ -113,7 +113,7 @@ static yoke_status class_token_backward(const cuda_kernel_plan *plan, cudaStream
     int longer = plan->base.operation.output.height;
     size_t features = (size_t)plan->base.operation.output.channels;
     const cuda_column_sums sums = {.values = at->output_gradient,
-                                   .half = plan->half,
+                                   .type = plan->type,
                                    .shape = {plan->base.rows, features, (size_t)longer * features},
                                    .sums = at->parameter_gradients[0],
                                    .partial = at->scratch};
@@ -144,7 +144,7 @@ static yoke_status select_backward(const cuda_kernel_plan *plan, cudaStream_t st
     cuda_rows_job job = rows_job(plan, 1, plan->base.operation.input.height, 1);
     job.to = at_position(plan, gradient, plan->base.operation.index);
     job.from = at->output_gradient;
-    size_t bytes = job.rows * job.to_stride * (plan->half ? 2 : 4);
+    size_t bytes = job.rows * job.to_stride * cuda_type_bytes(plan->type);
     TRY_CUDA(plan->device, cudaMemsetAsync(gradient, 0, bytes, stream));
     TRY_CUDA(plan->device, cuda_run_copy_rows(&job, stream));
     return YOKE_OK;

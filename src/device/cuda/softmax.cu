@@ -59,13 +59,13 @@ template <typename T> static __global__ void softmax_backward(cuda_softmax_job j
 
 extern "C" cudaError_t cuda_run_softmax(const cuda_softmax_job *job, cudaStream_t stream) {
     unsigned blocks = cuda_position_blocks(job->positions);
-    LAUNCH_BY_TYPE(LAUNCH_BLOCK, softmax, job->half, blocks, CUDA_POSITION_THREADS, stream, *job);
+    LAUNCH_BY_TYPE(LAUNCH_BLOCK, softmax, job->type, blocks, CUDA_POSITION_THREADS, stream, *job);
     return cudaGetLastError();
 }
 
 extern "C" cudaError_t cuda_run_softmax_backward(const cuda_softmax_job *job, cudaStream_t stream) {
     unsigned blocks = cuda_position_blocks(job->positions);
-    LAUNCH_BY_TYPE(LAUNCH_BLOCK, softmax_backward, job->half, blocks, CUDA_POSITION_THREADS, stream,
+    LAUNCH_BY_TYPE(LAUNCH_BLOCK, softmax_backward, job->type, blocks, CUDA_POSITION_THREADS, stream,
                    *job);
     return cudaGetLastError();
 }

@@ -43,7 +43,7 @@ static yoke_status run_stem(void *context, int candidate) {
 typedef struct stem_operand {
     void **address;
     size_t bytes;
-    bool half;
+    cuda_type type;
 } stem_operand;
 
 /* One allocation holds all operands, filled with values of their types. */
@@ -56,10 +56,10 @@ static yoke_status provide(stem_trial *trial, const stem_operand *operands, int 
     char *at = trial->memory;
     for (int i = 0; i < count; i++) {
         const stem_operand *operand = &operands[i];
-        size_t elements = operand->bytes / (operand->half ? 2 : sizeof(float));
+        size_t elements = operand->bytes / cuda_type_bytes(operand->type);
         *operand->address = at;
         at += cuda_aligned(operand->bytes);
-        TRY_CUDA(device, cuda_run_probe(*operand->address, operand->half, elements,
+        TRY_CUDA(device, cuda_run_probe(*operand->address, operand->type, elements,
                                         device->streams[YOKE_STREAM_COMPUTE]));
     }
     return YOKE_OK;
@@ -67,7 +67,7 @@ static yoke_status provide(stem_trial *trial, const stem_operand *operands, int 
 
 static yoke_status bind_stems(stem_trial *trial, int count) {
     const yoke_plan_needs *needs = yoke_plan_describe(trial->plans[0]);
-    bool half = cuda_compute_type(trial->request.precision) == CUDA_BFLOAT16;
+    cuda_type type = cuda_compute_type(trial->request.precision);
     size_t saved_bytes = 0, scratch_bytes = 0;
     for (int i = 0; i < count; i++) {
         const yoke_plan_needs *own = yoke_plan_describe(trial->plans[i]);
@@ -80,15 +80,15 @@ static yoke_status bind_stems(stem_trial *trial, int count) {
     void *shadow = NULL;
     const stem_operand operands[] = {
         {&to->inputs[0], trial->request.inputs[0].bytes, false},
-        {&to->output, needs->output.bytes, half},
-        {&to->output_gradient, trained * needs->output.bytes, half},
+        {&to->output, needs->output.bytes, type},
+        {&to->output_gradient, trained * needs->output.bytes, type},
         {(void **)&to->parameters[0], filter, false},
         {(void **)&to->parameters[1], bias, false},
         {(void **)&to->parameter_gradients[0], trained * filter, false},
         {(void **)&to->parameter_gradients[1], trained * bias, false},
         {&shadow, filter / 2, true},
-        {&to->saved, saved_bytes, half},
-        {&to->scratch, scratch_bytes, half}};
+        {&to->saved, saved_bytes, type},
+        {&to->scratch, scratch_bytes, type}};
     TRY(provide(trial, operands, sizeof operands / sizeof operands[0]));
     to->shadows[0] = shadow;
     for (int i = 0; i < count; i++)

@@ -132,7 +132,7 @@ static yoke_status parameters_backward(const cuda_weighted *self, yoke_plan *pla
     const cuda_operands *operands = &self->operands[CUDA_BACKWARD_WEIGHTS];
     if (self->base.needs.parameters[1].bytes > 0 && self->bias_gradient != NULL) {
         cuda_column_sums sums = {.values = operands->output,
-                                 .half = self->type == CUDA_BFLOAT16,
+                                 .type = self->type,
                                  .shape = self->output,
                                  .sums = self->bias_gradient,
                                  .partial = operands->scratch};
@@ -200,7 +200,7 @@ yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
     self->reordered = !yoke_layout_equal(&wanted, &request->plan->inputs[0]);
     if (request->padded > 0)
         self->weights = (cuda_pad_job){
-            .half = self->type == CUDA_BFLOAT16,
+            .type = self->type,
             .outer = channels * (size_t)(yoke_taps_down(&planner.operation).kernel *
                                          yoke_taps_across(&planner.operation).kernel),
             .channels = request->plan->operation->input.channels,

@@ -15,14 +15,13 @@ static __global__ void add_bias(T *values, const float *bias, cuda_columns shape
     }
 }
 
-extern "C" cudaError_t cuda_run_add_bias(void *values, bool half, const float *bias,
+extern "C" cudaError_t cuda_run_add_bias(void *values, cuda_type type, const float *bias,
                                          cuda_columns shape, cudaStream_t stream) {
     unsigned blocks = cuda_blocks(shape.rows * shape.columns);
-    if (half)
-        LAUNCH(add_bias<__nv_bfloat16>, blocks, CUDA_THREADS, stream, (__nv_bfloat16 *)values, bias,
-               shape);
-    else
-        LAUNCH(add_bias<float>, blocks, CUDA_THREADS, stream, (float *)values, bias, shape);
+    cuda_by_type(type, [&](auto of) {
+        using T = typename decltype(of)::type;
+        LAUNCH(add_bias<T>, blocks, CUDA_THREADS, stream, (T *)values, bias, shape);
+    });
     return cudaGetLastError();
 }
 
@@ -76,10 +75,9 @@ static void launch_sums(float *sums, const T *values, cuda_columns shape, cudaSt
 extern "C" cudaError_t cuda_run_column_sums(const cuda_column_sums *job, cudaStream_t stream) {
     column_parts parts = divide(&job->shape);
     float *sums = parts.parts > 1 ? job->partial : job->sums;
-    if (job->half)
-        launch_sums(sums, (const __nv_bfloat16 *)job->values, job->shape, stream);
-    else
-        launch_sums(sums, (const float *)job->values, job->shape, stream);
+    cuda_by_type(job->type, [&](auto of) {
+        launch_sums(sums, (const typename decltype(of)::type *)job->values, job->shape, stream);
+    });
     cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess || parts.parts == 1) return error;
     cuda_columns partial = {parts.parts, job->shape.columns, job->shape.columns};
@@ -107,11 +105,11 @@ template <typename T> static __global__ void probe(T *values, size_t count) {
     }
 }
 
-extern "C" cudaError_t cuda_run_probe(void *values, bool half, size_t count, cudaStream_t stream) {
-    if (half)
-        LAUNCH(probe<__nv_bfloat16>, cuda_blocks(count), CUDA_THREADS, stream,
-               (__nv_bfloat16 *)values, count);
-    else
-        LAUNCH(probe<float>, cuda_blocks(count), CUDA_THREADS, stream, (float *)values, count);
+extern "C" cudaError_t cuda_run_probe(void *values, cuda_type type, size_t count,
+                                      cudaStream_t stream) {
+    cuda_by_type(type, [&](auto of) {
+        using T = typename decltype(of)::type;
+        LAUNCH(probe<T>, cuda_blocks(count), CUDA_THREADS, stream, (T *)values, count);
+    });
     return cudaGetLastError();
 }

@@ -81,10 +81,10 @@ static yoke_status queue_follower(const joining_trial *trial) {
     cuda_activation_job relu = {.to = operands->output,
                                 .from = operands->output,
                                 .activation = YOKE_RELU,
-                                .half = planner->problem.type == CUDA_BFLOAT16,
+                                .type = planner->problem.type,
                                 .elements = output.rows * output.columns};
     if (trial->joining.adds) {
-        TRY_CUDA(device, cuda_run_accumulate(trial->other, operands->input, relu.half,
+        TRY_CUDA(device, cuda_run_accumulate(trial->other, operands->input, relu.type,
                                              input_elements, stream));
         return YOKE_OK;
     }
@@ -98,7 +98,7 @@ static yoke_status queue_follower(const joining_trial *trial) {
     relu.kept = trial->other;
     relu.elements = input_elements;
     const cuda_column_sums sums = {.values = operands->input,
-                                   .half = relu.half,
+                                   .type = relu.type,
                                    .shape = input,
                                    .sums = operands->beside.sums,
                                    .partial = trial->partial};

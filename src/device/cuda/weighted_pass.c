@@ -16,8 +16,8 @@ yoke_status cuda_weighted_run(const cuda_weighted *self, const cuda_pass *pass,
     TRY(pass->run(pass, operands));
     if (operands->beside.bias == NULL || pass->adds_bias) return YOKE_OK;
     TRY_CUDA(pass->device,
-             cuda_run_add_bias(operands->output, self->type == CUDA_BFLOAT16, operands->beside.bias,
-                               self->output, pass->device->streams[YOKE_STREAM_COMPUTE]));
+             cuda_run_add_bias(operands->output, self->type, operands->beside.bias, self->output,
+                               pass->device->streams[YOKE_STREAM_COMPUTE]));
     return YOKE_OK;
 }
 
@@ -106,8 +106,8 @@ yoke_status cuda_weighted_operands(const weighted_planner *planner, cuda_directi
                         .beside = {.mask = base + mask, .sums = (float *)(void *)(base + sums)}};
     if (direction == CUDA_FORWARD && operation->bias) trial->operands.beside.bias = base + bias;
     trial->operands.add = direction == CUDA_BACKWARD_DATA && planner->problem.adds;
-    TRY_CUDA(device, cuda_run_probe(base, planner->problem.type == CUDA_BFLOAT16,
-                                    scratch / value_bytes, device->streams[YOKE_STREAM_COMPUTE]));
+    TRY_CUDA(device, cuda_run_probe(base, planner->problem.type, scratch / value_bytes,
+                                    device->streams[YOKE_STREAM_COMPUTE]));
     return YOKE_OK;
 }
 

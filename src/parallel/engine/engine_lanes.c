@@ -64,6 +64,7 @@ static yoke_status plan_replica(int index, void *context) {
         .recomputes = step->options.activation_checkpointing,
         .input_gradients = step->options.input_gradients,
         .norm_group = yoke_sync_norm_group(step, index),
+        .exchanges = step->count > 1 && step->options.collectives != YOKE_COLLECTIVES_COPY,
         .before_operation = yoke_interpreter_hook(step, index),
         .rows_advice = yoke_rows_advice(step),
     };
@@ -111,8 +112,10 @@ static yoke_status open_lane(int index, void *context) {
     TRY(yoke_lane_open(job->step, index));
     if (!job->step->queued) return YOKE_OK;
     TRY(yoke_clock_create(job->step, index));
-    /* A recording runs through its bars at once: none of them could fail alone. */
-    return job->step->watch.faults != NULL ? YOKE_OK : yoke_recordings_create(lane);
+    /* A recording runs through its bars at once: none of them could fail alone, and no host could
+     * gather the statistics of batch norms between them. */
+    bool records = job->step->watch.faults == NULL && job->step->sync_norm == NULL;
+    return records ? yoke_recordings_create(lane) : YOKE_OK;
 }
 
 yoke_status yoke_engine_open_lanes(yoke_step *step) {

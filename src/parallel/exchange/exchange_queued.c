@@ -81,7 +81,12 @@ static yoke_status open_group(queued_exchange *queued) {
                                          .count = step->count,
                                          .kind = step->options.collectives,
                                          .scratch_elements = largest};
-    return yoke_device_group_create(&queued->group, &request);
+    TRY(yoke_device_group_create(&queued->group, &request));
+    yoke_device_group_register(queued->group, queued->base.gradients,
+                               flat->elements * sizeof(float));
+    yoke_device_group_register(queued->group, queued->base.parameters,
+                               flat->elements * sizeof(float));
+    return YOKE_OK;
 }
 
 static yoke_status queued_open(yoke_exchange *exchange) {

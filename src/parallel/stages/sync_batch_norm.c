@@ -45,10 +45,6 @@ yoke_status yoke_sync_norm_create(yoke_step *step) {
     int world = step->ranks.world, participants = world > 1 ? world : step->count;
     size_t channels = (size_t)yoke_model_norm_channels(step->model);
     if (!step->options.synchronize_batch_norm || channels == 0 || participants == 1) return YOKE_OK;
-    if (step->queued)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "synchronize_batch_norm: several GPUs cannot do this yet; train on CPU "
-                    "devices, on one GPU, or without it");
     struct yoke_sync_norm *sync = step->sync_norm = calloc(1, sizeof *sync);
     if (sync == NULL) return FAIL_MEMORY(sizeof *sync, "synchronised batch norm");
     sync->lanes = calloc((size_t)step->count, sizeof *sync->lanes);
