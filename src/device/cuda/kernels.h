@@ -303,7 +303,9 @@ typedef struct cuda_embedding_job {
     const float *weight;
     const void *output_gradient;
     float *weight_gradient;
+    int *order; /* [cuda_token_order_bytes], scratch of backward of tokens */
 } cuda_embedding_job;
+size_t cuda_token_order_bytes(size_t positions, size_t table); /* positions: of all rows */
 cudaError_t cuda_run_embedding(const cuda_embedding_job *job, cudaStream_t stream);
 cudaError_t cuda_run_embedding_backward(const cuda_embedding_job *job, cudaStream_t stream);
 cudaError_t cuda_run_positions(const cuda_embedding_job *job, cudaStream_t stream);
