@@ -356,8 +356,11 @@ typedef struct cuda_loss_job {
     double weight_sum;
     bool ignores;
     int32_t ignored;
-    const float *values;         /* [rows, outputs], as are targets and gradient */
-    const int32_t *labels;       /* cross-entropy */
+    const void *values; /* [rows, outputs], as are targets and gradient, all float32; of many
+                           classes [rows, stride] in this type, as is the gradient */
+    cuda_type type;
+    size_t stride;         /* elements from row to row; a gradient there is 0 behind the last */
+    const int32_t *labels; /* cross-entropy */
     const yoke_label_mix *mixes; /* [rows], read where the step is mixed */
     const float *targets;        /* the others */
     cuda_loss_row *saved;        /* [rows], cross-entropy; NULL: no backward, or joined */
@@ -365,10 +368,10 @@ typedef struct cuda_loss_job {
     double *loss_parts;                          /* [cuda_loss_parts], scratch of forward */
     int32_t *correct_parts;
     const cuda_step *step; /* its loss_scale, and whether it is mixed */
-    float *gradient;
-    bool joined; /* cross-entropy: cuda_run_loss writes the gradient, too */
+    void *gradient;        /* of many classes it may be the values */
+    bool joined;           /* cross-entropy: cuda_run_loss writes the gradient, too */
 } cuda_loss_job;
-size_t cuda_loss_parts(size_t rows, int outputs);
+size_t cuda_loss_parts(const cuda_loss_job *job);
 cudaError_t cuda_run_loss(const cuda_loss_job *job, cudaStream_t stream);
 cudaError_t cuda_run_loss_backward(const cuda_loss_job *job, cudaStream_t stream);
 

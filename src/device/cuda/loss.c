@@ -25,7 +25,7 @@ static cuda_loss_job loss_job(const cuda_kernel_plan *plan) {
     job.scalars = at->scalars;
     if (cuda_takes(plan->device, YOKE_VARIANT_MAPPED)) job.on_host = at->on_host;
     job.loss_parts = at->scratch;
-    job.correct_parts = (int32_t *)(job.loss_parts + cuda_loss_parts(job.rows, job.outputs));
+    job.correct_parts = (int32_t *)(job.loss_parts + cuda_loss_parts(&job));
     job.gradient = at->input_gradients[0];
     return job;
 }
@@ -108,7 +108,7 @@ static yoke_status provide_operands(loss_trial *trial, void **memory) {
     size_t scalars = saved + cuda_aligned(job->rows * sizeof(cuda_loss_row));
     size_t step = scalars + cuda_aligned(sizeof(yoke_loss_scalars));
     size_t parts = step + cuda_aligned(sizeof(cuda_step));
-    size_t part_count = cuda_loss_parts(job->rows, job->outputs);
+    size_t part_count = cuda_loss_parts(job);
     size_t bytes = parts + part_count * (sizeof(double) + sizeof(int32_t));
     TRY(yoke_device_allocate(&trial->device->base, bytes, "measuring", memory));
     char *base = *memory;
@@ -155,6 +155,7 @@ static yoke_status loss_prepare(cuda_kernel_plan *plan, const yoke_plan_request 
                         .ignored = operation->ignored,
                         .delta = operation->delta,
                         .step = plan->device->step};
+    loss->job.stride = (size_t)loss->job.outputs;
     TRY(upload_weights(loss, operation->weights));
     if (by_label && request->training) {
         const cuda_loss_job *job = &loss->job;
@@ -174,8 +175,7 @@ static yoke_status loss_prepare(cuda_kernel_plan *plan, const yoke_plan_request 
     }
     yoke_plan_needs *needs = &plan->base.needs;
     needs->output = (yoke_layout){0};
-    needs->scratch_bytes =
-        cuda_loss_parts(loss->job.rows, loss->job.outputs) * (sizeof(double) + sizeof(int32_t));
+    needs->scratch_bytes = cuda_loss_parts(&loss->job) * (sizeof(double) + sizeof(int32_t));
     needs->backward_reads[0] = request->training && !loss->job.joined;
     if (request->training && by_label && !loss->job.joined)
         needs->saved_bytes = loss->job.rows * sizeof(cuda_loss_row);
