@@ -11,7 +11,6 @@
 #include "device/cuda/loss_rows.h"
 
 constexpr int GROUP = 8; /* adjacent logits */
-constexpr int LEAST_OUTPUTS = 512;
 constexpr unsigned MOST_THREADS = 512;
 
 /* -infinity behind the last, where a row has padding. */
@@ -205,7 +204,7 @@ static void launch_by_type(const cuda_loss_job *job, bool backward, cudaStream_t
 bool cuda_is_classifier(const cuda_loss_job *job) {
     bool by_label =
         job->kind == CUDA_LOSS_CROSS_ENTROPY || job->kind == CUDA_LOSS_WEIGHTED_CROSS_ENTROPY;
-    return by_label && job->outputs >= LEAST_OUTPUTS;
+    return by_label && job->outputs >= CUDA_CLASSIFIER_OUTPUTS;
 }
 
 cudaError_t cuda_run_classifier(const cuda_loss_job *job, cudaStream_t stream) {
@@ -216,5 +215,33 @@ cudaError_t cuda_run_classifier(const cuda_loss_job *job, cudaStream_t stream) {
 
 cudaError_t cuda_run_classifier_backward(const cuda_loss_job *job, cudaStream_t stream) {
     launch_by_type(job, true, stream);
+    return cudaGetLastError();
+}
+
+/* Logits that somebody reads, or whose gradient somebody gives. */
+
+template <typename T> static __global__ void read_logits(cuda_logits_job job) {
+    for (size_t row = blockIdx.x; row < job.rows; row += gridDim.x)
+        for (size_t j = threadIdx.x; j < job.outputs; j += blockDim.x)
+            job.plain[row * job.outputs + j] =
+                cuda_widen(((const T *)job.logits)[row * job.stride + j]);
+}
+
+template <typename T> static __global__ void write_logits(cuda_logits_job job) {
+    for (size_t row = blockIdx.x; row < job.rows; row += gridDim.x)
+        for (size_t j = threadIdx.x; j < job.stride; j += blockDim.x)
+            cuda_narrow(j < job.outputs ? job.plain[row * job.outputs + j] : 0,
+                        (T *)job.logits + row * job.stride + j);
+}
+
+extern "C" cudaError_t cuda_run_read_logits(const cuda_logits_job *job, cudaStream_t stream) {
+    LAUNCH_BY_TYPE(LAUNCH, read_logits, job->type, cuda_position_blocks(job->rows), CUDA_THREADS,
+                   stream, *job);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t cuda_run_write_logits(const cuda_logits_job *job, cudaStream_t stream) {
+    LAUNCH_BY_TYPE(LAUNCH, write_logits, job->type, cuda_position_blocks(job->rows), CUDA_THREADS,
+                   stream, *job);
     return cudaGetLastError();
 }

@@ -374,6 +374,19 @@ typedef struct cuda_loss_job {
 size_t cuda_loss_parts(const cuda_loss_job *job);
 cudaError_t cuda_run_loss(const cuda_loss_job *job, cudaStream_t stream);
 cudaError_t cuda_run_loss_backward(const cuda_loss_job *job, cudaStream_t stream);
+/* So many classes are many. */
+#define CUDA_CLASSIFIER_OUTPUTS 512
+
+/* logits [rows, stride], of which the first `outputs` of a row count. Read: plain = logits. Write:
+ * logits = plain, and 0 behind the last. */
+typedef struct cuda_logits_job {
+    void *logits;
+    cuda_type type;
+    size_t rows, outputs, stride;
+    float *plain; /* [rows, outputs] */
+} cuda_logits_job;
+cudaError_t cuda_run_read_logits(const cuda_logits_job *job, cudaStream_t stream);
+cudaError_t cuda_run_write_logits(const cuda_logits_job *job, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

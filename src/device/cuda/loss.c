@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "device/cuda/classifier.h"
 #include "device/cuda/kernel_plan.h"
 
 typedef struct loss_plan {
@@ -40,6 +41,17 @@ static yoke_status loss_backward(const cuda_kernel_plan *plan, cudaStream_t stre
     const cuda_loss_job job = loss_job(plan);
     if (job.joined) return YOKE_OK;
     TRY_CUDA(plan->device, cuda_run_loss_backward(&job, stream));
+    return YOKE_OK;
+}
+
+yoke_status cuda_loss_over(const yoke_plan *loss, const cuda_logits *logits) {
+    const cuda_kernel_plan *plan = (const cuda_kernel_plan *)loss;
+    cuda_loss_job job = loss_job(plan);
+    job.values = job.gradient = logits->values;
+    job.type = logits->type;
+    job.stride = logits->stride;
+    job.joined = logits->gradient;
+    TRY_CUDA(plan->device, cuda_run_loss(&job, cuda_compute(loss)));
     return YOKE_OK;
 }
 
