@@ -153,9 +153,12 @@ bool yoke_replica_reads_shadow(const yoke_replica *replica);
 void yoke_replica_leave_shadow(yoke_replica *replica);
 void yoke_replica_renew_shadow(yoke_replica *replica);
 void yoke_replica_wrote_shadow(yoke_replica *replica);
-/* Records what `queue` calls on the replica, for `rows`, and on its device; the caller owns the
- * recording. Nothing runs, and the results of the latest forward stay valid. */
-yoke_status yoke_replica_record(yoke_replica *replica, int rows, bool training,
+/* Whether steps with loss_only compute the loss in another way than others. */
+bool yoke_replica_joins_loss(const yoke_replica *replica);
+/* Records what `queue` calls on the replica, for `rows`, and on its device, with steps that are
+ * loss_only or not; the caller owns the recording. Nothing runs, and the results of the latest
+ * forward stay valid. */
+yoke_status yoke_replica_record(yoke_replica *replica, int rows, bool training, bool loss_only,
                                 yoke_status (*queue)(void *), void *context,
                                 yoke_recording **recording);
 /* Computes loss sum, number of correct rows and, when training, the gradients of the outputs. */

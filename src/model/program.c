@@ -185,13 +185,18 @@ yoke_status yoke_program_create(yoke_program **program, const yoke_program_reque
     return YOKE_OK;
 }
 
+static void destroy_recordings(yoke_program_recordings *recorded) {
+    for (int i = 0; i < recorded->segment_count; i++)
+        yoke_recording_destroy(recorded->segments[i]);
+    free(recorded->segments);
+    yoke_recording_destroy(recorded->loss);
+    yoke_recording_destroy(recorded->forward);
+}
+
 void yoke_program_destroy(yoke_program *program) {
     if (program == NULL) return;
-    for (int i = 0; i < program->recorded_count; i++)
-        yoke_recording_destroy(program->recorded_segments[i]);
-    free(program->recorded_segments);
-    yoke_recording_destroy(program->recorded_loss);
-    yoke_recording_destroy(program->recorded_forward);
+    for (int i = 0; i < 2; i++)
+        destroy_recordings(&program->recorded[i]);
     yoke_plan_destroy(program->loss);
     for (int i = 0; program->plans != NULL && i < program->model->node_count; i++)
         yoke_plan_destroy(program->plans[i]);
@@ -379,9 +384,9 @@ bool yoke_program_computes(const yoke_program *program, int node) {
     return !program->places[node].skips_forward && program->places[node].computed_by == YOKE_NONE;
 }
 
-/* Whether the node's plan runs in the loss's place. */
-static bool waits_for_loss(const yoke_program *program, int node, const yoke_plan_step *step) {
-    return step->loss_only && node == program->loss_node;
+/* Whether a node's plan runs in the loss's place. */
+static bool joins_loss(const yoke_program *program, const yoke_plan_step *step) {
+    return step->loss_only && program->loss_node != YOKE_NONE;
 }
 
 static yoke_status queue_forward(yoke_program *program, const yoke_flat *flat,
@@ -393,17 +398,23 @@ static yoke_status queue_forward(yoke_program *program, const yoke_flat *flat,
     for (int i = 0; i < program->model->node_count; i++) {
         int layers = yoke_fused_layers(&program->model->nodes[i]);
         if (hook->call != NULL && layers > 0) hook->call(hook->context, layers);
-        if (yoke_program_computes(program, i) && !waits_for_loss(program, i, step))
+        bool waits = joins_loss(program, step) && i == program->loss_node;
+        if (yoke_program_computes(program, i) && !waits)
             TRY(yoke_plan_forward(program->plans[i], step));
     }
     return YOKE_OK;
 }
 
 static yoke_status queue_loss(yoke_program *program, const yoke_plan_step *step) {
-    if (step->loss_only && program->loss_node != YOKE_NONE)
+    if (joins_loss(program, step))
         return yoke_plan_forward(program->plans[program->loss_node], step);
     TRY(yoke_plan_forward(program->loss, step));
     return program->training ? yoke_plan_backward(program->loss, step) : YOKE_OK;
+}
+
+static const yoke_program_recordings *recorded_of(const yoke_program *program,
+                                                  const yoke_plan_step *step) {
+    return &program->recorded[joins_loss(program, step)];
 }
 
 /* Inside a caller's recording the plans are queued instead of replayed. */
@@ -413,13 +424,14 @@ static bool replays(const yoke_program *program, const yoke_recording *recording
 
 yoke_status yoke_program_forward(yoke_program *program, const yoke_flat *flat,
                                  const yoke_replica_memory *memory, const yoke_plan_step *step) {
-    if (replays(program, program->recorded_forward))
-        return yoke_recording_run(program->recorded_forward);
+    yoke_recording *recording = recorded_of(program, step)->forward;
+    if (replays(program, recording)) return yoke_recording_run(recording);
     return queue_forward(program, flat, memory, step);
 }
 
 yoke_status yoke_program_loss(yoke_program *program, const yoke_plan_step *step) {
-    if (replays(program, program->recorded_loss)) return yoke_recording_run(program->recorded_loss);
+    yoke_recording *recording = recorded_of(program, step)->loss;
+    if (replays(program, recording)) return yoke_recording_run(recording);
     return queue_loss(program, step);
 }
 
@@ -461,9 +473,10 @@ static yoke_status queue_segment(yoke_program *program, int segment, const yoke_
 }
 
 yoke_status yoke_program_segment(yoke_program *program, int segment, const yoke_plan_step *step) {
-    bool recorded = segment < program->recorded_count;
-    if (recorded && replays(program, program->recorded_segments[segment]))
-        return yoke_recording_run(program->recorded_segments[segment]);
+    const yoke_program_recordings *recorded = recorded_of(program, step);
+    bool known = segment < recorded->segment_count;
+    if (known && replays(program, recorded->segments[segment]))
+        return yoke_recording_run(recorded->segments[segment]);
     return queue_segment(program, segment, step);
 }
 
@@ -493,7 +506,8 @@ yoke_status yoke_program_idle_segment(yoke_program *program, int segment) {
     return YOKE_OK;
 }
 
-/* Recording: queues each plan once. On devices that record, plans do not read their `step`. */
+/* Recording: queues each plan once. On devices that record, plans read nothing of their `step` but
+ * loss_only. */
 
 bool yoke_program_reads_shadow(const yoke_program *program) {
     for (int i = 0; i < program->model->node_count; i++)
@@ -503,28 +517,34 @@ bool yoke_program_reads_shadow(const yoke_program *program) {
 }
 
 static yoke_status record_segments(yoke_program *program, const yoke_flat *flat,
-                                   const yoke_plan_step *step) {
+                                   const yoke_plan_step *step, yoke_program_recordings *to) {
     size_t buckets = (size_t)flat->bucket_count;
-    program->recorded_segments = calloc(buckets, sizeof(yoke_recording *));
-    if (program->recorded_segments == NULL)
-        return FAIL_MEMORY(buckets * sizeof(yoke_recording *), "recordings");
+    to->segments = calloc(buckets, sizeof(yoke_recording *));
+    if (to->segments == NULL) return FAIL_MEMORY(buckets * sizeof(yoke_recording *), "recordings");
     for (int segment = 0; segment < flat->bucket_count; segment++) {
         TRY(yoke_recording_begin(program->device));
         TRY(yoke_recording_end(program->device, queue_segment(program, segment, step),
-                               &program->recorded_segments[segment]));
-        program->recorded_count++;
+                               &to->segments[segment]));
+        to->segment_count++;
     }
     return YOKE_OK;
 }
 
+static yoke_status record_steps(yoke_program *program, const yoke_flat *flat,
+                                const yoke_replica_memory *memory, bool loss_only) {
+    yoke_device *device = program->device;
+    const yoke_plan_step step = {.loss_scale = 1, .loss_only = loss_only};
+    yoke_program_recordings *to = &program->recorded[loss_only];
+    if (to->forward != NULL) return YOKE_OK;
+    TRY(yoke_recording_begin(device));
+    TRY(yoke_recording_end(device, queue_forward(program, flat, memory, &step), &to->forward));
+    TRY(yoke_recording_begin(device));
+    TRY(yoke_recording_end(device, queue_loss(program, &step), &to->loss));
+    return program->training ? record_segments(program, flat, &step, to) : YOKE_OK;
+}
+
 yoke_status yoke_program_record(yoke_program *program, const yoke_flat *flat,
                                 const yoke_replica_memory *memory) {
-    yoke_device *device = program->device;
-    yoke_plan_step step = {.loss_scale = 1};
-    TRY(yoke_recording_begin(device));
-    TRY(yoke_recording_end(device, queue_forward(program, flat, memory, &step),
-                           &program->recorded_forward));
-    TRY(yoke_recording_begin(device));
-    TRY(yoke_recording_end(device, queue_loss(program, &step), &program->recorded_loss));
-    return program->training ? record_segments(program, flat, &step) : YOKE_OK;
+    if (program->loss_node != YOKE_NONE) TRY(record_steps(program, flat, memory, true));
+    return memory->outputs[0] != NULL ? record_steps(program, flat, memory, false) : YOKE_OK;
 }

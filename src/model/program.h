@@ -106,6 +106,13 @@ typedef struct yoke_program_request {
     bool recomputes; /* cut a model without marks into ranges whose values are not kept */
 } yoke_program_request;
 
+/* Of one kind of steps. */
+typedef struct yoke_program_recordings {
+    yoke_recording *forward, *loss;
+    yoke_recording **segments; /* [segment_count] */
+    int segment_count;         /* recorded so far */
+} yoke_program_recordings;
+
 typedef struct yoke_program {
     const yoke_model *model;
     yoke_device *device;
@@ -142,10 +149,9 @@ typedef struct yoke_program {
     const yoke_region *kept; /* the replica's, of the plans that keep something, in order */
     void *arena_base;        /* in use */
 
-    /* Recordings, on devices that record. */
-    yoke_recording *recorded_forward, *recorded_loss;
-    yoke_recording **recorded_segments; /* [buckets] */
-    int recorded_count;
+    /* On devices that record. Where a plan computes the loss, [1] are the recordings of steps with
+     * loss_only, and [0] are made once somebody wants outputs; elsewhere [0] serve all steps. */
+    yoke_program_recordings recorded[2];
 } yoke_program;
 
 /* Creates the plans; then `yoke_program_schedule` places all values, and `yoke_program_bind` fixes
@@ -159,7 +165,8 @@ yoke_status yoke_program_bind(yoke_program *program, const yoke_flat *flat,
  * plan computes the loss. */
 yoke_status yoke_program_bind_outputs(const yoke_program *program, const yoke_flat *flat,
                                       const yoke_replica_memory *memory, void *scratch);
-/* Records forward, loss and every segment. */
+/* Records forward, loss and every segment: of the steps whose outputs have memory, unless that is
+ * done. */
 yoke_status yoke_program_record(yoke_program *program, const yoke_flat *flat,
                                 const yoke_replica_memory *memory);
 bool yoke_program_reads_shadow(const yoke_program *program);

@@ -180,6 +180,13 @@ static void *scratch_of(const yoke_replica *replica, const yoke_program *program
     return program->own_scratch.bytes > 0 ? program->own_scratch.address : replica->scratch.address;
 }
 
+/* A host gathers the statistics of batch norms in the middle of a pass. */
+static yoke_status record_program(const yoke_replica *replica, yoke_program *program) {
+    const yoke_replica_options *options = &replica->options;
+    if (!yoke_device_records(options->device) || options->norm_group != NULL) return YOKE_OK;
+    return yoke_program_record(program, replica->flat, &replica->memory);
+}
+
 /* Output 0 has memory once a program computes it apart from the loss, or a step wants it. */
 static yoke_status provide_output(yoke_replica *replica) {
     if (replica->memory.outputs[0] != NULL) return YOKE_OK;
@@ -187,6 +194,9 @@ static yoke_status provide_output(yoke_replica *replica) {
     for (int i = 0; i < replica->program_count; i++)
         TRY(yoke_program_bind_outputs(replica->programs[i], replica->flat, &replica->memory,
                                       scratch_of(replica, replica->programs[i])));
+    for (int i = 0; i < replica->program_count; i++)
+        if (replica->programs[i]->loss_node != YOKE_NONE)
+            TRY(record_program(replica, replica->programs[i]));
     return YOKE_OK;
 }
 
@@ -207,9 +217,7 @@ static yoke_status place_program(yoke_replica *replica, yoke_program *program) {
     }
     TRY(yoke_program_bind(program, replica->flat, memory, arena->address,
                           scratch_of(replica, program)));
-    /* A host gathers the statistics of batch norms in the middle of a pass. */
-    if (!yoke_device_records(device) || replica->options.norm_group != NULL) return YOKE_OK;
-    return yoke_program_record(program, replica->flat, memory);
+    return record_program(replica, program);
 }
 
 static yoke_status plan_program(yoke_replica *replica, int rows, bool training,
@@ -374,6 +382,10 @@ const yoke_flat *yoke_replica_flat(const yoke_replica *replica) {
 
 /* Running. */
 
+bool yoke_replica_joins_loss(const yoke_replica *replica) {
+    return replica->programs[0]->loss_node != YOKE_NONE;
+}
+
 bool yoke_replica_reads_shadow(const yoke_replica *replica) {
     return yoke_program_reads_shadow(replica->programs[0]);
 }
@@ -438,13 +450,14 @@ yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,
     return yoke_program_forward(replica->current, replica->flat, &replica->memory, step);
 }
 
-yoke_status yoke_replica_record(yoke_replica *replica, int rows, bool training,
+yoke_status yoke_replica_record(yoke_replica *replica, int rows, bool training, bool loss_only,
                                 yoke_status (*queue)(void *), void *context,
                                 yoke_recording **recording) {
     yoke_device *device = replica->options.device;
     yoke_program *last = replica->current;
     yoke_plan_step last_step = replica->last_step;
     TRY(yoke_replica_prepare(replica, rows, training));
+    if (!loss_only) TRY(provide_output(replica));
     TRY(yoke_recording_begin(device));
     yoke_status status = yoke_recording_end(device, queue(context), recording);
     replica->current = last;

@@ -316,8 +316,8 @@ static void losses_equal_the_cpu(void **state) {
     const parity_rig *rig = *state;
     static const struct {
         int rows, classes;
-    } shapes[] = {{1, 1},   {1, 10},    {3, 2},      {3, 33},    {5, 1},
-                  {64, 10}, {64, 1000}, {300, 1000}, {2100, 10}, {300, 33}};
+    } shapes[] = {{1, 1},      {1, 10},    {3, 2},    {3, 33},  {5, 1},   {64, 10},  {64, 1000},
+                  {300, 1000}, {2100, 10}, {300, 33}, {5, 511}, {5, 512}, {7, 1003}, {2, 9001}};
     for (size_t i = 0; i < 3 * COUNT(shapes); i++) {
         bool mse = i % 3 == 2;
         parity_case c = loss_case(mse ? YOKE_OP_MSE : YOKE_OP_CROSS_ENTROPY, shapes[i / 3].rows,
@@ -336,9 +336,9 @@ static void weighted_losses_equal_the_cpu(void **state) {
     const parity_rig *rig = *state;
     static const struct {
         int rows, outputs;
-    } shapes[] = {{1, 2}, {3, 33}, {64, 10}, {300, 1000}, {2100, 10}};
-    float weights[1000];
-    for (int j = 0; j < 1000; j++)
+    } shapes[] = {{1, 2}, {3, 33}, {64, 10}, {300, 1000}, {2100, 10}, {9, 1003}};
+    float weights[1003];
+    for (int j = 0; j < 1003; j++)
         weights[j] = (float)(j * 7 % 11) / 4;
     for (size_t i = 0; i < 8 * COUNT(shapes); i++) {
         static const yoke_operation_kind kinds[] = {YOKE_OP_CROSS_ENTROPY, YOKE_OP_CROSS_ENTROPY,

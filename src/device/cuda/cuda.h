@@ -50,7 +50,7 @@ static inline bool cuda_takes(const cuda_device *device, yoke_variant variant) {
     return (device->base.variants & (unsigned)variant) != 0;
 }
 
-static inline cudaStream_t cuda_compute(yoke_plan *plan) {
+static inline cudaStream_t cuda_compute(const yoke_plan *plan) {
     return cuda_of(plan->device)->streams[YOKE_STREAM_COMPUTE];
 }
 

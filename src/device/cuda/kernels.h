@@ -303,7 +303,9 @@ typedef struct cuda_embedding_job {
     const float *weight;
     const void *output_gradient;
     float *weight_gradient;
+    int *order; /* [cuda_token_order_bytes], scratch of backward of tokens */
 } cuda_embedding_job;
+size_t cuda_token_order_bytes(size_t positions, size_t table); /* positions: of all rows */
 cudaError_t cuda_run_embedding(const cuda_embedding_job *job, cudaStream_t stream);
 cudaError_t cuda_run_embedding_backward(const cuda_embedding_job *job, cudaStream_t stream);
 cudaError_t cuda_run_positions(const cuda_embedding_job *job, cudaStream_t stream);
@@ -354,8 +356,11 @@ typedef struct cuda_loss_job {
     double weight_sum;
     bool ignores;
     int32_t ignored;
-    const float *values;         /* [rows, outputs], as are targets and gradient */
-    const int32_t *labels;       /* cross-entropy */
+    const void *values; /* [rows, outputs], as are targets and gradient, all float32; of many
+                           classes [rows, stride] in this type, as is the gradient */
+    cuda_type type;
+    size_t stride;         /* elements from row to row; a gradient there is 0 behind the last */
+    const int32_t *labels; /* cross-entropy */
     const yoke_label_mix *mixes; /* [rows], read where the step is mixed */
     const float *targets;        /* the others */
     cuda_loss_row *saved;        /* [rows], cross-entropy; NULL: no backward, or joined */
@@ -363,12 +368,25 @@ typedef struct cuda_loss_job {
     double *loss_parts;                          /* [cuda_loss_parts], scratch of forward */
     int32_t *correct_parts;
     const cuda_step *step; /* its loss_scale, and whether it is mixed */
-    float *gradient;
-    bool joined; /* cross-entropy: cuda_run_loss writes the gradient, too */
+    void *gradient;        /* of many classes it may be the values */
+    bool joined;           /* cross-entropy: cuda_run_loss writes the gradient, too */
 } cuda_loss_job;
-size_t cuda_loss_parts(size_t rows, int outputs);
+size_t cuda_loss_parts(const cuda_loss_job *job);
 cudaError_t cuda_run_loss(const cuda_loss_job *job, cudaStream_t stream);
 cudaError_t cuda_run_loss_backward(const cuda_loss_job *job, cudaStream_t stream);
+/* So many classes are many. */
+#define CUDA_CLASSIFIER_OUTPUTS 512
+
+/* logits [rows, stride], of which the first `outputs` of a row count. Read: plain = logits. Write:
+ * logits = plain, and 0 behind the last. */
+typedef struct cuda_logits_job {
+    void *logits;
+    cuda_type type;
+    size_t rows, outputs, stride;
+    float *plain; /* [rows, outputs] */
+} cuda_logits_job;
+cudaError_t cuda_run_read_logits(const cuda_logits_job *job, cudaStream_t stream);
+cudaError_t cuda_run_write_logits(const cuda_logits_job *job, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "device/cuda/classifier.h"
 #include "device/cuda/kernel_plan.h"
 
 typedef struct loss_plan {
@@ -25,7 +26,7 @@ static cuda_loss_job loss_job(const cuda_kernel_plan *plan) {
     job.scalars = at->scalars;
     if (cuda_takes(plan->device, YOKE_VARIANT_MAPPED)) job.on_host = at->on_host;
     job.loss_parts = at->scratch;
-    job.correct_parts = (int32_t *)(job.loss_parts + cuda_loss_parts(job.rows, job.outputs));
+    job.correct_parts = (int32_t *)(job.loss_parts + cuda_loss_parts(&job));
     job.gradient = at->input_gradients[0];
     return job;
 }
@@ -40,6 +41,17 @@ static yoke_status loss_backward(const cuda_kernel_plan *plan, cudaStream_t stre
     const cuda_loss_job job = loss_job(plan);
     if (job.joined) return YOKE_OK;
     TRY_CUDA(plan->device, cuda_run_loss_backward(&job, stream));
+    return YOKE_OK;
+}
+
+yoke_status cuda_loss_over(const yoke_plan *loss, const cuda_logits *logits) {
+    const cuda_kernel_plan *plan = (const cuda_kernel_plan *)loss;
+    cuda_loss_job job = loss_job(plan);
+    job.values = job.gradient = logits->values;
+    job.type = logits->type;
+    job.stride = logits->stride;
+    job.joined = logits->gradient;
+    TRY_CUDA(plan->device, cuda_run_loss(&job, cuda_compute(loss)));
     return YOKE_OK;
 }
 
@@ -108,7 +120,7 @@ static yoke_status provide_operands(loss_trial *trial, void **memory) {
     size_t scalars = saved + cuda_aligned(job->rows * sizeof(cuda_loss_row));
     size_t step = scalars + cuda_aligned(sizeof(yoke_loss_scalars));
     size_t parts = step + cuda_aligned(sizeof(cuda_step));
-    size_t part_count = cuda_loss_parts(job->rows, job->outputs);
+    size_t part_count = cuda_loss_parts(job);
     size_t bytes = parts + part_count * (sizeof(double) + sizeof(int32_t));
     TRY(yoke_device_allocate(&trial->device->base, bytes, "measuring", memory));
     char *base = *memory;
@@ -155,6 +167,7 @@ static yoke_status loss_prepare(cuda_kernel_plan *plan, const yoke_plan_request 
                         .ignored = operation->ignored,
                         .delta = operation->delta,
                         .step = plan->device->step};
+    loss->job.stride = (size_t)loss->job.outputs;
     TRY(upload_weights(loss, operation->weights));
     if (by_label && request->training) {
         const cuda_loss_job *job = &loss->job;
@@ -174,8 +187,7 @@ static yoke_status loss_prepare(cuda_kernel_plan *plan, const yoke_plan_request 
     }
     yoke_plan_needs *needs = &plan->base.needs;
     needs->output = (yoke_layout){0};
-    needs->scratch_bytes =
-        cuda_loss_parts(loss->job.rows, loss->job.outputs) * (sizeof(double) + sizeof(int32_t));
+    needs->scratch_bytes = cuda_loss_parts(&loss->job) * (sizeof(double) + sizeof(int32_t));
     needs->backward_reads[0] = request->training && !loss->job.joined;
     if (request->training && by_label && !loss->job.joined)
         needs->saved_bytes = loss->job.rows * sizeof(cuda_loss_row);

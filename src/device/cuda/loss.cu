@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Losses over plain float32 rows, one warp for each row, sums in double: torch.nn.CrossEntropyLoss
  * with label smoothing, class weights, ignore_index and mixed labels, MSELoss, BCEWithLogitsLoss
- * with pos_weight, and HuberLoss. */
+ * with pos_weight, and HuberLoss. classifier.cu has cross-entropy of many classes. */
 #include <limits.h>
 #include <math.h>
 
-#include "device/cuda/kernel.h"
-#include "device/cuda/kernels.h"
+#include "device/cuda/loss_rows.h"
 #include "device/device.h"
 
 constexpr unsigned MOST_THREADS = 1024;
@@ -32,54 +31,16 @@ template <typename T> static __device__ T warp_sum(T value) {
     return value;
 }
 
-struct place {
-    float value;
-    int index;
-};
+static __device__ const float *values_of(const cuda_loss_job &job, size_t row) {
+    return (const float *)job.values + row * (size_t)job.outputs;
+}
 
 /* The first maximum of a row, returned to every lane. */
-static __device__ place first_largest(const float *values, int count) {
-    place best = {-INFINITY, INT_MAX};
+static __device__ cuda_place first_largest(const float *values, int count) {
+    cuda_place best = {-INFINITY, INT_MAX};
     for (int j = (int)lane_of_warp(); j < count; j += CUDA_WARP)
         if (values[j] > best.value || best.index == INT_MAX) best = {values[j], j};
-    for (int lane = CUDA_WARP / 2; lane > 0; lane /= 2) {
-        place other = {__shfl_xor_sync(0xffffffffu, best.value, lane),
-                       __shfl_xor_sync(0xffffffffu, best.index, lane)};
-        bool first = other.value == best.value && other.index < best.index;
-        if (other.value > best.value || first) best = other;
-    }
-    return best;
-}
-
-static __device__ float weight_of(const cuda_loss_job &job, int output) {
-    return job.weights != NULL ? job.weights[output] : 1.0f;
-}
-
-/* The labels of a row; the second has no share unless the step is mixed. */
-struct row_labels {
-    int own, second;
-    float share, rest;
-    __device__ row_labels(const cuda_loss_job &job, size_t row)
-        : own(job.labels[row]), second(own), share(1), rest(0) {
-        if (!job.step->mixed) return;
-        second = job.mixes[row].label;
-        share = job.mixes[row].share;
-        rest = 1 - share;
-    }
-    __device__ int larger() const { return share >= rest ? own : second; }
-};
-
-/* w_label * -log p_label, with -log p_j = log_sum - (x_j - largest): of both labels, by their
- * shares. A label without a share is no loss, even where its logit is -infinity. */
-static __device__ double label_loss_of(const cuda_loss_job &job, const float *logits,
-                                       const row_labels &labels, double log_sum, float largest) {
-    double own =
-        (double)weight_of(job, labels.own) * (log_sum - (double)(logits[labels.own] - largest));
-    if (labels.rest == 0) return own;
-    double second = (double)weight_of(job, labels.second) *
-                    (log_sum - (double)(logits[labels.second] - largest));
-    if (labels.share == 0) return second;
-    return (double)labels.share * own + (double)labels.rest * second;
+    return cuda_first_of_warp(best);
 }
 
 /* row() returns the row's loss to every lane, with what its gradient needs, and adds 1 to *correct
@@ -88,9 +49,9 @@ struct cross_entropy {
     /* (1 - s) * the labels' loss + s / classes * sum_j -log p_j. */
     static __device__ double row(const cuda_loss_job &job, size_t row, int *correct,
                                  cuda_loss_row *saved) {
-        const float *logits = job.values + row * (size_t)job.outputs;
-        row_labels labels(job, row);
-        place best = first_largest(logits, job.outputs);
+        const float *logits = values_of(job, row);
+        cuda_row_labels labels(job, row);
+        cuda_place best = first_largest(logits, job.outputs);
         double sum = 0, distance = 0;
         for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP) {
             float below = logits[j] - best.value;
@@ -103,7 +64,8 @@ struct cross_entropy {
         if (job.saved != NULL && lane_of_warp() == 0) job.saved[row] = *saved;
         *correct += best.index == labels.larger();
         double log_sum = log(sum);
-        double label_loss = label_loss_of(job, logits, labels, log_sum, best.value);
+        double label_loss =
+            labels.loss(job, logits[labels.own], logits[labels.second], log_sum, best.value);
         if (job.smoothing == 0) return label_loss; /* a logit of -infinity is then no loss */
         double mean_loss = log_sum + distance / job.outputs;
         return (1 - job.smoothing) * label_loss + job.smoothing * mean_loss;
@@ -114,13 +76,14 @@ struct cross_entropy {
     static __device__ void gradient(const cuda_loss_job &job, size_t row, cuda_loss_row saved) {
         float everywhere = (float)(job.smoothing / job.outputs);
         float at_label = (float)(1 - job.smoothing), scale = job.step->loss_scale;
-        row_labels labels(job, row);
+        cuda_row_labels labels(job, row);
         float at_own = at_label * labels.share, at_second = at_label * labels.rest;
+        const float *logits = values_of(job, row);
+        float *to = (float *)job.gradient + row * (size_t)job.outputs;
         for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP) {
-            size_t at = row * (size_t)job.outputs + (size_t)j;
-            float p = expf(job.values[at] - saved.largest) * saved.reciprocal_sum;
+            float p = expf(logits[j] - saved.largest) * saved.reciprocal_sum;
             float target = (j == labels.own ? at_own : 0) + (j == labels.second ? at_second : 0);
-            job.gradient[at] = (p - (target + everywhere)) * scale;
+            to[j] = (p - (target + everywhere)) * scale;
         }
     }
 };
@@ -130,11 +93,11 @@ struct cross_entropy {
 struct weighted_cross_entropy {
     static __device__ double row(const cuda_loss_job &job, size_t row, int *correct,
                                  cuda_loss_row *saved) {
-        const float *logits = job.values + row * (size_t)job.outputs;
-        if (job.ignores && job.labels[row] == job.ignored) return 0;
+        const float *logits = values_of(job, row);
+        if (cuda_ignores_row(job, row)) return 0;
         if (job.weights == NULL) return cross_entropy::row(job, row, correct, saved);
-        row_labels labels(job, row);
-        place best = first_largest(logits, job.outputs);
+        cuda_row_labels labels(job, row);
+        cuda_place best = first_largest(logits, job.outputs);
         double sum = 0, distance = 0;
         for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP) {
             float below = logits[j] - best.value;
@@ -147,7 +110,8 @@ struct weighted_cross_entropy {
         if (job.saved != NULL && lane_of_warp() == 0) job.saved[row] = *saved;
         *correct += best.index == labels.larger();
         double log_sum = log(sum);
-        double label_loss = label_loss_of(job, logits, labels, log_sum, best.value);
+        double label_loss =
+            labels.loss(job, logits[labels.own], logits[labels.second], log_sum, best.value);
         if (job.smoothing == 0) return label_loss;
         double mean_loss = (job.weight_sum * log_sum + distance) / job.outputs;
         return (1 - job.smoothing) * label_loss + job.smoothing * mean_loss;
@@ -158,20 +122,22 @@ struct weighted_cross_entropy {
         double each = job.smoothing / job.outputs, at_label = 1 - job.smoothing;
         double weights = job.weights != NULL ? job.weight_sum : job.outputs;
         float scale = job.step->loss_scale;
-        row_labels labels(job, row);
-        bool ignored = job.ignores && labels.own == job.ignored;
+        cuda_row_labels labels(job, row);
+        bool ignored = cuda_ignores_row(job, row);
         double at_own = 0, at_second = 0;
         if (!ignored) {
-            at_own = at_label * (double)weight_of(job, labels.own) * (double)labels.share;
-            at_second = at_label * (double)weight_of(job, labels.second) * (double)labels.rest;
+            at_own = at_label * (double)cuda_class_weight(job, labels.own) * (double)labels.share;
+            at_second =
+                at_label * (double)cuda_class_weight(job, labels.second) * (double)labels.rest;
         }
         float all = (float)(at_own + at_second + each * weights);
+        const float *logits = values_of(job, row);
+        float *to = (float *)job.gradient + row * (size_t)job.outputs;
         for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP) {
-            size_t at = row * (size_t)job.outputs + (size_t)j;
-            float p = expf(job.values[at] - saved.largest) * saved.reciprocal_sum;
+            float p = expf(logits[j] - saved.largest) * saved.reciprocal_sum;
             double target = (j == labels.own ? at_own : 0) + (j == labels.second ? at_second : 0);
-            target += each * (double)weight_of(job, j);
-            job.gradient[at] = ignored ? 0 : (p * all - (float)target) * scale;
+            target += each * (double)cuda_class_weight(job, j);
+            to[j] = ignored ? 0 : (p * all - (float)target) * scale;
         }
     }
 };
@@ -202,14 +168,14 @@ struct binary_cross_entropy {
     static __device__ double term(const cuda_loss_job &job, int output, double value,
                                   double target) {
         double softplus = log1p(exp(-fabs(value))) + (value < 0 ? -value : 0);
-        double weight = (double)weight_of(job, output);
+        double weight = (double)cuda_class_weight(job, output);
         return (1 - target) * value + (1 + (weight - 1) * target) * softplus;
     }
     /* (1 - t) sigmoid(x) - w t sigmoid(-x). */
     static __device__ float slope(const cuda_loss_job &job, int output, float value, float target) {
         float small = expf(-fabsf(value)), large = 1 / (1 + small);
         float up = value < 0 ? small * large : large, down = value < 0 ? large : small * large;
-        return (1 - target) * up - weight_of(job, output) * target * down;
+        return (1 - target) * up - cuda_class_weight(job, output) * target * down;
     }
 };
 
@@ -228,11 +194,11 @@ struct huber {
 
 template <typename Loss> struct row_mean {
     static __device__ double row(const cuda_loss_job &job, size_t row, int *, cuda_loss_row *) {
-        size_t begin = row * (size_t)job.outputs;
+        const float *values = values_of(job, row);
+        const float *targets = job.targets + row * (size_t)job.outputs;
         double sum = 0;
         for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP)
-            sum += Loss::term(job, j, (double)job.values[begin + (size_t)j],
-                              (double)job.targets[begin + (size_t)j]);
+            sum += Loss::term(job, j, (double)values[j], (double)targets[j]);
         return warp_sum(sum) / job.outputs;
     }
 };
@@ -266,19 +232,29 @@ static __global__ void __launch_bounds__(MOST_THREADS) sum_rows(cuda_loss_job jo
     job.correct_parts[blockIdx.x] = correct;
 }
 
-static __global__ void sum_parts(cuda_loss_job job, unsigned count) {
+static __global__ void __launch_bounds__(MOST_THREADS) sum_parts(cuda_loss_job job, size_t count) {
     __shared__ double loss_part[CUDA_WARP];
     __shared__ int correct_part[CUDA_WARP];
-    bool counts = threadIdx.x < count;
-    double loss = cuda_block_sum(counts ? job.loss_parts[threadIdx.x] : 0, loss_part);
-    int correct = cuda_block_sum(counts ? job.correct_parts[threadIdx.x] : 0, correct_part);
+    double loss = 0;
+    int correct = 0;
+    for (size_t i = threadIdx.x; i < count; i += blockDim.x) {
+        loss += job.loss_parts[i];
+        correct += job.correct_parts[i];
+    }
+    loss = cuda_block_sum(loss, loss_part);
+    correct = cuda_block_sum(correct, correct_part);
     if (threadIdx.x == 0) write_scalars(job, loss, correct);
+}
+
+void cuda_sum_loss_parts(const cuda_loss_job *job, size_t count, cudaStream_t stream) {
+    unsigned threads = count <= MOST_BLOCKS ? (unsigned)MOST_BLOCKS : MOST_THREADS;
+    LAUNCH_BLOCK(sum_parts, 1, threads, stream, *job, count);
 }
 
 /* A warp for each row, as in sum_rows. An ignored row has saved nothing. */
 template <typename Loss> static __global__ void rows_backward(cuda_loss_job job) {
     for (size_t row = first_row(); row < job.rows; row += row_stride()) {
-        bool ignored = job.ignores && job.labels[row] == job.ignored;
+        bool ignored = cuda_ignores_row(job, row);
         Loss::gradient(job, row, ignored ? cuda_loss_row{0, 0} : job.saved[row]);
     }
 }
@@ -286,9 +262,10 @@ template <typename Loss> static __global__ void rows_backward(cuda_loss_job job)
 template <typename Loss>
 static __global__ void targets_backward(cuda_loss_job job, size_t elements) {
     float factor = Loss::FACTOR * job.step->loss_scale / (float)job.outputs;
+    const float *values = (const float *)job.values;
     GRID_STRIDE(i, elements)
-    job.gradient[i] =
-        Loss::slope(job, (int)(i % (size_t)job.outputs), job.values[i], job.targets[i]) * factor;
+    ((float *)job.gradient)[i] =
+        Loss::slope(job, (int)(i % (size_t)job.outputs), values[i], job.targets[i]) * factor;
 }
 
 /* Blocks of `threads` threads, with one warp for each row. */
@@ -316,15 +293,17 @@ static cudaError_t forward(const cuda_loss_job *job, cudaStream_t stream) {
     }
     unsigned blocks = blocks_for(job->rows, CUDA_THREADS);
     LAUNCH_BLOCK((sum_rows<Loss, Joined>), blocks, CUDA_THREADS, stream, *job);
-    if (blocks > 1) LAUNCH_BLOCK(sum_parts, 1, MOST_BLOCKS, stream, *job, blocks);
+    if (blocks > 1) cuda_sum_loss_parts(job, blocks, stream);
     return cudaGetLastError();
 }
 
-extern "C" size_t cuda_loss_parts(size_t rows, int outputs) {
-    return fits_one_block(rows, outputs) ? 0 : blocks_for(rows, CUDA_THREADS);
+extern "C" size_t cuda_loss_parts(const cuda_loss_job *job) {
+    if (cuda_is_classifier(job)) return job->rows;
+    return fits_one_block(job->rows, job->outputs) ? 0 : blocks_for(job->rows, CUDA_THREADS);
 }
 
 extern "C" cudaError_t cuda_run_loss(const cuda_loss_job *job, cudaStream_t stream) {
+    if (cuda_is_classifier(job)) return cuda_run_classifier(job, stream);
     switch (job->kind) {
     case CUDA_LOSS_CROSS_ENTROPY:
         return job->joined ? forward<cross_entropy, true>(job, stream)
@@ -353,6 +332,7 @@ static cudaError_t backward_of_targets(const cuda_loss_job *job, cudaStream_t st
 
 extern "C" cudaError_t cuda_run_loss_backward(const cuda_loss_job *job, cudaStream_t stream) {
     unsigned blocks = blocks_for(job->rows, CUDA_THREADS);
+    if (cuda_is_classifier(job)) return cuda_run_classifier_backward(job, stream);
     switch (job->kind) {
     case CUDA_LOSS_CROSS_ENTROPY:
         LAUNCH(rows_backward<cross_entropy>, blocks, CUDA_THREADS, stream, *job);

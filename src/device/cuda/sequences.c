@@ -17,7 +17,8 @@ static cuda_embedding_job embedding_job(const cuda_kernel_plan *plan) {
                                 .output = at->output,
                                 .weight = at->parameters[0],
                                 .output_gradient = at->output_gradient,
-                                .weight_gradient = at->parameter_gradients[0]};
+                                .weight_gradient = at->parameter_gradients[0],
+                                .order = at->scratch};
 }
 
 static yoke_status embedding_prepare(cuda_kernel_plan *plan, const yoke_plan_request *request) {
@@ -26,6 +27,9 @@ static yoke_status embedding_prepare(cuda_kernel_plan *plan, const yoke_plan_req
     cuda_layout weight = {CUDA_FLOAT32, false, 2, {operation->table, operation->output.channels}};
     cuda_layout_store(&needs->parameters[0], &weight);
     if (request->frozen) needs->backward_reads[0] = false;
+    bool sorts = operation->kind == YOKE_OP_EMBEDDING && request->training && !request->frozen;
+    size_t positions = plan->base.rows * (size_t)operation->output.height;
+    if (sorts) needs->scratch_bytes += cuda_token_order_bytes(positions, (size_t)operation->table);
     return YOKE_OK;
 }
 

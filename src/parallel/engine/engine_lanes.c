@@ -160,7 +160,7 @@ yoke_status yoke_engine_prepare(yoke_step *step, int rows, bool training) {
         /* The root alone meets unknown algorithms and measures them; the others then only read. */
         TRY(yoke_apply(step, 1, "prepare", prepare_shard, &job));
         TRY(yoke_apply(step, step->count, "prepare", prepare_shard, &job));
-        TRY(yoke_record_lanes(step, micro, training));
+        TRY(yoke_record_lanes(step, micro, training, true));
         if (training) TRY(yoke_root_loss_prepare(step, micro));
     }
     return yoke_algorithms_commit(step->algorithms);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A recording for each model, number of rows and turn of the timeline, whose events it holds. */
+/* A recording for each model, number of rows and turn of the timeline, whose events it holds; where
+ * a plan of the model computes the loss, one for steps whose outputs somebody reads, too. */
 #include "parallel/stages/recorded.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 typedef struct recorded_size {
     const yoke_model *model;
     int rows;
-    bool training;
+    bool training, loss_only;
     yoke_recording *turns[2];
 } recorded_size;
 
@@ -35,11 +36,16 @@ void yoke_recordings_destroy(yoke_lane *lane) {
     free(recordings);
 }
 
+static bool is_loss_only(const yoke_step *step, int index) {
+    return step->flight.loss_only && yoke_replica_joins_loss(step->lanes[index].replica);
+}
+
 static recorded_size *find_size(const yoke_step *step, int index, int rows, bool training) {
     struct yoke_recordings *recordings = step->lanes[index].recordings;
     for (int i = 0; recordings != NULL && i < recordings->count; i++) {
         recorded_size *size = &recordings->sizes[i];
-        if (size->model == step->model && size->rows == rows && size->training == training)
+        if (size->model == step->model && size->rows == rows && size->training == training &&
+            size->loss_only == is_loss_only(step, index))
             return size;
     }
     return NULL;
@@ -75,8 +81,10 @@ static yoke_status add_size(struct yoke_recordings *recordings, const record_job
     if (sizes == NULL) return FAIL_MEMORY(bytes, "recorded steps");
     recordings->sizes = sizes;
     *size = &sizes[recordings->count++];
-    **size =
-        (recorded_size){.model = job->step->model, .rows = job->rows, .training = job->training};
+    **size = (recorded_size){.model = job->step->model,
+                             .rows = job->rows,
+                             .training = job->training,
+                             .loss_only = is_loss_only(job->step, job->lane)};
     return YOKE_OK;
 }
 
@@ -92,8 +100,9 @@ static yoke_status record_shard(int index, void *context) {
     if (size->turns[turn] != NULL) return YOKE_OK;
     yoke_shard in_flight = lane->shard;
     lane->shard.rows = job.rows;
-    yoke_status status = yoke_replica_record(lane->replica, job.rows, job.training, queue_shard,
-                                             &job, &size->turns[turn]);
+    yoke_status status =
+        yoke_replica_record(lane->replica, job.rows, job.training, job.step->flight.loss_only,
+                            queue_shard, &job, &size->turns[turn]);
     lane->shard = in_flight;
     return status;
 }
@@ -108,7 +117,7 @@ static bool is_recorded(const yoke_step *step, int rows, bool training) {
     return true;
 }
 
-yoke_status yoke_record_lanes(yoke_step *step, int rows, bool training) {
+yoke_status yoke_record_lanes(yoke_step *step, int rows, bool training, bool loss_only) {
     record_job job = {.step = step, .rows = rows, .training = training};
     const yoke_data_parallel_options *options = &step->options;
     /* classic's loss on the root lies between forward and backward, and the sum of micro-batches
@@ -117,17 +126,19 @@ yoke_status yoke_record_lanes(yoke_step *step, int rows, bool training) {
     bool in_pieces = yoke_steps_by_phases(step) || options->accumulate > 1;
     if (step->lanes[0].recordings == NULL || step->shards.rounds > 1) return YOKE_OK;
     if (training && in_pieces) return YOKE_OK;
-    if (is_recorded(step, rows, training)) return YOKE_OK;
     int turn = step->watch.turn;
-    bool in_training = step->flight.training;
+    bool in_training = step->flight.training, outputs_unread = step->flight.loss_only;
     yoke_status status = YOKE_OK;
     step->flight.training = training;
-    for (int i = 0; i < 2 && status == YOKE_OK; i++) {
+    step->flight.loss_only = loss_only;
+    bool recorded = is_recorded(step, rows, training);
+    for (int i = 0; i < 2 && status == YOKE_OK && !recorded; i++) {
         step->watch.turn = i;
         status = yoke_apply(step, step->count, "forward", record_shard, &job);
     }
     step->watch.turn = turn;
     step->flight.training = in_training;
+    step->flight.loss_only = outputs_unread;
     return status;
 }
 
