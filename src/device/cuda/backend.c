@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs as devices: open and close, the worker's scope, memory, and the backend table. */
+/* GPUs as devices: open and close, memory, and the backend table. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 static void cuda_close(yoke_device *device) {
     if (device == NULL) return;
     int before = cuda_current();
-    cudaSetDevice(cuda_of(device)->ordinal);
+    cuda_return_to(cuda_of(device)->ordinal);
     /* Errors of a lost GPU no longer matter here. */
     cuda_device *cuda = cuda_of(device);
     cuda_close_staging(cuda);
@@ -110,7 +110,7 @@ static yoke_status connect_all(yoke_device *const *devices, int count) {
         with += cuda_of(devices[k])->cudnn != NULL;
     for (int k = 0; with < count && k < count; k++) {
         if (cuda_of(devices[k])->cudnn == NULL) continue;
-        cudaSetDevice(cuda_of(devices[k])->ordinal);
+        cuda_return_to(cuda_of(devices[k])->ordinal);
         leave_cudnn_out(cuda_of(devices[k]), "it fails on another GPU");
     }
     cuda_return_to(before);
@@ -124,11 +124,10 @@ static yoke_status connect_all(yoke_device *const *devices, int count) {
 static yoke_status build_away(cuda_device *cuda, const yoke_backend_open *request) {
     int before = 0;
     TRY(check_gpu(request));
-    TRY_CUDA(cuda, cudaGetDevice(&before));
+    TRY(cuda_visit(&cuda->base, &before));
     yoke_status status = cuda_build(cuda);
-    cudaError_t error = cudaSetDevice(before);
-    return status == YOKE_OK && error != cudaSuccess ? cuda_failed(cuda, error, "cudaSetDevice")
-                                                     : status;
+    cuda_return_to(before);
+    return status;
 }
 
 static yoke_status cuda_open(yoke_device **device, const yoke_backend_open *request) {
@@ -150,21 +149,6 @@ static yoke_status cuda_open(yoke_device **device, const yoke_backend_open *requ
 
 static bool cuda_supports(const yoke_device *device, yoke_precision precision) {
     return precision == YOKE_FLOAT32 || ((const cuda_device *)device)->capability >= 80;
-}
-
-/* The worker's scope. */
-
-static yoke_status cuda_enter(yoke_device *device, bool bind, yoke_device_scope *scope) {
-    (void)bind; /* a worker only queues work, so it needs no core of its own */
-    int before = 0;
-    TRY_CUDA(cuda_of(device), cudaGetDevice(&before));
-    scope->opaque[0] = (uint64_t)before;
-    return cuda_use(device);
-}
-
-static void cuda_leave(yoke_device *device, const yoke_device_scope *scope) {
-    (void)device;
-    cuda_return_to((int)scope->opaque[0]);
 }
 
 /* Memory. */
@@ -191,9 +175,7 @@ static yoke_status clear_now(yoke_device *device, void *memory, size_t bytes) {
     return YOKE_OK;
 }
 
-static yoke_status cuda_allocate(yoke_device *device, size_t bytes, void **memory) {
-    *memory = NULL;
-    TRY(cuda_use(device));
+static yoke_status allocate_here(yoke_device *device, size_t bytes, void **memory) {
     TRY_CUDA(cuda_of(device), cudaMalloc(memory, bytes > 0 ? bytes : 1));
     yoke_status status = bytes > 0 ? clear_now(device, *memory, bytes) : YOKE_OK;
     if (status == YOKE_OK) return YOKE_OK;
@@ -202,11 +184,24 @@ static yoke_status cuda_allocate(yoke_device *device, size_t bytes, void **memor
     return status;
 }
 
-static yoke_status cuda_allocate_host(yoke_device *device, size_t bytes, void **memory) {
+/* Any thread allocates: the loader's, and the host program's. */
+static yoke_status cuda_allocate(yoke_device *device, size_t bytes, void **memory) {
+    int before = 0;
     *memory = NULL;
-    TRY(cuda_use(device));
-    TRY_CUDA(cuda_of(device), cudaHostAlloc(memory, bytes > 0 ? bytes : 1,
-                                            cudaHostAllocPortable | cudaHostAllocMapped));
+    TRY(cuda_visit(device, &before));
+    yoke_status status = allocate_here(device, bytes, memory);
+    cuda_return_to(before);
+    return status;
+}
+
+static yoke_status cuda_allocate_host(yoke_device *device, size_t bytes, void **memory) {
+    int before = 0;
+    *memory = NULL;
+    TRY(cuda_visit(device, &before));
+    cudaError_t error =
+        cudaHostAlloc(memory, bytes > 0 ? bytes : 1, cudaHostAllocPortable | cudaHostAllocMapped);
+    cuda_return_to(before);
+    if (error != cudaSuccess) return cuda_failed(cuda_of(device), error, "cudaHostAlloc");
     memset(*memory, 0, bytes);
     return YOKE_OK;
 }
@@ -218,7 +213,7 @@ static void cuda_release_host(yoke_device *device, void *pointer) {
 
 static yoke_status cuda_owns(yoke_device *device, const void *pointer, bool *owns) {
     struct cudaPointerAttributes attributes;
-    TRY(cuda_use(device));
+    TRY(cuda_check_poison(cuda_of(device)));
     TRY_CUDA(cuda_of(device), cudaPointerGetAttributes(&attributes, pointer));
     *owns = attributes.type == cudaMemoryTypeDevice;
     if (!*owns || attributes.device == cuda_of(device)->ordinal) return YOKE_OK;
@@ -239,7 +234,7 @@ static yoke_status finish_unless_pinned(cuda_device *cuda, yoke_stream stream, c
 static yoke_status cuda_upload(yoke_device *device, yoke_stream stream, void *to, const void *from,
                                size_t bytes) {
     cuda_device *cuda = cuda_of(device);
-    TRY(cuda_use(device));
+    TRY(cuda_check_poison(cuda));
     TRY_CUDA(cuda, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda->streams[stream]));
     return finish_unless_pinned(cuda, stream, from);
 }
@@ -247,7 +242,7 @@ static yoke_status cuda_upload(yoke_device *device, yoke_stream stream, void *to
 static yoke_status cuda_download(yoke_device *device, yoke_stream stream, void *to,
                                  const void *from, size_t bytes) {
     cuda_device *cuda = cuda_of(device);
-    TRY(cuda_use(device));
+    TRY(cuda_check_poison(cuda));
     TRY_CUDA(cuda, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda->streams[stream]));
     return finish_unless_pinned(cuda, stream, to);
 }
@@ -256,7 +251,7 @@ static yoke_status cuda_download(yoke_device *device, yoke_stream stream, void *
  * GPU. */
 static yoke_status cuda_synchronize(yoke_device *device) {
     cuda_device *cuda = cuda_of(device);
-    TRY(cuda_use(device));
+    TRY(cuda_check_poison(cuda));
     for (int i = 0; i < YOKE_STREAMS; i++)
         TRY_CUDA(cuda, cudaStreamSynchronize(cuda->streams[i]));
     return YOKE_OK;
@@ -305,7 +300,7 @@ const yoke_backend *yoke_cuda_backend(void) {
         .supports = cuda_supports,
         .enter = cuda_enter,
         .leave = cuda_leave,
-        .use = cuda_use,
+        .use = cuda_come_back,
         .step_out = cuda_leave,
         .connect = connect_all,
         .allocate = cuda_allocate,

@@ -64,7 +64,7 @@ yoke_status cuda_event_wait(yoke_device_event *event, yoke_device *device, yoke_
 yoke_status cuda_event_synchronize(yoke_device_event *event) {
     cuda_device *cuda = cuda_of(event->device);
     cuda_event *own = (cuda_event *)event;
-    TRY(cuda_use(event->device));
+    TRY(cuda_check_poison(cuda));
     uint64_t begin = yoke_now_ns(), spin_ns = own->slow ? 0 : SPIN_NS;
     cudaError_t error = cudaEventQuery(own->event);
     if (error == cudaErrorNotReady) {
@@ -80,7 +80,7 @@ yoke_status cuda_event_synchronize(yoke_device_event *event) {
 yoke_status cuda_event_elapsed(yoke_device_event *from, yoke_device_event *to,
                                double *milliseconds) {
     float elapsed = 0;
-    TRY(cuda_use(from->device));
+    TRY(cuda_check_poison(cuda_of(from->device)));
     TRY_CUDA(cuda_of(from->device), cudaEventElapsedTime(&elapsed, ((cuda_event *)from)->event,
                                                          ((cuda_event *)to)->event));
     *milliseconds = (double)elapsed;
