@@ -227,7 +227,11 @@ static void allocating_leaves_the_threads_gpu_current(void **state) {
     assert_true(cudaGetDevice(&now) == cudaSuccess && now == own);
     EXPECT_OK(yoke_device_allocate_host(device, 64, "a test", &pinned));
     assert_true(cudaGetDevice(&now) == cudaSuccess && now == own);
-    EXPECT_OK(yoke_devices_locate(devices, pinned, &place));
+    bool is_pinned = false;
+    EXPECT_OK(yoke_devices_locate(devices, pinned, &place, &is_pinned));
+    assert_true(is_pinned);
+    EXPECT_OK(yoke_devices_locate(devices, memory, &place, &is_pinned));
+    assert_true(place == device && !is_pinned);
     assert_true(cudaGetDevice(&now) == cudaSuccess && now == own);
     yoke_device_free_host(device, pinned);
     yoke_device_free(device, memory);

@@ -211,12 +211,14 @@ static void cuda_release_host(yoke_device *device, void *pointer) {
     if (cudaFreeHost(pointer) != cudaSuccess) cudaGetLastError();
 }
 
-static yoke_status cuda_owns(yoke_device *device, const void *pointer, bool *owns) {
+static yoke_status cuda_memory(yoke_device *device, const void *pointer, yoke_memory *memory) {
     struct cudaPointerAttributes attributes;
     TRY(cuda_check_poison(cuda_of(device)));
     TRY_CUDA(cuda_of(device), cudaPointerGetAttributes(&attributes, pointer));
-    *owns = attributes.type == cudaMemoryTypeDevice;
-    if (!*owns || attributes.device == cuda_of(device)->ordinal) return YOKE_OK;
+    *memory = attributes.type == cudaMemoryTypeHost ? YOKE_MEMORY_PINNED : YOKE_MEMORY_ORDINARY;
+    if (attributes.type != cudaMemoryTypeDevice) return YOKE_OK;
+    *memory = YOKE_MEMORY_DEVICE;
+    if (attributes.device == cuda_of(device)->ordinal) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT, "%s: the pointer is memory of GPU %d", device->name,
                 attributes.device);
 }
@@ -231,12 +233,24 @@ static yoke_status finish_unless_pinned(cuda_device *cuda, yoke_stream stream, c
     return YOKE_OK;
 }
 
-static yoke_status cuda_upload(yoke_device *device, yoke_stream stream, void *to, const void *from,
-                               size_t bytes) {
+static yoke_status cuda_queue_upload(yoke_device *device, yoke_stream stream, void *to,
+                                     const void *from, size_t bytes) {
     cuda_device *cuda = cuda_of(device);
     TRY(cuda_check_poison(cuda));
     TRY_CUDA(cuda, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda->streams[stream]));
-    return finish_unless_pinned(cuda, stream, from);
+    return YOKE_OK;
+}
+
+static yoke_status cuda_finish_uploads(yoke_device *device, yoke_stream stream) {
+    cuda_device *cuda = cuda_of(device);
+    TRY_CUDA(cuda, cudaStreamSynchronize(cuda->streams[stream]));
+    return YOKE_OK;
+}
+
+static yoke_status cuda_upload(yoke_device *device, yoke_stream stream, void *to, const void *from,
+                               size_t bytes) {
+    TRY(cuda_queue_upload(device, stream, to, from, bytes));
+    return finish_unless_pinned(cuda_of(device), stream, from);
 }
 
 static yoke_status cuda_download(yoke_device *device, yoke_stream stream, void *to,
@@ -311,7 +325,9 @@ const yoke_backend *yoke_cuda_backend(void) {
         .download = cuda_download,
         .copy = cuda_copy,
         .clear = cuda_clear,
-        .owns = cuda_owns,
+        .memory = cuda_memory,
+        .queue_upload = cuda_queue_upload,
+        .finish_uploads = cuda_finish_uploads,
         .path = cuda_path,
         .synchronize = cuda_synchronize,
         .event_create = cuda_event_create,
