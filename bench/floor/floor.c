@@ -76,7 +76,7 @@ static yoke_status run_settled(kernel_job *job) {
     parallel->step.flight.progress = YOKE_STAGE_LOAD; /* the kernels overwrite the batch's memory */
     parallel->step.flight.losses_known = parallel->step.gradient.on_root =
         parallel->step.gradient.of_inputs = false;
-    TRY(yoke_guard_begin(&parallel->step));
+    TRY(yoke_guard_begin(&parallel->step, false));
     yoke_status status = yoke_apply(&parallel->step, 1, "kernel time", time_kernels, job);
     yoke_spare_update_close(&job->update);
     yoke_status restored = yoke_guard_restore(&parallel->step);

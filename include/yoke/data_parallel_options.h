@@ -175,6 +175,10 @@ typedef struct yoke_data_parallel_options {
      * not the step returns DEVICE and names both. A trainer then finds out which is wrong, with its
      * own kept states. 0: never. */
     int audit;
+    /** Time what GPUs do, for yoke_data_parallel_trace: without, it has what the host's clock
+     * measures. Each bar then takes two events in a stream, and calls that read them. CPU devices
+     * are timed in any case. */
+    bool time_devices;
 } yoke_data_parallel_options;
 
 /** Microseconds: see yoke_data_parallel_options.interpreter_us. */
@@ -192,7 +196,7 @@ typedef struct yoke_data_parallel_options {
             0 /* group_count */, false /* skip_finite_check */, NULL /* algorithm_cache */,        \
             0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US,     \
             false /* inference */, 0, false /* replace_broken_cache */, 0, NULL, 0, NULL, false,   \
-            NULL, NULL, 0 /* share_count */, false, NULL, 0, 0 /* audit */                         \
+            NULL, NULL, 0 /* share_count */, false, NULL, 0, 0 /* audit */, false                  \
     }
 
 #ifdef __cplusplus

@@ -258,6 +258,7 @@ static yoke_status choose_devices(session *now) {
 static void choose_algorithms(session *now) {
     yoke_data_parallel_options *engine = &now->setup.engine;
     bool prints = now->speaks && !now->setup.quiet;
+    engine->time_devices = now->setup.live;
     if (engine->algorithm == YOKE_ALGORITHM_DIRECT) return;
     if (prints) algorithm_note_fastest(engine->algorithm);
     algorithm_cache_find(&now->algorithm_cache, &now->setup.algorithm_cache,

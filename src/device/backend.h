@@ -146,8 +146,11 @@ struct yoke_backend {
     yoke_status (*copy)(yoke_device *to_device, yoke_stream stream, void *to,
                         yoke_device *from_device, const void *from, size_t bytes);
     yoke_status (*clear)(yoke_device *device, yoke_stream stream, void *to, size_t bytes);
-    /* NULL where memory is shared */
-    yoke_status (*owns)(yoke_device *device, const void *pointer, bool *owns);
+    /* NULL where memory is shared. memory: what a pointer is; ARGUMENT: memory of another GPU */
+    yoke_status (*memory)(yoke_device *device, const void *pointer, yoke_memory *memory);
+    yoke_status (*queue_upload)(yoke_device *device, yoke_stream stream, void *to, const void *from,
+                                size_t bytes);
+    yoke_status (*finish_uploads)(yoke_device *device, yoke_stream stream);
     yoke_peer_path (*path)(const yoke_device *device, const yoke_device *other);
 
     /* order */

@@ -127,6 +127,11 @@ size_t yoke_device_free_bytes(const yoke_device *device); /* 0: unknown */
 /* Whether the pointer is memory of this device, which the host may not access. ARGUMENT when it is
  * memory of another device. */
 yoke_status yoke_device_owns(yoke_device *device, const void *pointer, bool *owns);
+typedef enum yoke_memory {
+    YOKE_MEMORY_ORDINARY,
+    YOKE_MEMORY_PINNED, /* the host's; devices copy it while the host goes on */
+    YOKE_MEMORY_DEVICE
+} yoke_memory;
 
 /* Zeroed, pinned host memory: copies between it and the device run while the host continues, and
  * kernels of every device of the list reach it at the same address. */
@@ -141,9 +146,15 @@ yoke_status yoke_device_upload(yoke_device *device, yoke_stream stream, void *to
 yoke_status yoke_device_download(yoke_device *device, yoke_stream stream, void *to,
                                  const void *from, size_t bytes);
 /* The open device whose memory the pointer is; NULL: it is host memory, as everything is where
- * memory is shared. ARGUMENT when it is memory of a GPU that the list has not. */
+ * memory is shared, and *pinned says which. ARGUMENT when it is memory of a GPU that the list has
+ * not. */
 yoke_status yoke_devices_locate(const yoke_devices *devices, const void *pointer,
-                                yoke_device **location);
+                                yoke_device **location, bool *pinned);
+/* As upload, without the wait for a copy of ordinary memory: finish_uploads waits for all of a
+ * stream. */
+yoke_status yoke_device_queue_upload(yoke_device *device, yoke_stream stream, void *to,
+                                     const void *from, size_t bytes);
+yoke_status yoke_device_finish_uploads(yoke_device *device, yoke_stream stream);
 /* As upload, from memory of `location`; NULL: from host memory. What `location` wrote must be
  * complete. */
 yoke_status yoke_device_receive(yoke_device *device, yoke_stream stream, void *to,
@@ -203,6 +214,8 @@ typedef struct yoke_update_step {
     uint16_t *shadow;
     float *direction; /* NULL: the rule changes the weights */
     bool applies;     /* the gradients are such a direction */
+    int slot; /* in a recording, yoke_plan_step.scalars[slot - 1] count in place of `scalars`; 0:
+                 these do */
 } yoke_update_step;
 /* states: as many as the rule has. */
 yoke_status yoke_device_update(yoke_device *device, yoke_stream stream,

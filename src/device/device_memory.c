@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of devices and copies between them. It keeps a list of the allocations, so that an
  * out-of-memory message can name the largest. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,12 +138,61 @@ size_t yoke_device_allocated(const yoke_device *device) {
     return device->allocated;
 }
 
+/* Pinned memory that Yoke has allocated: what it is needs no call to find out. */
+
+typedef struct pinned_memory {
+    const char *begin;
+    size_t bytes;
+    struct pinned_memory *next;
+} pinned_memory;
+
+static pthread_mutex_t pinned_turn = PTHREAD_MUTEX_INITIALIZER;
+static pinned_memory *all_pinned;
+
+static yoke_status allocate_pinned(yoke_device *device, size_t bytes, void **pointer) {
+    pinned_memory *memory = malloc(sizeof *memory);
+    *pointer = NULL;
+    if (memory == NULL) return YOKE_ERROR_MEMORY;
+    yoke_status status = device->backend->allocate_host(device, bytes, pointer);
+    if (status != YOKE_OK) {
+        free(memory);
+        return status;
+    }
+    *memory = (pinned_memory){.begin = *pointer, .bytes = bytes > 0 ? bytes : 1};
+    pthread_mutex_lock(&pinned_turn);
+    memory->next = all_pinned;
+    all_pinned = memory;
+    pthread_mutex_unlock(&pinned_turn);
+    return YOKE_OK;
+}
+
+static void forget_pinned(const void *pointer) {
+    pthread_mutex_lock(&pinned_turn);
+    pinned_memory **link = &all_pinned;
+    while (*link != NULL && (*link)->begin != pointer)
+        link = &(*link)->next;
+    pinned_memory *memory = *link;
+    if (memory != NULL) *link = memory->next;
+    pthread_mutex_unlock(&pinned_turn);
+    free(memory);
+}
+
+static bool is_pinned(const void *pointer) {
+    uintptr_t at = (uintptr_t)pointer;
+    pthread_mutex_lock(&pinned_turn);
+    const pinned_memory *memory = all_pinned;
+    while (memory != NULL && at - (uintptr_t)memory->begin >= memory->bytes)
+        memory = memory->next;
+    pthread_mutex_unlock(&pinned_turn);
+    return memory != NULL;
+}
+
 yoke_status yoke_device_allocate_host(yoke_device *device, size_t bytes, const char *what,
                                       void **pointer) {
     const yoke_backend *backend = device->backend;
     yoke_status status = YOKE_OK;
     if (backend->allocate_host != NULL)
-        status = backend->allocate_host(device, bytes, pointer);
+        status = allocate_pinned(device, bytes, pointer);
     else if ((*pointer = calloc(1, bytes > 0 ? bytes : 1)) == NULL)
         status = YOKE_ERROR_MEMORY;
     if (status != YOKE_ERROR_MEMORY) return status;
@@ -153,15 +203,21 @@ yoke_status yoke_device_allocate_host(yoke_device *device, size_t bytes, const c
 
 void yoke_device_free_host(yoke_device *device, void *pointer) {
     if (pointer == NULL) return;
-    if (device->backend->release_host != NULL)
+    if (device->backend->release_host != NULL) {
+        forget_pinned(pointer);
         device->backend->release_host(device, pointer);
-    else
+    } else {
         free(pointer);
+    }
 }
 
 yoke_status yoke_device_owns(yoke_device *device, const void *pointer, bool *owns) {
+    yoke_memory memory = YOKE_MEMORY_ORDINARY;
     *owns = false;
-    return device->backend->owns != NULL ? device->backend->owns(device, pointer, owns) : YOKE_OK;
+    if (device->backend->memory == NULL) return YOKE_OK;
+    TRY(device->backend->memory(device, pointer, &memory));
+    *owns = memory == YOKE_MEMORY_DEVICE;
+    return YOKE_OK;
 }
 
 yoke_status yoke_device_upload(yoke_device *device, yoke_stream stream, void *to, const void *from,
@@ -188,15 +244,32 @@ yoke_status yoke_device_receive(yoke_device *device, yoke_stream stream, void *t
                             : yoke_device_upload(device, stream, to, from, bytes);
 }
 
+yoke_status yoke_device_queue_upload(yoke_device *device, yoke_stream stream, void *to,
+                                     const void *from, size_t bytes) {
+    if (device->backend->queue_upload == NULL)
+        return yoke_device_upload(device, stream, to, from, bytes);
+    return bytes > 0 ? device->backend->queue_upload(device, stream, to, from, bytes) : YOKE_OK;
+}
+
+yoke_status yoke_device_finish_uploads(yoke_device *device, yoke_stream stream) {
+    if (device->backend->finish_uploads == NULL) return YOKE_OK;
+    return device->backend->finish_uploads(device, stream);
+}
+
 yoke_status yoke_devices_locate(const yoke_devices *devices, const void *pointer,
-                                yoke_device **location) {
+                                yoke_device **location, bool *pinned) {
     yoke_error elsewhere = {.status = YOKE_OK};
     *location = NULL;
+    *pinned = is_pinned(pointer);
+    if (*pinned) return YOKE_OK;
     for (int i = 0; i < yoke_devices_count(devices); i++) {
         yoke_device *device = yoke_devices_at(devices, i);
-        bool owns = false;
-        yoke_status status = yoke_device_owns(device, pointer, &owns);
-        if (status == YOKE_OK && owns) *location = device;
+        yoke_memory memory = YOKE_MEMORY_ORDINARY;
+        yoke_status status = YOKE_OK;
+        if (device->backend->memory != NULL)
+            status = device->backend->memory(device, pointer, &memory);
+        *pinned = memory == YOKE_MEMORY_PINNED;
+        if (status == YOKE_OK && memory == YOKE_MEMORY_DEVICE) *location = device;
         if (status != YOKE_ERROR_ARGUMENT) return status; /* else memory of another GPU */
         elsewhere = yoke_error_take(status);
     }

@@ -27,8 +27,9 @@ typedef struct yoke_gate_request {
     const uint64_t *first_bad;
     int loss_count, square_sum_count, first_bad_count;
     double clip_norm;
-    bool closed;       /* the host has found a loss that is not finite */
-    bool stays_closed; /* a closed gate does not open again */
+    bool closed;         /* the host has found a loss that is not finite */
+    bool stays_closed;   /* a closed gate does not open again, */
+    bool unless_settled; /* but in a recording it does where yoke_plan_step.settled says so */
 } yoke_gate_request;
 
 #endif

@@ -6,6 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "device/update.h"
+
+#define YOKE_UPDATE_SLOTS 32
+
 /* The values that change from step to step. */
 typedef struct yoke_plan_step {
     uint64_t seed, step;
@@ -23,6 +27,11 @@ typedef struct yoke_plan_step {
     /* An engine that only predicts counts the changes of its parameters and running statistics
      * here: while the number stays, plans keep what they have made of them. 0: nobody counts. */
     uint64_t weights_version;
+    /* What a recording of the whole step reads: scalars[scalar_count] of its updates, by slots, up
+     * to YOKE_UPDATE_SLOTS; and whether the host knows what closed the gates of earlier steps. */
+    const yoke_float_scalars *scalars;
+    int scalar_count;
+    bool settled;
 } yoke_plan_step;
 
 #endif

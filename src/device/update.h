@@ -7,7 +7,7 @@
 /* What the formulas read: SCALAR(name). 1 - beta2 taken from a float is wrong in the fifth digit,
  * so the caller computes all of them in double, as Python does.
  *   rate: the learning rate; decay: weight decay; shrink: 1 - rate * decay
- *   first, nesterov: 1 or 0
+ *   first, nesterov: 1 or 0; first: in update 1
  *   rise1, rise2, rise, dampen: 1 - beta1, 1 - beta2, 1 - alpha, 1 - momentum
  *   in update t = 1, ...: correction1: 1 - beta1^t; step_size: rate / correction1;
  *   correction2_root: sqrt(1 - beta2^t) */
@@ -34,7 +34,8 @@
  * w: the weight; g: its gradient; m, v: the rule's states of this weight, 0 where it has fewer; k:
  * the scalars. The formula changes w and the states; its operations and their order are those of
  * torch.optim. LAMB, MUON: w becomes the direction, which a rule of whole tensors goes on with (see
- * optimizer/whole.c); APPLY: g is the direction. REST: nothing changes; with as many states as the
+ * optimizer/whole.c); APPLY: g is the direction. AVERAGE: g is a weight, and w the moving average
+ * of it, which the first update makes the weight. REST: nothing changes; with as many states as the
  * rule that rests. REAL is the type, FN(sqrt) the type's sqrt; the file that expands a row defines
  * both. */
 #define YOKE_UPDATES(ROW)                                                                          \
@@ -56,6 +57,7 @@
         w = m / k.correction1 / (FN(sqrt)(v) / k.correction2_root + k.epsilon) + k.decay * w)      \
     ROW(MUON, muon, 1, m += k.dampen * (g - m); w = k.nesterov ? m - (m - g) * k.dampen : m)       \
     ROW(APPLY, apply, 0, w *= k.shrink; w -= k.rate * g)                                           \
+    ROW(AVERAGE, average, 0, w = k.first ? g : w - k.rate * (w - g))                               \
     ROW(REST, rest, 0, (void)k; (void)w; (void)g)                                                  \
     ROW(REST_OF_ONE, rest_of_one, 1, (void)k; (void)w; (void)g)                                    \
     ROW(REST_OF_TWO, rest_of_two, 2, (void)k; (void)w; (void)g)

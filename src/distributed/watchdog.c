@@ -11,7 +11,7 @@
 
 #include "distributed/process_state.h"
 
-#define SPIN_NS 1000000000u  /* how long a wait only polls; then it sleeps between two polls */
+#define SPIN_NS 1000000u     /* how long a wait only polls; then it sleeps between two polls */
 #define READ_NS 200000000u   /* between two reads of the store */
 #define ENDED_NS 1000000000u /* how long a message of a rank that has ended may be on its way */
 #define OTHERS_NS 400000000u /* beyond the deadline */

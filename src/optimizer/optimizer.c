@@ -49,7 +49,8 @@ yoke_status yoke_optimizer_create(yoke_optimizer **optimizer, const yoke_optimiz
     yoke_status status = yoke_optimizer_options_load(&created->options, options);
     created->whole = (yoke_optimizer_range){.learning_rate_scale = 1,
                                             .weight_decay = created->options.weight_decay,
-                                            .elements = elements};
+                                            .elements = elements,
+                                            .slot = 1};
     created->ranges = ranges != NULL ? ranges->items : &created->whole;
     created->range_count = ranges != NULL ? ranges->count : 1;
     if (status == YOKE_OK) status = allocate(created, created->states);
@@ -117,6 +118,55 @@ static uint64_t steps_of(const yoke_optimizer_step *step, const yoke_optimizer_r
     return steps;
 }
 
+/* Slots. A rule of whole tensors has a second one, for what it applies. */
+
+static bool share_slot(const yoke_optimizer_options *options, const yoke_optimizer_range *a,
+                       const yoke_optimizer_range *b) {
+    bool whole = yoke_range_is_whole(options, a);
+    return a->learning_rate_scale == b->learning_rate_scale && a->weight_decay == b->weight_decay &&
+           a->reached_by == b->reached_by && a->trained_by == b->trained_by &&
+           whole == yoke_range_is_whole(options, b) &&
+           (!whole || (a->matrix.rows == b->matrix.rows && a->matrix.columns == b->matrix.columns));
+}
+
+int yoke_optimizer_number_slots(const yoke_optimizer_options *options,
+                                yoke_optimizer_ranges *ranges) {
+    int used = 0;
+    if (ranges == NULL) return 1;
+    for (int i = 0; i < ranges->count; i++) {
+        yoke_optimizer_range *range = &ranges->items[i];
+        int like = 0;
+        while (like < i && !share_slot(options, range, &ranges->items[like]))
+            like++;
+        range->slot = like < i ? ranges->items[like].slot : used + 1;
+        if (like == i) used += yoke_range_is_whole(options, range) ? 2 : 1;
+    }
+    return used <= YOKE_UPDATE_SLOTS ? used : 0;
+}
+
+void yoke_optimizer_slot_scalars(const yoke_optimizer_options *options,
+                                 const yoke_optimizer_ranges *ranges,
+                                 const yoke_optimizer_step *step,
+                                 yoke_float_scalars scalars[YOKE_UPDATE_SLOTS]) {
+    const yoke_optimizer_range all = {
+        .learning_rate_scale = 1, .weight_decay = options->weight_decay, .slot = 1};
+    int last = 0;
+    for (int i = 0; i < (ranges != NULL ? ranges->count : 1); i++) {
+        const yoke_optimizer_range *range = ranges != NULL ? &ranges->items[i] : &all;
+        if (range->slot <= last) continue;
+        last = range->slot;
+        yoke_update_scalars own = yoke_optimizer_scalars(
+            options, steps_of(step, range), step->learning_rate * range->learning_rate_scale,
+            decay_of(step, range));
+        scalars[last - 1] = yoke_update_round(&own);
+        if (!yoke_range_is_whole(options, range)) continue;
+        yoke_whole_applies(options, range, &own);
+        scalars[last] = yoke_update_round(&own);
+    }
+}
+
+/* Updates. */
+
 static float *from(float *values, size_t begin) {
     return values != NULL ? values + begin : NULL;
 }
@@ -152,6 +202,7 @@ yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimize
                                               decay_of(step, range)),
             .gradient_scale = step->gradient_scale,
             .gate = step->gate,
+            .slot = range->slot,
             .kept_weights = from(step->kept, done),
             .shadow = step->shadow != NULL ? step->shadow + done : NULL};
         float *states[YOKE_UPDATE_STATES];

@@ -63,6 +63,7 @@ typedef struct yoke_optimizer_range {
                             step whose gradient comes from none of them; 0: it never does */
     size_t elements;     /* of the tensor */
     yoke_matrix matrix;  /* Muon's; rows 0: the tensor is none */
+    int slot;            /* of its scalars in a recorded step; 0: there is none */
 } yoke_optimizer_range;
 
 /* The settings of a whole flat buffer: sorted, the first range begins at 0. */
@@ -103,6 +104,16 @@ typedef struct yoke_optimizer_step {
                          does */
     void *work;       /* [yoke_optimizer_work_bytes], for this update alone; NULL: it needs none */
 } yoke_optimizer_step;
+
+/* Scalars of a recorded step: ranges whose settings are the same share a slot. number gives every
+ * range its own and returns how many there are; 0: more than YOKE_UPDATE_SLOTS. NULL ranges have
+ * one. scalars: of all slots, for a step. */
+int yoke_optimizer_number_slots(const yoke_optimizer_options *options,
+                                yoke_optimizer_ranges *ranges);
+void yoke_optimizer_slot_scalars(const yoke_optimizer_options *options,
+                                 const yoke_optimizer_ranges *ranges,
+                                 const yoke_optimizer_step *step,
+                                 yoke_float_scalars scalars[YOKE_UPDATE_SLOTS]);
 
 /* Updates weights[0 .. elements); weights[0] is flat element `offset`, which lies inside the
  * optimizer's range; where the rule sees more than elements, whole tensors. Several threads may

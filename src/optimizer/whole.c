@@ -50,6 +50,14 @@ static yoke_status scale_to_weights(yoke_device *device, yoke_stream stream,
                                0);
 }
 
+void yoke_whole_applies(const yoke_optimizer_options *options, const yoke_optimizer_range *range,
+                        yoke_update_scalars *scalars) {
+    if (orthogonalizes(options))
+        scalars->rate *= yoke_muon_rate(range->matrix.rows, range->matrix.columns);
+    else
+        scalars->shrink = 1; /* the direction has the decay */
+}
+
 yoke_status yoke_whole_update(const yoke_optimizer_options *options,
                               const yoke_optimizer_range *range, yoke_device *device,
                               yoke_stream stream, const yoke_update_step *step, float *weights,
@@ -78,10 +86,8 @@ yoke_status yoke_whole_update(const yoke_optimizer_options *options,
     apply.kept_weights = NULL;
     for (int i = 0; i < YOKE_UPDATE_STATES; i++)
         apply.kept_states[i] = NULL;
-    if (of_matrix)
-        apply.scalars.rate *= yoke_muon_rate(range->matrix.rows, range->matrix.columns);
-    else
-        apply.scalars.shrink = 1; /* the direction has the decay */
+    yoke_whole_applies(options, range, &apply.scalars);
+    if (step->slot > 0) apply.slot = step->slot + 1;
     return yoke_device_update(device, stream, &apply, weights, direction, none, range->elements);
 }
 

@@ -9,6 +9,9 @@
 bool yoke_range_is_whole(const yoke_optimizer_options *options, const yoke_optimizer_range *range);
 /* The work of an update of the range; 0: none. */
 size_t yoke_whole_bytes(const yoke_optimizer_options *options, const yoke_optimizer_range *range);
+/* Makes of the scalars of its direction those with which it is applied. */
+void yoke_whole_applies(const yoke_optimizer_options *options, const yoke_optimizer_range *range,
+                        yoke_update_scalars *scalars);
 /* step: but for the rule, as for yoke_device_update. */
 yoke_status yoke_whole_update(const yoke_optimizer_options *options,
                               const yoke_optimizer_range *range, yoke_device *device,

@@ -146,6 +146,7 @@ static yoke_status load_engine(yoke_run *run) {
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "engine: the trainer sets batch, seed, process_group and pixels itself: leave "
                     "them 0, as well as input_gradients and inference");
+    if (run->options.trace != NULL) engine->time_devices = true;
     run->options.engine = engine;
     return YOKE_OK;
 }

@@ -241,6 +241,12 @@ static yoke_status watched_upload(yoke_device *device, yoke_stream stream, void 
     return whole->upload(device, stream, to, from, bytes);
 }
 
+static yoke_status watched_queue_upload(yoke_device *device, yoke_stream stream, void *to,
+                                        const void *from, size_t bytes) {
+    atomic_fetch_add(&uploaded, bytes);
+    return whole->queue_upload(device, stream, to, from, bytes);
+}
+
 static yoke_status watched_decode(yoke_device *device, const yoke_decode_request *request) {
     atomic_fetch_add(request->decoded != NULL  ? &laid_out
                      : request->layout != NULL ? &decoded_to_layout
@@ -253,6 +259,7 @@ static void watch(yoke_devices *devices) {
     whole = yoke_devices_at(devices, 0)->backend;
     watched = *whole;
     watched.upload = watched_upload;
+    watched.queue_upload = watched_queue_upload;
     watched.decode = watched_decode;
     decoded_plain = decoded_to_layout = laid_out = 0;
     for (int k = 0; k < yoke_devices_count(devices); k++)

@@ -214,6 +214,55 @@ static void the_callers_gpu_is_current_again_after_every_visit(void **state) {
     assert_true(cudaGetDevice(&now) == cudaSuccess && now == own);
 }
 
+/* A loader's thread and the host program's allocate without entering. */
+static void allocating_leaves_the_threads_gpu_current(void **state) {
+    (void)state;
+    int own = devices_gpus() - 1, now = -1;
+    yoke_devices *devices = open_list("cuda:0");
+    yoke_device *device = yoke_devices_at(devices, 0);
+    yoke_device *place = NULL;
+    void *memory = NULL, *pinned = NULL;
+    assert_int_equal(cudaSetDevice(own), cudaSuccess);
+    EXPECT_OK(yoke_device_allocate(device, 64, "a test", &memory));
+    assert_true(cudaGetDevice(&now) == cudaSuccess && now == own);
+    EXPECT_OK(yoke_device_allocate_host(device, 64, "a test", &pinned));
+    assert_true(cudaGetDevice(&now) == cudaSuccess && now == own);
+    bool is_pinned = false;
+    EXPECT_OK(yoke_devices_locate(devices, pinned, &place, &is_pinned));
+    assert_true(is_pinned);
+    EXPECT_OK(yoke_devices_locate(devices, memory, &place, &is_pinned));
+    assert_true(place == device && !is_pinned);
+    assert_true(cudaGetDevice(&now) == cudaSuccess && now == own);
+    yoke_device_free_host(device, pinned);
+    yoke_device_free(device, memory);
+    assert_true(cudaGetDevice(&now) == cudaSuccess && now == own);
+    yoke_devices_close(devices);
+}
+
+/* Between two visits the host program may make another GPU current: nothing of the first is
+ * remembered. */
+static void a_visit_finds_the_gpu_that_is_current_now(void **state) {
+    (void)state;
+    int own = devices_gpus() - 1, now = -1;
+    yoke_devices *devices = open_list("cuda:0");
+    yoke_device *device = yoke_devices_at(devices, 0);
+    yoke_device_scope scope;
+    for (int before = 0; before <= own; before += own > 0 ? own : 1) {
+        assert_int_equal(cudaSetDevice(before), cudaSuccess);
+        EXPECT_OK(yoke_device_enter(device, true, &scope));
+        assert_true(cudaGetDevice(&now) == cudaSuccess && now == 0);
+        yoke_device_step_out(device, &scope);
+        assert_true(cudaGetDevice(&now) == cudaSuccess && now == before);
+        assert_int_equal(cudaSetDevice(own), cudaSuccess);
+        EXPECT_OK(yoke_device_use(device));
+        assert_true(cudaGetDevice(&now) == cudaSuccess && now == 0);
+        yoke_device_leave(device, &scope);
+        assert_true(cudaGetDevice(&now) == cudaSuccess && now == before);
+    }
+    yoke_devices_close(devices);
+    assert_true(cudaGetDevice(&now) == cudaSuccess && now == own);
+}
+
 /* Peers. */
 
 static void replicas_on_one_gpu_share_its_memory(void **state) {
@@ -259,6 +308,8 @@ int main(void) {
         cmocka_unit_test(copies_between_devices_arrive),
         cmocka_unit_test(out_of_memory_names_the_largest_holders_and_the_device_goes_on),
         cmocka_unit_test(the_callers_gpu_is_current_again_after_every_visit),
+        cmocka_unit_test(allocating_leaves_the_threads_gpu_current),
+        cmocka_unit_test(a_visit_finds_the_gpu_that_is_current_now),
         cmocka_unit_test(replicas_on_one_gpu_share_its_memory),
         cmocka_unit_test(the_path_between_gpus_is_reported_and_measured),
     };

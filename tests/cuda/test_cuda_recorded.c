@@ -129,7 +129,7 @@ static char *read_trace(yoke_data_parallel *parallel) {
 static void every_stage_of_a_recorded_step_is_traced(void **state) {
     (void)state;
     yoke_model *model = check_model(true, 0);
-    check_engine engine = make_engine(model, 2, (yoke_data_parallel_options){0});
+    check_engine engine = make_engine(model, 2, (yoke_data_parallel_options){.time_devices = true});
     check_batch batch = check_batch_make(12, 1);
     for (int step = 0; step < 5; step++)
         launches_of_step(&engine, &batch);

@@ -5,6 +5,7 @@
 #include "bench/floor/floor.h"
 #include "device/backend.h"
 #include "support/preferring.h"
+#include "support/unrecorded.h"
 #undef EXPECT_OK
 #include "gpu_ranks.h"
 
@@ -163,6 +164,7 @@ static double update_before_backward(const check_engine *engine) {
 static double undo_a_step(const check_engine *engine) {
     check_batch batch = check_batch_make(ROWS, 60);
     uint64_t hash;
+    check_engine_unrecorded(engine->parallel);
     spoils = FIRST;
     yoke_status status = yoke_data_parallel_step(engine->parallel, &batch.batch, 0.05, NULL);
     spoils = NOTHING;

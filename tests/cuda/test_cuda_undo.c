@@ -4,6 +4,7 @@
  * bits from before the step. */
 #include "device/backend.h"
 #include "support/ddp_check.h"
+#include "support/unrecorded.h"
 #undef EXPECT_OK
 #include "gpu_ranks.h"
 #include "train/trainer_parts.h"
@@ -209,6 +210,7 @@ static check_engine watched_engine(const yoke_model *model, const struct course_
     options.skip_finite_check = skips;
     check_engine engine = check_engine_make(model, kind->devices, options, &optimizer);
     watch_devices(engine.devices);
+    check_engine_unrecorded(engine.parallel);
     return engine;
 }
 

@@ -75,7 +75,8 @@ static void a_step_runs_the_list_of_its_schedule(void **state) {
         yoke_data_parallel_options options = {.struct_size = sizeof options,
                                               .schedule = all[i],
                                               .algorithm = YOKE_ALGORITHM_DIRECT,
-                                              .batch = 6};
+                                              .batch = 6,
+                                              .time_devices = true};
         check_engine engine = check_engine_make(model, 2, options, NULL);
         yoke_span_info spans[512] = {{.struct_size = sizeof spans[0]}};
         EXPECT_OK(

@@ -51,7 +51,8 @@ static yoke_data_parallel_options flat_options(yoke_schedule schedule) {
                                         .algorithm = YOKE_ALGORITHM_DIRECT,
                                         .batch = ROWS,
                                         .first_bucket_bytes = 256,
-                                        .bucket_bytes = 1024};
+                                        .bucket_bytes = 1024,
+                                        .time_devices = true};
 }
 
 static void expect_bytes(yoke_data_parallel *parallel, yoke_stage stage, int floats) {

@@ -14,6 +14,14 @@ uint64_t simcuda_calls_so_far(void) {
     return sim::calls_so_far();
 }
 
+uint64_t simcuda_calls_of(const char *call) {
+    return sim::calls_of(call);
+}
+
+void simcuda_print_calls(void) {
+    std::fputs(sim::calls_list().c_str(), stderr);
+}
+
 const char *simcuda_failed_call(void) {
     return sim::failed_call();
 }

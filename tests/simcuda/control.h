@@ -12,6 +12,8 @@ extern "C" {
 
 void simcuda_fail_call(uint64_t index); /* from now on; 0: none. The count begins again */
 uint64_t simcuda_calls_so_far(void);
+uint64_t simcuda_calls_of(const char *call); /* those of one name */
+void simcuda_print_calls(void);
 const char *simcuda_failed_call(void); /* NULL: none did */
 /* Kernels, copies and fills that streams were given, those of a graph at each of its launches. */
 uint64_t simcuda_works_so_far(void);

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <unistd.h>
+#include <map>
 #include <unordered_map>
 
 #include "simcuda/lock.h"
@@ -26,6 +27,7 @@ struct Faults {
     std::unordered_map<std::string, uint64_t> calls;
     uint64_t total = 0;                /* of the whole process */
     uint64_t counted = 0, failing = 0; /* since fail_call, and what it asked for */
+    std::map<std::string, uint64_t> named; /* those counted, by call */
     const char *failed = nullptr;
     int sticky = 0;
 };
@@ -150,6 +152,7 @@ int fault(const char *call, int natural) {
     Faults &all = faults();
     uint64_t of_call = ++all.calls[call];
     all.total++;
+    all.named[call]++;
     if (++all.counted == all.failing) {
         all.failed = call;
         return natural;
@@ -176,9 +179,24 @@ uint64_t calls_so_far() {
     return faults().counted;
 }
 
+uint64_t calls_of(const char *call) {
+    Entry entry;
+    auto found = faults().named.find(call);
+    return found != faults().named.end() ? found->second : 0;
+}
+
+std::string calls_list() {
+    Entry entry;
+    std::string list;
+    for (const auto &[call, count] : faults().named)
+        list += "  " + std::to_string(count) + " " + call + "\n";
+    return list;
+}
+
 void fail_call(uint64_t index) {
     Entry entry;
     faults().counted = 0;
+    faults().named.clear();
     faults().failing = index;
     faults().failed = nullptr;
 }

@@ -58,10 +58,12 @@ const Settings &settings();
 int fault(const char *call, int natural);
 
 /* Counting and planting from a test's own code. */
-uint64_t calls_so_far();        /* fallible calls counted since the last reset */
-void fail_call(uint64_t index); /* the index-th from now on fails; 0: none */
-const char *failed_call();      /* the name of the one that did, or NULL */
-uint64_t works_so_far();        /* kernels, copies and fills that streams were given */
+uint64_t calls_so_far();             /* fallible calls counted since the last reset */
+uint64_t calls_of(const char *call); /* those of one name */
+std::string calls_list();            /* one line for each name */
+void fail_call(uint64_t index);      /* the index-th from now on fails; 0: none */
+const char *failed_call();           /* the name of the one that did, or NULL */
+uint64_t works_so_far();             /* kernels, copies and fills that streams were given */
 size_t outstanding(void);       /* allocations, streams, events, graphs, handles not given back */
 std::string outstanding_list(); /* one line each with the call site */
 int sticky_error(); /* what every call answers: the planted one, or the context's, or 0 */

@@ -89,6 +89,7 @@ static yoke_status build_parallel(compare_engine *engine) {
         .schedule = engine->role.schedule,
         .precision = setup->precision,
         .algorithm = setup->algorithm,
+        .time_devices = true,
         .algorithm_cache = setup->algorithm_cache[0] != '\0' ? setup->algorithm_cache : NULL,
         .replace_broken_cache = setup->replace_broken_cache,
         .collectives = collectives,

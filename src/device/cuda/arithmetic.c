@@ -40,7 +40,8 @@ yoke_status cuda_check_finite(yoke_device *device, yoke_stream stream, const flo
 yoke_status cuda_gate(yoke_device *device, yoke_stream stream, yoke_gate *gate,
                       const yoke_gate_request *request) {
     TRY(cuda_use(device));
-    TRY_CUDA(cuda_of(device), cuda_run_gate(gate, request, stream_of(device, stream)));
+    const cuda_step *step = device->recording ? cuda_of(device)->step : NULL;
+    TRY_CUDA(cuda_of(device), cuda_run_gate(gate, request, step, stream_of(device, stream)));
     return YOKE_OK;
 }
 
@@ -66,6 +67,8 @@ yoke_status cuda_update(yoke_device *device, yoke_stream stream, const yoke_upda
                            .kept_weights = step->kept_weights,
                            .shadow = step->shadow,
                            .elements = elements};
+    if (device->recording && step->slot > 0)
+        job.in_memory = &cuda_of(device)->step->scalars[step->slot - 1];
     memcpy(job.states, states, sizeof job.states);
     memcpy(job.kept_states, step->kept_states, sizeof job.kept_states);
     TRY(cuda_use(device));

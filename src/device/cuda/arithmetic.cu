@@ -166,7 +166,7 @@ static __device__ bool is_finite(double value) {
     return fabs(value) <= DBL_MAX;
 }
 
-static __global__ void set_gate(yoke_gate *gate, yoke_gate_request request) {
+static __global__ void set_gate(yoke_gate *gate, yoke_gate_request request, const cuda_step *step) {
     double norm = 0, scale = 1;
     if (request.clip_norm > 0) {
         norm = sqrt(fold(request.square_sums, (size_t)request.square_sum_count));
@@ -176,8 +176,9 @@ static __global__ void set_gate(yoke_gate *gate, yoke_gate_request request) {
     uint64_t first_bad = YOKE_ALL_FINITE;
     for (int i = 0; i < request.first_bad_count; i++)
         if (request.first_bad[i] < first_bad) first_bad = request.first_bad[i];
+    bool reopens = request.unless_settled && step != NULL && step->settled;
     bool open = !request.closed && is_finite(norm) && first_bad == YOKE_ALL_FINITE &&
-                !(request.stays_closed && gate->closed) &&
+                !(request.stays_closed && !reopens && gate->closed) &&
                 (request.found_nonfinite == NULL || *request.found_nonfinite == 0);
     for (int i = 0; i < request.loss_count; i++)
         open = is_finite(request.losses[i]) && open;
@@ -189,8 +190,8 @@ static __global__ void set_gate(yoke_gate *gate, yoke_gate_request request) {
 }
 
 extern "C" cudaError_t cuda_run_gate(yoke_gate *gate, const yoke_gate_request *request,
-                                     cudaStream_t stream) {
-    LAUNCH_BLOCK(set_gate, 1, CUDA_THREADS, stream, gate, *request);
+                                     const cuda_step *step, cudaStream_t stream) {
+    LAUNCH_BLOCK(set_gate, 1, CUDA_THREADS, stream, gate, *request, step);
     return cudaGetLastError();
 }
 
@@ -251,7 +252,8 @@ static uintptr_t shadow_address(const void *shadow) {
 YOKE_UPDATES(UPDATE_RULE)
 
 template <typename Rule, int N>
-static __device__ void update_at(const cuda_update_job &job, bool closed, float scale, size_t at) {
+static __device__ void update_at(const cuda_update_job &job, const yoke_float_scalars &scalars,
+                                 bool closed, float scale, size_t at) {
     cuda_pack<float, N> weights = cuda_load<N>(job.weights + at),
                         gradients = cuda_load<N>(job.gradients + at);
     cuda_pack<float, N> states[YOKE_UPDATE_STATES] = {};
@@ -264,7 +266,7 @@ static __device__ void update_at(const cuda_update_job &job, bool closed, float 
         keep(job.kept_states[i], at, states[i]);
     if (closed) return;
     for (int lane = 0; lane < N; lane++)
-        Rule::run(job.scalars, weights.at[lane], gradients.at[lane] * scale, states[0].at[lane],
+        Rule::run(scalars, weights.at[lane], gradients.at[lane] * scale, states[0].at[lane],
                   states[1].at[lane]);
 #pragma unroll
     for (int i = 0; i < Rule::states; i++)
@@ -278,8 +280,10 @@ template <typename Rule> static __global__ void update(cuda_update_job job, size
     if (closed && job.kept_weights == NULL && job.kept_states[0] == NULL) return;
     bool clips = job.gate != NULL && !job.applies;
     float scale = job.gradient_scale * (clips ? job.gate->gradient_scale : 1);
-    GRID_STRIDE(i, whole / PACK) update_at<Rule, PACK>(job, closed, scale, i * PACK);
-    GRID_STRIDE(i, job.elements - whole) update_at<Rule, 1>(job, closed, scale, whole + i);
+    yoke_float_scalars scalars = job.in_memory != NULL ? *job.in_memory : job.scalars;
+    GRID_STRIDE(i, whole / PACK) update_at<Rule, PACK>(job, scalars, closed, scale, i * PACK);
+    GRID_STRIDE(i, job.elements - whole)
+    update_at<Rule, 1>(job, scalars, closed, scale, whole + i);
 }
 
 #define UPDATE_CASE(NAME, name, count, formula)                                                    \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs as devices: open and close, the worker's scope, memory, and the backend table. */
+/* GPUs as devices: open and close, memory, and the backend table. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 static void cuda_close(yoke_device *device) {
     if (device == NULL) return;
     int before = cuda_current();
-    cudaSetDevice(cuda_of(device)->ordinal);
+    cuda_return_to(cuda_of(device)->ordinal);
     /* Errors of a lost GPU no longer matter here. */
     cuda_device *cuda = cuda_of(device);
     cuda_close_staging(cuda);
@@ -111,7 +111,7 @@ static yoke_status connect_all(yoke_device *const *devices, int count) {
         with += cuda_of(devices[k])->cudnn != NULL;
     for (int k = 0; with < count && k < count; k++) {
         if (cuda_of(devices[k])->cudnn == NULL) continue;
-        cudaSetDevice(cuda_of(devices[k])->ordinal);
+        cuda_return_to(cuda_of(devices[k])->ordinal);
         leave_cudnn_out(cuda_of(devices[k]), "it fails on another GPU");
     }
     cuda_return_to(before);
@@ -125,11 +125,10 @@ static yoke_status connect_all(yoke_device *const *devices, int count) {
 static yoke_status build_away(cuda_device *cuda, const yoke_backend_open *request) {
     int before = 0;
     TRY(check_gpu(request));
-    TRY_CUDA(cuda, cudaGetDevice(&before));
+    TRY(cuda_visit(&cuda->base, &before));
     yoke_status status = cuda_build(cuda);
-    cudaError_t error = cudaSetDevice(before);
-    return status == YOKE_OK && error != cudaSuccess ? cuda_failed(cuda, error, "cudaSetDevice")
-                                                     : status;
+    cuda_return_to(before);
+    return status;
 }
 
 static yoke_status cuda_open(yoke_device **device, const yoke_backend_open *request) {
@@ -151,45 +150,6 @@ static yoke_status cuda_open(yoke_device **device, const yoke_backend_open *requ
 
 static bool cuda_supports(const yoke_device *device, yoke_precision precision) {
     return precision == YOKE_FLOAT32 || ((const cuda_device *)device)->capability >= 80;
-}
-
-/* The worker's scope. */
-
-typedef struct cuda_scope {
-    int ordinal;
-    cpu_set_t cores; /* none: the thread stayed where it was */
-} cuda_scope;
-
-_Static_assert(sizeof(cuda_scope) <= sizeof(yoke_device_scope), "a scope holds what enter changed");
-
-static yoke_status cuda_enter(yoke_device *device, bool bind, yoke_device_scope *scope) {
-    cuda_scope before;
-    CPU_ZERO(&before.cores);
-    TRY_CUDA(cuda_of(device), cudaGetDevice(&before.ordinal));
-    TRY(cuda_use(device));
-    if (bind) cuda_near_go(cuda_of(device), &before.cores);
-    cuda_of(device)->moved = CPU_COUNT(&before.cores) > 0;
-    memcpy(scope->opaque, &before, sizeof before);
-    return YOKE_OK;
-}
-
-static yoke_status cuda_step_in(yoke_device *device) {
-    cpu_set_t before;
-    if (cuda_of(device)->moved) cuda_near_go(cuda_of(device), &before);
-    return cuda_use(device);
-}
-
-static void cuda_step_out(yoke_device *device, const yoke_device_scope *scope) {
-    cuda_scope before;
-    (void)device;
-    memcpy(&before, scope->opaque, sizeof before);
-    cuda_near_return(&before.cores);
-    cuda_return_to(before.ordinal);
-}
-
-static void cuda_leave(yoke_device *device, const yoke_device_scope *scope) {
-    cuda_step_out(device, scope);
-    cuda_of(device)->moved = false;
 }
 
 /* Memory. */
@@ -216,9 +176,7 @@ static yoke_status clear_now(yoke_device *device, void *memory, size_t bytes) {
     return YOKE_OK;
 }
 
-static yoke_status cuda_allocate(yoke_device *device, size_t bytes, void **memory) {
-    *memory = NULL;
-    TRY(cuda_use(device));
+static yoke_status allocate_here(yoke_device *device, size_t bytes, void **memory) {
     TRY_CUDA(cuda_of(device), cudaMalloc(memory, bytes > 0 ? bytes : 1));
     yoke_status status = bytes > 0 ? clear_now(device, *memory, bytes) : YOKE_OK;
     if (status == YOKE_OK) return YOKE_OK;
@@ -227,15 +185,27 @@ static yoke_status cuda_allocate(yoke_device *device, size_t bytes, void **memor
     return status;
 }
 
-static yoke_status cuda_allocate_host(yoke_device *device, size_t bytes, void **memory) {
+/* Any thread allocates: the loader's, and the host program's. */
+static yoke_status cuda_allocate(yoke_device *device, size_t bytes, void **memory) {
+    int before = 0;
     *memory = NULL;
-    TRY(cuda_use(device));
-    cpu_set_t before;
-    cuda_near_go(cuda_of(device), &before); /* new pages lie near the core that asks for them */
+    TRY(cuda_visit(device, &before));
+    yoke_status status = allocate_here(device, bytes, memory);
+    cuda_return_to(before);
+    return status;
+}
+
+static yoke_status cuda_allocate_host(yoke_device *device, size_t bytes, void **memory) {
+    int before = 0;
+    *memory = NULL;
+    TRY(cuda_visit(device, &before));
+    cpu_set_t cores;
+    cuda_near_go(cuda_of(device), &cores); /* new pages lie near the core that asks for them */
     cudaError_t error =
         cudaHostAlloc(memory, bytes > 0 ? bytes : 1, cudaHostAllocPortable | cudaHostAllocMapped);
+    cuda_return_to(before);
     if (error == cudaSuccess) memset(*memory, 0, bytes);
-    cuda_near_return(&before);
+    cuda_near_return(&cores);
     return error == cudaSuccess ? YOKE_OK : cuda_failed(cuda_of(device), error, "cudaHostAlloc");
 }
 
@@ -244,12 +214,14 @@ static void cuda_release_host(yoke_device *device, void *pointer) {
     if (cudaFreeHost(pointer) != cudaSuccess) cudaGetLastError();
 }
 
-static yoke_status cuda_owns(yoke_device *device, const void *pointer, bool *owns) {
+static yoke_status cuda_memory(yoke_device *device, const void *pointer, yoke_memory *memory) {
     struct cudaPointerAttributes attributes;
-    TRY(cuda_use(device));
+    TRY(cuda_check_poison(cuda_of(device)));
     TRY_CUDA(cuda_of(device), cudaPointerGetAttributes(&attributes, pointer));
-    *owns = attributes.type == cudaMemoryTypeDevice;
-    if (!*owns || attributes.device == cuda_of(device)->ordinal) return YOKE_OK;
+    *memory = attributes.type == cudaMemoryTypeHost ? YOKE_MEMORY_PINNED : YOKE_MEMORY_ORDINARY;
+    if (attributes.type != cudaMemoryTypeDevice) return YOKE_OK;
+    *memory = YOKE_MEMORY_DEVICE;
+    if (attributes.device == cuda_of(device)->ordinal) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT, "%s: the pointer is memory of GPU %d", device->name,
                 attributes.device);
 }
@@ -264,18 +236,30 @@ static yoke_status finish_unless_pinned(cuda_device *cuda, yoke_stream stream, c
     return YOKE_OK;
 }
 
+static yoke_status cuda_queue_upload(yoke_device *device, yoke_stream stream, void *to,
+                                     const void *from, size_t bytes) {
+    cuda_device *cuda = cuda_of(device);
+    TRY(cuda_check_poison(cuda));
+    TRY_CUDA(cuda, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda->streams[stream]));
+    return YOKE_OK;
+}
+
+static yoke_status cuda_finish_uploads(yoke_device *device, yoke_stream stream) {
+    cuda_device *cuda = cuda_of(device);
+    TRY_CUDA(cuda, cudaStreamSynchronize(cuda->streams[stream]));
+    return YOKE_OK;
+}
+
 static yoke_status cuda_upload(yoke_device *device, yoke_stream stream, void *to, const void *from,
                                size_t bytes) {
-    cuda_device *cuda = cuda_of(device);
-    TRY(cuda_use(device));
-    TRY_CUDA(cuda, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda->streams[stream]));
-    return finish_unless_pinned(cuda, stream, from);
+    TRY(cuda_queue_upload(device, stream, to, from, bytes));
+    return finish_unless_pinned(cuda_of(device), stream, from);
 }
 
 static yoke_status cuda_download(yoke_device *device, yoke_stream stream, void *to,
                                  const void *from, size_t bytes) {
     cuda_device *cuda = cuda_of(device);
-    TRY(cuda_use(device));
+    TRY(cuda_check_poison(cuda));
     TRY_CUDA(cuda, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda->streams[stream]));
     return finish_unless_pinned(cuda, stream, to);
 }
@@ -284,7 +268,7 @@ static yoke_status cuda_download(yoke_device *device, yoke_stream stream, void *
  * GPU. */
 static yoke_status cuda_synchronize(yoke_device *device) {
     cuda_device *cuda = cuda_of(device);
-    TRY(cuda_use(device));
+    TRY(cuda_check_poison(cuda));
     for (int i = 0; i < YOKE_STREAMS; i++)
         TRY_CUDA(cuda, cudaStreamSynchronize(cuda->streams[i]));
     return YOKE_OK;
@@ -333,7 +317,7 @@ const yoke_backend *yoke_cuda_backend(void) {
         .supports = cuda_supports,
         .enter = cuda_enter,
         .leave = cuda_leave,
-        .use = cuda_step_in,
+        .use = cuda_come_back,
         .step_out = cuda_step_out,
         .connect = connect_all,
         .allocate = cuda_allocate,
@@ -346,7 +330,9 @@ const yoke_backend *yoke_cuda_backend(void) {
         .download = cuda_download,
         .copy = cuda_copy,
         .clear = cuda_clear,
-        .owns = cuda_owns,
+        .memory = cuda_memory,
+        .queue_upload = cuda_queue_upload,
+        .finish_uploads = cuda_finish_uploads,
         .path = cuda_path,
         .synchronize = cuda_synchronize,
         .event_create = cuda_event_create,

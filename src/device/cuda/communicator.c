@@ -134,10 +134,12 @@ static ncclResult_t issue(nccl_communicator *own, const yoke_communicator_call *
 
 static yoke_status take(yoke_communicator *base, const yoke_communicator_call *call) {
     nccl_communicator *own = nccl_of(base);
+    int before = 0;
     TRY(check_alive(own, "a collective"));
-    TRY(cuda_use(own->device));
+    TRY(cuda_visit(own->device, &before));
     cuda_nccl_enter(&own->watchdog);
     ncclResult_t result = cuda_nccl_leave(&own->watchdog, issue(own, call));
+    cuda_return_to(before);
     return result == ncclSuccess ? YOKE_OK : fail_communicator(own, result);
 }
 
@@ -208,8 +210,10 @@ static yoke_status communicator_build(nccl_communicator *own,
     ncclResult_t result = cuda_nccl_name(own->base.name, sizeof own->base.name);
     if (result != ncclSuccess) return fail_communicator(own, result);
     own->last = "ncclCommInitRank";
-    TRY(cuda_use(own->device));
+    int before = 0;
+    TRY(cuda_visit(own->device, &before));
     result = join_ranks(own, &id);
+    cuda_return_to(before);
     return result == ncclSuccess ? YOKE_OK : fail_communicator(own, result);
 }
 
@@ -232,8 +236,10 @@ yoke_status cuda_communicator(yoke_communicator **communicator,
 yoke_status cuda_communicator_id(yoke_device *device, uint8_t *id) {
     ncclUniqueId own;
     _Static_assert(sizeof own == YOKE_COMMUNICATOR_ID_BYTES, "an id holds NCCL's");
-    TRY(cuda_use(device));
+    int before = 0;
+    TRY(cuda_visit(device, &before));
     ncclResult_t result = cuda_nccl()->ncclGetUniqueId(&own);
+    cuda_return_to(before);
     if (result != ncclSuccess)
         return FAIL(YOKE_ERROR_DEVICE, "NCCL on %s: ncclGetUniqueId: %s", device->name,
                     cuda_nccl()->ncclGetErrorString(result));

@@ -54,13 +54,22 @@ static inline cudaStream_t cuda_compute(const yoke_plan *plan) {
     return cuda_of(plan->device)->streams[YOKE_STREAM_COMPUTE];
 }
 
-/* Makes the GPU current for the calling thread. Entries that any thread may call begin with it;
- * plans run on their device's worker, which has entered it. */
+/* current.c: the thread's current GPU. cuda_use sets it: entries that a worker calls for any device
+ * begin with it; plans run on their device's worker, which has entered it. Entries that any thread
+ * may call visit, and return to what was current before. */
 yoke_status cuda_use(yoke_device *device);
-bool cuda_poisoned(const cuda_device *device);
-/* The current GPU, and how to restore it, for functions that cannot return an error. */
+yoke_status cuda_visit(yoke_device *device, int *before);
 int cuda_current(void);
+cudaError_t cuda_set_current(int ordinal);
 void cuda_return_to(int ordinal);
+void cuda_forget_current(void); /* code of the host program has run on this thread */
+yoke_status cuda_enter(yoke_device *device, bool bind, yoke_device_scope *scope);
+void cuda_step_out(yoke_device *device, const yoke_device_scope *scope);
+void cuda_leave(yoke_device *device, const yoke_device_scope *scope);
+yoke_status cuda_come_back(yoke_device *device);
+
+bool cuda_poisoned(const cuda_device *device);
+yoke_status cuda_check_poison(cuda_device *device); /* DEVICE: a sticky error came before */
 
 /* Runs a call. A failure returns a yoke_status and one line with device, call, and CUDA's name and
  * text of the error. Sticky errors poison the device. `device` may be NULL. */

@@ -113,7 +113,7 @@ uint64_t yoke_cuda_usable(void) {
     if (cuda_count(&count) != YOKE_OK || cuda_libraries_open() != YOKE_OK) return 0;
     int before = cuda_current();
     for (int i = 0; i < count && i < YOKE_DEVICES_LIMIT; i++) {
-        if (cudaSetDevice(i) == cudaSuccess && cuda_find_code() == cudaSuccess)
+        if (cuda_set_current(i) == cudaSuccess && cuda_find_code() == cudaSuccess)
             usable |= (uint64_t)1 << i;
         cudaGetLastError();
     }
@@ -145,7 +145,7 @@ void cuda_describe(const yoke_device *device, yoke_device_info *info) {
     }
     int before = cuda_current();
     size_t total = 0;
-    if (cuda_poisoned(cuda) || cudaSetDevice(cuda->ordinal) != cudaSuccess ||
+    if (cuda_poisoned(cuda) || cuda_set_current(cuda->ordinal) != cudaSuccess ||
         cudaMemGetInfo(&info->memory_free, &total) != cudaSuccess)
         info->memory_free = 0;
     cuda_return_to(before);

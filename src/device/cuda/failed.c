@@ -77,7 +77,8 @@ bool cuda_poisoned(const cuda_device *device) {
     return atomic_load(&device->poison) != cudaSuccess;
 }
 
-static yoke_status fail_poisoned(cuda_device *device) {
+yoke_status cuda_check_poison(cuda_device *device) {
+    if (!cuda_poisoned(device)) return YOKE_OK;
     int length = 0;
     const char *call = atomic_load(&device->poison_call);
     if (call == NULL) call = "a call";
@@ -86,27 +87,10 @@ static yoke_status fail_poisoned(cuda_device *device) {
                 cudaGetErrorName(atomic_load(&device->poison)), length, call);
 }
 
-yoke_status cuda_use(yoke_device *device) {
-    cuda_device *cuda = cuda_of(device);
-    if (cuda_poisoned(cuda)) return fail_poisoned(cuda);
-    TRY_CUDA(cuda, cudaSetDevice(cuda->ordinal));
-    return YOKE_OK;
-}
-
-int cuda_current(void) {
-    int ordinal = 0;
-    if (cudaGetDevice(&ordinal) != cudaSuccess) cudaGetLastError();
-    return ordinal;
-}
-
-void cuda_return_to(int ordinal) {
-    if (cudaSetDevice(ordinal) != cudaSuccess) cudaGetLastError();
-}
-
 yoke_status cuda_failed(cuda_device *device, cudaError_t error, const char *call) {
     cudaGetLastError(); /* clears the error unless it is sticky */
     bool sticky = is_sticky(error) || cudaPeekAtLastError() != cudaSuccess;
-    if (device != NULL && cuda_poisoned(device)) return fail_poisoned(device);
+    if (device != NULL && cuda_poisoned(device)) return cuda_check_poison(device);
     if (device != NULL && sticky) poison(device, error, call);
     int length = 0;
     const char *name = name_of_call(call, &length);
@@ -135,7 +119,7 @@ static yoke_status library_failed(cuda_device *device, yoke_status status, const
         cuda_failed(device, error, call);
         return YOKE_ERROR_DEVICE;
     }
-    if (device != NULL && cuda_poisoned(device)) return fail_poisoned(device);
+    if (device != NULL && cuda_poisoned(device)) return cuda_check_poison(device);
     int length = 0;
     const char *name = name_of_call(call, &length);
     return FAIL(status, "%s: %.*s: %s%s", name_of(device), length, name, text,

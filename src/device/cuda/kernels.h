@@ -23,9 +23,12 @@ extern "C" {
 typedef struct cuda_step {
     uint64_t seed, step, first_row;
     float loss_scale;
-    bool mixed; /* rows have second labels */
+    bool mixed;                                    /* rows have second labels */
+    bool settled;                                  /* yoke_plan_step's, as are the scalars */
+    yoke_float_scalars scalars[YOKE_UPDATE_SLOTS]; /* of updates */
 } cuda_step;
-cudaError_t cuda_set_step(cuda_step *step, cuda_step values, cudaStream_t stream);
+/* Of the scalars, the first `count`. */
+cudaError_t cuda_set_step(cuda_step *step, const cuda_step *values, int count, cudaStream_t stream);
 /* Fails where this build has neither code nor PTX for the current GPU. */
 cudaError_t cuda_find_code(void);
 const char *cuda_architectures(void); /* those this build has code for: "750,900" */
@@ -46,8 +49,9 @@ cudaError_t cuda_run_square_sum(const float *values, size_t elements, double *su
 /* Lowers *first_bad to offset + i of the first value that is not finite. */
 cudaError_t cuda_run_check_finite(const float *values, size_t elements, size_t offset,
                                   uint64_t *first_bad, cudaStream_t stream);
+/* step: NULL outside of recordings. */
 cudaError_t cuda_run_gate(struct yoke_gate *gate, const struct yoke_gate_request *request,
-                          cudaStream_t stream);
+                          const cuda_step *step, cudaStream_t stream);
 /* values = kept where the gate is closed. */
 cudaError_t cuda_run_undo(const struct yoke_gate *gate, float *values, const float *kept,
                           size_t elements, cudaStream_t stream);
@@ -57,6 +61,7 @@ cudaError_t cuda_run_undo(const struct yoke_gate *gate, float *values, const flo
 typedef struct cuda_update_job {
     yoke_update_rule rule;
     yoke_float_scalars scalars;
+    const yoke_float_scalars *in_memory; /* of the device, in place of those; NULL: those count */
     float gradient_scale;
     const struct yoke_gate *gate; /* device memory; NULL: open */
     bool applies;                 /* the gate's scale is no factor */

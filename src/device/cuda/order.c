@@ -2,6 +2,7 @@
 /* Events, which order streams, and recordings, which turn the work of a step into one launch. Only
  * timed events store a time stamp. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "device/cuda/cuda.h"
 
@@ -64,10 +65,10 @@ yoke_status cuda_event_wait(yoke_device_event *event, yoke_device *device, yoke_
 yoke_status cuda_event_synchronize(yoke_device_event *event) {
     cuda_device *cuda = cuda_of(event->device);
     cuda_event *own = (cuda_event *)event;
-    TRY(cuda_use(event->device));
+    TRY(cuda_check_poison(cuda));
     uint64_t begin = yoke_now_ns(), spin_ns = own->slow ? 0 : SPIN_NS;
-    cudaError_t error = cudaEventQuery(own->event);
-    if (error == cudaErrorNotReady) {
+    cudaError_t error = own->slow ? cudaErrorNotReady : cudaEventQuery(own->event);
+    if (error == cudaErrorNotReady && !own->slow) {
         while (error == cudaErrorNotReady && yoke_now_ns() < begin + spin_ns)
             error = cudaEventQuery(own->event);
         cudaGetLastError(); /* clears "not ready", which the next launch would report as an error */
@@ -80,7 +81,7 @@ yoke_status cuda_event_synchronize(yoke_device_event *event) {
 yoke_status cuda_event_elapsed(yoke_device_event *from, yoke_device_event *to,
                                double *milliseconds) {
     float elapsed = 0;
-    TRY(cuda_use(from->device));
+    TRY(cuda_check_poison(cuda_of(from->device)));
     TRY_CUDA(cuda_of(from->device), cudaEventElapsedTime(&elapsed, ((cuda_event *)from)->event,
                                                          ((cuda_event *)to)->event));
     *milliseconds = (double)elapsed;
@@ -93,9 +94,13 @@ yoke_status cuda_begin_step(yoke_device *device, const yoke_plan_step *step) {
                         .step = step->step,
                         .first_row = step->first_row,
                         .loss_scale = step->loss_scale,
-                        .mixed = step->mixed};
+                        .mixed = step->mixed,
+                        .settled = step->settled};
+    if (step->scalar_count > 0)
+        memcpy(values.scalars, step->scalars, (size_t)step->scalar_count * sizeof *values.scalars);
     TRY(cuda_use(device));
-    TRY_CUDA(cuda, cuda_set_step(cuda->step, values, cuda->streams[YOKE_STREAM_COMPUTE]));
+    TRY_CUDA(cuda, cuda_set_step(cuda->step, &values, step->scalar_count,
+                                 cuda->streams[YOKE_STREAM_COMPUTE]));
     return YOKE_OK;
 }
 

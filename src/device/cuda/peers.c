@@ -80,6 +80,7 @@ static yoke_status copy_staged(const cuda_staging *staging, cuda_device *to, yok
     cudaStream_t pulling = to->streams[stream];
     for (size_t done = 0; done < bytes; done += CHUNK_BYTES) {
         size_t part = bytes - done < CHUNK_BYTES ? bytes - done : CHUNK_BYTES;
+        TRY(cuda_use(&to->base));
         TRY_CUDA(to, cudaEventRecord(staging->empty[stream], pulling));
         TRY(fill_chunk(staging, stream, (const char *)from + done, part));
         TRY(cuda_use(&to->base));
@@ -101,7 +102,7 @@ yoke_peer_path cuda_path(const yoke_device *device, const yoke_device *other) {
 yoke_status cuda_copy(yoke_device *to_device, yoke_stream stream, void *to,
                       yoke_device *from_device, const void *from, size_t bytes) {
     cuda_device *target = cuda_of(to_device), *source = cuda_of(from_device);
-    TRY(cuda_use(to_device));
+    TRY(cuda_check_poison(target)); /* copies go to any device's stream */
     const cuda_staging *staging = find_staging(target, source);
     if (staging != NULL) return copy_staged(staging, target, stream, to, from, bytes);
     if (target->ordinal == source->ordinal)
@@ -222,9 +223,8 @@ static yoke_status connect_pairs(yoke_device *const *devices, int count) {
 yoke_status cuda_connect(yoke_device *const *devices, int count) {
     cuda_device *root = cuda_of(devices[0]);
     int before = 0;
-    TRY_CUDA(root, cudaGetDevice(&before));
+    TRY(cuda_visit(&root->base, &before));
     yoke_status status = connect_pairs(devices, count);
-    cudaError_t error = cudaSetDevice(before);
-    return status == YOKE_OK && error != cudaSuccess ? cuda_failed(root, error, "cudaSetDevice")
-                                                     : status;
+    cuda_return_to(before);
+    return status;
 }

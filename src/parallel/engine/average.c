@@ -6,9 +6,10 @@
 
 #include "parallel/engine/entry.h"
 #include "parallel/stages/stages.h"
+#include "parallel/step/moving_average.h"
 
 bool yoke_averages(const yoke_data_parallel *parallel) {
-    return parallel->average.values != NULL;
+    return parallel->step.average.values != NULL;
 }
 
 static size_t bytes_of(const yoke_data_parallel *parallel) {
@@ -29,50 +30,40 @@ yoke_status yoke_average_create(yoke_data_parallel *parallel) {
     if (decay == 0) return YOKE_OK;
     TRY(yoke_device_allocate(step->lanes[0].device, bytes_of(parallel),
                              "the average of the weights", &values));
-    parallel->average.values = values;
+    parallel->step.average.values = values;
     return YOKE_OK;
 }
 
 void yoke_average_destroy(yoke_data_parallel *parallel) {
     if (yoke_averages(parallel))
-        yoke_device_free(parallel->step.lanes[0].device, parallel->average.values);
+        yoke_device_free(parallel->step.lanes[0].device, parallel->step.average.values);
 }
 
 static float *weights_of(const yoke_data_parallel *parallel) {
     return yoke_replica_memory_of(parallel->step.lanes[0].replica)->parameters;
 }
 
-/* An update of SGD with "gradient" -weights and decay 1 moves the average to the weights. */
 static yoke_status blend(int lane, void *context) {
     const yoke_data_parallel *parallel = context;
-    yoke_device *device = parallel->step.lanes[lane].device;
-    float *average = parallel->average.values, *weights = weights_of(parallel);
+    const yoke_step *step = &parallel->step;
     float *const none[YOKE_UPDATE_STATES] = {NULL};
-    const yoke_update_step towards = {
-        .rule = YOKE_UPDATE_SGD,
-        .scalars = {.rate = 1 - parallel->step.options.ema_decay, .decay = 1},
-        .gradient_scale = -1};
-    if (!parallel->average.begun)
-        TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, average, device, weights,
-                             bytes_of(parallel)));
-    else
-        TRY(yoke_device_update(device, YOKE_STREAM_COMPUTE, &towards, average, weights, none,
-                               parallel->step.flat->trainable_elements));
-    return yoke_device_synchronize(device);
+    const yoke_update_step towards = yoke_average_towards(step);
+    return yoke_device_update(step->lanes[lane].device, YOKE_STREAM_COMPUTE, &towards,
+                              step->average.values, weights_of(parallel), none,
+                              step->flat->trainable_elements);
 }
 
+/* On devices that queue, the exchange does it. */
 yoke_status yoke_average_update(yoke_data_parallel *parallel) {
     yoke_step *step = &parallel->step;
-    if (!yoke_averages(parallel)) return YOKE_OK;
-    TRY(yoke_settle(step, UINT64_MAX));
-    TRY(yoke_lanes_synchronize(step));
+    if (!yoke_averages(parallel) || step->queued) return YOKE_OK;
     TRY(yoke_apply(step, 1, "average", blend, parallel));
-    parallel->average.begun = true;
+    yoke_average_count(step, step->steps - 1);
     return YOKE_OK;
 }
 
 yoke_status yoke_average_check(const yoke_data_parallel *parallel) {
-    if (!parallel->average.in_use) return YOKE_OK;
+    if (!parallel->step.average.in_use) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT, "the engine has the average of the weights: call "
                                      "yoke_data_parallel_use_average(parallel, false) first");
 }
@@ -84,8 +75,8 @@ static yoke_status swap(int lane, void *context) {
     yoke_replica_renew_shadow(parallel->step.lanes[lane].replica);
     float *room = yoke_replica_memory_of(parallel->step.lanes[lane].replica)->gradients;
     float *const ways[][2] = {{room, weights_of(parallel)},
-                              {weights_of(parallel), parallel->average.values},
-                              {parallel->average.values, room}};
+                              {weights_of(parallel), parallel->step.average.values},
+                              {parallel->step.average.values, room}};
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
         TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, ways[i][0], device, ways[i][1],
                              bytes_of(parallel)));
@@ -96,10 +87,10 @@ static yoke_status use_average(yoke_data_parallel *parallel, bool use) {
     yoke_step *step = &parallel->step;
     if (!yoke_averages(parallel))
         return FAIL(YOKE_ERROR_ARGUMENT, "this engine has no average: set ema_decay");
-    if (use == parallel->average.in_use || !parallel->average.begun) return YOKE_OK;
+    if (use == parallel->step.average.in_use || !parallel->step.average.begun) return YOKE_OK;
     TRY(yoke_lanes_synchronize(step));
     TRY(yoke_apply(step, 1, "average", swap, parallel));
-    parallel->average.in_use = use;
+    parallel->step.average.in_use = use;
     step->gradient.on_root = false;
     step->flight.progress = YOKE_STAGE_LOAD;
     step->versions.weights++;
@@ -122,7 +113,7 @@ typedef struct move_job {
 static yoke_status move(int lane, void *context) {
     const move_job *job = context;
     const yoke_data_parallel *parallel = job->parallel;
-    const yoke_average *average = &parallel->average;
+    const yoke_average *average = &parallel->step.average;
     yoke_device *device = parallel->step.lanes[lane].device;
     float *values = average->begun ? average->values : weights_of(parallel);
     if (job->to != NULL)
@@ -140,6 +131,6 @@ yoke_status yoke_average_read(yoke_data_parallel *parallel, float *flat) {
 
 yoke_status yoke_average_write(yoke_data_parallel *parallel, const float *flat) {
     yoke_step *step = &parallel->step;
-    parallel->average.begun = step->steps > 0;
+    parallel->step.average.begun = step->steps > 0;
     return yoke_apply(step, 1, "average", move, &(move_job){.parallel = parallel, .from = flat});
 }

@@ -10,7 +10,7 @@ size_t yoke_average_bytes(const yoke_data_parallel *parallel);
 /* Checks options.ema_decay and allocates, unless it is 0. */
 yoke_status yoke_average_create(yoke_data_parallel *parallel);
 void yoke_average_destroy(yoke_data_parallel *parallel);
-/* After an update of the weights; waits for the devices. NUMERIC: they have undone it. */
+/* After an update of the weights. */
 yoke_status yoke_average_update(yoke_data_parallel *parallel);
 /* ARGUMENT while the root has the average. */
 yoke_status yoke_average_check(const yoke_data_parallel *parallel);

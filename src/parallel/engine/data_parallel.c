@@ -5,6 +5,7 @@
 #include "parallel/engine/entry.h"
 #include "parallel/engine/failure.h"
 #include "parallel/engine/schedules.h"
+#include "parallel/stages/recorded.h"
 #include "parallel/stages/stages.h"
 
 /* The loss of the host program, which may call the engine. */
@@ -60,7 +61,8 @@ static yoke_status train_batch(yoke_data_parallel *parallel, const yoke_batch *g
     yoke_step *step = &parallel->step;
     yoke_span span = yoke_span_begin(YOKE_STAGE_STEP);
     yoke_status status = begin(parallel, given, call);
-    if (status == YOKE_OK) status = yoke_guard_begin(step);
+    bool recorded = call->host.loss == NULL && yoke_steps_are_recorded(step);
+    if (status == YOKE_OK) status = yoke_guard_begin(step, recorded);
     if (status != YOKE_OK) {
         step->flight.host = NULL;
         return yoke_ranks_report(step, status);

@@ -21,19 +21,11 @@ typedef struct yoke_entry {
     _Atomic pthread_t binder; /* the thread that the engine is bound to; 0: none */
 } yoke_entry;
 
-/* The exponential moving average of the weights: average.h. */
-typedef struct yoke_average {
-    float *values; /* [trainable elements] on the root, every rank's own; NULL: no average */
-    bool begun;    /* there was an update */
-    bool in_use;   /* the root has the average, and `values` the weights */
-} yoke_average;
-
 struct yoke_data_parallel {
     yoke_step step; /* the first member: what sees the step alone may be given the engine's */
     yoke_entry entry;
     bool bound;   /* the calling thread is the root's worker, until released */
     bool is_torn; /* a step failed in the middle of its update */
-    yoke_average average;
 };
 
 /* yoke_data_parallel_create with a record of algorithms, which the engine takes over, whether or

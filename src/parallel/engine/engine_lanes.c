@@ -111,10 +111,12 @@ static yoke_status open_lane(int index, void *context) {
     lane->memory = yoke_replica_memory_of(lane->replica);
     TRY(yoke_lane_open(job->step, index));
     if (!job->step->queued) return YOKE_OK;
-    TRY(yoke_clock_create(job->step, index));
+    const yoke_watch *watch = &job->step->watch;
+    if (job->step->options.time_devices || watch->speeds != NULL)
+        TRY(yoke_clock_create(job->step, index));
     /* A recording runs through its bars at once: none of them could fail alone, and no host could
      * gather the statistics of batch norms between them. */
-    bool records = job->step->watch.faults == NULL && job->step->sync_norm == NULL;
+    bool records = watch->faults == NULL && job->step->sync_norm == NULL;
     return records ? yoke_recordings_create(lane) : YOKE_OK;
 }
 
@@ -160,7 +162,7 @@ yoke_status yoke_engine_prepare(yoke_step *step, int rows, bool training) {
         /* The root alone meets unknown algorithms and measures them; the others then only read. */
         TRY(yoke_apply(step, 1, "prepare", prepare_shard, &job));
         TRY(yoke_apply(step, step->count, "prepare", prepare_shard, &job));
-        TRY(yoke_record_lanes(step, micro, training, true));
+        TRY(yoke_record_usual(step, micro, training));
         if (training) TRY(yoke_root_loss_prepare(step, micro));
     }
     return yoke_algorithms_commit(step->algorithms);

@@ -29,7 +29,7 @@ static yoke_status begin_exchange(yoke_step *step) {
 static yoke_status begin_lanes(yoke_step *step) {
     step->flight.loss_only = true;
     step->flight.factors_only = yoke_exchange_takes_factors(step->exchange);
-    TRY(yoke_record_lanes(step, step->flight.batch.rows, true, true));
+    TRY(yoke_record_lanes(step, true));
     yoke_count_forward(step);
     return YOKE_OK;
 }
@@ -169,7 +169,7 @@ static const yoke_schedule_def custom_loss = {
 static yoke_status prepare_lanes(yoke_step *step) {
     const yoke_host_loss *host = step->flight.host;
     step->flight.loss_only = host == NULL || host->rows == NULL || host->rows->outputs[0] == NULL;
-    return yoke_record_lanes(step, step->flight.batch.rows, false, step->flight.loss_only);
+    return yoke_record_lanes(step, false);
 }
 
 static yoke_status evaluate_lane(int lane, void *context) {

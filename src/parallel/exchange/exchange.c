@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "parallel/exchange/exchange_links.h"
+#include "parallel/step/moving_average.h"
 
 _Static_assert(YOKE_DEVICES_LIMIT <= YOKE_AGREE_RANKS, "arrays of ranks hold all devices, too");
 
@@ -160,13 +161,55 @@ yoke_status yoke_exchange_set_rate(yoke_exchange *exchange, double learning_rate
 
 /* The stages of a step. */
 
+static void rewind_buckets(yoke_exchange *exchange) {
+    for (int bucket = 0; bucket < exchange->step->flat->bucket_count; bucket++)
+        exchange->arrivals[bucket] = 0;
+    for (int lane = 0; lane < exchange->step->count; lane++)
+        exchange->next[lane] = 0;
+}
+
+/* What recordings read in place of `update`. */
+static void set_scalars(yoke_exchange *exchange) {
+    yoke_step *step = exchange->step;
+    yoke_optimizer_slot_scalars(&step->optimizer_options, yoke_groups_ranges(&step->groups),
+                                &exchange->update, exchange->scalars);
+    if (step->average.values != NULL)
+        exchange->scalars[exchange->slots - 1] = yoke_average_scalars(step);
+    step->flight.scalars = exchange->scalars;
+    step->flight.scalar_count = exchange->slots;
+}
+
+/* The average of the weights has one behind those of the optimizer. */
+int yoke_exchange_slots(yoke_step *step) {
+    yoke_optimizer_ranges *ranges = &step->groups.ranges;
+    int slots = yoke_optimizer_number_slots(&step->optimizer_options,
+                                            ranges->items != NULL ? ranges : NULL);
+    if (slots == 0 || step->options.ema_decay == 0) return slots;
+    return slots < YOKE_UPDATE_SLOTS ? slots + 1 : 0;
+}
+
+yoke_status yoke_exchange_record(yoke_exchange *exchange) {
+    yoke_optimizer_step in_flight = exchange->update;
+    exchange->update = (yoke_optimizer_step){.gradient_scale = 1,
+                                             .model = exchange->step->model_index,
+                                             .model_steps = exchange->model_steps};
+    yoke_status status = YOKE_OK;
+    exchange->replayed = false;
+    rewind_buckets(exchange);
+    for (int bucket = 0; status == YOKE_OK && bucket < exchange->step->flat->bucket_count; bucket++)
+        status = exchange->kind->ready(exchange, 0, bucket);
+    if (status == YOKE_OK) status = exchange->kind->finish(exchange, 0);
+    rewind_buckets(exchange);
+    exchange->update = in_flight;
+    return status;
+}
+
 yoke_status yoke_exchange_begin(yoke_exchange *exchange, double learning_rate) {
     yoke_step *step = exchange->step;
     TRY(yoke_exchange_set_rate(exchange, learning_rate));
-    for (int bucket = 0; bucket < step->flat->bucket_count; bucket++)
-        exchange->arrivals[bucket] = 0;
-    for (int lane = 0; lane < step->count; lane++)
-        exchange->next[lane] = 0;
+    rewind_buckets(exchange);
+    exchange->replayed = false;
+    if (exchange->slots > 0) set_scalars(exchange);
     step->gradient.on_root = false;
     yoke_exchange_links_begin(exchange);
     if (exchange->kind->begin != NULL) exchange->kind->begin(exchange);

@@ -51,6 +51,9 @@ typedef struct yoke_exchange_kind {
      * devices had checked their gradients. *bad: the first that changed nothing, with all behind
      * it; untouched where each of them did. */
     yoke_status (*settle)(yoke_exchange *exchange, uint64_t step, uint64_t *bad);
+    /* On lane 0's worker: a recording has run that holds all that ready and finish queue. NULL: no
+     * recording does. */
+    void (*replayed)(yoke_exchange *exchange);
     void (*drop)(yoke_exchange *exchange); /* the step failed: nothing of it is left to settle */
     /* For an exchange that can undo the weights published to participant 0: the old ones of this
      * participant's slice up to flat element `end` lie where participant 0's gradients were. */
@@ -102,8 +105,12 @@ struct yoke_exchange {
     int norm_parts;      /* of a bucket, squared one by one: with shards not by the participants */
     double *square_sums; /* [norm_parts][buckets] of the summed gradient, for clipping */
     uint64_t *first_bad; /* [lanes] flat element, as yoke_device_check_finite's */
-    yoke_optimizer_step update;              /* of this step */
-    uint64_t model_steps[YOKE_MODELS_LIMIT]; /* before it, of each of the engine's models */
+    yoke_optimizer_step update; /* of this step */
+    int slots; /* a lane's recording of a step holds the exchange, too, and reads so many
+                  scalars; 0: no recording does */
+    yoke_float_scalars scalars[YOKE_UPDATE_SLOTS]; /* of this step */
+    bool replayed;                                 /* this step's was in a recording */
+    uint64_t model_steps[YOKE_MODELS_LIMIT];       /* before it, of each of the engine's models */
     yoke_stale stale;
     bool writes_shadow;       /* updates write the root's shadow, too; yoke_shadow_choose decides */
     yoke_bucket_times *times; /* on modelled links; NULL: there are none */
@@ -121,6 +128,11 @@ size_t yoke_exchange_optimizer_bytes(const yoke_exchange *exchange, int lane);
 /* Begins a step; set_rate alone begins an update by hand. learning_rate < 0: the optimizer's own.
  * ARGUMENT when it is not finite. */
 yoke_status yoke_exchange_begin(yoke_exchange *exchange, double learning_rate);
+/* Queues the exchange of a step for a recording, behind its only lane's backward, and leaves the
+ * step in flight alone. */
+yoke_status yoke_exchange_record(yoke_exchange *exchange);
+/* How many scalars such a recording reads; 0: too many. */
+int yoke_exchange_slots(yoke_step *step);
 yoke_status yoke_exchange_set_rate(yoke_exchange *exchange, double learning_rate);
 /* On a lane's worker, before its bucket 0: the loss so far. NULL exchange: nothing to do. */
 yoke_status yoke_exchange_loss(yoke_exchange *exchange, int lane);

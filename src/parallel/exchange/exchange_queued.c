@@ -4,10 +4,13 @@
  * host waits for the norm when clipping, and in DDP for missing ranks; gates on the devices keep a
  * bad step from the weights: an update behind a gate on the losses, which keeps what it overwrites
  * where its gradients were, and after the last bucket an undo behind the gate on the whole
- * gradient. A carrier moves the data: a device group, or the process group. */
+ * gradient. A carrier moves the data: a device group, or the process group. A device alone has
+ * nobody to wait for: it does all of this on its compute stream, and its recording of a step holds
+ * it. */
 #include <stdlib.h>
 
 #include "parallel/exchange/exchange_carrier.h"
+#include "parallel/step/moving_average.h"
 
 /* Device memory of a lane; those that own no slice use the gate alone. */
 typedef struct lane_memory {
@@ -20,9 +23,9 @@ typedef struct lane_memory {
 
 /* The root's gate of a step as the host reads it, later than the step answers. */
 typedef struct host_gate {
-    yoke_gate *gate;          /* pinned copy */
-    yoke_device_event *event; /* it has arrived */
-    uint64_t step;
+    yoke_gate *gate;            /* pinned copy */
+    yoke_device_event *event;   /* it has arrived */
+    uint64_t step, losses_seen; /* losses_seen: when it was queued */
     bool is_unread;
 } host_gate;
 
@@ -41,6 +44,10 @@ static queued_exchange *queued_of(yoke_exchange *exchange) {
 
 static yoke_lane *lane_of(const queued_exchange *queued, int lane) {
     return &queued->base.step->lanes[lane];
+}
+
+static yoke_stream stream_of(const queued_exchange *queued) {
+    return queued->base.step->exchange_stream;
 }
 
 /* Life. */
@@ -64,8 +71,8 @@ static yoke_status open_memory(queued_exchange *queued, int lane) {
     memory->losses = (double *)(memory->first_bad + words);
     memory->square_sums = memory->losses + losses;
     memory->work = memory->square_sums + sums;
-    return yoke_device_upload(device, YOKE_STREAM_COMMUNICATION, memory->first_bad + losses,
-                              &all_finite, sizeof all_finite);
+    return yoke_device_upload(device, stream_of(queued), memory->first_bad + losses, &all_finite,
+                              sizeof all_finite);
 }
 
 static yoke_status open_group(queued_exchange *queued) {
@@ -89,11 +96,18 @@ static yoke_status open_group(queued_exchange *queued) {
     return YOKE_OK;
 }
 
+static bool is_alone(const queued_exchange *queued) {
+    return queued->base.participants == 1 && queued->base.process_group == NULL;
+}
+
 static yoke_status queued_open(yoke_exchange *exchange) {
     queued_exchange *queued = queued_of(exchange);
     size_t lanes = (size_t)exchange->step->count;
     yoke_device *root = lane_of(queued, 0)->device;
     queued->carrier = yoke_carrier_for(exchange);
+    exchange->step->exchange_stream =
+        is_alone(queued) ? YOKE_STREAM_COMPUTE : YOKE_STREAM_COMMUNICATION;
+    if (is_alone(queued)) exchange->slots = yoke_exchange_slots(exchange->step);
     exchange->keeps = !exchange->step->options.skip_finite_check &&
                       !yoke_exchange_clips(exchange) && !yoke_steps_by_phases(exchange->step);
     queued->memory = calloc(lanes, sizeof *queued->memory);
@@ -126,26 +140,35 @@ static void queued_close(yoke_exchange *exchange) {
 
 static yoke_status copy_between(queued_exchange *queued, int to, void *to_memory, int from,
                                 const void *from_memory, size_t bytes) {
-    return yoke_device_copy(lane_of(queued, to)->device, YOKE_STREAM_COMMUNICATION, to_memory,
+    return yoke_device_copy(lane_of(queued, to)->device, stream_of(queued), to_memory,
                             lane_of(queued, from)->device, from_memory, bytes);
 }
 
 /* Work queued later on `to`'s communication stream waits for all work queued on `from`'s. */
 static yoke_status wait_for(queued_exchange *queued, int to, int from) {
     yoke_device_event *passed = lane_of(queued, from)->events.published;
-    TRY(yoke_device_event_record(passed, YOKE_STREAM_COMMUNICATION));
-    return yoke_device_event_wait(passed, lane_of(queued, to)->device, YOKE_STREAM_COMMUNICATION);
+    TRY(yoke_device_event_record(passed, stream_of(queued)));
+    return yoke_device_event_wait(passed, lane_of(queued, to)->device, stream_of(queued));
+}
+
+static void queued_begin(yoke_exchange *exchange) {
+    const host_gate *gates = queued_of(exchange)->host_gates;
+    exchange->step->flight.settled = !gates[0].is_unread && !gates[1].is_unread;
 }
 
 static yoke_status gather_losses(queued_exchange *queued, yoke_gate_request *request) {
     double *losses = queued->memory[0].losses;
+    if (is_alone(queued)) {
+        request->losses = &lane_of(queued, 0)->memory->scalars->loss_sum;
+        request->loss_count = lane_of(queued, 0)->shard.rows > 0;
+        return YOKE_OK;
+    }
     request->losses = losses;
-    request->closed = !yoke_flight_is_finite_so_far(&queued->base.step->flight);
     for (int k = 0; k < queued->base.step->count; k++) {
         const yoke_lane *lane = lane_of(queued, k);
         if (lane->shard.rows == 0) continue;
         TRY(yoke_device_event_wait(lane->events.losses, lane_of(queued, 0)->device,
-                                   YOKE_STREAM_COMMUNICATION));
+                                   stream_of(queued)));
         TRY(copy_between(queued, 0, losses + request->loss_count++, k,
                          &lane->memory->scalars->loss_sum, sizeof(double)));
     }
@@ -154,16 +177,16 @@ static yoke_status gather_losses(queued_exchange *queued, yoke_gate_request *req
 }
 
 static host_gate *host_gate_of(queued_exchange *queued) {
-    return &queued->host_gates[queued->base.step->steps % YOKE_GUARDS];
+    return &queued->host_gates[queued->base.step->guard];
 }
 
 /* The root decides for the first `lanes` lanes, which copy its gate. It waits until they have. */
 static yoke_status share_gate(queued_exchange *queued, int lanes) {
     const yoke_gate *gate = queued->memory[0].gate;
-    TRY(yoke_device_event_record(queued->gated, YOKE_STREAM_COMMUNICATION));
+    TRY(yoke_device_event_record(queued->gated, stream_of(queued)));
     for (int lane = 1; lane < lanes; lane++) {
         TRY(yoke_device_event_wait(queued->gated, lane_of(queued, lane)->device,
-                                   YOKE_STREAM_COMMUNICATION));
+                                   stream_of(queued)));
         TRY(copy_between(queued, lane, queued->memory[lane].gate, 0, gate, sizeof *gate));
         TRY(wait_for(queued, 0, lane));
     }
@@ -172,24 +195,30 @@ static yoke_status share_gate(queued_exchange *queued, int lanes) {
 
 /* The host reads the gate when it waits for the devices anyway. */
 static yoke_status send_to_host(queued_exchange *queued) {
-    yoke_device *root = lane_of(queued, 0)->device;
+    const host_gate *host = host_gate_of(queued);
+    TRY(yoke_device_download(lane_of(queued, 0)->device, stream_of(queued), host->gate,
+                             queued->memory[0].gate, sizeof *host->gate));
+    return yoke_device_event_record(host->event, stream_of(queued));
+}
+
+static void expect_gate(queued_exchange *queued) {
     host_gate *host = host_gate_of(queued);
-    TRY(yoke_device_download(root, YOKE_STREAM_COMMUNICATION, host->gate, queued->memory[0].gate,
-                             sizeof *host->gate));
-    TRY(yoke_device_event_record(host->event, YOKE_STREAM_COMMUNICATION));
     host->step = queued->base.step->steps;
+    host->losses_seen = queued->base.step->losses_seen;
     host->is_unread = true;
-    return YOKE_OK;
 }
 
 /* A step's first gate: on its losses. A gate that the host has yet to read may be closed: then this
  * step changes nothing. */
 static yoke_status gate_losses(queued_exchange *queued) {
-    const host_gate *gates = queued->host_gates;
-    yoke_gate_request request = {.stays_closed = gates[0].is_unread || gates[1].is_unread};
+    const yoke_flight *flight = &queued->base.step->flight;
+    bool recording = yoke_device_is_recording(lane_of(queued, 0)->device);
+    yoke_gate_request request = {.stays_closed = recording || !flight->settled,
+                                 .unless_settled = true,
+                                 .closed = !recording && !yoke_flight_is_finite_so_far(flight)};
     TRY(gather_losses(queued, &request));
-    TRY(yoke_device_gate(lane_of(queued, 0)->device, YOKE_STREAM_COMMUNICATION,
-                         queued->memory[0].gate, &request));
+    TRY(yoke_device_gate(lane_of(queued, 0)->device, stream_of(queued), queued->memory[0].gate,
+                         &request));
     for (int owner = 0; owner < queued->base.owners; owner++) {
         uint64_t *first_bad = queued->memory[owner].first_bad;
         TRY(copy_between(queued, owner, first_bad, owner, first_bad + queued->base.step->count,
@@ -231,8 +260,7 @@ static yoke_status gate_gradient(queued_exchange *queued, int owners, bool given
                                  .clip_norm = step->optimizer_options.clip_norm};
     if (request.clip_norm > 0)
         request.square_sum_count = queued->base.norm_parts * step->flat->bucket_count;
-    TRY(yoke_device_gate(lane_of(queued, 0)->device, YOKE_STREAM_COMMUNICATION, root->gate,
-                         &request));
+    TRY(yoke_device_gate(lane_of(queued, 0)->device, stream_of(queued), root->gate, &request));
     TRY(send_to_host(queued));
     return share_gate(queued, queued->base.keeps ? step->count : queued->base.owners);
 }
@@ -244,7 +272,7 @@ static yoke_status square_part(queued_exchange *queued, int owner, int part, int
     const lane_memory *memory = &queued->memory[owner];
     yoke_bucket range = yoke_exchange_square_range(&queued->base, part, bucket);
     int sum = part * queued->base.step->flat->bucket_count + bucket;
-    TRY(yoke_device_square_sum(lane_of(queued, owner)->device, YOKE_STREAM_COMMUNICATION,
+    TRY(yoke_device_square_sum(lane_of(queued, owner)->device, stream_of(queued),
                                queued->base.gradients[owner] + range.offset, range.elements,
                                memory->work));
     return copy_between(queued, owner, memory->square_sums + sum, owner, memory->work,
@@ -252,7 +280,7 @@ static yoke_status square_part(queued_exchange *queued, int owner, int part, int
 }
 
 static yoke_status check_range(queued_exchange *queued, int owner, yoke_bucket range) {
-    return yoke_device_check_finite(lane_of(queued, owner)->device, YOKE_STREAM_COMMUNICATION,
+    return yoke_device_check_finite(lane_of(queued, owner)->device, stream_of(queued),
                                     queued->base.gradients[owner] + range.offset, range.elements,
                                     range.offset, queued->memory[owner].first_bad);
 }
@@ -276,7 +304,7 @@ static yoke_status update_slice(queued_exchange *queued, int owner, int bucket, 
     float *gradients = exchange->gradients[owner] + slice.offset;
     uint16_t *shadow = lane_of(queued, owner)->memory->shadow;
     yoke_optimizer_step step = exchange->update;
-    step.stream = YOKE_STREAM_COMMUNICATION;
+    step.stream = exchange->step->exchange_stream;
     step.gate = queued->memory[owner].gate;
     step.kept = keeps ? gradients : NULL;
     step.work = exchange->works[owner];
@@ -337,9 +365,9 @@ static yoke_status advance(queued_exchange *queued) {
     yoke_status status = YOKE_OK;
     while (status == YOKE_OK && *next < step->flat->bucket_count &&
            yoke_workers_reached(&queued->base.arrivals[*next], (uint32_t)step->count)) {
-        for (int k = 0; k < step->count && status == YOKE_OK; k++)
+        for (int k = 0; k < step->count && !is_alone(queued) && status == YOKE_OK; k++)
             status = yoke_device_event_wait(step->lanes[k].events.buckets[*next],
-                                            step->lanes[k].device, YOKE_STREAM_COMMUNICATION);
+                                            step->lanes[k].device, stream_of(queued));
         if (status == YOKE_OK) status = yoke_run_bar(step, &bucket_bar, 0, *next);
         ++*next;
     }
@@ -347,6 +375,7 @@ static yoke_status advance(queued_exchange *queued) {
 }
 
 static yoke_status queued_ready(yoke_exchange *exchange, int lane, int bucket) {
+    if (exchange->replayed) return YOKE_OK;
     yoke_workers_signal(exchange->step->workers, &exchange->arrivals[bucket]);
     return lane == 0 ? advance(queued_of(exchange)) : YOKE_OK;
 }
@@ -356,12 +385,12 @@ static yoke_status undo_lane(queued_exchange *queued, int lane) {
     const yoke_exchange *exchange = &queued->base;
     const yoke_flat *flat = exchange->step->flat;
     const yoke_gate *gate = queued->memory[lane].gate;
-    TRY(yoke_device_undo(lane_of(queued, lane)->device, YOKE_STREAM_COMMUNICATION, gate,
+    TRY(yoke_device_undo(lane_of(queued, lane)->device, stream_of(queued), gate,
                          exchange->parameters[lane], exchange->gradients[lane],
                          flat->trainable_elements));
     for (int bucket = 0; lane < exchange->owners && bucket < flat->bucket_count; bucket++)
         TRY(yoke_optimizer_undo(yoke_exchange_owned(exchange, lane, bucket).optimizer,
-                                YOKE_STREAM_COMMUNICATION, gate));
+                                stream_of(queued), gate));
     return YOKE_OK;
 }
 
@@ -377,27 +406,41 @@ static yoke_status finish(queued_exchange *queued) {
     for (int bucket = 0; yoke_exchange_clips(exchange) && bucket < step->flat->bucket_count;
          bucket++)
         TRY(update_and_publish(queued, bucket));
-    TRY(yoke_lanes_order(step, YOKE_STREAM_COMMUNICATION, YOKE_STREAM_COMPUTE));
+    TRY(yoke_average_queue(step, queued->memory[0].gate, queued->base.slots));
+    TRY(yoke_lanes_order(step, exchange->step->exchange_stream, YOKE_STREAM_COMPUTE));
     return queued->carrier->finish != NULL ? queued->carrier->finish(&queued->base) : YOKE_OK;
+}
+
+/* What the host does of a finish. */
+static void queued_replayed(yoke_exchange *exchange) {
+    yoke_step *step = exchange->step;
+    if (yoke_exchange_waits(exchange)) expect_gate(queued_of(exchange));
+    for (int bucket = 0; exchange->replayed && bucket < step->flat->bucket_count; bucket++)
+        yoke_replay_bar(step, &bucket_bar, 0, bucket);
+    yoke_average_count(step, step->steps);
 }
 
 static yoke_status queued_finish(yoke_exchange *exchange, int lane) {
     queued_exchange *queued = queued_of(exchange);
     yoke_step *step = exchange->step;
-    if (lane > 0) return YOKE_OK;
+    if (lane > 0 || exchange->replayed) return YOKE_OK;
     while (exchange->next[0] < step->flat->bucket_count) {
         TRY(yoke_workers_await(step->workers, &exchange->arrivals[exchange->next[0]],
                                (uint32_t)step->count));
         TRY(advance(queued));
     }
-    return use_root(queued, finish(queued));
+    TRY(use_root(queued, finish(queued)));
+    if (!yoke_device_is_recording(step->lanes[0].device)) queued_replayed(exchange);
+    return YOKE_OK;
 }
 
-/* Waits until the gate is on the host. */
+/* Waits until the gate is on the host. It is there where the host has the loss of its own step,
+ * which the root computed before, and then one more: that comes behind the gate. */
 static yoke_status read_gate(queued_exchange *queued, host_gate *host) {
     yoke_exchange *exchange = &queued->base;
     host->is_unread = false;
-    TRY(yoke_device_event_synchronize(host->event));
+    if (exchange->step->losses_seen < host->losses_seen + 2)
+        TRY(yoke_device_event_synchronize(host->event));
     exchange->first_bad[0] = host->gate->first_bad;
     if (yoke_exchange_clips(exchange)) exchange->step->flight.gradient_norm = host->gate->norm;
     return YOKE_OK;
@@ -425,6 +468,7 @@ static yoke_status queued_settle(yoke_exchange *exchange, uint64_t step, uint64_
         TRY(read_gate(queued, host));
         if (!host->gate->closed) continue;
         queued->host_gates[(i + 1) % YOKE_GUARDS].is_unread = false;
+        queued->base.step->guard = i;
         *bad = host->step;
         return YOKE_OK;
     }
@@ -482,24 +526,27 @@ static yoke_status update_root(queued_exchange *queued) {
     bool shadowed = !flight->training ||
                     (flight->progress != YOKE_STAGE_FORWARD && flight->progress != YOKE_STAGE_LOSS);
     if (!shadowed) yoke_replica_renew_shadow(step->lanes[0].replica);
-    TRY(yoke_lanes_order(step, YOKE_STREAM_COMPUTE, YOKE_STREAM_COMMUNICATION));
+    TRY(yoke_lanes_order(step, YOKE_STREAM_COMPUTE, stream_of(queued)));
     TRY(gate_root(queued));
+    if (yoke_exchange_waits(&queued->base)) expect_gate(queued);
     for (int bucket = 0; bucket < step->flat->bucket_count; bucket++) {
         TRY(update_slice(queued, 0, bucket, false, shadowed));
         for (int owner = 1; owner < queued->base.owners; owner++)
             TRY(update_on_owner(queued, owner, bucket));
     }
-    return yoke_lanes_order(step, YOKE_STREAM_COMMUNICATION, YOKE_STREAM_COMPUTE);
+    TRY(yoke_average_queue(step, queued->memory[0].gate, queued->base.slots));
+    return yoke_lanes_order(step, stream_of(queued), YOKE_STREAM_COMPUTE);
 }
 
 static yoke_status queued_update(yoke_exchange *exchange) {
     TRY(use_root(queued_of(exchange), update_root(queued_of(exchange))));
-    if (!yoke_exchange_waits(exchange)) {
+    if (yoke_exchange_waits(exchange))
+        TRY(read_gate(queued_of(exchange), host_gate_of(queued_of(exchange))));
+    else
         queued_drop(exchange);
-        return YOKE_OK;
-    }
-    TRY(read_gate(queued_of(exchange), host_gate_of(queued_of(exchange))));
-    return yoke_exchange_check_gradient(exchange);
+    TRY(yoke_exchange_check_gradient(exchange));
+    yoke_average_count(exchange->step, exchange->step->steps);
+    return YOKE_OK;
 }
 
 static yoke_status broadcast_stale(yoke_step *step, int lane, yoke_span *span) {
@@ -530,8 +577,10 @@ const yoke_exchange_kind yoke_exchange_queued = {
     .bytes = sizeof(queued_exchange),
     .open = queued_open,
     .close = queued_close,
+    .begin = queued_begin,
     .ready = queued_ready,
     .finish = queued_finish,
+    .replayed = queued_replayed,
     .norm = queued_norm,
     .settle = queued_settle,
     .drop = queued_drop,

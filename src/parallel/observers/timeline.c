@@ -43,9 +43,9 @@ static int slot_of(const yoke_step *step, const yoke_span *span) {
     }
 }
 
-static yoke_stream stream_of(yoke_stage stage) {
+static yoke_stream stream_of(const yoke_step *step, yoke_stage stage) {
     if (stage == YOKE_STAGE_SCATTER) return YOKE_STREAM_COPY;
-    return stage == YOKE_STAGE_EXCHANGE ? YOKE_STREAM_COMMUNICATION : YOKE_STREAM_COMPUTE;
+    return stage == YOKE_STAGE_EXCHANGE ? step->exchange_stream : YOKE_STREAM_COMPUTE;
 }
 
 static timed_slot *slot_for(const yoke_step *step, int lane, const yoke_span *span) {
@@ -53,18 +53,13 @@ static timed_slot *slot_for(const yoke_step *step, int lane, const yoke_span *sp
 }
 
 static yoke_track track_of(yoke_stage stage) {
-    switch (stream_of(stage)) {
-    case YOKE_STREAM_COPY:
-        return YOKE_TRACK_COPY;
-    case YOKE_STREAM_COMMUNICATION:
-        return YOKE_TRACK_COMMUNICATION;
-    default:
-        return YOKE_TRACK_COMPUTE;
-    }
+    if (stage == YOKE_STAGE_SCATTER) return YOKE_TRACK_COPY;
+    return stage == YOKE_STAGE_EXCHANGE ? YOKE_TRACK_COMMUNICATION : YOKE_TRACK_COMPUTE;
 }
 
 /* The device has queued the bar: its times are read later. */
 static void after_replay(yoke_step *step, int lane, yoke_open_bar *open) {
+    if (step->lanes[lane].clock == NULL) return;
     timed_slot *slot = slot_for(step, lane, &open->span);
     slot->pending = true;
     slot->span = open->span;
@@ -72,17 +67,17 @@ static void after_replay(yoke_step *step, int lane, yoke_open_bar *open) {
 }
 
 static yoke_status before_bar(yoke_step *step, int lane, yoke_open_bar *open) {
-    if (!open->bar->on_stream) return YOKE_OK;
+    if (!open->bar->on_stream || step->lanes[lane].clock == NULL) return YOKE_OK;
     return yoke_device_event_record(slot_for(step, lane, &open->span)->begin,
-                                    stream_of(open->span.stage));
+                                    stream_of(step, open->span.stage));
 }
 
 /* Inside a recording a bar only places its events. */
 static yoke_status after_bar(yoke_step *step, int lane, yoke_open_bar *open) {
-    if (!open->bar->on_stream) return YOKE_OK;
+    if (!open->bar->on_stream || step->lanes[lane].clock == NULL) return YOKE_OK;
     if (!yoke_device_is_recording(step->lanes[lane].device)) after_replay(step, lane, open);
     return yoke_device_event_record(slot_for(step, lane, &open->span)->end,
-                                    stream_of(open->span.stage));
+                                    stream_of(step, open->span.stage));
 }
 
 /* Reading. */
@@ -124,7 +119,7 @@ static yoke_status after_stage(yoke_step *step, const yoke_stage_def *stage) {
     yoke_watch *watch = &step->watch;
     if (!stage->ends_batch) return YOKE_OK;
     watch->turn = 1 - watch->turn;
-    for (int k = 0; k < step->count; k++) {
+    for (int k = 0; k < step->count && step->lanes[k].clock != NULL; k++) {
         TRY(read_turn(step, k, watch->turn));
         TRY(move_base(step, step->lanes[k].clock));
     }

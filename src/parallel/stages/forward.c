@@ -2,6 +2,7 @@
 /* forward: every lane computes the outputs of its shard. */
 #include <math.h>
 
+#include "parallel/stages/scatter.h"
 #include "parallel/stages/stage_table.h"
 #include "parallel/stages/sync_batch_norm.h"
 
@@ -17,6 +18,7 @@ const yoke_bar yoke_bar_forward = {.stage = YOKE_STAGE_FORWARD, .on_stream = tru
 yoke_status yoke_lane_forward(int lane, void *context) {
     yoke_step *step = context;
     yoke_status status = YOKE_OK;
+    TRY(yoke_lane_unpack(step, lane));
     yoke_sync_norm_begin(step, lane);
     if (step->lanes[lane].shard.rows > 0)
         status = yoke_run_bar(step, &yoke_bar_forward, lane, YOKE_NO_BUCKET);

@@ -15,6 +15,8 @@ static yoke_status await_losses(yoke_step *step, int root, yoke_span *span) {
         losses[k] = 0;
         if (!has_loss) continue;
         TRY(yoke_device_event_synchronize(lane->events.losses));
+        step->lanes[k].reader = NULL; /* the loss comes behind it */
+        if (k == 0) step->losses_seen++;
         losses[k] = lane->memory->on_host->loss_sum;
         sum->correct += (int)lane->memory->on_host->correct;
         sum->rows += lane->shard.rows;

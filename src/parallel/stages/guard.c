@@ -2,6 +2,7 @@
 /* What a failed step must not spoil: running statistics return to those before it, and no weight is
  * updated from a loss or gradient that is not finite. */
 #include "parallel/stages/stage_table.h"
+#include "parallel/step/moving_average.h"
 
 int yoke_guard_count(const yoke_step *step) {
     if (step->options.inference) return 0;
@@ -25,7 +26,7 @@ void yoke_guard_destroy(yoke_step *step) {
 }
 
 static yoke_guard *guard_of(yoke_step *step) {
-    return &step->guards[step->steps % (uint64_t)yoke_guard_count(step)];
+    return &step->guards[step->guard];
 }
 
 static yoke_status copy_buffers(yoke_step *step, float *to, const float *from) {
@@ -35,10 +36,18 @@ static yoke_status copy_buffers(yoke_step *step, float *to, const float *from) {
                             step->flat->buffer_elements * sizeof *to);
 }
 
-yoke_status yoke_guard_begin(yoke_step *step) {
+/* A recording holds the copy into the guard of its turn. */
+yoke_status yoke_guard_begin(yoke_step *step, bool recorded) {
+    step->guard = recorded ? step->watch.turn : yoke_guard_count(step) - 1 - step->guard;
     guard_of(step)->batches_tracked = step->batches_tracked;
+    guard_of(step)->holds = false;
     yoke_exchange_forget(step->exchange);
     atomic_store(&step->exchange->change, YOKE_CHANGED_NOTHING);
+    return recorded ? YOKE_OK : yoke_guard_keep(step);
+}
+
+yoke_status yoke_guard_keep(yoke_step *step) {
+    if (!yoke_device_is_recording(step->lanes[0].device)) guard_of(step)->holds = true;
     return copy_buffers(step, guard_of(step)->buffers, step->lanes[0].memory->buffers);
 }
 
@@ -49,7 +58,9 @@ yoke_status yoke_guard_give_statistics(yoke_step *step) {
 yoke_status yoke_guard_restore(yoke_step *step) {
     step->batches_tracked = guard_of(step)->batches_tracked;
     step->versions.buffers++;
+    yoke_average_uncount(step, step->steps);
     yoke_replica_renew_shadow(step->lanes[0].replica); /* an undo restores the weights alone */
+    if (!guard_of(step)->holds) return YOKE_OK;
     return copy_buffers(step, step->lanes[0].memory->buffers, guard_of(step)->buffers);
 }
 

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scatter: cuts the rows of a batch by torch.chunk's rule and uploads each shard to its device. */
+#include "parallel/stages/scatter.h"
+
+#include <string.h>
+
 #include "parallel/stages/stage_table.h"
 
 /* One array of a shard. Devices that queue receive it in staging memory, while the last batch is
@@ -88,54 +92,90 @@ static scatter_parts parts_of(const yoke_step *step, const yoke_lane *lane) {
     return parts;
 }
 
-/* From staging memory to the replica's, in the compute stream, behind the last batch. The first
- * part is input 0. */
-static yoke_status unpack(yoke_step *step, const yoke_lane *lane, const scatter_parts *parts) {
-    const yoke_flight *flight = &step->flight;
-    for (int i = 0; i < parts->count; i++) {
-        const scatter_part *part = &parts->of[i];
+/* Unpacking: from staging memory to the replica's, in the compute stream, behind the last batch.
+ * Only its own members are copied: padding stays zero. */
+
+static void set_decoding(const yoke_step *step, const yoke_lane *lane, const void *staged,
+                         yoke_decode_request *request) {
+    const yoke_batch *batch = &step->flight.batch;
+    request->rows = lane->shard.rows;
+    request->pixels = batch->pixels != NULL ? staged : NULL;
+    request->decoded = batch->inputs != NULL ? staged : NULL;
+    request->crops = batch->crops != NULL ? lane->staging.crops : NULL;
+    request->placements = batch->placements != NULL ? lane->staging.placements : NULL;
+    if (batch->pixels != NULL)
+        memcpy(&request->decoding, &step->flight.decoding, sizeof request->decoding);
+}
+
+/* The first part is input 0. */
+void yoke_unpacking_of(const yoke_step *step, int index, yoke_unpacking *unpacking) {
+    const yoke_lane *lane = &step->lanes[index];
+    scatter_parts parts = parts_of(step, lane);
+    memset(unpacking, 0, sizeof *unpacking);
+    for (int i = 0; i < parts.count; i++) {
+        const scatter_part *part = &parts.of[i];
         if (part->place == NULL || part->staging == NULL) continue;
-        TRY(yoke_device_copy(lane->device, YOKE_STREAM_COMPUTE, part->place, lane->device,
-                             part->staging, part->bytes));
+        unpacking->copies[unpacking->count].to = part->place;
+        unpacking->copies[unpacking->count].from = part->staging;
+        unpacking->copies[unpacking->count++].bytes = part->bytes;
     }
-    const void *staged = parts->of[0].place == NULL ? lane->staging.rows : NULL;
-    yoke_decode_request request = {
-        .rows = lane->shard.rows,
-        .pixels = flight->batch.pixels != NULL ? staged : NULL,
-        .decoded = flight->batch.inputs != NULL ? staged : NULL,
-        .crops = flight->batch.crops != NULL ? lane->staging.crops : NULL,
-        .placements = flight->batch.placements != NULL ? lane->staging.placements : NULL,
-        .decoding = flight->decoding};
-    return yoke_replica_decode(lane->replica, &request);
+    set_decoding(step, lane, parts.of[0].place == NULL ? lane->staging.rows : NULL,
+                 &unpacking->decoding);
+}
+
+yoke_status yoke_unpacking_run(const yoke_lane *lane, const yoke_unpacking *unpacking) {
+    for (size_t i = 0; i < unpacking->count; i++)
+        TRY(yoke_device_copy(lane->device, YOKE_STREAM_COMPUTE, unpacking->copies[i].to,
+                             lane->device, unpacking->copies[i].from, unpacking->copies[i].bytes));
+    return yoke_replica_decode(lane->replica, &unpacking->decoding);
+}
+
+yoke_status yoke_lane_unpack(yoke_step *step, int index) {
+    yoke_lane *lane = &step->lanes[index];
+    yoke_unpacking unpacking;
+    if (!lane->packed) return YOKE_OK;
+    lane->packed = false;
+    yoke_unpacking_of(step, index, &unpacking);
+    TRY(yoke_unpacking_run(lane, &unpacking));
+    lane->reader = lane->events.consumed;
+    return yoke_device_event_record(lane->events.consumed, YOKE_STREAM_COMPUTE);
+}
+
+/* Upload. */
+
+static yoke_status receive(const yoke_lane *lane, const scatter_part *part) {
+    bool staged = part->staging != NULL;
+    void *to = staged ? part->staging : part->place;
+    yoke_stream stream = staged ? YOKE_STREAM_COPY : YOKE_STREAM_COMPUTE;
+    if (part->location != NULL || !staged)
+        return yoke_device_receive(lane->device, stream, to, part->location, part->from,
+                                   part->bytes);
+    return yoke_device_queue_upload(lane->device, stream, to, part->from, part->bytes);
 }
 
 static yoke_status upload(yoke_step *step, int lane, yoke_span *span) {
     const yoke_lane *own = &step->lanes[lane];
     scatter_parts parts = parts_of(step, own);
     span->bytes = 2 * parts.input_bytes;
-    for (int i = 0; i < parts.count; i++) {
-        const scatter_part *part = &parts.of[i];
-        bool staged = part->staging != NULL;
-        TRY(yoke_device_receive(own->device, staged ? YOKE_STREAM_COPY : YOKE_STREAM_COMPUTE,
-                                staged ? part->staging : part->place, part->location, part->from,
-                                part->bytes));
-    }
-    return YOKE_OK;
+    for (int i = 0; i < parts.count; i++)
+        TRY(receive(own, &parts.of[i]));
+    if (!step->flight.locations.ordinary) return YOKE_OK;
+    return yoke_device_finish_uploads(own->device, YOKE_STREAM_COPY);
 }
 
 static const yoke_bar upload_bar = {.stage = YOKE_STAGE_SCATTER, .on_stream = true, .work = upload};
 
-yoke_status yoke_lane_scatter(int lane, void *context) {
+/* The compute stream waits for uploads that the host has not waited for. */
+yoke_status yoke_lane_scatter(int index, void *context) {
     yoke_step *step = context;
-    const yoke_lane *own = &step->lanes[lane];
-    if (own->shard.rows == 0) return YOKE_OK;
-    scatter_parts parts = parts_of(step, own);
-    TRY(yoke_device_event_wait(own->events.consumed, own->device, YOKE_STREAM_COPY));
-    TRY(yoke_run_bar(step, &upload_bar, lane, YOKE_NO_BUCKET));
-    TRY(yoke_device_event_record(own->events.scattered, YOKE_STREAM_COPY));
-    TRY(yoke_device_event_wait(own->events.scattered, own->device, YOKE_STREAM_COMPUTE));
-    TRY(unpack(step, own, &parts));
-    return yoke_device_event_record(own->events.consumed, YOKE_STREAM_COMPUTE);
+    yoke_lane *lane = &step->lanes[index];
+    if (lane->shard.rows == 0) return YOKE_OK;
+    TRY(yoke_device_event_wait(lane->reader, lane->device, YOKE_STREAM_COPY));
+    lane->packed = true;
+    TRY(yoke_run_bar(step, &upload_bar, index, YOKE_NO_BUCKET));
+    if (step->flight.locations.ordinary) return YOKE_OK;
+    TRY(yoke_device_event_record(lane->events.scattered, YOKE_STREAM_COPY));
+    return yoke_device_event_wait(lane->events.scattered, lane->device, YOKE_STREAM_COMPUTE);
 }
 
 static yoke_status begin(yoke_step *step) {

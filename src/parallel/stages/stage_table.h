@@ -18,7 +18,7 @@ extern const yoke_stage_def yoke_stage_replicate_weights, yoke_stage_replicate;
 /* forward.c, loss.c, backward.c: on every lane, its shard. The bars are what recorded.c records. */
 extern const yoke_stage_def yoke_stage_forward, yoke_stage_loss, yoke_stage_backward;
 extern const yoke_bar yoke_bar_forward, yoke_bar_loss, yoke_bar_backward;
-yoke_status yoke_lane_forward(int lane, void *step);
+yoke_status yoke_lane_forward(int lane, void *step); /* of a shard that it unpacks first */
 /* In a step, a forward whose statistics are not finite makes the loss NaN: the other participants
  * wait for this lane's buckets, and the step fails later on all of them. */
 yoke_status yoke_lane_forward_or_nan(yoke_step *step, int lane);
@@ -36,13 +36,15 @@ extern const yoke_stage_def yoke_stage_gather, yoke_stage_gather_rounds, yoke_st
 yoke_status yoke_gather_outputs(yoke_step *step, float *const *outputs);
 yoke_status yoke_gather_input_gradients(yoke_step *step, int input, float *gradients);
 
-/* guard.c: what a failed step must not spoil. begin keeps the running statistics, restore puts them
- * back. NUMERIC: the loss so far is not finite. */
+/* guard.c: what a failed step must not spoil. begin keeps the running statistics, unless lane 0
+ * does, as in a recording, before they change; restore puts them back. NUMERIC: the loss so far is
+ * not finite. */
 extern const yoke_stage_def yoke_stage_check_loss;
 int yoke_guard_count(const yoke_step *step);
 yoke_status yoke_guard_create(yoke_step *step);
 void yoke_guard_destroy(yoke_step *step);
-yoke_status yoke_guard_begin(yoke_step *step);
+yoke_status yoke_guard_begin(yoke_step *step, bool recorded);
+yoke_status yoke_guard_keep(yoke_step *step);
 yoke_status yoke_guard_restore(yoke_step *step);
 /* The root's running statistics alone are those before the step again. */
 yoke_status yoke_guard_give_statistics(yoke_step *step);

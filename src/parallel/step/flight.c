@@ -114,24 +114,39 @@ static yoke_status check_more_inputs(const yoke_step *step, const yoke_batch *ba
 }
 
 yoke_status yoke_locate(const yoke_step *step, const void *array, yoke_device **location) {
+    bool pinned = false;
     *location = NULL;
     if (!step->queued || array == NULL) return YOKE_OK;
-    return yoke_devices_locate(step->devices, array, location);
+    return yoke_devices_locate(step->devices, array, location, &pinned);
+}
+
+/* Notes host memory that is not pinned. */
+static yoke_status locate(yoke_step *step, const void *array, yoke_device **location) {
+    bool pinned = false;
+    *location = NULL;
+    if (!step->queued || array == NULL) return YOKE_OK;
+    TRY(yoke_devices_locate(step->devices, array, location, &pinned));
+    if (*location == NULL && !pinned) step->flight.locations.ordinary = true;
+    return YOKE_OK;
 }
 
 /* Labels of a device come to the host: each is checked, and they are few. */
 static yoke_status locate_arrays(yoke_step *step, yoke_batch *batch) {
     yoke_locations *locations = &step->flight.locations;
     const void *inputs = batch->pixels != NULL ? (const void *)batch->pixels : batch->inputs;
-    yoke_device *labels = NULL;
-    *locations = (yoke_locations){{NULL}, NULL};
+    const void *const hosts[] = {batch->crops, batch->placements, batch->mixes};
+    yoke_device *labels = NULL, *none = NULL;
+    *locations = (yoke_locations){{NULL}, NULL, false};
     if (batch->rows == 0) return YOKE_OK;
-    TRY(yoke_locate(step, inputs, &locations->inputs[0]));
+    TRY(locate(step, inputs, &locations->inputs[0]));
     for (int k = 1; k < yoke_model_input_count(step->model); k++)
-        TRY(yoke_locate(step, batch->more_inputs[k - 1], &locations->inputs[k]));
-    if (!step->limits.labels) return yoke_locate(step, batch->targets, &locations->targets);
-    TRY(yoke_locate(step, batch->labels, &labels));
+        TRY(locate(step, batch->more_inputs[k - 1], &locations->inputs[k]));
+    for (int i = 0; i < 3; i++)
+        TRY(locate(step, hosts[i], &none));
+    if (!step->limits.labels) return locate(step, batch->targets, &locations->targets);
+    TRY(locate(step, batch->labels, &labels));
     if (labels == NULL) return YOKE_OK;
+    locations->ordinary = true; /* step->labels */
     TRY(yoke_device_download(labels, YOKE_STREAM_COPY, step->labels, batch->labels,
                              (size_t)batch->rows * step->limits.positions * sizeof *batch->labels));
     batch->labels = step->labels;

@@ -122,6 +122,9 @@ yoke_plan_step yoke_lane_plan_step(const yoke_step *step, int lane) {
         .mixed = flight->batch.mixes != NULL,
         .loss_only = flight->loss_only,
         .factors_only = flight->factors_only,
+        .scalars = flight->scalars,
+        .scalar_count = flight->scalar_count,
+        .settled = flight->settled,
         .weights_version = step->options.inference ? step->versions.weights : 0,
     };
 }

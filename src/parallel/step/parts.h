@@ -126,7 +126,8 @@ typedef yoke_chunk yoke_shard;
  * finish before they return, and recording or awaiting a NULL event does nothing. */
 typedef struct yoke_lane_events {
     yoke_device_event *scattered; /* the shard has arrived in staging memory */
-    yoke_device_event *consumed;  /* the compute stream has read the staging memory */
+    yoke_device_event *consumed;  /* the compute stream has read the staging memory, unless a
+                                     recording has: then `losses` says so */
     yoke_device_event *losses;    /* the loss is on the host */
     yoke_device_event *computed;  /* all work queued on the compute stream before a collective */
     yoke_device_event *published; /* all work queued on the communication stream */
@@ -152,11 +153,13 @@ typedef struct yoke_lane {
     yoke_replica *replica;
     const yoke_replica_memory *memory; /* the replica's; borrowed */
     yoke_shard shard;
-    int round;             /* of its shards, with options.shards */
-    int position;          /* of the shard's first row among those of all lanes */
-    bool audits;           /* the shard is another lane's: its gradient goes nowhere */
-    bool bad_statistics;   /* statistics of forward are not finite: the loss is NaN */
-    bool loss_is_mapped;   /* the loss writes memory->on_host itself */
+    int round;    /* of its shards, with options.shards */
+    int position; /* of the shard's first row among those of all lanes */
+    bool audits;  /* the shard is another lane's: its gradient goes nowhere */
+    bool packed;  /* the shard is in staging memory still: the next forward unpacks it */
+    yoke_device_event *reader; /* of the staging memory, last; NULL: the host knows that it has */
+    bool bad_statistics;       /* statistics of forward are not finite: the loss is NaN */
+    bool loss_is_mapped;       /* the loss writes memory->on_host itself */
     float *accumulated;    /* gradients of earlier micro-batches, or shards; NULL: none are kept */
     yoke_step_result done; /* of its rounds before this one, where lanes go through them alone */
     /* The versions that this replica holds; behind the step's: stale. */
@@ -186,6 +189,7 @@ typedef struct yoke_batch_limits {
 typedef struct yoke_locations {
     yoke_device *inputs[YOKE_INPUTS_LIMIT]; /* the first of pixels, too */
     yoke_device *targets;
+    bool ordinary; /* some of them are host memory that is not pinned */
 } yoke_locations;
 
 /* A loss of the host program, between the stages of a step. */
@@ -208,7 +212,10 @@ typedef struct yoke_flight {
     yoke_locations locations;
     yoke_decoding decoding; /* of its pixels */
     bool training;
-    bool loss_only;          /* nobody reads the outputs of this forward */
+    bool loss_only;                    /* nobody reads the outputs of this forward */
+    const yoke_float_scalars *scalars; /* [scalar_count] of a recorded step's updates */
+    int scalar_count;
+    bool settled;            /* the host knows what closed the gates of earlier steps */
     bool factors_only;       /* the exchange sums factors, where plans keep some */
     int rows;                /* of the batch, in this process */
     int whole_rows;          /* of the batch, in all ranks */
@@ -313,8 +320,17 @@ typedef struct yoke_gradient {
 typedef struct yoke_guard {
     float *buffers; /* the root's running statistics before the step; NULL: the model has none */
     uint64_t batches_tracked;
+    bool holds; /* it has the statistics: this step may have changed them */
 } yoke_guard;
 #define YOKE_GUARDS 2
+
+/* The exponential moving average of the weights: step/moving_average.h. */
+typedef struct yoke_average {
+    float *values;       /* [trainable elements] on the root, every rank's own; NULL: no average */
+    bool begun;          /* there was an update, */
+    uint64_t first_step; /* that of the step of this number */
+    bool in_use;         /* the root has the average, and `values` the weights */
+} yoke_average;
 
 /* One of the engine's models. */
 typedef struct yoke_trained_model {
@@ -349,10 +365,14 @@ struct yoke_step {
     yoke_workers *workers;
     yoke_algorithms *algorithms;
     yoke_exchange *exchange;
+    yoke_stream exchange_stream; /* where devices queue it */
     yoke_ranks ranks;
     yoke_deal deal;
     yoke_shards shards;
     yoke_guard guards[YOKE_GUARDS];
+    int guard;            /* of the step in flight, or of the one that is undone */
+    uint64_t losses_seen; /* how often the host has waited for the root's loss */
+    yoke_average average;
     struct yoke_root_loss *root_loss; /* NULL unless the loss is computed on the root */
     struct yoke_sync_norm *sync_norm; /* NULL: a batch norm sees the rows of its shard */
     yoke_flight flight;

@@ -28,7 +28,7 @@ static yoke_open_bar bar_of(const yoke_step *step, const yoke_bar *bar, int buck
  * place of the copies in memory. */
 static yoke_status close_bar(yoke_step *step, int lane, yoke_open_bar *open) {
     const yoke_watch *watch = &step->watch;
-    bool by_device = open->bar->on_stream && step->lanes[lane].clock != NULL;
+    bool by_device = open->bar->on_stream && step->queued;
     bool by_links = watch->modelled != NULL && watch->modelled->stage == open->span.stage;
     for (int i = watch->count - 1; i >= 0; i--)
         if (watch->observers[i]->after_bar != NULL)
@@ -231,7 +231,7 @@ yoke_status yoke_lanes_synchronize(yoke_step *step) {
 }
 
 yoke_status yoke_lanes_order(yoke_step *step, yoke_stream from, yoke_stream to) {
-    for (int k = 0; k < step->count; k++) {
+    for (int k = 0; from != to && k < step->count; k++) {
         const yoke_lane *lane = &step->lanes[k];
         yoke_device_event *passed =
             from == YOKE_STREAM_COMPUTE ? lane->events.computed : lane->events.published;
