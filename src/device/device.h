@@ -82,7 +82,7 @@ typedef enum yoke_stream {
 typedef struct yoke_device_event yoke_device_event;
 /* *event is NULL where memory is shared; the other functions take NULL. */
 yoke_status yoke_device_event_create(yoke_device_event **event, yoke_device *device);
-/* An event with a time stamp, for yoke_device_event_elapsed. */
+/* With a time stamp, for elapsed. */
 yoke_status yoke_device_event_create_timed(yoke_device_event **event, yoke_device *device);
 /* The time between two completed events of one device; 0 for NULL. */
 yoke_status yoke_device_event_elapsed(yoke_device_event *from, yoke_device_event *to,
@@ -98,10 +98,9 @@ yoke_status
 yoke_device_event_synchronize(yoke_device_event *event);  /* the host waits for the event */
 yoke_status yoke_device_synchronize(yoke_device *device); /* the host waits for all streams */
 
-/* Recordings (CUDA graphs): the work queued on the compute stream between begin and end becomes one
- * call. Only where yoke_device_records returns true. In between, use no other stream of the device
- * and let it wait for no event. Every run records again the events that were recorded in between.
- * yoke_device_begin_step is not part of a recording: call it before each run. */
+/* Recordings (CUDA graphs): the compute stream's work between begin and end becomes one call, where
+ * yoke_device_records says so. In between, use no other stream, and wait for no event. Every run
+ * records its events again. yoke_device_begin_step is not part of it: call that before each run. */
 typedef struct yoke_recording yoke_recording;
 bool yoke_device_records(const yoke_device *device);
 bool yoke_device_is_recording(const yoke_device *device);
@@ -127,11 +126,6 @@ size_t yoke_device_free_bytes(const yoke_device *device); /* 0: unknown */
 /* Whether the pointer is memory of this device, which the host may not access. ARGUMENT when it is
  * memory of another device. */
 yoke_status yoke_device_owns(yoke_device *device, const void *pointer, bool *owns);
-typedef enum yoke_memory {
-    YOKE_MEMORY_ORDINARY,
-    YOKE_MEMORY_PINNED, /* the host's; devices copy it while the host goes on */
-    YOKE_MEMORY_DEVICE
-} yoke_memory;
 
 /* Zeroed, pinned host memory: copies between it and the device run while the host continues, and
  * kernels of every device of the list reach it at the same address. */
@@ -145,18 +139,15 @@ yoke_status yoke_device_upload(yoke_device *device, yoke_stream stream, void *to
                                size_t bytes);
 yoke_status yoke_device_download(yoke_device *device, yoke_stream stream, void *to,
                                  const void *from, size_t bytes);
-/* The open device whose memory the pointer is; NULL: it is host memory, as everything is where
- * memory is shared, and *pinned says which. ARGUMENT when it is memory of a GPU that the list has
- * not. */
+/* The open device whose memory the pointer is; NULL: host memory, as everything is where memory is
+ * shared, and *pinned says which. ARGUMENT: memory of a GPU that the list has not. */
 yoke_status yoke_devices_locate(const yoke_devices *devices, const void *pointer,
                                 yoke_device **location, bool *pinned);
-/* As upload, without the wait for a copy of ordinary memory: finish_uploads waits for all of a
- * stream. */
+/* As upload, without the wait for ordinary memory: finish_uploads waits for a stream's. */
 yoke_status yoke_device_queue_upload(yoke_device *device, yoke_stream stream, void *to,
                                      const void *from, size_t bytes);
 yoke_status yoke_device_finish_uploads(yoke_device *device, yoke_stream stream);
-/* As upload, from memory of `location`; NULL: from host memory. What `location` wrote must be
- * complete. */
+/* As upload, from memory of `location`, which is complete; NULL: from host memory. */
 yoke_status yoke_device_receive(yoke_device *device, yoke_stream stream, void *to,
                                 yoke_device *location, const void *from, size_t bytes);
 /* Device <-> device, queued on a stream of to_device. */
@@ -214,8 +205,7 @@ typedef struct yoke_update_step {
     uint16_t *shadow;
     float *direction; /* NULL: the rule changes the weights */
     bool applies;     /* the gradients are such a direction */
-    int slot; /* in a recording, yoke_plan_step.scalars[slot - 1] count in place of `scalars`; 0:
-                 these do */
+    int slot; /* in a recording yoke_plan_step.scalars[slot - 1] count, not `scalars`; 0: these */
 } yoke_update_step;
 /* states: as many as the rule has. */
 yoke_status yoke_device_update(yoke_device *device, yoke_stream stream,

@@ -10,4 +10,11 @@ typedef struct yoke_device yoke_device;
  * they are of several, or any. */
 int yoke_device_node(const yoke_device *device);
 
+/* What a pointer is. */
+typedef enum yoke_memory {
+    YOKE_MEMORY_ORDINARY,
+    YOKE_MEMORY_PINNED, /* the host's; devices copy it while the host goes on */
+    YOKE_MEMORY_DEVICE
+} yoke_memory;
+
 #endif

@@ -6,7 +6,6 @@
 
 #include "parallel/engine/entry.h"
 #include "parallel/stages/stages.h"
-#include "parallel/step/moving_average.h"
 
 bool yoke_averages(const yoke_data_parallel *parallel) {
     return parallel->step.average.values != NULL;

@@ -5,7 +5,6 @@
 #include "parallel/engine/entry.h"
 #include "parallel/engine/failure.h"
 #include "parallel/engine/schedules.h"
-#include "parallel/stages/recorded.h"
 #include "parallel/stages/stages.h"
 
 /* The loss of the host program, which may call the engine. */

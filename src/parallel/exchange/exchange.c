@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "parallel/exchange/exchange_links.h"
-#include "parallel/step/moving_average.h"
 
 _Static_assert(YOKE_DEVICES_LIMIT <= YOKE_AGREE_RANKS, "arrays of ranks hold all devices, too");
 

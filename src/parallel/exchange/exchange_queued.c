@@ -10,7 +10,6 @@
 #include <stdlib.h>
 
 #include "parallel/exchange/exchange_carrier.h"
-#include "parallel/step/moving_average.h"
 
 /* Device memory of a lane; those that own no slice use the gate alone. */
 typedef struct lane_memory {

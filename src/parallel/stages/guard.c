@@ -2,7 +2,6 @@
 /* What a failed step must not spoil: running statistics return to those before it, and no weight is
  * updated from a loss or gradient that is not finite. */
 #include "parallel/stages/stage_table.h"
-#include "parallel/step/moving_average.h"
 
 int yoke_guard_count(const yoke_step *step) {
     if (step->options.inference) return 0;

@@ -3,7 +3,7 @@
 #ifndef PARALLEL_STAGES_SCATTER_H
 #define PARALLEL_STAGES_SCATTER_H
 
-#include "parallel/step/parts.h"
+#include "parallel/step/step.h"
 
 /* Copies on the device, and what decodes or lays out input 0; with equal bytes where they do the
  * same: no padding has a value of its own. */

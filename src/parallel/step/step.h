@@ -8,6 +8,7 @@
 #include "parallel/step/groups.h"
 #include "parallel/step/lanes.h"
 #include "parallel/step/models.h"
+#include "parallel/step/moving_average.h"
 #include "parallel/step/parts.h"
 #include "parallel/step/ranks.h"
 #include "parallel/step/reach.h"
