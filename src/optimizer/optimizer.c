@@ -97,6 +97,7 @@ static double decay_of(const yoke_optimizer_step *step, const yoke_optimizer_ran
 }
 
 static bool rests(const yoke_optimizer_step *step, const yoke_optimizer_range *range) {
+    if (range->steps > 0 && step->step >= range->steps) return true;
     return range->trained_by != 0 && (range->trained_by >> step->model & 1) == 0;
 }
 
@@ -115,6 +116,13 @@ static uint64_t steps_of(const yoke_optimizer_step *step, const yoke_optimizer_r
     for (int model = 0; range->trained_by >> model != 0; model++)
         if (range->trained_by >> model & 1) steps += step->model_steps[model];
     return steps;
+}
+
+static yoke_optimizer_options options_of(const yoke_optimizer *optimizer,
+                                         const yoke_optimizer_range *range) {
+    yoke_optimizer_options options = optimizer->options;
+    if (range->momentum > 0) options.momentum = range->momentum;
+    return options;
 }
 
 static float *from(float *values, size_t begin) {
@@ -145,9 +153,10 @@ yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimize
         size_t part = elements - done;
         if (i + 1 < optimizer->range_count && range[1].offset - (offset + done) < part)
             part = range[1].offset - (offset + done);
+        const yoke_optimizer_options options = options_of(optimizer, range);
         yoke_update_step update = {
             .rule = rule_of(optimizer, step, range),
-            .scalars = yoke_optimizer_scalars(&optimizer->options, steps_of(step, range),
+            .scalars = yoke_optimizer_scalars(&options, steps_of(step, range),
                                               step->learning_rate * range->learning_rate_scale,
                                               decay_of(step, range)),
             .gradient_scale = step->gradient_scale,
