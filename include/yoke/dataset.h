@@ -400,6 +400,15 @@ typedef enum yoke_augment {
                                         RandomHorizontalFlip. */
 } yoke_augment;
 
+#define YOKE_CROP_PADDING_LIMIT 1024 /**< yoke_crop_flip.padding, at most. */
+/** How to crop and mirror. All 0: torchvision's RandomCrop(padding=4) and RandomHorizontalFlip. */
+typedef struct yoke_crop_flip {
+    int padding;    /**< Pixels around the image before the crop, fewer than it has; 0: 4. */
+    bool reflect;   /**< padding_mode="reflect"; otherwise the padding is black. */
+    bool alternate; /**< Mirror the rows drawn for the first epoch in every other one, the others in
+                         those between (Jordan 2024). Also for RESIZED_CROP_FLIP. */
+} yoke_crop_flip;
+
 /** torchvision's ColorJitter, for rows that are stored as bytes of three channels: in a random
  * order, and before crop and flip, it changes each of these whose number is not 0. */
 typedef struct yoke_color_jitter {
@@ -455,13 +464,16 @@ typedef struct yoke_loader_options {
     int first_shard; /**< DDP: the first of this rank's own_shards. */
     int own_shards;  /**< DDP: how many of `shards` this rank has, where ranks have unequal shares;
                           the ranks' shards follow each other without a gap. 0: as `shards`. */
+    yoke_crop_flip crop_flip; /**< How `augment` crops and mirrors. */
 } yoke_loader_options;
 
 /** The defaults; set batch. */
 #define YOKE_LOADER_OPTIONS_INIT                                                                   \
     {                                                                                              \
         sizeof(yoke_loader_options), 0, false, false, YOKE_AUGMENT_NONE, false, 0, 0, 0, NULL, 0,  \
-            0, 0, {0, 0, 0, 0}, 0, YOKE_SAMPLING_EACH, 0, 0, 0                                     \
+            0, 0, {0, 0, 0, 0}, 0, YOKE_SAMPLING_EACH, 0, 0, 0, {                                  \
+            0, false, false                                                                        \
+        }                                                                                          \
     }
 
 /** Prepares batches in the background while the caller computes on another. */

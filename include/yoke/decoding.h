@@ -24,6 +24,9 @@ typedef struct yoke_placement {
     int32_t cut_height; /**< Rows of the box; 0: none. */
     int32_t cut_width;  /**< Columns of the box. */
     bool flip;          /**< Mirror left and right. */
+    bool reflect;       /**< Beyond an edge lie the pixels before it, the edge left out, instead of
+                             black: torch's padding mode "reflect". `down` and `right` are then
+                             smaller than the image. */
 } yoke_placement;
 
 /** Where a row lies in the pixels of a batch whose images have sizes of their own, and how a GPU

@@ -27,9 +27,13 @@ typedef enum yoke_optimizer_kind {
     YOKE_ADAGRAD, /**< torch.optim.Adagrad, without its lr_decay */
     YOKE_LAMB,    /**< LAMB of You et al. 2020: AdamW's direction, in each parameter as long as the
                        parameter's norm; a parameter without weight decay goes AdamW's way */
-    YOKE_MUON     /**< Muon of Jordan et al. 2024, torch.optim.Muon with adjust_lr_fn
+    YOKE_MUON,    /**< Muon of Jordan et al. 2024, torch.optim.Muon with adjust_lr_fn
                        "match_rms_adamw" and its products in float32, for the matrices of linear and
                        recurrent layers; AdamW, at the same learning rate, for all others */
+    YOKE_MUON_FILTERS /**< Muon of Jordan's airbench for the filters of convolutions: each step
+                           scales them to the norm sqrt(filters), and goes the rate's length in a
+                           direction that three steps made orthogonal, without weight decay;
+                           torch.optim.SGD for all others */
 } yoke_optimizer_kind;
 
 /** The word of a kind, as `yoke train --optimizer` has it.
@@ -45,8 +49,8 @@ typedef struct yoke_optimizer_options {
     size_t struct_size;       /**< sizeof(yoke_optimizer_options). */
     yoke_optimizer_kind kind; /**< The rule. */
     double learning_rate;     /**< At least 0. */
-    double momentum;          /**< SGD, RMSprop, Muon: 0 <= momentum < 1. */
-    bool nesterov;            /**< SGD, Muon: Nesterov's momentum; needs momentum > 0. */
+    double momentum;          /**< SGD, RMSprop, both Muons: 0 <= momentum < 1. */
+    bool nesterov;            /**< SGD, both Muons: Nesterov's momentum; needs momentum > 0. */
     /** At least 0. AdamW, Lion, LAMB and Muon decouple it; the others add it to the gradient. It
      * leaves alone the parameters that the step's loss does not reach
      * (yoke_data_parallel_unreached). */
@@ -125,6 +129,14 @@ typedef struct yoke_optimizer_options {
             1e-8 /* epsilon */, 0 /* clip_norm */, 0                                               \
     }
 
+/** airbench94_muon's: momentum of 0.6 for filters; a group gives the others SGD's of 0.85. */
+#define YOKE_MUON_FILTERS_OPTIONS_INIT                                                             \
+    {                                                                                              \
+        sizeof(yoke_optimizer_options), YOKE_MUON_FILTERS, 0.24 /* learning_rate */,               \
+            0.6 /* momentum */, true /* nesterov */, 0 /* weight_decay */, 0, 0, 0,                \
+            0 /* clip_norm */, 0                                                                   \
+    }
+
 /** What holds for the parameters whose names match a pattern, as a parameter group of torch.optim.
  * Begin with YOKE_PARAMETER_GROUP_INIT. Of several groups that match a name, the first counts; what
  * no group matches follows the optimizer's options. */
@@ -143,11 +155,18 @@ typedef struct yoke_parameter_group {
                       updates its running statistics. */
     bool one_dimensional; /**< Only parameters of one dimension match: biases, and the weights of
                                norms. */
+    double momentum;      /**< Instead of the optimizer's, above 0 and below 1; for an optimizer
+                               with momentum above 0. 0: the optimizer's. */
+    uint64_t steps;       /**< These parameters rest, with their optimizer state, from this step of
+                               the engine on. 0: they never do. */
 } yoke_parameter_group;
 
 /** A group that changes nothing; set pattern, and what differs. */
 #define YOKE_PARAMETER_GROUP_INIT                                                                  \
-    { sizeof(yoke_parameter_group), NULL, 1 /* learning_rate_scale */, 0, false, false, false }
+    {                                                                                              \
+        sizeof(yoke_parameter_group), NULL, 1 /* learning_rate_scale */, 0, false, false, false,   \
+            0 /* momentum */, 0                                                                    \
+    }
 
 /** Pass it as the learning rate of a step to use yoke_optimizer_options.learning_rate. Any negative
  * number does the same; 0 is a rate of 0. */
@@ -162,7 +181,8 @@ typedef enum yoke_lr_schedule_kind {
                               peak. */
     YOKE_LR_EXPONENTIAL, /**< torch.optim.lr_scheduler.ExponentialLR: the peak times gamma in every
                               further epoch. */
-    YOKE_LR_PLATEAU      /**< The peak, which the caller lowers with yoke_lr_plateau_update. */
+    YOKE_LR_PLATEAU,     /**< The peak, which the caller lowers with yoke_lr_plateau_update. */
+    YOKE_LR_LINEAR       /**< A straight line from the peak to 0; with a warm-up a triangle. */
 } yoke_lr_schedule_kind;
 
 /** A learning rate over a run. */

@@ -223,6 +223,19 @@ typedef struct yoke_trainer_options {
     bool survive;
     const yoke_async_options *asynchronous; /**< YOKE_MODE_ASYNC; NULL: defaults. */
     const yoke_local_options *local;        /**< YOKE_MODE_LOCAL; NULL: defaults. */
+    yoke_crop_flip crop_flip;               /**< As yoke_loader_options. */
+    /** A convolution that reads the rows, by the name of its layer: it begins with filters that
+     * whiten patches of the training rows, the eigenvectors of the covariance of up to 5,000 rows'
+     * patches, each divided by the root of its eigenvalue, and then their negatives (Page 2018).
+     * Its filters are twice as many as a patch has values, or fewer: those of the largest
+     * eigenvalues. Let a group freeze them, or they train. With `init` or a checkpoint that
+     * brings weights: not. NULL: none. */
+    const char *whiten;
+    /** Evaluate the mean of the outputs of so many views of each test row: 1 or 0: the row; 2: and
+     * mirrored; 6: and both shifted by a pixel up and left, and down and right, which count half
+     * (airbench's test-time augmentation). For images of a model whose only loss is cross-entropy
+     * of one label a row. */
+    int test_views;
 } yoke_trainer_options;
 
 #define YOKE_LENGTH_BUCKETS_LIMIT 16 /**< length_buckets, at most. */
@@ -237,7 +250,7 @@ typedef struct yoke_trainer_options {
             YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, 0 /* misclassified */, NULL, NULL,       \
             {0, 0, 0, 0}, 0, 0 /* limit_rows */, false, YOKE_SAMPLING_EACH, 0, false, false,       \
             0 /* lr_gamma */, 10, 0, 0, NULL /* loss */, false, NULL, NULL, NULL, 0, 0, 0, false,  \
-            NULL /* asynchronous */, NULL                                                          \
+            NULL /* asynchronous */, NULL, {0, false, false}, NULL, 0                              \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.

@@ -58,7 +58,7 @@ class DataParallel:
         self._lock = threading.Lock()
         self._result = make("yoke_step_result")  # of every call
         self._result_at = ctypes.byref(self._result)
-        self._rule = make("yoke_optimizer_options", f"YOKE_{optimizer}_OPTIONS_INIT".upper())
+        self._rule = make("yoke_optimizer_options", f"YOKE_{optimizer}_OPTIONS_INIT".upper().replace("-", "_"))
         self._options = make("yoke_data_parallel_options", "YOKE_DATA_PARALLEL_OPTIONS_INIT")
         given: dict[str, Any] = dict(options)
         if "algorithm_cache" not in given and given.get("algorithm") != "direct":

@@ -14,7 +14,7 @@ typedef struct config_flags {
     void *texts; /* the file's, which options point to */
 } config_flags;
 
-#define CONFIG_RECIPES "cifar10, imagefolder-finetune, gpt-char"
+#define CONFIG_RECIPES "cifar10, cifar10-94, imagefolder-finetune, gpt-char"
 
 /* Where options lie. */
 typedef struct config_place {

@@ -52,7 +52,7 @@ static const struct {
     {"weights|pretrained|pretrained-weights|load-weights|initial-checkpoint|finetune", "init",
      "init", "a safetensors file"},
     {"opt|optim|optimiser", "optimizer", "optimizer",
-     "sgd, adamw, adam, rmsprop, lion, adagrad, lamb or muon"},
+     "sgd, adamw, adam, rmsprop, lion, adagrad, lamb, muon or muon-filters"},
     {"lr-scheduler|lr-scheduler-type|scheduler|sched|lr-policy|lr-decay", "lr-schedule",
      "lr_schedule", NULL},
     {"step-size|lr-step-size|lr-steps|milestones|lr-milestones|decay-epochs", "lr-schedule",
@@ -122,7 +122,7 @@ static const struct {
 } other_values[] = {
     {"optimizer", "momentum|sgd-nesterov|nesterov", "sgd", NULL},
     {"optimizer", "adadelta|adamax|nadam|lars|adafactor", "adamw",
-     "there are sgd, adamw, adam, rmsprop, lion, adagrad, lamb and muon"},
+     "there are sgd, adamw, adam, rmsprop, lion, adagrad, lamb, muon and muon-filters"},
     {"precision", "bf16|bf16-mixed|bf16-true", "bfloat16", NULL},
     {"precision", "fp16|float16|half|16|16-mixed|16-true|amp|mixed|mixed-float16", "bfloat16",
      "it needs no scaling of the loss"},

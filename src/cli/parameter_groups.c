@@ -20,27 +20,36 @@ static int add(group_list *list, const yoke_parameter_group *group) {
 
 /* What a written group sets; NaN: not set yet. */
 typedef struct settings {
-    double lr, decay;
+    double lr, decay, momentum, steps;
 } settings;
 
 static int read_setting(settings *read, const char *setting) {
     double *field = NULL;
     if (strncmp(setting, "lr=", 3) == 0) field = &read->lr;
     if (strncmp(setting, "decay=", 6) == 0) field = &read->decay;
+    if (strncmp(setting, "momentum=", 9) == 0) field = &read->momentum;
+    if (strncmp(setting, "steps=", 6) == 0) field = &read->steps;
     if (field == NULL)
-        return cli_usage_error("train", "--group: '%s' is neither lr=X nor decay=X", setting);
+        return cli_usage_error(
+            "train", "--group: '%s' is neither lr=X nor decay=X, momentum=X or steps=N", setting);
     if (!isnan(*field))
         return cli_usage_error("train", "--group: '%s' is the second of its kind in a group",
                                setting);
     if (!yoke_text_real(strchr(setting, '=') + 1, 0, INFINITY, field))
         return cli_usage_error("train", "--group: '%s' needs a number of at least 0", setting);
+    if (field == &read->momentum && !(*field > 0 && *field < 1))
+        return cli_usage_error("train", "--group: '%s' needs a number above 0 and below 1",
+                               setting);
+    if (field == &read->steps && !(*field >= 1 && *field <= 1e15 && *field == floor(*field)))
+        return cli_usage_error("train", "--group: '%s' needs a whole number of at least 1",
+                               setting);
     return -1;
 }
 
-/* "PATTERNS:lr=X,decay=X" */
+/* "PATTERNS:lr=X,decay=X,momentum=X,steps=N" */
 static int add_written(group_list *list, char *written) {
     yoke_parameter_group group = YOKE_PARAMETER_GROUP_INIT;
-    settings read = {NAN, NAN};
+    settings read = {NAN, NAN, NAN, NAN};
     char *colon = strchr(written, ':'), *rest = colon;
     if (colon == NULL || colon == written || colon[1] == '\0' || strchr(colon + 1, ':') != NULL)
         return cli_usage_error("train",
@@ -56,6 +65,8 @@ static int add_written(group_list *list, char *written) {
     if (!isnan(read.lr)) group.learning_rate_scale = read.lr;
     if (!isnan(read.decay)) group.weight_decay = read.decay;
     group.set_weight_decay = !isnan(read.decay);
+    if (!isnan(read.momentum)) group.momentum = read.momentum;
+    if (!isnan(read.steps)) group.steps = (uint64_t)read.steps;
     return add(list, &group);
 }
 
@@ -104,6 +115,8 @@ void print_groups(FILE *out, yoke_trainer *trainer, const group_list *list) {
         if (group->learning_rate_scale != 1)
             fprintf(out, ", learning rate x %g", group->learning_rate_scale);
         if (group->set_weight_decay) fprintf(out, ", weight decay %g", group->weight_decay);
+        if (group->momentum > 0) fprintf(out, ", momentum %g", group->momentum);
+        if (group->steps > 0) fprintf(out, ", for %llu steps", (unsigned long long)group->steps);
         fputc('\n', out);
     }
 }

@@ -18,7 +18,8 @@ void cli_print_models(FILE *out) {
 }
 
 bool cli_has_momentum(yoke_optimizer_kind kind) {
-    return kind == YOKE_SGD || kind == YOKE_RMSPROP || kind == YOKE_MUON;
+    return kind == YOKE_SGD || kind == YOKE_RMSPROP || kind == YOKE_MUON ||
+           kind == YOKE_MUON_FILTERS;
 }
 
 yoke_optimizer_options cli_optimizer(yoke_optimizer_kind kind, double learning_rate) {
@@ -34,6 +35,7 @@ yoke_optimizer_options cli_optimizer(yoke_optimizer_kind kind, double learning_r
         [YOKE_ADAGRAD] = YOKE_ADAGRAD_OPTIONS_INIT,
         [YOKE_LAMB] = YOKE_LAMB_OPTIONS_INIT,
         [YOKE_MUON] = YOKE_MUON_OPTIONS_INIT,
+        [YOKE_MUON_FILTERS] = YOKE_MUON_FILTERS_OPTIONS_INIT,
     };
     yoke_optimizer_options optimizer = defaults[kind];
     if (!isnan(learning_rate)) optimizer.learning_rate = learning_rate;

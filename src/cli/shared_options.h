@@ -21,10 +21,12 @@
             at, 1, YOKE_SHARDS_LIMIT                                                               \
     }
 #define CLI_OPTION_OPTIMIZER(at, help)                                                             \
-    { "optimizer", "sgd|adamw|adam|rmsprop|lion|adagrad|lamb|muon", help, at }
+    { "optimizer", "sgd|adamw|adam|rmsprop|lion|adagrad|lamb|muon|muon-filters", help, at }
 #define CLI_OPTION_LR(at, what, of_sgd)                                                            \
     {                                                                                              \
-        "lr", "X", what " (sgd " of_sgd ", lion 0.0001, rmsprop and adagrad 0.01, others 0.001)",  \
+        "lr", "X",                                                                                 \
+            what " (sgd " of_sgd                                                                   \
+                 ", lion 0.0001, rmsprop and adagrad 0.01, muon-filters 0.24, others 0.001)",      \
             at, 0, INFINITY                                                                        \
     }
 #define CLI_OPTION_PRECISION(at)                                                                   \

@@ -46,6 +46,14 @@ static const cli_option options[] = {
      AT(run.length_buckets), 1, YOKE_LENGTH_BUCKETS_LIMIT},
     {"drop-last", NULL, "leave out the last batch of an epoch where it is short",
      AT(run.drop_last)},
+    {"crop-padding", "N", "pixels around an image before the random crop of --augment (4)",
+     AT(run.crop_flip.padding), 1, YOKE_CROP_PADDING_LIMIT},
+    {"crop-edge", "black|reflect", "what is beyond the edges of a cropped image (black)",
+     CLI_IF_SECOND, offsetof(train_setup, run.crop_flip.reflect)},
+    {"flip", "random|alternate",
+     "which images --augment mirrors: at random in each epoch; or each in every other epoch "
+     "(random)",
+     CLI_IF_SECOND, offsetof(train_setup, run.crop_flip.alternate)},
     {"color-jitter", "B[,C[,S[,H]]]",
      "change brightness, contrast, saturation and hue of training images: 0.4,0.4,0.4,0.1",
      AT(color_jitter)},
@@ -65,6 +73,9 @@ static const cli_option options[] = {
      AT(run.init_allow_missing)},
     {"allow-unknown", "PATTERN[,...]", "tensors of --init to ignore if the model lacks them",
      AT(run.init_allow_unknown)},
+    {"whiten", "LAYER|none",
+     "begin with filters of this first convolution that whiten patches of the training rows (none)",
+     AT(run.whiten)},
     {"freeze", "PATTERN[,...]", "parameters that do not train, as in conv1.*,layer1.*",
      AT(groups.freeze)},
     {"activation-checkpointing", NULL,
@@ -74,15 +85,17 @@ static const cli_option options[] = {
      "batch norms that keep and use their running statistics: layer1.*, or * for all",
      AT(engine.freeze_statistics)},
     CLI_HEADING("optimizer and learning rate"),
-    {"momentum", "X", "momentum of sgd (0.9), rmsprop (0) or muon (0.95)", AT(optimizer.momentum),
-     0, 1},
-    {"nesterov", NULL, "use Nesterov's momentum, as muon does in any case", AT(optimizer.nesterov)},
+    {"momentum", "X", "momentum of sgd (0.9), rmsprop (0), muon (0.95) or muon-filters (0.6)",
+     AT(optimizer.momentum), 0, 1},
+    {"nesterov", NULL, "use Nesterov's momentum, as both muons do in any case",
+     AT(optimizer.nesterov)},
     {"weight-decay", "X", "weight decay (0.0005 for sgd, 0.01 for adamw, otherwise 0)",
      AT(optimizer.weight_decay), 0, INFINITY},
     {"no-decay", "norms-and-biases|PATTERN[,...]",
      "parameters without weight decay that no --group matches", AT(groups.no_decay)},
-    {"group", "PATTERN[,...]:lr=X,decay=X[;...]",
-     "for these parameters: learning rate times X, weight decay X; the first match counts",
+    {"group", "PATTERN[,...]:lr=X,decay=X,momentum=X,steps=N[;...]",
+     "for these parameters: learning rate times X, weight decay X, momentum X, and rest after N "
+     "steps; the first match counts",
      AT(groups.group)},
     {"clip-norm", "X", "limit the norm of the gradient; 0: no limit (0)", AT(optimizer.clip_norm),
      0, INFINITY},
@@ -91,7 +104,7 @@ static const cli_option options[] = {
     {"ema", "DECAY",
      "average the weights over the steps, as in 0.999; evaluations and --save use it",
      AT(engine.ema_decay), 0, 0.9999999},
-    {"lr-schedule", "constant|step|cosine|onecycle|exponential|plateau",
+    {"lr-schedule", "constant|step|cosine|onecycle|exponential|plateau|linear",
      "course of the learning rate (constant)", AT(run.lr_schedule)},
     {"warmup-steps", "N", "steps of linear warm-up; not with onecycle (0)", AT(run.warmup_steps), 0,
      1e15},
@@ -119,6 +132,11 @@ static const cli_option options[] = {
     {"evaluate-every", "N",
      "evaluate every N epochs; 0: at the end, -1: never (1; of a run of --steps: 0)",
      AT(run.evaluate_every), -1, 1 << 20},
+    {"test-views", "1|2|6",
+     "evaluate the mean output of views of an image: 2: as it is and mirrored; 6: both shifted by "
+     "a "
+     "pixel, too (1)",
+     AT(test_views)},
     {"patience", "N",
      "stop after N evaluations without a better test loss, with the best weights (never)",
      AT(run.patience), 1, 1 << 20},
@@ -308,15 +326,16 @@ bool train_setup_is_auto(const train_setup *setup) {
 
 static int check_optimizer(const train_setup *setup) {
     const yoke_optimizer_options *optimizer = &setup->optimizer;
-    bool looks_ahead = optimizer->kind == YOKE_SGD || optimizer->kind == YOKE_MUON;
+    bool looks_ahead = optimizer->kind == YOKE_SGD || optimizer->kind == YOKE_MUON ||
+                       optimizer->kind == YOKE_MUON_FILTERS;
     if (!cli_has_momentum(optimizer->kind) && given_or(optimizer->momentum, 0) > 0)
-        return cli_usage_error("train",
-                               "--momentum needs --optimizer sgd, rmsprop or muon; %s has none",
-                               yoke_optimizer_name(optimizer->kind));
+        return cli_usage_error(
+            "train", "--momentum needs --optimizer sgd, rmsprop, muon or muon-filters; %s has none",
+            yoke_optimizer_name(optimizer->kind));
     if (!looks_ahead && optimizer->nesterov)
-        return cli_usage_error("train",
-                               "--nesterov needs --optimizer sgd or muon; %s has no such form",
-                               yoke_optimizer_name(optimizer->kind));
+        return cli_usage_error(
+            "train", "--nesterov needs --optimizer sgd, muon or muon-filters; %s has no such form",
+            yoke_optimizer_name(optimizer->kind));
     if (optimizer->nesterov && given_or(optimizer->momentum, 0.9) == 0)
         return cli_usage_error("train", "--nesterov needs a --momentum above 0");
     if (setup->run.warmup_steps > 0 && setup->run.lr_schedule == YOKE_LR_ONECYCLE)
@@ -449,5 +468,7 @@ void train_setup_complete(train_setup *setup) {
     engine->straggler_factor = setup->straggler.factor;
     engine->first_bucket_bytes = engine->bucket_bytes = (size_t)(setup->bucket_mb * 1048576);
     engine->interpreter_us = given_or(engine->interpreter_us, YOKE_INTERPRETER_US);
+    run->test_views = (const int[]){1, 2, 6}[setup->test_views];
+    if (run->whiten != NULL && strcmp(run->whiten, "none") == 0) run->whiten = NULL;
     run->misclassified = setup->report != NULL ? TRAIN_PAGE_MISCLASSIFIED : 0;
 }

@@ -18,7 +18,8 @@ typedef struct train_setup {
     yoke_async_options async;
     yoke_local_options local;
     yoke_process_group_options group;
-    unsigned loss_word; /* 0: by the dataset; otherwise 1 + a yoke_loss_kind */
+    unsigned test_views; /* of 1, 2, 6 */
+    unsigned loss_word;  /* 0: by the dataset; otherwise 1 + a yoke_loss_kind */
     class_weights class_weights;
     ignored_label ignore_index;
     color_jitter color_jitter;

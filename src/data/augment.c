@@ -6,7 +6,6 @@
 #include "data/data.h"
 #include "device/device.h"
 
-#define PADDING 4
 #define CUTOUT_SIDE 8
 #define ERASE_TRIES 10
 #define ERASE_BLOCK 18 /* of the row's random numbers; color_jitter.c uses those before */
@@ -53,6 +52,15 @@ static void place_cutout(const yoke_augmentation *augmentation, const yoke_shape
     placed->cut_left = yoke_random_below(words[1], shape->width) - CUTOUT_SIDE / 2;
 }
 
+/* word: the row's, of this epoch. In turn: by the word of epoch 0, and the other way round in every
+ * second epoch. */
+static bool mirrors(const yoke_augmentation *augmentation, size_t row, uint32_t word) {
+    uint32_t first[4];
+    if (!augmentation->crop_flip.alternate) return word >> 31;
+    yoke_random_words(augmentation->seed, YOKE_RANDOM_AUGMENT, 0, (uint32_t)row, 0, first);
+    return (first[2] >> 31) != (augmentation->epoch & 1);
+}
+
 yoke_placement yoke_augment_place(const yoke_augmentation *augmentation, const yoke_shape *shape,
                                   size_t row) {
     yoke_placement placed = {0};
@@ -61,10 +69,13 @@ yoke_placement yoke_augment_place(const yoke_augmentation *augmentation, const y
     uint32_t words[4];
     yoke_random_words(augmentation->seed, YOKE_RANDOM_AUGMENT, augmentation->epoch, (uint32_t)row,
                       0, words);
-    placed.flip = words[2] >> 31;
+    placed.flip = mirrors(augmentation, row, words[2]);
     if (augmentation->kind == YOKE_AUGMENT_RESIZED_CROP_FLIP) return placed;
-    placed.down = yoke_random_below(words[0], 2 * PADDING + 1) - PADDING;
-    placed.right = yoke_random_below(words[1], 2 * PADDING + 1) - PADDING;
+    const yoke_crop_flip *how = &augmentation->crop_flip;
+    int padding = how->padding > 0 ? how->padding : YOKE_CROP_PADDING;
+    placed.reflect = how->reflect;
+    placed.down = yoke_random_below(words[0], 2 * padding + 1) - padding;
+    placed.right = yoke_random_below(words[1], 2 * padding + 1) - padding;
     if (augmentation->kind == YOKE_AUGMENT_CROP_FLIP_CUTOUT)
         place_cutout(augmentation, shape, row, &placed);
     return placed;
@@ -109,23 +120,44 @@ typedef struct plane {
     yoke_scaling scale;
 } plane;
 
-/* One line of the output: pixels outside the image are black. */
+/* The pixels [first, end) of a line that lie beyond its edges. */
+static void reflect_line(const plane *in, const yoke_placement *placed, size_t line, int first,
+                         int end, float *output) {
+    for (int x = first; x < end; x++) {
+        size_t at =
+            line + (size_t)yoke_decode_source(x + placed->right, in->width, placed->reflect);
+        output[x] = in->bytes ? yoke_decode_pixel(in->bytes[at], in->scale)
+                              : yoke_normalise(in->floats[at], in->scale);
+    }
+}
+
+/* Without reflection they are black. */
+static void write_edge(const plane *in, const yoke_placement *placed, size_t line, int first,
+                       int end, float *output) {
+    if (placed->reflect)
+        reflect_line(in, placed, line, first, end, output);
+    else
+        fill(output + first, end - first, yoke_decode_pixel(0, in->scale));
+}
+
+/* One line of the output. */
 static void write_line(const plane *in, const yoke_placement *placed, int y, float *output) {
     float black = yoke_decode_pixel(0, in->scale);
-    int source = y + placed->down;
+    int source = yoke_decode_source(y + placed->down, in->height, placed->reflect);
     if (source < 0 || source >= in->height) {
         fill(output, in->width, black);
         return;
     }
     int first = clamp(-placed->right, 0, in->width);
     int end = clamp(in->width - placed->right, first, in->width);
-    size_t offset = (size_t)source * (size_t)in->width + (size_t)(first + placed->right);
-    fill(output, first, black);
+    size_t line = (size_t)source * (size_t)in->width;
+    size_t offset = line + (size_t)(first + placed->right);
+    write_edge(in, placed, line, 0, first, output);
     if (in->bytes)
         scale_bytes(in->bytes + offset, end - first, in->scale, output + first);
     else
         scale_floats(in->floats + offset, end - first, in->scale, output + first);
-    fill(output + end, in->width - end, black);
+    write_edge(in, placed, line, end, in->width, output);
     if (placed->flip) {
         int count = in->width;
         for (int i = 0; i < count / 2; i++) {

@@ -171,16 +171,20 @@ void yoke_balanced_order(int64_t *order, const double *sums, size_t count, uint6
 
 /* Writes one augmented, normalised row: [channels, height, width]. The random numbers depend only
  * on (seed, epoch, row of the dataset), not on threads or devices. Order and arithmetic are
- * torchvision's: RandomCrop(padding=4), RandomHorizontalFlip, ToTensor, Normalize, then cutout or
+ * torchvision's: RandomCrop, RandomHorizontalFlip, ToTensor, Normalize, then cutout or
  * RandomErasing. */
 typedef struct yoke_augmentation {
     yoke_augment kind;
     yoke_color_jitter color_jitter; /* of the stored pixels: yoke_color_jitter_row */
     double erasing;
     double mixup; /* alpha; 0: off */
+    yoke_crop_flip crop_flip;
     bool raw;
     uint64_t seed, epoch;
 } yoke_augmentation;
+#define YOKE_CROP_PADDING 4 /* unless crop_flip says otherwise */
+/* augment_check.c. ARGUMENT: rows or numbers that augmentation is not for. */
+yoke_status yoke_augment_check(const yoke_dataset *dataset, const yoke_loader_options *options);
 void yoke_augment_row(const yoke_dataset *dataset, size_t row, const yoke_stored_row *stored,
                       const yoke_augmentation *augmentation, float *output);
 /* Flags that end a decoder within a line; each may be NULL. */

@@ -3,7 +3,6 @@
  * only on (seed, epoch, batch), not on threads or time. Nothing is allocated after creation. */
 #include "data/row_stream.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -142,83 +141,6 @@ static void *thread_main(void *context) {
     return NULL;
 }
 
-static yoke_status check_color_jitter(const yoke_dataset *dataset,
-                                      const yoke_color_jitter *jitter) {
-    const double strengths[] = {jitter->brightness, jitter->contrast, jitter->saturation,
-                                jitter->hue};
-    for (int i = 0; i < 4; i++) {
-        double most = i == YOKE_COLOR_HUE ? 0.5 : 10;
-        if (!(strengths[i] >= 0 && strengths[i] <= most))
-            return FAIL(YOKE_ERROR_ARGUMENT,
-                        "color jitter %g: brightness, contrast and saturation are 0 to 10, hue 0 "
-                        "to 0.5",
-                        strengths[i]);
-    }
-    bool colored = (dataset->bytes || dataset->images) && dataset->shape.channels == 3;
-    if (!colored && yoke_color_jitter_on(jitter))
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "color jitter is for images of bytes in three channels, which dataset '%s' "
-                    "has not",
-                    dataset->name);
-    return YOKE_OK;
-}
-
-static yoke_status check_mixup(const yoke_dataset *dataset, double alpha) {
-    if (!(alpha >= 0) || isinf(alpha))
-        return FAIL(YOKE_ERROR_ARGUMENT, "mixup with alpha %g: must be finite and at least 0",
-                    alpha);
-    if (alpha == 0) return YOKE_OK;
-    if (dataset->source.read_batch || dataset->stream)
-        return FAIL(YOKE_ERROR_ARGUMENT, "mixup is not for %s",
-                    dataset->stream ? "a row stream, whose rows have no number to draw a share by"
-                                    : "rows of read_batch: set read");
-    if (dataset->more_count > 0)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "mixup is for rows with one input; those of dataset '%s' have %d: leave mixup "
-                    "out",
-                    dataset->name, dataset->more_count + 1);
-    if (dataset->classes == 0 && dataset->target_count == 0)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "mixup is for rows with labels or targets; dataset '%s' has neither: leave "
-                    "mixup out",
-                    dataset->name);
-    if (dataset->text || yoke_dataset_labels(dataset) > 1)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "mixup is for rows with one label or with targets; dataset '%s' has %zu labels "
-                    "a row: leave mixup out",
-                    dataset->name, yoke_dataset_labels(dataset));
-    return YOKE_OK;
-}
-
-static yoke_status check_augmentation(const yoke_dataset *dataset,
-                                      const yoke_loader_options *options) {
-    if (options->augment < YOKE_AUGMENT_NONE || options->augment > YOKE_AUGMENT_RESIZED_CROP_FLIP)
-        return FAIL(YOKE_ERROR_ARGUMENT, "augmentation %d is unknown", (int)options->augment);
-    if (options->augment == YOKE_AUGMENT_RESIZED_CROP_FLIP && !dataset->images)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "YOKE_AUGMENT_RESIZED_CROP_FLIP is for images:DIR; dataset '%s' has rows of "
-                    "one size: use YOKE_AUGMENT_CROP_FLIP",
-                    dataset->name);
-    if (!(options->erasing >= 0 && options->erasing <= 1))
-        return FAIL(YOKE_ERROR_ARGUMENT, "erasing with probability %g: must be 0 to 1",
-                    options->erasing);
-    if (options->erasing > 0 && options->augment == YOKE_AUGMENT_CROP_FLIP_CUTOUT)
-        return FAIL(YOKE_ERROR_ARGUMENT, "an image has one box to fill: either cutout or erasing");
-    bool changes = options->augment != YOKE_AUGMENT_NONE || options->erasing > 0;
-    if (changes && dataset->source.read_batch)
-        return FAIL(YOKE_ERROR_ARGUMENT, "augmentation is not for rows of read_batch: set read");
-    if (changes && dataset->stream)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "augmentation is not for a row stream: `next` may change its images itself");
-    if (changes && (dataset->shape.flat || dataset->classes == 0))
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "augmentation is for images with labels; dataset '%s' has "
-                    "%s: use YOKE_AUGMENT_NONE",
-                    dataset->name, dataset->shape.flat ? "flat rows" : "regression targets");
-    TRY(check_mixup(dataset, options->mixup));
-    return check_color_jitter(dataset, &options->color_jitter);
-}
-
 static yoke_status check_options(const yoke_dataset *dataset, const yoke_loader_options *options) {
     if (options->batch < 1)
         return FAIL(YOKE_ERROR_ARGUMENT, "a batch of %d rows: must be at least 1", options->batch);
@@ -246,7 +168,7 @@ static yoke_status check_options(const yoke_dataset *dataset, const yoke_loader_
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "a row stream has one order, its own: leave shuffle out, or set no_shuffle in "
                     "the options of a trainer");
-    return check_augmentation(dataset, options);
+    return yoke_augment_check(dataset, options);
 }
 
 static yoke_status allocate_all(yoke_loader *loader, int threads) {
@@ -325,6 +247,7 @@ static yoke_augmentation augmentation_of(const yoke_loader_options *options, uin
                                .color_jitter = options->color_jitter,
                                .erasing = options->erasing,
                                .mixup = options->mixup,
+                               .crop_flip = options->crop_flip,
                                .raw = options->raw,
                                .seed = options->seed,
                                .epoch = epoch};

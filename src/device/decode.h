@@ -4,6 +4,7 @@
 #ifndef DEVICE_DECODE_H
 #define DEVICE_DECODE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __CUDACC__
@@ -15,6 +16,14 @@
 typedef struct yoke_scaling {
     float mean, std;
 } yoke_scaling;
+
+/* The pixel of a line of `size` that lies at `at`: outside of the line, or of its mirror image,
+ * whose first pixel is the one beside the edge. */
+static inline YOKE_HOST_AND_KERNEL int yoke_decode_source(int at, int size, bool reflect) {
+    int away = at < 0 ? -at : at, back = 2 * (size - 1) - away;
+    if (!reflect) return at;
+    return away < back ? away : back;
+}
 
 /* torchvision's Normalize divides; multiplying by the inverse would change the last bit. */
 static inline YOKE_HOST_AND_KERNEL float yoke_normalise(float value, yoke_scaling scale) {

@@ -32,6 +32,8 @@ typedef enum yoke_fill_kind {
 typedef struct yoke_fill {
     yoke_fill_kind kind;
     double value; /* the constant, the bound of U(-bound, bound), the std of N(0, std) */
+    bool dirac;   /* then filter i of a convolution, for each input channel i, hands it on:
+                     torch.nn.init.dirac_(weight[:weight.size(1)]) */
 } yoke_fill;
 
 typedef struct yoke_tensor {

@@ -191,9 +191,19 @@ const char *yoke_replica_first_nonfinite(yoke_replica *replica);
 /* Whether a tensor belongs to the head alone: the linear layer that writes output 0. */
 bool yoke_model_is_head(const yoke_model *model, int tensor);
 
-/* The shape of a matrix that a linear or recurrent layer multiplies by; 0 x 0 for any other tensor,
- * a table of embeddings for example. */
-void yoke_model_matrix(const yoke_model *model, int tensor, size_t *rows, size_t *columns);
+/* The shape of a matrix that a linear or recurrent layer multiplies by, or, with `filters`, of the
+ * weight of a convolution, whose rows are its filters; 0 x 0 for any other tensor, a table of
+ * embeddings for example. */
+void yoke_model_matrix(const yoke_model *model, int tensor, bool filters, size_t *rows,
+                       size_t *columns);
+
+/* A convolution that reads the rows themselves: [filters, channels, height, width] is its weight,
+ * of that name. ARGUMENT: there is no such layer, or it reads something else. */
+typedef struct yoke_stem {
+    const char *weight;
+    int filters, channels, height, width;
+} yoke_stem;
+yoke_status yoke_model_stem(const yoke_model *model, const char *layer, yoke_stem *stem);
 
 /* The float64 reference. */
 

@@ -21,10 +21,11 @@ static double one_cycle(double peak, uint64_t steps, uint64_t step) {
     return anneal(peak, last, (at - top) / (end - top));
 }
 
-static double cosine(const yoke_lr_schedule *schedule, uint64_t step) {
+/* How much of the run after the warm-up is over, 0 to 1. */
+static double share_done(const yoke_lr_schedule *schedule, uint64_t step) {
     double steps = (double)schedule->steps - (double)schedule->warmup_steps;
     double done = (double)step - (double)schedule->warmup_steps;
-    return anneal(schedule->learning_rate, 0, done < steps ? done / steps : 1);
+    return done < steps ? done / steps : 1;
 }
 
 static double drop_twice(const yoke_lr_schedule *schedule, uint64_t step) {
@@ -45,7 +46,9 @@ double yoke_learning_rate(const yoke_lr_schedule *given, uint64_t step) {
     if (schedule->kind == YOKE_LR_EXPONENTIAL && schedule->epoch_steps > 0)
         return peak * pow(schedule->gamma, (double)(step / schedule->epoch_steps));
     if (shaped && schedule->kind == YOKE_LR_STEP) return drop_twice(schedule, step);
-    if (shaped && schedule->kind == YOKE_LR_COSINE) return cosine(schedule, step);
+    if (shaped && schedule->kind == YOKE_LR_COSINE)
+        return anneal(peak, 0, share_done(schedule, step));
+    if (shaped && schedule->kind == YOKE_LR_LINEAR) return peak * (1 - share_done(schedule, step));
     return peak;
 }
 

@@ -98,6 +98,7 @@ static double decay_of(const yoke_optimizer_step *step, const yoke_optimizer_ran
 }
 
 static bool rests(const yoke_optimizer_step *step, const yoke_optimizer_range *range) {
+    if (range->steps > 0 && step->step >= range->steps) return true;
     return range->trained_by != 0 && (range->trained_by >> step->model & 1) == 0;
 }
 
@@ -118,14 +119,21 @@ static uint64_t steps_of(const yoke_optimizer_step *step, const yoke_optimizer_r
     return steps;
 }
 
+static yoke_optimizer_options options_of(const yoke_optimizer_options *options,
+                                         const yoke_optimizer_range *range) {
+    yoke_optimizer_options own = *options;
+    if (range->momentum > 0) own.momentum = range->momentum;
+    return own;
+}
+
 /* Slots. A rule of whole tensors has a second one, for what it applies. */
 
 static bool share_slot(const yoke_optimizer_options *options, const yoke_optimizer_range *a,
                        const yoke_optimizer_range *b) {
     bool whole = yoke_range_is_whole(options, a);
     return a->learning_rate_scale == b->learning_rate_scale && a->weight_decay == b->weight_decay &&
-           a->reached_by == b->reached_by && a->trained_by == b->trained_by &&
-           whole == yoke_range_is_whole(options, b) &&
+           a->momentum == b->momentum && a->reached_by == b->reached_by &&
+           a->trained_by == b->trained_by && whole == yoke_range_is_whole(options, b) &&
            (!whole || (a->matrix.rows == b->matrix.rows && a->matrix.columns == b->matrix.columns));
 }
 
@@ -136,6 +144,7 @@ int yoke_optimizer_number_slots(const yoke_optimizer_options *options,
     for (int i = 0; i < ranges->count; i++) {
         yoke_optimizer_range *range = &ranges->items[i];
         int like = 0;
+        if (range->steps > 0) return 0; /* a recorded step cannot leave it out from then on */
         while (like < i && !share_slot(options, range, &ranges->items[like]))
             like++;
         range->slot = like < i ? ranges->items[like].slot : used + 1;
@@ -155,8 +164,9 @@ void yoke_optimizer_slot_scalars(const yoke_optimizer_options *options,
         const yoke_optimizer_range *range = ranges != NULL ? &ranges->items[i] : &all;
         if (range->slot <= last) continue;
         last = range->slot;
+        const yoke_optimizer_options of_range = options_of(options, range);
         yoke_update_scalars own = yoke_optimizer_scalars(
-            options, steps_of(step, range), step->learning_rate * range->learning_rate_scale,
+            &of_range, steps_of(step, range), step->learning_rate * range->learning_rate_scale,
             decay_of(step, range));
         scalars[last - 1] = yoke_update_round(&own);
         if (!yoke_range_is_whole(options, range)) continue;
@@ -195,9 +205,10 @@ yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimize
         size_t part = elements - done;
         if (i + 1 < optimizer->range_count && range[1].offset - (offset + done) < part)
             part = range[1].offset - (offset + done);
+        const yoke_optimizer_options options = options_of(&optimizer->options, range);
         yoke_update_step update = {
             .rule = rule_of(optimizer, step, range),
-            .scalars = yoke_optimizer_scalars(&optimizer->options, steps_of(step, range),
+            .scalars = yoke_optimizer_scalars(&options, steps_of(step, range),
                                               step->learning_rate * range->learning_rate_scale,
                                               decay_of(step, range)),
             .gradient_scale = step->gradient_scale,

@@ -26,7 +26,8 @@ enum {
 typedef enum yoke_optimizer_sees {
     YOKE_SEES_ELEMENTS,
     YOKE_SEES_TENSORS,
-    YOKE_SEES_MATRICES
+    YOKE_SEES_MATRICES,
+    YOKE_SEES_FILTERS /* matrices of convolutions: a filter is a row */
 } yoke_optimizer_sees;
 typedef struct yoke_optimizer_rule {
     const char *name, *title, *init; /* "adamw", "AdamW", the macro of its defaults */
@@ -38,6 +39,8 @@ typedef struct yoke_optimizer_rule {
 /* NULL: there is no such kind. */
 const yoke_optimizer_rule *yoke_optimizer_rule_of(yoke_optimizer_kind kind);
 
+/* Steps of Newton and Schulz. */
+int yoke_muon_steps(yoke_optimizer_kind kind);
 /* What Muon multiplies the learning rate of a matrix by. */
 double yoke_muon_rate(size_t rows, size_t columns);
 
@@ -64,6 +67,8 @@ typedef struct yoke_optimizer_range {
     size_t elements;     /* of the tensor */
     yoke_matrix matrix;  /* Muon's; rows 0: the tensor is none */
     int slot;            /* of its scalars in a recorded step; 0: there is none */
+    double momentum;     /* 0: the options' */
+    uint64_t steps;      /* the range rests from this step on; 0: it never does */
 } yoke_optimizer_range;
 
 /* The settings of a whole flat buffer: sorted, the first range begins at 0. */

@@ -45,8 +45,8 @@ yoke_status yoke_optimizer_options_load(yoke_optimizer_options *own,
     TRY(yoke_options_load(own, sizeof *own, given, "yoke_optimizer_options"));
     if (yoke_optimizer_rule_of(own->kind) == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "optimizer kind is %d: it must be YOKE_SGD (%d) to YOKE_MUON (%d)",
-                    (int)own->kind, YOKE_SGD, YOKE_MUON);
+                    "optimizer kind is %d: it must be YOKE_SGD (%d) to YOKE_MUON_FILTERS (%d)",
+                    (int)own->kind, YOKE_SGD, YOKE_MUON_FILTERS);
     TRY(check_not_negative(own, "learning_rate", own->learning_rate));
     TRY(check_not_negative(own, "weight_decay", own->weight_decay));
     TRY(check_not_negative(own, "clip_norm", own->clip_norm));

@@ -3,7 +3,6 @@
  * torch.optim.Muon has it. torch computes the products in bfloat16, Yoke in float32. */
 #include "optimizer/orthogonalize.h"
 
-#define STEPS 5
 #define EPSILON 1e-7 /* the norm is at least so large */
 #define PIECE 64     /* floats: what lies in the work begins at multiples */
 
@@ -86,14 +85,14 @@ static yoke_status copy(yoke_device *device, yoke_stream stream, const yoke_layo
 }
 
 yoke_status yoke_orthogonalize(yoke_device *device, yoke_stream stream, const yoke_matrix *matrix,
-                               float *values, void *work) {
+                               int steps, float *values, void *work) {
     pieces at = {0};
     size_t elements = matrix->rows * matrix->columns;
     place(&at, matrix, work);
     TRY(copy(device, stream, matrix->plain, at.x, matrix->layout, values));
     TRY(yoke_device_square_sum(device, stream, at.x, elements, at.norm));
     TRY(yoke_device_rescale(device, stream, at.x, elements, NULL, at.norm, EPSILON));
-    for (int i = 0; i < STEPS; i++) {
+    for (int i = 0; i < steps; i++) {
         TRY(step(device, stream, matrix, &at));
         float *x = at.x;
         at.x = at.next, at.next = x;

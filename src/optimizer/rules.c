@@ -66,6 +66,14 @@ static const yoke_optimizer_rule rules[] = {
                    YOKE_UPDATE_ADAMW,
                    {"exp_avg", "exp_avg_sq"}, /* a matrix has the first alone: its momentum */
                    YOKE_SEES_MATRICES},
+    [YOKE_MUON_FILTERS] = {"muon-filters",
+                           "Muon for filters",
+                           "YOKE_MUON_FILTERS_OPTIONS_INIT",
+                           YOKE_READS_MOMENTUM | YOKE_READS_NESTEROV,
+                           YOKE_UPDATE_MOMENTUM, /* of what is no filter */
+                           YOKE_UPDATE_MOMENTUM,
+                           {"momentum_buffer"},
+                           YOKE_SEES_FILTERS},
 };
 enum { KINDS = sizeof rules / sizeof rules[0] };
 

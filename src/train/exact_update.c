@@ -53,7 +53,7 @@ static void transpose(const double *from, size_t rows, size_t columns, double *t
 }
 
 /* Keller Jordan's newtonschulz5, on the wide one of the matrix and its transpose. */
-static yoke_status orthogonalize(double *values, size_t rows, size_t columns) {
+static yoke_status orthogonalize(double *values, size_t rows, size_t columns, int steps) {
     size_t count = rows * columns, n = rows < columns ? rows : columns, long_side = count / n;
     double *memory = malloc((3 * count + 2 * n * n) * sizeof *memory);
     if (memory == NULL) return FAIL_MEMORY((3 * count + 2 * n * n) * sizeof *memory, "a product");
@@ -67,7 +67,7 @@ static yoke_status orthogonalize(double *values, size_t rows, size_t columns) {
     double norm = fmax(norm_of(x, count), 1e-7);
     for (size_t i = 0; i < count; i++)
         x[i] /= norm;
-    for (int step = 0; step < 5; step++) {
+    for (int step = 0; step < steps; step++) {
         transpose(x, n, long_side, turned);
         multiply((const size_t[]){n, long_side, n}, 1, x, turned, 0, NULL, gram);
         multiply((const size_t[]){n, n, n}, 2.0315, gram, gram, -4.7750, gram, polynomial);
@@ -89,18 +89,28 @@ static void scale_to_weights(const yoke_exact_tensor *tensor, double *direction)
         direction[i] *= length / step;
 }
 
+/* To the norm sqrt(rows). */
+static double sphere_scale(const yoke_exact_tensor *tensor) {
+    double norm = norm_of(tensor->weights, tensor->count);
+    return norm > 0 ? sqrt((double)tensor->rows) / norm : 1;
+}
+
 /* A rule of whole tensors: the direction, what it becomes, and the way there. */
 static yoke_status update_whole(const yoke_optimizer_options *options,
                                 const yoke_exact_tensor *tensor, yoke_update_scalars k,
                                 double scale) {
-    bool of_matrix = options->kind == YOKE_MUON;
+    yoke_optimizer_sees sees = yoke_optimizer_rule_of(options->kind)->sees;
+    bool of_matrix = sees != YOKE_SEES_TENSORS;
     double *direction = malloc(tensor->count * sizeof *direction);
     if (direction == NULL) return FAIL_MEMORY(tensor->count * sizeof *direction, "a direction");
     run_rule(of_matrix ? YOKE_UPDATE_MUON : YOKE_UPDATE_LAMB, tensor, direction, k, scale);
-    yoke_status status =
-        of_matrix ? orthogonalize(direction, tensor->rows, tensor->columns) : YOKE_OK;
+    yoke_status status = of_matrix ? orthogonalize(direction, tensor->rows, tensor->columns,
+                                                   yoke_muon_steps(options->kind))
+                                   : YOKE_OK;
     if (!of_matrix && options->weight_decay > 0) scale_to_weights(tensor, direction);
-    if (of_matrix)
+    if (sees == YOKE_SEES_FILTERS)
+        k.shrink = sphere_scale(tensor);
+    else if (of_matrix)
         k.rate *= yoke_muon_rate(tensor->rows, tensor->columns);
     else
         k.shrink = 1;
@@ -115,7 +125,7 @@ yoke_status yoke_exact_update(const yoke_optimizer_options *options,
                               const yoke_exact_tensor *tensor, const yoke_update_scalars *scalars,
                               double gradient_scale) {
     yoke_optimizer_sees sees = yoke_optimizer_rule_of(options->kind)->sees;
-    if (sees == YOKE_SEES_TENSORS || (sees == YOKE_SEES_MATRICES && tensor->rows > 0))
+    if (sees == YOKE_SEES_TENSORS || (sees != YOKE_SEES_ELEMENTS && tensor->rows > 0))
         return update_whole(options, tensor, *scalars, gradient_scale);
     run_rule(yoke_optimizer_update_rule(options), tensor, tensor->weights, *scalars,
              gradient_scale);

@@ -182,7 +182,8 @@ static yoke_status update_tensor(const yoke_reference *reference, int tensor, si
                                .count = count};
     for (int i = 0; i < YOKE_UPDATE_STATES; i++)
         exact.states[i] = reference->states[i][tensor];
-    yoke_model_matrix(reference->model, tensor, &exact.rows, &exact.columns);
+    bool filters = yoke_optimizer_rule_of(reference->optimizer.kind)->sees == YOKE_SEES_FILTERS;
+    yoke_model_matrix(reference->model, tensor, filters, &exact.rows, &exact.columns);
     return yoke_exact_update(&reference->optimizer, &exact, scalars, scale);
 }
 

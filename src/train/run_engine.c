@@ -6,6 +6,7 @@
 #include "trace/trace.h"
 #include "train/file_work.h"
 #include "train/weights.h"
+#include "train/whiten.h"
 
 /* The others wait while an engine of other shapes measures algorithms. */
 #define MEASURE_SECONDS 0.2
@@ -61,6 +62,8 @@ yoke_status yoke_run_build_engine(yoke_run *run) {
     TRY(yoke_kept_lists_create(&run->lists, &run->engine));
     TRY(create_engine(run));
     bool gets_weights = yoke_process_group_is_newcomer(run->ranks);
+    if (run->options.init == NULL && run->options.whiten != NULL && !gets_weights)
+        return yoke_whiten(run);
     if (run->options.init == NULL || gets_weights) return YOKE_OK;
     yoke_status status = yoke_run_file_work(run, read_weights, &weights);
     if (status == YOKE_OK && yoke_run_writes(run))

@@ -30,6 +30,11 @@ static bool is_open(const void *owner) {
     return run->options.lr_schedule == YOKE_LR_CONSTANT || has_gamma(owner);
 }
 
+static bool has_views(const void *owner) {
+    const yoke_run *run = owner;
+    return run->options.test_views > 1;
+}
+
 static bool is_closed(const void *owner) {
     return !is_open(owner);
 }
@@ -55,6 +60,11 @@ static void write_augment(const yoke_trainer_options *options, char text[YOKE_OP
     if (options->erasing > 0)
         used += (size_t)snprintf(text + used, size - used, ", erasing %s",
                                  yoke_text_of_real(options->erasing, number, sizeof number));
+    const yoke_crop_flip *how = &options->crop_flip;
+    if (how->padding > 0)
+        used += (size_t)snprintf(text + used, size - used, ", padding %d", how->padding);
+    used += (size_t)snprintf(text + used, size - used, "%s%s", how->reflect ? ", reflected" : "",
+                             how->alternate ? ", mirrored in turn" : "");
     if (options->mixup > 0)
         snprintf(text + used, size - used, ", mixup %s",
                  yoke_text_of_real(options->mixup, number, sizeof number));
@@ -111,8 +121,8 @@ static void write_text(const void *owner, size_t which, char text[YOKE_OPTION_BY
 #define OPTION(field) offsetof(yoke_run, options.field)
 #define ALIKE YOKE_OPTION_AGREES | YOKE_OPTION_COMPARED
 
-static const char *const lr_schedules[] = {"constant", "step",        "cosine",
-                                           "onecycle", "exponential", "plateau"};
+static const char *const lr_schedules[] = {"constant",    "step",    "cosine", "onecycle",
+                                           "exponential", "plateau", "linear"};
 
 static const yoke_option rows[] = {
     {"dataset", ALIKE, YOKE_OPTION_WRITTEN, DATASET},
@@ -141,6 +151,8 @@ static const yoke_option rows[] = {
     {"keep_best", YOKE_OPTION_AGREES, YOKE_OPTION_FLAG, OPTION(keep_best)},
     {"resume", YOKE_OPTION_AGREES, YOKE_OPTION_GIVEN, OPTION(resume)},
     {"trace", YOKE_OPTION_AGREES, YOKE_OPTION_GIVEN, OPTION(trace)},
+    {"whiten", YOKE_OPTION_AGREES, YOKE_OPTION_TEXT, OPTION(whiten)},
+    {"test_views", ALIKE, YOKE_OPTION_INTEGER, OPTION(test_views), .applies = has_views},
     {"misclassified", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(misclassified)},
     {"patience", YOKE_OPTION_AGREES, YOKE_OPTION_INTEGER, OPTION(patience)},
     {"min_delta", YOKE_OPTION_AGREES, YOKE_OPTION_REAL, OPTION(min_delta)},

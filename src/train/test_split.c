@@ -5,6 +5,7 @@
 
 #include "train/splits.h"
 #include "train/unknown_length.h"
+#include "train/views.h"
 
 #define WRONG_WORDS (sizeof(yoke_wrong_row) / sizeof(int64_t))
 
@@ -80,7 +81,10 @@ static yoke_status evaluate_batch(yoke_test_split *test, const yoke_run *run,
     yoke_step_result result = {.struct_size = sizeof result};
     const yoke_output_rows *host = &parts->outputs;
     const yoke_custom_loss *loss = run->options.custom_loss;
-    TRY(yoke_data_parallel_evaluate_outputs(run->parallel, batch, &result, host, loss));
+    if (run->options.test_views > 1)
+        TRY(yoke_views_evaluate(run, batch, &result, host));
+    else
+        TRY(yoke_data_parallel_evaluate_outputs(run->parallel, batch, &result, host, loss));
     yoke_outputs rows = {.struct_size = sizeof rows,
                          .batch = batch,
                          .count = loss != NULL ? yoke_model_output_count(run->model) : 1,

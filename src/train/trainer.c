@@ -16,6 +16,7 @@
 #include "train/trace_file.h"
 #include "train/trainer_parts.h"
 #include "train/unknown_length.h"
+#include "train/views.h"
 
 /* Options. */
 
@@ -34,6 +35,7 @@ static yoke_status keep_texts(yoke_trainer *trainer) {
                              &options->checkpoint_dir,
                              &options->resume,
                              &options->resume_anyway,
+                             &options->whiten,
                              &trainer->run.engine.algorithm_cache,
                              &trainer->run.engine.link,
                              &trainer->apart.async.record_order,
@@ -100,10 +102,11 @@ static yoke_status check_options(const yoke_trainer_options *options) {
                     options->evaluate_every);
     if (yoke_step_kind_of(options->mode) == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "mode %d is unknown", (int)options->mode);
-    if (options->lr_schedule < YOKE_LR_CONSTANT || options->lr_schedule > YOKE_LR_PLATEAU)
+    if (options->lr_schedule < YOKE_LR_CONSTANT || options->lr_schedule > YOKE_LR_LINEAR)
         return FAIL(YOKE_ERROR_ARGUMENT, "lr_schedule is %d: it is one of yoke_lr_schedule_kind",
                     (int)options->lr_schedule);
     TRY(yoke_watch_check(options));
+    TRY(yoke_views_check(options));
     return check_checkpoint_options(options);
 }
 
@@ -294,6 +297,7 @@ static yoke_status open_dataset(yoke_trainer *trainer) {
                                   .color_jitter = options->color_jitter,
                                   .erasing = options->erasing,
                                   .mixup = options->mixup,
+                                  .crop_flip = options->crop_flip,
                                   .drop_last = options->drop_last,
                                   .sampling = options->sampling};
     TRY(yoke_rows_load(&run->training, run, loader));

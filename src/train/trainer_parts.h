@@ -28,7 +28,7 @@
 struct yoke_trainer {
     pid_t process; /* that made it */
     yoke_turns turns;
-    char *texts[16];                  /* run.options and run.engine point to these, */
+    char *texts[17];                  /* run.options and run.engine point to these, */
     yoke_optimizer_options optimizer; /* run.options to this */
     yoke_run run;
     yoke_custom_parts parts; /* model, loss and metrics */

@@ -159,6 +159,24 @@ class Options(Case):
         self.fails(2, ["imagefolder-finetune needs --dataset"], *tuning, "--init", "x")
         self.fails(2, ["imagefolder-finetune needs --init"], *tuning, "--dataset", "images:x")
 
+    def test_the_record_of_cifar10_is_a_recipe_and_each_option_of_it_gives_way(self):
+        short = ["train", "--recipe", "cifar10-94", "--dataset", "synthetic:3x32x32,rows=40", "--batch", "20",
+                 "--devices", "2xcpu", "--threads", "1", "--algorithm", "direct"]
+        result = self.run_ok(*short, "--model", "airbench94:width=2", "--epochs", "2")
+        self.assertIn("learning rate x 441.667, weight decay 3.77358e-05, momentum 0.85, for 75 steps", result.stderr)
+        self.assertIn("whiten.weight,*norm?.weight: 7 tensors", result.stderr)
+        self.run_ok(*short, "--model", "layers:conv=4,relu,linear=10", "--whiten", "none", "--freeze", "0.weight",
+                    "--group", "*.bias:lr=2,steps=1", "--steps", "2", "--optimizer", "sgd", "--crop-edge", "black",
+                    "--flip", "random", "--test-views", "1")
+        self.fails(2, ["'list'", "cifar10, cifar10-94, imagefolder-finetune, gpt-char"], "train", "--recipe", "list")
+        self.fails(2, ["has no convolution 'whiten'"], *short, "--model", "mlp", "--freeze", "fc1.*", "--group",
+                   "*:lr=1")
+        for group, words in [("*:momentum=1", "above 0 and below 1"), ("*:steps=0", "at least 1"),
+                             ("*:steps=1.5", "at least 1"), ("*:rate=1", "neither lr=X nor decay=X, momentum=X")]:
+            self.fails(2, [words], "train", "--group", group)
+        self.fails(2, ["the optimizer has none"], "train", "--optimizer", "adam", "--group", "*:momentum=0.5")
+        self.fails(2, ["set augment to one that crops"], "train", "--crop-edge", "reflect")
+
     def test_gpt_char_learns_from_a_text(self):
         text = self.folder / "text"
         text.write_text("to be, or not to be: " * 50)

@@ -47,7 +47,7 @@ OPTIONS = {
     "--limit_train_batches 5": "use --limit-rows (rows, not batches)", "--profiler": "use --trace",
 }
 VALUES = {
-    "--optimizer lars": "use adamw (there are sgd, adamw, adam, rmsprop, lion, adagrad, lamb and muon)",
+    "--optimizer lars": "use adamw (there are sgd, adamw, adam, rmsprop, lion, adagrad, lamb, muon and muon-filters)",
     "--optimizer Adam": "did you mean 'adam'?", "--optimizer Muon": "did you mean 'muon'?", "--precision fp16": "use bfloat16", "--precision bf16-mixed": "use bfloat16",
     "--precision 32": "use float32", "--lr-schedule CosineAnnealingLR": "use cosine",
     "--lr-schedule steplr": "use step",

@@ -91,6 +91,21 @@ static void a_gpu_decodes_pixels_as_the_host_does(void **state) {
     }
 }
 
+static void a_gpu_reflects_edges_as_the_host_does(void **state) {
+    yoke_device *device = yoke_devices_at(*state, 0);
+    for (size_t i = 0; i < COUNT(shapes); i++) {
+        yoke_dataset dataset = make_pictures(shapes[i]);
+        if (shapes[i].height < 3 || shapes[i].width < 3) continue;
+        for (uint64_t epoch = 0; epoch < 3; epoch++) {
+            yoke_augmentation augmentation = {.kind = YOKE_AUGMENT_CROP_FLIP,
+                                              .seed = i,
+                                              .epoch = epoch,
+                                              .crop_flip = {2, true, true}};
+            check_against_host(device, &dataset, &augmentation);
+        }
+    }
+}
+
 static float value_of(const yoke_dataset *dataset, const yoke_placement *placed,
                       const yoke_decoding *decoding, size_t index) {
     int64_t width = dataset->shape.width, height = dataset->shape.height;
@@ -566,6 +581,7 @@ int main(void) {
     setenv("YOKE_TEST_BACKEND", "cuda", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gpu_decodes_pixels_as_the_host_does),
+        cmocka_unit_test(a_gpu_reflects_edges_as_the_host_does),
         cmocka_unit_test(an_image_may_be_moved_out_of_sight),
         cmocka_unit_test(pixels_teach_what_inputs_teach),
         cmocka_unit_test(a_step_uploads_the_bytes_of_its_images_alone),

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "data/data.h"
+#include "device/device.h"
 
 #define CHANNELS 3
 #define HEIGHT 12
@@ -108,6 +109,80 @@ static void changed_box(const float *a, const float *b, int box[4]) {
         if (x < box[2]) box[2] = x;
         if (x >= box[3]) box[3] = x + 1;
     }
+}
+
+/* torch.nn.functional.pad(mode="reflect") of a line of three pixels by two: 2 1 [0 1 2] 1 0. */
+static void reflection_leaves_the_edge_out(void **state) {
+    (void)state;
+    static const int padded[] = {2, 1, 0, 1, 2, 1, 0};
+    for (int at = -2; at < 5; at++)
+        assert_int_equal(yoke_decode_source(at, 3, true), padded[at + 2]);
+    assert_int_equal(yoke_decode_source(-2, 3, false), -2);
+    assert_int_equal(yoke_decode_source(4, 3, false), 4);
+}
+
+/* Pads the raw picture by two as torch does, crops, then flips. */
+static bool shows_reflected(const yoke_dataset *dataset, size_t row, int placement,
+                            const float *output) {
+    int down = placement / 2 / 5, right = placement / 2 % 5;
+    for (int i = 0; i < VALUES; i++) {
+        int y = i / WIDTH % HEIGHT + down - 2;
+        int x = (placement % 2 ? WIDTH - 1 - i % WIDTH : i % WIDTH) + right - 2;
+        int line = abs(y) < HEIGHT ? abs(y) : 2 * HEIGHT - 2 - y;
+        int column = abs(x) < WIDTH ? abs(x) : 2 * WIDTH - 2 - x;
+        size_t from = row * VALUES + (size_t)(i / PLANE * PLANE + line * WIDTH + column);
+        if (output[i] != normalised(dataset, (size_t)(i / PLANE), bytes[from])) return false;
+    }
+    return true;
+}
+
+static void a_reflected_crop_reaches_every_placement_and_no_black(void **state) {
+    (void)state;
+    yoke_dataset dataset = make_dataset();
+    yoke_augmentation augmentation = {
+        .kind = YOKE_AUGMENT_CROP_FLIP, .seed = 1, .crop_flip = {.padding = 2, .reflect = true}};
+    int counts[50] = {0};
+    for (size_t row = 0; row < ROWS; row++) {
+        float output[VALUES], of_floats[VALUES];
+        int placement = 0;
+        augment_row(&dataset, row, &augmentation, output);
+        while (placement < 50 && !shows_reflected(&dataset, row, placement, output))
+            placement++;
+        assert_in_range(placement, 0, 49);
+        counts[placement]++;
+        yoke_stored_row stored = {.floats = floats + row * VALUES};
+        yoke_augment_row(&dataset, row, &stored, &augmentation, of_floats);
+        assert_memory_equal(of_floats, output, sizeof output);
+    }
+    for (int i = 0; i < 50; i++) /* 40 expected each */
+        assert_in_range(counts[i], 12, 75);
+}
+
+/* Half of the rows come mirrored in even epochs, the others in odd ones. */
+static void mirrored_in_turn_a_row_is_mirrored_in_every_other_epoch(void **state) {
+    (void)state;
+    yoke_dataset dataset = make_dataset();
+    yoke_augmentation augmentation = {
+        .kind = YOKE_AUGMENT_CROP_FLIP, .seed = 5, .crop_flip = {.alternate = true}};
+    yoke_augmentation random = {.kind = YOKE_AUGMENT_CROP_FLIP, .seed = 5};
+    int first = 0, moved = 0;
+    for (size_t row = 0; row < ROWS; row++) {
+        augmentation.epoch = random.epoch = 0;
+        yoke_placement begin = yoke_augment_place(&augmentation, &dataset.shape, row);
+        yoke_placement plain = yoke_augment_place(&random, &dataset.shape, row);
+        assert_int_equal(begin.flip, plain.flip);
+        first += begin.flip;
+        for (uint64_t epoch = 1; epoch < 6; epoch++) {
+            augmentation.epoch = random.epoch = epoch;
+            yoke_placement placed = yoke_augment_place(&augmentation, &dataset.shape, row);
+            plain = yoke_augment_place(&random, &dataset.shape, row);
+            assert_int_equal(placed.flip, begin.flip != (epoch % 2 == 1));
+            assert_int_equal(placed.down, plain.down);
+            moved += placed.down != begin.down;
+        }
+    }
+    assert_in_range(first, ROWS / 2 - 112, ROWS / 2 + 112);
+    assert_in_range(moved, 4 * ROWS, 5 * ROWS); /* crops are new in each epoch */
 }
 
 static void cutout_sets_one_square_to_the_mean_and_keeps_the_crop(void **state) {
@@ -253,6 +328,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_augmentation_rows_are_only_normalised),
         cmocka_unit_test(crop_and_flip_reach_every_placement_and_nothing_else),
+        cmocka_unit_test(reflection_leaves_the_edge_out),
+        cmocka_unit_test(a_reflected_crop_reaches_every_placement_and_no_black),
+        cmocka_unit_test(mirrored_in_turn_a_row_is_mirrored_in_every_other_epoch),
         cmocka_unit_test(cutout_sets_one_square_to_the_mean_and_keeps_the_crop),
         cmocka_unit_test(erasing_sets_a_box_to_the_mean_in_its_share_of_rows),
         cmocka_unit_test(raw_cutout_shows_the_mean_colour),

@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 INIT = re.compile(r"#define YOKE_(\w+)_OPTIONS_INIT\b")
-KINDS = dict.fromkeys(["SGD", "ADAMW", "ADAM", "RMSPROP", "LION", "ADAGRAD", "LAMB", "MUON"], "optimizer")
+KINDS = dict.fromkeys(["SGD", "ADAMW", "ADAM", "RMSPROP", "LION", "ADAGRAD", "LAMB", "MUON", "MUON_FILTERS"], "optimizer")
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
 
 

@@ -167,6 +167,35 @@ static void torchvisions_newer_models_begin_as_theirs(void **state) {
     rig_destroy(&rig);
 }
 
+/* torch.nn.init.dirac_(weight[:weight.size(1)]): filter i hands channel i on, and only the others
+ * are drawn. */
+static void assert_dirac(const struct rig *rig, const char *name, size_t out, size_t in) {
+    size_t count, handed = out < in ? out : in;
+    float *values = read_tensor(rig, name, &count);
+    assert_int_equal(count, out * in * 9);
+    for (size_t i = 0; i < handed * in * 9; i++) {
+        bool center = i % 9 == 4 && i / 9 % in == i / 9 / in;
+        assert_true(values[i] == (center ? 1.0f : 0.0f));
+    }
+    float bound = (float)(1 / sqrt(9.0 * (double)in));
+    for (size_t i = handed * in * 9; i < count; i++)
+        assert_true(values[i] != 0 && values[i] >= -bound && values[i] < bound);
+    free(values);
+}
+
+static void airbench_begins_as_its_script_does(void **state) {
+    (void)state;
+    struct rig rig;
+    plain_rig(&rig, preset_of_side("airbench94:width=16", 32), 2, 1);
+    assert_dirac(&rig, "layers.1.conv1.weight", 16, 24);
+    assert_dirac(&rig, "layers.1.conv2.weight", 16, 16);
+    assert_dirac(&rig, "layers.2.conv1.weight", 64, 16);
+    assert_uniform(&rig, "head.weight", sqrt(3)); /* std 1 */
+    assert_uniform(&rig, "whiten.weight", 1 / sqrt(12));
+    assert_constant(&rig, "layers.2.norm1.weight", 1);
+    rig_destroy(&rig);
+}
+
 static void batch_norms_begin_neutral(void **state) {
     (void)state;
     static const struct {
@@ -222,6 +251,7 @@ int main(void) {
         cmocka_unit_test(resnet_convolutions_are_normal_by_fan_out),
         cmocka_unit_test(torchvisions_other_models_begin_as_theirs),
         cmocka_unit_test(torchvisions_newer_models_begin_as_theirs),
+        cmocka_unit_test(airbench_begins_as_its_script_does),
         cmocka_unit_test(batch_norms_begin_neutral),
         cmocka_unit_test(values_depend_on_the_seed_alone),
     };

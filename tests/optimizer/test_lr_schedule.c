@@ -108,6 +108,19 @@ static void one_cycle_is_torch_one_cycle_for_every_length(void **state) {
 }
 
 /* 100 steps: up over steps 0 to 29, down to 99; peak 0.4, first 0.016, last 1.6e-6. */
+static void a_line_goes_from_the_peak_to_zero_and_with_a_warm_up_makes_a_triangle(void **state) {
+    (void)state;
+    assert_near(rate(YOKE_LR_LINEAR, 100, 0, 0), 0.4);
+    assert_near(rate(YOKE_LR_LINEAR, 100, 0, 25), 0.3);
+    assert_near(rate(YOKE_LR_LINEAR, 100, 0, 99), 0.004);
+    assert_near(rate(YOKE_LR_LINEAR, 100, 0, 200), 0);
+    assert_near(rate(YOKE_LR_LINEAR, 100, 20, 9), 0.2);
+    assert_near(rate(YOKE_LR_LINEAR, 100, 20, 20), 0.4);
+    assert_near(rate(YOKE_LR_LINEAR, 100, 20, 60), 0.2);
+    assert_near(rate(YOKE_LR_LINEAR, 100, 20, 100), 0);
+    assert_true(rate(YOKE_LR_LINEAR, 0, 0, 1000) == 0.4);
+}
+
 static void one_cycle_has_the_values_worked_out_by_hand(void **state) {
     (void)state;
     static const struct {
@@ -180,6 +193,7 @@ int main(void) {
         cmocka_unit_test(warm_up_does_not_touch_one_cycle),
         cmocka_unit_test(one_cycle_is_torch_one_cycle_for_every_length),
         cmocka_unit_test(one_cycle_has_the_values_worked_out_by_hand),
+        cmocka_unit_test(a_line_goes_from_the_peak_to_zero_and_with_a_warm_up_makes_a_triangle),
         cmocka_unit_test(a_run_of_unknown_length_stays_at_its_peak),
         cmocka_unit_test(every_rate_is_finite_and_within_its_peak),
         cmocka_unit_test(a_schedule_of_an_older_program_is_read_to_its_end_only),

@@ -39,7 +39,7 @@ static void no_options_are_sgds_defaults(void **state) {
 
 static void zero_means_zero(void **state) {
     (void)state;
-    for (int kind = YOKE_SGD; kind <= YOKE_MUON; kind++) {
+    for (int kind = YOKE_SGD; kind <= YOKE_MUON_FILTERS; kind++) {
         yoke_optimizer_options own,
             given = {.struct_size = sizeof given, .kind = (yoke_optimizer_kind)kind};
         CHECK(yoke_optimizer_options_load(&own, &given));
@@ -79,7 +79,9 @@ static void impossible_options_are_refused_by_name(void **state) {
         {{.kind = YOKE_LAMB, .nesterov = true}, "LAMB has no such form"},
         {{.kind = YOKE_MUON, .momentum = 1}, "momentum is 1"},
         {{.kind = YOKE_MUON, .nesterov = true}, "nesterov needs momentum"},
-        {{.kind = (yoke_optimizer_kind)8}, "kind is 8"},
+        {{.kind = YOKE_MUON_FILTERS, .momentum = 1}, "momentum is 1"},
+        {{.kind = YOKE_MUON_FILTERS, .nesterov = true}, "nesterov needs momentum"},
+        {{.kind = (yoke_optimizer_kind)9}, "kind is 9"},
         {{.kind = (yoke_optimizer_kind)-1}, "kind is -1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -111,6 +113,7 @@ static void every_kind_has_a_name_and_states_under_pytorchs_names(void **state) 
         {YOKE_ADAGRAD_OPTIONS_INIT, "adagrad", {"sum"}},
         {YOKE_LAMB_OPTIONS_INIT, "lamb", {"exp_avg", "exp_avg_sq"}},
         {YOKE_MUON_OPTIONS_INIT, "muon", {"exp_avg", "exp_avg_sq"}},
+        {YOKE_MUON_FILTERS_OPTIONS_INIT, "muon-filters", {"momentum_buffer"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const yoke_optimizer_options *options = &cases[i].options;
@@ -120,7 +123,7 @@ static void every_kind_has_a_name_and_states_under_pytorchs_names(void **state) 
         for (int k = 0; k < count; k++)
             assert_string_equal(yoke_optimizer_state_name(options, k), cases[i].states[k]);
     }
-    assert_null(yoke_optimizer_name((yoke_optimizer_kind)(YOKE_MUON + 1)));
+    assert_null(yoke_optimizer_name((yoke_optimizer_kind)(YOKE_MUON_FILTERS + 1)));
     assert_null(yoke_optimizer_name((yoke_optimizer_kind)-1));
 }
 

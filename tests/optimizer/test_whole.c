@@ -135,7 +135,7 @@ static void orthogonalize(yoke_device *device, float *values, size_t rows, size_
     float *on_device = device_copy_of(device, values, rows * columns * sizeof *values);
     CHECK(yoke_device_allocate(device, yoke_orthogonalize_bytes(&matrix), "work", &work));
     CHECK(yoke_device_synchronize(device));
-    CHECK(yoke_orthogonalize(device, STREAM, &matrix, on_device, work));
+    CHECK(yoke_orthogonalize(device, STREAM, &matrix, 5, on_device, work));
     CHECK(yoke_device_synchronize(device));
     device_take(device, values, on_device, rows * columns * sizeof *values);
     yoke_device_free(device, work);

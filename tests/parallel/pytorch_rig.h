@@ -183,6 +183,8 @@ static const subject_model vit = {"vit",
                                   5,
                                   NULL,
                                   "vit_tiny:layers=2,width=24,heads=3"};
+static const subject_model airbench = {
+    "airbench", {.channels = 3, .height = 32, .width = 32}, 5, NULL, "airbench94:width=4"};
 static const subject_model mlp = {"mlp", {.channels = 1, .height = 4, .width = 5}, 0, build_mlp};
 
 /* One case on one engine. */
@@ -192,7 +194,7 @@ typedef struct test_rig {
     yoke_model *model;
     yoke_devices *devices;
     yoke_data_parallel *parallel;
-    float inputs[MAX_ROWS * 3 * 12 * 12], targets[MAX_ROWS * 3];
+    float inputs[MAX_ROWS * 3 * 32 * 32], targets[MAX_ROWS * 3];
     int32_t labels[MAX_ROWS];
     float weights[5]; /* of the loss */
 } test_rig;
@@ -202,7 +204,7 @@ static inline yoke_optimizer_options optimizer_of(const json_t *test_case) {
     static const yoke_optimizer_options kinds[] = {
         YOKE_SGD_OPTIONS_INIT,     YOKE_ADAMW_OPTIONS_INIT, YOKE_ADAM_OPTIONS_INIT,
         YOKE_RMSPROP_OPTIONS_INIT, YOKE_LION_OPTIONS_INIT,  YOKE_ADAGRAD_OPTIONS_INIT,
-        YOKE_LAMB_OPTIONS_INIT,    YOKE_MUON_OPTIONS_INIT};
+        YOKE_LAMB_OPTIONS_INIT,    YOKE_MUON_OPTIONS_INIT,  YOKE_MUON_FILTERS_OPTIONS_INIT};
     const json_t *given = json_object_get(test_case, "optimizer");
     const char *kind = json_string_value(json_object_get(given, "kind"));
     int found = 0;
@@ -230,6 +232,8 @@ static inline int groups_of(const json_t *test_case, yoke_parameter_group *group
         groups[count].frozen = truth(given, "frozen");
         groups[count].set_weight_decay = json_object_get(given, "weight_decay") != NULL;
         groups[count].weight_decay = real(given, "weight_decay");
+        groups[count].momentum = real(given, "momentum");
+        groups[count].steps = (uint64_t)integer(given, "steps");
         if (json_object_get(given, "learning_rate_scale") != NULL)
             groups[count].learning_rate_scale = real(given, "learning_rate_scale");
     }

@@ -54,7 +54,8 @@ static void run_case(const subject_model *subject, const json_t *fixture, const 
 static bool is_refused(const json_t *test_case, int schedule) {
     yoke_optimizer_options optimizer = optimizer_of(test_case);
     return !devices_are_cpus() && schedule == YOKE_SCHEDULE_SHARDED &&
-           (optimizer.kind == YOKE_LAMB || optimizer.kind == YOKE_MUON);
+           (optimizer.kind == YOKE_LAMB || optimizer.kind == YOKE_MUON ||
+            optimizer.kind == YOKE_MUON_FILTERS);
 }
 
 static void run_subject(const subject_model *subject) {
@@ -89,6 +90,11 @@ static void dilated_and_depthwise_convolutions_train_as_in_pytorch(void **state)
 static void a_vision_transformer_trains_as_in_torchvision(void **state) {
     (void)state;
     run_subject(&vit);
+}
+
+static void airbench94_trains_as_its_script_does(void **state) {
+    (void)state;
+    run_subject(&airbench);
 }
 
 static void a_resnet_trains_as_in_pytorch_with_a_batch_norm_a_shard(void **state) {
@@ -140,6 +146,7 @@ int main(void) {
         cmocka_unit_test(every_optimizer_trains_as_in_pytorch),
         cmocka_unit_test(dilated_and_depthwise_convolutions_train_as_in_pytorch),
         cmocka_unit_test(a_vision_transformer_trains_as_in_torchvision),
+        cmocka_unit_test(airbench94_trains_as_its_script_does),
         cmocka_unit_test(a_resnet_trains_as_in_pytorch_with_a_batch_norm_a_shard),
         cmocka_unit_test(devices_that_synchronise_batch_norm_train_as_one_in_pytorch),
         cmocka_unit_test(activations_norms_and_gates_train_as_in_pytorch),

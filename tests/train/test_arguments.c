@@ -144,6 +144,8 @@ static void init_macros_set_the_defaults_of_their_structs(void **state) {
     EXPECT_INIT(yoke_optimizer_options, YOKE_MUON_OPTIONS_INIT, .kind = YOKE_MUON,
                 .learning_rate = 1e-3, .momentum = 0.95, .nesterov = true, .weight_decay = 0.1,
                 .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8);
+    EXPECT_INIT(yoke_optimizer_options, YOKE_MUON_FILTERS_OPTIONS_INIT, .kind = YOKE_MUON_FILTERS,
+                .learning_rate = 0.24, .momentum = 0.6, .nesterov = true);
     EXPECT_INIT(yoke_conv2d_options, YOKE_CONV2D_OPTIONS_INIT, .stride = 1, .groups = 1,
                 .dilation = 1);
     EXPECT_INIT(yoke_conv1d_options, YOKE_CONV1D_OPTIONS_INIT, .stride = 1, .groups = 1,

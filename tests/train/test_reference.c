@@ -187,7 +187,7 @@ static void other_optimizers_take_the_same_steps(void **state) {
     yoke_optimizer_options others[] = {YOKE_ADAM_OPTIONS_INIT,    YOKE_RMSPROP_OPTIONS_INIT,
                                        YOKE_RMSPROP_OPTIONS_INIT, YOKE_LION_OPTIONS_INIT,
                                        YOKE_ADAGRAD_OPTIONS_INIT, YOKE_LAMB_OPTIONS_INIT,
-                                       YOKE_MUON_OPTIONS_INIT};
+                                       YOKE_MUON_OPTIONS_INIT,    YOKE_MUON_FILTERS_OPTIONS_INIT};
     others[2].momentum = 0.9;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         others[i].weight_decay = 0.1;

@@ -8,7 +8,7 @@ import fnmatch
 from .._library import LAYOUT, LIBRARY, TYPES, make
 from ..builder import Model
 
-WORDS = {"params", "lr", "learning_rate", "weight_decay", "frozen"}
+WORDS = {"params", "lr", "learning_rate", "weight_decay", "momentum", "steps", "frozen"}
 
 
 def listed(groups) -> list | None:
@@ -47,6 +47,7 @@ def _converted(group: dict, rule, model: Model | None, module):
         found.learning_rate_scale = rate / rule.learning_rate
     if group.get("weight_decay") is not None:
         found.weight_decay, found.set_weight_decay = group["weight_decay"], True
+    found.momentum, found.steps = group.get("momentum") or 0, group.get("steps") or 0
     return found
 
 
@@ -101,7 +102,7 @@ class Rate:
         if lr_schedule not in words or lr_schedule == "plateau":
             known = ", ".join(word for word in words if word != "plateau")
             raise ValueError(f"lr_schedule is {lr_schedule!r}: expected {known} or a function of the step")
-        if lr_schedule in ("step", "cosine", "onecycle") and not steps:
+        if lr_schedule in ("step", "cosine", "onecycle", "linear") and not steps:
             raise ValueError(f"lr_schedule {lr_schedule} needs steps, the length of the run")
         if lr_schedule == "exponential" and not epoch_steps:
             raise ValueError("lr_schedule exponential needs epoch_steps, the steps of an epoch")

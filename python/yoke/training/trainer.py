@@ -49,7 +49,7 @@ class Trainer:
         self.history: list[dict[str, Any]] = []  # each yoke_event as a dict
         history, given = self.history, dict(options)
         usual = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 5e-4} if optimizer == "sgd" else {}
-        rule = make("yoke_optimizer_options", f"YOKE_{optimizer}_OPTIONS_INIT".upper(), **usual)
+        rule = make("yoke_optimizer_options", f"YOKE_{optimizer}_OPTIONS_INIT".upper().replace("-", "_"), **usual)
         engine = make("yoke_data_parallel_options", "YOKE_DATA_PARALLEL_OPTIONS_INIT")
         run = make("yoke_trainer_options", "YOKE_TRAINER_OPTIONS_INIT", epochs=3, engine=ctypes.addressof(engine))
         own = "algorithm_cache" in given or given.get("algorithm") == "direct"

@@ -11,25 +11,28 @@
 struct output_line {
     unsigned source, height, width; /* the line of the image that it shows */
     unsigned right, cut_left, cut_width;
-    bool flip;
+    bool flip, reflect;
 };
 
 static __device__ output_line line_of(const yoke_decode_request &job, size_t row, unsigned y) {
     yoke_placement placed = {};
     if (job.placements != NULL) placed = job.placements[row];
     bool cut = y - (unsigned)placed.cut_top < (unsigned)placed.cut_height;
-    return {y + (unsigned)placed.down,
+    return {(unsigned)yoke_decode_source((int)(y + (unsigned)placed.down), job.image.height,
+                                         placed.reflect),
             (unsigned)job.image.height,
             (unsigned)job.image.width,
             (unsigned)placed.right,
             (unsigned)placed.cut_left,
             cut ? (unsigned)placed.cut_width : 0,
-            placed.flip};
+            placed.flip,
+            placed.reflect};
 }
 
 /* The column of the image that the output shows at x. */
 static __device__ unsigned column_of(const output_line &line, unsigned x) {
-    return (line.flip ? line.width - 1 - x : x) + line.right;
+    unsigned at = (line.flip ? line.width - 1 - x : x) + line.right;
+    return (unsigned)yoke_decode_source((int)at, (int)line.width, line.reflect);
 }
 
 static __device__ bool is_inside(const output_line &line, unsigned x) {

@@ -46,7 +46,7 @@ typedef struct yoke_preset_family {
 extern const yoke_preset_family yoke_mlp_family, yoke_resnet_family, yoke_vgg_family,
     yoke_mobilenet_family, yoke_densenet_family, yoke_efficientnet_family, yoke_convnext_family,
     yoke_gpt2_family, yoke_lstm_char_family, yoke_transformer_family, yoke_vit_family,
-    yoke_layers_family, yoke_unet_family;
+    yoke_layers_family, yoke_unet_family, yoke_airbench_family;
 
 /* parts.c: a convolution by torchvision's initialisation, padded by half its kernel, and its batch
  * norm. */

@@ -13,7 +13,7 @@ static const yoke_preset_family *const families[] = {
     &yoke_mobilenet_family,   &yoke_densenet_family, &yoke_efficientnet_family,
     &yoke_convnext_family,    &yoke_gpt2_family,     &yoke_lstm_char_family,
     &yoke_transformer_family, &yoke_vit_family,      &yoke_unet_family,
-    &yoke_layers_family};
+    &yoke_airbench_family,    &yoke_layers_family};
 
 /* NULL past the last one. */
 static const yoke_preset *preset_at(int index) {

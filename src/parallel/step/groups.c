@@ -23,6 +23,10 @@ static yoke_status check_group(int index, const yoke_parameter_group *group) {
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "groups[%d] has no pattern: set one, \"*.bias\" for example", index);
     TRY(check_number(index, "learning_rate_scale", group->learning_rate_scale));
+    if (!(group->momentum >= 0 && group->momentum < 1))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "groups[%d]: momentum is %g: 0 <= momentum < 1 is required", index,
+                    group->momentum);
     return check_number(index, "weight_decay", group->weight_decay);
 }
 
@@ -140,6 +144,11 @@ static yoke_status assign(yoke_groups *groups, const yoke_model *model) {
                 yoke_model_name(model));
 }
 
+static bool has_momentum(const yoke_optimizer_options *options) {
+    unsigned reads = yoke_optimizer_rule_of(options->kind)->reads;
+    return (reads & YOKE_READS_MOMENTUM) != 0 && options->momentum > 0;
+}
+
 yoke_status yoke_groups_create(yoke_step *step) {
     yoke_data_parallel_options *options = &step->options;
     yoke_groups *groups = &step->groups;
@@ -160,6 +169,12 @@ yoke_status yoke_groups_create(yoke_step *step) {
     if (groups->members == NULL)
         return FAIL_MEMORY(tensors * sizeof *groups->members, "parameter groups");
     TRY(yoke_groups_load(groups, given, count));
+    for (int i = 0; i < groups->count; i++)
+        if (groups->list[i].momentum > 0 && !has_momentum(&step->optimizer_options))
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "groups[%d]: momentum of %g, but the optimizer has none: choose sgd, "
+                        "rmsprop, muon or muon-filters with momentum above 0",
+                        i, groups->list[i].momentum);
     return assign(groups, step->model);
 }
 
@@ -183,8 +198,11 @@ static yoke_optimizer_range range_of(const yoke_step *step, const yoke_parameter
     range.trained_by = yoke_models_training(step, parameter->tensor);
     if (group != NULL) range.learning_rate_scale = group->learning_rate_scale;
     if (group != NULL && group->set_weight_decay) range.weight_decay = group->weight_decay;
+    if (group != NULL) range.momentum = group->momentum, range.steps = group->steps;
     range.elements = parameter->elements;
-    yoke_model_matrix(step->model, parameter->tensor, &range.matrix.rows, &range.matrix.columns);
+    bool filters = yoke_optimizer_rule_of(step->optimizer_options.kind)->sees == YOKE_SEES_FILTERS;
+    yoke_model_matrix(step->model, parameter->tensor, filters, &range.matrix.rows,
+                      &range.matrix.columns);
     range.matrix.layout = &parameter->layout;
     range.matrix.plain = &parameter->plain;
     if (range.weight_decay > 0 && !yoke_groups_ask_decay(&step->groups, parameter->tensor))
@@ -194,7 +212,8 @@ static yoke_optimizer_range range_of(const yoke_step *step, const yoke_parameter
 
 static bool are_alike(const yoke_optimizer_range *a, const yoke_optimizer_range *b) {
     return a->learning_rate_scale == b->learning_rate_scale && a->weight_decay == b->weight_decay &&
-           a->reached_by == b->reached_by && a->trained_by == b->trained_by;
+           a->reached_by == b->reached_by && a->trained_by == b->trained_by &&
+           a->momentum == b->momentum && a->steps == b->steps;
 }
 
 /* Neighbours with the same settings share a range, where the optimizer sees elements alone. */
@@ -236,6 +255,9 @@ void yoke_groups_write(FILE *facts, const yoke_groups *groups) {
         if (group->set_weight_decay)
             fprintf(facts, " weight_decay %s",
                     yoke_text_of_real(group->weight_decay, text, sizeof text));
+        if (group->momentum > 0)
+            fprintf(facts, " momentum %s", yoke_text_of_real(group->momentum, text, sizeof text));
+        if (group->steps > 0) fprintf(facts, " steps %llu", (unsigned long long)group->steps);
         fprintf(facts, "%s%s\n", group->one_dimensional ? " one_dimensional" : "",
                 group->frozen ? " frozen" : "");
     }
