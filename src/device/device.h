@@ -429,7 +429,7 @@ typedef struct yoke_plan_request {
     /* Linear: input 0 comes from a plan that keeps such a mask; the plan may write the gradient
      * before the ReLU, and with input_bias that of the bias before it. */
     bool input_masked, input_bias;
-    bool input_shared; /* convolution, linear: the plan may add its gradient to another reader's */
+    bool input_shared; /* the plan may add the gradient of input 0 to another reader's */
     bool sole_weight;  /* linear: no other plan contributes to the weight's gradient */
     /* Convolution, linear, in inference: operations of which each alone reads the value before it,
      * up to the first NULL: a batch norm, an add, an activation; some may be missing. The plan may
@@ -537,7 +537,7 @@ typedef enum yoke_direction {
     YOKE_BACKWARD_WEIGHTS,
     YOKE_DIRECTIONS
 } yoke_direction;
-/* The algorithm: "cuDNN 1", "im2col", "im2col, no other", "264 blocks at most", oneDNN's name of
+/* The algorithm: "cuDNN 1", "im2col", "im2col, no other", "two kernels", oneDNN's name of
  * its own; a static text. NULL: nothing runs in this direction, or the plan has no choice. */
 const char *yoke_plan_algorithm(const yoke_plan *plan, yoke_direction direction);
 bool yoke_plan_has_parts(const yoke_plan *plan);

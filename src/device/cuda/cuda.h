@@ -31,6 +31,7 @@ typedef struct cuda_device {
     cudnnHandle_t cudnn;       /* NULL: not in this build, not on this machine, or it fails */
     void *workspace;           /* CUDA_WORKSPACE_BYTES, for the compute stream */
     cuda_step *step;           /* device memory: the values that change from step to step */
+    unsigned *arrivals;        /* [CUDA_ARRIVALS] device memory, for the compute stream */
     uint64_t reach;            /* bit i: memory of GPU i can be read in place */
     uint64_t contest_ended_ns; /* the latest of choose.c; 0: none yet */
     struct cuda_kept_product *products; /* of cuda_multiply; NULL: none yet */
@@ -137,6 +138,7 @@ typedef struct cuda_matrix {
  * type. */
 typedef enum cuda_epilogue {
     CUDA_NO_EPILOGUE, /* Yoke's kernel adds a bias that the library does not */
+    CUDA_BIAS,        /* of the output's type, so that the library adds it */
     CUDA_RELU,
     CUDA_RELU_MASK,   /* and writes which elements are above 0 */
     CUDA_MASKED,      /* 0 where such a mask, of another product, says so */
