@@ -301,8 +301,8 @@ yoke_status yoke_algorithms_add(yoke_algorithms *algorithms, const char *key, in
 
 yoke_status yoke_algorithms_assume(yoke_algorithms *algorithms, const char *key, int candidate,
                                    const char *candidate_name) {
-    char name[96];
-    snprintf(name, sizeof name, "%.80s (not measured)", candidate_name);
+    char name[320];
+    snprintf(name, sizeof name, "%.300s (not measured)", candidate_name);
     TRY(yoke_algorithms_add(algorithms, key, candidate, name, 0));
     algorithms->rows[algorithms->count - 1].assumed = true;
     return YOKE_OK;

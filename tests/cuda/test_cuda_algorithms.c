@@ -45,7 +45,11 @@ static const struct {
                  {"cuDNN 0", cuda_cudnn_pass, 0},          {"cuDNN 2", cuda_cudnn_pass, 2},
                  {"cuDNN 3", cuda_cudnn_pass, 3},          {"cuDNN 4", cuda_cudnn_pass, 4},
                  {"cuDNN 5", cuda_cudnn_pass, 5},          {"cuDNN 6", cuda_cudnn_pass, 6},
-                 {"cuDNN 7", cuda_cudnn_pass, 7}};
+                 {"cuDNN 7", cuda_cudnn_pass, 7},          {"cuDNN plan", cuda_graph_pass, 0},
+                 {"cuDNN plan", cuda_graph_pass, 1},       {"cuDNN plan", cuda_graph_pass, 2},
+                 {"cuDNN plan", cuda_graph_pass, 3},       {"cuDNN plan", cuda_graph_pass, 4},
+                 {"cuDNN plan", cuda_graph_pass, 5},       {"cuDNN plan", cuda_graph_pass, 6},
+                 {"cuDNN plan", cuda_graph_pass, 7}};
 enum { CUDNN_1 = 8, IM2COL = 9, CUDNN_0 = 10 };
 
 #define PRODUCTS 8 /* of them; a linear layer has no others */

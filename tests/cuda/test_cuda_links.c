@@ -14,7 +14,7 @@
 
 static void (*const calls[])(void) = {CUDA_LT_CALLS(ADDRESS)
 #ifdef YOKE_HAS_CUDNN
-                                          CUDA_CUDNN_CALLS(ADDRESS)
+                                          CUDA_CUDNN_CALLS(ADDRESS) CUDA_CUDNN_GRAPH_CALLS(ADDRESS)
 #endif
 #ifdef YOKE_HAS_NCCL
                                               CUDA_NCCL_CALLS(ADDRESS)

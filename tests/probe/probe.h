@@ -77,19 +77,4 @@ typedef enum probe_end { PROBE_EXITED, PROBE_KILLED, PROBE_DIED } probe_end;
 yoke_status probe_run_child(char **argv, char *const extra[], double seconds, probe_end *end,
                             int *code);
 
-/* probe_plans.c: the plans of cuDNN's backend that its heuristics name first for one pass. *count
- * is 0, and *reason says why, where there are none. */
-#define PROBE_PLANS 3
-typedef struct probe_plan probe_plan;
-yoke_status probe_plans_create(const cuda_problem *problem, cuda_direction direction,
-                               probe_plan *plans[PROBE_PLANS], int *count, const char **reason);
-void probe_plan_destroy(probe_plan *plan);
-size_t probe_plan_workspace(const probe_plan *plan);
-const char *probe_plan_name(const probe_plan *plan); /* "plan 0", ... */
-int64_t probe_plan_engine(const probe_plan *plan);
-/* Once, before it runs: the operands of a cuda_pass, but a gradient of weights has the compute
- * type, not float32. */
-yoke_status probe_plan_bind(probe_plan *plan, const cuda_operands *operands);
-yoke_status probe_plan_run(const probe_plan *plan);
-
 #endif

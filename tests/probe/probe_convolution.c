@@ -49,12 +49,15 @@ static const layer layers[] = {
     {"resnet50", 1, 512, 14, 512, 3, 2, 1},
 };
 
+/* The plans of cuDNN's backend that its heuristics name first come first: they are what nobody
+ * knows yet. */
 static const struct {
     const char *name;
     yoke_status (*create)(cuda_pass **pass, const cuda_problem *problem, cuda_direction direction,
                           int variant);
     int variants;
-} kinds[] = {{"matrix product", cuda_product_pass, CUDA_PRODUCT_ALGORITHMS},
+} kinds[] = {{"cuDNN plan", cuda_graph_pass, 3},
+             {"matrix product", cuda_product_pass, CUDA_PRODUCT_ALGORITHMS},
              {"cuDNN", cuda_cudnn_pass, 8}};
 
 static const char *const direction_names[CUDA_DIRECTIONS] = {"forward", "backward data",
@@ -72,7 +75,7 @@ typedef struct pass_course {
     size_t result_count;
     char what[128];
     double wanted[SAMPLES], best_ms;
-    char best[64];
+    char best[CUDA_NAME_BYTES + 32];
     double ends_seconds; /* of the probe's: no more variants begin */
     bool cut;            /* some were left out */
 } pass_course;
@@ -91,13 +94,11 @@ typedef struct probe_memory {
 typedef struct contender {
     const pass_course *course;
     const cuda_pass *pass;
-    const probe_plan *plan;
 } contender;
 
 static yoke_status run(void *context) {
     const contender *variant = context;
-    if (variant->pass != NULL) return variant->pass->run(variant->pass, &variant->course->operands);
-    return probe_plan_run(variant->plan);
+    return variant->pass->run(variant->pass, &variant->course->operands);
 }
 
 /* Shapes. */
@@ -284,7 +285,7 @@ static yoke_status check_and_time(contender *variant, pass_course *of, const pro
                                   bool half, const char *name, const char *detail) {
     double numbers[2] = {-1, -1};
     TRY(check(variant, memory, half, &numbers[1]));
-    if (variant->plan != NULL && of->problem.type == CUDA_FLOAT32 &&
+    if (cuda_is_graph_text(variant->pass->configuration) && of->problem.type == CUDA_FLOAT32 &&
         numbers[1] > tolerance_of(of) && numbers[1] <= TF32_ERROR) {
         print_variant(of, name, detail, "rounds to TF32", numbers);
         return YOKE_OK;
@@ -318,55 +319,32 @@ static yoke_status pass_over(const pass_course *of, const char *name, yoke_statu
     return YOKE_OK;
 }
 
-static yoke_status probe_pass(pass_course *of, const probe_memory *memory, int kind, int variant) {
-    char name[32];
+/* A plan has a line with its configuration, and its scratch. */
+static const char *describe_pass(const cuda_pass *pass, char text[CUDA_NAME_BYTES]) {
+    if (!cuda_is_graph_text(pass->configuration)) return NULL;
+    snprintf(text, CUDA_NAME_BYTES, "%s, %.0f KiB", pass->configuration,
+             (double)pass->scratch_bytes / 1024);
+    return text;
+}
+
+static yoke_status probe_pass(pass_course *of, const probe_memory *memory, int kind, int rank) {
+    char name[32], text[CUDA_NAME_BYTES];
     cuda_pass *pass = NULL;
-    snprintf(name, sizeof name, kinds[kind].variants > 1 ? "%s %d" : "%s", kinds[kind].name,
-             variant);
+    snprintf(name, sizeof name, "%s %d", kinds[kind].name, rank);
     if (leave_out(of, name)) return YOKE_OK;
-    yoke_status status = kinds[kind].create(&pass, &of->problem, of->direction, variant);
+    yoke_status status = kinds[kind].create(&pass, &of->problem, of->direction, rank);
+    if (status == YOKE_OK && pass == NULL && kinds[kind].create == cuda_graph_pass && rank == 0)
+        print_variant(of, name, NULL, "none", NULL);
     contender raced = {.course = of, .pass = pass};
     /* The pass widens a bfloat16 gradient of the weights itself. */
     bool half = of->problem.type == CUDA_BFLOAT16 && of->direction != CUDA_BACKWARD_WEIGHTS;
+    const char *detail = pass != NULL ? describe_pass(pass, text) : NULL;
     if (status == YOKE_OK && pass != NULL && pass->scratch_bytes > memory->scratch_bytes)
         print_variant(of, name, "more than 1 GiB of scratch", "not run", NULL);
     else if (status == YOKE_OK && pass != NULL)
-        status = check_and_time(&raced, of, memory, half, name, NULL);
+        status = check_and_time(&raced, of, memory, half, name, detail);
     if (pass != NULL) pass->destroy(pass);
     return pass_over(of, name, status);
-}
-
-static yoke_status probe_plan_variant(pass_course *of, const probe_memory *memory,
-                                      probe_plan *plan) {
-    char engine[64];
-    const char *name = probe_plan_name(plan);
-    if (leave_out(of, name)) return YOKE_OK;
-    contender variant = {.course = of, .plan = plan};
-    size_t bytes = probe_plan_workspace(plan);
-    snprintf(engine, sizeof engine, "engine %lld, %.0f KiB", (long long)probe_plan_engine(plan),
-             (double)bytes / 1024);
-    if (bytes > memory->scratch_bytes) {
-        print_variant(of, name, engine, "more than 1 GiB of scratch", NULL);
-        return YOKE_OK;
-    }
-    yoke_status status = probe_plan_bind(plan, &of->operands);
-    if (status == YOKE_OK)
-        status =
-            check_and_time(&variant, of, memory, of->problem.type == CUDA_BFLOAT16, name, engine);
-    return pass_over(of, name, status);
-}
-
-static yoke_status probe_plan_variants(pass_course *of, const probe_memory *memory) {
-    probe_plan *plans[PROBE_PLANS] = {NULL};
-    const char *reason;
-    int count;
-    yoke_status status = probe_plans_create(&of->problem, of->direction, plans, &count, &reason);
-    if (status == YOKE_OK && count == 0) print_variant(of, "plans", reason, "none", NULL);
-    for (int i = 0; i < count; i++) {
-        if (status == YOKE_OK) status = probe_plan_variant(of, memory, plans[i]);
-        probe_plan_destroy(plans[i]);
-    }
-    return status;
 }
 
 /* Layers. */
@@ -392,10 +370,9 @@ static yoke_status probe_direction(pass_course *of, probe_memory *memory) {
     TRY_CUDA(device, cuda_run_probe(memory->output, half, output, stream));
     TRY(choose_places(memory, of->result_count));
     TRY(compute_reference(of, memory));
-    if (!leave_out(of, "plans")) TRY(probe_plan_variants(of, memory));
     for (size_t kind = 0; kind < sizeof kinds / sizeof kinds[0]; kind++)
-        for (int variant = 0; variant < kinds[kind].variants; variant++)
-            TRY(probe_pass(of, memory, (int)kind, variant));
+        for (int rank = 0; rank < kinds[kind].variants; rank++)
+            TRY(probe_pass(of, memory, (int)kind, rank));
     double numbers[2] = {of->best_ms, -1};
     const char *verdict = of->cut ? "fastest of those timed" : "fastest";
     if (isfinite(of->best_ms)) print_variant(of, of->best, NULL, verdict, numbers);

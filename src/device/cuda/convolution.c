@@ -6,6 +6,9 @@
 #include "device/cuda/stem.h"
 #include "device/cuda/weighted.h"
 
+#define PLAN_ROW(rank)                                                                             \
+    { "cuDNN plan", cuda_graph_pass, rank }
+
 /* cuDNN's algorithm 1 is deterministic in all directions, so the fixed rule chooses it where the
  * convolution is no matrix product; im2col supports every shape. */
 static const cuda_algorithm algorithms[] = {CUDA_PRODUCT_ROWS(""),
@@ -17,7 +20,15 @@ static const cuda_algorithm algorithms[] = {CUDA_PRODUCT_ROWS(""),
                                             {"cuDNN 4", cuda_cudnn_pass, 4},
                                             {"cuDNN 5", cuda_cudnn_pass, 5},
                                             {"cuDNN 6", cuda_cudnn_pass, 6},
-                                            {"cuDNN 7", cuda_cudnn_pass, 7}};
+                                            {"cuDNN 7", cuda_cudnn_pass, 7},
+                                            PLAN_ROW(0),
+                                            PLAN_ROW(1),
+                                            PLAN_ROW(2),
+                                            PLAN_ROW(3),
+                                            PLAN_ROW(4),
+                                            PLAN_ROW(5),
+                                            PLAN_ROW(6),
+                                            PLAN_ROW(7)};
 enum { ALGORITHMS = sizeof algorithms / sizeof algorithms[0] };
 _Static_assert(ALGORITHMS <= CUDA_ALGORITHMS_LIMIT, "a trial has room for all");
 

@@ -115,22 +115,13 @@ static cudnnStatus_t query_weights(const cudnn_pass *self, cudnnHandle_t handle,
     return status;
 }
 
-/* The limit for an algorithm's workspace: twice the size of its operands, at least
- * CUDA_WORKSPACE_BYTES. */
-static size_t workspace_limit(const cuda_problem *problem) {
-    const yoke_operation *operation = problem->operation;
-    size_t values = cuda_dims_count(operation->input) + cuda_dims_count(operation->output);
-    size_t bytes = 2 * (size_t)problem->rows * values * cuda_type_bytes(problem->type);
-    return bytes > CUDA_WORKSPACE_BYTES ? bytes : CUDA_WORKSPACE_BYTES;
-}
-
 /* cuDNN lists an algorithm once for each kind of arithmetic, the fastest first. */
 static const cudnn_result *find_result(const cudnn_results *found, const cuda_problem *problem,
                                        int algorithm) {
     for (int i = 0; i < found->count; i++) {
         const cudnn_result *result = &found->list[i];
         if (result->algorithm != algorithm || result->status != CUDNN_STATUS_SUCCESS) continue;
-        if (result->memory > workspace_limit(problem)) continue;
+        if (result->memory > cuda_workspace_limit(problem)) continue;
         if (!problem->atomics && result->determinism != CUDNN_DETERMINISTIC) continue;
         return result;
     }

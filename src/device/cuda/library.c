@@ -33,10 +33,11 @@ typedef struct found_library {
 /* The library's only global state; written once, under `once`. */
 static struct {
     pthread_once_t once;
-    found_library found_lt, found_cudnn, found_nccl;
+    found_library found_lt, found_cudnn, found_cudnn_graph, found_nccl;
     cuda_lt_calls lt;
 #ifdef YOKE_HAS_CUDNN
     cuda_cudnn_calls cudnn;
+    cuda_cudnn_graph_calls cudnn_graph;
 #endif
 #ifdef YOKE_HAS_NCCL
     cuda_nccl_calls nccl;
@@ -64,6 +65,8 @@ static const wanted_library wanted_lt = {
 #ifdef YOKE_HAS_CUDNN
 static const wanted_library wanted_cudnn = {
     "cuDNN", YOKE_CUDNN_PATH, "libcudnn.so.9", {CUDA_CUDNN_CALLS(CALL)}};
+static const wanted_library wanted_cudnn_graph = {
+    "cuDNN", YOKE_CUDNN_PATH, "libcudnn.so.9", {CUDA_CUDNN_GRAPH_CALLS(CALL)}};
 #endif
 #ifdef YOKE_HAS_NCCL
 static const wanted_library wanted_nccl = {
@@ -141,6 +144,8 @@ static void load_all(void) {
     load_library(&libraries.found_cudnn, &wanted_cudnn, &libraries.cudnn);
     if (libraries.found_cudnn.here)
         note_version(&libraries.found_cudnn, &wanted_cudnn, libraries.cudnn.cudnnGetVersion());
+    if (libraries.found_cudnn.here)
+        load_library(&libraries.found_cudnn_graph, &wanted_cudnn_graph, &libraries.cudnn_graph);
 #else
     snprintf(libraries.found_cudnn.detail, sizeof libraries.found_cudnn.detail,
              "cuDNN is not in this build");
@@ -170,6 +175,10 @@ const cuda_lt_calls *cuda_lt(void) {
 #ifdef YOKE_HAS_CUDNN
 const cuda_cudnn_calls *cuda_cudnn(void) {
     return libraries.found_cudnn.here ? &libraries.cudnn : NULL;
+}
+
+const cuda_cudnn_graph_calls *cuda_cudnn_graph(void) {
+    return libraries.found_cudnn_graph.here ? &libraries.cudnn_graph : NULL;
 }
 #endif
 

@@ -69,6 +69,15 @@ typedef int cudnnStatus_t;
     X(cudnnConvolutionBackwardData)                                                                \
     X(cudnnConvolutionBackwardFilter)
 
+/* The backend, which computes graphs of operations; a cuDNN without it serves all the same. */
+#define CUDA_CUDNN_GRAPH_CALLS(X)                                                                  \
+    X(cudnnBackendCreateDescriptor)                                                                \
+    X(cudnnBackendDestroyDescriptor)                                                               \
+    X(cudnnBackendSetAttribute)                                                                    \
+    X(cudnnBackendGetAttribute)                                                                    \
+    X(cudnnBackendFinalize)                                                                        \
+    X(cudnnBackendExecute)
+
 #define CUDA_NCCL_CALLS(X)                                                                         \
     X(ncclGetVersion)                                                                              \
     X(ncclGetErrorString)                                                                          \
@@ -101,6 +110,9 @@ typedef struct cuda_lt_calls {
 typedef struct cuda_cudnn_calls {
     CUDA_CUDNN_CALLS(CUDA_DECLARE_CALL)
 } cuda_cudnn_calls;
+typedef struct cuda_cudnn_graph_calls {
+    CUDA_CUDNN_GRAPH_CALLS(CUDA_DECLARE_CALL)
+} cuda_cudnn_graph_calls;
 #endif
 #ifdef YOKE_HAS_NCCL
 typedef struct cuda_nccl_calls {
@@ -115,6 +127,7 @@ yoke_status cuda_libraries_open(void);
 const cuda_lt_calls *cuda_lt(void);
 #ifdef YOKE_HAS_CUDNN
 const cuda_cudnn_calls *cuda_cudnn(void);
+const cuda_cudnn_graph_calls *cuda_cudnn_graph(void); /* NULL: this cuDNN has no backend */
 #endif
 #ifdef YOKE_HAS_NCCL
 const cuda_nccl_calls *cuda_nccl(void);

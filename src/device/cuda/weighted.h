@@ -5,7 +5,7 @@
 #ifndef DEVICE_CUDA_WEIGHTED_H
 #define DEVICE_CUDA_WEIGHTED_H
 
-#include "device/cuda/cuda.h"
+#include "device/cuda/graph.h"
 
 typedef enum cuda_direction {
     CUDA_FORWARD = YOKE_FORWARD,
@@ -24,12 +24,12 @@ typedef struct cuda_operands {
 
 /* One algorithm for one direction, ready to run; first member of each kind. */
 typedef struct cuda_pass cuda_pass;
-#define CUDA_NAME_BYTES 112
+#define CUDA_NAME_BYTES (CUDA_GRAPH_TEXT_BYTES + 48)
 struct cuda_pass {
     cuda_device *device;
-    const char *algorithm;                        /* the algorithm's name; static */
-    char name[CUDA_NAME_BYTES];                   /* as the record holds it */
-    char configuration[CUDA_CONFIGURATION_BYTES]; /* of a product; "": this is none */
+    const char *algorithm;                     /* the algorithm's name; static */
+    char name[CUDA_NAME_BYTES];                /* as the record holds it */
+    char configuration[CUDA_GRAPH_TEXT_BYTES]; /* of a product or a plan of a graph; "": neither */
     size_t scratch_bytes;
     bool adds_bias; /* otherwise the plan does */
     yoke_status (*run)(const cuda_pass *pass, const cuda_operands *operands);
@@ -43,14 +43,14 @@ typedef struct cuda_problem {
     cuda_type type;
     bool tf32;
     bool atomics;                             /* the bits may differ from run to run */
-    const char *configuration;                /* of the product; NULL: by its rank */
+    const char *configuration;                /* of the product or plan; NULL: by its rank */
     cuda_epilogue epilogues[CUDA_DIRECTIONS]; /* of linear */
     bool adds;                                /* backward data may, to what `input` holds */
 } cuda_problem;
 
 /* Without measuring, the plan uses the first algorithm that exists for the problem. The record of
- * algorithms holds an algorithm's name, and with it a product's configuration: "matrix product
- * 21:20:35:1:0:0:0:0:0". */
+ * algorithms holds an algorithm's name, and with it the configuration of a product or plan: "matrix
+ * product 21:20:35:1:0:0:0:0:0", "cuDNN plan eng34_k2=9". */
 typedef struct cuda_algorithm {
     const char *name;
     /* *pass is NULL, without an error, where this algorithm does not exist for the problem. */
@@ -58,7 +58,7 @@ typedef struct cuda_algorithm {
                           int variant);
     int variant;
 } cuda_algorithm;
-#define CUDA_ALGORITHMS_LIMIT 17
+#define CUDA_ALGORITHMS_LIMIT 25
 
 typedef struct cuda_weighted_request {
     const yoke_plan_request *plan;
@@ -86,6 +86,10 @@ yoke_status cuda_im2col_pass(cuda_pass **pass, const cuda_problem *problem,
 /* A convolution by cuDNN's algorithm number `variant`, where cuDNN has it for the problem. */
 yoke_status cuda_cudnn_pass(cuda_pass **pass, const cuda_problem *problem, cuda_direction direction,
                             int variant);
+/* A convolution as a graph of cuDNN's backend, by the plan of rank `variant` in its heuristics'
+ * list, or by the problem's configuration. */
+yoke_status cuda_graph_pass(cuda_pass **pass, const cuda_problem *problem, cuda_direction direction,
+                            int variant);
 
 /* A transposed convolution by a convolution's algorithm. */
 yoke_status cuda_transposed_pass(cuda_pass **pass, const cuda_problem *problem,
@@ -102,6 +106,15 @@ yoke_status cuda_transposed_pass(cuda_pass **pass, const cuda_problem *problem,
 
 static inline size_t cuda_dims_count(yoke_dims dims) {
     return (size_t)dims.channels * (size_t)dims.height * (size_t)dims.width;
+}
+
+/* The limit for the workspace of an algorithm of cuDNN's: twice the size of its operands, at least
+ * CUDA_WORKSPACE_BYTES. */
+static inline size_t cuda_workspace_limit(const cuda_problem *problem) {
+    const yoke_operation *operation = problem->operation;
+    size_t values = cuda_dims_count(operation->input) + cuda_dims_count(operation->output);
+    size_t bytes = 2 * (size_t)problem->rows * values * cuda_type_bytes(problem->type);
+    return bytes > CUDA_WORKSPACE_BYTES ? bytes : CUDA_WORKSPACE_BYTES;
 }
 
 /* The largest power of two, at most 16, that divides a distance in bytes: the alignment of an

@@ -144,16 +144,16 @@ typedef struct weighted_taker {
 /* Whether the name is this algorithm's, and which configuration follows it: "" for none. A record
  * adds details in parentheses. */
 static bool read_name(const cuda_algorithm *algorithm, const char *name,
-                      char configuration[CUDA_CONFIGURATION_BYTES]) {
+                      char configuration[CUDA_GRAPH_TEXT_BYTES]) {
     size_t length = strlen(algorithm->name);
     configuration[0] = '\0';
     if (strncmp(name, algorithm->name, length) != 0) return false;
     name += length;
     if (name[0] == '\0' || strncmp(name, " (", 2) == 0) return true;
-    if (*name++ != ' ' || strcspn(name, " ") >= CUDA_CONFIGURATION_BYTES) return false;
+    if (*name++ != ' ' || strcspn(name, " ") >= CUDA_GRAPH_TEXT_BYTES) return false;
     memcpy(configuration, name, strcspn(name, " "));
     configuration[strcspn(name, " ")] = '\0';
-    return cuda_is_configuration(configuration);
+    return cuda_is_configuration(configuration) || cuda_is_graph_text(configuration);
 }
 
 /* A yoke_algorithm_names.take: makes the pass that the record names, if there is one here. */
@@ -161,7 +161,7 @@ static yoke_status take_recorded(void *taker, const char *name, int *candidate) 
     weighted_taker *self = taker;
     weighted_planner *planner = &self->planner;
     const cuda_algorithm *algorithms = algorithms_of(planner, self->direction);
-    char configuration[CUDA_CONFIGURATION_BYTES];
+    char configuration[CUDA_GRAPH_TEXT_BYTES];
     *candidate = -1;
     for (int i = 0; i < planner->request->algorithm_count; i++) {
         if (!read_name(&algorithms[i], name, configuration)) continue;
