@@ -8,6 +8,7 @@ yoke_feature(CUDA)
 yoke_feature(CUDNN)
 yoke_feature(NCCL)
 option(YOKE_SIMCUDA "Simulated GPUs in place of CUDA, for tests" OFF)
+option(YOKE_SIMCOUNT "Simulated GPUs that count what kernels move, for yoke bench --kernels --count" OFF)
 
 # What people have, as far as this nvcc knows it, and PTX of the newest for what comes later. Not "native", which
 # fails without a GPU.
@@ -109,7 +110,7 @@ target_include_directories(yoke_cuda SYSTEM INTERFACE ${CUDART_INCLUDE_DIR} ${CU
 target_compile_definitions(yoke_cuda INTERFACE YOKE_HAS_CUDA $<$<BOOL:${YOKE_HAS_CUDNN}>:YOKE_HAS_CUDNN>
   $<$<BOOL:${YOKE_HAS_NCCL}>:YOKE_HAS_NCCL>)
 if(YOKE_SIMCUDA)
-  target_compile_definitions(yoke_cuda INTERFACE YOKE_SIMCUDA)
+  target_compile_definitions(yoke_cuda INTERFACE YOKE_SIMCUDA $<$<BOOL:${YOKE_SIMCOUNT}>:YOKE_SIMCOUNT>)
   target_compile_options(yoke_cuda INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-unknown-pragmas>) # unroll is nvcc's
   target_include_directories(yoke_cuda INTERFACE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(yoke_cuda_runtime INTERFACE simcuda)

@@ -58,6 +58,7 @@ static yoke_status time_kernels(int lane, void *context) {
                                 &job->count));
     else
         TRY(bench_replica_time(replica, rows, job->timing, job->repeat, &plans));
+    if (job->repeat == 0) return list_update(job, 0), YOKE_OK;
     TRY(yoke_spare_update_open(&job->update, &parallel->step,
                                parallel->step.flat->trainable_elements));
     TRY(bench_time_calls(parallel->step.lanes[lane].device, queue_update, job, job->repeat,
@@ -69,7 +70,8 @@ static yoke_status time_kernels(int lane, void *context) {
 
 static yoke_status run_settled(kernel_job *job) {
     yoke_data_parallel *parallel = job->parallel;
-    if (job->repeat < 1) return FAIL(YOKE_ERROR_ARGUMENT, "repeat is %d: at least 1", job->repeat);
+    if (job->repeat < (job->lists ? 0 : 1))
+        return FAIL(YOKE_ERROR_ARGUMENT, "repeat is %d: at least 1", job->repeat);
     TRY(yoke_engine_check_trains(parallel, true));
     parallel->step.flight.progress = YOKE_STAGE_LOAD; /* the kernels overwrite the batch's memory */
     parallel->step.flight.losses_known = parallel->step.gradient.on_root =
@@ -104,6 +106,11 @@ yoke_status bench_kernel_calls(yoke_data_parallel *parallel, int repeat, bench_k
     yoke_status status = run_job(&job);
     *count = job.count;
     return status;
+}
+
+yoke_status bench_kernel_list(yoke_data_parallel *parallel, bench_kernel_call *calls, int capacity,
+                              int *count) {
+    return bench_kernel_calls(parallel, 0, calls, capacity, count);
 }
 
 int bench_bucket_bytes(const yoke_data_parallel *parallel, size_t *bytes, int capacity) {

@@ -42,6 +42,10 @@ typedef struct bench_kernel_call {
 yoke_status bench_kernel_calls(yoke_data_parallel *parallel, int repeat, bench_kernel_call *calls,
                                int capacity, int *count);
 
+/* The same list without times: nothing runs. */
+yoke_status bench_kernel_list(yoke_data_parallel *parallel, bench_kernel_call *calls, int capacity,
+                              int *count);
+
 /* What the root reaches at best: the two lines of its roofline. */
 typedef struct bench_rates {
     double bytes_per_s;      /* that a copy or a ReLU of large values reads and writes */

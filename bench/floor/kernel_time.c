@@ -74,7 +74,7 @@ typedef struct stopwatch {
     bool queues;     /* calls are only queued: the whole pass is one recording, timed as one */
     bench_kernel_call *listed; /* [capacity]: the calls, where backward is timed in its parts */
     int capacity;
-    bool lists;
+    bool lists, describes; /* describes: no call runs */
     const yoke_replica_memory *memory;
 } stopwatch;
 
@@ -138,6 +138,7 @@ static yoke_status time_call(stopwatch *watch, const timed_call *call) {
     if (watch->call_count < watch->capacity)
         bench_call_describe(watch->program, &call->subject, &watch->listed[watch->call_count]);
     double *best = &watch->best_ms[watch->call_count++];
+    if (watch->describes) return YOKE_OK;
     if (watch->queues) return run_call(watch, call);
     return yoke_device_records(watch->program->device) ? time_on_device(watch, call, best)
                                                        : time_on_host(watch, call, best);
@@ -281,8 +282,12 @@ yoke_status bench_replica_time(yoke_replica *replica, int rows, bench_timing tim
 
 yoke_status bench_replica_calls(yoke_replica *replica, int rows, int repeat,
                                 bench_kernel_call *calls, int capacity, int *count) {
-    stopwatch watch = {
-        .passes = 1, .runs = repeat, .lists = true, .listed = calls, .capacity = capacity};
+    stopwatch watch = {.passes = 1,
+                       .runs = repeat > 0 ? repeat : 1,
+                       .lists = true,
+                       .describes = repeat == 0,
+                       .listed = calls,
+                       .capacity = capacity};
     yoke_status status = time_replica(replica, rows, &watch, false);
     *count = watch.call_count;
     for (int i = 0; i < watch.call_count && i < capacity; i++)

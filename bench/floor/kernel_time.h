@@ -12,7 +12,7 @@
 yoke_status bench_replica_time(yoke_replica *replica, int rows, bench_timing timing, int repeat,
                                double *milliseconds);
 /* The same calls, each alone, as a list; *count gets their number, of which the first `capacity`
- * are written. */
+ * are written. repeat 0: none runs. */
 yoke_status bench_replica_calls(yoke_replica *replica, int rows, int repeat,
                                 bench_kernel_call *calls, int capacity, int *count);
 /* The fastest of `repeat` runs of the calls that `queue` makes: by the device's clock around a

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bench/tool/bench_count.h"
 #include "bench/tool/bench_drive.h"
 #include "bench/tool/bench_kernels.h"
 #include "bench/tool/bench_profile.h"
@@ -12,7 +13,7 @@
 
 typedef struct bench_arguments {
     bench_effort effort;
-    bool json, list, gate, drive, kernels;
+    bool json, list, gate, drive, kernels, count;
     bench_profile_options profile;
 } bench_arguments;
 
@@ -38,6 +39,10 @@ static const cli_option options[] = {
      "measure no rows, but each kernel of a step alone: its algorithm, and its part of the "
      "roofline",
      FIELD(kernels)},
+    {"count", NULL,
+     "kernels: on simulated GPUs, count what a step moves and computes, and say what a model of an "
+     "H100 makes of it; nothing is timed",
+     FIELD(count)},
     {"model", "NAME", "profile, kernels: preset, as in yoke help train (resnet20)",
      FIELD(profile.model)},
     {"dataset", "SPEC",
@@ -224,6 +229,10 @@ static int run_kernels(const bench_arguments *arguments, int names) {
                                         "--rounds, --seconds, --list and --drive out");
     bench_setup setup = bench_profile_setup(given);
     int unserved = 0;
+    if (arguments->count) {
+        yoke_status counted = bench_count(&setup, arguments->json);
+        return counted == YOKE_OK ? 0 : cli_fail(counted);
+    }
     yoke_status status =
         bench_kernels(&setup, effort->steps > 0 ? effort->steps : 10, arguments->json, &unserved);
     if (status != YOKE_OK) return cli_fail(status);
@@ -244,6 +253,8 @@ int bench_main(int argc, char **argv) {
     int count = 0, missed = 0, code = cli_parse(&bench_verb, argc, argv, &arguments, &count);
     if (code >= 0) return code;
     if (arguments.kernels) return run_kernels(&arguments, count);
+    if (arguments.count)
+        return cli_usage_error("bench", "--count is of --kernels, which is missing");
     if (arguments.profile.path != NULL) return run_profile(&arguments, count);
     if (arguments.list) {
         const bench_row *row;

@@ -12,6 +12,16 @@
 
 typedef struct yoke_backend yoke_backend;
 
+/* Lists of cores, as the system writes them below /sys: core_list.c. */
+/* Reads "0-3,8\n". False: it is no list of cores. */
+bool yoke_core_list_parse(const char *text, cpu_set_t *cores);
+/* Writes "0-3,8", cut with "..." where it does not fit. */
+void yoke_core_list_write(const cpu_set_t *cores, char *text, size_t size);
+/* Reads the file at `path`. False: there is none, or it holds no list. */
+bool yoke_core_list_read(const char *path, cpu_set_t *cores);
+/* Reads one number, and moves `at` behind it. */
+bool yoke_core_list_number(const char **at, long *number);
+
 /* First member of every backend's device. */
 struct yoke_device {
     const yoke_backend *backend;

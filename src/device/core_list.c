@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of cores, as the system writes them below /sys. */
-#include "device/core_list.h"
+#include "device/backend.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -117,8 +117,7 @@ void yoke_recording_destroy(yoke_recording *recording);
  * worker, so that its cores touch the pages first. MEMORY names the device, the size and `what`. */
 yoke_status yoke_device_allocate(yoke_device *device, size_t bytes, const char *what,
                                  void **pointer);
-/* The same, where collectives between devices read and write most: a library of them may have
- * memory of its own for that. */
+/* The same, for what collectives move most: their library may have memory of its own. */
 yoke_status yoke_device_allocate_collective(yoke_device *device, size_t bytes, const char *what,
                                             void **pointer);
 void yoke_device_free(yoke_device *device, void *pointer);

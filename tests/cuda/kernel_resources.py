@@ -13,12 +13,12 @@ import subprocess
 import sys
 
 SKIPPED = 77
-ARCHITECTURE = "sm_90"  # of the limits
+SHARED = {"sm_80": 167936, "sm_90": 233472}  # bytes of one of their multiprocessors: A100, H100
 RELEASE = "13.0"  # of the compiler that they describe; another one gives out registers in another way
-REGISTERS, THREADS, BLOCKS, SHARED = 65536, 2048, 32, 233472  # of one of its multiprocessors
+REGISTERS, THREADS, BLOCKS = 65536, 2048, 32  # of one of their multiprocessors
 SHARED_OF_CUDA = 1024  # in every block
 
-Kernel = collections.namedtuple("Kernel", "name registers stack shared local")
+Kernel = collections.namedtuple("Kernel", "name registers stack shared local architecture")
 Limit = collections.namedtuple("Limit", "pattern threads registers stack blocks line")
 
 
@@ -32,7 +32,7 @@ def read_limits(path):
 
 
 def read_kernels(text):
-    """What `cuobjdump -res-usage` prints of one architecture."""
+    """What `cuobjdump -res-usage` prints of the architectures that have limits."""
     kernels, architecture = [], None
     for line in text.splitlines():
         found = re.match(r"arch = (\w+)", line)
@@ -40,8 +40,9 @@ def read_kernels(text):
         found = re.match(r"\s*Function (\S+):", line)
         name = found[1] if found else name if "REG:" in line else None
         figures = dict(re.findall(r"(REG|STACK|SHARED|LOCAL):(\d+)", line))
-        if name and "REG" in figures and architecture == ARCHITECTURE:
-            kernels.append(Kernel(name, *(int(figures[key]) for key in ("REG", "STACK", "SHARED", "LOCAL"))))
+        if name and "REG" in figures and architecture in SHARED:
+            kernels.append(Kernel(name, *(int(figures[key]) for key in ("REG", "STACK", "SHARED", "LOCAL")),
+                                  architecture))
     return kernels
 
 
@@ -58,7 +59,7 @@ def resident_blocks(kernel, threads):
     """How many blocks one multiprocessor holds: registers are given to warps in units of 256."""
     warps = (threads + 31) // 32
     by_registers = REGISTERS // ((kernel.registers * 32 + 255) // 256 * 256 * warps)
-    by_shared = SHARED // (kernel.shared + SHARED_OF_CUDA)
+    by_shared = SHARED[kernel.architecture] // (kernel.shared + SHARED_OF_CUDA)
     return min(by_registers, by_shared, THREADS // (warps * 32), BLOCKS)
 
 
@@ -70,14 +71,14 @@ def check(kernels, limits):
             found.append(f"{kernel.name}: no row of the limits matches it; add one")
             continue
         used.add(limit)
-        blocks = resident_blocks(kernel, limit.threads)
+        blocks, name = resident_blocks(kernel, limit.threads), f"{kernel.name} for {kernel.architecture}"
         if kernel.stack + kernel.local > limit.stack:
-            found.append(f"{kernel.name}: {kernel.stack + kernel.local} bytes of stack a thread; {limit.line} allows "
+            found.append(f"{name}: {kernel.stack + kernel.local} bytes of stack a thread; {limit.line} allows "
                          f"{limit.stack}")
         if kernel.registers > limit.registers:
-            found.append(f"{kernel.name}: {kernel.registers} registers; {limit.line} allows {limit.registers}")
+            found.append(f"{name}: {kernel.registers} registers; {limit.line} allows {limit.registers}")
         if blocks < limit.blocks:
-            found.append(f"{kernel.name}: {blocks} blocks of {limit.threads} threads fit a multiprocessor; {limit.line} "
+            found.append(f"{name}: {blocks} blocks of {limit.threads} threads fit a multiprocessor; {limit.line} "
                          f"wants {limit.blocks}")
     return found + [f"{row.line}: '{row.pattern}' matches no kernel" for row in limits if row not in used]
 
@@ -99,10 +100,12 @@ def main():
         return 1
     kernels = demangled(read_kernels(output.stdout))
     if not kernels:
-        print(f"skipped: {library} has no code for {ARCHITECTURE}, whose limits these are")
+        print(f"skipped: {library} has no code for {' or '.join(SHARED)}, whose limits these are")
         return SKIPPED
     found = check(kernels, read_limits(pathlib.Path(limits)))
-    print("\n".join(found) if found else f"{len(kernels)} kernels of {ARCHITECTURE} within their limits")
+    seen = collections.Counter(kernel.architecture for kernel in kernels)
+    counts = ", ".join(f"{count} kernels of {name}" for name, count in sorted(seen.items()))
+    print("\n".join(found) if found else f"{counts} within their limits")
     return 1 if found else 0
 
 

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "device/core_list.h"
 #include "device/cuda/near.h"
 #include "gpu_rig.h"
 

@@ -23,6 +23,11 @@ struct Shape {
     bool channels_last; /* the filter's format */
     bool tf32;          /* float32 operands are rounded to TF32 */
 };
+/* For the count: how the products are computed. */
+inline simcuda_arithmetic arithmetic(const Shape &shape) {
+    if (shape.w.type == Type::bfloat16) return SIMCUDA_BFLOAT16;
+    return shape.tf32 ? SIMCUDA_TF32 : SIMCUDA_FLOAT32;
+}
 /* Output dimensions as the rest of the shape makes them; false: it makes none. */
 bool output_dims(const Shape &shape, size_t dims[4]);
 

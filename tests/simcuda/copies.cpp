@@ -5,6 +5,7 @@
 
 #include "simcuda/api.h"
 #include "simcuda/capture.h"
+#include "simcuda/count.h"
 #include "simcuda/memory.h"
 
 using namespace sim;
@@ -109,6 +110,8 @@ cudaError_t queue_copy(const Copy &copy, CUstream_st &stream) {
     node.what = copy.call;
     node.cost_ns = copy_cost_ns(copy);
     node.work = work_of(copy);
+    if (settings().count)
+        node.work = count::copy(copy.call, copy.to, copy.from, copy.bytes, std::move(node.work));
     node.device = stream.device;
     node.reach = devices_of(copy);
     if (cudaError_t code = submit(stream, std::move(node))) return code;
@@ -129,6 +132,7 @@ cudaError_t queue_fill(void *to, int value, size_t bytes, CUstream_st &stream, c
     node.what = call;
     node.cost_ns = 2000 + bytes / 2000;
     node.work = [to, value, bytes] { memset(to, value, bytes); };
+    if (settings().count) node.work = count::copy(call, to, nullptr, bytes, std::move(node.work));
     node.device = stream.device;
     node.reach = is_device(address) ? device_bit(address.device) : 0;
     return submit(stream, std::move(node));

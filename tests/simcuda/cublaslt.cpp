@@ -142,6 +142,12 @@ cublasStatus_t read_problem(Problem &p, const Descriptors &from) {
     return check(p);
 }
 
+simcuda_arithmetic arithmetic_of(const Problem &p) {
+    if (p.a.type == CUDA_R_16BF) return SIMCUDA_BFLOAT16;
+    bool tf32 = p.descriptor.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    return tf32 ? SIMCUDA_TF32 : SIMCUDA_FLOAT32;
+}
+
 void check_device(cublasLtHandle_t handle, cudaStream_t stream) {
     int device = stream == nullptr ? sim::current_device() : sim::stream_device(stream);
     if (device != handle->device || sim::current_device() != device)
@@ -466,7 +472,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     double cost_ns = (double)sim::library_cost_ns(operations, 0);
     cudaError_t error = sim::enqueue_on(
         stream, "cublasLtMatmul", (uint64_t)(cost_ns * (atomics ? sim::ATOMICS_COST : 1)),
-        operands(p, pointers),
+        operands(p, pointers), {operations, arithmetic_of(p)},
         [p, pointers, atomics] { run(p, pointers, atomics ? sim::any_order() : 0); });
     return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -180,12 +180,12 @@ template <typename Run> cudnnStatus_t queue(Call call, Run run) {
     double operations = 2.0 * (double)(y[0] * y[2] * y[3] * w[0] * w[1] * w[2] * w[3]);
     double cost_ns = (double)sim::library_cost_ns(operations, 0);
     if (!call.algorithm.deterministic) cost_ns *= sim::ATOMICS_COST;
-    cudaError_t error =
-        sim::enqueue_on(handle.stream, call.name, (uint64_t)cost_ns,
-                        call.operands, [workspace, needed, run, scale] {
-                            if (needed > 0) std::memset(workspace, 0xff, needed);
-                            run(scale);
-                        });
+    cudaError_t error = sim::enqueue_on(handle.stream, call.name, (uint64_t)cost_ns, call.operands,
+                                        {operations, sim::conv::arithmetic(call.shape)},
+                                        [workspace, needed, run, scale] {
+                                            if (needed > 0) std::memset(workspace, 0xff, needed);
+                                            run(scale);
+                                        });
     if (error == cudaSuccess) return CUDNN_STATUS_SUCCESS;
     return cudnn_refuse(CUDNN_STATUS_EXECUTION_FAILED, cudaGetErrorName(error));
 }

@@ -257,6 +257,13 @@ Arithmetic arithmetic_of(const Engine &engine) {
     return {rounds, any ? any_order() : 0};
 }
 
+/* For the count: how the products are computed. */
+simcuda_arithmetic counted_as(const Graph &graph, const Engine &engine) {
+    cudnnDataType_t type = graph.nodes[0].reads[0].type;
+    if (type == CUDNN_DATA_BFLOAT16 || type == CUDNN_DATA_HALF) return SIMCUDA_BFLOAT16;
+    return arithmetic_of(engine).tf32 ? SIMCUDA_TF32 : SIMCUDA_FLOAT32;
+}
+
 } // namespace
 
 cudnnStatus_t get(Backend &from, cudnnBackendAttributeName_t name, int64_t most, int64_t *count,
@@ -307,6 +314,7 @@ cudnnStatus_t execute(const cudnnContext &handle, const Backend &plan, const Bac
     bool compiles = engine.compiles;
     cudaError_t error = enqueue_on(
         handle.stream, "cudnnBackendExecute", (uint64_t)cost_ns, operands,
+        {operations, counted_as(*graph, engine)},
         [graph, to, code, compiles, &engine] {
             if (compiles && code.expired())
                 violation("a plan of cuDNN runs that was destroyed, with the code compiled for it");

@@ -53,7 +53,11 @@ template <typename... Parameters, typename... Arguments>
 void launch(const char *name, Launch shape, cudaStream_t stream, void (*kernel)(Parameters...),
             Arguments... arguments) {
     std::tuple<Parameters...> parameters(arguments...);
-    launch_kernel(name, shape, stream, [kernel, parameters] { std::apply(kernel, parameters); });
+    std::string bytes;
+    if (settings().count) bytes.assign((const char *)&parameters, sizeof parameters);
+    launch_kernel(
+        name, shape, stream, [kernel, parameters] { std::apply(kernel, parameters); },
+        (void (*)())kernel, bytes);
 }
 
 } // namespace sim

@@ -9,6 +9,7 @@
 #include <array>
 #include <memory>
 
+#include "simcuda/count.h"
 #include "simcuda/fiber.h"
 
 __thread sim::Index threadIdx, blockIdx, blockDim, gridDim;
@@ -239,8 +240,7 @@ void copy_wait() {
     copies.clear();
 }
 
-void run_kernel(const Launch &launch, const std::function<void()> &body) {
-    Block &block = this_block();
+static bool begin_kernel(Block &block, const Launch &launch, const std::function<void()> &body) {
     bool fibers = launch.barriers || settings().racecheck;
     block.body = &body;
     block.barriers = launch.barriers;
@@ -249,11 +249,25 @@ void run_kernel(const Launch &launch, const std::function<void()> &body) {
     seed_order(block);
     while (fibers && block.fibers.size() < launch.threads)
         block.fibers.push_back(std::make_unique<Fiber>(fiber_main, (unsigned)block.fibers.size()));
+    return fibers;
+}
+
+void run_kernel(const Launch &launch, const std::function<void()> &body) {
+    Block &block = this_block();
+    bool fibers = begin_kernel(block, launch, body);
     shuffle_blocks(block, launch.blocks);
     for (unsigned number : block.order) {
         blockIdx.x = number;
         fibers ? run_block(block) : run_block_plainly(block);
     }
+    block.body = nullptr;
+}
+
+void run_block_of(const Launch &launch, unsigned number, const std::function<void()> &body) {
+    Block &block = this_block();
+    bool fibers = begin_kernel(block, launch, body);
+    blockIdx.x = number;
+    fibers ? run_block(block) : run_block_plainly(block);
     block.body = nullptr;
 }
 
@@ -273,14 +287,16 @@ static uint64_t launch_cost_ns(const Launch &launch) {
 }
 
 void launch_kernel(const char *name, const Launch &launch, cudaStream_t stream,
-                   std::function<void()> body) {
-    cudaError_t code = check_launch(launch, stream);
-    if (code == cudaSuccess)
-        code = enqueue(stream, name, launch_cost_ns(launch), [name, launch, body] {
-            this_block().kernel = name;
-            run_kernel(launch, body);
-        });
-    if (code != cudaSuccess) remember(code);
+                   std::function<void()> body, void (*code)(), std::string parameters) {
+    cudaError_t status = check_launch(launch, stream);
+    Work work = [name, launch, body] {
+        this_block().kernel = name;
+        run_kernel(launch, body);
+    };
+    if (settings().count) work = count::launch({name, code, launch, std::move(parameters)}, body);
+    if (status == cudaSuccess)
+        status = enqueue(stream, name, launch_cost_ns(launch), std::move(work));
+    if (status != cudaSuccess) remember(status);
 }
 
 } // namespace sim

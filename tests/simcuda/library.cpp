@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checked work and the arithmetic of matrices: one kernel serves products and convolutions. */
-#include "simcuda/library.h"
+#include "simcuda/count.h"
 
 #include <atomic>
 #include <chrono>
@@ -31,9 +31,11 @@ void touch_operands(const std::vector<Operand> &operands) {
 }
 
 cudaError_t enqueue_on(cudaStream_t stream, const char *what, uint64_t cost_ns,
-                       std::vector<Operand> operands, Work work) {
+                       std::vector<Operand> operands, Arithmetic arithmetic, Work work) {
     int device = stream == nullptr ? current_device() : stream_device(stream);
     check_operands(device, operands);
+    if (settings().count)
+        return enqueue(stream, what, cost_ns, count::library(what, operands, arithmetic));
     return enqueue(stream, what, cost_ns,
                    [device, operands = std::move(operands), work = std::move(work)] {
                        check_operands(device, operands);

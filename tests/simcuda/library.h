@@ -5,6 +5,7 @@
 
 #include <cuda_bf16.h>
 
+#include "simcuda/counted.h"
 #include "simcuda/sim.h"
 
 namespace sim {
@@ -17,10 +18,16 @@ struct Operand {
     const char *what; /* for reports */
 };
 
+/* What a call computes, for the count. */
+struct Arithmetic {
+    double operations;
+    simcuda_arithmetic type;
+};
+
 /* Queues work that touches these operands and nothing else. They are checked at the call, which
  * names its caller, and again when the work runs; ThreadSanitizer then sees them touched. */
 cudaError_t enqueue_on(cudaStream_t stream, const char *what, uint64_t cost_ns,
-                       std::vector<Operand> operands, Work work);
+                       std::vector<Operand> operands, Arithmetic arithmetic, Work work);
 void check_operands(int device, const std::vector<Operand> &operands);
 void touch_operands(const std::vector<Operand> &operands);
 

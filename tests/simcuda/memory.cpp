@@ -137,6 +137,11 @@ void forget_freed(Arena &arena, uintptr_t from, uintptr_t to) {
 /* Private pages of the file of UNSET: nothing is written, nor takes memory, before the device does.
  */
 void map_unset(uintptr_t from, size_t bytes) {
+    if (settings().count) { /* zeros, which no kernel goes astray with, and open */
+        map((void *)from, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+            -1);
+        return;
+    }
     int protection = settings().threads ? PROT_READ | PROT_WRITE : PROT_NONE;
     for (size_t done = 0; done < bytes; done += PIECE) {
         size_t piece = bytes - done < PIECE ? bytes - done : PIECE;
@@ -169,7 +174,7 @@ bool holds(const Arena &arena, uintptr_t address) {
 
 /* What lies between the end that was asked for and the closed page. */
 void check_padding(uintptr_t start, const Allocation &allocation) {
-    if (__asan_poison_memory_region != nullptr) return;
+    if (__asan_poison_memory_region != nullptr || settings().count) return;
     const unsigned char *bytes = (const unsigned char *)start;
     for (size_t i = allocation.bytes; i < allocation.padded; i++)
         if (bytes[i] != (i % 2 == 0 ? UNSET & 0xff : UNSET >> 8))
@@ -254,6 +259,12 @@ Address find_address(const void *pointer) {
     if (behind != pinned.begin() && address < std::prev(behind)->first + std::prev(behind)->second)
         return {Place::pinned, -1};
     return {Place::pageable, -1};
+}
+
+void device_memory_range(int device, uintptr_t *from, uintptr_t *end) {
+    const Arena &arena = memory().arenas[device];
+    *from = (uintptr_t)arena.base;
+    *end = *from + arena.bytes;
 }
 
 void check_bounds(const void *pointer, size_t bytes, const char *what) {

@@ -36,6 +36,9 @@ Address find_address(const void *pointer);
 void check_bounds(const void *pointer, size_t bytes, const char *what);
 std::string describe_address(const void *pointer); /* of device memory, for reports */
 
+/* Of all its allocations, from a page to a page behind. */
+void device_memory_range(int device, uintptr_t *from, uintptr_t *end);
+
 /* Peer access, and what `device` may touch. */
 bool set_peer_access(int device, int peer, bool enabled); /* false: it was so before */
 bool has_peer_access(int device, int peer);

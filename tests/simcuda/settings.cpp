@@ -68,6 +68,7 @@ Settings read_settings() {
     read.seed = read_number("SIMCUDA_SEED", 1, 0, UINT64_MAX);
     read.late = read_number("SIMCUDA_LATE", 0, 0, 1);
     read.relu_keeps_nan = read_number("SIMCUDA_RELU_KEEPS_NAN", 0, 0, 1);
+    read.count = read_number("SIMCUDA_COUNT", 0, 0, 1);
     read.racecheck = read_number("SIMCUDA_RACECHECK", 0, 0, 1);
     read.deadlock_ms = (int)read_number("SIMCUDA_DEADLOCK_MS", 20000, 1, 3600000);
     int peers = read_word("SIMCUDA_PEERS", {"all", "none", "corrupt"});

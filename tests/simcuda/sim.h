@@ -44,6 +44,7 @@ struct Settings {
     bool peers, corrupt_peers;
     bool racecheck;
     int deadlock_ms;
+    bool count; /* SIMCUDA_COUNT=1: counts work instead of doing it (counted.h) */
 };
 const Settings &settings();
 
@@ -111,9 +112,13 @@ struct Launch {
 /* Runs every GPU thread of a launch on the calling OS thread, block after block in a drawn order.
  */
 void run_kernel(const Launch &launch, const std::function<void()> &body);
-/* What the LAUNCH macros of kernel.h come to. Failures wait for cudaGetLastError. */
+/* One block of it, when it counts. */
+void run_block_of(const Launch &launch, unsigned number, const std::function<void()> &body);
+/* What the LAUNCH macros of kernel.h come to. Failures wait for cudaGetLastError. `code` and
+ * `parameters` tell launches apart when it counts. */
 void launch_kernel(const char *name, const Launch &launch, cudaStream_t stream,
-                   std::function<void()> body);
+                   std::function<void()> body, void (*code)() = nullptr,
+                   std::string parameters = {});
 
 } // namespace sim
 

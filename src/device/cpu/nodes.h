@@ -4,7 +4,7 @@
 #ifndef DEVICE_CPU_NODES_H
 #define DEVICE_CPU_NODES_H
 
-#include "device/core_list.h"
+#include "device/backend.h"
 
 /* A core is what the system calls a CPU; two siblings are hyperthreads of one processor core. */
 typedef struct cpu_nodes {

@@ -62,6 +62,7 @@ static __device__ void store_own(const head_values<T> &to, const float (&from)[o
 template <int PACK, typename T, int N>
 static __device__ void load_packs(float *to, const head_values<const T> &from,
                                   const cuda_attention_job &job, int first, float scale) {
+#pragma unroll 1 /* registers are short */
     for (int e = (int)threadIdx.x * PACK; e < tile_of<N> * N; e += THREADS * PACK) {
         int position = first + e / N, f = e % N;
         cuda_pack<T, PACK> pack = {};

@@ -4,7 +4,7 @@
 #ifndef DEVICE_CUDA_ATTENTION_GRAPH_H
 #define DEVICE_CUDA_ATTENTION_GRAPH_H
 
-#include "device/cuda/graph.h"
+#include "device/cuda/operation_graph.h"
 
 /* Whether cuDNN is known to compute such a pass. */
 bool cuda_attention_graph_serves(const cuda_device *device, const cuda_attention_job *job,

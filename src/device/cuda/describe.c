@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "device/core_list.h"
 #include "device/cuda/cuda.h"
 
 #define CUDA_MAJOR(version) ((version) / 1000)

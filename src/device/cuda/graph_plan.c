@@ -2,7 +2,7 @@
 /* Plans of a graph. An engine configuration is an engine's number and the choices of its knobs.
  * Yoke records these as text, and makes every plan from the text, so that what was measured is what
  * a record makes again. */
-#include "device/cuda/graph.h"
+#include "device/cuda/operation_graph.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,8 +4,6 @@
 #include <ctype.h>
 #include <stdio.h>
 
-#include "device/core_list.h"
-
 #define SLOT_BYTES 32
 
 void cuda_near_read(cpu_set_t *near, const char *root, const char *slot, const cpu_set_t *allowed) {

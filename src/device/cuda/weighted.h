@@ -5,7 +5,7 @@
 #ifndef DEVICE_CUDA_WEIGHTED_H
 #define DEVICE_CUDA_WEIGHTED_H
 
-#include "device/cuda/graph.h"
+#include "device/cuda/operation_graph.h"
 
 typedef enum cuda_direction {
     CUDA_FORWARD = YOKE_FORWARD,

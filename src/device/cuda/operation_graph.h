@@ -15,8 +15,8 @@
  *
  * A step that the library refuses makes the later ones do nothing; cuda_graph_finish reports it. So
  * a description needs no checks between its steps. Whoever makes a graph has entered its device. */
-#ifndef DEVICE_CUDA_GRAPH_H
-#define DEVICE_CUDA_GRAPH_H
+#ifndef DEVICE_CUDA_OPERATION_GRAPH_H
+#define DEVICE_CUDA_OPERATION_GRAPH_H
 
 #include "device/cuda/cuda.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Describes a graph to cuDNN's backend. Descriptors are made in the order of their use and
  * destroyed in the opposite one. */
-#include "device/cuda/graph.h"
+#include "device/cuda/operation_graph.h"
 
 #ifdef YOKE_HAS_CUDNN
 
