@@ -260,15 +260,16 @@ static parity_case attention_case(int rows, int positions, int heads, int size) 
                          .algorithm = YOKE_ALGORITHM_DIRECT};
 }
 
-/* One position, one head, sizes that are multiples of nothing, lengths around a tile's, and every
- * width of the kernels. */
+/* One position, one head, sizes that are multiples of nothing, lengths around a tile's, of
+ * several tiles and blocks, and every width of the kernels. */
 static void attention_equals_the_cpu(void **state) {
     const parity_rig *rig = *state;
     static const struct {
         int rows, positions, heads, size;
-    } shapes[] = {{1, 1, 1, 1},    {2, 1, 2, 5},   {2, 7, 3, 16},  {1, 32, 2, 32},
-                  {2, 33, 1, 17},  {1, 65, 2, 64}, {1, 40, 1, 80}, {1, 35, 1, 128},
-                  {1, 70, 1, 129}, {1, 33, 2, 256}};
+    } shapes[] = {{1, 1, 1, 1},    {2, 1, 2, 5},    {2, 7, 3, 16},   {1, 32, 2, 32},
+                  {2, 33, 1, 17},  {1, 65, 2, 64},  {1, 40, 1, 80},  {1, 35, 1, 128},
+                  {1, 70, 1, 129}, {1, 33, 2, 256}, {1, 300, 1, 64}, {2, 150, 1, 24},
+                  {1, 131, 1, 96}, {1, 100, 1, 200}};
     for (size_t i = 0; i < 2 * COUNT(shapes); i++) {
         size_t s = i / 2;
         parity_case c =

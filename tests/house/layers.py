@@ -20,7 +20,8 @@ EXTRA_DOORS = {("device/cpu", "device"): ("device/backend.h", "device/view.h"), 
                ("bench/floor", "model"): ("model/program.h",),
                ("bench/tool", "cli"): ("cli/compare/compare_contender.h", "cli/compare/rounds.h")}
 # The simulated CUDA stands in for nvcc, and counts for `yoke bench`.
-STAND_INS = {("device/cuda", "simcuda/kernel.h"), ("bench/tool", "simcuda/control.h"), ("bench/tool", "simcuda/counted.h")}
+STAND_INS = {("device/cuda", "simcuda/kernel.h"), ("device/cuda", "simcuda/tensor_core_on_host.h"),
+             ("bench/tool", "simcuda/control.h"), ("bench/tool", "simcuda/counted.h")}
 # A header that only some files of its room see: those that go through a whole run.
 KEPT = {"train/trainer_parts.h": ["train/async.c", "train/epochs.c", "train/finish.c", "train/local_sgd.c",
                                   "train/lr_find.c", "train/rank_shares.c", "train/rank_survival.c", "train/record.c", "train/resize.c",

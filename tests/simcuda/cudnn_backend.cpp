@@ -10,7 +10,8 @@ namespace {
 const std::vector<Kind> &kinds() {
     static const std::vector<Kind> all = [] {
         std::vector<Kind> made;
-        for (const auto &kinds_of : {graph_kinds, engine_kinds, convolution_kinds, pointwise_kinds})
+        for (const auto &kinds_of : {graph_kinds, engine_kinds, convolution_kinds, pointwise_kinds,
+                                     product_kinds})
             for (const Kind &kind : kinds_of())
                 made.push_back(kind);
         return made;

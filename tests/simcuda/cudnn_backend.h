@@ -26,6 +26,14 @@ struct Tensor {
 size_t type_bytes(cudnnDataType_t type);
 size_t bytes(const Tensor &tensor); /* from the first element to behind the last */
 
+/* Elements, whatever the type: a number, as float; one of several bytes lies at `index`. */
+bool has_values(const Tensor &tensor);
+float get_value(const Tensor &tensor, const void *values, size_t index);
+void put_value(const Tensor &tensor, void *values, size_t index, float value);
+int64_t elements(const Tensor &tensor);
+/* Where element `index` of `over` lies in a tensor whose dimensions of 1 are repeated over it. */
+size_t place(const Tensor &tensor, const Tensor &over, int64_t index);
+
 /* How an engine computes. */
 struct Arithmetic {
     bool tf32;      /* float32 operands are rounded to TF32 */
@@ -87,6 +95,7 @@ struct Kind {
     cudnnStatus_t (*complete)(Backend &);
 };
 std::vector<Kind> graph_kinds(), engine_kinds(), convolution_kinds(), pointwise_kinds();
+std::vector<Kind> product_kinds();
 
 /* Attributes, of a finalized descriptor or one that is being finalized. `otherwise`: it has none.
  */

@@ -6,6 +6,7 @@
 #ifndef SIMCUDA_KERNEL_H
 #define SIMCUDA_KERNEL_H
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <tuple>
@@ -26,10 +27,15 @@ struct Index {
     unsigned x;
 };
 
-/* Kernels alone may call these two. A shuffle answers the bits that lane `source` of the warp gave.
- */
+/* Kernels alone may call these. A shuffle answers the bits that lane `source` of the warp gave; an
+ * exchange, what all lanes of the warp gave, until the calling lane meets them again. A copy takes
+ * place when its thread waits. */
+using Words = std::array<uint64_t, 3>;
 void block_barrier();
 uint64_t shuffle(unsigned mask, uint64_t bits, unsigned source);
+const Words *exchange(const Words &given);
+void copy_async(void *to, const void *from, size_t bytes);
+void copy_wait();
 
 template <typename T> T shuffle_value(unsigned mask, T value, unsigned source) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "a shuffle carries 4 or 8 bytes");
@@ -62,6 +68,12 @@ extern __thread sim::Index threadIdx, blockIdx, blockDim, gridDim;
     sim::launch(#kernel, sim::Launch{blocks, threads, false}, stream, kernel, __VA_ARGS__)
 #define LAUNCH_BLOCK(kernel, blocks, threads, stream, ...)                                         \
     sim::launch(#kernel, sim::Launch{blocks, threads, true}, stream, kernel, __VA_ARGS__)
+
+static inline float __uint_as_float(uint32_t bits) {
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
 
 static inline void __syncthreads() {
     sim::block_barrier();

@@ -19,11 +19,18 @@ namespace {
 
 constexpr unsigned WARP = 32, MOST_THREADS = 1024;
 
-/* Lanes of one warp that meet in a shuffle. */
+/* Lanes of one warp that meet in a shuffle or an exchange. */
 struct Warp {
-    unsigned wanted, arrived; /* masks of lanes; arrived 0: no shuffle under way */
-    std::array<uint64_t, WARP> given, taken;
-    std::array<unsigned, WARP> source;
+    unsigned wanted, arrived; /* masks of lanes; arrived 0: none under way */
+    std::array<Words, WARP> given, taken; /* taken: by an exchange */
+    std::array<unsigned, WARP> source;    /* of a shuffle: whose bits a lane answers */
+    std::array<uint64_t, WARP> answer;
+};
+
+struct Copy {
+    void *to;
+    const void *from;
+    size_t bytes;
 };
 
 /* The block that runs on this OS thread. Stacks stay for the next one. */
@@ -37,6 +44,7 @@ struct Block {
     unsigned generation = 0; /* of __syncthreads: its parity keeps two in a row apart for TSan */
     unsigned current = 0;
     std::array<Warp, MOST_THREADS / WARP> warps{};
+    std::array<std::vector<Copy>, MOST_THREADS> copies; /* that a thread has not waited for */
     std::array<unsigned short, MOST_THREADS> ready; /* a ring */
     unsigned first_ready = 0, ready_count = 0;
     std::vector<unsigned> order; /* of the launch's blocks */
@@ -115,6 +123,7 @@ void fiber_main() {
         Fiber &self = *block.fibers[block.current];
         tsan_acquire(&block.begin);
         (*block.body)();
+        block.copies[threadIdx.x].clear(); /* nobody can read them any more */
         tsan_release(&block.end);
         if (--block.live == 0)
             self.switch_to(block.host);
@@ -174,9 +183,8 @@ void block_barrier() {
     tsan_acquire(synced);
 }
 
-/* Orders no memory, as on a GPU: TSan is told nothing. */
-uint64_t shuffle(unsigned mask, uint64_t bits, unsigned source) {
-    Block &block = check_barrier("a shuffle");
+/* The lane waits for the others in the mask. Orders no memory, as on a GPU: TSan is told nothing. */
+static Warp &meet(Block &block, unsigned mask, const Words &given, unsigned source) {
     unsigned lane = threadIdx.x % WARP, first = threadIdx.x - lane;
     unsigned lanes = blockDim.x - first < WARP ? blockDim.x - first : WARP;
     unsigned wanted = mask & (~0u >> (WARP - lanes));
@@ -189,13 +197,14 @@ uint64_t shuffle(unsigned mask, uint64_t bits, unsigned source) {
         violation("%s, block %u: lanes of one warp shuffle under the masks %#x and %#x",
                   block.kernel, blockIdx.x, warp.wanted, wanted);
     warp.wanted = wanted;
-    warp.given[lane] = bits;
+    warp.given[lane] = given;
     warp.source[lane] = source;
     warp.arrived |= 1u << lane;
     if (warp.arrived == wanted) {
         warp.arrived = 0;
         for (unsigned i = 0; i < lanes; i++)
-            if (wanted >> i & 1) warp.taken[i] = warp.given[warp.source[i]];
+            if (wanted >> i & 1) warp.answer[i] = warp.given[warp.source[i]][0];
+        if (mask == ~0u) warp.taken = warp.given;
         uint64_t drawn = draw(block);
         for (unsigned i = 0; i < WARP; i++) {
             unsigned at = (unsigned)(drawn & 1 ? i : WARP - 1 - i);
@@ -203,7 +212,32 @@ uint64_t shuffle(unsigned mask, uint64_t bits, unsigned source) {
         }
     }
     stand_aside(block);
-    return warp.taken[lane];
+    return warp;
+}
+
+uint64_t shuffle(unsigned mask, uint64_t bits, unsigned source) {
+    Block &block = check_barrier("a shuffle");
+    return meet(block, mask, {bits}, source).answer[threadIdx.x % WARP];
+}
+
+const Words *exchange(const Words &given) {
+    Block &block = check_barrier("a warp's product");
+    return meet(block, ~0u, given, threadIdx.x % WARP).taken.data();
+}
+
+void copy_async(void *to, const void *from, size_t bytes) {
+    Block &block = check_barrier("a copy");
+    if ((uintptr_t)to % bytes != 0 || (uintptr_t)from % bytes != 0)
+        violation("%s, block %u: a copy of %zu bytes from %p to %p, which are not aligned to them",
+                  block.kernel, blockIdx.x, bytes, from, to);
+    block.copies[threadIdx.x].push_back({to, from, bytes});
+}
+
+void copy_wait() {
+    std::vector<Copy> &copies = check_barrier("a wait for copies").copies[threadIdx.x];
+    for (const Copy &copy : copies)
+        std::memcpy(copy.to, copy.from, copy.bytes);
+    copies.clear();
 }
 
 static bool begin_kernel(Block &block, const Launch &launch, const std::function<void()> &body) {

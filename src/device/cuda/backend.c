@@ -301,6 +301,8 @@ static yoke_status cuda_plan(yoke_plan **plan, yoke_device *device,
         return cuda_plan_recurrence(plan, cuda, request);
     case YOKE_OP_CONSTANT:
         return cuda_plan_constant(plan, cuda, request);
+    case YOKE_OP_ATTENTION:
+        return cuda_plan_attention(plan, cuda, request);
     case YOKE_OP_CROSS_ENTROPY:
     case YOKE_OP_MSE:
     case YOKE_OP_BCE:

@@ -237,7 +237,7 @@ typedef yoke_status cuda_planner(yoke_plan **plan, cuda_device *device,
                                  const yoke_plan_request *request);
 cuda_planner cuda_plan_convolution, cuda_plan_transposed_convolution, cuda_plan_linear,
     cuda_plan_batch_norm, cuda_plan_loss;
-cuda_planner cuda_plan_recurrence, cuda_plan_constant;
+cuda_planner cuda_plan_recurrence, cuda_plan_constant, cuda_plan_attention;
 cuda_planner cuda_plan_kernels;
 
 /* arithmetic.c */

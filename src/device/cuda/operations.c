@@ -351,54 +351,6 @@ static const cuda_kernel_operation layer_norm = {
     1, YOKE_IN_PLACE | YOKE_HAS_PARAMETERS | YOKE_READS_INPUT, layer_norm_prepare,
     layer_norm_forward, layer_norm_backward};
 
-/* Multi-head attention over the packed projections [q | k | v]. */
-
-static cuda_attention_job attention_job(const cuda_kernel_plan *plan) {
-    const yoke_operation *operation = &plan->base.operation;
-    const yoke_plan_binding *at = &plan->base.binding;
-    return (cuda_attention_job){.rows = (int)plan->base.rows,
-                                .heads = operation->heads,
-                                .positions = operation->output.height,
-                                .size = operation->output.channels / operation->heads,
-                                .type = plan->type,
-                                .causal = operation->causal,
-                                .input = at->inputs[0],
-                                .output = at->output,
-                                .log_sum = plan->base.needs.saved_bytes > 0 ? at->saved : NULL,
-                                .output_gradient = at->output_gradient,
-                                .input_gradient = at->input_gradients[0],
-                                .product = at->scratch};
-}
-
-static yoke_status attention_forward(const cuda_kernel_plan *plan, cudaStream_t stream) {
-    const cuda_attention_job job = attention_job(plan);
-    TRY_CUDA(plan->device, cuda_run_attention(&job, stream));
-    return YOKE_OK;
-}
-
-static yoke_status attention_backward(const cuda_kernel_plan *plan, cudaStream_t stream) {
-    const cuda_attention_job job = attention_job(plan);
-    TRY_CUDA(plan->device, cuda_run_attention_backward(&job, stream));
-    return YOKE_OK;
-}
-
-static yoke_status attention_prepare(cuda_kernel_plan *plan, const yoke_plan_request *request) {
-    const cuda_attention_job job = attention_job(plan);
-    if (job.size > CUDA_ATTENTION_SIZE)
-        return FAIL(YOKE_ERROR_DEVICE, "heads of %d features; on a GPU they have at most %d",
-                    job.size, CUDA_ATTENTION_SIZE);
-    if (!request->training || !request->input_gradient) return YOKE_OK;
-    yoke_plan_needs *needs = &plan->base.needs;
-    needs->saved_bytes =
-        sizeof(float) * plan->base.rows * (size_t)job.heads * (size_t)job.positions;
-    needs->scratch_bytes += needs->saved_bytes;
-    return YOKE_OK;
-}
-
-static const cuda_kernel_operation attention = {1, YOKE_READS_INPUT | YOKE_READS_OUTPUT,
-                                                attention_prepare, attention_forward,
-                                                attention_backward};
-
 /* Dropout. The mask of an element depends only on seed, step, layer, global row and the element's
  * index in its row. Each pass draws the mask on the device, from the step's values in device
  * memory: a recorded step draws a new mask at every replay, and nothing is saved. */
@@ -479,19 +431,31 @@ static const cuda_kernel_operation reshape = {0, 0, reshape_prepare, reshape_for
 yoke_status cuda_plan_kernels(yoke_plan **plan, cuda_device *device,
                               const yoke_plan_request *request) {
     static const cuda_kernel_operation *const operations[] = {
-        [YOKE_OP_ACTIVATION] = &activation,    [YOKE_OP_ADD] = &add,
-        [YOKE_OP_MULTIPLY] = &multiply,        [YOKE_OP_CONCAT] = &concat,
-        [YOKE_OP_SOFTMAX] = &softmax,          [YOKE_OP_MAX_POOL] = &pooling,
-        [YOKE_OP_AVERAGE_POOL] = &pooling,     [YOKE_OP_LAYER_NORM] = &layer_norm,
-        [YOKE_OP_ATTENTION] = &attention,      [YOKE_OP_DROPOUT] = &dropout,
-        [YOKE_OP_FLATTEN] = &reshape,          [YOKE_OP_SEQUENCE] = &reshape,
-        [YOKE_OP_OUTPUT] = &reshape,           [YOKE_OP_EMBEDDING] = &cuda_embedding,
-        [YOKE_OP_POSITIONS] = &cuda_positions, [YOKE_OP_CLASS_TOKEN] = &cuda_class_token,
-        [YOKE_OP_SELECT] = &cuda_select,       [YOKE_OP_EXPRESSION] = &cuda_expression,
-        [YOKE_OP_REDUCE] = &cuda_reduction,    [YOKE_OP_RESHAPE] = &cuda_row_shape,
-        [YOKE_OP_MOVE] = &cuda_move,           [YOKE_OP_MATMUL] = &cuda_matmul,
-        [YOKE_OP_PARAMETER] = &cuda_parameter, [YOKE_OP_HOST] = &cuda_host,
-        [YOKE_OP_CONTINUED_POSITIONS] = NULL,  [YOKE_OP_CONTINUED_ATTENTION] = NULL};
+        [YOKE_OP_ACTIVATION] = &activation,
+        [YOKE_OP_ADD] = &add,
+        [YOKE_OP_MULTIPLY] = &multiply,
+        [YOKE_OP_CONCAT] = &concat,
+        [YOKE_OP_SOFTMAX] = &softmax,
+        [YOKE_OP_MAX_POOL] = &pooling,
+        [YOKE_OP_AVERAGE_POOL] = &pooling,
+        [YOKE_OP_LAYER_NORM] = &layer_norm,
+        [YOKE_OP_DROPOUT] = &dropout,
+        [YOKE_OP_FLATTEN] = &reshape,
+        [YOKE_OP_SEQUENCE] = &reshape,
+        [YOKE_OP_OUTPUT] = &reshape,
+        [YOKE_OP_EMBEDDING] = &cuda_embedding,
+        [YOKE_OP_POSITIONS] = &cuda_positions,
+        [YOKE_OP_CLASS_TOKEN] = &cuda_class_token,
+        [YOKE_OP_SELECT] = &cuda_select,
+        [YOKE_OP_EXPRESSION] = &cuda_expression,
+        [YOKE_OP_REDUCE] = &cuda_reduction,
+        [YOKE_OP_RESHAPE] = &cuda_row_shape,
+        [YOKE_OP_MOVE] = &cuda_move,
+        [YOKE_OP_MATMUL] = &cuda_matmul,
+        [YOKE_OP_PARAMETER] = &cuda_parameter,
+        [YOKE_OP_HOST] = &cuda_host,
+        [YOKE_OP_CONTINUED_POSITIONS] = NULL,
+        [YOKE_OP_CONTINUED_ATTENTION] = NULL};
     const yoke_operation *operation = request->operation;
     const cuda_kernel_operation *calls = operations[operation->kind];
     if (calls == NULL && operation->capacity > 0)
