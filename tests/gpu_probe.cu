@@ -49,9 +49,9 @@ static __global__ void pick(float *to, const T *values, const uint64_t *places, 
     GRID_STRIDE(i, count) to[i] = cuda_widen(values[places[i]]);
 }
 
-extern "C" cudaError_t probe_run_pick(float *to, const void *values, int half,
+extern "C" cudaError_t probe_run_pick(float *to, const void *values, int narrow,
                                       const uint64_t *places, size_t count, cudaStream_t stream) {
-    if (half)
+    if (narrow)
         LAUNCH(pick<__nv_bfloat16>, cuda_blocks(count), CUDA_THREADS, stream, to,
                (const __nv_bfloat16 *)values, places, count);
     else
@@ -128,9 +128,9 @@ static __global__ void weights_parts(double *parts, const T *input, const T *out
 
 #define LAUNCHER(name, kernel)                                                                     \
     extern "C" cudaError_t probe_run_##name(double *parts, const void *first, const void *second,  \
-                                            int half, probe_shape shape, const uint64_t *places,   \
+                                            int narrow, probe_shape shape, const uint64_t *places, \
                                             size_t count, cudaStream_t stream) {                   \
-        if (half)                                                                                  \
+        if (narrow)                                                                                \
             LAUNCH(kernel<__nv_bfloat16>, (unsigned)count, PROBE_PARTS, stream, parts,             \
                    (const __nv_bfloat16 *)first, (const __nv_bfloat16 *)second, shape, places);    \
         else                                                                                       \
