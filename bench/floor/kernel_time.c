@@ -192,6 +192,15 @@ static yoke_status time_backward(stopwatch *watch, const yoke_replica_memory *me
     return YOKE_OK;
 }
 
+/* A node's plan may have computed it. */
+static yoke_status time_loss(stopwatch *watch) {
+    timed_call call = {.plan = watch->program->loss, .subject.node = YOKE_NONE};
+    if (watch->program->loss_node != YOKE_NONE) return YOKE_OK;
+    TRY(time_call(watch, &call));
+    call.subject.backward = true;
+    return time_call(watch, &call);
+}
+
 static yoke_status run_pass(void *context) {
     stopwatch *watch = context;
     watch->call_count = 0;
@@ -199,7 +208,7 @@ static yoke_status run_pass(void *context) {
     for (int i = 0; i < program->model->node_count; i++) {
         const yoke_node *node = &program->model->nodes[i];
         timed_call call = {.plan = program->plans[i], .subject.node = i};
-        if (program->places[i].skips_forward) continue;
+        if (!yoke_program_computes(program, i)) continue;
         if (program->values[node->output] == program->values[node->inputs[0]]) {
             call.changed =
                 yoke_program_address(program, watch->memory, program->values[node->output]);
@@ -207,11 +216,7 @@ static yoke_status run_pass(void *context) {
         }
         TRY(time_call(watch, &call));
     }
-    yoke_plan *loss = watch->program->loss;
-    timed_call call = {.plan = loss, .subject.node = YOKE_NONE};
-    TRY(time_call(watch, &call));
-    call.subject.backward = true;
-    TRY(time_call(watch, &call));
+    TRY(time_loss(watch));
     return time_backward(watch, watch->memory);
 }
 
@@ -252,7 +257,8 @@ static yoke_status time_replica(yoke_replica *replica, int rows, stopwatch *watc
     if (rows < 1 || watch->passes < 1 || watch->runs < 1)
         return FAIL(YOKE_ERROR_ARGUMENT, "timing %d rows %d times: both must be at least 1", rows,
                     watch->passes < 1 ? watch->passes : watch->runs);
-    watch->step = (yoke_plan_step){.loss_scale = 1.0f / (float)rows, .alone = true};
+    watch->step =
+        (yoke_plan_step){.loss_scale = 1.0f / (float)rows, .alone = true, .loss_only = true};
     watch->memory = &replica->memory;
     TRY(yoke_replica_prepare(replica, rows, true));
     replica->current = watch->program = yoke_replica_program(replica, rows, true);

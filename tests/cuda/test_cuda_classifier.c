@@ -2,6 +2,7 @@
 /* A linear layer that computes the loss behind it on a GPU: loss, correct rows and gradients equal
  * the float64 reference, whether somebody reads the outputs or not, with and without padding of the
  * vocabulary; and it takes no memory for what nobody reads. Skipped without a GPU. */
+#include "bench/floor/kernel_time.h"
 #include "model/joined_loss.h"
 
 /* Of 515 words rows are no multiple of 16 bytes, and the products are padded; of 520 they are. */
@@ -187,6 +188,27 @@ static void logits_take_two_bytes_each(void **state) {
     free(apart.gradients);
 }
 
+/* The benchmark of kernels times the step that training takes: without outputs. */
+static void the_kernels_of_a_step_are_timed(void **state) {
+    (void)state;
+    enum { CALLS = 64 };
+    struct rig rig;
+    bool frozen[16], padded = false;
+    bench_kernel_call calls[CALLS];
+    int count = 0;
+    open_rig(&rig, language_of(PADDED, POSITIONS, NULL, true, false), at(YOKE_BFLOAT16), frozen);
+    assert_ok(bench_replica_calls(rig.replica, ROWS, 2, calls, CALLS, &count));
+    assert_null(yoke_replica_memory_of(rig.replica)->outputs[0]);
+    assert_true(count > 0 && count <= CALLS);
+    for (int i = 0; i < count; i++) {
+        bool head = strcmp(calls[i].layer, "head") == 0;
+        if (head) padded = strstr(calls[i].algorithm, ", 576 outputs") != NULL;
+        assert_true(calls[i].milliseconds > 0);
+    }
+    assert_true(padded);
+    rig_destroy(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_language_model_equals_the_reference),
@@ -198,6 +220,7 @@ int main(void) {
         cmocka_unit_test(others_stay_apart),
         cmocka_unit_test(infinite_logits_do_not_pass),
         cmocka_unit_test(logits_take_two_bytes_each),
+        cmocka_unit_test(the_kernels_of_a_step_are_timed),
     };
     if (devices_gpus() == 0) return DEVICES_SKIPPED;
     return cmocka_run_group_tests(tests, NULL, NULL);
