@@ -534,7 +534,7 @@ typedef enum yoke_direction {
     YOKE_BACKWARD_WEIGHTS,
     YOKE_DIRECTIONS
 } yoke_direction;
-/* The algorithm: "cuDNN 1", "im2col", "im2col, no other", "264 blocks at most", oneDNN's name of
+/* The algorithm: "cuDNN 1", "im2col", "im2col, no other", "two kernels", oneDNN's name of
  * its own; a static text. NULL: nothing runs in this direction, or the plan has no choice. */
 const char *yoke_plan_algorithm(const yoke_plan *plan, yoke_direction direction);
 bool yoke_plan_has_parts(const yoke_plan *plan);

@@ -148,6 +148,15 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *) 
     return cudaSuccess;
 }
 
+/* Of a kernel whose threads take 128 registers each. */
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *, int threads,
+                                                          size_t) {
+    ENTER(cudaErrorInvalidDeviceFunction);
+    if (threads <= 0 || threads > 1024) return cudaErrorInvalidValue;
+    *blocks = 65536 / 128 / threads;
+    return cudaSuccess;
+}
+
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
     ENTER(cudaErrorInvalidDevice);
     if (!exists(device) || !exists(peer)) return answer(cudaErrorInvalidDevice);

@@ -67,6 +67,17 @@ static inline void __syncthreads() {
     sim::block_barrier();
 }
 
+/* A block ends before the next one begins: it has nothing to order. */
+static inline void __threadfence() {}
+
+template <typename T> static inline T __ldcg(const T *from) {
+    return *from;
+}
+
+template <typename T> static inline T __ldcs(const T *from) {
+    return *from;
+}
+
 template <typename T> static inline T __shfl_sync(unsigned mask, T value, int lane) {
     return sim::shuffle_value(mask, value, (unsigned)lane % 32);
 }
@@ -82,6 +93,14 @@ static inline void __trap() {
 
 static inline int atomicAdd(int *address, int value) {
     return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+}
+
+static inline unsigned atomicInc(unsigned *address, unsigned last) {
+    unsigned known = __atomic_load_n(address, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(address, &known, known >= last ? 0 : known + 1, true,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+    return known;
 }
 
 static inline unsigned long long atomicMin(unsigned long long *address, unsigned long long value) {

@@ -17,6 +17,7 @@ static void cuda_close(yoke_device *device) {
     cuda_close_staging(cuda);
     cuda_products_clear(cuda);
     if (cuda->step != NULL) cudaFree(cuda->step);
+    if (cuda->arrivals != NULL) cudaFree(cuda->arrivals);
     if (cuda->workspace != NULL) cudaFree(cuda->workspace);
 #ifdef YOKE_HAS_CUDNN
     if (cuda->cudnn != NULL) cuda_cudnn()->cudnnDestroy(cuda->cudnn);
@@ -100,6 +101,9 @@ static yoke_status cuda_build(cuda_device *cuda) {
     TRY(create_cudnn(cuda));
     TRY_CUDA(cuda, cudaMalloc(&cuda->workspace, CUDA_WORKSPACE_BYTES));
     TRY_CUDA(cuda, cudaMalloc((void **)&cuda->step, sizeof *cuda->step));
+    size_t bytes = CUDA_ARRIVALS * sizeof *cuda->arrivals;
+    TRY_CUDA(cuda, cudaMalloc((void **)&cuda->arrivals, bytes));
+    TRY_CUDA(cuda, cudaMemsetAsync(cuda->arrivals, 0, bytes, cuda->streams[YOKE_STREAM_COMPUTE]));
     return YOKE_OK;
 }
 

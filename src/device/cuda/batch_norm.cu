@@ -24,7 +24,7 @@ static __device__ void keep_statistics(const cuda_batch_norm_job &job, int chann
         (float)(keep * (double)job.running_variance[channel] + job.momentum * unbiased);
 }
 
-/* Mean, and sum of squared distances from it, over the block's `count` pixels from `begin`. A
+/* Mean, and sum of squared distances from it, over the block's `count` pixels, the first `begin`. A
  * thread sums the distances from its first value, and the block combines them relative to its own
  * first value: for any mean, cancellation is of the order of the std. */
 template <int N, int LANES, typename T>
@@ -32,7 +32,7 @@ static __device__ void measure(const cuda_batch_norm_job &job, const part &part,
                                float count, float (&mean)[N], float (&squares)[N]) {
     __shared__ float room[CUDA_COLUMN_ROOM(N, LANES)];
     auto load = [&](size_t pixel) { return load_at<N, T>(job, part, job.input, pixel); };
-    cuda_pack<T, N> base = load(begin), first = part.pixel < part.end ? load(part.pixel) : base;
+    cuda_pack<T, N> base = load(begin), first = part.steps > 0 ? load(part.pixel) : base;
     float own = 0, sum[N] = {};
     for (int i = 0; i < N; i++)
         squares[i] = 0;
@@ -66,7 +66,7 @@ static __device__ void normalise(const cuda_batch_norm_job &job, const part &par
         bias[i] = job.bias[part.channel + i];
     }
     auto load = [&](size_t pixel) {
-        packs<T, N, 1 + ADD> values = {{load_at<N, T>(job, part, job.input, pixel)}};
+        packs<T, N, 1 + ADD> values = {{load_at<N, T, LAST>(job, part, job.input, pixel)}};
         if (ADD) values.of[ADD] = load_at<N, T>(job, part, job.added, pixel);
         return values;
     };
@@ -84,7 +84,7 @@ static __device__ void normalise(const cuda_batch_norm_job &job, const part &par
 template <typename T, int N, bool ADD>
 static __global__ void __launch_bounds__(CUDA_COLUMN_THREADS)
     forward_whole(cuda_batch_norm_job job) {
-    part part = part_of<N, WHOLE_LANES>(job, blockIdx.x, 0, job.pixels);
+    part part = part_of<N, WHOLE_LANES>(job, blockIdx.x, 0, 1);
     float mean[N], variance[N], reciprocal[N];
     measure<N, WHOLE_LANES, T>(job, part, 0, (float)job.pixels, mean, variance);
     for (int i = 0; i < N; i++) {
@@ -97,90 +97,104 @@ static __global__ void __launch_bounds__(CUDA_COLUMN_THREADS)
     normalise<T, N, ADD>(job, part, mean, reciprocal);
 }
 
-static __device__ float chunk_count(const cuda_batch_norm_job &job, const chunks &chunks,
-                                    size_t chunk) {
-    size_t left = job.pixels - chunk * chunks.pixels;
-    return (float)(left < chunks.pixels ? left : chunks.pixels);
+/* How many pixels each block of a group has. */
+struct shares {
+    size_t full; /* of every block */
+    size_t rest; /* of the first ones, a stretch each */
+};
+
+static __device__ shares shares_of(const cuda_batch_norm_job &job, const division &cut) {
+    size_t round = cut.count * STRETCH;
+    return {job.pixels / round * STRETCH, job.pixels % round};
+}
+
+static __device__ float share_of(const shares &shares, size_t block) {
+    size_t before = block * STRETCH, left = shares.rest > before ? shares.rest - before : 0;
+    return (float)(shares.full + (left < STRETCH ? left : STRETCH));
+}
+
+template <int N>
+static __device__ void combine_measures(const cuda_batch_norm_job &job, const division &cut,
+                                        const shares &shares) {
+    constexpr int CHANNELS = CHUNK_LANES * N;
+    __shared__ float room[CUDA_COLUMN_ROOM(1, CHANNELS)];
+    int channel = (int)(blockIdx.x % cut.groups * CHANNELS + threadIdx.x % CHANNELS);
+    int reads = channel < job.channels ? channel : 0;
+    auto part = [&](unsigned block, int row) {
+        return cuda_load_written(partial_row(job, block, row) + reads);
+    };
+    float base = part(0, 0);
+    float mean = sum_blocks<CHANNELS>(cut, room, [&](unsigned block) {
+        return share_of(shares, block) * (part(block, 0) - base);
+    });
+    mean = base + mean / (float)job.pixels;
+    float variance = sum_blocks<CHANNELS>(cut, room, [&](unsigned block) {
+        float apart = part(block, 0) - mean;
+        return part(block, 1) + share_of(shares, block) * apart * apart;
+    });
+    if (threadIdx.x < CHANNELS && channel < job.channels)
+        keep_statistics(job, channel, mean, variance / (float)job.pixels);
 }
 
 template <typename T, int N>
 static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
-    measure_chunk(cuda_batch_norm_job job, chunks chunks) {
-    part part = chunk_part<N>(job, chunks);
-    size_t chunk = blockIdx.x / chunks.groups;
+    measure_chunk(cuda_batch_norm_job job, division cut) {
+    part part = chunk_part<N>(job, cut);
+    size_t block = blockIdx.x / cut.groups;
+    shares shares = shares_of(job, cut);
     float mean[N], squares[N];
-    measure<N, CHUNK_LANES, T>(job, part, chunk * chunks.pixels, chunk_count(job, chunks, chunk),
-                               mean, squares);
-    if (threadIdx.x >= CHUNK_LANES || !part.real) return;
-    for (int i = 0; i < N; i++) {
-        partial_row(job, chunk, 0)[part.channel + i] = mean[i];
-        partial_row(job, chunk, 1)[part.channel + i] = squares[i];
-    }
+    measure<N, CHUNK_LANES, T>(job, part, block * STRETCH, share_of(shares, block), mean, squares);
+    if (threadIdx.x < CHUNK_LANES && part.real)
+        for (int i = 0; i < N; i++) {
+            partial_row(job, block, 0)[part.channel + i] = mean[i];
+            partial_row(job, block, 1)[part.channel + i] = squares[i];
+        }
+    if (combines(job, cut)) combine_measures<N>(job, cut, shares);
 }
 
+/* Normalises with the statistics of this step, or with the running ones. */
 template <typename T, int N, bool ADD>
 static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
-    forward_chunk(cuda_batch_norm_job job, chunks chunks) {
-    constexpr int CHANNELS = CHUNK_LANES * N;
-    __shared__ float room[CUDA_COLUMN_ROOM(1, CHANNELS)], means[CHANNELS], variances[CHANNELS];
-    int channel = (int)(blockIdx.x % chunks.groups * CHANNELS + threadIdx.x % CHANNELS);
-    int reads = channel < job.channels ? channel : 0;
-    float base = partial_row(job, 0, 0)[reads];
-    float mean = sum_chunks<CHANNELS>(chunks, room, [&](unsigned chunk) {
-        return chunk_count(job, chunks, chunk) * (partial_row(job, chunk, 0)[reads] - base);
-    });
-    mean = base + mean / (float)job.pixels;
-    float variance = sum_chunks<CHANNELS>(chunks, room, [&](unsigned chunk) {
-        float apart = partial_row(job, chunk, 0)[reads] - mean;
-        return partial_row(job, chunk, 1)[reads] + chunk_count(job, chunks, chunk) * apart * apart;
-    });
-    variance /= (float)job.pixels;
-    if (threadIdx.x < CHANNELS) {
-        means[threadIdx.x] = mean;
-        variances[threadIdx.x] = variance;
-        if (blockIdx.x < chunks.groups && channel < job.channels)
-            keep_statistics(job, channel, mean, variance);
-    }
-    __syncthreads();
-    float part_mean[N], reciprocal[N];
-    for (int i = 0; i < N; i++) {
-        unsigned at = threadIdx.x % CHUNK_LANES * N + (unsigned)i;
-        part_mean[i] = means[at];
-        reciprocal[i] = reciprocal_std(variances[at], job.epsilon);
-    }
-    normalise<T, N, ADD>(job, chunk_part<N>(job, chunks), part_mean, reciprocal);
-}
-
-template <typename T, int N, bool ADD>
-static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
-    evaluate_chunk(cuda_batch_norm_job job, chunks chunks) {
-    part part = chunk_part<N>(job, chunks);
+    forward_chunk(cuda_batch_norm_job job, division cut, bool running) {
+    part part = chunk_part<N>(job, cut);
     float mean[N], reciprocal[N];
-    load_channels(mean, job.running_mean + part.channel);
-    load_channels(reciprocal, job.running_variance + part.channel);
-    for (int i = 0; i < N; i++)
+    load_channels(mean, (running ? job.running_mean : job.mean) + part.channel);
+    load_channels(reciprocal, (running ? job.running_variance : job.reciprocal) + part.channel);
+    for (int i = 0; running && i < N; i++)
         reciprocal[i] = reciprocal_std(reciprocal[i], job.epsilon);
-    if (job.fixed && blockIdx.x < chunks.groups && threadIdx.x < CHUNK_LANES && part.real)
+    if (job.fixed && blockIdx.x < cut.groups && threadIdx.x < CHUNK_LANES && part.real)
         for (int i = 0; i < N; i++) {
             job.mean[part.channel + i] = mean[i];
             job.reciprocal[part.channel + i] = reciprocal[i];
         }
-    normalise<T, N, ADD>(job, part, mean, reciprocal);
+    normalise<T, N, ADD>(job, reversed(part), mean, reciprocal);
 }
 
 /* Launchers. */
 
 template <typename T, int N, bool ADD>
+static void launch_values(const cuda_batch_norm_job *job, bool running, cudaStream_t stream) {
+    division cut = divide<N>(job, job->resident.values);
+    LAUNCH((forward_chunk<T, N, ADD>), cut.groups * cut.count, CHUNK_THREADS, stream, *job, cut,
+           running);
+}
+
+template <typename T, int N>
+static void evaluate(const cuda_batch_norm_job *job, cudaStream_t stream) {
+    job->added != NULL ? launch_values<T, N, true>(job, true, stream)
+                       : launch_values<T, N, false>(job, true, stream);
+}
+
+template <typename T, int N, bool ADD>
 static void launch_forward(const cuda_batch_norm_job *job, cudaStream_t stream) {
-    if (job->pixels <= CUDA_NORM_WHOLE_FORWARD) {
+    if (fits_one_launch<N>(job, CUDA_NORM_WHOLE_FORWARD)) {
         LAUNCH_BLOCK((forward_whole<T, N, ADD>), whole_blocks<N>(job), whole_threads(job), stream,
                      *job);
         return;
     }
-    chunks chunks = chunks_of<N>(job);
-    unsigned blocks = chunks.groups * chunks.count;
-    LAUNCH_BLOCK((measure_chunk<T, N>), blocks, CHUNK_THREADS, stream, *job, chunks);
-    LAUNCH_BLOCK((forward_chunk<T, N, ADD>), blocks, CHUNK_THREADS, stream, *job, chunks);
+    division cut = divide<N>(job, job->resident.sums);
+    LAUNCH_BLOCK((measure_chunk<T, N>), cut.groups * cut.count, CHUNK_THREADS, stream, *job, cut);
+    launch_values<T, N, ADD>(job, false, stream);
 }
 
 template <typename T, int N>
@@ -189,26 +203,26 @@ static void forward(const cuda_batch_norm_job *job, cudaStream_t stream) {
                        : launch_forward<T, N, false>(job, stream);
 }
 
-template <typename T, int N, bool ADD>
-static void launch_evaluation(const cuda_batch_norm_job *job, cudaStream_t stream) {
-    chunks chunks = chunks_of<N>(job);
-    LAUNCH((evaluate_chunk<T, N, ADD>), chunks.groups * chunks.count, CHUNK_THREADS, stream, *job,
-           chunks);
-}
-
-template <typename T, int N>
-static void evaluate(const cuda_batch_norm_job *job, cudaStream_t stream) {
-    job->added != NULL ? launch_evaluation<T, N, true>(job, stream)
-                       : launch_evaluation<T, N, false>(job, stream);
+template <typename T, int N> static cudaError_t fit(cuda_batch_norm_job *job, int processors) {
+    const void *values = job->added != NULL ? (const void *)forward_chunk<T, N, true>
+                                            : (const void *)forward_chunk<T, N, false>;
+    cudaError_t error =
+        find_resident((const void *)measure_chunk<T, N>, processors, &job->resident.sums);
+    return error != cudaSuccess ? error : find_resident(values, processors, &job->resident.values);
 }
 
 template <typename T, int N> static size_t partial_bytes(const cuda_batch_norm_job *job) {
-    if (job->pixels <= CUDA_NORM_WHOLE_FORWARD && job->pixels <= CUDA_NORM_WHOLE_BACKWARD) return 0;
-    return 2 * sizeof(float) * (size_t)job->channels * chunks_of<N>(job).count;
+    if (fits_one_launch<N>(job, CUDA_NORM_WHOLE_BACKWARD)) return 0;
+    size_t rows = 2 * ((size_t)divide<N>(job, job->resident.sums).count + 1);
+    return rows * (size_t)job->channels * sizeof(float);
 }
 
 extern "C" size_t cuda_batch_norm_partial_bytes(const cuda_batch_norm_job *job) {
     return CUDA_BY_PACK(partial_bytes, job->type, job->channels, job);
+}
+
+extern "C" cudaError_t cuda_fit_batch_norm(cuda_batch_norm_job *job, int processors) {
+    return CUDA_BY_PACK(fit, job->type, job->channels, job, processors);
 }
 
 extern "C" cudaError_t cuda_run_batch_norm(const cuda_batch_norm_job *job, cudaStream_t stream) {

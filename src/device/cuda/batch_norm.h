@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What forward and backward of batch norm share: which thread reads which pixels, channels last. A
  * small tensor takes one launch: a block owns a few channels and reads its pixels a second time
- * from the cache. A large tensor takes two: first each block sums over its chunk of pixels, then
- * every block adds the sums of all chunks for its channels and applies them to its chunk. For .cu
- * files only. */
+ * from the cache. A large tensor takes two. The blocks of a launch all run at once: those of a
+ * group of channels sweep over the pixels together, a stretch each. In the first launch each block
+ * sums, and the last one of its group to finish combines the sums of all. The second launch applies
+ * them and sweeps backwards, so that L2 still holds what it reads first. For .cu files only. */
 #ifndef DEVICE_CUDA_BATCH_NORM_H
 #define DEVICE_CUDA_BATCH_NORM_H
 
@@ -11,38 +12,47 @@
 
 #include "device/cuda/columns.h"
 #include "device/cuda/kernels.h"
+#include "device/cuda/last_block.h"
 
 constexpr int WHOLE_LANES = 2; /* 32 bytes of a pixel: one sector of memory */
 constexpr int CHUNK_LANES = 4;
 constexpr int CHUNK_THREADS = 256;
+constexpr size_t STRETCH = CHUNK_THREADS / CHUNK_LANES; /* pixels that a block reads at once */
 
-struct chunks {
+struct division {
     unsigned groups; /* of CHUNK_LANES packs of channels */
-    unsigned count;
-    size_t pixels; /* of one chunk; the last may be shorter */
+    unsigned count;  /* blocks of each group */
 };
 
-/* The part that one thread reads: a pack of channels of every stride-th pixel. */
+/* The part that one thread reads: a pack of channels of `steps` pixels, `stride` apart, which
+ * modulo 2^64 may be backwards. */
 struct part {
     int channel;
     bool real; /* false: beyond the last channel, with no pixels */
-    size_t pixel, end, stride;
+    size_t pixel, stride, steps;
 };
 
 template <int N, int LANES>
-static __device__ part part_of(const cuda_batch_norm_job &job, unsigned group, size_t begin,
-                               size_t end) {
+static __device__ part part_of(const cuda_batch_norm_job &job, unsigned group, size_t block,
+                               size_t blocks) {
     int channel = (int)(group * LANES + threadIdx.x % LANES) * N;
     bool real = channel < job.channels;
-    return {real ? channel : 0, real, begin + threadIdx.x / LANES, real ? end : begin,
-            blockDim.x / LANES};
+    size_t pixels = blockDim.x / LANES, stride = blocks * pixels;
+    size_t pixel = block * pixels + threadIdx.x / LANES;
+    size_t steps = real && pixel < job.pixels ? (job.pixels - 1 - pixel) / stride + 1 : 0;
+    return {real ? channel : 0, real, pixel, stride, steps};
 }
 
 template <int N>
-static __device__ part chunk_part(const cuda_batch_norm_job &job, const chunks &chunks) {
-    size_t begin = blockIdx.x / chunks.groups * chunks.pixels, end = begin + chunks.pixels;
-    return part_of<N, CHUNK_LANES>(job, blockIdx.x % chunks.groups, begin,
-                                   end < job.pixels ? end : job.pixels);
+static __device__ part chunk_part(const cuda_batch_norm_job &job, const division &cut) {
+    return part_of<N, CHUNK_LANES>(job, blockIdx.x % cut.groups, blockIdx.x / cut.groups,
+                                   cut.count);
+}
+
+static __device__ part reversed(part part) {
+    if (part.steps > 0) part.pixel += (part.steps - 1) * part.stride;
+    part.stride = 0 - part.stride;
+    return part;
 }
 
 /* Issues several loads before it uses the first; more than 128 bytes would not fit a thread's
@@ -50,21 +60,25 @@ static __device__ part chunk_part(const cuda_batch_norm_job &job, const chunks &
 template <typename Load, typename Use>
 static __device__ void visit(const part &part, Load load, Use use) {
     constexpr int AHEAD = sizeof(decltype(load(0))) > 32 ? 2 : 4;
-    for (size_t pixel = part.pixel; pixel < part.end; pixel += AHEAD * part.stride) {
+    size_t pixel = part.pixel;
+    for (size_t step = 0; step < part.steps; step += AHEAD, pixel += AHEAD * part.stride) {
         decltype(load(pixel)) ahead[AHEAD] = {};
 #pragma unroll
         for (int k = 0; k < AHEAD; k++)
-            if (pixel + k * part.stride < part.end) ahead[k] = load(pixel + k * part.stride);
+            if (step + k < part.steps) ahead[k] = load(pixel + k * part.stride);
 #pragma unroll
         for (int k = 0; k < AHEAD; k++)
-            if (pixel + k * part.stride < part.end) use(pixel + k * part.stride, ahead[k]);
+            if (step + k < part.steps) use(pixel + k * part.stride, ahead[k]);
     }
 }
 
-template <int N, typename T>
+/* Reads channels for the first time, or for the last. */
+enum visits { FIRST, LAST };
+template <int N, typename T, visits VISIT = FIRST>
 static __device__ cuda_pack<T, N> load_at(const cuda_batch_norm_job &job, const part &part,
                                           const void *values, size_t pixel) {
-    return cuda_load<N>((const T *)values + pixel * (size_t)job.channels + part.channel);
+    const T *from = (const T *)values + pixel * (size_t)job.channels + part.channel;
+    return VISIT == LAST ? cuda_load_last<N>(from) : cuda_load<N>(from);
 }
 
 /* N channels of one pixel, of each of COUNT tensors. */
@@ -80,32 +94,47 @@ static __device__ float normal(float value, float mean, float scale, float bias)
     return fmaf(value - mean, scale, bias);
 }
 
-/* Two rows of [channels] for each chunk. */
-static __device__ float *partial_row(const cuda_batch_norm_job &job, size_t chunk, int row) {
-    return job.partial + (chunk * 2 + (size_t)row) * (size_t)job.channels;
+/* Two rows of [channels] for each block of a group, and behind them for the sums of all. */
+static __device__ float *partial_row(const cuda_batch_norm_job &job, size_t block, int row) {
+    return job.partial + (block * 2 + (size_t)row) * (size_t)job.channels;
 }
 
-/* Sum over all chunks of term(chunk) for the channel of this thread: neighbouring threads have
- * neighbouring channels of the block's group. */
+/* Whether this block is to combine the partial sums of its group. */
+static __device__ bool combines(const cuda_batch_norm_job &job, const division &cut) {
+    return cuda_arrives_last(job.arrivals + blockIdx.x % cut.groups, cut.count);
+}
+
+/* Sum over all blocks of a group of term(block) for the channel of this thread: neighbouring
+ * threads have neighbouring channels of the group. */
 template <int CHANNELS, typename Term>
-static __device__ float sum_chunks(const chunks &chunks, float *room, Term term) {
+static __device__ float sum_blocks(const division &cut, float *room, Term term) {
     float sum[1] = {0};
 #pragma unroll 4
-    for (unsigned chunk = threadIdx.x / CHANNELS; chunk < chunks.count;
-         chunk += CHUNK_THREADS / CHANNELS)
-        sum[0] += term(chunk);
+    for (unsigned block = threadIdx.x / CHANNELS; block < cut.count;
+         block += CHUNK_THREADS / CHANNELS)
+        sum[0] += term(block);
     cuda_sum_columns<1, CHANNELS>(sum, room);
     return sum[0];
 }
 
-template <int N> static chunks chunks_of(const cuda_batch_norm_job *job) {
-    size_t pixels = job->pixels, lanes = CHUNK_THREADS / CHUNK_LANES;
+/* `resident`: blocks that the GPU runs at once. */
+template <int N> static division divide(const cuda_batch_norm_job *job, unsigned resident) {
     size_t groups = ((size_t)job->channels + CHUNK_LANES * N - 1) / (CHUNK_LANES * N);
-    size_t most = (pixels + lanes - 1) / lanes;
-    size_t count = (job->cut.blocks + (job->cut.at_most ? 0 : groups - 1)) / groups;
-    if (count < 1) count = 1;
-    size_t chunk_pixels = (pixels - 1) / (count < most ? count : most) + 1;
-    return {(unsigned)groups, (unsigned)((pixels - 1) / chunk_pixels + 1), chunk_pixels};
+    size_t most = (job->pixels + STRETCH - 1) / STRETCH, count = resident / groups;
+    return {(unsigned)groups, (unsigned)(count < 1 ? 1 : count < most ? count : most)};
+}
+
+/* The counters of groups are as many as a device has; beyond them blocks are many in any case. */
+template <int N> static bool fits_one_launch(const cuda_batch_norm_job *job, size_t pixels) {
+    return job->pixels <= pixels || divide<N>(job, 0).groups > CUDA_ARRIVALS;
+}
+
+static inline cudaError_t find_resident(const void *kernel, int processors, unsigned *blocks) {
+    int each = 0;
+    cudaError_t error =
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, CHUNK_THREADS, 0);
+    *blocks = (unsigned)(processors * each);
+    return error;
 }
 
 template <int N> static unsigned whole_blocks(const cuda_batch_norm_job *job) {

@@ -20,12 +20,13 @@ static __device__ void load_constants(const cuda_batch_norm_job &job, const part
 }
 
 /* Calls use(pixel, off, g) with off = x - mean, N of each. */
-template <typename T, int N, bool ADD, typename Use>
+template <typename T, int N, bool ADD, visits VISIT, typename Use>
 static __device__ void visit_gradients(const cuda_batch_norm_job &job, const part &part,
                                        const channel_constants<N> &constants, Use use) {
     auto load = [&](size_t pixel) {
-        packs<T, N, 2 + ADD> values = {{load_at<N, T>(job, part, job.input, pixel),
-                                        load_at<N, T>(job, part, job.output_gradient, pixel)}};
+        packs<T, N, 2 + ADD> values = {
+            {load_at<N, T, VISIT>(job, part, job.input, pixel),
+             load_at<N, T, VISIT>(job, part, job.output_gradient, pixel)}};
         if (ADD) values.of[1 + ADD] = load_at<N, T>(job, part, job.output, pixel);
         return values;
     };
@@ -55,15 +56,15 @@ static __device__ void sum_gradients(const cuda_batch_norm_job &job, const part 
     __shared__ float room[CUDA_COLUMN_ROOM(2 * N, LANES)];
     for (int i = 0; i < 2 * N; i++)
         sums[i] = 0;
-    visit_gradients<T, N, ADD>(job, part, constants,
-                               [&](size_t pixel, const float(&off)[N], const float(&gradient)[N]) {
-                                   for (int i = 0; i < N; i++) {
-                                       sums[i] += gradient[i];
-                                       sums[N + i] = fmaf(gradient[i], off[i], sums[N + i]);
-                                   }
-                                   if (ADD && job.added_gradient != NULL)
-                                       store_at<T>(job, part, job.added_gradient, pixel, gradient);
-                               });
+    visit_gradients<T, N, ADD, FIRST>(
+        job, part, constants, [&](size_t pixel, const float(&off)[N], const float(&gradient)[N]) {
+            for (int i = 0; i < N; i++) {
+                sums[i] += gradient[i];
+                sums[N + i] = fmaf(gradient[i], off[i], sums[N + i]);
+            }
+            if (ADD && job.added_gradient != NULL)
+                store_at<T>(job, part, job.added_gradient, pixel, gradient);
+        });
     cuda_sum_columns<2 * N, LANES>(sums, room);
 }
 
@@ -94,7 +95,7 @@ static __device__ void spread_gradients(const cuda_batch_norm_job &job, const pa
         off_sum[i] *= reciprocal * reciprocal / (float)job.pixels;
         if (job.fixed) sum[i] = off_sum[i] = 0; /* the statistics do not depend on the input */
     }
-    visit_gradients<T, N, false>(
+    visit_gradients<T, N, false, LAST>(
         job, part, constants, [&](size_t pixel, const float(&off)[N], const float(&gradient)[N]) {
             float result[N];
             for (int i = 0; i < N; i++) {
@@ -108,7 +109,7 @@ static __device__ void spread_gradients(const cuda_batch_norm_job &job, const pa
 template <typename T, int N, bool ADD>
 static __global__ void __launch_bounds__(CUDA_COLUMN_THREADS)
     backward_whole(cuda_batch_norm_job job) {
-    part part = part_of<N, WHOLE_LANES>(job, blockIdx.x, 0, job.pixels);
+    part part = part_of<N, WHOLE_LANES>(job, blockIdx.x, 0, 1);
     channel_constants<N> constants;
     load_constants(job, part, constants);
     float sums[2 * N];
@@ -120,66 +121,90 @@ static __global__ void __launch_bounds__(CUDA_COLUMN_THREADS)
         spread_gradients<T, N>(spread_job(job, ADD), part, constants, sums, sums + N);
 }
 
+/* Also keeps the sums of all blocks for the second launch. */
+template <int N>
+static __device__ void combine_gradients(const cuda_batch_norm_job &job, const division &cut) {
+    constexpr int CHANNELS = CHUNK_LANES * N;
+    __shared__ float room[CUDA_COLUMN_ROOM(1, CHANNELS)];
+    int channel = (int)(blockIdx.x % cut.groups * CHANNELS + threadIdx.x % CHANNELS);
+    int reads = channel < job.channels ? channel : 0;
+    float sums[2];
+    for (int row = 0; row < 2; row++)
+        sums[row] = sum_blocks<CHANNELS>(cut, room, [&](unsigned block) {
+            return cuda_load_written(partial_row(job, block, row) + reads);
+        });
+    if (threadIdx.x >= CHANNELS || channel >= job.channels) return;
+    for (int row = 0; row < 2; row++)
+        partial_row(job, cut.count, row)[channel] = sums[row];
+    keep_gradients(job, channel, sums[0], sums[1]);
+}
+
 template <typename T, int N, bool ADD>
 static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
-    sum_chunk(cuda_batch_norm_job job, chunks chunks) {
-    part part = chunk_part<N>(job, chunks);
+    sum_chunk(cuda_batch_norm_job job, division cut) {
+    part part = chunk_part<N>(job, cut);
     channel_constants<N> constants;
     load_constants(job, part, constants);
     float sums[2 * N];
     sum_gradients<T, N, CHUNK_LANES, ADD>(job, part, constants, sums);
-    if (threadIdx.x >= CHUNK_LANES || !part.real) return;
-    for (int i = 0; i < 2 * N; i++)
-        partial_row(job, blockIdx.x / chunks.groups, i / N)[part.channel + i % N] = sums[i];
+    if (threadIdx.x < CHUNK_LANES && part.real)
+#pragma unroll
+        for (int i = 0; i < 2 * N; i++)
+            partial_row(job, blockIdx.x / cut.groups, i / N)[part.channel + i % N] = sums[i];
+    if (combines(job, cut)) combine_gradients<N>(job, cut);
 }
 
+/* summed: blocks of the first launch in each group. */
 template <typename T, int N>
 static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
-    backward_chunk(cuda_batch_norm_job job, chunks chunks) {
-    constexpr int CHANNELS = CHUNK_LANES * N;
-    __shared__ float room[CUDA_COLUMN_ROOM(1, CHANNELS)], sums[CHANNELS], off_sums[CHANNELS];
-    int channel = (int)(blockIdx.x % chunks.groups * CHANNELS + threadIdx.x % CHANNELS);
-    int reads = channel < job.channels ? channel : 0;
-    float sum = sum_chunks<CHANNELS>(
-        chunks, room, [&](unsigned chunk) { return partial_row(job, chunk, 0)[reads]; });
-    float off_sum = sum_chunks<CHANNELS>(
-        chunks, room, [&](unsigned chunk) { return partial_row(job, chunk, 1)[reads]; });
-    if (threadIdx.x < CHANNELS) {
-        sums[threadIdx.x] = sum;
-        off_sums[threadIdx.x] = off_sum;
-        if (blockIdx.x < chunks.groups && channel < job.channels)
-            keep_gradients(job, channel, sum, off_sum);
-    }
-    __syncthreads();
-    if (job.input_gradient == NULL) return;
-    part part = chunk_part<N>(job, chunks);
+    backward_chunk(cuda_batch_norm_job job, division cut, unsigned summed) {
+    part part = chunk_part<N>(job, cut);
     channel_constants<N> constants;
     load_constants(job, part, constants);
-    float part_sum[N], part_off_sum[N];
-    load_channels(part_sum, sums + threadIdx.x % CHUNK_LANES * N);
-    load_channels(part_off_sum, off_sums + threadIdx.x % CHUNK_LANES * N);
-    spread_gradients<T, N>(job, part, constants, part_sum, part_off_sum);
+    float sum[N], off_sum[N];
+    load_channels(sum, partial_row(job, summed, 0) + part.channel);
+    load_channels(off_sum, partial_row(job, summed, 1) + part.channel);
+    spread_gradients<T, N>(job, reversed(part), constants, sum, off_sum);
 }
 
 template <typename T, int N, bool ADD>
 static void launch_backward(const cuda_batch_norm_job *job, cudaStream_t stream) {
-    if (job->pixels <= CUDA_NORM_WHOLE_BACKWARD) {
+    if (fits_one_launch<N>(job, CUDA_NORM_WHOLE_BACKWARD)) {
         LAUNCH_BLOCK((backward_whole<T, N, ADD>), whole_blocks<N>(job), whole_threads(job), stream,
                      *job);
         return;
     }
-    chunks chunks = chunks_of<N>(job);
-    unsigned blocks = chunks.groups * chunks.count;
-    LAUNCH_BLOCK((sum_chunk<T, N, ADD>), blocks, CHUNK_THREADS, stream, *job, chunks);
-    if (job->input_gradient == NULL) blocks = chunks.groups;
-    LAUNCH_BLOCK((backward_chunk<T, N>), blocks, CHUNK_THREADS, stream, spread_job(*job, ADD),
-                 chunks);
+    division sums = divide<N>(job, job->resident.sums);
+    division values = divide<N>(job, job->resident.values);
+    LAUNCH_BLOCK((sum_chunk<T, N, ADD>), sums.groups * sums.count, CHUNK_THREADS, stream, *job,
+                 sums);
+    if (job->input_gradient == NULL) return;
+    LAUNCH((backward_chunk<T, N>), values.groups * values.count, CHUNK_THREADS, stream,
+           spread_job(*job, ADD), values, sums.count);
 }
 
 template <typename T, int N>
 static void backward(const cuda_batch_norm_job *job, cudaStream_t stream) {
     job->added != NULL ? launch_backward<T, N, true>(job, stream)
                        : launch_backward<T, N, false>(job, stream);
+}
+
+/* With and without a sum it launches as many blocks, so that both add in the same order. */
+template <typename T, int N> static cudaError_t fit(cuda_batch_norm_job *job, int processors) {
+    const void *kernels[] = {(const void *)sum_chunk<T, N, false>,
+                             (const void *)sum_chunk<T, N, true>,
+                             (const void *)backward_chunk<T, N>};
+    unsigned resident[3];
+    for (int i = 0; i < 3; i++) {
+        cudaError_t error = find_resident(kernels[i], processors, &resident[i]);
+        if (error != cudaSuccess) return error;
+    }
+    job->resident = {resident[0] < resident[1] ? resident[0] : resident[1], resident[2]};
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cuda_fit_batch_norm_backward(cuda_batch_norm_job *job, int processors) {
+    return CUDA_BY_PACK(fit, job->type, job->channels, job, processors);
 }
 
 extern "C" cudaError_t cuda_run_batch_norm_backward(const cuda_batch_norm_job *job,

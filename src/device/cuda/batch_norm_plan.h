@@ -7,7 +7,7 @@
 
 typedef struct cuda_batch_norm_plan {
     cuda_kernel_plan kernel; /* input 1: of a sum */
-    cuda_batch_norm_cut forward_cut, backward_cut;
+    cuda_batch_norm_resident forward, backward;
     bool fixed; /* training computes with the running statistics, which stay */
 } cuda_batch_norm_plan;
 

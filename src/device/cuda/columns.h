@@ -11,6 +11,33 @@
 /* Shared floats that sums of `count` values over `lanes` columns need. */
 #define CUDA_COLUMN_ROOM(count, lanes) ((CUDA_COLUMN_THREADS / CUDA_WARP + 1) * (count) * (lanes))
 
+/* What a lane holds after exchanges: values from `first`, as do the lanes that differ in `copies`.
+ */
+struct cuda_place {
+    int first;
+    unsigned copies;
+};
+
+/* Exchanges with the lanes LANE, 2 LANE, ... away; the first LEFT values are left. */
+template <int LEFT, int LANE>
+static __device__ void cuda_exchange(float *values, cuda_place &place) {
+    if constexpr (LANE < CUDA_WARP && LEFT == 1) {
+        values[0] += __shfl_xor_sync(0xffffffffu, values[0], LANE);
+        place.copies |= (unsigned)LANE;
+        cuda_exchange<1, 2 * LANE>(values, place);
+    } else if constexpr (LANE < CUDA_WARP) {
+        constexpr int HALF = LEFT / 2;
+        bool upper = (threadIdx.x & (unsigned)LANE) != 0;
+        if (upper) place.first += HALF;
+        for (int i = 0; i < HALF; i++) {
+            float low = values[i], high = values[i + HALF];
+            float other = __shfl_xor_sync(0xffffffffu, upper ? low : high, LANE);
+            values[i] = (upper ? high : low) + other;
+        }
+        cuda_exchange<HALF, 2 * LANE>(values, place);
+    }
+}
+
 /* Sums each of the COUNT values over its column, in a fixed order, and returns the sum to every
  * thread of the column. At every exchange the lanes of a warp that share a column halve the values
  * they hold: about COUNT shuffles, where summing value by value takes COUNT * log2(32 / LANES). All
@@ -18,28 +45,13 @@
  * Consecutive sums with the same COUNT and LANES may share one room; others need their own. */
 template <int COUNT, int LANES>
 static __device__ void cuda_sum_columns(float (&values)[COUNT], float *room) {
-    unsigned column = threadIdx.x % LANES, warp = threadIdx.x / CUDA_WARP, copies = 0;
-    int left = COUNT, first = 0; /* this lane still holds values first .. first + left - 1 */
-#pragma unroll
-    for (int lane = LANES; lane < CUDA_WARP; lane *= 2) {
-        if (left == 1) {
-            values[0] += __shfl_xor_sync(0xffffffffu, values[0], lane);
-            copies |= (unsigned)lane;
-            continue;
-        }
-        left /= 2;
-        bool upper = (threadIdx.x & (unsigned)lane) != 0;
-        if (upper) first += left;
-#pragma unroll
-        for (int i = 0; i < left; i++) {
-            float give = upper ? values[i] : values[i + left];
-            float keep = upper ? values[i + left] : values[i];
-            values[i] = keep + __shfl_xor_sync(0xffffffffu, give, lane);
-        }
-    }
-    float *part = room + LANES * COUNT + (warp * LANES + column) * COUNT + (unsigned)first;
-    if ((threadIdx.x & copies) == 0)
-        for (int i = 0; i < left; i++)
+    constexpr int SHARES = CUDA_WARP / LANES, LEFT = COUNT > SHARES ? COUNT / SHARES : 1;
+    unsigned column = threadIdx.x % LANES, warp = threadIdx.x / CUDA_WARP;
+    cuda_place place = {0, 0};
+    cuda_exchange<COUNT, LANES>(values, place);
+    float *part = room + LANES * COUNT + (warp * LANES + column) * COUNT + (unsigned)place.first;
+    if ((threadIdx.x & place.copies) == 0)
+        for (int i = 0; i < LEFT; i++)
             part[i] = values[i];
     __syncthreads();
     for (unsigned k = threadIdx.x; k < LANES * COUNT; k += blockDim.x) {
@@ -49,6 +61,7 @@ static __device__ void cuda_sum_columns(float (&values)[COUNT], float *room) {
         room[k] = sum;
     }
     __syncthreads();
+#pragma unroll
     for (int i = 0; i < COUNT; i++)
         values[i] = room[column * COUNT + (unsigned)i];
 }

@@ -31,6 +31,7 @@ typedef struct cuda_device {
     cudnnHandle_t cudnn;       /* NULL: not in this build, not on this machine, or it fails */
     void *workspace;           /* CUDA_WORKSPACE_BYTES, for the compute stream */
     cuda_step *step;           /* device memory: the values that change from step to step */
+    unsigned *arrivals;        /* [CUDA_ARRIVALS] device memory, for the compute stream */
     uint64_t reach;            /* bit i: memory of GPU i can be read in place */
     uint64_t contest_ended_ns; /* the latest of choose.c; 0: none yet */
     struct cuda_kept_product *products; /* of cuda_multiply; NULL: none yet */

@@ -13,15 +13,17 @@
  * LAUNCH: no barrier in the kernel. LAUNCH_BLOCK: the kernel calls __syncthreads or a shuffle;
  * every thread of a block must reach every barrier. Shared memory is static (`__shared__ float
  * part[32]`). Allowed of the device language: threadIdx.x, blockIdx.x, blockDim.x, gridDim.x (one
- * dimension), __shared__, __syncthreads, __shfl_xor_sync, __shfl_sync, atomicAdd on int,
- * atomicMin on unsigned long long, __grid_constant__ (parameters whose arrays are indexed), and of
- * cuda_bf16.h the conversions alone. No float atomicAdd. ReLU is `x < 0 ? 0 : x`, which keeps NaN.
+ * dimension), __shared__, __syncthreads, __threadfence, __shfl_xor_sync, __shfl_sync, atomicAdd on
+ * int, atomicInc, atomicMin on unsigned long long, __ldcg, __ldcs, __grid_constant__ (parameters
+ * whose arrays are indexed), and of cuda_bf16.h the conversions alone. No float atomicAdd. ReLU is
+ * `x < 0 ? 0 : x`, which keeps NaN.
  */
 #ifndef DEVICE_CUDA_KERNEL_H
 #define DEVICE_CUDA_KERNEL_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cuda_bf16.h>
 
@@ -116,6 +118,20 @@ template <typename T, int N> struct alignas(sizeof(T) * N) cuda_pack { T at[N]; 
 
 template <int N, typename T> static __device__ cuda_pack<T, N> cuda_load(const T *from) {
     return *reinterpret_cast<const cuda_pack<T, N> *>(from);
+}
+
+template <int BYTES> struct cuda_word;
+template <> struct cuda_word<2> { using type = unsigned short; };
+template <> struct cuda_word<4> { using type = unsigned; };
+template <> struct cuda_word<16> { using type = uint4; };
+
+/* For the last time: L2 gives up the pack before it gives up others. */
+template <int N, typename T> static __device__ cuda_pack<T, N> cuda_load_last(const T *from) {
+    using word = typename cuda_word<sizeof(cuda_pack<T, N>)>::type;
+    word loaded = __ldcs(reinterpret_cast<const word *>(from));
+    cuda_pack<T, N> pack;
+    memcpy(&pack, &loaded, sizeof pack);
+    return pack;
 }
 
 template <typename T, int N> static __device__ void cuda_store(T *to, const float (&values)[N]) {

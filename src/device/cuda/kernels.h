@@ -151,14 +151,16 @@ cudaError_t cuda_run_col2im(const cuda_images *images, const void *columns,
 
 /* Operations. Values are channels last and aligned to 16 bytes. */
 
-/* Batch norm sums up to so many pixels in one launch, more in two: then it cuts them into chunks, a
- * block for each chunk of each group of channels. `blocks` is what the number of blocks is rounded
- * to. The cut decides the order of the sums. */
+/* Counters of a device for kernels whose last block combines; 0 between kernels. */
+enum { CUDA_ARRIVALS = 16384 };
+
+/* Batch norm sums up to so many pixels in one launch, more in two. */
 enum { CUDA_NORM_WHOLE_FORWARD = 2048, CUDA_NORM_WHOLE_BACKWARD = 1024 };
-typedef struct cuda_batch_norm_cut {
-    unsigned blocks;
-    bool at_most; /* rounded down to whole chunks; otherwise up */
-} cuda_batch_norm_cut;
+/* How many blocks the GPU runs at once of a pass's two kernels: of the one that sums and the one
+ * that writes values. Its launches have no more. The first number decides the order of the sums. */
+typedef struct cuda_batch_norm_resident {
+    unsigned sums, values;
+} cuda_batch_norm_resident;
 
 /* Values [pixels, channels]. With `added` the output is ReLU(norm + added), and backward reads the
  * ReLU's mask from the output. */
@@ -167,8 +169,9 @@ typedef struct cuda_batch_norm_job {
     int channels;
     cuda_type type;
     bool relu;
-    bool fixed;              /* training with the running statistics, which stay */
-    cuda_batch_norm_cut cut; /* of this pass */
+    bool fixed;                        /* training with the running statistics, which stay */
+    cuda_batch_norm_resident resident; /* of this pass */
+    unsigned *arrivals;                /* [CUDA_ARRIVALS] */
     float epsilon;
     double momentum;
     const void *input, *added, *output_gradient;
@@ -180,6 +183,10 @@ typedef struct cuda_batch_norm_job {
     float *partial; /* [cuda_batch_norm_partial_bytes], scratch of one pass */
 } cuda_batch_norm_job;
 size_t cuda_batch_norm_partial_bytes(const cuda_batch_norm_job *job);
+/* Sets job->resident, on the current GPU with so many multiprocessors: of forward and evaluation,
+ * and of backward. Whether something is added must be known. */
+cudaError_t cuda_fit_batch_norm(cuda_batch_norm_job *job, int processors);
+cudaError_t cuda_fit_batch_norm_backward(cuda_batch_norm_job *job, int processors);
 cudaError_t cuda_run_batch_norm(const cuda_batch_norm_job *job, cudaStream_t stream);
 cudaError_t cuda_run_batch_norm_evaluation(const cuda_batch_norm_job *job, cudaStream_t stream);
 cudaError_t cuda_run_batch_norm_backward(const cuda_batch_norm_job *job, cudaStream_t stream);
