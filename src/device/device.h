@@ -426,7 +426,7 @@ typedef struct yoke_plan_request {
     /* Linear: input 0 comes from a plan that keeps such a mask; the plan may write the gradient
      * before the ReLU, and with input_bias that of the bias before it. */
     bool input_masked, input_bias;
-    bool input_shared; /* convolution, linear: the plan may add its gradient to another reader's */
+    bool input_shared; /* the plan may add the gradient of input 0 to another reader's */
     bool sole_weight;  /* linear: no other plan contributes to the weight's gradient */
     /* Convolution, linear, in inference: operations of which each alone reads the value before it,
      * up to the first NULL: a batch norm, an add, an activation; some may be missing. The plan may

@@ -116,6 +116,28 @@ static void layer_norm_equals_the_cpu(void **state) {
     }
 }
 
+/* Features that a warp holds, a block, and none; and more positions than the blocks of backward
+ * have at once. Without and with another reader's gradient of the input. */
+static void long_layer_norms_equal_the_cpu(void **state) {
+    static const struct {
+        int rows, features;
+    } cases[] = {{9, 768}, {5, 1024}, {3, 1200}, {2, 4096}, {2, 8200}, {1700, 8}};
+    for (size_t i = 0; i < COUNT(cases) * COUNT(precisions) * 2; i++) {
+        size_t k = i / 2 / COUNT(precisions);
+        yoke_dims dims = {cases[k].features, 1, 1};
+        parity_case c = {.operation = {.kind = YOKE_OP_LAYER_NORM,
+                                       .name = "layer",
+                                       .input = dims,
+                                       .output = dims,
+                                       .epsilon = 1e-5},
+                         .rows = cases[k].rows,
+                         .precision = precisions[i / 2 % COUNT(precisions)],
+                         .adds = i % 2 != 0,
+                         .algorithm = YOKE_ALGORITHM_DIRECT};
+        parity_check(*state, &c);
+    }
+}
+
 static void softmax_equals_the_cpu(void **state) {
     const parity_rig *rig = *state;
     static const yoke_dims flat[] = {{1, 1, 1}, {33, 1, 1}, {1000, 1, 1}};
@@ -504,6 +526,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(layouts_take_values_there_and_back_to_the_bit),
         cmocka_unit_test(activations_equal_the_cpu),
         cmocka_unit_test(layer_norm_equals_the_cpu),
+        cmocka_unit_test(long_layer_norms_equal_the_cpu),
         cmocka_unit_test(softmax_equals_the_cpu),
         cmocka_unit_test(factors_of_channels_equal_the_cpu),
         cmocka_unit_test(joins_equal_the_cpu),

@@ -197,17 +197,18 @@ typedef struct cuda_layer_norm_moments {
 } cuda_layer_norm_moments;
 typedef struct cuda_layer_norm_job {
     size_t positions;
-    int features;
+    int features, processors;
     cuda_type type;
     float epsilon;
     const void *input, *output_gradient;
     void *output, *input_gradient; /* a NULL gradient is not computed */
+    bool adds;                     /* to what input_gradient holds; it is then no output_gradient */
     const float *weight, *bias;
     float *weight_gradient, *bias_gradient;
     cuda_layer_norm_moments *saved; /* [positions], from forward to backward; NULL: inference */
     float *partial;                 /* [cuda_layer_norm_partial_bytes], scratch of backward */
 } cuda_layer_norm_job;
-size_t cuda_layer_norm_partial_bytes(size_t positions, int features);
+size_t cuda_layer_norm_partial_bytes(const cuda_layer_norm_job *job);
 cudaError_t cuda_run_layer_norm(const cuda_layer_norm_job *job, cudaStream_t stream);
 cudaError_t cuda_run_layer_norm_backward(const cuda_layer_norm_job *job, cudaStream_t stream);
 

@@ -304,6 +304,7 @@ static cuda_layer_norm_job layer_norm_job(const cuda_kernel_plan *plan) {
     cuda_layer_norm_job job = {.positions =
                                    plan->base.rows * (size_t)plan->base.operation.input.height,
                                .features = plan->base.operation.input.channels,
+                               .processors = plan->device->processors,
                                .type = plan->type,
                                .epsilon = (float)plan->base.operation.epsilon,
                                .input = at->inputs[0],
@@ -315,6 +316,7 @@ static cuda_layer_norm_job layer_norm_job(const cuda_kernel_plan *plan) {
     job.partial = at->scratch;
     job.output_gradient = at->output_gradient;
     job.input_gradient = at->input_gradients[0];
+    job.adds = at->adds_input_gradient;
     job.weight_gradient = at->parameter_gradients[0];
     job.bias_gradient = at->parameter_gradients[1];
     return job;
@@ -339,7 +341,8 @@ static yoke_status layer_norm_prepare(cuda_kernel_plan *plan, const yoke_plan_re
     for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++)
         TRY(yoke_layout_plain(plan->base.device, &features, 1, &needs->parameters[i]));
     if (!request->training) return YOKE_OK;
-    needs->scratch_bytes += cuda_layer_norm_partial_bytes(job.positions, job.features);
+    needs->adds_input_gradient = request->input_shared && !plan->inputs[0].reordered;
+    needs->scratch_bytes += cuda_layer_norm_partial_bytes(&job);
     needs->saved_bytes = job.positions * sizeof(cuda_layer_norm_moments);
     return YOKE_OK;
 }
