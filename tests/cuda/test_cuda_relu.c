@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear layers that compute the ReLU behind them, against the float64 reference and against the
- * two operations apart. Skipped without a GPU. */
+/* Linear layers that compute the ReLU behind them, or a bias in bfloat16, against the float64
+ * reference and against the two operations apart. Skipped without a GPU. */
 #include "bench/floor/kernel_time.h"
 #include "model/networks.h"
 #include "model/program.h"
@@ -219,8 +219,9 @@ static void hold_contests(int most_joined) {
         assert_step_near(&rig, precisions[i].tolerance);
         const char *key, *name;
         double milliseconds;
-        int decisions = 0, joined = 0;
+        int decisions = 0, joined = 0, biases = 0;
         for (int k = 0; yoke_algorithms_at(rig.algorithms, k, &key, &name, &milliseconds); k++) {
+            biases += strstr(key, "forward and bias") != NULL;
             if (strstr(key, "ReLU that keeps a mask") == NULL) continue;
             assert_true(milliseconds > 0);
             joined += strcmp(name, "joined") == 0;
@@ -228,6 +229,8 @@ static void hold_contests(int most_joined) {
         }
         assert_int_equal(decisions, 2);
         assert_in_range(joined, 0, most_joined);
+        /* A ReLU that is computed apart leaves the bias. */
+        assert_int_equal(biases, precisions[i].precision == YOKE_BFLOAT16 ? 3 - joined : 0);
         bench_kernel_call calls[CALLS];
         for (int again = 0; again < 2; again++) {
             int count = 0;
@@ -291,6 +294,23 @@ static void without_a_bias_nothing_is_summed(void **state) {
 #ifdef YOKE_SIMCUDA
     assert_int_equal(passes_by(calls, count, "matrix product, masked"), 2);
 #endif
+}
+
+static void a_bias_in_bfloat16_costs_no_pass_of_its_own(void **state) {
+    (void)state;
+    bench_kernel_call calls[CALLS];
+    for (size_t i = 0; i < COUNT(precisions); i++) {
+        bool half = precisions[i].precision == YOKE_BFLOAT16;
+        int count = list_calls(perceptron(16, true), "apart", precisions[i].precision, calls);
+        assert_int_equal(passes_by(calls, count, "matrix product with bias"), 0);
+        count = list_calls(perceptron(16, true), "joined", precisions[i].precision, calls);
+        int with_bias = passes_by(calls, count, "matrix product with bias");
+#ifdef YOKE_SIMCUDA /* the library may have less */
+        assert_int_equal(with_bias, half ? 1 : 0);
+#else
+        assert_in_range(with_bias, 0, half ? 3 : 0);
+#endif
+    }
 }
 
 /* The simulated library has no masks of 13 or 21 features. */
@@ -444,6 +464,7 @@ int main(void) {
 #endif
         cmocka_unit_test(a_relu_between_linear_layers_costs_no_pass_of_its_own),
         cmocka_unit_test(without_a_bias_nothing_is_summed),
+        cmocka_unit_test(a_bias_in_bfloat16_costs_no_pass_of_its_own),
         cmocka_unit_test(a_width_without_a_mask_keeps_backward_of_the_relu),
         cmocka_unit_test(a_value_that_others_read_stays_as_it_was_before_the_relu),
         cmocka_unit_test(float32_has_the_bits_of_the_two_operations_apart),

@@ -129,6 +129,7 @@ typedef struct cuda_matrix {
  * type. */
 typedef enum cuda_epilogue {
     CUDA_NO_EPILOGUE, /* Yoke's kernel adds a bias that the library does not */
+    CUDA_BIAS,        /* of the output's type, so that the library adds it */
     CUDA_RELU,
     CUDA_RELU_MASK,   /* and writes which elements are above 0 */
     CUDA_MASKED,      /* 0 where such a mask, of another product, says so */

@@ -5,6 +5,7 @@
 #include "device/cuda/weighted.h"
 
 static const cuda_algorithm algorithms[] = {CUDA_PRODUCT_ROWS("")};
+static const cuda_algorithm with_bias[] = {CUDA_PRODUCT_ROWS(" with bias")};
 static const cuda_algorithm with_relu[] = {CUDA_PRODUCT_ROWS(" with ReLU")};
 static const cuda_algorithm with_mask[] = {CUDA_PRODUCT_ROWS(" with ReLU and mask")};
 static const cuda_algorithm masked[] = {CUDA_PRODUCT_ROWS(", masked")};
@@ -27,7 +28,8 @@ yoke_status cuda_plan_linear(yoke_plan **plan, cuda_device *device,
                                       .weights = {CUDA_FLOAT32, false, 2, {out, in}},
                                       .algorithms = algorithms,
                                       .algorithm_count = sizeof algorithms / sizeof algorithms[0],
-                                      .joined = {[CUDA_RELU] = with_relu,
+                                      .joined = {[CUDA_BIAS] = with_bias,
+                                                 [CUDA_RELU] = with_relu,
                                                  [CUDA_RELU_MASK] = with_mask,
                                                  [CUDA_MASKED] = masked,
                                                  [CUDA_MASKED_SUMS] = summed}};

@@ -208,15 +208,16 @@ yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
     TRY(plan_directions(&planner));
     const cuda_epilogue *epilogues = planner.problem.epilogues;
     yoke_plan_needs *needs = &self->base.needs;
-    needs->applies_relu = epilogues[CUDA_FORWARD] != CUDA_NO_EPILOGUE;
+    needs->applies_relu = epilogues[CUDA_FORWARD] >= CUDA_RELU;
     bool writes_mask = epilogues[CUDA_FORWARD] == CUDA_RELU_MASK;
     needs->mask_bytes =
         writes_mask ? cuda_weighted_mask_bytes(&planner, planner.problem.operation->output) : 0;
     needs->masks_input_gradient = epilogues[CUDA_BACKWARD_DATA] != CUDA_NO_EPILOGUE;
     needs->sums_input_bias = epilogues[CUDA_BACKWARD_DATA] == CUDA_MASKED_SUMS;
     needs->adds_input_gradient = planner.problem.adds;
-    needs->reads_shadow[1] = self->type == CUDA_BFLOAT16 && planner.problem.operation->bias &&
-                             needs->applies_relu; /* the bias in the compute type */
+    needs->reads_shadow[1] =
+        self->type == CUDA_BFLOAT16 && planner.problem.operation->bias &&
+        epilogues[CUDA_FORWARD] != CUDA_NO_EPILOGUE; /* the bias in the compute type */
     needs->saved_bytes += needs->mask_bytes;
     return YOKE_OK;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pass of convolution or linear may take over what otherwise follows it in a pass of its own: the
- * ReLU behind a linear layer, backward of the ReLU before it, or adding the input's gradient to the
- * one that another reader has contributed. Measures whether that is faster than the two apart. */
+/* A pass of convolution or linear may take over what otherwise follows it in a pass of its own: a
+ * bias in bfloat16, the ReLU behind a linear layer, backward of the ReLU before it, or adding the
+ * input's gradient to the one that another reader has contributed. Measures whether that is faster
+ * than the two apart. */
 #include <stdio.h>
 
 #include "device/cuda/weighted_plan.h"
@@ -42,6 +43,12 @@ static yoke_status try_epilogue(weighted_planner *planner, cuda_direction direct
     pass->destroy(pass);
     joining->epilogue = epilogue;
     return YOKE_OK;
+}
+
+/* In float32 the library adds the bias of every product. */
+static bool wants_bias(const weighted_planner *planner, cuda_direction direction) {
+    return direction == CUDA_FORWARD && planner->problem.type != CUDA_FLOAT32 &&
+           planner->request->plan->operation->bias && planner->request->joined[CUDA_BIAS] != NULL;
 }
 
 /* What the request offers and the library has. */
@@ -88,6 +95,7 @@ static yoke_status queue_follower(const joining_trial *trial) {
                                              input_elements, stream));
         return YOKE_OK;
     }
+    if (trial->joining.epilogue == CUDA_BIAS) return YOKE_OK; /* the pass itself has added it */
     if (trial->direction == CUDA_FORWARD) {
         TRY_CUDA(device, cuda_run_activation(&relu, stream));
         return YOKE_OK;
@@ -189,21 +197,18 @@ static yoke_status compare_joining(weighted_planner *planner, cuda_direction dir
     return status;
 }
 
-/* Decides whether a direction's pass is joined. It counts this layer's time alone: forward with a
- * mask pays for writing it, and what it saves backward counts where backward is decided. */
-yoke_status cuda_weighted_join(weighted_planner *planner, cuda_direction direction) {
-    static const char *const followers[CUDA_EPILOGUES] = {" and sum", " and ReLU",
-                                                          " and ReLU that keeps a mask",
-                                                          " of a ReLU", " of a ReLU and bias"};
-    weighted_joining joining;
-    TRY(find_joining(planner, direction, &joining));
-    if (!joining.adds && joining.epilogue == CUDA_NO_EPILOGUE) return YOKE_OK;
+/* Sets *joined to whether the direction's pass is faster with `joining`. */
+static yoke_status decide(weighted_planner *planner, cuda_direction direction,
+                          const weighted_joining *joining, bool *joined) {
+    static const char *const followers[CUDA_EPILOGUES] = {
+        " and sum",   " and bias",          " and ReLU", " and ReLU that keeps a mask",
+        " of a ReLU", " of a ReLU and bias"};
     char key[256];
     snprintf(key, sizeof key, "%s %s%s", planner->request->key, cuda_direction_names[direction],
-             followers[joining.epilogue]);
+             followers[joining->epilogue]);
     cuda_candidate candidates[JOININGS] = {
-        [APART] = {.name = joining.adds ? "added by a pass of its own" : "apart"},
-        [JOINED] = {.name = joining.adds ? "added by the same pass" : "joined"}};
+        [APART] = {.name = joining->adds ? "added by a pass of its own" : "apart"},
+        [JOINED] = {.name = joining->adds ? "added by the same pass" : "joined"}};
     cuda_tuning tuning = {.device = planner->problem.device,
                           .request = planner->request->plan,
                           .key = key,
@@ -212,7 +217,23 @@ yoke_status cuda_weighted_join(weighted_planner *planner, cuda_direction directi
     int best = APART;
     bool settled;
     TRY(cuda_settled(&tuning, &settled, &best));
-    if (!settled) TRY(compare_joining(planner, direction, &joining, &tuning, candidates, &best));
-    join(planner, direction, best == JOINED ? &joining : &(weighted_joining){0});
+    if (!settled) TRY(compare_joining(planner, direction, joining, &tuning, candidates, &best));
+    *joined = best == JOINED;
+    join(planner, direction, *joined ? joining : &(weighted_joining){0});
     return YOKE_OK;
+}
+
+/* Decides whether a direction's pass is joined. It counts this layer's time alone: forward with a
+ * mask pays for writing it, and what it saves backward counts where backward is decided. A ReLU
+ * that stays apart leaves the bias. */
+yoke_status cuda_weighted_join(weighted_planner *planner, cuda_direction direction) {
+    weighted_joining joining;
+    bool joined = false;
+    TRY(find_joining(planner, direction, &joining));
+    if (joining.adds || joining.epilogue != CUDA_NO_EPILOGUE)
+        TRY(decide(planner, direction, &joining, &joined));
+    if (joined || !wants_bias(planner, direction)) return YOKE_OK;
+    joining = (weighted_joining){0};
+    TRY(try_epilogue(planner, direction, CUDA_BIAS, &joining));
+    return joining.epilogue == CUDA_BIAS ? decide(planner, direction, &joining, &joined) : YOKE_OK;
 }

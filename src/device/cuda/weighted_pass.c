@@ -8,8 +8,8 @@
 const char *const cuda_direction_names[CUDA_DIRECTIONS] = {"forward", "backward data",
                                                            "backward weights"};
 
-static const char *const epilogue_names[CUDA_EPILOGUES] = {"", " with ReLU", " with ReLU and mask",
-                                                           ", masked", ", masked and summed"};
+static const char *const epilogue_names[CUDA_EPILOGUES] = {
+    "", " with bias", " with ReLU", " with ReLU and mask", ", masked", ", masked and summed"};
 
 yoke_status cuda_weighted_run(const cuda_weighted *self, const cuda_pass *pass,
                               const cuda_operands *operands) {
