@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/json_scan.h"
 #include "base/options.h"
+#include "base/precision.h"
 #include "base/random.h"
 #include "base/room.h"
 #include "base/same_file.h"

@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "base/precision.h"
 #include "cli/arguments.h"
 #include "yoke/yoke.h"
 
@@ -29,7 +30,7 @@
     }
 #define CLI_OPTION_PRECISION(at)                                                                   \
     {                                                                                              \
-        "precision", "float32|bfloat16|tf32",                                                      \
+        "precision", YOKE_PRECISION_WORDS,                                                         \
             "precision of the computation; weights stay float32; tf32 needs GPUs (float32)", at    \
     }
 #define CLI_OPTION_COLLECTIVES(at)                                                                 \

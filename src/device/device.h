@@ -404,7 +404,7 @@ yoke_operation yoke_transposed_convolution(const yoke_operation *transposed);
 void yoke_convolution_key(const yoke_operation *operation, char key[YOKE_CONVOLUTION_KEY_BYTES]);
 
 /* In which forms the plans of an engine read a parameter: only those are current on replicas. */
-enum { YOKE_FORM_FLOAT32 = 1, YOKE_FORM_BFLOAT16 = 2 };
+enum { YOKE_FORM_FLOAT32 = 1, YOKE_FORM_SHADOW = 2 };
 
 typedef struct yoke_plan_request {
     const yoke_operation *operation;

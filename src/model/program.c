@@ -61,7 +61,7 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
     for (int k = 0; k < node->tensor_count; k++) {
         int tensor = node->tensors[k];
         program->parameters[tensor] = needs->parameters[k];
-        program->forms[tensor] |= needs->reads_shadow[k] ? YOKE_FORM_BFLOAT16 : YOKE_FORM_FLOAT32;
+        program->forms[tensor] |= needs->reads_shadow[k] ? YOKE_FORM_SHADOW : YOKE_FORM_FLOAT32;
     }
     if (needs->scratch_bytes > program->scratch_bytes)
         program->scratch_bytes = needs->scratch_bytes;

@@ -202,7 +202,7 @@ static yoke_status place_program(yoke_replica *replica, yoke_program *program) {
     if (memory->shadow == NULL && yoke_program_reads_shadow(program)) {
         size_t bytes = replica->flat->elements * sizeof *memory->shadow;
         TRY(yoke_memory_advice(
-            yoke_device_allocate(device, bytes, "parameters in bfloat16", (void **)&memory->shadow),
+            yoke_device_allocate(device, bytes, "parameters of 2 bytes", (void **)&memory->shadow),
             YOKE_ADVICE_MODEL));
     }
     TRY(yoke_program_bind(program, replica->flat, memory, arena->address,
@@ -296,8 +296,7 @@ static yoke_status check_options(const yoke_model *model, const yoke_replica_opt
         return FAIL(YOKE_ERROR_ARGUMENT, "a replica of %d rows: needs at least 1", options->rows);
     if (!yoke_device_supports(options->device, options->precision))
         return FAIL(YOKE_ERROR_DEVICE, "%s does not compute in %s",
-                    yoke_device_name(options->device),
-                    options->precision == YOKE_BFLOAT16 ? "bfloat16" : "float32");
+                    yoke_device_name(options->device), yoke_precision_name(options->precision));
     return YOKE_OK;
 }
 

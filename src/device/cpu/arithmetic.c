@@ -7,6 +7,7 @@
 
 #include "device/cpu/clones.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/float16.h"
 
 enum {
     LINE_ELEMENTS = 16,          /* a cache line of floats: two threads never write the same line */
@@ -348,5 +349,6 @@ yoke_status cpu_accumulate(yoke_device *device, const yoke_layout *layout, void 
     bool wide = cpu_layout_desc(layout)->type == dnnl_f32;
     size_t elements = layout->bytes / (wide ? sizeof(float) : sizeof(uint16_t));
     run_range(device, wide ? accumulate_float32 : accumulate_bfloat16, &job, elements);
+    if (cpu_is_float16(layout)) cpu_float16_round(device, to, elements);
     return YOKE_OK;
 }

@@ -88,7 +88,7 @@ static yoke_status publish_forms(const yoke_exchange *exchange, int lane, const 
                                  exchange->parameters[k] + part->offset, device, weights, wide));
             *written += wide;
         }
-        if (shadow != NULL && (forms & YOKE_FORM_BFLOAT16) != 0) {
+        if (shadow != NULL && (forms & YOKE_FORM_SHADOW) != 0) {
             TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, exchange->shadows[k] + part->offset,
                                  device, shadow + part->offset, narrow));
             *written += narrow;
