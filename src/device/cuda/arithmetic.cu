@@ -169,7 +169,7 @@ static __device__ bool is_finite(double value) {
 static __global__ void set_gate(yoke_gate *gate, yoke_gate_request request) {
     double norm = 0, scale = 1;
     if (request.clip_norm > 0) {
-        norm = sqrt(fold(request.square_sums, (size_t)request.square_sum_count));
+        norm = request.unscale * sqrt(fold(request.square_sums, (size_t)request.square_sum_count));
         scale = request.clip_norm / (norm + 1e-6);
     }
     if (threadIdx.x > 0) return;

@@ -65,6 +65,7 @@ yoke_status yoke_average_update(yoke_data_parallel *parallel) {
     yoke_step *step = &parallel->step;
     if (!yoke_averages(parallel)) return YOKE_OK;
     TRY(yoke_settle(step, UINT64_MAX));
+    if (yoke_loss_scaler_skipped(step)) return YOKE_OK;
     TRY(yoke_lanes_synchronize(step));
     TRY(yoke_apply(step, 1, "average", blend, parallel));
     parallel->average.begun = true;

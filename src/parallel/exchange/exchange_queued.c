@@ -228,7 +228,8 @@ static yoke_status gate_gradient(queued_exchange *queued, int owners, bool given
                                  .stays_closed = given,
                                  .losses = root->losses,
                                  .square_sums = root->square_sums,
-                                 .clip_norm = step->optimizer_options.clip_norm};
+                                 .clip_norm = step->optimizer_options.clip_norm,
+                                 .unscale = 1 / step->scaler.scale};
     if (request.clip_norm > 0)
         request.square_sum_count = queued->base.norm_parts * step->flat->bucket_count;
     TRY(yoke_device_gate(lane_of(queued, 0)->device, YOKE_STREAM_COMMUNICATION, root->gate,
