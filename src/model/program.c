@@ -161,6 +161,7 @@ static yoke_status build_program(yoke_program *program, const yoke_program_reque
     program->model = request->model;
     program->device = request->device;
     program->rows = request->rows;
+    program->precision = request->precision;
     program->training = request->training;
     program->input_gradients = request->input_gradients;
     program->recomputes = request->recomputes;
@@ -387,8 +388,8 @@ static bool waits_for_loss(const yoke_program *program, int node, const yoke_pla
 static yoke_status queue_forward(yoke_program *program, const yoke_flat *flat,
                                  const yoke_replica_memory *memory, const yoke_plan_step *step) {
     if (memory->shadow != NULL && !memory->updates_write_shadow)
-        TRY(yoke_device_shadow(program->device, memory->shadow, memory->parameters,
-                               flat->elements));
+        TRY(yoke_device_shadow(program->device, program->precision, memory->shadow,
+                               memory->parameters, flat->elements));
     const yoke_operation_hook *hook = &program->before_operation;
     for (int i = 0; i < program->model->node_count; i++) {
         int layers = yoke_fused_layers(&program->model->nodes[i]);

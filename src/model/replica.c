@@ -426,7 +426,8 @@ yoke_status yoke_replica_begin(yoke_replica *replica, int rows, bool training,
     yoke_device *device = replica->options.device;
     if (!memory->updates_write_shadow || memory->shadow == NULL) return YOKE_OK;
     if (replica->shadow_is_current || yoke_device_is_recording(device)) return YOKE_OK;
-    TRY(yoke_device_shadow(device, memory->shadow, memory->parameters, replica->flat->elements));
+    TRY(yoke_device_shadow(device, replica->options.precision, memory->shadow, memory->parameters,
+                           replica->flat->elements));
     replica->shadow_is_current = true;
     return YOKE_OK;
 }

@@ -153,7 +153,8 @@ yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimize
             .gradient_scale = step->gradient_scale,
             .gate = step->gate,
             .kept_weights = from(step->kept, done),
-            .shadow = step->shadow != NULL ? step->shadow + done : NULL};
+            .shadow = step->shadow != NULL ? step->shadow + done : NULL,
+            .shadow_precision = step->shadow_precision};
         float *states[YOKE_UPDATE_STATES];
         for (int k = 0; k < YOKE_UPDATE_STATES; k++) {
             states[k] = from(optimizer->states[k], begin + done);

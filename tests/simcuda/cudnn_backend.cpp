@@ -107,7 +107,9 @@ bool read_tensor(const Backend &from, Tensor *tensor) {
         !read(from, CUDNN_ATTR_TENSOR_DIMENSIONS, dims, 4) ||
         !read(from, CUDNN_ATTR_TENSOR_STRIDES, strides, 4))
         return false;
-    tensor->type = type == CUDNN_DATA_BFLOAT16 ? sim::Type::bfloat16 : sim::Type::float32;
+    tensor->type = type == CUDNN_DATA_BFLOAT16 ? sim::Type::bfloat16
+                   : type == CUDNN_DATA_HALF   ? sim::Type::float16
+                                               : sim::Type::float32;
     for (int i = 0; i < 4; i++) {
         tensor->dims[i] = (size_t)dims[i];
         tensor->strides[i] = (size_t)strides[i];

@@ -316,8 +316,10 @@ CPU_CLONES static void shadow_range(const void *job, size_t begin, size_t end) {
     }
 }
 
-yoke_status cpu_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
-                       size_t elements) {
+/* In bfloat16: no plan of another precision reads one. */
+yoke_status cpu_shadow(yoke_device *device, yoke_precision precision, uint16_t *shadow,
+                       const float *parameters, size_t elements) {
+    (void)precision;
     shadow_job job = {.to = shadow, .from = parameters};
     run_range(device, shadow_range, &job, elements);
     return YOKE_OK;

@@ -228,8 +228,13 @@ static __device__ void keep(float *kept, size_t at, const cuda_pack<float, N> &v
 }
 
 template <int N>
-static __device__ void write_shadow(void *shadow, size_t at, const cuda_pack<float, N> &weights) {
-    if (shadow != NULL) cuda_store((__nv_bfloat16 *)shadow + at, weights.at);
+static __device__ void write_shadow(const cuda_update_job &job, size_t at,
+                                    const cuda_pack<float, N> &weights) {
+    if (job.shadow == NULL) return;
+    if (job.shadow_type == CUDA_FLOAT16)
+        cuda_store((__half *)job.shadow + at, weights.at);
+    else
+        cuda_store((__nv_bfloat16 *)job.shadow + at, weights.at);
 }
 
 /* Packs of a shadow have half the bytes of those of its weights. */
@@ -270,7 +275,7 @@ static __device__ void update_at(const cuda_update_job &job, bool closed, float 
     for (int i = 0; i < Rule::states; i++)
         cuda_store(job.states[i] + at, states[i].at);
     cuda_store(job.to + at, weights.at);
-    write_shadow(job.shadow, at, weights);
+    write_shadow(job, at, weights);
 }
 
 template <typename Rule> static __global__ void update(cuda_update_job job, size_t whole) {

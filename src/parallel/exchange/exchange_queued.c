@@ -281,6 +281,7 @@ static yoke_status update_slice(queued_exchange *queued, int owner, int bucket, 
     step.gate = queued->memory[owner].gate;
     step.kept = keeps ? gradients : NULL;
     step.work = exchange->works[owner];
+    step.shadow_precision = exchange->step->options.precision;
     if (shadowed && exchange->writes_shadow && shadow != NULL) step.shadow = shadow + slice.offset;
     return yoke_optimizer_update(slice.optimizer, &step, lane_of(queued, owner)->device,
                                  slice.offset, slice.elements,
