@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/precision.h"
 #include "bench/floor/floor.h"
 #include "bench/tool/bench_ranks.h"
 #include "cli/cli.h"

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/precision.h"
 #include "bench/floor/floor.h"
 #include "cli/cli.h"
 

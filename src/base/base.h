@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_reader.h"
+#include "base/float16.h"
 #include "base/json.h"
 #include "base/json_scan.h"
 #include "base/options.h"

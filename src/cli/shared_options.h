@@ -5,7 +5,6 @@
 
 #include <math.h>
 
-#include "base/precision.h"
 #include "cli/arguments.h"
 #include "yoke/yoke.h"
 

@@ -182,17 +182,16 @@ yoke_status yoke_device_check_finite(yoke_device *device, yoke_stream stream, co
 yoke_status yoke_device_gate(yoke_device *device, yoke_stream stream, yoke_gate *gate,
                              const yoke_gate_request *request);
 
-/* Where the gate is closed, values[i] = kept[i]; where it is open, nothing changes. Not where
- * memory is shared. */
+/* values[i] = kept[i] where the gate is closed. Not where memory is shared. */
 yoke_status yoke_device_undo(yoke_device *device, yoke_stream stream, const yoke_gate *gate,
                              float *values, const float *kept, size_t elements);
 
 /* One step of a rule of device/update.h on a range: g = gradient * gradient_scale, then its
  * formula. For yoke_device_undo the old weights and states go to kept_weights, which may be the
  * gradients, and kept_states, even if the gate is closed. NULL: they are not kept, as where memory
- * is shared. Where a new weight is written, it also goes to `shadow`, in its precision. NULL:
- * nowhere, as where memory is shared. What LAMB and MUON make of a weight goes to `direction`, and
- * the weight stays; for APPLY the direction is the gradient, which nothing scales. */
+ * is shared. A new weight also goes to `shadow`. NULL: nowhere, as where memory is shared. What
+ * LAMB and MUON make of a weight goes to `direction`, and the weight stays; for APPLY the direction
+ * is the gradient, which nothing scales. */
 typedef struct yoke_update_step {
     yoke_update_rule rule;
     yoke_update_scalars scalars;
@@ -478,8 +477,7 @@ typedef struct yoke_plan_needs {
     bool computes_loss;
     size_t mask_bytes; /* `saved` begins with a mask of what the ReLU let through; 0: none */
     bool masks_input_gradient, sums_input_bias; /* as the request offers */
-    /* The plan reads parameter k in the compute precision from the binding's `shadows`, not in
-     * float32. */
+    /* The plan reads parameter k from the binding's `shadows`, not in float32. */
     bool reads_shadow[YOKE_PLAN_PARAMETERS];
 } yoke_plan_needs;
 
@@ -494,8 +492,7 @@ typedef struct yoke_plan_binding {
     void *inputs[YOKE_PLAN_INPUTS];
     void *output;
     float *parameters[YOKE_PLAN_PARAMETERS];
-    const void *shadows[YOKE_PLAN_PARAMETERS]; /* the parameters in the compute precision, for plans
-                                                  that read them so */
+    const void *shadows[YOKE_PLAN_PARAMETERS];        /* the parameters in the compute precision */
     float *parameter_gradients[YOKE_PLAN_PARAMETERS]; /* overwritten by backward */
     float *buffers[2];                                /* running mean, running variance */
     const float *next_parameters[2],

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/float16.h"
 #include "train/digest.h"
 #include "train/safetensors_header.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* float16 on the CPU: what operations read, write and pass back are float16 numbers, with their
  * range and their rounding. */
-#include "base/float16.h"
 #include "operation_check.h"
 
 enum { ROWS = 3, IN = 5, OUT = 4 };

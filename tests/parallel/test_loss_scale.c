@@ -4,8 +4,9 @@
 #include "pytorch_rig.h"
 
 enum { ROWS = 8 };
-#define HUGE_TARGET 1e6f /* the gradient of its squared error is no float16, at any scale above 1  \
-                          */
+#define HUGE_TARGET                                                                                \
+    1e6f /* the gradient of its squared error is no float16, at any scale above 1                  \
+          */
 
 static test_rig *open_rig(const subject_model *subject, const char *kind, int devices,
                           yoke_data_parallel_options options) {

@@ -2,7 +2,6 @@
 /* A comparison for scripts: everything that the result holds. */
 #include <math.h>
 
-#include "base/precision.h"
 #include "cli/cli.h"
 #include "cli/compare/compare.h"
 

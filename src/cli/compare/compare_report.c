@@ -7,7 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/precision.h"
+#include "base/base.h"
 #include "cli/compare/compare.h"
 
 #define WIDTH 80

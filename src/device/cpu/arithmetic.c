@@ -7,7 +7,7 @@
 
 #include "device/cpu/clones.h"
 #include "device/cpu/cpu.h"
-#include "device/cpu/float16.h"
+#include "device/cpu/rounded.h"
 
 enum {
     LINE_ELEMENTS = 16,          /* a cache line of floats: two threads never write the same line */

@@ -9,9 +9,9 @@
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/factors.h"
-#include "device/cpu/float16.h"
 #include "device/cpu/nodes.h"
 #include "device/cpu/processor.h"
+#include "device/cpu/rounded.h"
 
 /* Life. */
 

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/float16.h"
 #include "model/onnx/onnx_file.h"
 
 #define CHUNK 4096 /* elements that are read at a time */

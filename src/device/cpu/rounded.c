@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* oneDNN has no float16 for most processors. So each operation computes in float32, as tensor cores
  * add in float32, and what it writes is rounded to float16. */
-#include "device/cpu/float16.h"
+#include "device/cpu/rounded.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/float16.h"
 #include "device/cpu/clones.h"
 #include "device/cpu/functions.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The precision float16 on processors: for correctness, not for speed. */
-#ifndef DEVICE_CPU_FLOAT16_H
-#define DEVICE_CPU_FLOAT16_H
+#ifndef DEVICE_CPU_ROUNDED_H
+#define DEVICE_CPU_ROUNDED_H
 
 #include "device/cpu/cpu.h"
 
