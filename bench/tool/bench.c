@@ -53,8 +53,8 @@ static const cli_option options[] = {
     {"device", "NAME", "profile, kernels: cuda:0, for example (cpu)", FIELD(profile.device)},
     {"threads", "N", "profile, kernels: compute threads of a CPU device (cores)",
      FIELD(profile.threads), 0, 1024},
-    {"precision", "float32|bfloat16|tf32",
-     "profile, kernels: precision of the computation (float32)", FIELD(profile.precision)},
+    {"precision", YOKE_PRECISION_WORDS, "profile, kernels: precision of the computation (float32)",
+     FIELD(profile.precision)},
     {"drive", NULL, "run engines for another program, which sends requests on stdin", FIELD(drive)},
 };
 

@@ -60,14 +60,13 @@ static int choice_of(const drive_request *request, const char *key, const char *
 }
 
 static yoke_status open_engine(drive_request *request, yoke_json *answer) {
-    static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
     static const char *const schedules[] = {"overlap", "classic", "sharded"};
     static const char *const algorithms[] = {"measured", "direct", "fastest"};
     drive_engine *slot = request->slot;
     const char *model = value_of(request, "model"), *list = value_of(request, "devices");
     static const char *const collectives[] = {"auto", "nccl", "copy"};
     const char *rate = value_of(request, "learning_rate");
-    int precision = choice_of(request, "precision", precisions, 3);
+    int precision = choice_of(request, "precision", yoke_precision_names, yoke_precision_count);
     int schedule = choice_of(request, "schedule", schedules, 3);
     int algorithm = choice_of(request, "algorithm", algorithms, 3);
     int way = choice_of(request, "collectives", collectives, 3);

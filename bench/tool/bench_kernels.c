@@ -10,9 +10,6 @@
 #include "bench/floor/floor.h"
 #include "cli/cli.h"
 
-static const char *const precision_names[] = {
-    [YOKE_FLOAT32] = "float32", [YOKE_BFLOAT16] = "bfloat16", [YOKE_TF32] = "tf32"};
-
 enum { FARTHEST = 3 }; /* operations that the summary names */
 
 typedef struct kernel_table {
@@ -189,7 +186,7 @@ static yoke_status print_table(const kernel_table *table) {
     print_rows(rows, count, all.milliseconds);
     printf("%s, %d rows, %s on %s: %d calls, each alone %.3f ms, at the roofline %.3f ms "
            "(%.0f %%)\n",
-           setup->model, setup->rows, precision_names[setup->precision], table->device,
+           setup->model, setup->rows, yoke_precision_names[setup->precision], table->device,
            table->count, all.milliseconds, all.least_ms,
            percent_of(all.least_ms, all.milliseconds));
     memset(rows, 0, (size_t)table->count * sizeof *rows);
@@ -247,7 +244,7 @@ static yoke_status print_json(const kernel_table *table) {
     yoke_json_open(&json, NULL, '{');
     yoke_json_text(&json, "model", setup->model);
     yoke_json_integer(&json, "rows", setup->rows);
-    yoke_json_text(&json, "precision", precision_names[setup->precision]);
+    yoke_json_text(&json, "precision", yoke_precision_names[setup->precision]);
     yoke_json_text(&json, "device", table->device);
     yoke_json_real(&json, "bytes_per_s", table->rates.bytes_per_s);
     yoke_json_real(&json, "operations_per_s", table->rates.operations_per_s);

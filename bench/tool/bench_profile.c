@@ -108,13 +108,12 @@ static size_t values_of(yoke_shape shape) {
 }
 
 static yoke_status describe(yoke_profile *profile, const bench_engine *engine, int steps) {
-    static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
     yoke_device_info info = {.struct_size = sizeof info};
     yoke_status status = yoke_devices_describe(engine->devices, 0, &info);
     if (status != YOKE_OK) return status;
     snprintf(profile->model, sizeof profile->model, "%s", engine->setup.model);
     snprintf(profile->precision, sizeof profile->precision, "%s",
-             precisions[engine->setup.precision]);
+             yoke_precision_names[engine->setup.precision]);
     snprintf(profile->device, sizeof profile->device, "%s", info.description);
     if (info.capability == 0)
         snprintf(profile->device, sizeof profile->device, "%.90s, %d thread%s", info.description,

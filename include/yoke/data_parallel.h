@@ -118,14 +118,14 @@ typedef struct yoke_step_result {
  *                       negative number: the optimizer's own.
  * @param[out] result    Set struct_size first. May be NULL.
  * @return NUMERIC: the loss is not finite, and the text names the first layer whose output is not;
- *         or the gradient is not, and the text names the parameter. Weights, running statistics,
- *         optimizer's state and the count of steps are those before the step, on every replica and
- *         rank. On GPUs of one process the report of a gradient may come one call late, from the
- *         next step or any call that reads the engine: the step before it changed nothing, and
- *         neither did that call. In DDP it comes from the step itself, on every rank. After any
- *         other failure some weights may be new, but all replicas agree with the root. In DDP the
- *         other ranks report this rank's error, and the group is broken: they may have finished the
- *         step.
+ *         or the gradient is not, and the text names the parameter; with a dynamic loss scale such
+ * a step is OK, and skipped. Weights, running statistics, optimizer's state and the count of steps
+ * are those before the step, on every replica and rank. On GPUs of one process the report of a
+ * gradient may come one call late, from the next step or any call that reads the engine: the step
+ * before it changed nothing, and neither did that call. In DDP it comes from the step itself, on
+ * every rank. After any other failure some weights may be new, but all replicas agree with the
+ * root. In DDP the other ranks report this rank's error, and the group is broken: they may have
+ * finished the step.
  */
 YOKE_API yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *batch,
                                              double learning_rate, yoke_step_result *result);
@@ -321,6 +321,25 @@ YOKE_API yoke_status yoke_data_parallel_read_gradients_of_input(yoke_data_parall
  *         finite.
  */
 YOKE_API yoke_status yoke_data_parallel_hash(yoke_data_parallel *parallel, uint64_t *hash);
+
+/** The scale of the loss (yoke_data_parallel_options.loss_scale). */
+typedef struct yoke_loss_scale_report {
+    size_t struct_size;     /**< sizeof(yoke_loss_scale_report). */
+    bool dynamic;           /**< Steps change it; false: the counts below are 0. */
+    double scale;           /**< Of the next step. */
+    uint64_t good_steps;    /**< Since the scale changed, or a step was skipped. */
+    uint64_t skipped_steps; /**< All steps whose gradient was not finite, which changed nothing. */
+} yoke_loss_scale_report;
+
+/** Reports the scale of the loss.
+ *
+ * @param parallel     The engine.
+ * @param[out] report  Set struct_size first.
+ * @return ARGUMENT: a pointer is NULL, or struct_size is wrong. NUMERIC: on GPUs, the gradient of
+ *         the step before was not finite, and the scale is not dynamic.
+ */
+YOKE_API yoke_status yoke_data_parallel_loss_scale(yoke_data_parallel *parallel,
+                                                   yoke_loss_scale_report *report);
 
 /** The bytes of one device by what they hold. */
 typedef struct yoke_memory_report {

@@ -179,7 +179,18 @@ typedef struct yoke_data_parallel_options {
      * measures. Each bar then takes two events in a stream, and calls that read them. CPU devices
      * are timed in any case. */
     bool time_devices;
+    /** The loss's gradient is multiplied by it, and updates divide it out, so that small gradients
+     * in float16 do not become zero: a power of two from 1 to 2^32, which changes no other bit.
+     * YOKE_LOSS_SCALE_DYNAMIC: torch.amp.GradScaler's. It begins at 65536. A gradient that is not
+     * finite is then no error: the step changes nothing, and the scale halves. After
+     * loss_scale_interval steps without one it doubles. 0: dynamic with YOKE_FLOAT16, otherwise 1.
+     * Gradients that the engine gives or takes are always without it. */
+    double loss_scale;
+    int loss_scale_interval; /**< Steps; 0: 2000. */
 } yoke_data_parallel_options;
+
+/** For yoke_data_parallel_options.loss_scale. */
+#define YOKE_LOSS_SCALE_DYNAMIC (-1.0)
 
 /** Microseconds: see yoke_data_parallel_options.interpreter_us. */
 #define YOKE_INTERPRETER_US 13.0
@@ -196,7 +207,7 @@ typedef struct yoke_data_parallel_options {
             0 /* group_count */, false /* skip_finite_check */, NULL /* algorithm_cache */,        \
             0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US,     \
             false /* inference */, 0, false /* replace_broken_cache */, 0, NULL, 0, NULL, false,   \
-            NULL, NULL, 0 /* share_count */, false, NULL, 0, 0 /* audit */, false                  \
+            NULL, NULL, 0 /* share_count */, false, NULL, 0, 0 /* audit */, false, 0, 0            \
     }
 
 #ifdef __cplusplus

@@ -19,7 +19,10 @@ extern "C" {
 typedef enum yoke_precision {
     YOKE_FLOAT32,  /**< IEEE float32 throughout. */
     YOKE_BFLOAT16, /**< bfloat16; master weights, gradients and reductions stay float32. */
-    YOKE_TF32      /**< CUDA: float32, with TensorFloat-32 in products and convolutions. */
+    YOKE_TF32,     /**< CUDA: float32, with TensorFloat-32 in products and convolutions. */
+    YOKE_FLOAT16   /**< IEEE float16, otherwise as bfloat16; its range is small, so the gradient of
+                        the loss is scaled (yoke_data_parallel_options.loss_scale). CPU devices
+                        compute in float32 and round to float16: for correctness, not for speed. */
 } yoke_precision;
 
 /** How gradients and weights travel between GPUs; CPU devices share their memory. */

@@ -88,7 +88,10 @@ typedef struct yoke_event {
     double images_per_second;      /**< EPOCH: rows per second of its steps; 0: unknown. */
     const yoke_metric_value *metrics; /**< EVALUATION: [metric_count] of custom_metrics. */
     int metric_count;                 /**< 0 in other events. */
-    int rank; /**< This process's number now; 0 without ranks. Rank 0 writes the files. */
+    int rank;          /**< This process's number now; 0 without ranks. Rank 0 writes the files. */
+    double loss_scale; /**< STEP: the next step's, with a dynamic one; otherwise 0. On GPUs what the
+                            step before has come to. */
+    uint64_t skipped_steps; /**< STEP: so far, likewise. */
 } yoke_event;
 
 /** How to train. yoke_trainer_create copies it with all texts, and what `engine` and `optimizer`
@@ -356,7 +359,7 @@ typedef struct yoke_trainer_summary {
     const char *schedule;     /**< "overlap", "classic", "sharded" or "python". */
     const char *model;        /**< The preset. */
     const char *dataset;      /**< The SPEC; of training_rows yoke_dataset_info.name. */
-    const char *precision;    /**< "float32", "bfloat16" or "tf32". */
+    const char *precision;    /**< "float32", "bfloat16", "tf32" or "float16". */
     int devices;              /**< In all ranks together. */
     size_t parameters;        /**< Scalars of all parameters, frozen ones too. */
     int batch;                /**< Rows of the whole batch. */
@@ -380,6 +383,8 @@ typedef struct yoke_trainer_summary {
     int lost;                 /**< Devices that failed, and that the run went on without. */
     double lost_seconds;      /**< From each failure until the steps before it were done again. */
     double kept_seconds;      /**< Spent on keeping states, for `survive` or an audit. */
+    double loss_scale;        /**< A dynamic one, at the end; otherwise 0. */
+    uint64_t skipped_steps;   /**< Steps that it has left out. */
 } yoke_trainer_summary;
 
 /** Summarizes a run, for its last line.

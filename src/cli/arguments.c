@@ -73,6 +73,7 @@ size_t cli_value_bytes(cli_kind kind) {
         [CLI_LABEL] = sizeof(ignored_label),
         [CLI_SHARES] = sizeof(device_shares),
         [CLI_TEXTS] = sizeof(text_list),
+        [CLI_SCALE] = sizeof(loss_scale),
     };
     return sizes[kind];
 }

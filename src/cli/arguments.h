@@ -29,7 +29,8 @@ typedef enum cli_kind {
     CLI_WEIGHTS,
     CLI_LABEL,
     CLI_SHARES,
-    CLI_TEXTS
+    CLI_TEXTS,
+    CLI_SCALE
 } cli_kind;
 _Static_assert(_Generic((size_t)0, uint64_t : true, default : false), "CLI_UNSIGNED");
 
@@ -65,7 +66,7 @@ typedef struct cli_verb {
              double: CLI_REAL, unsigned: CLI_CHOICE, thread_count: CLI_THREADS,                    \
              straggler: CLI_STRAGGLER, color_jitter: CLI_JITTER, save_interval: CLI_INTERVAL,      \
              class_weights: CLI_WEIGHTS, ignored_label: CLI_LABEL, device_shares: CLI_SHARES,      \
-             text_list: CLI_TEXTS),                                                                \
+             text_list: CLI_TEXTS, loss_scale: CLI_SCALE),                                                                \
     offsetof(type, field)
 // clang-format on
 #define CLI_OPTION_COUNT(options) ((int)(sizeof(options) / sizeof((options)[0])))

@@ -2,6 +2,7 @@
 #include "cli/option_values.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -149,11 +150,23 @@ static int read_ignored_label(const char *verb, void *field) {
     return -1;
 }
 
+static int read_loss_scale(const char *verb, void *field) {
+    loss_scale *read = field;
+    int exponent;
+    read->value = YOKE_LOSS_SCALE_DYNAMIC;
+    if (strcmp(read->text, "dynamic") == 0) return -1;
+    if (yoke_text_real(read->text, 1, 0x1p32, &read->value) && frexp(read->value, &exponent) == 0.5)
+        return -1;
+    return cli_usage_error(
+        verb, "--loss-scale: '%s' is neither dynamic nor a power of two, as in 1024", read->text);
+}
+
 int option_value_read(unsigned kind, const char *verb, void *value) {
     static int (*const readers[])(const char *verb, void *field) = {
         [CLI_THREADS] = read_thread_count,  [CLI_STRAGGLER] = read_straggler,
         [CLI_JITTER] = read_color_jitter,   [CLI_INTERVAL] = read_save_interval,
         [CLI_WEIGHTS] = read_class_weights, [CLI_LABEL] = read_ignored_label,
-        [CLI_SHARES] = read_device_shares,  [CLI_TEXTS] = read_text_list};
+        [CLI_SHARES] = read_device_shares,  [CLI_TEXTS] = read_text_list,
+        [CLI_SCALE] = read_loss_scale};
     return kind > CLI_GROUP ? readers[kind](verb, value) : -1;
 }

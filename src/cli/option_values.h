@@ -66,6 +66,12 @@ typedef struct ignored_label {
     int number;
 } ignored_label;
 
+/* "1024", "dynamic". */
+typedef struct loss_scale {
+    const char *text;
+    double value; /* as yoke_data_parallel_options.loss_scale */
+} loss_scale;
+
 /* Reads the text of such a value, a cli_kind, into the rest of it. -1, or the exit code of a usage
  * error. */
 int option_value_read(unsigned kind, const char *verb, void *value);

@@ -67,11 +67,14 @@ double progress_seconds_left(const progress *view, const yoke_event *event) {
 }
 
 static void tail_text(const progress *view, const yoke_event *event, char *text, size_t size) {
-    char elapsed[16], left[16];
-    snprintf(text, size, "[%s<%s, %.0f %s, loss %.3g]",
+    char elapsed[16], left[16], scale[48] = "";
+    if (event->loss_scale > 0)
+        snprintf(scale, sizeof scale, ", scale %.4g, %llu skipped", event->loss_scale,
+                 (unsigned long long)event->skipped_steps);
+    snprintf(text, size, "[%s<%s, %.0f %s, loss %.3g%s]",
              progress_clock_text(event->seconds_elapsed, elapsed),
              progress_clock_text(progress_seconds_left(view, event), left), view->rate, view->unit,
-             event->loss);
+             event->loss, scale);
 }
 
 /* The bar. */
@@ -111,7 +114,7 @@ static void print_short(const progress *view, const yoke_event *event, const pro
 
 static void draw_bar(progress *view, const yoke_event *event) {
     progress_part here = progress_part_of(view, event);
-    char count[48], tail[96];
+    char count[48], tail[160];
     double share = here.all > 0 ? (double)here.done / (double)here.all : 1;
     snprintf(count, sizeof count, "%llu/%llu", (unsigned long long)here.done,
              (unsigned long long)here.all);
@@ -166,7 +169,7 @@ void progress_step(progress *view, const yoke_event *event) {
     if (view->silent) return;
     if (line_is_due(view, event)) {
         progress_part here = progress_part_of(view, event);
-        char tail[96];
+        char tail[160];
         tail_text(view, event, tail, sizeof tail);
         progress_clear(view);
         fprintf(stderr, "%sstep %llu/%llu %s\n", view->epochs == 0 ? "" : here.name,

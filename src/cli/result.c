@@ -324,6 +324,10 @@ yoke_status print_result_json(FILE *out, yoke_trainer *trainer, const yoke_train
     if (summary->kept_seconds > 0) yoke_json_real(&json, "kept_seconds", summary->kept_seconds);
     if (summary->lost > 0) yoke_json_integer(&json, "lost", summary->lost);
     if (summary->lost > 0) yoke_json_real(&json, "lost_seconds", summary->lost_seconds);
+    if (summary->loss_scale > 0) {
+        yoke_json_real(&json, "loss_scale", summary->loss_scale);
+        yoke_json_integer(&json, "skipped_steps", (int64_t)summary->skipped_steps);
+    }
     yoke_json_hash(&json, "weights_hash", summary->weights_hash);
     yoke_json_close(&json, '}');
     return cli_print_json(&json, out);

@@ -31,7 +31,7 @@
     }
 #define CLI_OPTION_PRECISION(at)                                                                   \
     {                                                                                              \
-        "precision", "float32|bfloat16|tf32",                                                      \
+        "precision", YOKE_PRECISION_WORDS,                                                         \
             "precision of the computation; weights stay float32; tf32 needs GPUs (float32)", at    \
     }
 #define CLI_OPTION_COLLECTIVES(at)                                                                 \

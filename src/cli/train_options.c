@@ -175,6 +175,14 @@ static const cli_option options[] = {
      "order of the stages of a step; classic and python only with --mode dp (overlap)",
      AT(engine.schedule)},
     CLI_OPTION_PRECISION(AT(engine.precision)),
+    {"loss-scale", "N|dynamic",
+     "factor of the loss's gradient, a power of two; dynamic: steps whose gradient overflows "
+     "change "
+     "nothing and halve it (float16: dynamic; otherwise 1)",
+     AT(loss_scale)},
+    {"loss-scale-interval", "N",
+     "a dynamic loss scale doubles after N steps without overflow (2000)",
+     AT(engine.loss_scale_interval), 1, INT_MAX},
     CLI_OPTION_ALGORITHM(AT(engine.algorithm),
                          "of convolutions and products; with fastest, runs may differ (measured)"),
     ALGORITHM_CACHE_OPTION_FILE(AT(algorithm_cache.file)),
@@ -464,6 +472,7 @@ void train_setup_complete(train_setup *setup) {
     engine->auto_shares = setup->shares.measured;
     engine->share_count = setup->shares.count;
     engine->shares = setup->shares.count > 0 ? setup->shares.shares : NULL;
+    engine->loss_scale = setup->loss_scale.value;
     engine->straggler = setup->straggler.index;
     engine->straggler_factor = setup->straggler.factor;
     engine->first_bucket_bytes = engine->bucket_bytes = (size_t)(setup->bucket_mb * 1048576);

@@ -27,6 +27,7 @@ typedef struct train_setup {
     save_interval checkpoint_every;
     straggler straggler;
     device_shares shares;
+    loss_scale loss_scale;
     algorithm_cache_flags algorithm_cache;
     group_flags groups;
     config_flags config;

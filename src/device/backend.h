@@ -188,7 +188,8 @@ struct yoke_backend {
     yoke_status (*rescale)(yoke_device *device, yoke_stream stream, float *values, size_t elements,
                            const double *numerator, const double *denominator, double epsilon);
     yoke_status (*product)(yoke_device *device, yoke_stream stream, const yoke_product *product);
-    yoke_status (*shadow)(yoke_device *device, uint16_t *shadow, const float *parameters,
+    yoke_status (*shadow)(yoke_device *device, yoke_precision precision, uint16_t *shadow,
+                          const float *parameters,
                           size_t elements); /* NULL: no plan reads a shadow */
     yoke_status (*accumulate)(yoke_device *device, const yoke_layout *layout, void *to,
                               const void *from);

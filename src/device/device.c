@@ -359,6 +359,5 @@ const char *yoke_activation_name(yoke_activation activation) {
 }
 
 const char *yoke_precision_name(yoke_precision precision) {
-    static const char *const names[] = {"float32", "bfloat16", "tf32"};
-    return names[precision];
+    return yoke_precision_names[precision];
 }

@@ -184,17 +184,16 @@ yoke_status yoke_device_check_finite(yoke_device *device, yoke_stream stream, co
 yoke_status yoke_device_gate(yoke_device *device, yoke_stream stream, yoke_gate *gate,
                              const yoke_gate_request *request);
 
-/* Where the gate is closed, values[i] = kept[i]; where it is open, nothing changes. Not where
- * memory is shared. */
+/* values[i] = kept[i] where the gate is closed. Not where memory is shared. */
 yoke_status yoke_device_undo(yoke_device *device, yoke_stream stream, const yoke_gate *gate,
                              float *values, const float *kept, size_t elements);
 
 /* One step of a rule of device/update.h on a range: g = gradient * gradient_scale, then its
  * formula. For yoke_device_undo the old weights and states go to kept_weights, which may be the
  * gradients, and kept_states, even if the gate is closed. NULL: they are not kept, as where memory
- * is shared. Where a new weight is written, bfloat16 of it goes to `shadow`. NULL: nowhere, as
- * where memory is shared. What LAMB and MUON make of a weight goes to `direction`, and the weight
- * stays; for APPLY the direction is the gradient, which nothing scales. */
+ * is shared. A new weight also goes to `shadow`. NULL: nowhere, as where memory is shared. What
+ * LAMB and MUON make of a weight goes to `direction`, and the weight stays; for APPLY the direction
+ * is the gradient, which nothing scales. */
 typedef struct yoke_update_step {
     yoke_update_rule rule;
     yoke_update_scalars scalars;
@@ -203,8 +202,9 @@ typedef struct yoke_update_step {
         *gate; /* device memory; its gradient_scale is one more factor. NULL: always open */
     float *kept_weights, *kept_states[YOKE_UPDATE_STATES];
     uint16_t *shadow;
-    float *direction; /* NULL: the rule changes the weights */
-    bool applies;     /* the gradients are such a direction */
+    yoke_precision shadow_precision; /* bfloat16 or float16 */
+    float *direction;                /* NULL: the rule changes the weights */
+    bool applies;                    /* the gradients are such a direction */
     int slot; /* in a recording yoke_plan_step.scalars[slot - 1] count, not `scalars`; 0: these */
 } yoke_update_step;
 /* states: as many as the rule has. */
@@ -407,7 +407,7 @@ yoke_operation yoke_transposed_convolution(const yoke_operation *transposed);
 void yoke_convolution_key(const yoke_operation *operation, char key[YOKE_CONVOLUTION_KEY_BYTES]);
 
 /* In which forms the plans of an engine read a parameter: only those are current on replicas. */
-enum { YOKE_FORM_FLOAT32 = 1, YOKE_FORM_BFLOAT16 = 2 };
+enum { YOKE_FORM_FLOAT32 = 1, YOKE_FORM_SHADOW = 2 };
 
 typedef struct yoke_plan_request {
     const yoke_operation *operation;
@@ -480,7 +480,7 @@ typedef struct yoke_plan_needs {
     bool computes_loss;
     size_t mask_bytes; /* `saved` begins with a mask of what the ReLU let through; 0: none */
     bool masks_input_gradient, sums_input_bias; /* as the request offers */
-    /* The plan reads parameter k in bfloat16 from the binding's `shadows`, not in float32. */
+    /* The plan reads parameter k from the binding's `shadows`, not in float32. */
     bool reads_shadow[YOKE_PLAN_PARAMETERS];
 } yoke_plan_needs;
 
@@ -495,8 +495,7 @@ typedef struct yoke_plan_binding {
     void *inputs[YOKE_PLAN_INPUTS];
     void *output;
     float *parameters[YOKE_PLAN_PARAMETERS];
-    const void
-        *shadows[YOKE_PLAN_PARAMETERS]; /* the parameters in bfloat16, for plans that read them */
+    const void *shadows[YOKE_PLAN_PARAMETERS];        /* the parameters in the compute precision */
     float *parameter_gradients[YOKE_PLAN_PARAMETERS]; /* overwritten by backward */
     float *buffers[2];                                /* running mean, running variance */
     const float *next_parameters[2],
@@ -547,9 +546,9 @@ yoke_status yoke_plan_backward_part(yoke_plan *plan, yoke_direction direction);
 /* Copies the step's values to the device. Call it before the step's plans are queued or replayed:
  * plans on devices that record read the values there, others read their `step` argument. */
 yoke_status yoke_device_begin_step(yoke_device *device, const yoke_plan_step *step);
-/* shadow[i] = bfloat16(parameters[i]), on the compute stream. */
-yoke_status yoke_device_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
-                               size_t elements);
+/* shadow[i] = parameters[i] in bfloat16 or float16, on the compute stream. */
+yoke_status yoke_device_shadow(yoke_device *device, yoke_precision precision, uint16_t *shadow,
+                               const float *parameters, size_t elements);
 
 /* to += from, elementwise, in this layout: the gradients of two readers of one value. */
 yoke_status yoke_device_accumulate(yoke_device *device, const yoke_layout *layout, void *to,

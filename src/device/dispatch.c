@@ -153,10 +153,10 @@ yoke_status yoke_device_product(yoke_device *device, yoke_stream stream,
     return device->backend->product(device, stream, product);
 }
 
-yoke_status yoke_device_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
-                               size_t elements) {
+yoke_status yoke_device_shadow(yoke_device *device, yoke_precision precision, uint16_t *shadow,
+                               const float *parameters, size_t elements) {
     if (device->backend->shadow == NULL) return YOKE_OK;
-    return device->backend->shadow(device, shadow, parameters, elements);
+    return device->backend->shadow(device, precision, shadow, parameters, elements);
 }
 
 yoke_status yoke_device_accumulate(yoke_device *device, const yoke_layout *layout, void *to,

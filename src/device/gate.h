@@ -16,10 +16,11 @@ typedef struct yoke_gate {
     double norm;           /* of the gradient; 0 without clipping */
     uint64_t first_bad;    /* the smallest of the request's */
 } yoke_gate;
-/* gate = { min(1, clip_norm / (norm + 1e-6)), ... } with norm = sqrt(square_sums[0] + [1] + ...),
- * clip_norm 0: no clipping; closed when a loss or the norm is not finite, when *found_nonfinite is
- * not 0, or when one of first_bad is not YOKE_ALL_FINITE. All pointers are device memory. Not where
- * memory is shared. */
+/* gate = { min(1, clip_norm / (norm + 1e-6)), ... } with norm = unscale * sqrt(square_sums[0] + [1]
+ * +
+ * ...), clip_norm 0: no clipping; closed when a loss or the norm is not finite, when
+ * *found_nonfinite is not 0, or when one of first_bad is not YOKE_ALL_FINITE. All pointers are
+ * device memory. Not where memory is shared. */
 typedef struct yoke_gate_request {
     const double *losses, *square_sums;
     const float
@@ -27,6 +28,7 @@ typedef struct yoke_gate_request {
     const uint64_t *first_bad;
     int loss_count, square_sum_count, first_bad_count;
     double clip_norm;
+    double unscale;      /* 1 / the scale of the loss: one more factor of the norm */
     bool closed;         /* the host has found a loss that is not finite */
     bool stays_closed;   /* a closed gate does not open again, */
     bool unless_settled; /* but in a recording it does where yoke_plan_step.settled says so */

@@ -76,8 +76,8 @@ static yoke_status search(const struct probe *probe, const char **name) {
     bool finite;
     /* It may be that of an update since undone, of which only devices with streams have any. */
     if (replica->memory.shadow != NULL && !yoke_device_shares_memory(program->device))
-        TRY(yoke_device_shadow(program->device, replica->memory.shadow, replica->memory.parameters,
-                               replica->flat->elements));
+        TRY(yoke_device_shadow(program->device, program->precision, replica->memory.shadow,
+                               replica->memory.parameters, replica->flat->elements));
     for (int k = 0; k < model->input_count && *name == NULL; k++) {
         int value = model->inputs[k].value;
         TRY(is_finite(probe, value, yoke_dims_of(yoke_value_shape(model, value)), &finite));

@@ -103,7 +103,7 @@ void yoke_replica_destroy(yoke_replica *replica);
 /* The replica's buffers on the device; borrowed. */
 typedef struct yoke_replica_memory {
     float *parameters, *gradients, *buffers; /* flat */
-    uint16_t *shadow; /* the parameters in bfloat16, if plans read them; otherwise NULL */
+    uint16_t *shadow; /* the parameters in the compute precision, if plans read such; or NULL */
     bool updates_write_shadow;
     float *inputs[YOKE_INPUTS_LIMIT]; /* [rows, input shape], float32; scatter writes them */
     void *image;              /* input 0 as its reader wants it; NULL: that reads inputs[0] */

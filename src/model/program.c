@@ -61,7 +61,7 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
     for (int k = 0; k < node->tensor_count; k++) {
         int tensor = node->tensors[k];
         program->parameters[tensor] = needs->parameters[k];
-        program->forms[tensor] |= needs->reads_shadow[k] ? YOKE_FORM_BFLOAT16 : YOKE_FORM_FLOAT32;
+        program->forms[tensor] |= needs->reads_shadow[k] ? YOKE_FORM_SHADOW : YOKE_FORM_FLOAT32;
     }
     if (needs->scratch_bytes > program->scratch_bytes)
         program->scratch_bytes = needs->scratch_bytes;
@@ -161,6 +161,7 @@ static yoke_status build_program(yoke_program *program, const yoke_program_reque
     program->model = request->model;
     program->device = request->device;
     program->rows = request->rows;
+    program->precision = request->precision;
     program->training = request->training;
     program->input_gradients = request->input_gradients;
     program->recomputes = request->recomputes;
@@ -392,8 +393,8 @@ static bool joins_loss(const yoke_program *program, const yoke_plan_step *step) 
 static yoke_status queue_forward(yoke_program *program, const yoke_flat *flat,
                                  const yoke_replica_memory *memory, const yoke_plan_step *step) {
     if (memory->shadow != NULL && !memory->updates_write_shadow)
-        TRY(yoke_device_shadow(program->device, memory->shadow, memory->parameters,
-                               flat->elements));
+        TRY(yoke_device_shadow(program->device, program->precision, memory->shadow,
+                               memory->parameters, flat->elements));
     const yoke_operation_hook *hook = &program->before_operation;
     for (int i = 0; i < program->model->node_count; i++) {
         int layers = yoke_fused_layers(&program->model->nodes[i]);

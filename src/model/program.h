@@ -117,6 +117,7 @@ typedef struct yoke_program {
     const yoke_model *model;
     yoke_device *device;
     int rows;
+    yoke_precision precision;
     bool training, input_gradients;
     bool reads_image; /* input 0 from the replica's `image` */
     yoke_operation_hook before_operation;

@@ -212,7 +212,7 @@ static yoke_status place_program(yoke_replica *replica, yoke_program *program) {
     if (memory->shadow == NULL && yoke_program_reads_shadow(program)) {
         size_t bytes = replica->flat->elements * sizeof *memory->shadow;
         TRY(yoke_memory_advice(
-            yoke_device_allocate(device, bytes, "parameters in bfloat16", (void **)&memory->shadow),
+            yoke_device_allocate(device, bytes, "parameters of 2 bytes", (void **)&memory->shadow),
             YOKE_ADVICE_MODEL));
     }
     TRY(yoke_program_bind(program, replica->flat, memory, arena->address,
@@ -304,8 +304,7 @@ static yoke_status check_options(const yoke_model *model, const yoke_replica_opt
         return FAIL(YOKE_ERROR_ARGUMENT, "a replica of %d rows: needs at least 1", options->rows);
     if (!yoke_device_supports(options->device, options->precision))
         return FAIL(YOKE_ERROR_DEVICE, "%s does not compute in %s",
-                    yoke_device_name(options->device),
-                    options->precision == YOKE_BFLOAT16 ? "bfloat16" : "float32");
+                    yoke_device_name(options->device), yoke_precision_name(options->precision));
     return YOKE_OK;
 }
 
@@ -439,7 +438,8 @@ yoke_status yoke_replica_begin(yoke_replica *replica, int rows, bool training,
     yoke_device *device = replica->options.device;
     if (!memory->updates_write_shadow || memory->shadow == NULL) return YOKE_OK;
     if (replica->shadow_is_current || yoke_device_is_recording(device)) return YOKE_OK;
-    TRY(yoke_device_shadow(device, memory->shadow, memory->parameters, replica->flat->elements));
+    TRY(yoke_device_shadow(device, replica->options.precision, memory->shadow, memory->parameters,
+                           replica->flat->elements));
     replica->shadow_is_current = true;
     return YOKE_OK;
 }

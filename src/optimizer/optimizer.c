@@ -215,7 +215,8 @@ yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimize
             .gate = step->gate,
             .slot = range->slot,
             .kept_weights = from(step->kept, done),
-            .shadow = step->shadow != NULL ? step->shadow + done : NULL};
+            .shadow = step->shadow != NULL ? step->shadow + done : NULL,
+            .shadow_precision = step->shadow_precision};
         float *states[YOKE_UPDATE_STATES];
         for (int k = 0; k < YOKE_UPDATE_STATES; k++) {
             states[k] = from(optimizer->states[k], begin + done);

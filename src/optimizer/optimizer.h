@@ -105,9 +105,9 @@ typedef struct yoke_optimizer_step {
     const yoke_gate *gate; /* on the updating device; NULL: open */
     float *kept; /* [elements of the update] gets the old weights, while the optimizer keeps its old
                     state; may be the update's gradients. NULL: nothing is kept */
-    uint16_t *shadow; /* [elements of the update] gets the new weights in bfloat16; NULL: nothing
-                         does */
-    void *work;       /* [yoke_optimizer_work_bytes], for this update alone; NULL: it needs none */
+    uint16_t *shadow; /* [elements of the update] gets the new weights, too; NULL: nothing does */
+    yoke_precision shadow_precision; /* bfloat16 or float16 */
+    void *work; /* [yoke_optimizer_work_bytes], for this update alone; NULL: it needs none */
 } yoke_optimizer_step;
 
 /* Scalars of a recorded step: ranges whose settings are the same share a slot. number gives every

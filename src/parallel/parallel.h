@@ -11,6 +11,13 @@
 #include "yoke/stages.h"
 
 /* What train needs beyond the public calls. */
+
+/* Of the loss scale. Without a dynamic one a state has the scale and count of another run. */
+typedef struct yoke_scale_state {
+    double scale;
+    uint64_t good, skipped; /* steps since the scale changed; all that changed nothing */
+} yoke_scale_state;
+
 const yoke_model *yoke_data_parallel_model(const yoke_data_parallel *parallel);
 uint64_t yoke_data_parallel_batches_tracked(const yoke_data_parallel *parallel);
 void yoke_data_parallel_set_batches_tracked(yoke_data_parallel *parallel, uint64_t count);
@@ -22,6 +29,8 @@ bool yoke_data_parallel_is_whole(const yoke_data_parallel *parallel);
 yoke_trace *yoke_data_parallel_take_trace(yoke_data_parallel *parallel);
 /* The trace to record spans in. yoke_data_parallel_trace waits for the devices, this does not. */
 yoke_trace *yoke_data_parallel_recorder(const yoke_data_parallel *parallel);
+/* What is known of the loss scale without waiting for a device. dynamic may be NULL. */
+yoke_scale_state yoke_data_parallel_scale(const yoke_data_parallel *parallel, bool *dynamic);
 /* Waits until the devices have checked the gradients of all steps. NUMERIC: one was not finite, and
  * its step changed nothing; no later call reports it again. */
 yoke_status yoke_data_parallel_settle(yoke_data_parallel *parallel);
@@ -129,8 +138,9 @@ typedef struct yoke_state {
     yoke_state_tensor *tensors;
     int count, slots;                /* slots: states of the optimizer for each parameter */
     uint64_t steps, batches_tracked; /* the step is also the state of the random numbers */
-    float *values;                   /* of all tensors; NULL on ranks that keep none */
-    float *flat;                     /* one slot in the engine's own layout, on its way */
+    yoke_scale_state scale;
+    float *values; /* of all tensors; NULL on ranks that keep none */
+    float *flat;   /* one slot in the engine's own layout, on its way */
     size_t flat_elements;
     bool keeps_layouts; /* takes values as they lie in the engine: faster, and for engines only */
 } yoke_state;

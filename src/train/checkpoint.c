@@ -2,6 +2,7 @@
 /* The checkpoint file: what yoke_state_save writes and yoke_state_load reads. */
 #include "train/checkpoint.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -375,6 +376,19 @@ static yoke_status read_matching(const yoke_checkpoint *checkpoint, yoke_weights
     return read_values(match, state);
 }
 
+/* A file that has none was written by a run without a dynamic scale. */
+static yoke_status read_scale(const yoke_checkpoint *checkpoint, yoke_scale_state *scale) {
+    const char *text = yoke_safetensors_note(&checkpoint->file, "loss_scale");
+    int exponent;
+    scale->good = scale->skipped = 0;
+    if (text != NULL && !(yoke_text_real(text, 0x1p-126, 0x1p127, &scale->scale) &&
+                          frexp(scale->scale, &exponent) == 0.5))
+        return FAIL(YOKE_ERROR_DATA, "%s: loss_scale is '%.40s', not a power of two",
+                    checkpoint->file.path, text);
+    TRY(yoke_checkpoint_number(checkpoint, "loss_scale_steps", YOKE_STEPS_LIMIT, &scale->good));
+    return yoke_checkpoint_number(checkpoint, "skipped_steps", YOKE_STEPS_LIMIT, &scale->skipped);
+}
+
 yoke_status yoke_checkpoint_read(const yoke_checkpoint *checkpoint, const yoke_model *model,
                                  const yoke_facts *own, const char *anyway, yoke_state *state) {
     yoke_weights_match match = {.file = &checkpoint->file, .model = model};
@@ -383,12 +397,23 @@ yoke_status yoke_checkpoint_read(const yoke_checkpoint *checkpoint, const yoke_m
     TRY(status);
     state->steps = 0;
     TRY(yoke_checkpoint_number(checkpoint, "step", YOKE_STEPS_LIMIT, &state->steps));
+    TRY(read_scale(checkpoint, &state->scale));
     state->batches_tracked = state->steps;
     return yoke_checkpoint_number(checkpoint, "batches_tracked", YOKE_STEPS_LIMIT,
                                   &state->batches_tracked);
 }
 
 /* An engine's state in a file. */
+
+void yoke_facts_add_state(yoke_facts *facts, const yoke_state *state) {
+    const yoke_scale_state *scale = &state->scale;
+    yoke_facts_add(facts, "step", "%llu", (unsigned long long)state->steps);
+    yoke_facts_add(facts, "batches_tracked", "%llu", (unsigned long long)state->batches_tracked);
+    if (scale->scale == 1 && scale->skipped == 0) return;
+    yoke_facts_add_real(facts, "loss_scale", scale->scale);
+    yoke_facts_add(facts, "loss_scale_steps", "%llu", (unsigned long long)scale->good);
+    yoke_facts_add(facts, "skipped_steps", "%llu", (unsigned long long)scale->skipped);
+}
 
 yoke_status yoke_state_save(yoke_data_parallel *parallel, const char *path) {
     yoke_state *state = NULL;
@@ -399,9 +424,7 @@ yoke_status yoke_state_save(yoke_data_parallel *parallel, const char *path) {
         yoke_data_parallel_report(parallel, yoke_state_create(&state, parallel, false));
     if (status == YOKE_OK) status = yoke_state_take(state, parallel);
     if (status == YOKE_OK && yoke_data_parallel_is_first(parallel)) {
-        yoke_facts_add(&facts, "step", "%llu", (unsigned long long)state->steps);
-        yoke_facts_add(&facts, "batches_tracked", "%llu",
-                       (unsigned long long)state->batches_tracked);
+        yoke_facts_add_state(&facts, state);
         yoke_facts_add_table(&facts, &yoke_engine_options, parallel);
         status = yoke_checkpoint_write(state, &facts, path);
     }

@@ -26,6 +26,8 @@ typedef struct yoke_facts {
 void yoke_facts_add(yoke_facts *facts, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void yoke_facts_add_real(yoke_facts *facts, const char *key, double value);
+/* The counts of an engine's state, and its loss scale. */
+void yoke_facts_add_state(yoke_facts *facts, const yoke_state *state);
 /* What checkpoints state of these options, which is compared or is not. */
 void yoke_facts_add_table(yoke_facts *facts, const yoke_option_table *table, const void *owner);
 extern const yoke_option_table yoke_run_options; /* owner: a yoke_run */

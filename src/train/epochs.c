@@ -129,6 +129,10 @@ yoke_event yoke_loop_step_event(const yoke_loop_step *step) {
 
 static void report_step(yoke_trainer *trainer, const yoke_loop_step *step) {
     yoke_event event = yoke_loop_step_event(step);
+    bool is_dynamic;
+    yoke_scale_state scale = yoke_data_parallel_scale(trainer->run.parallel, &is_dynamic);
+    event.loss_scale = is_dynamic ? scale.scale : 0;
+    event.skipped_steps = scale.skipped;
     bool is_first = trainer->sums.last.rows == 0;
     yoke_step_sums_add(&trainer->sums, &step->result, step->rate,
                        (yoke_step_cost){step->computed_ns, step->waited_ns});

@@ -111,6 +111,10 @@ static void format(yoke_json *line, const yoke_event *event) {
     if (!trains && event->accuracy < 0) yoke_json_null(line, "test_accuracy"); /* regression */
     if (!trains && event->accuracy >= 0) yoke_json_real(line, "test_accuracy", event->accuracy);
     if (trains) yoke_json_real(line, "lr", event->learning_rate);
+    if (event->loss_scale > 0) {
+        yoke_json_real(line, "loss_scale", event->loss_scale);
+        yoke_json_integer(line, "skipped_steps", (int64_t)event->skipped_steps);
+    }
     yoke_json_integer(line, "rows", event->rows);
     if (trains) yoke_json_real(line, "step_ms", event->step_ms);
     if (event->metric_count > 0) yoke_json_open(line, "metrics", '{');

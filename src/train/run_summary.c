@@ -66,10 +66,14 @@ static void describe_result(const yoke_trainer *trainer, yoke_trainer_summary *s
 static yoke_status summarize(const yoke_trainer *trainer, yoke_trainer_summary *summary) {
     yoke_trainer_summary own = {.struct_size = sizeof own};
     yoke_data_parallel *parallel = trainer->run.parallel;
+    bool is_dynamic;
     describe_setting(&trainer->run, &own);
     describe_result(trainer, &own);
     TRY(peak_bytes(parallel, &own.peak_bytes));
     TRY(yoke_data_parallel_hash(parallel, &own.weights_hash));
+    yoke_scale_state scale = yoke_data_parallel_scale(parallel, &is_dynamic);
+    own.loss_scale = is_dynamic ? scale.scale : 0;
+    own.skipped_steps = scale.skipped;
     return yoke_options_store(summary, &own, sizeof own, "yoke_trainer_summary");
 }
 

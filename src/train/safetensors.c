@@ -179,15 +179,6 @@ static float float_of_bits(uint32_t bits) {
     return value;
 }
 
-/* IEEE 754 binary16; every half is a float, so nothing is rounded. */
-static float float_of_half(uint32_t half) {
-    uint32_t sign = (half & 0x8000u) << 16, exponent = half >> 10 & 0x1fu, fraction = half & 0x3ffu;
-    if (exponent == 0x1f) return float_of_bits(sign | 0x7f800000u | fraction << 13);
-    if (exponent != 0) return float_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
-    float magnitude = (float)fraction * 0x1p-24f;
-    return sign != 0 ? -magnitude : magnitude;
-}
-
 static double value_of(const unsigned char *bytes, yoke_dtype dtype) {
     uint64_t bits;
     double value;
@@ -195,7 +186,7 @@ static double value_of(const unsigned char *bytes, yoke_dtype dtype) {
     case YOKE_DTYPE_F32:
         return (double)float_of_bits((uint32_t)little_endian(bytes, 4));
     case YOKE_DTYPE_F16:
-        return (double)float_of_half((uint32_t)little_endian(bytes, 2));
+        return (double)yoke_float16_widen((uint16_t)little_endian(bytes, 2));
     case YOKE_DTYPE_BF16:
         return (double)float_of_bits((uint32_t)little_endian(bytes, 2) << 16);
     default:

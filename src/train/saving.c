@@ -40,12 +40,10 @@ static yoke_status start(yoke_saving *saving, const yoke_run *run, yoke_save_kin
     bool ended = run->at.batches == SIZE_MAX; /* a row stream's epoch, by an earlier run */
     TRY(yoke_state_take(saving->state, run->parallel));
     if (saving->writer == NULL) return YOKE_OK;
-    yoke_facts_add(&facts, "step", "%llu", (unsigned long long)saving->state->steps);
+    yoke_facts_add_state(&facts, saving->state);
     yoke_facts_add(&facts, "epoch", "%llu", (unsigned long long)run->at.epoch + ended);
     yoke_facts_add(&facts, "epoch_batches", "%llu",
                    (unsigned long long)(ended ? 0 : run->at.batches));
-    yoke_facts_add(&facts, "batches_tracked", "%llu",
-                   (unsigned long long)saving->state->batches_tracked);
     if (saving->best.exists) yoke_facts_add_real(&facts, "best", saving->best.value);
     yoke_watch_describe(saving->watch, &facts);
     yoke_facts_add_table(&facts, &yoke_engine_options, run->parallel);

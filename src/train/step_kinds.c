@@ -35,6 +35,8 @@ yoke_status yoke_step_kind_check(const yoke_run *run) {
         {engine->shares != NULL || engine->auto_shares, "shares"},
         {engine->synchronize_batch_norm, "synchronize_batch_norm"},
         {engine->audit > 0, "audit"},
+        {engine->precision == YOKE_FLOAT16, "precision float16"},
+        {engine->loss_scale != 0 && engine->loss_scale != 1, "loss_scale"},
         {engine->fault != NULL, "fault"},
         {engine->link != NULL, "link"},
         {engine->schedule != YOKE_SCHEDULE_OVERLAP, "schedule"},

@@ -224,7 +224,8 @@ static inline void parity_put_parameters(parity_side *side, const parity_values 
         if (layout->bytes == 0) continue;
         parity_put(side, layout, binding->parameters[i], &shape, values->parameters[i]);
         if (side->needs->reads_shadow[i])
-            PARITY_OK(yoke_device_shadow(side->device, (uint16_t *)(uintptr_t)binding->shadows[i],
+            PARITY_OK(yoke_device_shadow(side->device, side->c->precision,
+                                         (uint16_t *)(uintptr_t)binding->shadows[i],
                                          binding->parameters[i], layout->bytes / sizeof(float)));
         if (binding->buffers[i] != NULL)
             parity_put(side, layout, binding->buffers[i], &shape, values->buffers[i]);
@@ -354,7 +355,7 @@ static inline void parity_run(parity_side *side, const parity_values *values,
  * of exact products need no more than the rest. A tap or channel that is left out costs a tenth. */
 static inline double parity_tolerance(yoke_precision precision) {
     static const double tolerances[] = {
-        [YOKE_FLOAT32] = 1e-5, [YOKE_TF32] = 1e-3, [YOKE_BFLOAT16] = 1e-2};
+        [YOKE_FLOAT32] = 1e-5, [YOKE_TF32] = 1e-3, [YOKE_BFLOAT16] = 1e-2, [YOKE_FLOAT16] = 2e-3};
     return tolerances[precision];
 }
 

@@ -93,7 +93,6 @@ static inline void parity_describe(const parity_case *c, char *text, size_t byte
         [YOKE_OP_BCE] = "bce",
         [YOKE_OP_HUBER] = "huber",
     };
-    static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
     const yoke_operation *op = &c->operation;
     snprintf(text, bytes,
              "%s of %d x [%d, %d, %d] to %d, kernel %d x %d/%d+%d, %d groups, %s%s%s%s%s%s%s%s%s",
@@ -101,9 +100,10 @@ static inline void parity_describe(const parity_case *c, char *text, size_t byte
                                             : kinds[op->kind],
              c->rows, op->input.channels, op->input.height, op->input.width, op->output.channels,
              op->kernel, yoke_taps_across(op).kernel, op->stride, op->padding, op->groups,
-             precisions[c->precision], c->evaluation ? ", evaluation" : "", op->add ? ", add" : "",
-             op->relu ? ", relu" : "", c->plain ? ", plain" : "", c->in_place ? ", in place" : "",
-             c->recorded ? ", recorded" : "", c->mixed ? ", mixed" : "", c->adds ? ", adds" : "");
+             yoke_precision_name(c->precision), c->evaluation ? ", evaluation" : "",
+             op->add ? ", add" : "", op->relu ? ", relu" : "", c->plain ? ", plain" : "",
+             c->in_place ? ", in place" : "", c->recorded ? ", recorded" : "",
+             c->mixed ? ", mixed" : "", c->adds ? ", adds" : "");
 }
 
 /* Shapes. */

@@ -6,7 +6,7 @@
 #include "support/devices.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
-static const yoke_precision precisions[] = {YOKE_FLOAT32, YOKE_TF32, YOKE_BFLOAT16};
+static const yoke_precision precisions[] = {YOKE_FLOAT32, YOKE_TF32, YOKE_BFLOAT16, YOKE_FLOAT16};
 
 /* A choice between computations, not algorithms. */
 static bool is_preferred(const parity_case *c, const char *name) {

@@ -462,7 +462,7 @@ static void check_shadow(const both_devices *both, const float *values, size_t e
     uint16_t *shadow = NULL;
     EXPECT_OK(yoke_device_allocate(both->gpu, (elements + 1) * sizeof *shadow, "a test",
                                    (void **)&shadow));
-    EXPECT_OK(yoke_device_shadow(both->gpu, shadow, there, elements));
+    EXPECT_OK(yoke_device_shadow(both->gpu, YOKE_BFLOAT16, shadow, there, elements));
     uint16_t *taken = device_values(both->gpu, shadow, (elements + 1) * sizeof *taken);
     for (size_t i = 0; i < elements; i++) {
         if (isnan(values[i]))

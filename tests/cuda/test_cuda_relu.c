@@ -13,7 +13,8 @@ enum { CALLS = 64 };
 static const struct {
     yoke_precision precision;
     double tolerance;
-} precisions[] = {{YOKE_FLOAT32, 1e-5}, {YOKE_TF32, 2e-2}, {YOKE_BFLOAT16, 0.1}};
+} precisions[] = {
+    {YOKE_FLOAT32, 1e-5}, {YOKE_TF32, 2e-2}, {YOKE_BFLOAT16, 0.1}, {YOKE_FLOAT16, 2e-2}};
 
 /* choice: "joined", or "apart". */
 static void open_rig(struct rig *rig, const char *choice) {
@@ -265,7 +266,7 @@ static void a_relu_between_linear_layers_costs_no_pass_of_its_own(void **state) 
     bench_kernel_call calls[CALLS];
     for (size_t i = 0; i < COUNT(precisions); i++) {
         yoke_precision precision = precisions[i].precision;
-        bool half = precision == YOKE_BFLOAT16; /* sums would be rounded to it */
+        bool half = precision == YOKE_BFLOAT16 || precision == YOKE_FLOAT16; /* it rounds sums */
         const char *masked = half ? "matrix product, masked" : "matrix product, masked and summed";
         int count = list_calls(perceptron(16, true), "apart", precision, calls);
         assert_int_equal(passes_of(calls, count, "relu", "forward"), 2);

@@ -18,10 +18,10 @@ static yoke_backend watched;
 static int passes;
 static enum { NOTHING, FIRST, LAST } spoils; /* of each range of gradients */
 
-static yoke_status watched_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
-                                  size_t elements) {
+static yoke_status watched_shadow(yoke_device *device, yoke_precision precision, uint16_t *shadow,
+                                  const float *parameters, size_t elements) {
     passes++;
-    return whole->shadow(device, shadow, parameters, elements);
+    return whole->shadow(device, precision, shadow, parameters, elements);
 }
 
 static yoke_status watched_check(yoke_device *device, yoke_stream stream, const float *values,
@@ -54,6 +54,7 @@ typedef struct course {
     double clip_norm;
     bool frozen; /* the last layer */
     bool averages;
+    bool float16;
 } course;
 
 static const yoke_parameter_group frozen_layer = {
@@ -63,7 +64,8 @@ static check_engine open_engine(const yoke_model *model, const course *of, bool 
     yoke_optimizer_options adamw = YOKE_ADAMW_OPTIONS_INIT, sgd = YOKE_SGD_OPTIONS_INIT;
     yoke_optimizer_options optimizer = of->adamw ? adamw : sgd;
     yoke_data_parallel_options options = {.schedule = of->schedule,
-                                          .precision = YOKE_BFLOAT16,
+                                          .precision = of->float16 ? YOKE_FLOAT16 : YOKE_BFLOAT16,
+                                          .loss_scale = 1,
                                           .algorithm = YOKE_ALGORITHM_DIRECT,
                                           .collectives = YOKE_COLLECTIVES_COPY,
                                           .batch = ROWS,
@@ -214,6 +216,8 @@ static void a_run_has_the_bits_of_one_with_a_pass(void **state) {
         {"3xcuda:0", YOKE_SCHEDULE_OVERLAP, 1, 0, true, 0, true, false},
         {"2xcuda:0", YOKE_SCHEDULE_CLASSIC, 1, 0, false, 0.5, false, true},
         {"2xcuda:0", YOKE_SCHEDULE_SHARDED, 1, 0, true, 0, false, false},
+        {"cuda:0", YOKE_SCHEDULE_OVERLAP, 1, 0, true, 0, false, false, true},
+        {"2xcuda:0", YOKE_SCHEDULE_OVERLAP, 1, 0, false, 0.5, false, false, true},
     };
     yoke_model *model = check_model(true, 0.2);
     for (size_t i = 0; i < COUNT(courses); i++) {

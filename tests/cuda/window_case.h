@@ -17,7 +17,7 @@ static inline bool parity_has_gpu(void) {
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-static const yoke_precision precisions[] = {YOKE_FLOAT32, YOKE_TF32, YOKE_BFLOAT16};
+static const yoke_precision precisions[] = {YOKE_FLOAT32, YOKE_TF32, YOKE_BFLOAT16, YOKE_FLOAT16};
 
 /* A case in every precision, in training and evaluation, behind a layer and as the first one. */
 static inline void check_every_way(const parity_rig *rig, parity_case c) {

@@ -462,7 +462,8 @@ static void a_shadow_is_each_weight_rounded(void **state) {
         CHECK(yoke_devices_open(&devices, &open));
         for (size_t count = 1; count <= MOST; count = count < 40 ? count + 1 : count * 9 - 1) {
             memset(shadow, 0x11, MOST * sizeof *shadow);
-            CHECK(yoke_device_shadow(yoke_devices_at(devices, 0), shadow, weights, count));
+            CHECK(yoke_device_shadow(yoke_devices_at(devices, 0), YOKE_BFLOAT16, shadow, weights,
+                                     count));
             for (size_t i = 0; i < count; i++)
                 assert_int_equal(shadow[i], yoke_bfloat16_round(weights[i]));
             if (count < MOST) assert_int_equal(shadow[count], 0x1111);

@@ -214,7 +214,7 @@ static inline void check_execute(yoke_device *device, const check_case *c,
     EXPECT_OK(yoke_layout_convert(device, &input, binding.inputs[0], &plain_x, run->x));
     EXPECT_OK(yoke_layout_convert(device, &needs->parameters[0], binding.parameters[0], &plain_w,
                                   run->w));
-    EXPECT_OK(yoke_device_shadow(device, shadow, binding.parameters[0],
+    EXPECT_OK(yoke_device_shadow(device, YOKE_BFLOAT16, shadow, binding.parameters[0],
                                  needs->parameters[0].bytes / sizeof(float)));
     device_put(device, binding.parameters[1], run->b, bias_bytes);
     EXPECT_OK(

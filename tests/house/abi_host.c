@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A host program that uses every sized struct of include/yoke and prints what the library answers.
- * abi.py builds it against today's headers, against headers whose structs have grown by a field,
- * and against headers whose structs lack their last one: all three meet the same libyoke.so. */
+/* Uses every sized struct of include/yoke and prints what the library answers. abi.py builds it
+ * against today's headers, and against structs that have grown by a field or lack their last one.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,6 @@ static void must(yoke_status status) {
     type name;                                                                                     \
     memset(&name, 0x5a, sizeof name);                                                              \
     name.struct_size = sizeof name
-
 #ifdef GROWN
 #define CHECK_TAIL(name)                                                                           \
     if (name.yoke_grown != 0 || name.struct_size != sizeof name)                                   \
@@ -30,10 +29,8 @@ static void must(yoke_status status) {
 #else
 #define CHECK_TAIL(name) (void)name
 #endif
-
 static const char *no_variable(const char *name, void *payload) {
-    (void)name;
-    (void)payload;
+    (void)name, (void)payload;
     return NULL;
 }
 
@@ -347,10 +344,13 @@ static void use_engine(yoke_devices *devices, const yoke_model *model) {
     printf("engine: loss %.9g, %d rows, weights %016" PRIx64 "\n", result.loss, result.rows, hash);
     RESULT(yoke_group_report, group);
     RESULT(yoke_memory_report, memory);
+    RESULT(yoke_loss_scale_report, scale);
     must(yoke_data_parallel_group(engine, 1, &group));
     must(yoke_data_parallel_memory(engine, 0, &memory));
     CHECK_TAIL(group);
     CHECK_TAIL(memory);
+    must(yoke_data_parallel_loss_scale(engine, &scale));
+    CHECK_TAIL(scale);
     printf("reports: %d tensors, %zu bytes\n", group.tensors, memory.parameters);
     yoke_stage_summary rows[YOKE_STAGE_COUNT] = {{.struct_size = sizeof rows[0]}};
     yoke_span_info spans[64] = {{.struct_size = sizeof spans[0]}};

@@ -33,9 +33,12 @@ template <typename Object> cudnnStatus_t destroy(const char *call, Object *objec
 }
 
 cudnnStatus_t read_type(cudnnDataType_t type, sim::Type *to) {
-    if (type != CUDNN_DATA_FLOAT && type != CUDNN_DATA_BFLOAT16)
-        return cudnn_refuse(CUDNN_STATUS_NOT_SUPPORTED, "the simulation has float and bfloat16");
-    *to = type == CUDNN_DATA_FLOAT ? sim::Type::float32 : sim::Type::bfloat16;
+    if (type != CUDNN_DATA_FLOAT && type != CUDNN_DATA_BFLOAT16 && type != CUDNN_DATA_HALF)
+        return cudnn_refuse(CUDNN_STATUS_NOT_SUPPORTED,
+                            "the simulation has float, bfloat16 and half");
+    *to = type == CUDNN_DATA_FLOAT  ? sim::Type::float32
+          : type == CUDNN_DATA_HALF ? sim::Type::float16
+                                    : sim::Type::bfloat16;
     return CUDNN_STATUS_SUCCESS;
 }
 

@@ -13,9 +13,12 @@ constexpr int FORWARD = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
 
 bool read_values(const Tensor &from, conv::Tensor *to) {
     if (from.dims.size() != 4 ||
-        (from.type != CUDNN_DATA_FLOAT && from.type != CUDNN_DATA_BFLOAT16))
+        (from.type != CUDNN_DATA_FLOAT && from.type != CUDNN_DATA_BFLOAT16 &&
+         from.type != CUDNN_DATA_HALF))
         return false;
-    to->type = from.type == CUDNN_DATA_BFLOAT16 ? Type::bfloat16 : Type::float32;
+    to->type = from.type == CUDNN_DATA_BFLOAT16 ? Type::bfloat16
+               : from.type == CUDNN_DATA_HALF   ? Type::float16
+                                                : Type::float32;
     for (size_t i = 0; i < 4; i++) {
         to->dims[i] = (size_t)from.dims[i];
         to->strides[i] = (size_t)from.strides[i];

@@ -4,6 +4,7 @@
 #define SIMCUDA_LIBRARY_H
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include "simcuda/counted.h"
 #include "simcuda/sim.h"
@@ -38,17 +39,20 @@ uint64_t library_cost_ns(double operations, size_t bytes);
 constexpr double ATOMICS_COST = 0.75;
 unsigned any_order();
 
-enum class Type { float32, bfloat16 };
+enum class Type { float32, bfloat16, float16 };
 inline size_t type_bytes(Type type) {
-    return type == Type::bfloat16 ? 2 : 4;
+    return type == Type::float32 ? 4 : 2;
 }
 inline float load(Type type, const void *values, size_t i) {
-    return type == Type::bfloat16 ? __bfloat162float(((const __nv_bfloat16 *)values)[i])
-                                  : ((const float *)values)[i];
+    return type == Type::bfloat16  ? __bfloat162float(((const __nv_bfloat16 *)values)[i])
+           : type == Type::float16 ? __half2float(((const __half *)values)[i])
+                                   : ((const float *)values)[i];
 }
 inline void store(Type type, void *values, size_t i, float value) {
     if (type == Type::bfloat16)
         ((__nv_bfloat16 *)values)[i] = __float2bfloat16_rn(value);
+    else if (type == Type::float16)
+        ((__half *)values)[i] = __float2half_rn(value);
     else
         ((float *)values)[i] = value;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of float32 and bfloat16 with float sums. */
+/* Products of float32, bfloat16 and float16 with float sums. */
 #include "simcuda/product.h"
 
 #include <algorithm>
@@ -16,11 +16,13 @@ bool masks(const Descriptor &descriptor) {
 }
 
 bool known_type(int32_t type) {
-    return type == CUDA_R_32F || type == CUDA_R_16BF;
+    return type == CUDA_R_32F || type == CUDA_R_16BF || type == CUDA_R_16F;
 }
 
 Type type_of(int32_t type) {
-    return type == CUDA_R_16BF ? Type::bfloat16 : Type::float32;
+    return type == CUDA_R_16BF  ? Type::bfloat16
+           : type == CUDA_R_16F ? Type::float16
+                                : Type::float32;
 }
 
 /* Elements from the first to behind the last of one matrix. */
@@ -75,7 +77,7 @@ bool supported(const Problem &p) {
     if (descriptor.scale != CUDA_R_32F || descriptor.pointer_mode != CUBLASLT_POINTER_MODE_HOST)
         return false;
     if (p.a.type != p.b.type || p.c.type != p.d.type || !known_type(p.a.type)) return false;
-    if (!known_type(p.d.type) || (p.a.type == CUDA_R_32F && p.d.type != CUDA_R_32F)) return false;
+    if (!known_type(p.d.type) || (p.d.type != p.a.type && p.d.type != CUDA_R_32F)) return false;
     if (descriptor.transpose_a == CUBLAS_OP_C || descriptor.transpose_b == CUBLAS_OP_C)
         return false;
     switch (descriptor.epilogue) {

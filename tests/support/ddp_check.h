@@ -19,6 +19,7 @@ typedef struct ddp_setting {
     size_t bucket_bytes;                        /* 0: 1024 */
     bool synchronized;                          /* batch norm */
     double ema_decay;
+    bool float16; /* with a loss scale that grows until it overflows, again and again */
 } ddp_setting;
 
 /* What a run gave: weights, and the losses of its steps. */
@@ -28,6 +29,7 @@ typedef struct record {
     double losses[STEPS], evaluation;
     int correct;
     uint64_t hash;
+    yoke_loss_scale_report scale;
 } record;
 
 typedef struct course {
@@ -73,7 +75,9 @@ static inline yoke_data_parallel_options options_of(const ddp_setting *s) {
         .groups = check_groups,
         .group_count = s->groups,
         .synchronize_batch_norm = s->synchronized,
-        .ema_decay = s->ema_decay};
+        .ema_decay = s->ema_decay,
+        .precision = s->float16 ? YOKE_FLOAT16 : YOKE_FLOAT32,
+        .loss_scale_interval = s->float16 ? 1 : 0};
 }
 
 /* Every third batch is short. */
@@ -114,7 +118,8 @@ static inline yoke_status train(yoke_data_parallel *parallel, const ddp_setting 
     check_batch_free(&whole);
     result->evaluation = gave.loss;
     result->correct = gave.correct;
-    return status;
+    result->scale.struct_size = sizeof result->scale;
+    return status == YOKE_OK ? yoke_data_parallel_loss_scale(parallel, &result->scale) : status;
 }
 
 /* A rank's engine; on GPUs the device is the group's. */
@@ -200,6 +205,8 @@ static inline void expect_same(const record *a, const record *b, int steps) {
     assert_memory_equal(a->weights, b->weights, a->count * sizeof *a->weights);
     assert_memory_equal(a->losses, b->losses, (size_t)steps * sizeof *a->losses);
     assert_int_equal(a->hash, b->hash);
+    assert_true(a->scale.scale == b->scale.scale);
+    assert_int_equal(a->scale.skipped_steps, b->scale.skipped_steps);
 }
 
 static inline void free_records(record *records, int count) {

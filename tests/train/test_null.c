@@ -98,6 +98,7 @@ typedef struct kit {
     yoke_linear_options linear_options;
     yoke_loader_options loader_options;
     yoke_loss_options loss_options;
+    yoke_loss_scale_report loss_scale_report;
     yoke_lr_find_options lr_find_options;
     yoke_lr_find_result lr_find_result;
     yoke_lr_plateau lr_plateau;
@@ -326,7 +327,8 @@ static void fill_results(kit *k) {
     SIZE(backend_info), SIZE(checkpoint_tensor_info), SIZE(dataset_info), SIZE(device_info);
     SIZE(evaluation_info), SIZE(generator_info), SIZE(gradient_check), SIZE(group_report),
         SIZE(layer_info), SIZE(lr_find_result);
-    SIZE(lr_plateau), SIZE(lr_schedule), SIZE(memory_report), SIZE(misclassified), SIZE(peer_info);
+    SIZE(lr_plateau), SIZE(lr_schedule), SIZE(memory_report), SIZE(misclassified), SIZE(peer_info),
+        SIZE(loss_scale_report);
     SIZE(predictions), SIZE(preset_info), SIZE(progress), SIZE(rank_info), SIZE(span_info),
         SIZE(stage_summary);
     SIZE(step_result), SIZE(tensor_info), SIZE(trainer_summary), SIZE(value_info), SIZE(lent);

@@ -64,7 +64,7 @@ static const cli_option options[] = {
     CLI_OPTION_SEED(AT(setup.seed), "weights, row order and dropout"),
     {"learn-steps", "N", "steps that each contender trains before the race; 0: none (10)",
      AT(learn_steps), 0, COMPARE_LEARN_STEPS},
-    {"tolerance", "X", "allowed relative difference of losses (1e-3; bfloat16, tf32: 5e-2)",
+    {"tolerance", "X", "allowed relative difference of losses (1e-3; but for float32 5e-2)",
      AT(tolerance), 0, 1},
     {"rounds", "N", "rounds of the race; an interval needs 6 (9)", AT(rounds), RACE_FEWEST,
      RACE_ROUNDS},
@@ -234,8 +234,6 @@ static int enter_all(comparison *all, const compare_flags *flags, const device_v
 }
 
 static int prepare(comparison *all, const compare_flags *flags) {
-    static const double tolerances[] = {
-        [YOKE_FLOAT32] = 1e-3, [YOKE_BFLOAT16] = 5e-2, [YOKE_TF32] = 5e-2};
     static device_view view;
     int code = compare_check_launcher("compare");
     if (code < 0) code = fill_setup(&all->result.setup, flags);
@@ -256,8 +254,9 @@ static int prepare(comparison *all, const compare_flags *flags) {
     if (code >= 0) return code;
     all->result.learn_steps = flags->learn_steps;
     all->result.seconds_limit = flags->seconds;
-    all->result.tolerance =
-        isnan(flags->tolerance) ? tolerances[flags->setup.precision] : flags->tolerance;
+    all->result.tolerance = !isnan(flags->tolerance)                 ? flags->tolerance
+                            : flags->setup.precision == YOKE_FLOAT32 ? 1e-3
+                                                                     : 5e-2;
     return enter_all(all, flags, &view);
 }
 

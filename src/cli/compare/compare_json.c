@@ -5,7 +5,6 @@
 #include "cli/cli.h"
 #include "cli/compare/compare.h"
 
-static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
 static const char *const algorithms[] = {"measured", "direct", "fastest"};
 
 static void json_setup(yoke_json *json, const compare_result *result) {
@@ -14,7 +13,7 @@ static void json_setup(yoke_json *json, const compare_result *result) {
     yoke_json_integer(json, "parameters", (int64_t)result->parameters);
     yoke_json_boolean(json, "batch_norm", result->batch_norm);
     yoke_json_text(json, "dataset", setup->dataset);
-    yoke_json_text(json, "precision", precisions[setup->precision]);
+    yoke_json_text(json, "precision", yoke_precision_names[setup->precision]);
     yoke_json_text(json, "algorithm", algorithms[setup->algorithm]);
     yoke_json_text(json, "optimizer", yoke_optimizer_name(setup->optimizer.kind));
     yoke_json_real(json, "learning_rate", setup->optimizer.learning_rate);

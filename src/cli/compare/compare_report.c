@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "cli/compare/compare.h"
 
 #define WIDTH 80
@@ -28,10 +29,9 @@ static const char *plural(int count) {
 }
 
 static void print_setup(FILE *out, const compare_result *result) {
-    static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
     const compare_setup *setup = &result->setup;
     fprintf(out, "model    %s, %zu parameters, %s%s\n", setup->model, result->parameters,
-            precisions[setup->precision],
+            yoke_precision_names[setup->precision],
             setup->algorithm == YOKE_ALGORITHM_DIRECT ? ", direct algorithms" : "");
     fprintf(out, "data     %s, batches of %d, seed %" PRIu64 "\n", setup->dataset, setup->batch,
             setup->seed);

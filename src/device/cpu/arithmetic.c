@@ -7,6 +7,7 @@
 
 #include "device/cpu/clones.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/rounded.h"
 
 enum {
     LINE_ELEMENTS = 16,          /* a cache line of floats: two threads never write the same line */
@@ -315,8 +316,10 @@ CPU_CLONES static void shadow_range(const void *job, size_t begin, size_t end) {
     }
 }
 
-yoke_status cpu_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
-                       size_t elements) {
+/* In bfloat16: no plan of another precision reads one. */
+yoke_status cpu_shadow(yoke_device *device, yoke_precision precision, uint16_t *shadow,
+                       const float *parameters, size_t elements) {
+    (void)precision;
     shadow_job job = {.to = shadow, .from = parameters};
     run_range(device, shadow_range, &job, elements);
     return YOKE_OK;
@@ -348,5 +351,6 @@ yoke_status cpu_accumulate(yoke_device *device, const yoke_layout *layout, void 
     bool wide = cpu_layout_desc(layout)->type == dnnl_f32;
     size_t elements = layout->bytes / (wide ? sizeof(float) : sizeof(uint16_t));
     run_range(device, wide ? accumulate_float32 : accumulate_bfloat16, &job, elements);
+    if (cpu_is_float16(layout)) cpu_float16_round(device, to, elements);
     return YOKE_OK;
 }

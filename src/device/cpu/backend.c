@@ -11,6 +11,7 @@
 #include "device/cpu/factors.h"
 #include "device/cpu/nodes.h"
 #include "device/cpu/processor.h"
+#include "device/cpu/rounded.h"
 
 /* Life. */
 
@@ -89,7 +90,8 @@ static void cpu_describe(const yoke_device *device, yoke_device_info *info) {
 
 static bool cpu_supports(const yoke_device *device, yoke_precision precision) {
     (void)device;
-    return precision == YOKE_FLOAT32 || (precision == YOKE_BFLOAT16 && cpu_computes_bfloat16());
+    return precision == YOKE_FLOAT32 || precision == YOKE_FLOAT16 ||
+           (precision == YOKE_BFLOAT16 && cpu_computes_bfloat16());
 }
 
 /* The worker's scope. */
@@ -321,7 +323,8 @@ static yoke_status cpu_plan(yoke_plan **plan, yoke_device *device,
     for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++)
         TRY(cpu_layout_adopt(&own.parameters[i], cpu_of(device)));
     TRY(cpu_layout_adopt(&own.added, cpu_of(device)));
-    return planner(plan, cpu_of(device), &own);
+    return own.precision == YOKE_FLOAT16 ? cpu_plan_float16(plan, cpu_of(device), &own, planner)
+                                         : planner(plan, cpu_of(device), &own);
 }
 
 const yoke_backend *yoke_cpu_backend(void) {

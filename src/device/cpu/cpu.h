@@ -196,8 +196,8 @@ yoke_status cpu_update(yoke_device *device, yoke_stream stream, const yoke_updat
 yoke_status cpu_rescale(yoke_device *device, yoke_stream stream, float *values, size_t elements,
                         const double *numerator, const double *denominator, double epsilon);
 yoke_status cpu_product(yoke_device *device, yoke_stream stream, const yoke_product *product);
-yoke_status cpu_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
-                       size_t elements);
+yoke_status cpu_shadow(yoke_device *device, yoke_precision precision, uint16_t *shadow,
+                       const float *parameters, size_t elements);
 yoke_status cpu_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
                            const void *from);
 

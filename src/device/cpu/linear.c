@@ -31,8 +31,7 @@ static yoke_status matrix(const cpu_desc **desc, cpu_device *device, int rows, i
 static bool reads_shadow(const yoke_plan_request *request) {
     unsigned forms = request->forms[0];
     if (request->precision != YOKE_BFLOAT16 || request->inference) return false;
-    if (forms == YOKE_FORM_FLOAT32 || forms == YOKE_FORM_BFLOAT16)
-        return forms == YOKE_FORM_BFLOAT16;
+    if (forms == YOKE_FORM_FLOAT32 || forms == YOKE_FORM_SHADOW) return forms == YOKE_FORM_SHADOW;
     return cpu_most_rows(request) <= SHADOW_ROWS;
 }
 

@@ -267,8 +267,8 @@ static yoke_status choose_algorithm(const weighted_planner *planner, cpu_directi
     }
     char key[YOKE_CONVOLUTION_KEY_BYTES + 96];
     int length = snprintf(key, sizeof key, "%s %s %d threads %s", planner->problem->key,
-                          request->precision == YOKE_BFLOAT16 ? "bfloat16" : "float32",
-                          planner->device->base.threads, direction_names[direction]);
+                          yoke_precision_name(request->precision), planner->device->base.threads,
+                          direction_names[direction]);
     /* One row and many have different fastest algorithms. */
     if (request->inference)
         snprintf(key + length, sizeof key - (size_t)length, " inference of %d rows",

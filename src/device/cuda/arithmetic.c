@@ -66,6 +66,7 @@ yoke_status cuda_update(yoke_device *device, yoke_stream stream, const yoke_upda
                            .to = step->direction != NULL ? step->direction : weights,
                            .kept_weights = step->kept_weights,
                            .shadow = step->shadow,
+                           .shadow_type = cuda_compute_type(step->shadow_precision),
                            .elements = elements};
     if (device->recording && step->slot > 0)
         job.in_memory = &cuda_of(device)->step->scalars[step->slot - 1];
@@ -84,10 +85,10 @@ yoke_status cuda_rescale(yoke_device *device, yoke_stream stream, float *values,
     return YOKE_OK;
 }
 
-yoke_status cuda_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
-                        size_t elements) {
+yoke_status cuda_shadow(yoke_device *device, yoke_precision precision, uint16_t *shadow,
+                        const float *parameters, size_t elements) {
     cuda_layout from = {.type = CUDA_FLOAT32, .ndim = 1, .dims = {(int64_t)elements}}, to = from;
-    to.type = CUDA_BFLOAT16;
+    to.type = cuda_compute_type(precision);
     TRY(cuda_use(device));
     return cuda_reorder(cuda_of(device), &to, shadow, &from, parameters);
 }

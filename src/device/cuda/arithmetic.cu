@@ -169,7 +169,7 @@ static __device__ bool is_finite(double value) {
 static __global__ void set_gate(yoke_gate *gate, yoke_gate_request request, const cuda_step *step) {
     double norm = 0, scale = 1;
     if (request.clip_norm > 0) {
-        norm = sqrt(fold(request.square_sums, (size_t)request.square_sum_count));
+        norm = request.unscale * sqrt(fold(request.square_sums, (size_t)request.square_sum_count));
         scale = request.clip_norm / (norm + 1e-6);
     }
     if (threadIdx.x > 0) return;
@@ -229,8 +229,13 @@ static __device__ void keep(float *kept, size_t at, const cuda_pack<float, N> &v
 }
 
 template <int N>
-static __device__ void write_shadow(void *shadow, size_t at, const cuda_pack<float, N> &weights) {
-    if (shadow != NULL) cuda_store((__nv_bfloat16 *)shadow + at, weights.at);
+static __device__ void write_shadow(const cuda_update_job &job, size_t at,
+                                    const cuda_pack<float, N> &weights) {
+    if (job.shadow == NULL) return;
+    if (job.shadow_type == CUDA_FLOAT16)
+        cuda_store((__half *)job.shadow + at, weights.at);
+    else
+        cuda_store((__nv_bfloat16 *)job.shadow + at, weights.at);
 }
 
 /* Packs of a shadow have half the bytes of those of its weights. */
@@ -272,7 +277,7 @@ static __device__ void update_at(const cuda_update_job &job, const yoke_float_sc
     for (int i = 0; i < Rule::states; i++)
         cuda_store(job.states[i] + at, states[i].at);
     cuda_store(job.to + at, weights.at);
-    write_shadow(job.shadow, at, weights);
+    write_shadow(job, at, weights);
 }
 
 template <typename Rule> static __global__ void update(cuda_update_job job, size_t whole) {

@@ -25,14 +25,11 @@
 #define WARM_UP_NS 1e8
 #endif
 
-static const char *const precision_names[] = {
-    [YOKE_FLOAT32] = "float32", [YOKE_BFLOAT16] = "bfloat16", [YOKE_TF32] = "tf32"};
-
 /* A run that may take every algorithm records what it measures apart from one that refuses some. */
 static void write_key(char key[KEY_BYTES], const cuda_tuning *tuning) {
     bool all = tuning->request->algorithm == YOKE_ALGORITHM_FASTEST;
-    snprintf(key, KEY_BYTES, "%s %s%s", tuning->key, precision_names[tuning->request->precision],
-             all ? " fastest" : "");
+    snprintf(key, KEY_BYTES, "%s %s%s", tuning->key,
+             yoke_precision_name(tuning->request->precision), all ? " fastest" : "");
 }
 
 static const char *candidate_name(const void *context, int candidate) {

@@ -257,8 +257,8 @@ yoke_status cuda_update(yoke_device *device, yoke_stream stream, const yoke_upda
 yoke_status cuda_rescale(yoke_device *device, yoke_stream stream, float *values, size_t elements,
                          const double *numerator, const double *denominator, double epsilon);
 yoke_status cuda_multiply(yoke_device *device, yoke_stream stream, const yoke_product *product);
-yoke_status cuda_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
-                        size_t elements);
+yoke_status cuda_shadow(yoke_device *device, yoke_precision precision, uint16_t *shadow,
+                        const float *parameters, size_t elements);
 yoke_status cuda_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
                             const void *from);
 yoke_status cuda_decode(yoke_device *device, const yoke_decode_request *request);

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-typedef enum cuda_type { CUDA_FLOAT32, CUDA_BFLOAT16 } cuda_type;
+typedef enum cuda_type { CUDA_FLOAT32, CUDA_BFLOAT16, CUDA_FLOAT16 } cuda_type;
 
 static inline size_t cuda_type_bytes(cuda_type type) {
     return type == CUDA_FLOAT32 ? 4 : 2;

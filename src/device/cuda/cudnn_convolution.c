@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution by cuDNN: NHWC values, KRSC filters, both in the compute type. cuDNN writes the
- * gradient of bfloat16 weights in bfloat16; it is widened to float32 afterwards. */
+ * gradient of weights of 2 bytes in their type; it is widened to float32 afterwards. */
 #include "device/cuda/weighted.h"
 
 #ifndef YOKE_HAS_CUDNN
@@ -24,7 +24,8 @@ typedef struct cudnn_pass {
     cudnnFilterDescriptor_t weights;
     cudnnConvolutionDescriptor_t convolution;
     int algorithm;
-    size_t workspace_bytes; /* the bfloat16 gradient of the weights follows it in scratch */
+    cuda_type type;
+    size_t workspace_bytes; /* the gradient of the weights of 2 bytes follows it in scratch */
     size_t narrow_count;    /* elements of that gradient; 0: cuDNN writes the gradient itself */
 } cudnn_pass;
 
@@ -55,7 +56,10 @@ static void cudnn_destroy(cuda_pass *pass) {
 /* Descriptions. */
 
 static cudnnDataType_t data_type(const cuda_problem *problem) {
-    return problem->type == CUDA_BFLOAT16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+    static const cudnnDataType_t types[] = {[CUDA_FLOAT32] = CUDNN_DATA_FLOAT,
+                                            [CUDA_BFLOAT16] = CUDNN_DATA_BFLOAT16,
+                                            [CUDA_FLOAT16] = CUDNN_DATA_HALF};
+    return types[problem->type];
 }
 
 static yoke_status describe_value(const cuda_problem *problem, yoke_dims dims,
@@ -174,7 +178,7 @@ static yoke_status run_weights(const cuda_pass *pass, const cuda_operands *opera
                                 (cudnnConvolutionBwdFilterAlgo_t)self->algorithm, operands->scratch,
                                 self->workspace_bytes, &zero, self->weights, gradient));
     if (self->narrow_count == 0) return YOKE_OK;
-    TRY_CUDA(pass->device, cuda_run_widen(operands->weights, narrow, self->narrow_count,
+    TRY_CUDA(pass->device, cuda_run_widen(operands->weights, narrow, self->type, self->narrow_count,
                                           pass->device->streams[YOKE_STREAM_COMPUTE]));
     return YOKE_OK;
 }
@@ -219,7 +223,7 @@ static yoke_status cudnn_build(cudnn_pass *self, const cuda_problem *problem,
     *available = result != NULL;
     if (result == NULL) return YOKE_OK;
     TRY(use_result(self, problem, result));
-    if (direction == CUDA_BACKWARD_WEIGHTS && problem->type == CUDA_BFLOAT16) {
+    if (direction == CUDA_BACKWARD_WEIGHTS && problem->type != CUDA_FLOAT32) {
         self->narrow_count = (size_t)operation->output.channels *
                              (size_t)(operation->input.channels / operation->groups) *
                              (size_t)(down.kernel * across.kernel);
@@ -237,6 +241,7 @@ yoke_status cuda_cudnn_pass(cuda_pass **pass, const cuda_problem *problem, cuda_
     cudnn_pass *self = calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a pass");
     self->base.device = problem->device;
+    self->type = problem->type;
     self->base.run = runs[direction];
     self->base.destroy = cudnn_destroy;
     bool available = false;

@@ -110,13 +110,16 @@ extern "C" cudaError_t cuda_run_expression_backward(const cuda_expression_job *j
 #define REDUCTION_THREADS 128
 
 static __device__ float read_value(const void *values, size_t at, cuda_type type) {
-    return type == CUDA_BFLOAT16 ? cuda_widen(((const __nv_bfloat16 *)values)[at])
-                                 : ((const float *)values)[at];
+    return type == CUDA_BFLOAT16  ? cuda_widen(((const __nv_bfloat16 *)values)[at])
+           : type == CUDA_FLOAT16 ? cuda_widen(((const __half *)values)[at])
+                                  : ((const float *)values)[at];
 }
 
 static __device__ void write_value(void *values, size_t at, cuda_type type, float value) {
     if (type == CUDA_BFLOAT16)
         cuda_narrow(value, (__nv_bfloat16 *)values + at);
+    else if (type == CUDA_FLOAT16)
+        cuda_narrow(value, (__half *)values + at);
     else
         ((float *)values)[at] = value;
 }

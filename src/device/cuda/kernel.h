@@ -15,8 +15,8 @@
  * part[32]`). Allowed of the device language: threadIdx.x, blockIdx.x, blockDim.x, gridDim.x (one
  * dimension), __shared__, __syncthreads, __threadfence, __shfl_xor_sync, __shfl_sync, atomicAdd on
  * int, atomicInc, atomicMin on unsigned long long, __ldcg, __ldcs, __grid_constant__ (parameters
- * whose arrays are indexed), and of cuda_bf16.h the conversions alone. No float atomicAdd. ReLU is
- * `x < 0 ? 0 : x`, which keeps NaN.
+ * whose arrays are indexed), and of cuda_bf16.h and cuda_fp16.h the conversions alone. No float
+ * atomicAdd. ReLU is `x < 0 ? 0 : x`, which keeps NaN.
  */
 #ifndef DEVICE_CUDA_KERNEL_H
 #define DEVICE_CUDA_KERNEL_H
@@ -26,6 +26,7 @@
 #include <string.h>
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include "device/cuda/cuda_type.h"
 
@@ -46,6 +47,9 @@ template <typename Call> static inline void cuda_by_type(cuda_type type, Call ca
     switch (type) {
     case CUDA_BFLOAT16:
         call(cuda_type_of<__nv_bfloat16>());
+        return;
+    case CUDA_FLOAT16:
+        call(cuda_type_of<__half>());
         return;
     case CUDA_FLOAT32:
         call(cuda_type_of<float>());
@@ -83,18 +87,24 @@ static inline unsigned cuda_position_blocks(size_t positions) {
     return (unsigned)(positions < most ? positions : most);
 }
 
-/* Values in the compute precision are float or __nv_bfloat16; kernels compute in float. */
+/* Values in the compute precision are float, __nv_bfloat16 or __half; kernels compute in float. */
 static inline __host__ __device__ float cuda_widen(float value) {
     return value;
 }
 static inline __host__ __device__ float cuda_widen(__nv_bfloat16 value) {
     return __bfloat162float(value);
 }
+static inline __host__ __device__ float cuda_widen(__half value) {
+    return __half2float(value);
+}
 static inline __host__ __device__ void cuda_narrow(float value, float *to) {
     *to = value;
 }
 static inline __host__ __device__ void cuda_narrow(float value, __nv_bfloat16 *to) {
     *to = __float2bfloat16_rn(value);
+}
+static inline __host__ __device__ void cuda_narrow(float value, __half *to) {
+    *to = __float2half_rn(value);
 }
 
 /* Returns the sum over the block to every thread, added in a fixed order. `part` is [CUDA_WARP] in
@@ -146,7 +156,8 @@ template <typename T, int N> static __device__ void cuda_store(T *to, const floa
     ((count) % (16 / sizeof(T)) == 0 ? function<T, 16 / sizeof(T)>(__VA_ARGS__)                    \
                                      : function<T, 1>(__VA_ARGS__))
 #define CUDA_BY_PACK(function, type, count, ...)                                                   \
-    ((type) == CUDA_BFLOAT16 ? CUDA_PACKED(function, __nv_bfloat16, count, __VA_ARGS__)            \
-                             : CUDA_PACKED(function, float, count, __VA_ARGS__))
+    ((type) == CUDA_BFLOAT16  ? CUDA_PACKED(function, __nv_bfloat16, count, __VA_ARGS__)           \
+     : (type) == CUDA_FLOAT16 ? CUDA_PACKED(function, __half, count, __VA_ARGS__)                  \
+                              : CUDA_PACKED(function, float, count, __VA_ARGS__))
 
 #endif

@@ -56,7 +56,7 @@ cudaError_t cuda_run_gate(struct yoke_gate *gate, const struct yoke_gate_request
 cudaError_t cuda_run_undo(const struct yoke_gate *gate, float *values, const float *kept,
                           size_t elements, cudaStream_t stream);
 /* An update writes what it overwrites to `kept` ranges, also behind a closed gate. NULL: nothing is
- * kept. kept_weights may be the gradients. `shadow` gets the new weights in bfloat16; NULL: nothing
+ * kept. kept_weights may be the gradients. `shadow` gets the new weights in its type; NULL: nothing
  * does. */
 typedef struct cuda_update_job {
     yoke_update_rule rule;
@@ -70,6 +70,7 @@ typedef struct cuda_update_job {
     float *states[YOKE_UPDATE_STATES]; /* as many as the rule has */
     float *kept_weights, *kept_states[YOKE_UPDATE_STATES];
     void *shadow;
+    cuda_type shadow_type;
     size_t elements;
 } cuda_update_job;
 cudaError_t cuda_run_update(const cuda_update_job *job, cudaStream_t stream);
@@ -114,8 +115,9 @@ typedef struct cuda_column_sums {
     float *sums, *partial;
 } cuda_column_sums;
 cudaError_t cuda_run_column_sums(const cuda_column_sums *job, cudaStream_t stream);
-/* to[i] = from[i]: bfloat16 becomes float32. */
-cudaError_t cuda_run_widen(float *to, const void *from, size_t count, cudaStream_t stream);
+/* to[i] = from[i]: values of a type become float32. */
+cudaError_t cuda_run_widen(float *to, const void *from, cuda_type type, size_t count,
+                           cudaStream_t stream);
 /* Values for measuring, in [-0.5, 0.5): with zeros a GPU draws less power and runs faster than with
  * data. */
 cudaError_t cuda_run_probe(void *values, cuda_type type, size_t count, cudaStream_t stream);

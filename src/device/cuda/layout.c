@@ -6,7 +6,9 @@
 #include "device/cuda/cuda.h"
 
 cuda_type cuda_compute_type(yoke_precision precision) {
-    return precision == YOKE_BFLOAT16 ? CUDA_BFLOAT16 : CUDA_FLOAT32;
+    static const cuda_type types[] = {
+        [YOKE_BFLOAT16] = CUDA_BFLOAT16, [YOKE_FLOAT16] = CUDA_FLOAT16, [YOKE_TF32] = CUDA_FLOAT32};
+    return types[precision];
 }
 
 size_t cuda_elements(const cuda_layout *layout) {

@@ -33,7 +33,9 @@ void cuda_product_destroy(cuda_product *product) {
 /* Descriptions. */
 
 static cudaDataType_t data_type(cuda_type type) {
-    return type == CUDA_BFLOAT16 ? CUDA_R_16BF : CUDA_R_32F;
+    static const cudaDataType_t types[] = {
+        [CUDA_FLOAT32] = CUDA_R_32F, [CUDA_BFLOAT16] = CUDA_R_16BF, [CUDA_FLOAT16] = CUDA_R_16F};
+    return types[type];
 }
 
 typedef struct matrix_extent {
@@ -79,7 +81,7 @@ static yoke_status set_epilogue(const cuda_product *product, cublasLtEpilogue_t 
 }
 
 /* Bias and mask have no address yet while planning, but the library reads their alignment from it:
- * 64 bytes, or 32 of a bias in bfloat16, which lies in the shadow. */
+ * 64 bytes, or 32 of a bias of 2 bytes, which lies in the shadow. */
 static const void *example_of(const cuda_product *product, size_t alignment) {
     return (const char *)product->device->workspace + alignment;
 }
@@ -205,7 +207,7 @@ static yoke_status product_build(cuda_product *product, bool *found) {
     if (shape->bias || shape->epilogue == CUDA_MASKED_SUMS) {
         cudaDataType_t type =
             shape->epilogue == CUDA_NO_EPILOGUE ? CUDA_R_32F : data_type(shape->output.type);
-        const void *example = example_of(product, type == CUDA_R_16BF ? 32 : 64);
+        const void *example = example_of(product, type == CUDA_R_32F ? 64 : 32);
         TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
         TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &example, sizeof example));
     }

@@ -266,8 +266,8 @@ yoke_status cuda_product_pass(cuda_pass **pass, const cuda_problem *problem,
     product_view view;
     *pass = NULL;
     if (!view_problem(problem, &view)) return YOKE_OK;
-    /* The output accumulates the parts; in bfloat16 each addition would round. */
-    if (view.parts && direction == CUDA_FORWARD && problem->type == CUDA_BFLOAT16) return YOKE_OK;
+    /* The output accumulates the parts; in 2 bytes each addition would round. */
+    if (view.parts && direction == CUDA_FORWARD && problem->type != CUDA_FLOAT32) return YOKE_OK;
     product_pass *self = calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a pass");
     self->base.device = problem->device;

@@ -54,7 +54,7 @@ static yoke_status plan_directions(weighted_planner *planner) {
             needs->scratch_bytes =
                 CUDA_COLUMN_PARTS * channels * sizeof(float) + padded_weight_bytes(planner->self);
     }
-    needs->reads_shadow[0] = planner->problem.type == CUDA_BFLOAT16;
+    needs->reads_shadow[0] = planner->problem.type != CUDA_FLOAT32;
     needs->backward_reads[0] = request->training && !request->frozen && !planner->self->reordered;
     if (planner->self->reordered)
         needs->saved_bytes =
@@ -77,7 +77,7 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
     void *copy = saved != NULL ? saved + self->base.needs.mask_bytes : NULL;
     void *input = self->reordered ? copy : binding->inputs[0];
     void *weights =
-        self->type == CUDA_BFLOAT16 ? (void *)binding->shadows[0] : binding->parameters[0];
+        self->type != CUDA_FLOAT32 ? (void *)binding->shadows[0] : binding->parameters[0];
     self->producer_input = binding->inputs[0];
     self->producer_gradient = binding->input_gradients[0];
     self->bias_gradient = binding->parameter_gradients[1];
@@ -216,7 +216,7 @@ yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
     needs->sums_input_bias = epilogues[CUDA_BACKWARD_DATA] == CUDA_MASKED_SUMS;
     needs->adds_input_gradient = planner.problem.adds;
     needs->reads_shadow[1] =
-        self->type == CUDA_BFLOAT16 && planner.problem.operation->bias &&
+        self->type != CUDA_FLOAT32 && planner.problem.operation->bias &&
         epilogues[CUDA_FORWARD] != CUDA_NO_EPILOGUE; /* the bias in the compute type */
     needs->saved_bytes += needs->mask_bytes;
     return YOKE_OK;

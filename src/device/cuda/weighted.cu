@@ -87,13 +87,16 @@ extern "C" cudaError_t cuda_run_column_sums(const cuda_column_sums *job, cudaStr
 
 /* Types and values. */
 
-static __global__ void widen(float *to, const __nv_bfloat16 *from, size_t count) {
+template <typename T> static __global__ void widen(float *to, const T *from, size_t count) {
     GRID_STRIDE(i, count) to[i] = cuda_widen(from[i]);
 }
 
-extern "C" cudaError_t cuda_run_widen(float *to, const void *from, size_t count,
+extern "C" cudaError_t cuda_run_widen(float *to, const void *from, cuda_type type, size_t count,
                                       cudaStream_t stream) {
-    LAUNCH(widen, cuda_blocks(count), CUDA_THREADS, stream, to, (const __nv_bfloat16 *)from, count);
+    cuda_by_type(type, [&](auto of) {
+        using T = typename decltype(of)::type;
+        LAUNCH(widen<T>, cuda_blocks(count), CUDA_THREADS, stream, to, (const T *)from, count);
+    });
     return cudaGetLastError();
 }
 

@@ -139,15 +139,20 @@ static yoke_status copy_first(const joining_trial *trial, void *to, const void *
  * would hide a network that has diverged. */
 static yoke_status keeps_nan(const joining_trial *trial, bool *keeps) {
     const cuda_operands *operands = &trial->with.operands;
-    const uint32_t nan = trial->planner->problem.type == CUDA_BFLOAT16 ? 0x7fc0u : 0x7fc00000u;
+    static const struct {
+        uint32_t nan, all_but_sign, infinity;
+    } bits[] = {[CUDA_FLOAT32] = {0x7fc00000u, 0x7fffffffu, 0x7f800000u},
+                [CUDA_BFLOAT16] = {0x7fc0u, 0x7fffu, 0x7f80u},
+                [CUDA_FLOAT16] = {0x7e00u, 0x7fffu, 0x7c00u}};
+    cuda_type type = trial->planner->problem.type;
+    const uint32_t nan = bits[type].nan;
     uint32_t before = 0, after = 0;
     TRY(copy_first(trial, &before, operands->input, cudaMemcpyDeviceToHost));
     TRY(copy_first(trial, operands->input, &nan, cudaMemcpyHostToDevice));
     TRY(cuda_weighted_run(trial->planner->self, trial->passes[JOINED], operands));
     TRY(copy_first(trial, &after, operands->output, cudaMemcpyDeviceToHost));
     TRY(copy_first(trial, operands->input, &before, cudaMemcpyHostToDevice));
-    uint32_t wide = trial->planner->problem.type == CUDA_BFLOAT16 ? after << 16 : after;
-    *keeps = (wide & 0x7fffffffu) > 0x7f800000u; /* a NaN */
+    *keeps = (after & bits[type].all_but_sign) > bits[type].infinity; /* a NaN */
     return YOKE_OK;
 }
 

@@ -78,7 +78,7 @@ size_t cuda_weighted_mask_bytes(const weighted_planner *planner, yoke_dims dims)
 }
 
 /* One allocation holds all operands, filled with the same kind of values; the bias may read pairs
- * of bfloat16 as floats. The scratch is zero. */
+ * of 2 bytes as floats. The scratch is zero. */
 yoke_status cuda_weighted_operands(const weighted_planner *planner, cuda_direction direction,
                                    weighted_trial *trial, size_t scratch_bytes) {
     cuda_device *device = planner->problem.device;

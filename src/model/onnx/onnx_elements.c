@@ -66,15 +66,6 @@ typedef struct source {
     size_t offset;
 } source;
 
-static double half_of(uint16_t stored) {
-    int exponent = stored >> 10 & 31;
-    double fraction = (double)(stored & 1023) / 1024;
-    double value = exponent == 0    ? fraction / 16384
-                   : exponent == 31 ? (fraction > 0 ? (double)NAN : (double)INFINITY)
-                                    : (1 + fraction) * (double)(1u << exponent) / 32768;
-    return stored & 0x8000 ? -value : value;
-}
-
 static double element_of(int type, const unsigned char *at) {
     union {
         float real;
@@ -99,7 +90,7 @@ static double element_of(int type, const unsigned char *at) {
     case YOKE_ONNX_INT8:
         return (int8_t)at[0];
     case YOKE_ONNX_FLOAT16:
-        return half_of(one.bits);
+        return (double)yoke_float16_widen(one.bits);
     case YOKE_ONNX_BFLOAT16:
         return (double)yoke_bfloat16_widen(one.bits);
     case YOKE_ONNX_BOOL:
@@ -132,7 +123,7 @@ static double number_of(const Yoke__Onnx__Tensor *tensor, size_t i) {
     case YOKE_ONNX_INT64:
         return (double)tensor->int64_data[i];
     case YOKE_ONNX_FLOAT16:
-        return half_of((uint16_t)tensor->int32_data[i]);
+        return (double)yoke_float16_widen((uint16_t)tensor->int32_data[i]);
     case YOKE_ONNX_BFLOAT16:
         return (double)yoke_bfloat16_widen((uint16_t)tensor->int32_data[i]);
     default:

@@ -58,8 +58,9 @@ yoke_status yoke_engine_load_options(yoke_step *step, const yoke_data_parallel_o
                     "devices would be taken twice; leave one of the two out");
     TRY(check_inference(own));
     TRY(check_choice("schedule", (int)own->schedule, YOKE_SCHEDULE_PYTHON));
-    TRY(check_choice("precision", (int)own->precision, YOKE_TF32));
-    return check_choice("algorithm", (int)own->algorithm, YOKE_ALGORITHM_FASTEST);
+    TRY(check_choice("precision", (int)own->precision, YOKE_FLOAT16));
+    TRY(check_choice("algorithm", (int)own->algorithm, YOKE_ALGORITHM_FASTEST));
+    return yoke_loss_scaler_open(step);
 }
 
 /* On devices that queue, a segment costs launches: buckets are DDP's there, and one device alone

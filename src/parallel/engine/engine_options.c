@@ -10,7 +10,6 @@
 
 static const char *const schedules[] = {"overlap", "classic", "sharded", "python"};
 static const char *const algorithms[] = {"measured", "direct", "fastest"};
-static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
 
 /* Whether the run's kind of optimizer reads an option. */
 static bool reads(const void *owner, unsigned option) {
@@ -70,7 +69,17 @@ static void write_text(const void *owner, size_t which, char text[YOKE_OPTION_BY
                  in.height, in.width);
 }
 
-/* Checkpoints from before it existed still match. */
+/* Checkpoints from before these existed still match. */
+static bool scales_loss(const void *owner) {
+    const yoke_step *step = owner;
+    return step->options.loss_scale != 1;
+}
+
+static bool scale_is_dynamic(const void *owner) {
+    const yoke_step *step = owner;
+    return step->scaler.is_dynamic;
+}
+
 static bool freezes_statistics(const void *owner) {
     const yoke_step *step = owner;
     return step->fixed_patterns != NULL;
@@ -89,7 +98,10 @@ static const yoke_option rows[] = {
     {"synchronize_batch_norm", ALIKE, YOKE_OPTION_FLAG, ENGINE(synchronize_batch_norm)},
     {"freeze_statistics", ALIKE, YOKE_OPTION_TEXT, offsetof(yoke_step, fixed_patterns),
      .applies = freezes_statistics},
-    {"precision", ALIKE, YOKE_OPTION_WORD, ENGINE(precision), precisions},
+    {"precision", ALIKE, YOKE_OPTION_WORD, ENGINE(precision), yoke_precision_names},
+    {"loss_scale", ALIKE, YOKE_OPTION_REAL, ENGINE(loss_scale), .applies = scales_loss},
+    {"loss_scale_interval", ALIKE, YOKE_OPTION_INTEGER, ENGINE(loss_scale_interval),
+     .applies = scale_is_dynamic},
     {"mean_of_ranks", ALIKE, YOKE_OPTION_FLAG, ENGINE(mean_of_ranks)},
     {"optimizer", ALIKE, YOKE_OPTION_WRITTEN, KIND},
     {"learning_rate", ALIKE, YOKE_OPTION_REAL, OPTIMIZER(learning_rate)},

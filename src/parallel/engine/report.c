@@ -40,6 +40,29 @@ uint64_t yoke_data_parallel_steps(const yoke_data_parallel *parallel) {
     return parallel->step.steps;
 }
 
+yoke_scale_state yoke_data_parallel_scale(const yoke_data_parallel *parallel, bool *dynamic) {
+    const yoke_loss_scaler *scaler = &parallel->step.scaler;
+    if (dynamic != NULL) *dynamic = scaler->is_dynamic;
+    return (yoke_scale_state){
+        .scale = scaler->scale, .good = scaler->good, .skipped = scaler->skipped};
+}
+
+static yoke_status report_scale(const yoke_data_parallel *parallel,
+                                yoke_loss_scale_report *report) {
+    yoke_loss_scale_report own = {.struct_size = sizeof own};
+    yoke_scale_state state = yoke_data_parallel_scale(parallel, &own.dynamic);
+    own.scale = state.scale;
+    own.good_steps = state.good;
+    own.skipped_steps = state.skipped;
+    return yoke_options_store(report, &own, sizeof own, "yoke_loss_scale_report");
+}
+
+yoke_status yoke_data_parallel_loss_scale(yoke_data_parallel *parallel,
+                                          yoke_loss_scale_report *report) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_loss_scale"));
+    return yoke_leave(parallel, report_scale(parallel, report));
+}
+
 bool yoke_data_parallel_is_whole(const yoke_data_parallel *parallel) {
     return !parallel->is_torn;
 }

@@ -28,7 +28,8 @@ static yoke_status run_trial(void *context, int candidate) {
     const yoke_spare_update *update = &((const shadow_trial *)context)->update;
     TRY(yoke_spare_update_run(update, candidate == IN_THE_UPDATE));
     if (candidate == IN_THE_UPDATE) return YOKE_OK;
-    return yoke_device_shadow(update->device, update->shadow, update->weights, update->elements);
+    return yoke_device_shadow(update->device, update->precision, update->shadow, update->weights,
+                              update->elements);
 }
 
 static bool is_open(const yoke_step *step) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who writes the root's weights in bfloat16 on devices with streams, whose plans of that precision
- * read them: a pass of forward over all weights, or the update that writes them in float32. The
- * bits are the same. Where memory is shared the exchange writes them (exchange_memory.c). */
+/* Who writes the root's weights in bfloat16 or float16 on devices with streams, whose plans of that
+ * precision read them: a pass of forward over all weights, or the update that writes them in
+ * float32. The bits are the same. Where memory is shared the exchange writes them
+ * (exchange_memory.c). */
 #ifndef PARALLEL_SHADOW_H
 #define PARALLEL_SHADOW_H
 

@@ -5,7 +5,8 @@ yoke_status yoke_spare_update_open(yoke_spare_update *update, const yoke_step *s
                                    size_t elements) {
     yoke_device *device = step->lanes[0].device;
     size_t bytes = elements * sizeof(float), shadow_bytes = elements * sizeof *update->shadow;
-    *update = (yoke_spare_update){.device = device, .elements = elements};
+    *update = (yoke_spare_update){
+        .device = device, .elements = elements, .precision = step->options.precision};
     TRY(yoke_device_allocate(device, bytes, "weights to time", (void **)&update->weights));
     TRY(yoke_device_allocate(device, bytes, "gradients to time", (void **)&update->gradients));
     TRY(yoke_device_allocate(device, shadow_bytes, "a shadow to time", (void **)&update->shadow));
@@ -26,7 +27,8 @@ yoke_status yoke_spare_update_run(const yoke_spare_update *update, bool writes_s
                                       .learning_rate = 1e-3,
                                       .gradient_scale = 1,
                                       .stream = YOKE_STREAM_COMPUTE,
-                                      .shadow = writes_shadow ? update->shadow : NULL};
+                                      .shadow = writes_shadow ? update->shadow : NULL,
+                                      .shadow_precision = update->precision};
     return yoke_optimizer_update(update->optimizer, &step, update->device, 0, update->elements,
                                  update->weights, update->gradients);
 }

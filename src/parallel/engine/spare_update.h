@@ -13,6 +13,7 @@ typedef struct yoke_spare_update {
     size_t elements;
     float *weights, *gradients;
     uint16_t *shadow;
+    yoke_precision precision; /* of the shadow */
     yoke_optimizer *optimizer;
 } yoke_spare_update;
 

@@ -3,6 +3,7 @@
  * An engine of any number of devices and any schedule takes it and gives it: owners' slices are
  * gathered into one flat buffer and scattered from it. Random numbers are keyed by seed, step and
  * row, so that the step is their whole state. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,6 +118,7 @@ static bool keeps_values(const yoke_step *step) {
 
 static yoke_status build(yoke_state *state, const yoke_data_parallel *parallel, bool best) {
     const yoke_step *step = &parallel->step;
+    state->scale = yoke_data_parallel_scale(parallel, NULL);
     state->slots = yoke_optimizer_state_count(&step->optimizer_options);
     size_t tensors = (best ? 2 : 1) * (size_t)yoke_model_tensor_count(step->model) +
                      (size_t)((state->slots + 1) * step->flat->parameter_count);
@@ -286,16 +288,22 @@ yoke_status yoke_state_take(yoke_state *state, yoke_data_parallel *parallel) {
     TRY(yoke_enter_settled(parallel, "yoke_state_take"));
     state->steps = step->steps;
     state->batches_tracked = step->batches_tracked;
+    state->scale = yoke_data_parallel_scale(parallel, NULL);
     return yoke_leave(parallel, yoke_ranks_report(step, take(state, parallel)));
 }
 
 static yoke_status share_steps(yoke_data_parallel *parallel) {
     yoke_step *step = &parallel->step;
-    int64_t steps = (int64_t)step->steps;
+    yoke_loss_scaler *scaler = &step->scaler;
+    int64_t counts[] = {(int64_t)step->steps, (int64_t)scaler->skipped, (int64_t)scaler->good,
+                        ilogb(scaler->scale)};
     if (step->ranks.world > 1)
-        TRY(yoke_process_group_broadcast(step->ranks.process_group, &steps, 1, YOKE_ELEMENT_INT64,
+        TRY(yoke_process_group_broadcast(step->ranks.process_group, counts, 4, YOKE_ELEMENT_INT64,
                                          0));
-    step->steps = (uint64_t)steps;
+    step->steps = (uint64_t)counts[0];
+    scaler->skipped = (uint64_t)counts[1];
+    scaler->good = (uint64_t)counts[2];
+    scaler->scale = ldexp(1, (int)counts[3]);
     return YOKE_OK;
 }
 
@@ -322,6 +330,7 @@ static yoke_status give(yoke_data_parallel *parallel, yoke_state *state) {
         TRY(yoke_apply(step, 1, "write", move_weights, &job));
         step->steps = state->steps;
         step->batches_tracked = state->batches_tracked;
+        yoke_loss_scaler_set(step, &state->scale);
         step->versions.weights++;
         step->versions.buffers++;
     }

@@ -42,7 +42,19 @@ static yoke_status read(yoke_data_parallel *parallel, const char *name, bool gra
                         float *values, size_t count) {
     int tensor = -1;
     TRY(find_and_wait(parallel, name, gradient, values, count, &tensor));
-    return yoke_replica_read(parallel->step.lanes[0].replica, tensor, gradient, values);
+    TRY(yoke_replica_read(parallel->step.lanes[0].replica, tensor, gradient, values));
+    if (gradient) yoke_scale_on_host(values, count, 1 / parallel->step.scaler.scale);
+    return YOKE_OK;
+}
+
+/* The caller's is without the scale of the loss. */
+static yoke_status scale_gradient(const yoke_step *step, int tensor) {
+    const yoke_lane *root = &step->lanes[0];
+    const yoke_parameter *parameter = step->flat->parameters;
+    while (parameter->tensor != tensor)
+        parameter++;
+    return yoke_scale_values(root->device, root->memory->gradients + parameter->offset,
+                             parameter->layout.bytes / sizeof(float), step->scaler.scale);
 }
 
 static yoke_status write(yoke_data_parallel *parallel, const char *name, bool gradient,
@@ -52,6 +64,7 @@ static yoke_status write(yoke_data_parallel *parallel, const char *name, bool gr
     TRY(find_and_wait(parallel, name, gradient, values, count, &tensor));
     TRY(yoke_replica_write(step->lanes[0].replica, tensor, gradient, values));
     if (gradient) {
+        TRY(scale_gradient(step, tensor));
         yoke_reach_written(&step->reach, tensor, values, count);
         return YOKE_OK;
     }

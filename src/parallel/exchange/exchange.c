@@ -145,9 +145,9 @@ yoke_status yoke_exchange_set_rate(yoke_exchange *exchange, double learning_rate
                     "optimizer's own",
                     learning_rate);
     exchange->update = (yoke_optimizer_step){
-        .step = step->steps,
+        .step = yoke_updates_of(step),
         .learning_rate = learning_rate >= 0 ? learning_rate : step->optimizer_options.learning_rate,
-        .gradient_scale = 1,
+        .gradient_scale = (float)(1 / step->scaler.scale),
         .unreached = yoke_reach_use(&step->reach),
         .model = step->model_index,
         .model_steps = exchange->model_steps,
@@ -180,6 +180,8 @@ static void set_scalars(yoke_exchange *exchange) {
 
 /* The average of the weights has one behind those of the optimizer. */
 int yoke_exchange_slots(yoke_step *step) {
+    /* A recording would hold the scale of the loss for good. */
+    if (step->options.loss_scale != 1) return 0;
     yoke_optimizer_ranges *ranges = &step->groups.ranges;
     int slots = yoke_optimizer_number_slots(&step->optimizer_options,
                                             ranges->items != NULL ? ranges : NULL);
@@ -346,9 +348,10 @@ void yoke_exchange_clip(yoke_exchange *exchange) {
     double squares = 0;
     for (int i = 0; i < exchange->norm_parts * step->flat->bucket_count; i++)
         squares += exchange->square_sums[i];
-    step->flight.gradient_norm = sqrt(squares);
+    step->flight.gradient_norm = sqrt(squares) / step->scaler.scale;
     exchange->update.gradient_scale =
-        yoke_clip_scale(step->optimizer_options.clip_norm, step->flight.gradient_norm);
+        yoke_clip_scale(step->optimizer_options.clip_norm, step->flight.gradient_norm) /
+        (float)step->scaler.scale;
 }
 
 /* The check. */

@@ -96,8 +96,8 @@ struct yoke_exchange {
     void **works;                    /* [lanes] memory of the optimizer's updates; or NULL */
     size_t placed_bytes;             /* of the root's flat buffers, in memory of the ranks */
     float **gradients, **parameters; /* [participants] flat buffers */
-    uint16_t **shadows;  /* [participants] the flat weights in bfloat16, where the exchange writes
-                            them; NULL: nothing reads them, or forward writes them */
+    uint16_t **shadows;  /* [participants] the flat weights in the compute precision, where the
+                            exchange writes them; NULL: nothing reads them, or forward writes them */
     float **accumulated; /* [participants] sums of shards beside the gradients; NULL: none */
     yoke_optimizer **optimizers; /* [owners][buckets]; NULL: another process has it */
     uint32_t *arrivals;          /* [buckets] lanes whose gradients are complete */

@@ -64,12 +64,13 @@ bool yoke_exchange_publishes_to(const yoke_exchange *exchange, int lane, int to)
     return yoke_device_node(lanes[to].device) == yoke_device_node(lanes[lane].device);
 }
 
-/* New weights of a participant in bfloat16, where plans read such. */
+/* New weights of a participant in the compute precision, where plans read such. */
 static yoke_status round_weights(const yoke_exchange *exchange, int lane, int participant,
                                  const yoke_slice *slice) {
     uint16_t *shadow = exchange->shadows[participant];
     if (shadow == NULL) return YOKE_OK;
-    return yoke_device_shadow(exchange->step->lanes[lane].device, shadow + slice->offset,
+    return yoke_device_shadow(exchange->step->lanes[lane].device, exchange->step->options.precision,
+                              shadow + slice->offset,
                               exchange->parameters[participant] + slice->offset, slice->elements);
 }
 
@@ -88,7 +89,7 @@ static yoke_status publish_forms(const yoke_exchange *exchange, int lane, const 
                                  exchange->parameters[k] + part->offset, device, weights, wide));
             *written += wide;
         }
-        if (shadow != NULL && (forms & YOKE_FORM_BFLOAT16) != 0) {
+        if (shadow != NULL && (forms & YOKE_FORM_SHADOW) != 0) {
             TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, exchange->shadows[k] + part->offset,
                                  device, shadow + part->offset, narrow));
             *written += narrow;

@@ -256,7 +256,8 @@ static yoke_status gate_gradient(queued_exchange *queued, int owners, bool given
                                  .stays_closed = given,
                                  .losses = root->losses,
                                  .square_sums = root->square_sums,
-                                 .clip_norm = step->optimizer_options.clip_norm};
+                                 .clip_norm = step->optimizer_options.clip_norm,
+                                 .unscale = 1 / step->scaler.scale};
     if (request.clip_norm > 0)
         request.square_sum_count = queued->base.norm_parts * step->flat->bucket_count;
     TRY(yoke_device_gate(lane_of(queued, 0)->device, stream_of(queued), root->gate, &request));
@@ -307,6 +308,7 @@ static yoke_status update_slice(queued_exchange *queued, int owner, int bucket, 
     step.gate = queued->memory[owner].gate;
     step.kept = keeps ? gradients : NULL;
     step.work = exchange->works[owner];
+    step.shadow_precision = exchange->step->options.precision;
     if (shadowed && exchange->writes_shadow && shadow != NULL) step.shadow = shadow + slice.offset;
     return yoke_optimizer_update(slice.optimizer, &step, lane_of(queued, owner)->device,
                                  slice.offset, slice.elements,

@@ -89,7 +89,7 @@ static yoke_status replicate_slice(yoke_step *step, int lane, yoke_span *span) {
                              root->device, root->memory->parameters + first,
                              elements * sizeof(float)));
         if (to->memory->shadow != NULL)
-            TRY(yoke_device_shadow(to->device, to->memory->shadow + first,
+            TRY(yoke_device_shadow(to->device, step->options.precision, to->memory->shadow + first,
                                    root->memory->parameters + first, elements));
         moved += elements;
     }

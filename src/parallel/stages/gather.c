@@ -113,6 +113,16 @@ static yoke_status gather_wanted(yoke_step *step) {
 const yoke_stage_def yoke_stage_gather_wanted = {
     .stage = YOKE_STAGE_GATHER, .place = YOKE_ON_HOST, .work = gather_wanted};
 
+static yoke_status unscale_rows(const yoke_step *step, const gathered_rows *rows) {
+    size_t elements = (size_t)step->flight.batch.rows * rows->elements;
+    double factor = 1 / step->scaler.scale;
+    if (rows->location == NULL)
+        yoke_scale_on_host(rows->to, elements, factor);
+    else
+        TRY(yoke_scale_values(rows->location, rows->to, elements, factor));
+    return finish_rows(rows);
+}
+
 yoke_status yoke_gather_input_gradients(yoke_step *step, int input, float *gradients) {
     TRY(yoke_pointer_check(gradients, "gradients"));
     yoke_value_info info = {.struct_size = sizeof info};
@@ -132,5 +142,5 @@ yoke_status yoke_gather_input_gradients(yoke_step *step, int input, float *gradi
         TRY(yoke_replica_input_gradients(lane->replica, input, &from));
         TRY(gather_shard(lane, &rows, from));
     }
-    return finish_rows(&rows);
+    return unscale_rows(step, &rows);
 }

@@ -63,6 +63,18 @@ yoke_status yoke_guard_restore(yoke_step *step) {
     return copy_buffers(step, step->lanes[0].memory->buffers, guard_of(step)->buffers);
 }
 
+bool yoke_guard_skips(const yoke_step *step, yoke_status status) {
+    return status == YOKE_ERROR_NUMERIC && step->scaler.is_dynamic &&
+           yoke_exchange_first_bad(step->exchange) != YOKE_ALL_FINITE;
+}
+
+/* By hand nothing has kept the running statistics: they stay, as in PyTorch. */
+yoke_status yoke_guard_skip(yoke_step *step) {
+    yoke_error_forget();
+    if (step->flight.host != NULL) TRY(yoke_guard_restore(step));
+    return yoke_loss_scaler_skip(step);
+}
+
 static yoke_status check_loss(yoke_step *step) {
     if (yoke_flight_is_finite_so_far(&step->flight)) return YOKE_OK;
     return FAIL(YOKE_ERROR_NUMERIC, "the loss is not finite");
@@ -79,6 +91,10 @@ yoke_status yoke_settle(yoke_step *step, uint64_t before) {
     yoke_models_uncount(step, bad_step);
     step->steps = bad_step;
     TRY(yoke_guard_restore(step));
+    if (step->scaler.is_dynamic) {
+        yoke_loss_scaler_take_back(step);
+        return yoke_loss_scaler_skip(step);
+    }
     return FAIL(YOKE_ERROR_NUMERIC,
                 "step %llu: the gradient of %s is not finite, as the devices found after the step "
                 "had answered. The weights are those before that step; try a lower learning rate, "

@@ -203,10 +203,13 @@ static yoke_status scatter_to_lane(yoke_step *step, const yoke_lane *lane,
         size_t elements = yoke_model_output_elements(step->model, k);
         size_t bytes = (size_t)lane->shard.rows * elements * sizeof **gradients;
         float *to = lane->memory->output_gradients[k];
-        TRY(gradients[k] == NULL
-                ? yoke_device_clear(lane->device, YOKE_STREAM_COMPUTE, to, bytes)
-                : yoke_device_receive(lane->device, YOKE_STREAM_COMPUTE, to, locations[k],
-                                      gradients[k] + (size_t)lane->shard.first * elements, bytes));
+        if (gradients[k] == NULL) {
+            TRY(yoke_device_clear(lane->device, YOKE_STREAM_COMPUTE, to, bytes));
+            continue;
+        }
+        TRY(yoke_device_receive(lane->device, YOKE_STREAM_COMPUTE, to, locations[k],
+                                gradients[k] + (size_t)lane->shard.first * elements, bytes));
+        TRY(yoke_scale_values(lane->device, to, bytes / sizeof *to, step->scaler.scale));
     }
     return YOKE_OK;
 }

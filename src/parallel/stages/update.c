@@ -5,10 +5,14 @@
 
 static yoke_status update(yoke_step *step) {
     TRY(yoke_exchange_set_rate(step->exchange, step->flight.learning_rate));
-    TRY(step->exchange->kind->update(step->exchange));
+    yoke_status status = step->exchange->kind->update(step->exchange);
+    bool skips = yoke_guard_skips(step, status);
+    if (!skips) TRY(status);
     step->gradient.is_used = true;
+    if (skips) return yoke_guard_skip(step);
     step->versions.weights++;
     yoke_models_count(step);
+    yoke_loss_scaler_count(step);
     step->steps++;
     return YOKE_OK;
 }

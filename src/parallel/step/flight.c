@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "parallel/step/deal.h"
+#include "parallel/step/loss_scaler.h"
 #include "parallel/step/models.h"
 #include "parallel/step/ranks.h"
 #include "parallel/step/shards.h"
@@ -418,6 +419,7 @@ void yoke_count_update(yoke_step *step) {
     for (int k = 0; k < step->count; k++)
         step->lanes[k].weights_version = step->versions.weights;
     yoke_models_count(step);
+    yoke_loss_scaler_count(step);
     step->steps++;
 }
 

@@ -315,6 +315,17 @@ typedef struct yoke_gradient {
     yoke_unsynced unsynced;
 } yoke_gradient;
 
+/* loss_scaler.h */
+typedef struct yoke_loss_scaler {
+    bool is_dynamic;
+    double scale;         /* of the loss gradient; a power of two */
+    uint64_t good;        /* steps since the scale changed, or one was skipped */
+    uint64_t skipped;     /* all steps whose gradient was not finite, which changed nothing */
+    uint64_t latest;      /* step->steps behind the latest of them; 0: there is none */
+    double scale_before;  /* before the latest step that was not skipped */
+    uint64_t good_before; /* likewise */
+} yoke_loss_scaler;
+
 /* What a failed step may have to put back. Two, because the next step begins before GPUs have
  * checked this one's gradient: step s has guard s % 2. */
 typedef struct yoke_guard {
@@ -378,6 +389,7 @@ struct yoke_step {
     yoke_flight flight;
     int32_t *labels; /* [limits.rows, positions], on the host, of labels that lie on a device */
     yoke_versions versions;
+    yoke_loss_scaler scaler;
     uint64_t steps, batches_tracked;
     yoke_gradient gradient;
     yoke_reach reach;

@@ -7,6 +7,7 @@
 #include "parallel/step/flight.h"
 #include "parallel/step/groups.h"
 #include "parallel/step/lanes.h"
+#include "parallel/step/loss_scaler.h"
 #include "parallel/step/models.h"
 #include "parallel/step/moving_average.h"
 #include "parallel/step/parts.h"
