@@ -45,11 +45,6 @@ typedef struct description {
     int64_t next;
 } description;
 
-/* Of 16 bits. */
-static cudnnDataType_t narrow_type(const cuda_attention_job *job) {
-    return job->type == CUDA_BFLOAT16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
-}
-
 static cuda_graph_object add(description *to, int64_t uid, cudnnDataType_t type,
                              const int64_t dims[4], const int64_t strides[4]) {
     cuda_graph_values values = {.uid = uid, .type = type, .ndim = 4};
@@ -70,7 +65,7 @@ static cuda_graph_object add_values(description *to, int64_t uid, int sequences,
     int64_t strides[] = {job->positions * stride, job->size, stride, 1};
     const int64_t turned_dims[] = {dims[0], dims[1], dims[3], dims[2]};
     const int64_t turned_strides[] = {strides[0], strides[1], strides[3], strides[2]};
-    return add(to, uid, narrow_type(job), turned ? turned_dims : dims,
+    return add(to, uid, cuda_cudnn_type(job->type), turned ? turned_dims : dims,
                turned ? turned_strides : strides);
 }
 
@@ -208,8 +203,8 @@ static void describe_forward(description *to, bool statistics) {
         apply(to, CUDNN_POINTWISE_ADD, (operands){largest, log},
               add_rows(to, STATISTICS, CUDNN_DATA_FLOAT, 1));
     }
-    weights =
-        apply(to, CUDNN_POINTWISE_DIV, (operands){weights, sum}, scores(to, narrow_type(to->job)));
+    weights = apply(to, CUDNN_POINTWISE_DIV, (operands){weights, sum},
+                    scores(to, cuda_cudnn_type(to->job->type)));
     multiply(to, weights, add_values(to, V, 3, false), add_values(to, O, 1, false));
 }
 
@@ -219,7 +214,7 @@ static cuda_graph_object turn(description *to, cuda_graph_object from) {
     int64_t n = job->positions;
     const int64_t dims[] = {job->rows, job->heads, n, n},
                   strides[] = {job->heads * n * n, n * n, 1, n};
-    return reshape(to, from, add(to, to->next++, narrow_type(job), dims, strides));
+    return reshape(to, from, add(to, to->next++, cuda_cudnn_type(job->type), dims, strides));
 }
 
 static void describe_backward(description *to) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution by cuDNN: NHWC values, KRSC filters, both in the compute type. cuDNN writes the
  * gradient of weights of 2 bytes in their type; it is widened to float32 afterwards. */
+#include "device/cuda/operation_graph.h"
 #include "device/cuda/weighted.h"
 
 #ifndef YOKE_HAS_CUDNN
@@ -55,19 +56,12 @@ static void cudnn_destroy(cuda_pass *pass) {
 
 /* Descriptions. */
 
-static cudnnDataType_t data_type(const cuda_problem *problem) {
-    static const cudnnDataType_t types[] = {[CUDA_FLOAT32] = CUDNN_DATA_FLOAT,
-                                            [CUDA_BFLOAT16] = CUDNN_DATA_BFLOAT16,
-                                            [CUDA_FLOAT16] = CUDNN_DATA_HALF};
-    return types[problem->type];
-}
-
 static yoke_status describe_value(const cuda_problem *problem, yoke_dims dims,
                                   cudnnTensorDescriptor_t *value) {
     TRY_CUDNN(problem->device, cuda_cudnn()->cudnnCreateTensorDescriptor(value));
     TRY_CUDNN(problem->device, cuda_cudnn()->cudnnSetTensor4dDescriptor(
-                                   *value, CUDNN_TENSOR_NHWC, data_type(problem), problem->rows,
-                                   dims.channels, dims.height, dims.width));
+                                   *value, CUDNN_TENSOR_NHWC, cuda_cudnn_type(problem->type),
+                                   problem->rows, dims.channels, dims.height, dims.width));
     return YOKE_OK;
 }
 
@@ -195,8 +189,9 @@ static yoke_status cudnn_build(cudnn_pass *self, const cuda_problem *problem,
     TRY_CUDNN(problem->device, cuda_cudnn()->cudnnCreateFilterDescriptor(&self->weights));
     TRY_CUDNN(problem->device,
               cuda_cudnn()->cudnnSetFilter4dDescriptor(
-                  self->weights, data_type(problem), CUDNN_TENSOR_NHWC, operation->output.channels,
-                  operation->input.channels / operation->groups, down.kernel, across.kernel));
+                  self->weights, cuda_cudnn_type(problem->type), CUDNN_TENSOR_NHWC,
+                  operation->output.channels, operation->input.channels / operation->groups,
+                  down.kernel, across.kernel));
     TRY_CUDNN(problem->device, cuda_cudnn()->cudnnCreateConvolutionDescriptor(&self->convolution));
     TRY_CUDNN(problem->device,
               cuda_cudnn()->cudnnSetConvolution2dDescriptor(

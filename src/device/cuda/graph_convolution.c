@@ -23,8 +23,9 @@ typedef struct graph_pass {
     cuda_graph_plan *plan;
     cuda_graph_plan *adding; /* to what the result holds; NULL: nobody asks for it */
     cuda_direction direction;
-    size_t workspace_bytes; /* the bfloat16 gradient of the weights follows it in scratch */
+    size_t workspace_bytes; /* the narrow gradient of the weights follows it in scratch */
     size_t narrow_count;    /* elements of that gradient; 0: the plan writes the gradient itself */
+    cuda_type type;         /* of that gradient */
 } graph_pass;
 
 static void graph_destroy(cuda_pass *pass) {
@@ -42,10 +43,6 @@ typedef struct description {
     bool adds; /* to what the result holds */
 } description;
 
-static cudnnDataType_t data_type(cuda_type type) {
-    return type == CUDA_BFLOAT16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
-}
-
 /* Dims are [n, c, h, w], in memory channels last. */
 static cuda_graph_object add_tensor(cuda_graph *graph, int64_t uid, cudnnDataType_t type, int64_t n,
                                     int64_t c, int64_t h, int64_t w) {
@@ -59,13 +56,13 @@ static cuda_graph_object add_tensor(cuda_graph *graph, int64_t uid, cudnnDataTyp
 
 static cuda_graph_object add_value(cuda_graph *graph, int64_t uid, const cuda_problem *problem,
                                    yoke_dims dims) {
-    return add_tensor(graph, uid, data_type(problem->type), problem->rows, dims.channels,
+    return add_tensor(graph, uid, cuda_cudnn_type(problem->type), problem->rows, dims.channels,
                       dims.height, dims.width);
 }
 
 static cuda_graph_object add_filter(cuda_graph *graph, const cuda_problem *problem) {
     const yoke_operation *operation = problem->operation;
-    return add_tensor(graph, W, data_type(problem->type), operation->output.channels,
+    return add_tensor(graph, W, cuda_cudnn_type(problem->type), operation->output.channels,
                       operation->input.channels / operation->groups,
                       yoke_taps_down(operation).kernel, yoke_taps_across(operation).kernel);
 }
@@ -161,7 +158,7 @@ static yoke_status graph_run(const cuda_pass *pass, const cuda_operands *operand
     TRY(cuda_graph_plan_run(adds ? self->adding : self->plan, uids, pointers, OPERANDS,
                             operands->scratch));
     if (self->narrow_count == 0) return YOKE_OK;
-    TRY_CUDA(pass->device, cuda_run_widen(operands->weights, narrow, self->narrow_count,
+    TRY_CUDA(pass->device, cuda_run_widen(operands->weights, narrow, self->type, self->narrow_count,
                                           pass->device->streams[YOKE_STREAM_COMPUTE]));
     return YOKE_OK;
 }
@@ -174,7 +171,8 @@ static void size_pass(graph_pass *self, const cuda_problem *problem) {
     if (self->adding != NULL && cuda_graph_plan_workspace(self->adding) > self->workspace_bytes)
         self->workspace_bytes = cuda_graph_plan_workspace(self->adding);
     self->base.scratch_bytes = cuda_aligned(self->workspace_bytes);
-    if (self->direction != CUDA_BACKWARD_WEIGHTS || problem->type != CUDA_BFLOAT16) return;
+    if (self->direction != CUDA_BACKWARD_WEIGHTS || problem->type == CUDA_FLOAT32) return;
+    self->type = problem->type;
     self->narrow_count =
         (size_t)operation->output.channels *
         (size_t)(operation->input.channels / operation->groups) *

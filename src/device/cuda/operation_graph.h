@@ -28,6 +28,13 @@ bool cuda_is_graph_text(const char *text);
 
 #ifdef YOKE_HAS_CUDNN
 
+static inline cudnnDataType_t cuda_cudnn_type(cuda_type type) {
+    static const cudnnDataType_t types[] = {[CUDA_FLOAT32] = CUDNN_DATA_FLOAT,
+                                            [CUDA_BFLOAT16] = CUDNN_DATA_BFLOAT16,
+                                            [CUDA_FLOAT16] = CUDNN_DATA_HALF};
+    return types[type];
+}
+
 typedef struct cuda_graph cuda_graph;
 typedef struct cuda_graph_plan cuda_graph_plan;
 /* A descriptor of the library's; the graph owns it. NULL after a refusal. */
