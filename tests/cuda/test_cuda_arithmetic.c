@@ -196,6 +196,7 @@ static void a_check_finds_what_the_cpu_finds_and_closes_the_gate(void **state) {
 typedef struct gate_case {
     double losses[2], square_sums[3], clip_norm;
     yoke_gate expected;
+    double scale; /* of the loss, and so of the gradient; 0: 1 */
 } gate_case;
 
 static yoke_gate gate_of(yoke_device *gpu, const gate_case *c) {
@@ -207,7 +208,8 @@ static yoke_gate gate_of(yoke_device *gpu, const gate_case *c) {
                                  .square_sums = square_sums,
                                  .loss_count = 2,
                                  .square_sum_count = 3,
-                                 .clip_norm = c->clip_norm};
+                                 .clip_norm = c->clip_norm,
+                                 .unscale = c->scale > 0 ? 1 / c->scale : 1};
     EXPECT_OK(yoke_device_gate(gpu, STREAM, there, &request));
     yoke_gate gate, again;
     device_take(gpu, &gate, there, sizeof gate);
@@ -233,10 +235,11 @@ static void a_gate_closes_on_what_is_not_finite_and_clips_to_the_norm(void **sta
     const gate_case cases[] = {
         {{1, 2}, {4, 16, 16}, 0, {1, 0, 0, 0, 0}},  /* no clipping: the squares do not matter */
         {{1, 2}, {4, nan, 16}, 0, {1, 0, 0, 0, 0}}, /* not even then */
-        {{1, 2}, {4, 16, 16}, 2, {clipped, 0, 0, 6, 0}},    /* longer than allowed */
-        {{1, 2}, {4, 16, 16}, 7, {1, 0, 0, 6, 0}},          /* short enough */
-        {{1, 2}, {0, 0, 0}, 2, {1, 0, 0, 0, 0}},            /* no gradient at all */
-        {{1e308, -1e308}, {4, 16, 16}, 7, {1, 0, 0, 6, 0}}, /* large is finite */
+        {{1, 2}, {4, 16, 16}, 2, {clipped, 0, 0, 6, 0}},       /* longer than allowed */
+        {{1, 2}, {4, 16, 16}, 7, {1, 0, 0, 6, 0}},             /* short enough */
+        {{1, 2}, {0, 0, 0}, 2, {1, 0, 0, 0, 0}},               /* no gradient at all */
+        {{1, 2}, {64, 256, 256}, 2, {clipped, 0, 0, 6, 0}, 4}, /* the norm of a scaled gradient */
+        {{1e308, -1e308}, {4, 16, 16}, 7, {1, 0, 0, 6, 0}},    /* large is finite */
         {{nan, 2}, {4, 16, 16}, 0, {1, 1, 0, 0, 0}},
         {{1, inf}, {4, 16, 16}, 0, {1, 1, 0, 0, 0}},
         {{1, -inf}, {4, 16, 16}, 7, {1, 1, 0, 6, 0}},

@@ -47,6 +47,7 @@ static void make_devices_scarce(yoke_devices *devices, int allocations) {
     whole = yoke_devices_at(devices, 0)->backend;
     scarce = *whole;
     scarce.allocate = scarce_allocate;
+    scarce.allocate_collective = NULL;
     left = allocations;
     for (int k = 0; k < DEVICES; k++)
         yoke_devices_at(devices, k)->backend = &scarce;

@@ -88,8 +88,9 @@ static yoke_status open_group(queued_exchange *queued) {
                                          .kind = step->options.collectives,
                                          .scratch_elements = largest};
     TRY(yoke_device_group_create(&queued->group, &request));
-    yoke_device_group_register(queued->group, queued->base.gradients,
-                               flat->elements * sizeof(float));
+    if (!step->options.inference)
+        yoke_device_group_register(queued->group, queued->base.gradients,
+                                   flat->elements * sizeof(float));
     yoke_device_group_register(queued->group, queued->base.parameters,
                                flat->elements * sizeof(float));
     return YOKE_OK;
