@@ -14,6 +14,13 @@ typedef enum bench_timing {
                               one pass is timed as a whole, with the gaps between kernels. */
 } bench_timing;
 
+/* yoke_data_parallel_create, where a choice among candidates takes the one that `names` has, up to
+ * 8 and NULL behind the last, without measuring. NULL: there are none. */
+yoke_status bench_create_preferring(yoke_data_parallel **parallel, const yoke_model *model,
+                                    yoke_devices *devices, const yoke_optimizer_options *optimizer,
+                                    const yoke_data_parallel_options *options,
+                                    const char *const *names);
+
 /* The kernel time of one training step on the root: every plan call and the update, the best of
  * `repeat`, summed. What a step takes beyond it is the engine's own cost. Weights and running
  * statistics keep their values. ARGUMENT: `repeat` is below 1. */

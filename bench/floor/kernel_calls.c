@@ -90,6 +90,8 @@ static void describe_node(const yoke_program *program, const bench_call_subject 
     call->bytes = node_bytes(program, subject);
     const yoke_node *node = &program->model->nodes[subject->node];
     double forward = 2 * yoke_layer_work(program->model, node) * program->rows;
+    if (operation->kind == YOKE_OP_ATTENTION && operation->causal) /* pairs that count */
+        forward *= (1 + 1.0 / operation->input.height) / 2;
     call->operations = subject->backward && subject->part == YOKE_FORWARD ? 2 * forward : forward;
     yoke_dims from = operation->input, to = operation->output;
     int length = snprintf(call->shape, sizeof call->shape, "%dx%dx%d to %dx%dx%d", from.channels,

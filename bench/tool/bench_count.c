@@ -20,6 +20,7 @@ yoke_status bench_count(const bench_setup *setup, bool json) {
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "bench/floor/floor.h"
 #include "bench/tool/bench_gpu_model.h"
 #include "simcuda/control.h"
@@ -27,9 +28,6 @@ yoke_status bench_count(const bench_setup *setup, bool json) {
 
 #define WARM_STEPS 3 /* until every recording is made */
 #define NAMED 24     /* launches that the second table names */
-
-static const char *const precision_names[] = {
-    [YOKE_FLOAT32] = "float32", [YOKE_BFLOAT16] = "bfloat16", [YOKE_TF32] = "tf32"};
 
 typedef struct count_row {
     const char *operation, *direction, *what; /* what NULL: all of the operation's */
@@ -58,6 +56,7 @@ static bool is_convolution(const char *operation) {
 static bench_arithmetic of_precision(yoke_precision precision) {
     static const bench_arithmetic of[] = {[YOKE_FLOAT32] = BENCH_FLOAT32_CORES,
                                           [YOKE_BFLOAT16] = BENCH_BFLOAT16,
+                                          [YOKE_FLOAT16] = BENCH_BFLOAT16,
                                           [YOKE_TF32] = BENCH_TF32};
     return of[precision];
 }
@@ -67,7 +66,7 @@ static bench_arithmetic of_counted(const simcuda_counted *one) {
                                           [SIMCUDA_TF32] = BENCH_TF32,
                                           [SIMCUDA_BFLOAT16] = BENCH_BFLOAT16};
     if (one->kind == SIMCUDA_LIBRARY) return of[one->arithmetic];
-    return strstr(one->what, "mma") != NULL ? BENCH_OWN_TENSOR : BENCH_OWN_CORES;
+    return strstr(one->what, "tensor_") != NULL ? BENCH_OWN_TENSOR : BENCH_OWN_CORES;
 }
 
 /* Rows. */
@@ -238,7 +237,7 @@ static void print_table(const count_table *table) {
     count_row all = sum(table->rows, table->row_count);
     printf("COUNTED on simulated GPUs, not timed; ms are those of a model of an H100\n");
     printf("%s, %d rows, %s: a training step has %d launches and moves %.2f GB of memory\n",
-           setup->model, setup->rows, precision_names[setup->precision], all.launches,
+           setup->model, setup->rows, yoke_precision_names[setup->precision], all.launches,
            all.memory * 1e-9);
     printf("%9s %9s %8s %9s %9s %9s %9s  %s\n", "model ms", "floor ms", "launches", "GB asked",
            "GB memory", "GB least", "TFLOP", "operation");
@@ -292,7 +291,7 @@ static yoke_status print_json(const count_table *table) {
     yoke_json_text(&json, "what", "counted on simulated GPUs, not timed");
     yoke_json_text(&json, "model", setup->model);
     yoke_json_integer(&json, "rows", setup->rows);
-    yoke_json_text(&json, "precision", precision_names[setup->precision]);
+    yoke_json_text(&json, "precision", yoke_precision_names[setup->precision]);
     yoke_json_real(&json, "transferred_bytes", table->transferred);
     yoke_json_integer(&json, "transfers", table->transfers);
     yoke_json_integer(&json, "simulated_works", (int64_t)table->works);
@@ -322,7 +321,12 @@ static void set_size(bench_setup *setup) {
 
 yoke_status bench_count(const bench_setup *given, bool json) {
     bench_setup setup = *given;
-    setup.algorithm = YOKE_ALGORITHM_DIRECT; /* the first of each choice: nothing can be measured */
+    /* Nothing can be measured: the candidates that the model of the GPU takes for faster, and
+     * elsewhere the first. */
+    static const char *const prefers[] = {"joined", "added by the same pass",
+                                          "shadow in the update", "one kernel", NULL};
+    setup.prefers = prefers;
+    setup.algorithm = YOKE_ALGORITHM_DIRECT;
     set_size(&setup);
     if (!simcuda_count_open())
         return cli_refuse(YOKE_ERROR_ARGUMENT, "--count: the simulated GPUs run already");

@@ -143,8 +143,8 @@ static yoke_status build_engine(bench_engine *engine) {
     if (status == YOKE_OK) status = load_batch(engine);
     double begin = race_clock();
     if (status == YOKE_OK)
-        status = yoke_data_parallel_create(&engine->parallel, engine->model, engine->devices,
-                                           &optimizer, &options);
+        status = bench_create_preferring(&engine->parallel, engine->model, engine->devices,
+                                         &optimizer, &options, setup->prefers);
     engine->made_ms = (race_clock() - begin) * 1e3;
     return status;
 }

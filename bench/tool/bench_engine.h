@@ -22,10 +22,11 @@ typedef struct bench_setup {
     yoke_collectives collectives;
     double learning_rate; /* 0: 1e-3 */
     bool skip_finite_check;
-    int accumulate;          /* micro-batches of a batch; 0: 1 */
-    int shards;              /* of a batch; 0: one per device */
-    size_t gpu_bucket_bytes; /* 0: one bucket where a GPU is alone */
-    bool inference;          /* the engine only predicts */
+    int accumulate;             /* micro-batches of a batch; 0: 1 */
+    int shards;                 /* of a batch; 0: one per device */
+    size_t gpu_bucket_bytes;    /* 0: one bucket where a GPU is alone */
+    bool inference;             /* the engine only predicts */
+    const char *const *prefers; /* candidates of choices, NULL behind the last; NULL: none */
 } bench_setup;
 
 typedef struct bench_engine {

@@ -27,6 +27,7 @@ static const struct {
  * not say it: a kernel takes 48 registers a thread. */
 static double resident(const bench_work *work) {
     if (strstr(work->what, "_chunk") != NULL) return 2;
+    if (strstr(work->what, "tensor_") != NULL) return 2;
     if (strcmp(work->operation, "attention") == 0) return 4;
     return fmax(1, fmin(32, floor(65536.0 / 48 / work->threads)));
 }

@@ -57,8 +57,8 @@ yoke_status yoke_algorithms_find(yoke_algorithms *algorithms, const char *key,
                                  const yoke_algorithm_names *names, int *candidate);
 yoke_status yoke_algorithms_add(yoke_algorithms *algorithms, const char *key, int candidate,
                                 const char *candidate_name, double milliseconds);
-/* For tests of one computation among several: an unknown key one of whose candidates has this name
- * takes it unmeasured. Up to 8 names, which outlive the record. */
+/* For tests of one computation among several, and for counts: an unknown key one of whose
+ * candidates has this name takes it unmeasured. Up to 8 names, which outlive the record. */
 void yoke_algorithms_prefer(yoke_algorithms *algorithms, const char *name);
 /* The first candidate with such a name, also for a fixed rule; -1: there is none. Takes no
  * record. */

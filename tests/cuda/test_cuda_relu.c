@@ -231,7 +231,9 @@ static void hold_contests(int most_joined) {
         assert_int_equal(decisions, 2);
         assert_in_range(joined, 0, most_joined);
         /* A ReLU that is computed apart leaves the bias. */
-        assert_int_equal(biases, precisions[i].precision == YOKE_BFLOAT16 ? 3 - joined : 0);
+        bool narrow =
+            precisions[i].precision == YOKE_BFLOAT16 || precisions[i].precision == YOKE_FLOAT16;
+        assert_int_equal(biases, narrow ? 3 - joined : 0);
         bench_kernel_call calls[CALLS];
         for (int again = 0; again < 2; again++) {
             int count = 0;

@@ -289,6 +289,17 @@ SIZES(count_unaligned_write, "__tsan_unaligned_write", true)
 SIZES(count_volatile_read, "__tsan_volatile_read", false)
 SIZES(count_volatile_write, "__tsan_volatile_write", true)
 
+template <typename T> static T counted_load(const T *address) {
+    sim::count::access(address, sizeof *address, false);
+    return __atomic_load_n(address, __ATOMIC_RELAXED);
+}
+
+template <typename T> static int counted_exchange(T *address, T *known, T value) {
+    sim::count::access(address, sizeof *address, true);
+    return __atomic_compare_exchange_n(address, known, value, false, __ATOMIC_RELAXED,
+                                       __ATOMIC_RELAXED);
+}
+
 extern "C" {
 void count_read_range(const void *pointer, unsigned long bytes) __asm__("__tsan_read_range");
 void count_write_range(const void *pointer, unsigned long bytes) __asm__("__tsan_write_range");
@@ -300,6 +311,11 @@ int count_exchange(unsigned long long *address, unsigned long long *known, unsig
 int count_exchange_weakly(unsigned long long *address, unsigned long long *known,
                           unsigned long long value, int succeeded,
                           int failed) __asm__("__tsan_atomic64_compare_exchange_weak");
+unsigned count_load_32(const unsigned *address, int order) __asm__("__tsan_atomic32_load");
+int count_exchange_32(unsigned *address, unsigned *known, unsigned value, int succeeded,
+                      int failed) __asm__("__tsan_atomic32_compare_exchange_strong");
+int count_exchange_weakly_32(unsigned *address, unsigned *known, unsigned value, int succeeded,
+                             int failed) __asm__("__tsan_atomic32_compare_exchange_weak");
 unsigned char count_guard(const unsigned char *guard, int order) __asm__("__tsan_atomic8_load");
 void count_nothing(void) __asm__("__tsan_init");
 void count_entry(void *) __asm__("__tsan_func_entry");
@@ -317,18 +333,24 @@ int count_add(int *address, int value, int) {
     return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 unsigned long long count_load(const unsigned long long *address, int) {
-    sim::count::access(address, sizeof *address, false);
-    return __atomic_load_n(address, __ATOMIC_RELAXED);
+    return counted_load(address);
 }
 int count_exchange(unsigned long long *address, unsigned long long *known, unsigned long long value,
                    int, int) {
-    sim::count::access(address, sizeof *address, true);
-    return __atomic_compare_exchange_n(address, known, value, false, __ATOMIC_RELAXED,
-                                       __ATOMIC_RELAXED);
+    return counted_exchange(address, known, value);
 }
 int count_exchange_weakly(unsigned long long *address, unsigned long long *known,
-                          unsigned long long value, int succeeded, int failed) {
-    return count_exchange(address, known, value, succeeded, failed);
+                          unsigned long long value, int, int) {
+    return counted_exchange(address, known, value);
+}
+unsigned count_load_32(const unsigned *address, int) {
+    return counted_load(address);
+}
+int count_exchange_32(unsigned *address, unsigned *known, unsigned value, int, int) {
+    return counted_exchange(address, known, value);
+}
+int count_exchange_weakly_32(unsigned *address, unsigned *known, unsigned value, int, int) {
+    return counted_exchange(address, known, value);
 }
 unsigned char count_guard(const unsigned char *guard, int) { /* of a static variable */
     return __atomic_load_n(guard, __ATOMIC_ACQUIRE);

@@ -143,7 +143,7 @@ cublasStatus_t read_problem(Problem &p, const Descriptors &from) {
 }
 
 simcuda_arithmetic arithmetic_of(const Problem &p) {
-    if (p.a.type == CUDA_R_16BF) return SIMCUDA_BFLOAT16;
+    if (p.a.type == CUDA_R_16BF || p.a.type == CUDA_R_16F) return SIMCUDA_BFLOAT16;
     bool tf32 = p.descriptor.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     return tf32 ? SIMCUDA_TF32 : SIMCUDA_FLOAT32;
 }

@@ -64,7 +64,8 @@ static yoke_status plan_replica(int index, void *context) {
         .recomputes = step->options.activation_checkpointing,
         .input_gradients = step->options.input_gradients,
         .norm_group = yoke_sync_norm_group(step, index),
-        .exchanges = step->count > 1 && step->options.collectives != YOKE_COLLECTIVES_COPY,
+        .exchanges =
+            step->queued && step->count > 1 && step->options.collectives != YOKE_COLLECTIVES_COPY,
         .before_operation = yoke_interpreter_hook(step, index),
         .rows_advice = yoke_rows_advice(step),
     };
