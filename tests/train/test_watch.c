@@ -336,7 +336,7 @@ static void what_cannot_be_watched_is_refused(void **state) {
                  {YOKE_LR_PLATEAU, 1, 0, -2, 0, 0, "lr_patience is -2"},
                  {YOKE_LR_CONSTANT, 1, 1, 0, -0.5, 0, "min_delta is -0.5"},
                  {YOKE_LR_EXPONENTIAL, 1, 0, 0, 0, 1.5, "lr_gamma is 1.5"},
-                 {(yoke_lr_schedule_kind)6, 1, 0, 0, 0, 0, "lr_schedule is 6"}};
+                 {(yoke_lr_schedule_kind)7, 1, 0, 0, 0, 0, "lr_schedule is 7"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         watched run = {0};
         yoke_trainer_options options = watching(&run);
