@@ -16,6 +16,10 @@ static const struct {
 } precisions[] = {
     {YOKE_FLOAT32, 1e-5}, {YOKE_TF32, 2e-2}, {YOKE_BFLOAT16, 0.1}, {YOKE_FLOAT16, 2e-2}};
 
+static bool is_half(yoke_precision precision) {
+    return precision == YOKE_BFLOAT16 || precision == YOKE_FLOAT16;
+}
+
 /* choice: "joined", or "apart". */
 static void open_rig(struct rig *rig, const char *choice) {
     rig->list = "cuda:0";
@@ -231,9 +235,7 @@ static void hold_contests(int most_joined) {
         assert_int_equal(decisions, 2);
         assert_in_range(joined, 0, most_joined);
         /* A ReLU that is computed apart leaves the bias. */
-        bool narrow =
-            precisions[i].precision == YOKE_BFLOAT16 || precisions[i].precision == YOKE_FLOAT16;
-        assert_int_equal(biases, narrow ? 3 - joined : 0);
+        assert_int_equal(biases, is_half(precisions[i].precision) ? 3 - joined : 0);
         bench_kernel_call calls[CALLS];
         for (int again = 0; again < 2; again++) {
             int count = 0;
@@ -268,7 +270,7 @@ static void a_relu_between_linear_layers_costs_no_pass_of_its_own(void **state) 
     bench_kernel_call calls[CALLS];
     for (size_t i = 0; i < COUNT(precisions); i++) {
         yoke_precision precision = precisions[i].precision;
-        bool half = precision == YOKE_BFLOAT16 || precision == YOKE_FLOAT16; /* it rounds sums */
+        bool half = is_half(precision); /* it rounds sums */
         const char *masked = half ? "matrix product, masked" : "matrix product, masked and summed";
         int count = list_calls(perceptron(16, true), "apart", precision, calls);
         assert_int_equal(passes_of(calls, count, "relu", "forward"), 2);
@@ -299,11 +301,11 @@ static void without_a_bias_nothing_is_summed(void **state) {
 #endif
 }
 
-static void a_bias_in_bfloat16_costs_no_pass_of_its_own(void **state) {
+static void a_bias_in_16_bits_costs_no_pass_of_its_own(void **state) {
     (void)state;
     bench_kernel_call calls[CALLS];
     for (size_t i = 0; i < COUNT(precisions); i++) {
-        bool half = precisions[i].precision == YOKE_BFLOAT16;
+        bool half = is_half(precisions[i].precision);
         int count = list_calls(perceptron(16, true), "apart", precisions[i].precision, calls);
         assert_int_equal(passes_by(calls, count, "matrix product with bias"), 0);
         count = list_calls(perceptron(16, true), "joined", precisions[i].precision, calls);
@@ -467,7 +469,7 @@ int main(void) {
 #endif
         cmocka_unit_test(a_relu_between_linear_layers_costs_no_pass_of_its_own),
         cmocka_unit_test(without_a_bias_nothing_is_summed),
-        cmocka_unit_test(a_bias_in_bfloat16_costs_no_pass_of_its_own),
+        cmocka_unit_test(a_bias_in_16_bits_costs_no_pass_of_its_own),
         cmocka_unit_test(a_width_without_a_mask_keeps_backward_of_the_relu),
         cmocka_unit_test(a_value_that_others_read_stays_as_it_was_before_the_relu),
         cmocka_unit_test(float32_has_the_bits_of_the_two_operations_apart),
