@@ -75,7 +75,7 @@ yoke_status cuda_batch_norm_prepare(cuda_kernel_plan *plan, const yoke_plan_requ
     const int64_t channels = request->operation->input.channels;
     for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++)
         TRY(yoke_layout_plain(plan->base.device, &channels, 1, &needs->parameters[i]));
-    size_t partial_bytes;
+    size_t partial_bytes = 0;
     TRY(fit_passes(norm, request->training, &partial_bytes));
     norm->fixed = request->training && request->fixed_statistics;
     needs->forward_in_place = needs->forward_in_place && !request->training;
