@@ -6,6 +6,7 @@
 #ifndef DEVICE_BACKEND_H
 #define DEVICE_BACKEND_H
 
+#include <pthread.h>
 #include <sched.h>
 
 #include "device/collectives.h"
@@ -34,6 +35,8 @@ struct yoke_device {
     bool recording;                      /* between yoke_recording_begin and yoke_recording_end */
     struct yoke_allocation *allocations; /* device_memory.c keeps the list and its sum */
     size_t allocated;
+    struct yoke_pinned *pinned; /* device_memory.c's, too; loaders allocate from their threads */
+    pthread_mutex_t pinned_turn;
 };
 
 /* First member of every plan. The backend's `plan` entry makes a plan and chooses its functions by

@@ -116,6 +116,7 @@ static yoke_status open_one(yoke_devices *devices, const yoke_devices_options *o
                                  .threads = threads_of(options),
                                  .unbound = options->unbound};
     TRY(backends[backend].table()->open(&devices->at[index], &request));
+    pthread_mutex_init(&devices->at[index]->pinned_turn, NULL);
     if (!devices->at[index]->backend->shares_memory)
         devices->at[index]->variants = list->variants | yoke_variants_confirmed();
     devices->at[index]->number = index;
@@ -194,6 +195,7 @@ void yoke_devices_close(yoke_devices *devices) {
     devices->count += devices->spares + devices->left_out;
     while (devices->count > 0) {
         yoke_device *device = devices->at[--devices->count];
+        pthread_mutex_destroy(&device->pinned_turn);
         device->backend->close(device);
     }
     free(devices);

@@ -484,12 +484,6 @@ typedef struct yoke_plan_needs {
     bool reads_shadow[YOKE_PLAN_PARAMETERS];
 } yoke_plan_needs;
 
-/* What a loss gives. */
-typedef struct yoke_loss_scalars {
-    double loss_sum; /* over rows and positions; with targets: of the row means */
-    int32_t correct; /* rows and positions whose first largest output is the label */
-} yoke_loss_scalars;
-
 /* The addresses of a plan's operands, fixed for the life of the plan. Unused ones are NULL. */
 typedef struct yoke_plan_binding {
     void *inputs[YOKE_PLAN_INPUTS];

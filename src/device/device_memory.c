@@ -140,14 +140,11 @@ size_t yoke_device_allocated(const yoke_device *device) {
 
 /* Pinned memory that Yoke has allocated: what it is needs no call to find out. */
 
-typedef struct pinned_memory {
+typedef struct yoke_pinned {
     const char *begin;
     size_t bytes;
-    struct pinned_memory *next;
+    struct yoke_pinned *next;
 } pinned_memory;
-
-static pthread_mutex_t pinned_turn = PTHREAD_MUTEX_INITIALIZER;
-static pinned_memory *all_pinned;
 
 static yoke_status allocate_pinned(yoke_device *device, size_t bytes, void **pointer) {
     pinned_memory *memory = malloc(sizeof *memory);
@@ -159,31 +156,31 @@ static yoke_status allocate_pinned(yoke_device *device, size_t bytes, void **poi
         return status;
     }
     *memory = (pinned_memory){.begin = *pointer, .bytes = bytes > 0 ? bytes : 1};
-    pthread_mutex_lock(&pinned_turn);
-    memory->next = all_pinned;
-    all_pinned = memory;
-    pthread_mutex_unlock(&pinned_turn);
+    pthread_mutex_lock(&device->pinned_turn);
+    memory->next = device->pinned;
+    device->pinned = memory;
+    pthread_mutex_unlock(&device->pinned_turn);
     return YOKE_OK;
 }
 
-static void forget_pinned(const void *pointer) {
-    pthread_mutex_lock(&pinned_turn);
-    pinned_memory **link = &all_pinned;
+static void forget_pinned(yoke_device *device, const void *pointer) {
+    pthread_mutex_lock(&device->pinned_turn);
+    pinned_memory **link = &device->pinned;
     while (*link != NULL && (*link)->begin != pointer)
         link = &(*link)->next;
     pinned_memory *memory = *link;
     if (memory != NULL) *link = memory->next;
-    pthread_mutex_unlock(&pinned_turn);
+    pthread_mutex_unlock(&device->pinned_turn);
     free(memory);
 }
 
-static bool is_pinned(const void *pointer) {
+static bool is_pinned(yoke_device *device, const void *pointer) {
     uintptr_t at = (uintptr_t)pointer;
-    pthread_mutex_lock(&pinned_turn);
-    const pinned_memory *memory = all_pinned;
+    pthread_mutex_lock(&device->pinned_turn);
+    const pinned_memory *memory = device->pinned;
     while (memory != NULL && at - (uintptr_t)memory->begin >= memory->bytes)
         memory = memory->next;
-    pthread_mutex_unlock(&pinned_turn);
+    pthread_mutex_unlock(&device->pinned_turn);
     return memory != NULL;
 }
 
@@ -204,7 +201,7 @@ yoke_status yoke_device_allocate_host(yoke_device *device, size_t bytes, const c
 void yoke_device_free_host(yoke_device *device, void *pointer) {
     if (pointer == NULL) return;
     if (device->backend->release_host != NULL) {
-        forget_pinned(pointer);
+        forget_pinned(device, pointer);
         device->backend->release_host(device, pointer);
     } else {
         free(pointer);
@@ -260,7 +257,9 @@ yoke_status yoke_devices_locate(const yoke_devices *devices, const void *pointer
                                 yoke_device **location, bool *pinned) {
     yoke_error elsewhere = {.status = YOKE_OK};
     *location = NULL;
-    *pinned = is_pinned(pointer);
+    *pinned = false;
+    for (int i = 0; i < yoke_devices_count(devices) && !*pinned; i++)
+        *pinned = is_pinned(yoke_devices_at(devices, i), pointer);
     if (*pinned) return YOKE_OK;
     for (int i = 0; i < yoke_devices_count(devices); i++) {
         yoke_device *device = yoke_devices_at(devices, i);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each pass of a plan gets. */
+/* What each pass of a plan gets, and what a loss gives. */
 #ifndef DEVICE_PLAN_STEP_H
 #define DEVICE_PLAN_STEP_H
 
@@ -33,5 +33,11 @@ typedef struct yoke_plan_step {
     int scalar_count;
     bool settled;
 } yoke_plan_step;
+
+/* What a loss gives. */
+typedef struct yoke_loss_scalars {
+    double loss_sum; /* over rows and positions; with targets: of the row means */
+    int32_t correct; /* rows and positions whose first largest output is the label */
+} yoke_loss_scalars;
 
 #endif
