@@ -75,7 +75,7 @@ typedef struct pass_course {
     size_t result_count;
     char what[128];
     double wanted[SAMPLES], best_ms;
-    char best[CUDA_NAME_BYTES + 32];
+    char best[CUDA_NAME_BYTES + 32 + 16];
     double ends_seconds; /* of the probe's: no more variants begin */
     bool cut;            /* some were left out */
 } pass_course;

@@ -125,6 +125,8 @@ static yoke_status sync_forward(yoke_plan *plan, const yoke_plan_step *step) {
     sync_plan *sync = (sync_plan *)plan;
     sync->step = step;
     if (!step->idle) return sync->forward(plan, step);
+    /* The upload of the last step may still read what now changes. */
+    TRY_CUDA(cuda_of(plan->device), cudaStreamSynchronize(cuda_compute(plan)));
     TRY(share_statistics(sync, step));
     const cuda_batch_norm_job norm = cuda_batch_norm_job_of(&sync->norm.kernel, false);
     return keep_running(sync, &norm);
