@@ -232,7 +232,8 @@ class Verbs(Tool):
     def test_an_unknown_field_is_refused_with_the_names_of_all(self):
         fields = {"freeze_statistics"}  # of models with batch norm
         for name, options in [("a", []), ("b", ["--optimizer", "adamw", "--lr-schedule", "cosine"]),
-                              ("c", ["--lr-schedule", "plateau"]), ("d", ["--optimizer", "rmsprop"])]:
+                              ("c", ["--lr-schedule", "plateau"]), ("d", ["--optimizer", "rmsprop"]),
+                              ("e", ["--loss-scale", "dynamic", "--loss-scale-interval", "7", "--test-views", "2"])]:
             self.yoke(*SHORT, *options, "--checkpoint-dir", name)
             shown = json.loads(self.yoke("checkpoint", "show", f"{name}/step-00000015.safetensors", "--json").stdout)
             fields |= {key[len("config."):] for key in shown["facts"] if key.startswith("config.")}
