@@ -127,6 +127,14 @@ static const cli_option options[] = {
     {"ignore-index", "N", "rows with this label do not count", AT(ignore_index)},
     {"huber-delta", "X", "the error up to which huber is a square (1)", AT(loss.huber_delta), 1e-30,
      INFINITY},
+    {"loss-scale", "N|dynamic",
+     "factor of the loss's gradient, a power of two; dynamic: steps whose gradient overflows "
+     "change "
+     "nothing and halve it (float16: dynamic; otherwise 1)",
+     AT(loss_scale)},
+    {"loss-scale-interval", "N",
+     "a dynamic loss scale doubles after N steps without overflow (2000)",
+     AT(engine.loss_scale_interval), 1, INT_MAX},
     CLI_HEADING("length of the run and evaluations"),
     {"steps", "N", "steps of the run, instead of --epochs", AT(run.steps), 1, 1e15},
     {"evaluate-every", "N",
@@ -175,14 +183,6 @@ static const cli_option options[] = {
      "order of the stages of a step; classic and python only with --mode dp (overlap)",
      AT(engine.schedule)},
     CLI_OPTION_PRECISION(AT(engine.precision)),
-    {"loss-scale", "N|dynamic",
-     "factor of the loss's gradient, a power of two; dynamic: steps whose gradient overflows "
-     "change "
-     "nothing and halve it (float16: dynamic; otherwise 1)",
-     AT(loss_scale)},
-    {"loss-scale-interval", "N",
-     "a dynamic loss scale doubles after N steps without overflow (2000)",
-     AT(engine.loss_scale_interval), 1, INT_MAX},
     CLI_OPTION_ALGORITHM(AT(engine.algorithm),
                          "of convolutions and products; with fastest, runs may differ (measured)"),
     ALGORITHM_CACHE_OPTION_FILE(AT(algorithm_cache.file)),

@@ -48,7 +48,7 @@ OPTIONS = {
 }
 VALUES = {
     "--optimizer lars": "use adamw (there are sgd, adamw, adam, rmsprop, lion, adagrad, lamb, muon and muon-filters)",
-    "--optimizer Adam": "did you mean 'adam'?", "--optimizer Muon": "did you mean 'muon'?", "--precision fp16": "use bfloat16", "--precision bf16-mixed": "use bfloat16",
+    "--optimizer Adam": "did you mean 'adam'?", "--optimizer Muon": "did you mean 'muon'?", "--precision fp16": "use float16", "--precision bf16-mixed": "use bfloat16",
     "--precision 32": "use float32", "--lr-schedule CosineAnnealingLR": "use cosine",
     "--lr-schedule steplr": "use step",
     "--lr-schedule reduce_on_plateau": "use plateau", "--loss sparse_categorical_crossentropy": "use cross-entropy",

@@ -69,7 +69,7 @@ class Options(unittest.TestCase):
         for groups, kind, text in (([{"params": "fc9.*"}], ValueError, "fc9.*, which matches no parameter: fc1.weight"),
                                    ([{"params": []}], ValueError, "has no parameters"),
                                    ([{"lr": 1}], TypeError, "a dict with params"), (["fc1.*"], TypeError, "a dict"),
-                                   ([{"params": "*", "momentum": 1}], TypeError, "no momentum: expected"),
+                                   ([{"params": "*", "nesterov": 1}], TypeError, "no nesterov: expected"),
                                    ([{"params": [3]}], ValueError, "no parameter of the module")):
             with self.assertRaisesRegex(kind, text):
                 yoke.DataParallel(network(), groups=groups, **SMALL).step(*batch())

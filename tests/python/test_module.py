@@ -337,7 +337,7 @@ class Refusals(unittest.TestCase):
                                     ({"devices": 2}, ValueError, r"devices is 2: .*: use 2xcuda \(two GPUs"),
                                     ({"devices": "gpu"}, yoke.YokeError, 'did you mean "cuda"?'),
                                     ({"optimizer": "lars"}, ValueError, "optimizer is 'lars': .*: use adamw"),
-                                    ({"precision": "fp16"}, ValueError, "use bfloat16"),
+                                    ({"precision": "fp16"}, ValueError, "use float16"),
                                     ({"process_group": 3}, TypeError, "no option process_group"),
                                     ({"batch": "many"}, ValueError, "batch is 'many': .*int"),
                                     ({"batch": 2**40}, ValueError, "batch is 1099511627776: it does not fit"),
