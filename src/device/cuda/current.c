@@ -10,8 +10,9 @@ enum { UNKNOWN = -1 };
 
 static _Thread_local struct {
     bool remembers;
-    int ordinal; /* UNKNOWN: the next cuda_use sets it */
-} current = {false, UNKNOWN};
+    int ordinal;    /* UNKNOWN: the next cuda_use sets it */
+    bool goes_near; /* to the cores near its GPU (near.h) */
+} current = {false, UNKNOWN, false};
 
 cudaError_t cuda_set_current(int ordinal) {
     if (current.remembers && current.ordinal == ordinal) return cudaSuccess;
@@ -44,17 +45,17 @@ void cuda_forget_current(void) {
 
 typedef struct cuda_scope {
     int ordinal;
-    bool remembered;
+    bool remembered, went_near;
     cpu_set_t cores; /* none: the thread stayed where it was (near.h) */
 } cuda_scope;
 
 _Static_assert(sizeof(cuda_scope) <= sizeof(yoke_device_scope), "a scope holds what enter changed");
 
 yoke_status cuda_enter(yoke_device *device, bool bind, yoke_device_scope *scope) {
-    cuda_scope before = {.remembered = current.remembers};
+    cuda_scope before = {.remembered = current.remembers, .went_near = current.goes_near};
     TRY_CUDA(cuda_of(device), cudaGetDevice(&before.ordinal));
     if (bind) cuda_near_go(cuda_of(device), &before.cores);
-    cuda_of(device)->moved = CPU_COUNT(&before.cores) > 0;
+    current.goes_near = bind;
     memcpy(scope->opaque, &before, sizeof before);
     current.remembers = true;
     current.ordinal = before.ordinal;
@@ -73,8 +74,10 @@ void cuda_step_out(yoke_device *device, const yoke_device_scope *scope) {
 }
 
 void cuda_leave(yoke_device *device, const yoke_device_scope *scope) {
+    cuda_scope before;
+    memcpy(&before, scope->opaque, sizeof before);
     cuda_step_out(device, scope);
-    cuda_of(device)->moved = false;
+    current.goes_near = before.went_near;
 }
 
 /* A thread that stepped out remembers again, and goes near its GPU again. */
@@ -82,7 +85,7 @@ yoke_status cuda_come_back(yoke_device *device) {
     cpu_set_t before;
     if (!current.remembers) cuda_forget_current();
     current.remembers = true;
-    if (cuda_of(device)->moved) cuda_near_go(cuda_of(device), &before);
+    if (current.goes_near) cuda_near_go(cuda_of(device), &before);
     return cuda_use(device);
 }
 
