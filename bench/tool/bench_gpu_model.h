@@ -25,9 +25,9 @@ typedef struct bench_work {
 } bench_work;
 
 double bench_model_ms(const bench_work *work);
-/* Of a kernel: what its last wave of blocks, or too few blocks, stretch it by. */
+/* By how much its last wave of blocks, or too few blocks, make a kernel longer; 1: not. */
 double bench_model_tail(const bench_work *work);
-/* Of a floor: the larger of its bytes' time and its operations'. */
+/* The least time: for the bytes or for the operations, whichever takes longer. */
 double bench_model_floor_ms(double bytes, double operations, bench_arithmetic arithmetic,
                             bool convolution);
 /* The table, a line each. */

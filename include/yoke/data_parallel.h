@@ -118,14 +118,15 @@ typedef struct yoke_step_result {
  *                       negative number: the optimizer's own.
  * @param[out] result    Set struct_size first. May be NULL.
  * @return NUMERIC: the loss is not finite, and the text names the first layer whose output is not;
- *         or the gradient is not, and the text names the parameter; with a dynamic loss scale such
- * a step is OK, and skipped. Weights, running statistics, optimizer's state and the count of steps
- * are those before the step, on every replica and rank. On GPUs of one process the report of a
- * gradient may come one call late, from the next step or any call that reads the engine: the step
- * before it changed nothing, and neither did that call. In DDP it comes from the step itself, on
- * every rank. After any other failure some weights may be new, but all replicas agree with the
- * root. In DDP the other ranks report this rank's error, and the group is broken: they may have
- * finished the step.
+ *         or the gradient is not, and the text names the parameter. (With a dynamic loss scale a
+ *         step whose gradient is not finite answers OK and changes nothing.) Weights, running
+ *         statistics, optimizer's state and the count of steps are those before the step, on every
+ *         replica and rank. On GPUs of one process the report of a gradient may come one call late,
+ *         from the next step or any call that reads the engine: the step before it changed nothing,
+ *         and neither did that call. In DDP it comes from the step itself, on every rank. After any
+ *         other failure some weights may be new, but all replicas agree with the root. In DDP the
+ *         other ranks report this rank's error, and the group is broken: they may have finished the
+ *         step.
  */
 YOKE_API yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *batch,
                                              double learning_rate, yoke_step_result *result);

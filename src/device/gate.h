@@ -16,9 +16,8 @@ typedef struct yoke_gate {
     double norm;           /* of the gradient; 0 without clipping */
     uint64_t first_bad;    /* the smallest of the request's */
 } yoke_gate;
-/* gate = { min(1, clip_norm / (norm + 1e-6)), ... } with norm = unscale * sqrt(square_sums[0] + [1]
- * +
- * ...), clip_norm 0: no clipping; closed when a loss or the norm is not finite, when
+/* gate = { min(1, clip_norm / (norm + 1e-6)), ... } with norm = unscale * sqrt(the sum of
+ * square_sums), clip_norm 0: no clipping; closed when a loss or the norm is not finite, when
  * *found_nonfinite is not 0, or when one of first_bad is not YOKE_ALL_FINITE. All pointers are
  * device memory. Not where memory is shared. */
 typedef struct yoke_gate_request {

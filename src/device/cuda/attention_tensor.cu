@@ -405,7 +405,7 @@ static __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
                  place, part);
 }
 
-/* Of a tile of queries. */
+/* What forward and the queries' gradient have found for each query of a tile. */
 template <typename C> struct query_statistics { float log_sums[C::TILE], products[C::TILE]; };
 
 template <typename C>
@@ -419,7 +419,7 @@ static __device__ void load_statistics(query_statistics<C> &to, const cuda_atten
     }
 }
 
-/* Of scores [keys, queries]. */
+/* As hide_unread, for scores [keys, queries]. */
 template <typename C>
 static __device__ void hide_unreading(tile_sums<C> &scores, const cuda_attention_job &job,
                                       const head_of_row &place, int first) {

@@ -18,7 +18,8 @@ template <typename T> struct head_values {
     unsigned stride;
 };
 
-/* Of values with `sequences` side by side: the input has three, q, k and v. */
+/* Where the features of one sequence lie in values that have `sequences` of them side by side: the
+ * input has three, q, k and v. */
 template <typename T>
 static __device__ head_values<T> values_of(const cuda_attention_job &job, T *values,
                                            const head_of_row &place, int sequences, int sequence) {

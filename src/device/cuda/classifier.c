@@ -5,8 +5,8 @@
  * reads it from there. In a step whose outputs somebody reads, forward copies the logits to
  * float32, and backward takes the outputs' gradient.
  *
- * Tensor cores want rows of a multiple of 16 bytes: a vocabulary that is none is padded, inside
- * this plan alone. Its products read a copy of the weights whose last rows, or columns, are zero,
+ * Tensor cores want rows of a multiple of 16 bytes. Inside this plan alone, a vocabulary of another
+ * size gets padding. Its products read a copy of the weights whose last rows, or columns, are zero,
  * and write a copy of their gradient, of which the plan cuts those off. No kernel counts a padded
  * logit, and its gradient is zero. */
 #include "device/cuda/classifier.h"
@@ -105,7 +105,7 @@ static yoke_status pad_rows(const classifier *self, void *to, const void *from, 
     return clear(self, (char *)to + bytes, (self->padded - self->outputs) * row_bytes);
 }
 
-/* Of a transposed weight [in, outputs] the columns are padded. */
+/* A transposed weight [in, outputs] gets its padding behind each row. */
 static cuda_pad_job column_job(const classifier *self, cuda_type type) {
     return (cuda_pad_job){.type = type,
                           .outer = self->in,
