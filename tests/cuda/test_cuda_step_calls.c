@@ -113,6 +113,7 @@ static void on_two_gpus_it_makes_few(void **state) {
     (void)state;
     const counted all[] = {
         {MLP, "cuda:0,cuda:1", true, {0}, MOMENTUM, 80},
+        {MLP, "cuda:0,cuda:1", true, {.precision = YOKE_FLOAT16}, MOMENTUM, 80},
         {RESNET, "cuda:0,cuda:1", true, {0}, MOMENTUM, 110},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
