@@ -308,7 +308,7 @@ static yoke_status update_slice(queued_exchange *queued, int owner, int bucket, 
     yoke_optimizer_step step = exchange->update;
     step.stream = exchange->step->exchange_stream;
     step.gate = queued->memory[owner].gate;
-    step.gradient_scale = 1; /* the gate has the others' */
+    step.gradient_scale = 1; /* the gate has the factor */
     step.kept = keeps ? gradients : NULL;
     step.work = exchange->works[owner];
     step.shadow_precision = exchange->step->options.precision;
