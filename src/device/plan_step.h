@@ -32,6 +32,7 @@ typedef struct yoke_plan_step {
     const yoke_float_scalars *scalars;
     int scalar_count;
     bool settled;
+    float unscale; /* 1 / the scale of the loss, which is a factor of loss_scale: for its gates */
 } yoke_plan_step;
 
 /* What a loss gives. */

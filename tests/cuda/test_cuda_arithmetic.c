@@ -235,11 +235,12 @@ static void a_gate_closes_on_what_is_not_finite_and_clips_to_the_norm(void **sta
     const gate_case cases[] = {
         {{1, 2}, {4, 16, 16}, 0, {1, 0, 0, 0, 0}},  /* no clipping: the squares do not matter */
         {{1, 2}, {4, nan, 16}, 0, {1, 0, 0, 0, 0}}, /* not even then */
-        {{1, 2}, {4, 16, 16}, 2, {clipped, 0, 0, 6, 0}},       /* longer than allowed */
-        {{1, 2}, {4, 16, 16}, 7, {1, 0, 0, 6, 0}},             /* short enough */
-        {{1, 2}, {0, 0, 0}, 2, {1, 0, 0, 0, 0}},               /* no gradient at all */
-        {{1, 2}, {64, 256, 256}, 2, {clipped, 0, 0, 6, 0}, 4}, /* the norm of a scaled gradient */
-        {{1e308, -1e308}, {4, 16, 16}, 7, {1, 0, 0, 6, 0}},    /* large is finite */
+        {{1, 2}, {4, 16, 16}, 2, {clipped, 0, 0, 6, 0}},           /* longer than allowed */
+        {{1, 2}, {4, 16, 16}, 7, {1, 0, 0, 6, 0}},                 /* short enough */
+        {{1, 2}, {0, 0, 0}, 2, {1, 0, 0, 0, 0}},                   /* no gradient at all */
+        {{1, 2}, {64, 256, 256}, 2, {clipped / 4, 0, 0, 6, 0}, 4}, /* of a scaled gradient */
+        {{1, 2}, {64, 256, 256}, 0, {0.25, 0, 0, 0, 0}, 4},        /* the scale alone */
+        {{1e308, -1e308}, {4, 16, 16}, 7, {1, 0, 0, 6, 0}},        /* large is finite */
         {{nan, 2}, {4, 16, 16}, 0, {1, 1, 0, 0, 0}},
         {{1, inf}, {4, 16, 16}, 0, {1, 1, 0, 0, 0}},
         {{1, -inf}, {4, 16, 16}, 7, {1, 1, 0, 6, 0}},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The scale of the loss: a power of two changes no bit, and a dynamic one goes the way of
  * torch.amp.GradScaler (fixtures/make_half_fixture.py), on every schedule. */
+#include "parallel/parallel.h"
 #include "pytorch_rig.h"
 
 enum { ROWS = 8 };
@@ -66,7 +67,8 @@ static void train_float32(const subject_model *subject, const char *kind, int de
                           yoke_schedule schedule, double scale, uint64_t *hash, double *norm) {
     test_rig *rig =
         open_rig(subject, kind, devices,
-                 (yoke_data_parallel_options){.schedule = schedule, .loss_scale = scale});
+                 (yoke_data_parallel_options){
+                     .schedule = schedule, .loss_scale = scale, .loss_scale_interval = 3});
     for (int step = 0; step < 20; step++) {
         yoke_batch batch = make_batch(rig, ROWS, (uint32_t)step);
         yoke_step_result result = {.struct_size = sizeof result};
@@ -74,22 +76,26 @@ static void train_float32(const subject_model *subject, const char *kind, int de
         *norm = result.gradient_norm;
     }
     *hash = hash_of(rig);
+    assert_true(scale_of(rig).scale == (scale < 0 ? 65536 * 64 : scale));
     close_rig(rig);
 }
 
+/* Nor does one that doubles six times. */
 static void a_power_of_two_changes_no_bit(void **state) {
     static const subject_model *const subjects[] = {&mlp, &resnet, &vit};
-    static const char *const kinds[] = {"sgd", "adamw", "clipped"};
+    static const char *const kinds[] = {"sgd", "adamw", "clipped", "adamw"};
     (void)state;
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 12; i++) {
         uint64_t plain, scaled;
         double norm, scaled_norm;
-        yoke_schedule schedule = (yoke_schedule)(i / 3);
+        yoke_schedule schedule = (yoke_schedule)(i / 3 % 3);
         train_float32(subjects[i % 3], kinds[i / 3], 1 + i % 3, schedule, 1, &plain, &norm);
-        train_float32(subjects[i % 3], kinds[i / 3], 1 + i % 3, schedule, 1024, &scaled,
-                      &scaled_norm);
-        if (plain != scaled) fail_msg("%s, %s", subjects[i % 3]->name, kinds[i / 3]);
-        assert_true(norm == scaled_norm);
+        for (int dynamic = 0; dynamic < 2; dynamic++) {
+            train_float32(subjects[i % 3], kinds[i / 3], 1 + i % 3, schedule,
+                          dynamic ? YOKE_LOSS_SCALE_DYNAMIC : 1024, &scaled, &scaled_norm);
+            if (plain != scaled) fail_msg("%s, %s", subjects[i % 3]->name, kinds[i / 3]);
+            assert_true(norm == scaled_norm);
+        }
     }
 }
 
@@ -166,28 +172,75 @@ static void it_follows_gradscaler(void **state) {
     follow("adamw", 2, (yoke_data_parallel_options){.ema_decay = 0.9});
 }
 
-/* Without a call in between that waits for the devices. */
-static void steps_one_after_the_other_go_the_same_way(void **state) {
+/* A run of 30 steps with 9 skipped ones, or, of models with classes, where every scale that is well
+ * doubles; and what it leaves. asks: after each step, a call waits for the devices. */
+typedef struct course {
+    double losses[30], scale;
+    uint64_t good, skipped, weights, average, batches, correct, rows;
+} course;
+
+static course run_steps(const subject_model *subject, const char *kind, int devices,
+                        yoke_data_parallel_options options, bool asks) {
     json_t *fixture = read_fixture("half");
     const json_t *scaler = json_object_get(fixture, "scaler");
-    (void)state;
-    for (int devices = 1; devices <= 3; devices++) {
-        uint64_t hashes[2];
-        for (int asks = 0; asks < 2; asks++) {
-            test_rig *rig = open_rig(
-                &mlp, "adamw", devices,
-                (yoke_data_parallel_options){.precision = YOKE_FLOAT16, .loss_scale_interval = 3});
-            for (int step = 0; step < 30; step++) {
-                take_step(rig, step, is_bad(scaler, step));
-                if (asks) (void)scale_of(rig);
-            }
-            assert_int_equal(scale_of(rig).skipped_steps, 9);
-            hashes[asks] = hash_of(rig);
-            close_rig(rig);
-        }
-        assert_int_equal(hashes[0], hashes[1]);
+    course taken = {.correct = 0};
+    options.precision = YOKE_FLOAT16;
+    options.loss_scale_interval = subject->classes > 0 ? 1 : 3;
+    test_rig *rig = open_rig(subject, kind, devices, options);
+    for (int step = 0; step < 30; step++) {
+        yoke_step_result result = {.struct_size = sizeof result};
+        yoke_batch batch = make_batch(rig, ROWS, (uint32_t)step);
+        for (int i = 0; is_bad(scaler, step) && i < ROWS * 3; i++)
+            rig->targets[i] = HUGE_TARGET;
+        must(yoke_data_parallel_step(rig->parallel, &batch, YOKE_OPTIMIZER_LEARNING_RATE, &result));
+        taken.losses[step] = result.loss;
+        taken.correct += (uint64_t)result.correct;
+        taken.rows += (uint64_t)result.rows;
+        if (asks) (void)scale_of(rig);
     }
+    yoke_loss_scale_report report = scale_of(rig);
+    taken.scale = report.scale;
+    taken.good = report.good_steps;
+    taken.skipped = report.skipped_steps;
+    taken.weights = hash_of(rig);
+    taken.batches = yoke_data_parallel_batches_tracked(rig->parallel);
+    if (options.ema_decay > 0) must(yoke_data_parallel_use_average(rig->parallel, true));
+    taken.average = hash_of(rig);
+    close_rig(rig);
     json_decref(fixture);
+    return taken;
+}
+
+/* On GPUs the step behind a skipped one begins before the host knows, and once more then. */
+static void steps_one_after_the_other_go_the_same_way(void **state) {
+    static const struct {
+        const subject_model *subject;
+        const char *kind;
+        int devices;
+        yoke_data_parallel_options options;
+    } runs[] = {
+        {&mlp, "adamw", 1, {0}},
+        {&mlp, "adamw", 2, {0}},
+        {&mlp, "adamw", 3, {.schedule = YOKE_SCHEDULE_SHARDED}},
+        {&mlp, "sgd", 1, {.ema_decay = 0.9}},
+        {&mlp, "adamw", 2, {.accumulate = 3, .ema_decay = 0.9}},
+        {&mlp, "adamw", 2, {.shards = 4}},
+        {&mlp, "clipped", 1, {.ema_decay = 0.9}},
+        {&mlp, "adamw", 2, {.schedule = YOKE_SCHEDULE_CLASSIC}},
+        {&resnet, "sgd", 1, {0}}, /* with running statistics */
+        {&resnet, "adamw", 2, {.synchronize_batch_norm = true}},
+        {&vit, "adamw", 1, {.ema_decay = 0.5}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        course asked =
+            run_steps(runs[i].subject, runs[i].kind, runs[i].devices, runs[i].options, true);
+        course taken =
+            run_steps(runs[i].subject, runs[i].kind, runs[i].devices, runs[i].options, false);
+        if (runs[i].subject == &mlp ? asked.skipped != 9 : asked.skipped < 3)
+            fail_msg("run %zu skips %llu steps", i, (unsigned long long)asked.skipped);
+        if (memcmp(&asked, &taken, sizeof asked) != 0) fail_msg("run %zu", i);
+    }
 }
 
 /* As if the batch had never come: AdamW counts no update, and running statistics stay. */
@@ -227,6 +280,37 @@ static void by_hand_an_update_is_skipped_too(void **state) {
     yoke_loss_scale_report scale = scale_of(rig);
     assert_true(scale.scale == 65536 / 4 && scale.skipped_steps == 2 && scale.good_steps == 0);
     close_rig(rig);
+}
+
+/* The scale may double in between: a gradient has that of its batch. */
+static void a_gradient_keeps_the_scale_of_its_batch(void **state) {
+    enum { COUNT = 8 * 3 * 9 };
+    float before[COUNT], after[COUNT];
+    uint64_t hashes[2];
+    (void)state;
+    for (int dynamic = 0; dynamic < 2; dynamic++) {
+        test_rig *rig = open_rig(
+            &resnet, "sgd", 2,
+            (yoke_data_parallel_options){.loss_scale = dynamic ? YOKE_LOSS_SCALE_DYNAMIC : 1,
+                                         .loss_scale_interval = 1});
+        yoke_batch batch = make_batch(rig, ROWS, 0);
+        must(yoke_data_parallel_forward(rig->parallel, &batch, true, NULL));
+        must(yoke_data_parallel_backward(rig->parallel, NULL));
+        must(yoke_data_parallel_read_gradient(rig->parallel, "conv1.weight", before, COUNT));
+        must(yoke_data_parallel_forward(rig->parallel, &batch, true, NULL));
+        must(yoke_loss_replicas(rig->parallel));
+        must(yoke_update(rig->parallel, 0.1));
+        must(yoke_data_parallel_read_gradient(rig->parallel, "conv1.weight", after, COUNT));
+        assert_memory_equal(before, after, sizeof before);
+        must(yoke_backward_replicas(rig->parallel));
+        must(yoke_reduce(rig->parallel));
+        must(yoke_update(rig->parallel, 0.1));
+        if (dynamic) assert_true(scale_of(rig).scale == 4 * 65536.0);
+        hashes[dynamic] = hash_of(rig);
+        close_rig(rig);
+    }
+    assert_true(before[0] != 0);
+    assert_int_equal(hashes[0], hashes[1]);
 }
 
 static void a_state_has_the_scale_and_its_counts(void **state) {
@@ -353,6 +437,7 @@ int main(void) {
         cmocka_unit_test(steps_one_after_the_other_go_the_same_way),
         cmocka_unit_test(a_skipped_step_leaves_no_trace),
         cmocka_unit_test(by_hand_an_update_is_skipped_too),
+        cmocka_unit_test(a_gradient_keeps_the_scale_of_its_batch),
         cmocka_unit_test(a_state_has_the_scale_and_its_counts),
         cmocka_unit_test(a_gradient_that_no_scale_helps_is_an_error),
         cmocka_unit_test(a_fixed_scale_reports_an_overflow),

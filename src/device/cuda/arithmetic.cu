@@ -167,9 +167,9 @@ static __device__ bool is_finite(double value) {
 }
 
 static __global__ void set_gate(yoke_gate *gate, yoke_gate_request request, const cuda_step *step) {
-    double norm = 0, scale = 1;
+    double norm = 0, scale = 1, unscale = step != NULL ? step->unscale : request.unscale;
     if (request.clip_norm > 0) {
-        norm = request.unscale * sqrt(fold(request.square_sums, (size_t)request.square_sum_count));
+        norm = unscale * sqrt(fold(request.square_sums, (size_t)request.square_sum_count));
         scale = request.clip_norm / (norm + 1e-6);
     }
     if (threadIdx.x > 0) return;
@@ -182,7 +182,7 @@ static __global__ void set_gate(yoke_gate *gate, yoke_gate_request request, cons
                 (request.found_nonfinite == NULL || *request.found_nonfinite == 0);
     for (int i = 0; i < request.loss_count; i++)
         open = is_finite(request.losses[i]) && open;
-    gate->gradient_scale = scale > 1 ? 1.0f : (float)scale;
+    gate->gradient_scale = (scale > 1 ? 1.0f : (float)scale) * (float)unscale;
     gate->closed = !open;
     gate->found_nonfinite = open ? 0.0f : nanf("");
     gate->norm = norm;

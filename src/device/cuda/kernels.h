@@ -22,7 +22,7 @@ extern "C" {
  * them. */
 typedef struct cuda_step {
     uint64_t seed, step, first_row;
-    float loss_scale;
+    float loss_scale, unscale;
     bool mixed;                                    /* rows have second labels */
     bool settled;                                  /* yoke_plan_step's, as are the scalars */
     yoke_float_scalars scalars[YOKE_UPDATE_SLOTS]; /* of updates */

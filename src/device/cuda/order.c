@@ -94,6 +94,7 @@ yoke_status cuda_begin_step(yoke_device *device, const yoke_plan_step *step) {
                         .step = step->step,
                         .first_row = step->first_row,
                         .loss_scale = step->loss_scale,
+                        .unscale = step->unscale,
                         .mixed = step->mixed,
                         .settled = step->settled};
     if (step->scalar_count > 0)

@@ -56,7 +56,7 @@ static yoke_status blend(int lane, void *context) {
 yoke_status yoke_average_update(yoke_data_parallel *parallel) {
     yoke_step *step = &parallel->step;
     if (!yoke_averages(parallel) || step->queued) return YOKE_OK;
-    if (yoke_loss_scaler_skipped(step)) return YOKE_OK;
+    if (step->flight.left_out) return YOKE_OK;
     TRY(yoke_apply(step, 1, "average", blend, parallel));
     yoke_average_count(step, step->steps - 1);
     return YOKE_OK;

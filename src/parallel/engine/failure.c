@@ -24,7 +24,7 @@ static yoke_status find_bad_layer(int lane, void *context) {
 /* What a step does behind its update. Running statistics that are kept already stay as they are. */
 static yoke_status finish_step(yoke_data_parallel *parallel) {
     TRY(yoke_run_stage(&parallel->step, &yoke_stage_keep_statistics));
-    yoke_count_update(&parallel->step);
+    yoke_count_update(&parallel->step, true);
     return yoke_average_update(parallel);
 }
 

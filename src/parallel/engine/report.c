@@ -41,10 +41,8 @@ uint64_t yoke_data_parallel_steps(const yoke_data_parallel *parallel) {
 }
 
 yoke_scale_state yoke_data_parallel_scale(const yoke_data_parallel *parallel, bool *dynamic) {
-    const yoke_loss_scaler *scaler = &parallel->step.scaler;
-    if (dynamic != NULL) *dynamic = scaler->is_dynamic;
-    return (yoke_scale_state){
-        .scale = scaler->scale, .good = scaler->good, .skipped = scaler->skipped};
+    if (dynamic != NULL) *dynamic = parallel->step.scaler.is_dynamic;
+    return parallel->step.scaler.now;
 }
 
 static yoke_status report_scale(const yoke_data_parallel *parallel,

@@ -63,8 +63,14 @@ static yoke_status end_lanes(yoke_step *step) {
 static const yoke_stage lane_stages[] = {YOKE_STAGE_FORWARD, YOKE_STAGE_LOSS, YOKE_STAGE_BACKWARD,
                                          YOKE_STAGE_EXCHANGE, YOKE_NO_STAGE};
 
+/* Where the step before this one turns out to be left out, it is undone with all that this one has
+ * queued: this one begins again, with the scale and the count of updates that follow. */
 static yoke_status settle(yoke_step *step) {
-    return yoke_settle(step, step->steps);
+    TRY(yoke_settle(step, step->steps));
+    if (!step->flight.left_out) return YOKE_OK;
+    TRY(yoke_flight_begin_again(step));
+    TRY(yoke_guard_begin(step, yoke_steps_are_recorded(step)));
+    return begin_exchange(step);
 }
 
 static yoke_status end_exchange(yoke_step *step) {
@@ -72,23 +78,8 @@ static yoke_status end_exchange(yoke_step *step) {
     return yoke_ranks_add_results(step);
 }
 
-/* With a dynamic loss scale, this step's scale and the optimizer's count of updates depend on what
- * the devices have found in the step before, whose backward runs behind this step's upload. */
-static yoke_status settle_scale(yoke_step *step) {
-    uint64_t skipped = step->scaler.skipped;
-    if (!step->scaler.is_dynamic || step->flight.micro > 0) return YOKE_OK;
-    TRY(yoke_settle(step, step->steps));
-    if (step->scaler.skipped == skipped) return YOKE_OK;
-    TRY(yoke_guard_begin(step, yoke_steps_are_recorded(step)));
-    return begin_exchange(step);
-}
-
 static yoke_status check_gradient(yoke_step *step) {
-    yoke_status status = yoke_exchange_check(step->exchange);
-    if (yoke_guard_skips(step, status)) return yoke_guard_skip(step);
-    TRY(status);
-    yoke_count_update(step);
-    return YOKE_OK;
+    return yoke_guard_end(step, yoke_exchange_check(step->exchange), true);
 }
 
 static const yoke_stage_def begins = {.stage = YOKE_NO_STAGE, .work = begin_exchange};
@@ -99,15 +90,14 @@ static const yoke_stage_def train = {.stage = YOKE_STAGE_BACKWARD,
                                      .lane = train_lane,
                                      .end = end_lanes,
                                      .lane_stages = lane_stages};
-static const yoke_stage_def settles_scale = {.stage = YOKE_NO_STAGE, .work = settle_scale};
 static const yoke_stage_def settles = {.stage = YOKE_NO_STAGE, .work = settle};
 static const yoke_stage_def ends = {.stage = YOKE_NO_STAGE, .work = end_exchange};
 static const yoke_stage_def checks = {.stage = YOKE_NO_STAGE, .work = check_gradient};
 
 static const yoke_schedule_def overlap = {
     .begin = STAGES{&begins, NULL},
-    .micro_batch = STAGES{&yoke_stage_scatter, &settles_scale, &yoke_stage_replicate_weights,
-                          &train, &yoke_stage_keep_statistics, &yoke_stage_gather, &settles, NULL},
+    .micro_batch = STAGES{&yoke_stage_scatter, &yoke_stage_replicate_weights, &train,
+                          &yoke_stage_keep_statistics, &yoke_stage_gather, &settles, NULL},
     .end = STAGES{&ends, &yoke_stage_check_loss, &checks, NULL},
 };
 

@@ -3,7 +3,6 @@
  * An engine of any number of devices and any schedule takes it and gives it: owners' slices are
  * gathered into one flat buffer and scattered from it. Random numbers are keyed by seed, step and
  * row, so that the step is their whole state. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -294,17 +293,12 @@ yoke_status yoke_state_take(yoke_state *state, yoke_data_parallel *parallel) {
 
 static yoke_status share_steps(yoke_data_parallel *parallel) {
     yoke_step *step = &parallel->step;
-    yoke_loss_scaler *scaler = &step->scaler;
-    int64_t counts[] = {(int64_t)step->steps, (int64_t)scaler->skipped, (int64_t)scaler->good,
-                        ilogb(scaler->scale)};
+    int64_t steps = (int64_t)step->steps;
     if (step->ranks.world > 1)
-        TRY(yoke_process_group_broadcast(step->ranks.process_group, counts, 4, YOKE_ELEMENT_INT64,
+        TRY(yoke_process_group_broadcast(step->ranks.process_group, &steps, 1, YOKE_ELEMENT_INT64,
                                          0));
-    step->steps = (uint64_t)counts[0];
-    scaler->skipped = (uint64_t)counts[1];
-    scaler->good = (uint64_t)counts[2];
-    scaler->scale = ldexp(1, (int)counts[3]);
-    return YOKE_OK;
+    step->steps = (uint64_t)steps;
+    return yoke_loss_scaler_share(step);
 }
 
 /* One slot's values, in the engine's layout and on every rank. */

@@ -43,8 +43,7 @@ static yoke_status read(yoke_data_parallel *parallel, const char *name, bool gra
     int tensor = -1;
     TRY(find_and_wait(parallel, name, gradient, values, count, &tensor));
     TRY(yoke_replica_read(parallel->step.lanes[0].replica, tensor, gradient, values));
-    if (gradient) yoke_scale_on_host(values, count, 1 / parallel->step.scaler.scale);
-    return YOKE_OK;
+    return gradient ? yoke_gradient_unscale(&parallel->step, NULL, values, count) : YOKE_OK;
 }
 
 /* The caller's is without the scale of the loss. */
@@ -53,8 +52,8 @@ static yoke_status scale_gradient(const yoke_step *step, int tensor) {
     const yoke_parameter *parameter = step->flat->parameters;
     while (parameter->tensor != tensor)
         parameter++;
-    return yoke_scale_values(root->device, root->memory->gradients + parameter->offset,
-                             parameter->layout.bytes / sizeof(float), step->scaler.scale);
+    return yoke_gradient_scale(step, root->device, root->memory->gradients + parameter->offset,
+                               parameter->layout.bytes / sizeof(float));
 }
 
 static yoke_status write(yoke_data_parallel *parallel, const char *name, bool gradient,

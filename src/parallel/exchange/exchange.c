@@ -147,7 +147,7 @@ yoke_status yoke_exchange_set_rate(yoke_exchange *exchange, double learning_rate
     exchange->update = (yoke_optimizer_step){
         .step = yoke_updates_of(step),
         .learning_rate = learning_rate >= 0 ? learning_rate : step->optimizer_options.learning_rate,
-        .gradient_scale = (float)(1 / step->scaler.scale),
+        .gradient_scale = (float)(1 / step->gradient.factor),
         .unreached = yoke_reach_use(&step->reach),
         .model = step->model_index,
         .model_steps = exchange->model_steps,
@@ -180,8 +180,6 @@ static void set_scalars(yoke_exchange *exchange) {
 
 /* The average of the weights has one behind those of the optimizer. */
 int yoke_exchange_slots(yoke_step *step) {
-    /* A recording would hold the scale of the loss for good. */
-    if (step->options.loss_scale != 1) return 0;
     yoke_optimizer_ranges *ranges = &step->groups.ranges;
     int slots = yoke_optimizer_number_slots(&step->optimizer_options,
                                             ranges->items != NULL ? ranges : NULL);
@@ -191,8 +189,7 @@ int yoke_exchange_slots(yoke_step *step) {
 
 yoke_status yoke_exchange_record(yoke_exchange *exchange) {
     yoke_optimizer_step in_flight = exchange->update;
-    exchange->update = (yoke_optimizer_step){.gradient_scale = 1,
-                                             .model = exchange->step->model_index,
+    exchange->update = (yoke_optimizer_step){.model = exchange->step->model_index,
                                              .model_steps = exchange->model_steps};
     yoke_status status = YOKE_OK;
     exchange->replayed = false;
@@ -348,10 +345,10 @@ void yoke_exchange_clip(yoke_exchange *exchange) {
     double squares = 0;
     for (int i = 0; i < exchange->norm_parts * step->flat->bucket_count; i++)
         squares += exchange->square_sums[i];
-    step->flight.gradient_norm = sqrt(squares) / step->scaler.scale;
+    step->flight.gradient_norm = sqrt(squares) / step->gradient.factor;
     exchange->update.gradient_scale =
         yoke_clip_scale(step->optimizer_options.clip_norm, step->flight.gradient_norm) /
-        (float)step->scaler.scale;
+        (float)step->gradient.factor;
 }
 
 /* The check. */

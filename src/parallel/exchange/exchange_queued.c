@@ -215,7 +215,8 @@ static yoke_status gate_losses(queued_exchange *queued) {
     bool recording = yoke_device_is_recording(lane_of(queued, 0)->device);
     yoke_gate_request request = {.stays_closed = recording || !flight->settled,
                                  .unless_settled = true,
-                                 .closed = !recording && !yoke_flight_is_finite_so_far(flight)};
+                                 .closed = !recording && !yoke_flight_is_finite_so_far(flight),
+                                 .unscale = 1 / queued->base.step->gradient.factor};
     TRY(gather_losses(queued, &request));
     TRY(yoke_device_gate(lane_of(queued, 0)->device, stream_of(queued), queued->memory[0].gate,
                          &request));
@@ -258,7 +259,7 @@ static yoke_status gate_gradient(queued_exchange *queued, int owners, bool given
                                  .losses = root->losses,
                                  .square_sums = root->square_sums,
                                  .clip_norm = step->optimizer_options.clip_norm,
-                                 .unscale = 1 / step->scaler.scale};
+                                 .unscale = 1 / step->gradient.factor};
     if (request.clip_norm > 0)
         request.square_sum_count = queued->base.norm_parts * step->flat->bucket_count;
     TRY(yoke_device_gate(lane_of(queued, 0)->device, stream_of(queued), root->gate, &request));
@@ -307,6 +308,7 @@ static yoke_status update_slice(queued_exchange *queued, int owner, int bucket, 
     yoke_optimizer_step step = exchange->update;
     step.stream = exchange->step->exchange_stream;
     step.gate = queued->memory[owner].gate;
+    step.gradient_scale = 1; /* the gate has the factor */
     step.kept = keeps ? gradients : NULL;
     step.work = exchange->works[owner];
     step.shadow_precision = exchange->step->options.precision;

@@ -115,11 +115,7 @@ const yoke_stage_def yoke_stage_gather_wanted = {
 
 static yoke_status unscale_rows(const yoke_step *step, const gathered_rows *rows) {
     size_t elements = (size_t)step->flight.batch.rows * rows->elements;
-    double factor = 1 / step->scaler.scale;
-    if (rows->location == NULL)
-        yoke_scale_on_host(rows->to, elements, factor);
-    else
-        TRY(yoke_scale_values(rows->location, rows->to, elements, factor));
+    TRY(yoke_gradient_unscale(step, rows->location, rows->to, elements));
     return finish_rows(rows);
 }
 

@@ -63,13 +63,15 @@ yoke_status yoke_guard_restore(yoke_step *step) {
     return copy_buffers(step, step->lanes[0].memory->buffers, guard_of(step)->buffers);
 }
 
-bool yoke_guard_skips(const yoke_step *step, yoke_status status) {
-    return status == YOKE_ERROR_NUMERIC && step->scaler.is_dynamic &&
-           yoke_exchange_first_bad(step->exchange) != YOKE_ALL_FINITE;
-}
-
 /* By hand nothing has kept the running statistics: they stay, as in PyTorch. */
-yoke_status yoke_guard_skip(yoke_step *step) {
+yoke_status yoke_guard_end(yoke_step *step, yoke_status status, bool published) {
+    step->flight.left_out = status == YOKE_ERROR_NUMERIC && step->scaler.is_dynamic &&
+                            yoke_exchange_first_bad(step->exchange) != YOKE_ALL_FINITE;
+    if (!step->flight.left_out) {
+        TRY(status);
+        yoke_count_update(step, published);
+        return YOKE_OK;
+    }
     yoke_error_forget();
     if (step->flight.host != NULL) TRY(yoke_guard_restore(step));
     return yoke_loss_scaler_skip(step);
@@ -92,7 +94,8 @@ yoke_status yoke_settle(yoke_step *step, uint64_t before) {
     step->steps = bad_step;
     TRY(yoke_guard_restore(step));
     if (step->scaler.is_dynamic) {
-        yoke_loss_scaler_take_back(step);
+        step->flight.left_out = true;
+        yoke_loss_scaler_uncount(step);
         return yoke_loss_scaler_skip(step);
     }
     return FAIL(YOKE_ERROR_NUMERIC,

@@ -209,7 +209,7 @@ static yoke_status scatter_to_lane(yoke_step *step, const yoke_lane *lane,
         }
         TRY(yoke_device_receive(lane->device, YOKE_STREAM_COMPUTE, to, locations[k],
                                 gradients[k] + (size_t)lane->shard.first * elements, bytes));
-        TRY(yoke_scale_values(lane->device, to, bytes / sizeof *to, step->scaler.scale));
+        TRY(yoke_gradient_scale(step, lane->device, to, bytes / sizeof *to));
     }
     return YOKE_OK;
 }

@@ -46,15 +46,15 @@ void yoke_guard_destroy(yoke_step *step);
 yoke_status yoke_guard_begin(yoke_step *step, bool recorded);
 yoke_status yoke_guard_keep(yoke_step *step);
 yoke_status yoke_guard_restore(yoke_step *step);
-/* Whether what failed is a step that a dynamic loss scale leaves out: its gradient is not finite.
- * skip: it counts, and changes nothing. */
-bool yoke_guard_skips(const yoke_step *step, yoke_status status);
-yoke_status yoke_guard_skip(yoke_step *step);
+/* Counts a step whose update has ended with `status`; or leaves it out, where its gradient is not
+ * finite and the loss scale is dynamic: then it has changed nothing. published: as
+ * yoke_count_update's. */
+yoke_status yoke_guard_end(yoke_step *step, yoke_status status, bool published);
 /* The root's running statistics alone are those before the step again. */
 yoke_status yoke_guard_give_statistics(yoke_step *step);
 /* Reads what devices found in steps before number `before` after those had answered OK. NUMERIC:
  * one's gradient was not finite; it is undone with all that came after it, which changed no weight.
- * With a dynamic loss scale the latest step alone is read late, and becomes a skipped one. */
+ * With a dynamic loss scale it is left out: flight.left_out. */
 yoke_status yoke_settle(yoke_step *step, uint64_t before);
 
 /* Shards: the running statistics stay those of the root's first one. */

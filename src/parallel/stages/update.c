@@ -5,15 +5,8 @@
 
 static yoke_status update(yoke_step *step) {
     TRY(yoke_exchange_set_rate(step->exchange, step->flight.learning_rate));
-    yoke_status status = step->exchange->kind->update(step->exchange);
-    bool skips = yoke_guard_skips(step, status);
-    if (!skips) TRY(status);
+    TRY(yoke_guard_end(step, step->exchange->kind->update(step->exchange), false));
     step->gradient.is_used = true;
-    if (skips) return yoke_guard_skip(step);
-    step->versions.weights++;
-    yoke_models_count(step);
-    yoke_loss_scaler_count(step);
-    step->steps++;
     return YOKE_OK;
 }
 

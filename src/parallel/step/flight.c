@@ -282,6 +282,7 @@ yoke_status yoke_flight_begin(yoke_step *step, const yoke_batch *batch, bool in_
         .result = yoke_flight_no_result(own),
     };
     step->gradient.of_inputs = false;
+    if (training) step->gradient.factor = step->scaler.now.scale;
     step->failed_lane = -1;
     for (int k = 0; k < step->count; k++) {
         step->lanes[k].shard = (yoke_shard){0};
@@ -290,6 +291,17 @@ yoke_status yoke_flight_begin(yoke_step *step, const yoke_batch *batch, bool in_
     }
     TRY(yoke_ranks_place_batch(step, batch));
     return step->ranks.world > 1 ? check_place(step) : YOKE_OK;
+}
+
+yoke_status yoke_flight_begin_again(yoke_step *step) {
+    yoke_flight *flight = &step->flight;
+    yoke_host_loss *host = flight->host;
+    double learning_rate = flight->learning_rate;
+    TRY(yoke_flight_begin(step, flight->whole, false, true));
+    flight->host = host;
+    flight->learning_rate = learning_rate;
+    flight->micro = -1; /* the runner goes on with the next one */
+    return YOKE_OK;
 }
 
 /* Every lane takes the next one of its shards from the whole batch; a lane without rows counts as a
@@ -414,9 +426,9 @@ void yoke_count_forward(yoke_step *step) {
     step->batches_tracked++;
 }
 
-void yoke_count_update(yoke_step *step) {
+void yoke_count_update(yoke_step *step, bool published) {
     step->versions.weights++;
-    for (int k = 0; k < step->count; k++)
+    for (int k = 0; k < step->count && published; k++)
         step->lanes[k].weights_version = step->versions.weights;
     yoke_models_count(step);
     yoke_loss_scaler_count(step);

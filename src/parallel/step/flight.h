@@ -14,6 +14,8 @@ yoke_status yoke_flight_check(yoke_step *step, const yoke_batch *given, bool wit
 /* Begins a batch, which the engine's options cut; in_one: all of it goes to the devices at once.
  * With ranks, finds its place in the whole. */
 yoke_status yoke_flight_begin(yoke_step *step, const yoke_batch *batch, bool in_one, bool training);
+/* Begins a training step's batch once more, as it has come. */
+yoke_status yoke_flight_begin_again(yoke_step *step);
 /* The result of a batch before any of its losses is known. */
 yoke_step_result yoke_flight_no_result(yoke_label_count labels);
 /* The micro-batches of so many rows; 1 of none: a rank without rows takes part all the same. */
@@ -36,10 +38,10 @@ bool yoke_flight_is_idle(const yoke_step *step, int lane);
 bool yoke_flight_is_finite_so_far(const yoke_flight *flight);
 bool yoke_flight_is_finite(const yoke_step *step);
 
-/* A training forward begins: even one that fails changes the root's running statistics. An exchange
- * has run: every replica holds the new weights. */
+/* A training forward begins: even one that fails changes the root's running statistics. A step has
+ * new weights on the root; published: every replica holds them. */
 void yoke_count_forward(yoke_step *step);
-void yoke_count_update(yoke_step *step);
+void yoke_count_update(yoke_step *step, bool published);
 
 /* The order of the stages called by hand. ARGUMENT unless the batch has gone through `first` and
  * not past `last`; unless its forward was in training mode; unless it has labels or targets. */

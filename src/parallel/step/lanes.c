@@ -118,13 +118,14 @@ yoke_plan_step yoke_lane_plan_step(const yoke_step *step, int lane) {
         .step = step->steps,
         .first_row =
             (uint64_t)(flight->first_row + flight->micro_first + step->lanes[lane].shard.first),
-        .loss_scale = weight > 0 ? (float)step->scaler.scale / (float)weight : 0,
+        .loss_scale = weight > 0 ? (float)step->gradient.factor / (float)weight : 0,
         .mixed = flight->batch.mixes != NULL,
         .loss_only = flight->loss_only,
         .factors_only = flight->factors_only,
         .scalars = flight->scalars,
         .scalar_count = flight->scalar_count,
         .settled = flight->settled,
+        .unscale = (float)(1 / step->gradient.factor),
         .weights_version = step->options.inference ? step->versions.weights : 0,
     };
 }

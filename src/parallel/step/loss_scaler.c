@@ -35,68 +35,77 @@ yoke_status yoke_loss_scaler_open(yoke_step *step) {
                     "skip_finite_check with a dynamic loss_scale, which the check decides about: "
                     "leave one of the two out");
     own->loss_scale = asked;
-    scaler->scale = scaler->is_dynamic ? FIRST_SCALE : asked;
-    scaler->scale_before = scaler->scale;
+    scaler->now.scale = scaler->is_dynamic ? FIRST_SCALE : asked;
+    step->gradient.factor = scaler->now.scale;
     return YOKE_OK;
 }
 
 void yoke_loss_scaler_count(yoke_step *step) {
     yoke_loss_scaler *scaler = &step->scaler;
-    scaler->scale_before = scaler->scale;
-    scaler->good_before = scaler->good;
-    if (!scaler->is_dynamic || ++scaler->good < (uint64_t)step->options.loss_scale_interval) return;
-    if (scaler->scale <= LARGEST) scaler->scale *= FACTOR;
-    scaler->good = 0;
+    yoke_scale_state *now = &scaler->now;
+    scaler->before = *now;
+    if (!scaler->is_dynamic || ++now->good < (uint64_t)step->options.loss_scale_interval) return;
+    if (now->scale <= LARGEST) now->scale *= FACTOR;
+    now->good = 0;
 }
 
-void yoke_loss_scaler_take_back(yoke_step *step) {
-    step->scaler.scale = step->scaler.scale_before;
-    step->scaler.good = step->scaler.good_before;
+void yoke_loss_scaler_uncount(yoke_step *step) {
+    step->scaler.now = step->scaler.before;
 }
 
 yoke_status yoke_loss_scaler_skip(yoke_step *step) {
-    yoke_loss_scaler *scaler = &step->scaler;
-    if (scaler->scale <= SMALLEST)
+    yoke_scale_state *now = &step->scaler.now;
+    if (now->scale <= SMALLEST)
         return FAIL(YOKE_ERROR_NUMERIC,
                     "step %llu: the gradient is not finite, even with a loss scale of %g",
-                    (unsigned long long)step->steps, scaler->scale);
-    scaler->scale /= FACTOR;
-    scaler->good = 0;
-    scaler->skipped++;
+                    (unsigned long long)step->steps, now->scale);
+    now->scale /= FACTOR;
+    now->good = 0;
+    now->skipped++;
     step->steps++;
-    scaler->latest = step->steps;
     return YOKE_OK;
-}
-
-bool yoke_loss_scaler_skipped(const yoke_step *step) {
-    return step->scaler.latest > 0 && step->scaler.latest == step->steps;
 }
 
 void yoke_loss_scaler_set(yoke_step *step, const yoke_scale_state *state) {
     yoke_loss_scaler *scaler = &step->scaler;
-    scaler->skipped = state->skipped;
-    scaler->latest = 0;
-    if (!scaler->is_dynamic) return;
-    scaler->scale = state->scale;
-    scaler->good = state->good;
+    double fixed = scaler->now.scale;
+    scaler->now = *state;
+    if (!scaler->is_dynamic) scaler->now = (yoke_scale_state){fixed, 0, state->skipped};
+}
+
+yoke_status yoke_loss_scaler_share(yoke_step *step) {
+    yoke_scale_state *now = &step->scaler.now;
+    int64_t words[] = {ilogb(now->scale), (int64_t)now->good, (int64_t)now->skipped};
+    if (step->ranks.world == 1) return YOKE_OK;
+    TRY(yoke_process_group_broadcast(step->ranks.process_group, words, 3, YOKE_ELEMENT_INT64, 0));
+    *now = (yoke_scale_state){ldexp(1, (int)words[0]), (uint64_t)words[1], (uint64_t)words[2]};
+    return YOKE_OK;
 }
 
 uint64_t yoke_updates_of(const yoke_step *step) {
-    return step->steps - step->scaler.skipped;
+    return step->steps - step->scaler.now.skipped;
 }
 
-/* An update by a direction of weight 0. */
-yoke_status yoke_scale_values(yoke_device *device, float *values, size_t elements, double factor) {
+/* On a device by an update in a direction of weight 0. */
+static yoke_status multiply(yoke_device *device, float *values, size_t elements, double factor) {
     float *const none[YOKE_UPDATE_STATES] = {NULL};
     const yoke_update_step scale = {.rule = YOKE_UPDATE_APPLY,
                                     .scalars = {.shrink = factor},
                                     .gradient_scale = 0,
                                     .applies = true};
     if (factor == 1) return YOKE_OK;
+    for (size_t i = 0; i < elements && device == NULL; i++)
+        values[i] *= (float)factor;
+    if (device == NULL) return YOKE_OK;
     return yoke_device_update(device, YOKE_STREAM_COMPUTE, &scale, values, values, none, elements);
 }
 
-void yoke_scale_on_host(float *values, size_t elements, double factor) {
-    for (size_t i = 0; i < elements && factor != 1; i++)
-        values[i] *= (float)factor;
+yoke_status yoke_gradient_scale(const yoke_step *step, yoke_device *device, float *values,
+                                size_t elements) {
+    return multiply(device, values, elements, step->gradient.factor);
+}
+
+yoke_status yoke_gradient_unscale(const yoke_step *step, yoke_device *device, float *values,
+                                  size_t elements) {
+    return multiply(device, values, elements, 1 / step->gradient.factor);
 }

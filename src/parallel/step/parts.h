@@ -232,6 +232,7 @@ typedef struct yoke_flight {
     int contributors;        /* participants 0 .. contributors - 1 hold a gradient */
     yoke_stage progress;     /* the last stage the batch went through; LOAD: not scattered yet */
     bool losses_known;       /* of the micro-batch */
+    bool left_out;           /* this step, or the one before it: it has changed nothing */
     bool loss_on_root;       /* lane 0 has that of all lanes */
     unsigned reached;        /* as bits, the outputs that the gradient of its loss comes from */
     double gradient_norm;    /* -1 until clipping knows it */
@@ -309,6 +310,7 @@ typedef struct yoke_unsynced {
 } yoke_unsynced;
 
 typedef struct yoke_gradient {
+    double factor;  /* of every gradient of the batch in flight, and of those it leaves */
     bool on_root;   /* the whole gradient of the last backward by hand */
     bool is_used;   /* an update has applied it */
     bool of_inputs; /* the replicas hold those of the last backward */
@@ -318,12 +320,8 @@ typedef struct yoke_gradient {
 /* loss_scaler.h */
 typedef struct yoke_loss_scaler {
     bool is_dynamic;
-    double scale;         /* of the loss gradient; a power of two */
-    uint64_t good;        /* steps since the scale changed, or one was skipped */
-    uint64_t skipped;     /* all steps whose gradient was not finite, which changed nothing */
-    uint64_t latest;      /* step->steps behind the latest of them; 0: there is none */
-    double scale_before;  /* before the latest step that was not skipped */
-    uint64_t good_before; /* likewise */
+    yoke_scale_state now;
+    yoke_scale_state before; /* the latest step that was not skipped */
 } yoke_loss_scaler;
 
 /* What a failed step may have to put back. Two, because the next step begins before GPUs have
