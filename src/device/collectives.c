@@ -37,8 +37,9 @@ static yoke_status check_contributors(const yoke_device_group *group, int contri
                 contributors, group->count);
 }
 
-static yoke_status check_parts(const yoke_device_group *group, const yoke_range *range) {
-    size_t unit = 16 * (size_t)group->count;
+static yoke_status check_parts(const yoke_device_group *group, const yoke_range *range,
+                               size_t line) {
+    size_t unit = line * (size_t)group->count;
     if (range->elements % unit == 0) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT, "%zu elements in %d parts: must be a multiple of %zu",
                 range->elements, group->count, unit);
@@ -57,12 +58,12 @@ yoke_status yoke_device_group_broadcast(yoke_device_group *group, const yoke_ran
 yoke_status yoke_device_group_reduce_scatter(yoke_device_group *group, const yoke_range *range,
                                              int contributors) {
     TRY(check_contributors(group, contributors));
-    TRY(check_parts(group, range));
+    TRY(check_parts(group, range, 16));
     return range->elements > 0 ? group->reduce_scatter(group, range, contributors) : YOKE_OK;
 }
 
 yoke_status yoke_device_group_all_gather(yoke_device_group *group, const yoke_range *range) {
-    TRY(check_parts(group, range));
+    if (range->cuts == NULL) TRY(check_parts(group, range, 1));
     return range->elements > 0 ? group->all_gather(group, range) : YOKE_OK;
 }
 
