@@ -14,14 +14,17 @@ enum { ROWS = 12, STEPS = 5, TOKENS = 11, LENGTH = 9 };
  */
 static const yoke_backend *whole;
 static yoke_backend watched;
-static size_t copied;
+static const yoke_device *root;
+static size_t copied, of_root; /* of_root: from it or to it */
 static bool spoils;
 
 /* Losses, gates and what checks find are smaller than the smallest range. */
 static yoke_status watched_copy(yoke_device *to_device, yoke_stream stream, void *to,
                                 yoke_device *from_device, const void *from, size_t bytes) {
-    if (to_device != from_device && stream == YOKE_STREAM_COMMUNICATION && bytes >= 64)
+    if (to_device != from_device && stream == YOKE_STREAM_COMMUNICATION && bytes >= 64) {
         copied += bytes;
+        if (to_device == root || from_device == root) of_root += bytes;
+    }
     return whole->copy(to_device, stream, to, from_device, from, bytes);
 }
 
@@ -34,7 +37,8 @@ static yoke_status watched_check(yoke_device *device, yoke_stream stream, const 
 }
 
 static void watch(yoke_devices *devices) {
-    whole = yoke_devices_at(devices, 0)->backend;
+    root = yoke_devices_at(devices, 0);
+    whole = root->backend;
     watched = *whole;
     watched.copy = watched_copy;
     watched.check_finite = watched_check;
@@ -257,7 +261,8 @@ static void published_weights_train_as_those_sent_in_float32(void **state) {
 
 typedef struct traffic {
     size_t wide, narrow; /* elements */
-    size_t copied, collective;
+    size_t copied, of_root, collective;
+    uint64_t hash; /* of the weights after it */
 } traffic;
 
 /* Of a step behind others. */
@@ -278,13 +283,15 @@ static traffic traffic_of(const course *of) {
         found.wide += flat->buckets[b].elements - narrow;
     }
     for (uint32_t i = 0; i < 3; i++) {
-        copied = 0;
+        copied = of_root = 0;
         found.collective = simcuda_collective_bytes();
         EXPECT_OK(take(&engine, of, ROWS, i, &loss));
         EXPECT_OK(yoke_lanes_synchronize(&engine.parallel->step));
     }
     found.collective = simcuda_collective_bytes() - found.collective;
     found.copied = copied;
+    found.of_root = of_root;
+    found.hash = hash_of(&engine);
     check_engine_free(&engine);
     yoke_model_destroy(model);
     return found;
@@ -315,6 +322,28 @@ static void copies_carry_two_bytes_a_weight(void **state) {
         /* Of a bucket with little in float32 sharded publishes all in 16 bits, too. */
         size_t exact = 2 * (4 * after.wide + 2 * after.narrow);
         assert_in_range(after.copied, exact, exact + 2 * 2 * after.wide);
+    }
+}
+
+/* sharded scatters a bucket's sum to the owners of its parts, and gathers their weights, where
+ * overlap reduces it to the root and broadcasts. By copies both add in one order. */
+static void sharded_spares_the_root_and_keeps_the_bits(void **state) {
+    (void)state;
+    static const yoke_precision precisions[] = {YOKE_FLOAT32, YOKE_BFLOAT16, YOKE_FLOAT16};
+    static const yoke_optimizer_kind kinds[] = {YOKE_SGD, YOKE_ADAMW, YOKE_RMSPROP};
+    for (size_t i = 0; i < COUNT(precisions); i++) {
+        course overlap =
+            of_bytes("4xcuda:0", YOKE_COLLECTIVES_COPY, YOKE_SCHEDULE_OVERLAP, precisions[i]);
+        overlap.model = i == 1 ? convolutions : perceptron;
+        overlap.kind = kinds[i];
+        course sharded = overlap;
+        sharded.schedule = YOKE_SCHEDULE_SHARDED;
+        traffic broadcast = traffic_of(&overlap), gathered = traffic_of(&sharded);
+        assert_true(broadcast.hash == gathered.hash);
+        print_message("root's links: overlap %zu bytes of weights in a step, sharded %zu\n",
+                      broadcast.of_root, gathered.of_root);
+        /* 3 P out; or 3 P / 4 out and 3 P / 4 in, and what rounds buckets and tails up */
+        assert_in_range(gathered.of_root, 1, broadcast.of_root * 2 / 3);
     }
 }
 
@@ -388,6 +417,7 @@ int main(void) {
         cmocka_unit_test(published_weights_train_as_those_sent_in_float32),
         cmocka_unit_test(skipped_steps_leave_no_shadow),
         cmocka_unit_test(copies_carry_two_bytes_a_weight),
+        cmocka_unit_test(sharded_spares_the_root_and_keeps_the_bits),
         cmocka_unit_test(nccl_carries_two_bytes_a_weight),
         cmocka_unit_test(whoever_asks_the_root_gets_all_weights),
     };
