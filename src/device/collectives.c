@@ -102,6 +102,14 @@ yoke_status yoke_communicator_take(yoke_communicator *communicator,
     return call->count > 0 ? communicator->take(communicator, call) : YOKE_OK;
 }
 
+void yoke_communicator_register(yoke_communicator *communicator, void *buffer, size_t bytes) {
+    if (bytes > 0) communicator->register_buffer(communicator, buffer, bytes);
+}
+
+void yoke_communicator_forget(yoke_communicator *communicator, void *buffer) {
+    communicator->forget_buffer(communicator, buffer);
+}
+
 yoke_status yoke_communicator_is_idle(yoke_communicator *communicator, bool *idle) {
     return communicator->is_idle(communicator, idle);
 }

@@ -126,6 +126,12 @@ typedef struct yoke_communicator_call {
 yoke_status yoke_communicator_take(yoke_communicator *communicator,
                                    const yoke_communicator_call *call);
 
+/* Tells the communicator of a buffer of `bytes` whose ranges collectives will take, until forget,
+ * before the buffer is freed: NCCL registers it. A few at a time; others serve as well. forget
+ * takes buffers that it does not know. */
+void yoke_communicator_register(yoke_communicator *communicator, void *buffer, size_t bytes);
+void yoke_communicator_forget(yoke_communicator *communicator, void *buffer);
+
 /* Whether the communication stream has run all its work; returns the failure of a call. Not while
  * the stream records. */
 yoke_status yoke_communicator_is_idle(yoke_communicator *communicator, bool *idle);
@@ -135,6 +141,8 @@ struct yoke_communicator {
     char name[32];
     yoke_status (*take)(yoke_communicator *communicator, const yoke_communicator_call *call);
     yoke_status (*is_idle)(yoke_communicator *communicator, bool *idle);
+    void (*register_buffer)(yoke_communicator *communicator, void *buffer, size_t bytes);
+    void (*forget_buffer)(yoke_communicator *communicator, void *buffer);
     void (*abort)(yoke_communicator *communicator);
     void (*destroy)(yoke_communicator *communicator); /* accepts half-built ones */
 };

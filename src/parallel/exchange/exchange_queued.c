@@ -99,11 +99,16 @@ static yoke_status queued_open(yoke_exchange *exchange) {
         TRY(yoke_device_event_create(&host->event, root));
         TRY(yoke_device_allocate_host(root, sizeof *host->gate, "a gate", (void **)&host->gate));
     }
+    if (exchange->process_group != NULL && !exchange->step->options.inference)
+        yoke_process_group_expect(exchange->process_group, exchange->gradients[0],
+                                  exchange->step->flat->elements * sizeof(float));
     return exchange->participants > 1 ? yoke_publish_group(exchange, &queued->group) : YOKE_OK;
 }
 
 static void queued_close(yoke_exchange *exchange) {
     queued_exchange *queued = queued_of(exchange);
+    if (exchange->process_group != NULL && exchange->gradients != NULL)
+        yoke_process_group_forget(exchange->process_group, exchange->gradients[0]);
     yoke_device_group_destroy(queued->group);
     yoke_device_event_destroy(queued->gated);
     for (int i = 0; i < YOKE_GUARDS; i++) {
