@@ -37,8 +37,9 @@ static yoke_status check_contributors(const yoke_device_group *group, int contri
                 contributors, group->count);
 }
 
-static yoke_status check_parts(const yoke_device_group *group, const yoke_range *range) {
-    size_t unit = 16 * (size_t)group->count;
+static yoke_status check_parts(const yoke_device_group *group, const yoke_range *range,
+                               size_t line) {
+    size_t unit = line * (size_t)group->count;
     if (range->elements % unit == 0) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT, "%zu elements in %d parts: must be a multiple of %zu",
                 range->elements, group->count, unit);
@@ -57,12 +58,12 @@ yoke_status yoke_device_group_broadcast(yoke_device_group *group, const yoke_ran
 yoke_status yoke_device_group_reduce_scatter(yoke_device_group *group, const yoke_range *range,
                                              int contributors) {
     TRY(check_contributors(group, contributors));
-    TRY(check_parts(group, range));
+    TRY(check_parts(group, range, 16));
     return range->elements > 0 ? group->reduce_scatter(group, range, contributors) : YOKE_OK;
 }
 
 yoke_status yoke_device_group_all_gather(yoke_device_group *group, const yoke_range *range) {
-    TRY(check_parts(group, range));
+    if (range->cuts == NULL) TRY(check_parts(group, range, 1));
     return range->elements > 0 ? group->all_gather(group, range) : YOKE_OK;
 }
 
@@ -99,6 +100,14 @@ const char *yoke_communicator_name(const yoke_communicator *communicator) {
 yoke_status yoke_communicator_take(yoke_communicator *communicator,
                                    const yoke_communicator_call *call) {
     return call->count > 0 ? communicator->take(communicator, call) : YOKE_OK;
+}
+
+void yoke_communicator_register(yoke_communicator *communicator, void *buffer, size_t bytes) {
+    if (bytes > 0) communicator->register_buffer(communicator, buffer, bytes);
+}
+
+void yoke_communicator_forget(yoke_communicator *communicator, void *buffer) {
+    communicator->forget_buffer(communicator, buffer);
 }
 
 yoke_status yoke_communicator_is_idle(yoke_communicator *communicator, bool *idle) {

@@ -32,6 +32,8 @@ const char *yoke_device_group_name(const yoke_device_group *group); /* "nccl 2.2
 typedef struct yoke_range {
     float *const *buffers; /* [count] */
     size_t offset, elements;
+    const size_t *cuts; /* [count + 1] of an all-gather, from 0 to elements: device k's part begins
+                           at cuts[k] and ends at cuts[k + 1]; NULL: equal parts */
 } yoke_range;
 
 /* The root's range becomes the sum of the ranges of devices 0 .. contributors - 1: with copies by
@@ -45,7 +47,8 @@ yoke_status yoke_device_group_broadcast(yoke_device_group *group, const yoke_ran
  * the contributors' parts. elements is a multiple of 16 * count. */
 yoke_status yoke_device_group_reduce_scatter(yoke_device_group *group, const yoke_range *range,
                                              int contributors);
-/* Copies device k's part to all devices, for every k. */
+/* Copies device k's part to all devices, for every k. Of equal parts elements is a multiple of
+ * count. */
 yoke_status yoke_device_group_all_gather(yoke_device_group *group, const yoke_range *range);
 
 /* Tells the group of buffers of `bytes`, [count], whose ranges collectives will take: NCCL
@@ -123,6 +126,12 @@ typedef struct yoke_communicator_call {
 yoke_status yoke_communicator_take(yoke_communicator *communicator,
                                    const yoke_communicator_call *call);
 
+/* Tells the communicator of a buffer of `bytes` whose ranges collectives will take, until forget,
+ * before the buffer is freed: NCCL registers it. A few at a time; others serve as well. forget
+ * takes buffers that it does not know. */
+void yoke_communicator_register(yoke_communicator *communicator, void *buffer, size_t bytes);
+void yoke_communicator_forget(yoke_communicator *communicator, void *buffer);
+
 /* Whether the communication stream has run all its work; returns the failure of a call. Not while
  * the stream records. */
 yoke_status yoke_communicator_is_idle(yoke_communicator *communicator, bool *idle);
@@ -132,6 +141,8 @@ struct yoke_communicator {
     char name[32];
     yoke_status (*take)(yoke_communicator *communicator, const yoke_communicator_call *call);
     yoke_status (*is_idle)(yoke_communicator *communicator, bool *idle);
+    void (*register_buffer)(yoke_communicator *communicator, void *buffer, size_t bytes);
+    void (*forget_buffer)(yoke_communicator *communicator, void *buffer);
     void (*abort)(yoke_communicator *communicator);
     void (*destroy)(yoke_communicator *communicator); /* accepts half-built ones */
 };

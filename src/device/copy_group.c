@@ -102,14 +102,15 @@ static yoke_status sum_range(copy_group *group, int reader, const yoke_range *ra
 
 /* Device k's part of a range. */
 static yoke_range part_of(const copy_group *group, const yoke_range *range, int k) {
-    size_t elements = range->elements / (size_t)group->base.count;
-    return (yoke_range){.buffers = range->buffers,
-                        .offset = range->offset + (size_t)k * elements,
-                        .elements = elements};
+    size_t equal = range->elements / (size_t)group->base.count;
+    size_t begin = range->cuts != NULL ? range->cuts[k] : (size_t)k * equal;
+    size_t end = range->cuts != NULL ? range->cuts[k + 1] : begin + equal;
+    return (yoke_range){
+        .buffers = range->buffers, .offset = range->offset + begin, .elements = end - begin};
 }
 
 static yoke_status pull(copy_group *group, int to, int from, const yoke_range *range) {
-    if (to == from) return YOKE_OK;
+    if (to == from || range->elements == 0) return YOKE_OK;
     return yoke_device_copy(group->members[to].device, YOKE_STREAM_COMMUNICATION,
                             range->buffers[to] + range->offset, group->members[from].device,
                             range->buffers[from] + range->offset, range->elements * sizeof(float));

@@ -13,6 +13,11 @@
  * rank is missing. */
 yoke_status yoke_process_group_synchronize(yoke_process_group *group);
 
+/* all_reduce_async will take ranges of this memory, until forget, which is called before it is
+ * freed: NCCL registers it. */
+void yoke_process_group_expect(yoke_process_group *group, void *memory, size_t bytes);
+void yoke_process_group_forget(yoke_process_group *group, void *memory);
+
 /* Ranks of a group with shared memory, so the most that yoke_process_group_peers returns. */
 #define YOKE_PEERS_LIMIT 64
 /* `memory` is this rank's part of a yoke_process_group_allocate; peers[world] receives the address

@@ -369,3 +369,11 @@ yoke_status yoke_process_group_synchronize(yoke_process_group *group) {
     TRY(yoke_process_group_wait(group));
     return group->synchronize != NULL ? record(group, group->synchronize(group)) : YOKE_OK;
 }
+
+void yoke_process_group_expect(yoke_process_group *group, void *memory, size_t bytes) {
+    if (group->expect != NULL) group->expect(group, memory, bytes);
+}
+
+void yoke_process_group_forget(yoke_process_group *group, void *memory) {
+    if (group->forget != NULL) group->forget(group, memory);
+}

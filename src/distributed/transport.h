@@ -52,6 +52,8 @@ struct yoke_process_group {
                                     const yoke_rank_blocks *blocks);
     yoke_status (*progress)(yoke_process_group *group, bool wait);
     yoke_status (*synchronize)(yoke_process_group *group); /* NULL: progress waits for all */
+    void (*expect)(yoke_process_group *group, void *memory, size_t bytes); /* NULL: needs none */
+    void (*forget)(yoke_process_group *group, void *memory);               /* likewise */
     /* Sends this thread's error to the other ranks, unless another rank failed first. */
     yoke_status (*abort)(yoke_process_group *group, yoke_status status);
     /* NULL: the transport has no shared memory. */

@@ -271,7 +271,8 @@ yoke_status yoke_plan_backward_actions(yoke_program *program, const yoke_flat *f
             const yoke_parameter *parameter = &flat->parameters[i];
             if (parameter->offset >= flat->buckets[s].offset + flat->buckets[s].elements) s++;
             int node = yoke_completing_node(program->model, parameter->tensor);
-            program->segment_ends[s] = actions_through(program, node);
+            int end = actions_through(program, node);
+            if (end > program->segment_ends[s]) program->segment_ends[s] = end;
         }
         program->segment_ends[s] = program->action_count;
     }

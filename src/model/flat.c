@@ -124,6 +124,23 @@ static int assign(const size_t *bytes, int count, size_t first, size_t rest, int
     return yoke_bucket_assign(bytes, count, limits, 2, assigned);
 }
 
+/* Weights that plans read in 16 bits alone come first in their bucket, those that they read in
+ * float32 alone last: a collective then moves those of one form as one range. */
+static void sort_by_forms(yoke_flat *flat, const int *assigned) {
+    static const int order[] = {[YOKE_FORM_SHADOW] = 0,
+                                [YOKE_FORM_SHADOW | YOKE_FORM_FLOAT32] = 1,
+                                [YOKE_FORM_FLOAT32] = 2};
+    for (int i = 1; i < flat->trainable_count; i++) {
+        const yoke_parameter moved = flat->parameters[i];
+        int at = i;
+        for (; at > 0 && assigned[at - 1] == assigned[i] &&
+               order[flat->parameters[at - 1].forms] > order[moved.forms];
+             at--)
+            flat->parameters[at] = flat->parameters[at - 1];
+        flat->parameters[at] = moved;
+    }
+}
+
 static yoke_status build_flat(yoke_flat *flat, const yoke_flat_request *request) {
     size_t tensors = (size_t)request->model->tensor_count;
     flat->buffer_elements = request->model->buffer_elements;
@@ -145,6 +162,7 @@ static yoke_status build_flat(yoke_flat *flat, const yoke_flat_request *request)
             bytes[i] = flat->parameters[i].elements * sizeof(float);
         flat->bucket_count =
             assign(bytes, (int)count, request->first_bucket_bytes, request->bucket_bytes, assigned);
+        if (!yoke_device_shares_memory(request->device)) sort_by_forms(flat, assigned);
         size_t parts = request->bucket_parts > 1 ? (size_t)request->bucket_parts : 1;
         /* Buckets begin and end at multiples of `unit`. */
         size_t unit = LINE_FLOATS * parts;

@@ -74,8 +74,10 @@ static yoke_status search(const struct probe *probe, const char **name) {
     yoke_plan_step step = replica->last_step;
     step.alone = true; /* each replica searches at its own pace */
     bool finite;
-    /* It may be that of an update since undone, of which only devices with streams have any. */
-    if (replica->memory.shadow != NULL && !yoke_device_shares_memory(program->device))
+    /* It may be that of an update since undone, of which only devices with streams have any. What
+     * was received stays: no step of such an engine fails here behind an update. */
+    if (replica->memory.shadow != NULL && !replica->memory.receives_shadow &&
+        !yoke_device_shares_memory(program->device))
         TRY(yoke_device_shadow(program->device, program->precision, replica->memory.shadow,
                                replica->memory.parameters, replica->flat->elements));
     for (int k = 0; k < model->input_count && *name == NULL; k++) {

@@ -105,6 +105,7 @@ typedef struct yoke_replica_memory {
     float *parameters, *gradients, *buffers; /* flat */
     uint16_t *shadow; /* the parameters in the compute precision, if plans read such; or NULL */
     bool updates_write_shadow;
+    bool receives_shadow;             /* of weights whose values in float32 are not here */
     float *inputs[YOKE_INPUTS_LIMIT]; /* [rows, input shape], float32; scatter writes them */
     void *image;              /* input 0 as its reader wants it; NULL: that reads inputs[0] */
     yoke_layout image_layout; /* for options.rows */
@@ -148,11 +149,13 @@ yoke_status yoke_replica_begin(yoke_replica *replica, int rows, bool training,
  * be called before allocate, says so; where memory is shared they always do. Then forward writes it
  * after renew_shadow alone: the weights are not those of which an update wrote the shadow.
  * yoke_replica_write calls renew_shadow. wrote_shadow: the caller has written the shadow of all
- * weights, whether the replica has these in float32 or not. */
+ * weights, whether the replica has these in float32 or not. receives: on a device with streams, the
+ * caller writes that of weights which plans read as such alone, and forward always the rest. */
 bool yoke_replica_reads_shadow(const yoke_replica *replica);
-void yoke_replica_leave_shadow(yoke_replica *replica);
+void yoke_replica_leave_shadow(yoke_replica *replica, bool receives);
 void yoke_replica_renew_shadow(yoke_replica *replica);
 void yoke_replica_wrote_shadow(yoke_replica *replica);
+bool yoke_replica_has_shadow(const yoke_replica *replica); /* the current one */
 /* Whether steps with loss_only compute the loss in another way than others. */
 bool yoke_replica_joins_loss(const yoke_replica *replica);
 /* Records what `queue` calls on the replica, for `rows`, and on its device, with steps that are

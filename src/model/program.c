@@ -62,6 +62,8 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
         int tensor = node->tensors[k];
         program->parameters[tensor] = needs->parameters[k];
         program->forms[tensor] |= needs->reads_shadow[k] ? YOKE_FORM_SHADOW : YOKE_FORM_FLOAT32;
+        /* Each plan of a layer chooses the pass that adds the bias, and so the bias's form. */
+        if (k > 0) program->forms[tensor] |= YOKE_FORM_FLOAT32;
     }
     if (needs->scratch_bytes > program->scratch_bytes)
         program->scratch_bytes = needs->scratch_bytes;
@@ -390,11 +392,31 @@ static bool joins_loss(const yoke_program *program, const yoke_plan_step *step) 
     return step->loss_only && program->loss_node != YOKE_NONE;
 }
 
+static yoke_status round_weights(const yoke_program *program, const yoke_replica_memory *memory,
+                                 size_t offset, size_t elements) {
+    return yoke_device_shadow(program->device, program->precision, memory->shadow + offset,
+                              memory->parameters + offset, elements);
+}
+
+/* Forward's part of the shadow: all of it, none, or what came in float32 and is read in 16 bits,
+ * too. */
+static yoke_status write_shadow(const yoke_program *program, const yoke_flat *flat,
+                                const yoke_replica_memory *memory) {
+    const unsigned both = YOKE_FORM_FLOAT32 | YOKE_FORM_SHADOW;
+    unsigned forms;
+    if (memory->shadow == NULL) return YOKE_OK;
+    if (!memory->updates_write_shadow) return round_weights(program, memory, 0, flat->elements);
+    if (!memory->receives_shadow) return YOKE_OK;
+    for (size_t at = 0, end; at < flat->trainable_elements; at = end) {
+        end = yoke_flat_alike(flat, at, flat->trainable_elements, &forms);
+        if (forms == both) TRY(round_weights(program, memory, at, end - at));
+    }
+    return YOKE_OK;
+}
+
 static yoke_status queue_forward(yoke_program *program, const yoke_flat *flat,
                                  const yoke_replica_memory *memory, const yoke_plan_step *step) {
-    if (memory->shadow != NULL && !memory->updates_write_shadow)
-        TRY(yoke_device_shadow(program->device, program->precision, memory->shadow,
-                               memory->parameters, flat->elements));
+    TRY(write_shadow(program, flat, memory));
     const yoke_operation_hook *hook = &program->before_operation;
     for (int i = 0; i < program->model->node_count; i++) {
         int layers = yoke_fused_layers(&program->model->nodes[i]);

@@ -16,15 +16,13 @@ static yoke_status allocate_floats(yoke_replica *replica, size_t count, const ch
     return YOKE_OK;
 }
 
-/* A flat buffer. */
-static yoke_status allocate_buffer(yoke_replica *replica, const char *what, float **floats) {
-    void *pointer = NULL;
-    size_t bytes = replica->flat->elements * sizeof **floats;
+/* A flat buffer, of elements of `size` bytes. */
+static yoke_status allocate_buffer(const yoke_replica *replica, size_t size, const char *what,
+                                   void **buffer) {
+    size_t bytes = replica->flat->elements * size;
     yoke_device *device = replica->options.device;
-    TRY(replica->options.exchanges ? yoke_device_allocate_collective(device, bytes, what, &pointer)
-                                   : yoke_device_allocate(device, bytes, what, &pointer));
-    *floats = pointer;
-    return YOKE_OK;
+    return replica->options.exchanges ? yoke_device_allocate_collective(device, bytes, what, buffer)
+                                      : yoke_device_allocate(device, bytes, what, buffer);
 }
 
 static yoke_status allocate_flat(yoke_replica *replica, float *parameters, float *gradients) {
@@ -34,9 +32,11 @@ static yoke_status allocate_flat(yoke_replica *replica, float *parameters, float
     memory->gradients = gradients;
     replica->borrows_parameters = parameters != NULL;
     replica->borrows_gradients = gradients != NULL;
-    if (parameters == NULL) TRY(allocate_buffer(replica, "parameters", &memory->parameters));
+    size_t size = sizeof(float);
+    if (parameters == NULL)
+        TRY(allocate_buffer(replica, size, "parameters", (void **)&memory->parameters));
     if (gradients == NULL && !replica->options.inference)
-        TRY(allocate_buffer(replica, "gradients", &memory->gradients));
+        TRY(allocate_buffer(replica, size, "gradients", (void **)&memory->gradients));
     if (flat->buffer_elements == 0) return YOKE_OK;
     return allocate_floats(replica, flat->buffer_elements, "running statistics", &memory->buffers);
 }
@@ -209,12 +209,10 @@ static yoke_status place_program(yoke_replica *replica, yoke_program *program) {
     TRY(yoke_memory_advice(find_kept(replica, program), replica->options.rows_advice));
     yoke_region *arena = program->own_arena.bytes > 0 ? &program->own_arena : &replica->arena;
     if (program->loss_node == YOKE_NONE) TRY(provide_output(replica));
-    if (memory->shadow == NULL && yoke_program_reads_shadow(program)) {
-        size_t bytes = replica->flat->elements * sizeof *memory->shadow;
-        TRY(yoke_memory_advice(
-            yoke_device_allocate(device, bytes, "parameters of 2 bytes", (void **)&memory->shadow),
-            YOKE_ADVICE_MODEL));
-    }
+    if (memory->shadow == NULL && yoke_program_reads_shadow(program))
+        TRY(yoke_memory_advice(allocate_buffer(replica, sizeof *memory->shadow,
+                                               "parameters of 2 bytes", (void **)&memory->shadow),
+                               YOKE_ADVICE_MODEL));
     TRY(yoke_program_bind(program, replica->flat, memory, arena->address,
                           scratch_of(replica, program)));
     return record_program(replica, program);
@@ -389,8 +387,9 @@ bool yoke_replica_reads_shadow(const yoke_replica *replica) {
     return yoke_program_reads_shadow(replica->programs[0]);
 }
 
-void yoke_replica_leave_shadow(yoke_replica *replica) {
+void yoke_replica_leave_shadow(yoke_replica *replica, bool receives) {
     replica->memory.updates_write_shadow = true;
+    replica->memory.receives_shadow = receives;
 }
 
 void yoke_replica_renew_shadow(yoke_replica *replica) {
@@ -399,6 +398,10 @@ void yoke_replica_renew_shadow(yoke_replica *replica) {
 
 void yoke_replica_wrote_shadow(yoke_replica *replica) {
     replica->shadow_is_current = true;
+}
+
+bool yoke_replica_has_shadow(const yoke_replica *replica) {
+    return replica->shadow_is_current;
 }
 
 yoke_status yoke_replica_decode(const yoke_replica *replica, const yoke_decode_request *request) {

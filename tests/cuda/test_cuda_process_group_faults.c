@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A call to CUDA or NCCL fails in one rank: both ranks end soon and leak nothing. */
+#include "support/ddp_check.h"
+#undef EXPECT_OK
 #include "gpu_ranks.h"
 
 #include "simcuda/control.h"
@@ -24,8 +26,10 @@ static yoke_status use_group(yoke_process_group *group, float *gpu) {
 static yoke_status one_step(yoke_process_group *group, const script *play) {
     yoke_device *device = gpu_of(play, group->rank);
     void *gpu = NULL;
-    TRY(yoke_device_allocate(device, 1200, "a test", &gpu));
+    TRY(yoke_device_allocate_collective(device, 1200, "a test", &gpu));
+    yoke_process_group_expect(group, gpu, 1200);
     yoke_error error = yoke_error_take(use_group(group, gpu));
+    yoke_process_group_forget(group, gpu);
     yoke_device_free(device, gpu);
     return yoke_error_restore(&error);
 }
@@ -102,9 +106,62 @@ static void every_rank_reports_an_nccl_error_that_one_saw(void **state) {
     free(outcomes);
 }
 
+/* NCCL's memory of gradients and weights, which is known to it while the engine lives. Two engines
+ * one after another leave nothing registered; a group may know more buffers than it has room for.
+ */
+static yoke_status train_twice(yoke_process_group *group, const script *play) {
+    const course *plan = play->detail;
+    TRY(train_rank(group, play));
+    free(plan->records[group->rank].weights);
+    plan->records[group->rank].weights = NULL;
+    return train_rank(group, play);
+}
+
+static void gradients_of_ranks_are_registered_while_they_train(void **state) {
+    (void)state;
+    enum { WORLD = 2, ENGINES = 2 };
+    const ddp_setting s = {.batch = 8, .accumulate = 1, .steps = 3};
+    record records[WORLD] = {0};
+    yoke_model *model = check_model(true, 0);
+    course plan = {.setting = &s, .model = model, .records = records};
+    simcuda_fail_call(0);
+    play_well(
+        (script){.world = WORLD, .timeout_ms = TIMEOUT_MS, .scene = train_twice, .detail = &plan});
+    assert_int_equal(simcuda_calls_of("ncclCommRegister"), WORLD * ENGINES);
+    assert_int_equal(simcuda_calls_of("ncclCommDeregister"), WORLD * ENGINES);
+    assert_int_equal(simcuda_calls_of("ncclMemAlloc"), 2 * WORLD * ENGINES);
+    assert_int_equal(simcuda_calls_of("ncclMemFree"), 2 * WORLD * ENGINES);
+    free_records(records, WORLD);
+    yoke_model_destroy(model);
+}
+
+static yoke_status expect_many(yoke_process_group *group, const script *play) {
+    enum { BUFFERS = 12 };
+    yoke_device *device = gpu_of(play, group->rank);
+    void *gpu = NULL;
+    TRY(yoke_device_allocate(device, BUFFERS * 256, "a test", &gpu));
+    for (size_t i = 0; i < BUFFERS; i++)
+        yoke_process_group_expect(group, (char *)gpu + i * 256, 256);
+    yoke_status status = use_group(group, gpu);
+    for (size_t i = 0; i < BUFFERS / 2; i++)
+        yoke_process_group_forget(group, (char *)gpu + i * 256);
+    yoke_device_free(device, gpu);
+    return status; /* the group gives back the rest */
+}
+
+static void a_group_takes_more_buffers_than_it_registers(void **state) {
+    (void)state;
+    simcuda_fail_call(0);
+    play_well((script){.world = 2, .timeout_ms = TIMEOUT_MS, .scene = expect_many});
+    assert_int_equal(simcuda_calls_of("ncclCommRegister"), 2 * 8);
+    assert_int_equal(simcuda_calls_of("ncclCommDeregister"), 2 * 8);
+}
+
 int main(int count, char **arguments) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_failing_call_ends_both_ranks),
+        cmocka_unit_test(gradients_of_ranks_are_registered_while_they_train),
+        cmocka_unit_test(a_group_takes_more_buffers_than_it_registers),
         cmocka_unit_test(every_rank_reports_an_nccl_error_that_one_saw),
     };
     if (getenv("SIMCUDA_FAULT") != NULL && count > 0) cmocka_set_test_filter(arguments[0]);

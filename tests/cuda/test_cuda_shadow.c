@@ -357,11 +357,15 @@ static void no_pass_follows_an_update_of_the_root(void **state) {
     assert_int_equal(passes, 2);
     check_engine_free(&engine);
 
-    engine = open_engine(model, &two, true); /* the other lane's recordings have theirs */
+    engine = open_engine(model, &two, true); /* create has sent the weights, and the shadow */
     passes = 0;
     for (uint32_t i = 0; i < CALLS; i++)
         step(&engine, i, ROWS);
     assert_int_equal(passes, 1);
+    write_by_name(&engine);
+    for (uint32_t i = 0; i < CALLS; i++)
+        step(&engine, i, ROWS);
+    assert_int_equal(passes, 3);
     check_engine_free(&engine);
     yoke_model_destroy(model);
 }
@@ -393,20 +397,26 @@ static void who_writes_the_shadow_is_measured_and_listed(void **state) {
         const char *list;
         yoke_precision precision;
         yoke_schedule schedule;
-        bool chosen;
-    } rows[] = {{"cuda:0", YOKE_BFLOAT16, YOKE_SCHEDULE_OVERLAP, true},
-                {"2xcuda:0", YOKE_BFLOAT16, YOKE_SCHEDULE_CLASSIC, true},
-                {"2xcuda:0", YOKE_BFLOAT16, YOKE_SCHEDULE_SHARDED, false},
-                {"cuda:0", YOKE_FLOAT32, YOKE_SCHEDULE_OVERLAP, false}};
+        double ema_decay;
+        bool chosen, listed;
+    } rows[] = {{"cuda:0", YOKE_BFLOAT16, YOKE_SCHEDULE_OVERLAP, 0.9, true, true},
+                {"2xcuda:0", YOKE_BFLOAT16, YOKE_SCHEDULE_CLASSIC, 0, false, true},
+                {"2xcuda:0", YOKE_BFLOAT16, YOKE_SCHEDULE_OVERLAP, 0.9, false, true},
+                {"2xcuda:0", YOKE_BFLOAT16, YOKE_SCHEDULE_SHARDED, 0, false, true},
+                {"2xcuda:0", YOKE_BFLOAT16, YOKE_SCHEDULE_SHARDED, 0.9, false, false},
+                {"cuda:0", YOKE_FLOAT32, YOKE_SCHEDULE_OVERLAP, 0, false, false}};
     yoke_model *model = check_model(true, 0);
     for (size_t i = 0; i < COUNT(rows); i++) {
-        yoke_data_parallel_options options = {
-            .precision = rows[i].precision, .schedule = rows[i].schedule, .batch = ROWS};
+        yoke_data_parallel_options options = {.precision = rows[i].precision,
+                                              .schedule = rows[i].schedule,
+                                              .ema_decay = rows[i].ema_decay,
+                                              .batch = ROWS};
         check_engine engine = check_engine_on(model, rows[i].list, options, NULL);
         const char *algorithm = chosen_algorithm(&engine), *listed = listed_algorithm(&engine);
         assert_int_equal(algorithm != NULL, rows[i].chosen);
-        assert_int_equal(listed != NULL, rows[i].chosen);
+        assert_int_equal(listed != NULL, rows[i].listed);
         if (algorithm != NULL) assert_string_equal(listed, algorithm);
+        if (algorithm == NULL && listed != NULL) assert_string_equal(listed, in_update[0]);
         check_engine_free(&engine);
     }
     yoke_model_destroy(model);

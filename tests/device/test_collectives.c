@@ -183,6 +183,30 @@ static void expect_gathered(const group_rig *rig, const group_job *job) {
             expect_element(rig, job, k, job->offset + i, rig->given[i / part][job->offset + i]);
 }
 
+/* Parts grow with the square of the device's number, and small ranges leave the first ones none. */
+static void cut_unequally(int count, size_t elements, size_t *cuts) {
+    size_t devices = (size_t)count;
+    for (size_t k = 0; k <= devices; k++)
+        cuts[k] = elements * k * k / (devices * devices);
+}
+
+static yoke_status gather_unequal(yoke_device_group *group, const yoke_range *range) {
+    size_t cuts[MOST + 1];
+    yoke_range unequal = *range;
+    cut_unequally(group->count, range->elements, cuts);
+    unequal.cuts = cuts;
+    return yoke_device_group_all_gather(group, &unequal);
+}
+
+static void expect_gathered_unequally(const group_rig *rig, const group_job *job) {
+    size_t cuts[MOST + 1];
+    cut_unequally(rig->count, job->elements, cuts);
+    for (int k = 0; k < rig->count; k++)
+        for (int from = 0; from < rig->count; from++)
+            for (size_t at = job->offset + cuts[from]; at < job->offset + cuts[from + 1]; at++)
+                expect_element(rig, job, k, at, rig->given[from][at]);
+}
+
 static const collective_case reduce = {yoke_device_group_reduce, NULL, expect_reduced, false};
 static const collective_case broadcast = {NULL, yoke_device_group_broadcast, expect_broadcast,
                                           false};
@@ -190,6 +214,9 @@ static const collective_case reduce_scatter = {yoke_device_group_reduce_scatter,
                                                expect_scattered, true};
 static const collective_case all_gather = {NULL, yoke_device_group_all_gather, expect_gathered,
                                            true};
+
+static const collective_case unequal_gather = {NULL, gather_unequal, expect_gathered_unequally,
+                                               false};
 
 static void check(group_rig *rig, const collective_case *collective, group_job job) {
     if (collective->in_parts) {
@@ -275,6 +302,7 @@ static void copies_reduce_each_part_by_a_tree_to_the_bit(void **state) {
 static void copies_gather_every_part(void **state) {
     (void)state;
     check_copy(&all_gather);
+    check_copy(&unequal_gather);
 }
 
 static void nccl_reduces_to_the_sum(void **state) {
@@ -295,6 +323,7 @@ static void nccl_reduces_each_part_to_the_sum(void **state) {
 static void nccl_gathers_every_part(void **state) {
     (void)state;
     check_nccl(&all_gather);
+    check_nccl(&unequal_gather);
 }
 
 /* Reduce, update, broadcast of one bucket while the next waits: as a step queues them. */
@@ -366,8 +395,9 @@ static void a_range_or_a_number_of_contributors_that_cannot_be_is_refused(void *
     EXPECT_OK(yoke_device_group_all_gather(rig.group, &range));
     range.elements = 50;
     assert_int_equal(yoke_device_group_reduce_scatter(rig.group, &range, 3), YOKE_ERROR_ARGUMENT);
-    assert_int_equal(yoke_device_group_all_gather(rig.group, &range), YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "multiple of 48"));
+    assert_int_equal(yoke_device_group_all_gather(rig.group, &range), YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "multiple of 3"));
     close_rig(&rig);
 }
 

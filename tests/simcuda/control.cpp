@@ -2,9 +2,20 @@
 /* The simulator's controls, for tests in C. */
 #include "simcuda/control.h"
 
+#include <atomic>
 #include <cstdio>
 
 #include "simcuda/sim.h"
+
+static std::atomic<uint64_t> collective_bytes{0};
+
+void sim::count_collective(size_t bytes) {
+    collective_bytes += bytes;
+}
+
+uint64_t simcuda_collective_bytes(void) {
+    return collective_bytes;
+}
 
 void simcuda_fail_call(uint64_t index) {
     sim::fail_call(index);

@@ -17,6 +17,9 @@ void simcuda_print_calls(void);
 const char *simcuda_failed_call(void); /* NULL: none did */
 /* Kernels, copies and fills that streams were given, those of a graph at each of its launches. */
 uint64_t simcuda_works_so_far(void);
+/* NCCL's collectives so far: the elements of each times their bytes, of an all-gather and a
+ * reduce-scatter a rank's part. */
+uint64_t simcuda_collective_bytes(void);
 size_t simcuda_outstanding(void);
 void simcuda_print_outstanding(void);
 

@@ -113,6 +113,7 @@ void launch(const std::shared_ptr<Clique> &clique, const std::vector<Call> &call
         }
         run(calls);
     };
+    count_collective(calls[0].count * type_bytes(calls[0].type));
     cudaError_t error = queue(*clique, streams, calls[0], work);
     for (const Call &call : calls)
         if (error != cudaSuccess) call.comm->state = ncclUnhandledCudaError;

@@ -58,6 +58,7 @@ const Settings &settings();
 int fault(const char *call, int natural);
 
 /* Counting and planting from a test's own code. */
+void count_collective(size_t bytes); /* of a call of NCCL, for control.h */
 uint64_t calls_so_far();             /* fallible calls counted since the last reset */
 uint64_t calls_of(const char *call); /* those of one name */
 std::string calls_list();            /* one line for each name */

@@ -8,11 +8,16 @@
 
 #ifdef YOKE_HAS_NCCL
 
+enum { REGISTERED = 8 }; /* buffers at a time */
+
 typedef struct nccl_communicator {
     yoke_communicator base;
     yoke_device *device;
     int rank, world;
     const char *last; /* the latest call, for error messages */
+    struct {
+        void *buffer, *handle; /* buffer NULL: free */
+    } registered[REGISTERED];
     cuda_nccl_watchdog watchdog;
 } nccl_communicator;
 
@@ -165,6 +170,38 @@ static yoke_status is_idle(yoke_communicator *base, bool *idle) {
     return YOKE_OK;
 }
 
+/* Buffers. Registration fails alone: a buffer that NCCL does not know works as well. Handles are
+ * given back while the GPU is current. */
+
+static void register_buffer(yoke_communicator *base, void *buffer, size_t bytes) {
+    nccl_communicator *own = nccl_of(base);
+    int before = 0, i = 0;
+    while (i < REGISTERED && own->registered[i].buffer != NULL)
+        i++;
+    if (i == REGISTERED || handle_of(own) == NULL) return;
+    if (cuda_visit(own->device, &before) != YOKE_OK) return;
+    if (cuda_nccl()->ncclCommRegister(handle_of(own), buffer, bytes, &own->registered[i].handle) ==
+        ncclSuccess)
+        own->registered[i].buffer = buffer;
+    cuda_return_to(before);
+}
+
+/* An abort has given them back. */
+static void forget_at(nccl_communicator *own, int i) {
+    int before = cuda_current();
+    cuda_return_to(cuda_of(own->device)->ordinal);
+    if (handle_of(own) != NULL)
+        cuda_nccl()->ncclCommDeregister(handle_of(own), own->registered[i].handle);
+    own->registered[i].buffer = NULL;
+    cuda_return_to(before);
+}
+
+static void forget_buffer(yoke_communicator *base, void *buffer) {
+    nccl_communicator *own = nccl_of(base);
+    for (int i = 0; i < REGISTERED; i++)
+        if (buffer != NULL && own->registered[i].buffer == buffer) forget_at(own, i);
+}
+
 /* Life. */
 
 static ncclResult_t finalize(nccl_communicator *own) {
@@ -175,6 +212,8 @@ static ncclResult_t finalize(nccl_communicator *own) {
 
 static void communicator_destroy(yoke_communicator *base) {
     nccl_communicator *own = nccl_of(base);
+    for (int i = 0; i < REGISTERED; i++)
+        if (own->registered[i].buffer != NULL) forget_at(own, i);
     if (handle_of(own) != NULL && finalize(own) != ncclSuccess) abort_communicator(base);
     if (handle_of(own) != NULL) cuda_nccl()->ncclCommDestroy(handle_of(own));
     cuda_nccl_watchdog_stop(&own->watchdog);
@@ -223,6 +262,8 @@ yoke_status cuda_communicator(yoke_communicator **communicator,
     if (created == NULL) return FAIL_MEMORY(sizeof *created, "a communicator");
     created->base = (yoke_communicator){.take = take,
                                         .is_idle = is_idle,
+                                        .register_buffer = register_buffer,
+                                        .forget_buffer = forget_buffer,
                                         .abort = abort_communicator,
                                         .destroy = communicator_destroy};
     yoke_status status = communicator_build(created, request);

@@ -17,8 +17,8 @@ ncclResult_t cuda_nccl_name(char *name, size_t size) {
     return result;
 }
 
-/* Gradients and weights; others go unregistered. */
-enum { REGISTERED = 2 };
+/* Gradients, weights and weights in 16 bits; others go unregistered. */
+enum { REGISTERED = 3 };
 
 typedef struct nccl_group {
     yoke_device_group base;
@@ -110,6 +110,20 @@ static ncclResult_t all_gather_one(nccl_group *group, int k, const void *request
                                       communicator_of(group, k), stream_of(group, k));
 }
 
+/* Of unequal parts: a broadcast by each GPU that has one. */
+static ncclResult_t broadcast_parts_one(nccl_group *group, int k, const void *request) {
+    const yoke_range *range = request;
+    ncclResult_t result = ncclSuccess;
+    for (int from = 0; from < group->base.count && result == ncclSuccess; from++) {
+        size_t part = range->cuts[from + 1] - range->cuts[from];
+        float *values = range->buffers[k] + range->offset + range->cuts[from];
+        if (part > 0)
+            result = cuda_nccl()->ncclBroadcast(values, values, part, ncclFloat, from,
+                                                communicator_of(group, k), stream_of(group, k));
+    }
+    return result;
+}
+
 static yoke_status collect(nccl_group *group, const char *name, group_call call,
                            const yoke_range *range) {
     char names[NAMES_BYTES];
@@ -144,6 +158,8 @@ static yoke_status reduce_scatter(yoke_device_group *base, const yoke_range *ran
 }
 
 static yoke_status all_gather(yoke_device_group *base, const yoke_range *range) {
+    if (range->cuts != NULL)
+        return collect(nccl_of(base), "ncclBroadcast", broadcast_parts_one, range);
     return collect(nccl_of(base), "ncclAllGather", all_gather_one, range);
 }
 

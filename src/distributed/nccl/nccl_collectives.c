@@ -343,6 +343,14 @@ static yoke_status synchronize(yoke_process_group *group) {
     return wait_idle(nccl);
 }
 
+static void expect(yoke_process_group *group, void *memory, size_t bytes) {
+    yoke_communicator_register(nccl_of(group)->communicator, memory, bytes);
+}
+
+static void forget(yoke_process_group *group, void *memory) {
+    yoke_communicator_forget(nccl_of(group)->communicator, memory);
+}
+
 void nccl_set_collectives(yoke_process_group *group) {
     group->barrier = barrier;
     group->broadcast = broadcast;
@@ -354,4 +362,6 @@ void nccl_set_collectives(yoke_process_group *group) {
     group->all_reduce_async = all_reduce_async;
     group->progress = progress;
     group->synchronize = synchronize;
+    group->expect = expect;
+    group->forget = forget;
 }

@@ -43,6 +43,12 @@ yoke_status yoke_engine_build_lanes(yoke_step *step) {
     return yoke_workers_create(&step->workers, &workers);
 }
 
+static bool moved_by_nccl(const yoke_step *step) {
+    if (!step->queued) return false;
+    return step->ranks.process_group != NULL ||
+           (step->count > 1 && step->options.collectives != YOKE_COLLECTIVES_COPY);
+}
+
 /* The root plans layouts and measures algorithms; the others follow it. */
 static yoke_status plan_replica(int index, void *context) {
     yoke_step *step = context;
@@ -64,8 +70,7 @@ static yoke_status plan_replica(int index, void *context) {
         .recomputes = step->options.activation_checkpointing,
         .input_gradients = step->options.input_gradients,
         .norm_group = yoke_sync_norm_group(step, index),
-        .exchanges =
-            step->queued && step->count > 1 && step->options.collectives != YOKE_COLLECTIVES_COPY,
+        .exchanges = moved_by_nccl(step),
         .before_operation = yoke_interpreter_hook(step, index),
         .rows_advice = yoke_rows_advice(step),
     };
@@ -107,6 +112,8 @@ static yoke_status open_lane(int index, void *context) {
     yoke_lane *lane = &job->step->lanes[index];
     bool root = index == 0;
     if (!root) TRY(plan_replica(index, job->step));
+    if (!root && job->step->exchange->publishes_shadow)
+        yoke_replica_leave_shadow(lane->replica, true);
     TRY(yoke_replica_allocate(lane->replica, root ? job->parameters : NULL,
                               root ? job->gradients : NULL));
     lane->memory = yoke_replica_memory_of(lane->replica);

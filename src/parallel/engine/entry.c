@@ -87,6 +87,7 @@ yoke_status yoke_leave(yoke_data_parallel *parallel, yoke_status status) {
 yoke_status yoke_enter_settled(yoke_data_parallel *parallel, const char *call) {
     TRY(yoke_enter(parallel, call));
     yoke_status status = yoke_settle(&parallel->step, UINT64_MAX);
+    if (status == YOKE_OK) status = yoke_exchange_collect(parallel->step.exchange);
     return status == YOKE_OK ? YOKE_OK : yoke_leave(parallel, status);
 }
 

@@ -32,11 +32,22 @@ static yoke_status run_trial(void *context, int candidate) {
                               update->elements);
 }
 
+static bool learns_by_shadow(const yoke_step *step) {
+    return step->queued && !step->options.inference && step->flat->trainable_elements > 0 &&
+           yoke_replica_reads_shadow(step->lanes[0].replica);
+}
+
 static bool is_open(const yoke_step *step) {
     const yoke_exchange *exchange = step->exchange;
-    return step->queued && exchange->owners == 1 && !exchange->sees_tensors &&
-           !step->options.inference && step->flat->trainable_elements > 0 &&
-           yoke_replica_reads_shadow(step->lanes[0].replica);
+    return learns_by_shadow(step) && exchange->participants == 1 && !exchange->sees_tensors;
+}
+
+/* Several owners' weights in float32 meet nowhere in a step, and the average would need them. */
+static bool publishes(const yoke_step *step) {
+    const yoke_exchange *exchange = step->exchange;
+    bool averages = step->options.ema_decay > 0;
+    return learns_by_shadow(step) && exchange->participants > 1 &&
+           (exchange->owners == 1 || !averages);
 }
 
 yoke_status yoke_shadow_choose(int lane, void *context) {
@@ -49,6 +60,10 @@ yoke_status yoke_shadow_choose(int lane, void *context) {
     shadow_trial trial = {.step = step, .elements = elements};
     char key[96];
     int best;
+    if (publishes(step)) {
+        step->exchange->writes_shadow = step->exchange->publishes_shadow = true;
+        yoke_replica_leave_shadow(step->lanes[lane].replica, step->exchange->owners > 1);
+    }
     if (!is_open(step)) return YOKE_OK;
     snprintf(key, sizeof key, "update of %zu by %s%s", step->flat->trainable_elements, rule->name,
              yoke_optimizer_update_rule(optimizer) != rule->plain ? " with momentum" : "");
@@ -65,11 +80,11 @@ yoke_status yoke_shadow_choose(int lane, void *context) {
     yoke_spare_update_close(&trial.update);
     TRY(status);
     step->exchange->writes_shadow = best == IN_THE_UPDATE;
-    if (best == IN_THE_UPDATE) yoke_replica_leave_shadow(step->lanes[lane].replica);
+    if (best == IN_THE_UPDATE) yoke_replica_leave_shadow(step->lanes[lane].replica, false);
     return YOKE_OK;
 }
 
 const char *yoke_shadow_algorithm(const yoke_step *step) {
-    if (!is_open(step)) return NULL;
+    if (!is_open(step) && !publishes(step)) return NULL;
     return names[step->exchange->writes_shadow ? IN_THE_UPDATE : IN_A_PASS];
 }

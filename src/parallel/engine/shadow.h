@@ -10,9 +10,10 @@
 #include "parallel/step/step.h"
 
 /* A yoke_replica_job, whose context is the step, for the root's worker: measures which is faster,
- * and sets exchange->writes_shadow. Where owners update slices of the weights, a pass follows. */
+ * and sets exchange->writes_shadow. With several replicas updates always write it, and it travels
+ * (exchange->publishes_shadow), unless several owners update an averaged model. */
 yoke_status yoke_shadow_choose(int lane, void *context);
-/* What it chose: a static text; NULL: there was no choice. */
+/* What it chose: a static text; NULL: forward writes the shadow, or there is none. */
 const char *yoke_shadow_algorithm(const yoke_step *step);
 
 #endif

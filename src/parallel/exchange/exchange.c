@@ -95,7 +95,7 @@ yoke_status yoke_exchange_open(yoke_exchange *exchange) {
         exchange->gradients[k] = step->lanes[k].memory->gradients;
         exchange->parameters[k] = step->lanes[k].memory->parameters;
         exchange->accumulated[k] = step->lanes[k].accumulated;
-        if (!step->queued && !exchange->kind->joins_ranks)
+        if (exchange->publishes_shadow || (!step->queued && !exchange->kind->joins_ranks))
             exchange->shadows[k] = step->lanes[k].memory->shadow;
     }
     if (exchange->kind->open != NULL) TRY(exchange->kind->open(exchange));
@@ -262,6 +262,13 @@ yoke_status yoke_exchange_check(yoke_exchange *exchange) {
 
 yoke_status yoke_exchange_settle(yoke_exchange *exchange, uint64_t step, uint64_t *bad) {
     return exchange->kind->settle != NULL ? exchange->kind->settle(exchange, step, bad) : YOKE_OK;
+}
+
+yoke_status yoke_exchange_collect(yoke_exchange *exchange) {
+    if (!exchange->root_is_behind) return YOKE_OK;
+    TRY(exchange->kind->collect(exchange));
+    exchange->root_is_behind = false;
+    return YOKE_OK;
 }
 
 void yoke_exchange_complete(yoke_exchange *exchange) {

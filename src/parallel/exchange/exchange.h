@@ -67,6 +67,9 @@ typedef struct yoke_exchange_kind {
     yoke_status (*reduce)(yoke_exchange *exchange);
     yoke_status (*update)(yoke_exchange *exchange);
     yoke_status (*replicate)(yoke_exchange *exchange);
+    /* Makes the root's weights in float32 whole, before anything but a step reads or writes them.
+     */
+    yoke_status (*collect)(yoke_exchange *exchange);
 } yoke_exchange_kind;
 
 extern const yoke_exchange_kind yoke_exchange_threads, yoke_exchange_nodes, yoke_exchange_queued,
@@ -97,7 +100,8 @@ struct yoke_exchange {
     size_t placed_bytes;             /* of the root's flat buffers, in memory of the ranks */
     float **gradients, **parameters; /* [participants] flat buffers */
     uint16_t **shadows;  /* [participants] the flat weights in the compute precision, where the
-                            exchange writes them; NULL: nothing reads them, or forward writes them */
+                            exchange writes or moves them; NULL: nothing reads them, or forward
+                            writes them */
     float **accumulated; /* [participants] sums of shards beside the gradients; NULL: none */
     yoke_optimizer **optimizers; /* [owners][buckets]; NULL: another process has it */
     uint32_t *arrivals;          /* [buckets] lanes whose gradients are complete */
@@ -112,7 +116,10 @@ struct yoke_exchange {
     bool replayed;                                 /* this step's was in a recording */
     uint64_t model_steps[YOKE_MODELS_LIMIT];       /* before it, of each of the engine's models */
     yoke_stale stale;
-    bool writes_shadow;       /* updates write the root's shadow, too; yoke_shadow_choose decides */
+    /* yoke_shadow_choose decides: updates write the owner's shadow, too; publish moves it in place
+     * of weights that plans read in no other form, which the other lanes then do not have. */
+    bool writes_shadow, publishes_shadow;
+    bool root_is_behind;      /* so the root does not have other owners' new weights in float32 */
     yoke_bucket_times *times; /* on modelled links; NULL: there are none */
 };
 
@@ -148,6 +155,7 @@ yoke_status yoke_exchange_check_gradient(const yoke_exchange *exchange);
 /* The parameter that holds a flat element. */
 const char *yoke_exchange_parameter_at(const yoke_exchange *exchange, uint64_t element);
 /* As the kind's. */
+yoke_status yoke_exchange_collect(yoke_exchange *exchange);
 yoke_status yoke_exchange_settle(yoke_exchange *exchange, uint64_t step, uint64_t *bad);
 
 /* The update of a step, if it made one, is done. */

@@ -3,6 +3,8 @@
  * buffers. */
 #include "parallel/exchange/exchange_carrier.h"
 
+#include "parallel/exchange/exchange_publish.h"
+
 static yoke_range range_of(const yoke_exchange *exchange, float *const *buffers, int bucket) {
     yoke_bucket range = exchange->step->flat->buckets[bucket];
     return (yoke_range){.buffers = buffers, .offset = range.offset, .elements = range.elements};
@@ -13,12 +15,6 @@ static yoke_status reduce_bucket(yoke_exchange *exchange, yoke_device_group *gro
     int contributors = exchange->step->flight.contributors;
     return exchange->owners > 1 ? yoke_device_group_reduce_scatter(group, &range, contributors)
                                 : yoke_device_group_reduce(group, &range, contributors);
-}
-
-static yoke_status publish_bucket(yoke_exchange *exchange, yoke_device_group *group, int bucket) {
-    yoke_range range = range_of(exchange, exchange->parameters, bucket);
-    return exchange->owners > 1 ? yoke_device_group_all_gather(group, &range)
-                                : yoke_device_group_broadcast(group, &range);
 }
 
 static yoke_status reduce_all_to_root(yoke_exchange *exchange, yoke_device_group *group) {
@@ -62,7 +58,7 @@ static yoke_status reduce_all_ranks(yoke_exchange *exchange, yoke_device_group *
 
 static const yoke_carrier one_device = {.reduce = NULL};
 static const yoke_carrier among_devices = {
-    .reduce = reduce_bucket, .publish = publish_bucket, .reduce_all = reduce_all_to_root};
+    .reduce = reduce_bucket, .publish = yoke_publish_bucket, .reduce_all = reduce_all_to_root};
 static const yoke_carrier among_ranks = {.reduce = all_reduce_ranks,
                                          .ask = ask_ranks,
                                          .finish = await_ranks,

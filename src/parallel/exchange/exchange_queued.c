@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "parallel/exchange/exchange_carrier.h"
+#include "parallel/exchange/exchange_publish.h"
 
 /* Device memory of a lane; those that own no slice use the gate alone. */
 typedef struct lane_memory {
@@ -74,28 +75,6 @@ static yoke_status open_memory(queued_exchange *queued, int lane) {
                               sizeof all_finite);
 }
 
-static yoke_status open_group(queued_exchange *queued) {
-    const yoke_step *step = queued->base.step;
-    const yoke_flat *flat = step->flat;
-    yoke_device *devices[YOKE_DEVICES_LIMIT];
-    size_t largest = flat->buffer_elements;
-    for (int bucket = 0; bucket < flat->bucket_count; bucket++)
-        if (flat->buckets[bucket].elements > largest) largest = flat->buckets[bucket].elements;
-    for (int lane = 0; lane < step->count; lane++)
-        devices[lane] = step->lanes[lane].device;
-    yoke_device_group_request request = {.devices = devices,
-                                         .count = step->count,
-                                         .kind = step->options.collectives,
-                                         .scratch_elements = largest};
-    TRY(yoke_device_group_create(&queued->group, &request));
-    if (!step->options.inference)
-        yoke_device_group_register(queued->group, queued->base.gradients,
-                                   flat->elements * sizeof(float));
-    yoke_device_group_register(queued->group, queued->base.parameters,
-                               flat->elements * sizeof(float));
-    return YOKE_OK;
-}
-
 static bool is_alone(const queued_exchange *queued) {
     return queued->base.participants == 1 && queued->base.process_group == NULL;
 }
@@ -120,11 +99,16 @@ static yoke_status queued_open(yoke_exchange *exchange) {
         TRY(yoke_device_event_create(&host->event, root));
         TRY(yoke_device_allocate_host(root, sizeof *host->gate, "a gate", (void **)&host->gate));
     }
-    return exchange->participants > 1 ? open_group(queued) : YOKE_OK;
+    if (exchange->process_group != NULL && !exchange->step->options.inference)
+        yoke_process_group_expect(exchange->process_group, exchange->gradients[0],
+                                  exchange->step->flat->elements * sizeof(float));
+    return exchange->participants > 1 ? yoke_publish_group(exchange, &queued->group) : YOKE_OK;
 }
 
 static void queued_close(yoke_exchange *exchange) {
     queued_exchange *queued = queued_of(exchange);
+    if (exchange->process_group != NULL && exchange->gradients != NULL)
+        yoke_process_group_forget(exchange->process_group, exchange->gradients[0]);
     yoke_device_group_destroy(queued->group);
     yoke_device_event_destroy(queued->gated);
     for (int i = 0; i < YOKE_GUARDS; i++) {
@@ -248,6 +232,12 @@ static yoke_status gather_findings(queued_exchange *queued) {
     return YOKE_OK;
 }
 
+/* Every lane keeps and undoes what the others publish to it. Where shadows are published, those of
+ * an undone step stay until the host knows of it and replicates the root's weights. */
+static bool all_undo(const queued_exchange *queued) {
+    return queued->base.keeps && !queued->base.publishes_shadow;
+}
+
 /* The gate of the whole gradient, which `owners` have checked and, when clipping, squared. `given`:
  * a first gate, on the losses, which this one keeps closed. It goes to all lanes that may undo. */
 static yoke_status gate_gradient(queued_exchange *queued, int owners, bool given) {
@@ -264,7 +254,7 @@ static yoke_status gate_gradient(queued_exchange *queued, int owners, bool given
         request.square_sum_count = queued->base.norm_parts * step->flat->bucket_count;
     TRY(yoke_device_gate(lane_of(queued, 0)->device, stream_of(queued), root->gate, &request));
     TRY(send_to_host(queued));
-    return share_gate(queued, queued->base.keeps ? step->count : queued->base.owners);
+    return share_gate(queued, all_undo(queued) ? step->count : queued->base.owners);
 }
 
 /* One bucket. */
@@ -329,7 +319,7 @@ static yoke_status update_and_publish(queued_exchange *queued, int bucket) {
     bool keeps = queued->base.keeps;
     yoke_bucket range = queued->base.step->flat->buckets[bucket];
     /* Others publish their slices to a lane; the update keeps its own. */
-    for (int lane = 0; keeps && lane < queued->base.step->count; lane++) {
+    for (int lane = 0; all_undo(queued) && lane < queued->base.step->count; lane++) {
         yoke_slice own = {.offset = range.offset};
         if (lane < queued->base.owners) own = yoke_exchange_owned(&queued->base, lane, bucket);
         TRY(keep_range(queued, lane, range.offset, own.offset));
@@ -384,17 +374,23 @@ static yoke_status queued_ready(yoke_exchange *exchange, int lane, int bucket) {
     return lane == 0 ? advance(queued_of(exchange)) : YOKE_OK;
 }
 
-/* Every lane restores its weights, and an owner its state too, if the gate is closed. */
+static yoke_status undo_range(queued_exchange *queued, int lane, yoke_bucket range) {
+    return yoke_device_undo(lane_of(queued, lane)->device, stream_of(queued),
+                            queued->memory[lane].gate, queued->base.parameters[lane] + range.offset,
+                            queued->base.gradients[lane] + range.offset, range.elements);
+}
+
+/* A lane restores its weights, and an owner its state too, if the gate is closed. */
 static yoke_status undo_lane(queued_exchange *queued, int lane) {
     const yoke_exchange *exchange = &queued->base;
     const yoke_flat *flat = exchange->step->flat;
-    const yoke_gate *gate = queued->memory[lane].gate;
-    TRY(yoke_device_undo(lane_of(queued, lane)->device, stream_of(queued), gate,
-                         exchange->parameters[lane], exchange->gradients[lane],
-                         flat->trainable_elements));
-    for (int bucket = 0; lane < exchange->owners && bucket < flat->bucket_count; bucket++)
-        TRY(yoke_optimizer_undo(yoke_exchange_owned(exchange, lane, bucket).optimizer,
-                                stream_of(queued), gate));
+    bool whole = all_undo(queued) || exchange->owners == 1;
+    if (whole) TRY(undo_range(queued, lane, (yoke_bucket){0, flat->trainable_elements}));
+    for (int bucket = 0; lane < exchange->owners && bucket < flat->bucket_count; bucket++) {
+        yoke_slice slice = yoke_exchange_owned(exchange, lane, bucket);
+        if (!whole) TRY(undo_range(queued, lane, (yoke_bucket){slice.offset, slice.elements}));
+        TRY(yoke_optimizer_undo(slice.optimizer, stream_of(queued), queued->memory[lane].gate));
+    }
     return YOKE_OK;
 }
 
@@ -405,7 +401,8 @@ static yoke_status finish(queued_exchange *queued) {
         TRY(gather_findings(queued));
         TRY(gate_gradient(queued, exchange->owners, true));
     }
-    for (int lane = 0; exchange->keeps && lane < step->count; lane++)
+    int undoing = all_undo(queued) ? step->count : exchange->owners;
+    for (int lane = 0; exchange->keeps && lane < undoing; lane++)
         TRY(undo_lane(queued, lane));
     for (int bucket = 0; yoke_exchange_clips(exchange) && bucket < step->flat->bucket_count;
          bucket++)
@@ -543,6 +540,7 @@ static yoke_status update_root(queued_exchange *queued) {
 }
 
 static yoke_status queued_update(yoke_exchange *exchange) {
+    TRY(yoke_exchange_collect(exchange));
     TRY(use_root(queued_of(exchange), update_root(queued_of(exchange))));
     if (yoke_exchange_waits(exchange))
         TRY(read_gate(queued_of(exchange), host_gate_of(queued_of(exchange))));
@@ -554,21 +552,8 @@ static yoke_status queued_update(yoke_exchange *exchange) {
 }
 
 static yoke_status broadcast_stale(yoke_step *step, int lane, yoke_span *span) {
-    yoke_exchange *exchange = step->exchange;
-    yoke_device_group *group = queued_of(exchange)->group;
-    float *statistics[YOKE_DEVICES_LIMIT];
     (void)lane;
-    for (int k = 0; k < step->count; k++)
-        statistics[k] = step->lanes[k].memory->buffers;
-    yoke_range weights = {.buffers = exchange->parameters, .elements = exchange->stale.weights};
-    yoke_range buffers = {.buffers = statistics,
-                          .elements = exchange->stale.buffers ? step->flat->buffer_elements : 0};
-    span->bytes =
-        2 * (size_t)(step->count - 1) * (weights.elements + buffers.elements) * sizeof(float);
-    TRY(yoke_lanes_order(step, YOKE_STREAM_COMPUTE, YOKE_STREAM_COMMUNICATION));
-    TRY(yoke_device_group_broadcast(group, &weights));
-    TRY(yoke_device_group_broadcast(group, &buffers));
-    return yoke_lanes_order(step, YOKE_STREAM_COMMUNICATION, YOKE_STREAM_COMPUTE);
+    return yoke_publish_stale(step->exchange, queued_of(step->exchange)->group, &span->bytes);
 }
 
 static const yoke_bar replicate_bar = {.stage = YOKE_STAGE_REPLICATE, .work = broadcast_stale};
@@ -592,4 +577,5 @@ const yoke_exchange_kind yoke_exchange_queued = {
     .reduce = queued_reduce,
     .update = queued_update,
     .replicate = queued_replicate,
+    .collect = yoke_publish_collect,
 };

@@ -58,7 +58,8 @@ yoke_status yoke_guard_restore(yoke_step *step) {
     step->batches_tracked = guard_of(step)->batches_tracked;
     step->versions.buffers++;
     yoke_average_uncount(step, step->steps);
-    yoke_replica_renew_shadow(step->lanes[0].replica); /* an undo restores the weights alone */
+    yoke_replica_renew_shadow(step->lanes[0].replica); /* an undo restores owners' weights alone */
+    if (step->exchange->publishes_shadow) step->versions.weights++;
     if (!guard_of(step)->holds) return YOKE_OK;
     return copy_buffers(step, step->lanes[0].memory->buffers, guard_of(step)->buffers);
 }

@@ -62,13 +62,15 @@ static yoke_status check_order(const yoke_step *step) {
                     options->shards);
     if (options->collectives == YOKE_COLLECTIVES_NCCL)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "NCCL picks the order of its sums, so %d shards need the collectives auto or "
-                    "copy",
+                    "NCCL picks the order of its sums, and %d shards promise the same bits on any "
+                    "number of GPUs: choose the collectives copy, which add in the order of the "
+                    "shards, or auto, which are then copies",
                     options->shards);
     if (step->queued && options->process_group != NULL)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "NCCL picks the order of its sums, so %d shards need one process for all GPUs, "
-                    "or ranks with CPU devices",
+                    "NCCL picks the order of its sums, and %d shards promise the same bits on any "
+                    "number of GPUs: train in one process (mode dp), whose GPUs copy gradients and "
+                    "add them in the order of the shards, or with ranks of CPU devices",
                     options->shards);
     return YOKE_OK;
 }
