@@ -13,6 +13,8 @@ int main(void) {
 
 #else
 
+#include "layer_graphs.h"
+
 enum { X = 1, W, Y, MIDDLE };
 enum { CHANNELS = 8, SIDE = 5, ROWS = 2, VALUES = ROWS * CHANNELS * SIDE * SIDE };
 
@@ -176,6 +178,30 @@ static void heuristics_are_asked_until_there_are_enough(void **state) {
     EXPECT_OFFERS(graph, &tf32, 1, "eng1_k2=0_k14=2", "eng1_k2=2_k14=3", "eng5");
     EXPECT_OFFERS(graph, &tf32, 4, "eng1_k2=0_k14=2", "eng1_k2=2_k14=3", "eng5", "eng1_k2=1_k14=4");
     cuda_graph_destroy(graph);
+}
+
+/* The simulator has an engine of forward and of the filter's gradient, 6, and one of the
+ * image's, 7.
+ */
+static void engines_join_a_convolution_with_its_batch_norm(void **state) {
+    cuda_device *device = ((rig *)*state)->device;
+    const layer_shape shape = {ROWS, CHANNELS, SIDE, CHANNELS, 3, 1, 1};
+    for (int kind = 0; kind < LAYER_GRAPHS; kind++) {
+        cuda_graph *graph = layer_graph_of(device, (layer_graph_kind)kind, &shape);
+        if (kind == LAYER_NORMED_IMAGE)
+            EXPECT_OFFERS(graph, &shorter, 8, "eng7_k2=1", "eng7_k2=2", "eng7_k2=0");
+        else
+            EXPECT_OFFERS(graph, &shorter, 8, "eng6_k2=3_k24=0", "eng6_k2=5_k24=1",
+                          "eng6_k2=1_k24=0", "eng6_k2=0_k24=0");
+        cuda_graph_plan *plan;
+        const char *text = kind == LAYER_NORMED_IMAGE ? "eng7_k2=2" : "eng6_k2=1_k24=0";
+        CHECK(cuda_graph_plan_create(&plan, graph, &shorter, text));
+        assert_non_null(plan);
+        assert_int_equal(cuda_graph_plan_workspace(plan),
+                         kind == LAYER_NORMED_FILTER ? 0 : CHANNELS * 2 * sizeof(float));
+        cuda_graph_plan_destroy(plan);
+        cuda_graph_destroy(graph);
+    }
 }
 
 static bool serves_by(const cuda_graph *graph, const cuda_graph_rules *rules, const char *text) {
@@ -472,6 +498,7 @@ int main(void) {
         cmocka_unit_test(texts_are_canonical),
         cmocka_unit_test(rules_refuse_engines_by_their_notes),
         cmocka_unit_test(heuristics_are_asked_until_there_are_enough),
+        cmocka_unit_test(engines_join_a_convolution_with_its_batch_norm),
         cmocka_unit_test(a_text_makes_a_plan_within_the_rules),
         cmocka_unit_test(what_the_library_does_not_support_is_no_error),
         cmocka_unit_test(bad_descriptions_are_errors_that_name_the_first),

@@ -2,7 +2,7 @@
 /* What the real cuDNN says of Yoke's graphs for an H100, on a machine without a GPU: the library
  * knows the device by its properties instead of a handle. It offers plans for ResNet-50's layers in
  * every direction and precision, adds where Yoke asks it to, and makes each plan again by its text.
- * Nothing runs. */
+ * In float16 it offers plans that join a convolution with its batch norm. Nothing runs. */
 #include "device/cuda/weighted.h"
 #include "support/devices.h"
 
@@ -19,6 +19,8 @@ int main(void) {
 }
 
 #else
+
+#include "layer_graphs.h"
 
 static const char h100[] =
     "{\"cudaDeviceId\": 0, \"deviceVer\": 900, \"driverVer\": 13000, \"totalGlobalMem\": "
@@ -176,8 +178,67 @@ static void every_pass_has_plans(void **state) {
     print_message("%d plans of %d passes\n", plans, passes);
 }
 
+/* channels, size, outputs, kernel, stride, padding: all of ResNet-50's but the first */
+static const int joined_layers[][6] = {
+    {64, 56, 64, 1, 1, 0},    {64, 56, 64, 3, 1, 1},     {64, 56, 256, 1, 1, 0},
+    {256, 56, 64, 1, 1, 0},   {256, 56, 128, 1, 1, 0},   {128, 56, 128, 3, 2, 1},
+    {128, 28, 512, 1, 1, 0},  {256, 56, 512, 1, 2, 0},   {512, 28, 128, 1, 1, 0},
+    {128, 28, 128, 3, 1, 1},  {512, 28, 256, 1, 1, 0},   {256, 28, 256, 3, 2, 1},
+    {256, 14, 1024, 1, 1, 0}, {512, 28, 1024, 1, 2, 0},  {1024, 14, 256, 1, 1, 0},
+    {256, 14, 256, 3, 1, 1},  {1024, 14, 512, 1, 1, 0},  {512, 14, 512, 3, 2, 1},
+    {512, 7, 2048, 1, 1, 0},  {1024, 14, 2048, 1, 2, 0}, {2048, 7, 512, 1, 1, 0},
+    {512, 7, 512, 3, 1, 1}};
+
+static const cuda_graph_rules joined_rules = {.workspace_limit = 32 << 20};
+
+/* Of a few plans, how many the library makes, and again of a graph that was described anew. */
+static int count_joined(cuda_device *device, layer_graph_kind kind, const layer_shape *shape) {
+    enum { FEW = 3 };
+    cuda_graph *graph = layer_graph_of(device, kind, shape);
+    cuda_graph *again = layer_graph_of(device, kind, shape);
+    cuda_graph_list list;
+    int count = 0;
+    CHECK(cuda_graph_offers(graph, &joined_rules, FEW, &list));
+    for (int i = 0; i < list.count && i < FEW; i++) {
+        cuda_graph_plan *plan, *same;
+        CHECK(cuda_graph_plan_create(&plan, graph, &joined_rules, list.texts[i]));
+        if (plan == NULL) continue;
+        CHECK(cuda_graph_plan_create(&same, again, &joined_rules, cuda_graph_plan_text(plan)));
+        assert_non_null(same);
+        assert_string_equal(cuda_graph_plan_text(same), list.texts[i]);
+        assert_int_equal(cuda_graph_plan_workspace(same), cuda_graph_plan_workspace(plan));
+        cuda_graph_plan_destroy(same);
+        cuda_graph_plan_destroy(plan);
+        count++;
+    }
+    cuda_graph_destroy(again);
+    cuda_graph_destroy(graph);
+    return count;
+}
+
+static void float16_layers_have_plans_with_their_batch_norm(void **state) {
+    (void)state;
+    static char handle; /* never read */
+    static cuda_device device = {.cudnn = (cudnnHandle_t)(void *)&handle};
+    int plans = 0, graphs = 0;
+    for (size_t i = 0; i < COUNT(joined_layers); i++) {
+        const int *of = joined_layers[i];
+        const layer_shape shape = {256, of[0], of[1], of[2], of[3], of[4], of[5]};
+        for (int kind = 0; kind < LAYER_GRAPHS; kind++) {
+            int count = count_joined(&device, (layer_graph_kind)kind, &shape);
+            if (count == 0) print_error("layer %d, graph %d: no plan\n", (int)i, kind);
+            assert_true(count > 0);
+            plans += count;
+            graphs++;
+        }
+    }
+    print_message("%d plans of %d graphs\n", plans, graphs);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_pass_has_plans)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_pass_has_plans),
+        cmocka_unit_test(float16_layers_have_plans_with_their_batch_norm)};
     return cmocka_run_group_tests(tests, replace_calls, restore_calls);
 }
 

@@ -11,7 +11,7 @@ const std::vector<Kind> &kinds() {
     static const std::vector<Kind> all = [] {
         std::vector<Kind> made;
         for (const auto &kinds_of : {graph_kinds, engine_kinds, convolution_kinds, pointwise_kinds,
-                                     product_kinds})
+                                     product_kinds, statistics_kinds})
             for (const Kind &kind : kinds_of())
                 made.push_back(kind);
         return made;

@@ -44,6 +44,8 @@ using Memory = std::map<int64_t, void *>;
 
 /* An operation. */
 struct Node {
+    cudnnBackendDescriptorType_t type;
+    cudnnPointwiseMode_t mode;         /* of a pointwise operation */
     std::vector<Tensor> reads, writes; /* a tensor that is added to is in both */
     double operations;                 /* of arithmetic */
     /* What engines look at. */
@@ -53,10 +55,26 @@ struct Node {
     std::function<void(const Memory &, const Arithmetic &)> compute;
 };
 
+/* Graphs that engines know as a whole (cudnn_patterns.cpp). */
+enum class Pattern {
+    any,     /* no convolution and its neighbours, so that general engines try it */
+    unknown, /* no engine computes it */
+    forward, /* [scale, shift, ReLU,] convolution, sums of its result */
+    filter,  /* scale, shift, ReLU, gradient of a filter */
+    data     /* gradient of an image, backward of a ReLU, sums for batch norm's backward */
+};
+
 struct Graph {
     std::vector<Node> nodes; /* in the order that computes them */
     std::map<int64_t, Tensor> tensors;
+    Pattern pattern;
+    size_t partial_bytes; /* of the partial sums that engines keep in the workspace for a pattern */
 };
+Pattern pattern_of(const Graph &graph);
+size_t partial_bytes(const Graph &graph); /* whose pattern is set */
+bool is_convolution(const Node &node);
+/* The pixels of a channel whose values make one partial sum. */
+constexpr int64_t PART = 256;
 
 struct Choice {
     int64_t type, value;
@@ -95,7 +113,7 @@ struct Kind {
     cudnnStatus_t (*complete)(Backend &);
 };
 std::vector<Kind> graph_kinds(), engine_kinds(), convolution_kinds(), pointwise_kinds();
-std::vector<Kind> product_kinds();
+std::vector<Kind> product_kinds(), statistics_kinds();
 
 /* Attributes, of a finalized descriptor or one that is being finalized. `otherwise`: it has none.
  */

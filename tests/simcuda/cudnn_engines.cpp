@@ -20,9 +20,10 @@ struct Engine {
     bool joins;    /* several nodes */
     bool floats;   /* float operands alone */
     bool compiles; /* code of its own for each plan */
+    std::vector<Pattern> patterns; /* none: any graph of no pattern */
 };
 const Engine engines[] = {
-    {{}, {}, 0, 1.5, true, false, false, false},
+    {{}, {}, 0, 1.5, true, false, false, false, {}},
     {{CUDNN_NUMERICAL_NOTE_TENSOR_CORE},
      {{CUDNN_KNOB_TYPE_TILE_SIZE, 0, 3}, {CUDNN_KNOB_TYPE_STAGES, 1, 4}},
      4096,
@@ -30,7 +31,8 @@ const Engine engines[] = {
      true,
      true,
      false,
-     true},
+     true,
+     {}},
     {{CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC},
      {{CUDNN_KNOB_TYPE_SPLIT_K_SLC, 1, 8}},
      0,
@@ -38,10 +40,29 @@ const Engine engines[] = {
      false,
      false,
      false,
-     false},
-    {{CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}, {}, 0, 0.5, false, false, true, false},
-    {{CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}, {}, 0, 0.5, false, false, false, false},
-    {{CUDNN_NUMERICAL_NOTE_FFT}, {}, (size_t)1 << 40, 0.5, false, false, false, false},
+     false,
+     {}},
+    {{CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}, {}, 0, 0.5, false, false, true, false, {}},
+    {{CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}, {}, 0, 0.5, false, false, false, false, {}},
+    {{CUDNN_NUMERICAL_NOTE_FFT}, {}, (size_t)1 << 40, 0.5, false, false, false, false, {}},
+    {{},
+     {{CUDNN_KNOB_TYPE_TILE_SIZE, 0, 5}, {CUDNN_KNOB_TYPE_KERNEL_CFG, 0, 1}},
+     0,
+     1,
+     false,
+     true,
+     false,
+     false,
+     {Pattern::forward, Pattern::filter}},
+    {{},
+     {{CUDNN_KNOB_TYPE_TILE_SIZE, 0, 2}},
+     0,
+     1,
+     false,
+     true,
+     false,
+     false,
+     {Pattern::data}},
 };
 constexpr int64_t ENGINES = sizeof engines / sizeof engines[0];
 
@@ -50,8 +71,18 @@ struct Offer {
     int64_t engine;
     std::vector<Choice> choices;
 };
-const std::vector<Offer> &offers(cudnnBackendHeurMode_t mode) {
-    static const std::vector<Offer>
+using Offers = std::vector<Offer>;
+const Offers &offers(cudnnBackendHeurMode_t mode, const Offers &a, const Offers &b,
+                     const Offers &fallback) {
+    static const Offers none;
+    return mode == CUDNN_HEUR_MODE_A          ? a
+           : mode == CUDNN_HEUR_MODE_B        ? b
+           : mode == CUDNN_HEUR_MODE_FALLBACK ? fallback
+                                              : none;
+}
+
+const Offers &general_offers(cudnnBackendHeurMode_t mode) {
+    static const Offers
         a{{1, {{CUDNN_KNOB_TYPE_STAGES, 2}, {CUDNN_KNOB_TYPE_TILE_SIZE, 0}}},
           {2, {{CUDNN_KNOB_TYPE_SPLIT_K_SLC, 4}}},
           {1, {{CUDNN_KNOB_TYPE_TILE_SIZE, 2}, {CUDNN_KNOB_TYPE_STAGES, 3}}},
@@ -60,18 +91,55 @@ const std::vector<Offer> &offers(cudnnBackendHeurMode_t mode) {
           {3, {}},
           {4, {}},
           {1, {{CUDNN_KNOB_TYPE_STAGES, 4}, {CUDNN_KNOB_TYPE_TILE_SIZE, 1}}}},
-        fallback{{0, {}}}, none;
-    return mode == CUDNN_HEUR_MODE_A          ? a
-           : mode == CUDNN_HEUR_MODE_B        ? b
-           : mode == CUDNN_HEUR_MODE_FALLBACK ? fallback
-                                              : none;
+        fallback{{0, {}}};
+    return offers(mode, a, b, fallback);
+}
+
+const Offers &forward_offers(cudnnBackendHeurMode_t mode) {
+    static const Offers a{{6, {{CUDNN_KNOB_TYPE_KERNEL_CFG, 0}, {CUDNN_KNOB_TYPE_TILE_SIZE, 3}}},
+                          {6, {{CUDNN_KNOB_TYPE_TILE_SIZE, 5}, {CUDNN_KNOB_TYPE_KERNEL_CFG, 1}}}},
+        b{{6, {{CUDNN_KNOB_TYPE_TILE_SIZE, 3}, {CUDNN_KNOB_TYPE_KERNEL_CFG, 0}}},
+          {6, {{CUDNN_KNOB_TYPE_TILE_SIZE, 1}, {CUDNN_KNOB_TYPE_KERNEL_CFG, 0}}}},
+        fallback{{6, {{CUDNN_KNOB_TYPE_TILE_SIZE, 0}, {CUDNN_KNOB_TYPE_KERNEL_CFG, 0}}}};
+    return offers(mode, a, b, fallback);
+}
+
+const Offers &data_offers(cudnnBackendHeurMode_t mode) {
+    static const Offers a{{7, {{CUDNN_KNOB_TYPE_TILE_SIZE, 1}}}},
+        b{{7, {{CUDNN_KNOB_TYPE_TILE_SIZE, 1}}}, {7, {{CUDNN_KNOB_TYPE_TILE_SIZE, 2}}}},
+        fallback{{7, {{CUDNN_KNOB_TYPE_TILE_SIZE, 0}}}};
+    return offers(mode, a, b, fallback);
+}
+
+const Offers &offers_for(const Graph &graph, cudnnBackendHeurMode_t mode) {
+    static const Offers none;
+    switch (graph.pattern) {
+    case Pattern::any:
+        return general_offers(mode);
+    case Pattern::forward:
+    case Pattern::filter:
+        return forward_offers(mode);
+    case Pattern::data:
+        return data_offers(mode);
+    default:
+        return none;
+    }
 }
 
 bool notes(const Engine &engine, cudnnBackendNumericalNote_t note) {
     return std::find(engine.notes.begin(), engine.notes.end(), note) != engine.notes.end();
 }
 
+/* Engines for patterns serve nothing else, and nothing else serves these. */
+bool knows(const Engine &engine, Pattern pattern) {
+    if (engine.patterns.empty()) return pattern == Pattern::any;
+    return std::find(engine.patterns.begin(), engine.patterns.end(), pattern) !=
+           engine.patterns.end();
+}
+
 bool serves(const Engine &engine, const Graph &graph) {
+    if (!knows(engine, graph.pattern)) return false;
+    if (graph.pattern != Pattern::any) return true;
     if (graph.nodes.size() > 1 && !engine.joins) return false;
     for (const Node &node : graph.nodes) {
         if (node.dilated || node.mixed) return false;
@@ -190,7 +258,8 @@ Backend made_of(const Backend &from, cudnnBackendDescriptorType_t type) {
 std::vector<Backend> offered(const Backend &heuristics) {
     std::vector<Backend> made;
     for (const Offer &offer :
-         offers(read(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_HEUR_MODES_COUNT))) {
+         offers_for(*heuristics.graph,
+                    read(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_HEUR_MODES_COUNT))) {
         made.push_back(made_of(heuristics, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
         made.back().engine = offer.engine;
         made.back().choices = offer.choices;
@@ -242,12 +311,40 @@ cudnnStatus_t read_pack(const Graph &graph, const Backend &pack, Pointers *point
     return CUDNN_STATUS_SUCCESS;
 }
 
-void add_operands(const std::vector<Tensor> &tensors, bool written, const Pointers &pointers,
-                  std::vector<Operand> *operands) {
-    for (const Tensor &tensor : tensors)
-        if (!tensor.is_virtual && !tensor.by_value)
-            operands->push_back({pointers.memory.at(tensor.uid), bytes(tensor), written,
-                                 "cudnnBackendExecute"});
+bool has(const std::vector<Tensor> &tensors, int64_t uid) {
+    return std::any_of(tensors.begin(), tensors.end(),
+                       [uid](const Tensor &tensor) { return tensor.uid == uid; });
+}
+
+/* Each once, however many nodes read it; what a node writes is not read for another one. */
+std::vector<Operand> operands_of(const Graph &graph, const Pointers &pointers) {
+    std::vector<Operand> operands;
+    for (const auto &[uid, tensor] : graph.tensors) {
+        if (tensor.is_virtual || tensor.by_value) continue;
+        bool written = false, read = false, added = false;
+        for (const Node &node : graph.nodes) {
+            bool writes = has(node.writes, uid), reads = has(node.reads, uid);
+            written = written || writes;
+            read = read || reads;
+            added = added || (reads && writes);
+        }
+        const Operand operand{pointers.memory.at(uid), bytes(tensor), false, "cudnnBackendExecute"};
+        if (added || !written) operands.push_back(operand);
+        if (written) operands.push_back({operand.pointer, operand.bytes, true, operand.what});
+    }
+    return operands;
+}
+
+/* Of a pattern the convolution's: what its neighbours add is not worth counting. */
+double operations_of(const Graph &graph) {
+    double operations = 0;
+    for (const Node &node : graph.nodes)
+        if (graph.pattern == Pattern::any || is_convolution(node)) operations += node.operations;
+    return operations;
+}
+
+size_t workspace_bytes(const Engine &engine, const Graph &graph) {
+    return engine.workspace + graph.partial_bytes;
 }
 
 Arithmetic arithmetic_of(const Engine &engine) {
@@ -285,7 +382,8 @@ cudnnStatus_t get(Backend &from, cudnnBackendAttributeName_t name, int64_t most,
     case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
         return answer(engines[from.engine].notes, most, count, values);
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
-        return answer<int64_t>({(int64_t)engines[from.engine].workspace}, most, count, values);
+        return answer<int64_t>(
+            {(int64_t)workspace_bytes(engines[from.engine], *from.graph)}, most, count, values);
     default:
         return cudnn_refuse(CUDNN_STATUS_NOT_SUPPORTED, "the simulator answers no such attribute");
     }
@@ -298,27 +396,22 @@ cudnnStatus_t execute(const cudnnContext &handle, const Backend &plan, const Bac
     std::shared_ptr<const Graph> graph = plan.graph;
     Pointers to;
     if (cudnnStatus_t status = read_pack(*graph, pack, &to)) return status;
-    if (engine.workspace > 0 && to.workspace == nullptr)
+    const size_t workspace = workspace_bytes(engine, *graph);
+    if (workspace > 0 && to.workspace == nullptr)
         return cudnn_refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no workspace");
-    std::vector<Operand> operands;
-    double operations = 0;
-    for (const Node &node : graph->nodes) {
-        operations += node.operations;
-        add_operands(node.reads, false, to, &operands);
-        add_operands(node.writes, true, to, &operands);
-    }
-    if (engine.workspace > 0)
-        operands.push_back({to.workspace, engine.workspace, true, "cuDNN workspace"});
+    std::vector<Operand> operands = operands_of(*graph, to);
+    const double operations = operations_of(*graph);
+    if (workspace > 0) operands.push_back({to.workspace, workspace, true, "cuDNN workspace"});
     double cost_ns = engine.cost * (double)library_cost_ns(operations, 0);
     std::weak_ptr<int> code = plan.code;
     bool compiles = engine.compiles;
     cudaError_t error = enqueue_on(
         handle.stream, "cudnnBackendExecute", (uint64_t)cost_ns, operands,
         {operations, counted_as(*graph, engine)},
-        [graph, to, code, compiles, &engine] {
+        [graph, to, code, compiles, workspace, &engine] {
             if (compiles && code.expired())
                 violation("a plan of cuDNN runs that was destroyed, with the code compiled for it");
-            if (engine.workspace > 0) std::memset(to.workspace, 0xff, engine.workspace);
+            if (workspace > 0) std::memset(to.workspace, 0xff, workspace);
             for (const Node &node : graph->nodes)
                 node.compute(to.memory, arithmetic_of(engine));
         });

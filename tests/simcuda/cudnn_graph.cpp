@@ -99,6 +99,8 @@ cudnnStatus_t complete_graph(Backend &backend) {
     if (!sort(nodes, &graph->nodes))
         return cudnn_refuse(CUDNN_STATUS_BAD_PARAM, "nodes wait for each other");
     if (cudnnStatus_t status = check_flow(*graph)) return status;
+    graph->pattern = pattern_of(*graph);
+    graph->partial_bytes = partial_bytes(*graph);
     backend.graph = graph;
     return CUDNN_STATUS_SUCCESS;
 }

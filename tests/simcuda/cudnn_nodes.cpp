@@ -86,7 +86,8 @@ template <int FIRST> cudnnStatus_t complete(Backend &backend) {
         if (cudnnStatus_t status = read_tensor(backend, FIRST + W + i, &tensors[i])) return status;
     if (cudnnStatus_t status = read_shape(backend, FIRST, tensors, &shape)) return status;
     const conv::Scale scale{read(backend, FIRST + ALPHA, 1.0f), read(backend, FIRST + BETA, 0.0f)};
-    Node node;
+    Node node = Node();
+    node.type = backend.type;
     const size_t written = written_by(FIRST);
     for (size_t i = 0; i < 3; i++) {
         if (i != written || scale.beta != 0) node.reads.push_back(tensors[i]);

@@ -112,13 +112,14 @@ cudnnStatus_t complete_operation(Backend &backend) {
     for (const Tensor *tensor : {&of.x, &of.b, &of.t, &of.y})
         if (!has_values(*tensor))
             return cudnn_refuse(CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE, "not a type of numbers");
-    Node node;
+    Node node = Node();
+    node.type = backend.type;
+    node.mode = mode.mode;
     node.reads = {of.x};
     if (mode.operands > 1) node.reads.push_back(of.b);
     if (mode.operands > 2) node.reads.push_back(of.t);
     node.writes = {of.y};
     node.operations = (double)elements(of.y);
-    node.mixed = node.dilated = node.reordered = false;
     node.compute = [=](const Memory &memory, const Arithmetic &) { run(mode, of, memory); };
     backend.node = std::make_shared<const Node>(node);
     return CUDNN_STATUS_SUCCESS;

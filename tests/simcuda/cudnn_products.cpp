@@ -10,7 +10,14 @@ namespace sim::backend {
 
 bool has_values(const Tensor &tensor) {
     return tensor.type == CUDNN_DATA_FLOAT || tensor.type == CUDNN_DATA_BFLOAT16 ||
-           tensor.type == CUDNN_DATA_INT32 || tensor.type == CUDNN_DATA_BOOLEAN;
+           tensor.type == CUDNN_DATA_HALF || tensor.type == CUDNN_DATA_INT32 ||
+           tensor.type == CUDNN_DATA_BOOLEAN;
+}
+
+static Type floating(cudnnDataType_t type) {
+    return type == CUDNN_DATA_BFLOAT16 ? Type::bfloat16
+           : type == CUDNN_DATA_HALF   ? Type::float16
+                                       : Type::float32;
 }
 
 float get_value(const Tensor &tensor, const void *values, size_t index) {
@@ -20,8 +27,7 @@ float get_value(const Tensor &tensor, const void *values, size_t index) {
     case CUDNN_DATA_BOOLEAN:
         return static_cast<const uint8_t *>(values)[index];
     default:
-        return load(tensor.type == CUDNN_DATA_BFLOAT16 ? Type::bfloat16 : Type::float32, values,
-                    index);
+        return load(floating(tensor.type), values, index);
     }
 }
 
@@ -34,8 +40,7 @@ void put_value(const Tensor &tensor, void *values, size_t index, float value) {
         static_cast<uint8_t *>(values)[index] = value != 0;
         break;
     default:
-        store(tensor.type == CUDNN_DATA_BFLOAT16 ? Type::bfloat16 : Type::float32, values, index,
-              value);
+        store(floating(tensor.type), values, index, value);
     }
 }
 
@@ -56,11 +61,10 @@ size_t place(const Tensor &tensor, const Tensor &over, int64_t index) {
 namespace {
 
 Node node_of(const std::vector<Tensor> &reads, const Tensor &written, double operations) {
-    Node node;
+    Node node = Node();
     node.reads = reads;
     node.writes = {written};
     node.operations = operations;
-    node.mixed = node.dilated = node.reordered = false;
     return node;
 }
 
@@ -69,7 +73,9 @@ cudnnStatus_t finish(Backend &backend, const Node &node) {
         for (const Tensor &tensor : *tensors)
             if (tensor.dims.size() != 4 || !has_values(tensor))
                 return cudnn_refuse(CUDNN_STATUS_NOT_SUPPORTED, "not four dimensions of numbers");
-    backend.node = std::make_shared<const Node>(node);
+    auto made = std::make_shared<Node>(node);
+    made->type = backend.type;
+    backend.node = made;
     return CUDNN_STATUS_SUCCESS;
 }
 

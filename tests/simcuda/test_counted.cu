@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The count of a launch: kernels whose loads and stores are known. It runs in the preset simcount,
- * which compiles this file as it compiles kernels. */
+/* The count of a launch: kernels and graphs whose loads and stores are known. It runs in the preset
+ * simcount, which compiles this file as it compiles kernels. */
 #include "device/cuda/kernel.h"
 #include "simcuda/counted.h"
-#include "simcuda/rig.h"
+#include "simcuda/cudnn_layer_graphs.h"
 
 using rig::Array;
 
@@ -118,6 +118,49 @@ static void the_next_launch_finds_what_the_cache_holds(void **) {
     }
 }
 
+/* A graph runs with one pointer for all of its tensors. */
+static simcuda_counted count_graph(rig::LayerGraph &of, cudnnBackendDescriptor_t graph,
+                                   int64_t engine, const rig::Dims &uids) {
+    Array<float> all(COUNT), workspace((size_t)1 << 16);
+    cudnnBackendDescriptor_t running = rig::plan(of.objects(), of.handle(), graph, engine);
+    cudnnBackendDescriptor_t pack =
+        rig::pack(of.objects(), uids, std::vector<void *>(uids.size(), all.get()), workspace.get());
+    simcuda_count_begin();
+    rig::check(cudnnBackendExecute(of.handle().handle, running, pack));
+    rig::check(cudaDeviceSynchronize());
+    const simcuda_counted *list;
+    assert_int_equal(simcuda_count_end(&list), 1);
+    assert_int_equal(list[0].kind, SIMCUDA_LIBRARY);
+    return list[0];
+}
+
+static void expect_graph(const simcuda_counted &one, double halves, double floats,
+                         double products) {
+    near(one.unique_bytes, 2 * halves + 4 * floats, 0);
+    near(one.operations, 2 * products, 0);
+    assert_int_equal(one.arithmetic, SIMCUDA_BFLOAT16);
+}
+
+/* What several nodes read, or read of another, moves once; what lies between them does not. */
+static void graphs_move_their_operands_once(void **) {
+    using namespace rig;
+    const Layer layer{4, 32, 16, 64, 3, 2, 1};
+    const double x = 4 * 16 * 16 * 32, y = 4 * 8 * 8 * 64, w = 64 * 9 * 32;
+    const double products = y * 9 * 32;
+    LayerGraph plain(layer), normed(layer), filter(layer), image(layer);
+    expect_graph(count_graph(plain, plain.forward(false), 6, {X, W, Y, SUMS, SQUARES}), x + w + y,
+                 2 * 64, products);
+    expect_graph(
+        count_graph(normed, normed.forward(true), 6, {X, W, Y, SCALE, SHIFT, SUMS, SQUARES}),
+        x + w + y + 2 * 32, 2 * 64, products);
+    expect_graph(count_graph(filter, filter.filter_gradient(), 6, {X, W, Y, SCALE, SHIFT}),
+                 x + w + y + 2 * 32, 0, products);
+    expect_graph(count_graph(image, image.image_gradient(), 7,
+                             {X, W, Y, MASKED, SCALE, SHIFT, MEAN, INVSTD, DSCALE, DSHIFT,
+                              EQ_DY_SCALE, EQ_X_SCALE, EQ_BIAS}),
+                 2 * x + w + y, 9 * 32, products);
+}
+
 int main(void) {
     if (!simcuda_count_open()) return 1;
     const struct CMUnitTest tests[] = {
@@ -126,6 +169,7 @@ int main(void) {
         cmocka_unit_test(a_second_pass_reads_memory_again),
         cmocka_unit_test(a_table_of_all_blocks_is_read_once),
         cmocka_unit_test(the_next_launch_finds_what_the_cache_holds),
+        cmocka_unit_test(graphs_move_their_operands_once),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
