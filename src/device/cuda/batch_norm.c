@@ -83,6 +83,7 @@ yoke_status cuda_batch_norm_prepare(cuda_kernel_plan *plan, const yoke_plan_requ
     if (!request->training) return YOKE_OK;
     needs->scratch_bytes += partial_bytes;
     needs->saved_bytes = 2 * (size_t)channels * sizeof(float);
+    needs->backward_over_input = needs->backward_in_place;
     if (!request->operation->add) return YOKE_OK;
     const cuda_batch_norm_job job = cuda_batch_norm_job_of(plan, true);
     needs->saved_bytes += cuda_batch_norm_mask_bytes(&job);

@@ -219,6 +219,7 @@ static yoke_status sync_prepare(cuda_kernel_plan *plan, const yoke_plan_request 
     sync->group = request->norm_group;
     size_t before = needs->scratch_bytes; /* of copies, behind which scratch begins */
     TRY(cuda_batch_norm_prepare(plan, &fixed));
+    needs->backward_over_input = false; /* cuda_run_sync_norm_correct reads both */
     sync->given_offset = cuda_aligned(needs->saved_bytes);
     needs->saved_bytes = sync->given_offset + 4 * channels * sizeof(float);
     const cuda_batch_norm_job norm = cuda_batch_norm_job_of(plan, false);
