@@ -186,7 +186,7 @@ typedef struct cuda_batch_norm_job {
     const float *weight, *bias;
     float *weight_gradient, *bias_gradient;
     float *mean, *reciprocal; /* [channels], from forward to backward; 1 / std */
-    unsigned char *mask;      /* [cuda_batch_norm_mask_bytes], so, too; NULL: nobody reads it */
+    unsigned char *mask;      /* [cuda_batch_norm_mask_bytes], likewise; NULL: nobody reads it */
     float *running_mean, *running_variance;
     float *partial; /* [cuda_batch_norm_partial_bytes], scratch of one pass */
 } cuda_batch_norm_job;
