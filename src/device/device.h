@@ -466,6 +466,7 @@ typedef struct yoke_plan_needs {
     /* With two inputs: input 1's gradient may overwrite the output gradient, input 0's the
      * output. */
     bool joined_in_place;
+    bool backward_over_input; /* input 0's gradient may overwrite input 0 */
     /* Both inputs have the same gradient (add): the plan writes input_gradients[0] only. */
     bool shared_input_gradient;
     /* Backward can add input 0's gradient to what is in its place. */

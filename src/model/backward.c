@@ -123,17 +123,20 @@ static void contribute_tensors(struct backward *backward, int index) {
     }
 }
 
-/* The place that an input's gradient may overwrite: the output gradient or the output, if no later
- * step needs it. */
+/* Of what the plan reads in backward, what an input's gradient may overwrite, if no later step
+ * needs it: the output gradient, the output or the input. */
 static yoke_place free_place(const struct backward *backward, int index, int input) {
     const yoke_program *program = backward->program;
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
     yoke_place gradient = program->places[index].output_gradient;
-    yoke_place output = program->values[program->model->nodes[index].output];
+    const yoke_node *node = &program->model->nodes[index];
+    yoke_place output = program->values[node->output], own = program->values[node->inputs[0]];
     bool over_gradient = input == 0 ? needs->backward_in_place : needs->joined_in_place;
     bool over_output = input == 0 && needs->joined_in_place && output >= 0;
+    bool over_input = input == 0 && needs->backward_over_input && own >= 0;
     if (over_gradient && gradient >= 0 && backward->references[gradient] == 0) return gradient;
     if (over_output && program->arena.storages[output].end == backward->step) return output;
+    if (over_input && program->arena.storages[own].end == backward->step) return own;
     return YOKE_PLACE_NOWHERE;
 }
 

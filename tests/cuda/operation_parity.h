@@ -110,9 +110,11 @@ static inline void parity_bind_gradients(parity_side *side) {
     if (side->c->first_layer) return;
     bool in_place = side->c->in_place && needs->backward_in_place;
     bool joined = side->c->in_place && needs->joined_in_place;
-    binding->input_gradients[0] = in_place ? binding->output_gradient
-                                  : joined ? binding->output
-                                           : parity_memory(side, side->inputs[0].bytes);
+    bool over_input = side->c->in_place && needs->backward_over_input;
+    binding->input_gradients[0] = in_place     ? binding->output_gradient
+                                  : over_input ? binding->inputs[0]
+                                  : joined     ? binding->output
+                                               : parity_memory(side, side->inputs[0].bytes);
     binding->adds_input_gradient = side->c->adds && needs->adds_input_gradient;
     if (parity_inputs(side->c) > 1 && !needs->shared_input_gradient)
         binding->input_gradients[1] =

@@ -53,6 +53,26 @@ static void the_fixed_rule_joins_nothing(void **state) {
     rig_destroy(&rig);
 }
 
+/* Of a batch norm with a sum, whose output nobody reads in backward but the next convolution. */
+static void the_gradient_of_a_norm_takes_the_place_of_its_input(void **state) {
+    (void)state;
+    struct rig rig;
+    open_model(&rig, resnet20(8), NULL, 0, YOKE_BFLOAT16);
+    const yoke_program *program = yoke_replica_program(rig.replica, rig.rows, true);
+    int sums = 0;
+    for (int i = 0; i < program->model->node_count; i++) {
+        const yoke_node *node = &program->model->nodes[i];
+        if (node->operation.kind != YOKE_OP_BATCH_NORM || !node->operation.add) continue;
+        const yoke_node_places *places = &program->places[i];
+        sums++;
+        assert_int_equal(places->input_gradients[0], program->values[node->inputs[0]]);
+        assert_int_equal(places->input_gradients[1], places->output_gradient);
+        assert_false(yoke_plan_describe(program->plans[i])->backward_reads_output);
+    }
+    assert_int_equal(sums, 9);
+    rig_destroy(&rig);
+}
+
 static void models_equal_the_reference(void **state) {
     (void)state;
     static yoke_model *(*const networks[])(const yoke_loss_options *) = {everything, joined};
@@ -176,6 +196,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_residual_join_costs_no_pass_of_its_own),
         cmocka_unit_test(the_fixed_rule_joins_nothing),
+        cmocka_unit_test(the_gradient_of_a_norm_takes_the_place_of_its_input),
         cmocka_unit_test(models_equal_the_reference),
         cmocka_unit_test(two_runs_give_the_same_bits),
         cmocka_unit_test(a_contest_decides_who_adds),

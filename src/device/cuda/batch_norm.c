@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batch normalisation with an optional ReLU, or with a sum and its ReLU. Forward saves mean and
- * reciprocal standard deviation for backward. Backward computes the ReLU's mask from its input, or
- * reads it from the sum's output. Running statistics follow torch.nn.BatchNorm2d. */
+ * reciprocal standard deviation for backward, and of a sum the ReLU's mask. Without a sum backward
+ * computes the mask from its input. Running statistics follow torch.nn.BatchNorm2d. */
 #include "device/cuda/batch_norm_plan.h"
 
 cuda_batch_norm_job cuda_batch_norm_job_of(const cuda_kernel_plan *plan, bool backward) {
@@ -29,6 +29,7 @@ cuda_batch_norm_job cuda_batch_norm_job_of(const cuda_kernel_plan *plan, bool ba
     if (plan->base.backward == NULL || at->saved == NULL) return job;
     job.mean = at->saved;
     job.reciprocal = job.mean + job.channels;
+    if (operation->add) job.mask = (unsigned char *)(job.reciprocal + job.channels);
     job.partial = at->scratch;
     job.output_gradient = at->output_gradient;
     job.input_gradient = at->input_gradients[0];
@@ -82,8 +83,10 @@ yoke_status cuda_batch_norm_prepare(cuda_kernel_plan *plan, const yoke_plan_requ
     if (!request->training) return YOKE_OK;
     needs->scratch_bytes += partial_bytes;
     needs->saved_bytes = 2 * (size_t)channels * sizeof(float);
+    needs->backward_over_input = needs->backward_in_place;
     if (!request->operation->add) return YOKE_OK;
-    needs->backward_reads_output = true;
+    const cuda_batch_norm_job job = cuda_batch_norm_job_of(plan, true);
+    needs->saved_bytes += cuda_batch_norm_mask_bytes(&job);
     needs->joined_in_place = needs->backward_in_place && !plan->inputs[1].reordered;
     needs->backward_in_place = false;
     return YOKE_OK;

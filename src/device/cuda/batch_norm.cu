@@ -57,6 +57,17 @@ static __device__ void measure(const cuda_batch_norm_job &job, const part &part,
     cuda_sum_columns<N, LANES>(squares, room);
 }
 
+/* The ReLU sees what is stored. */
+template <typename T, int N> static __device__ unsigned char passes(const float (&stored)[N]) {
+    unsigned bits = 0;
+    for (int i = 0; i < N; i++) {
+        T rounded;
+        cuda_narrow(stored[i], &rounded);
+        bits |= (cuda_widen(rounded) <= 0 ? 0u : 1u) << i;
+    }
+    return (unsigned char)bits;
+}
+
 template <typename T, int N, bool ADD>
 static __device__ void normalise(const cuda_batch_norm_job &job, const part &part,
                                  const float (&mean)[N], const float (&reciprocal)[N]) {
@@ -67,7 +78,7 @@ static __device__ void normalise(const cuda_batch_norm_job &job, const part &par
     }
     auto load = [&](size_t pixel) {
         packs<T, N, 1 + ADD> values = {{load_at<N, T, LAST>(job, part, job.input, pixel)}};
-        if (ADD) values.of[ADD] = load_at<N, T>(job, part, job.added, pixel);
+        if (ADD) values.of[ADD] = load_at<N, T, LAST>(job, part, job.added, pixel);
         return values;
     };
     visit(part, load, [&](size_t pixel, const packs<T, N, 1 + ADD> &values) {
@@ -78,6 +89,7 @@ static __device__ void normalise(const cuda_batch_norm_job &job, const part &par
             result[i] = job.relu && z < 0 ? 0 : z;
         }
         cuda_store<T, N>((T *)job.output + pixel * (size_t)job.channels + part.channel, result);
+        if (ADD && job.mask != NULL) *mask_at<N>(job, part, pixel) = passes<T, N>(result);
     });
 }
 
@@ -215,6 +227,14 @@ template <typename T, int N> static size_t partial_bytes(const cuda_batch_norm_j
     if (fits_one_launch<N>(job, CUDA_NORM_WHOLE_BACKWARD)) return 0;
     size_t rows = 2 * ((size_t)divide<N>(job, job->resident.sums).count + 1);
     return rows * (size_t)job->channels * sizeof(float);
+}
+
+template <typename T, int N> static size_t mask_bytes(const cuda_batch_norm_job *job) {
+    return divide<N>(job, 0).groups * CHUNK_LANES * job->pixels;
+}
+
+extern "C" size_t cuda_batch_norm_mask_bytes(const cuda_batch_norm_job *job) {
+    return CUDA_BY_PACK(mask_bytes, job->type, job->channels, job);
 }
 
 extern "C" size_t cuda_batch_norm_partial_bytes(const cuda_batch_norm_job *job) {

@@ -55,11 +55,10 @@ static __device__ part reversed(part part) {
     return part;
 }
 
-/* Issues several loads before it uses the first; more than 128 bytes would not fit a thread's
- * registers. */
+/* Issues several loads before it uses the first. */
 template <typename Load, typename Use>
 static __device__ void visit(const part &part, Load load, Use use) {
-    constexpr int AHEAD = sizeof(decltype(load(0))) > 32 ? 2 : 4;
+    constexpr int AHEAD = 4;
     size_t pixel = part.pixel;
     for (size_t step = 0; step < part.steps; step += AHEAD, pixel += AHEAD * part.stride) {
         decltype(load(pixel)) ahead[AHEAD] = {};
@@ -79,6 +78,16 @@ static __device__ cuda_pack<T, N> load_at(const cuda_batch_norm_job &job, const 
                                           const void *values, size_t pixel) {
     const T *from = (const T *)values + pixel * (size_t)job.channels + part.channel;
     return VISIT == LAST ? cuda_load_last<N>(from) : cuda_load<N>(from);
+}
+
+/* What the ReLU behind a sum lets through: a byte for each pack of a pixel, of which bit i stands
+ * for channel i. The bytes of CHUNK_LANES packs lie side by side, then come those of the next
+ * pixel: 32 for a warp. */
+template <int N>
+static __device__ unsigned char *mask_at(const cuda_batch_norm_job &job, const part &part,
+                                         size_t pixel) {
+    size_t pack = (size_t)part.channel / N, group = pack / CHUNK_LANES;
+    return job.mask + (group * job.pixels + pixel) * CHUNK_LANES + pack % CHUNK_LANES;
 }
 
 /* N channels of one pixel, of each of COUNT tensors. */

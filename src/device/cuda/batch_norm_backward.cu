@@ -2,8 +2,8 @@
 /* Batch normalisation, backward. With x^ = (x - mean) * reciprocal and g the gradient before the
  * ReLU, bias gradient = sum g, weight gradient = sum g x^, input gradient = weight * reciprocal *
  * (g - mean of g - x^ * mean of g x^). The ReLU's mask is computed again from x, which is read
- * anyway. With a sum (ADD) the output shows the mask; g is also the gradient of the added input:
- * the first pass writes it there and the second reads it. */
+ * anyway. With a sum (ADD) forward saved it; g is also the gradient of the added input: the first
+ * pass writes it there and the second reads it. */
 #include "device/cuda/batch_norm.h"
 
 template <int N> struct channel_constants { float mean[N], scale[N], bias[N]; };
@@ -19,25 +19,32 @@ static __device__ void load_constants(const cuda_batch_norm_job &job, const part
     }
 }
 
+/* N channels of a pixel: x, the output's gradient, and of a sum the ReLU's mask. */
+template <typename T, int N> struct pixel_values {
+    cuda_pack<T, N> x, gradient;
+    unsigned char mask;
+};
+
 /* Calls use(pixel, off, g) with off = x - mean, N of each. */
 template <typename T, int N, bool ADD, visits VISIT, typename Use>
 static __device__ void visit_gradients(const cuda_batch_norm_job &job, const part &part,
                                        const channel_constants<N> &constants, Use use) {
     auto load = [&](size_t pixel) {
-        packs<T, N, 2 + ADD> values = {
-            {load_at<N, T, VISIT>(job, part, job.input, pixel),
-             load_at<N, T, VISIT>(job, part, job.output_gradient, pixel)}};
-        if (ADD) values.of[1 + ADD] = load_at<N, T>(job, part, job.output, pixel);
+        pixel_values<T, N> values = {load_at<N, T, VISIT>(job, part, job.input, pixel),
+                                     load_at<N, T, VISIT>(job, part, job.output_gradient, pixel),
+                                     0};
+        if (ADD) values.mask = *mask_at<N>(job, part, pixel);
         return values;
     };
-    visit(part, load, [&](size_t pixel, const packs<T, N, 2 + ADD> &values) {
+    visit(part, load, [&](size_t pixel, const pixel_values<T, N> &values) {
         float off[N], gradient[N];
         for (int i = 0; i < N; i++) {
-            float value = cuda_widen(values.of[0].at[i]);
-            float z = ADD ? cuda_widen(values.of[1 + ADD].at[i])
-                          : normal(value, constants.mean[i], constants.scale[i], constants.bias[i]);
+            float value = cuda_widen(values.x.at[i]);
+            bool stops = ADD ? (values.mask >> i & 1) == 0
+                             : job.relu && normal(value, constants.mean[i], constants.scale[i],
+                                                  constants.bias[i]) <= 0;
             off[i] = value - constants.mean[i];
-            gradient[i] = job.relu && z <= 0 ? 0 : cuda_widen(values.of[1].at[i]);
+            gradient[i] = stops ? 0 : cuda_widen(values.gradient.at[i]);
         }
         use(pixel, off, gradient);
     });

@@ -169,8 +169,8 @@ typedef struct cuda_batch_norm_resident {
     unsigned sums, values;
 } cuda_batch_norm_resident;
 
-/* Values [pixels, channels]. With `added` the output is ReLU(norm + added), and backward reads the
- * ReLU's mask from the output. */
+/* Values [pixels, channels]. With `added` the output is ReLU(norm + added), whose mask backward
+ * reads. */
 typedef struct cuda_batch_norm_job {
     size_t pixels; /* of all rows */
     int channels;
@@ -186,10 +186,12 @@ typedef struct cuda_batch_norm_job {
     const float *weight, *bias;
     float *weight_gradient, *bias_gradient;
     float *mean, *reciprocal; /* [channels], from forward to backward; 1 / std */
+    unsigned char *mask;      /* [cuda_batch_norm_mask_bytes], likewise; NULL: nobody reads it */
     float *running_mean, *running_variance;
     float *partial; /* [cuda_batch_norm_partial_bytes], scratch of one pass */
 } cuda_batch_norm_job;
 size_t cuda_batch_norm_partial_bytes(const cuda_batch_norm_job *job);
+size_t cuda_batch_norm_mask_bytes(const cuda_batch_norm_job *job); /* if something is added */
 /* Sets job->resident, on the current GPU with so many multiprocessors: of forward and evaluation,
  * and of backward. Whether something is added must be known. */
 cudaError_t cuda_fit_batch_norm(cuda_batch_norm_job *job, int processors);

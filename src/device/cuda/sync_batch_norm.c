@@ -14,9 +14,10 @@ typedef struct sync_plan {
     yoke_norm_group *group;
     yoke_status (*forward)(yoke_plan *plan, const yoke_plan_step *step);
     yoke_status (*backward)(yoke_plan *plan, const yoke_plan_step *step);
-    const yoke_plan_step *step; /* of the pass that runs */
-    double total;               /* values of a channel in the latest forward */
-    size_t partial_offset, message_offset;
+    const yoke_plan_step *step;            /* of the pass that runs */
+    double total;                          /* values of a channel in the latest forward */
+    size_t partial_offset, message_offset; /* in scratch */
+    size_t given_offset;                   /* in `saved` */
     /* Pinned; forward and backward have coefficients of their own, since copies may still read. */
     double *message;                 /* [1 + 2 * channels] */
     float *statistics, *corrections; /* [2, channels] */
@@ -30,11 +31,12 @@ static size_t channels_of(const sync_plan *sync) {
     return (size_t)sync->norm.kernel.base.operation.input.channels;
 }
 
-/* In `saved`: mean and 1 / std for backward, then what all participants have: mean and variance, or
+/* In `saved`, behind what any batch norm saves: what all participants have, mean and variance, or
  * in backward offset and slope. */
 static float *given(const sync_plan *sync, bool backward) {
-    float *saved = sync->norm.kernel.base.binding.saved;
-    return saved + (backward ? 4 : 2) * channels_of(sync);
+    char *saved = sync->norm.kernel.base.binding.saved;
+    float *statistics = (float *)(void *)(saved + sync->given_offset);
+    return backward ? statistics + 2 * channels_of(sync) : statistics;
 }
 
 static cuda_sync_norm_job sync_job(const sync_plan *sync, const cuda_batch_norm_job *norm) {
@@ -217,7 +219,9 @@ static yoke_status sync_prepare(cuda_kernel_plan *plan, const yoke_plan_request 
     sync->group = request->norm_group;
     size_t before = needs->scratch_bytes; /* of copies, behind which scratch begins */
     TRY(cuda_batch_norm_prepare(plan, &fixed));
-    needs->saved_bytes = 6 * channels * sizeof(float);
+    needs->backward_over_input = false; /* cuda_run_sync_norm_correct reads both */
+    sync->given_offset = cuda_aligned(needs->saved_bytes);
+    needs->saved_bytes = sync->given_offset + 4 * channels * sizeof(float);
     const cuda_batch_norm_job norm = cuda_batch_norm_job_of(plan, false);
     sync->partial_offset = cuda_aligned(needs->scratch_bytes - before);
     sync->message_offset = sync->partial_offset +
