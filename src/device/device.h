@@ -423,12 +423,11 @@ typedef struct yoke_plan_request {
     bool frozen;           /* no parameter needs a gradient: convolution and linear compute none */
     bool fixed_statistics; /* batch norm: training computes with the running statistics, too, and
                               leaves them as they are */
-    /* Linear. relu: a ReLU alone reads the output, and the plan may compute it, too. relu_mask: a
-     * linear layer alone reads that ReLU, and may mask its gradient. */
-    bool relu, relu_mask;
-    /* Linear: input 0 comes from a plan that keeps such a mask; the plan may write the gradient
-     * before the ReLU, and with input_bias that of the bias before it. */
-    bool input_masked, input_bias;
+    /* Linear: input 0 is the output of this activation; the plan before computes it, and keeps what
+     * its backward reads. The plan may write the gradient before the activation, and with
+     * input_bias that of the bias before it. NULL: it may not. */
+    const yoke_operation *previous;
+    bool input_bias;
     bool input_shared; /* the plan may add the gradient of input 0 to another reader's */
     bool sole_weight;  /* linear: no other plan contributes to the weight's gradient */
     /* Convolution, linear, in inference: operations of which each alone reads the value before it,
@@ -437,6 +436,10 @@ typedef struct yoke_plan_request {
      * reads beside that value. */
     const yoke_operation *next[YOKE_PLAN_NEXT];
     yoke_layout added;
+    /* Linear, elsewhere: next[0] is an activation that alone reads the output. next_backward: in
+     * training its backward runs. next_linear: a linear layer alone reads the activation, and its
+     * plan may compute that backward. */
+    bool next_backward, next_linear;
     /* Linear: next[0] is an OUTPUT that alone reads the value, and this is the loss, which reads
      * that; the plan may compute both. NULL: it may not. */
     const yoke_operation *loss;
@@ -472,14 +475,14 @@ typedef struct yoke_plan_needs {
     bool adds_input_gradient;
     /* And in steps that say so those of the parameters. */
     bool adds_parameter_gradients;
-    bool applies_relu; /* as the request offers: the output is the ReLU's */
     int computes_next; /* so many operations of request.next: the output is that of the last */
+    bool keeps_output; /* and yet its own: next[0]'s is the binding's next_output */
     /* The plan computes request.next[0] and the loss. In a step with loss_only, forward runs in the
      * place of the loss's, writes no output, and keeps the gradients for backward in `saved`. In
      * others the two passes are those of the operation and the OUTPUT. */
     bool computes_loss;
     size_t mask_bytes; /* `saved` begins with a mask of what the ReLU let through; 0: none */
-    bool masks_input_gradient, sums_input_bias; /* as the request offers */
+    bool computes_previous, sums_input_bias; /* in backward, as the request offers */
     /* The plan reads parameter k from the binding's `shadows`, not in float32. */
     bool reads_shadow[YOKE_PLAN_PARAMETERS];
 } yoke_plan_needs;
@@ -498,7 +501,9 @@ typedef struct yoke_plan_binding {
     void *output_gradient;
     void *input_gradients[YOKE_PLAN_INPUTS]; /* overwritten by backward */
     bool adds_input_gradient;                /* but input 0's is added to; where the plan can */
-    const void *input_mask;                  /* where the plan masks input 0's gradient */
+    void *next_output;                       /* where the plan keeps its own output */
+    const void *input_aux; /* where it computes backward of the activation before it: the mask, or
+                              the activation's input */
     float *input_bias_gradient; /* where it sums that up, too. The plan before it then gets no
                                    gradient of its bias to write: NULL */
     void *saved, *scratch, *kept;
