@@ -77,6 +77,7 @@ static double node_bytes(const yoke_program *program, const bench_call_subject *
     /* What convolution and linear save is a copy in another layout, which others do without. */
     if (!yoke_plan_has_parts(program->plans[subject->node])) bytes += (double)needs->saved_bytes;
     if (needs->keeps_output) bytes += value_bytes(program, node->output); /* and next[0]'s */
+    if (needs->computes_sum) bytes += 2 * value_bytes(program, node->inputs[0]);
     return bytes + parameter_bytes(program, node, needs) + (double)needs->mask_bytes;
 }
 

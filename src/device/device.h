@@ -428,6 +428,9 @@ typedef struct yoke_plan_request {
      * input_bias that of the bias before it. NULL: it may not. */
     const yoke_operation *previous;
     bool input_bias;
+    /* Layer norm: input 0 is the sum of two values in its layout, and no plan before this one reads
+     * it: the plan may compute it, too. */
+    bool input_summed;
     bool input_shared; /* the plan may add the gradient of input 0 to another reader's */
     bool sole_weight;  /* linear: no other plan contributes to the weight's gradient */
     /* Convolution, linear, in inference: operations of which each alone reads the value before it,
@@ -481,6 +484,7 @@ typedef struct yoke_plan_needs {
      * place of the loss's, writes no output, and keeps the gradients for backward in `saved`. In
      * others the two passes are those of the operation and the OUTPUT. */
     bool computes_loss;
+    bool computes_sum; /* as the request offers: forward writes input 0 */
     size_t mask_bytes; /* `saved` begins with a mask of what the ReLU let through; 0: none */
     bool computes_previous, sums_input_bias; /* in backward, as the request offers */
     /* The plan reads parameter k from the binding's `shadows`, not in float32. */
@@ -501,9 +505,10 @@ typedef struct yoke_plan_binding {
     void *output_gradient;
     void *input_gradients[YOKE_PLAN_INPUTS]; /* overwritten by backward */
     bool adds_input_gradient;                /* but input 0's is added to; where the plan can */
-    void *next_output;                       /* where the plan keeps its own output */
-    const void *input_aux; /* where it computes backward of the activation before it: the mask, or
-                              the activation's input */
+    const void *summands[2]; /* of input 0, which may lie in the first one's place */
+    void *next_output;       /* where the plan keeps its own output */
+    const void *input_aux;   /* where it computes backward of the activation before it: the mask, or
+                                the activation's input */
     float *input_bias_gradient; /* where it sums that up, too. The plan before it then gets no
                                    gradient of its bias to write: NULL */
     void *saved, *scratch, *kept;

@@ -2,7 +2,8 @@
 /* A linear layer that computes the activation behind it, or the loss, and one that computes
  * backward of the activation before it and the bias's gradient of the layer before that; in
  * inference a convolution or a linear layer that computes the batch norm, the add and the
- * activation behind it: where nobody else reads the values between them, and the plans can. */
+ * activation behind it: where nobody else reads the values between them, and the plans can. And a
+ * layer norm that computes the sum that it reads. */
 #include "model/program.h"
 
 /* The only node that reads `value`; NONE when several do. */
@@ -144,8 +145,39 @@ static void offer_activation(const yoke_program *program, int node, yoke_plan_re
         request->next_backward && is_linear(model, only_reader(model, model->nodes[next].output));
 }
 
+/* Whether the plan of an earlier node computes this one. */
+static bool is_computed(const yoke_program *program, int node) {
+    for (int i = 0; i < node; i++) {
+        const yoke_next_nodes next = yoke_nodes_behind(program, i);
+        for (int k = 0; k < next.count; k++)
+            if (next.nodes[k] == node) return true;
+    }
+    return false;
+}
+
+/* The add whose sum the layer norm may compute, in whose place nobody reads it; or NONE. */
+static int sum_before(const yoke_program *program, int node) {
+    const yoke_model *model = program->model;
+    const yoke_layout *layouts = program->layouts;
+    int value = model->nodes[node].inputs[0], add = writer_of(model, value);
+    if (add == YOKE_NONE || may_run_again(program, node) || may_run_again(program, add))
+        return YOKE_NONE;
+    const yoke_node *from = &model->nodes[add];
+    for (int i = add + 1; i < node; i++)
+        for (int k = 0; k < model->nodes[i].input_count; k++)
+            if (model->nodes[i].inputs[k] == value) return YOKE_NONE;
+    bool plain = from->operation.kind == YOKE_OP_ADD && !from->operation.relu;
+    return plain && !is_computed(program, add) &&
+                   yoke_layout_equal(&layouts[from->inputs[0]], &layouts[value]) &&
+                   yoke_layout_equal(&layouts[from->inputs[1]], &layouts[value])
+               ? add
+               : YOKE_NONE;
+}
+
 void yoke_offer_joins(const yoke_program *program, int node, yoke_plan_request *request) {
     const yoke_model *model = program->model;
+    request->input_summed =
+        request->operation->kind == YOKE_OP_LAYER_NORM && sum_before(program, node) != YOKE_NONE;
     bool linear = request->operation->kind == YOKE_OP_LINEAR;
     if (request->inference && (linear || request->operation->kind == YOKE_OP_CONV2D))
         offer_next(program, node, request);
@@ -163,6 +195,9 @@ static void place_next(yoke_program *program, int node) {
     const yoke_next_nodes next = yoke_nodes_behind(program, node);
     for (int k = 0; k < next.count; k++)
         program->places[next.nodes[k]].computed_by = node;
+    if (!yoke_plan_describe(program->plans[node])->computes_sum) return;
+    const yoke_model *model = program->model;
+    program->places[writer_of(model, model->nodes[node].inputs[0])].computed_by = node;
 }
 
 /* What the plan of this node does in place of the activation before it. */

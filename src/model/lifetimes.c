@@ -16,6 +16,12 @@ static void read_in_backward(reads *value, int step) {
     if (step > value->last) value->last = step;
 }
 
+/* The node whose forward reads what this one's operation reads: a later one may compute it, too. */
+static int reader_for(const yoke_program *program, int index) {
+    int by = program->places[index].computed_by;
+    return by > index ? by : index;
+}
+
 /* Of node `index`. */
 static void count_reads(const yoke_program *program, int index, reads *values) {
     const yoke_node *node = &program->model->nodes[index];
@@ -24,7 +30,8 @@ static void count_reads(const yoke_program *program, int index, reads *values) {
     bool backward = yoke_program_runs_backward(program, node) && !places->skips_backward;
     for (int k = 0; k < node->input_count; k++) {
         reads *input = &values[node->inputs[k]];
-        if (index > input->forward) input->forward = index;
+        int reader = reader_for(program, index);
+        if (reader > input->forward) input->forward = reader;
         if (program->again[index] != YOKE_NONE) read_in_backward(input, program->again[index]);
         if (backward && needs->backward_reads[k]) read_in_backward(input, program->backward[index]);
     }
@@ -68,7 +75,7 @@ static bool may_overwrite(const yoke_program *program, int index, const reads *v
     for (int k = 1; k < node->input_count; k++)
         twice = twice || node->inputs[k] == input;
     return needs->forward_in_place && !twice && program->values[input] >= 0 &&
-           is_last_reader(program, index, input, &values[input]) &&
+           is_last_reader(program, reader_for(program, index), input, &values[input]) &&
            needs->output.bytes == program->layouts[input].bytes;
 }
 
@@ -133,7 +140,7 @@ yoke_status yoke_place_values(yoke_program *program) {
             *place = YOKE_PLACE_OUTPUTS - output;
         else if (needs->computes_loss)
             *place = YOKE_PLACE_OUTPUTS;
-        else if (program->places[i].computed_by != YOKE_NONE)
+        else if (program->places[i].computed_by != YOKE_NONE && program->places[i].computed_by < i)
             *place = place_computed(program, i);
         else if (yoke_adds_in_place(program, i))
             *place = program->values[yoke_nodes_behind(program, i).added];

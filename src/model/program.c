@@ -271,12 +271,18 @@ static void bind_previous(const yoke_program *program, const yoke_flat *flat,
             memory->gradients + yoke_flat_parameter(flat, node->tensors[1])->offset;
 }
 
-/* What the plan computes behind its own operation reads and writes. */
-static void bind_next(const yoke_program *program, const yoke_flat *flat,
-                      const yoke_replica_memory *memory, int index, yoke_plan_binding *binding) {
+/* What the plan computes before and behind its own operation reads and writes. */
+static void bind_neighbours(const yoke_program *program, const yoke_flat *flat,
+                            const yoke_replica_memory *memory, int index,
+                            yoke_plan_binding *binding) {
     const yoke_next_nodes next = yoke_nodes_behind(program, index);
     const yoke_model *model = program->model;
-    if (yoke_plan_describe(program->plans[index])->keeps_output)
+    const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
+    for (int i = 0; i < index && needs->computes_sum; i++)
+        for (int k = 0; k < 2 && program->places[i].computed_by == index; k++)
+            binding->summands[k] =
+                yoke_program_address(program, memory, program->values[model->nodes[i].inputs[k]]);
+    if (needs->keeps_output)
         binding->next_output = yoke_program_address(
             program, memory, program->values[model->nodes[next.nodes[0]].output]);
     if (next.added != YOKE_NONE)
@@ -337,7 +343,7 @@ static yoke_status bind_node(const yoke_program *program, const yoke_flat *flat,
             binding.buffers[k] =
                 memory->buffers + program->model->tensors[node->buffers[k]].buffer_offset;
     bind_previous(program, flat, memory, index, &binding);
-    bind_next(program, flat, memory, index, &binding);
+    bind_neighbours(program, flat, memory, index, &binding);
     if (index == program->loss_node) bind_labels(memory, &binding);
     if (yoke_plan_describe(program->plans[index])->kept_bytes > 0)
         binding.kept = program->kept[kept_before(program, index)].address;

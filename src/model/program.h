@@ -50,7 +50,7 @@ typedef struct yoke_node_places {
     yoke_place saved;
     yoke_place output_gradient, input_gradients[YOKE_PLAN_INPUTS];
     bool adds_input_gradient; /* the plan adds to the gradient of input 0 */
-    int computed_by;          /* an earlier node, whose plan writes the output; NONE */
+    int computed_by;          /* another node, whose plan writes the output; NONE */
     bool skips_backward;      /* of an activation: the plan behind has done it */
     int previous;    /* the node before an activation whose backward the plan computes; NONE */
     bool skips_bias; /* the gradient of tensor 1: the plan behind the activation has written it */
