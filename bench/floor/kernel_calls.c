@@ -35,13 +35,17 @@ static double gradient_bytes(const yoke_program *program, const yoke_node *node)
     return bytes;
 }
 
-/* What the pass of the input's gradient reads to add to it or to mask it. */
+/* What the pass of the input's gradient reads to add to it, or for backward of the activation
+ * before. */
 static double added_bytes(const yoke_program *program, const yoke_node *node,
                           const bench_call_subject *subject) {
     const yoke_node_places *places = &program->places[subject->node];
     if (subject->part == YOKE_BACKWARD_WEIGHTS) return 0;
-    if (places->mask_of != YOKE_NONE)
-        return (double)yoke_plan_describe(program->plans[places->mask_of])->mask_bytes;
+    if (places->previous != YOKE_NONE) {
+        const yoke_plan_needs *before = yoke_plan_describe(program->plans[places->previous]);
+        return before->keeps_output ? value_bytes(program, node->inputs[0])
+                                    : (double)before->mask_bytes;
+    }
     return places->adds_input_gradient ? value_bytes(program, node->inputs[0]) : 0;
 }
 
@@ -72,6 +76,8 @@ static double node_bytes(const yoke_program *program, const bench_call_subject *
     double bytes = input_bytes(program, node) + value_bytes(program, node->output);
     /* What convolution and linear save is a copy in another layout, which others do without. */
     if (!yoke_plan_has_parts(program->plans[subject->node])) bytes += (double)needs->saved_bytes;
+    if (needs->keeps_output) bytes += value_bytes(program, node->output); /* and next[0]'s */
+    if (needs->computes_sum) bytes += 2 * value_bytes(program, node->inputs[0]);
     return bytes + parameter_bytes(program, node, needs) + (double)needs->mask_bytes;
 }
 

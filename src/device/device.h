@@ -423,12 +423,11 @@ typedef struct yoke_plan_request {
     bool frozen;           /* no parameter needs a gradient: convolution and linear compute none */
     bool fixed_statistics; /* batch norm: training computes with the running statistics, too, and
                               leaves them as they are */
-    /* Linear. relu: a ReLU alone reads the output, and the plan may compute it, too. relu_mask: a
-     * linear layer alone reads that ReLU, and may mask its gradient. */
-    bool relu, relu_mask;
-    /* Linear: input 0 comes from a plan that keeps such a mask; the plan may write the gradient
-     * before the ReLU, and with input_bias that of the bias before it. */
-    bool input_masked, input_bias;
+    /* Linear: an activation that the plan before computes; it keeps what backward of it reads. This
+     * plan may compute that; with input_bias, the gradient of the bias before it, too. */
+    const yoke_operation *previous;
+    bool input_bias;
+    bool input_summed; /* layer norm: the plan may compute input 0, a sum of two in its layout */
     bool input_shared; /* the plan may add the gradient of input 0 to another reader's */
     bool sole_weight;  /* linear: no other plan contributes to the weight's gradient */
     /* Convolution, linear, in inference: operations of which each alone reads the value before it,
@@ -437,6 +436,9 @@ typedef struct yoke_plan_request {
      * reads beside that value. */
     const yoke_operation *next[YOKE_PLAN_NEXT];
     yoke_layout added;
+    /* Linear, elsewhere: next[0] may be an activation. next_backward: in training its backward
+     * runs. next_linear: a linear layer alone reads it, whose plan may compute that. */
+    bool next_backward, next_linear;
     /* Linear: next[0] is an OUTPUT that alone reads the value, and this is the loss, which reads
      * that; the plan may compute both. NULL: it may not. */
     const yoke_operation *loss;
@@ -473,14 +475,15 @@ typedef struct yoke_plan_needs {
     bool adds_input_gradient;
     /* And in steps that say so those of the parameters. */
     bool adds_parameter_gradients;
-    bool applies_relu; /* as the request offers: the output is the ReLU's */
     int computes_next; /* so many operations of request.next: the output is that of the last */
+    bool keeps_output; /* but its own: next[0]'s is next_output */
     /* The plan computes request.next[0] and the loss. In a step with loss_only, forward runs in the
      * place of the loss's, writes no output, and keeps the gradients for backward in `saved`. In
      * others the two passes are those of the operation and the OUTPUT. */
     bool computes_loss;
+    bool computes_sum; /* as the request offers: forward writes input 0 */
     size_t mask_bytes; /* `saved` begins with a mask of what the ReLU let through; 0: none */
-    bool masks_input_gradient, sums_input_bias; /* as the request offers */
+    bool computes_previous, sums_input_bias; /* in backward, as the request offers */
     /* The plan reads parameter k from the binding's `shadows`, not in float32. */
     bool reads_shadow[YOKE_PLAN_PARAMETERS];
 } yoke_plan_needs;
@@ -490,18 +493,18 @@ typedef struct yoke_plan_binding {
     void *inputs[YOKE_PLAN_INPUTS];
     void *output;
     float *parameters[YOKE_PLAN_PARAMETERS];
-    const void *shadows[YOKE_PLAN_PARAMETERS];        /* the parameters in the compute precision */
-    float *parameter_gradients[YOKE_PLAN_PARAMETERS]; /* overwritten by backward */
-    float *buffers[2];                                /* running mean, running variance */
-    const float *next_parameters[2],
-        *next_buffers[2]; /* of the batch norm that the plan computes */
-    const void *added;    /* and what it adds; it may be the output's place */
+    const void *shadows[YOKE_PLAN_PARAMETERS];         /* the parameters in the compute precision */
+    float *parameter_gradients[YOKE_PLAN_PARAMETERS];  /* overwritten by backward */
+    float *buffers[2];                                 /* running mean, running variance */
+    const float *next_parameters[2], *next_buffers[2]; /* of the batch norm that it computes */
+    const void *added; /* and what it adds; it may be the output's place */
     void *output_gradient;
     void *input_gradients[YOKE_PLAN_INPUTS]; /* overwritten by backward */
     bool adds_input_gradient;                /* but input 0's is added to; where the plan can */
-    const void *input_mask;                  /* where the plan masks input 0's gradient */
-    float *input_bias_gradient; /* where it sums that up, too. The plan before it then gets no
-                                   gradient of its bias to write: NULL */
+    const void *summands[2];    /* of input 0, which may lie in the first one's place */
+    void *next_output;          /* where the plan keeps its own output */
+    const void *input_aux;      /* of request.previous: its mask, or its input */
+    float *input_bias_gradient; /* where it sums that up; the plan before gets NULL for it */
     void *saved, *scratch, *kept;
     /* A loss reads and writes these, and so does a plan that computes it. */
     const int32_t *labels;       /* [rows, positions]; cross-entropy */

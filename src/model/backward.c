@@ -213,8 +213,8 @@ static void plan_node(struct backward *backward, int index) {
     distribute(backward, node, contributions);
 }
 
-/* Another plan has computed this OUTPUT: its gradient, which has no storage, is that of its
- * input. */
+/* The plan that computes the loss has computed this OUTPUT: its gradient, which has no storage, is
+ * that of its input. */
 static void pass_on(const struct backward *backward, int index) {
     const yoke_node *node = &backward->program->model->nodes[index];
     backward->gradients[node->inputs[0]] = backward->gradients[node->output];
@@ -257,7 +257,8 @@ yoke_status yoke_plan_backward_actions(yoke_program *program, const yoke_flat *f
         for (int i = model->node_count - 1; i >= 0; i--) {
             run_again_before(&backward, i);
             if (!yoke_program_runs_backward(program, &model->nodes[i])) continue;
-            if (program->places[i].computed_by != YOKE_NONE)
+            if (program->loss_node != YOKE_NONE &&
+                program->places[i].computed_by == program->loss_node)
                 pass_on(&backward, i);
             else
                 plan_node(&backward, i);

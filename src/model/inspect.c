@@ -97,7 +97,13 @@ static yoke_status search(const struct probe *probe, const char **name) {
         finite =
             status !=
             YOKE_ERROR_NUMERIC; /* the CPU's batch norm reports statistics that are not finite */
-        if (status == YOKE_OK)
+        for (int k = 0; k < i && finite && status == YOKE_OK; k++) /* the sum that it reads */
+            if (program->places[k].computed_by == i) {
+                const yoke_node *sum = &model->nodes[k];
+                status = is_finite(probe, sum->output, sum->operation.output, &finite);
+                if (!finite) node = sum;
+            }
+        if (status == YOKE_OK && finite)
             status = is_finite(probe, node->output, node->operation.output, &finite);
         if (!finite)
             *name = node->operation.name;
@@ -115,7 +121,8 @@ static size_t largest_value(const yoke_replica *replica) {
         if (elements > largest) largest = elements;
     }
     for (int i = 0; i < model->node_count; i++) {
-        bool computed = yoke_program_computes(replica->current, i);
+        bool computed = replica->current->places[i].computed_by == YOKE_NONE ||
+                        replica->current->places[i].computed_by > i;
         if (!computed || (replica->last_step.loss_only && i == replica->current->loss_node))
             continue;
         size_t elements = value_elements(replica, model->nodes[i].operation.output);

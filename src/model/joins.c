@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A linear layer that computes the ReLU behind it, or the loss, and one that computes backward of
- * the ReLU before it and the bias's gradient of the layer before that; in inference a convolution
- * or a linear layer that computes the batch norm, the add and the activation behind it: where
- * nobody else reads the values between them, and the plans can. */
+/* A linear layer that computes the activation behind it, or the loss, and one that computes
+ * backward of the activation before it and the bias's gradient of the layer before that; in
+ * inference a convolution or a linear layer that computes the batch norm, the add and the
+ * activation behind it: where nobody else reads the values between them, and the plans can. And a
+ * layer norm that computes the sum that it reads. */
 #include "model/program.h"
 
 /* The only node that reads `value`; NONE when several do. */
@@ -28,21 +29,23 @@ static bool is_linear(const yoke_model *model, int node) {
     return node != YOKE_NONE && model->nodes[node].operation.kind == YOKE_OP_LINEAR;
 }
 
-static bool is_relu(const yoke_model *model, int node) {
-    if (node == YOKE_NONE) return false;
-    const yoke_operation *operation = &model->nodes[node].operation;
-    return operation->kind == YOKE_OP_ACTIVATION && operation->activation == YOKE_RELU;
+static bool is_activation(const yoke_model *model, int node) {
+    return node != YOKE_NONE && model->nodes[node].operation.kind == YOKE_OP_ACTIVATION;
 }
 
-/* The linear layer whose ReLU this node reads, each the only reader of the other; or NONE. */
-static int linear_before(const yoke_model *model, int node) {
-    int relu = writer_of(model, model->nodes[node].inputs[0]);
-    if (!is_relu(model, relu) || only_reader(model, model->nodes[relu].output) != node)
+/* The linear layer that computes the activation that this node alone reads, and keeps what backward
+ * of it reads; or NONE. */
+static int keeper_before(const yoke_program *program, int node) {
+    const yoke_model *model = program->model;
+    int activation = writer_of(model, model->nodes[node].inputs[0]);
+    if (!is_activation(model, activation) ||
+        only_reader(model, model->nodes[activation].output) != node)
         return YOKE_NONE;
-    int before = writer_of(model, model->nodes[relu].inputs[0]);
-    bool joined =
-        is_linear(model, before) && only_reader(model, model->nodes[before].output) == relu;
-    return joined ? before : YOKE_NONE;
+    int before = writer_of(model, model->nodes[activation].inputs[0]);
+    if (!is_linear(model, before)) return YOKE_NONE;
+    const yoke_plan_needs *needs = yoke_plan_describe(program->plans[before]);
+    bool keeps = needs->mask_bytes > 0 || needs->keeps_output;
+    return program->training && needs->computes_next == 1 && keeps ? before : YOKE_NONE;
 }
 
 /* Whether the node alone writes a gradient of its bias. */
@@ -124,55 +127,93 @@ bool yoke_adds_in_place(const yoke_program *program, int node) {
     return true;
 }
 
-void yoke_place_next(yoke_program *program) {
-    for (int i = 0; i < program->model->node_count; i++) {
+/* Whether a forward may run again, and write its values without those of its neighbours. */
+static bool may_run_again(const yoke_program *program, int node) {
+    return program->recomputes || program->model->nodes[node].recomputed > 0;
+}
+
+/* In evaluation as in training: its plans, which devices make at once, need no key of the record
+ * that the root has not filled. */
+static void offer_activation(const yoke_program *program, int node, yoke_plan_request *request) {
+    const yoke_model *model = program->model;
+    int next = only_reader(model, model->nodes[node].output);
+    if (!is_activation(model, next) || may_run_again(program, node) || may_run_again(program, next))
+        return;
+    request->next[0] = &model->nodes[next].operation;
+    request->next_backward = program->requires_gradient[model->nodes[next].output];
+    request->next_linear =
+        request->next_backward && is_linear(model, only_reader(model, model->nodes[next].output));
+}
+
+/* Whether the plan of an earlier node computes this one. */
+static bool is_computed(const yoke_program *program, int node) {
+    for (int i = 0; i < node; i++) {
         const yoke_next_nodes next = yoke_nodes_behind(program, i);
         for (int k = 0; k < next.count; k++)
-            program->places[next.nodes[k]].computed_by = i;
+            if (next.nodes[k] == node) return true;
     }
+    return false;
+}
+
+/* The add whose sum the layer norm may compute, in whose place nobody reads it; or NONE. */
+static int sum_before(const yoke_program *program, int node) {
+    const yoke_model *model = program->model;
+    const yoke_layout *layouts = program->layouts;
+    int value = model->nodes[node].inputs[0], add = writer_of(model, value);
+    if (add == YOKE_NONE || may_run_again(program, node) || may_run_again(program, add))
+        return YOKE_NONE;
+    const yoke_node *from = &model->nodes[add];
+    for (int i = add + 1; i < node; i++)
+        for (int k = 0; k < model->nodes[i].input_count; k++)
+            if (model->nodes[i].inputs[k] == value) return YOKE_NONE;
+    bool plain = from->operation.kind == YOKE_OP_ADD && !from->operation.relu;
+    return plain && !is_computed(program, add) &&
+                   yoke_layout_equal(&layouts[from->inputs[0]], &layouts[value]) &&
+                   yoke_layout_equal(&layouts[from->inputs[1]], &layouts[value])
+               ? add
+               : YOKE_NONE;
 }
 
 void yoke_offer_joins(const yoke_program *program, int node, yoke_plan_request *request) {
     const yoke_model *model = program->model;
+    request->input_summed =
+        request->operation->kind == YOKE_OP_LAYER_NORM && sum_before(program, node) != YOKE_NONE;
     bool linear = request->operation->kind == YOKE_OP_LINEAR;
     if (request->inference && (linear || request->operation->kind == YOKE_OP_CONV2D))
         offer_next(program, node, request);
     if (!linear) return;
+    if (!request->inference) offer_activation(program, node, request);
     offer_loss(program, node, request);
-    int relu = only_reader(model, model->nodes[node].output);
-    request->relu = is_relu(model, relu);
-    int value = request->relu ? model->nodes[relu].output : YOKE_NONE;
-    request->relu_mask = request->relu && program->training && program->requires_gradient[value] &&
-                         is_linear(model, only_reader(model, value));
-    int before = linear_before(model, node);
-    request->input_masked = before != YOKE_NONE && program->training &&
-                            yoke_plan_describe(program->plans[before])->mask_bytes > 0;
-    request->input_bias = request->input_masked && has_own_bias(program, before);
+    int before = keeper_before(program, node);
+    if (before == YOKE_NONE) return;
+    int activation = writer_of(model, model->nodes[node].inputs[0]);
+    request->previous = &model->nodes[activation].operation;
+    request->input_bias = has_own_bias(program, before);
 }
 
-/* What the plan of this node does in place of the ReLU before it. */
-static void place_mask(yoke_program *program, int node) {
+static void place_next(yoke_program *program, int node) {
+    const yoke_next_nodes next = yoke_nodes_behind(program, node);
+    for (int k = 0; k < next.count; k++)
+        program->places[next.nodes[k]].computed_by = node;
+    if (!yoke_plan_describe(program->plans[node])->computes_sum) return;
+    const yoke_model *model = program->model;
+    program->places[writer_of(model, model->nodes[node].inputs[0])].computed_by = node;
+}
+
+/* What the plan of this node does in place of the activation before it. */
+static void place_previous(yoke_program *program, int node) {
     const yoke_model *model = program->model;
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[node]);
-    if (!needs->masks_input_gradient) return;
-    int before = linear_before(model, node);
-    program->places[node].mask_of = before;
+    if (!needs->computes_previous) return;
+    int before = keeper_before(program, node);
+    program->places[node].previous = before;
     program->places[before].skips_bias = needs->sums_input_bias;
     program->places[writer_of(model, model->nodes[node].inputs[0])].skips_backward = true;
 }
 
-void yoke_place_masks(yoke_program *program) {
-    for (int i = 0; i < program->model->node_count; i++)
-        place_mask(program, i);
-}
-
 void yoke_place_joins(yoke_program *program) {
-    const yoke_model *model = program->model;
-    for (int i = 0; i < model->node_count; i++) {
-        if (!yoke_plan_describe(program->plans[i])->applies_relu) continue;
-        int from = model->nodes[i].output, relu = only_reader(model, from);
-        int to = model->nodes[relu].output;
-        /* Elsewhere the ReLU copies the value: applied twice it is the same. */
-        program->places[relu].skips_forward = program->values[to] == program->values[from];
+    for (int i = 0; i < program->model->node_count; i++) {
+        place_next(program, i);
+        place_previous(program, i);
     }
 }

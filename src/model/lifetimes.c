@@ -16,14 +16,22 @@ static void read_in_backward(reads *value, int step) {
     if (step > value->last) value->last = step;
 }
 
+/* The node whose forward reads what this one's operation reads: a later one may compute it, too. */
+static int reader_for(const yoke_program *program, int index) {
+    int by = program->places[index].computed_by;
+    return by > index ? by : index;
+}
+
 /* Of node `index`. */
 static void count_reads(const yoke_program *program, int index, reads *values) {
     const yoke_node *node = &program->model->nodes[index];
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
-    bool backward = yoke_program_runs_backward(program, node);
+    const yoke_node_places *places = &program->places[index];
+    bool backward = yoke_program_runs_backward(program, node) && !places->skips_backward;
     for (int k = 0; k < node->input_count; k++) {
         reads *input = &values[node->inputs[k]];
-        if (index > input->forward) input->forward = index;
+        int reader = reader_for(program, index);
+        if (reader > input->forward) input->forward = reader;
         if (program->again[index] != YOKE_NONE) read_in_backward(input, program->again[index]);
         if (backward && needs->backward_reads[k]) read_in_backward(input, program->backward[index]);
     }
@@ -31,6 +39,10 @@ static void count_reads(const yoke_program *program, int index, reads *values) {
     if (index > output->forward) output->forward = index;
     if (backward && needs->backward_reads_output)
         read_in_backward(output, program->backward[index]);
+    if (places->previous != YOKE_NONE &&
+        yoke_plan_describe(program->plans[places->previous])->keeps_output)
+        read_in_backward(&values[program->model->nodes[places->previous].output],
+                         program->backward[index]);
 }
 
 /* Whether forward makes the value again before backward first reads it. */
@@ -63,24 +75,30 @@ static bool may_overwrite(const yoke_program *program, int index, const reads *v
     for (int k = 1; k < node->input_count; k++)
         twice = twice || node->inputs[k] == input;
     return needs->forward_in_place && !twice && program->values[input] >= 0 &&
-           is_last_reader(program, index, input, &values[input]) &&
+           is_last_reader(program, reader_for(program, index), input, &values[input]) &&
            needs->output.bytes == program->layouts[input].bytes;
 }
 
-/* A node that runs again fills what it saves again, unless a mask in it was read before. */
+/* Where an earlier plan writes the value: in the place of that plan's own output, unless it keeps
+ * that, too. */
+static yoke_place place_computed(yoke_program *program, int index) {
+    int by = program->places[index].computed_by;
+    const yoke_plan_needs *needs = yoke_plan_describe(program->plans[by]);
+    if (!needs->keeps_output) return program->values[program->model->nodes[by].output];
+    return yoke_arena_add(&program->arena, needs->output.bytes, by);
+}
+
+/* A node that runs again fills what it saves again. */
 static void place_saved(yoke_program *program, int index) {
     size_t bytes = yoke_plan_describe(program->plans[index])->saved_bytes;
     if (bytes == 0) return;
     yoke_place saved = yoke_arena_add(&program->arena, bytes, index);
     program->places[index].saved = saved;
-    int again = program->again[index], first = program->backward[index];
-    for (int i = 0; i < program->model->node_count; i++)
-        if (program->places[i].mask_of == index && program->backward[i] < first)
-            first = program->backward[i];
+    int again = program->again[index];
     if (yoke_program_runs_backward(program, &program->model->nodes[index]))
         yoke_arena_use(&program->arena, saved, program->backward[index]);
     yoke_arena_use(&program->arena, saved, again);
-    if (again != YOKE_NONE && again < first) yoke_arena_rest(&program->arena, saved, index, again);
+    if (again != YOKE_NONE) yoke_arena_rest(&program->arena, saved, index, again);
 }
 
 /* Lengthens the life of the value's storage. The storage of several values rests where all of them
@@ -122,8 +140,8 @@ yoke_status yoke_place_values(yoke_program *program) {
             *place = YOKE_PLACE_OUTPUTS - output;
         else if (needs->computes_loss)
             *place = YOKE_PLACE_OUTPUTS;
-        else if (program->places[i].computed_by != YOKE_NONE)
-            *place = program->values[model->nodes[program->places[i].computed_by].output];
+        else if (program->places[i].computed_by != YOKE_NONE && program->places[i].computed_by < i)
+            *place = place_computed(program, i);
         else if (yoke_adds_in_place(program, i))
             *place = program->values[yoke_nodes_behind(program, i).added];
         else if (may_overwrite(program, i, values))

@@ -233,17 +233,15 @@ yoke_status yoke_program_schedule(yoke_program *program, const yoke_flat *flat) 
             .saved = YOKE_PLACE_NOWHERE,
             .output_gradient = YOKE_PLACE_NOWHERE,
             .contributions = {YOKE_PLACE_NOWHERE, YOKE_PLACE_NOWHERE},
-            .mask_of = YOKE_NONE,
+            .previous = YOKE_NONE,
             .computed_by = YOKE_NONE,
         };
     for (int i = 0; i < model->node_count; i++)
         for (int k = 0; k < YOKE_PLAN_INPUTS; k++)
             program->places[i].input_gradients[k] = YOKE_PLACE_NOWHERE;
     TRY(yoke_plan_steps(program, program->recomputes));
-    yoke_place_masks(program);
-    yoke_place_next(program);
-    TRY(yoke_place_values(program));
     yoke_place_joins(program);
+    TRY(yoke_place_values(program));
     if (program->training) TRY(yoke_plan_backward_actions(program, flat));
     return yoke_arena_place(&program->arena);
 }
@@ -258,25 +256,37 @@ void *yoke_program_address(const yoke_program *program, const yoke_replica_memor
     return memory->output_gradients[YOKE_PLACE_OUTPUT_GRADIENTS - place];
 }
 
-/* A mask that another node's plan keeps, and the gradient of that node's bias. */
-static void bind_mask(const yoke_program *program, const yoke_flat *flat,
-                      const yoke_replica_memory *memory, int index, yoke_plan_binding *binding) {
+/* What backward of the activation before reads, and the gradient of the bias before that. */
+static void bind_previous(const yoke_program *program, const yoke_flat *flat,
+                          const yoke_replica_memory *memory, int index,
+                          yoke_plan_binding *binding) {
     const yoke_node_places *places = &program->places[index];
     if (places->skips_bias) binding->parameter_gradients[1] = NULL;
-    if (places->mask_of == YOKE_NONE) return;
-    const yoke_node_places *before = &program->places[places->mask_of];
-    const yoke_node *node = &program->model->nodes[places->mask_of];
-    binding->input_mask = yoke_program_address(program, memory, before->saved);
+    if (places->previous == YOKE_NONE) return;
+    const yoke_node_places *before = &program->places[places->previous];
+    const yoke_node *node = &program->model->nodes[places->previous];
+    bool input = yoke_plan_describe(program->plans[places->previous])->keeps_output;
+    binding->input_aux = yoke_program_address(
+        program, memory, input ? program->values[node->output] : before->saved);
     if (before->skips_bias)
         binding->input_bias_gradient =
             memory->gradients + yoke_flat_parameter(flat, node->tensors[1])->offset;
 }
 
-/* What the plan computes behind its own operation reads. */
-static void bind_next(const yoke_program *program, const yoke_flat *flat,
-                      const yoke_replica_memory *memory, int index, yoke_plan_binding *binding) {
+/* What the plan computes before and behind its own operation reads and writes. */
+static void bind_neighbours(const yoke_program *program, const yoke_flat *flat,
+                            const yoke_replica_memory *memory, int index,
+                            yoke_plan_binding *binding) {
     const yoke_next_nodes next = yoke_nodes_behind(program, index);
     const yoke_model *model = program->model;
+    const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
+    for (int i = 0; i < index && needs->computes_sum; i++)
+        for (int k = 0; k < 2 && program->places[i].computed_by == index; k++)
+            binding->summands[k] =
+                yoke_program_address(program, memory, program->values[model->nodes[i].inputs[k]]);
+    if (needs->keeps_output)
+        binding->next_output = yoke_program_address(
+            program, memory, program->values[model->nodes[next.nodes[0]].output]);
     if (next.added != YOKE_NONE)
         binding->added = yoke_program_address(program, memory, program->values[next.added]);
     for (int k = 0; k < 2 && next.norm != YOKE_NONE; k++) {
@@ -334,8 +344,8 @@ static yoke_status bind_node(const yoke_program *program, const yoke_flat *flat,
         if (node->buffers[k] != YOKE_NONE)
             binding.buffers[k] =
                 memory->buffers + program->model->tensors[node->buffers[k]].buffer_offset;
-    bind_mask(program, flat, memory, index, &binding);
-    bind_next(program, flat, memory, index, &binding);
+    bind_previous(program, flat, memory, index, &binding);
+    bind_neighbours(program, flat, memory, index, &binding);
     if (index == program->loss_node) bind_labels(memory, &binding);
     if (yoke_plan_describe(program->plans[index])->kept_bytes > 0)
         binding.kept = program->kept[kept_before(program, index)].address;
@@ -384,7 +394,7 @@ yoke_status yoke_program_bind(yoke_program *program, const yoke_flat *flat,
 /* Running. */
 
 bool yoke_program_computes(const yoke_program *program, int node) {
-    return !program->places[node].skips_forward && program->places[node].computed_by == YOKE_NONE;
+    return program->places[node].computed_by == YOKE_NONE;
 }
 
 /* Whether a node's plan runs in the loss's place. */

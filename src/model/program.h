@@ -49,11 +49,11 @@ enum {
 typedef struct yoke_node_places {
     yoke_place saved;
     yoke_place output_gradient, input_gradients[YOKE_PLAN_INPUTS];
-    bool adds_input_gradient;           /* the plan adds to the gradient of input 0 */
-    bool skips_forward, skips_backward; /* of a ReLU: its neighbour's plan has done it */
-    int computed_by;                    /* an earlier node, whose plan writes the output; NONE */
-    int mask_of;                        /* the node whose mask the plan reads, or NONE */
-    bool skips_bias; /* the gradient of tensor 1: the plan behind the ReLU has written it */
+    bool adds_input_gradient; /* the plan adds to the gradient of input 0 */
+    int computed_by;          /* another node, whose plan writes the output; NONE */
+    bool skips_backward;      /* of an activation: the plan behind has done it */
+    int previous;    /* the node before an activation whose backward the plan computes; NONE */
+    bool skips_bias; /* the gradient of tensor 1: the plan behind the activation has written it */
     /* For a tensor that another node has contributed to already: the plan writes its contribution
      * here, and a later action adds it. NOWHERE: the plan writes the flat gradient. */
     yoke_place contributions[YOKE_PLAN_PARAMETERS];
@@ -201,10 +201,10 @@ bool yoke_program_runs_backward(const yoke_program *program, const yoke_node *no
 /* Whether a later node reads input 0, too: it contributes to the gradient first. */
 bool yoke_program_shares_input(const yoke_program *program, int index);
 
-/* joins.c: what a plan may do for its neighbours; the masks that it reads for that; and what they
- * leave out in forward, once values have their places. */
+/* joins.c: what a plan may do for its neighbours; and what they then leave out, before values are
+ * placed. */
 void yoke_offer_joins(const yoke_program *program, int node, yoke_plan_request *request);
-void yoke_place_masks(yoke_program *program);
+void yoke_place_joins(yoke_program *program);
 /* What the plan of a node computes behind its own operation: nodes in their order, the batch norm
  * among them, and the value that is added; NONE: there is none. */
 typedef struct yoke_next_nodes {
@@ -212,10 +212,8 @@ typedef struct yoke_next_nodes {
     int norm, added, adder; /* the node that adds it */
 } yoke_next_nodes;
 yoke_next_nodes yoke_nodes_behind(const yoke_program *program, int node);
-void yoke_place_next(yoke_program *program); /* before values are placed */
 /* Whether nobody but the adder reads what is added any more: the output may take its place. */
 bool yoke_adds_in_place(const yoke_program *program, int node);
-void yoke_place_joins(yoke_program *program);
 
 /* lifetimes.c: places values and what plans save. backward.c: places gradients and lists the
  * actions. */

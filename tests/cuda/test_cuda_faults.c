@@ -43,7 +43,7 @@ typedef struct whole_run {
     outcomes *all;
 } whole_run;
 
-/* conv - batch norm - relu - global pool - linear */
+/* conv - batch norm - relu - global pool - linear - GELU - linear */
 static yoke_model *small_model(void) {
     yoke_model *model = NULL;
     EXPECT_OK(yoke_model_create(&model, "smallest",
@@ -55,11 +55,14 @@ static yoke_model *small_model(void) {
                                 .no_bias = true};
     yoke_batch_norm_options norm = {
         .struct_size = sizeof norm, .name = "norm", .epsilon = 1e-5, .momentum = 0.1};
+    yoke_linear_options hidden = {
+        .struct_size = sizeof hidden, .name = "hidden", .out_features = 8};
     yoke_linear_options fc = {
         .struct_size = sizeof fc, .name = "fc", .out_features = CHECK_CLASSES};
     yoke_value x = yoke_conv2d(model, yoke_model_input(model), &conv);
     x = yoke_global_average_pool(model, yoke_relu(model, yoke_batch_norm(model, x, &norm)));
-    EXPECT_OK(yoke_model_finish(model, yoke_linear(model, yoke_flatten(model, x), &fc), NULL));
+    x = yoke_gelu_tanh(model, yoke_linear(model, yoke_flatten(model, x), &hidden));
+    EXPECT_OK(yoke_model_finish(model, yoke_linear(model, x, &fc), NULL));
     return model;
 }
 
@@ -239,6 +242,8 @@ static void fill_cache(whole_run *run) {
     run->choices_bytes = fread(run->choices, 1, CACHE_BYTES - 1, file);
     assert_int_equal(fclose(file), 0);
     assert_non_null(strstr(run->choices, "cuDNN plan eng1_"));
+    assert_non_null(strstr(run->choices, "matrix product with GELU and its input "));
+    assert_non_null(strstr(run->choices, "matrix product, gradient of GELU "));
 }
 
 static void fail_every_call(yoke_collectives collectives, bool known) {
@@ -284,7 +289,8 @@ static void every_failing_call_over_copies_is_an_error_that_leaves_nothing(void 
     fail_every_call(YOKE_COLLECTIVES_COPY, false);
 }
 
-/* The choices of a run in bfloat16, with a plan of cuDNN's backend among them. */
+/* The choices of a run in bfloat16, with a plan of cuDNN's backend and the epilogues of a GELU
+ * among them. */
 static void every_failing_call_of_known_plans_is_an_error_that_leaves_nothing(void **state) {
     (void)state;
     fail_every_call(YOKE_COLLECTIVES_COPY, true);

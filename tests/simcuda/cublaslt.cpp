@@ -263,9 +263,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t descriptor,
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
         return assign(&to.bias_type, 4, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
-        return assign(&to.mask, 8, value, bytes);
+        return assign(&to.aux, 8, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
-        return assign(&to.mask_ld, 8, value, bytes);
+        return assign(&to.aux_ld, 8, value, bytes);
     default:
         sim::violation("the simulated cuBLASLt has no matmul attribute %d", (int)attribute);
     }
@@ -463,7 +463,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     }
     if ((pointers.beta != 0 && c == nullptr) || (c == d && !same(p.c, p.d)) ||
         (wants_bias(p.descriptor) && p.descriptor.bias == nullptr) ||
-        (wants_mask(p.descriptor) && p.descriptor.mask == nullptr) ||
+        (wants_aux(p.descriptor) && p.descriptor.aux == nullptr) ||
         bytes < workspace_bytes(p, pointers.parts))
         return CUBLAS_STATUS_INVALID_VALUE;
     check_device(handle, stream);

@@ -3,16 +3,28 @@
 #include "simcuda/product.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 namespace sim::lt {
 namespace {
 
-constexpr uint32_t AUX = 128; /* the epilogues that write or read a mask */
+constexpr uint32_t AUX = 128; /* the epilogues that write or read an aux */
 
-/* DRELU and DRELU_BGRAD. */
+/* Whether it is `epilogue`, or that with bits for a bias or an aux. */
+bool has(const Descriptor &descriptor, cublasLtEpilogue_t epilogue) {
+    return (descriptor.epilogue & epilogue) == (uint32_t)epilogue;
+}
+
+/* DRELU and DRELU_BGRAD; DGELU and DGELU_BGRAD. */
 bool masks(const Descriptor &descriptor) {
-    return (descriptor.epilogue & CUBLASLT_EPILOGUE_DRELU) == CUBLASLT_EPILOGUE_DRELU;
+    return has(descriptor, CUBLASLT_EPILOGUE_DRELU);
+}
+bool differentiates_gelu(const Descriptor &descriptor) {
+    return has(descriptor, CUBLASLT_EPILOGUE_DGELU);
+}
+bool aux_is_mask(const Descriptor &descriptor) {
+    return masks(descriptor) || has(descriptor, CUBLASLT_EPILOGUE_RELU);
 }
 
 bool known_type(int32_t type) {
@@ -57,15 +69,16 @@ bool shapes_agree(Problem &p) {
            p.c.rows == p.m && p.c.cols == p.n;
 }
 
-bool mask_agrees(const Problem &p) {
-    int64_t ld = p.descriptor.mask_ld;
-    return !wants_mask(p.descriptor) || (ld % 128 == 0 && ld >= (int64_t)p.d.rows);
+bool aux_agrees(const Problem &p) {
+    int64_t ld = p.descriptor.aux_ld;
+    return !wants_aux(p.descriptor) ||
+           (ld % (aux_is_mask(p.descriptor) ? 128 : 8) == 0 && ld >= (int64_t)p.d.rows);
 }
 
-/* Rows are whole bytes of the mask, which lies at 16 bytes. The library says which distances it
+/* Rows are whole bytes of a mask, and an aux lies at 16 bytes. The library says which distances it
  * wants, and not which rows: these are a guess, so that some are refused. */
-bool mask_supported(const Problem &p) {
-    return p.batch == 1 && p.d.rows % 8 == 0 && (uintptr_t)p.descriptor.mask % 16 == 0;
+bool aux_supported(const Problem &p) {
+    return p.batch == 1 && p.d.rows % 8 == 0 && (uintptr_t)p.descriptor.aux % 16 == 0;
 }
 
 /* Combinations a GPU has no kernel for. */
@@ -83,6 +96,7 @@ bool supported(const Problem &p) {
     switch (descriptor.epilogue) {
     case CUBLASLT_EPILOGUE_DEFAULT:
     case CUBLASLT_EPILOGUE_RELU:
+    case CUBLASLT_EPILOGUE_GELU:
         return true;
     case CUBLASLT_EPILOGUE_BIAS:
     case CUBLASLT_EPILOGUE_RELU_BIAS:
@@ -92,11 +106,16 @@ bool supported(const Problem &p) {
     case CUBLASLT_EPILOGUE_RELU_AUX_BIAS:
     case CUBLASLT_EPILOGUE_DRELU:
     case CUBLASLT_EPILOGUE_DRELU_BGRAD:
+    case CUBLASLT_EPILOGUE_GELU_BIAS:
+    case CUBLASLT_EPILOGUE_GELU_AUX:
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+    case CUBLASLT_EPILOGUE_DGELU:
+    case CUBLASLT_EPILOGUE_DGELU_BGRAD:
         break;
     default:
         return false;
     }
-    if (wants_mask(descriptor) && !mask_supported(p)) return false;
+    if (wants_aux(descriptor) && !aux_supported(p)) return false;
     if (p.batch > 1 && !(descriptor.epilogue & CUBLASLT_EPILOGUE_BIAS)) return false;
     int32_t bias_type = descriptor.bias_type == -1 ? p.d.type : descriptor.bias_type;
     return bias_type == p.d.type && p.d.order == CUBLASLT_ORDER_COL;
@@ -127,8 +146,8 @@ struct Bit {
     uint8_t mask;
 };
 Bit bit_of(const Descriptor &descriptor, size_t i, size_t j) {
-    size_t at = i + j * (size_t)descriptor.mask_ld;
-    return {((uint8_t *)descriptor.mask)[at / 8], (uint8_t)(128u >> at % 8)};
+    size_t at = i + j * (size_t)descriptor.aux_ld;
+    return {((uint8_t *)descriptor.aux)[at / 8], (uint8_t)(128u >> at % 8)};
 }
 
 float clip(const Descriptor &descriptor, size_t i, size_t j, float value) {
@@ -138,6 +157,35 @@ float clip(const Descriptor &descriptor, size_t i, size_t j, float value) {
     }
     bool keeps = settings().relu_keeps_nan; /* users of the library report that it does not */
     return value > 0 || (keeps && value != value) ? value : 0;
+}
+
+/* The inner function of GELU's form with tanh, and its slope. */
+constexpr float ROOT = 0.7978845608f, CUBE = 0.044715f; /* sqrt(2 / pi) */
+
+float gelu(float x) {
+    return 0.5f * x * (1 + std::tanh(ROOT * (x + CUBE * x * x * x)));
+}
+
+float gelu_slope(float x) {
+    float t = std::tanh(ROOT * (x + CUBE * x * x * x));
+    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * ROOT * (1 + 3 * CUBE * x * x);
+}
+
+/* What the activation makes of an element of D, or its backward. */
+float activated(const Problem &p, size_t i, size_t j, float value) {
+    const Descriptor &descriptor = p.descriptor;
+    Type type = type_of(p.d.type);
+    size_t place = i + j * (size_t)descriptor.aux_ld;
+    if (masks(descriptor)) {
+        Bit bit = bit_of(descriptor, i, j);
+        return bit.byte & bit.mask ? value : 0;
+    }
+    if (differentiates_gelu(descriptor))
+        return value * gelu_slope(load(type, descriptor.aux, place));
+    if (has(descriptor, CUBLASLT_EPILOGUE_RELU)) return clip(descriptor, i, j, value);
+    if (!has(descriptor, CUBLASLT_EPILOGUE_GELU)) return value;
+    if (descriptor.epilogue & AUX) store(type, descriptor.aux, place, value);
+    return gelu(value);
 }
 
 void finish_element(const Problem &p, const Pointers &pointers, size_t batch, size_t i, size_t j,
@@ -152,18 +200,19 @@ void finish_element(const Problem &p, const Pointers &pointers, size_t batch, si
     if (pointers.beta != 0)
         value += pointers.beta * load(type, at(pointers.c, p.c, batch), place(p.c));
     if (descriptor.epilogue & CUBLASLT_EPILOGUE_BIAS) value += load(type, descriptor.bias, i);
-    if (descriptor.epilogue & CUBLASLT_EPILOGUE_RELU) value = clip(descriptor, i, j, value);
-    if (masks(descriptor)) {
-        Bit bit = bit_of(descriptor, i, j);
-        value = bit.byte & bit.mask ? value : 0;
-    }
+    value = activated(p, i, j, value);
     sum = value;
     store(type, (void *)at(pointers.d, p.d, batch), place(p.d), value);
 }
 
-/* The sums over the columns of D: the gradient of the bias before the ReLU. */
+bool sums_columns(const Descriptor &descriptor) {
+    return descriptor.epilogue == CUBLASLT_EPILOGUE_DRELU_BGRAD ||
+           descriptor.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD;
+}
+
+/* The sums over the columns of D: the gradient of the bias before the activation. */
 void sum_columns(const Problem &p, const float *values) {
-    if (p.descriptor.epilogue != CUBLASLT_EPILOGUE_DRELU_BGRAD) return;
+    if (!sums_columns(p.descriptor)) return;
     for (size_t i = 0; i < p.m; i++) {
         float sum = 0;
         for (size_t j = 0; j < p.n; j++)
@@ -197,15 +246,15 @@ void add_operand(std::vector<Operand> &operands, const Layout &layout, const voi
 bool wants_bias(const Descriptor &descriptor) {
     return (descriptor.epilogue &
             (CUBLASLT_EPILOGUE_BIAS | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB)) ||
-           descriptor.epilogue == CUBLASLT_EPILOGUE_DRELU_BGRAD;
+           sums_columns(descriptor);
 }
 
-bool wants_mask(const Descriptor &descriptor) {
+bool wants_aux(const Descriptor &descriptor) {
     return descriptor.epilogue & AUX;
 }
 
 cublasStatus_t check(Problem &p) {
-    if (!shapes_agree(p) || !mask_agrees(p)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (!shapes_agree(p) || !aux_agrees(p)) return CUBLAS_STATUS_INVALID_VALUE;
     return supported(p) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
@@ -256,10 +305,14 @@ std::vector<Operand> operands(const Problem &p, const Pointers &pointers) {
         list.push_back({p.descriptor.bias, count * type_bytes(type_of(p.d.type)), !reads,
                         "cublasLtMatmul bias"});
     }
-    if (wants_mask(p.descriptor))
-        list.push_back({p.descriptor.mask,
-                        ((p.n - 1) * (size_t)p.descriptor.mask_ld + p.m + 7) / 8,
-                        !masks(p.descriptor), "cublasLtMatmul mask"});
+    if (wants_aux(p.descriptor)) {
+        size_t elements = (p.n - 1) * (size_t)p.descriptor.aux_ld + p.m;
+        bool mask = aux_is_mask(p.descriptor);
+        size_t bytes = mask ? (elements + 7) / 8 : elements * type_bytes(type_of(p.d.type));
+        bool reads = masks(p.descriptor) || differentiates_gelu(p.descriptor);
+        list.push_back({p.descriptor.aux, bytes, !reads,
+                        mask ? "cublasLtMatmul mask" : "cublasLtMatmul aux"});
+    }
     return list;
 }
 

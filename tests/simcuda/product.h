@@ -13,8 +13,10 @@ namespace sim::lt {
 struct Descriptor {
     int32_t compute, scale, transpose_a, transpose_b, pointer_mode, bias_type;
     uint32_t epilogue, spare; /* spare: no padding, so that the bytes are the value */
-    void *bias, *mask; /* mask: a bit for each element of D, one where a ReLU let it through */
-    int64_t mask_ld;   /* bits from column to column */
+    /* aux: of a ReLU a bit for each element of D, one where it let it through; of a GELU what it
+     * reads, in the type of D. */
+    void *bias, *aux;
+    int64_t aux_ld; /* bits or elements from column to column */
 };
 struct Layout {
     uint64_t rows, cols;
@@ -32,7 +34,7 @@ struct Problem {
  * has no kernel for it. */
 cublasStatus_t check(Problem &problem);
 bool wants_bias(const Descriptor &descriptor);
-bool wants_mask(const Descriptor &descriptor);
+bool wants_aux(const Descriptor &descriptor);
 
 struct Pointers {
     const void *a, *b, *c;

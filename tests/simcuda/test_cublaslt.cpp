@@ -95,6 +95,10 @@ static float seen(const Case &c, float value) {
     return std::ldexp(std::round(std::ldexp(fraction, 11)), exponent - 11);
 }
 
+static double gelu(double x) {
+    return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
 struct Data {
     Matrix a, b, d;
     std::vector<float> a_values, b_values, d_values, bias;
@@ -128,6 +132,7 @@ struct Data {
                 double value = (double)c.alpha * sum + (double)c.beta * wanted[d.at(i, j)];
                 if (c.epilogue & CUBLASLT_EPILOGUE_BIAS) value += (double)bias[i];
                 if (c.epilogue & CUBLASLT_EPILOGUE_RELU) value = std::max(value, 0.0);
+                if (c.epilogue & CUBLASLT_EPILOGUE_GELU) value = gelu(value);
                 wanted[d.at(i, j)] = value;
             }
         return wanted;
@@ -214,12 +219,13 @@ static void tf32_rounds_the_operands_to_ten_bits(void **) {
     assert_true(d.read()[0] == 11);
 }
 
-static void epilogues_add_bias_clip_and_sum_its_gradient(void **) {
+static void epilogues_add_bias_activate_and_sum_its_gradient(void **) {
     Case c = PLAIN;
     for (bool bf16 : {false, true})
         for (uint32_t epilogue :
              {CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_RELU_BIAS,
-              CUBLASLT_EPILOGUE_BGRADA, CUBLASLT_EPILOGUE_BGRADB}) {
+              CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_BGRADA,
+              CUBLASLT_EPILOGUE_BGRADB}) {
             c.bf16 = c.bf16_output = bf16;
             c.epilogue = epilogue;
             c.transpose_a = !c.transpose_a;
@@ -227,10 +233,10 @@ static void epilogues_add_bias_clip_and_sum_its_gradient(void **) {
         }
 }
 
-/* A product whose ReLU writes a mask, and one of the same shape that reads it. */
+/* A product whose activation writes an aux, and one of the same shape that reads it. */
 
-static void set_mask(Objects &objects, const void *mask, int64_t ld) {
-    objects.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, mask);
+static void set_aux(Objects &objects, const void *aux, int64_t ld) {
+    objects.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
     objects.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, ld);
 }
 
@@ -267,7 +273,7 @@ static void check_mask(const Case &like, uint32_t writing, uint32_t reading) {
     Objects forward(c);
     Data data(c);
     Values bias(data.bias, c.bf16_output);
-    set_mask(forward, mask.get(), 128);
+    set_aux(forward, mask.get(), 128);
     if (c.epilogue & CUBLASLT_EPILOGUE_BIAS)
         forward.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.get());
     std::vector<float> clipped = multiply(forward, c, data);
@@ -275,7 +281,7 @@ static void check_mask(const Case &like, uint32_t writing, uint32_t reading) {
     c.epilogue = reading;
     c.beta = 0.5f;
     Objects backward(c);
-    set_mask(backward, mask.get(), 128);
+    set_aux(backward, mask.get(), 128);
     backward.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.get());
     std::vector<float> masked = multiply(backward, c, data);
     assert_masked(c, data, clipped, masked, bias.read());
@@ -292,6 +298,82 @@ static void a_mask_tells_what_the_relu_let_through(void **) {
         }
 }
 
+/* The product of a GELU's gradient multiplies D by the slope at what the other one has kept. */
+static void check_gelu(const Case &like, uint32_t writing, uint32_t reading) {
+    constexpr size_t LD = 48;
+    constexpr double STEP = 1e-5;
+    Case c = like;
+    Values kept(std::vector<float>(LD * c.n, 7), c.bf16_output);
+    c.epilogue = writing;
+    Objects forward(c);
+    Data data(c);
+    Values bias(data.bias, c.bf16_output);
+    set_aux(forward, kept.get(), (int64_t)LD);
+    if (c.epilogue & CUBLASLT_EPILOGUE_BIAS)
+        forward.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.get());
+    double tolerance = c.bf16_output ? 8e-3 : 2e-6 * (double)(c.k + c.n);
+    rig::assert_close(multiply(forward, c, data), data.result(c), tolerance);
+    Case bare = c;
+    bare.epilogue &= CUBLASLT_EPILOGUE_BIAS;
+    std::vector<double> inputs = data.result(bare);
+    std::vector<float> read = kept.read();
+    for (size_t at = 0; at < read.size(); at++) {
+        bool real = at % LD < c.m;
+        double wanted = real ? inputs[data.d.at(at % LD, at / LD)] : 7;
+        assert_true(std::fabs((double)read[at] - wanted) <= tolerance * (1 + std::fabs(wanted)));
+    }
+    c.epilogue = reading;
+    c.beta = 0.5f;
+    Objects backward(c);
+    set_aux(backward, kept.get(), (int64_t)LD);
+    backward.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.get());
+    std::vector<float> got = multiply(backward, c, data);
+    std::vector<double> wanted = data.result(c), sums(data.bias.begin(), data.bias.end());
+    for (size_t i = 0; i < c.m; i++) {
+        if (reading == CUBLASLT_EPILOGUE_DGELU_BGRAD) sums[i] = 0;
+        for (size_t j = 0; j < c.n; j++) {
+            double x = (double)read[i + j * LD];
+            double &value = wanted[data.d.at(i, j)];
+            value *= (gelu(x + STEP) - gelu(x - STEP)) / (2 * STEP);
+            if (reading == CUBLASLT_EPILOGUE_DGELU_BGRAD) sums[i] += value;
+        }
+    }
+    rig::assert_close(got, wanted, tolerance);
+    rig::assert_close(bias.read(), sums, tolerance);
+}
+
+static void a_gelu_keeps_what_it_reads_for_its_gradient(void **) {
+    Case c = PLAIN;
+    for (size_t m : {8u, 40u})
+        for (bool bf16 : {false, true}) {
+            c.m = m;
+            c.bf16 = c.bf16_output = bf16;
+            check_gelu(c, CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_DGELU);
+            check_gelu(c, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU_BGRAD);
+        }
+}
+
+static void an_input_of_a_gelu_that_does_not_fit_is_refused(void **) {
+    std::vector<cublasLtMatmulHeuristicResult_t> found;
+    Case c = PLAIN;
+    c.m = 136;
+    for (uint32_t epilogue :
+         {CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU,
+          CUBLASLT_EPILOGUE_DGELU_BGRAD}) {
+        c.epilogue = epilogue;
+        Objects objects(c);
+        assert_int_equal(objects.heuristic(found), CUBLAS_STATUS_INVALID_VALUE); /* no distance */
+        set_aux(objects, nullptr, 128); /* less than a column */
+        assert_int_equal(objects.heuristic(found), CUBLAS_STATUS_INVALID_VALUE);
+        set_aux(objects, nullptr, 140);
+        assert_int_equal(objects.heuristic(found), CUBLAS_STATUS_INVALID_VALUE);
+        set_aux(objects, (void *)8, 136);
+        assert_int_equal(objects.heuristic(found), CUBLAS_STATUS_NOT_SUPPORTED);
+        set_aux(objects, (void *)16, 136);
+        check(objects.heuristic(found));
+    }
+}
+
 static void a_mask_that_does_not_fit_is_refused(void **) {
     std::vector<cublasLtMatmulHeuristicResult_t> found;
     Case c = PLAIN;
@@ -302,24 +384,24 @@ static void a_mask_that_does_not_fit_is_refused(void **) {
         c.epilogue = epilogue;
         Objects objects(c);
         assert_int_equal(objects.heuristic(found), CUBLAS_STATUS_INVALID_VALUE); /* no distance */
-        set_mask(objects, nullptr, 128); /* less than a column */
+        set_aux(objects, nullptr, 128); /* less than a column */
         assert_int_equal(objects.heuristic(found), CUBLAS_STATUS_INVALID_VALUE);
-        set_mask(objects, nullptr, 136);
+        set_aux(objects, nullptr, 136);
         assert_int_equal(objects.heuristic(found), CUBLAS_STATUS_INVALID_VALUE);
-        set_mask(objects, (void *)8, 256);
+        set_aux(objects, (void *)8, 256);
         assert_int_equal(objects.heuristic(found), CUBLAS_STATUS_NOT_SUPPORTED);
-        set_mask(objects, (void *)16, 256);
+        set_aux(objects, (void *)16, 256);
         check(objects.heuristic(found));
         Case odd = c;
         odd.m = 135;
         Objects refused(odd);
-        set_mask(refused, (void *)16, 256);
+        set_aux(refused, (void *)16, 256);
         assert_int_equal(refused.heuristic(found), CUBLAS_STATUS_NOT_SUPPORTED);
     }
     c.epilogue = CUBLASLT_EPILOGUE_DRELU_BGRAD; /* the sums have the type of D */
     c.bf16 = c.bf16_output = true;
     Objects objects(c);
-    set_mask(objects, nullptr, 256);
+    set_aux(objects, nullptr, 256);
     objects.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, (int32_t)CUDA_R_32F);
     assert_int_equal(objects.heuristic(found), CUBLAS_STATUS_NOT_SUPPORTED);
 }
@@ -402,7 +484,7 @@ static void contradictions_are_invalid(void **) {
     masking.m = 8;
     masking.epilogue = CUBLASLT_EPILOGUE_RELU_AUX;
     Objects masked(masking);
-    set_mask(masked, nullptr, 128);
+    set_aux(masked, nullptr, 128);
     assert_int_equal(cublasLtMatmul(masked.handle, masked.descriptor, &one, v, masked.a, v,
                                     masked.b, &zero, v, masked.d, v, masked.d, nullptr, nullptr, 0,
                                     nullptr),
@@ -434,21 +516,29 @@ SCENARIO(foreign_handle) {
     multiply_amiss(200, 200, 1);
 }
 
-SCENARIO(small_mask) {
+static void multiply_with_aux(uint32_t epilogue, int64_t ld) {
     Case c = PLAIN;
     c.m = 8;
     c.n = 40;
-    c.epilogue = CUBLASLT_EPILOGUE_RELU_AUX;
+    c.epilogue = epilogue;
     Objects objects(c);
-    Array<uint8_t> mask((size_t)128);
-    set_mask(objects, mask.get(), 128);
+    Array<uint8_t> aux((size_t)128);
+    set_aux(objects, aux.get(), ld);
     multiply(objects, c, Data(c));
+}
+
+SCENARIO(small_mask) {
+    multiply_with_aux(CUBLASLT_EPILOGUE_RELU_AUX, 128);
+}
+SCENARIO(small_aux) {
+    multiply_with_aux(CUBLASLT_EPILOGUE_GELU_AUX, 8);
 }
 
 static void operands_outside_their_allocation_and_foreign_handles_are_violations(void **) {
     rig::assert_violation("cublasLtMatmul A", "small_a");
     rig::assert_violation("cublasLtMatmul D", "small_d");
     rig::assert_violation("cublasLtMatmul mask", "small_mask");
+    rig::assert_violation("cublasLtMatmul aux", "small_aux");
     rig::assert_violation("handle of device 0", "foreign_handle");
 }
 
@@ -471,9 +561,11 @@ int main(int count, char **arguments) {
         cmocka_unit_test(results_are_scaled_and_added),
         cmocka_unit_test(bfloat16_is_summed_in_float),
         cmocka_unit_test(tf32_rounds_the_operands_to_ten_bits),
-        cmocka_unit_test(epilogues_add_bias_clip_and_sum_its_gradient),
+        cmocka_unit_test(epilogues_add_bias_activate_and_sum_its_gradient),
         cmocka_unit_test(a_mask_tells_what_the_relu_let_through),
         cmocka_unit_test(a_mask_that_does_not_fit_is_refused),
+        cmocka_unit_test(a_gelu_keeps_what_it_reads_for_its_gradient),
+        cmocka_unit_test(an_input_of_a_gelu_that_does_not_fit_is_refused),
         cmocka_unit_test(batches_step_by_their_strides),
         cmocka_unit_test(more_workspace_offers_more_algorithms),
         cmocka_unit_test(what_has_no_kernel_is_not_supported),

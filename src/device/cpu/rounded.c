@@ -150,7 +150,6 @@ static void mark_output(float16_plan *self, const yoke_plan_request *request) {
 static yoke_plan_request float32_request(const yoke_plan_request *request) {
     yoke_plan_request own = *request;
     own.precision = YOKE_FLOAT32;
-    own.relu = own.relu_mask = own.input_masked = own.input_bias = false;
     memset(own.next, 0, sizeof own.next);
     own.loss = NULL;
     return own;

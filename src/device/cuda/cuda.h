@@ -10,6 +10,7 @@
 #include "device/backend.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/library.h"
+#include "device/cuda/product_epilogue.h"
 
 /* cuBLASLt's workspace, one for each device. Simulated products need none, and tests open many
  * devices. */
@@ -133,17 +134,6 @@ typedef struct cuda_matrix {
     bool transposed; /* stored [columns, rows] */
     int64_t stride;  /* elements from row to row as stored; 0: dense */
 } cuda_matrix;
-/* What follows the sums in the same kernel, if the library has one. A bias then has the output's
- * type. */
-typedef enum cuda_epilogue {
-    CUDA_NO_EPILOGUE, /* Yoke's kernel adds a bias that the library does not */
-    CUDA_BIAS,        /* of the output's type, so that the library adds it */
-    CUDA_RELU,
-    CUDA_RELU_MASK,   /* and writes which elements are above 0 */
-    CUDA_MASKED,      /* 0 where such a mask, of another product, says so */
-    CUDA_MASKED_SUMS, /* and writes the sums of the columns; float32 alone */
-    CUDA_EPILOGUES
-} cuda_epilogue;
 /* The library's own description of an algorithm, as text: id, tile, stages, splits of k, reduction
  * scheme, swizzling, custom option, inner shape and cluster shape, "21:20:35:1:0:0:0:0:0". It means
  * the same kernel for every shape that the kernel serves; a rank in the library's list does not. */
@@ -181,13 +171,11 @@ yoke_status cuda_product_run(const cuda_product *product, const void *a, const v
 /* With an epilogue; of these operands those that it has. */
 typedef struct cuda_beside {
     const void *bias; /* [n], of the output's type */
-    const void *mask; /* written by RELU_MASK; aligned to 16 bytes */
+    void *aux;        /* aligned to 16 bytes */
     float *sums;      /* [n] */
 } cuda_beside;
 yoke_status cuda_product_run_beside(const cuda_product *product, const void *a, const void *b,
                                     const cuda_beside *beside, void *output);
-/* A mask has a bit for each element, in an order that the library alone knows. */
-size_t cuda_mask_bytes(size_t m, size_t n);
 /* output += a * b, of a shape without bias. */
 yoke_status cuda_product_add(const cuda_product *product, const void *a, const void *b,
                              void *output);

@@ -210,6 +210,8 @@ typedef struct cuda_layer_norm_job {
     cuda_type type;
     float epsilon;
     const void *input, *output_gradient;
+    const void *summands[2]; /* forward writes `input` as their sum; it may be the first one */
+    void *sum;               /* input; NULL: it is there */
     void *output, *input_gradient; /* a NULL gradient is not computed */
     bool adds;                     /* to what input_gradient holds; it is then no output_gradient */
     const float *weight, *bias;

@@ -23,6 +23,18 @@ static division divide(size_t positions) {
     return {each, (int)((positions + each - 1) / each)};
 }
 
+/* N elements of the input, which are those of a sum, rounded as the sum is where it is kept. */
+template <typename T, int N>
+static __device__ cuda_pack<T, N> read_input(const cuda_layer_norm_job &job, size_t at) {
+    if (job.sum == NULL) return cuda_load<N>((const T *)job.input + at);
+    cuda_pack<T, N> pack = cuda_load<N>((const T *)job.summands[0] + at);
+    const cuda_pack<T, N> other = cuda_load<N>((const T *)job.summands[1] + at);
+    for (int j = 0; j < N; j++)
+        cuda_narrow(cuda_widen(pack.at[j]) + cuda_widen(other.at[j]), &pack.at[j]);
+    *reinterpret_cast<cuda_pack<T, N> *>((T *)job.sum + at) = pack;
+    return pack;
+}
+
 template <typename T> static __global__ void normalise(cuda_layer_norm_job job) {
     __shared__ float part[CUDA_WARP];
     size_t features = (size_t)job.features;
@@ -31,7 +43,7 @@ template <typename T> static __global__ void normalise(cuda_layer_norm_job job) 
         T *y = (T *)job.output + position * features;
         float sum = 0, square = 0;
         for (size_t i = threadIdx.x; i < features; i += blockDim.x)
-            sum += cuda_widen(x[i]);
+            sum += cuda_widen(read_input<T, 1>(job, position * features + i).at[0]);
         float mean = cuda_block_sum(sum, part) / (float)job.features;
         for (size_t i = threadIdx.x; i < features; i += blockDim.x) {
             float off = cuda_widen(x[i]) - mean;
@@ -168,7 +180,7 @@ static __global__ void __launch_bounds__(CUDA_POSITION_THREADS)
         size_t row = position * (size_t)job.features;
         cuda_pack<T, N> x[KEPT] = {};
         float sum = 0, square = 0;
-        own.each([&](int k, size_t i) { x[k] = cuda_load<N>((const T *)job.input + row + i); });
+        own.each([&](int k, size_t i) { x[k] = read_input<T, N>(job, row + i); });
         own.each([&](int k, size_t) {
             for (int j = 0; j < N; j++)
                 sum += cuda_widen(x[k].at[j]);

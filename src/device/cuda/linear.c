@@ -9,8 +9,12 @@ static const cuda_algorithm algorithms[] = {CUDA_PRODUCT_ROWS("")};
 static const cuda_algorithm with_bias[] = {CUDA_PRODUCT_ROWS(" with bias")};
 static const cuda_algorithm with_relu[] = {CUDA_PRODUCT_ROWS(" with ReLU")};
 static const cuda_algorithm with_mask[] = {CUDA_PRODUCT_ROWS(" with ReLU and mask")};
+static const cuda_algorithm with_gelu[] = {CUDA_PRODUCT_ROWS(" with GELU")};
+static const cuda_algorithm with_input[] = {CUDA_PRODUCT_ROWS(" with GELU and its input")};
 static const cuda_algorithm masked[] = {CUDA_PRODUCT_ROWS(", masked")};
 static const cuda_algorithm summed[] = {CUDA_PRODUCT_ROWS(", masked and summed")};
+static const cuda_algorithm of_gelu[] = {CUDA_PRODUCT_ROWS(", gradient of GELU")};
+static const cuda_algorithm of_gelu_summed[] = {CUDA_PRODUCT_ROWS(", gradient of GELU and summed")};
 
 cuda_layout cuda_linear_weight(const yoke_operation *operation) {
     int64_t in = operation->input.channels, out = operation->output.channels;
@@ -39,8 +43,12 @@ yoke_status cuda_plan_linear(yoke_plan **plan, cuda_device *device,
                                       .joined = {[CUDA_BIAS] = with_bias,
                                                  [CUDA_RELU] = with_relu,
                                                  [CUDA_RELU_MASK] = with_mask,
+                                                 [CUDA_GELU] = with_gelu,
+                                                 [CUDA_GELU_INPUT] = with_input,
                                                  [CUDA_MASKED] = masked,
-                                                 [CUDA_MASKED_SUMS] = summed}};
+                                                 [CUDA_MASKED_SUMS] = summed,
+                                                 [CUDA_GELU_GRADIENT] = of_gelu,
+                                                 [CUDA_GELU_GRADIENT_SUMS] = of_gelu_summed}};
     weighted.input.type = cuda_compute_type(request->precision);
     weighted.input.channels_last = false;
     return cuda_weighted_create(plan, device, &weighted);

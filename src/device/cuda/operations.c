@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of the operations that run Yoke's own kernels, and how each fills in its kernels'
  * jobs. */
+#include <string.h>
+
 #include "device/cuda/kernel_plan.h"
 
 /* Activations: functions of one element, and their slopes. */
@@ -311,6 +313,10 @@ static cuda_layer_norm_job layer_norm_job(const cuda_kernel_plan *plan) {
                                .output = at->output,
                                .weight = at->parameters[0],
                                .bias = at->parameters[1]};
+    if (plan->base.needs.computes_sum) {
+        job.sum = at->inputs[0];
+        memcpy(job.summands, at->summands, sizeof job.summands);
+    }
     if (plan->base.backward == NULL) return job;
     job.saved = at->saved;
     job.partial = at->scratch;
@@ -340,6 +346,7 @@ static yoke_status layer_norm_prepare(cuda_kernel_plan *plan, const yoke_plan_re
     const int64_t features = job.features;
     for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++)
         TRY(yoke_layout_plain(plan->base.device, &features, 1, &needs->parameters[i]));
+    needs->computes_sum = request->input_summed && !plan->inputs[0].reordered;
     if (!request->training) return YOKE_OK;
     needs->adds_input_gradient = request->input_shared && !plan->inputs[0].reordered;
     needs->scratch_bytes += cuda_layer_norm_partial_bytes(&job);

@@ -6,8 +6,7 @@
 
 #include "device/cuda/product_algorithm.h"
 
-#define ALIGNMENT_BYTES 16   /* of operands by default: that of the widest loads */
-#define MASK_STRIDE_BITS 128 /* the library wants a multiple of these */
+#define ALIGNMENT_BYTES 16 /* of operands by default: that of the widest loads */
 
 struct cuda_product {
     cuda_device *device;
@@ -80,29 +79,11 @@ static yoke_status set_epilogue(const cuda_product *product, cublasLtEpilogue_t 
     return set_attribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE, &value, sizeof value);
 }
 
-/* Bias and mask have no address yet while planning, but the library reads their alignment from it:
+/* Bias and aux have no address yet while planning, but the library reads their alignment from it:
  * 64 bytes, or 32 of a bias of 2 bytes, which lies in the shadow. */
 static const void *example_of(const cuda_product *product, size_t alignment) {
     return (const char *)product->device->workspace + alignment;
 }
-
-/* Bits from a row's first to the next one's. */
-static size_t mask_stride(size_t n) {
-    return (n + MASK_STRIDE_BITS - 1) / MASK_STRIDE_BITS * MASK_STRIDE_BITS;
-}
-
-size_t cuda_mask_bytes(size_t m, size_t n) {
-    return m * mask_stride(n) / 8;
-}
-
-/* cuBLASLt's epilogue without a bias, and with one. */
-static const cublasLtEpilogue_t epilogues[CUDA_EPILOGUES][2] = {
-    [CUDA_NO_EPILOGUE] = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS},
-    [CUDA_BIAS] = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS},
-    [CUDA_RELU] = {CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_RELU_BIAS},
-    [CUDA_RELU_MASK] = {CUBLASLT_EPILOGUE_RELU_AUX, CUBLASLT_EPILOGUE_RELU_AUX_BIAS},
-    [CUDA_MASKED] = {CUBLASLT_EPILOGUE_DRELU, CUBLASLT_EPILOGUE_DRELU},
-    [CUDA_MASKED_SUMS] = {CUBLASLT_EPILOGUE_DRELU_BGRAD, CUBLASLT_EPILOGUE_DRELU_BGRAD}};
 
 static cublasComputeType_t compute_type(const cuda_product_shape *shape) {
     return shape->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -203,16 +184,17 @@ static yoke_status product_build(cuda_product *product, bool *found) {
                                                                 compute_type(shape), CUDA_R_32F));
     TRY(set_transpose(product, CUBLASLT_MATMUL_DESC_TRANSA, &shape->b));
     TRY(set_transpose(product, CUBLASLT_MATMUL_DESC_TRANSB, &shape->a));
-    TRY(set_epilogue(product, epilogues[shape->epilogue][shape->bias]));
-    if (shape->bias || shape->epilogue == CUDA_MASKED_SUMS) {
+    const cuda_epilogue_traits *epilogue = &cuda_epilogues[shape->epilogue];
+    TRY(set_epilogue(product, epilogue->number[shape->bias]));
+    if (shape->bias || epilogue->sums) {
         cudaDataType_t type =
             shape->epilogue == CUDA_NO_EPILOGUE ? CUDA_R_32F : data_type(shape->output.type);
         const void *example = example_of(product, type == CUDA_R_32F ? 64 : 32);
         TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
         TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &example, sizeof example));
     }
-    if (shape->epilogue >= CUDA_RELU_MASK) {
-        int64_t stride = (int64_t)mask_stride((size_t)shape->n);
+    if (epilogue->aux != CUDA_NO_AUX) {
+        int64_t stride = cuda_aux_stride(epilogue->aux, (size_t)shape->n);
         const void *example = example_of(product, 64);
         TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &stride, sizeof stride));
         TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &example,
@@ -297,14 +279,14 @@ yoke_status cuda_product_run(const cuda_product *product, const void *a, const v
 
 yoke_status cuda_product_run_beside(const cuda_product *product, const void *a, const void *b,
                                     const cuda_beside *beside, void *output) {
-    cuda_epilogue epilogue = product->shape.epilogue;
-    const void *vector = epilogue == CUDA_MASKED_SUMS ? beside->sums : beside->bias;
-    assert(epilogue != CUDA_NO_EPILOGUE && !product->shape.add);
+    const cuda_epilogue_traits *epilogue = &cuda_epilogues[product->shape.epilogue];
+    const void *vector = epilogue->sums ? beside->sums : beside->bias;
+    assert(product->shape.epilogue != CUDA_NO_EPILOGUE && !product->shape.add);
     if (vector != NULL)
         TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector));
-    if (epilogue >= CUDA_RELU_MASK)
-        TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &beside->mask,
-                          sizeof beside->mask));
+    if (epilogue->aux != CUDA_NO_AUX)
+        TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &beside->aux,
+                          sizeof beside->aux));
     return multiply(product, a, b, 0, output);
 }
 

@@ -83,11 +83,14 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
     self->bias_gradient = binding->parameter_gradients[1];
     bool cast = self->base.needs.reads_shadow[1];
     const void *bias = cast ? binding->shadows[1] : binding->parameters[1];
+    bool keeps = self->base.needs.keeps_output; /* it is the aux of next[0] */
+    void *output = keeps ? binding->next_output : binding->output;
+    void *aux = keeps ? binding->output : saved;
     self->operands[CUDA_FORWARD] = (cuda_operands){.input = input,
                                                    .weights = weights,
-                                                   .output = binding->output,
+                                                   .output = output,
                                                    .scratch = binding->scratch,
-                                                   .beside = {.bias = bias, .mask = saved}};
+                                                   .beside = {.bias = bias, .aux = aux}};
     /* After the gradient of the weights no pass reads the copy of the input: the input's gradient
      * overwrites it. */
     void *gradient = self->reordered ? copy : binding->input_gradients[0];
@@ -96,7 +99,7 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
         .weights = weights,
         .output = binding->output_gradient,
         .scratch = binding->scratch,
-        .beside = {.mask = binding->input_mask, .sums = binding->input_bias_gradient},
+        .beside = {.aux = (void *)binding->input_aux, .sums = binding->input_bias_gradient},
         .add = binding->adds_input_gradient};
     self->operands[CUDA_BACKWARD_WEIGHTS] =
         (cuda_operands){.input = input,
@@ -208,12 +211,14 @@ yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
     TRY(plan_directions(&planner));
     const cuda_epilogue *epilogues = planner.problem.epilogues;
     yoke_plan_needs *needs = &self->base.needs;
-    needs->applies_relu = epilogues[CUDA_FORWARD] >= CUDA_RELU;
-    bool writes_mask = epilogues[CUDA_FORWARD] == CUDA_RELU_MASK;
+    const cuda_epilogue_traits *behind = &cuda_epilogues[epilogues[CUDA_FORWARD]];
+    const cuda_epilogue_traits *before = &cuda_epilogues[epilogues[CUDA_BACKWARD_DATA]];
+    needs->computes_next = behind->activates;
+    needs->keeps_output = behind->aux == CUDA_INPUT;
     needs->mask_bytes =
-        writes_mask ? cuda_weighted_mask_bytes(&planner, planner.problem.operation->output) : 0;
-    needs->masks_input_gradient = epilogues[CUDA_BACKWARD_DATA] != CUDA_NO_EPILOGUE;
-    needs->sums_input_bias = epilogues[CUDA_BACKWARD_DATA] == CUDA_MASKED_SUMS;
+        behind->aux == CUDA_MASK ? cuda_weighted_aux_bytes(&planner, CUDA_FORWARD) : 0;
+    needs->computes_previous = before->derives;
+    needs->sums_input_bias = before->sums;
     needs->adds_input_gradient = planner.problem.adds;
     needs->reads_shadow[1] =
         self->type != CUDA_FLOAT32 && planner.problem.operation->bias &&

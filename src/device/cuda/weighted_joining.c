@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pass of convolution or linear may take over what otherwise follows it in a pass of its own: a
- * bias in bfloat16, the ReLU behind a linear layer, backward of the ReLU before it, or adding the
- * input's gradient to the one that another reader has contributed. Measures whether that is faster
- * than the two apart. */
+ * bias in bfloat16, the activation behind a linear layer, backward of the one before it, or adding
+ * the input's gradient to the one that another reader has contributed. Measures whether that is
+ * faster than the two apart. */
 #include <stdio.h>
 
 #include "device/cuda/weighted_plan.h"
@@ -51,23 +51,40 @@ static bool wants_bias(const weighted_planner *planner, cuda_direction direction
            planner->request->plan->operation->bias && planner->request->joined[CUDA_BIAS] != NULL;
 }
 
+/* Whether the request offers what the epilogue computes. Backward of an activation that reads its
+ * input needs that. */
+static bool is_offered(const weighted_planner *planner, cuda_direction direction,
+                       cuda_epilogue epilogue) {
+    const yoke_plan_request *request = planner->request->plan;
+    const cuda_epilogue_traits *traits = &cuda_epilogues[epilogue];
+    bool behind = direction == CUDA_FORWARD && traits->activates;
+    bool before = direction == CUDA_BACKWARD_DATA && traits->derives;
+    const yoke_operation *activation = behind   ? request->next[0]
+                                       : before ? request->previous
+                                                : NULL;
+    if (planner->request->joined[epilogue] == NULL || activation == NULL ||
+        activation->kind != YOKE_OP_ACTIVATION || activation->activation != traits->activation)
+        return false;
+    if (before) /* the library rounds sums to the output's type; a bias's gradient is float32 */
+        return !traits->sums || (request->input_bias && planner->problem.type == CUDA_FLOAT32);
+    bool reads_input =
+        request->next_backward && !cuda_activation_reads_output((int)traits->activation);
+    return traits->aux == CUDA_MASK ? request->next_linear
+                                    : reads_input == (traits->aux == CUDA_INPUT);
+}
+
 /* What the request offers and the library has. */
 static yoke_status find_joining(weighted_planner *planner, cuda_direction direction,
                                 weighted_joining *joining) {
     const yoke_plan_request *request = planner->request->plan;
-    bool in_floats = planner->problem.type == CUDA_FLOAT32;
-    bool forward = direction == CUDA_FORWARD, data = direction == CUDA_BACKWARD_DATA;
+    bool data = direction == CUDA_BACKWARD_DATA;
     bool can_add = request->operation->kind != YOKE_OP_CONV_TRANSPOSE2D; /* no forward pass adds */
     *joining = (weighted_joining){.adds = data && can_add && request->input_shared &&
-                                          !request->input_masked && !planner->self->reordered};
-    if (forward && request->relu_mask)
-        TRY(try_epilogue(planner, direction, CUDA_RELU_MASK, joining));
-    if (forward && request->relu) TRY(try_epilogue(planner, direction, CUDA_RELU, joining));
-    if (!data || !request->input_masked) return YOKE_OK;
-    /* The library rounds sums to the output's type, and the gradient of a bias is float32. */
-    if (request->input_bias && in_floats)
-        TRY(try_epilogue(planner, direction, CUDA_MASKED_SUMS, joining));
-    return try_epilogue(planner, direction, CUDA_MASKED, joining);
+                                          request->previous == NULL && !planner->self->reordered};
+    for (int i = 0; i < CUDA_EPILOGUES; i++)
+        if (is_offered(planner, direction, (cuda_epilogue)i))
+            TRY(try_epilogue(planner, direction, (cuda_epilogue)i, joining));
+    return YOKE_OK;
 }
 
 static cuda_columns input_columns(const weighted_planner *planner) {
@@ -85,34 +102,35 @@ static yoke_status queue_follower(const joining_trial *trial) {
     const cuda_operands *operands = &trial->with.operands;
     cuda_columns input = input_columns(planner), output = planner->self->output;
     size_t input_elements = input.rows * input.columns;
-    cuda_activation_job relu = {.to = operands->output,
-                                .from = operands->output,
-                                .activation = YOKE_RELU,
-                                .type = planner->problem.type,
-                                .elements = output.rows * output.columns};
+    const cuda_epilogue_traits *epilogue = &cuda_epilogues[trial->joining.epilogue];
+    cuda_activation_job job = {.to = epilogue->aux == CUDA_INPUT ? operands->beside.aux
+                                                                 : operands->output,
+                               .from = operands->output,
+                               .activation = (int)epilogue->activation,
+                               .type = planner->problem.type,
+                               .elements = output.rows * output.columns};
     if (trial->joining.adds) {
-        TRY_CUDA(device, cuda_run_accumulate(trial->other, operands->input, relu.type,
+        TRY_CUDA(device, cuda_run_accumulate(trial->other, operands->input, job.type,
                                              input_elements, stream));
         return YOKE_OK;
     }
     if (trial->joining.epilogue == CUDA_BIAS) return YOKE_OK; /* the pass itself has added it */
     if (trial->direction == CUDA_FORWARD) {
-        TRY_CUDA(device, cuda_run_activation(&relu, stream));
+        TRY_CUDA(device, cuda_run_activation(&job, stream));
         return YOKE_OK;
     }
-    /* Backward of the ReLU, and the bias's gradient if the joined pass would sum it up. */
-    relu.to = operands->input;
-    relu.from = operands->input;
-    relu.kept = trial->other;
-    relu.elements = input_elements;
+    /* Backward of the activation, and the bias's gradient if the joined pass would sum it up. */
+    job.to = operands->input;
+    job.from = operands->input;
+    job.kept = trial->other;
+    job.elements = input_elements;
     const cuda_column_sums sums = {.values = operands->input,
-                                   .type = relu.type,
+                                   .type = job.type,
                                    .shape = input,
                                    .sums = operands->beside.sums,
                                    .partial = trial->partial};
-    TRY_CUDA(device, cuda_run_activation_backward(&relu, stream));
-    if (trial->joining.epilogue == CUDA_MASKED_SUMS)
-        TRY_CUDA(device, cuda_run_column_sums(&sums, stream));
+    TRY_CUDA(device, cuda_run_activation_backward(&job, stream));
+    if (epilogue->sums) TRY_CUDA(device, cuda_run_column_sums(&sums, stream));
     return YOKE_OK;
 }
 
@@ -135,8 +153,8 @@ static yoke_status copy_first(const joining_trial *trial, void *to, const void *
     return YOKE_OK;
 }
 
-/* Whether a NaN of the first row passes the library's ReLU, as it passes Yoke's: one that becomes 0
- * would hide a network that has diverged. */
+/* Whether a NaN of the first row passes the library's activation, as it passes Yoke's: one that
+ * becomes 0 would hide a network that has diverged. */
 static yoke_status keeps_nan(const joining_trial *trial, bool *keeps) {
     const cuda_operands *operands = &trial->with.operands;
     static const struct {
@@ -179,9 +197,8 @@ static yoke_status open_joinings(weighted_planner *planner, joining_trial *trial
     trial->other = (char *)trial->with.operands.scratch + scratch_bytes;
     trial->partial = (float *)(void *)((char *)trial->other + input);
     /* A joined pass that turns a NaN into 0, or does not run, takes no part. */
-    cuda_epilogue epilogue = trial->joining.epilogue;
     bool keeps = false;
-    if (candidates[JOINED].run == NULL || (epilogue != CUDA_RELU && epilogue != CUDA_RELU_MASK))
+    if (candidates[JOINED].run == NULL || !cuda_epilogues[trial->joining.epilogue].activates)
         return YOKE_OK;
     yoke_status status = keeps_nan(trial, &keeps);
     if (!keeps) candidates[JOINED].run = NULL;
@@ -205,12 +222,9 @@ static yoke_status compare_joining(weighted_planner *planner, cuda_direction dir
 /* Sets *joined to whether the direction's pass is faster with `joining`. */
 static yoke_status decide(weighted_planner *planner, cuda_direction direction,
                           const weighted_joining *joining, bool *joined) {
-    static const char *const followers[CUDA_EPILOGUES] = {
-        " and sum",   " and bias",          " and ReLU", " and ReLU that keeps a mask",
-        " of a ReLU", " of a ReLU and bias"};
     char key[256];
     snprintf(key, sizeof key, "%s %s%s", planner->request->key, cuda_direction_names[direction],
-             followers[joining->epilogue]);
+             cuda_epilogues[joining->epilogue].follower);
     cuda_candidate candidates[JOININGS] = {
         [APART] = {.name = joining->adds ? "added by a pass of its own" : "apart"},
         [JOINED] = {.name = joining->adds ? "added by the same pass" : "joined"}};
@@ -228,9 +242,9 @@ static yoke_status decide(weighted_planner *planner, cuda_direction direction,
     return YOKE_OK;
 }
 
-/* Decides whether a direction's pass is joined. It counts this layer's time alone: forward with a
- * mask pays for writing it, and what it saves backward counts where backward is decided. A ReLU
- * that stays apart leaves the bias. */
+/* Decides whether a direction's pass is joined. It counts this layer's time alone: forward with an
+ * aux pays for writing it, and what it saves backward counts where backward is decided. An
+ * activation that stays apart leaves the bias. */
 yoke_status cuda_weighted_join(weighted_planner *planner, cuda_direction direction) {
     weighted_joining joining;
     bool joined = false;

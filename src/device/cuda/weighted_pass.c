@@ -8,9 +8,6 @@
 const char *const cuda_direction_names[CUDA_DIRECTIONS] = {"forward", "backward data",
                                                            "backward weights"};
 
-static const char *const epilogue_names[CUDA_EPILOGUES] = {
-    "", " with bias", " with ReLU", " with ReLU and mask", ", masked", ", masked and summed"};
-
 yoke_status cuda_weighted_run(const cuda_weighted *self, const cuda_pass *pass,
                               const cuda_operands *operands) {
     TRY(pass->run(pass, operands));
@@ -71,10 +68,14 @@ static yoke_status create_candidates(const weighted_planner *planner, cuda_direc
     return YOKE_OK;
 }
 
-size_t cuda_weighted_mask_bytes(const weighted_planner *planner, yoke_dims dims) {
+size_t cuda_weighted_aux_bytes(const weighted_planner *planner, cuda_direction direction) {
+    const cuda_problem *problem = &planner->problem;
+    bool forward = direction == CUDA_FORWARD;
+    yoke_dims dims = forward ? problem->operation->output : problem->operation->input;
     size_t columns = (size_t)dims.channels;
-    size_t rows = (size_t)planner->problem.rows * (cuda_dims_count(dims) / columns);
-    return cuda_aligned(cuda_mask_bytes(rows, columns));
+    size_t rows = (size_t)problem->rows * (cuda_dims_count(dims) / columns);
+    return cuda_aligned(cuda_aux_bytes(cuda_epilogues[problem->epilogues[direction]].aux, rows,
+                                       columns, cuda_type_bytes(problem->type)));
 }
 
 /* One allocation holds all operands, filled with the same kind of values; the bias may read pairs
@@ -91,10 +92,8 @@ yoke_status cuda_weighted_operands(const weighted_planner *planner, cuda_directi
                                           : cuda_elements(&planner->request->weights);
     size_t bias = weights + cuda_aligned(weight_count * sizeof(float));
     size_t output = bias + cuda_aligned(out * sizeof(float));
-    size_t mask = output + cuda_aligned(rows * cuda_dims_count(operation->output) * value_bytes);
-    bool masks = planner->problem.epilogues[direction] >= CUDA_RELU_MASK;
-    yoke_dims masked = direction == CUDA_FORWARD ? operation->output : operation->input;
-    size_t sums = mask + (masks ? cuda_weighted_mask_bytes(planner, masked) : 0);
+    size_t aux = output + cuda_aligned(rows * cuda_dims_count(operation->output) * value_bytes);
+    size_t sums = aux + cuda_weighted_aux_bytes(planner, direction);
     size_t scratch = sums + cuda_aligned((size_t)operation->input.channels * sizeof(float));
     TRY(yoke_device_allocate(&device->base, scratch + scratch_bytes, "measuring", &trial->memory));
     char *base = trial->memory;
@@ -103,7 +102,7 @@ yoke_status cuda_weighted_operands(const weighted_planner *planner, cuda_directi
                         .weights = base + weights,
                         .output = base + output,
                         .scratch = base + scratch,
-                        .beside = {.mask = base + mask, .sums = (float *)(void *)(base + sums)}};
+                        .beside = {.aux = base + aux, .sums = (float *)(void *)(base + sums)}};
     if (direction == CUDA_FORWARD && operation->bias) trial->operands.beside.bias = base + bias;
     trial->operands.add = direction == CUDA_BACKWARD_DATA && planner->problem.adds;
     TRY_CUDA(device, cuda_run_probe(base, planner->problem.type, scratch / value_bytes,
@@ -206,7 +205,7 @@ yoke_status cuda_weighted_choose(const weighted_planner *planner, cuda_direction
     /* What the pass computes besides the operation. */
     bool adds = direction == CUDA_BACKWARD_DATA && planner->problem.adds;
     snprintf(key, sizeof key, "%s %s%s", planner->request->key, cuda_direction_names[direction],
-             adds ? ", added" : epilogue_names[planner->problem.epilogues[direction]]);
+             adds ? ", added" : cuda_epilogues[planner->problem.epilogues[direction]].name);
     cuda_tuning tuning = {.device = planner->problem.device,
                           .request = planner->request->plan,
                           .key = key,

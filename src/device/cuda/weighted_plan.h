@@ -38,8 +38,8 @@ typedef struct weighted_trial {
 extern const char *const cuda_direction_names[CUDA_DIRECTIONS];
 yoke_status cuda_weighted_run(const cuda_weighted *self, const cuda_pass *pass,
                               const cuda_operands *operands);
-/* How many bytes the mask of a ReLU with these dims takes. */
-size_t cuda_weighted_mask_bytes(const weighted_planner *planner, yoke_dims dims);
+/* How many bytes the aux of the direction's epilogue takes. */
+size_t cuda_weighted_aux_bytes(const weighted_planner *planner, cuda_direction direction);
 /* Fills the trial's memory and operands; the caller frees the memory. */
 yoke_status cuda_weighted_operands(const weighted_planner *planner, cuda_direction direction,
                                    weighted_trial *trial, size_t scratch_bytes);
