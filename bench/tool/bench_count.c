@@ -323,8 +323,9 @@ yoke_status bench_count(const bench_setup *given, bool json) {
     bench_setup setup = *given;
     /* Nothing can be measured: the candidates that the model of the GPU takes for faster, and
      * elsewhere the first. */
-    static const char *const prefers[] = {"joined", "added by the same pass",
-                                          "shadow in the update", "one kernel", NULL};
+    static const char *const prefers[] = {
+        "joined",     "added by the same pass", "shadow in the update",
+        "one kernel", "with batch norm",        NULL};
     setup.prefers = prefers;
     setup.algorithm = YOKE_ALGORITHM_DIRECT;
     set_size(&setup);

@@ -103,7 +103,7 @@ static yoke_status search(const struct probe *probe, const char **name) {
                 status = is_finite(probe, sum->output, sum->operation.output, &finite);
                 if (!finite) node = sum;
             }
-        if (status == YOKE_OK && finite)
+        if (status == YOKE_OK && finite && program->values[node->output] != YOKE_PLACE_NOWHERE)
             status = is_finite(probe, node->output, node->operation.output, &finite);
         if (!finite)
             *name = node->operation.name;

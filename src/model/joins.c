@@ -6,25 +6,6 @@
  * layer norm that computes the sum that it reads. */
 #include "model/program.h"
 
-/* The only node that reads `value`; NONE when several do. */
-static int only_reader(const yoke_model *model, int value) {
-    int reader = YOKE_NONE;
-    for (int i = 0; i < model->node_count; i++)
-        for (int k = 0; k < model->nodes[i].input_count; k++) {
-            if (model->nodes[i].inputs[k] != value) continue;
-            if (reader != YOKE_NONE) return YOKE_NONE;
-            reader = i;
-        }
-    return reader;
-}
-
-/* The node that writes `value`; NONE: an input of the model. */
-static int writer_of(const yoke_model *model, int value) {
-    for (int i = 0; i < model->node_count; i++)
-        if (model->nodes[i].output == value) return i;
-    return YOKE_NONE;
-}
-
 static bool is_linear(const yoke_model *model, int node) {
     return node != YOKE_NONE && model->nodes[node].operation.kind == YOKE_OP_LINEAR;
 }
@@ -37,11 +18,11 @@ static bool is_activation(const yoke_model *model, int node) {
  * of it reads; or NONE. */
 static int keeper_before(const yoke_program *program, int node) {
     const yoke_model *model = program->model;
-    int activation = writer_of(model, model->nodes[node].inputs[0]);
+    int activation = yoke_writing_node(model, model->nodes[node].inputs[0]);
     if (!is_activation(model, activation) ||
-        only_reader(model, model->nodes[activation].output) != node)
+        yoke_reading_node(model, model->nodes[activation].output) != node)
         return YOKE_NONE;
-    int before = writer_of(model, model->nodes[activation].inputs[0]);
+    int before = yoke_writing_node(model, model->nodes[activation].inputs[0]);
     if (!is_linear(model, before)) return YOKE_NONE;
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[before]);
     bool keeps = needs->mask_bytes > 0 || needs->keeps_output;
@@ -79,7 +60,7 @@ static void offer_next(const yoke_program *program, int node, yoke_plan_request 
     const yoke_model *model = program->model;
     int value = model->nodes[node].output, last = -1;
     for (int count = 0; count < YOKE_PLAN_NEXT; count++) {
-        int reader = only_reader(model, value);
+        int reader = yoke_reading_node(model, value);
         const yoke_node *next = reader != YOKE_NONE ? &model->nodes[reader] : NULL;
         if (next == NULL || place_behind(&next->operation) <= last) return;
         last = place_behind(&next->operation);
@@ -96,7 +77,7 @@ static void offer_next(const yoke_program *program, int node, yoke_plan_request 
 static void offer_loss(const yoke_program *program, int node, yoke_plan_request *request) {
     const yoke_model *model = program->model;
     int last = model->node_count - 1;
-    if (only_reader(model, model->nodes[node].output) != last) return;
+    if (yoke_reading_node(model, model->nodes[node].output) != last) return;
     request->next[0] = &model->nodes[last].operation;
     request->loss = &program->loss_operation;
 }
@@ -108,7 +89,7 @@ yoke_next_nodes yoke_nodes_behind(const yoke_program *program, int node) {
                              .added = YOKE_NONE,
                              .adder = YOKE_NONE};
     for (int i = 0, value = model->nodes[node].output; i < found.count; i++) {
-        int next = found.nodes[i] = only_reader(model, value);
+        int next = found.nodes[i] = yoke_reading_node(model, value);
         int added = added_to(&model->nodes[next], value);
         if (model->nodes[next].operation.kind == YOKE_OP_BATCH_NORM) found.norm = next;
         if (added != YOKE_NONE) found.added = added, found.adder = next;
@@ -136,13 +117,13 @@ static bool may_run_again(const yoke_program *program, int node) {
  * that the root has not filled. */
 static void offer_activation(const yoke_program *program, int node, yoke_plan_request *request) {
     const yoke_model *model = program->model;
-    int next = only_reader(model, model->nodes[node].output);
+    int next = yoke_reading_node(model, model->nodes[node].output);
     if (!is_activation(model, next) || may_run_again(program, node) || may_run_again(program, next))
         return;
     request->next[0] = &model->nodes[next].operation;
     request->next_backward = program->requires_gradient[model->nodes[next].output];
-    request->next_linear =
-        request->next_backward && is_linear(model, only_reader(model, model->nodes[next].output));
+    request->next_linear = request->next_backward &&
+                           is_linear(model, yoke_reading_node(model, model->nodes[next].output));
 }
 
 /* Whether the plan of an earlier node computes this one. */
@@ -159,7 +140,7 @@ static bool is_computed(const yoke_program *program, int node) {
 static int sum_before(const yoke_program *program, int node) {
     const yoke_model *model = program->model;
     const yoke_layout *layouts = program->layouts;
-    int value = model->nodes[node].inputs[0], add = writer_of(model, value);
+    int value = model->nodes[node].inputs[0], add = yoke_writing_node(model, value);
     if (add == YOKE_NONE || may_run_again(program, node) || may_run_again(program, add))
         return YOKE_NONE;
     const yoke_node *from = &model->nodes[add];
@@ -186,7 +167,7 @@ void yoke_offer_joins(const yoke_program *program, int node, yoke_plan_request *
     offer_loss(program, node, request);
     int before = keeper_before(program, node);
     if (before == YOKE_NONE) return;
-    int activation = writer_of(model, model->nodes[node].inputs[0]);
+    int activation = yoke_writing_node(model, model->nodes[node].inputs[0]);
     request->previous = &model->nodes[activation].operation;
     request->input_bias = has_own_bias(program, before);
 }
@@ -197,7 +178,7 @@ static void place_next(yoke_program *program, int node) {
         program->places[next.nodes[k]].computed_by = node;
     if (!yoke_plan_describe(program->plans[node])->computes_sum) return;
     const yoke_model *model = program->model;
-    program->places[writer_of(model, model->nodes[node].inputs[0])].computed_by = node;
+    program->places[yoke_writing_node(model, model->nodes[node].inputs[0])].computed_by = node;
 }
 
 /* What the plan of this node does in place of the activation before it. */
@@ -208,7 +189,7 @@ static void place_previous(yoke_program *program, int node) {
     int before = keeper_before(program, node);
     program->places[node].previous = before;
     program->places[before].skips_bias = needs->sums_input_bias;
-    program->places[writer_of(model, model->nodes[node].inputs[0])].skips_backward = true;
+    program->places[yoke_writing_node(model, model->nodes[node].inputs[0])].skips_backward = true;
 }
 
 void yoke_place_joins(yoke_program *program) {

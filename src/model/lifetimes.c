@@ -29,7 +29,7 @@ static void count_reads(const yoke_program *program, int index, reads *values) {
     const yoke_node_places *places = &program->places[index];
     bool backward = yoke_program_runs_backward(program, node) && !places->skips_backward;
     for (int k = 0; k < node->input_count; k++) {
-        reads *input = &values[node->inputs[k]];
+        reads *input = &values[yoke_program_reads(program, index, k)];
         int reader = reader_for(program, index);
         if (reader > input->forward) input->forward = reader;
         if (program->again[index] != YOKE_NONE) read_in_backward(input, program->again[index]);
@@ -51,7 +51,7 @@ static bool is_made_again(const yoke_program *program, int writer, const reads *
     return again != YOKE_NONE && (value->first == YOKE_NONE || value->first >= again);
 }
 
-static int writer_of(const yoke_model *model, int value) {
+int yoke_writing_node(const yoke_model *model, int value) {
     for (int i = 0; i < model->node_count; i++)
         if (model->nodes[i].output == value) return i;
     return YOKE_NONE;
@@ -62,7 +62,7 @@ static bool is_last_reader(const yoke_program *program, int index, int value, co
     if (of->forward != index) return false;
     if (of->last == YOKE_NONE) return true;
     return of->last == program->again[index] &&
-           is_made_again(program, writer_of(program->model, value), of);
+           is_made_again(program, yoke_writing_node(program->model, value), of);
 }
 
 /* The output may take the place of input 0 if no later step reads that input. */
@@ -94,6 +94,8 @@ static void place_saved(yoke_program *program, int index) {
     if (bytes == 0) return;
     yoke_place saved = yoke_arena_add(&program->arena, bytes, index);
     program->places[index].saved = saved;
+    if (program->places[index].summed_by != YOKE_NONE)
+        program->arena.storages[saved].begin = program->places[index].summed_by;
     int again = program->again[index];
     if (yoke_program_runs_backward(program, &program->model->nodes[index]))
         yoke_arena_use(&program->arena, saved, program->backward[index]);
@@ -140,6 +142,8 @@ yoke_status yoke_place_values(yoke_program *program) {
             *place = YOKE_PLACE_OUTPUTS - output;
         else if (needs->computes_loss)
             *place = YOKE_PLACE_OUTPUTS;
+        else if (program->places[i].applied_by != YOKE_NONE)
+            *place = YOKE_PLACE_NOWHERE;
         else if (program->places[i].computed_by != YOKE_NONE && program->places[i].computed_by < i)
             *place = place_computed(program, i);
         else if (yoke_adds_in_place(program, i))

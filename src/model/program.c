@@ -7,8 +7,8 @@
 
 /* Plans. */
 
-/* Whether a batch norm computes with its running statistics in training, too. */
-static bool is_fixed(const yoke_program *program, const yoke_node *node) {
+bool yoke_program_fixes_norm(const yoke_program *program, int index) {
+    const yoke_node *node = &program->model->nodes[index];
     return node->operation.kind == YOKE_OP_BATCH_NORM && program->fixed_statistics != NULL &&
            program->fixed_statistics[node->buffers[0]];
 }
@@ -27,8 +27,8 @@ static yoke_plan_request request_of(const yoke_program *program, const yoke_prog
         .input_gradient = yoke_program_requires_input_gradient(program, node),
         .frozen = !yoke_program_trains(program, node),
         .algorithms = from->algorithms,
-        .fixed_statistics = is_fixed(program, node),
-        .norm_group = is_fixed(program, node) ? NULL : from->norm_group,
+        .fixed_statistics = yoke_program_fixes_norm(program, index),
+        .norm_group = yoke_program_fixes_norm(program, index) ? NULL : from->norm_group,
     };
     for (int k = 0; k < node->input_count; k++)
         request.inputs[k] = program->layouts[node->inputs[k]];
@@ -52,6 +52,7 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
     const yoke_node *node = &program->model->nodes[index];
     yoke_plan_request request = request_of(program, from, index);
     yoke_offer_joins(program, index, &request);
+    yoke_offer_norms(program, index, &request);
     request.input_shared = program->training && yoke_program_shares_input(program, index);
     request.sole_weight = is_sole(program->model, node->tensors[0]);
     TRY(yoke_algorithms_go_on(from->algorithms));
@@ -73,8 +74,7 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
     return YOKE_OK;
 }
 
-/* NONE if there are several, or none. */
-static int only_reader(const yoke_model *model, int value) {
+int yoke_reading_node(const yoke_model *model, int value) {
     int reader = YOKE_NONE, readers = 0;
     for (int i = 0; i < model->node_count; i++)
         for (int k = 0; k < model->nodes[i].input_count; k++)
@@ -85,7 +85,7 @@ static int only_reader(const yoke_model *model, int value) {
 /* Input 0, where its one reader takes images in a layout of its own. Every program of a replica
  * decides alike. */
 static yoke_status choose_image_layout(yoke_program *program, const yoke_program_request *from) {
-    int value = program->model->inputs[0].value, reader = only_reader(program->model, value);
+    int value = program->model->inputs[0].value, reader = yoke_reading_node(program->model, value);
     if (reader == YOKE_NONE || from->input_gradients) return YOKE_OK;
     yoke_plan_request request = request_of(program, from, reader);
     yoke_layout layout;
@@ -235,11 +235,14 @@ yoke_status yoke_program_schedule(yoke_program *program, const yoke_flat *flat) 
             .contributions = {YOKE_PLACE_NOWHERE, YOKE_PLACE_NOWHERE},
             .previous = YOKE_NONE,
             .computed_by = YOKE_NONE,
+            .summed_by = YOKE_NONE,
+            .applied_by = YOKE_NONE,
         };
     for (int i = 0; i < model->node_count; i++)
         for (int k = 0; k < YOKE_PLAN_INPUTS; k++)
             program->places[i].input_gradients[k] = YOKE_PLACE_NOWHERE;
     TRY(yoke_plan_steps(program, program->recomputes));
+    yoke_place_norms(program);
     yoke_place_joins(program);
     TRY(yoke_place_values(program));
     if (program->training) TRY(yoke_plan_backward_actions(program, flat));
@@ -297,6 +300,15 @@ static void bind_neighbours(const yoke_program *program, const yoke_flat *flat,
     }
 }
 
+static void bind_norms(const yoke_program *program, const yoke_replica_memory *memory, int index,
+                       yoke_plan_binding *binding) {
+    int behind = program->places[index].norm_behind, before = program->places[index].norm_before;
+    if (behind != YOKE_NONE)
+        binding->norm_behind = yoke_program_address(program, memory, program->places[behind].saved);
+    if (before != YOKE_NONE)
+        binding->norm_before = yoke_program_address(program, memory, program->places[before].saved);
+}
+
 /* What the plan of the loss compares with and writes, or that of a node that computes it. */
 static void bind_labels(const yoke_replica_memory *memory, yoke_plan_binding *binding) {
     binding->labels = memory->labels;
@@ -326,7 +338,8 @@ static yoke_status bind_node(const yoke_program *program, const yoke_flat *flat,
         .scratch = scratch,
     };
     for (int k = 0; k < node->input_count; k++) {
-        binding.inputs[k] = yoke_program_address(program, memory, program->values[node->inputs[k]]);
+        int value = yoke_program_reads(program, index, k);
+        binding.inputs[k] = yoke_program_address(program, memory, program->values[value]);
         binding.input_gradients[k] =
             yoke_program_address(program, memory, places->input_gradients[k]);
     }
@@ -346,6 +359,7 @@ static yoke_status bind_node(const yoke_program *program, const yoke_flat *flat,
                 memory->buffers + program->model->tensors[node->buffers[k]].buffer_offset;
     bind_previous(program, flat, memory, index, &binding);
     bind_neighbours(program, flat, memory, index, &binding);
+    bind_norms(program, memory, index, &binding);
     if (index == program->loss_node) bind_labels(memory, &binding);
     if (yoke_plan_describe(program->plans[index])->kept_bytes > 0)
         binding.kept = program->kept[kept_before(program, index)].address;
@@ -517,7 +531,7 @@ yoke_status yoke_program_segment(yoke_program *program, int segment, const yoke_
 
 static bool is_norm(const yoke_program *program, int index) {
     const yoke_node *node = &program->model->nodes[index];
-    return node->operation.kind == YOKE_OP_BATCH_NORM && !is_fixed(program, node);
+    return node->operation.kind == YOKE_OP_BATCH_NORM && !yoke_program_fixes_norm(program, index);
 }
 
 yoke_status yoke_program_idle_forward(yoke_program *program, int done) {

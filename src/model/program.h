@@ -54,6 +54,8 @@ typedef struct yoke_node_places {
     bool skips_backward;      /* of an activation: the plan behind has done it */
     int previous;    /* the node before an activation whose backward the plan computes; NONE */
     bool skips_bias; /* the gradient of tensor 1: the plan behind the activation has written it */
+    int norm_behind, norm_before; /* of which the plan computes a part, or NONE */
+    int summed_by, applied_by;    /* of a norm: the nodes whose plans compute a part, or NONE */
     /* For a tensor that another node has contributed to already: the plan writes its contribution
      * here, and a later action adds it. NOWHERE: the plan writes the flat gradient. */
     yoke_place contributions[YOKE_PLAN_PARAMETERS];
@@ -198,6 +200,12 @@ void yoke_program_mark_gradients(yoke_program *program);
 bool yoke_program_requires_input_gradient(const yoke_program *program, const yoke_node *node);
 bool yoke_program_trains(const yoke_program *program, const yoke_node *node);
 bool yoke_program_runs_backward(const yoke_program *program, const yoke_node *node);
+/* Whether a batch norm computes with its running statistics in training, too. */
+bool yoke_program_fixes_norm(const yoke_program *program, int node);
+/* The node that reads `value`, or NONE: there are several, or none. The one that writes it; NONE:
+ * an input of the model. */
+int yoke_reading_node(const yoke_model *model, int value);
+int yoke_writing_node(const yoke_model *model, int value);
 /* Whether a later node reads input 0, too: it contributes to the gradient first. */
 bool yoke_program_shares_input(const yoke_program *program, int index);
 
@@ -214,6 +222,12 @@ typedef struct yoke_next_nodes {
 yoke_next_nodes yoke_nodes_behind(const yoke_program *program, int node);
 /* Whether nobody but the adder reads what is added any more: the output may take its place. */
 bool yoke_adds_in_place(const yoke_program *program, int node);
+
+/* norms.c: the parts of batch norms that other plans may compute; who computes which,
+ * before values are placed; and the value that the node's plan reads as this input. */
+void yoke_offer_norms(const yoke_program *program, int node, yoke_plan_request *request);
+void yoke_place_norms(yoke_program *program);
+int yoke_program_reads(const yoke_program *program, int node, int input);
 
 /* lifetimes.c: places values and what plans save. backward.c: places gradients and lists the
  * actions. */

@@ -281,7 +281,7 @@ static void a_sum_saves_a_byte_for_each_pack(void **state) {
         parity_side side;
         run_norm(*state, &c, &side, &given);
         assert_false(side.needs->backward_reads_output);
-        assert_int_equal(side.needs->saved_bytes, 2 * sizeof(float) * channels + mask);
+        assert_int_equal(side.needs->saved_bytes, CUDA_NORM_ROWS * sizeof(float) * channels + mask);
         close_norm(*state, &side);
         parity_values_free(&given);
     }

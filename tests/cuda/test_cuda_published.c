@@ -223,7 +223,7 @@ static void skipped_steps_leave_no_shadow(void **state) {
             expect_step(&published, &sent, &of, ROWS, k);
         }
         assert_true(hash_of(&published) == hash_of(&sent));
-        assert_int_equal(published.parallel->step.scaler.skipped, 1);
+        assert_int_equal(published.parallel->step.scaler.now.skipped, 1);
         assert_int_equal(published.parallel->step.steps, sent.parallel->step.steps);
         check_engine_free(&published);
         check_engine_free(&sent);

@@ -25,7 +25,7 @@ struct Shape {
 };
 /* For the count: how the products are computed. */
 inline simcuda_arithmetic arithmetic(const Shape &shape) {
-    if (shape.w.type == Type::bfloat16) return SIMCUDA_BFLOAT16;
+    if (shape.w.type == Type::bfloat16 || shape.w.type == Type::float16) return SIMCUDA_BFLOAT16;
     return shape.tf32 ? SIMCUDA_TF32 : SIMCUDA_FLOAT32;
 }
 /* Output dimensions as the rest of the shape makes them; false: it makes none. */

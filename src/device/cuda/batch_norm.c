@@ -29,7 +29,11 @@ cuda_batch_norm_job cuda_batch_norm_job_of(const cuda_kernel_plan *plan, bool ba
     if (plan->base.backward == NULL || at->saved == NULL) return job;
     job.mean = at->saved;
     job.reciprocal = job.mean + job.channels;
-    if (operation->add) job.mask = (unsigned char *)(job.reciprocal + job.channels);
+    if (operation->add)
+        job.mask = (unsigned char *)CUDA_NORM_ROW(at->saved, CUDA_NORM_ROWS, job.channels);
+    job.second = at->norm_before;
+    job.summed = norm->summed;
+    job.applied = at->output == NULL;
     job.partial = at->scratch;
     job.output_gradient = at->output_gradient;
     job.input_gradient = at->input_gradients[0];
@@ -82,10 +86,15 @@ yoke_status cuda_batch_norm_prepare(cuda_kernel_plan *plan, const yoke_plan_requ
     needs->forward_in_place = needs->forward_in_place && !request->training;
     if (!request->training) return YOKE_OK;
     needs->scratch_bytes += partial_bytes;
-    needs->saved_bytes = 2 * (size_t)channels * sizeof(float);
+    const cuda_batch_norm_job job = cuda_batch_norm_job_of(plan, false);
+    bool large = cuda_batch_norm_is_large(&job);
+    norm->summed = request->sums_given;
+    needs->shares_saved = !norm->fixed && !request->operation->add && !plan->inputs[0].reordered &&
+                          (large || norm->summed);
+    needs->applies_norm = request->norm_before && large && !plan->inputs[1].reordered;
+    needs->saved_bytes = CUDA_NORM_ROWS * (size_t)channels * sizeof(float);
     needs->backward_over_input = needs->backward_in_place;
     if (!request->operation->add) return YOKE_OK;
-    const cuda_batch_norm_job job = cuda_batch_norm_job_of(plan, true);
     needs->saved_bytes += cuda_batch_norm_mask_bytes(&job);
     needs->joined_in_place = needs->backward_in_place && !plan->inputs[1].reordered;
     needs->backward_in_place = false;

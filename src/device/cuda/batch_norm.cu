@@ -68,7 +68,7 @@ template <typename T, int N> static __device__ unsigned char passes(const float 
     return (unsigned char)bits;
 }
 
-template <typename T, int N, bool ADD>
+template <typename T, int N, adding ADD>
 static __device__ void normalise(const cuda_batch_norm_job &job, const part &part,
                                  const float (&mean)[N], const float (&reciprocal)[N]) {
     float scale[N], bias[N];
@@ -76,24 +76,32 @@ static __device__ void normalise(const cuda_batch_norm_job &job, const part &par
         scale[i] = job.weight[part.channel + i] * reciprocal[i];
         bias[i] = job.bias[part.channel + i];
     }
+    second_norm<N> second;
+    if (ADD == NORMED) load_second(job, part, second);
+    for (int i = 0; ADD == NORMED && i < N; i++)
+        bias[i] += CUDA_NORM_ROW(job.second, CUDA_NORM_BIAS, job.channels)[part.channel + i];
     auto load = [&](size_t pixel) {
-        packs<T, N, 1 + ADD> values = {{load_at<N, T, LAST>(job, part, job.input, pixel)}};
-        if (ADD) values.of[ADD] = load_at<N, T, LAST>(job, part, job.added, pixel);
+        packs<T, N, 1 + (ADD != ALONE)> values = {
+            {load_at<N, T, LAST>(job, part, job.input, pixel)}};
+        if (ADD != ALONE)
+            values.of[ADD != ALONE] = load_at<N, T, LAST>(job, part, job.added, pixel);
         return values;
     };
-    visit(part, load, [&](size_t pixel, const packs<T, N, 1 + ADD> &values) {
+    visit(part, load, [&](size_t pixel, const packs<T, N, 1 + (ADD != ALONE)> &values) {
         float result[N];
         for (int i = 0; i < N; i++) {
             float z = normal(cuda_widen(values.of[0].at[i]), mean[i], scale[i], bias[i]);
-            if (ADD) z += cuda_widen(values.of[ADD].at[i]);
+            float added = ADD != ALONE ? cuda_widen(values.of[ADD != ALONE].at[i]) : 0;
+            if (ADD == ADDED) z += added;
+            if (ADD == NORMED) z = fmaf(added - second.mean[i], second.scale[i], z);
             result[i] = job.relu && z < 0 ? 0 : z;
         }
         cuda_store<T, N>((T *)job.output + pixel * (size_t)job.channels + part.channel, result);
-        if (ADD && job.mask != NULL) *mask_at<N>(job, part, pixel) = passes<T, N>(result);
+        if (ADD != ALONE && job.mask != NULL) *mask_at<N>(job, part, pixel) = passes<T, N>(result);
     });
 }
 
-template <typename T, int N, bool ADD>
+template <typename T, int N, adding ADD>
 static __global__ void __launch_bounds__(CUDA_COLUMN_THREADS)
     forward_whole(cuda_batch_norm_job job) {
     part part = part_of<N, WHOLE_LANES>(job, blockIdx.x, 0, 1);
@@ -133,7 +141,7 @@ static __device__ void combine_measures(const cuda_batch_norm_job &job, const di
     int channel = (int)(blockIdx.x % cut.groups * CHANNELS + threadIdx.x % CHANNELS);
     int reads = channel < job.channels ? channel : 0;
     auto part = [&](unsigned block, int row) {
-        return cuda_load_written(partial_row(job, block, row) + reads);
+        return cuda_load_written(partial_row<2>(job, block, row) + reads);
     };
     float base = part(0, 0);
     float mean = sum_blocks<CHANNELS>(cut, room, [&](unsigned block) {
@@ -158,14 +166,14 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
     measure<N, CHUNK_LANES, T>(job, part, block * STRETCH, share_of(shares, block), mean, squares);
     if (threadIdx.x < CHUNK_LANES && part.real)
         for (int i = 0; i < N; i++) {
-            partial_row(job, block, 0)[part.channel + i] = mean[i];
-            partial_row(job, block, 1)[part.channel + i] = squares[i];
+            partial_row<2>(job, block, 0)[part.channel + i] = mean[i];
+            partial_row<2>(job, block, 1)[part.channel + i] = squares[i];
         }
     if (combines(job, cut)) combine_measures<N>(job, cut, shares);
 }
 
 /* Normalises with the statistics of this step, or with the running ones. */
-template <typename T, int N, bool ADD>
+template <typename T, int N, adding ADD>
 static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
     forward_chunk(cuda_batch_norm_job job, division cut, bool running) {
     part part = chunk_part<N>(job, cut);
@@ -182,9 +190,28 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
     normalise<T, N, ADD>(job, reversed(part), mean, reciprocal);
 }
 
+/* The statistics from sums, and what a plan that applies the norm reads. */
+template <typename T, int N> static __global__ void settle(cuda_batch_norm_job job) {
+    int channel = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (channel >= job.channels) return;
+    auto row = [&](int index) { return CUDA_NORM_ROW(job.mean, index, job.channels) + channel; };
+    if (job.summed) {
+        double count = (double)job.pixels, mean = *row(CUDA_NORM_SUMS) / count;
+        double variance = *row(CUDA_NORM_SQUARES) / count - mean * mean;
+        keep_statistics(job, channel, (float)mean, (float)(variance < 0 ? 0 : variance));
+    }
+    float scale = job.weight[channel] * job.reciprocal[channel];
+    T *scales = (T *)CUDA_NORM_ROW(job.mean, CUDA_NORM_SCALE, job.channels);
+    T *shifts = (T *)CUDA_NORM_ROW(job.mean, CUDA_NORM_SHIFT, job.channels);
+    cuda_narrow(scale, &scales[channel]);
+    cuda_narrow(job.bias[channel] - job.mean[channel] * scale, &shifts[channel]);
+    *row(CUDA_NORM_WEIGHT) = job.weight[channel];
+    *row(CUDA_NORM_BIAS) = job.bias[channel];
+}
+
 /* Launchers. */
 
-template <typename T, int N, bool ADD>
+template <typename T, int N, adding ADD>
 static void launch_values(const cuda_batch_norm_job *job, bool running, cudaStream_t stream) {
     division cut = divide<N>(job, job->resident.values);
     LAUNCH((forward_chunk<T, N, ADD>), cut.groups * cut.count, CHUNK_THREADS, stream, *job, cut,
@@ -193,31 +220,39 @@ static void launch_values(const cuda_batch_norm_job *job, bool running, cudaStre
 
 template <typename T, int N>
 static void evaluate(const cuda_batch_norm_job *job, cudaStream_t stream) {
-    job->added != NULL ? launch_values<T, N, true>(job, true, stream)
-                       : launch_values<T, N, false>(job, true, stream);
+    job->added != NULL ? launch_values<T, N, ADDED>(job, true, stream)
+                       : launch_values<T, N, ALONE>(job, true, stream);
 }
 
-template <typename T, int N, bool ADD>
+template <typename T, int N, adding ADD>
 static void launch_forward(const cuda_batch_norm_job *job, cudaStream_t stream) {
-    if (fits_one_launch<N>(job, CUDA_NORM_WHOLE_FORWARD)) {
+    if (!job->summed && !job->applied && fits_one_launch<N>(job, CUDA_NORM_WHOLE_FORWARD)) {
         LAUNCH_BLOCK((forward_whole<T, N, ADD>), whole_blocks<N>(job), whole_threads(job), stream,
                      *job);
         return;
     }
     division cut = divide<N>(job, job->resident.sums);
-    LAUNCH_BLOCK((measure_chunk<T, N>), cut.groups * cut.count, CHUNK_THREADS, stream, *job, cut);
-    launch_values<T, N, ADD>(job, false, stream);
+    if (!job->summed)
+        LAUNCH_BLOCK((measure_chunk<T, N>), cut.groups * cut.count, CHUNK_THREADS, stream, *job,
+                     cut);
+    if (job->summed || job->applied)
+        LAUNCH((settle<T, N>), cuda_blocks((size_t)job->channels), CUDA_THREADS, stream, *job);
+    if (job->applied) return;
+    if (ADD != ALONE && job->second != NULL)
+        launch_values<T, N, NORMED>(job, false, stream);
+    else
+        launch_values<T, N, ADD>(job, false, stream);
 }
 
 template <typename T, int N>
 static void forward(const cuda_batch_norm_job *job, cudaStream_t stream) {
-    job->added != NULL ? launch_forward<T, N, true>(job, stream)
-                       : launch_forward<T, N, false>(job, stream);
+    job->added != NULL ? launch_forward<T, N, ADDED>(job, stream)
+                       : launch_forward<T, N, ALONE>(job, stream);
 }
 
 template <typename T, int N> static cudaError_t fit(cuda_batch_norm_job *job, int processors) {
-    const void *values = job->added != NULL ? (const void *)forward_chunk<T, N, true>
-                                            : (const void *)forward_chunk<T, N, false>;
+    const void *values = job->added != NULL ? (const void *)forward_chunk<T, N, NORMED>
+                                            : (const void *)forward_chunk<T, N, ALONE>;
     cudaError_t error =
         find_resident((const void *)measure_chunk<T, N>, processors, &job->resident.sums);
     return error != cudaSuccess ? error : find_resident(values, processors, &job->resident.values);
@@ -225,12 +260,21 @@ template <typename T, int N> static cudaError_t fit(cuda_batch_norm_job *job, in
 
 template <typename T, int N> static size_t partial_bytes(const cuda_batch_norm_job *job) {
     if (fits_one_launch<N>(job, CUDA_NORM_WHOLE_BACKWARD)) return 0;
-    size_t rows = 2 * ((size_t)divide<N>(job, job->resident.sums).count + 1);
+    size_t rows = job->added != NULL ? 3 : 2; /* of a second norm */
+    rows *= (size_t)divide<N>(job, job->resident.sums).count + 1;
     return rows * (size_t)job->channels * sizeof(float);
 }
 
 template <typename T, int N> static size_t mask_bytes(const cuda_batch_norm_job *job) {
     return divide<N>(job, 0).groups * CHUNK_LANES * job->pixels;
+}
+
+template <typename T, int N> static bool is_large(const cuda_batch_norm_job *job) {
+    return !fits_one_launch<N>(job, CUDA_NORM_WHOLE_FORWARD);
+}
+
+extern "C" bool cuda_batch_norm_is_large(const cuda_batch_norm_job *job) {
+    return CUDA_BY_PACK(is_large, job->type, job->channels, job);
 }
 
 extern "C" size_t cuda_batch_norm_mask_bytes(const cuda_batch_norm_job *job) {

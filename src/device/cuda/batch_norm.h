@@ -71,6 +71,23 @@ static __device__ void visit(const part &part, Load load, Use use) {
     }
 }
 
+/* What follows the norm: a ReLU at most; an input that is added; one to which another norm is
+ * applied before it is added. */
+enum adding { ALONE, ADDED, NORMED };
+
+template <int N> struct second_norm { float mean[N], scale[N]; };
+template <int N>
+static __device__ void load_second(const cuda_batch_norm_job &job, const part &part,
+                                   second_norm<N> &second) {
+    auto at = [&](int row, int i) {
+        return CUDA_NORM_ROW(job.second, row, job.channels)[part.channel + i];
+    };
+    for (int i = 0; i < N; i++) {
+        second.mean[i] = at(CUDA_NORM_MEAN, i);
+        second.scale[i] = at(CUDA_NORM_WEIGHT, i) * at(CUDA_NORM_RECIPROCAL, i);
+    }
+}
+
 /* Reads channels for the first time, or for the last. */
 enum visits { FIRST, LAST };
 template <int N, typename T, visits VISIT = FIRST>
@@ -103,9 +120,11 @@ static __device__ float normal(float value, float mean, float scale, float bias)
     return fmaf(value - mean, scale, bias);
 }
 
-/* Two rows of [channels] for each block of a group, and behind them for the sums of all. */
-static __device__ float *partial_row(const cuda_batch_norm_job &job, size_t block, int row) {
-    return job.partial + (block * 2 + (size_t)row) * (size_t)job.channels;
+/* ROWS of [channels] for each block of a group, and behind them for the sums of all. */
+template <int ROWS>
+static __host__ __device__ float *partial_row(const cuda_batch_norm_job &job, size_t block,
+                                              int row) {
+    return job.partial + (block * ROWS + (size_t)row) * (size_t)job.channels;
 }
 
 /* Whether this block is to combine the partial sums of its group. */

@@ -8,7 +8,8 @@
 typedef struct cuda_batch_norm_plan {
     cuda_kernel_plan kernel; /* input 1: of a sum */
     cuda_batch_norm_resident forward, backward;
-    bool fixed; /* training computes with the running statistics, which stay */
+    bool fixed;  /* training computes with the running statistics, which stay */
+    bool summed; /* the plan before sums up the input */
 } cuda_batch_norm_plan;
 
 cuda_batch_norm_job cuda_batch_norm_job_of(const cuda_kernel_plan *plan, bool backward);

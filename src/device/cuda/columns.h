@@ -45,6 +45,7 @@ static __device__ void cuda_exchange(float *values, cuda_place &place) {
  * Consecutive sums with the same COUNT and LANES may share one room; others need their own. */
 template <int COUNT, int LANES>
 static __device__ void cuda_sum_columns(float (&values)[COUNT], float *room) {
+    static_assert((COUNT & (COUNT - 1)) == 0 && (LANES & (LANES - 1)) == 0, "powers of 2");
     constexpr int SHARES = CUDA_WARP / LANES, LEFT = COUNT > SHARES ? COUNT / SHARES : 1;
     unsigned column = threadIdx.x % LANES, warp = threadIdx.x / CUDA_WARP;
     cuda_place place = {0, 0};

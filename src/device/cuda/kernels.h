@@ -169,6 +169,27 @@ typedef struct cuda_batch_norm_resident {
     unsigned sums, values;
 } cuda_batch_norm_resident;
 
+/* What a batch norm saves in training: rows of [channels] floats, and the mask of a sum behind
+ * them. The rows from the third on serve plans beside it that compute parts of it: a convolution
+ * before it writes the sums of the input and of its squares; a plan that applies it reads mean,
+ * reciprocal, weight and bias, or, in the compute type, what to multiply by and to add, and writes
+ * the gradients of bias and weight, and three rows that nobody reads. */
+enum {
+    CUDA_NORM_MEAN,
+    CUDA_NORM_RECIPROCAL,
+    CUDA_NORM_SUMS,
+    CUDA_NORM_SQUARES,
+    CUDA_NORM_WEIGHT,
+    CUDA_NORM_BIAS,
+    CUDA_NORM_SCALE,
+    CUDA_NORM_SHIFT,
+    CUDA_NORM_BIAS_GRADIENT,
+    CUDA_NORM_WEIGHT_GRADIENT,
+    CUDA_NORM_UNREAD,
+    CUDA_NORM_ROWS = CUDA_NORM_UNREAD + 3
+};
+#define CUDA_NORM_ROW(saved, row, channels) ((float *)(saved) + (size_t)(row) * (size_t)(channels))
+
 /* Values [pixels, channels]. With `added` the output is ReLU(norm + added), whose mask backward
  * reads. */
 typedef struct cuda_batch_norm_job {
@@ -178,20 +199,27 @@ typedef struct cuda_batch_norm_job {
     bool relu;
     bool fixed;                        /* training with the running statistics, which stay */
     cuda_batch_norm_resident resident; /* of this pass */
-    unsigned *arrivals;                /* [CUDA_ARRIVALS] */
+    bool summed;        /* a convolution has written the input's sums to `mean`'s rows */
+    bool applied;       /* another plan applies the norm: there is no output */
+    unsigned *arrivals; /* [CUDA_ARRIVALS] */
     float epsilon;
     double momentum;
     const void *input, *added, *output_gradient;
     void *output, *input_gradient, *added_gradient; /* a NULL gradient is not computed */
     const float *weight, *bias;
     float *weight_gradient, *bias_gradient;
-    float *mean, *reciprocal; /* [channels], from forward to backward; 1 / std */
+    float *mean, *reciprocal; /* [channels], from forward to backward; 1 / std: rows of CUDA_NORM */
     unsigned char *mask;      /* [cuda_batch_norm_mask_bytes], likewise; NULL: nobody reads it */
+    float *second; /* rows of CUDA_NORM: `added` is the input of another norm, which this one
+                      applies to it before it adds; NULL: it is what to add */
     float *running_mean, *running_variance;
     float *partial; /* [cuda_batch_norm_partial_bytes], scratch of one pass */
 } cuda_batch_norm_job;
 size_t cuda_batch_norm_partial_bytes(const cuda_batch_norm_job *job);
 size_t cuda_batch_norm_mask_bytes(const cuda_batch_norm_job *job); /* if something is added */
+/* Whether both passes take two launches. Others are never `applied` unless `summed`, and have no
+ * `second`. */
+bool cuda_batch_norm_is_large(const cuda_batch_norm_job *job);
 /* Sets job->resident, on the current GPU with so many multiprocessors: of forward and evaluation,
  * and of backward. Whether something is added must be known. */
 cudaError_t cuda_fit_batch_norm(cuda_batch_norm_job *job, int processors);

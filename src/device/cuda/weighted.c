@@ -22,12 +22,14 @@ static yoke_status plan_direction(weighted_planner *planner, cuda_direction dire
     TRY(cuda_weighted_choose(planner, direction, &self->passes[direction]));
     const cuda_pass *pass = self->passes[direction];
     bool adds = direction == CUDA_BACKWARD_DATA && planner->problem.adds, only;
+    bool norms = cuda_joins_norms(&planner->problem, direction);
     char channels[32] = "";
     TRY(cuda_weighted_is_only(planner, direction, pass, &only));
     if (self->weights.padded > 0)
         snprintf(channels, sizeof channels, ", %d channels", self->weights.padded);
-    snprintf(self->names[direction], sizeof self->names[direction], "%s%s%s%s", pass->algorithm,
-             only ? ", no other" : "", adds ? ", added" : "", channels);
+    snprintf(self->names[direction], sizeof self->names[direction], "%s%s%s%s%s", pass->algorithm,
+             only ? ", no other" : "", adds ? ", added" : "", norms ? ", batch norm" : "",
+             channels);
     bool plain = strcmp(self->names[direction], pass->algorithm) == 0;
     self->base.algorithms[direction] = plain ? pass->algorithm : self->names[direction];
     size_t bytes = self->passes[direction]->scratch_bytes + padded_weight_bytes(self);
@@ -59,6 +61,7 @@ static yoke_status plan_directions(weighted_planner *planner) {
     if (planner->self->reordered)
         needs->saved_bytes =
             cuda_elements(&planner->self->input) * cuda_type_bytes(planner->self->input.type);
+    TRY(cuda_weighted_join_norms(planner));
     TRY(plan_direction(planner, CUDA_FORWARD));
     if (!request->training) return YOKE_OK;
     if (!request->frozen) TRY(plan_direction(planner, CUDA_BACKWARD_WEIGHTS));
@@ -90,7 +93,9 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
                                                    .weights = weights,
                                                    .output = output,
                                                    .scratch = binding->scratch,
-                                                   .beside = {.bias = bias, .aux = aux}};
+                                                   .beside = {.bias = bias, .aux = aux},
+                                                   .norm_behind = binding->norm_behind,
+                                                   .norm_before = binding->norm_before};
     /* After the gradient of the weights no pass reads the copy of the input: the input's gradient
      * overwrites it. */
     void *gradient = self->reordered ? copy : binding->input_gradients[0];
@@ -100,12 +105,15 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
         .output = binding->output_gradient,
         .scratch = binding->scratch,
         .beside = {.aux = (void *)binding->input_aux, .sums = binding->input_bias_gradient},
-        .add = binding->adds_input_gradient};
+        .add = binding->adds_input_gradient,
+        .norm_before = binding->norm_before,
+        .norm_input = input};
     self->operands[CUDA_BACKWARD_WEIGHTS] =
         (cuda_operands){.input = input,
                         .weights = binding->parameter_gradients[0],
                         .output = binding->output_gradient,
-                        .scratch = binding->scratch};
+                        .scratch = binding->scratch,
+                        .norm_before = binding->norm_before};
     if (self->weights.padded > 0) {
         /* The passes read and write copies of the weights, which have more channels. */
         cuda_operands *forward = &self->operands[CUDA_FORWARD];
@@ -220,6 +228,8 @@ yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
     needs->computes_previous = before->derives;
     needs->sums_input_bias = before->sums;
     needs->adds_input_gradient = planner.problem.adds;
+    needs->sums_output = planner.problem.norms.sums;
+    needs->applies_norm = planner.problem.norms.applies;
     needs->reads_shadow[1] =
         self->type != CUDA_FLOAT32 && planner.problem.operation->bias &&
         epilogues[CUDA_FORWARD] != CUDA_NO_EPILOGUE; /* the bias in the compute type */

@@ -20,6 +20,10 @@ typedef struct cuda_operands {
     void *input, *weights, *output, *scratch;
     cuda_beside beside; /* of an epilogue; without one a bias is float32 */
     bool add;           /* backward data: to what `input` holds */
+    /* Of passes that compute parts of batch norms: what those save (CUDA_NORM), and the input of
+     * the one before, which backward data reads. */
+    void *norm_behind, *norm_before;
+    const void *norm_input;
 } cuda_operands;
 
 /* One algorithm for one direction, ready to run; first member of each kind. */
@@ -36,6 +40,12 @@ struct cuda_pass {
     void (*destroy)(cuda_pass *pass); /* accepts half-built passes */
 };
 
+/* The parts of batch norms that a convolution's passes compute: forward sums up the output for the
+ * one behind; all three apply the one before, and backward data sums up its gradients. */
+typedef struct cuda_norm_parts {
+    bool sums, applies;
+} cuda_norm_parts;
+
 typedef struct cuda_problem {
     cuda_device *device;
     const yoke_operation *operation; /* borrowed while planning */
@@ -46,7 +56,11 @@ typedef struct cuda_problem {
     const char *configuration;                /* of the product or plan; NULL: by its rank */
     cuda_epilogue epilogues[CUDA_DIRECTIONS]; /* of linear */
     bool adds;                                /* backward data may, to what `input` holds */
+    cuda_norm_parts norms;
 } cuda_problem;
+static inline bool cuda_joins_norms(const cuda_problem *problem, cuda_direction direction) {
+    return problem->norms.applies || (problem->norms.sums && direction == CUDA_FORWARD);
+}
 
 /* Without measuring, the plan uses the first algorithm that exists for the problem. The record of
  * algorithms holds an algorithm's name, and with it the configuration of a product or plan: "matrix

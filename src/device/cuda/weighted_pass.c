@@ -44,6 +44,8 @@ yoke_status cuda_weighted_try(const weighted_planner *planner, cuda_direction di
     *pass = NULL;
     if (number >= planner->request->algorithm_count) return YOKE_OK;
     const cuda_algorithm *algorithm = &algorithms_of(planner, direction)[number];
+    if (cuda_joins_norms(&planner->problem, direction) && algorithm->create != cuda_graph_pass)
+        return YOKE_OK;
     yoke_status status = algorithm->create(pass, &planner->problem, direction, algorithm->variant);
     if (*pass != NULL) {
         const char *configuration = (*pass)->configuration;
@@ -53,6 +55,14 @@ yoke_status cuda_weighted_try(const weighted_planner *planner, cuda_direction di
     }
     bool refused = status == YOKE_ERROR_DEVICE && !cuda_poisoned(planner->problem.device);
     return refused ? YOKE_OK : status;
+}
+
+yoke_status cuda_weighted_try_any(const weighted_planner *planner, cuda_direction direction,
+                                  cuda_pass **pass) {
+    *pass = NULL;
+    for (int i = 0; *pass == NULL && i < planner->request->algorithm_count; i++)
+        TRY(cuda_weighted_try(planner, direction, i, pass));
+    return YOKE_OK;
 }
 
 static yoke_status create_candidates(const weighted_planner *planner, cuda_direction direction,
@@ -78,6 +88,11 @@ size_t cuda_weighted_aux_bytes(const weighted_planner *planner, cuda_direction d
                                        columns, cuda_type_bytes(problem->type)));
 }
 
+/* What a norm of so many channels saves, where passes compute parts of it. */
+static size_t norm_bytes(int channels) {
+    return cuda_aligned(CUDA_NORM_ROWS * (size_t)channels * sizeof(float));
+}
+
 /* One allocation holds all operands, filled with the same kind of values; the bias may read pairs
  * of 2 bytes as floats. The scratch is zero. */
 yoke_status cuda_weighted_operands(const weighted_planner *planner, cuda_direction direction,
@@ -94,7 +109,11 @@ yoke_status cuda_weighted_operands(const weighted_planner *planner, cuda_directi
     size_t output = bias + cuda_aligned(out * sizeof(float));
     size_t aux = output + cuda_aligned(rows * cuda_dims_count(operation->output) * value_bytes);
     size_t sums = aux + cuda_weighted_aux_bytes(planner, direction);
-    size_t scratch = sums + cuda_aligned((size_t)operation->input.channels * sizeof(float));
+    size_t normed = sums + cuda_aligned((size_t)operation->input.channels * sizeof(float));
+    bool norms = cuda_joins_norms(&planner->problem, direction);
+    size_t before = normed + (norms ? weights : 0);
+    size_t behind = before + (norms ? norm_bytes(operation->input.channels) : 0);
+    size_t scratch = behind + (norms ? norm_bytes(operation->output.channels) : 0);
     TRY(yoke_device_allocate(&device->base, scratch + scratch_bytes, "measuring", &trial->memory));
     char *base = trial->memory;
     trial->operands =
@@ -102,7 +121,10 @@ yoke_status cuda_weighted_operands(const weighted_planner *planner, cuda_directi
                         .weights = base + weights,
                         .output = base + output,
                         .scratch = base + scratch,
-                        .beside = {.aux = base + aux, .sums = (float *)(void *)(base + sums)}};
+                        .beside = {.aux = base + aux, .sums = (float *)(void *)(base + sums)},
+                        .norm_input = base + normed,
+                        .norm_before = base + before,
+                        .norm_behind = base + behind};
     if (direction == CUDA_FORWARD && operation->bias) trial->operands.beside.bias = base + bias;
     trial->operands.add = direction == CUDA_BACKWARD_DATA && planner->problem.adds;
     TRY_CUDA(device, cuda_run_probe(base, planner->problem.type, scratch / value_bytes,
@@ -187,8 +209,7 @@ static yoke_status take_or_measure(const weighted_planner *planner, cuda_directi
     bool late = !chosen && yoke_algorithms_late(planner->request->plan->algorithms);
     if (!chosen && !late) return measure_algorithms(planner, direction, tuning, candidates, pass);
     TRY(cuda_weighted_try(planner, direction, known, pass));
-    for (int i = 0; *pass == NULL && i < planner->request->algorithm_count; i++)
-        TRY(cuda_weighted_try(planner, direction, i, pass));
+    if (*pass == NULL) TRY(cuda_weighted_try_any(planner, direction, pass));
     if (*pass == NULL)
         return FAIL(YOKE_ERROR_DEVICE, "%s: no algorithm for %s %s",
                     planner->problem.device->base.name, planner->request->key,
@@ -204,8 +225,11 @@ yoke_status cuda_weighted_choose(const weighted_planner *planner, cuda_direction
         candidates[i].name = algorithms_of(planner, direction)[i].name;
     /* What the pass computes besides the operation. */
     bool adds = direction == CUDA_BACKWARD_DATA && planner->problem.adds;
-    snprintf(key, sizeof key, "%s %s%s", planner->request->key, cuda_direction_names[direction],
-             adds ? ", added" : cuda_epilogues[planner->problem.epilogues[direction]].name);
+    const cuda_norm_parts norms = planner->problem.norms;
+    snprintf(key, sizeof key, "%s %s%s%s%s", planner->request->key, cuda_direction_names[direction],
+             adds ? ", added" : cuda_epilogues[planner->problem.epilogues[direction]].name,
+             norms.applies ? " behind a batch norm" : "",
+             norms.sums && direction == CUDA_FORWARD ? " and sums" : "");
     cuda_tuning tuning = {.device = planner->problem.device,
                           .request = planner->request->plan,
                           .key = key,

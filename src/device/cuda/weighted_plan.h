@@ -46,6 +46,9 @@ yoke_status cuda_weighted_operands(const weighted_planner *planner, cuda_directi
 /* By the request's algorithm `number`; *pass is NULL where it does not exist. */
 yoke_status cuda_weighted_try(const weighted_planner *planner, cuda_direction direction, int number,
                               cuda_pass **pass);
+/* By the first algorithm that exists; *pass is NULL where none does. */
+yoke_status cuda_weighted_try_any(const weighted_planner *planner, cuda_direction direction,
+                                  cuda_pass **pass);
 /* With the fastest algorithm for the problem as it is: joined or not. */
 yoke_status cuda_weighted_choose(const weighted_planner *planner, cuda_direction direction,
                                  cuda_pass **pass);
@@ -53,6 +56,10 @@ yoke_status cuda_weighted_choose(const weighted_planner *planner, cuda_direction
 /* Whether im2col was the only choice. */
 yoke_status cuda_weighted_is_only(const weighted_planner *planner, cuda_direction direction,
                                   const cuda_pass *chosen, bool *only);
+
+/* weighted_norms.c: decides which parts of batch norms the passes compute, and changes the problem.
+ */
+yoke_status cuda_weighted_join_norms(weighted_planner *planner);
 
 /* weighted_joining.c: decides whether the direction's pass is joined, and changes the problem. */
 yoke_status cuda_weighted_join(weighted_planner *planner, cuda_direction direction);
