@@ -55,10 +55,11 @@ static __device__ part reversed(part part) {
     return part;
 }
 
-/* Issues several loads before it uses the first. */
+/* Issues several loads before it uses the first: of two values and a mask four times, of three
+ * values twice, or they would not fit a thread's registers. */
 template <typename Load, typename Use>
 static __device__ void visit(const part &part, Load load, Use use) {
-    constexpr int AHEAD = 4;
+    constexpr int AHEAD = sizeof(decltype(load(0))) > 48 ? 2 : 4;
     size_t pixel = part.pixel;
     for (size_t step = 0; step < part.steps; step += AHEAD, pixel += AHEAD * part.stride) {
         decltype(load(pixel)) ahead[AHEAD] = {};
