@@ -51,12 +51,6 @@ static bool is_made_again(const yoke_program *program, int writer, const reads *
     return again != YOKE_NONE && (value->first == YOKE_NONE || value->first >= again);
 }
 
-int yoke_writing_node(const yoke_model *model, int value) {
-    for (int i = 0; i < model->node_count; i++)
-        if (model->nodes[i].output == value) return i;
-    return YOKE_NONE;
-}
-
 /* Whether node `index` is the last one that reads the value, also where both run again. */
 static bool is_last_reader(const yoke_program *program, int index, int value, const reads *of) {
     if (of->forward != index) return false;

@@ -50,6 +50,12 @@ static int norm_before(const yoke_program *program, int node) {
     return shares ? norm : YOKE_NONE;
 }
 
+bool yoke_program_fixes_norm(const yoke_program *program, int index) {
+    const yoke_node *node = &program->model->nodes[index];
+    return node->operation.kind == YOKE_OP_BATCH_NORM && program->fixed_statistics != NULL &&
+           program->fixed_statistics[node->buffers[0]];
+}
+
 void yoke_offer_norms(const yoke_program *program, int node, yoke_plan_request *request) {
     yoke_operation_kind kind = request->operation->kind;
     if (!program->training || request->norm_group != NULL || recomputes(program)) return;

@@ -7,12 +7,6 @@
 
 /* Plans. */
 
-bool yoke_program_fixes_norm(const yoke_program *program, int index) {
-    const yoke_node *node = &program->model->nodes[index];
-    return node->operation.kind == YOKE_OP_BATCH_NORM && program->fixed_statistics != NULL &&
-           program->fixed_statistics[node->buffers[0]];
-}
-
 static yoke_plan_request request_of(const yoke_program *program, const yoke_program_request *from,
                                     int index) {
     const yoke_node *node = &program->model->nodes[index];
@@ -72,14 +66,6 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
     if (yoke_plan_factors(program->plans[index]) != NULL)
         program->factored[node->tensors[0]] = program->plans[index];
     return YOKE_OK;
-}
-
-int yoke_reading_node(const yoke_model *model, int value) {
-    int reader = YOKE_NONE, readers = 0;
-    for (int i = 0; i < model->node_count; i++)
-        for (int k = 0; k < model->nodes[i].input_count; k++)
-            if (model->nodes[i].inputs[k] == value) reader = i, readers++;
-    return readers == 1 ? reader : YOKE_NONE;
 }
 
 /* Input 0, where its one reader takes images in a layout of its own. Every program of a replica

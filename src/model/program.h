@@ -200,14 +200,13 @@ void yoke_program_mark_gradients(yoke_program *program);
 bool yoke_program_requires_input_gradient(const yoke_program *program, const yoke_node *node);
 bool yoke_program_trains(const yoke_program *program, const yoke_node *node);
 bool yoke_program_runs_backward(const yoke_program *program, const yoke_node *node);
-/* Whether a batch norm computes with its running statistics in training, too. */
-bool yoke_program_fixes_norm(const yoke_program *program, int node);
-/* The node that reads `value`, or NONE: there are several, or none. The one that writes it; NONE:
- * an input of the model. */
-int yoke_reading_node(const yoke_model *model, int value);
-int yoke_writing_node(const yoke_model *model, int value);
 /* Whether a later node reads input 0, too: it contributes to the gradient first. */
 bool yoke_program_shares_input(const yoke_program *program, int index);
+
+/* neighbours.c: the node that reads `value`, or NONE: there are several, or none. The one that
+ * writes it; NONE: an input of the model. */
+int yoke_reading_node(const yoke_model *model, int value);
+int yoke_writing_node(const yoke_model *model, int value);
 
 /* joins.c: what a plan may do for its neighbours; and what they then leave out, before values are
  * placed. */
@@ -228,6 +227,8 @@ bool yoke_adds_in_place(const yoke_program *program, int node);
 void yoke_offer_norms(const yoke_program *program, int node, yoke_plan_request *request);
 void yoke_place_norms(yoke_program *program);
 int yoke_program_reads(const yoke_program *program, int node, int input);
+/* Whether a batch norm computes with its running statistics in training, too. */
+bool yoke_program_fixes_norm(const yoke_program *program, int node);
 
 /* lifetimes.c: places values and what plans save. backward.c: places gradients and lists the
  * actions. */

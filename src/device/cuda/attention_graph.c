@@ -112,34 +112,9 @@ static cuda_graph_object multiply(description *to, cuda_graph_object a, cuda_gra
     return c;
 }
 
-typedef struct operands {
-    cuda_graph_object x, b, t; /* NULL: the mode has none */
-    int64_t axis;              /* of an index */
-} operands;
-
-static cuda_graph_object apply(description *to, cudnnPointwiseMode_t mode, operands from,
+static cuda_graph_object apply(description *to, cudnnPointwiseMode_t mode, cuda_graph_operands from,
                                cuda_graph_object y) {
-    const cudnnDataType_t type =
-        mode == CUDNN_POINTWISE_CMP_GE ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT;
-    const cuda_graph_attribute of[] = {
-        ONE_OF(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, &mode),
-        ONE_OF(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, &type),
-        ONE_OF(CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, &from.axis)};
-    const cuda_graph_object operation =
-        cuda_graph_part(to->graph, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, of,
-                        mode == CUDNN_POINTWISE_GEN_INDEX ? 3 : 2);
-    cuda_graph_attribute attributes[5] = {
-        ONE_OF(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-               &operation),
-        ONE_OF(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, &from.x),
-        ONE_OF(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, &y),
-        ONE_OF(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, &from.b),
-        ONE_OF(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, &from.t)};
-    cuda_graph_node(to->graph, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, attributes,
-                    from.t != NULL   ? 5
-                    : from.b != NULL ? 4
-                                     : 3);
-    return y;
+    return cuda_graph_pointwise(to->graph, mode, from, y);
 }
 
 static cuda_graph_object reduce(description *to, cudnnReduceTensorOp_t how, cuda_graph_object x,
@@ -172,13 +147,17 @@ static cuda_graph_object reshape(description *to, cuda_graph_object x, cuda_grap
 /* Graphs. */
 
 static cuda_graph_object mask(description *to, cuda_graph_object from) {
-    const cuda_graph_object row = apply(to, CUDNN_POINTWISE_GEN_INDEX, (operands){from, .axis = 2},
-                                        scores(to, CUDNN_DATA_INT32));
-    const cuda_graph_object key = apply(to, CUDNN_POINTWISE_GEN_INDEX, (operands){from, .axis = 3},
-                                        scores(to, CUDNN_DATA_INT32));
+    const cuda_graph_object row =
+        apply(to, CUDNN_POINTWISE_GEN_INDEX, (cuda_graph_operands){from, .axis = 2},
+              scores(to, CUDNN_DATA_INT32));
+    const cuda_graph_object key =
+        apply(to, CUDNN_POINTWISE_GEN_INDEX, (cuda_graph_operands){from, .axis = 3},
+              scores(to, CUDNN_DATA_INT32));
     const cuda_graph_object reads =
-        apply(to, CUDNN_POINTWISE_CMP_GE, (operands){row, key}, scores(to, CUDNN_DATA_BOOLEAN));
-    return apply(to, CUDNN_POINTWISE_BINARY_SELECT, (operands){from, value(to, HIDDEN), reads},
+        apply(to, CUDNN_POINTWISE_CMP_GE, (cuda_graph_operands){row, key},
+              scores(to, CUDNN_DATA_BOOLEAN));
+    return apply(to, CUDNN_POINTWISE_BINARY_SELECT,
+                 (cuda_graph_operands){from, value(to, HIDDEN), reads},
                  scores(to, CUDNN_DATA_FLOAT));
 }
 
@@ -186,7 +165,8 @@ static cuda_graph_object mask(description *to, cuda_graph_object from) {
 static cuda_graph_object add_scores(description *to, cuda_graph_object q, cuda_graph_object k,
                                     cuda_graph_object scale) {
     cuda_graph_object of = multiply(to, q, k, scores(to, CUDNN_DATA_FLOAT));
-    of = apply(to, CUDNN_POINTWISE_MUL, (operands){of, scale}, scores(to, CUDNN_DATA_FLOAT));
+    of = apply(to, CUDNN_POINTWISE_MUL, (cuda_graph_operands){of, scale},
+               scores(to, CUDNN_DATA_FLOAT));
     return to->job->causal ? mask(to, of) : of;
 }
 
@@ -194,16 +174,18 @@ static void describe_forward(description *to, bool statistics) {
     const cuda_graph_object q = add_values(to, Q, 3, false), k = add_values(to, K, 3, true);
     const cuda_graph_object of = add_scores(to, q, k, value(to, SCALE));
     const cuda_graph_object largest = reduce(to, CUDNN_REDUCE_TENSOR_MAX, of, column(to));
-    cuda_graph_object weights =
-        apply(to, CUDNN_POINTWISE_SUB, (operands){of, largest}, scores(to, CUDNN_DATA_FLOAT));
-    weights = apply(to, CUDNN_POINTWISE_EXP, (operands){weights}, scores(to, CUDNN_DATA_FLOAT));
+    cuda_graph_object weights = apply(to, CUDNN_POINTWISE_SUB, (cuda_graph_operands){of, largest},
+                                      scores(to, CUDNN_DATA_FLOAT));
+    weights = apply(to, CUDNN_POINTWISE_EXP, (cuda_graph_operands){weights},
+                    scores(to, CUDNN_DATA_FLOAT));
     const cuda_graph_object sum = reduce(to, CUDNN_REDUCE_TENSOR_ADD, weights, column(to));
     if (statistics) {
-        const cuda_graph_object log = apply(to, CUDNN_POINTWISE_LOG, (operands){sum}, column(to));
-        apply(to, CUDNN_POINTWISE_ADD, (operands){largest, log},
+        const cuda_graph_object log =
+            apply(to, CUDNN_POINTWISE_LOG, (cuda_graph_operands){sum}, column(to));
+        apply(to, CUDNN_POINTWISE_ADD, (cuda_graph_operands){largest, log},
               add_rows(to, STATISTICS, CUDNN_DATA_FLOAT, 1));
     }
-    weights = apply(to, CUDNN_POINTWISE_DIV, (operands){weights, sum},
+    weights = apply(to, CUDNN_POINTWISE_DIV, (cuda_graph_operands){weights, sum},
                     scores(to, cuda_cudnn_type(to->job->type)));
     multiply(to, weights, add_values(to, V, 3, false), add_values(to, O, 1, false));
 }
@@ -223,23 +205,24 @@ static void describe_backward(description *to) {
                             v = add_values(to, V, 3, true), o = add_values(to, O, 1, false),
                             gradient = add_values(to, DO, 1, false), scale = value(to, SCALE);
     cuda_graph_object product = add_rows(to, to->next++, CUDNN_DATA_FLOAT, job->size);
-    apply(to, CUDNN_POINTWISE_MUL, (operands){gradient, o}, product);
+    apply(to, CUDNN_POINTWISE_MUL, (cuda_graph_operands){gradient, o}, product);
     product = reduce(to, CUDNN_REDUCE_TENSOR_ADD, product, column(to));
-    product = apply(to, CUDNN_POINTWISE_MUL, (operands){product, value(to, ONE)},
+    product = apply(to, CUDNN_POINTWISE_MUL, (cuda_graph_operands){product, value(to, ONE)},
                     add_rows(to, PRODUCT, CUDNN_DATA_FLOAT, 1));
     cuda_graph_object weights = add_scores(to, q, k, scale);
     weights = apply(to, CUDNN_POINTWISE_SUB,
-                    (operands){weights, add_rows(to, STATISTICS, CUDNN_DATA_FLOAT, 1)},
+                    (cuda_graph_operands){weights, add_rows(to, STATISTICS, CUDNN_DATA_FLOAT, 1)},
                     scores(to, CUDNN_DATA_FLOAT));
-    weights = apply(to, CUDNN_POINTWISE_EXP, (operands){weights}, scores(to, CUDNN_DATA_FLOAT));
+    weights = apply(to, CUDNN_POINTWISE_EXP, (cuda_graph_operands){weights},
+                    scores(to, CUDNN_DATA_FLOAT));
     multiply(to, turn(to, weights), gradient, add_values(to, DV, 3, false));
     cuda_graph_object change = multiply(to, gradient, v, scores(to, CUDNN_DATA_FLOAT));
-    change =
-        apply(to, CUDNN_POINTWISE_SUB, (operands){change, product}, scores(to, CUDNN_DATA_FLOAT));
-    change =
-        apply(to, CUDNN_POINTWISE_MUL, (operands){change, weights}, scores(to, CUDNN_DATA_FLOAT));
-    change =
-        apply(to, CUDNN_POINTWISE_MUL, (operands){change, scale}, scores(to, CUDNN_DATA_FLOAT));
+    change = apply(to, CUDNN_POINTWISE_SUB, (cuda_graph_operands){change, product},
+                   scores(to, CUDNN_DATA_FLOAT));
+    change = apply(to, CUDNN_POINTWISE_MUL, (cuda_graph_operands){change, weights},
+                   scores(to, CUDNN_DATA_FLOAT));
+    change = apply(to, CUDNN_POINTWISE_MUL, (cuda_graph_operands){change, scale},
+                   scores(to, CUDNN_DATA_FLOAT));
     multiply(to, turn(to, change), q, add_values(to, DK, 3, false));
     multiply(to, change, reshape(to, k, add_values(to, to->next++, 3, false)),
              add_values(to, DQ, 3, false));

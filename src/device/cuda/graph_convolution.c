@@ -144,32 +144,6 @@ static void add_convolution_node(cuda_graph *graph, const description *of, cuda_
     cuda_graph_node(graph, nodes[of->direction].type, attributes, COUNT(attributes));
 }
 
-/* y = a op b, computed in float32; RELU_FWD has no b. Backward of the ReLU: a is its input, b the
- * gradient of its output, and y that of its input. */
-static cuda_graph_object add_pointwise(cuda_graph *graph, cudnnPointwiseMode_t mode,
-                                       cuda_graph_object a, cuda_graph_object b,
-                                       cuda_graph_object y) {
-    const cudnnDataType_t sums = CUDNN_DATA_FLOAT;
-    const cuda_graph_attribute of[] = {
-        ONE_OF(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, &mode),
-        ONE_OF(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, &sums)};
-    const cuda_graph_object pointwise =
-        cuda_graph_part(graph, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, of, COUNT(of));
-    bool backward = mode == CUDNN_POINTWISE_RELU_BWD;
-    const cuda_graph_attribute attributes[] = {
-        TENSOR(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise),
-        TENSOR(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, a),
-        TENSOR(backward ? CUDNN_ATTR_OPERATION_POINTWISE_DXDESC
-                        : CUDNN_ATTR_OPERATION_POINTWISE_YDESC,
-               y),
-        TENSOR(backward ? CUDNN_ATTR_OPERATION_POINTWISE_DYDESC
-                        : CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
-               b)};
-    cuda_graph_node(graph, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, attributes,
-                    mode == CUDNN_POINTWISE_RELU_FWD ? 3 : 4);
-    return y;
-}
-
 static cuda_graph_object add_inner(cuda_graph *graph, int64_t uid, cudnnDataType_t type,
                                    const cuda_problem *problem) {
     yoke_dims dims = problem->operation->input;
@@ -185,12 +159,12 @@ static cuda_graph_object add_input(cuda_graph *graph, const cuda_problem *proble
     if (!problem->norms.applies) return value;
     const cuda_graph_object scale = add_row(graph, BEFORE + CUDA_NORM_SCALE, type, dims);
     const cuda_graph_object shift = add_row(graph, BEFORE + CUDA_NORM_SHIFT, type, dims);
-    value = add_pointwise(graph, CUDNN_POINTWISE_MUL, value, scale,
-                          add_inner(graph, INNER, CUDNN_DATA_FLOAT, problem));
-    value = add_pointwise(graph, CUDNN_POINTWISE_ADD, value, shift,
-                          add_inner(graph, INNER + 1, CUDNN_DATA_FLOAT, problem));
-    return add_pointwise(graph, CUDNN_POINTWISE_RELU_FWD, value, NULL,
-                         add_inner(graph, INNER + 2, type, problem));
+    value = cuda_graph_pointwise(graph, CUDNN_POINTWISE_MUL, (cuda_graph_operands){value, scale},
+                                 add_inner(graph, INNER, CUDNN_DATA_FLOAT, problem));
+    value = cuda_graph_pointwise(graph, CUDNN_POINTWISE_ADD, (cuda_graph_operands){value, shift},
+                                 add_inner(graph, INNER + 1, CUDNN_DATA_FLOAT, problem));
+    return cuda_graph_pointwise(graph, CUDNN_POINTWISE_RELU_FWD, (cuda_graph_operands){value},
+                                add_inner(graph, INNER + 2, type, problem));
 }
 
 /* The sums of the output's channels, and of their squares. */
@@ -229,10 +203,12 @@ static void add_norm_backward(cuda_graph *graph, const cuda_problem *problem,
                  {CUDNN_POINTWISE_MUL, CUDA_NORM_WEIGHT},
                  {CUDNN_POINTWISE_ADD, CUDA_NORM_BIAS}};
     for (int i = 0; i < (int)COUNT(steps); i++)
-        value = add_pointwise(graph, steps[i].mode, value, rows[steps[i].row],
-                              add_inner(graph, INNER + 1 + i, type, problem));
-    const cuda_graph_object masked = add_pointwise(graph, CUDNN_POINTWISE_RELU_BWD, value, gradient,
-                                                   add_value(graph, X, problem, dims));
+        value = cuda_graph_pointwise(graph, steps[i].mode,
+                                     (cuda_graph_operands){value, rows[steps[i].row]},
+                                     add_inner(graph, INNER + 1 + i, type, problem));
+    const cuda_graph_object masked = cuda_graph_pointwise(graph, CUDNN_POINTWISE_RELU_BWD,
+                                                          (cuda_graph_operands){value, gradient},
+                                                          add_value(graph, X, problem, dims));
     const cuda_graph_attribute attributes[] = {
         ONE_OF(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MATH_PREC, CUDNN_TYPE_DATA_TYPE, &type),
         TENSOR(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MEAN_DESC, rows[CUDA_NORM_MEAN]),

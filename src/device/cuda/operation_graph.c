@@ -97,6 +97,37 @@ void cuda_graph_destroy(cuda_graph *graph) {
     free(graph);
 }
 
+#define TENSOR(name, value)                                                                        \
+    { name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &(value) }
+
+cuda_graph_object cuda_graph_pointwise(cuda_graph *graph, cudnnPointwiseMode_t mode,
+                                       cuda_graph_operands from, cuda_graph_object y) {
+    const cudnnDataType_t type =
+        mode == CUDNN_POINTWISE_CMP_GE ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT;
+    const cuda_graph_attribute of[] = {
+        {CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode},
+        {CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type},
+        {CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &from.axis}};
+    const cuda_graph_object pointwise = cuda_graph_part(
+        graph, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, of, mode == CUDNN_POINTWISE_GEN_INDEX ? 3 : 2);
+    bool backward = mode == CUDNN_POINTWISE_RELU_BWD;
+    const cuda_graph_attribute attributes[] = {
+        TENSOR(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise),
+        TENSOR(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, from.x),
+        TENSOR(backward ? CUDNN_ATTR_OPERATION_POINTWISE_DXDESC
+                        : CUDNN_ATTR_OPERATION_POINTWISE_YDESC,
+               y),
+        TENSOR(backward ? CUDNN_ATTR_OPERATION_POINTWISE_DYDESC
+                        : CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
+               from.b),
+        TENSOR(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, from.t)};
+    cuda_graph_node(graph, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, attributes,
+                    from.t != NULL   ? 5
+                    : from.b != NULL ? 4
+                                     : 3);
+    return y;
+}
+
 yoke_status cuda_graph_finish(cuda_graph *graph, bool *serves) {
     const cuda_graph_attribute attributes[] = {
         {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &graph->device->cudnn},

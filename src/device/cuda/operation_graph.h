@@ -72,6 +72,15 @@ cuda_graph_object cuda_graph_part(cuda_graph *graph, cudnnBackendDescriptorType_
 /* A node, of an OPERATION descriptor. */
 void cuda_graph_node(cuda_graph *graph, cudnnBackendDescriptorType_t type,
                      const cuda_graph_attribute *attributes, size_t count);
+/* A node of one element: y = mode(x), mode(x, b), or what else the mode reads. The index of an
+ * element is that along `axis`. Backward of an activation: x is its input, b the gradient of its
+ * output, y that of its input. Computed in float32, comparisons as truth values. */
+typedef struct cuda_graph_operands {
+    cuda_graph_object x, b, t; /* NULL: the mode has none */
+    int64_t axis;
+} cuda_graph_operands;
+cuda_graph_object cuda_graph_pointwise(cuda_graph *graph, cudnnPointwiseMode_t mode,
+                                       cuda_graph_operands from, cuda_graph_object y);
 /* Makes the graph of all nodes. *serves is false, without an error, where the library says that it
  * does not support what was described; another refusal is DEVICE or MEMORY. */
 yoke_status cuda_graph_finish(cuda_graph *graph, bool *serves);
