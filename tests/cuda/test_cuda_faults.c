@@ -250,6 +250,8 @@ static void fail_every_call(yoke_collectives collectives, bool known) {
     whole_run run = {.options = {.struct_size = sizeof run.options,
                                  .collectives = collectives,
                                  .algorithm = YOKE_ALGORITHM_DIRECT,
+                                 .precision = collectives == YOKE_COLLECTIVES_NCCL ? YOKE_BFLOAT16
+                                                                                   : YOKE_FLOAT32,
                                  .batch = ROWS,
                                  .bucket_bytes = 1024},
                      .model = small_model(),
@@ -279,6 +281,7 @@ static void fail_every_call(yoke_collectives collectives, bool known) {
     yoke_model_destroy(run.model);
 }
 
+/* In bfloat16, whose weights travel in 16 bits. */
 static void every_failing_call_over_nccl_is_an_error_that_leaves_nothing(void **state) {
     (void)state;
     fail_every_call(YOKE_COLLECTIVES_NCCL, false);
