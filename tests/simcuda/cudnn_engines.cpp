@@ -408,7 +408,7 @@ cudnnStatus_t execute(const cudnnContext &handle, const Backend &plan, const Bac
     cudaError_t error = enqueue_on(
         handle.stream, "cudnnBackendExecute", (uint64_t)cost_ns, operands,
         {operations, counted_as(*graph, engine)},
-        [graph, to, code, compiles, workspace, &engine] {
+        [graph, to = std::move(to), code, compiles, workspace, &engine] {
             if (compiles && code.expired())
                 violation("a plan of cuDNN runs that was destroyed, with the code compiled for it");
             if (workspace > 0) std::memset(to.workspace, 0xff, workspace);
