@@ -126,7 +126,7 @@ static void resnext50_computes_what_torchvisions_does(void **state) {
 
 static void densenet121_computes_what_torchvisions_does(void **state) {
     (void)state;
-    /* GPUs sum batch norms in an order of their own: 2.8e-4 on simulated ones. */
+    /* GPUs sum batch norms in an order of their own: 1.4e-4 on simulated ones. */
     check_cases_within("densenet121", 5e-4);
 }
 
