@@ -123,8 +123,8 @@ static void contribute_tensors(struct backward *backward, int index) {
     }
 }
 
-/* Of what the plan reads in backward, what an input's gradient may overwrite, if no later step
- * needs it: the output gradient, the output or the input. */
+/* An input's gradient may overwrite something that the plan reads in backward and no later step
+ * needs: the output gradient, the output or the input. */
 static yoke_place free_place(const struct backward *backward, int index, int input) {
     const yoke_program *program = backward->program;
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);

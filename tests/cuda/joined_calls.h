@@ -37,6 +37,29 @@ static inline void open_model(struct rig *rig, yoke_model *model, const char *ch
     open_rig(rig, choice);
 }
 
+/* Output 0 and the gradients of one training step, or output 0 alone, one behind the other.
+ * Destroys the rig; the caller frees the values. */
+static inline float *results_of(struct rig rig, const char *choice, bool training, size_t *count) {
+    rig.algorithm = YOKE_ALGORITHM_DIRECT;
+    open_rig(&rig, choice);
+    yoke_plan_step step = rig_step(&rig);
+    assert_ok(yoke_replica_prepare(rig.replica, rig.rows, training));
+    assert_ok(yoke_replica_forward(rig.replica, rig.rows, training, &step));
+    size_t outputs = (size_t)rig.rows * yoke_model_output_elements(rig.model, 0), gradients = 0;
+    const yoke_replica_memory *memory = yoke_replica_memory_of(rig.replica);
+    float *values = device_values(rig.device, memory->outputs[0], outputs * sizeof(float));
+    if (training) {
+        assert_ok(yoke_replica_loss(rig.replica, &step));
+        rig_backward(&rig, &step);
+        gradients = yoke_replica_flat(rig.replica)->trainable_elements;
+        values = realloc(values, (outputs + gradients) * sizeof(float));
+        device_take(rig.device, values + outputs, memory->gradients, gradients * sizeof(float));
+    }
+    *count = outputs + gradients;
+    rig_destroy(&rig);
+    return values;
+}
+
 static inline yoke_value dense(yoke_model *model, yoke_value input, const char *name, int features,
                                bool bias) {
     yoke_linear_options options = YOKE_LINEAR_OPTIONS_INIT;

@@ -143,32 +143,11 @@ static void measured_algorithms_equal_the_reference(void **state) {
     }
 }
 
-/* Output 0 and the gradients of one training step, or output 0 of an evaluation, one behind the
- * other; freed by the caller. */
-static float *results_of(const char *choice, yoke_precision precision, bool training,
-                         bool inference, size_t *count) {
-    struct rig rig = {.model = perceptron(24, true),
-                      .rows = 5,
-                      .precision = precision,
-                      .algorithm = YOKE_ALGORITHM_DIRECT,
-                      .inference = inference};
-    open_rig(&rig, choice);
-    yoke_plan_step step = rig_step(&rig);
-    assert_ok(yoke_replica_prepare(rig.replica, rig.rows, training));
-    assert_ok(yoke_replica_forward(rig.replica, rig.rows, training, &step));
-    size_t outputs = (size_t)rig.rows * yoke_model_output_elements(rig.model, 0), gradients = 0;
-    const yoke_replica_memory *memory = yoke_replica_memory_of(rig.replica);
-    float *values = device_values(rig.device, memory->outputs[0], outputs * sizeof(float));
-    if (training) {
-        assert_ok(yoke_replica_loss(rig.replica, &step));
-        rig_backward(&rig, &step);
-        gradients = yoke_replica_flat(rig.replica)->trainable_elements;
-        values = realloc(values, (outputs + gradients) * sizeof(float));
-        device_take(rig.device, values + outputs, memory->gradients, gradients * sizeof(float));
-    }
-    *count = outputs + gradients;
-    rig_destroy(&rig);
-    return values;
+static float *perceptron_results(const char *choice, yoke_precision precision, bool training,
+                                 bool inference, size_t *count) {
+    const struct rig rig = {
+        .model = perceptron(24, true), .rows = 5, .precision = precision, .inference = inference};
+    return results_of(rig, choice, training, count);
 }
 
 /* The joined product reads the sum where the kernel reads it rounded. */
@@ -179,8 +158,8 @@ static void joined_and_apart_differ_by_rounding_alone(void **state) {
         size_t count;
         yoke_precision precision = precisions[i / 3].precision;
         bool training = i % 3 == 0, inference = i % 3 == 2;
-        float *joined = results_of("joined", precision, training, inference, &count);
-        float *apart = results_of("apart", precision, training, inference, &count);
+        float *joined = perceptron_results("joined", precision, training, inference, &count);
+        float *apart = perceptron_results("apart", precision, training, inference, &count);
         double *wanted = malloc(count * sizeof *wanted);
         for (size_t k = 0; k < count; k++)
             wanted[k] = (double)apart[k];
@@ -194,8 +173,8 @@ static void joined_and_apart_differ_by_rounding_alone(void **state) {
 static void two_runs_give_the_same_bits(void **state) {
     (void)state;
     size_t count;
-    float *once = results_of("joined", YOKE_BFLOAT16, true, false, &count);
-    float *again = results_of("joined", YOKE_BFLOAT16, true, false, &count);
+    float *once = perceptron_results("joined", YOKE_BFLOAT16, true, false, &count);
+    float *again = perceptron_results("joined", YOKE_BFLOAT16, true, false, &count);
     assert_memory_equal(once, again, count * sizeof *once);
     free(once);
     free(again);

@@ -53,7 +53,7 @@ static void the_fixed_rule_joins_nothing(void **state) {
     rig_destroy(&rig);
 }
 
-/* Of a batch norm with a sum, whose output nobody reads in backward but the next convolution. */
+/* In backward only the next convolution reads the output of a batch norm with a sum. */
 static void the_gradient_of_a_norm_takes_the_place_of_its_input(void **state) {
     (void)state;
     struct rig rig;

@@ -191,7 +191,7 @@ static const int joined_layers[][6] = {
 
 static const cuda_graph_rules joined_rules = {.workspace_limit = 32 << 20};
 
-/* Of a few plans, how many the library makes, and again of a graph that was described anew. */
+/* How many of a few plans the library makes; it must make each again for a graph described anew. */
 static int count_joined(cuda_device *device, layer_graph_kind kind, const layer_shape *shape) {
     enum { FEW = 3 };
     cuda_graph *graph = layer_graph_of(device, kind, shape);

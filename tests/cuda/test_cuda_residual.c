@@ -99,45 +99,26 @@ static void random_residuals_equal_the_reference(void **state) {
     }
 }
 
-/* Output 0 and the gradients of one training step, or output 0 alone, one behind the other; freed
- * by the caller. */
-static float *results_of(int features, bool apart, yoke_precision precision, bool training,
-                         bool inference, size_t *bytes) {
-    struct rig rig = {.model = blocks(features, apart),
-                      .rows = 3,
-                      .precision = precision,
-                      .algorithm = YOKE_ALGORITHM_DIRECT,
-                      .inference = inference};
-    open_rig(&rig, "apart");
-    yoke_plan_step step = rig_step(&rig);
-    assert_ok(yoke_replica_prepare(rig.replica, rig.rows, training));
-    assert_ok(yoke_replica_forward(rig.replica, rig.rows, training, &step));
-    size_t outputs = (size_t)rig.rows * yoke_model_output_elements(rig.model, 0), gradients = 0;
-    const yoke_replica_memory *memory = yoke_replica_memory_of(rig.replica);
-    float *values = device_values(rig.device, memory->outputs[0], outputs * sizeof(float));
-    if (training) {
-        assert_ok(yoke_replica_loss(rig.replica, &step));
-        rig_backward(&rig, &step);
-        gradients = yoke_replica_flat(rig.replica)->trainable_elements;
-        values = realloc(values, (outputs + gradients) * sizeof(float));
-        device_take(rig.device, values + outputs, memory->gradients, gradients * sizeof(float));
-    }
-    *bytes = (outputs + gradients) * sizeof(float);
-    rig_destroy(&rig);
-    return values;
+static float *block_results(int features, bool apart, yoke_precision precision, bool training,
+                            bool inference, size_t *count) {
+    const struct rig rig = {.model = blocks(features, apart),
+                            .rows = 3,
+                            .precision = precision,
+                            .inference = inference};
+    return results_of(rig, "apart", training, count);
 }
 
 static void a_sum_has_the_bits_of_the_two_operations_apart(void **state) {
     (void)state;
     for (size_t i = 0; i < COUNT(widths) * COUNT(precisions) * 3; i++) {
-        size_t bytes, apart_bytes;
+        size_t count, apart_count;
         int features = widths[i / 3 / COUNT(precisions)];
         yoke_precision precision = precisions[i / 3 % COUNT(precisions)].precision;
         bool training = i % 3 == 0, inference = i % 3 == 2;
-        float *joined = results_of(features, false, precision, training, inference, &bytes);
-        float *apart = results_of(features, true, precision, training, inference, &apart_bytes);
-        assert_int_equal(bytes, apart_bytes);
-        assert_memory_equal(joined, apart, bytes);
+        float *joined = block_results(features, false, precision, training, inference, &count);
+        float *apart = block_results(features, true, precision, training, inference, &apart_count);
+        assert_int_equal(count, apart_count);
+        assert_memory_equal(joined, apart, count * sizeof *joined);
         free(joined);
         free(apart);
     }

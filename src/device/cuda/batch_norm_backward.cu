@@ -219,8 +219,8 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
     spread_gradients<T, N>(job, reversed(part), constants, sum, off_sum);
 }
 
-/* Of a norm that another plan applies: keeps the gradients that it has written, and makes the sums
- * of g and g * off of them. */
+/* Another plan has applied the norm and written the gradients of weight and bias. This keeps them,
+ * and makes the sums of g and g * off of them. */
 template <int N> static __global__ void settle_gradients(cuda_batch_norm_job job) {
     int channel = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (channel >= job.channels) return;

@@ -86,7 +86,7 @@ static cuda_graph_object add_value(cuda_graph *graph, int64_t uid, const cuda_pr
                       dims.height, dims.width);
 }
 
-/* Of the input's channels, or the output's. */
+/* A number for each channel of `dims`. */
 static cuda_graph_object add_row(cuda_graph *graph, int64_t uid, cudnnDataType_t type,
                                  yoke_dims dims) {
     return add_tensor(graph, uid, type, 1, dims.channels, 1, 1);

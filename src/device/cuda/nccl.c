@@ -110,7 +110,7 @@ static ncclResult_t all_gather_one(nccl_group *group, int k, const void *request
                                       communicator_of(group, k), stream_of(group, k));
 }
 
-/* Of unequal parts: a broadcast by each GPU that has one. */
+/* NCCL gathers equal parts alone. Each GPU that has an unequal part broadcasts it. */
 static ncclResult_t broadcast_parts_one(nccl_group *group, int k, const void *request) {
     const yoke_range *range = request;
     ncclResult_t result = ncclSuccess;

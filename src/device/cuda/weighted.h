@@ -20,8 +20,8 @@ typedef struct cuda_operands {
     void *input, *weights, *output, *scratch;
     cuda_beside beside; /* of an epilogue; without one a bias is float32 */
     bool add;           /* backward data: to what `input` holds */
-    /* Of passes that compute parts of batch norms: what those save (CUDA_NORM), and the input of
-     * the one before, which backward data reads. */
+    /* Passes that compute parts of batch norms read and write what those norms save (CUDA_NORM);
+     * backward data also reads the input of the norm before. */
     void *norm_behind, *norm_before;
     const void *norm_input;
 } cuda_operands;

@@ -114,7 +114,7 @@ static yoke_status send_buckets(yoke_exchange *exchange, yoke_device_group *grou
     return YOKE_OK;
 }
 
-/* Of replicas whose forward does not. */
+/* Rounds the weights that replicas got in float32, where their forward does not round them. */
 static yoke_status round_on_lanes(yoke_exchange *exchange) {
     yoke_step *step = exchange->step;
     if (!exchange->publishes_shadow || exchange->stale.weights == 0) return YOKE_OK;
