@@ -18,6 +18,7 @@
  *   tokenizer.h: their tokens
  * - device.h: the devices; distributed.h: several processes
  * - verify.h: training in float64 to compare with; files of tensors
+ * - allocator.h: memory from the host program
  * - trace.h: when each stage ran; status.h: errors; bench.h: kernel time
  *
  * Every call that returns a yoke_status answers NULL with ARGUMENT, where it does not say what NULL
@@ -83,6 +84,7 @@
 #ifndef YOKE_YOKE_H
 #define YOKE_YOKE_H
 
+#include "yoke/allocator.h"
 #include "yoke/asynchronous.h"
 #include "yoke/attention.h"
 #include "yoke/checkpoint.h"

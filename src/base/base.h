@@ -13,6 +13,7 @@
 #include "base/float16.h"
 #include "base/json.h"
 #include "base/json_scan.h"
+#include "base/memory.h"
 #include "base/options.h"
 #include "base/precision.h"
 #include "base/random.h"

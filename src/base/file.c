@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file_reader.h"
+#include "base/memory.h"
 
 #define WRITER_S 10 /* how long a program may take to open a pipe with a name for writing */
 
@@ -26,7 +27,7 @@ typedef struct buffer {
 } buffer;
 
 static yoke_status buffer_grow(buffer *read_so_far, size_t capacity) {
-    unsigned char *data = realloc(read_so_far->data, capacity);
+    unsigned char *data = yoke_realloc(read_so_far->data, capacity);
     if (data == NULL) return FAIL_MEMORY(capacity, "a file's content");
     read_so_far->data = data;
     read_so_far->capacity = capacity;
@@ -100,7 +101,7 @@ yoke_status yoke_file_read(const char *path, size_t limit_bytes, unsigned char *
     yoke_status status = read_open(descriptor, path, limit_bytes, &content);
     close(descriptor);
     if (status != YOKE_OK) {
-        free(content.data);
+        yoke_free(content.data);
         return status;
     }
     *data = content.data;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 
 static const char *kind_of(mode_t mode) {
     if (S_ISDIR(mode)) return "a folder";
@@ -73,11 +74,11 @@ static yoke_status read_whole(const yoke_file_reader *reader, const char *path, 
     if (reader->bytes > limit)
         return FAIL(YOKE_ERROR_IO, "%s: %zu bytes long, the limit is %zu", path, reader->bytes,
                     limit);
-    unsigned char *made = malloc(reader->bytes + 1);
+    unsigned char *made = yoke_malloc(reader->bytes + 1);
     if (made == NULL) return FAIL_MEMORY(reader->bytes + 1, "a file's content");
     yoke_status status = yoke_file_read_at(reader, path, 0, made, reader->bytes);
     if (status != YOKE_OK) {
-        free(made);
+        yoke_free(made);
         return status;
     }
     made[reader->bytes] = '\0';

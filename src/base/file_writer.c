@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/memory.h"
 
 #define LINKS_MAX 40  /* as the kernel's */
 #define TAIL_BYTES 21 /* ".tmp." and 16 digits */
@@ -29,7 +30,7 @@ void yoke_file_abort(yoke_file_writer *writer) {
     if (writer->descriptor >= 0) close(writer->descriptor);
     if (writer->named) unlinkat(writer->folder, writer->temporary, 0);
     if (writer->folder >= 0) close(writer->folder);
-    free(writer->path);
+    yoke_free(writer->path);
     *writer = (yoke_file_writer){.descriptor = -1, .folder = -1};
 }
 
@@ -218,7 +219,7 @@ static yoke_status create(yoke_file_writer *writer, const char *path, bool whole
                     "%s is a %s, and only a file can keep what is saved: choose another name", path,
                     kind);
     }
-    writer->path = strdup(path);
+    writer->path = yoke_strdup(path);
     if (writer->path == NULL) return FAIL_MEMORY(strlen(path) + 1, "a file's name");
     if (in_place) return open_in_place(writer);
     if (stat(path, &file) == 0 && S_ISDIR(file.st_mode))

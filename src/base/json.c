@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 
 #define DEPTH_MAX ((int)(sizeof((yoke_json *)0)->comma / sizeof(bool)))
@@ -17,7 +18,7 @@ void yoke_json_begin(yoke_json *json) {
 }
 
 void yoke_json_end(yoke_json *json) {
-    free(json->text);
+    yoke_free(json->text);
     *json = (yoke_json){0};
 }
 
@@ -28,7 +29,7 @@ static bool reserve(yoke_json *json, size_t bytes) {
     size_t capacity = json->capacity ? json->capacity : 256;
     while (capacity < needed)
         capacity *= 2;
-    char *text = realloc(json->text, capacity);
+    char *text = yoke_realloc(json->text, capacity);
     if (text == NULL) {
         json->failed = true;
         return false;

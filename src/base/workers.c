@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/options.h"
 #include "base/spin.h"
 #include "base/thread.h"
@@ -359,7 +360,7 @@ yoke_status yoke_workers_create(yoke_workers **workers, const yoke_workers_optio
         return FAIL(YOKE_ERROR_ARGUMENT, "%d workers: 1 to %d are supported", options->count,
                     WORKERS_MAX);
     size_t bytes = sizeof(yoke_workers) + (size_t)options->count * sizeof(yoke_worker);
-    yoke_workers *crew = aligned_alloc(CACHE_LINE, bytes);
+    yoke_workers *crew = yoke_aligned_alloc(CACHE_LINE, bytes);
     if (crew == NULL) return FAIL_MEMORY(bytes, "worker threads");
     memset(crew, 0, bytes);
     yoke_status status = build(crew, options);
@@ -380,7 +381,7 @@ void yoke_workers_destroy(yoke_workers *workers) {
         wake_with_job(&workers->workers[i]);
     for (int i = 1; i <= workers->threads && !forked; i++)
         pthread_join(workers->workers[i].thread, NULL);
-    free(workers);
+    yoke_free(workers);
 }
 
 void yoke_workers_limit(yoke_workers *workers, uint64_t deadline_ns) {

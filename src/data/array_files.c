@@ -128,7 +128,7 @@ typedef struct array_file {
 
 static void array_file_close(array_file *file) {
     yoke_file_unmap(&file->mapping);
-    free(file->inflated);
+    yoke_free(file->inflated);
 }
 
 #define LOOK_BYTES ((size_t)16 << 20) /* smaller arrays are unpacked: their checksum says more */
@@ -138,7 +138,7 @@ static yoke_status array_file_look(yoke_npy *array, const char *path, const char
     char name[NAME_BYTES];
     yoke_file_mapping zip;
     size_t bytes = 0;
-    uint8_t *head = malloc(YOKE_NPZ_HEAD);
+    uint8_t *head = yoke_malloc(YOKE_NPZ_HEAD);
     if (head == NULL) return FAIL_MEMORY(YOKE_NPZ_HEAD, "the header of an array");
     yoke_status status = yoke_file_map(&zip, path);
     if (status == YOKE_OK) status = yoke_npz_look(head, &bytes, path, &zip, member);
@@ -153,7 +153,7 @@ static yoke_status array_file_look(yoke_npy *array, const char *path, const char
     }
     array->name = NULL;
     array->values = NULL;
-    free(head);
+    yoke_free(head);
     return status;
 }
 
@@ -290,7 +290,7 @@ static bool are_integers(const yoke_npy *array) {
 
 /* Other numbers, and float32 that an archive does not align, become float32 in memory. */
 static yoke_status copy_floats(float **floats, const yoke_npy *inputs) {
-    *floats = malloc((inputs->count > 0 ? inputs->count : 1) * sizeof **floats);
+    *floats = yoke_malloc((inputs->count > 0 ? inputs->count : 1) * sizeof **floats);
     if (*floats == NULL) return FAIL_MEMORY(inputs->count * sizeof **floats, inputs->name);
     for (size_t i = 0; i < inputs->count; i++)
         (*floats)[i] = (float)yoke_npy_value(inputs, i);
@@ -361,12 +361,12 @@ static yoke_status take_more_inputs(yoke_dataset *dataset, const array_place *pl
     for (int k = 0; k < options->input_count && status == YOKE_OK; k++) {
         char member[128];
         snprintf(member, sizeof member, "%.90s%.30s", options->inputs[k], suffix);
-        array_file *file = calloc(1, sizeof *file);
+        array_file *file = yoke_calloc(1, sizeof *file);
         if (file == NULL) return FAIL_MEMORY(sizeof *file, "an array");
         status = array_file_open(file, place->x_file, member);
         if (status == YOKE_OK) status = take_more_input(dataset, &file->array, options->inputs[k]);
         array_file_close(file);
-        free(file);
+        yoke_free(file);
     }
     return status;
 }
@@ -404,7 +404,7 @@ static yoke_status check_label_shape(const yoke_dataset *dataset, const yoke_npy
 
 /* classes 0: they are counted. */
 static yoke_status take_classes(yoke_dataset *dataset, const yoke_npy *labels, int classes) {
-    int32_t *own = malloc(labels->count * sizeof *own);
+    int32_t *own = yoke_malloc(labels->count * sizeof *own);
     if (own == NULL) return FAIL_MEMORY(labels->count * sizeof *own, "labels");
     dataset->labels = dataset->owned[1] = own;
     int32_t most = classes > 0 ? classes : YOKE_CLASSES_LIMIT, highest = 0;
@@ -430,7 +430,7 @@ static yoke_status take_classes(yoke_dataset *dataset, const yoke_npy *labels, i
 }
 
 static yoke_status take_targets(yoke_dataset *dataset, const yoke_npy *labels) {
-    float *own = malloc(labels->count * sizeof *own);
+    float *own = yoke_malloc(labels->count * sizeof *own);
     if (own == NULL) return FAIL_MEMORY(labels->count * sizeof *own, "targets");
     dataset->targets = dataset->owned[1] = own;
     dataset->target_count = (int)(labels->count / dataset->rows);
@@ -458,7 +458,7 @@ static yoke_status take_place(yoke_dataset *dataset, const array_place *place,
                               const array_options *options, int classes) {
     bool labelled = !options->unlabelled;
     TRY(check_headers(place, labelled));
-    array_file *files = calloc(2, sizeof *files);
+    array_file *files = yoke_calloc(2, sizeof *files);
     if (files == NULL) return FAIL_MEMORY(2 * sizeof *files, "two arrays");
     const yoke_npy *inputs = &files[0].array;
     yoke_npy whole;
@@ -472,7 +472,7 @@ static yoke_status take_place(yoke_dataset *dataset, const array_place *place,
     if (status == YOKE_OK) status = take_more_inputs(dataset, place, options);
     array_file_close(&files[0]);
     array_file_close(&files[1]);
-    free(files);
+    yoke_free(files);
     return status;
 }
 
@@ -495,7 +495,7 @@ static yoke_status check_alike(const yoke_dataset *test, const yoke_dataset *tra
 
 /* Test rows in files of their own are normalised as the training rows are. */
 static yoke_status take_test(yoke_dataset *dataset, const array_options *options) {
-    yoke_dataset *training = calloc(1, sizeof *training);
+    yoke_dataset *training = yoke_calloc(1, sizeof *training);
     if (training == NULL) return FAIL_MEMORY(sizeof *training, "a dataset");
     yoke_status status = take_place(training, &options->training, options, 0);
     if (status == YOKE_OK) status = take_place(dataset, &options->test, options, training->classes);

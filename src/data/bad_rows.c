@@ -28,7 +28,7 @@ static yoke_status scan_rows(int worker, void *context) {
         own->good[row] = status == YOKE_OK;
         if (status == YOKE_ERROR_MEMORY) return status;
         if (status == YOKE_OK) continue;
-        own->texts[row] = strdup(yoke_last_error());
+        own->texts[row] = yoke_strdup(yoke_last_error());
         if (own->texts[row] == NULL) return FAIL_MEMORY(100, "the name of a bad file");
     }
 }
@@ -77,16 +77,16 @@ yoke_status yoke_dataset_skip_bad(yoke_dataset *dataset, int threads,
     if (dataset->images == NULL) return YOKE_OK;
     size_t rows = dataset->rows;
     scan found = {.dataset = dataset,
-                  .good = calloc(rows, sizeof *found.good),
-                  .texts = calloc(rows, sizeof *found.texts)};
+                  .good = yoke_calloc(rows, sizeof *found.good),
+                  .texts = yoke_calloc(rows, sizeof *found.texts)};
     yoke_status status = YOKE_OK;
     if (found.good == NULL || found.texts == NULL)
         status = FAIL_MEMORY(rows * sizeof *found.texts, "the list of bad files");
     if (status == YOKE_OK) status = run_scan(&found, scan_threads(threads));
     if (status == YOKE_OK) status = leave_out(dataset, &found, on_bad, payload);
     for (size_t row = 0; found.texts != NULL && row < rows; row++)
-        free(found.texts[row]);
-    free(found.texts);
-    free(found.good);
+        yoke_free(found.texts[row]);
+    yoke_free(found.texts);
+    yoke_free(found.good);
     return status;
 }

@@ -78,10 +78,10 @@ static yoke_status unpack(const cifar_file *file, uint8_t *pixels, int32_t *labe
 /* Makes room for `rows` more; `owned` always holds the current allocations. */
 static yoke_status grow(yoke_dataset *dataset, size_t rows) {
     size_t total = dataset->rows + rows;
-    uint8_t *pixels = realloc(dataset->owned[0], total * CIFAR_PIXELS);
+    uint8_t *pixels = yoke_realloc(dataset->owned[0], total * CIFAR_PIXELS);
     if (!pixels) return FAIL_MEMORY(total * CIFAR_PIXELS, "images");
     dataset->bytes = dataset->owned[0] = pixels;
-    int32_t *labels = realloc(dataset->owned[1], total * sizeof *labels);
+    int32_t *labels = yoke_realloc(dataset->owned[1], total * sizeof *labels);
     if (!labels) return FAIL_MEMORY(total * sizeof *labels, "labels");
     dataset->labels = dataset->owned[1] = labels;
     return YOKE_OK;
@@ -110,7 +110,7 @@ static yoke_status read_one(yoke_dataset *dataset, const cifar_format *format, c
     TRY(yoke_file_read(path, CIFAR_FILE_LIMIT, &data, &file.bytes));
     file.data = data;
     yoke_status status = append(dataset, &file);
-    free(data);
+    yoke_free(data);
     return status;
 }
 

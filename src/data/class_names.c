@@ -36,7 +36,7 @@ yoke_status yoke_class_names_read(yoke_dataset *dataset, const char *directory, 
     if (!yoke_file_exists(path)) return YOKE_OK;
     TRY(yoke_file_read(path, NAMES_FILE_LIMIT, &text, &bytes)); /* with a closing NUL */
     dataset->owned[2] = text;
-    const char **names = calloc((size_t)dataset->classes, sizeof *names);
+    const char **names = yoke_calloc((size_t)dataset->classes, sizeof *names);
     if (names == NULL) return FAIL_MEMORY((size_t)dataset->classes * sizeof *names, path);
     dataset->owned[3] = names;
     if (cut_names((char *)text, names, dataset->classes)) dataset->class_names = names;

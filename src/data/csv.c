@@ -25,8 +25,8 @@ yoke_status yoke_csv_read(yoke_csv *csv, const char *path) {
 }
 
 void yoke_csv_close(yoke_csv *csv) {
-    free(csv->fields);
-    free(csv->text);
+    yoke_free(csv->fields);
+    yoke_free(csv->text);
     *csv = (yoke_csv){0};
 }
 
@@ -37,7 +37,7 @@ static bool is_blank(char c) {
 static yoke_status add_field(yoke_csv *csv, char *field) {
     if (csv->count == csv->capacity) {
         size_t capacity = csv->capacity > 0 ? 2 * csv->capacity : 64;
-        char **fields = realloc(csv->fields, capacity * sizeof *fields);
+        char **fields = yoke_realloc(csv->fields, capacity * sizeof *fields);
         if (fields == NULL) return FAIL_MEMORY(capacity * sizeof *fields, "the fields of a line");
         csv->fields = fields;
         csv->capacity = capacity;

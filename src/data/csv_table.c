@@ -92,12 +92,12 @@ static yoke_status parse(const char *text, table_options *options) {
 /* Columns. */
 
 static void table_close(table *own) {
-    free(own->lines);
-    free(own->labels);
-    free(own->targets);
-    free(own->values);
-    free(own->uses);
-    free(own->names);
+    yoke_free(own->lines);
+    yoke_free(own->labels);
+    yoke_free(own->targets);
+    yoke_free(own->values);
+    yoke_free(own->uses);
+    yoke_free(own->names);
     yoke_csv_close(&own->csv);
 }
 
@@ -154,8 +154,8 @@ static yoke_status read_header(table *own, const table_options *options) {
     TRY(yoke_csv_next(&own->csv, &more));
     if (!more) return FAIL(YOKE_ERROR_DATA, "%s: an empty file", own->csv.path);
     own->columns = own->csv.count;
-    own->names = malloc(own->columns * sizeof *own->names);
-    own->uses = calloc(own->columns, 1);
+    own->names = yoke_malloc(own->columns * sizeof *own->names);
+    own->uses = yoke_calloc(own->columns, 1);
     if (own->names == NULL || own->uses == NULL)
         return FAIL_MEMORY(own->columns * sizeof *own->names, "names of columns");
     memcpy(own->names, own->csv.fields, own->columns * sizeof *own->names);
@@ -184,7 +184,7 @@ static yoke_status grow(void *array, size_t item_bytes, size_t capacity) {
     size_t bytes;
     if (__builtin_mul_overflow(item_bytes, capacity, &bytes))
         return FAIL_MEMORY(SIZE_MAX, "a table");
-    void *larger = realloc(*memory, bytes);
+    void *larger = yoke_realloc(*memory, bytes);
     if (larger == NULL) return FAIL_MEMORY(bytes, "a table");
     *memory = larger;
     return YOKE_OK;
@@ -259,8 +259,8 @@ static yoke_status keep_names(char *const *names, size_t count, void **text, con
     size_t bytes = 0;
     for (size_t i = 0; i < count; i++)
         bytes += strlen(names[i]) + 1;
-    char *next = *text = malloc(bytes);
-    const char **kept = *list = malloc(count * sizeof *kept);
+    char *next = *text = yoke_malloc(bytes);
+    const char **kept = *list = yoke_malloc(count * sizeof *kept);
     if (next == NULL || kept == NULL) return FAIL_MEMORY(bytes, "names");
     for (size_t i = 0; i < count; i++) {
         kept[i] = next;
@@ -271,12 +271,12 @@ static yoke_status keep_names(char *const *names, size_t count, void **text, con
 
 static yoke_status name_features(yoke_dataset *dataset, const table *own) {
     size_t count = 0;
-    char **names = malloc(own->features * sizeof *names);
+    char **names = yoke_malloc(own->features * sizeof *names);
     if (names == NULL) return FAIL_MEMORY(own->features * sizeof *names, "names of columns");
     for (size_t i = 0; i < own->columns; i++)
         if (own->uses[i] == FEATURE) names[count++] = own->names[i];
     yoke_status status = keep_names(names, count, &dataset->feature_text, &dataset->feature_names);
-    free(names);
+    yoke_free(names);
     return status;
 }
 
@@ -301,7 +301,7 @@ static yoke_status take_classes(yoke_dataset *dataset, const table *own, const t
     yoke_label_names names;
     yoke_status status = yoke_label_names_collect(&names, training->labels, training->rows);
     if (status == YOKE_OK) status = name_classes(dataset, training, &names);
-    int32_t *labels = status == YOKE_OK ? malloc(own->rows * sizeof *labels) : NULL;
+    int32_t *labels = status == YOKE_OK ? yoke_malloc(own->rows * sizeof *labels) : NULL;
     if (status == YOKE_OK && labels == NULL)
         status = FAIL_MEMORY(own->rows * sizeof *labels, "labels");
     dataset->labels = dataset->owned[1] = labels;
@@ -311,7 +311,7 @@ static yoke_status take_classes(yoke_dataset *dataset, const table *own, const t
             status = FAIL(YOKE_ERROR_DATA, "%s: line %zu: class '%.60s' is not in %s",
                           own->csv.path, own->lines[row], own->labels[row], training->csv.path);
     }
-    free(names.names);
+    yoke_free(names.names);
     return status;
 }
 
@@ -337,8 +337,8 @@ static yoke_status take_rows(yoke_dataset *dataset, table *own, const table *tra
  * StandardScaler does; a constant column may have any scale but 0. floats: the stored rows. */
 static yoke_status measure(yoke_dataset *dataset, const yoke_dataset *rows) {
     size_t features = (size_t)dataset->shape.channels;
-    dataset->means = malloc(features * sizeof *dataset->means);
-    dataset->stds = malloc(features * sizeof *dataset->stds);
+    dataset->means = yoke_malloc(features * sizeof *dataset->means);
+    dataset->stds = yoke_malloc(features * sizeof *dataset->stds);
     if (dataset->means == NULL || dataset->stds == NULL)
         return FAIL_MEMORY(features * sizeof(float), "means of columns");
     for (size_t i = 0; i < features; i++) {

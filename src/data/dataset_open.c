@@ -178,7 +178,7 @@ static yoke_status finish(yoke_dataset **out, yoke_dataset *dataset, yoke_status
 static yoke_status allocate(yoke_dataset **out, yoke_dataset **dataset) {
     if (!out) return FAIL(YOKE_ERROR_ARGUMENT, "the dataset's out-pointer is NULL");
     *out = NULL;
-    *dataset = calloc(1, sizeof **dataset);
+    *dataset = yoke_calloc(1, sizeof **dataset);
     return *dataset ? YOKE_OK : FAIL_MEMORY(sizeof **dataset, "a dataset");
 }
 
@@ -219,14 +219,14 @@ void yoke_dataset_close(yoke_dataset *dataset) {
     yoke_row_inputs_close(dataset);
     yoke_images_close(dataset->images);
     yoke_text_close(dataset->text);
-    free(dataset->stream);
+    yoke_free(dataset->stream);
     yoke_file_unmap(&dataset->mapping);
-    free(dataset->feature_names);
-    free(dataset->feature_text);
-    free(dataset->stds);
-    free(dataset->means);
-    free(dataset->kept);
+    yoke_free(dataset->feature_names);
+    yoke_free(dataset->feature_text);
+    yoke_free(dataset->stds);
+    yoke_free(dataset->means);
+    yoke_free(dataset->kept);
     for (size_t i = 0; i < sizeof dataset->owned / sizeof dataset->owned[0]; i++)
-        free(dataset->owned[i]);
-    free(dataset);
+        yoke_free(dataset->owned[i]);
+    yoke_free(dataset);
 }

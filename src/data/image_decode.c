@@ -136,7 +136,7 @@ static void jpeg_lines(jpeg_reader *reader, const yoke_image_part *part) {
 
 /* part NULL: the header only, whose sizes it sets. */
 static yoke_status jpeg_run(yoke_image *image, const yoke_image_part *part) {
-    jpeg_reader *reader = calloc(1, sizeof *reader);
+    jpeg_reader *reader = yoke_calloc(1, sizeof *reader);
     if (reader == NULL) return FAIL_MEMORY(sizeof *reader, "a JPEG decoder");
     reader->info.err = jpeg_std_error(&reader->errors);
     reader->info.client_data = reader;
@@ -155,7 +155,7 @@ static yoke_status jpeg_run(yoke_image *image, const yoke_image_part *part) {
             status = jpeg_check(reader, image);
     }
     jpeg_destroy_decompress(&reader->info);
-    free(reader);
+    yoke_free(reader);
     return status;
 }
 
@@ -221,8 +221,8 @@ static void png_lines(png_reader *reader, const yoke_image_part *part) {
     png_read_update_info(reader->png, reader->info);
     size_t lines = interlaced ? (size_t)height : 1;
     size_t bytes = 3 * (size_t)reader->image->width;
-    reader->lines = malloc(lines * bytes);
-    reader->rows = malloc(lines * sizeof *reader->rows);
+    reader->lines = yoke_malloc(lines * bytes);
+    reader->rows = yoke_malloc(lines * sizeof *reader->rows);
     if (reader->lines == NULL || reader->rows == NULL)
         png_error(reader->png, "not enough memory for its lines");
     for (size_t y = 0; y < lines; y++)
@@ -242,7 +242,7 @@ static yoke_status png_check(const png_reader *reader, yoke_image *image) {
 }
 
 static yoke_status png_run(yoke_image *image, const yoke_image_part *part) {
-    png_reader *reader = calloc(1, sizeof *reader);
+    png_reader *reader = yoke_calloc(1, sizeof *reader);
     if (reader == NULL) return FAIL_MEMORY(sizeof *reader, "a PNG decoder");
     reader->image = image;
     reader->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, reader, png_leave, png_say_nothing);
@@ -260,9 +260,9 @@ static yoke_status png_run(yoke_image *image, const yoke_image_part *part) {
             status = png_check(reader, image);
     }
     png_destroy_read_struct(&reader->png, &reader->info, NULL);
-    free(reader->rows);
-    free(reader->lines);
-    free(reader);
+    yoke_free(reader->rows);
+    yoke_free(reader->lines);
+    yoke_free(reader);
     return status;
 }
 

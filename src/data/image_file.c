@@ -37,7 +37,7 @@ static yoke_status render(const char *path, const yoke_image_options *options, u
         yoke_image_view view = yoke_image_center(image.width, image.height, resize, size);
         status = yoke_image_render(&image, &view, size, !options->exact, pixels);
     }
-    free(data);
+    yoke_free(data);
     return status;
 }
 
@@ -58,7 +58,7 @@ yoke_status yoke_image_read(const char *path, const yoke_image_options *options,
     TRY(yoke_options_load(&own, sizeof own, options, "yoke_image_options"));
     TRY(check_options(&own));
     size_t plane = (size_t)own.shape.height * (size_t)own.shape.width;
-    uint8_t *pixels = malloc(3 * plane);
+    uint8_t *pixels = yoke_malloc(3 * plane);
     if (pixels == NULL) return FAIL_MEMORY(3 * plane, "a photograph");
     yoke_status status = render(path, &own, pixels);
     if (status == YOKE_OK && own.shape.channels == 1) {
@@ -69,6 +69,6 @@ yoke_status yoke_image_read(const char *path, const yoke_image_options *options,
                                   16);
     }
     if (status == YOKE_OK) normalize(&own, pixels, inputs);
-    free(pixels);
+    yoke_free(pixels);
     return status;
 }

@@ -87,12 +87,12 @@ static yoke_status parse(const char *text, image_options *options) {
 static yoke_status add_name(names *list, const char *name) {
     if (list->count == list->capacity) {
         size_t capacity = list->capacity > 0 ? 2 * list->capacity : 64;
-        char **larger = realloc(list->items, capacity * sizeof *larger);
+        char **larger = yoke_realloc(list->items, capacity * sizeof *larger);
         if (larger == NULL) return FAIL_MEMORY(capacity * sizeof *larger, "names of images");
         list->items = larger;
         list->capacity = capacity;
     }
-    char *copy = strdup(name);
+    char *copy = yoke_strdup(name);
     if (copy == NULL) return FAIL_MEMORY(strlen(name) + 1, "the name of an image");
     list->items[list->count++] = copy;
     return YOKE_OK;
@@ -100,8 +100,8 @@ static yoke_status add_name(names *list, const char *name) {
 
 static void clear_names(names *list) {
     for (size_t i = 0; i < list->count; i++)
-        free(list->items[i]);
-    free(list->items);
+        yoke_free(list->items[i]);
+    yoke_free(list->items);
     *list = (names){0};
 }
 
@@ -194,7 +194,7 @@ static yoke_status list_classes(names *classes, const char *directory) {
  * the same in every run. */
 static yoke_status keep_split(names *files, size_t first, double validation, yoke_split split) {
     size_t count = files->count - first, kept = first;
-    bool *test = calloc(count, sizeof *test);
+    bool *test = yoke_calloc(count, sizeof *test);
     if (test == NULL) return FAIL_MEMORY(count, "the split of a class");
     yoke_status status = yoke_split_draw(test, count, validation);
     for (size_t i = 0; status == YOKE_OK && i < count; i++) {
@@ -202,10 +202,10 @@ static yoke_status keep_split(names *files, size_t first, double validation, yok
         if (test[i] == (split == YOKE_SPLIT_TEST))
             files->items[kept++] = file;
         else
-            free(file);
+            yoke_free(file);
     }
     if (status == YOKE_OK) files->count = kept;
-    free(test);
+    yoke_free(test);
     return status;
 }
 
@@ -224,7 +224,7 @@ static yoke_status add_class(yoke_image_folder *folder, const char *directory, s
                     path);
     if (count > 0 && validation > 0) TRY(keep_split(&folder->paths, before, validation, split));
     size_t rows = folder->paths.count;
-    int32_t *labels = realloc(folder->labels, (rows > 0 ? rows : 1) * sizeof *labels);
+    int32_t *labels = yoke_realloc(folder->labels, (rows > 0 ? rows : 1) * sizeof *labels);
     if (labels == NULL) return FAIL_MEMORY(rows * sizeof *labels, "labels of images");
     folder->labels = labels;
     for (size_t row = before; row < rows; row++)
@@ -299,7 +299,7 @@ static const float imagenet_std[] = {0.229f, 0.224f, 0.225f};
 yoke_status yoke_images_open(yoke_dataset *dataset, const char *text, yoke_split split) {
     image_options options = {.size = SIZE};
     TRY(parse(text, &options));
-    yoke_image_folder *folder = dataset->images = calloc(1, sizeof *folder);
+    yoke_image_folder *folder = dataset->images = yoke_calloc(1, sizeof *folder);
     if (folder == NULL) return FAIL_MEMORY(sizeof *folder, "a folder of images");
     TRY(fill(folder, &options, split));
     folder->size = (int)options.size;
@@ -322,8 +322,8 @@ void yoke_images_close(yoke_image_folder *folder) {
     if (folder == NULL) return;
     clear_names(&folder->classes);
     clear_names(&folder->paths);
-    free(folder->labels);
-    free(folder);
+    yoke_free(folder->labels);
+    yoke_free(folder);
 }
 
 static void take_nothing(void *context, int y, const uint8_t *rgb) {
@@ -343,7 +343,7 @@ yoke_status yoke_images_check(const yoke_image_folder *folder, size_t row) {
                              .end = (image.height + denominator - 1) / denominator,
                              .take = take_nothing};
     if (status == YOKE_OK) status = yoke_image_decode(&image, &whole);
-    free(data);
+    yoke_free(data);
     return status;
 }
 
@@ -370,7 +370,7 @@ yoke_status yoke_images_read(const yoke_image_folder *folder, size_t row,
                 ? yoke_image_cut(&image, &view, folder->size, !folder->exact, request->crop, pixels)
                 : yoke_image_render(&image, &view, folder->size, !folder->exact, pixels);
     }
-    free(data);
+    yoke_free(data);
     if (status != YOKE_ERROR_DATA) return status;
     yoke_error cause = yoke_error_take(status);
     return FAIL(status, "%s; yoke_dataset_skip_bad leaves such rows out", cause.text);

@@ -6,9 +6,9 @@
 #include "data/images.h"
 
 void yoke_resampling_clear(yoke_resampling *plan) {
-    free(plan->weights);
-    free(plan->counts);
-    free(plan->firsts);
+    yoke_free(plan->weights);
+    yoke_free(plan->counts);
+    yoke_free(plan->firsts);
     *plan = (yoke_resampling){0};
 }
 
@@ -16,9 +16,9 @@ yoke_status yoke_resampling_plan(yoke_resampling *plan, const yoke_resampling_sp
     int taps = 2 * (int)ceil(yoke_resampling_stretch(span)) + 1;
     *plan = (yoke_resampling){.outputs = span->outputs, .taps = taps};
     size_t outputs = (size_t)plan->outputs, weights = outputs * (size_t)taps;
-    plan->firsts = malloc(outputs * sizeof *plan->firsts);
-    plan->counts = malloc(outputs * sizeof *plan->counts);
-    plan->weights = malloc(weights * sizeof *plan->weights);
+    plan->firsts = yoke_malloc(outputs * sizeof *plan->firsts);
+    plan->counts = yoke_malloc(outputs * sizeof *plan->counts);
+    plan->weights = yoke_malloc(weights * sizeof *plan->weights);
     if (plan->firsts == NULL || plan->counts == NULL || plan->weights == NULL) {
         yoke_resampling_clear(plan);
         return FAIL_MEMORY(weights * sizeof *plan->weights, "the weights of a resampling");

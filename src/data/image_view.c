@@ -86,7 +86,7 @@ static yoke_status scale_down(const scaled_lines *lines, const yoke_resampling_s
     size_t size = (size_t)span->outputs, values = 3 * size, plane = size * size;
     yoke_resampling down;
     TRY(yoke_resampling_plan(&down, span));
-    int32_t *sums = malloc(values * (sizeof *sums + 1));
+    int32_t *sums = yoke_malloc(values * (sizeof *sums + 1));
     uint8_t *line = (uint8_t *)(sums + values);
     for (size_t y = 0; sums != NULL && y < size; y++) {
         yoke_resample_lines(&down, (int)y, lines->bytes, values, sums, line);
@@ -96,7 +96,7 @@ static yoke_status scale_down(const scaled_lines *lines, const yoke_resampling_s
     }
     yoke_resampling_clear(&down);
     if (sums == NULL) return FAIL_MEMORY(values * (sizeof *sums + 1), "a line of an image");
-    free(sums);
+    yoke_free(sums);
     return YOKE_OK;
 }
 
@@ -129,13 +129,13 @@ yoke_status yoke_image_render(const yoke_image *image, const yoke_image_view *vi
     size_t bytes = 3 * (size_t)size * (size_t)plan.down.inputs;
     scaled_lines lines = {.left = plan.left, .top = plan.top};
     TRY(yoke_resampling_plan(&lines.across, &plan.across));
-    lines.bytes = malloc(bytes);
+    lines.bytes = yoke_malloc(bytes);
     yoke_image_part part = {plan.denominator, plan.top, plan.top + plan.down.inputs, take_line,
                             &lines};
     yoke_status status = lines.bytes != NULL ? yoke_image_decode(image, &part)
                                              : FAIL_MEMORY(bytes, "lines of an image");
     if (status == YOKE_OK) status = scale_down(&lines, &plan.down, pixels);
-    free(lines.bytes);
+    yoke_free(lines.bytes);
     yoke_resampling_clear(&lines.across);
     return status;
 }

@@ -41,7 +41,7 @@ static int by_number(const void *a, const void *b) {
 
 yoke_status yoke_label_names_collect(yoke_label_names *names, char *const *labels, size_t rows) {
     *names = (yoke_label_names){.numbers = true};
-    names->names = malloc((rows > 0 ? rows : 1) * sizeof *names->names);
+    names->names = yoke_malloc((rows > 0 ? rows : 1) * sizeof *names->names);
     if (names->names == NULL) return FAIL_MEMORY(rows * sizeof *names->names, "names of classes");
     memcpy(names->names, labels, rows * sizeof *labels);
     qsort(names->names, rows, sizeof *names->names, by_bytes);

@@ -173,9 +173,9 @@ static yoke_status check_options(const yoke_dataset *dataset, const yoke_loader_
 
 static yoke_status allocate_all(yoke_loader *loader, int threads) {
     const yoke_dataset *dataset = loader->dataset;
-    loader->order = calloc(dataset->rows + 1, sizeof *loader->order); /* rows: 0 of a stream */
-    loader->slots = calloc((size_t)loader->slot_count, sizeof *loader->slots);
-    loader->threads = calloc((size_t)threads, sizeof *loader->threads);
+    loader->order = yoke_calloc(dataset->rows + 1, sizeof *loader->order); /* rows: 0 of a stream */
+    loader->slots = yoke_calloc((size_t)loader->slot_count, sizeof *loader->slots);
+    loader->threads = yoke_calloc((size_t)threads, sizeof *loader->threads);
     if (!loader->order || !loader->slots || !loader->threads)
         return FAIL_MEMORY(dataset->rows * sizeof *loader->order, "an epoch's order");
     for (int i = 0; i < loader->slot_count; i++)
@@ -183,7 +183,7 @@ static yoke_status allocate_all(yoke_loader *loader, int threads) {
     for (int i = 0; i < threads; i++)
         TRY(yoke_row_reserve(&loader->threads[i].buffer, &loader->kind));
     if (loader->options.sampling != YOKE_SAMPLING_BALANCED) return YOKE_OK;
-    loader->sums = calloc(dataset->rows, sizeof *loader->sums);
+    loader->sums = yoke_calloc(dataset->rows, sizeof *loader->sums);
     if (!loader->sums) return FAIL_MEMORY(dataset->rows * sizeof *loader->sums, "weights of rows");
     return yoke_balanced_weights(dataset, loader->sums);
 }
@@ -302,7 +302,7 @@ yoke_status yoke_loader_create(yoke_loader **out, const yoke_dataset *dataset,
                                const yoke_loader_options *options) {
     if (!out) return FAIL(YOKE_ERROR_ARGUMENT, "the loader's out-pointer is NULL");
     *out = NULL;
-    yoke_loader *loader = calloc(1, sizeof *loader);
+    yoke_loader *loader = yoke_calloc(1, sizeof *loader);
     if (!loader) return FAIL_MEMORY(sizeof *loader, "a loader");
     yoke_status status = build(loader, dataset, options);
     if (status != YOKE_OK) {
@@ -345,20 +345,20 @@ void yoke_loader_destroy(yoke_loader *loader) {
         pthread_mutex_destroy(&loader->mutex);
     }
     for (int i = 0; loader->threads && i < loader->thread_limit; i++) {
-        free(loader->threads[i].buffer.decoded);
-        free(loader->threads[i].buffer.generated);
-        free(loader->threads[i].buffer.rows);
+        yoke_free(loader->threads[i].buffer.decoded);
+        yoke_free(loader->threads[i].buffer.generated);
+        yoke_free(loader->threads[i].buffer.rows);
     }
-    free(loader->threads);
+    yoke_free(loader->threads);
     for (int i = 0; loader->slots && i < loader->slot_count; i++)
         yoke_slot_release(&loader->slots[i], &loader->kind);
-    free(loader->slots);
+    yoke_free(loader->slots);
     yoke_shorter_close(&loader->shorter);
-    free(loader->sums);
-    free(loader->order);
+    yoke_free(loader->sums);
+    yoke_free(loader->order);
     yoke_stream_release(loader->stream);
     if (loader->dataset != NULL) yoke_dataset_hold(loader->dataset, -1);
-    free(loader);
+    yoke_free(loader);
 }
 
 static yoke_status order_rows(yoke_loader *loader, uint64_t epoch) {

@@ -19,7 +19,7 @@ static yoke_status reserve_rows(const yoke_slot_kind *kind, size_t row_bytes, vo
     if (kind->device)
         return yoke_device_allocate_host(kind->device, bytes, "a loader slot", memory);
     bytes = (bytes + SLOT_ALIGNMENT - 1) / SLOT_ALIGNMENT * SLOT_ALIGNMENT;
-    *memory = aligned_alloc(SLOT_ALIGNMENT, bytes);
+    *memory = yoke_aligned_alloc(SLOT_ALIGNMENT, bytes);
     if (!*memory) return FAIL_MEMORY(bytes, "a loader slot");
     memset(*memory, 0, bytes);
     return YOKE_OK;
@@ -51,7 +51,7 @@ static void release_rows(const yoke_slot_kind *kind, void *rows) {
     if (kind->device)
         yoke_device_free_host(kind->device, rows);
     else
-        free(rows);
+        yoke_free(rows);
 }
 
 void yoke_slot_release(yoke_loader_slot *slot, const yoke_slot_kind *kind) {
@@ -153,9 +153,9 @@ yoke_status yoke_row_reserve(yoke_row_buffer *buffer, const yoke_slot_kind *kind
     size_t values = yoke_dataset_values(dataset);
     bool decodes = dataset->images || yoke_color_jitter_on(&kind->augmentation->color_jitter);
     bool reads = dataset->source.read || dataset->source.read_inputs;
-    if (reads) buffer->generated = calloc(values, sizeof *buffer->generated);
-    if (decodes) buffer->decoded = calloc(values, sizeof *buffer->decoded);
-    if (dataset->source.read_batch) buffer->rows = calloc(kind->rows, sizeof *buffer->rows);
+    if (reads) buffer->generated = yoke_calloc(values, sizeof *buffer->generated);
+    if (decodes) buffer->decoded = yoke_calloc(values, sizeof *buffer->decoded);
+    if (dataset->source.read_batch) buffer->rows = yoke_calloc(kind->rows, sizeof *buffer->rows);
     bool missing = (reads && !buffer->generated) || (dataset->source.read_batch && !buffer->rows);
     missing = missing || (decodes && !buffer->decoded);
     return missing ? FAIL_MEMORY(values * sizeof(float), "a row") : YOKE_OK;

@@ -104,10 +104,10 @@ static yoke_status gunzip(idx_file *file, int dimensions) {
                     "packed ones; fetch the file again",
                     file->path, file->bytes - 4, size, file->bytes);
     TRY(check_packed_header(file, size, dimensions));
-    unsigned char *unpacked = malloc(size + 1);
+    unsigned char *unpacked = yoke_malloc(size + 1);
     if (!unpacked) return FAIL_MEMORY(size, file->path);
     yoke_status status = inflate_whole(file, unpacked, size);
-    free(file->data);
+    yoke_free(file->data);
     file->data = unpacked;
     file->bytes = size;
     return status;
@@ -145,7 +145,7 @@ static yoke_status open_labels(yoke_dataset *dataset, const idx_file *file) {
     if (rows != dataset->rows)
         return FAIL(YOKE_ERROR_DATA, "%s: %zu labels at byte 4, but there are %zu images",
                     file->path, rows, dataset->rows);
-    int32_t *labels = malloc(rows * sizeof *labels);
+    int32_t *labels = yoke_malloc(rows * sizeof *labels);
     if (!labels) return FAIL_MEMORY(rows * sizeof *labels, "labels");
     dataset->labels = dataset->owned[1] = labels;
     for (size_t row = 0; row < rows; row++) {
@@ -170,6 +170,6 @@ yoke_status yoke_mnist_open(yoke_dataset *dataset, const char *directory, yoke_s
     if (status == YOKE_OK)
         status = read_idx(&labels, directory, train ? "train-labels" : "t10k-labels", "idx1-ubyte");
     if (status == YOKE_OK) status = open_labels(dataset, &labels);
-    free(labels.data);
+    yoke_free(labels.data);
     return status;
 }

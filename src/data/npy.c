@@ -141,7 +141,7 @@ static yoke_status read_shape(yoke_npy *array, const npy_file *file) {
 
 yoke_status yoke_npy_parse(yoke_npy *array, const char *name, const uint8_t *data, size_t bytes) {
     *array = (yoke_npy){.name = name};
-    npy_file *file = malloc(sizeof *file);
+    npy_file *file = yoke_malloc(sizeof *file);
     if (file == NULL) return FAIL_MEMORY(sizeof *file, name);
     file->name = name;
     file->data = data;
@@ -151,7 +151,7 @@ yoke_status yoke_npy_parse(yoke_npy *array, const char *name, const uint8_t *dat
     if (status == YOKE_OK) status = check_order(file);
     if (status == YOKE_OK) status = read_shape(array, file);
     array->values = data + (status == YOKE_OK ? file->begin : 0);
-    free(file);
+    yoke_free(file);
     return status;
 }
 

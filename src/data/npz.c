@@ -124,7 +124,7 @@ static yoke_status inflate_entry(yoke_npz_member *member, const char *path, cons
                     "4 GiB; numpy.savez writes it without packing",
                     path, (int)entry->name_bytes, (const char *)entry->name,
                     (unsigned long long)entry->size, (unsigned long long)entry->packed);
-    member->inflated = malloc(entry->size + 1);
+    member->inflated = yoke_malloc(entry->size + 1);
     if (member->inflated == NULL) return FAIL_MEMORY(entry->size, path);
     z_stream stream = {.next_in = (Bytef *)packed,
                        .avail_in = (uInt)entry->packed,
@@ -206,7 +206,7 @@ yoke_status yoke_npz_find(yoke_npz_member *member, const char *path, const yoke_
     TRY(find_entry(path, file, name, &entry, &has));
     yoke_status status = has ? take_entry(member, path, file, &entry) : YOKE_OK;
     if (status == YOKE_OK) return YOKE_OK;
-    free(member->inflated);
+    yoke_free(member->inflated);
     *member = (yoke_npz_member){0};
     return status;
 }

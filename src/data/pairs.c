@@ -81,7 +81,7 @@ static yoke_status add_line(pairs_file *file, const uint8_t *line, size_t length
 
 static yoke_status find_lines(pairs_file *file) {
     size_t lines = count_lines(file), number = 0;
-    file->pairs = calloc(lines, sizeof *file->pairs);
+    file->pairs = yoke_calloc(lines, sizeof *file->pairs);
     if (file->pairs == NULL) return FAIL_MEMORY(lines * sizeof *file->pairs, "lines of a file");
     for (size_t begin = 0; begin < file->size; number++) {
         const uint8_t *line = file->bytes + begin;
@@ -146,8 +146,8 @@ static void write_row(const pairs_file *file, const yoke_tokens *tokens, pair_ro
 static yoke_status reserve_rows(yoke_dataset *dataset, const pairs_file *file, pair_rows *to) {
     size_t count = file->rows * (size_t)file->context, bytes = count * sizeof(float);
     const yoke_shape row = yoke_shape_vector((int)file->context), one = yoke_shape_vector(1);
-    to->sources = calloc(count, sizeof *to->sources); /* PADDING is 0 */
-    to->labels = calloc(count, sizeof *to->labels);
+    to->sources = yoke_calloc(count, sizeof *to->sources); /* PADDING is 0 */
+    to->labels = yoke_calloc(count, sizeof *to->labels);
     dataset->floats = dataset->owned[0] = to->sources;
     dataset->labels = dataset->owned[1] = to->labels;
     dataset->rows = file->rows;
@@ -161,7 +161,7 @@ static yoke_status reserve_rows(yoke_dataset *dataset, const pairs_file *file, p
                   {"target", &to->targets, row, count},
                   {"target_length", &to->target_lengths, one, file->rows}};
     for (size_t k = 0; k < sizeof inputs / sizeof inputs[0]; k++) {
-        float *values = *inputs[k].values = calloc(inputs[k].count, sizeof *values);
+        float *values = *inputs[k].values = yoke_calloc(inputs[k].count, sizeof *values);
         if (values == NULL) return FAIL_MEMORY(bytes, "pairs of texts");
         const yoke_row_input input = {sizeof input, inputs[k].name, inputs[k].shape, values};
         TRY(yoke_row_inputs_add(dataset, &input, true));
@@ -201,11 +201,11 @@ static yoke_status open_file(yoke_dataset *dataset, pairs_file *file, const char
 }
 
 yoke_status yoke_pairs_open(yoke_dataset *dataset, const char *spec, yoke_split split) {
-    pairs_file *file = calloc(1, sizeof *file);
+    pairs_file *file = yoke_calloc(1, sizeof *file);
     if (file == NULL) return FAIL_MEMORY(sizeof *file, "pairs of texts");
     yoke_status status = open_file(dataset, file, spec, split);
-    free(file->pairs);
-    free(file->bytes);
-    free(file);
+    yoke_free(file->pairs);
+    yoke_free(file->bytes);
+    yoke_free(file);
     return status;
 }

@@ -41,7 +41,7 @@ static yoke_status check(const yoke_dataset *dataset, const yoke_row_input *inpu
 yoke_status yoke_row_inputs_add(yoke_dataset *dataset, const yoke_row_input *input, bool owned) {
     yoke_status status = check(dataset, input);
     if (status != YOKE_OK) {
-        if (owned) free((void *)input->values);
+        if (owned) yoke_free((void *)input->values);
         return status;
     }
     yoke_stored_input *own = &dataset->more[dataset->more_count++];
@@ -74,7 +74,7 @@ yoke_status yoke_row_inputs_load(yoke_dataset *dataset, const yoke_row_input *gi
 
 void yoke_row_inputs_close(yoke_dataset *dataset) {
     for (int k = 0; k < dataset->more_count; k++)
-        free(dataset->more[k].owned);
+        yoke_free(dataset->more[k].owned);
 }
 
 /* Describing. */

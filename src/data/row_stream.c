@@ -32,7 +32,7 @@ yoke_status yoke_stream_open(yoke_dataset *dataset, const yoke_row_stream *given
     yoke_row_stream host = {0};
     TRY(yoke_options_load(&host, sizeof host, given, "yoke_row_stream"));
     if (!host.next) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_row_stream.next is NULL: set it");
-    yoke_stream_reader *stream = calloc(1, sizeof *stream);
+    yoke_stream_reader *stream = yoke_calloc(1, sizeof *stream);
     if (!stream) return FAIL_MEMORY(sizeof *stream, "a row stream");
     *stream = (yoke_stream_reader){.host = host, .limit = SIZE_MAX};
     *dataset = (yoke_dataset){.name = "stream",
@@ -60,11 +60,11 @@ static yoke_status reserve_whole(yoke_stream_reader *stream) {
     size_t labels = yoke_dataset_labels(dataset), targets = (size_t)dataset->target_count;
     size_t values = yoke_dataset_values(dataset), bytes = stream->batch * values * sizeof(float);
     yoke_row_places *whole = &stream->whole;
-    whole->inputs = calloc(stream->batch, values * sizeof *whole->inputs);
+    whole->inputs = yoke_calloc(stream->batch, values * sizeof *whole->inputs);
     if (dataset->classes > 0)
-        whole->labels = calloc(stream->batch, labels * sizeof *whole->labels);
+        whole->labels = yoke_calloc(stream->batch, labels * sizeof *whole->labels);
     else
-        whole->targets = calloc(stream->batch, targets * sizeof *whole->targets);
+        whole->targets = yoke_calloc(stream->batch, targets * sizeof *whole->targets);
     if (whole->inputs && (whole->labels || whole->targets)) return YOKE_OK;
     return FAIL_MEMORY(bytes, "a batch of all ranks");
 }
@@ -84,9 +84,9 @@ yoke_status yoke_stream_claim(yoke_stream_reader *stream, const yoke_dataset *da
 
 void yoke_stream_release(yoke_stream_reader *stream) {
     if (!stream) return;
-    free(stream->whole.inputs);
-    free(stream->whole.labels);
-    free(stream->whole.targets);
+    yoke_free(stream->whole.inputs);
+    yoke_free(stream->whole.labels);
+    yoke_free(stream->whole.targets);
     stream->whole = (yoke_row_places){0};
     atomic_store(&stream->taken, false);
 }

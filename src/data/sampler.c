@@ -107,11 +107,11 @@ yoke_status yoke_sampler_indices(const yoke_sampler *given, int64_t *order) {
     }
     if (sampler.rows > SIZE_MAX / sizeof *order)
         return FAIL(YOKE_ERROR_ARGUMENT, "a sampler over %zu rows", sampler.rows);
-    int64_t *list = malloc(sampler.rows * sizeof *list);
+    int64_t *list = yoke_malloc(sampler.rows * sizeof *list);
     if (!list) return FAIL_MEMORY(sampler.rows * sizeof *list, "a permutation");
     yoke_randperm(list, sampler.rows, sampler.seed + sampler.epoch);
     stride(&sampler, list, order);
-    free(list);
+    yoke_free(list);
     return YOKE_OK;
 }
 
@@ -150,10 +150,10 @@ yoke_status yoke_balanced_weights(const yoke_dataset *dataset, double *sums) {
                     several                ? "several"
                     : dataset->classes > 0 ? "a callback for them"
                                            : "targets");
-    size_t *counts = calloc((size_t)dataset->classes, sizeof *counts);
+    size_t *counts = yoke_calloc((size_t)dataset->classes, sizeof *counts);
     if (!counts) return FAIL_MEMORY((size_t)dataset->classes * sizeof *counts, "class counts");
     yoke_status status = add_classes(dataset, counts, sums);
-    free(counts);
+    yoke_free(counts);
     if (status != YOKE_OK) return status;
     for (size_t row = 0; row < dataset->rows; row++) {
         sum += sums[row];

@@ -10,11 +10,11 @@ yoke_status yoke_dataset_keep(yoke_dataset *dataset, const bool *keep) {
     for (size_t row = 0; row < dataset->rows; row++)
         count += keep[row];
     if (count == dataset->rows) return YOKE_OK;
-    uint32_t *kept = malloc((count > 0 ? count : 1) * sizeof *kept);
+    uint32_t *kept = yoke_malloc((count > 0 ? count : 1) * sizeof *kept);
     if (kept == NULL) return FAIL_MEMORY(count * sizeof *kept, "the rows of a split");
     for (size_t row = 0; row < dataset->rows; row++)
         if (keep[row]) kept[next++] = (uint32_t)yoke_dataset_stored(dataset, row);
-    free(dataset->kept);
+    yoke_free(dataset->kept);
     dataset->kept = kept;
     dataset->rows = count;
     return YOKE_OK;
@@ -24,12 +24,12 @@ yoke_status yoke_split_draw(bool *test, size_t count, double part) {
     size_t tested = (size_t)(part * (double)count + 0.5);
     if (tested == 0 && count > 1) tested = 1;
     if (tested == count && count > 0) tested = count - 1;
-    int64_t *order = malloc((count > 0 ? count : 1) * sizeof *order);
+    int64_t *order = yoke_malloc((count > 0 ? count : 1) * sizeof *order);
     if (order == NULL) return FAIL_MEMORY(count * sizeof *order, "the split of a class");
     yoke_randperm(order, count, 0);
     for (size_t i = 0; i < count; i++)
         test[order[i]] = i < tested;
-    free(order);
+    yoke_free(order);
     return YOKE_OK;
 }
 
@@ -82,19 +82,19 @@ static yoke_status draw_classes(class_rows *sorted, const yoke_dataset *dataset,
 
 yoke_status yoke_dataset_split(yoke_dataset *dataset, double part, yoke_split split) {
     size_t classes = dataset->classes > 0 ? (size_t)dataset->classes : 1;
-    class_rows sorted = {.first = calloc(classes + 1, sizeof *sorted.first),
-                         .rows = calloc(dataset->rows, sizeof *sorted.rows),
-                         .drawn = calloc(dataset->rows, sizeof *sorted.drawn)};
-    bool *keep = calloc(dataset->rows, sizeof *keep);
+    class_rows sorted = {.first = yoke_calloc(classes + 1, sizeof *sorted.first),
+                         .rows = yoke_calloc(dataset->rows, sizeof *sorted.rows),
+                         .drawn = yoke_calloc(dataset->rows, sizeof *sorted.drawn)};
+    bool *keep = yoke_calloc(dataset->rows, sizeof *keep);
     yoke_status status = YOKE_OK;
     if (sorted.first == NULL || sorted.rows == NULL || sorted.drawn == NULL || keep == NULL)
         status = FAIL_MEMORY(dataset->rows * sizeof *sorted.rows, "the rows of each class");
     if (status == YOKE_OK) status = draw_classes(&sorted, dataset, part, split, keep);
     if (status == YOKE_OK) status = yoke_dataset_keep(dataset, keep);
-    free(keep);
-    free(sorted.drawn);
-    free(sorted.rows);
-    free(sorted.first);
+    yoke_free(keep);
+    yoke_free(sorted.drawn);
+    yoke_free(sorted.rows);
+    yoke_free(sorted.first);
     return status;
 }
 
@@ -106,7 +106,7 @@ yoke_status yoke_dataset_take_drawn(yoke_dataset *dataset, double validation, yo
     TRY(yoke_dataset_split(dataset, part, YOKE_SPLIT_TRAIN));
     TRY(measure(dataset));
     if (split == YOKE_SPLIT_TRAIN) return YOKE_OK;
-    free(dataset->kept);
+    yoke_free(dataset->kept);
     dataset->kept = NULL;
     dataset->rows = rows;
     TRY(yoke_dataset_split(dataset, part, YOKE_SPLIT_TEST));
@@ -120,8 +120,8 @@ yoke_status yoke_dataset_limit(yoke_dataset *dataset, size_t rows) {
     if (rows == 0) return FAIL(YOKE_ERROR_ARGUMENT, "a limit of 0 rows: at least 1");
     if (dataset->stream) yoke_stream_limit(dataset->stream, rows);
     if (rows >= dataset->rows) return YOKE_OK;
-    int64_t *order = malloc(dataset->rows * sizeof *order);
-    bool *keep = calloc(dataset->rows, sizeof *keep);
+    int64_t *order = yoke_malloc(dataset->rows * sizeof *order);
+    bool *keep = yoke_calloc(dataset->rows, sizeof *keep);
     yoke_status status = YOKE_OK;
     if (order == NULL || keep == NULL)
         status = FAIL_MEMORY(dataset->rows * sizeof *order, "the order of a dataset");
@@ -131,7 +131,7 @@ yoke_status yoke_dataset_limit(yoke_dataset *dataset, size_t rows) {
             keep[order[i]] = true;
         status = yoke_dataset_keep(dataset, keep);
     }
-    free(keep);
-    free(order);
+    yoke_free(keep);
+    yoke_free(order);
     return status;
 }

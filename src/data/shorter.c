@@ -90,7 +90,7 @@ yoke_status yoke_shorter_open(yoke_shorter *shorter, const yoke_dataset *dataset
                     "shorter models need the length of each row: floats with an input 'length' or "
                     "'..._length' of one number, which dataset '%s' has not",
                     dataset->name);
-    shorter->models = calloc((size_t)count + 1, sizeof *shorter->models);
+    shorter->models = yoke_calloc((size_t)count + 1, sizeof *shorter->models);
     if (shorter->models == NULL) return FAIL_MEMORY(sizeof *shorter->models, "shorter models");
     shorter->count = count + 1;
     for (int i = 0; i <= count; i++)
@@ -101,7 +101,7 @@ yoke_status yoke_shorter_open(yoke_shorter *shorter, const yoke_dataset *dataset
 }
 
 void yoke_shorter_close(yoke_shorter *shorter) {
-    free(shorter->models);
+    yoke_free(shorter->models);
     *shorter = (yoke_shorter){0};
 }
 
@@ -165,8 +165,8 @@ static void sort_windows(row_of_length *rows, size_t count, size_t window) {
 yoke_status yoke_order_by_length(int64_t *order, const yoke_dataset *dataset, int batch,
                                  uint64_t seed) {
     size_t count = dataset->rows, size = (size_t)batch, batches = count / size;
-    row_of_length *rows = calloc(count, sizeof *rows);
-    int64_t *places = calloc(batches + 1, sizeof *places);
+    row_of_length *rows = yoke_calloc(count, sizeof *rows);
+    int64_t *places = yoke_calloc(batches + 1, sizeof *places);
     yoke_status status = YOKE_OK;
     if (rows == NULL || places == NULL) status = FAIL_MEMORY(count * sizeof *rows, "an order");
     for (size_t i = 0; i < count && status == YOKE_OK; i++) {
@@ -182,7 +182,7 @@ yoke_status yoke_order_by_length(int64_t *order, const yoke_dataset *dataset, in
             order[i] = rows[from].row;
         }
     }
-    free(places);
-    free(rows);
+    yoke_free(places);
+    yoke_free(rows);
     return status;
 }

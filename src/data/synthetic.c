@@ -87,8 +87,8 @@ yoke_status yoke_synthetic_open(yoke_dataset *dataset, const char *text, yoke_sp
     if (dataset->rows > BYTES_LIMIT / row_bytes)
         return FAIL(YOKE_ERROR_ARGUMENT, "synthetic: %zu rows of %zu bytes, at most 16 GiB in all",
                     dataset->rows, row_bytes);
-    dataset->bytes = dataset->owned[0] = malloc(dataset->rows * row_bytes);
-    dataset->labels = dataset->owned[1] = malloc(dataset->rows * sizeof(int32_t));
+    dataset->bytes = dataset->owned[0] = yoke_malloc(dataset->rows * row_bytes);
+    dataset->labels = dataset->owned[1] = yoke_malloc(dataset->rows * sizeof(int32_t));
     if (!dataset->bytes || !dataset->labels)
         return FAIL_MEMORY(dataset->rows * row_bytes, "synthetic rows");
     /* Classes alternate, so that their sizes differ by at most 1. */

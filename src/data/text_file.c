@@ -122,14 +122,14 @@ static yoke_status encode(yoke_dataset *dataset, const text_options *options, si
     yoke_text *text = dataset->text;
     yoke_tokenizer *tokenizer = NULL;
     size_t room = *count + 1;
-    text->tokens = malloc(room * sizeof *text->tokens);
+    text->tokens = yoke_malloc(room * sizeof *text->tokens);
     if (text->tokens == NULL) return FAIL_MEMORY(room * sizeof *text->tokens, "a text's tokens");
     TRY(yoke_tokenizer_open(&tokenizer, options->tokenizer));
     yoke_status status =
         yoke_tokenizer_encode(tokenizer, (const char *)text->bytes, *count, text->tokens, count);
     dataset->classes = yoke_tokenizer_count(tokenizer);
     yoke_tokenizer_close(tokenizer);
-    free(text->bytes);
+    yoke_free(text->bytes);
     text->bytes = NULL;
     return status;
 }
@@ -146,7 +146,7 @@ yoke_status yoke_text_open(yoke_dataset *dataset, const char *spec, yoke_split s
     (void)strsep(&rest, ",");
     while (rest != NULL)
         TRY(read_setting(strsep(&rest, ","), &options));
-    dataset->text = calloc(1, sizeof *dataset->text);
+    dataset->text = yoke_calloc(1, sizeof *dataset->text);
     if (dataset->text == NULL) return FAIL_MEMORY(sizeof *dataset->text, "a text");
     TRY(read_file(options.path, &dataset->text->bytes, &count));
     if (options.tokenizer != NULL) TRY(encode(dataset, &options, &count));
@@ -160,7 +160,7 @@ yoke_status yoke_text_open(yoke_dataset *dataset, const char *spec, yoke_split s
 
 void yoke_text_close(yoke_text *text) {
     if (text == NULL) return;
-    free(text->tokens);
-    free(text->bytes);
-    free(text);
+    yoke_free(text->tokens);
+    yoke_free(text->bytes);
+    yoke_free(text);
 }

@@ -22,7 +22,7 @@ yoke_status yoke_tokens_number(yoke_tokens *tokens, yoke_dataset *dataset,
     for (int byte = 0; byte < YOKE_BYTES; byte++)
         if (tokens->occurs[byte]) tokens->of[byte] = (uint16_t)count++;
     size_t bytes = (size_t)count * (sizeof(char *) + NAME_BYTES);
-    char **names = calloc(1, bytes > 0 ? bytes : 1);
+    char **names = yoke_calloc(1, bytes > 0 ? bytes : 1);
     if (names == NULL) return FAIL_MEMORY(bytes, "the names of a text's bytes");
     dataset->owned[2] = names;
     dataset->class_names = (const char **)names;

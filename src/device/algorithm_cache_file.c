@@ -38,13 +38,13 @@ yoke_status yoke_algorithm_cache_file_open(yoke_algorithm_cache_file **file,
                                            const yoke_algorithm_cache_place *place) {
     const char *path = place->path, *machine = place->machine;
     *file = NULL;
-    yoke_algorithm_cache_file *made = calloc(1, sizeof *made);
+    yoke_algorithm_cache_file *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "the algorithm cache");
     made->replace_broken = place->replace_broken;
     made->lock = -1;
-    made->path = strdup(path);
-    made->machine = strdup(machine);
-    if (asprintf(&made->lock_path, "%s.lock", path) < 0) made->lock_path = NULL;
+    made->path = yoke_strdup(path);
+    made->machine = yoke_strdup(machine);
+    made->lock_path = yoke_format("%s.lock", path);
     if (made->path == NULL || made->machine == NULL || made->lock_path == NULL) {
         yoke_algorithm_cache_file_close(made);
         return FAIL_MEMORY(2 * strlen(path) + strlen(machine), "the algorithm cache");
@@ -55,7 +55,7 @@ yoke_status yoke_algorithm_cache_file_open(yoke_algorithm_cache_file **file,
 
 static void drop_lines(yoke_algorithm_cache_file *file) {
     if (file->lines != NULL) fclose(file->lines);
-    free(file->added);
+    yoke_free(file->added);
     file->lines = NULL;
     file->added = NULL;
 }
@@ -69,10 +69,10 @@ void yoke_algorithm_cache_file_close(yoke_algorithm_cache_file *file) {
     if (file == NULL) return;
     drop_lines(file);
     unlock(file);
-    free(file->machine);
-    free(file->lock_path);
-    free(file->path);
-    free(file);
+    yoke_free(file->machine);
+    yoke_free(file->lock_path);
+    yoke_free(file->path);
+    yoke_free(file);
 }
 
 const char *yoke_algorithm_cache_file_path(const yoke_algorithm_cache_file *file) {
@@ -147,7 +147,7 @@ static yoke_status read_text(const yoke_algorithm_cache_file *file, char **text,
         *text = (char *)data;
         return YOKE_OK;
     }
-    free(data);
+    yoke_free(data);
     if (*bytes == 0) return YOKE_OK;
     return FAIL(YOKE_ERROR_DATA, "%s: no text file", file->path);
 }
@@ -158,7 +158,7 @@ yoke_status yoke_algorithm_cache_file_read(yoke_algorithm_cache_file *file,
     size_t bytes;
     yoke_status status = read_text(file, &text, &bytes);
     if (text != NULL) status = take_lines(file, text, take, context);
-    free(text);
+    yoke_free(text);
     bool was_broken = file->broken;
     file->broken = false;
     if (was_broken && !file->gave_up) file->warning[0] = '\0'; /* another process replaced it */
@@ -224,7 +224,7 @@ bool yoke_algorithm_cache_file_hold(yoke_algorithm_cache_file *file,
 void yoke_algorithm_cache_file_add(yoke_algorithm_cache_file *file,
                                    const yoke_algorithm_line *line) {
     if (file->lock < 0) return;
-    if (file->lines == NULL) file->lines = open_memstream(&file->added, &file->added_bytes);
+    if (file->lines == NULL) file->lines = yoke_memory_stream(&file->added, &file->added_bytes);
     if (file->lines == NULL) {
         warn(file, "out of memory for the algorithm cache");
         return;
@@ -253,7 +253,7 @@ static yoke_status append_algorithms(yoke_algorithm_cache_file *file) {
         return FAIL_MEMORY(file->added_bytes, "the algorithm cache");
     if (!file->broken) TRY(read_text(file, &text, &bytes));
     yoke_status status = write_all(file, text, bytes);
-    free(text);
+    yoke_free(text);
     return status;
 }
 

@@ -41,7 +41,7 @@ struct yoke_algorithms {
 };
 
 yoke_status yoke_algorithms_create(yoke_algorithms **algorithms) {
-    *algorithms = calloc(1, sizeof **algorithms);
+    *algorithms = yoke_calloc(1, sizeof **algorithms);
     if (*algorithms == NULL) return FAIL_MEMORY(sizeof **algorithms, "the record of algorithms");
     pthread_mutex_init(&(*algorithms)->lock, NULL);
     return YOKE_OK;
@@ -50,13 +50,13 @@ yoke_status yoke_algorithms_create(yoke_algorithms **algorithms) {
 void yoke_algorithms_destroy(yoke_algorithms *algorithms) {
     if (algorithms == NULL) return;
     for (int i = 0; i < algorithms->count; i++) {
-        free(algorithms->rows[i].key);
-        free(algorithms->rows[i].name);
+        yoke_free(algorithms->rows[i].key);
+        yoke_free(algorithms->rows[i].name);
     }
     yoke_algorithm_cache_file_close(algorithms->file);
     pthread_mutex_destroy(&algorithms->lock);
-    free(algorithms->rows);
-    free(algorithms);
+    yoke_free(algorithms->rows);
+    yoke_free(algorithms);
 }
 
 static entry *row_of(const yoke_algorithms *algorithms, const char *key) {
@@ -67,8 +67,8 @@ static entry *row_of(const yoke_algorithms *algorithms, const char *key) {
 }
 
 static void forget(yoke_algorithms *algorithms, entry *row) {
-    free(row->key);
-    free(row->name);
+    yoke_free(row->key);
+    yoke_free(row->name);
     algorithms->count--;
     memmove(row, row + 1, (size_t)(algorithms->rows + algorithms->count - row) * sizeof *row);
 }
@@ -172,8 +172,8 @@ static yoke_status replace_gone(yoke_algorithms *algorithms, entry *row,
         if (status == YOKE_OK && row != NULL && *candidate < 0) forget(algorithms, row);
         if (status == YOKE_OK && *candidate < 0)
             name_gone(algorithms, &gone, "it is measured anew");
-        free(gone.key);
-        free(gone.name);
+        yoke_free(gone.key);
+        yoke_free(gone.name);
         return status;
     }
     return FAIL(YOKE_ERROR_DATA,
@@ -279,20 +279,20 @@ yoke_status yoke_algorithms_add(yoke_algorithms *algorithms, const char *key, in
                                 const char *candidate_name, double milliseconds) {
     if (algorithms->count == algorithms->capacity) {
         int capacity = algorithms->capacity > 0 ? 2 * algorithms->capacity : 32;
-        entry *rows = realloc(algorithms->rows, (size_t)capacity * sizeof *rows);
+        entry *rows = yoke_realloc(algorithms->rows, (size_t)capacity * sizeof *rows);
         if (rows == NULL)
             return FAIL_MEMORY((size_t)capacity * sizeof *rows, "the record of algorithms");
         algorithms->rows = rows;
         algorithms->capacity = capacity;
     }
-    entry row = {.key = strdup(key),
-                 .name = strdup(candidate_name),
+    entry row = {.key = yoke_strdup(key),
+                 .name = yoke_strdup(candidate_name),
                  .candidate = candidate,
                  .milliseconds = milliseconds,
                  .used = true};
     if (row.key == NULL || row.name == NULL) {
-        free(row.key);
-        free(row.name);
+        yoke_free(row.key);
+        yoke_free(row.name);
         return FAIL_MEMORY(strlen(key) + strlen(candidate_name) + 2, "the record of algorithms");
     }
     algorithms->rows[algorithms->count++] = row;
@@ -323,7 +323,7 @@ bool yoke_algorithms_at(const yoke_algorithms *algorithms, int index, const char
 
 yoke_status yoke_algorithms_write(const yoke_algorithms *algorithms, char **text) {
     size_t bytes;
-    FILE *file = open_memstream(text, &bytes);
+    FILE *file = yoke_memory_stream(text, &bytes);
     if (file == NULL) return FAIL_MEMORY(4096, "the record of algorithms");
     for (int i = 0; i < algorithms->count; i++) {
         const entry *row = &algorithms->rows[i];

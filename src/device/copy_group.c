@@ -167,7 +167,7 @@ static void copy_group_destroy(yoke_device_group *base) {
         if (member->scratch != NULL) yoke_device_free(member->device, member->scratch);
         yoke_device_event_destroy(member->mark);
     }
-    free(group);
+    yoke_free(group);
 }
 
 static yoke_status build_member(copy_group *group, copy_member *member) {
@@ -195,7 +195,7 @@ yoke_status yoke_copy_group_create(yoke_device_group **group,
                                    const yoke_device_group_request *request) {
     *group = NULL;
     size_t bytes = sizeof(copy_group) + (size_t)request->count * sizeof(copy_member);
-    copy_group *created = calloc(1, bytes);
+    copy_group *created = yoke_calloc(1, bytes);
     if (created == NULL) return FAIL_MEMORY(bytes, "a group of devices");
     created->base = (yoke_device_group){.name = "copy",
                                         .count = request->count,

@@ -178,7 +178,7 @@ yoke_status yoke_devices_open(yoke_devices **devices, const yoke_devices_options
     *devices = NULL;
     yoke_devices_options own = {0};
     TRY(yoke_options_load(&own, sizeof own, options, "yoke_devices_options"));
-    yoke_devices *opened = calloc(1, sizeof *opened);
+    yoke_devices *opened = yoke_calloc(1, sizeof *opened);
     if (opened == NULL) return FAIL_MEMORY(sizeof *opened, "the devices");
     yoke_status status = build_devices(opened, &own);
     if (status != YOKE_OK) {
@@ -198,7 +198,7 @@ void yoke_devices_close(yoke_devices *devices) {
         pthread_mutex_destroy(&device->pinned_turn);
         device->backend->close(device);
     }
-    free(devices);
+    yoke_free(devices);
 }
 
 void yoke_devices_stay_open(yoke_devices *devices, const void *kept) {

@@ -96,11 +96,11 @@ static yoke_status allocate(yoke_device *device, size_t bytes, bool collective,
 static yoke_status allocate_and_note(yoke_device *device, size_t bytes, const char *what,
                                      bool collective, void **pointer) {
     *pointer = NULL;
-    struct yoke_allocation *allocation = calloc(1, sizeof *allocation);
+    struct yoke_allocation *allocation = yoke_calloc(1, sizeof *allocation);
     if (allocation == NULL) return FAIL_MEMORY(sizeof *allocation, what);
     yoke_status status = allocate(device, bytes, collective, allocation);
     if (status != YOKE_OK) {
-        free(allocation);
+        yoke_free(allocation);
         return status == YOKE_ERROR_MEMORY ? out_of_memory(device, bytes, what) : status;
     }
     snprintf(allocation->what, sizeof allocation->what, "%s", what);
@@ -131,7 +131,7 @@ void yoke_device_free(yoke_device *device, void *pointer) {
     *link = allocation->next;
     device->allocated -= allocation->bytes;
     allocation->release(device, pointer);
-    free(allocation);
+    yoke_free(allocation);
 }
 
 size_t yoke_device_allocated(const yoke_device *device) {
@@ -147,12 +147,12 @@ typedef struct yoke_pinned {
 } pinned_memory;
 
 static yoke_status allocate_pinned(yoke_device *device, size_t bytes, void **pointer) {
-    pinned_memory *memory = malloc(sizeof *memory);
+    pinned_memory *memory = yoke_malloc(sizeof *memory);
     *pointer = NULL;
     if (memory == NULL) return YOKE_ERROR_MEMORY;
     yoke_status status = device->backend->allocate_host(device, bytes, pointer);
     if (status != YOKE_OK) {
-        free(memory);
+        yoke_free(memory);
         return status;
     }
     *memory = (pinned_memory){.begin = *pointer, .bytes = bytes > 0 ? bytes : 1};
@@ -171,7 +171,7 @@ static void forget_pinned(yoke_device *device, const void *pointer) {
     pinned_memory *memory = *link;
     if (memory != NULL) *link = memory->next;
     pthread_mutex_unlock(&device->pinned_turn);
-    free(memory);
+    yoke_free(memory);
 }
 
 static bool is_pinned(yoke_device *device, const void *pointer) {
@@ -190,7 +190,7 @@ yoke_status yoke_device_allocate_host(yoke_device *device, size_t bytes, const c
     yoke_status status = YOKE_OK;
     if (backend->allocate_host != NULL)
         status = allocate_pinned(device, bytes, pointer);
-    else if ((*pointer = calloc(1, bytes > 0 ? bytes : 1)) == NULL)
+    else if ((*pointer = yoke_calloc(1, bytes > 0 ? bytes : 1)) == NULL)
         status = YOKE_ERROR_MEMORY;
     if (status != YOKE_ERROR_MEMORY) return status;
     char wanted[32];
@@ -204,7 +204,7 @@ void yoke_device_free_host(yoke_device *device, void *pointer) {
         forget_pinned(device, pointer);
         device->backend->release_host(device, pointer);
     } else {
-        free(pointer);
+        yoke_free(pointer);
     }
 }
 

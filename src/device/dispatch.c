@@ -205,12 +205,12 @@ yoke_status yoke_layout_convert(yoke_device *device, const yoke_layout *to_layou
 }
 
 static void free_plan(yoke_plan *plan) {
-    free(plan);
+    yoke_free(plan);
 }
 
 yoke_status yoke_plan_allocate(yoke_plan **plan, size_t bytes, yoke_device *device,
                                const yoke_plan_request *request, const yoke_plan_calls *calls) {
-    yoke_plan *made = calloc(1, bytes);
+    yoke_plan *made = yoke_calloc(1, bytes);
     if (made == NULL) return FAIL_MEMORY(bytes, request->operation->name);
     bool gradient = request->input_gradient || (calls->flags & YOKE_HAS_PARAMETERS) != 0;
     unsigned backward = request->training && gradient ? calls->flags : 0;

@@ -87,10 +87,10 @@ yoke_status yoke_ranks_share_text(yoke_process_group *group, char **text) {
     int64_t bytes = group->rank == 0 ? (int64_t)strlen(*text) + 1 : 0;
     TRY(yoke_process_group_broadcast(group, &bytes, 1, YOKE_ELEMENT_INT64, 0));
     size_t words = ((size_t)bytes + sizeof(int64_t) - 1) / sizeof(int64_t);
-    char *padded = calloc(words, sizeof(int64_t));
+    char *padded = yoke_calloc(words, sizeof(int64_t));
     if (padded == NULL) return FAIL_MEMORY(words * sizeof(int64_t), "rank 0's text");
     if (group->rank == 0) memcpy(padded, *text, (size_t)bytes);
-    free(*text);
+    yoke_free(*text);
     *text = padded;
     return yoke_process_group_broadcast(group, padded, words, YOKE_ELEMENT_INT64, 0);
 }

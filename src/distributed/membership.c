@@ -13,7 +13,7 @@ struct yoke_membership {
 void yoke_membership_close(yoke_membership *own) {
     if (own == NULL) return;
     yoke_roll_close(own->roll);
-    free(own);
+    yoke_free(own);
 }
 
 void yoke_membership_quit(yoke_membership *own) {
@@ -39,7 +39,7 @@ static yoke_status meet(yoke_process_group **group, yoke_membership *own, int pa
 
 yoke_status yoke_membership_create(yoke_process_group **group,
                                    const yoke_process_group_options *options) {
-    yoke_membership *own = calloc(1, sizeof *own);
+    yoke_membership *own = yoke_calloc(1, sizeof *own);
     if (own == NULL) return FAIL_MEMORY(sizeof *own, "a rank's membership");
     own->rank = *options->rank;
     own->options = *options;

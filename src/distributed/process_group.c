@@ -88,7 +88,7 @@ static yoke_status join_group(yoke_process_group **group, const yoke_process_gro
 static yoke_status release_failed(yoke_status status, yoke_store *store, yoke_peer *peers) {
     yoke_error error = yoke_error_take(status);
     yoke_store_destroy(store);
-    free(peers);
+    yoke_free(peers);
     return yoke_error_restore(&error);
 }
 
@@ -96,7 +96,7 @@ yoke_status yoke_group_form(yoke_process_group **group, const yoke_process_group
                             yoke_roll *roll) {
     size_t world = (size_t)options->rank->world;
     yoke_store *store = NULL;
-    yoke_peer *peers = calloc(world, sizeof *peers);
+    yoke_peer *peers = yoke_calloc(world, sizeof *peers);
     if (peers == NULL) return FAIL_MEMORY(world * sizeof *peers, "the table of ranks");
     yoke_status status = roll != NULL ? yoke_roll_store(&store, roll) : open_store(&store, options);
     if (status == YOKE_OK) {
@@ -147,7 +147,7 @@ void yoke_group_leave(yoke_process_group *group) {
     yoke_peer *peers = group->peers;
     group->destroy(group);
     yoke_store_destroy(store);
-    free(peers);
+    yoke_free(peers);
 }
 
 void yoke_process_group_destroy(yoke_process_group *group) {

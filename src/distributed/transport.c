@@ -73,7 +73,7 @@ yoke_status yoke_private_memory_add(yoke_private_memory **list, size_t bytes, vo
     *memory = NULL;
     if (bytes > SIZE_MAX / 2) return FAIL_MEMORY(bytes, "a group's memory");
     size_t whole = LINE + (bytes + LINE - 1) / LINE * LINE;
-    yoke_private_memory *added = aligned_alloc(LINE, whole);
+    yoke_private_memory *added = yoke_aligned_alloc(LINE, whole);
     if (added == NULL) return FAIL_MEMORY(bytes, "a group's memory");
     memset(added, 0, whole);
     added->next = *list;
@@ -85,7 +85,7 @@ yoke_status yoke_private_memory_add(yoke_private_memory **list, size_t bytes, vo
 void yoke_private_memory_free(yoke_private_memory *list) {
     while (list != NULL) {
         yoke_private_memory *next = list->next;
-        free(list);
+        yoke_free(list);
         list = next;
     }
 }

@@ -109,12 +109,12 @@ static yoke_status allocate(yoke_generator *g) {
     size_t rows = (size_t)g->options.rows, context = (size_t)g->context;
     size_t part = g->parts != NULL ? (size_t)g->chunk : context, classes = (size_t)g->classes;
     bool fits = classes <= SIZE_MAX / sizeof(float) / context / rows;
-    g->texts = calloc(rows, sizeof *g->texts);
-    g->tokens = fits ? calloc(rows * context, sizeof *g->tokens) : NULL;
-    g->inputs = fits ? calloc(rows * part, sizeof *g->inputs) : NULL;
-    g->begins = calloc(rows, sizeof *g->begins);
-    g->outputs = fits ? malloc(rows * classes * sizeof *g->outputs) : NULL;
-    if (g->parts == NULL && fits) g->all = malloc(rows * context * classes * sizeof *g->all);
+    g->texts = yoke_calloc(rows, sizeof *g->texts);
+    g->tokens = fits ? yoke_calloc(rows * context, sizeof *g->tokens) : NULL;
+    g->inputs = fits ? yoke_calloc(rows * part, sizeof *g->inputs) : NULL;
+    g->begins = yoke_calloc(rows, sizeof *g->begins);
+    g->outputs = fits ? yoke_malloc(rows * classes * sizeof *g->outputs) : NULL;
+    if (g->parts == NULL && fits) g->all = yoke_malloc(rows * context * classes * sizeof *g->all);
     if (g->texts == NULL || g->tokens == NULL || g->inputs == NULL || g->begins == NULL ||
         g->outputs == NULL || (g->parts == NULL && g->all == NULL))
         return FAIL(YOKE_ERROR_MEMORY, "no memory for %zu texts of %zu tokens: use fewer rows",
@@ -146,7 +146,7 @@ yoke_status yoke_generator_create(yoke_generator **generator, const yoke_model *
     *generator = NULL;
     TRY(yoke_pointer_check(model, "model"));
     TRY(yoke_pointer_check(devices, "devices"));
-    yoke_generator *made = calloc(1, sizeof *made);
+    yoke_generator *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a generator");
     yoke_status status = build(made, model, devices, options);
     if (status != YOKE_OK) {
@@ -163,13 +163,13 @@ void yoke_generator_destroy(yoke_generator *generator) {
     yoke_data_parallel_destroy(generator->engine);
     yoke_model_destroy(generator->step);
     yoke_model_destroy(generator->parts);
-    free(generator->all);
-    free(generator->outputs);
-    free(generator->begins);
-    free(generator->inputs);
-    free(generator->tokens);
-    free(generator->texts);
-    free(generator);
+    yoke_free(generator->all);
+    yoke_free(generator->outputs);
+    yoke_free(generator->begins);
+    yoke_free(generator->inputs);
+    yoke_free(generator->tokens);
+    yoke_free(generator->texts);
+    yoke_free(generator);
 }
 
 yoke_data_parallel *yoke_generator_engine(yoke_generator *generator) {

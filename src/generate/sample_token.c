@@ -123,8 +123,8 @@ yoke_status yoke_sample_token(const float *outputs, int classes,
                     (double)outputs[best]);
     *token = best;
     if (own.temperature == 0 || own.top_k == 1) return YOKE_OK;
-    int *tokens = malloc((size_t)classes * sizeof *tokens);
-    double *shares = malloc((size_t)classes * sizeof *shares);
+    int *tokens = yoke_malloc((size_t)classes * sizeof *tokens);
+    double *shares = yoke_malloc((size_t)classes * sizeof *shares);
     yoke_status status = YOKE_OK;
     if (tokens == NULL || shares == NULL)
         status = FAIL_MEMORY((size_t)classes * sizeof *shares, "the tokens to draw from");
@@ -136,7 +136,7 @@ yoke_status yoke_sample_token(const float *outputs, int classes,
         yoke_random_words(own.seed, YOKE_RANDOM_TEXT, index, UINT32_MAX - (uint32_t)row, 0, words);
         *token = draw(shares, classes, sum, words);
     }
-    free(shares);
-    free(tokens);
+    yoke_free(shares);
+    yoke_free(tokens);
     return status;
 }

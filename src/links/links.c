@@ -130,13 +130,13 @@ const char *yoke_link_describe(const yoke_link *link, char text[YOKE_LINK_BYTES]
 
 yoke_status yoke_links_create(yoke_links **links, const yoke_link *link, int devices) {
     size_t count = (size_t)devices, bytes = sizeof **links + 4 * count * sizeof(uint64_t);
-    yoke_links *created = *links = calloc(1, sizeof *created);
+    yoke_links *created = *links = yoke_calloc(1, sizeof *created);
     if (created == NULL) return FAIL_MEMORY(bytes, "links");
     created->link = *link;
     created->devices = created->per_node = devices;
-    created->out_free_ns = calloc(count, sizeof(uint64_t));
-    created->in_free_ns = calloc(count, sizeof(uint64_t));
-    created->carried = calloc(count, sizeof *created->carried);
+    created->out_free_ns = yoke_calloc(count, sizeof(uint64_t));
+    created->in_free_ns = yoke_calloc(count, sizeof(uint64_t));
+    created->carried = yoke_calloc(count, sizeof *created->carried);
     if (created->out_free_ns != NULL && created->in_free_ns != NULL && created->carried != NULL)
         return YOKE_OK;
     yoke_links_destroy(created);
@@ -146,10 +146,10 @@ yoke_status yoke_links_create(yoke_links **links, const yoke_link *link, int dev
 
 void yoke_links_destroy(yoke_links *links) {
     if (links == NULL) return;
-    free(links->carried);
-    free(links->in_free_ns);
-    free(links->out_free_ns);
-    free(links);
+    yoke_free(links->carried);
+    yoke_free(links->in_free_ns);
+    yoke_free(links->out_free_ns);
+    yoke_free(links);
 }
 
 /* Time. */

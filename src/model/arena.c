@@ -8,7 +8,7 @@
 #define ALIGNMENT 64
 
 yoke_status yoke_arena_create(yoke_arena *arena, int capacity) {
-    arena->storages = calloc((size_t)capacity, sizeof *arena->storages);
+    arena->storages = yoke_calloc((size_t)capacity, sizeof *arena->storages);
     if (arena->storages == NULL)
         return FAIL_MEMORY((size_t)capacity * sizeof *arena->storages, "a list of storages");
     arena->capacity = capacity;
@@ -16,7 +16,7 @@ yoke_status yoke_arena_create(yoke_arena *arena, int capacity) {
 }
 
 void yoke_arena_destroy(yoke_arena *arena) {
-    free(arena->storages);
+    yoke_free(arena->storages);
     *arena = (yoke_arena){0};
 }
 
@@ -77,7 +77,7 @@ static size_t best_offset(const yoke_storage *storage, yoke_storage *const *plac
 
 yoke_status yoke_arena_place(yoke_arena *arena) {
     size_t count = (size_t)arena->count;
-    yoke_storage **order = calloc(2 * count + 1, sizeof *order);
+    yoke_storage **order = yoke_calloc(2 * count + 1, sizeof *order);
     if (order == NULL) return FAIL_MEMORY(2 * count * sizeof *order, "the plan of an arena");
     yoke_storage **placed = order + count;
     for (size_t i = 0; i < count; i++)
@@ -94,6 +94,6 @@ yoke_status yoke_arena_place(yoke_arena *arena) {
         if (storage->offset + storage->bytes > arena->bytes)
             arena->bytes = storage->offset + storage->bytes;
     }
-    free(order);
+    yoke_free(order);
     return YOKE_OK;
 }

@@ -77,14 +77,14 @@ static yoke_value add_table(yoke_model *model, int rows, int columns,
                                                "have a row and a column",
                                                rows, columns));
     size_t bytes = (size_t)rows * (size_t)columns * sizeof(float);
-    float *values = malloc(bytes);
+    float *values = yoke_malloc(bytes);
     if (values == NULL) return yoke_builder_result(model, FAIL_MEMORY(bytes, "a table"));
     for (int row = 0; row < rows; row++)
         for (int column = 0; column < columns; column++)
             values[(size_t)row * (size_t)columns + (size_t)column] =
                 fill(row, column, columns, base);
     yoke_value table = yoke_constant(model, yoke_shape_image(1, rows, columns), values);
-    free(values);
+    yoke_free(values);
     return table;
 }
 

@@ -243,9 +243,9 @@ yoke_status yoke_plan_backward_actions(yoke_program *program, const yoke_flat *f
     const yoke_model *model = program->model;
     struct backward backward = {
         .program = program,
-        .gradients = calloc((size_t)model->value_count, sizeof *backward.gradients),
-        .references = calloc((size_t)program->arena.capacity, sizeof *backward.references),
-        .contributed = calloc((size_t)model->tensor_count, sizeof *backward.contributed),
+        .gradients = yoke_calloc((size_t)model->value_count, sizeof *backward.gradients),
+        .references = yoke_calloc((size_t)program->arena.capacity, sizeof *backward.references),
+        .contributed = yoke_calloc((size_t)model->tensor_count, sizeof *backward.contributed),
     };
     bool enough =
         backward.gradients != NULL && backward.references != NULL && backward.contributed != NULL;
@@ -280,9 +280,9 @@ yoke_status yoke_plan_backward_actions(yoke_program *program, const yoke_flat *f
         }
         program->segment_ends[s] = program->action_count;
     }
-    free(backward.gradients);
-    free(backward.references);
-    free(backward.contributed);
+    yoke_free(backward.gradients);
+    yoke_free(backward.references);
+    yoke_free(backward.contributed);
     size_t bytes = (size_t)program->arena.capacity * sizeof *backward.references;
     return enough ? YOKE_OK : FAIL_MEMORY(bytes, "the plan of backward");
 }

@@ -12,7 +12,7 @@
 void *yoke_grow(void *array, int *capacity, int count, size_t size, const char *what) {
     if (count < *capacity) return array;
     int wanted = *capacity > 0 ? 2 * *capacity : 32;
-    void *larger = realloc(array, (size_t)wanted * size);
+    void *larger = yoke_realloc(array, (size_t)wanted * size);
     if (larger == NULL)
         FAIL_MEMORY((size_t)wanted * size, what);
     else
@@ -139,7 +139,7 @@ yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, cons
         snprintf(own, sizeof own, "%s.%d", name != NULL ? name : what, model->layer_count - 1);
         name = own;
     }
-    (*layer)->operation.name = strdup(name);
+    (*layer)->operation.name = yoke_strdup(name);
     if ((*layer)->operation.name == NULL) return FAIL_MEMORY(strlen(name) + 1, "a layer's name");
     return YOKE_OK;
 }

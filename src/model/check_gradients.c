@@ -66,12 +66,12 @@ static yoke_status make_replica(check *c) {
 static yoke_status stir(check *c, int index) {
     const yoke_tensor *tensor = &c->model->tensors[index];
     if (!tensor->trainable || tensor->fill.kind != YOKE_FILL_CONSTANT) return YOKE_OK;
-    float *values = malloc(tensor->count * sizeof *values);
+    float *values = yoke_malloc(tensor->count * sizeof *values);
     if (values == NULL) return FAIL_MEMORY(tensor->count * sizeof *values, "a tensor");
     yoke_random_uniform(values, tensor->count, tensor->fill.value - 0.3, tensor->fill.value + 0.3,
                         c->options.seed, YOKE_RANDOM_PROBE, (uint64_t)index);
     yoke_status status = yoke_replica_write(c->replica, index, false, values);
-    free(values);
+    yoke_free(values);
     return status;
 }
 
@@ -206,13 +206,13 @@ static yoke_status compare(check *c, const subject *s, yoke_gradient_check *foun
 
 static yoke_status check_subject(check *c, subject *s) {
     yoke_gradient_check found = {.struct_size = sizeof found, .tensor = s->name};
-    s->values = malloc(4 * s->count * sizeof *s->values);
+    s->values = yoke_malloc(4 * s->count * sizeof *s->values);
     if (s->values == NULL) return FAIL_MEMORY(4 * s->count * sizeof *s->values, "a tensor");
     s->gradient = s->values + s->count;
     s->direction = s->gradient + s->count;
     s->moved = s->direction + s->count;
     yoke_status status = compare(c, s, &found);
-    free(s->values);
+    yoke_free(s->values);
     TRY(status);
     found.checked = c->worst.checked + 1;
     if (c->worst.checked == 0 || found.error > c->worst.error) c->worst = found;

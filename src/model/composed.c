@@ -187,12 +187,12 @@ static yoke_value resize_width(yoke_model *model, yoke_value image, int outputs,
                                yoke_upsample_mode mode) {
     yoke_shape shape = yoke_shape_of(model, image);
     size_t bytes = (size_t)outputs * (size_t)shape.width * sizeof(float);
-    float *weights = calloc(1, bytes > 0 ? bytes : 1);
+    float *weights = yoke_calloc(1, bytes > 0 ? bytes : 1);
     if (weights == NULL) return refuse(model, FAIL_MEMORY(bytes, "the weights of an upsampling"));
     for (int to = 0; shape.width > 0 && to < outputs; to++)
         fill_weights(weights + (size_t)to * (size_t)shape.width, to, outputs, shape.width, mode);
     yoke_value matrix = yoke_constant(model, yoke_shape_sequence(outputs, shape.width), weights);
-    free(weights);
+    yoke_free(weights);
     yoke_value lines =
         yoke_reshape(model, image, yoke_shape_sequence(shape.channels * shape.height, shape.width));
     lines = yoke_matmul(model, lines, matrix, false, true);

@@ -94,7 +94,7 @@ static yoke_status find_value(continuation *c, int value, int index, int *found)
 }
 
 static yoke_status copy_text(char **to, const char *from) {
-    *to = strdup(from);
+    *to = yoke_strdup(from);
     return *to != NULL ? YOKE_OK : FAIL_MEMORY(strlen(from) + 1, "a name");
 }
 
@@ -103,7 +103,7 @@ static yoke_status copy_weights(yoke_operation *operation, const yoke_node *laye
     operation->weights = NULL;
     if (layer->operation.weights == NULL) return YOKE_OK;
     size_t bytes = yoke_row_elements(yoke_dims_of(layer->shape)) * sizeof(float);
-    float *weights = malloc(bytes);
+    float *weights = yoke_malloc(bytes);
     if (weights == NULL) return FAIL_MEMORY(bytes, "a constant");
     operation->weights = memcpy(weights, layer->operation.weights, bytes);
     return YOKE_OK;
@@ -145,7 +145,7 @@ static yoke_status copy_layer(continuation *c, int index) {
 }
 
 static yoke_status copy_tensors(yoke_model *to, const yoke_model *from) {
-    to->tensors = calloc((size_t)from->tensor_count + 1, sizeof *to->tensors);
+    to->tensors = yoke_calloc((size_t)from->tensor_count + 1, sizeof *to->tensors);
     if (to->tensors == NULL) return FAIL_MEMORY(sizeof *to->tensors, "a tensor table");
     to->tensor_capacity = from->tensor_count + 1;
     to->buffer_elements = from->buffer_elements;
@@ -190,9 +190,9 @@ yoke_status yoke_model_continue(yoke_model **continued, const yoke_model *model,
                       .positions = positions,
                       .context = yoke_model_input_shape(model).channels,
                       .last = YOKE_NONE,
-                      .along = calloc(values, sizeof *c.along),
-                      .values = calloc(values, sizeof *c.values),
-                      .last_place = malloc(values * sizeof *c.last_place)};
+                      .along = yoke_calloc(values, sizeof *c.along),
+                      .values = yoke_calloc(values, sizeof *c.values),
+                      .last_place = yoke_malloc(values * sizeof *c.last_place)};
     *continued = NULL;
     yoke_status status = YOKE_OK;
     if (c.along == NULL || c.values == NULL || c.last_place == NULL)
@@ -204,9 +204,9 @@ yoke_status yoke_model_continue(yoke_model **continued, const yoke_model *model,
         *continued = c.to;
     else
         yoke_model_destroy(c.to);
-    free(c.last_place);
-    free(c.values);
-    free(c.along);
+    yoke_free(c.last_place);
+    yoke_free(c.values);
+    yoke_free(c.along);
     return status;
 }
 

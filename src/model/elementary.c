@@ -319,7 +319,7 @@ static yoke_status add_constant(yoke_model *model, yoke_shape shape, const float
     TRY(yoke_builder_shape(layer, shape));
     layer->operation.input = layer->operation.output;
     size_t bytes = yoke_row_elements(layer->operation.output) * sizeof(float);
-    float *copy = malloc(bytes); /* yoke_model_destroy frees it */
+    float *copy = yoke_malloc(bytes); /* yoke_model_destroy frees it */
     if (copy == NULL) return FAIL_MEMORY(bytes, layer->operation.name);
     memcpy(copy, values, bytes);
     layer->operation.weights = copy;

@@ -144,18 +144,18 @@ static void sort_by_forms(yoke_flat *flat, const int *assigned) {
 static yoke_status build_flat(yoke_flat *flat, const yoke_flat_request *request) {
     size_t tensors = (size_t)request->model->tensor_count;
     flat->buffer_elements = request->model->buffer_elements;
-    flat->parameters = calloc(tensors, sizeof *flat->parameters);
+    flat->parameters = yoke_calloc(tensors, sizeof *flat->parameters);
     if (flat->parameters == NULL)
         return FAIL_MEMORY(tensors * sizeof *flat->parameters, "the list of parameters");
-    int *order = calloc(tensors, sizeof *order);
+    int *order = yoke_calloc(tensors, sizeof *order);
     if (order == NULL) return FAIL_MEMORY(tensors * sizeof *order, "the order of parameters");
     yoke_status status = append_all(flat, request, order, order_parameters(request->model, order));
-    free(order);
+    yoke_free(order);
     TRY(status);
     size_t count = (size_t)flat->trainable_count;
-    size_t *bytes = calloc(count + 1, sizeof *bytes); /* count 0: all are frozen */
-    int *assigned = calloc(count + 1, sizeof *assigned);
-    flat->buckets = calloc(count + 1, sizeof *flat->buckets);
+    size_t *bytes = yoke_calloc(count + 1, sizeof *bytes); /* count 0: all are frozen */
+    int *assigned = yoke_calloc(count + 1, sizeof *assigned);
+    flat->buckets = yoke_calloc(count + 1, sizeof *flat->buckets);
     bool enough = bytes != NULL && assigned != NULL && flat->buckets != NULL;
     if (enough) {
         for (size_t i = 0; i < count; i++)
@@ -180,8 +180,8 @@ static yoke_status build_flat(yoke_flat *flat, const yoke_flat_request *request)
         }
         flat->trainable_elements = rounded_up(flat->elements, unit);
     }
-    free(bytes);
-    free(assigned);
+    yoke_free(bytes);
+    yoke_free(assigned);
     if (!enough) return FAIL_MEMORY(count * sizeof *flat->buckets, "the list of buckets");
     flat->elements = flat->trainable_elements;
     for (int i = flat->trainable_count; i < flat->parameter_count; i++) {
@@ -192,7 +192,7 @@ static yoke_status build_flat(yoke_flat *flat, const yoke_flat_request *request)
 }
 
 yoke_status yoke_flat_create(yoke_flat **flat, const yoke_flat_request *request) {
-    yoke_flat *made = calloc(1, sizeof *made);
+    yoke_flat *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "the flat layout");
     yoke_status status = build_flat(made, request);
     if (status != YOKE_OK) {
@@ -205,9 +205,9 @@ yoke_status yoke_flat_create(yoke_flat **flat, const yoke_flat_request *request)
 
 void yoke_flat_destroy(yoke_flat *flat) {
     if (flat == NULL) return;
-    free(flat->buckets);
-    free(flat->parameters);
-    free(flat);
+    yoke_free(flat->buckets);
+    yoke_free(flat->parameters);
+    yoke_free(flat);
 }
 
 /* Segments, from the model alone. */
@@ -242,13 +242,13 @@ yoke_status yoke_model_segments(const yoke_model *model, size_t bucket_bytes,
     if (model == NULL || count == NULL || (segments == NULL && capacity > 0))
         return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_segments needs a model, segments and a count");
     size_t tensors = (size_t)model->tensor_count;
-    int *order = calloc(2 * tensors + 1, sizeof *order);
-    size_t *bytes = calloc(tensors + 1, sizeof *bytes);
+    int *order = yoke_calloc(2 * tensors + 1, sizeof *order);
+    size_t *bytes = yoke_calloc(tensors + 1, sizeof *bytes);
     bool enough = order != NULL && bytes != NULL;
     if (enough)
         *count =
             fill_segments(model, bucket_bytes, order, order + tensors, bytes, segments, capacity);
-    free(bytes);
-    free(order);
+    yoke_free(bytes);
+    yoke_free(order);
     return enough ? YOKE_OK : FAIL_MEMORY(tensors * sizeof *bytes, "the segments of a model");
 }

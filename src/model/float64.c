@@ -91,7 +91,7 @@ double yoke_float64_work(const yoke_model *model, int rows) {
 /* Memory. */
 
 static bool fill_list(double ***list, int count) {
-    *list = calloc((size_t)count + 1, sizeof **list);
+    *list = yoke_calloc((size_t)count + 1, sizeof **list);
     return *list != NULL;
 }
 
@@ -116,15 +116,15 @@ static yoke_status float64_build(yoke_float64_model *r) {
                 fill_list(&r->tensor_gradients, model->tensor_count);
     for (int i = 0; i <= model->layer_count && fits; i++) {
         size_t count = rows * yoke_float64_row(r, i);
-        r->values[i] = calloc(count, sizeof(double));
-        r->gradients[i] = calloc(count, sizeof(double));
+        r->values[i] = yoke_calloc(count, sizeof(double));
+        r->gradients[i] = yoke_calloc(count, sizeof(double));
         fits = r->values[i] != NULL && r->gradients[i] != NULL;
         bytes += 2 * count * sizeof(double);
     }
     for (int i = 0; i < model->tensor_count && fits; i++) {
         size_t count = model->tensors[i].count;
-        r->tensors[i] = calloc(count, sizeof(double));
-        r->tensor_gradients[i] = calloc(count, sizeof(double));
+        r->tensors[i] = yoke_calloc(count, sizeof(double));
+        r->tensor_gradients[i] = yoke_calloc(count, sizeof(double));
         fits = r->tensors[i] != NULL && r->tensor_gradients[i] != NULL;
         bytes += 2 * count * sizeof(double);
     }
@@ -133,14 +133,14 @@ static yoke_status float64_build(yoke_float64_model *r) {
         size_t own = yoke_float64_recurrence_scratch(&model->layers[i]);
         if (own > scratch) scratch = own;
     }
-    r->scratch = fits && scratch > 0 ? malloc(scratch * sizeof(double)) : NULL;
+    r->scratch = fits && scratch > 0 ? yoke_malloc(scratch * sizeof(double)) : NULL;
     fits = fits && (scratch == 0 || r->scratch != NULL);
     return fits ? YOKE_OK : FAIL_MEMORY(bytes + scratch * sizeof(double), "a float64 reference");
 }
 
 yoke_status yoke_float64_create(yoke_float64_model **reference, const yoke_model *model, int rows) {
     *reference = NULL;
-    yoke_float64_model *made = calloc(1, sizeof *made);
+    yoke_float64_model *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a float64 reference");
     made->model = model;
     made->rows = rows;
@@ -155,8 +155,8 @@ yoke_status yoke_float64_create(yoke_float64_model **reference, const yoke_model
 
 static void free_list(double **list, int count) {
     for (int i = 0; i < count && list != NULL; i++)
-        free(list[i]);
-    free(list);
+        yoke_free(list[i]);
+    yoke_free(list);
 }
 
 void yoke_float64_destroy(yoke_float64_model *r) {
@@ -165,6 +165,6 @@ void yoke_float64_destroy(yoke_float64_model *r) {
     free_list(r->gradients, r->model->layer_count + 1);
     free_list(r->tensors, r->model->tensor_count);
     free_list(r->tensor_gradients, r->model->tensor_count);
-    free(r->scratch);
-    free(r);
+    yoke_free(r->scratch);
+    yoke_free(r);
 }

@@ -53,10 +53,10 @@ static void take_expression(const yoke_model *model, yoke_node *node, const yoke
 yoke_status yoke_fuse(yoke_model *model) {
     size_t layers = (size_t)model->layer_count, nodes = layers + (size_t)model->output_count;
     model->value_count = model->layer_count + 1 + model->output_count;
-    model->nodes = calloc(nodes, sizeof *model->nodes);
-    yoke_joined *joined = calloc(layers, sizeof *joined);
+    model->nodes = yoke_calloc(nodes, sizeof *model->nodes);
+    yoke_joined *joined = yoke_calloc(layers, sizeof *joined);
     if (model->nodes == NULL || joined == NULL) {
-        free(joined);
+        yoke_free(joined);
         return FAIL_MEMORY(nodes * sizeof *model->nodes, "a model's operations");
     }
     yoke_join_expressions(model, joined);
@@ -82,7 +82,7 @@ yoke_status yoke_fuse(yoke_model *model) {
         node->output = relu->output;
         joined[relu - model->layers].absorbed = true;
     }
-    free(joined);
+    yoke_free(joined);
     for (int output = model->output_count - 1; output >= 0; output--) {
         yoke_shape shape = yoke_value_shape(model, model->outputs[output].value);
         model->nodes[model->node_count++] = (yoke_node){

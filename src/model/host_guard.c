@@ -21,7 +21,7 @@ typedef struct lent {
 
 static yoke_status lend(lent *place, float **address) {
     size_t count = place->rows * place->elements, all = count + 2 * GUARDS;
-    place->memory = malloc(all * sizeof *place->memory);
+    place->memory = yoke_malloc(all * sizeof *place->memory);
     if (place->memory == NULL) return FAIL_MEMORY(all * sizeof *place->memory, "guarded values");
     for (size_t i = 0; i < all; i++)
         place->memory[i] = i < GUARDS || i >= GUARDS + count ? guard : unwritten;
@@ -58,7 +58,7 @@ static yoke_status give_back(const lent *place) {
 static yoke_status finish(lent *places, int count, yoke_status status) {
     for (int i = 0; i < count; i++) {
         if (status == YOKE_OK) status = give_back(&places[i]);
-        free(places[i].memory);
+        yoke_free(places[i].memory);
     }
     return status;
 }
@@ -113,8 +113,8 @@ static yoke_status guarded_backward(void *payload, const yoke_host_call *call) {
 yoke_status yoke_guarded_model_build(yoke_guarded_model *guarded, const yoke_model *model) {
     size_t nodes = (size_t)model->node_count;
     guarded->model = *model;
-    guarded->model.nodes = malloc(nodes * sizeof *model->nodes);
-    guarded->originals = calloc(nodes, sizeof *guarded->originals);
+    guarded->model.nodes = yoke_malloc(nodes * sizeof *model->nodes);
+    guarded->originals = yoke_calloc(nodes, sizeof *guarded->originals);
     if (guarded->model.nodes == NULL || guarded->originals == NULL)
         return FAIL_MEMORY(nodes * sizeof *model->nodes, "a copy of a model");
     memcpy(guarded->model.nodes, model->nodes, nodes * sizeof *model->nodes);
@@ -130,6 +130,6 @@ yoke_status yoke_guarded_model_build(yoke_guarded_model *guarded, const yoke_mod
 }
 
 void yoke_guarded_model_release(yoke_guarded_model *guarded) {
-    free(guarded->model.nodes);
-    free(guarded->originals);
+    yoke_free(guarded->model.nodes);
+    yoke_free(guarded->originals);
 }

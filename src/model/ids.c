@@ -17,14 +17,14 @@ yoke_value yoke_one_hot(yoke_model *model, yoke_value ids, int classes) {
                  "one_hot: %d classes of ids of %d x %d x %d%s: needs a vector of ids, and "
                  "at least one class",
                  classes, shape.channels, shape.height, shape.width, yoke_shape_kind(shape)));
-    float *numbers = malloc((size_t)classes * sizeof *numbers);
+    float *numbers = yoke_malloc((size_t)classes * sizeof *numbers);
     if (numbers == NULL)
         return yoke_builder_result(model,
                                    FAIL_MEMORY((size_t)classes * sizeof *numbers, "classes"));
     for (int i = 0; i < classes; i++)
         numbers[i] = (float)i;
     yoke_value all = yoke_constant(model, yoke_shape_sequence(1, classes), numbers);
-    free(numbers);
+    yoke_free(numbers);
     ids = yoke_reshape(model, ids, yoke_shape_sequence(shape.channels, 1));
     return yoke_combine(model, YOKE_FN_EQUAL, ids, all);
 }

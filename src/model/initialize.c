@@ -39,7 +39,7 @@ yoke_status yoke_replica_initialize(yoke_replica *replica, uint64_t seed) {
     size_t largest = 0;
     for (int i = 0; i < model->tensor_count; i++)
         if (model->tensors[i].count > largest) largest = model->tensors[i].count;
-    float *values = malloc(largest * sizeof *values);
+    float *values = yoke_malloc(largest * sizeof *values);
     if (values == NULL) return FAIL_MEMORY(largest * sizeof *values, "initial values");
     yoke_status status = YOKE_OK;
     for (int i = 0; i < model->tensor_count && status == YOKE_OK; i++) {
@@ -49,6 +49,6 @@ yoke_status yoke_replica_initialize(yoke_replica *replica, uint64_t seed) {
         if (given == NULL && model->tensors[i].fill.dirac) put_dirac(&model->tensors[i], values);
         status = yoke_replica_write(replica, i, false, given != NULL ? given : values);
     }
-    free(values);
+    yoke_free(values);
     return status;
 }

@@ -50,7 +50,7 @@ static yoke_status append_value(const value_list *list, const char *name, int va
                         list->what, i);
     yoke_named_value *added = &list->values[*list->count];
     added->value = value;
-    added->name = strdup(name);
+    added->name = yoke_strdup(name);
     if (added->name == NULL) return FAIL_MEMORY(strlen(name) + 1, "a name");
     ++*list->count;
     return YOKE_OK;
@@ -66,9 +66,9 @@ yoke_status yoke_inputs_outputs_begin(yoke_model *model, yoke_shape input) {
 
 void yoke_inputs_outputs_release(yoke_model *model) {
     for (int i = 0; i < model->output_count; i++)
-        free(model->outputs[i].name);
+        yoke_free(model->outputs[i].name);
     for (int i = 0; i < model->input_count; i++)
-        free(model->inputs[i].name);
+        yoke_free(model->inputs[i].name);
 }
 
 bool yoke_is_output(const yoke_model *model, int value) {
@@ -183,7 +183,7 @@ yoke_status yoke_model_describe_output(const yoke_model *model, int index, yoke_
 /* From the last layer to the first: who changes a layer's output changes what reads it. */
 yoke_status yoke_model_reach(const yoke_model *model, unsigned *outputs) {
     size_t values = (size_t)model->layer_count + 1;
-    unsigned *reached = calloc(values, sizeof *reached);
+    unsigned *reached = yoke_calloc(values, sizeof *reached);
     if (reached == NULL) return FAIL_MEMORY(values * sizeof *reached, "what a loss reaches");
     for (int k = 0; k < model->output_count; k++)
         reached[model->outputs[k].value] |= 1u << k;
@@ -194,6 +194,6 @@ yoke_status yoke_model_reach(const yoke_model *model, unsigned *outputs) {
         for (int k = 0; k < layer->tensor_count; k++)
             outputs[layer->tensors[k]] |= reached[layer->output];
     }
-    free(reached);
+    yoke_free(reached);
     return YOKE_OK;
 }

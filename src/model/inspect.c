@@ -11,7 +11,7 @@
 
 yoke_status yoke_replica_save_buffers(const yoke_replica *replica, float **saved) {
     size_t bytes = replica->flat->buffer_elements * sizeof **saved;
-    *saved = malloc(bytes + 1);
+    *saved = yoke_malloc(bytes + 1);
     if (*saved == NULL) return FAIL_MEMORY(bytes, "a copy of the running statistics");
     if (bytes == 0) return YOKE_OK;
     return yoke_device_download(replica->options.device, YOKE_STREAM_COMPUTE, *saved,
@@ -137,7 +137,7 @@ const char *yoke_replica_first_nonfinite(yoke_replica *replica) {
     float *saved = NULL;
     struct probe probe = {.replica = replica};
     size_t bytes = largest_value(replica) * sizeof(float);
-    probe.host = malloc(bytes);
+    probe.host = yoke_malloc(bytes);
     yoke_status status =
         yoke_device_allocate(replica->options.device, bytes, "checking values", &probe.plain);
     if (status == YOKE_OK) status = yoke_replica_save_buffers(replica, &saved);
@@ -145,8 +145,8 @@ const char *yoke_replica_first_nonfinite(yoke_replica *replica) {
         if (search(&probe, &name) != YOKE_OK) name = NULL;
         yoke_replica_restore_buffers(replica, saved);
     }
-    free(saved);
+    yoke_free(saved);
     yoke_device_free(replica->options.device, probe.plain);
-    free(probe.host);
+    yoke_free(probe.host);
     return name;
 }

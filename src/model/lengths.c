@@ -22,14 +22,14 @@ static yoke_value compare(yoke_model *model, yoke_value lengths, yoke_shape shap
                         "lengths of %d x %d x %d for %d positions: a row has one length, a vector "
                         "of one number, and at least one position",
                         given.channels, given.height, given.width, positions));
-    float *numbers = malloc((size_t)positions * sizeof *numbers);
+    float *numbers = yoke_malloc((size_t)positions * sizeof *numbers);
     if (numbers == NULL)
         return yoke_builder_result(
             model, FAIL_MEMORY((size_t)positions * sizeof *numbers, "the numbers of positions"));
     for (int i = 0; i < positions; i++)
         numbers[i] = (float)i;
     yoke_value places = yoke_constant(model, shape, numbers);
-    free(numbers);
+    yoke_free(numbers);
     shape.channels = shape.height = shape.width = 1;
     yoke_value length = yoke_reshape(model, lengths, shape);
     return yoke_elementary(model, YOKE_FN_GREATER, (const yoke_value[]){length, places}, 0, 0);

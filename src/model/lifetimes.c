@@ -117,7 +117,7 @@ static void use_value(yoke_program *program, int index, const reads *value) {
 yoke_status yoke_place_values(yoke_program *program) {
     const yoke_model *model = program->model;
     size_t count = (size_t)model->value_count;
-    reads *values = malloc(count * sizeof *values);
+    reads *values = yoke_malloc(count * sizeof *values);
     if (values == NULL) return FAIL_MEMORY(count * sizeof *values, "the lifetimes of values");
     for (int i = 0; i < model->value_count; i++) {
         values[i] = (reads){YOKE_NONE, YOKE_NONE, YOKE_NONE};
@@ -152,6 +152,6 @@ yoke_status yoke_place_values(yoke_program *program) {
     size_t loss_bytes = yoke_plan_describe(program->loss)->saved_bytes;
     if (loss_bytes > 0)
         program->loss_saved = yoke_arena_add(&program->arena, loss_bytes, model->node_count);
-    free(values);
+    yoke_free(values);
     return YOKE_OK;
 }

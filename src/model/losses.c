@@ -124,27 +124,27 @@ typedef struct ctc {
 /* A constant [rows, columns] of 0 with 1 at (2 column + first, column). */
 static yoke_value spread(ctc *of, int rows, int columns, int first) {
     size_t bytes = (size_t)rows * (size_t)columns * sizeof(float);
-    float *values = calloc(1, bytes > 0 ? bytes : 1);
+    float *values = yoke_calloc(1, bytes > 0 ? bytes : 1);
     if (values == NULL) return refuse(of->model, FAIL_MEMORY(bytes, "a table of ctc_loss"));
     for (int column = 0; column < columns; column++)
         if (2 * column + first < rows)
             values[(size_t)(2 * column + first) * (size_t)columns + (size_t)column] = 1;
     yoke_value table = yoke_constant(of->model, yoke_shape_sequence(rows, columns), values);
-    free(values);
+    yoke_free(values);
     return table;
 }
 
 /* [states, classes]: 1 at the blank of every even state. */
 static yoke_value blanks(ctc *of) {
     size_t count = (size_t)of->states * (size_t)of->classes;
-    float *values = calloc(count, sizeof *values);
+    float *values = yoke_calloc(count, sizeof *values);
     if (values == NULL)
         return refuse(of->model, FAIL_MEMORY(count * sizeof *values, "a table of ctc_loss"));
     for (int state = 0; state < of->states; state += 2)
         values[(size_t)state * (size_t)of->classes + (size_t)of->options.blank] = 1;
     yoke_value table =
         yoke_constant(of->model, yoke_shape_sequence(of->states, of->classes), values);
-    free(values);
+    yoke_free(values);
     return table;
 }
 
@@ -233,12 +233,12 @@ static yoke_value length_of_target(const ctc *of) {
 /* The last id and the blank behind it end an alignment. */
 static yoke_value end_states(const ctc *of, yoke_value states) {
     yoke_model *model = of->model;
-    float *numbers = calloc((size_t)of->states, sizeof *numbers);
+    float *numbers = yoke_calloc((size_t)of->states, sizeof *numbers);
     if (numbers == NULL) return refuse(model, FAIL_MEMORY(sizeof *numbers, "states of ctc_loss"));
     for (int i = 0; i < of->states; i++)
         numbers[i] = (float)i;
     yoke_value places = yoke_constant(model, yoke_shape_vector(of->states), numbers);
-    free(numbers);
+    yoke_free(numbers);
     yoke_value last = linear_of(model, length_of_target(of), 2, 0);
     yoke_value ends =
         yoke_add(model, yoke_combine(model, YOKE_FN_EQUAL, places, last),

@@ -8,11 +8,11 @@
 yoke_status yoke_model_create(yoke_model **model, const char *name, yoke_shape input) {
     if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_create: `model` is NULL");
     *model = NULL;
-    yoke_model *made = calloc(1, sizeof *made);
+    yoke_model *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a model");
     if (name == NULL) name = "model";
     yoke_status status = yoke_inputs_outputs_begin(made, input);
-    if (status == YOKE_OK && (made->name = strdup(name)) == NULL)
+    if (status == YOKE_OK && (made->name = yoke_strdup(name)) == NULL)
         status = FAIL_MEMORY(strlen(name) + 1, "a model's name");
     if (status != YOKE_OK) {
         yoke_model_destroy(made);
@@ -24,19 +24,19 @@ yoke_status yoke_model_create(yoke_model **model, const char *name, yoke_shape i
 
 void yoke_model_destroy(yoke_model *model) {
     if (model == NULL) return;
-    free(model->nodes);
+    yoke_free(model->nodes);
     for (int i = 0; i < model->tensor_count; i++)
         yoke_tensor_release(&model->tensors[i]);
-    free(model->tensors);
+    yoke_free(model->tensors);
     for (int i = 0; i < model->layer_count; i++) {
-        free((char *)model->layers[i].operation.name);
-        free((float *)model->layers[i].operation.weights); /* a constant's */
+        yoke_free((char *)model->layers[i].operation.name);
+        yoke_free((float *)model->layers[i].operation.weights); /* a constant's */
     }
-    free(model->layers);
+    yoke_free(model->layers);
     yoke_inputs_outputs_release(model);
-    free(model->loss_weights);
-    free(model->name);
-    free(model);
+    yoke_free(model->loss_weights);
+    yoke_free(model->name);
+    yoke_free(model);
 }
 
 static yoke_status finish_model(yoke_model *model, yoke_value output,

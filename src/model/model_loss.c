@@ -117,7 +117,7 @@ yoke_status yoke_model_set_loss(yoke_model *model, const yoke_loss_options *give
         loss->class_weights != NULL ? &loss->class_weights : &loss->positive_weights;
     if (*kept == NULL) return YOKE_OK;
     size_t bytes = (size_t)loss->weight_count * sizeof **kept;
-    model->loss_weights = malloc(bytes);
+    model->loss_weights = yoke_malloc(bytes);
     if (model->loss_weights == NULL) return FAIL_MEMORY(bytes, "the weights of a loss");
     memcpy(model->loss_weights, *kept, bytes);
     *kept = model->loss_weights;

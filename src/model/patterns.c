@@ -18,12 +18,12 @@
 
 yoke_status yoke_names_create(yoke_names *names, int capacity) {
     size_t bytes = ((size_t)capacity + 1) * sizeof *names->sorted;
-    *names = (yoke_names){.sorted = malloc(bytes)};
+    *names = (yoke_names){.sorted = yoke_malloc(bytes)};
     return names->sorted != NULL ? YOKE_OK : FAIL_MEMORY(bytes, "names to compare with patterns");
 }
 
 void yoke_names_destroy(yoke_names *names) {
-    free(names->sorted);
+    yoke_free(names->sorted);
 }
 
 void yoke_names_add(yoke_names *names, const char *text, int index) {
@@ -151,8 +151,8 @@ yoke_status yoke_patterns_fail(const yoke_model *model, const char *what, const 
                     model->name);
     bool front = strcspn(pattern, "*?[") > 0;
     size_t count = (size_t)model->tensor_count;
-    char(*parts)[PIECE_BYTES] = calloc(count + 1, sizeof *parts);
-    const char **names = calloc(count + 1, sizeof *names);
+    char(*parts)[PIECE_BYTES] = yoke_calloc(count + 1, sizeof *parts);
+    const char **names = yoke_calloc(count + 1, sizeof *names);
     const char *near = NULL;
     /* The plain text that a pattern begins with, or ends with: "layer1" of "layer1.*", "bias" of
      * "*.bias". */
@@ -180,8 +180,8 @@ yoke_status yoke_patterns_fail(const yoke_model *model, const char *what, const 
         what, pattern, model->name, model->tensors[0].name,
         model->tensors[model->tensor_count - 1].name, near != NULL ? "; did you mean \"" : "",
         near != NULL ? near : "", near != NULL ? "\"?" : "");
-    free(names);
-    free(parts);
+    yoke_free(names);
+    yoke_free(parts);
     return status;
 }
 
@@ -216,18 +216,18 @@ yoke_status yoke_statistics_mark(const yoke_model *model, const char *list, bool
     size_t tensors = (size_t)model->tensor_count;
     *marked = NULL;
     if (list == NULL) return YOKE_OK;
-    int *marks = calloc(tensors + 1, sizeof *marks);
-    bool *found = calloc(tensors + 1, sizeof *found);
+    int *marks = yoke_calloc(tensors + 1, sizeof *marks);
+    bool *found = yoke_calloc(tensors + 1, sizeof *found);
     yoke_status status = yoke_names_create(&names, 2 * model->tensor_count);
     if (marks == NULL || found == NULL) status = FAIL_MEMORY(tensors, "frozen statistics");
     if (status == YOKE_OK) status = mark_norms(model, list, &names, marks);
     for (size_t i = 0; i < tensors && status == YOKE_OK; i++)
         found[i] = marks[i] >= 0;
     yoke_names_destroy(&names);
-    free(marks);
+    yoke_free(marks);
     if (status == YOKE_OK)
         *marked = found;
     else
-        free(found);
+        yoke_free(found);
     return status;
 }

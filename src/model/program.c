@@ -125,18 +125,18 @@ enum { MOST = 2 + YOKE_PLAN_PARAMETERS + 2 * YOKE_PLAN_INPUTS };
 static yoke_status allocate_lists(yoke_program *program) {
     const yoke_model *model = program->model;
     size_t nodes = (size_t)model->node_count, values = (size_t)model->value_count;
-    program->plans = calloc(nodes, sizeof(yoke_plan *));
-    program->layouts = calloc(values, sizeof *program->layouts);
-    program->parameters = calloc((size_t)model->tensor_count, sizeof *program->parameters);
-    program->forms = calloc((size_t)model->tensor_count, sizeof *program->forms);
-    program->factored = calloc((size_t)model->tensor_count, sizeof *program->factored);
-    program->requires_gradient = calloc(values, sizeof *program->requires_gradient);
-    program->values = calloc(values, sizeof *program->values);
-    program->again = calloc(nodes, sizeof *program->again);
-    program->backward = calloc(nodes, sizeof *program->backward);
-    program->places = calloc(nodes, sizeof *program->places);
-    program->actions = calloc(MOST * nodes, sizeof *program->actions);
-    program->segment_ends = calloc((size_t)model->tensor_count, sizeof *program->segment_ends);
+    program->plans = yoke_calloc(nodes, sizeof(yoke_plan *));
+    program->layouts = yoke_calloc(values, sizeof *program->layouts);
+    program->parameters = yoke_calloc((size_t)model->tensor_count, sizeof *program->parameters);
+    program->forms = yoke_calloc((size_t)model->tensor_count, sizeof *program->forms);
+    program->factored = yoke_calloc((size_t)model->tensor_count, sizeof *program->factored);
+    program->requires_gradient = yoke_calloc(values, sizeof *program->requires_gradient);
+    program->values = yoke_calloc(values, sizeof *program->values);
+    program->again = yoke_calloc(nodes, sizeof *program->again);
+    program->backward = yoke_calloc(nodes, sizeof *program->backward);
+    program->places = yoke_calloc(nodes, sizeof *program->places);
+    program->actions = yoke_calloc(MOST * nodes, sizeof *program->actions);
+    program->segment_ends = yoke_calloc((size_t)model->tensor_count, sizeof *program->segment_ends);
     if (program->plans == NULL || program->layouts == NULL || program->parameters == NULL ||
         program->forms == NULL || program->factored == NULL || program->requires_gradient == NULL ||
         program->values == NULL || program->places == NULL || program->again == NULL ||
@@ -163,7 +163,7 @@ static yoke_status build_program(yoke_program *program, const yoke_program_reque
 }
 
 yoke_status yoke_program_create(yoke_program **program, const yoke_program_request *request) {
-    yoke_program *made = calloc(1, sizeof *made);
+    yoke_program *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "the plans of a model");
     yoke_status status = build_program(made, request);
     if (status != YOKE_OK) {
@@ -177,7 +177,7 @@ yoke_status yoke_program_create(yoke_program **program, const yoke_program_reque
 static void destroy_recordings(yoke_program_recordings *recorded) {
     for (int i = 0; i < recorded->segment_count; i++)
         yoke_recording_destroy(recorded->segments[i]);
-    free(recorded->segments);
+    yoke_free(recorded->segments);
     yoke_recording_destroy(recorded->loss);
     yoke_recording_destroy(recorded->forward);
 }
@@ -192,19 +192,19 @@ void yoke_program_destroy(yoke_program *program) {
     yoke_device_free(program->device, program->own_scratch.address);
     yoke_device_free(program->device, program->own_arena.address);
     yoke_arena_destroy(&program->arena);
-    free(program->segment_ends);
-    free(program->actions);
-    free(program->places);
-    free(program->values);
-    free(program->again);
-    free(program->backward);
-    free(program->requires_gradient);
-    free(program->parameters);
-    free(program->forms);
-    free(program->factored);
-    free(program->layouts);
-    free(program->plans);
-    free(program);
+    yoke_free(program->segment_ends);
+    yoke_free(program->actions);
+    yoke_free(program->places);
+    yoke_free(program->values);
+    yoke_free(program->again);
+    yoke_free(program->backward);
+    yoke_free(program->requires_gradient);
+    yoke_free(program->parameters);
+    yoke_free(program->forms);
+    yoke_free(program->factored);
+    yoke_free(program->layouts);
+    yoke_free(program->plans);
+    yoke_free(program);
 }
 
 /* Places and addresses. */
@@ -552,7 +552,7 @@ bool yoke_program_reads_shadow(const yoke_program *program) {
 static yoke_status record_segments(yoke_program *program, const yoke_flat *flat,
                                    const yoke_plan_step *step, yoke_program_recordings *to) {
     size_t buckets = (size_t)flat->bucket_count;
-    to->segments = calloc(buckets, sizeof(yoke_recording *));
+    to->segments = yoke_calloc(buckets, sizeof(yoke_recording *));
     if (to->segments == NULL) return FAIL_MEMORY(buckets * sizeof(yoke_recording *), "recordings");
     for (int segment = 0; segment < flat->bucket_count; segment++) {
         TRY(yoke_recording_begin(program->device));

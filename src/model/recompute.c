@@ -108,8 +108,8 @@ static void number_steps(yoke_program *program, const int *ranges, const bool *n
 
 yoke_status yoke_plan_steps(yoke_program *program, bool automatic) {
     size_t nodes = (size_t)program->model->node_count;
-    int *ranges = calloc(nodes, sizeof *ranges);
-    bool *needed = calloc(nodes, sizeof *needed);
+    int *ranges = yoke_calloc(nodes, sizeof *ranges);
+    bool *needed = yoke_calloc(nodes, sizeof *needed);
     bool enough = ranges != NULL && needed != NULL;
     for (size_t i = 0; i < nodes; i++)
         program->again[i] = YOKE_NONE;
@@ -120,7 +120,7 @@ yoke_status yoke_plan_steps(yoke_program *program, bool automatic) {
         needed[i] = is_needed(program, i, end, needed);
     }
     if (enough) number_steps(program, ranges, needed);
-    free(ranges);
-    free(needed);
+    yoke_free(ranges);
+    yoke_free(needed);
     return enough ? YOKE_OK : FAIL_MEMORY(nodes * sizeof *ranges, "the steps of a program");
 }

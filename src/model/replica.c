@@ -142,7 +142,7 @@ static yoke_status find_kept(yoke_replica *replica, yoke_program *program) {
     for (int i = 0; i < nodes; i++)
         count += yoke_plan_describe(program->plans[i])->kept_bytes > 0;
     if (replica->kept == NULL && count > 0) {
-        replica->kept = calloc((size_t)count, sizeof *replica->kept);
+        replica->kept = yoke_calloc((size_t)count, sizeof *replica->kept);
         if (replica->kept == NULL) return FAIL_MEMORY(sizeof *replica->kept, "what layers keep");
         replica->kept_count = count;
     }
@@ -310,7 +310,7 @@ yoke_status yoke_replica_create(yoke_replica **replica, const yoke_model *model,
                                 const yoke_replica_options *options) {
     *replica = NULL;
     TRY(check_options(model, options));
-    yoke_replica *made = calloc(1, sizeof *made);
+    yoke_replica *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a replica");
     made->model = made->selected = model;
     made->options = *options;
@@ -341,10 +341,10 @@ void yoke_replica_destroy(yoke_replica *replica) {
     yoke_device *device = replica->options.device;
     for (int i = 0; i < replica->program_count; i++)
         yoke_program_destroy(replica->programs[i]);
-    free(replica->programs);
+    yoke_free(replica->programs);
     for (int k = 0; k < replica->kept_count; k++)
         yoke_device_free(device, replica->kept[k].address);
-    free(replica->kept);
+    yoke_free(replica->kept);
     if (replica->borrows_parameters) replica->memory.parameters = NULL;
     if (replica->borrows_gradients) replica->memory.gradients = NULL;
     yoke_replica_memory *memory = &replica->memory;
@@ -366,7 +366,7 @@ void yoke_replica_destroy(yoke_replica *replica) {
         yoke_device_free(device, owned[i]);
     yoke_device_free_host(device, memory->on_host);
     yoke_flat_destroy(replica->own_flat);
-    free(replica);
+    yoke_free(replica);
 }
 
 const yoke_replica_memory *yoke_replica_memory_of(const yoke_replica *replica) {

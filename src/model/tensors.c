@@ -8,9 +8,9 @@
 #define LINE_FLOATS 16 /* running statistics begin on a cache line */
 
 static char *join_name(const char *layer, const char *suffix) {
-    if (suffix == NULL) return strdup(layer);
+    if (suffix == NULL) return yoke_strdup(layer);
     size_t length = strlen(layer), bytes = length + strlen(suffix) + 2;
-    char *name = malloc(bytes);
+    char *name = yoke_malloc(bytes);
     if (name == NULL) return NULL;
     memcpy(name, layer, length);
     name[length] = '.';
@@ -41,18 +41,18 @@ yoke_status yoke_tensor_add(yoke_model *model, const char *layer, const char *su
 
 void yoke_tensor_rename(yoke_model *model, yoke_tensor *tensor, const char *name) {
     if (yoke_builder_stopped(model)) return;
-    char *copy = strdup(name);
+    char *copy = yoke_strdup(name);
     if (copy == NULL) {
         yoke_builder_result(model, FAIL_MEMORY(strlen(name) + 1, "a tensor name"));
         return;
     }
-    free(tensor->name);
+    yoke_free(tensor->name);
     tensor->name = copy;
 }
 
 void yoke_tensor_release(yoke_tensor *tensor) {
-    free(tensor->given);
-    free(tensor->name);
+    yoke_free(tensor->given);
+    yoke_free(tensor->name);
 }
 
 size_t yoke_model_parameter_count(const yoke_model *model) {
@@ -85,12 +85,12 @@ yoke_status yoke_model_tensor(const yoke_model *model, int index, yoke_tensor_in
 }
 
 static const char *nearest_tensor(const yoke_model *model, const char *name) {
-    const char **names = malloc((size_t)model->tensor_count * sizeof *names);
+    const char **names = yoke_malloc((size_t)model->tensor_count * sizeof *names);
     if (names == NULL) return NULL;
     for (int i = 0; i < model->tensor_count; i++)
         names[i] = model->tensors[i].name;
     const char *nearest = yoke_text_nearest(name, names, (size_t)model->tensor_count);
-    free(names);
+    yoke_free(names);
     return nearest;
 }
 

@@ -22,12 +22,12 @@ void yoke_builder_drop_unread(yoke_model *model, yoke_value *output) {
     if (yoke_builder_stopped(model) || output->index < 0 || output->index > model->layer_count)
         return;
     size_t values = (size_t)model->layer_count + 1;
-    bool *needed = calloc(values, sizeof *needed);
-    int *places = calloc(values, sizeof *places);
+    bool *needed = yoke_calloc(values, sizeof *needed);
+    int *places = yoke_calloc(values, sizeof *places);
     if (needed == NULL || places == NULL) {
         yoke_builder_result(model, FAIL_MEMORY(values * sizeof *places, "a list of layers"));
-        free(needed);
-        free(places);
+        yoke_free(needed);
+        yoke_free(places);
         return;
     }
     mark_needed(model, output->index, needed);
@@ -35,8 +35,8 @@ void yoke_builder_drop_unread(yoke_model *model, yoke_value *output) {
     for (int i = 0; i < model->layer_count; i++) {
         yoke_node layer = model->layers[i];
         if (!needed[layer.output]) {
-            free((char *)layer.operation.name);
-            free((float *)layer.operation.weights);
+            yoke_free((char *)layer.operation.name);
+            yoke_free((float *)layer.operation.weights);
             continue;
         }
         places[layer.output] = count + 1;
@@ -52,6 +52,6 @@ void yoke_builder_drop_unread(yoke_model *model, yoke_value *output) {
     for (int i = 1; i < model->output_count; i++)
         model->outputs[i].value = places[model->outputs[i].value];
     output->index = places[output->index];
-    free(needed);
-    free(places);
+    yoke_free(needed);
+    yoke_free(places);
 }

@@ -41,7 +41,7 @@ yoke_status yoke_optimizer_create(yoke_optimizer **optimizer, const yoke_optimiz
                                   const yoke_optimizer_ranges *ranges, yoke_device *device,
                                   size_t offset, size_t elements) {
     *optimizer = NULL;
-    yoke_optimizer *created = calloc(1, sizeof *created);
+    yoke_optimizer *created = yoke_calloc(1, sizeof *created);
     if (created == NULL) return FAIL_MEMORY(sizeof *created, "an optimizer");
     created->device = device;
     created->offset = offset;
@@ -68,7 +68,7 @@ void yoke_optimizer_destroy(yoke_optimizer *optimizer) {
         if (optimizer->kept[i] != NULL) yoke_device_free(optimizer->device, optimizer->kept[i]);
         if (optimizer->states[i] != NULL) yoke_device_free(optimizer->device, optimizer->states[i]);
     }
-    free(optimizer);
+    yoke_free(optimizer);
 }
 
 yoke_status yoke_optimizer_keep(yoke_optimizer *optimizer) {

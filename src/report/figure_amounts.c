@@ -223,7 +223,7 @@ static void draw(yoke_markup *out, const yoke_report *report, const subject *of)
         yoke_figure_sources(out, &of->source, 1);
         yoke_html_figure_end(out);
     }
-    free(all);
+    yoke_free(all);
 }
 
 static const yoke_report_amounts *memory_of(const yoke_report_mode *mode) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "report/figures.h"
 
 #define ALL_BARS 20 /* with more classes, only these: */
@@ -231,6 +232,6 @@ void yoke_figure_classes(yoke_markup *out, const yoke_report_predictions *predic
         yoke_figure_sources(out, &source, 1);
         yoke_html_figure_end(out);
     }
-    free(sorted);
-    free(all);
+    yoke_free(sorted);
+    yoke_free(all);
 }

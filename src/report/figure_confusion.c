@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/base.h"
 #include "report/figures.h"
 
 #define DRAWN_CLASSES 100 /* with more, the table of confusions is all there is */
@@ -136,5 +137,5 @@ void yoke_figure_confusion(yoke_markup *out, const yoke_report_predictions *pred
                     drawn ? "" : "; more classes than 100 are not drawn");
     yoke_figure_sources(out, &source, 1);
     yoke_html_figure_end(out);
-    free(names);
+    yoke_free(names);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "report/figures.h"
 
 #define SERIES_MAX 32
@@ -291,6 +292,6 @@ void yoke_figure_curves(yoke_markup *out, const yoke_report *report) {
             add_runs(out, &lines, report, (yoke_report_curve)kind);
         if (lines.count > 0) draw(out, report, &lines, (yoke_report_curve)kind);
         for (int i = 0; i < lines.count; i++)
-            free(lines.series[i].points);
+            yoke_free(lines.series[i].points);
     }
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/base.h"
 #include "report/figures.h"
 #include "report/png.h"
 
@@ -52,7 +53,7 @@ static void draw_picture(yoke_markup *out, const yoke_report_predictions *predic
     yoke_markup_attribute(out, "src", uri);
     yoke_markup_attribute(out, "alt", text);
     yoke_markup_close(out);
-    free(uri);
+    yoke_free(uri);
 }
 
 static void draw(yoke_markup *out, const yoke_report_predictions *predictions, int count) {

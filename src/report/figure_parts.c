@@ -53,7 +53,7 @@ const char *yoke_text_percent(double part, double whole, char text[64]) {
 }
 
 void *yoke_figure_memory_for(yoke_markup *out, size_t count, size_t size) {
-    void *memory = calloc(count > 0 ? count : 1, size);
+    void *memory = yoke_calloc(count > 0 ? count : 1, size);
     if (memory == NULL) out->failed = true;
     return memory;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "report/figures.h"
 
 #define SERIES 3
@@ -34,7 +35,7 @@ static void add_curve(yoke_markup *out, rate_lines *lines, const yoke_report_rat
     for (int i = 0; points != NULL && i < test->count; i++)
         points[i] = (yoke_svg_point){.x = test->rates[i], .y = values[i]};
     if (points != NULL) add(out, lines, &all, points);
-    free(points);
+    yoke_free(points);
 }
 
 static void collect(yoke_markup *out, rate_lines *lines, const yoke_report_rates *test) {
@@ -116,5 +117,5 @@ void yoke_figure_rates(yoke_markup *out, const yoke_report *report) {
     yoke_figure_sources(out, sources, 2);
     yoke_html_figure_end(out);
     for (int i = 0; i < lines.count; i++)
-        free(lines.series[i].points);
+        yoke_free(lines.series[i].points);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "report/figures.h"
 
 #define SERIES_MAX 16
@@ -206,7 +207,7 @@ static void draw(yoke_markup *out, const yoke_report *report, bool throughput) {
         yoke_html_figure_end(out);
     }
     for (int i = 0; i < all.count; i++)
-        if (all.series[i].points != all.ideal) free(all.series[i].points);
+        if (all.series[i].points != all.ideal) yoke_free(all.series[i].points);
 }
 
 void yoke_figure_throughput(yoke_markup *out, const yoke_report *report) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "report/figures.h"
 
 #define ROWS_MAX 96
@@ -123,9 +124,9 @@ static void draw_stages(yoke_markup *out, const yoke_report *report, yoke_svg_ba
         yoke_figure_bars(out, chart);
         stage_table(out, stages, count);
     }
-    free(labels);
-    free(rows);
-    free(values);
+    yoke_free(labels);
+    yoke_free(rows);
+    yoke_free(values);
 }
 
 void yoke_figure_stages(yoke_markup *out, const yoke_report *report) {

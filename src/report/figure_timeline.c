@@ -77,7 +77,7 @@ static void find_shortest(yoke_markup *out, timeline *all) {
         lengths[i] = all->all[i].ms;
     qsort(lengths, (size_t)all->count, sizeof *lengths, by_length);
     if (all->count > DRAWN_MAX) all->shortest_ms = lengths[DRAWN_MAX - 1];
-    free(lengths);
+    yoke_free(lengths);
 }
 
 static int count_spans(const yoke_report *report) {
@@ -211,7 +211,7 @@ static void draw(yoke_markup *out, const yoke_report *report, const timeline *al
     if (all->shortest_ms > 0)
         yoke_figure_say(out, "meaning", "Spans shorter than %s are not drawn.",
                         yoke_text_ms(all->shortest_ms, (char[64]){0}));
-    free(spans);
+    yoke_free(spans);
 }
 
 static void table(yoke_markup *out, const yoke_report *report, const timeline *all) {
@@ -268,5 +268,5 @@ void yoke_figure_timeline(yoke_markup *out, const yoke_report *report) {
                                         "median of all; other figures show means.");
     yoke_figure_sources(out, report->simulated ? &model : sources, report->simulated ? 1 : 2);
     yoke_html_figure_end(out);
-    free(all.all);
+    yoke_free(all.all);
 }

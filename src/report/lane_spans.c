@@ -28,8 +28,8 @@ yoke_status yoke_report_cut(yoke_report_lane *lane, const yoke_span_info *spans,
                             int number, uint64_t begin_ns, uint64_t end_ns) {
     size_t bytes = (count + 1) * sizeof(yoke_span_info *);
     size_t piece_bytes = (2 * count + 1) * sizeof(yoke_piece);
-    const yoke_span_info **list = malloc(bytes);
-    yoke_piece *pieces = malloc(piece_bytes);
+    const yoke_span_info **list = yoke_malloc(bytes);
+    yoke_piece *pieces = yoke_malloc(piece_bytes);
     yoke_status status = YOKE_OK;
     if (list == NULL || pieces == NULL) {
         status = FAIL_MEMORY(bytes + piece_bytes, "a step of a report");
@@ -38,8 +38,8 @@ yoke_status yoke_report_cut(yoke_report_lane *lane, const yoke_span_info *spans,
         count = yoke_account_cut(list, count, begin_ns, end_ns, pieces);
         status = yoke_report_add_pieces(lane, pieces, count, begin_ns);
     }
-    free(pieces);
-    free(list);
+    yoke_free(pieces);
+    yoke_free(list);
     return status;
 }
 

@@ -14,7 +14,7 @@
 #define FORMAT_BYTES 1024
 
 void yoke_markup_end(yoke_markup *out) {
-    free(out->text);
+    yoke_free(out->text);
     *out = (yoke_markup){0};
 }
 
@@ -25,7 +25,7 @@ static void append(yoke_markup *out, const char *bytes, size_t count) {
         size_t capacity = out->capacity > 0 ? out->capacity : 4096;
         while (capacity < needed)
             capacity *= 2;
-        char *text = realloc(out->text, capacity);
+        char *text = yoke_realloc(out->text, capacity);
         if (text == NULL) {
             out->failed = true;
             return;

@@ -66,6 +66,6 @@ yoke_status yoke_report_write(const yoke_report *report, const char *path) {
     size_t bytes;
     TRY(yoke_report_page(report, &page, &bytes));
     yoke_status status = write_text(path, page, bytes);
-    free(page);
+    yoke_free(page);
     return status;
 }

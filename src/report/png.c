@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
+
 typedef struct raster {
     uint8_t *rows; /* [height, width, colours] */
     int colours, height, width;
@@ -37,7 +39,7 @@ static raster make_raster(const yoke_png_image *image, int factor) {
     raster made = {.colours = image->channels == 3 ? 3 : 1,
                    .height = (image->height + factor - 1) / factor,
                    .width = (image->width + factor - 1) / factor};
-    made.rows = malloc((size_t)made.height * (size_t)made.width * (size_t)made.colours);
+    made.rows = yoke_malloc((size_t)made.height * (size_t)made.width * (size_t)made.colours);
     if (made.rows == NULL) return made;
     uint8_t *pixel = made.rows;
     for (int y = 0; y < made.height; y++)
@@ -54,7 +56,7 @@ static size_t encode(const raster *from, uint8_t **file) {
                        .height = (png_uint_32)from->height,
                        .format = from->colours == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY};
     png_alloc_size_t bytes = PNG_IMAGE_PNG_SIZE_MAX(image);
-    *file = malloc(bytes);
+    *file = yoke_malloc(bytes);
     if (*file == NULL) return 0;
     return png_image_write_to_memory(&image, *file, &bytes, 0, from->rows, 0, NULL) ? bytes : 0;
 }
@@ -63,7 +65,7 @@ static size_t write_file(const yoke_png_image *image, int factor, uint8_t **file
     raster made = make_raster(image, factor);
     *file = NULL;
     size_t bytes = made.rows != NULL ? encode(&made, file) : 0;
-    free(made.rows);
+    yoke_free(made.rows);
     return bytes;
 }
 
@@ -72,10 +74,10 @@ char *yoke_png_uri(const yoke_png_image *image) {
     uint8_t *file;
     size_t bytes = write_file(image, yoke_png_factor(image), &file);
     size_t length = sodium_base64_ENCODED_LEN(bytes, sodium_base64_VARIANT_ORIGINAL);
-    char *text = bytes > 0 ? malloc(sizeof begin + length) : NULL;
+    char *text = bytes > 0 ? yoke_malloc(sizeof begin + length) : NULL;
     if (text != NULL)
         sodium_bin2base64(stpcpy(text, begin), length, file, bytes, sodium_base64_VARIANT_ORIGINAL);
-    free(file);
+    yoke_free(file);
     return text;
 }
 

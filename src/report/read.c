@@ -138,6 +138,6 @@ yoke_status yoke_report_read_file(yoke_report *report, const char *path) {
     size_t bytes;
     TRY(yoke_file_read(path, FILE_BYTES_MAX, &text, &bytes));
     yoke_status status = yoke_report_read(report, path, (const char *)text, bytes);
-    free(text);
+    yoke_free(text);
     return status;
 }

@@ -13,7 +13,7 @@
 static void *grow(void **array, int *count, size_t size) {
     size_t used = (size_t)*count;
     if ((used & (used - 1)) == 0) {
-        void *larger = realloc(*array, (used == 0 ? 1 : 2 * used) * size);
+        void *larger = yoke_realloc(*array, (used == 0 ? 1 : 2 * used) * size);
         if (larger == NULL) return NULL;
         *array = larger;
     }
@@ -91,7 +91,7 @@ yoke_status yoke_report_add_amount(yoke_report_amounts *amounts, const char *whe
 }
 
 void yoke_report_clear_amounts(yoke_report_amounts *amounts) {
-    free(amounts->rows);
+    yoke_free(amounts->rows);
     *amounts = (yoke_report_amounts){0};
 }
 
@@ -106,16 +106,16 @@ void yoke_report_clear(yoke_report *report) {
     for (int m = 0; m < report->mode_count; m++) {
         yoke_report_mode *mode = &report->modes[m];
         for (int i = 0; i < mode->lane_count; i++)
-            free(mode->lanes[i].spans);
-        free(mode->lanes);
+            yoke_free(mode->lanes[i].spans);
+        yoke_free(mode->lanes);
         yoke_report_clear_amounts(&mode->memory);
         yoke_report_clear_amounts(&mode->links);
         yoke_report_clear_amounts(&mode->moved);
         for (int i = 0; i < YOKE_REPORT_CURVES; i++)
-            free(mode->curves[i].points);
+            yoke_free(mode->curves[i].points);
     }
-    free(report->modes);
-    free(report->facts);
-    free(report->notes);
+    yoke_free(report->modes);
+    yoke_free(report->facts);
+    yoke_free(report->notes);
     *report = (yoke_report){0};
 }

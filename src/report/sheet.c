@@ -43,13 +43,13 @@ static yoke_status write_canvas(const canvas *paper, const char *path) {
     uint8_t *file;
     size_t bytes = yoke_png_file(&image, &file);
     if (bytes == 0) {
-        free(file);
+        yoke_free(file);
         return FAIL_MEMORY(3 * (size_t)paper->height * (size_t)paper->width, "a contact sheet");
     }
     yoke_status status = yoke_file_create(&writer, path);
     if (status == YOKE_OK) status = yoke_file_write(&writer, file, bytes);
     if (status == YOKE_OK) status = yoke_file_commit(&writer);
-    free(file);
+    yoke_free(file);
     return status;
 }
 
@@ -57,7 +57,7 @@ yoke_status yoke_report_write_sheet(const yoke_report_sheet *sheet, const char *
     int lines = (sheet->count + sheet->columns - 1) / sheet->columns;
     canvas paper = {.height = GAP + CELL * lines, .width = GAP + CELL * sheet->columns};
     size_t bytes = 3 * (size_t)paper.height * (size_t)paper.width;
-    paper.pixels = malloc(bytes);
+    paper.pixels = yoke_malloc(bytes);
     if (paper.pixels == NULL) return FAIL_MEMORY(bytes, "a contact sheet");
     memset(paper.pixels, PAPER, bytes);
     for (int i = 0; i < sheet->count; i++) {
@@ -70,6 +70,6 @@ yoke_status yoke_report_write_sheet(const yoke_report_sheet *sheet, const char *
                  GAP + CELL * (i % sheet->columns));
     }
     yoke_status status = write_canvas(&paper, path);
-    free(paper.pixels);
+    yoke_free(paper.pixels);
     return status;
 }

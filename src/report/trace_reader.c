@@ -15,8 +15,8 @@
 #define BYTES_MOST 1e18 /* of a span; more are damaged */
 
 void yoke_trace_file_clear(trace_file *file) {
-    free(file->events);
-    free(file->lanes);
+    yoke_free(file->events);
+    yoke_free(file->lanes);
     *file = (trace_file){0};
 }
 
@@ -30,7 +30,7 @@ static int stage_of(const char *name) {
 static int lane_of(trace_file *file, int64_t process, int64_t thread) {
     for (int i = 0; i < file->lane_count; i++)
         if (file->lanes[i].process == process && file->lanes[i].thread == thread) return i;
-    if (file->lanes == NULL) file->lanes = calloc(YOKE_TRACE_LANES, sizeof *file->lanes);
+    if (file->lanes == NULL) file->lanes = yoke_calloc(YOKE_TRACE_LANES, sizeof *file->lanes);
     if (file->lanes == NULL || file->lane_count == YOKE_TRACE_LANES) return -1;
     trace_lane *lane = &file->lanes[file->lane_count];
     lane->process = process;
@@ -52,7 +52,7 @@ static void read_name(trace_file *file, const json_t *event) {
 static yoke_status add_event(trace_file *file, const yoke_report_span *event) {
     if (file->event_count == file->event_capacity) {
         size_t capacity = file->event_capacity > 0 ? 2 * file->event_capacity : 1024;
-        yoke_report_span *larger = realloc(file->events, capacity * sizeof *larger);
+        yoke_report_span *larger = yoke_realloc(file->events, capacity * sizeof *larger);
         if (larger == NULL) return FAIL_MEMORY(capacity * sizeof *larger, "the spans of a trace");
         file->events = larger;
         file->event_capacity = capacity;

@@ -238,12 +238,12 @@ yoke_status yoke_trace_file_sum(trace_file *file, yoke_report_mode *mode) {
         if (windows[i].last - windows[i].first > most) most = windows[i].last - windows[i].first;
     summing all = {.file = file,
                    .mode = mode,
-                   .list = malloc(most * sizeof(yoke_span_info *)),
-                   .pieces = malloc((2 * most + 1) * sizeof(yoke_piece))};
+                   .list = yoke_malloc(most * sizeof(yoke_span_info *)),
+                   .pieces = yoke_malloc((2 * most + 1) * sizeof(yoke_piece))};
     yoke_status status = all.list != NULL && all.pieces != NULL
                              ? sum_steps(&all, windows, count)
                              : FAIL_MEMORY(most * sizeof(yoke_piece), "a step of a trace");
-    free(all.pieces);
-    free(all.list);
+    yoke_free(all.pieces);
+    yoke_free(all.list);
     return status;
 }

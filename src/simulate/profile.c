@@ -21,7 +21,7 @@
 enum { PARTS = 4 }; /* of a step, besides segments: host, forward, loss, update */
 
 void yoke_profile_clear(yoke_profile *profile) {
-    free(profile->segments);
+    yoke_free(profile->segments);
     *profile = (yoke_profile){0};
 }
 
@@ -78,7 +78,7 @@ static yoke_status read_segments(const json_t *root, const char *name, yoke_prof
     if (count < 1 || count > SEGMENTS_LIMIT)
         return FAIL(YOKE_ERROR_DATA, "%s: a profile needs \"segments\", a list of 1 to %d objects",
                     name, SEGMENTS_LIMIT);
-    profile->segments = calloc(count, sizeof *profile->segments);
+    profile->segments = yoke_calloc(count, sizeof *profile->segments);
     if (profile->segments == NULL)
         return FAIL_MEMORY(count * sizeof *profile->segments, "segments of a profile");
     profile->segment_count = (int)count;
@@ -150,7 +150,7 @@ yoke_status yoke_profile_read(yoke_profile *profile, const char *path) {
     *profile = (yoke_profile){0};
     TRY(yoke_file_read(path, FILE_LIMIT, &data, &bytes));
     yoke_status status = yoke_profile_parse(profile, path, (const char *)data, bytes);
-    free(data);
+    yoke_free(data);
     return status;
 }
 

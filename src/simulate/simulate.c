@@ -96,7 +96,7 @@ static yoke_status add_span(simulator *run, int lane, yoke_stage stage, int buck
     if (result->span_count == run->span_capacity) {
         int capacity = run->span_capacity > 0 ? 2 * run->span_capacity : 64;
         size_t bytes = (size_t)capacity * sizeof *result->spans;
-        yoke_span_info *larger = realloc(result->spans, bytes);
+        yoke_span_info *larger = yoke_realloc(result->spans, bytes);
         if (larger == NULL) return FAIL_MEMORY(bytes, "a simulated timeline");
         result->spans = larger;
         run->span_capacity = capacity;
@@ -340,9 +340,9 @@ static double longest_ns(const yoke_profile *profile, const yoke_topology *topol
 static yoke_status prepare(simulator *run, const yoke_topology *topology) {
     int devices = run->result->devices, segments = run->profile->segment_count;
     size_t most = (size_t)(devices > segments ? devices : segments);
-    run->times = calloc(2 * (size_t)segments, sizeof *run->times);
-    run->bytes = calloc(most, sizeof *run->bytes);
-    run->ends_ns = calloc((size_t)devices, sizeof *run->ends_ns);
+    run->times = yoke_calloc(2 * (size_t)segments, sizeof *run->times);
+    run->bytes = yoke_calloc(most, sizeof *run->bytes);
+    run->ends_ns = yoke_calloc((size_t)devices, sizeof *run->ends_ns);
     if (run->times == NULL || run->bytes == NULL || run->ends_ns == NULL)
         return FAIL_MEMORY(4 * most * sizeof(uint64_t), "a simulation");
     if (devices < 2) return YOKE_OK;
@@ -366,8 +366,8 @@ static yoke_status run_step(simulator *run, const yoke_topology *topology) {
         qsort(result->spans, (size_t)result->span_count, sizeof *result->spans, by_lane_and_time);
     /* Sum up what the root does. */
     size_t count = (size_t)result->span_count, bytes = (count + 1) * sizeof(yoke_span_info *);
-    const yoke_span_info **list = malloc(bytes);
-    yoke_piece *pieces = malloc((2 * count + 1) * sizeof *pieces);
+    const yoke_span_info **list = yoke_malloc(bytes);
+    yoke_piece *pieces = yoke_malloc((2 * count + 1) * sizeof *pieces);
     yoke_status status = YOKE_OK;
     if (list == NULL || pieces == NULL) {
         status = FAIL_MEMORY(bytes, "a simulated timeline");
@@ -382,8 +382,8 @@ static yoke_status run_step(simulator *run, const yoke_topology *topology) {
             if (activity == YOKE_WAITS) result->wait_ns += ns;
         }
     }
-    free(pieces);
-    free(list);
+    yoke_free(pieces);
+    yoke_free(list);
     return status;
 }
 
@@ -404,14 +404,14 @@ yoke_status yoke_simulate(yoke_simulation *simulation, const yoke_profile *profi
                      .factor = topology->straggler_factor};
     yoke_status status = run_step(&run, topology);
     yoke_links_destroy(run.links);
-    free(run.ends_ns);
-    free(run.bytes);
-    free(run.times);
+    yoke_free(run.ends_ns);
+    yoke_free(run.bytes);
+    yoke_free(run.times);
     if (status != YOKE_OK) yoke_simulation_clear(simulation);
     return status;
 }
 
 void yoke_simulation_clear(yoke_simulation *simulation) {
-    free(simulation->spans);
+    yoke_free(simulation->spans);
     *simulation = (yoke_simulation){0};
 }

@@ -18,7 +18,7 @@ static yoke_status load_json(json_t **root, const char *path) {
     json_error_t error;
     TRY(yoke_file_read(path, FILE_LIMIT, &data, &bytes));
     *root = json_loadb((const char *)data, bytes, JSON_REJECT_DUPLICATES, &error);
-    free(data);
+    yoke_free(data);
     if (*root == NULL)
         return FAIL(YOKE_ERROR_DATA, "%s: line %d: not JSON: %s", path, error.line, error.text);
     if (json_is_object(*root)) return YOKE_OK;
@@ -42,7 +42,7 @@ static yoke_status add_vocabulary(yoke_tokenizer *t, const char *path, json_t *v
                        t->tokens[number].special && t->tokens[number].bytes == bytes &&
                        memcmp(t->texts + t->tokens[number].begin, key, bytes) == 0;
         if (special) continue; /* an added token, which is in both lists */
-        char *text = strdup(key);
+        char *text = yoke_strdup(key);
         if (text == NULL) return FAIL_MEMORY(bytes, "a token");
         size_t count = yoke_tokenizer_unmap(text);
         yoke_status status =
@@ -52,7 +52,7 @@ static yoke_status add_vocabulary(yoke_tokenizer *t, const char *path, json_t *v
                        "alphabet: this is no byte-level vocabulary",
                        path, key)
                 : yoke_tokenizer_add(t, path, number, text, count, false);
-        free(text);
+        yoke_free(text);
         TRY(status);
     }
     return YOKE_OK;
@@ -102,7 +102,7 @@ static yoke_status add_merge(yoke_tokenizer *t, const char *path, json_t *vocabu
                              const merge_text *of) {
     yoke_merge merge = {.rank = (int)rank};
     size_t bytes = of->left_bytes + of->right_bytes;
-    char *text = malloc(bytes + 1);
+    char *text = yoke_malloc(bytes + 1);
     if (text == NULL) return FAIL_MEMORY(bytes, "a merge");
     memcpy(text, of->left, of->left_bytes);
     text[of->left_bytes] = '\0';
@@ -114,7 +114,7 @@ static yoke_status add_merge(yoke_tokenizer *t, const char *path, json_t *vocabu
     memcpy(text + of->left_bytes, of->right, of->right_bytes);
     text[bytes] = '\0';
     if (status == YOKE_OK) status = find_token(path, vocabulary, rank, text, &merge.to);
-    free(text);
+    yoke_free(text);
     TRY(status);
     return yoke_tokenizer_merge(t, path, &merge);
 }
@@ -263,7 +263,7 @@ static yoke_status read_parts(yoke_tokenizer *t, const char *vocabulary_path,
     TRY(add_vocabulary(t, vocabulary_path, vocabulary));
     TRY(yoke_file_read(merges_path, FILE_LIMIT, &data, &bytes));
     yoke_status status = add_lines(t, merges_path, vocabulary, (const char *)data, bytes);
-    free(data);
+    yoke_free(data);
     TRY(status);
     return yoke_tokenizer_finish(t, vocabulary_path);
 }

@@ -30,7 +30,7 @@ static yoke_status pcre2_failed(int code, const char *call) {
 yoke_status yoke_splitter_open(yoke_splitter **splitter) {
     int error = 0;
     PCRE2_SIZE at = 0;
-    *splitter = calloc(1, sizeof **splitter);
+    *splitter = yoke_calloc(1, sizeof **splitter);
     if (*splitter == NULL) return FAIL_MEMORY(sizeof **splitter, "a tokenizer");
     (*splitter)->code =
         pcre2_compile((PCRE2_SPTR)PATTERN, PCRE2_ZERO_TERMINATED,
@@ -43,7 +43,7 @@ yoke_status yoke_splitter_open(yoke_splitter **splitter) {
 void yoke_splitter_close(yoke_splitter *splitter) {
     if (splitter == NULL) return;
     pcre2_code_free(splitter->code);
-    free(splitter);
+    yoke_free(splitter);
 }
 
 yoke_status yoke_split_begin(yoke_split *split, const yoke_splitter *splitter, const char *text,

@@ -40,7 +40,7 @@ yoke_status yoke_tokenizer_open(yoke_tokenizer **tokenizer, const char *path) {
     TRY(yoke_pointer_check(tokenizer, "tokenizer"));
     *tokenizer = NULL;
     TRY(yoke_pointer_check(path, "path"));
-    yoke_tokenizer *made = calloc(1, sizeof *made);
+    yoke_tokenizer *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a tokenizer");
     yoke_status status = read_path(made, path);
     if (status == YOKE_OK) status = yoke_splitter_open(&made->splitter);
@@ -55,11 +55,11 @@ yoke_status yoke_tokenizer_open(yoke_tokenizer **tokenizer, const char *path) {
 void yoke_tokenizer_close(yoke_tokenizer *tokenizer) {
     if (tokenizer == NULL) return;
     yoke_splitter_close(tokenizer->splitter);
-    free(tokenizer->special);
-    free(tokenizer->merges);
-    free(tokenizer->texts);
-    free(tokenizer->tokens);
-    free(tokenizer);
+    yoke_free(tokenizer->special);
+    yoke_free(tokenizer->merges);
+    yoke_free(tokenizer->texts);
+    yoke_free(tokenizer->tokens);
+    yoke_free(tokenizer);
 }
 
 int yoke_tokenizer_count(const yoke_tokenizer *tokenizer) {

@@ -10,7 +10,7 @@
 static yoke_status grow_tokens(yoke_tokenizer *t, int id) {
     if (id < t->capacity) return YOKE_OK;
     int capacity = id < 1024 ? 2048 : 2 * id;
-    yoke_token *tokens = realloc(t->tokens, (size_t)capacity * sizeof *tokens);
+    yoke_token *tokens = yoke_realloc(t->tokens, (size_t)capacity * sizeof *tokens);
     if (tokens == NULL) return FAIL_MEMORY((size_t)capacity * sizeof *tokens, "a vocabulary");
     memset(tokens + t->capacity, 0, (size_t)(capacity - t->capacity) * sizeof *tokens);
     t->tokens = tokens;
@@ -22,7 +22,7 @@ static yoke_status grow_texts(yoke_tokenizer *t, size_t count) {
     size_t needed = t->text_bytes + count;
     if (needed <= t->text_capacity) return YOKE_OK;
     size_t capacity = 2 * needed + 4096;
-    char *texts = realloc(t->texts, capacity);
+    char *texts = yoke_realloc(t->texts, capacity);
     if (texts == NULL) return FAIL_MEMORY(capacity, "a vocabulary");
     t->texts = texts;
     t->text_capacity = capacity;
@@ -85,7 +85,7 @@ yoke_status yoke_tokenizer_begin_merges(yoke_tokenizer *tokenizer, size_t count)
     size_t places = 16;
     while (places < 2 * count)
         places *= 2;
-    tokenizer->merges = malloc(places * sizeof *tokenizer->merges);
+    tokenizer->merges = yoke_malloc(places * sizeof *tokenizer->merges);
     if (tokenizer->merges == NULL) return FAIL_MEMORY(places * sizeof *tokenizer->merges, "merges");
     tokenizer->merge_places = places;
     for (size_t i = 0; i < places; i++)
@@ -126,7 +126,7 @@ yoke_status yoke_tokenizer_finish(yoke_tokenizer *tokenizer, const char *path) {
     for (int byte = 0; byte < 256; byte++)
         tokenizer->of_byte[byte] = -1;
     size_t specials = (size_t)tokenizer->special_count;
-    tokenizer->special = calloc(specials + 1, sizeof *tokenizer->special);
+    tokenizer->special = yoke_calloc(specials + 1, sizeof *tokenizer->special);
     if (tokenizer->special == NULL) return FAIL_MEMORY(specials * sizeof(int), "special tokens");
     int found = 0;
     for (int id = 0; id < tokenizer->count; id++) {

@@ -25,15 +25,15 @@ struct yoke_word {
 };
 
 yoke_status yoke_word_create(yoke_word **word) {
-    *word = calloc(1, sizeof **word);
+    *word = yoke_calloc(1, sizeof **word);
     return *word != NULL ? YOKE_OK : FAIL_MEMORY(sizeof **word, "a word");
 }
 
 void yoke_word_destroy(yoke_word *word) {
     if (word == NULL) return;
-    free(word->candidates);
-    free(word->pieces);
-    free(word);
+    yoke_free(word->candidates);
+    yoke_free(word->pieces);
+    yoke_free(word);
 }
 
 static yoke_status grow(yoke_word *w, size_t bytes) {
@@ -41,10 +41,10 @@ static yoke_status grow(yoke_word *w, size_t bytes) {
     size_t capacity = 2 * bytes + 64;
     if (bytes > (size_t)1 << 28)
         return FAIL(YOKE_ERROR_DATA, "a word of %zu bytes: at most %d can be one", bytes, 1 << 28);
-    free(w->candidates);
-    free(w->pieces);
-    w->pieces = malloc(capacity * sizeof *w->pieces);
-    w->candidates = malloc(3 * capacity * sizeof *w->candidates);
+    yoke_free(w->candidates);
+    yoke_free(w->pieces);
+    w->pieces = yoke_malloc(capacity * sizeof *w->pieces);
+    w->candidates = yoke_malloc(3 * capacity * sizeof *w->candidates);
     w->capacity = w->pieces != NULL && w->candidates != NULL ? (int)capacity : 0;
     return w->capacity > 0 ? YOKE_OK : FAIL_MEMORY(capacity * sizeof *w->pieces, "a long word");
 }

@@ -38,7 +38,7 @@ const char *yoke_account_name(int stage) {
 yoke_status yoke_spans_read(const yoke_trace *trace, uint64_t steps, yoke_spans *spans) {
     uint64_t last = steps > 0 ? steps : UINT64_MAX;
     *spans = (yoke_spans){.count = yoke_trace_read_last(trace, last, NULL, 0)};
-    spans->all = calloc(spans->count + 1, sizeof *spans->all);
+    spans->all = yoke_calloc(spans->count + 1, sizeof *spans->all);
     if (spans->all == NULL)
         return FAIL_MEMORY((spans->count + 1) * sizeof *spans->all, "the spans of a trace");
     spans->all[0].struct_size = sizeof *spans->all;
@@ -47,7 +47,7 @@ yoke_status yoke_spans_read(const yoke_trace *trace, uint64_t steps, yoke_spans 
 }
 
 void yoke_spans_free(yoke_spans *spans) {
-    free(spans->all);
+    yoke_free(spans->all);
     *spans = (yoke_spans){0};
 }
 
@@ -155,8 +155,8 @@ yoke_status yoke_account_read(const yoke_spans *spans, const yoke_account_window
     if (known.steps == 0 || known.end_ns <= known.begin_ns) return YOKE_OK;
     size_t bytes = spans->count * sizeof(yoke_span_info *);
     size_t piece_bytes = (2 * spans->count + 1) * sizeof(yoke_piece);
-    const yoke_span_info **list = malloc(bytes);
-    yoke_piece *pieces = malloc(piece_bytes);
+    const yoke_span_info **list = yoke_malloc(bytes);
+    yoke_piece *pieces = yoke_malloc(piece_bytes);
     yoke_status status = YOKE_OK;
     if (list == NULL || pieces == NULL)
         status = FAIL_MEMORY(bytes + piece_bytes, "the spans of a trace");
@@ -177,7 +177,7 @@ yoke_status yoke_account_read(const yoke_spans *spans, const yoke_account_window
         count = yoke_account_cut(list, count, known.begin_ns, known.end_ns, pieces);
         yoke_account_add_pieces(&accounts[lane], pieces, count, weight);
     }
-    free(pieces);
-    free(list);
+    yoke_free(pieces);
+    yoke_free(list);
     return status;
 }

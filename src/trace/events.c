@@ -90,8 +90,8 @@ yoke_status yoke_trace_events_open(yoke_trace_events *all, const yoke_trace_proc
         for (int lane = 0; lane < processes[process].trace->lane_count; lane++)
             spans += yoke_lane_count(processes[process].trace, lane);
     *all = (yoke_trace_events){.processes = processes, .process_count = count};
-    all->list = malloc((spans + 1) * sizeof *all->list);
-    all->by_steps = malloc((spans + 1) * sizeof(yoke_trace_event *));
+    all->list = yoke_malloc((spans + 1) * sizeof *all->list);
+    all->by_steps = yoke_malloc((spans + 1) * sizeof(yoke_trace_event *));
     if (all->list == NULL || all->by_steps == NULL)
         return FAIL_MEMORY(spans * sizeof *all->list, "sorting a trace");
     for (int process = 0; process < count; process++)
@@ -121,6 +121,6 @@ yoke_status yoke_trace_events_open(yoke_trace_events *all, const yoke_trace_proc
 }
 
 void yoke_trace_events_close(yoke_trace_events *all) {
-    free(all->by_steps);
-    free(all->list);
+    yoke_free(all->by_steps);
+    yoke_free(all->list);
 }

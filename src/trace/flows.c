@@ -179,12 +179,12 @@ static yoke_status follow_steps(const flow_maker *maker) {
 yoke_status yoke_trace_flows(const yoke_trace_events *all, yoke_flow_writer write, void *context) {
     size_t bytes = ((size_t)all->row_count + 1) * sizeof(yoke_trace_event *);
     flow_maker maker = {.all = all, .write = write, .context = context};
-    maker.gradients = malloc(bytes);
-    maker.of_bucket = malloc((all->count + 1) * sizeof(yoke_trace_event *));
+    maker.gradients = yoke_malloc(bytes);
+    maker.of_bucket = yoke_malloc((all->count + 1) * sizeof(yoke_trace_event *));
     yoke_status status = maker.gradients != NULL && maker.of_bucket != NULL
                              ? follow_steps(&maker)
                              : FAIL_MEMORY(bytes, "the arrows of a trace");
-    free(maker.of_bucket);
-    free(maker.gradients);
+    yoke_free(maker.of_bucket);
+    yoke_free(maker.gradients);
     return status;
 }

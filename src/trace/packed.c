@@ -18,7 +18,7 @@ yoke_status yoke_trace_pack(const yoke_trace *trace, int64_t **words, size_t *co
     *count = 1;
     for (int lane = 0; lane < trace->lane_count; lane++)
         *count += LANE_WORDS + yoke_lane_count(trace, lane) * SPAN_WORDS;
-    int64_t *next = *words = calloc(*count, sizeof *next);
+    int64_t *next = *words = yoke_calloc(*count, sizeof *next);
     if (next == NULL) return FAIL_MEMORY(*count * sizeof *next, "a packed trace");
     *next++ = trace->lane_count;
     for (int lane = 0; lane < trace->lane_count; lane++) {

@@ -175,8 +175,8 @@ static int summarize(const yoke_trace *trace, yoke_spans *spans, void *room,
     qsort(spans->all, spans->count, sizeof *spans->all, by_step_and_lane);
     for (size_t i = 0; i < spans->count; i++)
         steps += i == 0 || spans->all[i].step != spans->all[i - 1].step;
-    const yoke_span_info **list = malloc(spans->count * sizeof *list);
-    uint64_t *times = malloc(YOKE_STAGE_COUNT * steps * sizeof *times);
+    const yoke_span_info **list = yoke_malloc(spans->count * sizeof *list);
+    uint64_t *times = yoke_malloc(YOKE_STAGE_COUNT * steps * sizeof *times);
     int count = 0;
     if (list != NULL && times != NULL) {
         for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++)
@@ -184,8 +184,8 @@ static int summarize(const yoke_trace *trace, yoke_spans *spans, void *room,
         add_up(spans, list, room, sums);
         count = fill_rows(sums, trace->queued, rows);
     }
-    free(times);
-    free(list);
+    yoke_free(times);
+    yoke_free(list);
     return count;
 }
 
@@ -195,9 +195,9 @@ int yoke_trace_summarize(const yoke_trace *trace, yoke_stage_summary *rows, int 
     if (trace == NULL || rows == NULL || capacity < 1) return 0;
     if (yoke_spans_read(trace, 0, &spans) != YOKE_OK) return 0;
     /* It first holds the evaluations, then the pieces, which are smaller. */
-    void *room = malloc((spans.count + 1) * sizeof(yoke_span_info));
+    void *room = yoke_malloc((spans.count + 1) * sizeof(yoke_span_info));
     int count = room != NULL && spans.count > 0 ? summarize(trace, &spans, room, own) : 0;
-    free(room);
+    yoke_free(room);
     yoke_spans_free(&spans);
     return count > 0 ? copy_rows(own, count, rows, capacity) : 0;
 }

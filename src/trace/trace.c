@@ -26,11 +26,11 @@ static yoke_status build(yoke_trace *trace, const yoke_trace_options *options) {
     for (; trace->lane_count < options->lane_count; trace->lane_count++) {
         yoke_lane *lane = &trace->lanes[trace->lane_count];
         const char *name = options->lanes[trace->lane_count];
-        lane->name = strdup(name);
+        lane->name = yoke_strdup(name);
         if (lane->name == NULL) return FAIL_MEMORY(strlen(name) + 1, "a trace lane's name");
-        lane->spans = calloc(trace->capacity, sizeof *lane->spans);
+        lane->spans = yoke_calloc(trace->capacity, sizeof *lane->spans);
         if (lane->spans == NULL) {
-            free(lane->name);
+            yoke_free(lane->name);
             return FAIL_MEMORY(trace->capacity * sizeof *lane->spans, "the spans of a trace");
         }
     }
@@ -43,7 +43,7 @@ yoke_status yoke_trace_create(yoke_trace **trace, const yoke_trace_options *opti
         return FAIL(YOKE_ERROR_ARGUMENT, "a trace of %d lanes: at least 1 is needed",
                     options->lane_count);
     size_t bytes = sizeof(yoke_trace) + (size_t)options->lane_count * sizeof(yoke_lane);
-    yoke_trace *created = calloc(1, bytes);
+    yoke_trace *created = yoke_calloc(1, bytes);
     if (created == NULL) return FAIL_MEMORY(bytes, "a trace");
     yoke_status status = build(created, options);
     if (status != YOKE_OK) {
@@ -57,10 +57,10 @@ yoke_status yoke_trace_create(yoke_trace **trace, const yoke_trace_options *opti
 void yoke_trace_destroy(yoke_trace *trace) {
     if (trace == NULL) return;
     for (int i = 0; i < trace->lane_count; i++) {
-        free(trace->lanes[i].spans);
-        free(trace->lanes[i].name);
+        yoke_free(trace->lanes[i].spans);
+        yoke_free(trace->lanes[i].name);
     }
-    free(trace);
+    yoke_free(trace);
 }
 
 uint64_t yoke_trace_now(void) {

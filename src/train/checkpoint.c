@@ -31,12 +31,12 @@ typedef struct draft {
 
 static void draft_free(draft *made) {
     for (int i = 0; made->keys != NULL && i < made->count; i++)
-        free(made->keys[i]);
-    free(made->digests);
-    free(made->keys);
-    free(made->notes);
-    free(made->values);
-    free(made->tensors);
+        yoke_free(made->keys[i]);
+    yoke_free(made->digests);
+    yoke_free(made->keys);
+    yoke_free(made->notes);
+    yoke_free(made->values);
+    yoke_free(made->tensors);
 }
 
 static const float *values_of(const yoke_state *state, const char *name) {
@@ -53,11 +53,11 @@ static yoke_status draft_tensors(draft *made, const yoke_state *state, const yok
     size_t count = (size_t)state->count;
     size_t notes = count + (size_t)facts->count + YOKE_DESCRIPTION_NOTES + 8;
     made->count = state->count;
-    made->tensors = calloc(count + 1, sizeof *made->tensors);
-    made->values = calloc(count + 1, sizeof *made->values);
-    made->notes = calloc(notes, sizeof *made->notes);
-    made->keys = calloc(count + 1, sizeof *made->keys);
-    made->digests = calloc(count + 1, sizeof *made->digests);
+    made->tensors = yoke_calloc(count + 1, sizeof *made->tensors);
+    made->values = yoke_calloc(count + 1, sizeof *made->values);
+    made->notes = yoke_calloc(notes, sizeof *made->notes);
+    made->keys = yoke_calloc(count + 1, sizeof *made->keys);
+    made->digests = yoke_calloc(count + 1, sizeof *made->digests);
     if (!made->tensors || !made->values || !made->notes || !made->keys || !made->digests)
         return FAIL_MEMORY(notes * sizeof *made->notes, "the table of a checkpoint");
     for (int i = 0; i < state->count; i++)
@@ -92,10 +92,8 @@ static yoke_status draft_notes(draft *made, const yoke_facts *facts) {
         add_note(made, facts->description->items[i].key, facts->description->items[i].value);
     for (int i = 0; i < made->count; i++) {
         const yoke_file_tensor *tensor = &made->tensors[i];
-        if (asprintf(&made->keys[i], DIGEST "%s", tensor->name) < 0) {
-            made->keys[i] = NULL;
-            return FAIL_MEMORY(strlen(tensor->name), "the name of a digest");
-        }
+        made->keys[i] = yoke_format(DIGEST "%s", tensor->name);
+        if (made->keys[i] == NULL) return FAIL_MEMORY(strlen(tensor->name), "the name of a digest");
         yoke_digest_text(bytes_of(made, i), tensor->bytes, made->digests[i]);
         add_note(made, made->keys[i], made->digests[i]);
     }
@@ -200,7 +198,7 @@ yoke_status yoke_checkpoint_verify(const yoke_safetensors *file) {
 
 yoke_status yoke_checkpoint_open_header(yoke_checkpoint **checkpoint, const char *path) {
     *checkpoint = NULL;
-    yoke_checkpoint *made = calloc(1, sizeof *made);
+    yoke_checkpoint *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a checkpoint");
     yoke_status status = yoke_safetensors_open(&made->file, path);
     if (status == YOKE_OK) status = check_header(&made->file);
@@ -228,7 +226,7 @@ yoke_status yoke_checkpoint_open(yoke_checkpoint **checkpoint, const char *path)
 void yoke_checkpoint_close(yoke_checkpoint *checkpoint) {
     if (checkpoint == NULL) return;
     yoke_safetensors_close(&checkpoint->file);
-    free(checkpoint);
+    yoke_free(checkpoint);
 }
 
 bool yoke_checkpoint_fact(const yoke_checkpoint *checkpoint, int index, const char **key,

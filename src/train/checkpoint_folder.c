@@ -60,10 +60,10 @@ static yoke_status list_steps(const char *folder, uint64_t **steps, size_t *coun
         if (!read_step(entry->d_name, &step)) continue;
         if (*count == capacity) {
             capacity = 2 * capacity + 16;
-            uint64_t *grown = realloc(*steps, capacity * sizeof *grown);
+            uint64_t *grown = yoke_realloc(*steps, capacity * sizeof *grown);
             if (grown == NULL) {
                 closedir(directory);
-                free(*steps);
+                yoke_free(*steps);
                 *steps = NULL;
                 return FAIL_MEMORY(capacity * sizeof *grown, "a list of checkpoints");
             }
@@ -185,7 +185,7 @@ static yoke_status refuse_used(const char *folder) {
     uint64_t *steps;
     size_t count;
     TRY(list_steps(folder, &steps, &count));
-    free(steps);
+    yoke_free(steps);
     yoke_folder_best_path(best, folder);
     if (count == 0 && !yoke_file_exists(best)) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT,
@@ -228,7 +228,7 @@ yoke_status yoke_folder_check_newest(const char *folder, uint64_t step) {
     yoke_checkpoint *best;
     TRY(list_steps(folder, &steps, &count));
     uint64_t newest = count > 0 ? steps[0] : 0;
-    free(steps);
+    yoke_free(steps);
     yoke_folder_path(path, folder, newest);
     TRY(refuse_later(path, newest, step));
     yoke_folder_best_path(path, folder);
@@ -253,7 +253,7 @@ void yoke_folder_prune(const char *folder, uint64_t step, int keep) {
         yoke_folder_path(path, folder, steps[i]);
         (void)unlink(path);
     }
-    free(steps);
+    yoke_free(steps);
 }
 
 /* Only damage: a file that this run cannot read now may be the one to go on from. */
@@ -288,7 +288,7 @@ yoke_status yoke_folder_open_newest(yoke_checkpoint **checkpoint, const char *fo
         yoke_status opened = yoke_checkpoint_open(checkpoint, path);
         if (opened != YOKE_OK) status = pass_over(path, opened, passed, payload);
     }
-    free(steps);
+    yoke_free(steps);
     TRY(status);
     if (*checkpoint != NULL) return YOKE_OK;
     if (count == 0 && !yoke_file_exists(path))

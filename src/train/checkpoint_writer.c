@@ -107,7 +107,7 @@ yoke_status yoke_checkpoint_writer_create(yoke_checkpoint_writer **writer, const
                                           yoke_folder *folder, int keep) {
     pthread_condattr_t steady; /* an adjusted clock must not lengthen a wait */
     *writer = NULL;
-    yoke_checkpoint_writer *made = calloc(1, sizeof *made);
+    yoke_checkpoint_writer *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "the writer of checkpoints");
     made->state = state;
     made->folder = folder;
@@ -137,7 +137,7 @@ void yoke_checkpoint_writer_destroy(yoke_checkpoint_writer *writer) {
     }
     pthread_cond_destroy(&writer->changed);
     pthread_mutex_destroy(&writer->mutex);
-    free(writer);
+    yoke_free(writer);
 }
 
 bool yoke_checkpoint_writer_is_busy(yoke_checkpoint_writer *writer) {

@@ -42,7 +42,7 @@ static yoke_status open_engine(yoke_worker *own, yoke_run *run, int count) {
     TRY(yoke_data_parallel_create(&own->engine, run->model, own->devices, run->options.optimizer,
                                   &engine));
     TRY(yoke_data_parallel_flat(own->engine, &own->flat));
-    own->pulled = malloc(own->flat.elements * sizeof *own->pulled);
+    own->pulled = yoke_malloc(own->flat.elements * sizeof *own->pulled);
     if (own->pulled == NULL)
         return FAIL_MEMORY(own->flat.elements * sizeof *own->pulled, "a device's own weights");
     return YOKE_OK;
@@ -87,7 +87,7 @@ static yoke_status build(yoke_crew *crew, yoke_run *run) {
 
 yoke_status yoke_crew_create(yoke_crew **crew, yoke_run *run, yoke_crew_work *work) {
     *crew = NULL;
-    yoke_crew *made = calloc(1, sizeof *made);
+    yoke_crew *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "devices that train beside each other");
     made->work = work;
     yoke_status status = build(made, run);
@@ -111,12 +111,12 @@ void yoke_crew_destroy(yoke_crew *crew) {
         if (worker->has_thread) pthread_join(worker->thread, NULL);
         yoke_data_parallel_destroy(worker->engine);
         yoke_devices_close(worker->devices);
-        free(worker->pulled);
+        yoke_free(worker->pulled);
     }
     pthread_cond_destroy(&crew->done);
     pthread_cond_destroy(&crew->given);
     pthread_mutex_destroy(&crew->mutex);
-    free(crew);
+    yoke_free(crew);
 }
 
 /* Work. */

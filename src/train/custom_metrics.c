@@ -21,7 +21,7 @@ static yoke_status load(yoke_custom_metrics *metrics, const yoke_metric *given, 
                 return FAIL(YOKE_ERROR_ARGUMENT, "custom_metrics[%d] and [%d] are both named '%s'",
                             k, i, metric->name);
         const char *name = metric->name;
-        metric->name = strdup(name);
+        metric->name = yoke_strdup(name);
         metrics->count = i + 1; /* close frees the name */
         if (metric->name == NULL) return FAIL_MEMORY(strlen(name) + 1, "a metric's name");
         metrics->values[i].name = metric->name;
@@ -36,9 +36,9 @@ yoke_status yoke_custom_metrics_open(yoke_custom_metrics *metrics, const yoke_me
     if (count < 0 || given == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "metric_count is %d and custom_metrics is %s", count,
                     given != NULL ? "set: the count is at least 0" : "NULL: set it");
-    metrics->list = calloc((size_t)count, sizeof *metrics->list);
-    metrics->values = calloc((size_t)count, sizeof *metrics->values);
-    metrics->sums = calloc(sums, sizeof *metrics->sums);
+    metrics->list = yoke_calloc((size_t)count, sizeof *metrics->list);
+    metrics->values = yoke_calloc((size_t)count, sizeof *metrics->values);
+    metrics->sums = yoke_calloc(sums, sizeof *metrics->sums);
     if (metrics->list == NULL || metrics->values == NULL || metrics->sums == NULL)
         return FAIL_MEMORY(sums * sizeof *metrics->sums, "metrics");
     return load(metrics, given, count);
@@ -46,10 +46,10 @@ yoke_status yoke_custom_metrics_open(yoke_custom_metrics *metrics, const yoke_me
 
 void yoke_custom_metrics_close(yoke_custom_metrics *metrics) {
     for (int i = 0; i < metrics->count; i++)
-        free((char *)metrics->list[i].name);
-    free(metrics->list);
-    free(metrics->values);
-    free(metrics->sums);
+        yoke_free((char *)metrics->list[i].name);
+    yoke_free(metrics->list);
+    yoke_free(metrics->values);
+    yoke_free(metrics->sums);
     *metrics = (yoke_custom_metrics){0};
 }
 

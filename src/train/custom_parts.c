@@ -88,7 +88,7 @@ static yoke_status count_classes(const yoke_run *run, const yoke_loss_options *l
                                  size_t **counts, size_t *all) {
     const yoke_dataset *rows = run->training.rows;
     size_t classes = (size_t)run->training.info.classes, each = yoke_dataset_labels(rows);
-    *counts = calloc(classes, sizeof **counts);
+    *counts = yoke_calloc(classes, sizeof **counts);
     if (*counts == NULL) return FAIL_MEMORY(classes * sizeof **counts, "rows of classes");
     for (size_t i = 0; i < rows->rows * each; i++) {
         int32_t label = rows->labels[yoke_dataset_stored(rows, i / each) * each + i % each];
@@ -113,13 +113,13 @@ static yoke_status balance(const yoke_run *run, yoke_loss_options *loss, float *
                     run->training.info.name,
                     known ? "class_weights are set, too; leave one of the two out"
                           : "its labels are not known before they are read; give class_weights");
-    *weights = calloc(classes, sizeof **weights);
+    *weights = yoke_calloc(classes, sizeof **weights);
     if (*weights == NULL) return FAIL_MEMORY(classes * sizeof **weights, "class weights");
     yoke_status status = count_classes(run, loss, &counts, &all);
     for (size_t c = 0; c < classes && status == YOKE_OK; c++)
         if (counts[c] > 0)
             (*weights)[c] = (float)((double)all / ((double)classes * (double)counts[c]));
-    free(counts);
+    yoke_free(counts);
     loss->class_weights = *weights;
     loss->weight_count = (int)classes;
     return YOKE_OK;
@@ -181,7 +181,7 @@ static yoke_status build_preset(yoke_custom_parts *parts, yoke_run *run) {
     float *weights = NULL;
     yoke_status status = loss_of_preset(run, &loss, &weights);
     if (status == YOKE_OK) status = build_presets(parts, run, &loss);
-    free(weights);
+    yoke_free(weights);
     run->model = parts->preset;
     if (status != YOKE_OK)
         yoke_error_prefix("%s for %s (%dx%dx%d)", run->options.model, run->options.dataset,
@@ -248,7 +248,7 @@ static yoke_status list_shorter(yoke_custom_parts *parts, yoke_run *run) {
     int built = run->options.length_buckets - 1, count = run->engine.other_model_count;
     if (built > 0) count = built;
     if (count <= 0) return YOKE_OK;
-    parts->shorter_list = calloc((size_t)count, sizeof *parts->shorter_list);
+    parts->shorter_list = yoke_calloc((size_t)count, sizeof *parts->shorter_list);
     if (parts->shorter_list == NULL)
         return FAIL_MEMORY((size_t)count * sizeof *parts->shorter_list, "a list of models");
     for (int k = 0; k < count; k++)
@@ -259,7 +259,7 @@ static yoke_status list_shorter(yoke_custom_parts *parts, yoke_run *run) {
 }
 
 static yoke_status reserve(float **rows, size_t count) {
-    *rows = malloc(count * sizeof **rows);
+    *rows = yoke_malloc(count * sizeof **rows);
     return *rows != NULL ? YOKE_OK : FAIL_MEMORY(count * sizeof **rows, "outputs on the host");
 }
 
@@ -282,11 +282,11 @@ yoke_status yoke_custom_parts_open(yoke_custom_parts *parts, yoke_run *run) {
 
 void yoke_custom_parts_close(yoke_custom_parts *parts) {
     for (int k = 0; k < YOKE_OUTPUTS_LIMIT; k++) {
-        free(parts->outputs.outputs[k]);
-        free(parts->outputs.gradients[k]);
+        yoke_free(parts->outputs.outputs[k]);
+        yoke_free(parts->outputs.gradients[k]);
     }
     yoke_custom_metrics_close(&parts->metrics);
-    free(parts->shorter_list);
+    yoke_free(parts->shorter_list);
     for (int k = 0; k < YOKE_LENGTH_BUCKETS_LIMIT; k++)
         yoke_model_destroy(parts->shorter[k]);
     yoke_model_destroy(parts->preset);

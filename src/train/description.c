@@ -50,19 +50,18 @@ static yoke_status add(yoke_notes *notes, const char *key, char *value) {
 }
 
 static yoke_status add_text(yoke_notes *notes, const char *key, const char *value) {
-    return value == NULL || value[0] == '\0' ? YOKE_OK : add(notes, key, strdup(value));
+    return value == NULL || value[0] == '\0' ? YOKE_OK : add(notes, key, yoke_strdup(value));
 }
 
 static yoke_status add_integer(yoke_notes *notes, const char *key, int value) {
-    char *text = NULL;
     if (value == 0) return YOKE_OK;
-    return add(notes, key, asprintf(&text, "%d", value) < 0 ? NULL : text);
+    return add(notes, key, yoke_format("%d", value));
 }
 
 /* Ends the list; the notes own its text. */
 static yoke_status add_list(yoke_notes *notes, const char *key, yoke_json *json) {
     yoke_json_close(json, ']');
-    yoke_status status = add(notes, key, json->failed ? NULL : strdup(json->text));
+    yoke_status status = add(notes, key, json->failed ? NULL : yoke_strdup(json->text));
     yoke_json_end(json);
     return status;
 }
@@ -156,7 +155,7 @@ yoke_status yoke_notes_write(yoke_notes *notes, const yoke_weights_info *info) {
 
 void yoke_notes_clear(yoke_notes *notes) {
     for (int i = 0; i < notes->count; i++)
-        free(notes->values[i]);
+        yoke_free(notes->values[i]);
     *notes = (yoke_notes){0};
 }
 
@@ -205,11 +204,11 @@ static yoke_status open_list(const yoke_safetensors *file, const char *key, list
     const char *text = yoke_safetensors_note(file, key);
     *opened = (list){0};
     if (text == NULL) return YOKE_OK;
-    opened->text = strdup(text);
+    opened->text = yoke_strdup(text);
     if (opened->text == NULL) return FAIL_MEMORY(strlen(text) + 1, key);
     opened->scan = (yoke_json_scan){.text = opened->text, .bytes = strlen(text)};
     if (yoke_json_scan_mark(&opened->scan, '[')) return YOKE_OK;
-    free(opened->text);
+    yoke_free(opened->text);
     opened->text = NULL;
     return wrong(file, key, "a list in JSON");
 }
@@ -238,7 +237,7 @@ static yoke_status read_input(const yoke_safetensors *file, yoke_shape *shape) {
         if (right) sides[of.count] = (int)side;
     }
     right = right && of.count >= 1 && ended_well(&of);
-    free(of.text);
+    yoke_free(of.text);
     if (!right)
         return wrong(file, INPUT, "[features], [positions, features] or [channels, height, width]");
     if (of.count == 3)
@@ -270,7 +269,7 @@ static yoke_status read_reals(const yoke_safetensors *file, const char *key, flo
         (*values)[of.count++] = value;
     }
     right = right && of.count >= 1 && ended_well(&of);
-    free(of.text);
+    yoke_free(of.text);
     *count = (size_t)of.count;
     TRY(status);
     return right ? YOKE_OK : wrong(file, key, "finite numbers; stds above 0, weights at least 0");
@@ -287,7 +286,7 @@ static yoke_status read_statistic(const yoke_weights_description *made, const ch
     for (size_t i = 0; i < 4; i++)
         four[i] = (*all)[i < count ? i : count - 1];
     if (count == (size_t)made->info.input.channels) return YOKE_OK;
-    free(*all);
+    yoke_free(*all);
     *all = NULL;
     return YOKE_OK;
 }
@@ -376,13 +375,13 @@ static yoke_status read_info(yoke_weights_description *made) {
 }
 
 static void free_info(yoke_weights_description *description) {
-    free(description->loss_weights);
-    free(description->stds);
-    free(description->means);
-    free(description->feature_names);
-    free(description->class_names);
-    free(description->name_lists[1]);
-    free(description->name_lists[0]);
+    yoke_free(description->loss_weights);
+    yoke_free(description->stds);
+    yoke_free(description->means);
+    yoke_free(description->feature_names);
+    yoke_free(description->class_names);
+    yoke_free(description->name_lists[1]);
+    yoke_free(description->name_lists[0]);
 }
 
 static yoke_status check_readable(const yoke_notes *notes) {
@@ -409,7 +408,7 @@ yoke_status yoke_weights_description_open(yoke_weights_description **description
     TRY(yoke_pointer_check(description, "description"));
     *description = NULL;
     TRY(yoke_pointer_check(path, "path"));
-    yoke_weights_description *made = calloc(1, sizeof *made);
+    yoke_weights_description *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "the description of weights");
     yoke_status status = yoke_safetensors_open(&made->file, path);
     if (status == YOKE_OK) status = read_info(made);
@@ -425,7 +424,7 @@ void yoke_weights_description_close(yoke_weights_description *description) {
     if (description == NULL) return;
     free_info(description);
     yoke_safetensors_close(&description->file);
-    free(description);
+    yoke_free(description);
 }
 
 yoke_status yoke_weights_describe(const yoke_weights_description *description,

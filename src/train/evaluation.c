@@ -59,7 +59,7 @@ static yoke_status run(yoke_evaluation *made, yoke_data_parallel *parallel, yoke
     size_t bytes = rows * yoke_model_output_elements(model, 0) * sizeof(float);
     if (classifies && output.flat) { /* one class a row, not one at each position */
         TRY(yoke_tally_create(&made->tally, output.channels, 0));
-        made->outputs.outputs[0] = malloc(bytes);
+        made->outputs.outputs[0] = yoke_malloc(bytes);
         if (made->outputs.outputs[0] == NULL) return FAIL_MEMORY(bytes, "outputs of a batch");
     }
     TRY(add_batches(made, parallel, loader));
@@ -73,7 +73,7 @@ yoke_status yoke_evaluation_run(yoke_evaluation **evaluation, yoke_data_parallel
     *evaluation = NULL;
     TRY(yoke_pointer_check(parallel, "parallel"));
     TRY(yoke_pointer_check(loader, "loader"));
-    yoke_evaluation *made = calloc(1, sizeof *made);
+    yoke_evaluation *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "an evaluation");
     yoke_status status = run(made, parallel, loader);
     if (status != YOKE_OK) {
@@ -86,9 +86,9 @@ yoke_status yoke_evaluation_run(yoke_evaluation **evaluation, yoke_data_parallel
 
 void yoke_evaluation_destroy(yoke_evaluation *evaluation) {
     if (evaluation == NULL) return;
-    free(evaluation->outputs.outputs[0]);
+    yoke_free(evaluation->outputs.outputs[0]);
     yoke_tally_end(&evaluation->tally);
-    free(evaluation);
+    yoke_free(evaluation);
 }
 
 yoke_status yoke_evaluation_describe(const yoke_evaluation *evaluation,

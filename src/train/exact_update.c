@@ -55,7 +55,7 @@ static void transpose(const double *from, size_t rows, size_t columns, double *t
 /* Keller Jordan's newtonschulz5, on the wide one of the matrix and its transpose. */
 static yoke_status orthogonalize(double *values, size_t rows, size_t columns, int steps) {
     size_t count = rows * columns, n = rows < columns ? rows : columns, long_side = count / n;
-    double *memory = malloc((3 * count + 2 * n * n) * sizeof *memory);
+    double *memory = yoke_malloc((3 * count + 2 * n * n) * sizeof *memory);
     if (memory == NULL) return FAIL_MEMORY((3 * count + 2 * n * n) * sizeof *memory, "a product");
     double *x = memory, *turned = x + count, *next = turned + count, *gram = next + count,
            *polynomial = gram + n * n;
@@ -78,7 +78,7 @@ static yoke_status orthogonalize(double *values, size_t rows, size_t columns, in
         transpose(x, n, long_side, values);
     else
         memcpy(values, x, count * sizeof *x);
-    free(memory);
+    yoke_free(memory);
     return YOKE_OK;
 }
 
@@ -101,7 +101,7 @@ static yoke_status update_whole(const yoke_optimizer_options *options,
                                 double scale) {
     yoke_optimizer_sees sees = yoke_optimizer_rule_of(options->kind)->sees;
     bool of_matrix = sees != YOKE_SEES_TENSORS;
-    double *direction = malloc(tensor->count * sizeof *direction);
+    double *direction = yoke_malloc(tensor->count * sizeof *direction);
     if (direction == NULL) return FAIL_MEMORY(tensor->count * sizeof *direction, "a direction");
     run_rule(of_matrix ? YOKE_UPDATE_MUON : YOKE_UPDATE_LAMB, tensor, direction, k, scale);
     yoke_status status = of_matrix ? orthogonalize(direction, tensor->rows, tensor->columns,
@@ -117,7 +117,7 @@ static yoke_status update_whole(const yoke_optimizer_options *options,
     yoke_exact_tensor towards = *tensor;
     towards.gradients = direction;
     if (status == YOKE_OK) run_rule(YOKE_UPDATE_APPLY, &towards, tensor->weights, k, 1);
-    free(direction);
+    yoke_free(direction);
     return status;
 }
 

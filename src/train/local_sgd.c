@@ -24,7 +24,7 @@ static yoke_status open(yoke_trainer *trainer) {
     yoke_apart *apart = &trainer->apart;
     TRY(yoke_crew_create(&apart->crew, &trainer->run, take_step));
     size_t elements = apart->crew->server.elements;
-    apart->outer = calloc(elements, sizeof *apart->outer);
+    apart->outer = yoke_calloc(elements, sizeof *apart->outer);
     return apart->outer != NULL
                ? YOKE_OK
                : FAIL_MEMORY(elements * sizeof *apart->outer, "the outer optimizer's momentum");
@@ -32,7 +32,7 @@ static yoke_status open(yoke_trainer *trainer) {
 
 static void close_crew(yoke_trainer *trainer) {
     yoke_crew_destroy(trainer->apart.crew);
-    free(trainer->apart.outer);
+    yoke_free(trainer->apart.outer);
 }
 
 /* A step. */

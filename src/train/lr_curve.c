@@ -43,7 +43,7 @@ yoke_status yoke_lr_curve_create(yoke_lr_curve *curve, const yoke_lr_find_option
     TRY(check(&own));
     size_t steps = (size_t)own.steps;
     *curve = (yoke_lr_curve){.options = own, .lowest = INFINITY, .suggested = -1};
-    curve->rates = calloc(3 * steps, sizeof *curve->rates);
+    curve->rates = yoke_calloc(3 * steps, sizeof *curve->rates);
     if (curve->rates == NULL)
         return FAIL_MEMORY(3 * steps * sizeof *curve->rates, "the points of a range test");
     curve->losses = curve->rates + steps;
@@ -52,7 +52,7 @@ yoke_status yoke_lr_curve_create(yoke_lr_curve *curve, const yoke_lr_find_option
 }
 
 void yoke_lr_curve_clear(yoke_lr_curve *curve) {
-    free(curve->rates);
+    yoke_free(curve->rates);
     *curve = (yoke_lr_curve){.suggested = -1};
 }
 

@@ -26,7 +26,7 @@ static off_t measure_lines(FILE *file, const yoke_metrics_place *place) {
     off_t whole = 0;
     for (ssize_t bytes; (bytes = getline(&line, &capacity, file)) > 0; whole += bytes)
         if (line[bytes - 1] != '\n' || comes_again(line, place)) break;
-    free(line);
+    yoke_free(line); /* getline has allocated it */
     return whole;
 }
 
@@ -39,7 +39,7 @@ yoke_status yoke_metrics_open(yoke_metrics *metrics, const char *path) {
     struct stat file;
     *metrics = (yoke_metrics){0};
     if (path == NULL) return YOKE_OK;
-    char *copy = strdup(path);
+    char *copy = yoke_strdup(path);
     if (copy == NULL) return FAIL_MEMORY(strlen(path) + 1, "a file's name");
     int descriptor = yoke_file_append(path), cause = errno;
     if (descriptor >= 0) {
@@ -54,7 +54,7 @@ yoke_status yoke_metrics_open(yoke_metrics *metrics, const char *path) {
         cause = errno;
         close(descriptor);
     }
-    free(copy);
+    yoke_free(copy);
     return fail(path, cause);
 }
 
@@ -74,7 +74,7 @@ yoke_status yoke_metrics_go_on(yoke_metrics *metrics, const yoke_metrics_place *
 
 void yoke_metrics_close(yoke_metrics *metrics) {
     if (metrics->path != NULL) close(metrics->descriptor);
-    free(metrics->path);
+    yoke_free(metrics->path);
     yoke_json_end(&metrics->line);
     *metrics = (yoke_metrics){0};
 }

@@ -11,8 +11,8 @@ yoke_status yoke_tally_create(yoke_tally *tally, int classes, int capacity) {
     tally->capacity = capacity;
     tally->count_of_counts = classes <= YOKE_COUNTS_CLASSES ? (size_t)classes * (size_t)classes : 0;
     size_t bytes = tally->count_of_counts * sizeof *tally->counts;
-    if (bytes > 0) tally->counts = malloc(bytes);
-    tally->worst = calloc((size_t)capacity + 1, sizeof *tally->worst);
+    if (bytes > 0) tally->counts = yoke_malloc(bytes);
+    tally->worst = yoke_calloc((size_t)capacity + 1, sizeof *tally->worst);
     if ((bytes > 0 && tally->counts == NULL) || tally->worst == NULL)
         return FAIL_MEMORY(bytes, "predictions");
     if (bytes > 0) memset(tally->counts, 0, bytes);
@@ -21,8 +21,8 @@ yoke_status yoke_tally_create(yoke_tally *tally, int classes, int capacity) {
 }
 
 void yoke_tally_end(yoke_tally *tally) {
-    free(tally->counts);
-    free(tally->worst);
+    yoke_free(tally->counts);
+    yoke_free(tally->worst);
     *tally = (yoke_tally){0};
 }
 

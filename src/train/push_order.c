@@ -23,7 +23,7 @@ static yoke_status write_facts(const yoke_run *run, int workers, char **text) {
     const yoke_async_options *options = run->options.asynchronous;
     size_t bytes = 0;
     *text = NULL;
-    FILE *lines = open_memstream(text, &bytes);
+    FILE *lines = yoke_memory_stream(text, &bytes);
     if (lines == NULL) return FAIL_MEMORY(4096, "the options of a run");
     fprintf(lines, FORMAT "model %s\n", run->options.model);
     fprintf(lines, "seed %llu\nworkers %d\nmax_staleness %d\ndivide_rate %d\n",
@@ -65,12 +65,12 @@ static yoke_status read_replay(yoke_push_order *order, const char *facts) {
     unsigned char *data;
     size_t bytes;
     TRY(yoke_file_read(order->replay_path, FILE_LIMIT, &data, &bytes));
-    order->replay = malloc(bytes + 1);
+    order->replay = yoke_malloc(bytes + 1);
     if (order->replay != NULL) {
         memcpy(order->replay, data, bytes);
         order->replay[bytes] = '\0';
     }
-    free(data);
+    yoke_free(data);
     if (order->replay == NULL) return FAIL_MEMORY(bytes + 1, "the order of the pushes");
     TRY(compare(order, facts));
     order->next = order->replay + strlen(facts);
@@ -85,14 +85,14 @@ yoke_status yoke_push_order_open(yoke_push_order *order, const yoke_run *run, in
     yoke_status status = YOKE_OK;
     if (order->replay_path != NULL) status = read_replay(order, facts);
     if (status == YOKE_OK && order->record_path != NULL) status = start_record(order, facts);
-    free(facts);
+    yoke_free(facts);
     return status;
 }
 
 void yoke_push_order_close(yoke_push_order *order) {
     if (order->record != NULL) (void)fclose(order->record); /* yoke_push_order_check has looked */
     order->record = NULL;
-    free(order->replay);
+    yoke_free(order->replay);
     order->replay = order->next = NULL;
 }
 

@@ -30,18 +30,18 @@ static yoke_status build(yoke_reference *reference) {
                              &reference->fixed_statistics));
     reference->net->fixed_statistics = reference->fixed_statistics;
     for (int s = 0; s < YOKE_UPDATE_STATES; s++) {
-        reference->states[s] = calloc((size_t)count + 1, sizeof *reference->states[s]);
+        reference->states[s] = yoke_calloc((size_t)count + 1, sizeof *reference->states[s]);
         if (reference->states[s] == NULL)
             return FAIL_MEMORY((size_t)count * sizeof(double *), "a reference's optimizer");
         for (int i = 0; i < count; i++) {
             yoke_tensor_info info = {.struct_size = sizeof info};
             TRY(yoke_model_tensor(reference->model, i, &info));
-            reference->states[s][i] = calloc(info.count, sizeof(double));
+            reference->states[s][i] = yoke_calloc(info.count, sizeof(double));
             if (reference->states[s][i] == NULL)
                 return FAIL_MEMORY(info.count * sizeof(double), "a reference's optimizer");
         }
     }
-    reference->outputs = calloc((size_t)count + 1, sizeof *reference->outputs);
+    reference->outputs = yoke_calloc((size_t)count + 1, sizeof *reference->outputs);
     if (reference->outputs == NULL)
         return FAIL_MEMORY((size_t)count * sizeof *reference->outputs, "what a loss reaches");
     return yoke_model_reach(reference->model, reference->outputs);
@@ -67,7 +67,7 @@ yoke_status yoke_reference_create(yoke_reference **reference, const yoke_model *
     TRY(yoke_pointer_check(reference, "reference"));
     *reference = NULL;
     TRY(yoke_pointer_check(model, "model"));
-    yoke_reference *made = calloc(1, sizeof *made);
+    yoke_reference *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a reference");
     made->model = model;
     yoke_status status = load_options(made, optimizer, options);
@@ -83,13 +83,13 @@ void yoke_reference_destroy(yoke_reference *reference) {
     if (reference == NULL) return;
     for (int s = 0; s < YOKE_UPDATE_STATES && reference->states[s] != NULL; s++) {
         for (int i = 0; i < yoke_model_tensor_count(reference->model); i++)
-            free(reference->states[s][i]);
-        free(reference->states[s]);
+            yoke_free(reference->states[s][i]);
+        yoke_free(reference->states[s]);
     }
-    free(reference->outputs);
+    yoke_free(reference->outputs);
     yoke_float64_destroy(reference->net);
-    free(reference->fixed_statistics);
-    free(reference);
+    yoke_free(reference->fixed_statistics);
+    yoke_free(reference);
 }
 
 double yoke_reference_work(const yoke_model *model, int rows) {

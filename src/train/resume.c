@@ -24,7 +24,7 @@ typedef struct reading {
 /* Events come from the thread that creates the trainer. */
 static void keep_passed(void *payload, const char *text) {
     reading *own = payload;
-    if (own->passed_count < PASSED_TEXTS) own->passed[own->passed_count] = strdup(text);
+    if (own->passed_count < PASSED_TEXTS) own->passed[own->passed_count] = yoke_strdup(text);
     own->passed_count++;
 }
 
@@ -32,7 +32,7 @@ static void report_passed(reading *own) {
     char rest[64];
     for (size_t i = 0; i < own->passed_count && i < PASSED_TEXTS; i++) {
         yoke_run_say(own->run, YOKE_EVENT_WARNING, own->passed[i]);
-        free(own->passed[i]);
+        yoke_free(own->passed[i]);
     }
     if (own->passed_count <= PASSED_TEXTS) return;
     size_t more = own->passed_count - PASSED_TEXTS;

@@ -48,7 +48,7 @@ static int threads_with_shards(const yoke_run *run, const rank_place *places,
 static yoke_status divide_cores(yoke_run *run) {
     rank_place own = {.node = run->node};
     int world = yoke_process_group_world(run->ranks), before = 0, all = 0;
-    rank_place *places = calloc((size_t)world, sizeof *places);
+    rank_place *places = yoke_calloc((size_t)world, sizeof *places);
     if (places == NULL) return FAIL_MEMORY((size_t)world * sizeof *places, "the ranks' cores");
     (void)sched_getaffinity(0, sizeof own.cores, &own.cores);
     yoke_status status =
@@ -59,7 +59,7 @@ static yoke_status divide_cores(yoke_run *run) {
         all++;
     }
     int threads = threads_with_shards(run, places, &own);
-    free(places);
+    yoke_free(places);
     TRY(status);
     if (threads == run->options.threads && before == run->opened_rank && all == run->opened_world)
         return YOKE_OK;
@@ -102,7 +102,7 @@ yoke_status yoke_run_check_ranks(const yoke_run *run, size_t test_rows) {
     char *text = NULL;
     size_t bytes = 0;
     if (run->ranks == NULL) return YOKE_OK;
-    FILE *lines = open_memstream(&text, &bytes);
+    FILE *lines = yoke_memory_stream(&text, &bytes);
     if (lines != NULL) {
         yoke_options_write_agreed(lines, &yoke_run_options, run);
         fprintf(lines, "test rows %zu\n", test_rows);
@@ -110,6 +110,6 @@ yoke_status yoke_run_check_ranks(const yoke_run *run, size_t test_rows) {
     bool complete = lines != NULL && fclose(lines) == 0;
     yoke_status status = complete ? yoke_ranks_agree(run->ranks, text)
                                   : FAIL_MEMORY(bytes, "what the ranks must agree on");
-    free(text);
+    yoke_free(text);
     return status;
 }

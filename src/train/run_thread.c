@@ -72,12 +72,12 @@ static bool watch(run_thread *own) {
 static void run_thread_free(run_thread *own) {
     pthread_cond_destroy(&own->ended);
     pthread_mutex_destroy(&own->mutex);
-    free(own);
+    yoke_free(own);
 }
 
 static yoke_status start(run_thread **started, yoke_trainer *trainer,
                          yoke_status (*loop)(yoke_trainer *trainer)) {
-    run_thread *own = calloc(1, sizeof *own);
+    run_thread *own = yoke_calloc(1, sizeof *own);
     if (own == NULL) return FAIL_MEMORY(sizeof *own, "the thread of the run");
     own->trainer = trainer;
     own->loop = loop;

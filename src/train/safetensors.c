@@ -87,7 +87,7 @@ static yoke_status read_header(yoke_safetensors *file) {
     size_t length = 0;
     TRY(read_length(file, &length));
     file->data_at = YOKE_HEADER_AT + length;
-    char *header = malloc(file->data_at + 1);
+    char *header = yoke_malloc(file->data_at + 1);
     if (header == NULL) return FAIL_MEMORY(length, "the header of a weight file");
     file->header = header;
     TRY(read_at(file, 0, header, file->data_at));
@@ -97,7 +97,7 @@ static yoke_status read_header(yoke_safetensors *file) {
 
 /* Closes the file after a failure. */
 static yoke_status begin(yoke_safetensors *file, const char *path) {
-    file->path = strdup(path);
+    file->path = yoke_strdup(path);
     yoke_status status =
         file->path != NULL ? read_header(file) : FAIL_MEMORY(strlen(path) + 1, "a path");
     if (status != YOKE_OK) yoke_safetensors_close(file);
@@ -119,14 +119,14 @@ yoke_status yoke_safetensors_open(yoke_safetensors *file, const char *path) {
 }
 
 void yoke_safetensors_close(yoke_safetensors *file) {
-    free(file->by_key);
-    free(file->by_name);
-    free(file->notes);
-    free(file->tensors);
-    free(file->header);
-    free(file->data);
+    yoke_free(file->by_key);
+    yoke_free(file->by_name);
+    yoke_free(file->notes);
+    yoke_free(file->tensors);
+    yoke_free(file->header);
+    yoke_free(file->data);
     if (file->on_disk) yoke_file_close(&file->reader);
-    free(file->path);
+    yoke_free(file->path);
     *file = (yoke_safetensors){0};
 }
 
@@ -276,7 +276,7 @@ static yoke_status check_names(const char **names, size_t count, const char *wha
 static yoke_status check_all_names(const yoke_file_tensor *tensors, int count,
                                    const yoke_file_note *notes, int note_count) {
     size_t most = (size_t)(count > note_count ? count : note_count) + 1;
-    const char **names = malloc(most * sizeof *names);
+    const char **names = yoke_malloc(most * sizeof *names);
     if (names == NULL) return FAIL_MEMORY(most * sizeof *names, "the names of a file");
     for (int i = 0; i < count; i++)
         names[i] = tensors[i].name;
@@ -286,7 +286,7 @@ static yoke_status check_all_names(const yoke_file_tensor *tensors, int count,
         names[i] = notes[i].key;
     names[note_count] = FORMAT;
     if (status == YOKE_OK) status = check_names(names, (size_t)note_count + 1, "text");
-    free(names);
+    yoke_free(names);
     return status;
 }
 
@@ -300,7 +300,7 @@ static yoke_status pad_header(char **header, size_t *bytes, const yoke_json *jso
                     "most %zu: shorten or leave out lists of names",
                     length, YOKE_HEADER_LIMIT);
     *bytes = YOKE_HEADER_AT + length;
-    *header = malloc(*bytes);
+    *header = yoke_malloc(*bytes);
     if (*header == NULL) return FAIL_MEMORY(*bytes, "the header of a weight file");
     for (unsigned i = 0; i < YOKE_HEADER_AT; i++)
         (*header)[i] = (char)(unsigned char)(length >> 8 * i);
@@ -365,6 +365,6 @@ yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
     yoke_status status = yoke_file_create_whole(writer, path);
     if (status == YOKE_OK) status = yoke_file_reserve(writer, header_bytes + block_bytes);
     if (status == YOKE_OK) status = yoke_file_write(writer, header, header_bytes);
-    free(header);
+    yoke_free(header);
     return status;
 }

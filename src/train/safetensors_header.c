@@ -140,7 +140,7 @@ yoke_status yoke_table_grow(void **table, int count, int *capacity, size_t entry
                             const char *what) {
     if (count < *capacity) return YOKE_OK;
     int more = *capacity > 0 ? 2 * *capacity : 32;
-    void *grown = realloc(*table, (size_t)more * entry_bytes);
+    void *grown = yoke_realloc(*table, (size_t)more * entry_bytes);
     if (grown == NULL) return FAIL_MEMORY((size_t)more * entry_bytes, what);
     *table = grown;
     *capacity = more;
@@ -214,7 +214,7 @@ static int by_key(const void *left, const void *right, void *context) {
 /* The caller frees *order. */
 static yoke_status sort(int **order, int count, int (*compare)(const void *, const void *, void *),
                         void *entries) {
-    *order = malloc(((size_t)count + 1) * sizeof **order);
+    *order = yoke_malloc(((size_t)count + 1) * sizeof **order);
     if (*order == NULL)
         return FAIL_MEMORY(((size_t)count + 1) * sizeof **order, "the names of a weight file");
     for (int i = 0; i < count; i++)

@@ -97,12 +97,12 @@ yoke_status yoke_rows_digest(const yoke_rows *of, char text[YOKE_DIGEST_TEXT]) {
     snprintf(text, YOKE_DIGEST_TEXT, "none");
     if (stored == NULL) return YOKE_OK;
     size_t row_bytes = values * sizeof(float); /* as many as int32_t has */
-    char *kept = malloc(rows->rows * row_bytes);
+    char *kept = yoke_malloc(rows->rows * row_bytes);
     if (kept == NULL) return FAIL_MEMORY(rows->rows * row_bytes, "labels");
     for (size_t row = 0; row < rows->rows; row++)
         memcpy(kept + row * row_bytes,
                (const char *)stored + yoke_dataset_stored(rows, row) * row_bytes, row_bytes);
     yoke_digest_text(kept, rows->rows * row_bytes, text);
-    free(kept);
+    yoke_free(kept);
     return YOKE_OK;
 }

@@ -37,7 +37,7 @@ static const struct {
 
 yoke_status yoke_tensor_file_create(yoke_tensor_file **file) {
     TRY(yoke_pointer_check(file, "file"));
-    *file = calloc(1, sizeof **file);
+    *file = yoke_calloc(1, sizeof **file);
     return *file != NULL ? YOKE_OK : FAIL_MEMORY(sizeof **file, "a file of tensors");
 }
 
@@ -56,15 +56,15 @@ void yoke_tensor_file_close(yoke_tensor_file *file) {
     if (file == NULL) return;
     yoke_safetensors_close(&file->source);
     for (int i = 0; i < file->count; i++) {
-        free(file->tensors[i].name);
-        free(file->tensors[i].values);
+        yoke_free(file->tensors[i].name);
+        yoke_free(file->tensors[i].values);
     }
     for (int i = 0; i < file->note_count; i++) {
-        free((char *)file->notes[i].key);
-        free((char *)file->notes[i].value);
+        yoke_free((char *)file->notes[i].key);
+        yoke_free((char *)file->notes[i].value);
     }
-    free(file->tensors);
-    free(file);
+    yoke_free(file->tensors);
+    yoke_free(file);
 }
 
 /* Writing. */
@@ -112,11 +112,11 @@ yoke_status yoke_tensor_file_add(yoke_tensor_file *file, const yoke_tensor_file_
         if (__builtin_mul_overflow(bytes, (size_t)own.shape[i], &bytes))
             return FAIL(YOKE_ERROR_ARGUMENT, "%s: the shape is too large", own.name);
     }
-    one.name = strdup(own.name);
-    one.values = malloc(bytes > 0 ? bytes : 1);
+    one.name = yoke_strdup(own.name);
+    one.values = yoke_malloc(bytes > 0 ? bytes : 1);
     if (one.name == NULL || one.values == NULL) {
-        free(one.name);
-        free(one.values);
+        yoke_free(one.name);
+        yoke_free(one.values);
         return FAIL_MEMORY(bytes, own.name);
     }
     memcpy(one.values, values, bytes);
@@ -131,10 +131,10 @@ yoke_status yoke_tensor_file_note(yoke_tensor_file *file, const char *key, const
     TRY(yoke_pointer_check(value, "value"));
     if (file->note_count == NOTES)
         return FAIL(YOKE_ERROR_ARGUMENT, "a file has %d texts at most", NOTES);
-    char *own_key = strdup(key), *own_value = strdup(value);
+    char *own_key = yoke_strdup(key), *own_value = yoke_strdup(value);
     if (own_key == NULL || own_value == NULL) {
-        free(own_key);
-        free(own_value);
+        yoke_free(own_key);
+        yoke_free(own_value);
         return FAIL_MEMORY(strlen(key) + strlen(value) + 2, "a text of a file");
     }
     file->notes[file->note_count++] = (yoke_file_note){.key = own_key, .value = own_value};
@@ -165,13 +165,13 @@ static yoke_status write_all(const yoke_tensor_file *file, yoke_file_tensor *tab
 yoke_status yoke_tensor_file_save(const yoke_tensor_file *file, const char *path) {
     TRY(check_new(file));
     TRY(yoke_pointer_check(path, "path"));
-    yoke_file_tensor *table = calloc((size_t)file->count + 1, sizeof *table);
+    yoke_file_tensor *table = yoke_calloc((size_t)file->count + 1, sizeof *table);
     if (table == NULL)
         return FAIL_MEMORY((size_t)file->count * sizeof *table, "the table of a file");
     for (int i = 0; i < file->count; i++)
         table[i] = file->tensors[i].tensor;
     yoke_status status = write_all(file, table, path);
-    free(table);
+    yoke_free(table);
     return status;
 }
 

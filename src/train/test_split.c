@@ -32,7 +32,7 @@ static yoke_status open_tallies(yoke_test_split *test, const yoke_run *run) {
     if (misclassified == 0 || classes == 0 || several) return YOKE_OK;
     if (test->rows.rows->images != NULL) {
         size_t bytes = (size_t)misclassified * yoke_dataset_values(test->rows.rows);
-        test->misclassified_pixels = malloc(bytes);
+        test->misclassified_pixels = yoke_malloc(bytes);
         if (test->misclassified_pixels == NULL)
             return FAIL_MEMORY(bytes, "pictures of misclassified rows");
     }
@@ -52,7 +52,7 @@ yoke_status yoke_test_split_open(yoke_test_split *test, yoke_run *run) {
 }
 
 void yoke_test_split_close(yoke_test_split *test) {
-    free(test->misclassified_pixels);
+    yoke_free(test->misclassified_pixels);
     yoke_tally_end(&test->predictions);
     yoke_tally_end(&test->tally);
     yoke_rows_close(&test->rows);
@@ -125,7 +125,7 @@ static yoke_status sum_batches(yoke_test_split *test, const yoke_run *run, yoke_
 static yoke_status add_worst(const yoke_run *run, yoke_tally *tally) {
     int world = yoke_process_group_world(run->ranks), capacity = tally->capacity;
     size_t own_count = (size_t)capacity, count = own_count * (size_t)world;
-    yoke_wrong_row *all = calloc(count, sizeof *all);
+    yoke_wrong_row *all = yoke_calloc(count, sizeof *all);
     if (all == NULL) return FAIL_MEMORY(count * sizeof *all, "the ranks' predictions");
     for (int i = tally->worst_count; i < capacity; i++)
         tally->worst[i] = (yoke_wrong_row){.label = -1};
@@ -134,7 +134,7 @@ static yoke_status add_worst(const yoke_run *run, yoke_tally *tally) {
     tally->worst_count = 0;
     for (size_t i = 0; i < count && status == YOKE_OK; i++)
         if (all[i].label >= 0) yoke_tally_add_wrong(tally, &all[i]);
-    free(all);
+    yoke_free(all);
     return status;
 }
 

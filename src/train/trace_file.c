@@ -33,7 +33,7 @@ typedef struct clock_reading {
 /* The machines' clocks differ; after a barrier all ranks read theirs at nearly the same time. */
 static yoke_status align_clocks(const yoke_run *run, yoke_trace_process *processes) {
     int world = yoke_process_group_world(run->ranks);
-    clock_reading *all = calloc((size_t)world, sizeof *all);
+    clock_reading *all = yoke_calloc((size_t)world, sizeof *all);
     if (all == NULL) return FAIL_MEMORY((size_t)world * sizeof *all, "the ranks' clocks");
     /* A launcher may leave the number of the machine out: the kernel's id of the boot is sure. */
     clock_reading own = {.now_ns = 0};
@@ -52,7 +52,7 @@ static yoke_status align_clocks(const yoke_run *run, yoke_trace_process *process
         if (memcmp(all[rank].boot, all[0].boot, BOOT_BYTES) != 0)
             processes[rank].shift_ns = all[0].now_ns - all[rank].now_ns;
     }
-    free(all);
+    yoke_free(all);
     return status;
 }
 
@@ -66,21 +66,21 @@ static yoke_status share_trace(yoke_run *run, int from, yoke_trace **received) {
     yoke_status status =
         yoke_process_group_broadcast(run->ranks, &count, 1, YOKE_ELEMENT_INT64, from);
     if (status == YOKE_OK && rank != from) {
-        words = calloc((size_t)count, sizeof *words);
+        words = yoke_calloc((size_t)count, sizeof *words);
         if (words == NULL) status = FAIL_MEMORY((size_t)count * sizeof *words, "a rank's trace");
     }
     if (status == YOKE_OK)
         status = yoke_process_group_broadcast(run->ranks, words, (size_t)count, YOKE_ELEMENT_INT64,
                                               from);
     if (status == YOKE_OK && rank == 0) status = yoke_trace_unpack(received, words, (size_t)count);
-    free(words);
+    yoke_free(words);
     return status;
 }
 
 static yoke_status gather_traces(yoke_run *run, gathered *all) {
     int world = yoke_process_group_world(run->ranks);
-    all->processes = calloc((size_t)world, sizeof *all->processes);
-    all->traces = calloc((size_t)world, sizeof(yoke_trace *));
+    all->processes = yoke_calloc((size_t)world, sizeof *all->processes);
+    all->traces = yoke_calloc((size_t)world, sizeof(yoke_trace *));
     if (all->processes == NULL || all->traces == NULL)
         return FAIL_MEMORY((size_t)world * sizeof *all->processes, "the ranks' traces");
     TRY(align_clocks(run, all->processes));
@@ -113,8 +113,8 @@ static yoke_status write_together(yoke_run *run, bool *sent) {
     if (status == YOKE_OK && yoke_run_writes(run)) yoke_run_say(run, YOKE_EVENT_SAVED, file.path);
     for (int rank = 1; all.traces != NULL && rank < world; rank++)
         yoke_trace_destroy(all.traces[rank]);
-    free(all.traces);
-    free(all.processes);
+    yoke_free(all.traces);
+    yoke_free(all.processes);
     return status;
 }
 
@@ -130,12 +130,12 @@ static yoke_status write_own(yoke_run *run) {
     if (run->ranks != NULL) rank = yoke_process_group_rank(run->ranks);
     all[past] = (yoke_trace_process){.rank = rank, .trace = own_trace(run)};
     if (past > 0) all[past].name = run->past.names[past];
-    if (rank > 0 && asprintf(&own, "%s" OF_RANK "%d", path, rank) < 0)
+    if (rank > 0 && (own = yoke_format("%s" OF_RANK "%d", path, rank)) == NULL)
         return FAIL_MEMORY(4096, "a path");
     if (rank > 0) path = own;
     yoke_status status = yoke_trace_write_processes(all, past + 1, path);
     if (status == YOKE_OK) yoke_run_say(run, YOKE_EVENT_SAVED, path);
-    free(own);
+    yoke_free(own);
     return status;
 }
 
@@ -161,13 +161,13 @@ static bool is_of_rank(const char *name, const char *trace) {
 
 void yoke_trace_file_forget(const char *path) {
     if (path == NULL) return;
-    char *folder = strdup(path), *file = strdup(path);
+    char *folder = yoke_strdup(path), *file = yoke_strdup(path);
     const char *name = file != NULL ? basename(file) : "";
     DIR *directory = folder != NULL ? opendir(dirname(folder)) : NULL;
     for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;)
         if (file != NULL && is_of_rank(entry->d_name, name))
             (void)unlinkat(dirfd(directory), entry->d_name, 0);
     if (directory != NULL) closedir(directory);
-    free(file);
-    free(folder);
+    yoke_free(file);
+    yoke_free(folder);
 }

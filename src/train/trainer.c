@@ -42,7 +42,7 @@ static yoke_status keep_texts(yoke_trainer *trainer) {
                              &trainer->apart.async.replay_order};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         if (*fields[i] == NULL) continue;
-        trainer->texts[i] = strdup(*fields[i]);
+        trainer->texts[i] = yoke_strdup(*fields[i]);
         if (trainer->texts[i] == NULL) return FAIL_MEMORY(strlen(*fields[i]) + 1, "an option");
         *fields[i] = trainer->texts[i];
     }
@@ -366,7 +366,7 @@ static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *opti
 yoke_status yoke_trainer_create(yoke_trainer **trainer, const yoke_trainer_options *options) {
     TRY(yoke_pointer_check(trainer, "trainer"));
     *trainer = NULL;
-    yoke_trainer *made = calloc(1, sizeof *made);
+    yoke_trainer *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a trainer");
     made->process = getpid();
     yoke_turns_begin(&made->turns);
@@ -405,9 +405,9 @@ void yoke_trainer_destroy(yoke_trainer *trainer) {
     yoke_process_group_destroy(run->ranks);
     yoke_devices_close(run->devices);
     for (size_t i = 0; i < sizeof trainer->texts / sizeof trainer->texts[0]; i++)
-        free(trainer->texts[i]);
+        yoke_free(trainer->texts[i]);
     yoke_turns_end(&trainer->turns);
-    free(trainer);
+    yoke_free(trainer);
 }
 
 /* Answers. */

@@ -59,22 +59,22 @@ static yoke_status open_views(viewed *at, const yoke_run *run, const yoke_batch 
     at->shape = run->training.info.shape;
     at->classes = (size_t)yoke_model_output_shape(run->model).channels;
     size_t values = (size_t)at->shape.channels * (size_t)at->shape.height * (size_t)at->shape.width;
-    at->outputs = calloc(at->rows * at->classes, sizeof *at->outputs);
-    at->mean = calloc(at->rows * at->classes, sizeof *at->mean);
+    at->outputs = yoke_calloc(at->rows * at->classes, sizeof *at->outputs);
+    at->mean = yoke_calloc(at->rows * at->classes, sizeof *at->mean);
     if (batch->pixels != NULL)
-        at->placements = calloc(at->rows, sizeof *at->placements);
+        at->placements = yoke_calloc(at->rows, sizeof *at->placements);
     else
-        at->inputs = malloc(at->rows * values * sizeof *at->inputs);
+        at->inputs = yoke_malloc(at->rows * values * sizeof *at->inputs);
     if (at->outputs == NULL || at->mean == NULL || (at->inputs == NULL && at->placements == NULL))
         return FAIL_MEMORY(at->rows * values * sizeof *at->inputs, "views of a batch");
     return YOKE_OK;
 }
 
 static void close_views(viewed *at) {
-    free(at->inputs);
-    free(at->placements);
-    free(at->outputs);
-    free(at->mean);
+    yoke_free(at->inputs);
+    yoke_free(at->placements);
+    yoke_free(at->outputs);
+    yoke_free(at->mean);
 }
 
 static void write_plane(const viewed *at, const view *as, const float *from, float *to) {

@@ -173,7 +173,7 @@ static bool is_lacking(const yoke_weights_match *match, int index) {
 static yoke_status allow(yoke_names *names, int count, const char *list, int **marks,
                          const char **unmatched) {
     size_t bytes = ((size_t)count + 1) * sizeof **marks;
-    *marks = malloc(bytes);
+    *marks = yoke_malloc(bytes);
     if (*marks == NULL) return FAIL_MEMORY(bytes, "what a file may lack");
     for (int i = 0; i < count; i++)
         (*marks)[i] = -1;
@@ -236,8 +236,8 @@ static yoke_status find_sources(yoke_weights_match *match) {
 
 yoke_status yoke_weights_match_open(yoke_weights_match *match) {
     size_t tensors = (size_t)yoke_model_tensor_count(match->model), largest = 1;
-    match->sources = calloc(tensors, sizeof *match->sources);
-    match->reasons = calloc(tensors, sizeof *match->reasons);
+    match->sources = yoke_calloc(tensors, sizeof *match->sources);
+    match->reasons = yoke_calloc(tensors, sizeof *match->reasons);
     if (match->sources == NULL || match->reasons == NULL)
         return FAIL_MEMORY(tensors * sizeof *match->sources, "the tensors of a file");
     TRY(allow_missing(match));
@@ -246,18 +246,18 @@ yoke_status yoke_weights_match_open(yoke_weights_match *match) {
     for (size_t i = 0; i < tensors; i++)
         if (match->sources[i] != NULL && match->sources[i]->elements > largest)
             largest = match->sources[i]->elements;
-    match->values = malloc(largest * sizeof *match->values);
+    match->values = yoke_malloc(largest * sizeof *match->values);
     if (match->values == NULL)
         return FAIL_MEMORY(largest * sizeof *match->values, "a tensor on its way from a file");
     return YOKE_OK;
 }
 
 void yoke_weights_match_close(yoke_weights_match *match) {
-    free(match->values);
-    free(match->unknown);
-    free(match->missing);
-    free(match->reasons);
-    free(match->sources);
+    yoke_free(match->values);
+    yoke_free(match->unknown);
+    yoke_free(match->missing);
+    yoke_free(match->reasons);
+    yoke_free(match->sources);
 }
 
 /* Values. */

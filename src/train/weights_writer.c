@@ -29,7 +29,7 @@ struct yoke_weights_writer {
 
 static yoke_status list_tensors(yoke_weights_writer *writer, const yoke_model *model) {
     writer->count = yoke_model_tensor_count(model);
-    writer->tensors = calloc((size_t)writer->count + 1, sizeof *writer->tensors);
+    writer->tensors = yoke_calloc((size_t)writer->count + 1, sizeof *writer->tensors);
     if (writer->tensors == NULL)
         return FAIL_MEMORY((size_t)writer->count * sizeof *writer->tensors, "the table of a file");
     for (int i = 0; i < writer->count; i++) {
@@ -45,7 +45,7 @@ static yoke_status build(yoke_weights_writer *writer, const yoke_model *model,
     yoke_file_note items[YOKE_DESCRIPTION_NOTES + 1];
     size_t bytes = 1;
     int count = options->notes != NULL ? yoke_notes_list(options->notes, items) : 0;
-    writer->path = strdup(options->path);
+    writer->path = yoke_strdup(options->path);
     if (writer->path == NULL) return FAIL_MEMORY(strlen(options->path) + 1, "a file's name");
     writer->apart = options->apart;
     TRY(list_tensors(writer, model));
@@ -56,7 +56,7 @@ static yoke_status build(yoke_weights_writer *writer, const yoke_model *model,
         if (writer->tensors[i].bytes > bytes) bytes = writer->tensors[i].bytes;
     }
     if (writer->apart && writer->block_bytes > bytes) bytes = writer->block_bytes;
-    writer->blocks = malloc(bytes);
+    writer->blocks = yoke_malloc(bytes);
     if (writer->blocks == NULL) return FAIL_MEMORY(bytes, "weights on their way to a file");
     memset(writer->blocks, 0, bytes); /* touches the pages now */
     return YOKE_OK;
@@ -66,7 +66,7 @@ yoke_status yoke_weights_writer_create(yoke_weights_writer **writer, yoke_data_p
                                        const yoke_model *model,
                                        const yoke_weights_writer_options *options) {
     *writer = NULL;
-    yoke_weights_writer *made = calloc(1, sizeof *made);
+    yoke_weights_writer *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "the writer of weights");
     made->parallel = parallel;
     yoke_status status = build(made, model, options);
@@ -81,11 +81,11 @@ yoke_status yoke_weights_writer_create(yoke_weights_writer **writer, yoke_data_p
 void yoke_weights_writer_destroy(yoke_weights_writer *writer) {
     if (writer == NULL) return;
     yoke_file_abort(&writer->file);
-    free(writer->blocks);
-    free(writer->header);
-    free(writer->tensors);
-    free(writer->path);
-    free(writer);
+    yoke_free(writer->blocks);
+    yoke_free(writer->header);
+    yoke_free(writer->tensors);
+    yoke_free(writer->path);
+    yoke_free(writer);
 }
 
 void yoke_weights_writer_follow(yoke_weights_writer *writer, yoke_data_parallel *parallel) {

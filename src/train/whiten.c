@@ -38,18 +38,18 @@ static yoke_status open_covariance(covariance *c, const yoke_run *run) {
         return FAIL(YOKE_ERROR_ARGUMENT, "whiten %s: a row stream has no rows to see beforehand",
                     run->options.whiten);
     size_t squares = c->values * c->values;
-    c->sums = calloc(squares, sizeof *c->sums);
-    c->vectors = calloc(squares, sizeof *c->vectors);
-    c->patch = calloc(c->values, sizeof *c->patch);
+    c->sums = yoke_calloc(squares, sizeof *c->sums);
+    c->vectors = yoke_calloc(squares, sizeof *c->vectors);
+    c->patch = yoke_calloc(c->values, sizeof *c->patch);
     if (c->sums == NULL || c->vectors == NULL || c->patch == NULL)
         return FAIL_MEMORY(2 * squares * sizeof *c->sums, "the covariance of patches");
     return YOKE_OK;
 }
 
 static void close_covariance(covariance *c) {
-    free(c->sums);
-    free(c->vectors);
-    free(c->patch);
+    yoke_free(c->sums);
+    yoke_free(c->vectors);
+    yoke_free(c->patch);
 }
 
 static size_t patches_of_row(const covariance *c) {
@@ -133,11 +133,11 @@ static void write_filters(const covariance *c, float *filters) {
 
 static yoke_status give_filters(covariance *c, const yoke_run *run) {
     size_t count = (size_t)c->stem.filters * c->values;
-    float *filters = malloc(count * sizeof *filters);
+    float *filters = yoke_malloc(count * sizeof *filters);
     if (filters == NULL) return FAIL_MEMORY(count * sizeof *filters, "whitening filters");
     write_filters(c, filters);
     yoke_status status = yoke_data_parallel_write(run->parallel, c->stem.weight, filters, count);
-    free(filters);
+    yoke_free(filters);
     TRY(status);
     return yoke_data_parallel_broadcast(run->parallel);
 }

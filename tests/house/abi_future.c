@@ -126,6 +126,7 @@ static void refuse_rows(void) {
     yoke_loader *loader = NULL;
     int64_t order[1];
     float inputs[1];
+    REFUSED(yoke_allocator, yoke_set_allocator(&given));
     REFUSED(yoke_devices_options, yoke_devices_open(&opened, &given));
     REFUSED(yoke_process_group_options, yoke_process_group_create(&group, &given));
     REFUSED(yoke_rank_info, meet(&given));

@@ -561,22 +561,12 @@ static void use_custom_loss(const yoke_model *model) {
     yoke_trainer_destroy(trainer);
 }
 
-static void use_schedules(void) {
-    yoke_lr_schedule schedule = {.struct_size = sizeof schedule, .kind = YOKE_LR_COSINE};
-    yoke_lr_plateau plateau = YOKE_LR_PLATEAU_INIT;
-    schedule.learning_rate = plateau.learning_rate = 0.5;
-    schedule.steps = 10;
-    plateau.patience = 0;
-    double lowered = 0;
-    for (int i = 0; i < 3; i++)
-        lowered = yoke_lr_plateau_update(&plateau, 1);
-    printf("schedules: %.9g, %.9g\n", yoke_learning_rate(&schedule, 5), lowered);
-}
-
+#include "abi_memory.h"
 #include "abi_models.h"
 
 int main(int count, char **words) {
     if (count != 3) return 2;
+    use_allocator();
     use_ranks();
     yoke_devices *devices = use_devices();
     use_datasets();
@@ -596,5 +586,5 @@ int main(int count, char **words) {
     use_schedules();
     yoke_model_destroy(model);
     yoke_devices_close(devices);
-    return 0;
+    return abi_allocations == 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of abi_host.c that continues a text and reads a file of ONNX; it has that file's macros.
+/* Parts of abi_host.c: texts, files of ONNX and schedules; they have that file's macros.
  */
 static void use_generator(yoke_devices *devices) {
     yoke_generator_options options = YOKE_GENERATOR_OPTIONS_INIT;
@@ -27,4 +27,16 @@ static void use_models(yoke_devices *devices) {
     yoke_onnx_options onnx = YOKE_ONNX_OPTIONS_INIT;
     yoke_model *none = NULL;
     printf("%s\n", yoke_status_name(yoke_model_read_onnx(&none, "none.onnx", &onnx)));
+}
+
+static void use_schedules(void) {
+    yoke_lr_schedule schedule = {.struct_size = sizeof schedule, .kind = YOKE_LR_COSINE};
+    yoke_lr_plateau plateau = YOKE_LR_PLATEAU_INIT;
+    schedule.learning_rate = plateau.learning_rate = 0.5;
+    schedule.steps = 10;
+    plateau.patience = 0;
+    double lowered = 0;
+    for (int i = 0; i < 3; i++)
+        lowered = yoke_lr_plateau_update(&plateau, 1);
+    printf("schedules: %.9g, %.9g\n", yoke_learning_rate(&schedule, 5), lowered);
 }

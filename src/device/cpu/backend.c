@@ -22,7 +22,7 @@ static void cpu_close(yoke_device *device) {
     cpu_descs_clear(&cpu->descs);
     if (cpu->stream != NULL) dnnl_stream_destroy(cpu->stream);
     if (cpu->engine != NULL) dnnl_engine_destroy(cpu->engine);
-    free(cpu);
+    yoke_free(cpu);
 }
 
 /* The devices of all processes of a list share the cores. */
@@ -59,7 +59,7 @@ static yoke_status cpu_build(cpu_device *cpu, const yoke_backend_open *request) 
 
 static yoke_status cpu_open(yoke_device **device, const yoke_backend_open *request) {
     *device = NULL;
-    cpu_device *cpu = calloc(1, sizeof *cpu);
+    cpu_device *cpu = yoke_calloc(1, sizeof *cpu);
     if (cpu == NULL) return FAIL_MEMORY(sizeof *cpu, "a device");
     yoke_status status = cpu_build(cpu, request);
     if (status != YOKE_OK) {
@@ -204,10 +204,10 @@ static yoke_status cpu_allocate(yoke_device *device, size_t bytes, void **memory
     /* The system would grant more than it has, and kill the process when it writes there. */
     if (bytes > memory_bytes()) return FAIL_MEMORY(bytes, device->name);
     size_t rounded = bytes > 0 ? (bytes + alignment - 1) / alignment * alignment : alignment;
-    *memory = aligned_alloc(alignment, rounded);
+    *memory = yoke_aligned_alloc(alignment, rounded);
     if (*memory == NULL) return FAIL_MEMORY(bytes, device->name);
     if (yoke_room_check() != YOKE_OK) {
-        free(*memory);
+        yoke_free(*memory);
         *memory = NULL;
         return YOKE_ERROR_MEMORY;
     }
@@ -221,7 +221,7 @@ static yoke_status cpu_allocate(yoke_device *device, size_t bytes, void **memory
 
 static void cpu_release(yoke_device *device, void *pointer) {
     (void)device;
-    free(pointer);
+    yoke_free(pointer);
 }
 
 static yoke_status cpu_upload(yoke_device *device, yoke_stream stream, void *to, const void *from,

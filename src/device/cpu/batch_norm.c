@@ -232,7 +232,7 @@ static void both_destroy(yoke_plan *plan) {
     batch_norm_add_plan *both = (batch_norm_add_plan *)plan;
     yoke_plan_destroy(both->norm);
     yoke_plan_destroy(both->add);
-    free(both);
+    yoke_free(both);
 }
 
 static yoke_status both_forward(yoke_plan *plan, const yoke_plan_step *step) {

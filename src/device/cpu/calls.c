@@ -90,7 +90,7 @@ static void unbind(cpu_call *call) {
 
 void cpu_call_destroy(cpu_call *call) {
     unbind(call);
-    free(call->scratch);
+    yoke_free(call->scratch);
     if (call->primitive != NULL) dnnl_primitive_destroy(call->primitive);
     memset(call, 0, sizeof *call);
 }
@@ -100,7 +100,7 @@ static yoke_status bind_reorder_scratch(cpu_call *call, cpu_device *device,
     const cpu_desc *desc = NULL;
     TRY_DNNL(cpu_desc_of_argument(&desc, &device->descs, description, DNNL_ARG_SCRATCHPAD));
     if (desc == NULL || desc->bytes == 0) return YOKE_OK;
-    call->scratch = aligned_alloc(CPU_LINE, cpu_align(desc->bytes, CPU_LINE));
+    call->scratch = yoke_aligned_alloc(CPU_LINE, cpu_align(desc->bytes, CPU_LINE));
     if (call->scratch == NULL) return FAIL_MEMORY(desc->bytes, "a conversion of layouts");
     return add_argument(call, device, DNNL_ARG_SCRATCHPAD, desc, call->scratch);
 }
@@ -211,7 +211,7 @@ yoke_status cpu_primitive_plan_backward(yoke_plan *plan, const yoke_plan_step *s
 void cpu_primitive_plan_destroy(yoke_plan *plan) {
     cpu_primitive_destroy(&((cpu_primitive_plan *)plan)->forward);
     cpu_primitive_destroy(&((cpu_primitive_plan *)plan)->backward);
-    free(plan);
+    yoke_free(plan);
 }
 
 size_t cpu_primitive_plan_scratch(const cpu_primitive_plan *plan) {

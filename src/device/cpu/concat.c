@@ -21,7 +21,7 @@ static void clear_calls(concat_plan *concat) {
 
 static void concat_destroy(yoke_plan *plan) {
     clear_calls((concat_plan *)plan);
-    free(plan);
+    yoke_free(plan);
 }
 
 /* A reorder between equal descriptors is empty: of one row, input 0 is the beginning of the output.

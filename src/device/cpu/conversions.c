@@ -14,7 +14,7 @@ typedef struct cpu_conversion {
 
 static void conversion_destroy(cpu_conversion *conversion) {
     cpu_call_destroy(&conversion->call);
-    free(conversion);
+    yoke_free(conversion);
 }
 
 /* The two may differ in ndim ([out, in / groups, k, k] is [groups, out / groups, ...] to oneDNN):
@@ -37,7 +37,7 @@ static cpu_conversion *find(const cpu_device *device, const cpu_desc *from, cons
 
 static yoke_status add_conversion(cpu_device *device, const cpu_desc *from, const cpu_desc *to) {
     if (find(device, from, to) != NULL) return YOKE_OK;
-    cpu_conversion *added = calloc(1, sizeof *added);
+    cpu_conversion *added = yoke_calloc(1, sizeof *added);
     if (added == NULL) return FAIL_MEMORY(sizeof *added, "a conversion of layouts");
     added->from = from;
     added->to = to;

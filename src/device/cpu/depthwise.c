@@ -61,7 +61,7 @@ static yoke_taps taps_of(const cpu_operation *o, int direction) {
 /* Taps beyond the image are left out: of a kernel of 7 over an image of 2, all but 9 of 49. */
 static yoke_status list_taps(cpu_depthwise *self, const cpu_desc *w) {
     size_t most = (size_t)self->down.kernel * (size_t)self->across.kernel;
-    self->taps = malloc(most * sizeof *self->taps);
+    self->taps = yoke_malloc(most * sizeof *self->taps);
     if (self->taps == NULL) return FAIL_MEMORY(most * sizeof *self->taps, "a convolution's taps");
     for (int i = 0; i < (int)most; i++) {
         int ky = i / self->across.kernel, kx = i % self->across.kernel;
@@ -111,8 +111,8 @@ static cpu_depthwise *depthwise_of(const cpu_own_kernel *kernel) {
 }
 
 static void depthwise_destroy(cpu_own_kernel *kernel) {
-    free(depthwise_of(kernel)->taps);
-    free(kernel);
+    yoke_free(depthwise_of(kernel)->taps);
+    yoke_free(kernel);
 }
 
 static size_t depthwise_scratch_bytes(const cpu_own_kernel *kernel) {
@@ -302,7 +302,7 @@ yoke_status cpu_depthwise_create(cpu_own_kernel **kernel, cpu_device *device,
     if (!fits(convolution) || epilogue->adds || !cpu_epilogue_bounds(epilogue, &low, &high))
         return FAIL(YOKE_ERROR_DEVICE, "this is no depthwise convolution in float32, or the "
                                        "gradient of its data");
-    cpu_depthwise *self = calloc(1, sizeof *self);
+    cpu_depthwise *self = yoke_calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a convolution");
     self->base.calls = &calls;
     self->device = device;

@@ -153,7 +153,7 @@ static yoke_status bind(cpu_own_kernel *kernel, const cpu_own_addresses *address
 }
 
 static void destroy(cpu_own_kernel *kernel) {
-    free(kernel);
+    yoke_free(kernel);
 }
 
 /* Planning. */
@@ -200,7 +200,7 @@ yoke_status cpu_depthwise_wide_create(cpu_own_kernel **kernel, cpu_device *devic
     float low = 0, high = 0;
     if (!convolution_fits(convolution) || !cpu_epilogue_bounds(&convolution->epilogue, &low, &high))
         return FAIL(YOKE_ERROR_DEVICE, "this is no depthwise convolution for inference");
-    depthwise_wide *self = calloc(1, sizeof *self);
+    depthwise_wide *self = yoke_calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a convolution");
     *self = (depthwise_wide){.base = {&calls},
                              .threads = device->base.threads,
@@ -212,6 +212,6 @@ yoke_status cpu_depthwise_wide_create(cpu_own_kernel **kernel, cpu_device *devic
     if (status == YOKE_OK)
         *kernel = &self->base;
     else
-        free(self);
+        yoke_free(self);
     return status;
 }

@@ -144,7 +144,7 @@ static void multiply_destroy(yoke_plan *plan) {
     cpu_primitive_destroy(&multiply->forward);
     for (int i = 0; i < 2; i++)
         cpu_primitive_destroy(&multiply->gradients[i]);
-    free(plan);
+    yoke_free(plan);
 }
 
 static yoke_status multiply_forward(yoke_plan *plan, const yoke_plan_step *step) {

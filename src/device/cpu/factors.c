@@ -95,7 +95,7 @@ yoke_status cpu_factors_create(yoke_factors **factors, cpu_device *device, const
                         .multiply = cpu_find_block_multiply()};
     *factors = NULL;
     if (read.multiply == NULL || !read_layout(&read, weight)) return YOKE_OK;
-    cpu_factors *self = malloc(sizeof *self);
+    cpu_factors *self = yoke_malloc(sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "the factors of a gradient");
     *self = read;
     self->left_row = padded(read.lines);
@@ -104,7 +104,7 @@ yoke_status cpu_factors_create(yoke_factors **factors, cpu_device *device, const
     yoke_status status = yoke_device_allocate(&device->base, bytes, "the factors of a gradient",
                                               (void **)&self->left);
     if (status != YOKE_OK) {
-        free(self);
+        yoke_free(self);
         return status;
     }
     self->base.bytes = read.steps * (read.lines + read.matrices * read.base.line) * sizeof(float);
@@ -117,7 +117,7 @@ yoke_status cpu_factors_create(yoke_factors **factors, cpu_device *device, const
 void cpu_factors_destroy(yoke_factors *factors, cpu_device *device) {
     if (factors == NULL) return;
     yoke_device_free(&device->base, ((cpu_factors *)factors)->left);
-    free(factors);
+    yoke_free(factors);
 }
 
 /* Copies. They return the bits of the largest absolute value: as numbers they are in its order, and

@@ -155,9 +155,9 @@ static yoke_status build(few_pixels *self, const cpu_operation *o) {
         return FAIL(YOKE_ERROR_DEVICE, "an output of %zu pixels has too many", self->pixels);
     cut(self);
     size_t most = self->pixels * self->tap_count;
-    self->sources = malloc(most * sizeof *self->sources);
-    self->places = malloc(most * sizeof *self->places);
-    self->begins = malloc((self->blocks * self->tap_count + 1) * sizeof *self->begins);
+    self->sources = yoke_malloc(most * sizeof *self->sources);
+    self->places = yoke_malloc(most * sizeof *self->places);
+    self->begins = yoke_malloc((self->blocks * self->tap_count + 1) * sizeof *self->begins);
     if (self->sources == NULL || self->places == NULL || self->begins == NULL)
         return FAIL_MEMORY(2 * most * sizeof *self->places, "a convolution's pixels");
     list_meetings(self);
@@ -316,10 +316,10 @@ static yoke_status bind(cpu_own_kernel *kernel, const cpu_own_addresses *address
 
 static void destroy(cpu_own_kernel *kernel) {
     few_pixels *self = (few_pixels *)kernel;
-    free(self->sources);
-    free(self->places);
-    free(self->begins);
-    free(self);
+    yoke_free(self->sources);
+    yoke_free(self->places);
+    yoke_free(self->begins);
+    yoke_free(self);
 }
 
 yoke_status cpu_few_pixels_create(cpu_own_kernel **kernel, cpu_device *device,
@@ -330,7 +330,7 @@ yoke_status cpu_few_pixels_create(cpu_own_kernel **kernel, cpu_device *device,
     float low = 0, high = 0;
     if (!operation_fits(operation) || !cpu_epilogue_bounds(&operation->epilogue, &low, &high))
         return FAIL(YOKE_ERROR_DEVICE, "this operation does not fit few pixels");
-    few_pixels *self = calloc(1, sizeof *self);
+    few_pixels *self = yoke_calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a convolution");
     *self = (few_pixels){.base = {&calls},
                          .threads = device->base.threads,

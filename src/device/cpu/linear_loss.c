@@ -246,7 +246,7 @@ static void linear_loss_destroy(yoke_plan *plan) {
         yoke_plan_destroy(self->sets[i].linear);
     }
     yoke_plan_destroy(self->loss);
-    free(self);
+    yoke_free(self);
 }
 
 /* Planning. */

@@ -387,8 +387,8 @@ static yoke_status output_backward(yoke_plan *plan, const yoke_plan_step *step) 
 }
 
 static void loss_destroy(yoke_plan *plan) {
-    free(((loss_plan *)plan)->weights);
-    free(plan);
+    yoke_free(((loss_plan *)plan)->weights);
+    yoke_free(plan);
 }
 
 /* On failure the caller destroys what *plan holds. */
@@ -415,7 +415,7 @@ yoke_status cpu_plan_loss(yoke_plan **plan, cpu_device *device, const yoke_plan_
     if (entropy && request->training) loss->base.needs.saved_bytes = loss->rows * sizeof(saved_row);
     if (operation->weights == NULL) return YOKE_OK;
     size_t bytes = loss->outputs * sizeof *operation->weights;
-    loss->weights = malloc(bytes);
+    loss->weights = yoke_malloc(bytes);
     if (loss->weights == NULL) return FAIL_MEMORY(bytes, "the weights of a loss");
     memcpy(loss->weights, operation->weights, bytes);
     for (size_t j = 0; j < loss->outputs; j++)

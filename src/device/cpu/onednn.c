@@ -8,6 +8,8 @@
 
 #include <xxhash.h>
 
+#include "base/base.h"
+
 /* Descriptors. */
 
 void cpu_descs_clear(cpu_descs *descs) {
@@ -15,12 +17,12 @@ void cpu_descs_clear(cpu_descs *descs) {
         cpu_desc *desc = descs->first;
         descs->first = desc->next;
         cpu_md_destroy(desc->onednn);
-        free(desc);
+        yoke_free(desc);
     }
 }
 
 static dnnl_status_t add_desc(const cpu_desc **desc, cpu_descs *descs, void *md) {
-    cpu_desc *added = calloc(1, sizeof *added);
+    cpu_desc *added = yoke_calloc(1, sizeof *added);
     if (added == NULL) return dnnl_out_of_memory;
     cpu_md_read(added, md);
     size_t fields = offsetof(cpu_desc, ndims);

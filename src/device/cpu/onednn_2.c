@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* oneDNN 2: descriptors by value, an operation descriptor for each description. onednn_3.c
  * implements the same functions. */
+#include "base/base.h"
 #include "device/cpu/onednn.h"
 
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 static dnnl_status_t copy(void **md, dnnl_status_t made, const dnnl_memory_desc_t *from) {
     *md = NULL;
     if (made != dnnl_success) return made;
-    *md = malloc(sizeof *from);
+    *md = yoke_malloc(sizeof *from);
     if (*md == NULL) return dnnl_out_of_memory;
     memcpy(*md, from, sizeof *from);
     return dnnl_success;
@@ -55,7 +56,7 @@ dnnl_status_t cpu_md_copy(void **md, const void *from) {
 }
 
 void cpu_md_destroy(void *md) {
-    free(md);
+    yoke_free(md);
 }
 
 void cpu_md_read(cpu_desc *desc, const void *from) {

@@ -21,7 +21,7 @@ static void clear_calls(cpu_plain_plan *plain) {
 
 static void plain_destroy(yoke_plan *plan) {
     clear_calls((cpu_plain_plan *)plan);
-    free(plan);
+    yoke_free(plan);
 }
 
 /* An operation with a type of its own keeps a copy of the output, and one of its gradient, each as

@@ -18,7 +18,7 @@ static void reshape_destroy(yoke_plan *plan) {
     reshape_plan *reshape = (reshape_plan *)plan;
     cpu_call_destroy(&reshape->forward);
     cpu_call_destroy(&reshape->backward);
-    free(reshape);
+    yoke_free(reshape);
 }
 
 static yoke_status copy_value(const reshape_plan *reshape, const cpu_call *reorder, void *to,

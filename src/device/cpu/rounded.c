@@ -108,7 +108,7 @@ static yoke_status float16_backward_part(yoke_plan *plan, yoke_direction directi
 
 static void float16_destroy(yoke_plan *plan) {
     yoke_plan_destroy(((float16_plan *)plan)->inner);
-    free(plan);
+    yoke_free(plan);
 }
 
 static const yoke_plan_calls calls = {.bind = float16_bind,

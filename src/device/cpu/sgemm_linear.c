@@ -151,7 +151,7 @@ static yoke_status linear_backward(yoke_plan *plan, const yoke_plan_step *step) 
 
 static void linear_destroy(yoke_plan *plan) {
     cpu_factors_destroy(plan->factors, cpu_of(plan->device));
-    free(plan);
+    yoke_free(plan);
 }
 
 /* Planning. */

@@ -72,10 +72,10 @@ yoke_status cpu_start_team(yoke_device *device) {
     void *frame;
     if (backtrace(&frame, 1) == 0) return FAIL_MEMORY(sizeof frame, "the stack's unwinder");
     size_t before = count_threads();
-    pthread_t *threads = calloc((size_t)count, sizeof *threads);
+    pthread_t *threads = yoke_calloc((size_t)count, sizeof *threads);
     if (threads == NULL) return FAIL_MEMORY((size_t)count * sizeof *threads, "compute threads");
     int started = try_threads(threads, count, &cause);
-    free(threads);
+    yoke_free(threads);
     if (started < count)
         return FAIL(YOKE_ERROR_SYSTEM,
                     "%s: cannot start compute thread %d of %d: %s; open the devices with fewer "

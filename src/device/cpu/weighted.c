@@ -456,7 +456,7 @@ static void weighted_destroy(yoke_plan *plan) {
     cpu_factors_destroy(plan->factors, cpu_of(plan->device));
     for (int i = 0; i < CPU_DIRECTIONS; i++)
         cpu_pass_destroy(&weighted_of(plan)->passes[i]);
-    free(plan);
+    yoke_free(plan);
 }
 
 yoke_status cpu_query_forward(const cpu_desc **desc, cpu_device *device, const cpu_problem *problem,

@@ -24,7 +24,7 @@ enum {
 
 static ptrdiff_t *offsets_along(const cpu_desc *desc, int dimension, int step) {
     int count = (int)desc->dims[dimension] / step;
-    ptrdiff_t *offsets = malloc((size_t)count * sizeof *offsets);
+    ptrdiff_t *offsets = yoke_malloc((size_t)count * sizeof *offsets);
     for (int i = 0; offsets != NULL && i < count; i++)
         offsets[i] = cpu_desc_offset(desc, dimension, i * step);
     return offsets;
@@ -247,11 +247,11 @@ static void winograd_destroy(cpu_own_kernel *kernel) {
     cpu_winograd *self = winograd_of(kernel);
     cpu_primitive_destroy(&self->multiply);
     cpu_primitive_destroy(&self->multiply_add);
-    free(self->from.groups);
-    free(self->to.groups);
-    free(self->filter_rows);
-    free(self->filter_columns);
-    free(self);
+    yoke_free(self->from.groups);
+    yoke_free(self->to.groups);
+    yoke_free(self->filter_rows);
+    yoke_free(self->filter_columns);
+    yoke_free(self);
 }
 
 static size_t matrices_floats(const cpu_winograd *self) {
@@ -299,7 +299,7 @@ yoke_status cpu_winograd_create(cpu_own_kernel **kernel, cpu_device *device,
     *kernel = NULL;
     if (!convolution_fits(convolution))
         return FAIL(YOKE_ERROR_DEVICE, "this convolution does not fit Winograd's F(4x4, 3x3)");
-    cpu_winograd *self = calloc(1, sizeof *self);
+    cpu_winograd *self = yoke_calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a convolution");
     self->base.calls = &calls;
     self->device = device;
@@ -307,7 +307,7 @@ yoke_status cpu_winograd_create(cpu_own_kernel **kernel, cpu_device *device,
     self->transforms = choose_transforms(convolution);
     self->lanes = self->transforms->lanes;
     if (!cpu_epilogue_bounds(&convolution->epilogue, &self->low, &self->high)) {
-        free(self);
+        yoke_free(self);
         return FAIL(YOKE_ERROR_DEVICE, "Winograd computes no such activation");
     }
     self->rows = (int)convolution->source->dims[0];

@@ -307,7 +307,7 @@ static yoke_status bind(cpu_own_kernel *kernel, const cpu_own_addresses *address
 }
 
 static void destroy(cpu_own_kernel *kernel) {
-    free(kernel);
+    yoke_free(kernel);
 }
 
 #define CALLS(name)                                                                                \
@@ -323,7 +323,7 @@ yoke_status cpu_winograd_inference_create(cpu_own_kernel **kernel, cpu_device *d
     float low = 0, high = 0;
     if (!convolution_fits(convolution) || !cpu_epilogue_bounds(&convolution->epilogue, &low, &high))
         return FAIL(YOKE_ERROR_DEVICE, "this convolution does not fit Winograd's for inference");
-    winograd_inference *self = calloc(1, sizeof *self);
+    winograd_inference *self = yoke_calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a convolution");
     *self = (winograd_inference){.base = {&calls[form == &winograd_large][split]},
                                  .threads = device->base.threads,
@@ -337,6 +337,6 @@ yoke_status cpu_winograd_inference_create(cpu_own_kernel **kernel, cpu_device *d
     if (status == YOKE_OK)
         *kernel = &self->base;
     else
-        free(self);
+        yoke_free(self);
     return status;
 }

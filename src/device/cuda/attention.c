@@ -61,7 +61,7 @@ static yoke_status choose(attention_plan *self, const yoke_plan_request *request
 }
 
 static void attention_destroy(yoke_plan *plan) {
-    free(plan);
+    yoke_free(plan);
 }
 
 static size_t workspace_bytes(const attention_plan *self) {
@@ -83,7 +83,7 @@ static void attention_destroy(yoke_plan *plan) {
     attention_plan *self = (attention_plan *)plan;
     for (int way = 0; way < WAYS; way++)
         cuda_graph_plan_destroy(self->graphs[way]);
-    free(self);
+    yoke_free(self);
 }
 
 static size_t workspace_bytes(const attention_plan *self) {

@@ -27,7 +27,7 @@ static void cuda_close(yoke_device *device) {
         if (cuda->streams[i] != NULL) cudaStreamDestroy(cuda->streams[i]);
     cuda_return_to(before);
     cudaGetLastError();
-    free(device);
+    yoke_free(device);
 }
 
 /* Says what `yoke devices` says where there is none. */
@@ -137,7 +137,7 @@ static yoke_status build_away(cuda_device *cuda, const yoke_backend_open *reques
 
 static yoke_status cuda_open(yoke_device **device, const yoke_backend_open *request) {
     *device = NULL;
-    cuda_device *cuda = calloc(1, sizeof *cuda);
+    cuda_device *cuda = yoke_calloc(1, sizeof *cuda);
     if (cuda == NULL) return FAIL_MEMORY(sizeof *cuda, "a device");
     cuda->base.backend = yoke_cuda_backend();
     cuda->base.index = request->index;

@@ -208,7 +208,7 @@ static yoke_status measure_candidates(const cuda_tuning *tuning, float *times, i
 
 yoke_status cuda_measure(const cuda_tuning *tuning, int *best) {
     size_t bytes = (size_t)tuning->count * sizeof(float);
-    float *times = calloc(1, bytes);
+    float *times = yoke_calloc(1, bytes);
     if (times == NULL) return FAIL_MEMORY(bytes, "measured times");
     yoke_status status = measure_candidates(tuning, times, best);
     if (status == YOKE_OK) {
@@ -217,7 +217,7 @@ yoke_status cuda_measure(const cuda_tuning *tuning, int *best) {
         status = yoke_algorithms_add(tuning->request->algorithms, key, *best,
                                      tuning->candidates[*best].name, (double)times[*best]);
     }
-    free(times);
+    yoke_free(times);
     return status;
 }
 

@@ -194,7 +194,7 @@ static void destroy(yoke_plan *plan) {
     classifier *self = self_of(plan);
     yoke_plan_destroy(self->linear);
     yoke_plan_destroy(self->loss);
-    free(self);
+    yoke_free(self);
 }
 
 /* Planning. */

@@ -217,7 +217,7 @@ static void communicator_destroy(yoke_communicator *base) {
     if (handle_of(own) != NULL && finalize(own) != ncclSuccess) abort_communicator(base);
     if (handle_of(own) != NULL) cuda_nccl()->ncclCommDestroy(handle_of(own));
     cuda_nccl_watchdog_stop(&own->watchdog);
-    free(own);
+    yoke_free(own);
 }
 
 /* In a group, because the communicator's handle is then known before the call that waits: the
@@ -258,7 +258,7 @@ static yoke_status communicator_build(nccl_communicator *own,
 
 yoke_status cuda_communicator(yoke_communicator **communicator,
                               const yoke_communicator_request *request) {
-    nccl_communicator *created = calloc(1, sizeof *created);
+    nccl_communicator *created = yoke_calloc(1, sizeof *created);
     if (created == NULL) return FAIL_MEMORY(sizeof *created, "a communicator");
     created->base = (yoke_communicator){.take = take,
                                         .is_idle = is_idle,

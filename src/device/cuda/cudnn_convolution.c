@@ -51,7 +51,7 @@ static void cudnn_destroy(cuda_pass *pass) {
     if (self->weights != NULL) cudnn->cudnnDestroyFilterDescriptor(self->weights);
     if (self->output != NULL) cudnn->cudnnDestroyTensorDescriptor(self->output);
     if (self->input != NULL) cudnn->cudnnDestroyTensorDescriptor(self->input);
-    free(self);
+    yoke_free(self);
 }
 
 /* Descriptions. */
@@ -233,7 +233,7 @@ yoke_status cuda_cudnn_pass(cuda_pass **pass, const cuda_problem *problem, cuda_
         run_forward, run_data, run_weights};
     *pass = NULL;
     if (problem->device->cudnn == NULL) return YOKE_OK;
-    cudnn_pass *self = calloc(1, sizeof *self);
+    cudnn_pass *self = yoke_calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a pass");
     self->base.device = problem->device;
     self->type = problem->type;

@@ -283,7 +283,7 @@ typedef struct constant_plan {
 static void constant_destroy(yoke_plan *plan) {
     constant_plan *constant = (constant_plan *)plan;
     if (constant->values != NULL) yoke_device_free(plan->device, constant->values);
-    free(constant);
+    yoke_free(constant);
 }
 
 static yoke_status constant_prepare(cuda_kernel_plan *plan, const yoke_plan_request *request) {

@@ -46,7 +46,7 @@ static void graph_destroy(cuda_pass *pass) {
     graph_pass *self = (graph_pass *)pass;
     cuda_graph_plan_destroy(self->adding);
     cuda_graph_plan_destroy(self->plan);
-    free(self);
+    yoke_free(self);
 }
 
 /* Rows of the norm before that backward reads and writes. */
@@ -362,7 +362,7 @@ yoke_status cuda_graph_pass(cuda_pass **pass, const cuda_problem *problem, cuda_
                             int variant) {
     const description of = {.problem = problem, .direction = direction};
     *pass = NULL;
-    graph_pass *self = calloc(1, sizeof *self);
+    graph_pass *self = yoke_calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a pass");
     self->base.device = problem->device;
     self->base.run = graph_run;

@@ -299,7 +299,7 @@ yoke_status cuda_graph_plan_create(cuda_graph_plan **plan, const cuda_graph *gra
     bool obeyed;
     *plan = NULL;
     if (!parse(text, &from)) return YOKE_OK;
-    cuda_graph_plan *self = calloc(1, sizeof *self);
+    cuda_graph_plan *self = yoke_calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a plan of a graph");
     self->device = cuda_graph_device(graph);
     memcpy(self->text, text, strlen(text) + 1);
@@ -319,7 +319,7 @@ void cuda_graph_plan_destroy(cuda_graph_plan *plan) {
     drop(&plan->configuration, 1);
     drop(plan->knobs, KNOBS_LIMIT);
     drop(&plan->engine, 1);
-    free(plan);
+    yoke_free(plan);
 }
 
 const char *cuda_graph_plan_text(const cuda_graph_plan *plan) {

@@ -97,7 +97,7 @@ static void im2col_destroy(cuda_pass *pass) {
     im2col_pass *self = (im2col_pass *)pass;
     cuda_product_destroy(self->rest.product);
     cuda_product_destroy(self->whole.product);
-    free(self);
+    yoke_free(self);
 }
 
 /* Planning. The groups are the batch of a product. Columns are stored group by group, values and
@@ -205,7 +205,7 @@ yoke_status cuda_im2col_pass(cuda_pass **pass, const cuda_problem *problem,
         run_forward, run_data, run_weights};
     (void)variant;
     *pass = NULL;
-    im2col_pass *self = calloc(1, sizeof *self);
+    im2col_pass *self = yoke_calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a pass");
     self->base.device = problem->device;
     self->base.run = runs[direction];

@@ -28,11 +28,11 @@ static yoke_status keep(cuda_device *device, const yoke_product *like) {
                                       .b = {CUDA_FLOAT32, like->transpose_b, 0},
                                       .output = {CUDA_FLOAT32, false, 0},
                                       .beside = true};
-    cuda_kept_product *kept = calloc(1, sizeof *kept);
+    cuda_kept_product *kept = yoke_calloc(1, sizeof *kept);
     if (kept == NULL) return FAIL_MEMORY(sizeof *kept, "a matrix product");
     yoke_status status = cuda_product_create(&kept->product, device, &shape);
     if (status != YOKE_OK) {
-        free(kept);
+        yoke_free(kept);
         return status;
     }
     kept->rows = like->rows, kept->inner = like->inner, kept->columns = like->columns;
@@ -56,6 +56,6 @@ void cuda_products_clear(cuda_device *device) {
         cuda_kept_product *kept = device->products;
         device->products = kept->next;
         cuda_product_destroy(kept->product);
-        free(kept);
+        yoke_free(kept);
     }
 }

@@ -58,7 +58,7 @@ yoke_status cuda_loss_over(const yoke_plan *loss, const cuda_logits *logits) {
 static void loss_destroy(yoke_plan *plan) {
     loss_plan *loss = (loss_plan *)plan;
     if (loss->weights != NULL) yoke_device_free(plan->device, loss->weights);
-    free(loss);
+    yoke_free(loss);
 }
 
 static yoke_status upload_weights(loss_plan *loss, const float *weights) {

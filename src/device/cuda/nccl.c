@@ -228,7 +228,7 @@ static void nccl_group_destroy(yoke_device_group *base) {
             cuda_nccl()->ncclCommDestroy(communicator_of(group, k));
     }
     cuda_nccl_watchdog_stop(&group->watchdog);
-    free(group);
+    yoke_free(group);
 }
 
 static ncclResult_t join_one(nccl_group *group, int k, const void *request) {
@@ -280,7 +280,7 @@ yoke_status cuda_nccl_group(yoke_device_group **group, const yoke_device_group_r
     if (automatic && request->count < 2) return YOKE_OK;
     yoke_status possible = nccl_group_check(request);
     if (possible != YOKE_OK) return automatic ? YOKE_OK : possible;
-    nccl_group *created = calloc(1, sizeof *created);
+    nccl_group *created = yoke_calloc(1, sizeof *created);
     if (created == NULL) return FAIL_MEMORY(sizeof *created, "a group of GPUs");
     created->base = (yoke_device_group){.count = request->count,
                                         .reduce = reduce,

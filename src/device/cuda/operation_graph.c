@@ -84,7 +84,7 @@ void cuda_graph_node(cuda_graph *graph, cudnnBackendDescriptorType_t type,
 yoke_status cuda_graph_create(cuda_graph **graph, cuda_device *device) {
     *graph = NULL;
     if (device->cudnn == NULL || cuda_cudnn_graph() == NULL) return YOKE_OK;
-    *graph = calloc(1, sizeof **graph);
+    *graph = yoke_calloc(1, sizeof **graph);
     if (*graph == NULL) return FAIL_MEMORY(sizeof **graph, "a graph of operations");
     (*graph)->device = device;
     return YOKE_OK;
@@ -94,7 +94,7 @@ void cuda_graph_destroy(cuda_graph *graph) {
     if (graph == NULL) return;
     for (int i = graph->object_count - 1; i >= 0; i--)
         cuda_cudnn_graph()->cudnnBackendDestroyDescriptor(graph->objects[i]);
-    free(graph);
+    yoke_free(graph);
 }
 
 #define TENSOR(name, value)                                                                        \

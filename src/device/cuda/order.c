@@ -23,12 +23,12 @@ yoke_status cuda_event_create(yoke_device_event **event, yoke_device *device, bo
     unsigned flags = cudaEventBlockingSync | (timed ? 0u : cudaEventDisableTiming);
     *event = NULL;
     TRY(cuda_use(device));
-    cuda_event *created = calloc(1, sizeof *created);
+    cuda_event *created = yoke_calloc(1, sizeof *created);
     if (created == NULL) return FAIL_MEMORY(sizeof *created, "an event");
     created->base.device = device;
     cudaError_t error = cudaEventCreateWithFlags(&created->event, flags);
     if (error != cudaSuccess) {
-        free(created);
+        yoke_free(created);
         return cuda_failed(cuda_of(device), error, "cudaEventCreateWithFlags");
     }
     *event = &created->base;
@@ -37,7 +37,7 @@ yoke_status cuda_event_create(yoke_device_event **event, yoke_device *device, bo
 
 void cuda_event_destroy(yoke_device_event *event) {
     if (cudaEventDestroy(((cuda_event *)event)->event) != cudaSuccess) cudaGetLastError();
-    free(event);
+    yoke_free(event);
 }
 
 /* In a recording the event becomes a node of the graph: work outside waits for it, work inside does
@@ -119,7 +119,7 @@ yoke_status cuda_record_begin(yoke_device *device) {
 
 static yoke_status make_recording(cuda_recording **recording, cuda_device *cuda,
                                   cudaGraph_t graph) {
-    *recording = calloc(1, sizeof **recording);
+    *recording = yoke_calloc(1, sizeof **recording);
     if (*recording == NULL) return FAIL_MEMORY(sizeof **recording, "a recording");
     (*recording)->base.device = &cuda->base;
     TRY_CUDA(cuda, cudaGraphInstantiate(&(*recording)->graph, graph, 0));
@@ -152,5 +152,5 @@ yoke_status cuda_record_run(yoke_recording *recording) {
 void cuda_record_destroy(yoke_recording *recording) {
     cudaGraphExec_t graph = ((cuda_recording *)recording)->graph;
     if (graph != NULL && cudaGraphExecDestroy(graph) != cudaSuccess) cudaGetLastError();
-    free(recording);
+    yoke_free(recording);
 }

@@ -24,7 +24,7 @@ typedef struct cuda_staging {
 /* Detours. */
 
 static yoke_status open_staging(cuda_device *to, cuda_device *from) {
-    cuda_staging *staging = calloc(1, sizeof *staging);
+    cuda_staging *staging = yoke_calloc(1, sizeof *staging);
     if (staging == NULL) return FAIL_MEMORY(sizeof *staging, "copies through host memory");
     staging->from = from;
     staging->next = to->stagings;
@@ -50,7 +50,7 @@ void cuda_close_staging(cuda_device *device) {
             if (staging->empty[i] != NULL) cudaEventDestroy(staging->empty[i]);
             if (staging->full[i] != NULL) cudaEventDestroy(staging->full[i]);
         }
-        free(staging);
+        yoke_free(staging);
     }
 }
 
@@ -197,14 +197,14 @@ static yoke_status run_test(peer_test *test) {
 }
 
 static yoke_status test_copies(yoke_device *const *devices, int count) {
-    peer_test test = {.devices = devices, .count = count, .host = malloc(PROBE_BYTES)};
+    peer_test test = {.devices = devices, .count = count, .host = yoke_malloc(PROBE_BYTES)};
     if (test.host == NULL) return FAIL_MEMORY(PROBE_BYTES, "a test of copies");
     yoke_status status = run_test(&test);
     for (int k = 0; status != YOKE_OK && k < count; k++) /* copies may still run */
         cudaStreamSynchronize(cuda_of(devices[k])->streams[YOKE_STREAM_COPY]);
     for (int k = 0; k < count; k++)
         yoke_device_free(devices[k], test.memory[k]);
-    free(test.host);
+    yoke_free(test.host);
     return status;
 }
 

@@ -26,7 +26,7 @@ void cuda_product_destroy(cuda_product *product) {
     if (product->b != NULL) lt->cublasLtMatrixLayoutDestroy(product->b);
     if (product->a != NULL) lt->cublasLtMatrixLayoutDestroy(product->a);
     if (product->description != NULL) lt->cublasLtMatmulDescDestroy(product->description);
-    free(product);
+    yoke_free(product);
 }
 
 /* Descriptions. */
@@ -213,7 +213,7 @@ static yoke_status product_build(cuda_product *product, bool *found) {
 yoke_status cuda_product_create(cuda_product **product, cuda_device *device,
                                 const cuda_product_shape *shape) {
     *product = NULL;
-    cuda_product *made = calloc(1, sizeof *made);
+    cuda_product *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a matrix product");
     made->device = device;
     made->shape = *shape;

@@ -197,7 +197,7 @@ static void product_pass_destroy(cuda_pass *pass) {
     product_pass *self = (product_pass *)pass;
     cuda_product_destroy(self->rest);
     cuda_product_destroy(self->product);
-    free(self);
+    yoke_free(self);
 }
 
 /* Planning. */
@@ -268,7 +268,7 @@ yoke_status cuda_product_pass(cuda_pass **pass, const cuda_problem *problem,
     if (!view_problem(problem, &view)) return YOKE_OK;
     /* The output accumulates the parts; in 2 bytes each addition would round. */
     if (view.parts && direction == CUDA_FORWARD && problem->type != CUDA_FLOAT32) return YOKE_OK;
-    product_pass *self = calloc(1, sizeof *self);
+    product_pass *self = yoke_calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a pass");
     self->base.device = problem->device;
     self->base.destroy = product_pass_destroy;

@@ -26,7 +26,7 @@ static void recurrence_destroy(yoke_plan *plan) {
     cuda_product_destroy(self->forward);
     cuda_product_destroy(self->data);
     cuda_product_destroy(self->weights);
-    free(self);
+    yoke_free(self);
 }
 
 /* Pieces of memory begin where products want them. */

@@ -194,7 +194,7 @@ static yoke_status sync_backward(yoke_plan *plan, const yoke_plan_step *step) {
 
 static void sync_destroy(yoke_plan *plan) {
     yoke_device_free_host(plan->device, ((sync_plan *)plan)->message);
-    free(plan);
+    yoke_free(plan);
 }
 
 static yoke_status allocate_pinned(sync_plan *sync) {

@@ -23,7 +23,7 @@ static yoke_status run_transposed(const cuda_pass *pass, const cuda_operands *op
 static void transposed_destroy(cuda_pass *pass) {
     transposed_pass *self = (transposed_pass *)pass;
     if (self->convolution != NULL) self->convolution->destroy(self->convolution);
-    free(self);
+    yoke_free(self);
 }
 
 yoke_status cuda_transposed_pass(cuda_pass **pass, const cuda_problem *problem,
@@ -33,7 +33,7 @@ yoke_status cuda_transposed_pass(cuda_pass **pass, const cuda_problem *problem,
                                                                [CUDA_BACKWARD_WEIGHTS] =
                                                                    CUDA_BACKWARD_WEIGHTS};
     *pass = NULL;
-    transposed_pass *self = calloc(1, sizeof *self);
+    transposed_pass *self = yoke_calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a pass");
     self->base.device = problem->device;
     self->base.run = run_transposed;

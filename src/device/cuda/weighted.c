@@ -179,7 +179,7 @@ static void weighted_destroy(yoke_plan *plan) {
     cuda_weighted *self = weighted_of(plan);
     for (int i = 0; i < CUDA_DIRECTIONS; i++)
         if (self->passes[i] != NULL) self->passes[i]->destroy(self->passes[i]);
-    free(self);
+    yoke_free(self);
 }
 
 yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,

@@ -180,10 +180,10 @@ static yoke_status compare_runs(norm_trial *trial, char *once, char *again, bool
 }
 
 static yoke_status repeats(norm_trial *trial, bool *same) {
-    char *results = malloc(2 * trial->result_bytes);
+    char *results = yoke_malloc(2 * trial->result_bytes);
     if (results == NULL) return FAIL_MEMORY(2 * trial->result_bytes, "results to compare");
     yoke_status status = compare_runs(trial, results, results + trial->result_bytes, same);
-    free(results);
+    yoke_free(results);
     bool refused = status == YOKE_ERROR_DEVICE && !cuda_poisoned(trial->planner->problem.device);
     if (refused) *same = false;
     return refused ? YOKE_OK : status;

@@ -85,10 +85,10 @@ static size_t slice_of(const mpi_group *mpi, const mpi_pending *one) {
 
 static yoke_status reserve_slices(mpi_group *mpi, size_t count) {
     if (count <= mpi->slices_count) return YOKE_OK;
-    free(mpi->slices);
-    free(mpi->collected);
-    mpi->slices = calloc(count, sizeof *mpi->slices);
-    mpi->collected = calloc(count, sizeof *mpi->collected);
+    yoke_free(mpi->slices);
+    yoke_free(mpi->collected);
+    mpi->slices = yoke_calloc(count, sizeof *mpi->slices);
+    mpi->collected = yoke_calloc(count, sizeof *mpi->collected);
     mpi->slices_count = mpi->slices != NULL && mpi->collected != NULL ? count : 0;
     return mpi->slices_count > 0 ? YOKE_OK
                                  : FAIL_MEMORY(2 * count * sizeof(float), "slices of gradients");
@@ -318,9 +318,9 @@ static yoke_status move_reduced(mpi_group *mpi, const yoke_mpi_transfer *given, 
         const uint16_t *values = given->from;
         size_t room = given->count;
         if (elements + room > mpi->wide_count) {
-            free(mpi->wide);
+            yoke_free(mpi->wide);
             mpi->wide_count = 0;
-            mpi->wide = malloc((elements + room) * sizeof *mpi->wide);
+            mpi->wide = yoke_malloc((elements + room) * sizeof *mpi->wide);
             if (mpi->wide == NULL)
                 return FAIL_MEMORY((elements + room) * sizeof *mpi->wide, "bfloat16 as float32");
             mpi->wide_count = elements + room;

@@ -70,10 +70,10 @@ static yoke_status open_channel(mpi_group *mpi, yoke_mpi_channel channel) {
 }
 
 static yoke_status join(mpi_group *mpi) {
-    mpi->world = calloc(1, mpi->calls->world_bytes);
+    mpi->world = yoke_calloc(1, mpi->calls->world_bytes);
     if (mpi->world == NULL) return FAIL_MEMORY(mpi->calls->world_bytes, "MPI's state of a group");
     size_t bytes = (size_t)mpi->group.world * CALL_WORDS * sizeof *mpi->headers;
-    mpi->headers = malloc((PENDING_LIMIT + 1) * bytes);
+    mpi->headers = yoke_malloc((PENDING_LIMIT + 1) * bytes);
     if (mpi->headers == NULL)
         return FAIL_MEMORY((PENDING_LIMIT + 1) * bytes, "the calls of all ranks");
     for (size_t i = 0; i < PENDING_LIMIT; i++)
@@ -94,12 +94,12 @@ static yoke_status abort_group(yoke_process_group *group, yoke_status status) {
 }
 
 static void release(mpi_group *mpi) {
-    free(mpi->world);
-    free(mpi->headers);
-    free(mpi->wide);
-    free(mpi->slices);
-    free(mpi->collected);
-    free(mpi);
+    yoke_free(mpi->world);
+    yoke_free(mpi->headers);
+    yoke_free(mpi->wide);
+    yoke_free(mpi->slices);
+    yoke_free(mpi->collected);
+    yoke_free(mpi);
 }
 
 /* A group broken by anything but a disagreement is leaked on purpose: MPI may still write to its
@@ -131,7 +131,7 @@ yoke_status yoke_mpi_group(yoke_process_group **group, const yoke_transport_requ
     const yoke_mpi_calls *calls;
     *group = NULL;
     TRY(yoke_mpi_open(&calls));
-    mpi_group *mpi = calloc(1, sizeof *mpi);
+    mpi_group *mpi = yoke_calloc(1, sizeof *mpi);
     if (mpi == NULL) return FAIL_MEMORY(sizeof *mpi, "a process group");
     mpi->group = (yoke_process_group){.transport = "mpi",
                                       .rank = request->options->rank->rank,

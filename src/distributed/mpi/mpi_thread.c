@@ -32,7 +32,7 @@ static void *run_mpi(void *context) {
 
 static void destroy(yoke_mpi_thread *self) {
     sem_destroy(&self->end);
-    free(self);
+    yoke_free(self);
 }
 
 yoke_status yoke_mpi_thread_begin(yoke_mpi_thread **self, const yoke_mpi_calls *calls,
@@ -40,7 +40,7 @@ yoke_status yoke_mpi_thread_begin(yoke_mpi_thread **self, const yoke_mpi_calls *
     cpu_set_t before;
     *self = NULL;
     *code = 0;
-    yoke_mpi_thread *made = calloc(1, sizeof *made);
+    yoke_mpi_thread *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "the thread that starts MPI");
     made->calls = calls;
     sem_init(&made->end, 0, 0);

@@ -209,11 +209,11 @@ static yoke_status compare_all(nccl_group *nccl, const nccl_request *request, in
 /* ARGUMENT on every rank unless all made the same call with memory of the same place. */
 static yoke_status agree(nccl_group *nccl, const nccl_request *request, nccl_place *place) {
     size_t bytes = (size_t)nccl->group.world * HEADER_WORDS * sizeof(int64_t);
-    int64_t *all = malloc(bytes);
+    int64_t *all = yoke_malloc(bytes);
     if (all == NULL) return FAIL_MEMORY(bytes, "the calls of all ranks");
     yoke_status status = compare_all(nccl, request, all);
     if (status == YOKE_OK) *place = (nccl_place)all[HEADER_PLACE];
-    free(all);
+    yoke_free(all);
     return status;
 }
 

@@ -39,13 +39,13 @@ static yoke_status check_gpus(nccl_group *nccl, const yoke_devices *devices) {
     TRY(yoke_devices_describe(devices, 0, &info));
     memcpy(&own, info.uuid, sizeof own);
     size_t bytes = (size_t)nccl->group.world * sizeof own;
-    gpu_name *names = malloc(bytes);
+    gpu_name *names = yoke_malloc(bytes);
     if (names == NULL) return FAIL_MEMORY(bytes, "the names of all GPUs");
     const yoke_reduce_call call = {
         .count = sizeof own / sizeof(int64_t), .element = YOKE_ELEMENT_INT64, .root = -1};
     yoke_status status = nccl->group.host->all_gather(nccl->group.host, names, &own, &call);
     if (status == YOKE_OK) status = compare_gpus(nccl, names);
-    free(names);
+    yoke_free(names);
     return status;
 }
 
@@ -100,7 +100,7 @@ static void leave(yoke_process_group *group) {
         nccl->group.host->destroy(nccl->group.host);
     }
     yoke_private_memory_free(nccl->memory);
-    free(nccl);
+    yoke_free(nccl);
 }
 
 static yoke_status abort_group(yoke_process_group *group, yoke_status status) {
@@ -130,7 +130,7 @@ static yoke_status build(nccl_group *nccl, const yoke_transport_request *request
 
 yoke_status yoke_nccl_group(yoke_process_group **group, const yoke_transport_request *request) {
     *group = NULL;
-    nccl_group *nccl = calloc(1, sizeof *nccl);
+    nccl_group *nccl = yoke_calloc(1, sizeof *nccl);
     if (nccl == NULL) return FAIL_MEMORY(sizeof *nccl, "a process group");
     yoke_status status = build(nccl, request);
     if (status == YOKE_OK) {

@@ -90,7 +90,7 @@ yoke_status yoke_roll_open(yoke_roll **roll, const char *path, int seat, int wor
                     "rank %d of a roll: at most %d ranks can go on without "
                     "others",
                     seat, YOKE_ROLL_SEATS);
-    yoke_roll *own = calloc(1, sizeof *own);
+    yoke_roll *own = yoke_calloc(1, sizeof *own);
     if (own == NULL) return FAIL_MEMORY(sizeof *own, "the roll of the ranks");
     own->seat = seat;
     own->world = world;
@@ -99,7 +99,7 @@ yoke_status yoke_roll_open(yoke_roll **roll, const char *path, int seat, int wor
     if (status == YOKE_OK) status = sit(own);
     if (status != YOKE_OK) {
         if (own->page != NULL) munmap(own->page, own->bytes);
-        free(own);
+        yoke_free(own);
         return status;
     }
     *roll = own;
@@ -115,7 +115,7 @@ void yoke_roll_close(yoke_roll *roll) {
     yoke_roll_quit(roll);
     atomic_store(&roll->page->seats[roll->seat].pid, 0);
     munmap(roll->page, roll->bytes);
-    free(roll);
+    yoke_free(roll);
 }
 
 /* Meeting. */

@@ -132,15 +132,15 @@ static yoke_status add(yoke_store *store, const char *key, int64_t value, int64_
 }
 
 static void destroy(yoke_store *store) {
-    free(store);
+    yoke_free(store);
 }
 
 yoke_status yoke_roll_store(yoke_store **store, yoke_roll *roll) {
-    roll_store *own = calloc(1, sizeof *own);
+    roll_store *own = yoke_calloc(1, sizeof *own);
     *store = NULL;
     if (own == NULL) return FAIL_MEMORY(sizeof *own, "a store");
     own->store = (yoke_store){.set = set, .wait = wait_for, .add = add, .destroy = destroy};
-    own->store.address = strdup("roll://");
+    own->store.address = yoke_strdup("roll://");
     own->roll = roll;
     own->region = yoke_roll_region(roll);
     *store = &own->store;

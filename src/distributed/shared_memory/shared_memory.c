@@ -92,7 +92,7 @@ static yoke_status map_segment(shm_group *shm, shm_segment *segment, size_t byte
     if (bytes > SHM_PART_LIMIT) return FAIL_MEMORY(bytes, "shared memory");
     segment->part_bytes = shm_whole_pages(bytes);
     size_t list_bytes = (shm->segment_count + 1) * sizeof *shm->segments;
-    shm_segment *segments = realloc(shm->segments, list_bytes);
+    shm_segment *segments = yoke_realloc(shm->segments, list_bytes);
     if (segments == NULL) return FAIL_MEMORY(list_bytes, "the list of segments");
     shm->segments = segments;
     if (rank == 0) TRY(shm_segment_create(segment, world, &shm->control->handle));
@@ -142,9 +142,9 @@ static void leave(yoke_process_group *group) {
     if (shm->control != NULL) atomic_store(&shm_self(shm)->left, true);
     for (size_t i = 0; i < shm->segment_count; i++)
         shm_segment_close(&shm->segments[i]);
-    free(shm->segments);
+    yoke_free(shm->segments);
     shm_segment_close(&shm->first);
-    free(shm);
+    yoke_free(shm);
 }
 
 static yoke_status build(shm_group *shm, const yoke_transport_request *request) {
@@ -181,7 +181,8 @@ static yoke_status build(shm_group *shm, const yoke_transport_request *request) 
 yoke_status yoke_shared_memory_group(yoke_process_group **group,
                                      const yoke_transport_request *request) {
     *group = NULL;
-    shm_group *shm = aligned_alloc(SHM_LINE, (sizeof *shm + SHM_LINE - 1) / SHM_LINE * SHM_LINE);
+    shm_group *shm =
+        yoke_aligned_alloc(SHM_LINE, (sizeof *shm + SHM_LINE - 1) / SHM_LINE * SHM_LINE);
     if (shm == NULL) return FAIL_MEMORY(sizeof *shm, "a process group");
     memset(shm, 0, sizeof *shm);
     yoke_status status = build(shm, request);

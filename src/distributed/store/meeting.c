@@ -65,7 +65,7 @@ static bool lock_folder(int directory) {
 static int make_in(yoke_meeting *meeting, const char *place, const char *name) {
     int cause = check_place(place);
     for (int i = 0; i < TRIES && cause == 0; i++) {
-        if (asprintf(&meeting->path, "%s/%s" RANDOM, place, name) < 0) return ENOMEM;
+        if ((meeting->path = yoke_format("%s/%s" RANDOM, place, name)) == NULL) return ENOMEM;
         if (mkdtemp(meeting->path) != NULL) {
             meeting->directory = open_private(AT_FDCWD, meeting->path);
             if (meeting->directory < 0 && errno != ENOENT) cause = errno;
@@ -75,7 +75,7 @@ static int make_in(yoke_meeting *meeting, const char *place, const char *name) {
         } else {
             cause = errno;
         }
-        free(meeting->path);
+        yoke_free(meeting->path);
     }
     return cause == 0 ? EBUSY : cause;
 }
@@ -161,7 +161,7 @@ static bool is_this_run(visitor *self, const entry *each) {
 
 static bool take_if_this_run(visitor *self, entry *each) {
     if (!is_this_run(self, each) || !lock_folder(each->directory)) return false;
-    if (asprintf(&self->found->path, "%s/%s", each->place, each->name) < 0) return false;
+    if ((self->found->path = yoke_format("%s/%s", each->place, each->name)) == NULL) return false;
     self->found->directory = each->directory;
     each->directory = -1;
     return true;

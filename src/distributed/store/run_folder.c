@@ -21,8 +21,7 @@
 #define MEMBERS "yoke-members"
 
 char *yoke_run_folder_file(const yoke_run_folder *folder, const char *name) {
-    char *path;
-    return asprintf(&path, "%s/%s", folder->path, name) < 0 ? NULL : path;
+    return yoke_format("%s/%s", folder->path, name);
 }
 
 static bool lock_until(int descriptor, int kind, uint64_t deadline) {
@@ -235,7 +234,7 @@ static yoke_status open_named(yoke_run_folder *folder, const yoke_store_options 
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "the store's address is \"%s\": file:// and an absolute path is expected",
                     options->address);
-    folder->path = strdup(path);
+    folder->path = yoke_strdup(path);
     if (folder->path == NULL) return FAIL_MEMORY(strlen(path) + 1, "a store folder");
     return options->serve ? open_owner(folder, options, deadline)
                           : open_member(folder, options->run_id, deadline);
@@ -293,6 +292,6 @@ void yoke_run_folder_close(yoke_run_folder *folder) {
     close_descriptor(&folder->member_lock);
     close_descriptor(&folder->change_lock);
     close_descriptor(&folder->directory);
-    free(folder->path);
+    yoke_free(folder->path);
     folder->path = NULL;
 }

@@ -41,7 +41,7 @@ yoke_status yoke_store_create(yoke_store **store, const yoke_store_options *opti
 
 void yoke_store_destroy(yoke_store *store) {
     if (store == NULL) return;
-    free(store->address);
+    yoke_free(store->address);
     store->destroy(store);
 }
 

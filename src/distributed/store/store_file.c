@@ -42,16 +42,16 @@ static yoke_status read_value(const file_store *own, const char *key, yoke_store
     unsigned char *data;
     size_t bytes;
     yoke_status status = yoke_file_read(path, NONCE_LENGTH + YOKE_STORE_VALUE_LIMIT, &data, &bytes);
-    free(path);
+    yoke_free(path);
     if (status != YOKE_OK) return status;
     if (bytes < NONCE_LENGTH || memcmp(data, own->folder.nonce, NONCE_LENGTH) != 0) {
-        free(data);
+        yoke_free(data);
         return FAIL(YOKE_ERROR_DATA, "%s: another run wrote \"%s\"", own->store.address, key);
     }
     value->bytes = bytes - NONCE_LENGTH;
     if (value->bytes <= value->capacity && value->bytes > 0)
         memcpy(value->data, data + NONCE_LENGTH, value->bytes);
-    free(data);
+    yoke_free(data);
     return YOKE_OK;
 }
 
@@ -70,11 +70,11 @@ static yoke_status fail_publish(const file_store *own, const char *key, int caus
 
 static yoke_status check_same(const file_store *own, const char *key, const void *value,
                               size_t bytes) {
-    yoke_store_value found = {.data = malloc(bytes + 1), .capacity = bytes};
+    yoke_store_value found = {.data = yoke_malloc(bytes + 1), .capacity = bytes};
     if (found.data == NULL) return FAIL_MEMORY(bytes + 1, "a store value");
     yoke_status status = read_value(own, key, &found);
     bool same = found.bytes == bytes && (bytes == 0 || memcmp(found.data, value, bytes) == 0);
-    free(found.data);
+    yoke_free(found.data);
     if (status == YOKE_ERROR_MISSING) return fail_left(own);
     TRY(status);
     return same ? YOKE_OK
@@ -147,25 +147,24 @@ static yoke_status file_add(yoke_store *store, const char *key, int64_t value, i
 static void file_destroy(yoke_store *store) {
     file_store *own = (file_store *)store;
     yoke_run_folder_close(&own->folder);
-    free(own);
+    yoke_free(own);
 }
 
 /* Messages name the folder itself. */
 static yoke_status name_folder(file_store *own) {
-    char *address;
-    if (asprintf(&address, "file://%s", own->folder.path) < 0)
-        return FAIL_MEMORY(strlen(own->folder.path) + 8, "a store address");
-    free(own->store.address);
+    char *address = yoke_format("file://%s", own->folder.path);
+    if (address == NULL) return FAIL_MEMORY(strlen(own->folder.path) + 8, "a store address");
+    yoke_free(own->store.address);
     own->store.address = address;
     return YOKE_OK;
 }
 
 yoke_status yoke_file_store(yoke_store **store, const yoke_store_options *options) {
-    file_store *own = calloc(1, sizeof *own);
+    file_store *own = yoke_calloc(1, sizeof *own);
     if (own == NULL) return FAIL_MEMORY(sizeof *own, "a store");
     own->store =
         (yoke_store){.set = file_set, .wait = file_wait, .add = file_add, .destroy = file_destroy};
-    own->store.address = strdup(options->address);
+    own->store.address = yoke_strdup(options->address);
     yoke_status status = own->store.address == NULL
                              ? FAIL_MEMORY(strlen(options->address) + 1, "a store address")
                              : yoke_run_folder_open(&own->folder, options);

@@ -52,7 +52,7 @@ typedef enum progress { PROGRESS_WAIT, PROGRESS_DONE, PROGRESS_LOST } progress;
 
 /* Takes the socket. NULL: out of memory, and the socket is closed. */
 static connection *connection_create(int socket, uint64_t frame_ns) {
-    connection *client = calloc(1, sizeof *client);
+    connection *client = yoke_calloc(1, sizeof *client);
     if (client == NULL) {
         close(socket);
         return NULL;
@@ -73,7 +73,7 @@ static bool read_header(connection *client) {
     if (!yoke_frame_read(client->header, frame)) return false;
     if (frame->version != YOKE_FRAME_VERSION) return false;
     if (!client->authenticated && frame->length > HELLO_LIMIT) return false;
-    client->payload = calloc(1, frame->length + 1);
+    client->payload = yoke_calloc(1, frame->length + 1);
     return client->payload != NULL;
 }
 
@@ -104,7 +104,7 @@ static bool connection_send(connection *client) {
         if (sent < 0) return errno == EAGAIN;
         client->sent += (size_t)sent;
     }
-    free(client->reply);
+    yoke_free(client->reply);
     client->reply = NULL;
     if (client->authenticated) client->deadline = 0;
     if (client->got > 0) begin_deadline(client);
@@ -115,7 +115,7 @@ static bool connection_send(connection *client) {
 static bool reply_to(connection *to, uint32_t sequence, uint16_t type, const void *data,
                      size_t bytes) {
     to->reply_bytes = YOKE_FRAME_HEADER_BYTES + bytes;
-    to->reply = malloc(to->reply_bytes);
+    to->reply = yoke_malloc(to->reply_bytes);
     to->sent = 0;
     if (to->reply == NULL) return false;
     yoke_frame_write(to->reply,
@@ -195,7 +195,7 @@ static bool handle_change(yoke_store_server *server, connection *client, const c
     for (size_t i = 0; i < server->count; i++) {
         connection *each = server->connections[i];
         if (each->awaited_key == NULL || strcmp(each->awaited_key, key) != 0) continue;
-        free(each->awaited_key);
+        yoke_free(each->awaited_key);
         each->awaited_key = NULL;
         if (!reply_to(each, each->awaited_sequence, YOKE_FRAME_VALUE, entry->value, entry->bytes))
             mark_lost(each);
@@ -207,7 +207,7 @@ static bool handle_read(yoke_store_server *server, connection *client, const cha
     const yoke_store_entry *entry = yoke_store_table_find(&server->table, key);
     if (entry != NULL) return reply(client, YOKE_FRAME_VALUE, entry->value, entry->bytes);
     if (client->frame.type == YOKE_FRAME_PEEK) return reply(client, YOKE_FRAME_ABSENT, NULL, 0);
-    client->awaited_key = strdup(key);
+    client->awaited_key = yoke_strdup(key);
     client->awaited_sequence = client->frame.sequence;
     return client->awaited_key != NULL;
 }
@@ -219,7 +219,7 @@ static bool handle(yoke_store_server *server, connection *client) {
     size_t length = strlen(key);
     if (length == 0 || length >= YOKE_STORE_KEY_LIMIT || length >= client->frame.length)
         return false;
-    free(client->awaited_key);
+    yoke_free(client->awaited_key);
     client->awaited_key = NULL;
     switch (client->frame.type) {
     case YOKE_FRAME_SET:
@@ -242,7 +242,7 @@ static bool serve(yoke_store_server *server, connection *client, short events) {
     if (got != PROGRESS_DONE) return got == PROGRESS_WAIT;
     bool keep = handle(server, client);
     /* Make room for the next request. */
-    free(client->payload);
+    yoke_free(client->payload);
     client->payload = NULL;
     client->got = 0;
     if (client->authenticated && client->reply == NULL) client->deadline = 0;
@@ -253,10 +253,10 @@ static void drop(yoke_store_server *server, size_t index) {
     connection *client = server->connections[index];
     if (!client->authenticated) server->unauthenticated--;
     close(client->socket);
-    free(client->payload);
-    free(client->reply);
-    free(client->awaited_key);
-    free(client);
+    yoke_free(client->payload);
+    yoke_free(client->reply);
+    yoke_free(client->awaited_key);
+    yoke_free(client);
     server->count--;
     memmove(&server->connections[index], &server->connections[index + 1],
             (server->count - index) * sizeof server->connections[0]);
@@ -376,7 +376,7 @@ static yoke_status build(yoke_store_server *server, const yoke_server_options *o
         return FAIL(YOKE_ERROR_ARGUMENT, "the run id has %zu bytes: at most %zu are allowed",
                     strlen(options->run_id), sizeof server->run_id - 1);
     memcpy(server->run_id, options->run_id, strlen(options->run_id) + 1);
-    server->token = options->token == NULL ? NULL : strdup(options->token);
+    server->token = options->token == NULL ? NULL : yoke_strdup(options->token);
     if (options->token != NULL && server->token == NULL)
         return FAIL_MEMORY(strlen(options->token) + 1, "the store's token");
     int frame_ms = options->timeout_ms < FRAME_MS ? options->timeout_ms : FRAME_MS;
@@ -397,7 +397,7 @@ static yoke_status build(yoke_store_server *server, const yoke_server_options *o
 yoke_status yoke_store_server_create(yoke_store_server **server, const yoke_server_options *options,
                                      int *own) {
     *own = -1;
-    *server = calloc(1, sizeof **server);
+    *server = yoke_calloc(1, sizeof **server);
     if (*server == NULL) {
         if (options->listener >= 0) close(options->listener);
         return FAIL_MEMORY(sizeof **server, "a store");
@@ -425,6 +425,6 @@ void yoke_store_server_destroy(yoke_store_server *server) {
     if (server->listener >= 0) close(server->listener);
     if (server->wake >= 0) close(server->wake);
     if (server->token != NULL) explicit_bzero(server->token, strlen(server->token));
-    free(server->token);
-    free(server);
+    yoke_free(server->token);
+    yoke_free(server);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "distributed/store/frame.h"
 
 /* Far more than a run needs; bounds what a faulty rank can cost the server. */
@@ -19,9 +20,9 @@ static int compare(const void *a, const void *b) {
 static void free_entry(void *memory) {
     yoke_store_entry *entry = memory;
     if (entry == NULL) return;
-    free(entry->key);
-    free(entry->value);
-    free(entry);
+    yoke_free(entry->key);
+    yoke_free(entry->value);
+    yoke_free(entry);
 }
 
 static yoke_store_entry *find(const yoke_store_table *table, const char *key) {
@@ -37,10 +38,10 @@ const yoke_store_entry *yoke_store_table_find(const yoke_store_table *table, con
 }
 
 static yoke_store_entry *make_entry(const char *key, const void *value, size_t bytes) {
-    yoke_store_entry *entry = calloc(1, sizeof *entry);
+    yoke_store_entry *entry = yoke_calloc(1, sizeof *entry);
     if (entry == NULL) return NULL;
-    entry->key = strdup(key);
-    entry->value = malloc(bytes > 0 ? bytes : 1);
+    entry->key = yoke_strdup(key);
+    entry->value = yoke_malloc(bytes > 0 ? bytes : 1);
     if (entry->key == NULL || entry->value == NULL) {
         free_entry(entry);
         return NULL;

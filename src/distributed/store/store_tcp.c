@@ -187,7 +187,7 @@ static void tcp_destroy(yoke_store *store) {
     tcp_store *own = (tcp_store *)store;
     disconnect(own);
     yoke_store_server_destroy(own->server);
-    free(own);
+    yoke_free(own);
 }
 
 static yoke_status serve(tcp_store *own, const yoke_store_options *options) {
@@ -235,12 +235,12 @@ static yoke_status build(tcp_store *own, const yoke_store_options *options) {
 }
 
 yoke_status yoke_tcp_store(yoke_store **store, const yoke_store_options *options) {
-    tcp_store *own = calloc(1, sizeof *own);
+    tcp_store *own = yoke_calloc(1, sizeof *own);
     if (own == NULL) return FAIL_MEMORY(sizeof *own, "a store");
     own->connection = -1;
     own->store =
         (yoke_store){.set = tcp_set, .wait = tcp_wait, .add = tcp_add, .destroy = tcp_destroy};
-    own->store.address = strdup(options->address);
+    own->store.address = yoke_strdup(options->address);
     yoke_status status = own->store.address == NULL
                              ? FAIL_MEMORY(strlen(options->address) + 1, "a store address")
                              : build(own, options);

@@ -96,7 +96,7 @@ static yoke_status bound_of(yoke_onnx_call *call, yoke_onnx_value *value, double
         return yoke_onnx_number(call, value, bound);
     TRY(yoke_onnx_floats(call, value, &values));
     *bound = (double)values[0];
-    free(values);
+    yoke_free(values);
     return YOKE_OK;
 }
 

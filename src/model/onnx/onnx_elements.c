@@ -135,13 +135,13 @@ static double number_of(const Yoke__Onnx__Tensor *tensor, size_t i) {
 static yoke_status open_below(const yoke_onnx_file *file, const char *location, source *from) {
     char part[256];
     const char *slash = strrchr(file->path, '/');
-    char *folder = slash == NULL         ? strdup(".")
-                   : slash == file->path ? strdup("/")
-                                         : strndup(file->path, (size_t)(slash - file->path));
+    char *folder = slash == NULL         ? yoke_strdup(".")
+                   : slash == file->path ? yoke_strdup("/")
+                                         : yoke_strndup(file->path, (size_t)(slash - file->path));
     if (folder == NULL) return FAIL_MEMORY(strlen(file->path), "a folder's name");
     int at = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int cause = errno;
-    free(folder);
+    yoke_free(folder);
     for (const char *rest = location; at >= 0 && *rest != '\0';) {
         size_t length = strcspn(rest, "/");
         bool last = rest[length] == '\0';

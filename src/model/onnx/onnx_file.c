@@ -20,7 +20,7 @@ static void *take(void *owner, size_t bytes) {
     yoke_onnx_file *file = owner;
     file->full = file->full || bytes > file->limit - file->taken;
     if (file->full) return NULL;
-    block *made = malloc(sizeof *made + bytes);
+    block *made = yoke_malloc(sizeof *made + bytes);
     if (made == NULL) return NULL;
     made->bytes = bytes;
     file->taken += bytes;
@@ -32,7 +32,7 @@ static void give_back(void *owner, void *memory) {
     if (memory == NULL) return;
     block *made = (block *)memory - 1;
     file->taken -= made->bytes;
-    free(made);
+    yoke_free(made);
 }
 
 /* A name or a word must be text that may be printed, and not too long for a line. */
@@ -112,7 +112,7 @@ yoke_status yoke_onnx_file_open(yoke_onnx_file *file, const char *path) {
     *file = (yoke_onnx_file){.path = path};
     TRY(yoke_file_read_regular(path, FILE_BYTES, &data, &bytes));
     yoke_status status = yoke_onnx_file_parse(file, path, data, bytes);
-    free(data);
+    yoke_free(data);
     return status;
 }
 

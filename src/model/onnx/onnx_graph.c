@@ -12,7 +12,7 @@ void *yoke_onnx_keep(yoke_onnx_writer *writer, size_t bytes) {
     if (writer->status != YOKE_OK) return NULL;
     void **grown = yoke_grow(writer->memory, &writer->memory_capacity, writer->memory_count,
                              sizeof *grown, "a graph of ONNX");
-    void *made = grown != NULL ? calloc(1, bytes > 0 ? bytes : 1) : NULL;
+    void *made = grown != NULL ? yoke_calloc(1, bytes > 0 ? bytes : 1) : NULL;
     if (grown != NULL) writer->memory = grown;
     if (made == NULL) {
         writer->status = FAIL_MEMORY(bytes, "a graph of ONNX");
@@ -39,7 +39,7 @@ static bool grow(yoke_onnx_writer *writer, void *list, size_t count, int *capaci
     void **old = *(void ***)list;
     if (writer->status == YOKE_OK && (int)count == *capacity) {
         int more = *capacity > 0 ? 2 * *capacity : 64;
-        void **made = realloc(old, (size_t)more * sizeof *made);
+        void **made = yoke_realloc(old, (size_t)more * sizeof *made);
         if (made == NULL)
             writer->status = FAIL_MEMORY((size_t)more * sizeof *made, "a graph of ONNX");
         else {

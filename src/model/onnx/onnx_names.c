@@ -11,7 +11,7 @@ yoke_status yoke_onnx_take(yoke_onnx_reader *reader, size_t bytes, const char *w
                              sizeof *grown, what);
     if (grown == NULL) return YOKE_ERROR_MEMORY;
     reader->memory = grown;
-    *memory = calloc(1, bytes > 0 ? bytes : 1);
+    *memory = yoke_calloc(1, bytes > 0 ? bytes : 1);
     if (*memory == NULL) return FAIL_MEMORY(bytes, what);
     reader->memory[reader->memory_count++] = *memory;
     return YOKE_OK;

@@ -99,7 +99,7 @@ static yoke_status are_alike(const yoke_onnx_call *call, const yoke_onnx_value *
     *alike = true;
     for (size_t i = 1; i < count && *alike; i++)
         *alike = memcmp(&values[i], &values[0], sizeof *values) == 0;
-    free(values);
+    yoke_free(values);
     return YOKE_OK;
 }
 
@@ -161,8 +161,8 @@ static yoke_status is_transpose(const yoke_onnx_call *call, const yoke_onnx_valu
     *equal = status == YOKE_OK;
     for (size_t i = 0; i < height * width && *equal; i++)
         *equal = memcmp(&a[i], &b[i % width * height + i / width], sizeof *a) == 0;
-    free(a);
-    free(b);
+    yoke_free(a);
+    yoke_free(b);
     return status;
 }
 
@@ -192,7 +192,7 @@ yoke_status yoke_onnx_original(yoke_onnx_call *call, yoke_onnx_value *matrix) {
 yoke_status yoke_onnx_floats(const yoke_onnx_call *call, const yoke_onnx_value *value,
                              float **values) {
     size_t count = yoke_onnx_whole(&value->sizes);
-    *values = malloc((count + 1) * sizeof(float));
+    *values = yoke_malloc((count + 1) * sizeof(float));
     if (*values == NULL) return FAIL_MEMORY(count * sizeof(float), "first values");
     yoke_status status = YOKE_OK;
     if (value->kind == YOKE_ONNX_CONSTANT)
@@ -202,13 +202,13 @@ yoke_status yoke_onnx_floats(const yoke_onnx_call *call, const yoke_onnx_value *
         status = yoke_onnx_tensor_floats(
             call->reader->file, call->reader->parameters[value->parameter].tensor, count, *values);
     if (status == YOKE_OK) return YOKE_OK;
-    free(*values);
+    yoke_free(*values);
     *values = NULL;
     return status;
 }
 
 void yoke_onnx_give(yoke_model *model, int tensor, float *values) {
-    free(model->tensors[tensor].given);
+    yoke_free(model->tensors[tensor].given);
     model->tensors[tensor].given = values;
 }
 
@@ -220,10 +220,10 @@ static int named(const yoke_model *model, const char *name) {
 /* The transpose of a matrix of the file, for a tensor of these sizes. */
 static yoke_status turn(const yoke_onnx_value *value, float **values) {
     size_t height = (size_t)value->sizes.at[0], width = (size_t)value->sizes.at[1];
-    float *turned = malloc((height * width + 1) * sizeof *turned);
+    float *turned = yoke_malloc((height * width + 1) * sizeof *turned);
     for (size_t i = 0; turned != NULL && i < height * width; i++)
         turned[i] = (*values)[i % width * height + i / width];
-    free(*values);
+    yoke_free(*values);
     *values = turned;
     return turned != NULL ? YOKE_OK : FAIL_MEMORY(height * width * sizeof *turned, "first values");
 }
@@ -251,7 +251,8 @@ yoke_status yoke_onnx_own(yoke_onnx_call *call, int index, const yoke_onnx_value
     TRY(yoke_onnx_floats(call, value, &values));
     if (parameter->turned) TRY(turn(value, &values));
     yoke_onnx_give(model, index, values);
-    if (layer != NULL && parameter->layer == NULL && (parameter->layer = strdup(layer)) == NULL)
+    if (layer != NULL && parameter->layer == NULL &&
+        (parameter->layer = yoke_strdup(layer)) == NULL)
         return FAIL_MEMORY(strlen(layer) + 1, "a layer's name");
     return yoke_onnx_check(call);
 }

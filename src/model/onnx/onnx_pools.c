@@ -96,7 +96,7 @@ static int64_t places_of(const pool *p, int i, int64_t out) {
 static yoke_status correct(yoke_onnx_call *call, const pool *p, yoke_value *node) {
     size_t count = (size_t)(p->out[0] * p->out[1]);
     TRY(yoke_onnx_spend(call->reader, count));
-    float *factors = malloc(count * sizeof *factors);
+    float *factors = yoke_malloc(count * sizeof *factors);
     if (factors == NULL) return FAIL_MEMORY(count * sizeof *factors, "a pool");
     bool same = true;
     for (int64_t y = 0; y < p->out[0]; y++)
@@ -111,7 +111,7 @@ static yoke_status correct(yoke_onnx_call *call, const pool *p, yoke_value *node
                               yoke_constant(call->model,
                                             yoke_shape_image(1, (int)p->out[0], (int)p->out[1]),
                                             factors));
-    free(factors);
+    yoke_free(factors);
     return yoke_onnx_check(call);
 }
 

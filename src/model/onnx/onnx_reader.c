@@ -13,11 +13,11 @@
 
 static void release(yoke_onnx_reader *reader) {
     for (int i = 0; i < reader->parameter_count; i++)
-        free(reader->parameters[i].layer);
-    free(reader->parameters);
+        yoke_free(reader->parameters[i].layer);
+    yoke_free(reader->parameters);
     for (int i = 0; i < reader->memory_count; i++)
-        free(reader->memory[i]);
-    free(reader->memory);
+        yoke_free(reader->memory[i]);
+    yoke_free(reader->memory);
     yoke_model_destroy(reader->model);
 }
 

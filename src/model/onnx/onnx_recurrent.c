@@ -21,7 +21,7 @@ typedef struct cell {
 static yoke_status give_gates(yoke_onnx_call *call, const cell *c, int tensor, const float *from,
                               size_t columns) {
     size_t block = c->hidden * columns;
-    float *values = malloc((size_t)c->gates * block * sizeof *values);
+    float *values = yoke_malloc((size_t)c->gates * block * sizeof *values);
     if (values == NULL) return FAIL_MEMORY((size_t)c->gates * block * sizeof *values, "weights");
     for (int gate = 0; gate < c->gates; gate++)
         memcpy(values + (size_t)gate * block, from + (size_t)c->order[gate] * block,
@@ -63,7 +63,7 @@ static yoke_status give_tensors(yoke_onnx_call *call, const cell *c, int first) 
         }
     }
     for (int i = 0; i < 3; i++)
-        free(all[i]);
+        yoke_free(all[i]);
     return status;
 }
 

@@ -29,12 +29,12 @@ static yoke_status constant_node(yoke_onnx_call *call, yoke_onnx_value *value) {
     size_t count = yoke_onnx_whole(&value->sizes);
     if (count == 0) return FAIL(YOKE_ERROR_ARGUMENT, "a constant without elements");
     TRY(yoke_onnx_spend(call->reader, count));
-    float *floats = malloc(count * sizeof *floats);
+    float *floats = yoke_malloc(count * sizeof *floats);
     if (floats == NULL) return FAIL_MEMORY(count * sizeof *floats, "a constant");
     for (size_t i = 0; i < count; i++)
         floats[i] = (float)fmin(fmax(value->elements[i], -YOKE_ONNX_INFINITY), YOKE_ONNX_INFINITY);
     value->node = yoke_constant(call->model, yoke_onnx_natural(&value->sizes), floats);
-    free(floats);
+    yoke_free(floats);
     return yoke_onnx_check(call);
 }
 
@@ -263,13 +263,13 @@ static yoke_value expand(yoke_onnx_call *call, yoke_value node, yoke_onnx_sizes 
         size_t length = (size_t)row->at[axis];
         if (yoke_onnx_spend(call->reader, length) != YOKE_OK)
             return yoke_builder_result(call->model, YOKE_ERROR_ARGUMENT);
-        float *zeros = calloc(length, sizeof *zeros);
+        float *zeros = yoke_calloc(length, sizeof *zeros);
         if (zeros == NULL || length > INT_MAX) {
-            free(zeros);
+            yoke_free(zeros);
             return yoke_builder_result(call->model, FAIL_MEMORY(length * sizeof *zeros, "zeros"));
         }
         yoke_value line = yoke_constant(call->model, yoke_shape_image(1, (int)length, 1), zeros);
-        free(zeros);
+        yoke_free(zeros);
         node = yoke_onnx_image(call, node, yoke_onnx_count(&own, 0, axis), 1,
                                yoke_onnx_count(&own, axis + 1, own.rank));
         node = yoke_add(call->model, node, line);

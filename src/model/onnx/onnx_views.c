@@ -434,13 +434,13 @@ static yoke_status choose(yoke_onnx_call *call, yoke_value table, int64_t length
     if (count == 0 || (size_t)length > YOKE_ONNX_ELEMENTS / count)
         return FAIL(YOKE_ERROR_ARGUMENT, "%zu indices of %lld places", count, (long long)length);
     TRY(yoke_onnx_spend(call->reader, count * (size_t)length));
-    float *ones = calloc(count * (size_t)length, sizeof *ones);
+    float *ones = yoke_calloc(count * (size_t)length, sizeof *ones);
     if (ones == NULL) return FAIL_MEMORY(count * (size_t)length * sizeof *ones, "indices");
     for (size_t i = 0; i < count; i++)
         ones[i * (size_t)length + (size_t)(ids[i] < 0 ? ids[i] + (double)length : ids[i])] = 1;
     yoke_value chosen =
         yoke_constant(call->model, yoke_shape_image(1, (int)count, (int)length), ones);
-    free(ones);
+    yoke_free(ones);
     *node = yoke_matmul(call->model, chosen, table, false, false);
     return yoke_onnx_check(call);
 }

@@ -177,7 +177,7 @@ static void add_tensor(yoke_onnx_writer *w, int index, yoke_onnx_weights weights
                          w->model->name);
         return;
     }
-    float *values = malloc((tensor->count + 1) * sizeof *values);
+    float *values = yoke_malloc((tensor->count + 1) * sizeof *values);
     if (values == NULL) {
         w->status = FAIL_MEMORY(tensor->count * sizeof *values, "weights");
         return;
@@ -192,7 +192,7 @@ static void add_tensor(yoke_onnx_writer *w, int index, yoke_onnx_weights weights
                          "engine's",
                          w->model->name);
     if (w->status == YOKE_OK) yoke_onnx_reals(w, tensor->name, tensor->shape, tensor->ndim, values);
-    free(values);
+    yoke_free(values);
 }
 
 /* The file. */
@@ -262,9 +262,9 @@ yoke_status yoke_model_write_onnx(const yoke_model *model, yoke_onnx_weights wei
     graph.name = model->name;
     yoke_status status = write_model(&writer, weights, payload, path);
     for (int i = 0; i < writer.memory_count; i++)
-        free(writer.memory[i]);
-    free(writer.memory);
-    free(graph.node);
-    free(graph.initializer);
+        yoke_free(writer.memory[i]);
+    yoke_free(writer.memory);
+    yoke_free(graph.node);
+    yoke_free(graph.initializer);
     return status;
 }

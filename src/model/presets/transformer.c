@@ -159,7 +159,7 @@ static yoke_value add_positions(yoke_model *model, yoke_value value) {
     yoke_shape shape = yoke_shape_of(model, value);
     size_t count = (size_t)shape.height * (size_t)shape.channels;
     if (yoke_builder_stopped(model)) return value;
-    float *waves = malloc(count * sizeof *waves);
+    float *waves = yoke_malloc(count * sizeof *waves);
     if (waves == NULL)
         return yoke_builder_result(model, FAIL_MEMORY(count * sizeof *waves, "positions"));
     for (int position = 0; position < shape.height; position++)
@@ -169,7 +169,7 @@ static yoke_value add_positions(yoke_model *model, yoke_value value) {
                 (float)(i % 2 == 0 ? sin(angle) : cos(angle));
         }
     yoke_value places = yoke_constant(model, shape, waves);
-    free(waves);
+    yoke_free(waves);
     return yoke_add(model, value, places);
 }
 

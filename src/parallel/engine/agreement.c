@@ -29,7 +29,7 @@ static void write_tensors(FILE *facts, const yoke_model *model) {
 static yoke_status compare(const yoke_step *step, bool layouts) {
     char *text = NULL, variants[YOKE_VARIANTS_BYTES];
     size_t bytes = 0;
-    FILE *facts = open_memstream(&text, &bytes);
+    FILE *facts = yoke_memory_stream(&text, &bytes);
     if (facts == NULL) return FAIL_MEMORY(4096, "what the ranks must agree on");
     /* Another processor may prefer another layout: its gradients could not be added to ours. */
     for (int i = 0; layouts && i < step->flat->parameter_count; i++) {
@@ -50,7 +50,7 @@ static yoke_status compare(const yoke_step *step, bool layouts) {
     bool complete = fclose(facts) == 0;
     yoke_status status = complete ? yoke_ranks_agree(step->ranks.process_group, text)
                                   : FAIL_MEMORY(bytes, "what the ranks must agree on");
-    free(text);
+    yoke_free(text);
     return status;
 }
 
@@ -127,7 +127,7 @@ yoke_status yoke_ranks_await_algorithms(yoke_step *step) {
     yoke_process_group_patience(ranks->process_group, false);
     if (status == YOKE_OK) status = yoke_ranks_share_text(ranks->process_group, &text);
     if (status == YOKE_OK) status = yoke_algorithms_read(step->algorithms, text);
-    free(text);
+    yoke_free(text);
     return status;
 }
 
@@ -140,7 +140,7 @@ yoke_status yoke_ranks_send_algorithms(yoke_step *step) {
     TRY(share_word(ranks, &word));
     yoke_status status = yoke_algorithms_write(step->algorithms, &text);
     if (status == YOKE_OK) status = yoke_ranks_share_text(ranks->process_group, &text);
-    free(text);
+    yoke_free(text);
     return status;
 }
 

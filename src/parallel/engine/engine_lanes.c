@@ -22,7 +22,7 @@ static void leave_worker(int lane, void *context) {
 
 yoke_status yoke_engine_build_lanes(yoke_step *step) {
     const char *names[YOKE_DEVICES_LIMIT];
-    step->lanes = calloc((size_t)step->count, sizeof *step->lanes);
+    step->lanes = yoke_calloc((size_t)step->count, sizeof *step->lanes);
     if (step->lanes == NULL) return FAIL_MEMORY((size_t)step->count * sizeof *step->lanes, "lanes");
     for (int k = 0; k < step->count; k++)
         step->lanes[k].device = yoke_devices_at(step->devices, k);

@@ -63,7 +63,7 @@ static yoke_status keep_statistics(yoke_step *step) {
     const char *given = step->options.freeze_statistics;
     if (given == NULL) return YOKE_OK;
     step->options.freeze_statistics = NULL; /* may be gone after create */
-    step->fixed_patterns = strdup(given);
+    step->fixed_patterns = yoke_strdup(given);
     if (step->fixed_patterns == NULL) return FAIL_MEMORY(strlen(given) + 1, "patterns");
     return yoke_statistics_mark(step->model, given, &step->fixed_statistics);
 }
@@ -97,7 +97,7 @@ yoke_status yoke_engine_create(yoke_data_parallel **parallel, const yoke_model *
                                const yoke_data_parallel_options *options,
                                yoke_algorithms *algorithms) {
     *parallel = NULL;
-    yoke_data_parallel *own = calloc(1, sizeof *own);
+    yoke_data_parallel *own = yoke_calloc(1, sizeof *own);
     if (own == NULL) {
         yoke_algorithms_destroy(algorithms);
         return FAIL_MEMORY(sizeof *own, "the engine");
@@ -172,10 +172,10 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
     yoke_algorithms_destroy(step->algorithms);
     yoke_reach_destroy(&step->reach);
     yoke_groups_destroy(&step->groups);
-    free(step->fixed_patterns);
-    free(step->fixed_statistics);
-    free(step->lanes);
-    free(step->labels);
+    yoke_free(step->fixed_patterns);
+    yoke_free(step->fixed_statistics);
+    yoke_free(step->lanes);
+    yoke_free(step->labels);
     yoke_entry_end(parallel);
-    free(parallel);
+    yoke_free(parallel);
 }

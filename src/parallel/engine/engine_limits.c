@@ -93,6 +93,6 @@ yoke_status yoke_engine_set_limits(yoke_step *step) {
     set_buckets(step);
     if (!step->queued) return YOKE_OK;
     size_t labels = (size_t)limits->rows * limits->positions;
-    step->labels = calloc(labels, sizeof *step->labels);
+    step->labels = yoke_calloc(labels, sizeof *step->labels);
     return step->labels != NULL ? YOKE_OK : FAIL_MEMORY(labels * sizeof *step->labels, "labels");
 }

@@ -43,7 +43,7 @@ enum { MODEL, KIND, GROUPS };
 static void write_groups(const yoke_groups *groups, char text[YOKE_OPTION_BYTES]) {
     char *list = NULL;
     size_t bytes = 0;
-    FILE *lines = open_memstream(&list, &bytes);
+    FILE *lines = yoke_memory_stream(&list, &bytes);
     if (lines != NULL) yoke_groups_write(lines, groups);
     bool written = lines != NULL && fclose(lines) == 0;
     for (size_t i = 0; written && i < bytes; i++)
@@ -53,7 +53,7 @@ static void write_groups(const yoke_groups *groups, char text[YOKE_OPTION_BYTES]
     else
         snprintf(text, YOKE_OPTION_BYTES, "%.100s... (%016llx)", list,
                  (unsigned long long)XXH3_64bits(list, bytes));
-    free(list);
+    yoke_free(list);
 }
 
 static void write_text(const void *owner, size_t which, char text[YOKE_OPTION_BYTES]) {

@@ -14,7 +14,7 @@ struct yoke_kept_lists {
 
 static yoke_status keep_text(char **copy, const char **text) {
     if (*text == NULL) return YOKE_OK;
-    *copy = strdup(*text);
+    *copy = yoke_strdup(*text);
     if (*copy == NULL) return FAIL_MEMORY(strlen(*text) + 1, "an option");
     *text = *copy;
     return YOKE_OK;
@@ -29,14 +29,14 @@ static yoke_status keep(yoke_kept_lists *lists, yoke_data_parallel_options *opti
         options->groups = lists->groups.list;
     }
     if (options->shares == NULL || options->share_count <= 0) return YOKE_OK;
-    lists->shares = malloc(bytes);
+    lists->shares = yoke_malloc(bytes);
     if (lists->shares == NULL) return FAIL_MEMORY(bytes, "shares");
     options->shares = memcpy(lists->shares, options->shares, bytes);
     return YOKE_OK;
 }
 
 yoke_status yoke_kept_lists_create(yoke_kept_lists **lists, yoke_data_parallel_options *options) {
-    *lists = calloc(1, sizeof **lists);
+    *lists = yoke_calloc(1, sizeof **lists);
     if (*lists == NULL) return FAIL_MEMORY(sizeof **lists, "the options of the engine");
     return keep(*lists, options);
 }
@@ -53,8 +53,8 @@ void yoke_kept_lists_leave_out(yoke_kept_lists *lists, yoke_data_parallel_option
 void yoke_kept_lists_destroy(yoke_kept_lists *lists) {
     if (lists == NULL) return;
     yoke_groups_destroy(&lists->groups);
-    free(lists->shares);
-    free(lists->freeze_statistics);
-    free(lists->fault);
-    free(lists);
+    yoke_free(lists->shares);
+    yoke_free(lists->freeze_statistics);
+    yoke_free(lists->fault);
+    yoke_free(lists);
 }

@@ -213,9 +213,9 @@ const char *yoke_data_parallel_unreached(yoke_data_parallel *parallel) {
     for (int i = 0; i < yoke_model_tensor_count(step->model); i++)
         any = any || is_unreached(step, i);
     if (!any) return NULL;
-    free(step->reach.text);
+    yoke_free(step->reach.text);
     step->reach.text = NULL;
-    FILE *text = open_memstream(&step->reach.text, &bytes);
+    FILE *text = yoke_memory_stream(&step->reach.text, &bytes);
     if (text == NULL) return NULL;
     write_unreached(text, step);
     return fclose(text) == 0 ? step->reach.text : NULL;

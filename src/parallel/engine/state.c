@@ -32,10 +32,9 @@ static yoke_status add_value(yoke_state *state, const yoke_data_parallel *parall
     yoke_state_tensor *added = &state->tensors[state->count];
     yoke_tensor_info info = {.struct_size = sizeof info};
     TRY(yoke_model_tensor(parallel->step.model, tensor, &info));
-    if (asprintf(&added->own_name, "optimizer.%s.%s", info.name, suffix) < 0) {
-        added->own_name = NULL;
+    added->own_name = yoke_format("optimizer.%s.%s", info.name, suffix);
+    if (added->own_name == NULL)
         return FAIL_MEMORY(strlen(info.name), "a name of the optimizer's state");
-    }
     info.name = added->own_name;
     info.trainable = false;
     added->info = info;
@@ -72,7 +71,7 @@ static yoke_status allocate_values(yoke_state *state) {
     size_t elements = 1;
     for (int i = 0; i < state->count; i++)
         if (!state->tensors[i].info.integer) elements += state->tensors[i].info.count;
-    state->values = malloc(elements * sizeof *state->values);
+    state->values = yoke_malloc(elements * sizeof *state->values);
     if (state->values == NULL)
         return FAIL_MEMORY(elements * sizeof *state->values, "a copy of the engine's state");
     memset(state->values, 0, elements * sizeof *state->values); /* touches the pages now */
@@ -87,8 +86,8 @@ static yoke_status allocate_values(yoke_state *state) {
 
 static yoke_status allocate_flat(yoke_state *state, size_t elements) {
     size_t bytes = elements * sizeof *state->flat;
-    free(state->flat);
-    state->flat = malloc(bytes);
+    yoke_free(state->flat);
+    state->flat = yoke_malloc(bytes);
     if (state->flat == NULL) return FAIL_MEMORY(bytes, "the optimizer's state on the host");
     memset(state->flat, 0, bytes);
     state->flat_elements = elements;
@@ -121,7 +120,7 @@ static yoke_status build(yoke_state *state, const yoke_data_parallel *parallel, 
     state->slots = yoke_optimizer_state_count(&step->optimizer_options);
     size_t tensors = (best ? 2 : 1) * (size_t)yoke_model_tensor_count(step->model) +
                      (size_t)((state->slots + 1) * step->flat->parameter_count);
-    state->tensors = calloc(tensors + 1, sizeof *state->tensors);
+    state->tensors = yoke_calloc(tensors + 1, sizeof *state->tensors);
     if (state->tensors == NULL)
         return FAIL_MEMORY(tensors * sizeof *state->tensors, "the table of the engine's state");
     TRY(add_model_tensors(state, step->model));
@@ -140,7 +139,7 @@ yoke_status yoke_state_create(yoke_state **state, const yoke_data_parallel *para
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "the training state of models that train a part of the parameters each has a "
                     "count of steps for each part, which no file holds: save the weights alone");
-    yoke_state *made = calloc(1, sizeof *made);
+    yoke_state *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a copy of the engine's state");
     yoke_status status = build(made, parallel, best);
     if (status != YOKE_OK) {
@@ -154,11 +153,11 @@ yoke_status yoke_state_create(yoke_state **state, const yoke_data_parallel *para
 void yoke_state_destroy(yoke_state *state) {
     if (state == NULL) return;
     for (int i = 0; state->tensors != NULL && i <= state->count; i++)
-        free(state->tensors[i].own_name);
-    free(state->tensors);
-    free(state->values);
-    free(state->flat);
-    free(state);
+        yoke_free(state->tensors[i].own_name);
+    yoke_free(state->tensors);
+    yoke_free(state->values);
+    yoke_free(state->flat);
+    yoke_free(state);
 }
 
 /* Owners' slices. */
@@ -357,13 +356,13 @@ static yoke_status make_plain(yoke_state_tensor *tensor, yoke_data_parallel *par
     const yoke_step *step = &parallel->step;
     int own = tensor->tensor >= 0 ? tensor->tensor : tensor->copy_of;
     size_t bytes = tensor->layout.bytes;
-    float *as_it_lies = malloc(bytes);
+    float *as_it_lies = yoke_malloc(bytes);
     if (as_it_lies == NULL) return FAIL_MEMORY(bytes, "a tensor of the kept state");
     memcpy(as_it_lies, tensor->values, bytes);
     yoke_status status =
         yoke_layout_convert(step->lanes[0].device, &parameter_of(step->flat, own)->plain,
                             tensor->values, &tensor->layout, as_it_lies);
-    free(as_it_lies);
+    yoke_free(as_it_lies);
     tensor->layout.bytes = 0;
     return status;
 }

@@ -141,10 +141,10 @@ yoke_status yoke_data_parallel_copy_weights(yoke_data_parallel *parallel,
     TRY(yoke_pointer_check(parallel, "parallel"));
     TRY(yoke_pointer_check(from, "from"));
     TRY(count_values(parallel->step.model, &count));
-    float *values = malloc(count * sizeof *values);
+    float *values = yoke_malloc(count * sizeof *values);
     if (values == NULL) return FAIL_MEMORY(count * sizeof *values, "weights on their way");
     yoke_status status = copy_weights(parallel, from, values);
-    free(values);
+    yoke_free(values);
     return status;
 }
 
@@ -157,24 +157,22 @@ static yoke_status hash_tensors(yoke_data_parallel *parallel, XXH3_state_t *stat
         TRY(yoke_model_tensor(step->model, i, &info));
         if (info.integer) continue;
         size_t bytes = info.count * sizeof *values;
-        values = malloc(bytes);
+        values = yoke_malloc(bytes);
         if (values == NULL) return FAIL_MEMORY(bytes, info.name);
         status = yoke_replica_read(step->lanes[0].replica, i, false, values);
         if (status == YOKE_OK) XXH3_64bits_update(state, values, bytes);
-        free(values);
+        yoke_free(values);
     }
     return status;
 }
 
 static yoke_status hash_root(yoke_data_parallel *parallel, uint64_t *hash) {
     TRY(yoke_pointer_check(hash, "hash"));
-    XXH3_state_t *state = XXH3_createState();
-    if (state == NULL) return FAIL_MEMORY(sizeof *state, "hash");
-    XXH3_64bits_reset(state);
+    XXH3_state_t state;
+    XXH3_64bits_reset(&state);
     yoke_status status = yoke_lanes_synchronize(&parallel->step);
-    if (status == YOKE_OK) status = hash_tensors(parallel, state);
-    if (status == YOKE_OK) *hash = XXH3_64bits_digest(state);
-    XXH3_freeState(state);
+    if (status == YOKE_OK) status = hash_tensors(parallel, &state);
+    if (status == YOKE_OK) *hash = XXH3_64bits_digest(&state);
     return status;
 }
 

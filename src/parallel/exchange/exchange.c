@@ -12,7 +12,7 @@ _Static_assert(YOKE_DEVICES_LIMIT <= YOKE_AGREE_RANKS, "arrays of ranks hold all
 /* Life. */
 
 yoke_status yoke_exchange_create(yoke_step *step, const yoke_exchange_kind *kind) {
-    yoke_exchange *exchange = calloc(1, kind->bytes);
+    yoke_exchange *exchange = yoke_calloc(1, kind->bytes);
     if (exchange == NULL) return FAIL_MEMORY(kind->bytes, "the exchange");
     exchange->kind = kind;
     exchange->step = step;
@@ -76,17 +76,18 @@ yoke_status yoke_exchange_open(yoke_exchange *exchange) {
     yoke_step *step = exchange->step;
     size_t participants = (size_t)exchange->participants, lanes = (size_t)step->count;
     size_t buckets = (size_t)step->flat->bucket_count + 1; /* none: nothing trains */
-    exchange->gradients = calloc(participants, sizeof *exchange->gradients);
-    exchange->parameters = calloc(participants, sizeof *exchange->parameters);
-    exchange->shadows = calloc(participants, sizeof *exchange->shadows);
-    exchange->accumulated = calloc(participants, sizeof *exchange->accumulated);
-    exchange->optimizers = calloc((size_t)exchange->owners * buckets, sizeof *exchange->optimizers);
-    exchange->arrivals = calloc(buckets, sizeof *exchange->arrivals);
-    exchange->next = calloc(lanes, sizeof *exchange->next);
+    exchange->gradients = yoke_calloc(participants, sizeof *exchange->gradients);
+    exchange->parameters = yoke_calloc(participants, sizeof *exchange->parameters);
+    exchange->shadows = yoke_calloc(participants, sizeof *exchange->shadows);
+    exchange->accumulated = yoke_calloc(participants, sizeof *exchange->accumulated);
+    exchange->optimizers =
+        yoke_calloc((size_t)exchange->owners * buckets, sizeof *exchange->optimizers);
+    exchange->arrivals = yoke_calloc(buckets, sizeof *exchange->arrivals);
+    exchange->next = yoke_calloc(lanes, sizeof *exchange->next);
     exchange->square_sums =
-        calloc((size_t)exchange->norm_parts * buckets, sizeof *exchange->square_sums);
-    exchange->first_bad = calloc(lanes, sizeof *exchange->first_bad);
-    exchange->works = calloc(lanes, sizeof *exchange->works);
+        yoke_calloc((size_t)exchange->norm_parts * buckets, sizeof *exchange->square_sums);
+    exchange->first_bad = yoke_calloc(lanes, sizeof *exchange->first_bad);
+    exchange->works = yoke_calloc(lanes, sizeof *exchange->works);
     if (!exchange->gradients || !exchange->parameters || !exchange->shadows ||
         !exchange->accumulated || !exchange->optimizers || !exchange->arrivals || !exchange->next ||
         !exchange->square_sums || !exchange->first_bad || !exchange->works)
@@ -112,17 +113,17 @@ void yoke_exchange_destroy(yoke_exchange *exchange) {
         yoke_optimizer_destroy(exchange->optimizers[i]);
     for (int lane = 0; exchange->works != NULL && lane < exchange->step->count; lane++)
         yoke_device_free(exchange->step->lanes[lane].device, exchange->works[lane]);
-    free(exchange->works);
-    free(exchange->first_bad);
-    free(exchange->square_sums);
-    free(exchange->next);
-    free(exchange->arrivals);
-    free(exchange->optimizers);
-    free(exchange->accumulated);
-    free(exchange->shadows);
-    free(exchange->parameters);
-    free(exchange->gradients);
-    free(exchange);
+    yoke_free(exchange->works);
+    yoke_free(exchange->first_bad);
+    yoke_free(exchange->square_sums);
+    yoke_free(exchange->next);
+    yoke_free(exchange->arrivals);
+    yoke_free(exchange->optimizers);
+    yoke_free(exchange->accumulated);
+    yoke_free(exchange->shadows);
+    yoke_free(exchange->parameters);
+    yoke_free(exchange->gradients);
+    yoke_free(exchange);
 }
 
 size_t yoke_exchange_sums_bytes(const yoke_step *step) {

@@ -31,7 +31,7 @@ static yoke_status find_arrivals(yoke_exchange *exchange) {
         return status;
     }
     size_t lanes = (size_t)exchange->step->count;
-    times->own = calloc(lanes, bytes);
+    times->own = yoke_calloc(lanes, bytes);
     if (times->own == NULL) return FAIL_MEMORY(lanes * bytes, "times of buckets");
     for (size_t k = 0; k < lanes; k++)
         times->arrived_ns[k] = times->own + k * buckets;
@@ -50,9 +50,9 @@ static yoke_status create_clock(const yoke_exchange *exchange, yoke_bucket_times
                             .all_reduces = has_ranks && !is_sharded,
                             .late = yoke_exchange_clips(exchange),
                             .count = flat->bucket_count,
-                            .summed_ns = calloc(buckets, sizeof *clock->summed_ns),
-                            .published_ns = calloc(buckets, sizeof *clock->published_ns)};
-    clock->bytes = times->bytes = calloc(buckets, sizeof *times->bytes);
+                            .summed_ns = yoke_calloc(buckets, sizeof *clock->summed_ns),
+                            .published_ns = yoke_calloc(buckets, sizeof *clock->published_ns)};
+    clock->bytes = times->bytes = yoke_calloc(buckets, sizeof *times->bytes);
     if (clock->summed_ns == NULL || clock->published_ns == NULL || times->bytes == NULL)
         return FAIL_MEMORY(3 * buckets * sizeof(uint64_t), "times of buckets");
     for (size_t b = 0; b < buckets; b++)
@@ -63,10 +63,10 @@ static yoke_status create_clock(const yoke_exchange *exchange, yoke_bucket_times
 yoke_status yoke_exchange_links_open(yoke_exchange *exchange) {
     if (exchange->step->watch.links == NULL) return YOKE_OK;
     size_t devices = (size_t)device_count(exchange->step);
-    yoke_bucket_times *times = exchange->times = calloc(1, sizeof *times);
+    yoke_bucket_times *times = exchange->times = yoke_calloc(1, sizeof *times);
     if (times == NULL) return FAIL_MEMORY(sizeof *times, "times of buckets");
     pthread_mutex_init(&times->mutex, NULL);
-    times->arrived_ns = calloc(devices, sizeof *times->arrived_ns);
+    times->arrived_ns = yoke_calloc(devices, sizeof *times->arrived_ns);
     if (times->arrived_ns == NULL)
         return FAIL_MEMORY(devices * sizeof *times->arrived_ns, "times of buckets");
     TRY(create_clock(exchange, times));
@@ -76,13 +76,13 @@ yoke_status yoke_exchange_links_open(yoke_exchange *exchange) {
 void yoke_exchange_links_close(yoke_exchange *exchange) {
     yoke_bucket_times *times = exchange->times;
     if (times == NULL) return;
-    free(times->own);
-    free(times->bytes);
-    free(times->clock.published_ns);
-    free(times->clock.summed_ns);
-    free(times->arrived_ns);
+    yoke_free(times->own);
+    yoke_free(times->bytes);
+    yoke_free(times->clock.published_ns);
+    yoke_free(times->clock.summed_ns);
+    yoke_free(times->arrived_ns);
     pthread_mutex_destroy(&times->mutex);
-    free(times);
+    yoke_free(times);
 }
 
 /* A step that failed may have left bytes. */

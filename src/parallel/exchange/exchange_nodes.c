@@ -56,15 +56,15 @@ static yoke_status nodes_open(yoke_exchange *exchange) {
     const yoke_step *step = exchange->step;
     size_t buckets = (size_t)step->flat->bucket_count + 1, lanes = (size_t)step->count;
     node_exchange *own = of(exchange);
-    own->complete = calloc(lanes * buckets, sizeof *own->complete);
-    own->next = calloc(lanes, sizeof *own->next);
+    own->complete = yoke_calloc(lanes * buckets, sizeof *own->complete);
+    own->next = yoke_calloc(lanes, sizeof *own->next);
     if (own->complete != NULL && own->next != NULL) return YOKE_OK;
     return FAIL_MEMORY(lanes * buckets * sizeof *own->complete, "the exchange");
 }
 
 static void nodes_close(yoke_exchange *exchange) {
-    free(of(exchange)->next);
-    free(of(exchange)->complete);
+    yoke_free(of(exchange)->next);
+    yoke_free(of(exchange)->complete);
 }
 
 static void nodes_begin(yoke_exchange *exchange) {

@@ -89,7 +89,7 @@ static yoke_status queued_open(yoke_exchange *exchange) {
     if (is_alone(queued)) exchange->slots = yoke_exchange_slots(exchange->step);
     exchange->keeps = !exchange->step->options.skip_finite_check &&
                       !yoke_exchange_clips(exchange) && !yoke_steps_by_phases(exchange->step);
-    queued->memory = calloc(lanes, sizeof *queued->memory);
+    queued->memory = yoke_calloc(lanes, sizeof *queued->memory);
     if (queued->memory == NULL) return FAIL_MEMORY(lanes * sizeof *queued->memory, "the exchange");
     for (int lane = 0; lane < exchange->step->count; lane++)
         TRY(open_memory(queued, lane));
@@ -117,7 +117,7 @@ static void queued_close(yoke_exchange *exchange) {
     }
     for (int lane = 0; queued->memory != NULL && lane < exchange->step->count; lane++)
         yoke_device_free(lane_of(queued, lane)->device, queued->memory[lane].gate);
-    free(queued->memory);
+    yoke_free(queued->memory);
 }
 
 /* Gates. */

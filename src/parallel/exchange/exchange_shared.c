@@ -60,7 +60,7 @@ static yoke_status shared_open(yoke_exchange *exchange) {
     size_t ranks = (size_t)exchange->participants;
     size_t buckets = (size_t)exchange->step->flat->bucket_count;
     void *own = NULL;
-    shared->flags = calloc(ranks, sizeof *shared->flags);
+    shared->flags = yoke_calloc(ranks, sizeof *shared->flags);
     if (shared->flags == NULL) return FAIL_MEMORY(ranks * sizeof own, "the ranks' flags");
     TRY(yoke_process_group_allocate(group, sizeof(progress_flags) + buckets * sizeof(bucket_flags),
                                     &own));
@@ -73,7 +73,7 @@ static yoke_status shared_open(yoke_exchange *exchange) {
 }
 
 static void shared_close(yoke_exchange *exchange) {
-    free(((shared_exchange *)exchange)->flags);
+    yoke_free(((shared_exchange *)exchange)->flags);
 }
 
 static void shared_begin(yoke_exchange *exchange) {

@@ -35,7 +35,7 @@ void yoke_observers_attach(yoke_step *step) {
 void yoke_observers_destroy(yoke_step *step) {
     yoke_interpreter_destroy(step->watch.interpreter);
     yoke_links_destroy(step->watch.links);
-    free(step->watch.speeds);
-    free(step->watch.faults);
-    free(step->watch.audit);
+    yoke_free(step->watch.speeds);
+    yoke_free(step->watch.faults);
+    yoke_free(step->watch.audit);
 }

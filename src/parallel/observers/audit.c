@@ -35,7 +35,7 @@ yoke_status yoke_audit_create(yoke_step *step) {
     if (options->process_group != NULL) needs = "the devices of one process, not ranks";
     if (yoke_steps_by_phases(step)) needs = "schedule overlap or sharded";
     if (needs != NULL) return FAIL(YOKE_ERROR_ARGUMENT, "audit %d needs %s", options->audit, needs);
-    step->watch.audit = calloc(1, sizeof *step->watch.audit);
+    step->watch.audit = yoke_calloc(1, sizeof *step->watch.audit);
     if (step->watch.audit == NULL) return FAIL_MEMORY(sizeof *step->watch.audit, "audits");
     step->watch.audit->shard = NO_SHARD;
     return YOKE_OK;

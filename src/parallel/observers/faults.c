@@ -131,7 +131,7 @@ yoke_status yoke_faults_create(yoke_step *step) {
     step->options.fault = NULL; /* may be gone after create */
     /* A rank that was started again does not fail again. */
     if (given == NULL || step->ranks.is_newcomer) return YOKE_OK;
-    step->watch.faults = calloc(1, sizeof *step->watch.faults);
+    step->watch.faults = yoke_calloc(1, sizeof *step->watch.faults);
     if (step->watch.faults == NULL) return FAIL_MEMORY(sizeof *step->watch.faults, "faults");
     return read_all(step->watch.faults, given);
 }

@@ -55,7 +55,7 @@ yoke_status yoke_interpreter_create(yoke_step *step) {
     if (step->options.schedule != YOKE_SCHEDULE_PYTHON) return YOKE_OK;
     TRY(check(step));
     size_t count = (size_t)step->count;
-    struct yoke_interpreter *made = calloc(1, sizeof *made + count * sizeof made->threads[0]);
+    struct yoke_interpreter *made = yoke_calloc(1, sizeof *made + count * sizeof made->threads[0]);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "the interpreter's lock");
     pthread_mutex_init(&made->lock, NULL);
     made->call_ns = (uint64_t)(1e3 * step->options.interpreter_us);
@@ -68,7 +68,7 @@ yoke_status yoke_interpreter_create(yoke_step *step) {
 void yoke_interpreter_destroy(struct yoke_interpreter *interpreter) {
     if (interpreter == NULL) return;
     pthread_mutex_destroy(&interpreter->lock);
-    free(interpreter);
+    yoke_free(interpreter);
 }
 
 /* The lock. */

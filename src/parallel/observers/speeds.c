@@ -23,7 +23,7 @@ struct yoke_speeds {
 
 yoke_status yoke_speeds_create(yoke_step *step) {
     if (!step->options.auto_shares || step->count * step->ranks.world < 2) return YOKE_OK;
-    step->watch.speeds = calloc(1, sizeof *step->watch.speeds);
+    step->watch.speeds = yoke_calloc(1, sizeof *step->watch.speeds);
     if (step->watch.speeds == NULL) return FAIL_MEMORY(sizeof *step->watch.speeds, "speeds");
     step->watch.speeds->steps = -LATE_STEPS;
     return YOKE_OK;

@@ -140,7 +140,7 @@ yoke_status yoke_timeline_read(yoke_step *step) {
 
 static yoke_status create_slots(const yoke_step *step, yoke_device *device, timed_slot **slots) {
     size_t count = (size_t)slot_count(step);
-    *slots = calloc(count, sizeof **slots);
+    *slots = yoke_calloc(count, sizeof **slots);
     if (*slots == NULL) return FAIL_MEMORY(count * sizeof **slots, "the spans of a batch");
     for (size_t i = 0; i < count; i++) {
         TRY(yoke_device_event_create_timed(&(*slots)[i].begin, device));
@@ -151,7 +151,7 @@ static yoke_status create_slots(const yoke_step *step, yoke_device *device, time
 
 yoke_status yoke_clock_create(yoke_step *step, int index) {
     yoke_lane *lane = &step->lanes[index];
-    struct yoke_clock *clock = lane->clock = calloc(1, sizeof *clock);
+    struct yoke_clock *clock = lane->clock = yoke_calloc(1, sizeof *clock);
     if (clock == NULL) return FAIL_MEMORY(sizeof *clock, "a clock");
     for (int i = 0; i < 2; i++) {
         TRY(create_slots(step, lane->device, &clock->turns[i]));
@@ -170,10 +170,10 @@ void yoke_clock_destroy(yoke_step *step, int lane) {
             yoke_device_event_destroy(clock->turns[turn][i].begin);
             yoke_device_event_destroy(clock->turns[turn][i].end);
         }
-        free(clock->turns[turn]);
+        yoke_free(clock->turns[turn]);
         yoke_device_event_destroy(clock->bases[turn]);
     }
-    free(clock);
+    yoke_free(clock);
 }
 
 const yoke_observer yoke_observe_timeline = {.after_stage = after_stage,

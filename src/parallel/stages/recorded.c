@@ -29,7 +29,7 @@ struct yoke_recordings {
 
 yoke_status yoke_recordings_create(yoke_lane *lane) {
     if (!yoke_device_records(lane->device)) return YOKE_OK;
-    lane->recordings = calloc(1, sizeof *lane->recordings);
+    lane->recordings = yoke_calloc(1, sizeof *lane->recordings);
     return lane->recordings != NULL ? YOKE_OK
                                     : FAIL_MEMORY(sizeof *lane->recordings, "recorded steps");
 }
@@ -40,8 +40,8 @@ void yoke_recordings_destroy(yoke_lane *lane) {
     for (int i = 0; i < recordings->count; i++)
         for (int turn = 0; turn < 2; turn++)
             yoke_recording_destroy(recordings->sizes[i].turns[turn]);
-    free(recordings->sizes);
-    free(recordings);
+    yoke_free(recordings->sizes);
+    yoke_free(recordings);
 }
 
 static bool is_loss_only(const yoke_step *step, int index) {
@@ -106,7 +106,7 @@ static yoke_status add_size(const yoke_step *step, int index, bool training, rec
     const yoke_lane *lane = &step->lanes[index];
     struct yoke_recordings *recordings = lane->recordings;
     size_t bytes = ((size_t)recordings->count + 1) * sizeof *recordings->sizes;
-    recorded_size *sizes = realloc(recordings->sizes, bytes);
+    recorded_size *sizes = yoke_realloc(recordings->sizes, bytes);
     if (sizes == NULL) return FAIL_MEMORY(bytes, "recorded steps");
     recordings->sizes = sizes;
     *size = &sizes[recordings->count++];

@@ -20,7 +20,7 @@ static yoke_status allocate(yoke_step *step) {
 
 yoke_status yoke_root_loss_create(yoke_step *step) {
     if (!yoke_steps_by_phases(step)) return YOKE_OK;
-    step->root_loss = calloc(1, sizeof *step->root_loss);
+    step->root_loss = yoke_calloc(1, sizeof *step->root_loss);
     if (step->root_loss == NULL) return FAIL_MEMORY(sizeof *step->root_loss, "the root's loss");
     TRY(yoke_memory_advice(allocate(step), yoke_rows_advice(step)));
     return yoke_root_loss_prepare(step, step->limits.micro_rows);
@@ -32,14 +32,14 @@ void yoke_root_loss_destroy(yoke_step *step) {
     yoke_device *root = step->lanes[0].device;
     for (int i = loss->plan_count - 1; i >= 0; i--)
         yoke_plan_destroy(loss->plans[i].plan);
-    free(loss->plans);
+    yoke_free(loss->plans);
     yoke_device_free(root, loss->scratch);
     yoke_device_free(root, loss->labels);
     yoke_device_free(root, loss->mixes);
     yoke_device_free(root, loss->targets);
     yoke_device_free(root, loss->gradients);
     yoke_device_free(root, loss->outputs);
-    free(loss);
+    yoke_free(loss);
 }
 
 static yoke_plan *find_plan(const yoke_step *step, int rows) {
@@ -91,7 +91,7 @@ yoke_status yoke_root_loss_prepare(yoke_step *step, int rows) {
     yoke_root_loss *loss = step->root_loss;
     if (loss == NULL || find_plan(step, rows) != NULL) return YOKE_OK;
     size_t bytes = ((size_t)loss->plan_count + 1) * sizeof *loss->plans;
-    void *plans = realloc(loss->plans, bytes);
+    void *plans = yoke_realloc(loss->plans, bytes);
     if (plans == NULL) return FAIL_MEMORY(bytes, "loss plans");
     loss->plans = plans;
     yoke_plan *plan = NULL;

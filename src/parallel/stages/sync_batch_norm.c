@@ -45,12 +45,12 @@ yoke_status yoke_sync_norm_create(yoke_step *step) {
     int world = step->ranks.world, participants = world > 1 ? world : step->count;
     size_t channels = (size_t)yoke_model_norm_channels(step->model);
     if (!step->options.synchronize_batch_norm || channels == 0 || participants == 1) return YOKE_OK;
-    struct yoke_sync_norm *sync = step->sync_norm = calloc(1, sizeof *sync);
+    struct yoke_sync_norm *sync = step->sync_norm = yoke_calloc(1, sizeof *sync);
     if (sync == NULL) return FAIL_MEMORY(sizeof *sync, "synchronised batch norm");
-    sync->lanes = calloc((size_t)step->count, sizeof *sync->lanes);
+    sync->lanes = yoke_calloc((size_t)step->count, sizeof *sync->lanes);
     size_t doubles = (size_t)participants * (1 + 2 * channels); /* count, mean, deviation */
     for (int i = 0; i < 2; i++)
-        sync->gathered[i] = calloc(doubles, sizeof(double));
+        sync->gathered[i] = yoke_calloc(doubles, sizeof(double));
     if (sync->lanes == NULL || sync->gathered[0] == NULL || sync->gathered[1] == NULL)
         return FAIL_MEMORY(2 * doubles * sizeof(double), "synchronised batch norm");
     for (int k = 0; k < step->count; k++) {
@@ -66,10 +66,10 @@ yoke_status yoke_sync_norm_create(yoke_step *step) {
 
 void yoke_sync_norm_destroy(struct yoke_sync_norm *sync) {
     if (sync == NULL) return;
-    free(sync->lanes);
-    free(sync->gathered[1]);
-    free(sync->gathered[0]);
-    free(sync);
+    yoke_free(sync->lanes);
+    yoke_free(sync->gathered[1]);
+    yoke_free(sync->gathered[0]);
+    yoke_free(sync);
 }
 
 yoke_norm_group *yoke_sync_norm_group(const yoke_step *step, int lane) {

@@ -32,8 +32,8 @@ static yoke_status check_group(int index, const yoke_parameter_group *group) {
 
 yoke_status yoke_groups_load(yoke_groups *groups, const yoke_parameter_group *given, int count) {
     size_t stride = given->struct_size;
-    groups->list = calloc((size_t)count, sizeof *groups->list);
-    groups->patterns = calloc((size_t)count, sizeof *groups->patterns);
+    groups->list = yoke_calloc((size_t)count, sizeof *groups->list);
+    groups->patterns = yoke_calloc((size_t)count, sizeof *groups->patterns);
     if (groups->list == NULL || groups->patterns == NULL)
         return FAIL_MEMORY((size_t)count * sizeof *groups->list, "parameter groups");
     for (groups->count = 0; groups->count < count; groups->count++) {
@@ -41,7 +41,7 @@ yoke_status yoke_groups_load(yoke_groups *groups, const yoke_parameter_group *gi
         const char *at = (const char *)given + (size_t)groups->count * stride;
         TRY(yoke_options_load(own, sizeof *own, at, "yoke_parameter_group"));
         TRY(check_group(groups->count, own));
-        groups->patterns[groups->count] = strdup(own->pattern);
+        groups->patterns[groups->count] = yoke_strdup(own->pattern);
         if (groups->patterns[groups->count] == NULL)
             return FAIL_MEMORY(strlen(own->pattern) + 1, "a pattern");
         own->pattern = groups->patterns[groups->count];
@@ -117,12 +117,12 @@ static yoke_status find_members(yoke_groups *groups, candidates *among) {
         groups->members[i] = -1;
     for (int group = 0; group < groups->count; group++)
         TRY(mark_members(among, &groups->list[group], group, groups->members));
-    int *marks = malloc((size_t)tensors * sizeof *marks);
+    int *marks = yoke_malloc((size_t)tensors * sizeof *marks);
     if (marks == NULL) return FAIL_MEMORY((size_t)tensors * sizeof *marks, "parameter groups");
     yoke_status status = YOKE_OK;
     for (int group = 0; group < groups->count && status == YOKE_OK; group++)
         status = check_members(groups, among, group, marks);
-    free(marks);
+    yoke_free(marks);
     return status;
 }
 
@@ -160,12 +160,12 @@ yoke_status yoke_groups_create(yoke_step *step) {
                     given != NULL ? "set" : "NULL");
     if (count == 0 && !options->inference) return YOKE_OK;
     size_t tensors = (size_t)yoke_model_tensor_count(step->model);
-    groups->frozen = calloc(tensors, sizeof *groups->frozen);
+    groups->frozen = yoke_calloc(tensors, sizeof *groups->frozen);
     if (groups->frozen == NULL) return FAIL_MEMORY(tensors, "parameter groups");
     for (size_t i = 0; i < tensors; i++)
         groups->frozen[i] = options->inference; /* an engine that only predicts trains nothing */
     if (options->inference) return YOKE_OK;
-    groups->members = calloc(tensors, sizeof *groups->members);
+    groups->members = yoke_calloc(tensors, sizeof *groups->members);
     if (groups->members == NULL)
         return FAIL_MEMORY(tensors * sizeof *groups->members, "parameter groups");
     TRY(yoke_groups_load(groups, given, count));
@@ -225,7 +225,7 @@ yoke_status yoke_groups_cut(yoke_step *step) {
         joins && step->groups.count == 0 && step->reach.outputs == NULL && !step->trains_parts;
     if (one || flat->trainable_count == 0) return YOKE_OK;
     size_t bytes = (size_t)flat->trainable_count * sizeof *ranges->items;
-    ranges->items = malloc(bytes);
+    ranges->items = yoke_malloc(bytes);
     if (ranges->items == NULL) return FAIL_MEMORY(bytes, "parameter groups");
     for (int i = 0; i < flat->trainable_count; i++) {
         yoke_optimizer_range range = range_of(step, &flat->parameters[i]);
@@ -237,13 +237,13 @@ yoke_status yoke_groups_cut(yoke_step *step) {
 }
 
 void yoke_groups_destroy(yoke_groups *groups) {
-    free(groups->ranges.items);
-    free(groups->frozen);
-    free(groups->members);
+    yoke_free(groups->ranges.items);
+    yoke_free(groups->frozen);
+    yoke_free(groups->members);
     for (int i = 0; i < groups->count; i++)
-        free(groups->patterns[i]);
-    free(groups->patterns);
-    free(groups->list);
+        yoke_free(groups->patterns[i]);
+    yoke_free(groups->patterns);
+    yoke_free(groups->list);
 }
 
 void yoke_groups_write(FILE *facts, const yoke_groups *groups) {

@@ -16,7 +16,7 @@ static yoke_status create_events(yoke_lane *lane, size_t buckets) {
     TRY(yoke_device_event_create(&events->losses, lane->device));
     TRY(yoke_device_event_create(&events->computed, lane->device));
     TRY(yoke_device_event_create(&events->published, lane->device));
-    events->buckets = calloc(buckets + 1, sizeof(yoke_device_event *));
+    events->buckets = yoke_calloc(buckets + 1, sizeof(yoke_device_event *));
     if (events->buckets == NULL) return FAIL_MEMORY(buckets * sizeof(void *), "events");
     for (size_t b = 0; b < buckets; b++)
         TRY(yoke_device_event_create(&events->buckets[b], lane->device));
@@ -90,7 +90,7 @@ void yoke_lane_close(yoke_step *step, int index) {
     yoke_device_free(lane->device, lane->staging.rows);
     for (int b = 0; events->buckets != NULL && b < step->flat->bucket_count; b++)
         yoke_device_event_destroy(events->buckets[b]);
-    free(events->buckets);
+    yoke_free(events->buckets);
     yoke_device_event_destroy(events->published);
     yoke_device_event_destroy(events->computed);
     yoke_device_event_destroy(events->losses);

@@ -73,8 +73,8 @@ static yoke_status find_untrained(yoke_step *step, int index, const char *list) 
     size_t tensors = (size_t)yoke_model_tensor_count(model);
     const char *unmatched = NULL;
     yoke_names names = {0};
-    bool *untrained = step->models[index].untrained = calloc(tensors + 1, sizeof *untrained);
-    int *marks = calloc(tensors + 1, sizeof *marks);
+    bool *untrained = step->models[index].untrained = yoke_calloc(tensors + 1, sizeof *untrained);
+    int *marks = yoke_calloc(tensors + 1, sizeof *marks);
     yoke_status status = yoke_names_create(&names, (int)tensors);
     if (untrained == NULL || marks == NULL) status = FAIL_MEMORY(tensors, "trained parameters");
     for (int i = 0; i < (int)tensors && status == YOKE_OK; i++) {
@@ -90,7 +90,7 @@ static yoke_status find_untrained(yoke_step *step, int index, const char *list) 
     for (size_t i = 0; i < tensors && status == YOKE_OK; i++)
         untrained[i] = marks[i] < 0 || yoke_groups_freeze(&step->groups, (int)i);
     yoke_names_destroy(&names);
-    free(marks);
+    yoke_free(marks);
     return status;
 }
 
@@ -143,7 +143,7 @@ yoke_status yoke_models_open(yoke_step *step) {
             options->other_models != NULL ? "set" : "NULL", YOKE_MODELS_LIMIT - 1);
     if (more > 0 && step->options.pixels)
         return FAIL(YOKE_ERROR_ARGUMENT, "other_models with pixels: images have one size");
-    step->models = calloc((size_t)more + 1, sizeof *step->models);
+    step->models = yoke_calloc((size_t)more + 1, sizeof *step->models);
     if (step->models == NULL) return FAIL_MEMORY(sizeof *step->models, "models");
     step->model_count = more + 1;
     step->models[0].model = step->model;
@@ -157,8 +157,8 @@ yoke_status yoke_models_open(yoke_step *step) {
 
 void yoke_models_close(yoke_step *step) {
     for (int i = 0; step->models != NULL && i < step->model_count; i++)
-        free(step->models[i].untrained);
-    free(step->models);
+        yoke_free(step->models[i].untrained);
+    yoke_free(step->models);
 }
 
 void yoke_models_set_limits(yoke_step *step) {

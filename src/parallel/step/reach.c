@@ -7,14 +7,14 @@
 yoke_status yoke_reach_create(yoke_step *step) {
     size_t tensors = (size_t)yoke_model_tensor_count(step->model);
     if (yoke_model_output_count(step->model) < 2) return YOKE_OK;
-    unsigned *outputs = step->reach.outputs = calloc(tensors, sizeof *outputs);
+    unsigned *outputs = step->reach.outputs = yoke_calloc(tensors, sizeof *outputs);
     if (outputs == NULL) return FAIL_MEMORY(tensors * sizeof *outputs, "what a loss reaches");
     return yoke_model_reach(step->model, outputs);
 }
 
 void yoke_reach_destroy(yoke_reach *reach) {
-    free(reach->text);
-    free(reach->outputs);
+    yoke_free(reach->text);
+    yoke_free(reach->outputs);
 }
 
 unsigned yoke_reach_of(const yoke_reach *reach, int tensor) {

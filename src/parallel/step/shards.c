@@ -99,7 +99,7 @@ static int shards_here(const yoke_step *step) {
 yoke_status yoke_shards_create(yoke_step *step) {
     yoke_shards *shards = &step->shards;
     size_t count = (size_t)shards_here(step) + 1; /* none: without shards */
-    shards->losses = calloc(count, sizeof *shards->losses);
+    shards->losses = yoke_calloc(count, sizeof *shards->losses);
     if (shards->losses == NULL) return FAIL_MEMORY(count * sizeof *shards->losses, "losses");
     size_t bytes = step->flat->buffer_elements * sizeof(float);
     bool one_each = shards->rounds == 1 && !yoke_deal_changes(step);
@@ -111,7 +111,7 @@ yoke_status yoke_shards_create(yoke_step *step) {
 }
 
 void yoke_shards_destroy(yoke_step *step) {
-    free(step->shards.losses);
+    yoke_free(step->shards.losses);
     if (step->shards.statistics != NULL)
         yoke_device_free(step->lanes[0].device, step->shards.statistics);
 }
