@@ -18,7 +18,7 @@
  *   tokenizer.h: their tokens
  * - device.h: the devices; distributed.h: several processes
  * - verify.h: training in float64 to compare with; files of tensors
- * - allocator.h: memory from the host program
+ * - allocator.h: memory from the host program; cancellation.h: ending calls early
  * - trace.h: when each stage ran; status.h: errors; bench.h: kernel time
  *
  * Every call that returns a yoke_status answers NULL with ARGUMENT, where it does not say what NULL
@@ -87,6 +87,7 @@
 #include "yoke/allocator.h"
 #include "yoke/asynchronous.h"
 #include "yoke/attention.h"
+#include "yoke/cancellation.h"
 #include "yoke/checkpoint.h"
 #include "yoke/composed.h"
 #include "yoke/convolution.h"

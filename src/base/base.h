@@ -4,6 +4,7 @@
 #define BASE_BASE_H
 
 #include "base/bfloat16.h"
+#include "base/cancel.h"
 #include "base/chunk.h"
 #include "base/clock.h"
 #include "base/element.h"

@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/options.h"
@@ -62,6 +63,7 @@ struct yoke_workers {
     /* The current run. The caller writes these before it wakes the workers. */
     yoke_worker_job job; /* NULL: the thread ends */
     void *context;
+    yoke_cancel_scope cancel; /* of the thread that runs the job */
     uint32_t run_count;
     uint64_t deadline_ns, until_ns; /* 0: no deadline; of a run, and when this one ends */
     atomic_bool late;               /* the deadline of this run has passed */
@@ -170,6 +172,7 @@ static void *work(void *argument) {
             &(yoke_condition){.holds = has_job, .crew = crew, .word = &self->jobs, .value = jobs},
             0);
         if (crew->job == NULL) break;
+        (void)yoke_cancel_enter(&crew->cancel);
         note(self, crew->job(self->index, crew->context));
         self->done_ns = crew->deadline_ns > 0 ? yoke_now_ns() : 0;
         atomic_fetch_add(&self->done, 1);
@@ -264,6 +267,7 @@ yoke_status yoke_workers_run(yoke_workers *workers, int count, yoke_worker_job j
     if (atomic_load(&workers->lost)) return job(0, context);
     workers->job = job;
     workers->context = context;
+    workers->cancel = yoke_cancel_scope_of_thread();
     workers->run_count = (uint32_t)count;
     workers->until_ns = workers->deadline_ns > 0 ? yoke_now_ns() + workers->deadline_ns : 0;
     atomic_store_explicit(&workers->arrived, 0, memory_order_relaxed);

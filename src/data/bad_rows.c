@@ -21,6 +21,7 @@ static yoke_status scan_rows(int worker, void *context) {
     scan *own = context;
     (void)worker;
     for (;;) {
+        TRY(yoke_check_cancelled());
         size_t row = atomic_fetch_add(&own->next, 1);
         if (row >= own->dataset->rows) return YOKE_OK;
         yoke_status status =

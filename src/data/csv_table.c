@@ -243,6 +243,7 @@ static yoke_status table_read(table *own, const char *path, const table_options 
     TRY(yoke_csv_read(&own->csv, path));
     TRY(read_header(own, options));
     for (bool more = true; more;) {
+        TRY(yoke_check_cancelled());
         TRY(yoke_csv_next(&own->csv, &more));
         if (more) TRY(read_row(own, options));
     }

@@ -410,13 +410,29 @@ yoke_status yoke_loader_begin_at(yoke_loader *loader, uint64_t epoch, size_t bat
     return status;
 }
 
-/* Waits for a slot; returns for how long. Call it with the mutex held. */
-static uint64_t await(yoke_loader *loader, const yoke_loader_slot *slot) {
-    if (slot->ready) return 0;
-    uint64_t start = yoke_now_ns();
-    while (!slot->ready)
+/* Waits until a loader thread has filled a batch, or until it is time to look for a request. */
+static void await_thread(yoke_loader *loader) {
+    struct timespec look;
+    if (!yoke_can_be_cancelled()) {
         pthread_cond_wait(&loader->filled, &loader->mutex);
-    return yoke_now_ns() - start;
+        return;
+    }
+    uint64_t ns = yoke_now_ns() + YOKE_CANCEL_LOOK_NS;
+    look = (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
+                             .tv_nsec = (long)(ns % 1000000000u)};
+    (void)pthread_cond_clockwait(&loader->filled, &loader->mutex, CLOCK_MONOTONIC, &look);
+}
+
+/* Waits for a slot, and says for how long. Call it with the mutex held. */
+static yoke_status await(yoke_loader *loader, const yoke_loader_slot *slot, uint64_t *waited_ns) {
+    if (slot->ready) return YOKE_OK;
+    uint64_t start = yoke_now_ns();
+    while (!slot->ready) {
+        TRY(yoke_check_cancelled());
+        await_thread(loader);
+    }
+    *waited_ns = yoke_now_ns() - start;
+    return YOKE_OK;
 }
 
 /* Releases the previous slot and takes the next one; *slot is NULL at the end of the epoch. */
@@ -433,7 +449,7 @@ static yoke_status take(yoke_loader *loader, const yoke_loader_slot **slot, uint
     }
     if (loader->next_read == loader->batches) return YOKE_OK;
     const yoke_loader_slot *next = &loader->slots[loader->next_read % (size_t)loader->slot_count];
-    *waited_ns = await(loader, next);
+    TRY(await(loader, next, waited_ns));
     /* A batch in error stays the next one: every later call returns the error again. */
     if (next->error.status != YOKE_OK) return yoke_error_restore(&next->error);
     if (next->whole_rows == 0) { /* set only now, so that nothing depends on how far ahead the

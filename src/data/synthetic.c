@@ -96,6 +96,7 @@ yoke_status yoke_synthetic_open(yoke_dataset *dataset, const char *text, yoke_sp
     int32_t *labels = dataset->owned[1];
     yoke_drawing drawing = {.shape = dataset->shape, .split = split};
     for (size_t row = 0; row < dataset->rows; row++) {
+        TRY(yoke_check_cancelled());
         labels[row] = (int32_t)(row % (size_t)dataset->classes);
         drawing.row = row;
         drawing.label = labels[row];

@@ -100,6 +100,7 @@ void yoke_algorithms_watch(yoke_algorithms *algorithms, yoke_algorithms_hook hoo
 
 yoke_status yoke_algorithms_go_on(yoke_algorithms *algorithms) {
     yoke_signals_serve(); /* measuring takes seconds */
+    TRY(yoke_check_cancelled());
     if (algorithms == NULL || algorithms->hook == NULL) return YOKE_OK;
     if (algorithms->failure.status == YOKE_OK)
         algorithms->failure = yoke_error_take(algorithms->hook(algorithms->context));

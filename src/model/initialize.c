@@ -48,6 +48,7 @@ yoke_status yoke_replica_initialize(yoke_replica *replica, uint64_t seed) {
         if (given == NULL) fill_values(&model->tensors[i], seed, (uint64_t)i, values);
         if (given == NULL && model->tensors[i].fill.dirac) put_dirac(&model->tensors[i], values);
         status = yoke_replica_write(replica, i, false, given != NULL ? given : values);
+        if (status == YOKE_OK) status = yoke_check_cancelled();
     }
     yoke_free(values);
     return status;

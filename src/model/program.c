@@ -50,6 +50,7 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
     request.input_shared = program->training && yoke_program_shares_input(program, index);
     request.sole_weight = is_sole(program->model, node->tensors[0]);
     TRY(yoke_algorithms_go_on(from->algorithms));
+    TRY(yoke_check_cancelled());
     TRY(yoke_plan_create(&program->plans[index], from->device, &request));
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
     program->layouts[node->output] = needs->output;
@@ -424,6 +425,12 @@ static yoke_status write_shadow(const yoke_program *program, const yoke_flat *fl
     return YOKE_OK;
 }
 
+/* CANCELLED where an operation is done when its call returns; on other devices nothing waits that
+ * a program could end. */
+static yoke_status go_on(const yoke_program *program) {
+    return yoke_device_shares_memory(program->device) ? yoke_check_cancelled() : YOKE_OK;
+}
+
 static yoke_status queue_forward(yoke_program *program, const yoke_flat *flat,
                                  const yoke_replica_memory *memory, const yoke_plan_step *step) {
     TRY(write_shadow(program, flat, memory));
@@ -432,8 +439,9 @@ static yoke_status queue_forward(yoke_program *program, const yoke_flat *flat,
         int layers = yoke_fused_layers(&program->model->nodes[i]);
         if (hook->call != NULL && layers > 0) hook->call(hook->context, layers);
         bool waits = joins_loss(program, step) && i == program->loss_node;
-        if (yoke_program_computes(program, i) && !waits)
-            TRY(yoke_plan_forward(program->plans[i], step));
+        if (!yoke_program_computes(program, i) || waits) continue;
+        TRY(go_on(program));
+        TRY(yoke_plan_forward(program->plans[i], step));
     }
     return YOKE_OK;
 }
@@ -500,8 +508,10 @@ yoke_status yoke_program_action(yoke_program *program, const yoke_action *action
 
 static yoke_status queue_segment(yoke_program *program, int segment, const yoke_plan_step *step) {
     int begin = segment > 0 ? program->segment_ends[segment - 1] : 0;
-    for (int i = begin; i < program->segment_ends[segment]; i++)
+    for (int i = begin; i < program->segment_ends[segment]; i++) {
+        TRY(go_on(program));
         TRY(yoke_program_action(program, &program->actions[i], step));
+    }
     return YOKE_OK;
 }
 

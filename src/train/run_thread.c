@@ -15,6 +15,7 @@
 typedef struct run_thread {
     yoke_trainer *trainer;
     yoke_status (*loop)(yoke_trainer *trainer);
+    yoke_cancel_scope cancel; /* of the calling thread */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t ended;
@@ -33,6 +34,7 @@ static yoke_status run_bound(run_thread *own) {
 
 static void *run_thread_main(void *argument) {
     run_thread *own = argument;
+    (void)yoke_cancel_enter(&own->cancel);
     yoke_error result = yoke_error_take(run_bound(own));
     pthread_mutex_lock(&own->mutex);
     own->result = result;
@@ -81,6 +83,7 @@ static yoke_status start(run_thread **started, yoke_trainer *trainer,
     if (own == NULL) return FAIL_MEMORY(sizeof *own, "the thread of the run");
     own->trainer = trainer;
     own->loop = loop;
+    own->cancel = yoke_cancel_scope_of_thread();
     pthread_mutex_init(&own->mutex, NULL); /* neither can fail on Linux */
     pthread_cond_init(&own->ended, NULL);
     int cause = yoke_thread_start(&own->thread, run_thread_main, own);

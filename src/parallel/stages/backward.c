@@ -61,7 +61,7 @@ static yoke_status compute(yoke_step *step, int lane, yoke_span *span) {
 const yoke_bar yoke_bar_backward = {
     .stage = YOKE_STAGE_BACKWARD, .on_stream = true, .work = compute};
 
-yoke_status yoke_lane_backward(yoke_step *step, int lane, yoke_exchange *exchange) {
+static yoke_status run_segments(yoke_step *step, int lane, yoke_exchange *exchange) {
     const yoke_lane *own = &step->lanes[lane];
     bool idle = own->shard.rows == 0 || own->bad_statistics;
     for (int segment = 0; segment < step->flat->bucket_count; segment++) {
@@ -73,6 +73,16 @@ yoke_status yoke_lane_backward(yoke_step *step, int lane, yoke_exchange *exchang
         TRY(yoke_exchange_ready(exchange, lane, segment));
     }
     return YOKE_OK;
+}
+
+/* Nobody cancels a backward behind which the weights change bucket by bucket. */
+yoke_status yoke_lane_backward(yoke_step *step, int lane, yoke_exchange *exchange) {
+    if (exchange == NULL || yoke_exchange_waits(exchange))
+        return run_segments(step, lane, exchange);
+    yoke_cancel_scope before = yoke_cancel_hold();
+    yoke_status status = run_segments(step, lane, exchange);
+    (void)yoke_cancel_enter(&before);
+    return status;
 }
 
 static yoke_status begin(yoke_step *step) {
