@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/precision.h"
+#include "base/published.h"
 #include "base/random.h"
 #include "base/room.h"
 #include "base/same_file.h"

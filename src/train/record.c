@@ -18,7 +18,7 @@ void yoke_trainer_publish(yoke_trainer *trainer) {
                          .loss = step->rows > 0 ? step->loss : (double)NAN,
                          .test_loss = test->rows > 0 ? test->loss : (double)NAN,
                          .test_accuracy = test->rows > 0 ? yoke_step_accuracy(test) : -1};
-    yoke_run_progress_set(&trainer->progress, &now);
+    YOKE_PUBLISH(&trainer->progress, &now);
 }
 
 void yoke_trainer_record(yoke_trainer *trainer, yoke_event *event) {

@@ -433,7 +433,7 @@ yoke_status yoke_trainer_dataset(const yoke_trainer *trainer, yoke_split split,
 yoke_status yoke_trainer_progress(const yoke_trainer *trainer, yoke_progress *progress) {
     yoke_progress own;
     TRY(yoke_pointer_check(trainer, "trainer"));
-    yoke_run_progress_read(&trainer->progress, &own);
+    YOKE_PUBLISHED_READ(&trainer->progress, &own);
     return yoke_options_store(progress, &own, sizeof own, "yoke_progress");
 }
 

@@ -14,7 +14,6 @@
 #include "train/metrics.h"
 #include "train/resize.h"
 #include "train/run.h"
-#include "train/run_progress.h"
 #include "train/save_place.h"
 #include "train/saving.h"
 #include "train/step_kinds.h"
@@ -43,9 +42,9 @@ struct yoke_trainer {
     yoke_apart apart;
     yoke_weights_writer *last_weights; /* of rank 0, from the begin of a run that saves */
     yoke_metrics metrics;
-    yoke_lr_curve lr_curve; /* of the last range test */
-    bool running;           /* a run, or a range test, takes steps */
-    yoke_run_progress progress;
+    yoke_lr_curve lr_curve;                         /* of the last range test */
+    bool running;                                   /* a run, or a range test, takes steps */
+    YOKE_PUBLISHED(sizeof(yoke_progress)) progress; /* for any thread, while it runs */
 };
 
 #endif
