@@ -59,11 +59,16 @@ typedef struct yoke_devices_options {
     int local_world;  /**< Processes that share the machine; 0: open the whole list. */
     int shards;       /**< With threads 0: a CPU device gets cores / shards threads, at least 1,
                            whatever the number of devices (yoke_data_parallel_options.shards). */
+    const char *cores; /**< "0-3,8": the cores that threads work on for these devices: compute
+                            threads, workers, loaders made for the devices, and a thread that calls
+                            an engine, until the call returns or calls back. With `unbound` each
+                            thread may use all of them. NULL: every core that the thread which
+                            opens the devices may run on. */
 } yoke_devices_options;
 
 /** The defaults. */
 #define YOKE_DEVICES_OPTIONS_INIT                                                                  \
-    { sizeof(yoke_devices_options), NULL, 0, false, 0, 0, 0 }
+    { sizeof(yoke_devices_options), NULL, 0, false, 0, 0, 0, NULL }
 
 /** One open device. */
 typedef struct yoke_device_info {
@@ -93,8 +98,9 @@ typedef struct yoke_device_info {
  *
  * @param[out] devices  The devices; close them with yoke_devices_close. NULL on failure.
  * @param options       NULL: the defaults.
- * @return ARGUMENT: the list is malformed; the text quotes the offending part and the forms
- *         allowed. DEVICE: this build or machine lacks a device; the text names it.
+ * @return ARGUMENT: a list is malformed; the text quotes the offending part and the forms allowed.
+ *         Or the process may not run on a core of `cores`; the text names it. DEVICE: this build or
+ *         machine lacks a device; the text names it.
  */
 YOKE_API yoke_status yoke_devices_open(yoke_devices **devices, const yoke_devices_options *options);
 

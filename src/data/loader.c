@@ -4,7 +4,6 @@
 #include "data/row_stream.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,6 +119,7 @@ static bool may_fill(const yoke_loader *loader) {
 static void *thread_main(void *context) {
     loader_thread *self = context;
     yoke_loader *loader = self->loader;
+    yoke_devices_keep_thread(loader->options.devices);
     id_t id = (id_t)gettid();
     (void)setpriority(PRIO_PROCESS, id, getpriority(PRIO_PROCESS, id) + LOADER_NICENESS);
     pthread_mutex_lock(&loader->mutex);
@@ -229,9 +229,7 @@ static int thread_limit(const yoke_dataset *dataset, const yoke_loader_options *
     if (dataset->stream) return 1;
     if (options->threads > 0) return options->threads;
     if (!dataset->images) return 1;
-    cpu_set_t cores;
-    int count = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
-    count /= options->world;
+    int count = yoke_devices_cores(options->devices) / options->world;
     return count < 1 ? 1 : count > IMAGE_THREADS ? IMAGE_THREADS : count;
 }
 

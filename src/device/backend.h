@@ -20,6 +20,8 @@ bool yoke_core_list_parse(const char *text, cpu_set_t *cores);
 void yoke_core_list_write(const cpu_set_t *cores, char *text, size_t size);
 /* Reads the file at `path`. False: there is none, or it holds no list. */
 bool yoke_core_list_read(const char *path, cpu_set_t *cores);
+/* Reads "0-3,8" of the host program. ARGUMENT: an item is malformed, or not of `allowed`. */
+yoke_status yoke_core_list_choose(const char *list, const cpu_set_t *allowed, cpu_set_t *cores);
 /* Reads one number, and moves `at` behind it. */
 bool yoke_core_list_number(const char **at, long *number);
 
@@ -97,6 +99,7 @@ typedef struct yoke_backend_open {
     const char *name; /* "cpu:0", or "cpu:0#1" where the list repeats a device */
     int threads;      /* 0: the devices share the cores equally */
     bool unbound;
+    const cpu_set_t *cores; /* that its threads must not leave; NULL: there is no such set */
 } yoke_backend_open;
 
 struct yoke_device_event {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define LIST_BYTES 4096
+#define ITEM_BYTES 48 /* of two numbers, with space for what is wrong with them */
 
 bool yoke_core_list_number(const char **at, long *number) {
     char *end;
@@ -29,6 +30,44 @@ bool yoke_core_list_parse(const char *text, cpu_set_t *cores) {
         for (long core = first; core <= last && core < CPU_SETSIZE; core++)
             CPU_SET((size_t)core, cores);
         if (*at != ',') return *at == '\0' || strcmp(at, "\n") == 0;
+    }
+}
+
+static yoke_status choose_item(const char *list, const char *item, const cpu_set_t *allowed,
+                               cpu_set_t *cores) {
+    long first = 0, last = 0;
+    const char *at = item;
+    bool right = yoke_core_list_number(&at, &first);
+    last = first;
+    if (right && *at == '-') right = (at++, yoke_core_list_number(&at, &last) && first <= last);
+    if (!right || *at != '\0')
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "cores \"%s\": \"%s\" is neither a core nor a range; a list reads \"0-3,8\"",
+                    list, item);
+    for (long core = first; core <= last; core++) {
+        char usable[128];
+        if (core < CPU_SETSIZE && CPU_ISSET((size_t)core, allowed)) {
+            CPU_SET((size_t)core, cores);
+            continue;
+        }
+        yoke_core_list_write(allowed, usable, sizeof usable);
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "cores \"%s\": the process may not run on core %ld; it may on %s", list, core,
+                    usable);
+    }
+    return YOKE_OK;
+}
+
+yoke_status yoke_core_list_choose(const char *list, const cpu_set_t *allowed, cpu_set_t *cores) {
+    CPU_ZERO(cores);
+    for (const char *at = list;; at++) {
+        char item[ITEM_BYTES];
+        size_t length = strcspn(at, ",");
+        snprintf(item, sizeof item, "%.*s", (int)(length < sizeof item ? length : sizeof item - 1),
+                 at);
+        TRY(choose_item(list, item, allowed, cores));
+        at += length;
+        if (*at == '\0') return YOKE_OK;
     }
 }
 

@@ -11,6 +11,8 @@
 
 struct yoke_devices {
     int count, spare_cores;
+    cpu_set_t cores; /* that the devices may use */
+    bool limited;    /* to these, by the host program */
     /* Behind the `count` devices of the list: spares, which could take the place of one that is
      * left out; then those that are left out, until all are closed. */
     int spares, left_out;
@@ -75,10 +77,9 @@ static bool is_entry(const yoke_device_list *list, int index, int like) {
 }
 
 /* 0: the backend divides the cores by the number of devices. */
-static int threads_of(const yoke_devices_options *options) {
-    cpu_set_t cores;
+static int threads_of(const yoke_devices *devices, const yoke_devices_options *options) {
     if (options->threads > 0 || options->shards <= 0) return options->threads;
-    int share = yoke_cores_allowed(&cores) / options->shards;
+    int share = CPU_COUNT(&devices->cores) / options->shards;
     return share > 0 ? share : 1;
 }
 
@@ -113,8 +114,9 @@ static yoke_status open_one(yoke_devices *devices, const yoke_devices_options *o
                                  .count = list->count * processes,
                                  .ordinal = list->entries[index].ordinal,
                                  .name = name,
-                                 .threads = threads_of(options),
-                                 .unbound = options->unbound};
+                                 .threads = threads_of(devices, options),
+                                 .unbound = options->unbound,
+                                 .cores = devices->limited ? &devices->cores : NULL};
     TRY(backends[backend].table()->open(&devices->at[index], &request));
     pthread_mutex_init(&devices->at[index]->pinned_turn, NULL);
     if (!devices->at[index]->backend->shares_memory)
@@ -152,6 +154,16 @@ static yoke_status keep_local_rank(yoke_device_list *list, const yoke_devices_op
     return YOKE_OK;
 }
 
+static yoke_status choose_cores(yoke_devices *devices, const yoke_devices_options *options) {
+    cpu_set_t allowed;
+    yoke_cores_allowed(&allowed);
+    devices->cores = allowed;
+    devices->limited = options->cores != NULL;
+    if (devices->limited) TRY(yoke_core_list_choose(options->cores, &allowed, &devices->cores));
+    devices->spare_cores = CPU_COUNT(&devices->cores);
+    return YOKE_OK;
+}
+
 static yoke_status build_devices(yoke_devices *devices, const yoke_devices_options *options) {
     if (options->threads < 0 || options->threads > THREADS_LIMIT)
         return FAIL(YOKE_ERROR_ARGUMENT,
@@ -165,8 +177,7 @@ static yoke_status build_devices(yoke_devices *devices, const yoke_devices_optio
                                BACKEND_COUNT));
     if (list.automatic) choose_devices(&list);
     TRY(keep_local_rank(&list, options));
-    cpu_set_t cores;
-    devices->spare_cores = yoke_cores_allowed(&cores);
+    TRY(choose_cores(devices, options));
     while (devices->count < list.count)
         TRY(open_one(devices, options, &list));
     const yoke_backend *backend = devices->at[0]->backend;
@@ -317,6 +328,17 @@ bool yoke_device_shares_memory(const yoke_device *device) {
 
 int yoke_devices_spare_cores(const yoke_devices *devices) {
     return devices->spare_cores;
+}
+
+int yoke_devices_cores(const yoke_devices *devices) {
+    cpu_set_t own;
+    if (devices != NULL && devices->limited) return CPU_COUNT(&devices->cores);
+    return yoke_cores_allowed(&own);
+}
+
+void yoke_devices_keep_thread(const yoke_devices *devices) {
+    if (devices == NULL || !devices->limited) return;
+    (void)sched_setaffinity(0, sizeof devices->cores, &devices->cores);
 }
 
 yoke_status yoke_device_enter(yoke_device *device, bool bind, yoke_device_scope *scope) {

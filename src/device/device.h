@@ -43,8 +43,15 @@ unsigned yoke_device_variants(const yoke_device *device); /* of the list; 0 on C
 /* Cores online minus all devices' threads; negative when threads share cores. */
 int yoke_devices_spare_cores(const yoke_devices *devices);
 
+/* How many cores the devices may use; NULL: as many as the calling thread. keep_thread keeps the
+ * calling thread on those that the host program has named, if any; `devices` may be NULL. */
+int yoke_devices_cores(const yoke_devices *devices);
+void yoke_devices_keep_thread(const yoke_devices *devices);
+
 /* Makes the calling thread `device`'s worker: binds it to the device's cores (unless unbound) and
- * sets its number of compute threads. leave restores what was; pairs may not be nested. */
+ * sets its number of compute threads. Without `bind` it takes any of these cores where the host
+ * program has named some, and otherwise stays where it is. leave restores what was; pairs may not
+ * be nested. */
 typedef struct yoke_device_scope {
     uint64_t opaque[20];
 } yoke_device_scope;

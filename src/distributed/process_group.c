@@ -179,8 +179,10 @@ static yoke_status check_group(const yoke_process_group *group) {
 
 static yoke_status check_call(const yoke_process_group *group, const yoke_reduce_call *call) {
     TRY(check_group(group));
-    if (call->element < YOKE_ELEMENT_FLOAT32 || call->element > YOKE_ELEMENT_FLOAT64)
-        return FAIL(YOKE_ERROR_ARGUMENT, "element is %d: unknown element", (int)call->element);
+    if (!yoke_element_is_collective(call->element))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "element is %d: collectives take float32, bfloat16, int64 and float64",
+                    (int)call->element);
     if (call->reduction < YOKE_SUM || call->reduction > YOKE_MAX)
         return FAIL(YOKE_ERROR_ARGUMENT, "reduction is %d: unknown reduction",
                     (int)call->reduction);

@@ -78,26 +78,26 @@ static yoke_process_group fake_group(void) {
 enum { CALLS = 12 };
 
 /* Every call of the door, with one buffer, count, element and root. */
-static yoke_status call(int which, yoke_process_group *group, float *data, int root) {
+static yoke_status call_with(int which, yoke_process_group *group, void *data, yoke_element element,
+                             int root) {
     void *memory;
-    const yoke_element float32 = YOKE_ELEMENT_FLOAT32;
     switch (which) {
     case 0:
         return yoke_process_group_barrier(group);
     case 1:
-        return yoke_process_group_broadcast(group, data, 2, float32, root);
+        return yoke_process_group_broadcast(group, data, 2, element, root);
     case 2:
-        return yoke_process_group_all_reduce(group, data, 2, float32, YOKE_SUM);
+        return yoke_process_group_all_reduce(group, data, 2, element, YOKE_SUM);
     case 3:
-        return yoke_process_group_reduce(group, data, 2, float32, YOKE_MAX, root);
+        return yoke_process_group_reduce(group, data, 2, element, YOKE_MAX, root);
     case 4:
-        return yoke_process_group_all_gather(group, data, data, 2, float32);
+        return yoke_process_group_all_gather(group, data, data, 2, element);
     case 5:
-        return yoke_process_group_reduce_scatter(group, data, data, 2, float32, YOKE_MEAN);
+        return yoke_process_group_reduce_scatter(group, data, data, 2, element, YOKE_MEAN);
     case 6:
-        return yoke_process_group_gather(group, data, data, 2, float32, root);
+        return yoke_process_group_gather(group, data, data, 2, element, root);
     case 7:
-        return yoke_process_group_scatter(group, data, data, 2, float32, root);
+        return yoke_process_group_scatter(group, data, data, 2, element, root);
     case 8:
         return yoke_process_group_allocate(group, 8, &memory);
     case 9:
@@ -107,6 +107,10 @@ static yoke_status call(int which, yoke_process_group *group, float *data, int r
     default:
         return yoke_process_group_wait(group);
     }
+}
+
+static yoke_status call(int which, yoke_process_group *group, float *data, int root) {
+    return call_with(which, group, data, YOKE_ELEMENT_FLOAT32, root);
 }
 
 static void every_call_reaches_the_transport(void **state) {
@@ -141,6 +145,9 @@ static void impossible_calls_reach_nobody_and_break_nothing(void **state) {
     yoke_process_group group = fake_group();
     float data[6] = {0};
     const int rooted[] = {1, 3, 6, 7}, buffered[] = {1, 2, 3, 4, 5, 7, 9};
+    enum { FIRST_WITH_ELEMENT = 1, LAST_WITH_ELEMENT = 7, FOREIGN = 4 };
+    const int foreign[FOREIGN] = {YOKE_ELEMENT_INT32, YOKE_ELEMENT_UINT8, YOKE_ELEMENT_UINT8 + 1,
+                                  -1};
     for (int i = 0; i < 4; i++) {
         assert_int_equal(call(rooted[i], &group, data, 3), YOKE_ERROR_ARGUMENT);
         assert_non_null(strstr(yoke_last_error(), "root is 3"));
@@ -153,8 +160,15 @@ static void impossible_calls_reach_nobody_and_break_nothing(void **state) {
     assert_int_equal(
         yoke_process_group_all_reduce(&group, data, SIZE_MAX / 8, YOKE_ELEMENT_INT64, YOKE_SUM),
         YOKE_ERROR_ARGUMENT);
-    assert_int_equal(yoke_process_group_all_reduce(&group, data, 1, (yoke_element)4, YOKE_SUM),
-                     YOKE_ERROR_ARGUMENT);
+    for (int i = 0; i < FOREIGN; i++) {
+        for (int which = FIRST_WITH_ELEMENT; which <= LAST_WITH_ELEMENT; which++) {
+            char expected[40];
+            snprintf(expected, sizeof expected, "element is %d: collectives", foreign[i]);
+            yoke_status status = call_with(which, &group, data, (yoke_element)foreign[i], 1);
+            assert_int_equal(status, YOKE_ERROR_ARGUMENT);
+            assert_non_null(strstr(yoke_last_error(), expected));
+        }
+    }
     assert_int_equal(
         yoke_process_group_all_reduce(&group, data, 1, YOKE_ELEMENT_INT64, (yoke_reduction)4),
         YOKE_ERROR_ARGUMENT);

@@ -32,9 +32,14 @@ static void choose_cores(cpu_device *cpu, const yoke_backend_open *request,
     cpu_nodes nodes;
     CPU_ZERO(&cpu->cores);
     cpu->base.node = YOKE_NO_NODE;
-    if (request->unbound) return;
+    cpu->limited = request->cores != NULL;
+    cpu->spread = !request->unbound;
+    if (request->unbound && !cpu->limited) return;
     cpu_nodes_read(&nodes, CPU_NODES_ROOT, allowed);
-    cpu_teams_deal(&teams, request->ordinal, &nodes, allowed, &cpu->cores);
+    if (cpu->spread)
+        cpu_teams_deal(&teams, request->ordinal, &nodes, allowed, &cpu->cores);
+    else
+        cpu->cores = *allowed;
     cpu_nodes_write(&nodes, &cpu->cores, cpu->nodes, sizeof cpu->nodes);
     cpu->base.node = cpu_nodes_of(&nodes, &cpu->cores);
 }
@@ -42,6 +47,10 @@ static void choose_cores(cpu_device *cpu, const yoke_backend_open *request,
 static yoke_status cpu_build(cpu_device *cpu, const yoke_backend_open *request) {
     cpu_set_t allowed;
     int core_count = yoke_cores_allowed(&allowed);
+    if (request->cores != NULL) {
+        allowed = *request->cores;
+        core_count = CPU_COUNT(&allowed);
+    }
     int share = core_count / request->count > 0 ? core_count / request->count : 1;
     cpu->base.backend = yoke_cpu_backend();
     cpu->base.index = request->index;
@@ -99,7 +108,7 @@ static bool cpu_supports(const yoke_device *device, yoke_precision precision) {
 typedef struct cpu_scope {
     cpu_set_t cores;
     int threads;
-    bool bound;
+    bool bound, worker;
 } cpu_scope;
 
 _Static_assert(sizeof(cpu_scope) <= sizeof(yoke_device_scope), "a scope holds what enter changed");
@@ -123,12 +132,14 @@ static bool bind_team(int threads, const cpu_set_t *cores, bool one_each) {
 static yoke_status cpu_enter(yoke_device *device, bool bind, yoke_device_scope *scope) {
     cpu_device *cpu = cpu_of(device);
     cpu_scope before = {.threads = omp_get_max_threads(),
-                        .bound = bind && CPU_COUNT(&cpu->cores) > 0};
+                        .bound = (bind || cpu->limited) && CPU_COUNT(&cpu->cores) > 0,
+                        .worker = bind};
     yoke_cores_allowed(&before.cores);
     memcpy(scope->opaque, &before, sizeof before);
     omp_set_num_threads(device->threads);
-    if (before.bound) cpu->bound = true;
-    if (!before.bound || bind_team(device->threads, &cpu->cores, true)) return YOKE_OK;
+    if (bind && before.bound) cpu->bound = true;
+    if (!before.bound || bind_team(device->threads, &cpu->cores, bind && cpu->spread))
+        return YOKE_OK;
     cpu->base.backend->leave(device, scope);
     return FAIL(
         YOKE_ERROR_SYSTEM,
@@ -142,7 +153,7 @@ static void cpu_leave(yoke_device *device, const yoke_device_scope *scope) {
     memcpy(&before, scope->opaque, sizeof before);
     if (before.bound) {
         bind_team(device->threads, &before.cores, false);
-        cpu_of((yoke_device *)device)->bound = false;
+        if (before.worker) cpu_of((yoke_device *)device)->bound = false;
     }
     omp_set_num_threads(before.threads);
 }
@@ -150,11 +161,13 @@ static void cpu_leave(yoke_device *device, const yoke_device_scope *scope) {
 /* The calling thread, thread 0 of the team; the others stay bound meanwhile. */
 static yoke_status cpu_use(yoke_device *device) {
     const cpu_device *cpu = cpu_of(device);
-    cpu_set_t own;
+    cpu_set_t own = cpu->cores;
     omp_set_num_threads(device->threads);
     if (!cpu->bound) return YOKE_OK;
-    CPU_ZERO(&own);
-    CPU_SET(yoke_cores_at(&cpu->cores, 0), &own);
+    if (cpu->spread) {
+        CPU_ZERO(&own);
+        CPU_SET(yoke_cores_at(&cpu->cores, 0), &own);
+    }
     (void)sched_setaffinity(0, sizeof own, &own); /* enter has shown that the system allows it */
     return YOKE_OK;
 }

@@ -23,6 +23,8 @@ typedef struct cpu_device {
     cpu_descs descs; /* the descriptors of all its plans and layouts */
     cpu_conversions conversions;
     cpu_set_t cores; /* the cores it is bound to; empty: unbound */
+    bool limited;    /* no thread that works for it may leave them */
+    bool spread;     /* a bound thread takes one of them; otherwise all */
     bool bound;      /* its worker is, between enter and leave */
     char nodes[32];  /* the memory nodes of its cores; "": there is one, or it is unbound */
 } cpu_device;

@@ -74,7 +74,7 @@ static yoke_status create_cudnn(cuda_device *cuda) {
     return YOKE_OK;
 }
 
-static yoke_status cuda_build(cuda_device *cuda) {
+static yoke_status cuda_build(cuda_device *cuda, const cpu_set_t *cores) {
     TRY(cuda_libraries_open());
     TRY(cuda_use(&cuda->base));
     int major = 0, minor = 0;
@@ -86,7 +86,7 @@ static yoke_status cuda_build(cuda_device *cuda) {
                                           cuda->ordinal));
     cuda->capability = 10 * major + minor;
     TRY(cuda_check_code(cuda));
-    TRY(cuda_near_find(cuda));
+    TRY(cuda_near_find(cuda, cores));
     cuda->reach = (uint64_t)1 << cuda->ordinal;
     /* Collectives and updates are short, and other work waits for them: their stream has the
      * highest priority. */
@@ -130,7 +130,7 @@ static yoke_status build_away(cuda_device *cuda, const yoke_backend_open *reques
     int before = 0;
     TRY(check_gpu(request));
     TRY(cuda_visit(&cuda->base, &before));
-    yoke_status status = cuda_build(cuda);
+    yoke_status status = cuda_build(cuda, request->cores);
     cuda_return_to(before);
     return status;
 }

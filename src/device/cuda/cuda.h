@@ -26,6 +26,7 @@ typedef struct cuda_device {
     int capability; /* 90: 9.0 */
     int processors; /* streaming multiprocessors */
     cpu_set_t near; /* cores to queue its work from; none: any (near.h) */
+    bool limited;   /* no thread that works for it may leave them */
     cudaStream_t streams[YOKE_STREAMS];
     cublasLtHandle_t lt;
     cudnnHandle_t cudnn;       /* NULL: not in this build, not on this machine, or it fails */

@@ -54,8 +54,9 @@ _Static_assert(sizeof(cuda_scope) <= sizeof(yoke_device_scope), "a scope holds w
 yoke_status cuda_enter(yoke_device *device, bool bind, yoke_device_scope *scope) {
     cuda_scope before = {.remembered = current.remembers, .went_near = current.goes_near};
     TRY_CUDA(cuda_of(device), cudaGetDevice(&before.ordinal));
-    if (bind) cuda_near_go(cuda_of(device), &before.cores);
-    current.goes_near = bind;
+    bool goes = bind || cuda_of(device)->limited;
+    if (goes) cuda_near_go(cuda_of(device), &before.cores);
+    current.goes_near = goes;
     memcpy(scope->opaque, &before, sizeof before);
     current.remembers = true;
     current.ordinal = before.ordinal;

@@ -18,13 +18,18 @@ void cuda_near_read(cpu_set_t *near, const char *root, const char *slot, const c
     if (CPU_EQUAL(near, allowed)) CPU_ZERO(near);
 }
 
-yoke_status cuda_near_find(cuda_device *device) {
+yoke_status cuda_near_find(cuda_device *device, const cpu_set_t *cores) {
     char slot[SLOT_BYTES];
     cpu_set_t allowed;
     CPU_ZERO(&device->near);
+    device->limited = cores != NULL;
     TRY_CUDA(device, cudaDeviceGetPCIBusId(slot, sizeof slot, device->ordinal));
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return YOKE_OK;
+    if (device->limited)
+        allowed = *cores;
+    else if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return YOKE_OK;
     cuda_near_read(&device->near, CUDA_PCI_ROOT, slot, &allowed);
+    if (device->limited && CPU_COUNT(&device->near) == 0) device->near = allowed;
     return YOKE_OK;
 }
 

@@ -13,7 +13,9 @@
 /* Those of `allowed` that the system calls local to the slot ("0000:3B:00.0"). None: it does not
  * say so, all are, or no allowed one is; a thread then stays where it is. */
 void cuda_near_read(cpu_set_t *near, const char *root, const char *slot, const cpu_set_t *allowed);
-yoke_status cuda_near_find(cuda_device *device);
+/* `cores`: of the host program, which the device's workers must not leave: all of them where it
+ * names none that are near. NULL: no such set. */
+yoke_status cuda_near_find(cuda_device *device, const cpu_set_t *cores);
 
 /* Binds the calling thread to the cores near the device. `before` gets those it had, or none where
  * it stays. */

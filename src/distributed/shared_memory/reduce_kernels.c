@@ -174,6 +174,9 @@ void yoke_fold(void *to, const yoke_fold_set *fold, size_t begin, size_t count) 
         case YOKE_ELEMENT_FLOAT64:
             fold_double((double *)to + done, fold, all);
             break;
+        case YOKE_ELEMENT_INT32: /* process groups refuse them */
+        case YOKE_ELEMENT_UINT8:
+            break;
         }
     }
 }
@@ -189,6 +192,9 @@ void yoke_fold_divide(void *values, yoke_element element, size_t count, int rank
         break;
     case YOKE_ELEMENT_FLOAT64:
         divide_double(values, count, (double)ranks);
+        break;
+    case YOKE_ELEMENT_INT32: /* process groups refuse them */
+    case YOKE_ELEMENT_UINT8:
         break;
     }
 }

@@ -8,7 +8,7 @@
 
 #define YOKE_MPI_FILE "libyoke_mpi.so"
 #define YOKE_MPI_SYMBOL "yoke_mpi_module"
-#define YOKE_MPI_VERSION 3 /* raise it with every change below or of yoke_element */
+#define YOKE_MPI_VERSION 4 /* raise it with every change below or of yoke_element */
 
 /* MPI's state of a group: two communicators and the operations. Only the module knows its fields.
  */

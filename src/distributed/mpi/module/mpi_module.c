@@ -122,6 +122,9 @@ static MPI_Datatype type_of(yoke_element element) {
         return MPI_INT64_T;
     case YOKE_ELEMENT_FLOAT64:
         return MPI_DOUBLE;
+    case YOKE_ELEMENT_INT32: /* process groups refuse them */
+    case YOKE_ELEMENT_UINT8:
+        break;
     }
     return MPI_DATATYPE_NULL;
 }
