@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "yoke/data_parallel.h"
+#include "yoke/sink.h"
 #include "yoke/status.h"
 
 #ifdef __cplusplus
@@ -31,6 +32,15 @@ extern "C" {
  */
 YOKE_API yoke_status yoke_state_save(yoke_data_parallel *parallel, const char *path);
 
+/** Writes the file of yoke_state_save to a sink: the same bytes. In DDP all ranks call it together,
+ * and rank 0's sink alone gets the bytes.
+ *
+ * @param parallel  The engine.
+ * @param sink      Gets the bytes.
+ * @return What the sink returns. NUMERIC: a value is not finite; the sink has got nothing.
+ */
+YOKE_API yoke_status yoke_state_write(yoke_data_parallel *parallel, const yoke_sink *sink);
+
 /** Loads the state of an engine with the same model and optimizer; the number of devices and the
  * schedule may differ. The next step is the one that would have followed. In DDP all ranks call it
  * together: rank 0 reads, and all receive. Nothing changes unless the whole file fits.
@@ -44,6 +54,18 @@ YOKE_API yoke_status yoke_state_save(yoke_data_parallel *parallel, const char *p
  *         name, and the text has all names.
  */
 YOKE_API yoke_status yoke_state_load(yoke_data_parallel *parallel, const char *path,
+                                     const char *anyway);
+
+/** yoke_state_load from a file's bytes in memory, with the same checks. In DDP all ranks call it
+ * together: rank 0's bytes are read, and all receive.
+ *
+ * @param parallel  The engine.
+ * @param bytes     [count], at any address: a whole file. Only rank 0 looks at it.
+ * @param count     Its bytes.
+ * @param anyway    As in yoke_state_load. NULL or "": none.
+ * @return As yoke_state_load; texts name "the bytes in memory".
+ */
+YOKE_API yoke_status yoke_state_read(yoke_data_parallel *parallel, const void *bytes, size_t count,
                                      const char *anyway);
 
 /** A checkpoint that was read and verified. */

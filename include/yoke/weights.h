@@ -11,6 +11,7 @@
 
 #include "yoke/data_parallel.h"
 #include "yoke/model.h"
+#include "yoke/sink.h"
 #include "yoke/status.h"
 
 #ifdef __cplusplus
@@ -68,6 +69,20 @@ typedef struct yoke_weights_info {
 YOKE_API yoke_status yoke_weights_save_described(yoke_data_parallel *parallel,
                                                  const yoke_model *model,
                                                  const yoke_weights_info *info, const char *path);
+
+/** Writes the file of yoke_weights_save_described, or of yoke_weights_save, to a sink: the same
+ * bytes. It holds one tensor at a time beside the engine's, and writes once: nothing is tried
+ * again.
+ *
+ * @param parallel  The engine.
+ * @param model     The engine's model.
+ * @param info      What the file will say. NULL: nothing, as yoke_weights_save.
+ * @param sink      Gets the bytes.
+ * @return What the sink returns. NUMERIC: a value is not finite; the sink may have got bytes before
+ *         it. ARGUMENT: as yoke_weights_save_described.
+ */
+YOKE_API yoke_status yoke_weights_write(yoke_data_parallel *parallel, const yoke_model *model,
+                                        const yoke_weights_info *info, const yoke_sink *sink);
 
 /** Writes an engine's model and weights as a file of ONNX: yoke_model_write_onnx (yoke/onnx.h).
  *
@@ -147,6 +162,20 @@ YOKE_API yoke_status yoke_weights_load_partial(yoke_data_parallel *parallel,
                                                const yoke_model *model, const char *path,
                                                const yoke_weights_load_options *options);
 
+/** yoke_weights_load_partial from a file's bytes in memory, with the same checks: nothing changes
+ * unless all fits. It copies the header and one tensor at a time.
+ *
+ * @param parallel  The engine.
+ * @param model     The engine's model.
+ * @param bytes     [count], at any address: a whole file of safetensors. Read until it returns.
+ * @param count     Its bytes.
+ * @param options   NULL: YOKE_WEIGHTS_LOAD_OPTIONS_INIT.
+ * @return As yoke_weights_load_partial; texts name "the bytes in memory".
+ */
+YOKE_API yoke_status yoke_weights_read(yoke_data_parallel *parallel, const yoke_model *model,
+                                       const void *bytes, size_t count,
+                                       const yoke_weights_load_options *options);
+
 /** The description in a file, which may be a checkpoint. */
 typedef struct yoke_weights_description yoke_weights_description;
 
@@ -160,6 +189,16 @@ typedef struct yoke_weights_description yoke_weights_description;
  */
 YOKE_API yoke_status yoke_weights_description_open(yoke_weights_description **description,
                                                    const char *path);
+
+/** yoke_weights_description_open from a file's bytes in memory.
+ *
+ * @param[out] description  Close it with yoke_weights_description_close. NULL on failure.
+ * @param bytes             [count]: a whole file. Read until it returns.
+ * @param count             Its bytes.
+ * @return As yoke_weights_description_open; texts name "the bytes in memory".
+ */
+YOKE_API yoke_status yoke_weights_description_read(yoke_weights_description **description,
+                                                   const void *bytes, size_t count);
 
 /** Closes a description; texts that came from it are gone.
  *

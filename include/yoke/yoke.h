@@ -18,7 +18,8 @@
  *   tokenizer.h: their tokens
  * - device.h: the devices; distributed.h: several processes
  * - verify.h: training in float64 to compare with; files of tensors
- * - allocator.h: memory from the host program; cancellation.h: ending calls early
+ * - allocator.h: memory from the host program; sink.h: where files go that have no path
+ * - cancellation.h: ending calls early
  * - trace.h: when each stage ran; status.h: errors; bench.h: kernel time
  *
  * Every call that returns a yoke_status answers NULL with ARGUMENT, where it does not say what NULL
@@ -110,6 +111,7 @@
 #include "yoke/optimizer.h"
 #include "yoke/preset.h"
 #include "yoke/recurrent.h"
+#include "yoke/sink.h"
 #include "yoke/stages.h"
 #include "yoke/status.h"
 #include "yoke/tokenizer.h"

@@ -22,6 +22,7 @@
 #include "base/room.h"
 #include "base/same_file.h"
 #include "base/signals.h"
+#include "base/sink.h"
 #include "base/spin.h"
 #include "base/text.h"
 #include "base/thread.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files that are never half written: write goes to a temporary file, commit renames it over the
- * target. */
+ * target. Or the bytes of one go to the caller's sink. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
@@ -9,15 +9,37 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "yoke/sink.h"
 #include "yoke/status.h"
 
-typedef struct yoke_file_writer {
-    char *path; /* as the caller named it; NULL: nothing is open */
+/* Where a file goes. */
+typedef struct yoke_file_target {
+    const char *path;      /* a file, whole */
+    const yoke_sink *sink; /* checked; NULL: to the path */
+} yoke_file_target;
+
+static inline yoke_file_target yoke_target_path(const char *path) {
+    return (yoke_file_target){.path = path};
+}
+
+typedef struct yoke_file_writer yoke_file_writer;
+/* How one kind of target is written. */
+typedef struct yoke_writer_kind {
+    yoke_status (*reserve)(yoke_file_writer *writer, size_t bytes); /* NULL: nothing to do */
+    yoke_status (*write)(yoke_file_writer *writer, const void *data, size_t bytes);
+    yoke_status (*commit)(yoke_file_writer *writer); /* aborts at its end */
+    void (*abort)(yoke_file_writer *writer);
+} yoke_writer_kind;
+
+struct yoke_file_writer {
+    const yoke_writer_kind *kind; /* NULL: nothing is open */
+    yoke_sink sink;
+    char *path; /* as the caller named it */
     int descriptor;
     int folder; /* of the target; -1: a pipe or a device, which is written in place */
     bool named; /* the temporary file has its name */
     char name[NAME_MAX + 1], temporary[NAME_MAX + 1]; /* in the folder */
-} yoke_file_writer;
+};
 
 /* A failure is IO and names path and cause. After a failure or an abort the target is unchanged and
  * the temporary file is gone; only where commit could not sync the folder, the target is the new
@@ -28,6 +50,9 @@ typedef struct yoke_file_writer {
  * device, too. */
 yoke_status yoke_file_create(yoke_file_writer *writer, const char *path);
 yoke_status yoke_file_create_whole(yoke_file_writer *writer, const char *path);
+/* create_whole, or a writer to the target's sink, which gets all bytes in order. A failure of the
+ * sink has its status and text. */
+yoke_status yoke_file_create_target(yoke_file_writer *writer, const yoke_file_target *target);
 /* Takes the space on the disk now, so that writes do not fail for want of it. Nothing happens where
  * the file system cannot reserve. IO says how much is needed and free, or what limits a file;
  * nothing is taken then. */

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/sink.h"
 
 #define LINKS_MAX 40  /* as the kernel's */
 #define TAIL_BYTES 21 /* ".tmp." and 16 digits */
@@ -26,12 +27,15 @@
 #define RESERVE_TRIES 10
 
 void yoke_file_abort(yoke_file_writer *writer) {
-    if (writer->path == NULL) return;
+    if (writer->kind != NULL) writer->kind->abort(writer);
+    *writer = (yoke_file_writer){.descriptor = -1, .folder = -1};
+}
+
+static void abort_file(yoke_file_writer *writer) {
     if (writer->descriptor >= 0) close(writer->descriptor);
     if (writer->named) unlinkat(writer->folder, writer->temporary, 0);
     if (writer->folder >= 0) close(writer->folder);
     yoke_free(writer->path);
-    *writer = (yoke_file_writer){.descriptor = -1, .folder = -1};
 }
 
 /* Closes the file; `status` is that of the failure, whose text is written. */
@@ -208,59 +212,7 @@ static bool is_in_place(const char *path, mode_t *mode) {
     return true;
 }
 
-static yoke_status create(yoke_file_writer *writer, const char *path, bool whole) {
-    mode_t mode;
-    struct stat file;
-    *writer = (yoke_file_writer){.descriptor = -1, .folder = -1};
-    bool in_place = is_in_place(path, &mode);
-    if (in_place && whole) {
-        const char *kind = S_ISFIFO(mode) ? "pipe" : S_ISSOCK(mode) ? "socket" : "device";
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "%s is a %s, and only a file can keep what is saved: choose another name", path,
-                    kind);
-    }
-    writer->path = yoke_strdup(path);
-    if (writer->path == NULL) return FAIL_MEMORY(strlen(path) + 1, "a file's name");
-    if (in_place) return open_in_place(writer);
-    if (stat(path, &file) == 0 && S_ISDIR(file.st_mode))
-        return fail_writer(writer, "write", EISDIR);
-    return open_file(writer);
-}
-
-yoke_status yoke_file_create(yoke_file_writer *writer, const char *path) {
-    return create(writer, path, false);
-}
-
-yoke_status yoke_file_create_whole(yoke_file_writer *writer, const char *path) {
-    return create(writer, path, true);
-}
-
-static yoke_status check(const char *path, bool whole) {
-    mode_t mode;
-    yoke_file_writer writer;
-    if (path == NULL) return YOKE_OK;
-    if (!whole && is_in_place(path, &mode)) {
-        if (access(path, W_OK) == 0) return YOKE_OK;
-        return FAIL(YOKE_ERROR_IO, "%s: cannot write: %s", path, strerror(errno));
-    }
-    TRY(create(&writer, path, whole));
-    yoke_file_abort(&writer);
-    return YOKE_OK;
-}
-
-yoke_status yoke_file_check(const char *path) {
-    return check(path, false);
-}
-
-yoke_status yoke_file_check_whole(const char *path) {
-    return check(path, true);
-}
-
 /* Writing. */
-
-static yoke_status refuse_closed(void) {
-    return FAIL(YOKE_ERROR_IO, "the file was closed after an earlier error");
-}
 
 /* What this process may still take of the disk; UINTMAX_MAX where the file system does not say. */
 static uintmax_t free_bytes(const yoke_file_writer *writer) {
@@ -290,9 +242,8 @@ static yoke_status check_limit(yoke_file_writer *writer, size_t bytes) {
     return close_failed(writer, status);
 }
 
-yoke_status yoke_file_reserve(yoke_file_writer *writer, size_t bytes) {
-    if (writer->path == NULL) return refuse_closed();
-    if (writer->folder < 0 || bytes == 0) return YOKE_OK;
+static yoke_status reserve(yoke_file_writer *writer, size_t bytes) {
+    if (bytes == 0) return YOKE_OK;
     TRY(check_limit(writer, bytes));
     uintmax_t room = free_bytes(writer);
     /* fallocate would take all that is left before it fails, from other programs, too. */
@@ -305,8 +256,7 @@ yoke_status yoke_file_reserve(yoke_file_writer *writer, size_t bytes) {
     return fail_space(writer, bytes, room, errno);
 }
 
-yoke_status yoke_file_write(yoke_file_writer *writer, const void *data, size_t bytes) {
-    if (writer->path == NULL) return refuse_closed();
+static yoke_status write_file(yoke_file_writer *writer, const void *data, size_t bytes) {
     const unsigned char *next = data;
     while (bytes > 0) {
         ssize_t written = write(writer->descriptor, next, bytes);
@@ -389,9 +339,7 @@ static yoke_status commit_in_place(yoke_file_writer *writer) {
 }
 
 /* After its sync the file is on the disk: closing it can lose nothing. */
-yoke_status yoke_file_commit(yoke_file_writer *writer) {
-    if (writer->path == NULL) return refuse_closed();
-    if (writer->folder < 0) return commit_in_place(writer);
+static yoke_status commit_whole(yoke_file_writer *writer) {
     if (fsync(writer->descriptor) != 0) return fail_writer(writer, "write to the disk", errno);
     int cause = writer->named ? 0 : give_name(writer);
     if (refuses_links(cause) && copy_to_named(writer) == 0) cause = 0;
@@ -403,4 +351,83 @@ yoke_status yoke_file_commit(yoke_file_writer *writer) {
     if (cause != 0) return fail_writer(writer, "write its directory to the disk", cause);
     yoke_file_abort(writer);
     return YOKE_OK;
+}
+
+/* The kinds. */
+
+static const yoke_writer_kind whole_kind = {reserve, write_file, commit_whole, abort_file},
+                              in_place_kind = {NULL, write_file, commit_in_place, abort_file};
+
+static yoke_status refuse_closed(void) {
+    return FAIL(YOKE_ERROR_IO, "the file was closed after an earlier error");
+}
+
+yoke_status yoke_file_reserve(yoke_file_writer *writer, size_t bytes) {
+    if (writer->kind == NULL) return refuse_closed();
+    return writer->kind->reserve != NULL ? writer->kind->reserve(writer, bytes) : YOKE_OK;
+}
+
+yoke_status yoke_file_write(yoke_file_writer *writer, const void *data, size_t bytes) {
+    if (writer->kind == NULL) return refuse_closed();
+    return bytes > 0 ? writer->kind->write(writer, data, bytes) : YOKE_OK;
+}
+
+yoke_status yoke_file_commit(yoke_file_writer *writer) {
+    if (writer->kind == NULL) return refuse_closed();
+    return writer->kind->commit(writer);
+}
+
+static yoke_status create(yoke_file_writer *writer, const char *path, bool whole) {
+    mode_t mode;
+    struct stat file;
+    *writer = (yoke_file_writer){.descriptor = -1, .folder = -1};
+    bool in_place = is_in_place(path, &mode);
+    if (in_place && whole) {
+        const char *kind = S_ISFIFO(mode) ? "pipe" : S_ISSOCK(mode) ? "socket" : "device";
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s is a %s, and only a file can keep what is saved: choose another name", path,
+                    kind);
+    }
+    writer->path = yoke_strdup(path);
+    writer->kind = in_place ? &in_place_kind : &whole_kind;
+    if (writer->path == NULL)
+        return close_failed(writer, FAIL_MEMORY(strlen(path) + 1, "a file's name"));
+    if (in_place) return open_in_place(writer);
+    if (stat(path, &file) == 0 && S_ISDIR(file.st_mode))
+        return fail_writer(writer, "write", EISDIR);
+    return open_file(writer);
+}
+
+yoke_status yoke_file_create(yoke_file_writer *writer, const char *path) {
+    return create(writer, path, false);
+}
+
+yoke_status yoke_file_create_whole(yoke_file_writer *writer, const char *path) {
+    return create(writer, path, true);
+}
+
+yoke_status yoke_file_create_target(yoke_file_writer *writer, const yoke_file_target *target) {
+    return target->sink != NULL ? yoke_sink_open(writer, target->sink)
+                                : create(writer, target->path, true);
+}
+
+static yoke_status check(const char *path, bool whole) {
+    mode_t mode;
+    yoke_file_writer writer;
+    if (path == NULL) return YOKE_OK;
+    if (!whole && is_in_place(path, &mode)) {
+        if (access(path, W_OK) == 0) return YOKE_OK;
+        return FAIL(YOKE_ERROR_IO, "%s: cannot write: %s", path, strerror(errno));
+    }
+    TRY(create(&writer, path, whole));
+    yoke_file_abort(&writer);
+    return YOKE_OK;
+}
+
+yoke_status yoke_file_check(const char *path) {
+    return check(path, false);
+}
+
+yoke_status yoke_file_check_whole(const char *path) {
+    return check(path, true);
 }

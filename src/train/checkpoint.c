@@ -101,11 +101,11 @@ static yoke_status draft_notes(draft *made, const yoke_facts *facts) {
 }
 
 static yoke_status draft_and_write(draft *made, const yoke_state *state, const yoke_facts *facts,
-                                   const char *path) {
+                                   const yoke_file_target *target) {
     yoke_file_writer writer;
     TRY(draft_tensors(made, state, facts));
     TRY(draft_notes(made, facts));
-    TRY(yoke_safetensors_create(&writer, path, made->tensors, made->count, made->notes,
+    TRY(yoke_safetensors_create(&writer, target, made->tensors, made->count, made->notes,
                                 made->note_count));
     for (int i = 0; i < made->count; i++) /* a failed write has removed the file */
         TRY(yoke_file_write(&writer, bytes_of(made, i), made->tensors[i].bytes));
@@ -113,9 +113,9 @@ static yoke_status draft_and_write(draft *made, const yoke_state *state, const y
 }
 
 yoke_status yoke_checkpoint_write(const yoke_state *state, const yoke_facts *facts,
-                                  const char *path) {
+                                  const yoke_file_target *target) {
     draft made = {0};
-    yoke_status status = draft_and_write(&made, state, facts, path);
+    yoke_status status = draft_and_write(&made, state, facts, target);
     draft_free(&made);
     return status;
 }
@@ -152,7 +152,8 @@ static const char *digest_of(const yoke_safetensors *file, const char *name) {
 
 bool yoke_checkpoint_is_other_format(const char *path) {
     yoke_safetensors file;
-    if (yoke_safetensors_open(&file, path) != YOKE_OK) return false;
+    const yoke_file_source from = yoke_source_path(path);
+    if (yoke_safetensors_open(&file, &from) != YOKE_OK) return false;
     const char *format = yoke_safetensors_note(&file, YOKE_FORMAT_KEY);
     bool other = format != NULL && is_other_format(format) && file.is_sealed;
     yoke_safetensors_close(&file);
@@ -196,11 +197,12 @@ yoke_status yoke_checkpoint_verify(const yoke_safetensors *file) {
     return check_tensors(file);
 }
 
-yoke_status yoke_checkpoint_open_header(yoke_checkpoint **checkpoint, const char *path) {
+yoke_status yoke_checkpoint_open_header(yoke_checkpoint **checkpoint,
+                                        const yoke_file_source *from) {
     *checkpoint = NULL;
     yoke_checkpoint *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a checkpoint");
-    yoke_status status = yoke_safetensors_open(&made->file, path);
+    yoke_status status = yoke_safetensors_open(&made->file, from);
     if (status == YOKE_OK) status = check_header(&made->file);
     if (status != YOKE_OK) {
         yoke_checkpoint_close(made);
@@ -211,10 +213,11 @@ yoke_status yoke_checkpoint_open_header(yoke_checkpoint **checkpoint, const char
 }
 
 yoke_status yoke_checkpoint_open(yoke_checkpoint **checkpoint, const char *path) {
+    const yoke_file_source from = yoke_source_path(path);
     TRY(yoke_pointer_check(checkpoint, "checkpoint"));
     *checkpoint = NULL;
     TRY(yoke_pointer_check(path, "path"));
-    TRY(yoke_checkpoint_open_header(checkpoint, path));
+    TRY(yoke_checkpoint_open_header(checkpoint, &from));
     yoke_status status = check_tensors(&(*checkpoint)->file);
     (*checkpoint)->is_verified = status == YOKE_OK;
     if (status == YOKE_OK) return YOKE_OK;
@@ -413,45 +416,74 @@ void yoke_facts_add_state(yoke_facts *facts, const yoke_state *state) {
     yoke_facts_add(facts, "skipped_steps", "%llu", (unsigned long long)scale->skipped);
 }
 
-yoke_status yoke_state_save(yoke_data_parallel *parallel, const char *path) {
+static yoke_status save_to(yoke_data_parallel *parallel, const yoke_file_target *target) {
     yoke_state *state = NULL;
     yoke_facts facts = {0};
-    TRY(yoke_pointer_check(parallel, "parallel"));
-    TRY(yoke_pointer_check(path, "path"));
     yoke_status status =
         yoke_data_parallel_report(parallel, yoke_state_create(&state, parallel, false));
     if (status == YOKE_OK) status = yoke_state_take(state, parallel);
     if (status == YOKE_OK && yoke_data_parallel_is_first(parallel)) {
         yoke_facts_add_state(&facts, state);
         yoke_facts_add_table(&facts, &yoke_engine_options, parallel);
-        status = yoke_checkpoint_write(state, &facts, path);
+        status = yoke_checkpoint_write(state, &facts, target);
     }
     yoke_state_destroy(state);
     return status;
 }
 
-static yoke_status read_state(yoke_data_parallel *parallel, yoke_state *state, const char *path,
-                              const char *anyway) {
+yoke_status yoke_state_save(yoke_data_parallel *parallel, const char *path) {
+    const yoke_file_target target = yoke_target_path(path);
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    TRY(yoke_pointer_check(path, "path"));
+    return save_to(parallel, &target);
+}
+
+yoke_status yoke_state_write(yoke_data_parallel *parallel, const yoke_sink *sink) {
+    yoke_sink own;
+    const yoke_file_target target = {.sink = &own};
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    TRY(yoke_sink_load(&own, sink));
+    return save_to(parallel, &target);
+}
+
+static yoke_status read_state(yoke_data_parallel *parallel, yoke_state *state,
+                              const yoke_file_source *from, const char *anyway) {
     yoke_checkpoint *checkpoint = NULL;
     yoke_facts own = {0};
     if (!yoke_data_parallel_is_first(parallel)) return YOKE_OK;
     yoke_facts_add_table(&own, &yoke_engine_options, parallel);
-    TRY(yoke_checkpoint_open_header(&checkpoint, path));
+    TRY(yoke_checkpoint_open_header(&checkpoint, from));
     yoke_status status =
         yoke_checkpoint_read(checkpoint, yoke_data_parallel_model(parallel), &own, anyway, state);
     yoke_checkpoint_close(checkpoint);
     return status;
 }
 
-yoke_status yoke_state_load(yoke_data_parallel *parallel, const char *path, const char *anyway) {
+static yoke_status load_from(yoke_data_parallel *parallel, const yoke_file_source *from,
+                             const char *anyway) {
     yoke_state *state = NULL;
-    TRY(yoke_pointer_check(parallel, "parallel"));
-    TRY(yoke_pointer_check(path, "path"));
     yoke_status status =
         yoke_data_parallel_report(parallel, yoke_state_create(&state, parallel, false));
     if (status == YOKE_OK)
-        status = yoke_data_parallel_report(parallel, read_state(parallel, state, path, anyway));
+        status = yoke_data_parallel_report(parallel, read_state(parallel, state, from, anyway));
     if (status == YOKE_OK) status = yoke_state_give(parallel, state);
     yoke_state_destroy(state);
     return status;
+}
+
+yoke_status yoke_state_load(yoke_data_parallel *parallel, const char *path, const char *anyway) {
+    const yoke_file_source from = yoke_source_path(path);
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    TRY(yoke_pointer_check(path, "path"));
+    return load_from(parallel, &from, anyway);
+}
+
+yoke_status yoke_state_read(yoke_data_parallel *parallel, const void *bytes, size_t count,
+                            const char *anyway) {
+    yoke_file_source from = {0};
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    bool reads = yoke_data_parallel_is_first(parallel);
+    yoke_status given = reads ? yoke_source_bytes(&from, bytes, count) : YOKE_OK;
+    TRY(yoke_data_parallel_report(parallel, given));
+    return load_from(parallel, &from, anyway);
 }

@@ -45,7 +45,7 @@ struct yoke_checkpoint {
 
 /* Opens a checkpoint whose header alone was verified: yoke_checkpoint_read first compares it with
  * the model, so that it never reads tensors which do not belong to the model. */
-yoke_status yoke_checkpoint_open_header(yoke_checkpoint **checkpoint, const char *path);
+yoke_status yoke_checkpoint_open_header(yoke_checkpoint **checkpoint, const yoke_file_source *from);
 
 #define YOKE_FORMAT_KEY "yoke.format" /* the note that makes a file a checkpoint */
 /* DATA unless the file is a checkpoint and every digest is right. */
@@ -63,7 +63,7 @@ bool yoke_checkpoint_has_state(const yoke_safetensors *file, const char *name);
 
 /* Writes the state that rank 0 has taken. It calls no device: any thread may call it. */
 yoke_status yoke_checkpoint_write(const yoke_state *state, const yoke_facts *facts,
-                                  const char *path);
+                                  const yoke_file_target *target);
 /* Fills `state`, of an engine with `model`, from a checkpoint that fits it and whose digests are
  * right. */
 yoke_status yoke_checkpoint_read(const yoke_checkpoint *checkpoint, const yoke_model *model,

@@ -34,7 +34,8 @@ struct yoke_checkpoint_writer {
 
 static yoke_status write_to(void *context, const char *path) {
     const yoke_checkpoint_writer *writer = context;
-    return yoke_checkpoint_write(writer->state, &writer->facts, path);
+    const yoke_file_target target = yoke_target_path(path);
+    return yoke_checkpoint_write(writer->state, &writer->facts, &target);
 }
 
 static void write_one(yoke_checkpoint_writer *writer) {
@@ -50,8 +51,7 @@ static void write_one(yoke_checkpoint_writer *writer) {
     else
         yoke_folder_path(writer->path, folder, step);
     yoke_status status = yoke_folder_restore(writer->folder);
-    if (status == YOKE_OK)
-        status = yoke_checkpoint_write(writer->state, &writer->facts, writer->path);
+    if (status == YOKE_OK) status = write_to(writer, writer->path);
     if (writer->kind == YOKE_SAVE_LAST && status != YOKE_OK && status != YOKE_ERROR_NUMERIC)
         status = yoke_rescue(status, &rescue, where);
     writer->error = yoke_error_take(status);

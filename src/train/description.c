@@ -403,14 +403,10 @@ static yoke_status check_readable(const yoke_notes *notes) {
     return yoke_error_restore(&error);
 }
 
-yoke_status yoke_weights_description_open(yoke_weights_description **description,
-                                          const char *path) {
-    TRY(yoke_pointer_check(description, "description"));
-    *description = NULL;
-    TRY(yoke_pointer_check(path, "path"));
+static yoke_status open_from(yoke_weights_description **description, const yoke_file_source *from) {
     yoke_weights_description *made = yoke_calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "the description of weights");
-    yoke_status status = yoke_safetensors_open(&made->file, path);
+    yoke_status status = yoke_safetensors_open(&made->file, from);
     if (status == YOKE_OK) status = read_info(made);
     if (status != YOKE_OK) {
         yoke_weights_description_close(made);
@@ -418,6 +414,24 @@ yoke_status yoke_weights_description_open(yoke_weights_description **description
     }
     *description = made;
     return YOKE_OK;
+}
+
+yoke_status yoke_weights_description_open(yoke_weights_description **description,
+                                          const char *path) {
+    const yoke_file_source from = yoke_source_path(path);
+    TRY(yoke_pointer_check(description, "description"));
+    *description = NULL;
+    TRY(yoke_pointer_check(path, "path"));
+    return open_from(description, &from);
+}
+
+yoke_status yoke_weights_description_read(yoke_weights_description **description, const void *bytes,
+                                          size_t count) {
+    yoke_file_source from;
+    TRY(yoke_pointer_check(description, "description"));
+    *description = NULL;
+    TRY(yoke_source_bytes(&from, bytes, count));
+    return open_from(description, &from); /* of the bytes it keeps what it has copied */
 }
 
 void yoke_weights_description_close(yoke_weights_description *description) {

@@ -23,8 +23,9 @@ static yoke_status open_file(void *context) {
 
 yoke_status yoke_last_weights_prepare(yoke_weights_writer **writer, yoke_run *run) {
     last_file file = {.path = run->options.save};
-    yoke_weights_writer_options options = {
-        .path = file.path, .notes = &run->description, .apart = run->ranks != NULL};
+    yoke_weights_writer_options options = {.target = yoke_target_path(file.path),
+                                           .notes = &run->description,
+                                           .apart = run->ranks != NULL};
     if (file.path == NULL) return YOKE_OK;
     if (yoke_run_writes(run) && *writer == NULL)
         file.before = yoke_error_take(

@@ -48,7 +48,8 @@ static yoke_status read_files(void *context) {
         TRY(yoke_folder_open(&own->saving->folder, options->checkpoint_dir));
     if (options->resume == NULL) return YOKE_OK;
     if (strcmp(options->resume, "auto") != 0) {
-        TRY(yoke_checkpoint_open_header(&own->checkpoint, options->resume));
+        const yoke_file_source from = yoke_source_path(options->resume);
+        TRY(yoke_checkpoint_open_header(&own->checkpoint, &from));
     } else {
         yoke_status status =
             yoke_folder_open_newest(&own->checkpoint, options->checkpoint_dir, keep_passed, own);

@@ -37,7 +37,8 @@ static yoke_status read_weights(void *context) {
                                       .on_skip = on_skip,
                                       .payload = options,
                                       .new_head = options->init_new_head};
-    return yoke_weights_open(&weights->source, run->parallel, run->model, options->init, &load);
+    const yoke_file_source from = yoke_source_path(options->init);
+    return yoke_weights_open(&weights->source, run->parallel, run->model, &from, &load);
 }
 
 static yoke_status create_engine(yoke_run *run) {

@@ -46,9 +46,7 @@ static uint64_t little_endian(const unsigned char *bytes, int count) {
 /* Reading. */
 
 static yoke_status read_at(const yoke_safetensors *file, size_t offset, void *bytes, size_t count) {
-    if (file->on_disk) return yoke_file_read_at(&file->reader, file->path, offset, bytes, count);
-    if (count > 0) memcpy(bytes, file->data + offset, count);
-    return YOKE_OK;
+    return yoke_file_read_at(&file->reader, file->path, offset, bytes, count);
 }
 
 /* The first eight bytes decide whether another one is read. */
@@ -61,6 +59,7 @@ static yoke_status read_length(const yoke_safetensors *file, size_t *header_byte
     uint64_t length = little_endian(field, YOKE_HEADER_AT);
     /* torch.save writes a zip archive, before PyTorch 1.6 a pickle of protocol 2. */
     bool zip = memcmp(field, "PK\003\004", 4) == 0;
+    const char *name = yoke_file_is_memory(&file->reader) ? "FILE" : file->path;
     bool pickle = field[0] == 0x80 && field[1] >= 2 && field[1] <= 5;
     if (length > SPECIFIED_LIMIT && (zip || pickle))
         return FAIL(YOKE_ERROR_DATA,
@@ -68,7 +67,7 @@ static yoke_status read_length(const yoke_safetensors *file, size_t *header_byte
                     "torch; from safetensors.torch import save_file; d = torch.load('%s', "
                     "map_location='cpu', weights_only=True); save_file({k: v.clone().contiguous() "
                     "for k, v in d.get('state_dict', d).items()}, '%s.safetensors')\"",
-                    file->path, file->path, file->path);
+                    file->path, name, name);
     if (length > SPECIFIED_LIMIT || length > file->bytes - YOKE_HEADER_AT)
         return FAIL(YOKE_ERROR_DATA,
                     "%s: not a safetensors file, or cut off: it declares a header of %llu bytes "
@@ -95,27 +94,15 @@ static yoke_status read_header(yoke_safetensors *file) {
     return yoke_safetensors_read_header(file, length);
 }
 
-/* Closes the file after a failure. */
-static yoke_status begin(yoke_safetensors *file, const char *path) {
-    file->path = yoke_strdup(path);
+yoke_status yoke_safetensors_open(yoke_safetensors *file, const yoke_file_source *source) {
+    *file = (yoke_safetensors){0};
+    TRY(yoke_file_open_source(&file->reader, source));
+    file->bytes = file->reader.bytes;
+    file->path = yoke_strdup(source->path);
     yoke_status status =
-        file->path != NULL ? read_header(file) : FAIL_MEMORY(strlen(path) + 1, "a path");
+        file->path != NULL ? read_header(file) : FAIL_MEMORY(strlen(source->path) + 1, "a path");
     if (status != YOKE_OK) yoke_safetensors_close(file);
     return status;
-}
-
-yoke_status yoke_safetensors_parse(yoke_safetensors *file, const char *path, unsigned char *data,
-                                   size_t bytes) {
-    *file = (yoke_safetensors){.data = data, .bytes = bytes};
-    return begin(file, path);
-}
-
-yoke_status yoke_safetensors_open(yoke_safetensors *file, const char *path) {
-    *file = (yoke_safetensors){0};
-    TRY(yoke_file_open(&file->reader, path));
-    file->on_disk = true;
-    file->bytes = file->reader.bytes;
-    return begin(file, path);
 }
 
 void yoke_safetensors_close(yoke_safetensors *file) {
@@ -124,8 +111,7 @@ void yoke_safetensors_close(yoke_safetensors *file) {
     yoke_free(file->notes);
     yoke_free(file->tensors);
     yoke_free(file->header);
-    yoke_free(file->data);
-    if (file->on_disk) yoke_file_close(&file->reader);
+    yoke_file_close(&file->reader);
     yoke_free(file->path);
     *file = (yoke_safetensors){0};
 }
@@ -354,7 +340,7 @@ yoke_status yoke_safetensors_arrange(yoke_file_tensor *tensors, int count) {
     return YOKE_OK;
 }
 
-yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
+yoke_status yoke_safetensors_create(yoke_file_writer *writer, const yoke_file_target *target,
                                     const yoke_file_tensor *tensors, int count,
                                     const yoke_file_note *notes, int note_count) {
     char *header;
@@ -362,7 +348,7 @@ yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
     TRY(yoke_safetensors_header(&header, &header_bytes, tensors, count, notes, note_count));
     for (int i = 0; i < count; i++)
         block_bytes += tensors[i].bytes;
-    yoke_status status = yoke_file_create_whole(writer, path);
+    yoke_status status = yoke_file_create_target(writer, target);
     if (status == YOKE_OK) status = yoke_file_reserve(writer, header_bytes + block_bytes);
     if (status == YOKE_OK) status = yoke_file_write(writer, header, header_bytes);
     yoke_free(header);

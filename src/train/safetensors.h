@@ -65,12 +65,10 @@ typedef struct yoke_file_note {
 /* An open file whose header is read and checked: names are unique, and the tensors fill the bytes
  * behind the header without holes or overlaps, each with the bytes that its shape and type need.
  * To open it reads the header alone, and costs at most 8 times its bytes; each call for values
- * reads them from the disk. */
+ * reads them from the disk, or from the caller's memory, which must stay until close. */
 typedef struct yoke_safetensors {
     char *path;
     yoke_file_reader reader;
-    bool on_disk;              /* the reader has it */
-    unsigned char *data;       /* otherwise [bytes] */
     size_t bytes;              /* of the file */
     size_t data_at;            /* where the header ends and the tensors begin */
     char *header;              /* [data_at]; the names and notes lie in it */
@@ -84,10 +82,7 @@ typedef struct yoke_safetensors {
 
 /* MISSING, IO (also a pipe or device), or DATA; the error names the path, the problem and its
  * position. */
-yoke_status yoke_safetensors_open(yoke_safetensors *file, const char *path);
-/* The same for bytes in memory. The file takes ownership of `data`; a failure frees it. */
-yoke_status yoke_safetensors_parse(yoke_safetensors *file, const char *path, unsigned char *data,
-                                   size_t bytes);
+yoke_status yoke_safetensors_open(yoke_safetensors *file, const yoke_file_source *source);
 /* Also takes a zeroed one. */
 void yoke_safetensors_close(yoke_safetensors *file);
 
@@ -123,7 +118,7 @@ yoke_status yoke_safetensors_header(char **header, size_t *bytes, const yoke_fil
                                     int count, const yoke_file_note *notes, int note_count);
 /* Begins a new file with that header. Then write the tensors' bytes in their order with
  * yoke_file_write, and finish with yoke_file_commit. */
-yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
+yoke_status yoke_safetensors_create(yoke_file_writer *writer, const yoke_file_target *target,
                                     const yoke_file_tensor *tensors, int count,
                                     const yoke_file_note *notes, int note_count);
 

@@ -42,9 +42,10 @@ yoke_status yoke_tensor_file_create(yoke_tensor_file **file) {
 }
 
 yoke_status yoke_tensor_file_open(yoke_tensor_file **file, const char *path) {
+    const yoke_file_source from = yoke_source_path(path);
     TRY(yoke_pointer_check(path, "path"));
     TRY(yoke_tensor_file_create(file));
-    yoke_status status = yoke_safetensors_open(&(*file)->source, path);
+    yoke_status status = yoke_safetensors_open(&(*file)->source, &from);
     (*file)->read = true;
     if (status == YOKE_OK) return YOKE_OK;
     yoke_tensor_file_close(*file);
@@ -150,8 +151,10 @@ static const added *find_added(const yoke_tensor_file *file, const char *name) {
 static yoke_status write_all(const yoke_tensor_file *file, yoke_file_tensor *table,
                              const char *path) {
     yoke_file_writer writer;
+    const yoke_file_target target = yoke_target_path(path);
     TRY(yoke_safetensors_arrange(table, file->count));
-    TRY(yoke_safetensors_create(&writer, path, table, file->count, file->notes, file->note_count));
+    TRY(yoke_safetensors_create(&writer, &target, table, file->count, file->notes,
+                                file->note_count));
     for (int i = 0; i < file->count; i++) {
         yoke_status status =
             yoke_file_write(&writer, find_added(file, table[i].name)->values, table[i].bytes);

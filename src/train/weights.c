@@ -12,17 +12,15 @@
 
 /* Saving. */
 
-static yoke_status check_pointers(const yoke_data_parallel *parallel, const yoke_model *model,
-                                  const char *path) {
+static yoke_status check_pointers(const yoke_data_parallel *parallel, const yoke_model *model) {
     TRY(yoke_pointer_check(parallel, "parallel"));
-    TRY(yoke_pointer_check(model, "model"));
-    return yoke_pointer_check(path, "path");
+    return yoke_pointer_check(model, "model");
 }
 
-yoke_status yoke_weights_write(yoke_data_parallel *parallel, const yoke_model *model,
-                               const yoke_notes *notes, const char *path) {
+static yoke_status write_to(yoke_data_parallel *parallel, const yoke_model *model,
+                            const yoke_notes *notes, const yoke_file_target *target) {
     yoke_weights_writer *writer;
-    yoke_weights_writer_options options = {.path = path, .notes = notes};
+    yoke_weights_writer_options options = {.target = *target, .notes = notes};
     TRY(yoke_weights_writer_create(&writer, parallel, model, &options));
     yoke_status status = yoke_weights_writer_take(writer, NULL);
     if (status == YOKE_OK) status = yoke_weights_writer_write(writer);
@@ -32,20 +30,39 @@ yoke_status yoke_weights_write(yoke_data_parallel *parallel, const yoke_model *m
 
 yoke_status yoke_weights_save(yoke_data_parallel *parallel, const yoke_model *model,
                               const char *path) {
-    TRY(check_pointers(parallel, model, path));
-    return yoke_weights_write(parallel, model, NULL, path);
+    const yoke_file_target target = yoke_target_path(path);
+    TRY(check_pointers(parallel, model));
+    TRY(yoke_pointer_check(path, "path"));
+    return write_to(parallel, model, NULL, &target);
+}
+
+static yoke_status write_described(yoke_data_parallel *parallel, const yoke_model *model,
+                                   const yoke_weights_info *info, const yoke_file_target *target) {
+    yoke_weights_info own;
+    yoke_notes notes = {0};
+    if (info == NULL) return write_to(parallel, model, NULL, target);
+    TRY(yoke_options_load(&own, sizeof own, info, "yoke_weights_info"));
+    yoke_status status = yoke_notes_write(&notes, &own);
+    if (status == YOKE_OK) status = write_to(parallel, model, &notes, target);
+    yoke_notes_clear(&notes);
+    return status;
 }
 
 yoke_status yoke_weights_save_described(yoke_data_parallel *parallel, const yoke_model *model,
                                         const yoke_weights_info *info, const char *path) {
-    yoke_weights_info own;
-    yoke_notes notes = {0};
-    TRY(check_pointers(parallel, model, path));
-    TRY(yoke_options_load(&own, sizeof own, info, "yoke_weights_info"));
-    yoke_status status = yoke_notes_write(&notes, &own);
-    if (status == YOKE_OK) status = yoke_weights_write(parallel, model, &notes, path);
-    yoke_notes_clear(&notes);
-    return status;
+    const yoke_file_target target = yoke_target_path(path);
+    TRY(check_pointers(parallel, model));
+    TRY(yoke_pointer_check(path, "path"));
+    return write_described(parallel, model, info, &target);
+}
+
+yoke_status yoke_weights_write(yoke_data_parallel *parallel, const yoke_model *model,
+                               const yoke_weights_info *info, const yoke_sink *sink) {
+    yoke_sink own;
+    const yoke_file_target target = {.sink = &own};
+    TRY(check_pointers(parallel, model));
+    TRY(yoke_sink_load(&own, sink));
+    return write_described(parallel, model, info, &target);
 }
 
 /* Loading. */
@@ -65,7 +82,8 @@ yoke_status yoke_weights_check(const yoke_model *model, const char *path) {
     yoke_weights_match match = {.file = &file, .model = model};
     TRY(yoke_pointer_check(model, "model"));
     TRY(yoke_pointer_check(path, "path"));
-    TRY(yoke_safetensors_open(&file, path));
+    const yoke_file_source from = yoke_source_path(path);
+    TRY(yoke_safetensors_open(&file, &from));
     yoke_status status = yoke_weights_match_open(&match);
     yoke_weights_match_close(&match);
     yoke_safetensors_close(&file);
@@ -83,13 +101,13 @@ static yoke_status check_head(const yoke_model *model) {
 
 /* Finds everything that reading may find wrong, before a weight changes. */
 yoke_status yoke_weights_open(yoke_weights_source *source, const yoke_data_parallel *parallel,
-                              const yoke_model *model, const char *path,
+                              const yoke_model *model, const yoke_file_source *from,
                               const yoke_weights_load_options *options) {
     *source = (yoke_weights_source){
         .match = {.file = &source->file, .model = yoke_data_parallel_model(parallel)}};
     yoke_weights_load_options *own = &source->match.options;
     TRY(yoke_options_load(own, sizeof *own, options, "yoke_weights_load_options"));
-    TRY(yoke_safetensors_open(&source->file, path));
+    TRY(yoke_safetensors_open(&source->file, from));
     if (own->new_head) TRY(check_head(source->match.model));
     TRY(check_other_model(&source->match, model));
     TRY(yoke_weights_match_open(&source->match)); /* before a byte of a tensor is read */
@@ -124,14 +142,31 @@ void yoke_weights_close(yoke_weights_source *source) {
     yoke_safetensors_close(&source->file);
 }
 
-yoke_status yoke_weights_load_partial(yoke_data_parallel *parallel, const yoke_model *model,
-                                      const char *path, const yoke_weights_load_options *options) {
+static yoke_status load_from(yoke_data_parallel *parallel, const yoke_model *model,
+                             const yoke_file_source *from,
+                             const yoke_weights_load_options *options) {
     yoke_weights_source source;
-    TRY(check_pointers(parallel, model, path));
-    yoke_status status = yoke_weights_open(&source, parallel, model, path, options);
+    yoke_status status = yoke_weights_open(&source, parallel, model, from, options);
     if (status == YOKE_OK) status = yoke_weights_give(&source, parallel);
     yoke_weights_close(&source);
     return status;
+}
+
+yoke_status yoke_weights_load_partial(yoke_data_parallel *parallel, const yoke_model *model,
+                                      const char *path, const yoke_weights_load_options *options) {
+    const yoke_file_source from = yoke_source_path(path);
+    TRY(check_pointers(parallel, model));
+    TRY(yoke_pointer_check(path, "path"));
+    return load_from(parallel, model, &from, options);
+}
+
+yoke_status yoke_weights_read(yoke_data_parallel *parallel, const yoke_model *model,
+                              const void *bytes, size_t count,
+                              const yoke_weights_load_options *options) {
+    yoke_file_source from;
+    TRY(check_pointers(parallel, model));
+    TRY(yoke_source_bytes(&from, bytes, count));
+    return load_from(parallel, model, &from, options);
 }
 
 yoke_status yoke_weights_load(yoke_data_parallel *parallel, const yoke_model *model,

@@ -14,7 +14,8 @@
 
 struct yoke_weights_writer {
     yoke_data_parallel *parallel;
-    char *path;
+    char *path; /* of the target */
+    yoke_file_target target;
     yoke_file_tensor *tensors; /* in the file's order; names are the model's */
     int count;
     char *header;
@@ -22,7 +23,7 @@ struct yoke_weights_writer {
     bool apart;
     unsigned char *blocks; /* of all tensors, or of the largest */
     const yoke_state *best;
-    yoke_file_writer file; /* path NULL: not open */
+    yoke_file_writer file;
 };
 
 /* Preparing. */
@@ -45,8 +46,10 @@ static yoke_status build(yoke_weights_writer *writer, const yoke_model *model,
     yoke_file_note items[YOKE_DESCRIPTION_NOTES + 1];
     size_t bytes = 1;
     int count = options->notes != NULL ? yoke_notes_list(options->notes, items) : 0;
-    writer->path = yoke_strdup(options->path);
-    if (writer->path == NULL) return FAIL_MEMORY(strlen(options->path) + 1, "a file's name");
+    const char *path = options->target.path;
+    writer->path = path != NULL ? yoke_strdup(path) : NULL;
+    if (path != NULL && writer->path == NULL) return FAIL_MEMORY(strlen(path) + 1, "a file's name");
+    writer->target = (yoke_file_target){.path = writer->path, .sink = options->target.sink};
     writer->apart = options->apart;
     TRY(list_tensors(writer, model));
     TRY(yoke_safetensors_header(&writer->header, &writer->header_bytes, writer->tensors,
@@ -93,14 +96,14 @@ void yoke_weights_writer_follow(yoke_weights_writer *writer, yoke_data_parallel 
 }
 
 /* Gives up a file that is open and not written: its space may be needed for this one. */
-static yoke_status open_at(yoke_weights_writer *writer, const char *path) {
+static yoke_status open_at(yoke_weights_writer *writer, const yoke_file_target *target) {
     yoke_file_abort(&writer->file);
-    TRY(yoke_file_create_whole(&writer->file, path));
+    TRY(yoke_file_create_target(&writer->file, target));
     return yoke_file_reserve(&writer->file, writer->header_bytes + writer->block_bytes);
 }
 
 yoke_status yoke_weights_writer_open(yoke_weights_writer *writer) {
-    return writer->file.path != NULL ? YOKE_OK : open_at(writer, writer->path);
+    return writer->file.kind != NULL ? YOKE_OK : open_at(writer, &writer->target);
 }
 
 /* Taking. */
@@ -158,13 +161,13 @@ static yoke_status write_open_file(yoke_weights_writer *writer) {
     yoke_status status = yoke_file_write(&writer->file, writer->header, writer->header_bytes);
     if (status == YOKE_OK) status = write_blocks(writer);
     if (status == YOKE_OK) status = yoke_file_commit(&writer->file);
-    if (writer->file.path != NULL)
-        yoke_file_abort(&writer->file); /* what write_blocks could not read */
+    yoke_file_abort(&writer->file); /* what write_blocks could not read */
     return status;
 }
 
 yoke_status yoke_weights_writer_write_to(yoke_weights_writer *writer, const char *path) {
-    TRY(open_at(writer, path));
+    const yoke_file_target target = yoke_target_path(path);
+    TRY(open_at(writer, &target));
     return write_open_file(writer);
 }
 
@@ -172,7 +175,8 @@ yoke_status yoke_weights_writer_write(yoke_weights_writer *writer) {
     const struct timespec pause = {.tv_nsec = 200000000};
     yoke_status status = yoke_weights_writer_open(writer);
     if (status == YOKE_OK) status = write_open_file(writer);
-    for (int tries = 1; tries < TRIES && status == YOKE_ERROR_IO; tries++) {
+    bool again = writer->path != NULL; /* a sink has the bytes of the first try */
+    for (int tries = 1; again && tries < TRIES && status == YOKE_ERROR_IO; tries++) {
         nanosleep(&pause, NULL);
         status = yoke_weights_writer_write_to(writer, writer->path);
     }

@@ -11,7 +11,7 @@
 typedef struct yoke_weights_writer yoke_weights_writer;
 
 typedef struct yoke_weights_writer_options {
-    const char *path;        /* copied */
+    yoke_file_target target; /* its path is copied, its sink borrowed */
     const yoke_notes *notes; /* what the file says of itself; copied. NULL: nothing */
     bool apart;              /* write uses no engine: another thread may call it. Takes memory for
                                 all weights instead of the largest tensor */
@@ -31,9 +31,9 @@ yoke_status yoke_weights_writer_open(yoke_weights_writer *writer);
  * `best` keeps as the best (NULL: none), which must not change before write. NUMERIC: a value is
  * not finite; of writers that are not apart, write returns it. */
 yoke_status yoke_weights_writer_take(yoke_weights_writer *writer, const yoke_state *best);
-/* Writes the open file, or a new one at `path`; after a failure it waits shortly and writes a new
- * one, twice at most. IO: the file at the path is what it was before, or, where its folder could
- * not be synced, the whole new one. */
+/* Writes the open file, or a new one at the target; after a failure it waits shortly and writes a
+ * new one, twice at most, but to a sink only once. IO: the file at the path is what it was before,
+ * or, where its folder could not be synced, the whole new one. */
 yoke_status yoke_weights_writer_write(yoke_weights_writer *writer);
 /* Writes to another file, once. */
 yoke_status yoke_weights_writer_write_to(yoke_weights_writer *writer, const char *path);

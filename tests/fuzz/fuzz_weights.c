@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file of weights, loaded into an engine that lives: it is refused, or the engine has finite
- * weights. */
-#include <fcntl.h>
+/* A file of weights in memory, loaded into an engine that lives: it is refused, or the engine has
+ * finite weights. */
 #include <math.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "fuzz/fuzz.h"
 #include "yoke/yoke.h"
@@ -13,11 +11,6 @@ enum { WEIGHTS = 16 };
 
 static yoke_model *model;
 static yoke_data_parallel *parallel;
-static char path[64];
-
-static void remove_file(void) {
-    (void)unlink(path);
-}
 
 static yoke_status prepare(void) {
     yoke_devices *devices = NULL;
@@ -37,15 +30,7 @@ static yoke_status prepare(void) {
     status = yoke_model_finish(model, yoke_linear(model, x, &fc), NULL);
     if (status == YOKE_OK) status = yoke_devices_open(&devices, &list);
     if (status != YOKE_OK) return status;
-    snprintf(path, sizeof path, "/dev/shm/yoke-fuzz-weights-%d", (int)getpid());
-    atexit(remove_file);
     return yoke_data_parallel_create(&parallel, model, devices, NULL, &options);
-}
-
-static void write_file(const uint8_t *data, size_t size) {
-    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (file < 0 || write(file, data, size) != (ssize_t)size) abort();
-    close(file);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -59,12 +44,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     yoke_weights_description *description = NULL;
     yoke_weights_info info = {.struct_size = sizeof info};
     float weights[WEIGHTS];
-    write_file(data, size);
-    (void)yoke_weights_load(parallel, model, path);
-    (void)yoke_weights_load_partial(parallel, model, path, &some);
-    if (yoke_weights_description_open(&description, path) == YOKE_OK)
+    char *own = fuzz_copy(data, size);
+    (void)yoke_weights_read(parallel, model, own, size, NULL);
+    (void)yoke_weights_read(parallel, model, own, size, &some);
+    if (yoke_weights_description_read(&description, own, size) == YOKE_OK)
         (void)yoke_weights_describe(description, &info);
     yoke_weights_description_close(description);
+    free(own);
     if (yoke_data_parallel_read(parallel, "fc.weight", weights, WEIGHTS) != YOKE_OK) abort();
     for (int i = 0; i < WEIGHTS; i++)
         if (!isfinite(weights[i])) abort();

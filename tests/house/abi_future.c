@@ -166,6 +166,7 @@ static void refuse_engines(void) {
     REFUSED(yoke_parameter_group, create(NULL, &given));
     REFUSED(yoke_batch, yoke_data_parallel_evaluate(engine, &given, NULL));
     REFUSED(yoke_weights_load_options, yoke_weights_load_partial(engine, model, "none", &given));
+    REFUSED(yoke_sink, yoke_state_write(engine, &given));
     REFUSED(yoke_weights_info, yoke_weights_save_described(engine, model, &given, "none"));
     REFUSED(yoke_reference_options, yoke_reference_create(&reference, model, NULL, &given));
     REFUSED(yoke_tensor_file_entry, yoke_tensor_file_add(file, &given, ""));

@@ -34,6 +34,8 @@ static const char *no_variable(const char *name, void *payload) {
     return NULL;
 }
 
+#include "abi_memory.h"
+
 static void use_ranks(void) {
     RESULT(yoke_rank_info, rank);
     must(yoke_rank_detect(&rank, no_variable, NULL));
@@ -377,6 +379,7 @@ static void use_files(yoke_devices *devices, const yoke_model *model) {
     yoke_weights_load_options load = {.struct_size = sizeof load, .on_skip = skip_weight};
     load.allow_missing = load.allow_unknown = "*";
     must(yoke_weights_load_partial(engine, model, "numbers", &load));
+    use_memory_files(engine, model);
     yoke_weights_info info = {.struct_size = sizeof info, .model = "images", .input = image};
     info.classes = CLASSES;
     must(yoke_weights_save_described(engine, model, &info, "described"));
@@ -561,7 +564,6 @@ static void use_custom_loss(const yoke_model *model) {
     yoke_trainer_destroy(trainer);
 }
 
-#include "abi_memory.h"
 #include "abi_models.h"
 
 int main(int count, char **words) {

@@ -92,6 +92,9 @@ NAMED = {
     "yoke_process_group_all_reduce_async buffer": "k->shared",
     "yoke_state_load anyway": '""',
     "yoke_state_load path": "k->state_path",
+    "yoke_state_read anyway": '""',
+    "yoke_state_read bytes": "k->state.data",
+    "yoke_state_read count": "k->state.bytes",
     "yoke_state_save path": "k->scratch_path",
     "yoke_tensor_file_find file": "k->read_file",
     "yoke_tensor_file_noted file": "k->read_file",
@@ -100,6 +103,10 @@ NAMED = {
     "yoke_tensor_file_save path": "k->scratch_path",
     "yoke_trace_write path": "k->scratch_path",
     "yoke_trainer_resize devices": '"cpu"',
+    "yoke_weights_description_read bytes": "k->weights.data",
+    "yoke_weights_description_read count": "k->weights.bytes",
+    "yoke_weights_read bytes": "k->weights.data",
+    "yoke_weights_read count": "k->weights.bytes",
     "yoke_weights_save path": "k->scratch_path",
     "yoke_weights_save_described path": "k->scratch_path",
     "key": '"key"',
@@ -110,6 +117,8 @@ NUMBERS = {"bool": "true", "yoke_split": "YOKE_SPLIT_TEST", "yoke_shape": "k->sh
            "yoke_status": "YOKE_ERROR_DATA", "yoke_onnx_weights": "zero_weights"}
 NUMBERS_NAMED = {"index": "0", "root": "0", "group": "-1", "replica": "0", "from": "0", "to": "0", "epoch": "0", "row": "0",
                  "count": "VALUES", "capacity": "1", "rows": "1", "bytes": "sizeof k->text", "repeat": "1", "input": "0"}
+# They return what they are given, or are too late for the kit.
+NEVER_WELL = {"yoke_error_raise", "yoke_set_allocator"}
 # What a call needs to have been called before it.
 FIRST = {"yoke_data_parallel_backward_outputs": "yoke_data_parallel_forward(k->parallel, &k->batch, true, NULL)",
          "yoke_update": "yoke_data_parallel_use_average(k->parallel, false), "
@@ -209,7 +218,7 @@ def main():
                 body, row = call(len(bodies), function, result, given, comment, index)
                 bodies.append(body)
                 rows.append(row)
-        if result == "yoke_status" and function != "yoke_error_raise": # which returns what it is given
+        if result == "yoke_status" and function not in NEVER_WELL:
             body, row = call(len(bodies), function, result, given, comment, -1)
             bodies.append(body)
             well.append(row)

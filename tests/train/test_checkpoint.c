@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The state of an engine in a file: another engine goes on with it bit for bit. */
+#include "support/file_place.h"
 #include "support/resume_check.h"
 
 /* A setting, and where it runs. */
@@ -333,7 +334,7 @@ static void copy_unsealed(int from, int to, const char *prefix, const char *brok
     }
     EXPECT_OK(yoke_safetensors_arrange(tensors, file->count));
     EXPECT_OK(
-        yoke_safetensors_create(&writer, file_of(to), tensors, file->count, notes, note_count));
+        yoke_safetensors_create(&writer, TO(file_of(to)), tensors, file->count, notes, note_count));
     for (int i = 0; i < file->count; i++) {
         char plain[96];
         size_t kept = strncmp(tensors[i].name, "optimizer.", 10) == 0 ? 10 : 0;
@@ -405,7 +406,7 @@ static void numbers_are_read_strictly(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         yoke_facts facts = {0};
         yoke_facts_add(&facts, cases[i].key, "%s", cases[i].value);
-        EXPECT_OK(yoke_checkpoint_write(taken, &facts, file_of(0)));
+        EXPECT_OK(yoke_checkpoint_write(taken, &facts, TO(file_of(0))));
         expect_refused(engine.parallel, NULL, YOKE_ERROR_DATA,
                        (const char *[]){cases[i].word, NULL});
     }

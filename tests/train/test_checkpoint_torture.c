@@ -9,6 +9,7 @@
 
 #include "support/engine_check.h"
 #include "support/failing_calls.h"
+#include "support/file_place.h"
 #include "train/checkpoint_folder.h"
 
 /* A folder with one checkpoint. */
@@ -52,7 +53,7 @@ static yoke_status save(uint64_t step) {
     yoke_facts facts = {0};
     yoke_folder_path(path, folder, step);
     yoke_facts_add(&facts, "step", "%d", (int)step);
-    TRY(yoke_checkpoint_write(state_of_run, &facts, path));
+    TRY(yoke_checkpoint_write(state_of_run, &facts, TO(path)));
     yoke_folder_prune(folder, step, 1);
     return YOKE_OK;
 }

@@ -6,9 +6,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "support/engine_check.h"
 
 enum { SIDE = 8, INPUTS = SIDE * SIDE, CLASSES = 10, VALUES = INPUTS * CLASSES, ROWS = 4 };
+
+typedef struct file_bytes {
+    unsigned char *data;
+    size_t bytes;
+} file_bytes;
 
 typedef struct kit {
     /* What calls read. */
@@ -35,6 +41,7 @@ typedef struct kit {
     yoke_value operands[YOKE_FUNCTION_ARGUMENTS];
     char folder[32], path[64], state_path[64], scratch_path[64], tensors_path[64], onnx_path[64];
     const char *image_path, *nothing;
+    file_bytes weights, state;
     /* What calls write, or create. */
     struct {
         yoke_data_parallel *parallel;
@@ -67,7 +74,9 @@ typedef struct kit {
     yoke_status status;
     bool neutral;
     /* Structs of the caller, each named by its type. */
+    yoke_allocator allocator;
     yoke_arrays arrays;
+    yoke_sink sink;
     yoke_attention_options attention_options;
     yoke_backend_info backend_info;
     yoke_batch_norm_options batch_norm_options;
@@ -194,6 +203,11 @@ static yoke_status job(int replica, void *context) {
     return YOKE_OK;
 }
 
+static yoke_status take_bytes(void *payload, const void *bytes, size_t count) {
+    (void)payload, (void)bytes, (void)count;
+    return YOKE_OK;
+}
+
 static const char *lookup(const char *name, void *payload) {
     (void)name, (void)payload;
     return NULL;
@@ -241,6 +255,8 @@ static yoke_status call_host(void *payload, const yoke_host_call *call) {
 /* Options that a call with all its pointers accepts. */
 static void fill_options(kit *k) {
     k->arrays = (yoke_arrays){sizeof k->arrays, 1, k->shape, NULL, k->values, CLASSES, k->labels};
+    k->allocator.struct_size = sizeof k->allocator;
+    k->sink = (yoke_sink){.struct_size = sizeof k->sink, .write = take_bytes};
     k->attention_options = (yoke_attention_options){sizeof k->attention_options, 1, false};
     k->batch_norm_options = (yoke_batch_norm_options)YOKE_BATCH_NORM_OPTIONS_INIT;
     k->batch_norm_options.name = "bn";
@@ -359,6 +375,8 @@ static void make_files(kit *k) {
     k->image_path = YOKE_SOURCE_DIR "/tests/fixtures/images/color.png";
     EXPECT_OK(yoke_weights_save_described(k->parallel, k->model, &k->weights_info, k->path));
     EXPECT_OK(yoke_state_save(k->parallel, k->state_path));
+    EXPECT_OK(yoke_file_read(k->path, SIZE_MAX, &k->weights.data, &k->weights.bytes));
+    EXPECT_OK(yoke_file_read(k->state_path, SIZE_MAX, &k->state.data, &k->state.bytes));
     EXPECT_OK(yoke_tensor_file_create(&k->tensor_file));
     EXPECT_OK(yoke_tensor_file_add(k->tensor_file, &k->tensor_file_entry, k->bytes));
     EXPECT_OK(yoke_tensor_file_save(k->tensor_file, k->tensors_path));
@@ -456,6 +474,8 @@ static int free_kit(void **state) {
     yoke_weights_description_close(k->description);
     yoke_tensor_file_close(k->tensor_file);
     yoke_tensor_file_close(k->read_file);
+    free(k->weights.data);
+    free(k->state.data);
     unlink(k->onnx_path);
     for (int i = 0; i < 4; i++)
         unlink((const char *[]){k->path, k->state_path, k->scratch_path, k->tensors_path}[i]);

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include "saves_check.h"
+#include "support/file_place.h"
 #include "train/digest.h"
 
 static int count_saves(void) {
@@ -238,7 +239,7 @@ static void auto_names_ten_damaged_files_and_counts_the_rest(void **state) {
 static void write_other_format(const char *path) {
     const yoke_file_note notes[] = {{YOKE_FORMAT_KEY, "2"}, {YOKE_SEAL, YOKE_SEAL_BLANK}};
     yoke_file_writer writer;
-    EXPECT_OK(yoke_safetensors_create(&writer, path, NULL, 0, notes, 2));
+    EXPECT_OK(yoke_safetensors_create(&writer, TO(path), NULL, 0, notes, 2));
     EXPECT_OK(yoke_file_commit(&writer));
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files of a run: weights, metrics, and disks that refuse them. */
 #include "parallel/parallel.h"
+#include "support/file_place.h"
 #include "trainer_check.h"
 #include "yoke/transformer.h"
 #include "yoke/volume.h"
@@ -29,7 +30,7 @@ static void weights_saved_and_loaded_are_the_same_bits(void **state) {
     assert_true(hash_of(next.trainer) == hash_of(run.trainer));
     yoke_safetensors file;
     int64_t batches;
-    EXPECT_OK(yoke_safetensors_open(&file, path));
+    EXPECT_OK(yoke_safetensors_open(&file, FROM(path)));
     EXPECT_OK(yoke_safetensors_integer(
         &file, yoke_safetensors_find(&file, "bn1.num_batches_tracked"), &batches));
     assert_int_equal(batches, 2);
@@ -58,7 +59,7 @@ static void write_with_prefix(const char *from, const char *to) {
     yoke_file_tensor tensors[32];
     char names[32][64];
     yoke_file_writer writer;
-    EXPECT_OK(yoke_safetensors_open(&file, from));
+    EXPECT_OK(yoke_safetensors_open(&file, FROM(from)));
     assert_true(file.count <= 32);
     for (int i = 0; i < file.count; i++) {
         tensors[i] = file.tensors[i];
@@ -66,7 +67,7 @@ static void write_with_prefix(const char *from, const char *to) {
         tensors[i].name = names[i];
     }
     EXPECT_OK(yoke_safetensors_arrange(tensors, file.count));
-    EXPECT_OK(yoke_safetensors_create(&writer, to, tensors, file.count, NULL, 0));
+    EXPECT_OK(yoke_safetensors_create(&writer, TO(to), tensors, file.count, NULL, 0));
     write_data(&writer, &file);
     EXPECT_OK(yoke_file_commit(&writer));
     yoke_safetensors_close(&file);
@@ -100,7 +101,7 @@ static void write_as_volume(const char *path, const float *values, int64_t plane
          .shape = {3, 4 / planes, planes, 3, 3}}};
     yoke_file_writer writer;
     EXPECT_OK(yoke_safetensors_arrange(tensors, 2));
-    EXPECT_OK(yoke_safetensors_create(&writer, path, tensors, 2, NULL, 0));
+    EXPECT_OK(yoke_safetensors_create(&writer, TO(path), tensors, 2, NULL, 0));
     EXPECT_OK(yoke_file_write(&writer, values, (3 + 108) * sizeof *values));
     EXPECT_OK(yoke_file_commit(&writer));
 }
@@ -231,7 +232,7 @@ static void copy_changed(const char *from, const char *to,
     char names[16][64];
     void *bytes[16];
     yoke_file_writer writer;
-    EXPECT_OK(yoke_safetensors_open(&file, from));
+    EXPECT_OK(yoke_safetensors_open(&file, FROM(from)));
     assert_true(file.count <= 16);
     for (int i = 0; i < file.count; i++) {
         tensors[i] = file.tensors[i];
@@ -243,7 +244,7 @@ static void copy_changed(const char *from, const char *to,
         change(&tensors[i], names[i], bytes[i]);
     }
     EXPECT_OK(yoke_safetensors_arrange(tensors, file.count));
-    EXPECT_OK(yoke_safetensors_create(&writer, to, tensors, file.count, NULL, 0));
+    EXPECT_OK(yoke_safetensors_create(&writer, TO(to), tensors, file.count, NULL, 0));
     for (int i = 0; i < file.count; i++) /* sorted anew */
         for (int k = 0; k < file.count; k++)
             if (strcmp(names[k], tensors[i].name) == 0)

@@ -170,7 +170,7 @@ static yoke_status open_below(const yoke_onnx_file *file, const char *location, 
         return FAIL(YOKE_ERROR_IO, "%s: '%s', with elements of %s, is no regular file", file->path,
                     location, name_of(from->tensor));
     }
-    from->reader = (yoke_file_reader){.descriptor = at, .bytes = (size_t)found.st_size};
+    from->reader = yoke_file_adopt(at, (size_t)found.st_size);
     from->path = location;
     return YOKE_OK;
 }
@@ -234,7 +234,7 @@ static yoke_status open_external(const yoke_onnx_file *file, size_t bytes, sourc
 /* Finds the elements and checks that they are all there. */
 static yoke_status source_open(const yoke_onnx_file *file, const Yoke__Onnx__Tensor *tensor,
                                size_t count, source *from) {
-    *from = (source){.tensor = tensor, .reader = {.descriptor = -1}};
+    *from = (source){.tensor = tensor};
     size_t each = bytes_of(tensor->data_type);
     if (each == 0)
         return FAIL(YOKE_ERROR_DATA, "%s: %s has elements of type %d, which Yoke does not read",
