@@ -130,6 +130,17 @@ YOKE_API int yoke_devices_count(const yoke_devices *devices);
 YOKE_API yoke_status yoke_devices_describe(const yoke_devices *devices, int index,
                                            yoke_device_info *info);
 
+/** What opening these devices has changed in the process, for a log. CPU devices compute by oneDNN,
+ * which prints on stdout where the environment has ONEDNN_VERBOSE or DNNL_VERBOSE, and version 3
+ * prints its errors by itself. The first CPU device of a process ends that by dnnl_set_verbose(0),
+ * which holds for all users of oneDNN in the process; a program that wants these lines calls
+ * dnnl_set_verbose(1) afterwards. What fails in oneDNN is a status with its word in the text.
+ *
+ * @param devices  Open devices.
+ * @return One line without a newline, which is static; "": nothing, or devices is NULL.
+ */
+YOKE_API const char *yoke_devices_note(const yoke_devices *devices);
+
 /** Waits until every device has done all that was queued on it: torch.cuda.synchronize. Calls on
  * GPUs return when their work is queued, so a clock that times steps stops behind this call. CPU
  * devices have nothing to wait for.

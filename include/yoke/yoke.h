@@ -76,11 +76,10 @@
  * that is in a call; and memory that a call reads must not be under a handler of SIGSEGV or SIGBUS
  * (userfaultfd, a garbage collector's guard pages).
  *
- * **Not under the library's control**: oneDNN prints on stdout when the environment has
- * ONEDNN_VERBOSE or DNNL_VERBOSE; a program whose stdout matters unsets them, or calls
- * dnnl_set_verbose(0), which holds for the whole process, and is therefore the program's to call.
- * oneDNN 2.6 ends the process in places where an allocation of 4 KiB or more fails; the library
- * checks beforehand that there is room for what it knows.
+ * **oneDNN** prints nothing: the first CPU device turns its verbose mode off for the whole process
+ * (yoke_devices_note); a program that wants its lines calls dnnl_set_verbose(1) behind
+ * yoke_devices_open. oneDNN 2.6 ends the process in places where an allocation of 4 KiB or more
+ * fails; the library checks beforehand that there is room for what it knows.
  */
 #ifndef YOKE_YOKE_H
 #define YOKE_YOKE_H

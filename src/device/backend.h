@@ -116,7 +116,8 @@ struct yoke_backend {
      * order, recording, gate, undo, image and collective entries may then be NULL; host memory is
      * device memory. */
     bool shares_memory;
-    bool continues; /* plans the CONTINUED operations */
+    bool continues;   /* plans the CONTINUED operations */
+    const char *note; /* what its open changes in the process; NULL: nothing */
 
     /* life */
     yoke_status (*open)(yoke_device **device, const yoke_backend_open *request);

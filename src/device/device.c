@@ -244,6 +244,11 @@ int yoke_devices_count(const yoke_devices *devices) {
     return devices != NULL ? devices->count : 0;
 }
 
+const char *yoke_devices_note(const yoke_devices *devices) {
+    const char *note = devices != NULL ? devices->at[0]->backend->note : NULL;
+    return note != NULL ? note : "";
+}
+
 yoke_status yoke_devices_synchronize(const yoke_devices *devices) {
     TRY(yoke_pointer_check(devices, "devices"));
     if (yoke_devices_share_memory(devices))

@@ -62,6 +62,7 @@ static yoke_devices *use_devices(void) {
     RESULT(yoke_backend_info, backend);
     bool found = yoke_backend_describe(0, &backend);
     CHECK_TAIL(backend);
+    printf("%s", yoke_devices_note(devices)[0] != '\0' ? "" : "no note, ");
     printf("%s, %d threads, path %d, backend %s %d\n", info.name, info.threads, (int)peer.path,
            backend.name, found);
     return devices;

@@ -61,6 +61,7 @@ static yoke_status cpu_build(cpu_device *cpu, const yoke_backend_open *request) 
     snprintf(cpu->base.name, sizeof cpu->base.name, "%s", request->name);
     choose_cores(cpu, request, &allowed);
     TRY(yoke_room_check());
+    cpu_onednn_be_silent();
     TRY_DNNL(dnnl_engine_create(&cpu->engine, dnnl_cpu, 0));
     TRY_DNNL(dnnl_stream_create(&cpu->stream, cpu->engine, dnnl_stream_default_flags));
     return YOKE_OK;
@@ -345,6 +346,7 @@ const yoke_backend *yoke_cpu_backend(void) {
         .name = "cpu",
         .shares_memory = true,
         .continues = true,
+        .note = "oneDNN prints nothing in this process: dnnl_set_verbose(1) lets it print again",
         .open = cpu_open,
         .close = cpu_close,
         .describe = cpu_describe,

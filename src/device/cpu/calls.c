@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What all operations use of oneDNN: errors, layouts, calls with bound arguments, reorders,
  * primitives. */
+#include <dnnl_debug.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,8 @@ yoke_status cpu_dnnl_failed(dnnl_status_t status, const char *call) {
             return FAIL(dnnl_failures[i].to, "oneDNN: %.*s: %s", name_length, call,
                         dnnl_failures[i].text);
     }
-    return FAIL(YOKE_ERROR_INTERNAL, "oneDNN: %.*s: status %d", name_length, call, (int)status);
+    return FAIL(YOKE_ERROR_INTERNAL, "oneDNN: %.*s: %s", name_length, call,
+                dnnl_status2str(status));
 }
 
 /* Layouts. */

@@ -10,6 +10,17 @@
 
 #include "base/base.h"
 
+/* Prints. A build of oneDNN without them refuses, and is silent anyway. */
+
+static void be_silent(void) {
+    (void)dnnl_set_verbose(0);
+}
+
+void cpu_onednn_be_silent(void) {
+    static pthread_once_t first = PTHREAD_ONCE_INIT;
+    pthread_once(&first, be_silent);
+}
+
 /* Descriptors. */
 
 void cpu_descs_clear(cpu_descs *descs) {

@@ -11,6 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Ends oneDNN's prints, which go to the host program's stdout; once in a process, so that the
+ * program may have them again. */
+void cpu_onednn_be_silent(void);
+
 /* A memory descriptor: oneDNN's own, and its fields for reading. */
 typedef struct cpu_desc {
     struct cpu_desc *next;
