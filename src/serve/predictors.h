@@ -43,26 +43,26 @@ typedef yoke_status (*yoke_tensor_reader)(void *context, int tensor, float *valu
 yoke_status yoke_predictors_publish(yoke_predictors *predictors, yoke_tensor_reader read,
                                     void *context);
 /* Those of an engine of the same model, or of one with the same tensors. */
-yoke_status yoke_predictors_publish_engine(yoke_predictors *predictors,
-                                           yoke_data_parallel *engine);
+yoke_status yoke_predictors_publish_engine(yoke_predictors *predictors, yoke_data_parallel *engine);
 
 /* Predicts. inputs: [inputs of the model], each [rows, its shape] float32; outputs: [outputs of the
  * model], likewise, NULL: not wanted. Any number of rows and of threads. The bits of a row do not
- * depend on the values of others. After a failure some rows of the outputs may have been written. */
+ * depend on the values of others. After a failure some rows of the outputs may have been written.
+ */
 yoke_status yoke_predictors_run(yoke_predictors *predictors, const float *const *inputs,
                                 size_t rows, float *const *outputs);
 
 /* Memory of devices, in bytes, and counts. Of plans: what they compute in, not their descriptions.
  * Any thread may ask at any time. */
 typedef struct yoke_predictors_report {
-    size_t weights; /* parameters and running statistics; two sets while an old one is read */
-    size_t packed;  /* what plans make of them beforehand; likewise */
-    size_t values;  /* inputs, outputs, activations and scratch of all slots */
-    int slots;      /* threads that can predict at once */
-    int plans;      /* numbers of rows with a plan in some slot */
-    int programs;   /* plans of all slots */
-    int sets;       /* of weights: 1, or more while old ones are read; 0: none was published */
-    uint64_t published;   /* how often */
+    size_t weights;     /* parameters and running statistics; two sets while an old one is read */
+    size_t packed;      /* what plans make of them beforehand; likewise */
+    size_t values;      /* inputs, outputs, activations and scratch of all slots */
+    int slots;          /* threads that can predict at once */
+    int plans;          /* numbers of rows with a plan in some slot */
+    int programs;       /* plans of all slots */
+    int sets;           /* of weights: 1, or more while old ones are read; 0: none was published */
+    uint64_t published; /* how often */
     uint64_t predictions; /* rows */
 } yoke_predictors_report;
 void yoke_predictors_describe(yoke_predictors *predictors, yoke_predictors_report *report);
