@@ -58,6 +58,8 @@ struct yoke_plan {
     /* Only convolution and linear have parts. */
     yoke_status (*backward_part)(yoke_plan *plan, yoke_direction direction);
     yoke_factors *factors; /* NULL: none */
+    /* NULL where needs.packed_bytes is 0. */
+    yoke_status (*pack)(const yoke_plan *plan, const yoke_plan_binding *from, void *packed);
 };
 
 /* Calls the host program's forward or backward of a HOST. `at` holds plain float32 values; stream:
@@ -88,6 +90,7 @@ typedef struct yoke_plan_calls {
     void (*destroy)(yoke_plan *plan); /* NULL: the plan owns nothing but itself */
     unsigned flags;
     yoke_status (*backward_part)(yoke_plan *plan, yoke_direction direction); /* NULL: no parts */
+    yoke_status (*pack)(const yoke_plan *plan, const yoke_plan_binding *from, void *packed);
 } yoke_plan_calls;
 /* A plan of `bytes`, zero behind its base. yoke_plan_create destroys it if planning fails later. */
 yoke_status yoke_plan_allocate(yoke_plan **plan, size_t bytes, yoke_device *device,

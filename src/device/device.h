@@ -320,6 +320,11 @@ typedef struct yoke_plan_needs {
     size_t saved_bytes;   /* from forward to backward */
     size_t scratch_bytes; /* only while one of the two runs */
     size_t kept_bytes;    /* between forwards, for this layer in all models of a replica */
+    /* What forward in inference makes of the parameters, and of the running statistics of the norm
+     * that it computes, before it reads them: yoke_plan_pack. Plans of a layer make the same of
+     * them where the form is the same, too. 0: nothing. */
+    size_t packed_bytes;
+    uint64_t packed_form;
     bool backward_reads[YOKE_PLAN_INPUTS]; /* input k must stay intact until backward */
     bool backward_reads_output;            /* and the output */
     /* The output may overwrite input 0; input 0's gradient may overwrite the output gradient. */
@@ -372,6 +377,9 @@ typedef struct yoke_plan_binding {
      * output: NULL. */
     void *norm_behind, *norm_before;
     void *saved, *scratch, *kept;
+    /* Written by yoke_plan_pack of such a plan, from the same parameters; forward only reads it.
+     * NULL: the plan has its own, and renews it. A plan that had one has one in later bindings. */
+    void *packed;
     /* A loss reads and writes these, and so does a plan that computes it. */
     const int32_t *labels;       /* [rows, positions]; cross-entropy */
     const yoke_label_mix *mixes; /* [rows]; cross-entropy, read where the step is mixed */
@@ -389,6 +397,9 @@ yoke_status yoke_plan_create(yoke_plan **plan, yoke_device *device,
 void yoke_plan_destroy(yoke_plan *plan);
 const yoke_plan_needs *yoke_plan_describe(const yoke_plan *plan);
 yoke_status yoke_plan_bind(yoke_plan *plan, const yoke_plan_binding *binding);
+/* Writes packed_bytes, from parameters, shadows, buffers, next_parameters and next_buffers of
+ * `from`, all in host memory. The plan stays as it is, so that it may run meanwhile. */
+yoke_status yoke_plan_pack(const yoke_plan *plan, const yoke_plan_binding *from, void *packed);
 yoke_status yoke_plan_forward(yoke_plan *plan, const yoke_plan_step *step);
 
 yoke_status yoke_plan_backward(yoke_plan *plan, const yoke_plan_step *step);

@@ -232,6 +232,7 @@ yoke_status yoke_plan_allocate(yoke_plan **plan, size_t bytes, yoke_device *devi
     made->backward = request->training ? calls->backward : NULL;
     made->destroy = calls->destroy != NULL ? calls->destroy : free_plan;
     made->backward_part = calls->backward_part;
+    made->pack = calls->pack;
     *plan = made;
     return YOKE_OK;
 }
@@ -280,6 +281,10 @@ const yoke_plan_needs *yoke_plan_describe(const yoke_plan *plan) {
 yoke_status yoke_plan_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     plan->binding = *binding;
     return plan->bind != NULL ? plan->bind(plan, binding) : YOKE_OK;
+}
+
+yoke_status yoke_plan_pack(const yoke_plan *plan, const yoke_plan_binding *from, void *packed) {
+    return plan->pack(plan, from, packed);
 }
 
 yoke_status yoke_plan_forward(yoke_plan *plan, const yoke_plan_step *step) {

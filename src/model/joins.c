@@ -164,7 +164,7 @@ void yoke_offer_joins(const yoke_program *program, int node, yoke_plan_request *
         offer_next(program, node, request);
     if (!linear) return;
     if (!request->inference) offer_activation(program, node, request);
-    offer_loss(program, node, request);
+    if (!program->outputs_only) offer_loss(program, node, request);
     int before = keeper_before(program, node);
     if (before == YOKE_NONE) return;
     int activation = yoke_writing_node(model, model->nodes[node].inputs[0]);

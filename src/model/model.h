@@ -6,6 +6,7 @@
 
 #include "device/device.h"
 #include "model/continue_model.h"
+#include "model/predictor.h"
 #include "yoke/model.h"
 #include "yoke/preset.h"
 

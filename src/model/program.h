@@ -105,7 +105,8 @@ typedef struct yoke_program_request {
     yoke_algorithms *algorithms;
     yoke_norm_group *norm_group;
     yoke_operation_hook before_operation;
-    bool recomputes; /* cut a model without marks into ranges whose values are not kept */
+    bool recomputes;   /* cut a model without marks into ranges whose values are not kept */
+    bool outputs_only; /* no step wants the loss: no plan computes it */
 } yoke_program_request;
 
 /* Of one kind of steps. */
@@ -121,6 +122,7 @@ typedef struct yoke_program {
     int rows;
     yoke_precision precision;
     bool training, input_gradients;
+    bool outputs_only;
     bool reads_image; /* input 0 from the replica's `image` */
     yoke_operation_hook before_operation;
     const bool *frozen;           /* [tensors]; NULL: none */
@@ -151,6 +153,7 @@ typedef struct yoke_program {
     yoke_region own_arena, own_scratch; /* used if the replica's are too small */
     const yoke_region *kept; /* the replica's, of the plans that keep something, in order */
     void *arena_base;        /* in use */
+    void *const *packed;     /* [nodes] for the bindings of the plans; NULL: they have their own */
 
     /* On devices that record. Where a plan computes the loss, [1] are the recordings of steps with
      * loss_only, and [0] are made once somebody wants outputs; elsewhere [0] serve all steps. */
@@ -164,6 +167,10 @@ void yoke_program_destroy(yoke_program *program);
 yoke_status yoke_program_schedule(yoke_program *program, const yoke_flat *flat);
 yoke_status yoke_program_bind(yoke_program *program, const yoke_flat *flat,
                               const yoke_replica_memory *memory, void *arena, void *scratch);
+/* yoke_plan_pack of a node's plan, from the parameters and running statistics in `memory`. The
+ * program need not be scheduled, and may run meanwhile. */
+yoke_status yoke_program_pack(const yoke_program *program, const yoke_flat *flat,
+                              const yoke_replica_memory *memory, int node, void *packed);
 /* Again those plans that read or write output 0 or its gradient, whose memory is there now, where a
  * plan computes the loss. */
 yoke_status yoke_program_bind_outputs(const yoke_program *program, const yoke_flat *flat,

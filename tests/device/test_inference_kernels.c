@@ -135,11 +135,11 @@ static void run(const tensors *t, const shape *s, cpu_own_kernel *kernel) {
                                   .scratch = scratch,
                                   .kept = kept};
     CHECK(kernel->calls->bind(kernel, &at));
-    kernel->calls->prepare(kernel);
+    kernel->calls->prepare(kernel, t->memory[W], kept);
     CHECK(kernel->calls->run(kernel));
     memcpy(t->memory[W], weights, bytes);
     memcpy(t->memory[Y], before, output_bytes);
-    kernel->calls->prepare(kernel);
+    kernel->calls->prepare(kernel, t->memory[W], kept);
     CHECK(kernel->calls->run(kernel));
     test_free(weights);
     test_free(before);
@@ -282,7 +282,7 @@ static void check_product(cpu_device *device, int rows, dnnl_format_tag_t order)
                                   .scratch = scratch,
                                   .kept = kept};
     CHECK(pass.own->calls->bind(pass.own, &at));
-    pass.own->calls->prepare(pass.own);
+    pass.own->calls->prepare(pass.own, memory[W], kept);
     CHECK(pass.own->calls->run(pass.own));
     for (int i = 0; i < rows * OUT; i++) {
         double sum = 0;

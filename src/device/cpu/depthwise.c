@@ -294,8 +294,8 @@ static yoke_status depthwise_run(const cpu_own_kernel *kernel) {
 yoke_status cpu_depthwise_create(cpu_own_kernel **kernel, cpu_device *device,
                                  const cpu_operation *convolution) {
     static const cpu_own_calls calls = {
-        "depthwise",   depthwise_scratch_bytes, NULL, NULL, depthwise_bind,
-        depthwise_run, depthwise_destroy};
+        "depthwise", depthwise_scratch_bytes, NULL,          NULL,
+        NULL,        depthwise_bind,          depthwise_run, depthwise_destroy};
     *kernel = NULL;
     float low, high;
     const cpu_epilogue *epilogue = &convolution->epilogue;

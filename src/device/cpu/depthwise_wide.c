@@ -98,17 +98,17 @@ static size_t group_offset(const cpu_geometry *g, size_t index) {
     return index * (g->block == LANES ? g->block_stride : LANES);
 }
 
-static void prepare(const cpu_own_kernel *kernel) {
+static void prepare(const cpu_own_kernel *kernel, const float *weights, void *kept) {
     const depthwise_wide *self = (const depthwise_wide *)kernel;
     const cpu_desc *desc = self->weights;
     size_t taps = (size_t)taps_of(self);
-    float *to = self->at.kept;
+    float *to = kept;
     for (size_t channel = 0; channel < self->from.channels; channel++)
         for (int tap = 0; tap < taps_of(self); tap++)
             to[(channel / LANES * taps + (size_t)tap) * LANES + channel % LANES] =
-                self->at.weights[desc->offset + cpu_desc_offset(desc, 0, (int)channel) +
-                                 cpu_desc_offset(desc, 3, tap / self->across.kernel) +
-                                 cpu_desc_offset(desc, 4, tap % self->across.kernel)];
+                weights[desc->offset + cpu_desc_offset(desc, 0, (int)channel) +
+                        cpu_desc_offset(desc, 3, tap / self->across.kernel) +
+                        cpu_desc_offset(desc, 4, tap % self->across.kernel)];
 }
 
 static void run_group(const depthwise_wide *self, size_t row, size_t index) {
@@ -195,7 +195,7 @@ static yoke_status build(depthwise_wide *self, const cpu_operation *o) {
 yoke_status cpu_depthwise_wide_create(cpu_own_kernel **kernel, cpu_device *device,
                                       const cpu_operation *convolution) {
     static const cpu_own_calls calls = {
-        "depthwise wide", scratch_bytes, kept_bytes, prepare, bind, run, destroy};
+        "depthwise wide", scratch_bytes, kept_bytes, prepare, NULL, bind, run, destroy};
     *kernel = NULL;
     float low = 0, high = 0;
     if (!convolution_fits(convolution) || !cpu_epilogue_bounds(&convolution->epilogue, &low, &high))

@@ -175,7 +175,8 @@ static size_t panel_floats(const few_pixels *self) {
     return self->tap_count * self->in * columns_of(self);
 }
 
-static float weight_at(const few_pixels *self, size_t out, size_t tap, size_t in) {
+static float weight_at(const few_pixels *self, const float *weights, size_t out, size_t tap,
+                       size_t in) {
     const cpu_desc *desc = self->weights;
     size_t across = (size_t)self->taps[1].kernel;
     ptrdiff_t offset =
@@ -183,20 +184,25 @@ static float weight_at(const few_pixels *self, size_t out, size_t tap, size_t in
     if (desc->ndims == 4)
         offset += cpu_desc_offset(desc, 2, (int)(tap / across)) +
                   cpu_desc_offset(desc, 3, (int)(tap % across));
-    return self->at.weights[offset];
+    return weights[offset];
 }
 
-static void prepare(const cpu_own_kernel *kernel) {
+static void prepare(const cpu_own_kernel *kernel, const float *weights, void *kept) {
     const few_pixels *self = (const few_pixels *)kernel;
     size_t columns = columns_of(self);
 #pragma omp parallel for num_threads(self->threads) if (self->threads > 1)
     for (size_t panel = 0; panel < self->panels; panel++) {
-        float *to = (float *)self->at.kept + panel * panel_floats(self);
+        float *to = (float *)kept + panel * panel_floats(self);
         for (size_t i = 0; i < panel_floats(self); i++) {
             size_t out = panel * columns + i % columns, row = i / columns;
-            to[i] = out < self->out ? weight_at(self, out, row / self->in, row % self->in) : 0;
+            to[i] =
+                out < self->out ? weight_at(self, weights, out, row / self->in, row % self->in) : 0;
         }
     }
+}
+
+static int kept_form(const cpu_own_kernel *kernel) {
+    return ((const few_pixels *)kernel)->vectors;
 }
 
 /* Running. */
@@ -325,7 +331,7 @@ static void destroy(cpu_own_kernel *kernel) {
 yoke_status cpu_few_pixels_create(cpu_own_kernel **kernel, cpu_device *device,
                                   const cpu_operation *operation) {
     static const cpu_own_calls calls = {"few pixels", scratch_bytes, kept_bytes, prepare,
-                                        bind,         run,           destroy};
+                                        kept_form,    bind,          run,        destroy};
     *kernel = NULL;
     float low = 0, high = 0;
     if (!operation_fits(operation) || !cpu_epilogue_bounds(&operation->epilogue, &low, &high))

@@ -19,9 +19,13 @@ typedef struct cpu_own_kernel cpu_own_kernel;
 typedef struct cpu_own_calls {
     const char *name;
     size_t (*scratch_bytes)(const cpu_own_kernel *kernel);
-    /* What the kernel makes of the weights in inference, and prepare fills anew; NULL: nothing. */
+    /* What the kernel makes of the weights in inference, and prepare writes; NULL: nothing. prepare
+     * may run while another thread runs the kernel. */
     size_t (*kept_bytes)(const cpu_own_kernel *kernel);
-    void (*prepare)(const cpu_own_kernel *kernel);
+    void (*prepare)(const cpu_own_kernel *kernel, const float *weights, void *kept);
+    /* Kernels of one name for the same weights write the same where this is the same. NULL: it
+     * always is. */
+    int (*kept_form)(const cpu_own_kernel *kernel);
     /* Called once before run, which allocates nothing. */
     yoke_status (*bind)(cpu_own_kernel *kernel, const cpu_own_addresses *addresses);
     yoke_status (*run)(const cpu_own_kernel *kernel);

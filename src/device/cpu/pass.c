@@ -41,8 +41,8 @@ void cpu_pass_destroy(cpu_pass *pass) {
     memset(pass, 0, sizeof *pass);
 }
 
-void cpu_pass_prepare(const cpu_pass *pass) {
-    if (pass->kept_bytes > 0) pass->own->calls->prepare(pass->own);
+void cpu_pass_prepare(const cpu_pass *pass, const float *weights, void *kept) {
+    if (pass->kept_bytes > 0) pass->own->calls->prepare(pass->own, weights, kept);
 }
 
 yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addresses, void *scratch,
@@ -145,10 +145,10 @@ static yoke_status bind_to_probe(cpu_pass *passes, int count, cpu_device *device
     char *kept = (char *)probe->scratch + scratch_bytes;
     for (int i = 0; i < count; i++) {
         yoke_status status = cpu_pass_bind(&passes[i], device, addresses, probe->scratch, kept);
+        if (status == YOKE_OK) cpu_pass_prepare(&passes[i], addresses[CPU_WEIGHTS], kept);
         kept += cpu_align(passes[i].kept_bytes, COPY_ALIGNMENT);
-        if (status == YOKE_OK)
-            cpu_pass_prepare(&passes[i]);
-        else if (status == YOKE_ERROR_DEVICE) /* oneDNN lacks a reorder */
+        if (status == YOKE_OK) continue;
+        if (status == YOKE_ERROR_DEVICE) /* oneDNN lacks a reorder */
             cpu_pass_destroy(&passes[i]);
         else
             return status;

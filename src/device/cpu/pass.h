@@ -43,8 +43,8 @@ void cpu_pass_destroy(cpu_pass *pass);        /* accepts zeroed and half-built o
 /* addresses: one for each role. */
 yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addresses, void *scratch,
                           void *kept);
-/* Before the first run, and whenever weights have changed: fills what is kept. */
-void cpu_pass_prepare(const cpu_pass *pass);
+/* Before the first run, and whenever weights have changed: writes what is kept of them. */
+void cpu_pass_prepare(const cpu_pass *pass, const float *weights, void *kept);
 yoke_status cpu_pass_run(const cpu_pass *pass, cpu_device *device);
 
 /* The memory of measured passes. It grows: the passes of one plan use the same, one direction after

@@ -164,6 +164,7 @@ yoke_status cpu_plan_float16(yoke_plan **plan, cpu_device *device, const yoke_pl
     TRY(status);
     self->trains = request->training;
     self->base.needs = self->inner->needs;
+    self->base.needs.packed_bytes = 0; /* the inner plan packs rounded weights */
     self->base.factors = self->inner->factors;
     memcpy(self->base.algorithms, self->inner->algorithms, sizeof self->base.algorithms);
     if (self->inner->backward_part != NULL) self->base.backward_part = float16_backward_part;

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 typedef struct cpu_weighted {
     yoke_plan base;
     cpu_pass passes[CPU_DIRECTIONS]; /* unused ones are zero */
@@ -25,6 +27,7 @@ typedef struct cpu_weighted {
     cpu_fold fold;
     char *kept;                      /* what forward reads in place of the weights; NULL: nothing */
     size_t folded_bytes, bias_bytes; /* the first parts of it; then that of the pass */
+    bool lent;                       /* it is the binding's `packed` */
     uint64_t kept_version;           /* of the weights from which it is; 0: unknown */
 } cpu_weighted;
 
@@ -358,33 +361,50 @@ static size_t kept_bytes(const cpu_weighted *self) {
     return self->folded_bytes + self->bias_bytes + self->passes[CPU_FORWARD].kept_bytes;
 }
 
-static cpu_folded folded_of(const cpu_weighted *self) {
+static cpu_folded folded_of(const cpu_weighted *self, char *kept) {
     if (self->fold.channels == 0) return (cpu_folded){NULL, NULL};
-    return (cpu_folded){(float *)self->kept, (float *)(self->kept + self->folded_bytes)};
+    return (cpu_folded){(float *)kept, (float *)(kept + self->folded_bytes)};
+}
+
+static void *weights_of(const cpu_weighted *self, const yoke_plan_binding *binding) {
+    return self->base.needs.reads_shadow[0] ? (void *)binding->shadows[0] : binding->parameters[0];
+}
+
+static yoke_status weighted_pack(const yoke_plan *plan, const yoke_plan_binding *binding,
+                                 void *packed) {
+    const cpu_weighted *self = (const cpu_weighted *)plan;
+    const cpu_folded folded = folded_of(self, packed);
+    bool folds = self->fold.channels > 0;
+    if (folds) TRY(cpu_fold_norm(&self->fold, cpu_of(plan->device), binding, &folded));
+    cpu_pass_prepare(&self->passes[CPU_FORWARD], folds ? folded.weights : weights_of(self, binding),
+                     (char *)packed + self->folded_bytes + self->bias_bytes);
+    return YOKE_OK;
 }
 
 /* What forward keeps of the weights and running statistics, where these have changed. */
 static yoke_status renew_kept(cpu_weighted *self, uint64_t version) {
-    if (self->kept == NULL || (version > 0 && self->kept_version == version)) return YOKE_OK;
+    if (self->kept == NULL || self->lent) return YOKE_OK;
+    if (version > 0 && self->kept_version == version) return YOKE_OK;
     self->kept_version = 0;
-    const cpu_folded folded = folded_of(self);
-    if (self->fold.channels > 0)
-        TRY(cpu_fold_norm(&self->fold, cpu_of(self->base.device), &self->base.binding, &folded));
-    cpu_pass_prepare(&self->passes[CPU_FORWARD]);
+    TRY(weighted_pack(&self->base, &self->base.binding, self->kept));
     self->kept_version = version;
     return YOKE_OK;
 }
 
 static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     cpu_weighted *self = weighted_of(plan);
+    if (binding->packed != NULL) {
+        if (!self->lent) yoke_device_free(plan->device, self->kept);
+        self->kept = binding->packed;
+        self->lent = true;
+    }
     if (self->kept == NULL && kept_bytes(self) > 0)
         TRY(yoke_device_allocate(plan->device, kept_bytes(self), plan->operation.name,
                                  (void **)&self->kept));
     self->kept_version = 0;
-    const cpu_folded folded = folded_of(self);
+    const cpu_folded folded = folded_of(self, self->kept);
     bool folds = self->fold.channels > 0;
-    void *weights =
-        plan->needs.reads_shadow[0] ? (void *)binding->shadows[0] : binding->parameters[0];
+    void *weights = weights_of(self, binding);
     self->weight_gradient = binding->parameter_gradients[0];
     self->bias_gradient = binding->parameter_gradients[1];
     self->input_gradient = binding->input_gradients[0];
@@ -452,7 +472,7 @@ static yoke_status weighted_backward(yoke_plan *plan, const yoke_plan_step *step
 }
 
 static void weighted_destroy(yoke_plan *plan) {
-    yoke_device_free(plan->device, weighted_of(plan)->kept);
+    if (!weighted_of(plan)->lent) yoke_device_free(plan->device, weighted_of(plan)->kept);
     cpu_factors_destroy(plan->factors, cpu_of(plan->device));
     for (int i = 0; i < CPU_DIRECTIONS; i++)
         cpu_pass_destroy(&weighted_of(plan)->passes[i]);
@@ -492,10 +512,24 @@ static void keep_fold(cpu_weighted *self, const cpu_problem *problem) {
     self->bias_bytes = cpu_align(self->fold.channels * sizeof(float), CPU_LINE);
 }
 
+/* What else decides what is kept of given weights: their layout is the same for all plans. */
+static uint64_t form_of(const cpu_weighted *self) {
+    const cpu_own_kernel *own = self->passes[CPU_FORWARD].own;
+    bool keeps = self->passes[CPU_FORWARD].kept_bytes > 0;
+    uint64_t form =
+        keeps && own->calls->kept_form != NULL ? (uint64_t)own->calls->kept_form(own) : 0;
+    const char *name = keeps ? own->calls->name : "";
+    return XXH3_64bits_withSeed(name, strlen(name), 2 * form + (self->fold.channels > 0));
+}
+
 yoke_status cpu_weighted_create(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request, cpu_problem *problem) {
-    static const yoke_plan_calls calls = {weighted_bind, weighted_forward, weighted_backward,
-                                          weighted_destroy, .backward_part = weighted_part};
+    static const yoke_plan_calls calls = {weighted_bind,
+                                          weighted_forward,
+                                          weighted_backward,
+                                          weighted_destroy,
+                                          .backward_part = weighted_part,
+                                          .pack = weighted_pack};
     TRY(yoke_plan_allocate(plan, sizeof(cpu_weighted), &device->base, request, &calls));
     cpu_weighted *self = weighted_of(*plan);
     memcpy(self->cleared, problem->cleared, sizeof self->cleared);
@@ -521,6 +555,8 @@ yoke_status cpu_weighted_create(yoke_plan **plan, cpu_device *device,
     if (request->operation->bias)
         cpu_layout_store(&needs->parameters[1], problem->stored[CPU_BIAS]);
     keep_fold(self, problem);
+    needs->packed_bytes = kept_bytes(self);
+    needs->packed_form = form_of(self);
     needs->backward_reads[0] = request->training && !request->frozen;
     return YOKE_OK;
 }

@@ -294,8 +294,8 @@ static yoke_status winograd_bind(cpu_own_kernel *kernel, const cpu_own_addresses
 yoke_status cpu_winograd_create(cpu_own_kernel **kernel, cpu_device *device,
                                 const cpu_operation *convolution) {
     static const cpu_own_calls calls = {
-        "winograd",    winograd_scratch_bytes, winograd_kept_bytes, cpu_winograd_prepare,
-        winograd_bind, cpu_winograd_run,       winograd_destroy};
+        "winograd", winograd_scratch_bytes, winograd_kept_bytes, cpu_winograd_prepare,
+        NULL,       winograd_bind,          cpu_winograd_run,    winograd_destroy};
     *kernel = NULL;
     if (!convolution_fits(convolution))
         return FAIL(YOKE_ERROR_DEVICE, "this convolution does not fit Winograd's F(4x4, 3x3)");

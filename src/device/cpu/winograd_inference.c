@@ -129,10 +129,10 @@ static yoke_status build(winograd_inference *self, const cpu_operation *convolut
 /* Filters. */
 
 /* The taps of LANES filters for one channel of the input. */
-static void read_taps(const winograd_inference *self, size_t in, size_t out,
+static void read_taps(const winograd_inference *self, const float *weights, size_t in, size_t out,
                       float taps[TAPS][LANES]) {
     const cpu_desc *desc = self->weights;
-    const float *channel = self->at.weights + desc->offset + cpu_desc_offset(desc, 1, (int)in);
+    const float *channel = weights + desc->offset + cpu_desc_offset(desc, 1, (int)in);
     for (int lane = 0; lane < LANES; lane++) {
         const float *filter = channel + cpu_desc_offset(desc, 0, (int)out + lane);
         for (int tap = 0; tap < TAPS; tap++)
@@ -141,17 +141,21 @@ static void read_taps(const winograd_inference *self, size_t in, size_t out,
     }
 }
 
-static void prepare(const cpu_own_kernel *kernel) {
+static void prepare(const cpu_own_kernel *kernel, const float *weights, void *kept) {
     const winograd_inference *self = (const winograd_inference *)kernel;
     size_t panel = (size_t)self->vectors * LANES;
 #pragma omp parallel for num_threads(self->threads) if (self->threads > 1)
     for (size_t in = 0; in < self->in; in++)
         for (size_t out = 0; out < self->out; out += LANES) {
             float taps[TAPS][LANES];
-            float *to = (float *)self->at.kept + out / panel * panel * self->in + in * panel;
-            read_taps(self, in, out, taps);
+            float *to = (float *)kept + out / panel * panel * self->in + in * panel;
+            read_taps(self, weights, in, out, taps);
             winograd_wide_filter(self->form, taps, to + out % panel, self->right.stride);
         }
+}
+
+static int kept_form(const cpu_own_kernel *kernel) {
+    return ((const winograd_inference *)kernel)->vectors;
 }
 
 /* Running. */
@@ -311,7 +315,7 @@ static void destroy(cpu_own_kernel *kernel) {
 }
 
 #define CALLS(name)                                                                                \
-    { name, scratch_bytes, kept_bytes, prepare, bind, run, destroy }
+    { name, scratch_bytes, kept_bytes, prepare, kept_form, bind, run, destroy }
 
 yoke_status cpu_winograd_inference_create(cpu_own_kernel **kernel, cpu_device *device,
                                           const cpu_operation *convolution,

@@ -49,7 +49,7 @@ typedef struct cpu_winograd {
 } cpu_winograd;
 
 /* winograd_run.c: the entries of the kernel's table. */
-void cpu_winograd_prepare(const cpu_own_kernel *kernel);
+void cpu_winograd_prepare(const cpu_own_kernel *kernel, const float *weights, void *kept);
 yoke_status cpu_winograd_run(const cpu_own_kernel *kernel);
 
 static inline bool cpu_winograd_for_weights(const cpu_winograd *self) {

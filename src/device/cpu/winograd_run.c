@@ -219,9 +219,11 @@ static yoke_status multiply(const winograd_part *part) {
 }
 
 /* Kept filters are one slice. */
-void cpu_winograd_prepare(const cpu_own_kernel *kernel) {
-    const cpu_winograd *self = (const cpu_winograd *)kernel;
-    run_range(&(winograd_part){.winograd = self}, transform_filters, self->from.channels);
+void cpu_winograd_prepare(const cpu_own_kernel *kernel, const float *weights, void *kept) {
+    cpu_winograd own = *(const cpu_winograd *)kernel;
+    own.weights = (float *)weights; /* it only reads them */
+    own.filters = kept;
+    run_range(&(winograd_part){.winograd = &own}, transform_filters, own.from.channels);
 }
 
 /* For each slice: its filters, then every chunk. With one chunk, the tiles are transformed once. */
