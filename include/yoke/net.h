@@ -37,6 +37,7 @@
 #include "yoke/dataset.h"
 #include "yoke/model.h"
 #include "yoke/optimizer.h"
+#include "yoke/sink.h"
 #include "yoke/status.h"
 #include "yoke/weights.h"
 
@@ -75,10 +76,10 @@ typedef struct yoke_net_info {
     double seconds;             /**< Of the latest fit, up to its latest step. */
     uint64_t weights;           /**< How often the weights that predict have changed. */
     uint64_t predictions;       /**< Rows predicted. */
-    int devices;                /**< That train; 0: the net only predicts. */
+    int devices;                /**< That train, or evaluate where the net only predicts. */
     int predictors;             /**< Threads that can predict at once without waiting. */
     int plans;                  /**< Numbers of rows that predictions have plans for. */
-    size_t training_bytes;      /**< Memory of the devices for training. */
+    size_t training_bytes;      /**< Memory of the devices that train. */
     size_t predicting_bytes;    /**< For predictions: weights, plans and their values. */
 } yoke_net_info;
 
@@ -144,7 +145,8 @@ typedef struct yoke_fit_options {
     int batch;                         /**< Rows of a step; 0: the net's. */
     bool no_shuffle;                   /**< Take the rows in their order. */
     bool drop_last;                    /**< Leave a short last batch out. */
-    yoke_lr_schedule_kind lr_schedule; /**< From the optimizer's learning rate. */
+    double learning_rate;              /**< 0: the optimizer's. */
+    yoke_lr_schedule_kind lr_schedule; /**< From this learning rate. */
     uint64_t warmup_steps;             /**< As yoke_lr_schedule. */
     yoke_augment augment;              /**< What to do to images, with labels only. */
     const yoke_array *test_inputs;     /**< Rows to evaluate after each epoch; NULL: none. */
@@ -161,8 +163,8 @@ typedef struct yoke_fit_options {
 /** The defaults: the same as zeroed. */
 #define YOKE_FIT_OPTIONS_INIT                                                                      \
     {                                                                                              \
-        sizeof(yoke_fit_options), 0, 0, 0, false, false, YOKE_LR_CONSTANT, 0, YOKE_AUGMENT_NONE,   \
-            NULL, NULL, NULL, 0, NULL, NULL                                                        \
+        sizeof(yoke_fit_options), 0, 0, 0, false, false, 0, YOKE_LR_CONSTANT, 0,                   \
+            YOKE_AUGMENT_NONE, NULL, NULL, NULL, 0, NULL, NULL                                     \
     }
 
 /** What a fit did. */
@@ -302,7 +304,7 @@ YOKE_API void yoke_net_resume(yoke_net *net);
  * net runs.
  *
  * @param net  The net. NULL: NULL.
- * @return Borrowed from the net; NULL: the net only predicts.
+ * @return Borrowed from the net.
  */
 YOKE_API yoke_data_parallel *yoke_net_engine(yoke_net *net);
 

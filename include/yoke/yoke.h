@@ -6,6 +6,8 @@
  *
  * Data-parallel training on all the devices of one machine from one process.
  *
+ * - net.h: the short road: a model that learns from arrays, predicts for several threads, and goes
+ * to memory and back; array.h: views of arrays
  * - trainer.h: training from a dataset to a checkpoint with one call; host_parts.h: loss and
  * metrics of the host program for it; lr_find.h: which learning rate to train with
  * - checkpoint.h: a run that goes on bit for bit
@@ -18,7 +20,8 @@
  *   tokenizer.h: their tokens
  * - device.h: the devices; distributed.h: several processes
  * - verify.h: training in float64 to compare with; files of tensors
- * - allocator.h: memory from the host program; sink.h: where files go that have no path
+ * - allocator.h: memory from the host program; sink.h: where
+ * files go that have no path
  * - cancellation.h: ending calls early
  * - trace.h: when each stage ran; status.h: errors; bench.h: kernel time
  *
@@ -85,6 +88,7 @@
 #define YOKE_YOKE_H
 
 #include "yoke/allocator.h"
+#include "yoke/array.h"
 #include "yoke/asynchronous.h"
 #include "yoke/attention.h"
 #include "yoke/cancellation.h"
@@ -106,6 +110,7 @@
 #include "yoke/losses.h"
 #include "yoke/lr_find.h"
 #include "yoke/model.h"
+#include "yoke/net.h"
 #include "yoke/onnx.h"
 #include "yoke/optimizer.h"
 #include "yoke/preset.h"

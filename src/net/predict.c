@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Predictions: threads share the predictors' weights, which follow those of the engine. */
+#include <string.h>
+
+#include "model/model.h"
+#include "net/net.h"
+#include "serve/predictors.h"
+
+/* Opens them for the first prediction, with the turn. */
+static yoke_status open_predictors(yoke_net *net) {
+    const yoke_net_options *own = &net->options;
+    yoke_devices_options list = {
+        .struct_size = sizeof list, .list = own->devices, .cores = own->cores};
+    yoke_predictors_options options = {.model = net->model,
+                                       .devices = &list,
+                                       .precision = own->precision,
+                                       .algorithm = net->engine_options.algorithm,
+                                       .algorithm_cache = own->algorithm_cache,
+                                       .measure_seconds = own->measure_seconds,
+                                       .slots = own->predictors,
+                                       .plans = own->plans,
+                                       .rows = own->batch};
+    yoke_predictors *made = NULL;
+    if (atomic_load(&net->predictors) != NULL) return YOKE_OK;
+    TRY(yoke_predictors_create(&made, &options));
+    atomic_store(&net->predictors, made);
+    return YOKE_OK;
+}
+
+/* Shows the engine's weights to predictions, with the turn. */
+static yoke_status show(yoke_net *net) {
+    uint64_t version = atomic_load(&net->version);
+    if (atomic_load(&net->shown) == version) return YOKE_OK;
+    TRY(open_predictors(net));
+    TRY(yoke_predictors_publish_engine(atomic_load(&net->predictors), net->engine));
+    atomic_store(&net->is_read, false);
+    atomic_store(&net->shown, version);
+    return YOKE_OK;
+}
+
+void yoke_net_changed(yoke_net *net) {
+    atomic_fetch_add(&net->version, 1);
+    /* Where this fails, the next prediction tries again, and reports it. */
+    if (atomic_load(&net->is_read) && show(net) != YOKE_OK)
+        yoke_net_log(net, YOKE_LOG_WARNING, "predictions keep the weights before: %s",
+                     yoke_last_error());
+}
+
+/* While another call has the turn, it shows new weights itself when it is done; there are some
+ * already but for the first prediction. */
+static yoke_status follow(yoke_net *net) {
+    yoke_net_call call;
+    if (atomic_load(&net->shown) == atomic_load(&net->version)) return YOKE_OK;
+    if (atomic_load(&net->shown) > 0) {
+        if (pthread_mutex_trylock(&net->turn) != 0) return YOKE_OK;
+        yoke_status status = show(net);
+        pthread_mutex_unlock(&net->turn);
+        return status;
+    }
+    TRY(yoke_net_begin(net, "yoke_net_predict", YOKE_NET_TRANSFER, &call));
+    return yoke_net_end(net, &call, show(net));
+}
+
+/* Arrays that the predictors read as they are, and copies of the others. */
+typedef struct float_inputs {
+    const float *inputs[YOKE_INPUTS_LIMIT];
+    float *copies[YOKE_INPUTS_LIMIT];
+} float_inputs;
+
+static yoke_status take_inputs(const yoke_net_rows *rows, float_inputs *taken) {
+    for (int i = 0; i < yoke_model_input_count(rows->model); i++) {
+        size_t elements = yoke_model_input_elements(rows->model, i);
+        taken->inputs[i] = rows->inputs[i].data;
+        if (rows->inputs[i].element == YOKE_ELEMENT_FLOAT32) continue;
+        taken->copies[i] = yoke_malloc(rows->rows * elements * sizeof(float));
+        if (taken->copies[i] == NULL)
+            return FAIL_MEMORY(rows->rows * elements * sizeof(float), "inputs as floats");
+        yoke_array_floats(&rows->inputs[i], 0, rows->rows, elements, taken->copies[i]);
+        taken->inputs[i] = taken->copies[i];
+    }
+    return YOKE_OK;
+}
+
+static yoke_status predict(yoke_net *net, const yoke_net_rows *rows, const yoke_array *outputs) {
+    float_inputs taken = {0};
+    float *to[YOKE_OUTPUTS_LIMIT] = {0};
+    for (int i = 0; i < yoke_model_output_count(rows->model); i++)
+        to[i] = outputs[i].data;
+    yoke_status status = take_inputs(rows, &taken);
+    if (status == YOKE_OK)
+        status = yoke_predictors_run(atomic_load(&net->predictors), taken.inputs, rows->rows, to);
+    for (int i = 0; i < YOKE_INPUTS_LIMIT; i++)
+        yoke_free(taken.copies[i]);
+    return status;
+}
+
+yoke_status yoke_net_predict(yoke_net *net, const yoke_array *inputs, const yoke_array *outputs) {
+    TRY(yoke_pointer_check(net, "net"));
+    TRY(yoke_process_check(net->process, "this net"));
+    yoke_net_rows rows = {.model = net->model, .inputs = inputs};
+    TRY(yoke_net_rows_check(&rows, true, false));
+    TRY(yoke_net_outputs_check(net->model, outputs, rows.rows));
+    TRY(follow(net));
+    if (!atomic_load(&net->is_read)) atomic_store(&net->is_read, true);
+    return predict(net, &rows, outputs);
+}
+
+void yoke_net_describe_predictors(const yoke_net *net, yoke_net_info *info) {
+    yoke_predictors *predictors = atomic_load(&net->predictors);
+    yoke_predictors_report report;
+    if (predictors == NULL) return;
+    yoke_predictors_describe(predictors, &report);
+    info->weights = report.published;
+    info->predictions = report.predictions;
+    info->predictors = report.slots;
+    info->plans = report.plans;
+    info->predicting_bytes = report.weights + report.packed + report.values;
+}
+
+void yoke_net_close_predictors(yoke_net *net) {
+    yoke_predictors_destroy(atomic_load(&net->predictors));
+}
