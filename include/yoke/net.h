@@ -103,15 +103,15 @@ typedef struct yoke_net_options {
     yoke_cancellation *cancellation; /**< What ends calls of this net but predictions, beside
                                           yoke_net_cancel; it works while the net is opened, too.
                                           NULL: none. */
-    /** Gets a line without a newline. The thread of the call, or a worker, calls it; not several at
-     * once. NULL: no log. */
-    void (*log)(void *payload, yoke_log_level level, const char *line);
-    void *payload;                            /**< Passed to `log`. */
     const yoke_data_parallel_options *engine; /**< Everything else of training, for experts and
                                                    lessons: schedule, shards, links. Its batch,
                                                    precision, seed, algorithm_cache,
                                                    measure_seconds and inference stay 0. NULL:
                                                    YOKE_DATA_PARALLEL_OPTIONS_INIT. */
+    /** Gets a line without a newline. The thread of the call, or a worker, calls it; not several at
+     * once. NULL: no log. */
+    void (*log)(void *payload, yoke_log_level level, const char *line);
+    void *payload; /**< Passed to `log`. */
 } yoke_net_options;
 
 /** The defaults: the same as zeroed. */
@@ -198,7 +198,7 @@ YOKE_API yoke_status yoke_net_fit(yoke_net *net, const yoke_array *inputs,
  * @param net          The net.
  * @param rows         Rows of the model's shape; no other thread closes it meanwhile.
  * @param options      NULL: YOKE_FIT_OPTIONS_INIT.
- * @param[out] result  As in yoke_net_fit.
+ * @param[out] result  Set struct_size first; also set when the fit is cancelled. May be NULL.
  * @return As yoke_net_fit; also the errors of yoke_loader_create and yoke_loader_next.
  */
 YOKE_API yoke_status yoke_net_fit_rows(yoke_net *net, const yoke_dataset *rows,

@@ -230,6 +230,25 @@ static yoke_status rate_status(double rate) {
     return rate != rate ? YOKE_ERROR_ARGUMENT : YOKE_OK;
 }
 
+static yoke_status fit(const yoke_fit_options *options) {
+    static float pixels[64];
+    static const int labels[1];
+    yoke_net_options one = {.struct_size = sizeof one, .devices = "cpu", .threads = 1, .batch = 1};
+    yoke_array inputs = yoke_array_of_rows(pixels, YOKE_ELEMENT_FLOAT32, 1, image);
+    yoke_array targets = yoke_array_of_numbers(labels, YOKE_ELEMENT_INT32, 1);
+    yoke_net *net = NULL;
+    must(yoke_net_open(&net, model, &one));
+    yoke_status status = yoke_net_fit(net, &inputs, &targets, options, NULL);
+    yoke_net_close(net);
+    return status;
+}
+
+static void refuse_nets(void) {
+    yoke_net *net = NULL;
+    REFUSED(yoke_net_options, yoke_net_open(&net, model, &given));
+    REFUSED(yoke_fit_options, fit(&given));
+}
+
 static void refuse_trainers(void) {
     yoke_trainer *trainer = NULL;
     REFUSED(yoke_trainer_options, yoke_trainer_create(&trainer, &given));
@@ -250,6 +269,7 @@ int main(void) {
     refuse_rows();
     refuse_engines();
     refuse_generators();
+    refuse_nets();
     refuse_trainers();
     yoke_model_destroy(model);
     yoke_devices_close(devices);

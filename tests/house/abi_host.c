@@ -566,6 +566,7 @@ static void use_custom_loss(const yoke_model *model) {
 }
 
 #include "abi_models.h"
+#include "abi_net.h"
 
 int main(int count, char **words) {
     if (count != 3) return 2;
@@ -584,6 +585,7 @@ int main(int count, char **words) {
     use_files(devices, model);
     use_models(devices);
     use_reference();
+    use_net(model);
     use_trainer(model);
     use_custom_loss(model);
     use_schedules();

@@ -26,6 +26,7 @@ POINTERS = {
     "yoke_weights_description **": "&k->made.description",
     "yoke_generator **": "&k->made.generator",
     "yoke_tokenizer **": "&k->made.tokenizer",
+    "yoke_net **": "&k->made.net",
     "yoke_data_parallel *": "k->parallel",
     "yoke_model *": "k->draft",
     "const yoke_model *": "k->model",
@@ -42,6 +43,7 @@ POINTERS = {
     "yoke_weights_description *": "k->description",
     "yoke_generator *": "k->generator",
     "yoke_tokenizer *": "k->tokenizer",
+    "yoke_net *": "k->net",
     "yoke_trace *": "k->trace",
     "yoke_batch *": "&k->batch",
     "yoke_replica_job": "k->job",
@@ -89,6 +91,18 @@ NAMED = {
     "yoke_model_read_onnx path": "k->onnx_path",
     "yoke_model_write_onnx path": "k->scratch_path",
     "yoke_weights_save_onnx path": "k->scratch_path",
+    "yoke_net_fit inputs": "&k->net_inputs",
+    "yoke_net_fit targets": "&k->net_targets",
+    "yoke_net_step inputs": "&k->net_inputs",
+    "yoke_net_step targets": "&k->net_targets",
+    "yoke_net_evaluate inputs": "&k->net_inputs",
+    "yoke_net_evaluate targets": "&k->net_targets",
+    "yoke_net_predict inputs": "&k->net_inputs",
+    "yoke_net_predict outputs": "&k->net_outputs",
+    "yoke_net_read bytes": "k->weights.data",
+    "yoke_net_read count": "k->weights.bytes",
+    "yoke_net_save path": "k->scratch_path",
+    "yoke_net_load path": "k->path",
     "yoke_process_group_all_reduce_async buffer": "k->shared",
     "yoke_state_load anyway": '""',
     "yoke_state_load path": "k->state_path",
@@ -114,7 +128,7 @@ NAMED = {
 }
 NUMBERS = {"bool": "true", "yoke_split": "YOKE_SPLIT_TEST", "yoke_shape": "k->shape", "yoke_value": "yoke_model_input(k->draft)",
            "yoke_element": "YOKE_ELEMENT_FLOAT32", "yoke_reduction": "YOKE_SUM", "yoke_stage": "(yoke_stage)0",
-           "yoke_status": "YOKE_ERROR_DATA", "yoke_onnx_weights": "zero_weights"}
+           "yoke_status": "YOKE_ERROR_DATA", "yoke_net_part": "YOKE_NET_WEIGHTS", "yoke_onnx_weights": "zero_weights"}
 NUMBERS_NAMED = {"index": "0", "root": "0", "group": "-1", "replica": "0", "from": "0", "to": "0", "epoch": "0", "row": "0",
                  "count": "VALUES", "capacity": "1", "rows": "1", "bytes": "sizeof k->text", "repeat": "1", "input": "0"}
 # They return what they are given, or are too late for the kit.

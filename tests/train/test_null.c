@@ -32,6 +32,8 @@ typedef struct kit {
     yoke_weights_description *description;
     yoke_generator *generator;
     yoke_tokenizer *tokenizer;
+    yoke_net *net;
+    yoke_array net_inputs, net_targets, net_outputs;
     yoke_trace *trace;
     yoke_replica_job job;
     yoke_lookup lookup;
@@ -58,6 +60,7 @@ typedef struct kit {
         yoke_weights_description *description;
         yoke_generator *generator;
         yoke_tokenizer *tokenizer;
+        yoke_net *net;
     } made;
     yoke_batch lent;
     float values[VALUES], ones[VALUES], *shared, *value_arrays[YOKE_OUTPUTS_LIMIT];
@@ -76,6 +79,11 @@ typedef struct kit {
     /* Structs of the caller, each named by its type. */
     yoke_allocator allocator;
     yoke_arrays arrays;
+    yoke_cancellation cancellation;
+    yoke_net_options net_options;
+    yoke_net_info net_info;
+    yoke_fit_options fit_options;
+    yoke_fit_result fit_result;
     yoke_sink sink;
     yoke_attention_options attention_options;
     yoke_backend_info backend_info;
@@ -257,6 +265,9 @@ static void fill_options(kit *k) {
     k->arrays = (yoke_arrays){sizeof k->arrays, 1, k->shape, NULL, k->values, CLASSES, k->labels};
     k->allocator.struct_size = sizeof k->allocator;
     k->sink = (yoke_sink){.struct_size = sizeof k->sink, .write = take_bytes};
+    k->net_options = (yoke_net_options){
+        .struct_size = sizeof k->net_options, .devices = "cpu", .threads = 1, .batch = ROWS};
+    k->fit_options = (yoke_fit_options)YOKE_FIT_OPTIONS_INIT;
     k->attention_options = (yoke_attention_options){sizeof k->attention_options, 1, false};
     k->batch_norm_options = (yoke_batch_norm_options)YOKE_BATCH_NORM_OPTIONS_INIT;
     k->batch_norm_options.name = "bn";
@@ -347,7 +358,8 @@ static void fill_results(kit *k) {
         SIZE(loss_scale_report);
     SIZE(predictions), SIZE(preset_info), SIZE(progress), SIZE(rank_info), SIZE(span_info),
         SIZE(stage_summary);
-    SIZE(step_result), SIZE(tensor_info), SIZE(trainer_summary), SIZE(value_info), SIZE(lent);
+    SIZE(step_result), SIZE(tensor_info), SIZE(trainer_summary), SIZE(value_info), SIZE(lent),
+        SIZE(net_info), SIZE(fit_result);
 }
 
 /* A build may have no ONNX: then its calls answer so. */
@@ -409,6 +421,11 @@ static int make_kit(void **state) {
     fill_results(k);
     make_batch(k);
     k->model = make_model(k);
+    k->net_inputs = yoke_array_of_rows(k->values, YOKE_ELEMENT_FLOAT32, 1, k->shape);
+    k->net_targets = yoke_array_of_numbers(k->labels, YOKE_ELEMENT_INT32, 1);
+    k->net_outputs =
+        yoke_array_of_rows(k->values, YOKE_ELEMENT_FLOAT32, 1, yoke_shape_vector(CLASSES));
+    EXPECT_OK(yoke_net_open(&k->net, k->model, &k->net_options));
     EXPECT_OK(yoke_devices_open(&k->devices, &k->devices_options));
     EXPECT_OK(yoke_data_parallel_create(&k->parallel, k->model, k->devices, NULL,
                                         &k->data_parallel_options));
@@ -437,6 +454,7 @@ static int make_kit(void **state) {
 
 static void free_made(kit *k) {
     yoke_generator_destroy(k->made.generator);
+    yoke_net_close(k->made.net);
     yoke_tokenizer_close(k->made.tokenizer);
     yoke_trainer_destroy(k->made.trainer);
     yoke_evaluation_destroy(k->made.evaluation);
@@ -457,6 +475,7 @@ static int free_kit(void **state) {
     kit *k = *state;
     yoke_generator_destroy(k->generator);
     yoke_model_destroy(k->text_model);
+    yoke_net_close(k->net);
     yoke_tokenizer_close(k->tokenizer);
     yoke_evaluation_destroy(k->evaluation);
     yoke_trainer_destroy(k->trainer);
