@@ -8,6 +8,7 @@
 #define YOKE_ONNX_H
 
 #include "yoke/model.h"
+#include "yoke/sink.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,7 +22,7 @@ typedef struct yoke_onnx_options {
                              many numbers, and the other way, is taken. */
     int outputs;        /**< What the first output must have: classes. 0: the file's. */
     const yoke_loss_options *loss; /**< NULL: YOKE_LOSS_OPTIONS_INIT. */
-    const char *name;              /**< Of the model; NULL: the path. */
+    const char *name;              /**< Of the model; NULL: the path, or "model" of bytes. */
 } yoke_onnx_options;
 
 /** What the file says. */
@@ -47,6 +48,18 @@ typedef struct yoke_onnx_options {
 YOKE_API yoke_status yoke_model_read_onnx(yoke_model **model, const char *path,
                                           const yoke_onnx_options *options);
 
+/** yoke_model_read_onnx from a file's bytes in memory, which has all weights itself: DATA if it
+ * names other files.
+ *
+ * @param[out] model  The finished model; NULL on failure.
+ * @param bytes       [count], a whole file. Read until it returns.
+ * @param count       Its bytes.
+ * @param options     NULL: YOKE_ONNX_OPTIONS_INIT.
+ * @return As yoke_model_read_onnx; texts name "the bytes in memory".
+ */
+YOKE_API yoke_status yoke_model_read_onnx_bytes(yoke_model **model, const void *bytes, size_t count,
+                                                const yoke_onnx_options *options);
+
 /** Where weights come from: fills `values` with [count] floats of tensor `index`, as
  * yoke_model_tensor counts them. An error ends the writing. */
 typedef yoke_status (*yoke_onnx_weights)(void *payload, int index, float *values, size_t count);
@@ -66,6 +79,19 @@ typedef yoke_status (*yoke_onnx_weights)(void *payload, int index, float *values
  */
 YOKE_API yoke_status yoke_model_write_onnx(const yoke_model *model, yoke_onnx_weights weights,
                                            void *payload, const char *path);
+
+/** Writes the file of yoke_model_write_onnx to a sink: the same bytes. yoke_weights_write_onnx
+ * writes an engine's weights.
+ *
+ * @param model    A finished model.
+ * @param weights  As in yoke_model_write_onnx; NULL: the weights with which a model from a file
+ *                 begins.
+ * @param payload  Passed to weights.
+ * @param sink     Gets the bytes.
+ * @return What the sink returns; ARGUMENT and DEVICE as yoke_model_write_onnx.
+ */
+YOKE_API yoke_status yoke_model_write_onnx_to(const yoke_model *model, yoke_onnx_weights weights,
+                                              void *payload, const yoke_sink *sink);
 
 #ifdef __cplusplus
 }

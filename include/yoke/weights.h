@@ -94,6 +94,16 @@ YOKE_API yoke_status yoke_weights_write(yoke_data_parallel *parallel, const yoke
 YOKE_API yoke_status yoke_weights_save_onnx(yoke_data_parallel *parallel, const yoke_model *model,
                                             const char *path);
 
+/** Writes the file of yoke_weights_save_onnx to a sink: the same bytes.
+ *
+ * @param parallel  The engine.
+ * @param model     The engine's model.
+ * @param sink      Gets the bytes.
+ * @return As yoke_model_write_onnx_to and yoke_data_parallel_read.
+ */
+YOKE_API yoke_status yoke_weights_write_onnx(yoke_data_parallel *parallel, const yoke_model *model,
+                                             const yoke_sink *sink);
+
 /** Why yoke_weights_load_partial left a tensor out. */
 typedef enum yoke_skip_reason {
     YOKE_SKIP_MISSING = 1, /**< The file lacks it: the model keeps its own values. */

@@ -17,6 +17,13 @@ static yoke_status read_tensor(void *payload, int index, float *values, size_t c
     return yoke_data_parallel_read(from->parallel, info.name, values, count);
 }
 
+yoke_status yoke_weights_write_onnx(yoke_data_parallel *parallel, const yoke_model *model,
+                                    const yoke_sink *sink) {
+    source from = {parallel, model};
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    return yoke_model_write_onnx_to(model, read_tensor, &from, sink);
+}
+
 yoke_status yoke_weights_save_onnx(yoke_data_parallel *parallel, const yoke_model *model,
                                    const char *path) {
     source from = {parallel, model};

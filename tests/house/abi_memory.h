@@ -49,6 +49,12 @@ static void use_memory_files(yoke_data_parallel *engine, const yoke_model *model
     must(yoke_weights_description_read(&description, abi_bytes, abi_used));
     yoke_weights_description_close(description);
     abi_used = 0;
+    yoke_model *read = NULL;
+    yoke_status written = yoke_weights_write_onnx(engine, model, &sink);
+    yoke_status back = yoke_model_read_onnx_bytes(&read, abi_bytes, abi_used, NULL);
+    printf("a graph in memory: %s, %s\n", yoke_status_name(written), yoke_status_name(back));
+    yoke_model_destroy(read);
+    abi_used = 0;
     must(yoke_state_write(engine, &sink));
     must(yoke_state_read(engine, abi_bytes, abi_used, NULL));
     printf("a state in memory: %s\n", abi_used > 0 ? "yes" : "no");

@@ -11,7 +11,9 @@
 
 #include <cmocka.h>
 
+#include "base/file_reader.h"
 #include "model/graph.h"
+#include "support/memory_file.h"
 #include "yoke/onnx.h"
 #include "yoke/transformer.h"
 
@@ -162,6 +164,51 @@ static void a_model_comes_back_as_it_was_written(void **state) {
     }
 }
 
+static yoke_status some_weights(void *payload, int index, float *values, size_t count) {
+    (void)payload;
+    for (size_t i = 0; i < count; i++)
+        values[i] = (float)(index + 1) / (float)(i + 2);
+    return YOKE_OK;
+}
+
+static void a_sink_gets_the_bytes_of_the_file(void **state) {
+    (void)state;
+    yoke_model *model = NULL, *back = NULL;
+    yoke_file_reader reader;
+    memory_file whole = {0};
+    yoke_sink sink = memory_file_sink(&whole);
+    assert_int_equal(yoke_model_preset(&model, "resnet20", yoke_shape_image(3, 32, 32), 7, NULL),
+                     YOKE_OK);
+    assert_int_equal(yoke_model_write_onnx_to(model, some_weights, NULL, &sink), YOKE_OK);
+    assert_int_equal(yoke_model_write_onnx(model, some_weights, NULL, path), YOKE_OK);
+    assert_int_equal(yoke_file_open(&reader, path), YOKE_OK);
+    assert_int_equal(reader.bytes, whole.bytes);
+    unsigned char *file = malloc(reader.bytes);
+    assert_non_null(file);
+    assert_int_equal(yoke_file_read_at(&reader, path, 0, file, reader.bytes), YOKE_OK);
+    assert_memory_equal(file, whole.data, whole.bytes);
+    yoke_file_close(&reader);
+    free(file);
+    assert_true(whole.calls > 10 && (size_t)whole.calls < whole.bytes / 1024);
+    assert_int_equal(yoke_model_read_onnx_bytes(&back, whole.data, whole.bytes, NULL), YOKE_OK);
+    assert_string_equal(yoke_model_name(back), "model");
+    yoke_model_destroy(back);
+    for (int call = 1; call <= whole.calls; call++) {
+        memory_file part = {.fail_at = call, .fails_with = YOKE_ERROR_IO};
+        sink = memory_file_sink(&part);
+        assert_int_equal(yoke_model_write_onnx_to(model, some_weights, NULL, &sink), YOKE_ERROR_IO);
+        assert_non_null(strstr(yoke_last_error(), "the sink's write: the store is full"));
+        assert_int_equal(part.calls, call);
+        assert_true(part.bytes == 0 || memcmp(part.data, whole.data, part.bytes) == 0);
+        memory_file_free(&part);
+    }
+    sink = (yoke_sink)YOKE_SINK_INIT;
+    assert_int_equal(yoke_model_write_onnx_to(model, some_weights, NULL, &sink),
+                     YOKE_ERROR_ARGUMENT);
+    memory_file_free(&whole);
+    yoke_model_destroy(model);
+}
+
 static void a_model_without_weights_is_not_written(void **state) {
     (void)state;
     yoke_model *model = NULL;
@@ -189,6 +236,25 @@ static void rows_and_classes_must_fit_the_file(void **state) {
     assert_non_null(strstr(yoke_last_error(), "3 outputs, and the data has 5"));
 }
 
+/* The answer for the file at the path is the one for its bytes in memory, which end where a
+ * sanitizer sees what reads behind them. */
+static yoke_status read_both(const unsigned char *whole, size_t count) {
+    yoke_model *model = NULL, *of_bytes = NULL;
+    unsigned char *own = malloc(count > 0 ? count : 1);
+    assert_non_null(own);
+    memcpy(own, whole, count);
+    write_bytes(whole, count);
+    yoke_status status = yoke_model_read_onnx(&model, path, NULL);
+    unsigned char *begin = count > 0 ? own : own + 1;
+    assert_int_equal(yoke_model_read_onnx_bytes(&of_bytes, begin, count, NULL), status);
+    assert_int_equal(status == YOKE_OK, model != NULL);
+    assert_int_equal(status == YOKE_OK, of_bytes != NULL);
+    yoke_model_destroy(model);
+    yoke_model_destroy(of_bytes);
+    free(own);
+    return status;
+}
+
 /* Every prefix of a file, and every byte changed. */
 static void a_broken_file_gets_an_error(void **state) {
     (void)state;
@@ -200,19 +266,12 @@ static void a_broken_file_gets_an_error(void **state) {
     size_t count = fread(whole, 1, sizeof whole, file);
     fclose(file);
     for (size_t length = 0; length < count; length++) {
-        yoke_model *model = NULL;
-        write_bytes(whole, length);
-        yoke_status status = yoke_model_read_onnx(&model, path, NULL);
+        yoke_status status = read_both(whole, length);
         if (status == YOKE_OK && length + 6 < count) fail_msg("%zu of %zu bytes", length, count);
-        yoke_model_destroy(model);
     }
     for (size_t i = 0; i < count * 8; i++) {
-        yoke_model *model = NULL;
         whole[i / 8] ^= (unsigned char)(1 << i % 8);
-        write_bytes(whole, count);
-        yoke_status status = yoke_model_read_onnx(&model, path, NULL);
-        assert_int_equal(status == YOKE_OK, model != NULL);
-        yoke_model_destroy(model);
+        (void)read_both(whole, count);
         whole[i / 8] ^= (unsigned char)(1 << i % 8);
     }
     write_bytes("", 0);
@@ -355,6 +414,16 @@ static void weights_beside_the_file_stay_in_its_folder(void **state) {
     assert_int_equal(symlink(data, link), 0);
     assert_int_equal(mkfifo(target, 0600), 0);
     write_external("w.data");
+    yoke_file_reader reader; /* the file is there, but bytes have no folder */
+    unsigned char whole[4096];
+    yoke_model *of_bytes = NULL;
+    assert_int_equal(yoke_file_open(&reader, path), YOKE_OK);
+    assert_int_equal(yoke_file_read_at(&reader, path, 0, whole, reader.bytes), YOKE_OK);
+    assert_int_equal(yoke_model_read_onnx_bytes(&of_bytes, whole, reader.bytes, NULL),
+                     YOKE_ERROR_DATA);
+    assert_non_null(
+        strstr(yoke_last_error(), "are in the file 'w.data', and bytes have no folder"));
+    yoke_file_close(&reader);
     assert_int_equal(yoke_model_read_onnx(&model, path, NULL), YOKE_OK);
     assert_memory_equal(model->tensors[0].given, values, sizeof values);
     yoke_model_destroy(model);
@@ -418,6 +487,7 @@ int main(void) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_comes_back_as_it_was_written),
+        cmocka_unit_test(a_sink_gets_the_bytes_of_the_file),
         cmocka_unit_test(a_model_without_weights_is_not_written),
         cmocka_unit_test(rows_and_classes_must_fit_the_file),
         cmocka_unit_test(a_broken_file_gets_an_error),

@@ -89,6 +89,8 @@ NAMED = {
     "yoke_model_finish output": "yoke_linear(k->draft, yoke_flatten(k->draft, yoke_model_input(k->draft)), &k->linear_options)",
     "yoke_model_preset name": '"mlp"',
     "yoke_model_read_onnx path": "k->onnx_path",
+    "yoke_model_read_onnx_bytes bytes": "k->onnx.data",
+    "yoke_model_read_onnx_bytes count": "k->onnx.bytes",
     "yoke_model_write_onnx path": "k->scratch_path",
     "yoke_weights_save_onnx path": "k->scratch_path",
     "yoke_net_fit inputs": "&k->net_inputs",

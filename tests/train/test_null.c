@@ -43,7 +43,7 @@ typedef struct kit {
     yoke_value operands[YOKE_FUNCTION_ARGUMENTS];
     char folder[32], path[64], state_path[64], scratch_path[64], tensors_path[64], onnx_path[64];
     const char *image_path, *nothing;
-    file_bytes weights, state;
+    file_bytes weights, state, onnx; /* onnx: no more than a byte without ONNX */
     /* What calls write, or create. */
     struct {
         yoke_data_parallel *parallel;
@@ -377,6 +377,9 @@ static void make_files(kit *k) {
     snprintf(k->onnx_path, sizeof k->onnx_path, "%s/net.onnx", k->folder);
     yoke_status written = yoke_weights_save_onnx(k->parallel, k->model, k->onnx_path);
     assert_true(written == YOKE_OK || is_without_onnx(written));
+    if (written != YOKE_OK) k->onnx = (file_bytes){calloc(1, 1), 1};
+    if (written == YOKE_OK)
+        EXPECT_OK(yoke_file_read(k->onnx_path, SIZE_MAX, &k->onnx.data, &k->onnx.bytes));
     FILE *table = fopen(k->scratch_path, "w");
     assert_non_null(table);
     fputs("x,y\n1,a\n2,b\n1,a\n2,b\n", table);
@@ -495,6 +498,7 @@ static int free_kit(void **state) {
     yoke_tensor_file_close(k->read_file);
     free(k->weights.data);
     free(k->state.data);
+    free(k->onnx.data);
     unlink(k->onnx_path);
     for (int i = 0; i < 4; i++)
         unlink((const char *[]){k->path, k->state_path, k->scratch_path, k->tensors_path}[i]);

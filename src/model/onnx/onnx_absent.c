@@ -21,6 +21,26 @@ yoke_status yoke_model_read_onnx(yoke_model **model, const char *path,
     return absent(path);
 }
 
+yoke_status yoke_model_read_onnx_bytes(yoke_model **model, const void *bytes, size_t count,
+                                       const yoke_onnx_options *options) {
+    yoke_onnx_options own;
+    yoke_file_source from;
+    TRY(yoke_pointer_check(model, "model"));
+    *model = NULL;
+    TRY(yoke_source_bytes(&from, bytes, count));
+    TRY(yoke_options_load(&own, sizeof own, options, "yoke_onnx_options"));
+    return absent(from.path);
+}
+
+yoke_status yoke_model_write_onnx_to(const yoke_model *model, yoke_onnx_weights weights,
+                                     void *payload, const yoke_sink *sink) {
+    yoke_sink own;
+    (void)weights, (void)payload;
+    TRY(yoke_pointer_check(model, "model"));
+    TRY(yoke_sink_load(&own, sink));
+    return absent(NULL);
+}
+
 yoke_status yoke_model_write_onnx(const yoke_model *model, yoke_onnx_weights weights, void *payload,
                                   const char *path) {
     (void)weights, (void)payload;

@@ -212,6 +212,11 @@ static yoke_status open_external(const yoke_onnx_file *file, size_t bytes, sourc
     if (!is_printable(location))
         return FAIL(YOKE_ERROR_DATA, "%s: the file with elements of %s has no printable name",
                     file->path, name_of(tensor));
+    if (file->in_memory)
+        return FAIL(YOKE_ERROR_DATA,
+                    "%s: the elements of %s are in the file '%s', and bytes have no folder: export "
+                    "the model with all weights in one file",
+                    file->path, name_of(tensor), location);
     if (leads_out(location))
         return FAIL(YOKE_ERROR_DATA,
                     "%s: it places the elements of %s in '%s': only files in the model's own "

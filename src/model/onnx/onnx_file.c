@@ -85,9 +85,9 @@ static yoke_status names_check(const yoke_onnx_file *file) {
     return YOKE_OK;
 }
 
-yoke_status yoke_onnx_file_parse(yoke_onnx_file *file, const char *path, const unsigned char *data,
-                                 size_t bytes) {
-    *file = (yoke_onnx_file){.path = path, .limit = OWN_BYTES + TIMES * bytes};
+static yoke_status parse(yoke_onnx_file *file, const unsigned char *data, size_t bytes) {
+    const char *path = file->path;
+    file->limit = OWN_BYTES + TIMES * bytes;
     ProtobufCAllocator memory = {take, give_back, file};
     file->model = yoke__onnx__model__unpack(&memory, bytes, data);
     if (file->full)
@@ -106,12 +106,16 @@ yoke_status yoke_onnx_file_parse(yoke_onnx_file *file, const char *path, const u
     return names_check(file);
 }
 
-yoke_status yoke_onnx_file_open(yoke_onnx_file *file, const char *path) {
+yoke_status yoke_onnx_file_open(yoke_onnx_file *file, const yoke_file_source *from) {
     unsigned char *data = NULL;
     size_t bytes = 0;
-    *file = (yoke_onnx_file){.path = path};
-    TRY(yoke_file_read_regular(path, FILE_BYTES, &data, &bytes));
-    yoke_status status = yoke_onnx_file_parse(file, path, data, bytes);
+    *file = (yoke_onnx_file){.path = from->path, .in_memory = from->bytes != NULL};
+    if (file->in_memory && from->count > FILE_BYTES)
+        return FAIL(YOKE_ERROR_IO, "%s: %zu bytes long, the limit is %zu", file->path, from->count,
+                    FILE_BYTES);
+    if (file->in_memory) return parse(file, from->bytes, from->count);
+    TRY(yoke_file_read_regular(from->path, FILE_BYTES, &data, &bytes));
+    yoke_status status = parse(file, data, bytes);
     yoke_free(data);
     return status;
 }

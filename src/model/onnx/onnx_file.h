@@ -27,6 +27,7 @@ enum {
 
 typedef struct yoke_onnx_file {
     const char *path; /* the caller's */
+    bool in_memory;   /* no folder has files beside it */
     Yoke__Onnx__Model *model;
     size_t taken, limit; /* bytes of what the parser has made, and may make */
     bool full;           /* it has asked for more */
@@ -34,11 +35,7 @@ typedef struct yoke_onnx_file {
 
 /* Reads and parses the file. MISSING, IO; DATA: it is none of ONNX, or has strings that are no
  * text. */
-yoke_status yoke_onnx_file_open(yoke_onnx_file *file, const char *path);
-/* The same of bytes that are in memory already; path: for messages, and where files beside it
- * lie. */
-yoke_status yoke_onnx_file_parse(yoke_onnx_file *file, const char *path, const unsigned char *data,
-                                 size_t bytes);
+yoke_status yoke_onnx_file_open(yoke_onnx_file *file, const yoke_file_source *from);
 void yoke_onnx_file_close(yoke_onnx_file *file);
 
 /* Whether elements of this type are read, and are whole numbers. */

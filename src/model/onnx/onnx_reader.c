@@ -497,8 +497,8 @@ static yoke_status build(yoke_onnx_reader *reader, const yoke_onnx_options *opti
     for (size_t i = 0; i < graph->n_initializer; i++)
         TRY(add_initializer(reader, graph->initializer[i]));
     TRY(choose_rows(reader));
-    TRY(add_inputs(reader, options->name != NULL ? options->name : reader->file->path,
-                   options->input));
+    const char *name = reader->file->in_memory ? "model" : reader->file->path;
+    TRY(add_inputs(reader, options->name != NULL ? options->name : name, options->input));
     TRY(run_nodes(reader));
     return add_outputs(reader, options);
 }
@@ -517,16 +517,31 @@ yoke_status yoke_onnx_build(yoke_model **model, const yoke_onnx_file *file,
     return status;
 }
 
-yoke_status yoke_model_read_onnx(yoke_model **model, const char *path,
-                                 const yoke_onnx_options *given) {
+static yoke_status read_from(yoke_model **model, const yoke_file_source *from,
+                             const yoke_onnx_options *given) {
     yoke_onnx_options options = {.struct_size = sizeof options};
     yoke_onnx_file file = {0};
-    if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_read_onnx: `model` is NULL");
-    *model = NULL;
-    TRY(yoke_pointer_check(path, "path"));
     TRY(yoke_options_load(&options, sizeof options, given, "yoke_onnx_options"));
-    yoke_status status = yoke_onnx_file_open(&file, path);
+    yoke_status status = yoke_onnx_file_open(&file, from);
     if (status == YOKE_OK) status = yoke_onnx_build(model, &file, &options);
     yoke_onnx_file_close(&file);
     return status;
+}
+
+yoke_status yoke_model_read_onnx(yoke_model **model, const char *path,
+                                 const yoke_onnx_options *options) {
+    const yoke_file_source from = yoke_source_path(path);
+    if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_read_onnx: `model` is NULL");
+    *model = NULL;
+    TRY(yoke_pointer_check(path, "path"));
+    return read_from(model, &from, options);
+}
+
+yoke_status yoke_model_read_onnx_bytes(yoke_model **model, const void *bytes, size_t count,
+                                       const yoke_onnx_options *options) {
+    yoke_file_source from;
+    TRY(yoke_pointer_check(model, "model"));
+    *model = NULL;
+    TRY(yoke_source_bytes(&from, bytes, count));
+    return read_from(model, &from, options);
 }

@@ -197,28 +197,43 @@ static void add_tensor(yoke_onnx_writer *w, int index, yoke_onnx_weights weights
 
 /* The file. */
 
+/* Protobuf gives a few bytes at a time. */
 typedef struct appender {
     ProtobufCBuffer base;
     yoke_file_writer *file;
     yoke_status status;
+    size_t waiting;
+    uint8_t bytes[4096];
 } appender;
+
+static void flush(appender *to) {
+    if (to->status == YOKE_OK) to->status = yoke_file_write(to->file, to->bytes, to->waiting);
+    to->waiting = 0;
+}
 
 static void append(ProtobufCBuffer *buffer, size_t bytes, const uint8_t *data) {
     appender *to = (appender *)buffer;
-    if (to->status == YOKE_OK) to->status = yoke_file_write(to->file, data, bytes);
+    if (bytes > sizeof to->bytes - to->waiting) flush(to);
+    if (bytes > sizeof to->bytes) {
+        if (to->status == YOKE_OK) to->status = yoke_file_write(to->file, data, bytes);
+        return;
+    }
+    if (bytes > 0) memcpy(to->bytes + to->waiting, data, bytes);
+    to->waiting += bytes;
 }
 
-static yoke_status write_file(const Yoke__Onnx__Model *model, const char *path) {
+static yoke_status write_file(const Yoke__Onnx__Model *model, const yoke_file_target *target) {
     yoke_file_writer file = {0};
-    TRY(yoke_file_create_whole(&file, path));
+    TRY(yoke_file_create_target(&file, target));
     appender to = {.base = {append}, .file = &file};
     yoke__onnx__model__pack_to_buffer(model, &to.base);
+    flush(&to);
     if (to.status == YOKE_OK) return yoke_file_commit(&file);
     yoke_file_abort(&file);
     return to.status;
 }
 
-static yoke_status write_graph(yoke_onnx_writer *w, const char *path) {
+static yoke_status write_graph(yoke_onnx_writer *w, const yoke_file_target *target) {
     Yoke__Onnx__Model model = YOKE__ONNX__MODEL__INIT;
     Yoke__Onnx__OperatorSet set = YOKE__ONNX__OPERATOR_SET__INIT, *sets[] = {&set};
     TRY(w->status);
@@ -232,11 +247,11 @@ static yoke_status write_graph(yoke_onnx_writer *w, const char *path) {
     model.graph = w->graph;
     model.n_opset_import = 1;
     model.opset_import = sets;
-    return write_file(&model, path);
+    return write_file(&model, target);
 }
 
 static yoke_status write_model(yoke_onnx_writer *w, yoke_onnx_weights weights, void *payload,
-                               const char *path) {
+                               const yoke_file_target *target) {
     const yoke_model *model = w->model;
     size_t values = (size_t)model->layer_count + 1;
     w->values = yoke_onnx_keep(w, values * sizeof *w->values);
@@ -248,23 +263,38 @@ static yoke_status write_model(yoke_onnx_writer *w, yoke_onnx_weights weights, v
     if (w->status == YOKE_OK) add_outputs(w);
     for (int i = 0; i < model->tensor_count && w->status == YOKE_OK; i++)
         add_tensor(w, i, weights, payload);
-    return write_graph(w, path);
+    return write_graph(w, target);
 }
 
-yoke_status yoke_model_write_onnx(const yoke_model *model, yoke_onnx_weights weights, void *payload,
-                                  const char *path) {
+static yoke_status write_to(const yoke_model *model, yoke_onnx_weights weights, void *payload,
+                            const yoke_file_target *target) {
     Yoke__Onnx__Graph graph = YOKE__ONNX__GRAPH__INIT;
     yoke_onnx_writer writer = {.model = model, .graph = &graph};
-    if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_write_onnx needs a model");
-    TRY(yoke_pointer_check(path, "path"));
     if (!model->finished)
         return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' is not finished", model->name);
     graph.name = model->name;
-    yoke_status status = write_model(&writer, weights, payload, path);
+    yoke_status status = write_model(&writer, weights, payload, target);
     for (int i = 0; i < writer.memory_count; i++)
         yoke_free(writer.memory[i]);
     yoke_free(writer.memory);
     yoke_free(graph.node);
     yoke_free(graph.initializer);
     return status;
+}
+
+yoke_status yoke_model_write_onnx(const yoke_model *model, yoke_onnx_weights weights, void *payload,
+                                  const char *path) {
+    const yoke_file_target target = yoke_target_path(path);
+    TRY(yoke_pointer_check(model, "model"));
+    TRY(yoke_pointer_check(path, "path"));
+    return write_to(model, weights, payload, &target);
+}
+
+yoke_status yoke_model_write_onnx_to(const yoke_model *model, yoke_onnx_weights weights,
+                                     void *payload, const yoke_sink *sink) {
+    yoke_sink own;
+    const yoke_file_target target = {.sink = &own};
+    TRY(yoke_pointer_check(model, "model"));
+    TRY(yoke_sink_load(&own, sink));
+    return write_to(model, weights, payload, &target);
 }
