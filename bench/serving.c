@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Predictions by several threads that share one copy of the weights: rows in a second by one thread
- * and by several, one row a call.
+ * and by several, one row a call; beside them, what the machine gives as many threads that share
+ * nothing, and the processor's time for a row.
  *
  * usage: serving [THREADS] [SECONDS] [SLOTS] */
 #include <pthread.h>
@@ -28,12 +29,24 @@ static void nap(double seconds) {
 typedef struct load {
     yoke_predictors *predictors;
     size_t inputs, outputs; /* of a row */
+    bool spins; /* it shares nothing, and counts loops */
     atomic_bool stop;
     atomic_ullong calls;
 } load;
 
+static void *spin(load *self) {
+    volatile float sum = 0;
+    while (!atomic_load_explicit(&self->stop, memory_order_relaxed)) {
+        for (int i = 0; i < 1 << 16; i++)
+            sum = 0.5f * sum + 1;
+        atomic_fetch_add_explicit(&self->calls, 1, memory_order_relaxed);
+    }
+    return NULL;
+}
+
 static void *predict(void *context) {
     load *self = context;
+    if (self->spins) return spin(self);
     float *input = calloc(self->inputs, sizeof *input);
     float *output = calloc(self->outputs, sizeof *output);
     const float *const inputs[] = {input};
@@ -50,23 +63,32 @@ static void *predict(void *context) {
     return NULL;
 }
 
-static double rate_of(load *self, int threads, double seconds) {
+static double seconds_of(clockid_t clock) {
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+typedef struct rate {
+    double calls, cost; /* in a second; seconds of the processor for one */
+} rate;
+
+static rate rate_of(load *self, int threads, double seconds) {
     pthread_t ids[MOST_THREADS];
     atomic_store(&self->stop, false);
     for (int i = 0; i < threads; i++)
         if (pthread_create(&ids[i], NULL, predict, self) != 0) exit(1);
     nap(0.1 * seconds); /* plans */
-    struct timespec from, to;
-    clock_gettime(CLOCK_MONOTONIC, &from);
+    double from = seconds_of(CLOCK_MONOTONIC), spent = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
     unsigned long long before = atomic_load(&self->calls);
     nap(seconds);
-    unsigned long long calls = atomic_load(&self->calls) - before;
-    clock_gettime(CLOCK_MONOTONIC, &to);
+    double calls = (double)(atomic_load(&self->calls) - before);
+    spent = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - spent;
+    rate found = {calls / (seconds_of(CLOCK_MONOTONIC) - from), spent / calls};
     atomic_store(&self->stop, true);
     for (int i = 0; i < threads; i++)
         pthread_join(ids[i], NULL);
-    return (double)calls /
-           ((double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec));
+    return found;
 }
 
 /* The weights of a new engine. */
@@ -99,9 +121,14 @@ static void measure(const char *name, int threads, double seconds, int slots) {
     self.inputs = yoke_model_input_elements(model, 0);
     self.outputs = yoke_model_output_elements(model, 0);
     for (int round = 0; round < ROUNDS; round++) {
-        double one = rate_of(&self, 1, seconds), many = rate_of(&self, threads, seconds);
-        printf("%-15s 1 thread %8.1f rows/s   %d threads %8.1f rows/s   ratio %.2f\n", name, one,
-               threads, many, many / one);
+        load machine = {.spins = true};
+        rate alone = rate_of(&machine, 1, 0.5 * seconds), one = rate_of(&self, 1, seconds);
+        rate many = rate_of(&self, threads, seconds);
+        rate together = rate_of(&machine, threads, 0.5 * seconds);
+        printf("%-15s 1 thread %7.1f rows/s, %.3f ms a row; %d threads %7.1f, %.3f ms; ratio %.2f, "
+               "of the machine %.2f\n",
+               name, one.calls, 1e3 * one.cost, threads, many.calls, 1e3 * many.cost,
+               many.calls / one.calls, together.calls / alone.calls);
     }
     yoke_predictors_report report;
     yoke_predictors_describe(self.predictors, &report);
