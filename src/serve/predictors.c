@@ -45,6 +45,7 @@ static yoke_status look_at_devices(const yoke_predictors_options *options, bool 
     if (options->devices != NULL)
         TRY(yoke_options_load(&own, sizeof own, options->devices, "yoke_devices_options"));
     own.threads = 1;
+    own.unbound = true;
     TRY(yoke_devices_open(&devices, &own));
     *shares = yoke_devices_share_memory(devices);
     *cores = yoke_devices_spare_cores(devices) + yoke_devices_count(devices);
