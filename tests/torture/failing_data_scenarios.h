@@ -100,9 +100,19 @@ static inline yoke_status load_rows(made *m, bool shuffle) {
     return YOKE_OK;
 }
 
+static int bad_rows;
+
+static inline void count_bad(const yoke_bad_row *bad, void *payload) {
+    (void)bad, (void)payload;
+    bad_rows++;
+}
+
 static inline yoke_status load_spec(made *m, const char *spec) {
+    bad_rows = 0;
     TRY(yoke_dataset_open(&m->test, spec_of(spec), YOKE_SPLIT_TEST));
     TRY(yoke_dataset_open(&m->dataset, spec_of(spec), YOKE_SPLIT_TRAIN));
+    TRY(yoke_dataset_skip_bad(m->dataset, 2, count_bad, NULL));
+    if (bad_rows > 0) return yoke_error_raise(YOKE_ERROR_INTERNAL, "good rows are called bad");
     return load_rows(m, true);
 }
 

@@ -5,8 +5,10 @@
 #define FAILING_RANK_SCENARIOS_H
 
 #include "failing_data_scenarios.h"
+#include "failing_hook.h"
 
-enum { RANKS = 2, RANK_DEADLINE_MS = 20000 };
+/* A rank waits long for one that comes, and shortly for one that lacks memory. */
+enum { RANKS = 2, COMES_MS = 20000, LACKS_MS = 200 };
 
 typedef struct rank_thread {
     pthread_t thread;
@@ -23,7 +25,7 @@ static inline void *run_rank(void *context) {
                                           .rank = &info,
                                           .transport = YOKE_TRANSPORT_SHARED_MEMORY,
                                           .store = self->store,
-                                          .timeout_ms = RANK_DEADLINE_MS};
+                                          .timeout_ms = hook.at == 0 ? COMES_MS : LACKS_MS};
     made m = {0};
     (void)yoke_error_raise(YOKE_ERROR_INTERNAL, "stale");
     self->error = yoke_error_take(self->use(&m, &options));
@@ -58,8 +60,9 @@ static inline yoke_status use_group(made *m, const yoke_process_group_options *o
     TRY(yoke_process_group_barrier(m->group));
     TRY(yoke_process_group_all_reduce(m->group, values, 8, YOKE_ELEMENT_FLOAT32, YOKE_SUM));
     TRY(yoke_process_group_all_gather(m->group, all, values, 8, YOKE_ELEMENT_FLOAT32));
-    TRY(yoke_process_group_allocate(m->group, 64, &shared));
-    TRY(yoke_process_group_all_reduce_async(m->group, values, 8));
+    TRY(yoke_process_group_allocate(m->group, sizeof values, &shared));
+    memcpy(shared, values, sizeof values);
+    TRY(yoke_process_group_all_reduce_async(m->group, shared, 8));
     return yoke_process_group_wait(m->group);
 }
 
