@@ -115,13 +115,16 @@ typedef struct memory_stream {
     size_t *bytes;
     char *memory;
     size_t used, room;
+    size_t missing; /* bytes that it did not get: a part is lost, and so the text */
 } memory_stream;
 
 static ssize_t write_memory(void *cookie, const char *from, size_t count) {
     memory_stream *stream = cookie;
+    if (stream->missing > 0) return 0;
     if (stream->room - stream->used <= count) {
         size_t room = stream->room * 2 + count + 1;
         char *grown = yoke_realloc(stream->memory, room);
+        if (grown == NULL) stream->missing = room;
         if (grown == NULL) return 0;
         stream->memory = grown;
         stream->room = room;
@@ -135,8 +138,15 @@ static ssize_t write_memory(void *cookie, const char *from, size_t count) {
 }
 
 static int close_memory(void *cookie) {
-    yoke_free(cookie);
-    return 0;
+    memory_stream *stream = cookie;
+    size_t missing = stream->missing;
+    if (missing > 0) {
+        yoke_free(stream->memory);
+        *stream->text = NULL;
+        *stream->bytes = missing;
+    }
+    yoke_free(stream);
+    return missing > 0 ? EOF : 0;
 }
 
 FILE *yoke_memory_stream(char **text, size_t *bytes) {

@@ -21,7 +21,8 @@ void yoke_free(void *memory);
 /* The text that printf would write; NULL: there is no memory. */
 char *yoke_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* As open_memstream: *text and *bytes are set when the stream is flushed or closed. NULL: there is
- * no memory. */
+ * no memory. Where memory for a part was missing, fclose fails, *text is NULL,
+ * and *bytes what was missing. */
 FILE *yoke_memory_stream(char **text, size_t *bytes);
 
 #endif

@@ -46,16 +46,18 @@ static yoke_status check_whole(const yoke_image *image, const char *kind) {
                 image->name, width, height, WHOLE_PIXELS, kind);
 }
 
+/* Why a decoder left. */
+static yoke_status left(const yoke_image *image, bool stopped, bool memory, const char *text) {
+    if (stopped) return FAIL(YOKE_ERROR_CANCELLED, "%s: not decoded: the run stops", image->name);
+    return FAIL(memory ? YOKE_ERROR_MEMORY : YOKE_ERROR_DATA, "%s: %s", image->name, text);
+}
+
 static bool is_set(const atomic_bool *flag) {
     return flag != NULL && atomic_load_explicit(flag, memory_order_relaxed);
 }
 
 static bool must_stop(const yoke_image *image) {
     return is_set(image->stops.one) || is_set(image->stops.other);
-}
-
-static yoke_status stopped(const yoke_image *image) {
-    return FAIL(YOKE_ERROR_CANCELLED, "%s: not decoded: the run stops", image->name);
 }
 
 /* JPEG. */
@@ -66,13 +68,14 @@ typedef struct jpeg_reader {
     struct jpeg_progress_mgr progress;
     jmp_buf leave;
     const yoke_image *image;
-    bool stopped;
+    bool stopped, memory; /* why it left */
     char text[JMSG_LENGTH_MAX];
 } jpeg_reader;
 
 static void jpeg_leave(j_common_ptr info) {
     jpeg_reader *reader = info->client_data;
     info->err->format_message(info, reader->text);
+    reader->memory = info->err->msg_code == JERR_OUT_OF_MEMORY;
     longjmp(reader->leave, 1);
 }
 
@@ -146,7 +149,7 @@ static yoke_status jpeg_run(yoke_image *image, const yoke_image_part *part) {
     reader->image = image;
     yoke_status status = YOKE_OK;
     if (setjmp(reader->leave) != 0) {
-        status = reader->stopped ? stopped(image) : damaged(image, reader->text);
+        status = left(image, reader->stopped, reader->memory, reader->text);
     } else {
         jpeg_begin(reader);
         if (part != NULL)
@@ -168,7 +171,7 @@ typedef struct png_reader {
     png_infop info;
     uint8_t *lines; /* of the whole image, or one */
     png_bytep *rows;
-    bool stopped;
+    bool stopped, memory; /* why it left */
     char text[96];
 } png_reader;
 
@@ -223,8 +226,8 @@ static void png_lines(png_reader *reader, const yoke_image_part *part) {
     size_t bytes = 3 * (size_t)reader->image->width;
     reader->lines = yoke_malloc(lines * bytes);
     reader->rows = yoke_malloc(lines * sizeof *reader->rows);
-    if (reader->lines == NULL || reader->rows == NULL)
-        png_error(reader->png, "not enough memory for its lines");
+    reader->memory = reader->lines == NULL || reader->rows == NULL;
+    if (reader->memory) png_error(reader->png, "not enough memory for its lines");
     for (size_t y = 0; y < lines; y++)
         reader->rows[y] = reader->lines + y * bytes;
     for (int line = 0; line < passes * height; line++)
@@ -251,7 +254,7 @@ static yoke_status png_run(yoke_image *image, const yoke_image_part *part) {
     if (reader->info == NULL) {
         status = FAIL_MEMORY(sizeof *reader, "a PNG decoder");
     } else if (setjmp(png_jmpbuf(reader->png)) != 0) {
-        status = reader->stopped ? stopped(image) : damaged(image, reader->text);
+        status = left(image, reader->stopped, reader->memory, reader->text);
     } else {
         png_begin(reader);
         if (part != NULL)

@@ -18,6 +18,10 @@ typedef struct yoke_scale_state {
     uint64_t good, skipped; /* steps since the scale changed; all that changed nothing */
 } yoke_scale_state;
 
+/* Makes one public call of several: no other thread comes between. ARGUMENT as yoke_enter
+ * (engine/entry.h), NUMERIC as yoke_settle. After OK, leave ends it and returns `status`. */
+yoke_status yoke_enter_settled(yoke_data_parallel *parallel, const char *call);
+yoke_status yoke_leave(yoke_data_parallel *parallel, yoke_status status);
 const yoke_model *yoke_data_parallel_model(const yoke_data_parallel *parallel);
 uint64_t yoke_data_parallel_batches_tracked(const yoke_data_parallel *parallel);
 void yoke_data_parallel_set_batches_tracked(yoke_data_parallel *parallel, uint64_t count);

@@ -117,9 +117,7 @@ yoke_status yoke_weights_open(yoke_weights_source *source, const yoke_data_paral
     return yoke_weights_match_values(&source->match);
 }
 
-yoke_status yoke_weights_give(const yoke_weights_source *source, yoke_data_parallel *parallel) {
-    const yoke_weights_match *match = &source->match;
-    yoke_weights_match_report(match);
+static yoke_status write_all(const yoke_weights_match *match, yoke_data_parallel *parallel) {
     for (int i = 0; i < yoke_model_tensor_count(match->model); i++) {
         const yoke_file_tensor *tensor = match->sources[i];
         yoke_tensor_info info = {.struct_size = sizeof info};
@@ -135,6 +133,13 @@ yoke_status yoke_weights_give(const yoke_weights_source *source, yoke_data_paral
         }
     }
     return YOKE_OK;
+}
+
+/* In one call of the engine: a thread that predicts meets all the old weights or all the new. */
+yoke_status yoke_weights_give(const yoke_weights_source *source, yoke_data_parallel *parallel) {
+    yoke_weights_match_report(&source->match);
+    TRY(yoke_enter_settled(parallel, "yoke_weights_load"));
+    return yoke_leave(parallel, write_all(&source->match, parallel));
 }
 
 void yoke_weights_close(yoke_weights_source *source) {

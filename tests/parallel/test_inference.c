@@ -2,6 +2,7 @@
 /* An engine that only predicts: what it computes, what it does without, and several threads in it
  * at once. */
 #include <pthread.h>
+#include <unistd.h>
 #include <stdatomic.h>
 
 #include "support/engine_check.h"
@@ -216,6 +217,40 @@ static void test_threads_predict_at_once_while_weights_change(void **state) {
     free_rig(&made);
 }
 
+/* The same of a file: its tensors are written in one call. */
+static void test_threads_predict_at_once_while_a_file_is_loaded(void **state) {
+    (void)state;
+    char paths[2][64];
+    rig made = make_rig(1);
+    yoke_data_parallel *parallel = made.copy.parallel;
+    check_engine fresh = check_engine_make(made.model, 1, trains, NULL);
+    caller callers[THREADS] = {0};
+    for (int i = 0; i < 2; i++) {
+        snprintf(paths[i], sizeof paths[i], "/tmp/yoke-inference-%d-%d", (int)getpid(), i);
+        EXPECT_OK(yoke_weights_save(i == 0 ? fresh.parallel : made.trained.parallel, made.model,
+                                    paths[i]));
+        EXPECT_OK(yoke_weights_load(parallel, made.model, paths[i]));
+        for (int k = 0; k < THREADS; k++) {
+            callers[k].parallel = parallel;
+            if (i == 0) callers[k].batch = check_batch_make(ROWS - k, (uint32_t)k);
+            forward(parallel, &callers[k].batch, i == 0 ? callers[k].old : callers[k].new);
+        }
+    }
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&callers[i].thread, NULL, call_often, &callers[i]), 0);
+    for (int i = 0; i < 20; i++)
+        EXPECT_OK(yoke_weights_load(parallel, made.model, paths[i % 2]));
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(callers[i].thread, NULL);
+        assert_int_equal(callers[i].failed, 0);
+        assert_int_equal(callers[i].wrong, 0);
+        check_batch_free(&callers[i].batch);
+    }
+    assert_int_equal(unlink(paths[0]) + unlink(paths[1]), 0);
+    check_engine_free(&fresh);
+    free_rig(&made);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_it_predicts_what_the_trained_engine_does),
@@ -225,6 +260,7 @@ int main(void) {
         cmocka_unit_test(test_options_that_only_training_has_are_refused_by_name),
         cmocka_unit_test(test_weights_of_another_model_are_not_copied),
         cmocka_unit_test(test_threads_predict_at_once_while_weights_change),
+        cmocka_unit_test(test_threads_predict_at_once_while_a_file_is_loaded),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);
 }

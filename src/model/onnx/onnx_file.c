@@ -21,6 +21,7 @@ static void *take(void *owner, size_t bytes) {
     file->full = file->full || bytes > file->limit - file->taken;
     if (file->full) return NULL;
     block *made = yoke_malloc(sizeof *made + bytes);
+    if (made == NULL) file->missing = sizeof *made + bytes;
     if (made == NULL) return NULL;
     made->bytes = bytes;
     file->taken += bytes;
@@ -93,6 +94,7 @@ static yoke_status parse(yoke_onnx_file *file, const unsigned char *data, size_t
     if (file->full)
         return FAIL(YOKE_ERROR_DATA, "%s: its %zu bytes would take more than %zu bytes of memory",
                     path, bytes, file->limit);
+    if (file->missing > 0) return FAIL_MEMORY(file->missing, path);
     if (file->model == NULL)
         return FAIL(YOKE_ERROR_DATA,
                     "%s: its %zu bytes are no model of ONNX: it is cut off, or another kind of "

@@ -31,6 +31,7 @@ typedef struct yoke_onnx_file {
     Yoke__Onnx__Model *model;
     size_t taken, limit; /* bytes of what the parser has made, and may make */
     bool full;           /* it has asked for more */
+    size_t missing;      /* bytes that it did not get for want of memory; 0: none */
 } yoke_onnx_file;
 
 /* Reads and parses the file. MISSING, IO; DATA: it is none of ONNX, or has strings that are no

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "parallel/step/step.h"
@@ -39,21 +40,37 @@ static bool reads_epsilon(const void *owner) {
 
 enum { MODEL, KIND, GROUPS };
 
+/* A line of a list, of which it keeps the beginning and a digest: what states an option has no
+ * status, and so must need no memory. */
+typedef struct short_list {
+    char text[YOKE_OPTION_BYTES];
+    size_t bytes; /* of the whole list */
+    XXH3_state_t state;
+} short_list;
+
+static ssize_t list_take(void *cookie, const char *from, size_t count) {
+    short_list *list = cookie;
+    for (size_t i = 0; i < count; i++, list->bytes++) {
+        char letter = from[i];
+        if (letter == '\n') letter = ';';
+        if (list->bytes < sizeof list->text - 1) list->text[list->bytes] = letter;
+        (void)XXH3_64bits_update(&list->state, &letter, 1);
+    }
+    return (ssize_t)count;
+}
+
 /* A list too long for a text is there as its digest. */
 static void write_groups(const yoke_groups *groups, char text[YOKE_OPTION_BYTES]) {
-    char *list = NULL;
-    size_t bytes = 0;
-    FILE *lines = yoke_memory_stream(&list, &bytes);
+    short_list list = {.bytes = 0};
+    (void)XXH3_64bits_reset(&list.state);
+    FILE *lines = fopencookie(&list, "w", (cookie_io_functions_t){.write = list_take});
     if (lines != NULL) yoke_groups_write(lines, groups);
-    bool written = lines != NULL && fclose(lines) == 0;
-    for (size_t i = 0; written && i < bytes; i++)
-        if (list[i] == '\n') list[i] = ';';
-    if (!written || bytes < YOKE_OPTION_BYTES)
-        snprintf(text, YOKE_OPTION_BYTES, "%s", written && bytes > 0 ? list : "none");
+    if (lines != NULL) (void)fclose(lines);
+    if (list.bytes < YOKE_OPTION_BYTES)
+        snprintf(text, YOKE_OPTION_BYTES, "%s", list.bytes > 0 ? list.text : "none");
     else
-        snprintf(text, YOKE_OPTION_BYTES, "%.100s... (%016llx)", list,
-                 (unsigned long long)XXH3_64bits(list, bytes));
-    yoke_free(list);
+        snprintf(text, YOKE_OPTION_BYTES, "%.100s... (%016llx)", list.text,
+                 (unsigned long long)XXH3_64bits_digest(&list.state));
 }
 
 static void write_text(const void *owner, size_t which, char text[YOKE_OPTION_BYTES]) {

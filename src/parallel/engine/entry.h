@@ -12,12 +12,9 @@ void yoke_entry_begin(yoke_data_parallel *parallel);
 void yoke_entry_end(yoke_data_parallel *parallel);
 
 /* Begins a public call, or one inside it. ARGUMENT, and the text begins with `call`: the engine is
- * NULL, another thread is inside, or this process is a fork of the engine's. After OK, leave ends
- * it and returns `status`. */
+ * NULL, another thread is inside, or this process is a fork of the engine's. After OK, yoke_leave
+ * ends it (parallel.h). */
 yoke_status yoke_enter(yoke_data_parallel *parallel, const char *call);
-yoke_status yoke_leave(yoke_data_parallel *parallel, yoke_status status);
-/* For all calls but a step, which settles later: NUMERIC as yoke_settle. */
-yoke_status yoke_enter_settled(yoke_data_parallel *parallel, const char *call);
 /* Without the root's compute threads, for the calls that bind and release them. */
 yoke_status yoke_claim(yoke_data_parallel *parallel, const char *call);
 
