@@ -32,10 +32,14 @@ static yoke_status read_state(yoke_net *net, const void *bytes, size_t count) {
     return YOKE_OK;
 }
 
+static yoke_status write_graph(yoke_net *net, const yoke_sink *sink) {
+    return yoke_weights_write_onnx(net->engine, net->model, sink);
+}
+
 static const part_kind parts[] = {
     [YOKE_NET_WEIGHTS] = {"weights", write_weights, read_weights, false},
     [YOKE_NET_STATE] = {"state", write_state, read_state, true},
-    [YOKE_NET_GRAPH] = {"graph", NULL, NULL, false},
+    [YOKE_NET_GRAPH] = {"graph", write_graph, NULL, false},
 };
 
 static yoke_status find(const yoke_net *net, yoke_net_part part, const part_kind **kind) {
