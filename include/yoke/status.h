@@ -86,6 +86,12 @@ YOKE_API yoke_status yoke_error_raise(yoke_status status, const char *format, ..
 #endif
     ;
 
+/** In C, a struct of options where a call takes one: struct_size, the fields named, and zeros:
+ * yoke_linear(model, x, YOKE_OPTIONS(yoke_linear_options, .name = "fc", .out_features = 10)) */
+#ifndef __cplusplus
+#define YOKE_OPTIONS(type, ...) (&(const type){.struct_size = sizeof(type), __VA_ARGS__})
+#endif
+
 /** The version of the library, which may differ from that of this header.
  *
  * @return "0.1.0", for example.
