@@ -160,8 +160,8 @@ YOKE_API yoke_status yoke_data_parallel_evaluate(yoke_data_parallel *parallel,
  *                      with options.shards at most the rows of one shard for each device.
  * @param training      true: batch statistics and dropout; false: running statistics.
  * @param[out] outputs  [rows, output shape], in the order of the batch: host memory, or memory of a
- *                      GPU of this engine, like output_device. Complete when the call returns. May
- *                      be NULL.
+ *                      GPU of this engine, like output_device. Complete when the call returns, on a
+ *                      GPU for the batch's stream if it has one. May be NULL.
  * @return ARGUMENT: the batch is too large or incomplete, or an array lies on a GPU that is not in
  *         this engine. NUMERIC: in training, a batch norm on the CPU met statistics that are not
  *         finite; the running statistics may be new.
@@ -190,8 +190,8 @@ YOKE_API yoke_status yoke_data_parallel_forward_outputs(yoke_data_parallel *para
  * @param parallel          The engine.
  * @param output_gradients  d loss / d outputs, [rows, output shape]; NULL: of the model's loss with
  *                          the batch's labels or targets. Further outputs have gradient 0. Host
- *                          memory, or memory of a GPU of this engine, written before the call; it
- *                          may be written again when the call returns.
+ *                          memory, or memory of a GPU of this engine, written before the call or by
+ *                          the batch's stream, which may write there again behind the call.
  * @return ARGUMENT: no forward in training mode came before.
  */
 YOKE_API yoke_status yoke_data_parallel_backward(yoke_data_parallel *parallel,

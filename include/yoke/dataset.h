@@ -247,9 +247,8 @@ typedef struct yoke_dataset_info {
     float mean[4];
     float std[4]; /**< [channel]: the standard deviation, likewise; inputs have 1. */
     /** [classes], borrowed from the dataset. NULL: it has no names. Those of `images` are its
-     * folders, those of `csv` the values of its column; CIFAR's come from the archive's
-     * batches.meta.txt or fine_label_names.txt, where it has a line for each class; those of
-     * `text` are characters. */
+     * folders, of `csv` the values of its column, of CIFAR the archive's (batches.meta.txt or
+     * fine_label_names.txt, where it has a line for each class), of `text` characters. */
     const char *const *class_names;
     int label_count; /**< Labels of a row; 0: regression. */
     const char *const
@@ -310,8 +309,7 @@ YOKE_API yoke_status yoke_dataset_normalize(yoke_dataset *dataset, const float m
  * @param dataset     The dataset.
  * @param means       [channels], as in yoke_dataset_info; copied.
  * @param stds  [channels], each above 0; copied.
- * @return ARGUMENT: a pointer is NULL, a std is not above 0, the rows are no table's, or
- * there is a loader of them.
+ * @return ARGUMENT: a pointer is NULL, a std not above 0, the rows no table's, or have a loader.
  */
 YOKE_API yoke_status yoke_dataset_normalize_columns(yoke_dataset *dataset, const float *means,
                                                     const float *stds);
@@ -351,8 +349,7 @@ YOKE_API yoke_status yoke_image_read(const char *path, const yoke_image_options 
  * The arrays are host memory. For an engine on GPUs, `inputs`, `more_inputs`, `pixels`, `targets`
  * and `labels` may also be memory of any GPU of that engine (cudaMalloc), each array on one GPU.
  * The shards then travel from GPU to GPU; only labels come to the host, where each is checked. What
- * writes such memory must be complete before the call (cudaStreamSynchronize): the engine waits for
- * no stream of the host program. */
+ * writes such memory must be complete before the call, or queued in `stream`. */
 typedef struct yoke_batch {
     size_t struct_size;    /**< sizeof(yoke_batch). */
     int rows;              /**< Rows in the arrays below. */
@@ -388,6 +385,8 @@ typedef struct yoke_batch {
     const yoke_label_mix *mixes;
     int model; /**< Which of the engine's models reads the rows: 0: the one that it was made of; k:
                     other_models[k - 1] of yoke_data_parallel_options. Alike on all ranks. */
+    void *stream; /**< NULL, or a cudaStream_t of a GPU of the engine, which lives as long as calls
+                       are about this batch: it and they wait for each other (docs/cuda.md). */
 } yoke_batch;
 
 /** Augmentation, for images with labels only. Order and arithmetic are torchvision's: beyond its

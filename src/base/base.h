@@ -17,7 +17,9 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/precision.h"
+#ifndef __cplusplus /* kernels include base, and C++ has no _Atomic */
 #include "base/published.h"
+#endif
 #include "base/random.h"
 #include "base/room.h"
 #include "base/same_file.h"

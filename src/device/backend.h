@@ -172,6 +172,8 @@ struct yoke_backend {
     yoke_status (*event_record)(yoke_device_event *event, yoke_stream stream);
     yoke_status (*event_wait)(yoke_device_event *event, yoke_device *device, yoke_stream stream);
     yoke_status (*event_synchronize)(yoke_device_event *event);
+    yoke_status (*event_record_host)(yoke_device_event *event, void *stream);
+    yoke_status (*event_wait_host)(yoke_device_event *event, yoke_device *device, void *stream);
     yoke_status (*begin_step)(yoke_device *device, const yoke_plan_step *step);
     yoke_status (*record_begin)(yoke_device *device); /* NULL: this backend does not record */
     yoke_status (*record_end)(yoke_device *device, yoke_recording **recording);

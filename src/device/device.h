@@ -105,6 +105,13 @@ yoke_status yoke_device_event_wait(yoke_device_event *event, yoke_device *device
 yoke_status
 yoke_device_event_synchronize(yoke_device_event *event);  /* the host waits for the event */
 yoke_status yoke_device_synchronize(yoke_device *device); /* the host waits for all streams */
+/* Streams of the host program. Records the event of `device` behind what the stream holds;
+ * ARGUMENT: it is no stream of this device, or memory is shared. wait: what the host program queues
+ * from now on in a stream of `device` waits for the event of any device. */
+yoke_status yoke_device_event_record_host(yoke_device_event *event, yoke_device *device,
+                                          void *stream);
+yoke_status yoke_device_event_wait_host(yoke_device_event *event, yoke_device *device,
+                                        void *stream);
 
 /* Recordings (CUDA graphs): the compute stream's work between begin and end becomes one call, where
  * yoke_device_records says so. In between, use no other stream, and wait for no event. Every run

@@ -49,6 +49,19 @@ yoke_status yoke_device_event_synchronize(yoke_device_event *event) {
     return event == NULL ? YOKE_OK : event->device->backend->event_synchronize(event);
 }
 
+yoke_status yoke_device_event_record_host(yoke_device_event *event, yoke_device *device,
+                                          void *stream) {
+    if (device->backend->event_record_host == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "the batch has a stream, but %s has none: leave the field NULL", device->name);
+    return device->backend->event_record_host(event, stream);
+}
+
+yoke_status yoke_device_event_wait_host(yoke_device_event *event, yoke_device *device,
+                                        void *stream) {
+    return device->backend->event_wait_host(event, device, stream);
+}
+
 bool yoke_device_records(const yoke_device *device) {
     return device->backend->record_begin != NULL;
 }

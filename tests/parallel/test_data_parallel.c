@@ -383,6 +383,24 @@ static void a_nonfinite_loss_in_an_earlier_micro_batch_fails_the_step(void **sta
         }
 }
 
+/* On GPUs: test_cuda_host_stream. */
+static void cpu_devices_refuse_a_stream(void **state) {
+    (void)state;
+    if (!devices_are_cpus()) skip();
+    yoke_model *model = check_model(false, 0);
+    check_batch batch = check_batch_make(4, 4);
+    check_engine engine =
+        check_engine_make(model, 2, check_options(4, YOKE_SCHEDULE_OVERLAP), &sgd);
+    batch.batch.stream = &batch;
+    assert_int_equal(yoke_data_parallel_evaluate(engine.parallel, &batch.batch, NULL),
+                     YOKE_ERROR_ARGUMENT);
+    assert_string_equal(yoke_last_error(),
+                        "the batch has a stream, but cpu:0 has none: leave the field NULL");
+    check_engine_free(&engine);
+    check_batch_free(&batch);
+    yoke_model_destroy(model);
+}
+
 static yoke_status fail_on_one(int replica, void *context) {
     int *runs = context;
     __atomic_fetch_add(runs, 1, __ATOMIC_RELAXED);
@@ -467,6 +485,7 @@ static void memory_report_adds_up(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shards_are_cut_by_torch_chunk),
+        cmocka_unit_test(cpu_devices_refuse_a_stream),
         cmocka_unit_test(what_there_is_no_time_to_measure_takes_the_fixed_rule),
         cmocka_unit_test(gradients_do_not_depend_on_the_number_of_devices),
         cmocka_unit_test(gradient_is_the_slope_of_the_loss),

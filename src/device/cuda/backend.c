@@ -347,6 +347,8 @@ const yoke_backend *yoke_cuda_backend(void) {
         .event_record = cuda_event_record,
         .event_wait = cuda_event_wait,
         .event_synchronize = cuda_event_synchronize,
+        .event_record_host = cuda_event_record_host,
+        .event_wait_host = cuda_event_wait_host,
         .begin_step = cuda_begin_step,
         .record_begin = cuda_record_begin,
         .record_end = cuda_record_end,

@@ -263,6 +263,8 @@ void cuda_event_destroy(yoke_device_event *event);
 yoke_status cuda_event_record(yoke_device_event *event, yoke_stream stream);
 yoke_status cuda_event_wait(yoke_device_event *event, yoke_device *device, yoke_stream stream);
 yoke_status cuda_event_synchronize(yoke_device_event *event);
+yoke_status cuda_event_record_host(yoke_device_event *event, void *stream);
+yoke_status cuda_event_wait_host(yoke_device_event *event, yoke_device *device, void *stream);
 yoke_status cuda_begin_step(yoke_device *device, const yoke_plan_step *step);
 yoke_status cuda_record_begin(yoke_device *device);
 yoke_status cuda_record_end(yoke_device *device, yoke_recording **recording);

@@ -78,6 +78,25 @@ yoke_status cuda_event_synchronize(yoke_device_event *event) {
     return error == cudaSuccess ? YOKE_OK : cuda_failed(cuda, error, "cudaEventSynchronize");
 }
 
+yoke_status cuda_event_record_host(yoke_device_event *event, void *stream) {
+    cuda_device *cuda = cuda_of(event->device);
+    TRY(cuda_use(event->device));
+    cudaError_t error =
+        cudaEventRecordWithFlags(((cuda_event *)event)->event, stream, cudaEventRecordDefault);
+    if (error == cudaSuccess) return YOKE_OK;
+    if (error != cudaErrorInvalidResourceHandle)
+        return cuda_failed(cuda, error, "cudaEventRecordWithFlags");
+    cudaGetLastError();
+    return FAIL(YOKE_ERROR_ARGUMENT, "the batch's stream is not one of %s", event->device->name);
+}
+
+/* The default streams are those of the current GPU. */
+yoke_status cuda_event_wait_host(yoke_device_event *event, yoke_device *device, void *stream) {
+    TRY(cuda_use(device));
+    TRY_CUDA(cuda_of(device), cudaStreamWaitEvent(stream, ((cuda_event *)event)->event, 0));
+    return YOKE_OK;
+}
+
 yoke_status cuda_event_elapsed(yoke_device_event *from, yoke_device_event *to,
                                double *milliseconds) {
     float elapsed = 0;

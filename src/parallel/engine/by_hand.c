@@ -23,7 +23,7 @@ static yoke_status scatter(yoke_step *step, const yoke_batch *given, bool traini
     TRY(yoke_flight_begin(step, &batch, true, training));
     yoke_status status = yoke_run_stage(step, &yoke_stage_scatter);
     step->flight.whole = NULL;
-    return status;
+    return status == YOKE_OK ? yoke_host_stream_follow_lanes(step) : status;
 }
 
 yoke_status yoke_scatter(yoke_data_parallel *parallel, const yoke_batch *given) {

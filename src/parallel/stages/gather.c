@@ -62,9 +62,12 @@ static yoke_status gather_shard(const yoke_lane *lane, const gathered_rows *rows
     return yoke_device_copy(rows->location, YOKE_STREAM_COMPUTE, to, lane->device, from, bytes);
 }
 
-/* Rows on a device are complete when the call returns, as those on the host are. */
-static yoke_status finish_rows(const gathered_rows *rows) {
-    return rows->location != NULL ? yoke_device_synchronize(rows->location) : YOKE_OK;
+/* Rows on a device are complete when the call returns, as those on the host are; or the stream of
+ * the batch waits for them. */
+static yoke_status finish_rows(yoke_step *step, const gathered_rows *rows) {
+    if (rows->location == NULL) return YOKE_OK;
+    return yoke_host_stream_is_given(step) ? yoke_host_stream_follow(step, rows->location)
+                                           : yoke_device_synchronize(rows->location);
 }
 
 static yoke_status gather_outputs(yoke_step *step, int root, yoke_span *span) {
@@ -80,7 +83,7 @@ static yoke_status gather_outputs(yoke_step *step, int root, yoke_span *span) {
             TRY(gather_shard(lane, &rows, lane->memory->outputs[output]));
             span->bytes += 2 * (size_t)lane->shard.rows * rows.elements * sizeof *values;
         }
-        TRY(finish_rows(&rows));
+        TRY(finish_rows(step, &rows));
     }
     return YOKE_OK;
 }
@@ -113,10 +116,10 @@ static yoke_status gather_wanted(yoke_step *step) {
 const yoke_stage_def yoke_stage_gather_wanted = {
     .stage = YOKE_STAGE_GATHER, .place = YOKE_ON_HOST, .work = gather_wanted};
 
-static yoke_status unscale_rows(const yoke_step *step, const gathered_rows *rows) {
+static yoke_status unscale_rows(yoke_step *step, const gathered_rows *rows) {
     size_t elements = (size_t)step->flight.batch.rows * rows->elements;
     TRY(yoke_gradient_unscale(step, rows->location, rows->to, elements));
-    return finish_rows(rows);
+    return finish_rows(step, rows);
 }
 
 yoke_status yoke_gather_input_gradients(yoke_step *step, int input, float *gradients) {
@@ -131,6 +134,7 @@ yoke_status yoke_gather_input_gradients(yoke_step *step, int input, float *gradi
                                          "batch, from its backward to the next forward");
     gathered_rows rows = {gradients, info.row_count, NULL};
     TRY(yoke_locate(step, gradients, &rows.location));
+    TRY(yoke_host_stream_arrive_again(step)); /* it may still read what lies there */
     for (int k = 0; k < step->count; k++) {
         const yoke_lane *lane = &step->lanes[k];
         if (lane->shard.rows == 0) continue;

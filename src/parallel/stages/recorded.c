@@ -189,7 +189,7 @@ yoke_status yoke_record_usual(yoke_step *step, int rows, bool training) {
     if (step->lanes[0].recordings == NULL || step->options.pixels) return YOKE_OK;
     step->flight.training = training;
     step->flight.loss_only = true;
-    step->flight.locations = (yoke_locations){{NULL}, NULL, true};
+    step->flight.locations = (yoke_locations){{NULL}, NULL, NULL, true};
     step->flight.batch = usual_batch(step, more_inputs, rows);
     for (int k = 0; k < step->count; k++) {
         shards[k] = step->lanes[k].shard;

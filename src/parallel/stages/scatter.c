@@ -214,9 +214,26 @@ static yoke_status scatter_to_lane(yoke_step *step, const yoke_lane *lane,
     return YOKE_OK;
 }
 
+/* Then the caller may write to its arrays again: the host waits, unless all of them lie on GPUs and
+ * the batch has a stream, which then waits. */
+static yoke_status give_back(yoke_step *step, const float *const *gradients,
+                             yoke_device *const *locations) {
+    bool by_stream = yoke_host_stream_is_given(step);
+    for (int k = 0; k < yoke_model_output_count(step->model); k++)
+        by_stream &= gradients[k] == NULL || locations[k] != NULL;
+    if (by_stream) return yoke_host_stream_follow_lanes(step);
+    for (int k = 0; k < step->count; k++) {
+        const yoke_lane *lane = &step->lanes[k];
+        TRY(yoke_device_event_record(lane->events.computed, YOKE_STREAM_COMPUTE));
+        TRY(yoke_device_event_synchronize(lane->events.computed));
+    }
+    return YOKE_OK;
+}
+
 yoke_status yoke_scatter_output_gradients(yoke_step *step, const float *const *gradients) {
     yoke_device *locations[YOKE_OUTPUTS_LIMIT] = {NULL};
     step->flight.reached = 0;
+    TRY(yoke_host_stream_arrive_again(step));
     for (int k = 0; k < yoke_model_output_count(step->model); k++) {
         TRY(yoke_locate(step, gradients[k], &locations[k]));
         if (gradients[k] != NULL) step->flight.reached |= 1u << k;
@@ -225,10 +242,5 @@ yoke_status yoke_scatter_output_gradients(yoke_step *step, const float *const *g
         if (step->lanes[k].shard.rows > 0)
             TRY(scatter_to_lane(step, &step->lanes[k], gradients, locations));
     step->flight.progress = YOKE_STAGE_LOSS;
-    for (int k = 0; k < step->count; k++) { /* then the caller may write to its arrays again */
-        const yoke_lane *lane = &step->lanes[k];
-        TRY(yoke_device_event_record(lane->events.computed, YOKE_STREAM_COMPUTE));
-        TRY(yoke_device_event_synchronize(lane->events.computed));
-    }
-    return YOKE_OK;
+    return give_back(step, gradients, locations);
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "parallel/step/deal.h"
+#include "parallel/step/host_stream.h"
 #include "parallel/step/loss_scaler.h"
 #include "parallel/step/models.h"
 #include "parallel/step/ranks.h"
@@ -131,21 +132,32 @@ static yoke_status locate(yoke_step *step, const void *array, yoke_device **loca
     return YOKE_OK;
 }
 
+/* The first device that an array of the batch lies on. */
+static yoke_device *first_of(const yoke_locations *locations, yoke_device *labels) {
+    for (int k = 0; k < YOKE_INPUTS_LIMIT; k++)
+        if (locations->inputs[k] != NULL) return locations->inputs[k];
+    return locations->targets != NULL ? locations->targets : labels;
+}
+
 /* Labels of a device come to the host: each is checked, and they are few. */
 static yoke_status locate_arrays(yoke_step *step, yoke_batch *batch) {
     yoke_locations *locations = &step->flight.locations;
     const void *inputs = batch->pixels != NULL ? (const void *)batch->pixels : batch->inputs;
     const void *const hosts[] = {batch->crops, batch->placements, batch->mixes};
     yoke_device *labels = NULL, *none = NULL;
-    *locations = (yoke_locations){{NULL}, NULL, false};
+    *locations = (yoke_locations){{NULL}, NULL, NULL, false};
     if (batch->rows == 0) return YOKE_OK;
     TRY(locate(step, inputs, &locations->inputs[0]));
     for (int k = 1; k < yoke_model_input_count(step->model); k++)
         TRY(locate(step, batch->more_inputs[k - 1], &locations->inputs[k]));
     for (int i = 0; i < 3; i++)
         TRY(locate(step, hosts[i], &none));
-    if (!step->limits.labels) return locate(step, batch->targets, &locations->targets);
-    TRY(locate(step, batch->labels, &labels));
+    if (step->limits.labels)
+        TRY(locate(step, batch->labels, &labels));
+    else
+        TRY(locate(step, batch->targets, &locations->targets));
+    TRY(yoke_host_stream_arrive(step, batch->stream, first_of(locations, labels),
+                                &locations->stream));
     if (labels == NULL) return YOKE_OK;
     locations->ordinary = true; /* step->labels */
     TRY(yoke_device_download(labels, YOKE_STREAM_COPY, step->labels, batch->labels,

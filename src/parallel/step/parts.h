@@ -189,7 +189,8 @@ typedef struct yoke_batch_limits {
 typedef struct yoke_locations {
     yoke_device *inputs[YOKE_INPUTS_LIMIT]; /* the first of pixels, too */
     yoke_device *targets;
-    bool ordinary; /* some of them are host memory that is not pinned */
+    yoke_device *stream; /* whose the batch's stream is; NULL: it has none */
+    bool ordinary;       /* some of them are host memory that is not pinned */
 } yoke_locations;
 
 /* A loss of the host program, between the stages of a step. */

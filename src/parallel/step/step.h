@@ -6,6 +6,7 @@
 #include "parallel/step/deal.h"
 #include "parallel/step/flight.h"
 #include "parallel/step/groups.h"
+#include "parallel/step/host_stream.h"
 #include "parallel/step/lanes.h"
 #include "parallel/step/loss_scaler.h"
 #include "parallel/step/models.h"
