@@ -70,8 +70,8 @@ enum { LEAST = 1, MOST = 1000 };
 static void test_memory_of_a_thousand_numbers_of_rows(void **state) {
     (void)state;
     yoke_model *model = rig_preset("mlp:width=16", yoke_shape_image(1, 4, 4), 10);
-    yoke_predictors *predictors = rig_predictors(
-        model, (yoke_predictors_options){.slots = 1, .plans = 4, .rows = 128});
+    yoke_predictors *predictors =
+        rig_predictors(model, (yoke_predictors_options){.slots = 1, .plans = 4, .rows = 128});
     rig_publish(predictors, model, 0.25f);
     long all = 0;
     size_t device = 0, least = SIZE_MAX, most = 0;
@@ -79,7 +79,7 @@ static void test_memory_of_a_thousand_numbers_of_rows(void **state) {
         for (int rows = LEAST; rows <= MOST; rows++) {
             run(predictors, model, rows);
             yoke_predictors_report report = rig_report(predictors);
-            assert_true(report.plans <= 5 && report.programs <= 4);
+            assert_true(report.plans <= 6 && report.programs <= 4);
             size_t now = reported(predictors);
             least = pass > 0 && now < least ? now : least;
             most = pass > 0 && now > most ? now : most;
@@ -128,16 +128,15 @@ static void test_slots_share_weights_and_what_is_packed(void **state) {
     yoke_predictors_report of[2];
     for (int i = 0; i < 2; i++) {
         yoke_predictors *predictors = rig_predictors(
-            model, (yoke_predictors_options){.algorithm = YOKE_ALGORITHM_DIRECT,
-                                             .slots = 1 + 3 * i,
-                                             .rows = 4});
+            model, (yoke_predictors_options){
+                       .algorithm = YOKE_ALGORITHM_DIRECT, .slots = 1 + 3 * i, .rows = 4});
         rig_publish(predictors, model, 0.25f);
         of[i] = rig_report(predictors);
         yoke_predictors_destroy(predictors);
     }
     assert_int_equal(of[0].slots, 1);
     assert_int_equal(of[1].slots, 4);
-    assert_int_equal(of[1].programs, 4);
+    assert_int_equal(of[1].programs, 8);
     assert_true(of[0].packed > 0); /* folded batch norms */
     assert_int_equal(of[1].weights, of[0].weights);
     assert_int_equal(of[1].packed, of[0].packed);
@@ -152,7 +151,7 @@ static void test_plans_are_bounded(void **state) {
     yoke_predictors *predictors =
         rig_predictors(model, (yoke_predictors_options){.slots = 1, .plans = 3, .rows = 8});
     rig_publish(predictors, model, 0.25f);
-    static const int programs[] = {1, 2, 3, 3, 3, 3};
+    static const int programs[] = {2, 2, 3, 3, 3, 3};
     static const int rows[] = {8, 1, 2, 3, 4, 6};
     for (int i = 0; i < 6; i++) {
         run(predictors, model, rows[i]);
