@@ -5,7 +5,7 @@
 #define SERVE_PREDICTORS_H
 
 #include "model/model.h"
-#include "yoke/data_parallel.h"
+#include "parallel/parallel.h"
 
 typedef struct yoke_predictors yoke_predictors;
 
