@@ -3,7 +3,7 @@
  * and by several, one row a call; beside them, what the machine gives as many threads that share
  * nothing, and the processor's time for a row.
  *
- * usage: serving [THREADS] [SECONDS] [SLOTS] */
+ * usage: serving [THREADS] [SECONDS] [SLOTS] [LARGEST BATCH] */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -108,14 +108,14 @@ static void publish(yoke_predictors *predictors, const yoke_model *model) {
     yoke_devices_close(devices);
 }
 
-static void measure(const char *name, int threads, double seconds, int slots) {
+static void measure(const char *name, int threads, double seconds, int slots, int rows) {
     yoke_model *model = NULL;
     yoke_devices_options devices = YOKE_DEVICES_OPTIONS_INIT;
     load self = {0};
     devices.list = "cpu";
     must(yoke_model_preset(&model, name, yoke_shape_image(3, 32, 32), 10, NULL));
     const yoke_predictors_options options = {
-        .model = model, .devices = &devices, .slots = slots, .rows = 1};
+        .model = model, .devices = &devices, .slots = slots, .rows = rows};
     must(yoke_predictors_create(&self.predictors, &options));
     publish(self.predictors, model);
     self.inputs = yoke_model_input_elements(model, 0);
@@ -142,8 +142,9 @@ static void measure(const char *name, int threads, double seconds, int slots) {
 int main(int argc, char **argv) {
     int threads = argc > 1 ? atoi(argv[1]) : 4, slots = argc > 3 ? atoi(argv[3]) : threads;
     double seconds = argc > 2 ? atof(argv[2]) : 2;
+    int rows = argc > 4 ? atoi(argv[4]) : 1;
     if (threads < 1 || threads > MOST_THREADS || !(seconds > 0)) return 2;
-    measure("resnet20", threads, seconds, slots);
-    measure("resnet18-cifar", threads, seconds, slots);
+    measure("resnet20", threads, seconds, slots, rows);
+    measure("resnet18-cifar", threads, seconds, slots, rows);
     return 0;
 }

@@ -156,7 +156,8 @@ static yoke_status build(yoke_predictor *predictor) {
     if (predictor->programs == NULL)
         return FAIL_MEMORY(plans * sizeof *predictor->programs, "a predictor");
     TRY(yoke_memory_advice(allocate_values(predictor), "use fewer rows, or fewer predictors"));
-    return find_program(predictor, options->rows, &first);
+    TRY(find_program(predictor, options->rows, &first));
+    return find_program(predictor, 1, &first);
 }
 
 yoke_status yoke_predictor_create(yoke_predictor **predictor, yoke_shared_plans *shared,

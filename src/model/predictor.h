@@ -25,7 +25,8 @@ typedef struct yoke_shared_plans_options {
     int plans;                   /* of each predictor, at most; those longest unused go */
 } yoke_shared_plans_options;
 
-/* Plans the largest forward, which chooses the layouts. */
+/* Plans the largest forward, which chooses the layouts, and that of one row, for which algorithms
+ * are measured apart. These two plans stay. */
 yoke_status yoke_shared_plans_create(yoke_shared_plans **shared,
                                      const yoke_shared_plans_options *options);
 void yoke_shared_plans_destroy(yoke_shared_plans *shared); /* after all its predictors */
@@ -56,7 +57,7 @@ void yoke_weight_set_discard(yoke_weight_set *set); /* instead of publishing; ta
 /* For one thread at a time. */
 typedef struct yoke_predictor yoke_predictor;
 
-/* Plans the largest forward. `device` is the predictor's alone. */
+/* Plans the largest forward, and that of one row. `device` is the predictor's alone. */
 yoke_status yoke_predictor_create(yoke_predictor **predictor, yoke_shared_plans *shared,
                                   yoke_device *device);
 void yoke_predictor_destroy(yoke_predictor *predictor); /* takes NULL */

@@ -18,7 +18,7 @@ yoke_status yoke_shared_plan_program(yoke_shared_plans *shared, yoke_device *dev
         .precision = options->precision,
         .algorithm = options->algorithm,
         .rows = rows,
-        .most_rows = options->rows,
+        .most_rows = rows == 1 ? 1 : options->rows, /* one row has algorithms of its own */
         .inference = true,
         .outputs_only = true,
         .flat = shared->flat,
@@ -203,12 +203,13 @@ static yoke_status check(const yoke_shared_plans_options *options) {
 }
 
 static yoke_status build(yoke_shared_plans *shared) {
-    yoke_shared_plan *first = NULL;
+    yoke_shared_plan *first = NULL, *single = NULL;
     shared->form_limit = shared->options.model->node_count * FORMS_A_NODE;
     size_t forms = (size_t)shared->form_limit;
     shared->forms = yoke_calloc(forms, sizeof *shared->forms);
     if (shared->forms == NULL) return FAIL_MEMORY(forms * sizeof *shared->forms, "plans");
     TRY(yoke_shared_plan_take(shared, shared->options.rows, &first));
+    TRY(yoke_shared_plan_take(shared, 1, &single));
     for (int i = 0; i < shared->options.model->node_count; i++)
         if (yoke_plan_describe(first->program->plans[i])->kept_bytes > 0)
             return FAIL(YOKE_ERROR_ARGUMENT,
@@ -240,7 +241,7 @@ void yoke_shared_plans_destroy(yoke_shared_plans *shared) {
     if (shared == NULL) return;
     atomic_store(&shared->newest, NULL);
     yoke_weight_sets_sweep(shared);
-    while (shared->plans != NULL) { /* the first one, which create has taken */
+    while (shared->plans != NULL) { /* those that create has taken */
         yoke_shared_plan *plan = shared->plans;
         shared->plans = plan->next;
         destroy_plan(shared, plan);

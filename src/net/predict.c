@@ -4,7 +4,7 @@
 
 #include "model/model.h"
 #include "net/net.h"
-#include "serve/predictors.h"
+#include "serve/serve.h"
 
 /* Opens them for the first prediction, with the turn. */
 static yoke_status open_predictors(yoke_net *net) {

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "parallel/parallel.h"
 #include "serve/service.h"
 
 #define SLOTS_LIMIT 1024

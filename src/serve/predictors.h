@@ -5,7 +5,7 @@
 #define SERVE_PREDICTORS_H
 
 #include "model/model.h"
-#include "yoke/data_parallel.h"
+#include "parallel/parallel.h"
 
 typedef struct yoke_predictors yoke_predictors;
 
@@ -26,8 +26,8 @@ typedef struct yoke_predictors_options {
     int rows;  /* of the largest batch that is computed at once; calls cut theirs. 0: 64 */
 } yoke_predictors_options;
 
-/* Plans the largest batch in every slot. There are no weights yet: run returns ARGUMENT before the
- * first publish. */
+/* Plans the largest batch and one row in every slot. There are no weights yet: run returns ARGUMENT
+ * before the first publish. */
 yoke_status yoke_predictors_create(yoke_predictors **predictors,
                                    const yoke_predictors_options *options);
 /* No thread may be in a call. Takes NULL. */
