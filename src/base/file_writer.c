@@ -99,6 +99,20 @@ static int find_target(yoke_file_writer *writer) {
     return ELOOP;
 }
 
+/* Whether the name that was found is that of the file at the path. /proc/self/fd/N may lead to a
+ * file that has lost its name, or never had one. Another process may replace the file between the
+ * two looks, but not each time. */
+static bool has_name(const yoke_file_writer *writer) {
+    struct stat file, named;
+    for (int tries = 0; tries < NAME_TRIES; tries++) {
+        if (stat(writer->path, &file) != 0) return true; /* a new file */
+        if (fstatat(writer->folder, writer->name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+            file.st_dev == named.st_dev && file.st_ino == named.st_ino)
+            return true;
+    }
+    return false;
+}
+
 int yoke_file_append(const char *path) {
     struct stat file;
     yoke_file_writer at = {.path = (char *)path, .descriptor = -1, .folder = -1};
@@ -106,7 +120,10 @@ int yoke_file_append(const char *path) {
     /* The name of an open pipe under /proc leads to no file. */
     if (stat(path, &file) == 0 && !S_ISREG(file.st_mode)) return open(path, flags, 0666);
     int cause = find_target(&at), descriptor = -1;
-    if (cause == 0) {
+    if (cause == 0 && !has_name(&at)) { /* it is open already: its bytes go where they are read */
+        descriptor = open(path, flags & ~O_CREAT);
+        cause = errno;
+    } else if (cause == 0) {
         descriptor = openat(at.folder, at.name, flags | O_NOFOLLOW, 0666);
         cause = errno;
     }
@@ -158,20 +175,6 @@ static int open_temporary(yoke_file_writer *writer) {
     close(writer->descriptor); /* no /proc, through which it would get its name */
     writer->descriptor = -1;
     return open_named(writer);
-}
-
-/* Whether the name that was found is that of the file at the path. /proc/self/fd/N may lead to a
- * file that has lost its name, or never had one. Another process may replace the file between the
- * two looks, but not each time. */
-static bool has_name(const yoke_file_writer *writer) {
-    struct stat file, named;
-    for (int tries = 0; tries < NAME_TRIES; tries++) {
-        if (stat(writer->path, &file) != 0) return true; /* a new file */
-        if (fstatat(writer->folder, writer->name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-            file.st_dev == named.st_dev && file.st_ino == named.st_ino)
-            return true;
-    }
-    return false;
 }
 
 static yoke_status open_file(yoke_file_writer *writer) {

@@ -2,8 +2,10 @@
 #include "train/push_order.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "train/run_options.h"
 
@@ -36,11 +38,30 @@ static yoke_status write_facts(const yoke_run *run, int workers, char **text) {
     return fclose(lines) == 0 ? YOKE_OK : FAIL_MEMORY(bytes, "the options of a run");
 }
 
+/* It never waits for a pipe's reader; -1 and errno. */
+static int open_record(const char *path) {
+    int descriptor = yoke_file_append(path);
+    if (descriptor < 0) return -1;
+    int flags = fcntl(descriptor, F_GETFL);
+    if (flags >= 0 && fcntl(descriptor, F_SETFL, flags & ~O_NONBLOCK) == 0 &&
+        (ftruncate(descriptor, 0) == 0 || errno == EINVAL)) /* EINVAL: a pipe or a device */
+        return descriptor;
+    int cause = errno;
+    close(descriptor);
+    errno = cause;
+    return -1;
+}
+
 static yoke_status start_record(yoke_push_order *order, const char *facts) {
-    order->record = fopen(order->record_path, "we");
-    if (order->record == NULL)
-        return FAIL(YOKE_ERROR_IO, "%s: cannot write the order of the pushes: %s",
-                    order->record_path, strerror(errno));
+    int descriptor = open_record(order->record_path), cause = errno;
+    order->record = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
+    if (order->record == NULL) {
+        if (descriptor >= 0) cause = errno;
+        if (descriptor >= 0) close(descriptor);
+        return FAIL(YOKE_ERROR_IO, "%s: cannot write the order of the pushes: %s%s",
+                    order->record_path, strerror(cause),
+                    cause == ENXIO ? " (a pipe needs its reader first)" : "");
+    }
     fputs(facts, order->record);
     return YOKE_OK;
 }

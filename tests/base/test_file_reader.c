@@ -110,6 +110,32 @@ static void a_file_that_another_replaces_stays_the_one_that_was_opened(void **st
     yoke_file_close(&reader);
 }
 
+static void bytes_in_memory_are_read_as_a_file(void **state) {
+    (void)state;
+    static const char bytes[] = "0123456789";
+    yoke_file_source source;
+    yoke_file_reader reader;
+    char part[4] = "";
+    assert_int_equal(yoke_source_bytes(&source, NULL, 3), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_source_bytes(&source, bytes, 10), YOKE_OK);
+    assert_int_equal(yoke_file_open_source(&reader, &source), YOKE_OK);
+    assert_true(yoke_file_is_memory(&reader));
+    assert_int_equal(reader.bytes, 10);
+    assert_int_equal(yoke_file_read_at(&reader, source.path, 7, part, 3), YOKE_OK);
+    assert_string_equal(part, "789");
+    assert_int_equal(yoke_file_read_at(&reader, source.path, 10, part, 0), YOKE_OK);
+    assert_int_equal(yoke_file_read_at(&reader, source.path, 8, part, 3), YOKE_ERROR_IO);
+    assert_string_equal(yoke_last_error(),
+                        "the bytes in memory: 3 bytes from byte 8 on: it has 10");
+    assert_int_equal(yoke_file_read_at(&reader, source.path, SIZE_MAX, part, 3), YOKE_ERROR_IO);
+    yoke_file_close(&reader);
+    yoke_file_close(&reader);
+    assert_int_equal(yoke_source_bytes(&source, bytes, 0), YOKE_OK);
+    assert_int_equal(yoke_file_open_source(&reader, &source), YOKE_OK);
+    assert_int_equal(yoke_file_read_at(&reader, source.path, 0, part, 1), YOKE_ERROR_IO);
+    yoke_file_close(&reader);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_regular_files_are_opened_and_none_is_waited_for),
@@ -117,6 +143,7 @@ int main(void) {
         cmocka_unit_test(parts_are_read_where_they_lie),
         cmocka_unit_test(a_file_that_becomes_shorter_is_an_error_and_no_signal),
         cmocka_unit_test(a_file_that_another_replaces_stays_the_one_that_was_opened),
+        cmocka_unit_test(bytes_in_memory_are_read_as_a_file),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
