@@ -167,13 +167,13 @@ typedef struct caller {
     yoke_data_parallel *parallel;
     check_batch batch;
     float old[ROWS * CHECK_CLASSES], new[ROWS * CHECK_CLASSES]; /* what it may get */
-    int wrong, failed;
+    int calls, wrong, failed;
 } caller;
 
 static void *call_often(void *context) {
     caller *self = context;
     float outputs[ROWS * CHECK_CLASSES];
-    for (int i = 0; i < CALLS; i++) {
+    for (int i = 0; i < self->calls; i++) {
         size_t bytes = (size_t)self->batch.batch.rows * CHECK_CLASSES * sizeof *outputs;
         yoke_status status =
             yoke_data_parallel_forward(self->parallel, &self->batch.batch, false, outputs);
@@ -194,6 +194,7 @@ static void test_threads_predict_at_once_while_weights_change(void **state) {
     caller callers[THREADS] = {0};
     for (int i = 0; i < THREADS; i++) {
         callers[i].parallel = parallel;
+        callers[i].calls = CALLS;
         callers[i].batch = check_batch_make(ROWS - i, (uint32_t)i);
         forward(parallel, &callers[i].batch, callers[i].old);
     }
@@ -221,17 +222,24 @@ static void test_threads_predict_at_once_while_weights_change(void **state) {
 static void test_threads_predict_at_once_while_a_file_is_loaded(void **state) {
     (void)state;
     char paths[2][64];
-    rig made = make_rig(1);
-    yoke_data_parallel *parallel = made.copy.parallel;
-    check_engine fresh = check_engine_make(made.model, 1, trains, NULL);
+    yoke_data_parallel_options seeded = predicts;
+    yoke_model *model = NULL;
+    EXPECT_OK(yoke_model_preset(&model, "mlp:width=256",
+                                yoke_shape_image(CHECK_CHANNELS, CHECK_SIDE, CHECK_SIDE),
+                                CHECK_CLASSES, NULL));
+    check_engine engine = check_engine_make(model, 1, predicts, NULL);
+    yoke_data_parallel *parallel = engine.parallel;
     caller callers[THREADS] = {0};
     for (int i = 0; i < 2; i++) {
+        seeded.seed = (uint64_t)i;
+        check_engine other = check_engine_make(model, 1, seeded, NULL);
         snprintf(paths[i], sizeof paths[i], "/tmp/yoke-inference-%d-%d", (int)getpid(), i);
-        EXPECT_OK(yoke_weights_save(i == 0 ? fresh.parallel : made.trained.parallel, made.model,
-                                    paths[i]));
-        EXPECT_OK(yoke_weights_load(parallel, made.model, paths[i]));
+        EXPECT_OK(yoke_weights_save(other.parallel, model, paths[i]));
+        check_engine_free(&other);
+        EXPECT_OK(yoke_weights_load(parallel, model, paths[i]));
         for (int k = 0; k < THREADS; k++) {
             callers[k].parallel = parallel;
+            callers[k].calls = 50 * CALLS; /* files take longer to open than the calls */
             if (i == 0) callers[k].batch = check_batch_make(ROWS - k, (uint32_t)k);
             forward(parallel, &callers[k].batch, i == 0 ? callers[k].old : callers[k].new);
         }
@@ -239,7 +247,7 @@ static void test_threads_predict_at_once_while_a_file_is_loaded(void **state) {
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&callers[i].thread, NULL, call_often, &callers[i]), 0);
     for (int i = 0; i < 20; i++)
-        EXPECT_OK(yoke_weights_load(parallel, made.model, paths[i % 2]));
+        EXPECT_OK(yoke_weights_load(parallel, model, paths[i % 2]));
     for (int i = 0; i < THREADS; i++) {
         pthread_join(callers[i].thread, NULL);
         assert_int_equal(callers[i].failed, 0);
@@ -247,8 +255,8 @@ static void test_threads_predict_at_once_while_a_file_is_loaded(void **state) {
         check_batch_free(&callers[i].batch);
     }
     assert_int_equal(unlink(paths[0]) + unlink(paths[1]), 0);
-    check_engine_free(&fresh);
-    free_rig(&made);
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
 }
 
 int main(void) {
