@@ -88,12 +88,12 @@ def join_over_mpi(way, built, program, environment=os.environ):
         print(f"{way}:", run(program, "mpi", env={**environment, **AS_ROOT}).strip())
 
 
-def build_with_cmake(way, cmake, folder, built, listing, *options, build=None):
+def build_with_cmake(way, cmake, folder, built, listing, *options, build=None, environment=os.environ):
     build = build or folder / "build"
     folder.mkdir()
     (folder / "program.c").write_text(PROGRAM)
     (folder / "CMakeLists.txt").write_text(listing)
-    run(cmake, "-S", folder, "-B", build, "-G", "Ninja", *options)
+    run(cmake, "-S", folder, "-B", build, "-G", "Ninja", *options, env=environment)
     run(cmake, "--build", build)
     check_output(way, run(build / "program"))
     if built:
@@ -174,7 +174,9 @@ def build_with_pkg_config(cc, folder, prefix):
     (folder / "program.c").write_text(PROGRAM)
     paths = [path.parent for path in prefix.rglob("yoke.pc")]
     check_metadata(paths[0])
-    environment = dict(os.environ, PKG_CONFIG_PATH=os.pathsep.join(map(str, paths)))
+    # No other package's file is there: the shared library needs none, and yoke.pc knows what the static one links.
+    environment = dict(os.environ, PKG_CONFIG_LIBDIR=os.pathsep.join(map(str, paths)), PKG_CONFIG_PATH="")
+    run("pkg-config", "--exists", "--print-errors", "yoke", env=environment)
     flags = run("pkg-config", "--cflags", "--libs", "yoke", env=environment).split()
     version = run("pkg-config", "--modversion", "yoke", env=environment).strip()
     static = run("pkg-config", "--static", "--libs", "yoke", env=environment)
@@ -210,7 +212,9 @@ def main():
         check_pages(prefix)
         version = run(prefix / "bin/yoke", "version").split()[1]
         short, at = version.rpartition(".")[0], f"-DCMAKE_PREFIX_PATH={prefix}"
-        build_with_cmake("find_package", cmake, work / "found", prefix, found(short) + ALONE, at)
+        (work / "empty").mkdir()
+        bare = dict(os.environ, PKG_CONFIG_LIBDIR=str(work / "empty"), PKG_CONFIG_PATH="")
+        build_with_cmake("find_package", cmake, work / "found", prefix, found(short) + ALONE, at, environment=bare)
         build_with_cmake("find_package, static", cmake, work / "static", None,
                          found(f"{short} COMPONENTS static", "yoke::yoke_static"), at)
         if "libyoke" in run("readelf", "-d", work / "static/build/program"):
