@@ -16,9 +16,8 @@ endif()
 
 install(TARGETS yoke_shared EXPORT yokeTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
   NAMELINK_COMPONENT development)
-install(TARGETS yoke EXPORT yokeStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS yoke_static EXPORT yokeStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 set_target_properties(yoke_shared PROPERTIES EXPORT_NAME yoke)
-set_target_properties(yoke PROPERTIES EXPORT_NAME yoke_static)
 install(TARGETS yoke-tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tool)
 if(YOKE_HAS_MPI)
   install(TARGETS yoke_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/yoke${YOKE_ABI} COMPONENT runtime)
