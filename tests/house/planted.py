@@ -116,7 +116,13 @@ LINKED = [([DIRECT], "yoke_version has no version, which is @@YOKE_0"), ([VERSIO
 # how libyoke.a alone is compiled, and the complaint
 STATIC = [("-fvisibility=default", "yoke_version is not hidden"), ("-Dyoke_again=again", "has no yoke_again"),
           ("-Dyoke_again=again", "again is global, and no public header has it")]
-HEADERS = [("size_t yoke_a(void);\n", "bad.h"), ("int yoke_b(int class);\n", "c++11")]
+COUNT = "typedef struct yoke_count {\n    size_t struct_size;\n    int rows;\n} yoke_count;\n"
+COUNT = f"#ifndef A\n#define A\n#include <stddef.h>\n{COUNT}%s#endif\n"
+HEADERS = [("size_t yoke_a(void);\n", "bad.h"), ("int yoke_b(int class);\n", "c++11"),
+           (COUNT % "", "yoke_count has no init macro"),
+           (COUNT % "#define YOKE_COUNT_INIT { sizeof(yoke_count) }\n", "missing"),
+           (COUNT % "#define YOKE_COUNT_INIT { sizeof(yoke_count), 1 }\n", "yoke_count.rows is not zero"),
+           (COUNT % "#define YOKE_COUNT_INIT { sizeof(yoke_count), 0 }\n/*\n * - yoke_count: rows\n */\n", "which is zero in")]
 
 
 def run(check, *arguments):
