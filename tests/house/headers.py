@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every public header compiles alone as C11 and as C++11, without a warning; so does each INIT macro, which must name every
 field of its struct. Each struct with a struct_size that the program makes has such a macro, and it differs from zero only
-in the fields that yoke.h lists.
+in the fields that yoke.h lists. Compilers warn where a program calls a deprecated function, and nowhere else.
 
 usage: headers.py INCLUDE_FOLDER CC [CXX]
 """
@@ -58,6 +58,28 @@ def check_inits(include, cc):
     return found + [f"yoke.h lists {field}, which is zero in its INIT macro" for field in sorted(listed - differ)]
 
 
+DEPRECATED = """#include <yoke/status.h>
+YOKE_DEPRECATED("use yoke_new") YOKE_API int yoke_old(void);
+YOKE_API int yoke_new(void);
+int call(void);
+int call(void) { return %s(); }
+"""
+
+
+def check_deprecation(include, languages):
+    """By the attribute of GNU; and by the standard's, as a compiler that has no other sees it."""
+    standard = [[*command[:-1], f"-std={version}", "-U__GNUC__"]
+                for command, version in zip([each[:4] for each in languages], ("c2x", "c++14"))]
+    found = []
+    for command in languages + standard:
+        for name, wanted in (("yoke_old", "use yoke_new"), ("yoke_new", None)):
+            result = subprocess.run([*command, "-fsyntax-only", "-Wall", "-I", include, "-"], input=DEPRECATED % name, text=True,
+                                    capture_output=True, check=False)
+            if result.returncode or (wanted or "") not in result.stderr or (not wanted and result.stderr):
+                found.append(f"{' '.join(command)}: a call of {name} gives {result.stderr!r}")
+    return found
+
+
 def main():
     include, compilers = pathlib.Path(sys.argv[1]), sys.argv[2:]
     headers = sorted(p.relative_to(include).as_posix() for p in include.rglob("*.h"))
@@ -68,6 +90,8 @@ def main():
         print("no C++ compiler: C++11 not tried")
     failed = [h for h in headers for command in languages if not compiles(command, include, h)]
     wrong = [] if failed else check_inits(include, compilers[0])
+    if (include / "yoke/status.h").exists():  # not in the headers of planted.py
+        wrong += check_deprecation(include, languages)
     print(*wrong, f"{len(headers)} headers in {len(languages)} languages, {len(failed) + len(wrong)} failures", sep="\n")
     return 1 if failed or wrong or not headers else 0
 
