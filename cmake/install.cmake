@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What `cmake --install` puts where, and how other builds find it: find_package(yoke) and yoke.pc give the
-# shared library, whose dependencies do not show; find_package(yoke COMPONENTS static) and `pkg-config --static` give
-# libyoke.a with what it needs. Components, a Debian package each (packages.cmake): runtime, tool, and development for
+# shared library, whose dependencies do not show and need not be there for development; find_package(yoke COMPONENTS
+# static) and `pkg-config --static` give libyoke.a with what it needs. Components, a Debian package each (packages.cmake): runtime, tool, and development for
 # all else.
 include(CMakePackageConfigHelpers)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
@@ -16,9 +16,8 @@ endif()
 
 install(TARGETS yoke_shared EXPORT yokeTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
   NAMELINK_COMPONENT development)
-install(TARGETS yoke EXPORT yokeStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS yoke_static EXPORT yokeStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 set_target_properties(yoke_shared PROPERTIES EXPORT_NAME yoke)
-set_target_properties(yoke PROPERTIES EXPORT_NAME yoke_static)
 install(TARGETS yoke-tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tool)
 if(YOKE_HAS_MPI)
   install(TARGETS yoke_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/yoke${YOKE_ABI} COMPONENT runtime)
@@ -41,6 +40,20 @@ install(FILES ${PROJECT_BINARY_DIR}/yokeConfig.cmake ${PROJECT_BINARY_DIR}/yokeC
 file(RELATIVE_PATH YOKE_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /) # the installation may be moved
 list(TRANSFORM OpenMP_C_LIB_NAMES PREPEND " -l" OUTPUT_VARIABLE YOKE_PC_OPENMP) # gcc's gomp or clang's omp
 list(JOIN YOKE_PC_OPENMP "" YOKE_PC_OPENMP)
+# Words for the linker, not Requires.private: for that pkg-config wants each package's file, also for --cflags alone.
+string(REPLACE " " ";" modules "${YOKE_MODULES}")
+set(words)
+foreach(module ${modules})
+  string(REGEX REPLACE "^lib" "" module ${module})
+  string(TOUPPER ${module} module)
+  list(APPEND words ${${module}_LDFLAGS})
+endforeach()
+list(APPEND words -lz) # behind libpng, which needs it
+foreach(folder ${CMAKE_C_IMPLICIT_LINK_DIRECTORIES})
+  list(REMOVE_ITEM words -L${folder})
+endforeach()
+list(REMOVE_DUPLICATES words)
+list(JOIN words " " YOKE_PC_PRIVATE)
 if(PROJECT_HOMEPAGE_URL)
   set(YOKE_PC_URL "\nURL: ${PROJECT_HOMEPAGE_URL}")
 endif()

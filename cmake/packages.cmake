@@ -72,7 +72,8 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
 get_property(dev_packages GLOBAL PROPERTY YOKE_DEV_PACKAGES)
 list(JOIN dev_packages ", " dev_packages)
-set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libyoke${YOKE_ABI} (= ${version}), ${dev_packages}")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libyoke${YOKE_ABI} (= ${version})")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS "${dev_packages}") # for libyoke.a
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION
   "data-parallel training of one model on many devices - C headers\n${about}These are the headers, the static library and samples.")
 set(CPACK_DEBIAN_TOOL_PACKAGE_NAME yoke)

@@ -11,6 +11,7 @@
 # --roots: also mmdebstrap, with which scripts/fresh-check.sh makes systems where nothing is installed.
 # --packages: also what cpack needs for Debian packages.
 # --text: also PCRE2, with which texts become tokens of a BPE vocabulary (yoke generate --tokenizer).
+# --abi: also abidiff, with which scripts/abi-check.sh compares the library with a release.
 # --room MB: build/ will grow to that much; too small a disk is said here, before anything is fetched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,7 +19,7 @@ export LC_ALL=C # apt's figures are read below
 
 cmake_wanted=3.22
 usage() {
-    echo "usage: scripts/install-deps.sh [--launchers] [--docs] [--fuzz] [--python] [--onnx] [--text] [--cache] [--roots] [--packages] [--room MB]" >&2
+    echo "usage: scripts/install-deps.sh [--launchers] [--docs] [--fuzz] [--python] [--onnx] [--text] [--cache] [--roots] [--packages] [--abi] [--room MB]" >&2
     exit 2
 }
 
@@ -87,6 +88,7 @@ packages=(
     "file have_command file"
 )
 text=("libpcre2-dev have_pcre2")
+abi=("abigail-tools have_command abidiff")
 room=0
 while (($# > 0)); do
     case $1 in
@@ -98,6 +100,7 @@ while (($# > 0)); do
     --cache) needs+=("${cache[@]}") ;;
     --roots) needs+=("${roots[@]}") ;;
     --packages) needs+=("${packages[@]}") ;;
+    --abi) needs+=("${abi[@]}") ;;
     --text) needs+=("${text[@]}") ;;
     --room)
         [[ ${2-} =~ ^[0-9]+$ ]] || usage

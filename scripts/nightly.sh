@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What scripts/test.sh has no time for, or must not judge on a busy machine: tests with the label night (the course, each
-# MPI, the wheel, the whole tool under sanitizers), claims about measured times, a Debug build with its assertions, kernels
+# MPI, the wheel, the whole tool under sanitizers), claims about measured times, a Debug build with its assertions, the ABI
+# of the last release, kernels
 # for every architecture, each fuzz target for minutes, every attack of tests/torture/ in full (fault injection, memory
 # limits, stopped ranks, half an hour of training, ...), more orders of simulated GPUs, the portable wheel in bare roots,
 # and the GPU check rehearsed over simulated GPUs and killed. What each printed stays in build/nightly/. One that fails does
 # not stop the others.
 # usage: scripts/nightly.sh [--minutes N] [NAME...]
 #   --minutes N  for each fuzz target (10); 0: no fuzzing
-#   NAME...      these only: clock, labelled, sanitized, debug, architectures, seeds, fuzz, wheel, gpu_rehearsal or NAME of
+#   NAME...      these only: clock, labelled, sanitized, debug, abi, architectures, seeds, fuzz, wheel, gpu_rehearsal or NAME of
 #                tests/torture/test_NAME.py, as in: soak faults
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -29,7 +30,7 @@ while (($# > 0)); do
         ;;
     -*) usage ;;
     *)
-        [[ -f tests/torture/test_$1.py || $1 =~ ^(clock|labelled|sanitized|debug|architectures|seeds|fuzz|wheel|gpu_rehearsal)$ ]] || usage
+        [[ -f tests/torture/test_$1.py || $1 =~ ^(clock|labelled|sanitized|debug|abi|architectures|seeds|fuzz|wheel|gpu_rehearsal)$ ]] || usage
         names+=("$1")
         shift
         ;;
@@ -37,7 +38,7 @@ while (($# > 0)); do
 done
 if ((${#names[@]} == 0)); then
     for script in tests/torture/test_*.py; do names+=("$(basename "$script" .py)"); done
-    names=(clock labelled sanitized debug architectures "${names[@]#test_}" seeds wheel gpu_rehearsal fuzz)
+    names=(clock labelled sanitized debug abi architectures "${names[@]#test_}" seeds wheel gpu_rehearsal fuzz)
 fi
 
 summary=()
@@ -108,6 +109,7 @@ for name in "${names[@]}"; do
     clock | sanitized | debug | architectures) attack "$name" "try_$name" ;;
     labelled) attack labelled try_labelled release ;;
     seeds) attack seeds try_seeds ;;
+    abi) attack abi scripts/abi-check.sh ;;
     wheel) attack wheel scripts/wheel-check.sh ;;
     fuzz) ((minutes == 0)) || attack fuzz scripts/fuzz.sh $((60 * minutes)) ;;
     gpu_rehearsal) [[ ! -d /usr/local/cuda ]] || attack gpu_rehearsal scripts/gpu_rehearsal.py --kills 3 ;;

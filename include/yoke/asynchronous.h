@@ -48,7 +48,7 @@ typedef struct yoke_local_options {
 
 /** The defaults: a mean after every step. */
 #define YOKE_LOCAL_OPTIONS_INIT                                                                    \
-    { sizeof(yoke_local_options), 1, 0, 1, 0 }
+    { sizeof(yoke_local_options), 0, 0, 0, 0 }
 
 /** Staleness from here on is counted together. */
 #define YOKE_STALENESS_LIMIT 64

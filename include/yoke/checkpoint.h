@@ -114,6 +114,10 @@ typedef struct yoke_checkpoint_tensor_info {
                            another program wrote without digests. */
 } yoke_checkpoint_tensor_info;
 
+/** All zero but the size. */
+#define YOKE_CHECKPOINT_TENSOR_INFO_INIT                                                           \
+    { sizeof(yoke_checkpoint_tensor_info), NULL, NULL, 0, {0}, 0, 0, 0, NULL }
+
 /** Describes a tensor.
  *
  * @param checkpoint  The checkpoint.

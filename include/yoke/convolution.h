@@ -28,10 +28,7 @@ typedef struct yoke_conv1d_options {
 
 /** The defaults; set name, out_channels and kernel. */
 #define YOKE_CONV1D_OPTIONS_INIT                                                                   \
-    {                                                                                              \
-        sizeof(yoke_conv1d_options), NULL, 0, 0, 1 /* stride */, 0, 1 /* groups */, false, NULL,   \
-            1 /* dilation */                                                                       \
-    }
+    { sizeof(yoke_conv1d_options), NULL, 0, 0, 0, 0, 0, false, NULL, 0 }
 
 /** torch.nn.ConvTranspose2d. */
 typedef struct yoke_conv_transpose2d_options {
@@ -56,10 +53,7 @@ typedef struct yoke_conv_transpose2d_options {
 
 /** The defaults; set name, out_channels and kernel. */
 #define YOKE_CONV_TRANSPOSE2D_OPTIONS_INIT                                                         \
-    {                                                                                              \
-        sizeof(yoke_conv_transpose2d_options), NULL, 0, 0, 1 /* stride */, 0, 0, 1 /* groups */,   \
-            false, NULL, 1 /* dilation */, 0, 0, 0, 0, 0                                           \
-    }
+    { sizeof(yoke_conv_transpose2d_options), NULL, 0, 0, 0, 0, 0, 0, false, NULL, 0, 0, 0, 0, 0, 0 }
 
 /** Adds a convolution over the positions of a sequence. Parameters: NAME.weight [out, in / groups,
  * kernel], NAME.bias [out]. PyTorch's Conv1d reads and writes the same numbers as [features,

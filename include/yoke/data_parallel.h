@@ -72,6 +72,10 @@ typedef struct yoke_group_report {
     size_t elements;    /**< Their scalars. */
 } yoke_group_report;
 
+/** All zero but the size. */
+#define YOKE_GROUP_REPORT_INIT                                                                     \
+    { sizeof(yoke_group_report), 0, 0 }
+
 /** Counts the parameters of a group.
  *
  * @param parallel     The engine.
@@ -109,6 +113,10 @@ typedef struct yoke_step_result {
     int labels;    /**< Labels that count: without ignore_index `rows`, or with a sequence
                         rows x positions. The accuracy is correct / labels. */
 } yoke_step_result;
+
+/** All zero but the size. */
+#define YOKE_STEP_RESULT_INIT                                                                      \
+    { sizeof(yoke_step_result), 0, 0, 0, 0, 0, 0 }
 
 /** One update in the engine's schedule, from scatter to gather.
  *
@@ -332,6 +340,10 @@ typedef struct yoke_loss_scale_report {
     uint64_t skipped_steps; /**< All steps whose gradient was not finite, which changed nothing. */
 } yoke_loss_scale_report;
 
+/** All zero but the size. */
+#define YOKE_LOSS_SCALE_REPORT_INIT                                                                \
+    { sizeof(yoke_loss_scale_report), false, 0, 0, 0 }
+
 /** Reports the scale of the loss.
  *
  * @param parallel     The engine.
@@ -355,6 +367,10 @@ typedef struct yoke_memory_report {
     size_t batch;       /**< The shard's rows and labels. */
     size_t total;       /**< All that is allocated; more than the sum on GPUs. */
 } yoke_memory_report;
+
+/** All zero but the size. */
+#define YOKE_MEMORY_REPORT_INIT                                                                    \
+    { sizeof(yoke_memory_report), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** Reports the memory of one replica's device.
  *

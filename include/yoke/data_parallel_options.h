@@ -53,9 +53,9 @@ typedef struct yoke_data_parallel_options {
      * fails in one of these, or in forward or backward by hand, ends the group: the others return
      * its error. */
     yoke_process_group *process_group;
-    /** DDP: evaluate with rank 0's running statistics; false: with each rank's own. PyTorch's
-     * default, and that of the INIT macro: true. */
-    bool broadcast_buffers;
+    /** DDP: evaluate with each rank's own running statistics; false: with rank 0's, as PyTorch with
+     * its default, broadcast_buffers = true. */
+    bool own_buffers;
     /** DDP: the gradient is PyTorch's, the mean over ranks of their means; false: the mean over
      * rows. They differ where ranks have unequal numbers of rows. */
     bool mean_of_ranks;
@@ -202,12 +202,9 @@ typedef struct yoke_data_parallel_options {
 #define YOKE_DATA_PARALLEL_OPTIONS_INIT                                                            \
     {                                                                                              \
         sizeof(yoke_data_parallel_options), YOKE_SCHEDULE_OVERLAP, YOKE_FLOAT32,                   \
-            YOKE_ALGORITHM_MEASURED, 0 /* batch */, 1 /* accumulate */, 0, 0, 0,                   \
-            YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false, NULL,  \
-            0 /* group_count */, false /* skip_finite_check */, NULL /* algorithm_cache */,        \
-            0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US,     \
-            false /* inference */, 0, false /* replace_broken_cache */, 0, NULL, 0, NULL, false,   \
-            NULL, NULL, 0 /* share_count */, false, NULL, 0, 0 /* audit */, false, 0, 0            \
+            YOKE_ALGORITHM_MEASURED, 0, 0, 0, 0, 0, YOKE_COLLECTIVES_AUTO, NULL, false, false,     \
+            false, false, NULL, 0, false, NULL, 0, false, 0, 0, NULL, YOKE_INTERPRETER_US, false,  \
+            0, false, 0, NULL, 0, NULL, false, NULL, NULL, 0, false, NULL, 0, 0, false, 0, 0       \
     }
 
 #ifdef __cplusplus

@@ -99,6 +99,10 @@ typedef struct yoke_row_input {
     const float *values; /**< [rows, shape]; used as they are. NULL in a yoke_row_source. */
 } yoke_row_input;
 
+/** All zero but the size. */
+#define YOKE_ROW_INPUT_INIT                                                                        \
+    { sizeof(yoke_row_input), NULL, {0, 0, 0, false, false}, NULL }
+
 /** Rows in arrays of the host program. The dataset borrows the arrays: they must outlive it. Set
  * exactly one of `pixels` and `inputs`; `classes` and `labels` for classification; `target_count`
  * and `targets` for regression; neither where the model computes its loss (YOKE_LOSS_OUTPUT). */
@@ -117,6 +121,10 @@ typedef struct yoke_arrays {
     const yoke_row_input *more_inputs; /**< [more_input_count]: the inputs beside the first. */
     int more_input_count;              /**< 0: rows have one input. */
 } yoke_arrays;
+
+/** All zero but the size. */
+#define YOKE_ARRAYS_INIT                                                                           \
+    { sizeof(yoke_arrays), 0, {0, 0, 0, false, false}, NULL, NULL, 0, NULL, NULL, 0, 0, NULL, 0 }
 
 /** Makes a dataset of arrays.
  *
@@ -151,6 +159,13 @@ typedef struct yoke_row_source {
                                float *targets);
 } yoke_row_source;
 
+/** All zero but the size. */
+#define YOKE_ROW_SOURCE_INIT                                                                       \
+    {                                                                                              \
+        sizeof(yoke_row_source), 0, {0, 0, 0, false, false}, 0, 0, NULL, NULL, 0, NULL, NULL, 0,   \
+            NULL                                                                                   \
+    }
+
 /** Makes a dataset of a callback.
  *
  * @param[out] dataset  The dataset; close it with yoke_dataset_close. NULL on failure.
@@ -184,6 +199,10 @@ typedef struct yoke_row_stream {
     yoke_status (*skip)(void *payload, size_t rows);
     void *payload; /**< Passed to all three; must outlive the dataset. */
 } yoke_row_stream;
+
+/** All zero but the size. */
+#define YOKE_ROW_STREAM_INIT                                                                       \
+    { sizeof(yoke_row_stream), {0, 0, 0, false, false}, 0, 0, 0, NULL, NULL, NULL, NULL }
 
 /** Makes a dataset of a row stream. Its rows come in the stream's order, so a loader takes no
  * `shuffle`, balanced sampling, augmentation or mixup, and one loader at a time reads it. In DDP
@@ -264,6 +283,13 @@ typedef struct yoke_dataset_info {
                             not known: false. */
 } yoke_dataset_info;
 
+/** All zero but the size. */
+#define YOKE_DATASET_INFO_INIT                                                                     \
+    {                                                                                              \
+        sizeof(yoke_dataset_info), NULL, 0, {0, 0, 0, false, false}, 0, 0, {0}, {0}, NULL, 0,      \
+            NULL, 0, false, NULL, NULL, 0, false                                                   \
+    }
+
 /** Describes a dataset.
  *
  * @param dataset    The dataset.
@@ -332,6 +358,14 @@ typedef struct yoke_image_options {
     float std[4];       /**< [channel], likewise. */
 } yoke_image_options;
 
+/** All zero but the size. */
+#define YOKE_IMAGE_OPTIONS_INIT                                                                    \
+    {                                                                                              \
+        sizeof(yoke_image_options), {0, 0, 0, false, false}, 0, false, {0}, {                      \
+            0                                                                                      \
+        }                                                                                          \
+    }
+
 /** Reads a JPEG or PNG file as a row: torchvision's Resize, CenterCrop, ToTensor and Normalize, as
  * `images:DIR` does. Any thread may call it.
  *
@@ -388,6 +422,13 @@ typedef struct yoke_batch {
     void *stream; /**< NULL, or a cudaStream_t of a GPU of the engine, which lives as long as calls
                        are about this batch: it and they wait for each other (docs/cuda.md). */
 } yoke_batch;
+
+/** All zero but the size. */
+#define YOKE_BATCH_INIT                                                                            \
+    {                                                                                              \
+        sizeof(yoke_batch), 0, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, 0, 0, 0, NULL, 0, NULL,   \
+            0, NULL, NULL, 0                                                                       \
+    }
 
 /** Augmentation, for images with labels only. Order and arithmetic are torchvision's: beyond its
  * edge an image is black. */
@@ -576,6 +617,10 @@ typedef struct yoke_sampler {
     uint64_t seed;      /**< Seeds the permutation, */
     uint64_t epoch;     /**< after the epoch is added. */
 } yoke_sampler;
+
+/** All zero but the size. */
+#define YOKE_SAMPLER_INIT                                                                          \
+    { sizeof(yoke_sampler), 0, 0, 0, false, false, 0, 0 }
 
 /** The number of indices of one rank.
  *

@@ -42,6 +42,14 @@ typedef struct yoke_decoding {
     float cut_value[4]; /**< [channel]: the input inside a placement's box. */
 } yoke_decoding;
 
+/** All zero but the size. */
+#define YOKE_DECODING_INIT                                                                         \
+    {                                                                                              \
+        sizeof(yoke_decoding), {0}, {0}, {                                                         \
+            0                                                                                      \
+        }                                                                                          \
+    }
+
 /** A second label of a row, as torchvision's MixUp and CutMix give it: cross-entropy compares with
  * share * onehot(the row's label) + (1 - share) * onehot(this label). */
 typedef struct yoke_label_mix {

@@ -94,6 +94,15 @@ typedef struct yoke_device_info {
                                nodes; "" where the machine has one node. */
 } yoke_device_info;
 
+/** All zero but the size. */
+#define YOKE_DEVICE_INFO_INIT                                                                      \
+    {                                                                                              \
+        sizeof(yoke_device_info), {0}, {0}, 0, 0, 0, 0, false, {0}, {0}, 0, 0, false, {0}, 0, {0}, \
+            {0}, {                                                                                 \
+            0                                                                                      \
+        }                                                                                          \
+    }
+
 /** Opens every device of the list, or none.
  *
  * @param[out] devices  The devices; close them with yoke_devices_close. NULL on failure.
@@ -177,6 +186,10 @@ typedef struct yoke_peer_info {
     double latency_seconds;  /**< How long a copy of 64 bytes takes, likewise. */
 } yoke_peer_info;
 
+/** All zero but the size. */
+#define YOKE_PEER_INFO_INIT                                                                        \
+    { sizeof(yoke_peer_info), YOKE_PEER_SAME, 0, 0 }
+
 /** Measures copies from one open device to another. The devices should be idle.
  *
  * @param devices    Open devices.
@@ -195,6 +208,10 @@ typedef struct yoke_backend_info {
     bool available;     /**< Devices of this kind can be opened now. */
     const char *detail; /**< Library and version, or the reason why not. */
 } yoke_backend_info;
+
+/** All zero but the size. */
+#define YOKE_BACKEND_INFO_INIT                                                                     \
+    { sizeof(yoke_backend_info), NULL, false, NULL }
 
 /** Describes one backend, as `yoke devices` prints it.
  *

@@ -35,6 +35,14 @@ typedef struct yoke_rank_info {
     char run_id[64];    /**< Separates runs that meet in one place. */
 } yoke_rank_info;
 
+/** All zero but the size. */
+#define YOKE_RANK_INFO_INIT                                                                        \
+    {                                                                                              \
+        sizeof(yoke_rank_info), {0}, 0, 0, 0, 0, 0, 0, {0}, 0, {                                   \
+            0                                                                                      \
+        }                                                                                          \
+    }
+
 /** Looks a variable up; the library itself reads no environment.
  *
  * @param name     The variable's name.

@@ -57,6 +57,10 @@ typedef struct yoke_evaluation_info {
     size_t first_not_finite; /**< The index of the first of them. */
 } yoke_evaluation_info;
 
+/** All zero but the size. */
+#define YOKE_EVALUATION_INFO_INIT                                                                  \
+    { sizeof(yoke_evaluation_info), 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0 }
+
 /** What an evaluation found.
  *
  * @param evaluation  The evaluation.

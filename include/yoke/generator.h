@@ -54,8 +54,8 @@ typedef struct yoke_generator_options {
 /** One text, in float32. */
 #define YOKE_GENERATOR_OPTIONS_INIT                                                                \
     {                                                                                              \
-        sizeof(yoke_generator_options), 1 /* rows */, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED,       \
-            0 /* drop */, 0 /* chunk */, false, NULL, false, 0 /* measure_seconds */               \
+        sizeof(yoke_generator_options), 0, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED, 0, 0, false,     \
+            NULL, false, 0                                                                         \
     }
 
 /** Makes a generator. Where a layer of the model or the devices cannot continue a text, the
@@ -100,6 +100,10 @@ typedef struct yoke_generator_info {
     const char *reason; /**< Why it keeps none, one line; NULL: it does. Borrowed. */
     size_t kept_bytes;  /**< Of all keys and values, on all devices. */
 } yoke_generator_info;
+
+/** All zero but the size. */
+#define YOKE_GENERATOR_INFO_INIT                                                                   \
+    { sizeof(yoke_generator_info), 0, 0, 0, false, NULL, 0 }
 
 /** Describes a generator.
  *
@@ -158,7 +162,7 @@ typedef struct yoke_token_sampling {
 
 /** The likeliest token. */
 #define YOKE_TOKEN_SAMPLING_INIT                                                                   \
-    { sizeof(yoke_token_sampling), 0, 0, 1, 0 }
+    { sizeof(yoke_token_sampling), 0, 0, 0, 0 }
 
 /** Draws one token from outputs. Row and index are part of the random number's key: a text is the
  * same whatever other texts a generator has beside it.

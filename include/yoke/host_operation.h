@@ -84,6 +84,10 @@ typedef struct yoke_gradient_check {
     int checked;        /**< Parameters and inputs. */
 } yoke_gradient_check;
 
+/** All zero but the size. */
+#define YOKE_GRADIENT_CHECK_INIT                                                                   \
+    { sizeof(yoke_gradient_check), NULL, 0, 0, 0, 0 }
+
 /** Compares the gradients of a model with differences of its loss: on one CPU device in float32, at
  * random weights and a random batch, along one direction for each parameter and input. Token ids
  * have no gradient; a model that reads them is checked by its parameters. The check also names a

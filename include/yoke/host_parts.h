@@ -38,6 +38,10 @@ typedef struct yoke_custom_loss {
     void *payload; /**< Passed to `compute`. */
 } yoke_custom_loss;
 
+/** All zero but the size. */
+#define YOKE_CUSTOM_LOSS_INIT                                                                      \
+    { sizeof(yoke_custom_loss), NULL, NULL }
+
 /** Sums that a metric may keep. */
 #define YOKE_METRIC_SUMS 16
 
@@ -55,6 +59,10 @@ typedef struct yoke_metric {
     double (*value)(void *payload, const double *sums);
     void *payload; /**< Passed to both. */
 } yoke_metric;
+
+/** All zero but the size. */
+#define YOKE_METRIC_INIT                                                                           \
+    { sizeof(yoke_metric), NULL, NULL, NULL, NULL }
 
 /** A metric's number in an event. */
 typedef struct yoke_metric_value {

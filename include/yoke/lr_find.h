@@ -29,7 +29,7 @@ typedef struct yoke_lr_find_options {
 
 /** The defaults of fastai. */
 #define YOKE_LR_FIND_OPTIONS_INIT                                                                  \
-    { sizeof(yoke_lr_find_options), 100, 1e-7, 10, 0.98, 4 }
+    { sizeof(yoke_lr_find_options), 0, 0, 0, 0.98 /* smoothing */, 0 }
 
 /** What a range test found. Arrays and text live until the trainer's next range test or its end. */
 typedef struct yoke_lr_find_result {
@@ -46,6 +46,10 @@ typedef struct yoke_lr_find_result {
                             is lower: where a run at `suggestion` diverges. 0: none. */
     const char *text;  /**< What follows from the test, a sentence: why this rate, or why none. */
 } yoke_lr_find_result;
+
+/** All zero but the size. */
+#define YOKE_LR_FIND_RESULT_INIT                                                                   \
+    { sizeof(yoke_lr_find_result), 0, NULL, NULL, NULL, false, 0, 0, 0, NULL }
 
 /** Takes steps at learning rates that grow exponentially, and looks where the loss falls fastest:
  * the range test of L. N. Smith, "Cyclical Learning Rates for Training Neural Networks" (2017),

@@ -80,10 +80,7 @@ typedef struct yoke_conv2d_options {
 
 /** The defaults; set name, out_channels and kernel. */
 #define YOKE_CONV2D_OPTIONS_INIT                                                                   \
-    {                                                                                              \
-        sizeof(yoke_conv2d_options), NULL, 0, 0, 1 /* stride */, 0, 1 /* groups */, false, NULL,   \
-            false, 1 /* dilation */, 0, 0, 0, 0                                                    \
-    }
+    { sizeof(yoke_conv2d_options), NULL, 0, 0, 0, 0, 0, false, NULL, false, 0, 0, 0, 0, 0 }
 
 /** torch.nn.Linear. */
 typedef struct yoke_linear_options {
@@ -174,7 +171,10 @@ typedef struct yoke_loss_options {
 
 /** Cross-entropy without label smoothing, of classes that weigh the same. */
 #define YOKE_LOSS_OPTIONS_INIT                                                                     \
-    { sizeof(yoke_loss_options), YOKE_LOSS_CROSS_ENTROPY, 0, NULL, NULL, 0, false, -100, 1 }
+    {                                                                                              \
+        sizeof(yoke_loss_options), YOKE_LOSS_CROSS_ENTROPY, 0, NULL, NULL, 0, false,               \
+            -100 /* ignore_index */, 0                                                             \
+    }
 
 /** Begins a model.
  *
@@ -471,6 +471,10 @@ typedef struct yoke_value_info {
     size_t row_count;   /**< Elements of one row: channels * height * width. */
 } yoke_value_info;
 
+/** All zero but the size. */
+#define YOKE_VALUE_INFO_INIT                                                                       \
+    { sizeof(yoke_value_info), NULL, {0, 0, 0, false, false}, 0 }
+
 /** The number of inputs.
  *
  * @param model  The model. NULL: 0.
@@ -555,6 +559,10 @@ typedef struct yoke_layer_info {
     size_t activation_bytes; /**< The output of one row takes them, in float32. */
 } yoke_layer_info;
 
+/** All zero but the size. */
+#define YOKE_LAYER_INFO_INIT                                                                       \
+    { sizeof(yoke_layer_info), NULL, NULL, {0, 0, 0, false, false}, 0, 0, 0 }
+
 /** Describes a layer that computes.
  *
  * @param model      A finished model.
@@ -576,6 +584,10 @@ typedef struct yoke_tensor_info {
     bool trainable;     /**< A parameter; otherwise a buffer (running statistics). */
     bool integer;       /**< num_batches_tracked: one scalar, int64 in files. */
 } yoke_tensor_info;
+
+/** All zero but the size. */
+#define YOKE_TENSOR_INFO_INIT                                                                      \
+    { sizeof(yoke_tensor_info), NULL, 0, {0}, 0, false, false }
 
 /** The number of tensors: parameters and buffers.
  *

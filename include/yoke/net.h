@@ -83,6 +83,10 @@ typedef struct yoke_net_info {
     size_t predicting_bytes;    /**< For predictions: weights, plans and their values. */
 } yoke_net_info;
 
+/** All zero but the size. */
+#define YOKE_NET_INFO_INIT                                                                         \
+    { sizeof(yoke_net_info), YOKE_NET_IDLE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
 /** How to open a net. Zeroed fields mean the default; yoke_net_open copies what it needs, and
  * `cancellation` and `payload` must outlive the net. */
 typedef struct yoke_net_options {
@@ -177,6 +181,10 @@ typedef struct yoke_fit_result {
     double test_loss;     /**< After the last epoch, or the best with `patience`; NaN: none. */
     double test_accuracy; /**< Likewise, 0 to 1; -1: none. */
 } yoke_fit_result;
+
+/** All zero but the size. */
+#define YOKE_FIT_RESULT_INIT                                                                       \
+    { sizeof(yoke_fit_result), 0, 0, 0, 0, 0, 0 }
 
 /** Trains on arrays of the host.
  *

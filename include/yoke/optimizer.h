@@ -197,6 +197,10 @@ typedef struct yoke_lr_schedule {
     uint64_t epoch_steps;  /**< EXPONENTIAL: steps of an epoch; 0: gamma does nothing. */
 } yoke_lr_schedule;
 
+/** All zero but the size. */
+#define YOKE_LR_SCHEDULE_INIT                                                                      \
+    { sizeof(yoke_lr_schedule), YOKE_LR_CONSTANT, 0, 0, 0, 0, 0 }
+
 /** torch.optim.lr_scheduler.ReduceLROnPlateau with mode "min": lowers a learning rate when a loss
  * stops falling. Begin with YOKE_LR_PLATEAU_INIT and set learning_rate. */
 typedef struct yoke_lr_plateau {

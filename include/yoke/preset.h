@@ -64,6 +64,14 @@ typedef struct yoke_preset_info {
     yoke_preset_setting options[YOKE_PRESET_OPTIONS_LIMIT]; /**< With their defaults. */
 } yoke_preset_info;
 
+/** All zero but the size. */
+#define YOKE_PRESET_INFO_INIT                                                                      \
+    {                                                                                              \
+        sizeof(yoke_preset_info), NULL, NULL, {0, 0, 0, false, false}, 0, 0, {                     \
+            { NULL, 0 }                                                                            \
+        }                                                                                          \
+    }
+
 /** Describes a preset.
  *
  * @param index      Counted from 0.

@@ -31,7 +31,7 @@ typedef struct yoke_recurrent_options {
 
 /** The defaults; set name and hidden. */
 #define YOKE_RECURRENT_OPTIONS_INIT                                                                \
-    { sizeof(yoke_recurrent_options), NULL, 0, 1, false, false, 0, NULL }
+    { sizeof(yoke_recurrent_options), NULL, 0, 0, false, false, 0, NULL }
 
 /** Adds an LSTM (Hochreiter and Schmidhuber 1997). Parameters of layer K: NAME.weight_ih_lK [4 *
  * hidden, features], NAME.weight_hh_lK [4 * hidden, hidden], NAME.bias_ih_lK and NAME.bias_hh_lK [4

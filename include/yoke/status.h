@@ -12,6 +12,22 @@
 #define YOKE_API
 #endif
 
+/** Marks a function, field or enumerator that goes away in a later version: `text` says what to use
+ * in its place, and the compiler shows it. Nothing where the compiler knows no such attribute.
+ *
+ *     YOKE_DEPRECATED("use yoke_b") YOKE_API yoke_status yoke_a(void);
+ */
+#if defined(YOKE_SHARED) /* the library itself, which goes on serving it */
+#define YOKE_DEPRECATED(text)
+#elif defined(__GNUC__)
+#define YOKE_DEPRECATED(text) __attribute__((deprecated(text)))
+#elif (defined(__cplusplus) && __cplusplus >= 201402L) ||                                          \
+    (defined(__STDC_VERSION__) && __STDC_VERSION__ > 201710L)
+#define YOKE_DEPRECATED(text) [[deprecated(text)]]
+#else
+#define YOKE_DEPRECATED(text)
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif

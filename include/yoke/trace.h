@@ -71,6 +71,10 @@ typedef struct yoke_stage_summary {
                                     they carry nothing in it. */
 } yoke_stage_summary;
 
+/** All zero but the size. */
+#define YOKE_STAGE_SUMMARY_INIT                                                                    \
+    { sizeof(yoke_stage_summary), YOKE_STAGE_LOAD, 0, 0, 0, 0, 0 }
+
 /** Summarizes the recorded steps. Call it while no stage is running.
  *
  * @param trace     The trace. NULL: 0.
@@ -98,6 +102,10 @@ typedef struct yoke_span_info {
                               no such link, or other spans of the step have its bytes. */
     uint64_t received_bytes; /**< Likewise. */
 } yoke_span_info;
+
+/** All zero but the size. */
+#define YOKE_SPAN_INFO_INIT                                                                        \
+    { sizeof(yoke_span_info), 0, YOKE_STAGE_LOAD, 0, 0, 0, 0, 0, YOKE_STAGE_LOAD, 0, 0 }
 
 /** Copies the spans of the recorded steps, lane by lane, in the order in which they were recorded.
  * Steps of which the ring has lost a span are left out. Call it while no stage is running.

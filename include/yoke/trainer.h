@@ -246,14 +246,12 @@ typedef struct yoke_trainer_options {
 /** The defaults: resnet20 on synthetic images, on every usable GPU or the CPU. */
 #define YOKE_TRAINER_OPTIONS_INIT                                                                  \
     {                                                                                              \
-        sizeof(yoke_trainer_options), NULL, NULL, NULL, 0, YOKE_MODE_DATA_PARALLEL,                \
-            NULL /* engine */, 64 /* batch */, 1 /* epochs */, 0, NULL, YOKE_LR_CONSTANT, 0, 0, 0, \
-            false, YOKE_AUGMENT_NONE, 0, NULL, NULL, NULL, NULL, NULL, NULL,                       \
-            NULL /* process_group */, NULL, NULL, NULL /* checkpoint_dir */, 0,                    \
-            YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, 0 /* misclassified */, NULL, NULL,       \
-            {0, 0, 0, 0}, 0, 0 /* limit_rows */, false, YOKE_SAMPLING_EACH, 0, false, false,       \
-            0 /* lr_gamma */, 10, 0, 0, NULL /* loss */, false, NULL, NULL, NULL, 0, 0, 0, false,  \
-            NULL /* asynchronous */, NULL, {0, false, false}, NULL, 0                              \
+        sizeof(yoke_trainer_options), NULL, NULL, NULL, 0, YOKE_MODE_DATA_PARALLEL, NULL, 0, 0, 0, \
+            NULL, YOKE_LR_CONSTANT, 0, 0, 0, false, YOKE_AUGMENT_NONE, 0, NULL, NULL, NULL, NULL,  \
+            NULL, NULL, NULL, NULL, NULL, NULL, 0, YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL,   \
+            0, NULL, NULL, {0, 0, 0, 0}, 0, 0, false, YOKE_SAMPLING_EACH, 0, false, false, 0,      \
+            10 /* lr_patience */, 0, 0, NULL, false, NULL, NULL, NULL, 0, 0, 0, false, NULL, NULL, \
+            {0, false, false}, NULL, 0                                                             \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.
@@ -325,6 +323,10 @@ typedef struct yoke_progress {
     double test_accuracy; /**< Likewise, 0 to 1; -1: none. */
 } yoke_progress;
 
+/** All zero but the size. */
+#define YOKE_PROGRESS_INIT                                                                         \
+    { sizeof(yoke_progress), false, 0, 0, 0, 0, 0, 0, 0 }
+
 /** Tells how far a trainer is: after the latest step or evaluation. Any thread and any signal
  * handler may call it at any time from yoke_trainer_create to yoke_trainer_destroy; it neither
  * waits for the run nor delays it.
@@ -387,6 +389,13 @@ typedef struct yoke_trainer_summary {
     uint64_t skipped_steps;   /**< Steps that it has left out. */
 } yoke_trainer_summary;
 
+/** All zero but the size. */
+#define YOKE_TRAINER_SUMMARY_INIT                                                                  \
+    {                                                                                              \
+        sizeof(yoke_trainer_summary), NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  \
+            0, 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0                                      \
+    }
+
 /** Summarizes a run, for its last line.
  *
  * @param trainer       The trainer; not running in another thread.
@@ -411,6 +420,10 @@ typedef struct yoke_predictions {
     const char *const *class_names; /**< [classes]; NULL: the dataset has none. */
 } yoke_predictions;
 
+/** All zero but the size. */
+#define YOKE_PREDICTIONS_INIT                                                                      \
+    { sizeof(yoke_predictions), 0, 0, 0, NULL, 0, {0, 0, 0, false, false}, NULL }
+
 /** The predictions of the last complete evaluation; the same on all ranks.
  *
  * @param trainer           The trainer; not running.
@@ -432,6 +445,10 @@ typedef struct yoke_misclassified {
                                 other values, or the image's file is gone. They live until the
                               trainer runs again or ends. */
 } yoke_misclassified;
+
+/** All zero but the size. */
+#define YOKE_MISCLASSIFIED_INIT                                                                    \
+    { sizeof(yoke_misclassified), 0, 0, 0, 0, 0, NULL }
 
 /** One of those rows.
  *

@@ -23,7 +23,7 @@ typedef struct yoke_embedding_options {
 
 /** The defaults; set name, count and features. */
 #define YOKE_EMBEDDING_OPTIONS_INIT                                                                \
-    { sizeof(yoke_embedding_options), NULL, 0, 0, 1 /* std */ }
+    { sizeof(yoke_embedding_options), NULL, 0, 0, 0 }
 
 /** The attention inside torch.nn.MultiheadAttention and GPT-2. */
 typedef struct yoke_attention_options {

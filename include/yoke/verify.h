@@ -35,7 +35,7 @@ typedef struct yoke_reference_options {
 
 /** The defaults; set batch. */
 #define YOKE_REFERENCE_OPTIONS_INIT                                                                \
-    { sizeof(yoke_reference_options), 0, 1 /* shards */, 0, NULL }
+    { sizeof(yoke_reference_options), 0, 0, 0, NULL }
 
 /** Makes a reference whose tensors are all zero: write each of them before the first step.
  *
@@ -127,6 +127,14 @@ typedef struct yoke_tensor_file_entry {
     int ndim;              /**< Number of dimensions, at most 8; 0: a scalar. */
     int64_t shape[8];      /**< The first ndim are used. */
 } yoke_tensor_file_entry;
+
+/** All zero but the size. */
+#define YOKE_TENSOR_FILE_ENTRY_INIT                                                                \
+    {                                                                                              \
+        sizeof(yoke_tensor_file_entry), NULL, YOKE_TENSOR_FLOAT32, 0, {                            \
+            0                                                                                      \
+        }                                                                                          \
+    }
 
 /** Begins an empty file.
  *

@@ -57,6 +57,13 @@ typedef struct yoke_weights_info {
     const float *stds;  /**< [input.channels], each above 0; set both or none. */
 } yoke_weights_info;
 
+/** All zero but the size. */
+#define YOKE_WEIGHTS_INFO_INIT                                                                     \
+    {                                                                                              \
+        sizeof(yoke_weights_info), NULL, {0, 0, 0, false, false}, 0, 0, NULL, NULL, {0}, {0}, 0,   \
+            false, NULL, NULL, NULL, NULL, NULL                                                    \
+    }
+
 /** yoke_weights_save with a description. The trainer writes one into its files by itself.
  *
  * @param parallel  The engine.

@@ -45,12 +45,26 @@
  *     yoke_optimizer_options adamw = YOKE_ADAMW_OPTIONS_INIT;
  *     adamw.learning_rate = 3e-4;
  *
- * Without the macro, set `struct_size` and leave the rest zero: 0 is the default where 0 has no
- * meaning of its own (0 threads, 0 bytes), and 0 where it has one (a learning rate). Calls copy the
- * option structs; the documentation of each struct says which objects it refers to must live on.
- * Structs for results begin with `struct_size`, too; set it. A call writes so many bytes: fields
- * that the library does not know become zero. A struct_size that no version can have, more than 64
- * bytes above the library's own, is refused with ARGUMENT, and nothing is written.
+ * Without the macro, set `struct_size` and leave the rest zero: 0 is the default. Only where 0 has
+ * a meaning of its own is the macro's value another one:
+ *
+ * - yoke_optimizer_options: kind, learning_rate, momentum, nesterov, weight_decay, beta1, beta2,
+ *   epsilon, alpha
+ * - yoke_parameter_group: learning_rate_scale
+ * - yoke_lr_plateau: factor, patience, threshold
+ * - yoke_trainer_options: lr_patience
+ * - yoke_data_parallel_options: interpreter_us
+ * - yoke_loss_options: ignore_index
+ * - yoke_lr_find_options: smoothing
+ * - yoke_batch_norm_options: epsilon, momentum
+ * - yoke_layer_norm_options: epsilon
+ * - yoke_group_norm_options: epsilon
+ *
+ * Calls copy the option structs; the documentation of each struct says which objects it refers to
+ * must live on. Structs for results begin with `struct_size`, too, and have such a macro. A call
+ * writes so many bytes: fields that the library does not know become zero. A struct_size that no
+ * version can have, more than 64 bytes above the library's own, is refused with ARGUMENT, and
+ * nothing is written.
  *
  * **Signals, threads and their settings.** The library installs no signal handler and changes none.
  * oneDNN's kernels on the CPU use the stack pointer as an ordinary register, so a handler that

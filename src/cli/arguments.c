@@ -62,7 +62,6 @@ size_t cli_value_bytes(cli_kind kind) {
         [CLI_UNSIGNED] = sizeof(uint64_t),
         [CLI_REAL] = sizeof(double),
         [CLI_CHOICE] = sizeof(unsigned),
-        [CLI_IF_FIRST] = sizeof(bool),
         [CLI_IF_SECOND] = sizeof(bool),
         [CLI_GROUP] = 0,
         [CLI_THREADS] = sizeof(thread_count),
@@ -165,14 +164,13 @@ int cli_store(const cli_verb *verb, const cli_option *option, const char *text, 
         read = read_real(option, text, field);
         break;
     case CLI_CHOICE:
-    case CLI_IF_FIRST:
     case CLI_IF_SECOND:
         choice = choice_index(option->value, text);
         if (choice < 0) return choice_error(verb, option, text);
         if (option->kind == CLI_CHOICE)
             *(int *)field = choice;
         else
-            *(bool *)field = choice == (option->kind == CLI_IF_SECOND);
+            *(bool *)field = choice == 1;
         break;
     case CLI_FLAG:
         *(bool *)field = strcmp(text, "true") == 0;

@@ -12,15 +12,14 @@
 
 /* The kind of a value, and the type of its field in the verb's struct. */
 typedef enum cli_kind {
-    CLI_FLAG,     /* bool; takes no value */
-    CLI_TEXT,     /* const char *; borrowed from argv */
-    CLI_INTEGER,  /* int */
-    CLI_UNSIGNED, /* uint64_t or size_t */
-    CLI_REAL,     /* double */
-    CLI_CHOICE,   /* enum or unsigned: index of the word among those of `value`, "sgd|adamw" */
-    CLI_IF_FIRST, /* bool: whether the first of two such words is given */
-    CLI_IF_SECOND,
-    CLI_GROUP, /* no option: the name of those below it, in help and manual */
+    CLI_FLAG,      /* bool; takes no value */
+    CLI_TEXT,      /* const char *; borrowed from argv */
+    CLI_INTEGER,   /* int */
+    CLI_UNSIGNED,  /* uint64_t or size_t */
+    CLI_REAL,      /* double */
+    CLI_CHOICE,    /* enum or unsigned: index of the word among those of `value`, "sgd|adamw" */
+    CLI_IF_SECOND, /* bool: whether the second of two such words is given */
+    CLI_GROUP,     /* no option: the name of those below it, in help and manual */
     /* Values that begin with their text, option_values.h. */
     CLI_THREADS,
     CLI_STRAGGLER,

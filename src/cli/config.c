@@ -252,11 +252,8 @@ static void write_value(yoke_json *json, const cli_option *option, const void *f
         yoke_json_real(json, option->name, *(const double *)field);
         break;
     case CLI_CHOICE:
-    case CLI_IF_FIRST:
     case CLI_IF_SECOND:
-        choice = option->kind == CLI_CHOICE
-                     ? *(const int *)field
-                     : *(const bool *)field == (option->kind == CLI_IF_SECOND);
+        choice = option->kind == CLI_CHOICE ? *(const int *)field : *(const bool *)field;
         yoke_json_text(json, option->name, cli_choice_word(option, choice, word));
         break;
     default:

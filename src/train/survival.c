@@ -23,10 +23,9 @@ static yoke_status check_ranks(const yoke_run *run) {
     if (run->engine.shares != NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "survive: the ranks' shares are those of these ranks, by "
                                          "number: give auto_shares, or none");
-    if (!run->engine.broadcast_buffers)
-        return FAIL(YOKE_ERROR_ARGUMENT, "survive with broadcast_buffers false: each rank would "
-                                         "have running statistics of its own, which are lost with "
-                                         "it");
+    if (run->engine.own_buffers)
+        return FAIL(YOKE_ERROR_ARGUMENT, "survive with own_buffers: each rank would have running "
+                                         "statistics of its own, which are lost with it");
     return YOKE_OK;
 }
 

@@ -108,7 +108,7 @@ class Survivors(unittest.TestCase):
                 ("--min-ranks is 4, but --nproc-per-node is 3", ["--min-ranks", "4"], []),
                 ("--min-ranks works on one machine", ["--min-ranks", "2", "--nnodes", "2", "--node-rank", "0",
                                                       "--master-addr", "localhost", "--master-port", "1"], []),
-                ("broadcast_buffers", ["--min-ranks", "1"], ["--broadcast-buffers", "no"])]:
+                ("own_buffers", ["--min-ranks", "1"], ["--broadcast-buffers", "no"])]:
             with self.subTest(words=words):
                 outcome, _, _ = self.launch(3, launcher, *options)
                 self.assertEqual(outcome.returncode, 2, outcome.stderr)

@@ -40,6 +40,27 @@ int main(int count, char **words) {
     return status != YOKE_OK || strcmp(header, yoke_version()) != 0;
 }
 """
+# Names of the library's inside, as a program may have them.
+NAMESAKES = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <yoke/yoke.h>
+#define OWN(name) void name(void); void name(void) { puts(#name " of the program was called"); abort(); }
+OWN(cpu_sum) OWN(shm_step) OWN(yoke_enter) OWN(yoke_malloc) OWN(yoke_replica_forward)
+int main(void) {
+    yoke_trainer_options options = {.struct_size = sizeof options, .model = "mlp", .steps = 2, .batch = 8,
+                                    .dataset = "synthetic:1x8x8,classes=4,rows=32", .devices = "2xcpu"};
+    yoke_trainer *trainer = NULL;
+    int failed = yoke_trainer_create(&trainer, &options) || yoke_trainer_run(trainer);
+    puts(failed ? yoke_last_error() : "trained");
+    yoke_trainer_destroy(trainer);
+    return 0;
+}
+"""
+PLUGIN = r"""
+#include <yoke/yoke.h>
+__attribute__((visibility("default"))) const char *plugin_version(void) { return yoke_version(); }
+"""
 EXPECTED = re.compile(r"^yoke \d+\.\d+\.\d+, mlp has 1863690 parameters$")
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 FOUND = """cmake_minimum_required(VERSION 3.22)
@@ -88,12 +109,12 @@ def join_over_mpi(way, built, program, environment=os.environ):
         print(f"{way}:", run(program, "mpi", env={**environment, **AS_ROOT}).strip())
 
 
-def build_with_cmake(way, cmake, folder, built, listing, *options, build=None):
+def build_with_cmake(way, cmake, folder, built, listing, *options, build=None, environment=os.environ):
     build = build or folder / "build"
     folder.mkdir()
     (folder / "program.c").write_text(PROGRAM)
     (folder / "CMakeLists.txt").write_text(listing)
-    run(cmake, "-S", folder, "-B", build, "-G", "Ninja", *options)
+    run(cmake, "-S", folder, "-B", build, "-G", "Ninja", *options, env=environment)
     run(cmake, "--build", build)
     check_output(way, run(build / "program"))
     if built:
@@ -174,7 +195,9 @@ def build_with_pkg_config(cc, folder, prefix):
     (folder / "program.c").write_text(PROGRAM)
     paths = [path.parent for path in prefix.rglob("yoke.pc")]
     check_metadata(paths[0])
-    environment = dict(os.environ, PKG_CONFIG_PATH=os.pathsep.join(map(str, paths)))
+    # No other package's file is there: the shared library needs none, and yoke.pc knows what the static one links.
+    environment = dict(os.environ, PKG_CONFIG_LIBDIR=os.pathsep.join(map(str, paths)), PKG_CONFIG_PATH="")
+    run("pkg-config", "--exists", "--print-errors", "yoke", env=environment)
     flags = run("pkg-config", "--cflags", "--libs", "yoke", env=environment).split()
     version = run("pkg-config", "--modversion", "yoke", env=environment).strip()
     static = run("pkg-config", "--static", "--libs", "yoke", env=environment)
@@ -188,6 +211,21 @@ def build_with_pkg_config(cc, folder, prefix):
     words = static.replace("-lyoke", str(library / "libyoke.a")).split()
     run(cc, folder / "program.c", "-o", folder / "static", f"-I{prefix / 'include'}", *words)
     check_output("pkg-config --static", run(folder / "static"))
+    check_static_names(cc, folder, [f"-I{prefix / 'include'}"], words)
+
+
+def check_static_names(cc, folder, flags, words):
+    """libyoke.a calls no function of a program that has the name of one of its own, and a plugin does not export it."""
+    (folder / "namesakes.c").write_text(NAMESAKES)
+    run(cc, folder / "namesakes.c", "-o", folder / "namesakes", *flags, *words)
+    if run(folder / "namesakes") != "trained\n":
+        sys.exit("a program whose functions are named as libyoke.a's inside does not train")
+    (folder / "plugin.c").write_text(PLUGIN)
+    run(cc, "-shared", "-fPIC", "-fvisibility=hidden", folder / "plugin.c", "-o", folder / "plugin.so", *flags, *words)
+    exported = [line.split()[-1] for line in run("nm", "-D", "--defined-only", folder / "plugin.so").splitlines()]
+    if exported != ["plugin_version"]:
+        sys.exit(f"a plugin that links libyoke.a exports {exported}")
+    print("libyoke.a beside functions with its names, and in a plugin: one export")
 
 
 def main():
@@ -210,7 +248,9 @@ def main():
         check_pages(prefix)
         version = run(prefix / "bin/yoke", "version").split()[1]
         short, at = version.rpartition(".")[0], f"-DCMAKE_PREFIX_PATH={prefix}"
-        build_with_cmake("find_package", cmake, work / "found", prefix, found(short) + ALONE, at)
+        (work / "empty").mkdir()
+        bare = dict(os.environ, PKG_CONFIG_LIBDIR=str(work / "empty"), PKG_CONFIG_PATH="")
+        build_with_cmake("find_package", cmake, work / "found", prefix, found(short) + ALONE, at, environment=bare)
         build_with_cmake("find_package, static", cmake, work / "static", None,
                          found(f"{short} COMPONENTS static", "yoke::yoke_static"), at)
         if "libyoke" in run("readelf", "-d", work / "static/build/program"):

@@ -111,8 +111,18 @@ RUDE = [
     ("int stranger(void) { return 1; }\n", "exports stranger"),
     ("int yoke_secret(void) { return 1; }\n", "exports yoke_secret, which no public header has"),
 ]
+HIDDEN = "-fvisibility=hidden"
 LINKED = [([DIRECT], "yoke_version has no version, which is @@YOKE_0"), ([VERSIONED], "looks its own yoke_version up")]
-HEADERS = [("size_t yoke_a(void);\n", "bad.h"), ("int yoke_b(int class);\n", "c++11")]
+# how libyoke.a alone is compiled, and the complaint
+STATIC = [("-fvisibility=default", "yoke_version is not hidden"), ("-Dyoke_again=again", "has no yoke_again"),
+          ("-Dyoke_again=again", "again is global, and no public header has it")]
+COUNT = "typedef struct yoke_count {\n    size_t struct_size;\n    int rows;\n} yoke_count;\n"
+COUNT = f"#ifndef A\n#define A\n#include <stddef.h>\n{COUNT}%s#endif\n"
+HEADERS = [("size_t yoke_a(void);\n", "bad.h"), ("int yoke_b(int class);\n", "c++11"),
+           (COUNT % "", "yoke_count has no init macro"),
+           (COUNT % "#define YOKE_COUNT_INIT { sizeof(yoke_count) }\n", "missing"),
+           (COUNT % "#define YOKE_COUNT_INIT { sizeof(yoke_count), 1 }\n", "yoke_count.rows is not zero"),
+           (COUNT % "#define YOKE_COUNT_INIT { sizeof(yoke_count), 0 }\n/*\n * - yoke_count: rows\n */\n", "which is zero in")]
 
 
 def run(check, *arguments):
@@ -128,28 +138,30 @@ def build(root, files):
         path.write_text(text)
 
 
-def link(folder, source, flags):
-    """libyoke.a and libyoke.so of one source, and the folder of its header."""
+def link(folder, source, flags, static=HIDDEN):
+    """Arguments of symbols.py: libraries of one source, libyoke.a compiled with the flag `static`."""
     folder.mkdir()
     (folder / "guest.h").write_text("YOKE_API int yoke_version(void);\nYOKE_API int yoke_again(void);\n")
     (folder / "guest.c").write_text(GUEST + source)
     (folder / "map").write_text("YOKE_0 { global: *; };\n")
-    for command in (["cc", "-fPIC", "-c", "guest.c"], ["ar", "rc", "libyoke.a", "guest.o"],
+    for command in (["cc", "-fPIC", "-c", "guest.c"], ["ar", "rc", "inside.a", "guest.o"],
+                    ["cc", "-fPIC", static, "-c", "guest.c", "-o", "static.o"], ["ar", "rc", "libyoke.a", "static.o"],
                     ["cc", "-shared", "-Wl,-soname,libyoke.so.0", *flags, "guest.o", "-o", "libyoke.so"]):
         subprocess.run(command, cwd=folder, check=True)
-    return folder / "libyoke.a", folder / "libyoke.so", "0", folder
+    return folder / "inside.a", folder / "libyoke.a", folder / "libyoke.so", "0", folder
 
 
 def check_built(work):
     """The checks of compiled things, for a good one and for each fault."""
     unseen = []
-    libraries = [("", [VERSIONED, DIRECT], None)]
-    libraries += [(source, [VERSIONED, DIRECT], complaint) for source, complaint in RUDE]
-    libraries += [("", flags, complaint) for flags, complaint in LINKED]
-    for number, (source, flags, complaint) in enumerate(libraries):
-        code, text = run("symbols.py", *link(work / f"library{number}", source, flags))
+    libraries = [("", [VERSIONED, DIRECT], HIDDEN, None)]
+    libraries += [(source, [VERSIONED, DIRECT], HIDDEN, complaint) for source, complaint in RUDE]
+    libraries += [("", flags, HIDDEN, complaint) for flags, complaint in LINKED]
+    libraries += [("", [VERSIONED, DIRECT], static, complaint) for static, complaint in STATIC]
+    for number, (source, flags, static, complaint) in enumerate(libraries):
+        code, text = run("symbols.py", *link(work / f"library{number}", source, flags, static))
         if code != (complaint is not None) or (complaint or "") not in text:
-            unseen.append(f"symbols.py on {source!r}, {flags}: exit {code}: {text}")
+            unseen.append(f"symbols.py on {source!r}, {flags}, {static}: exit {code}: {text}")
     for number, (header, complaint) in enumerate([("int yoke_a(int a);\n", None)] + HEADERS):
         folder = work / f"headers{number}"
         build(folder, {"yoke/bad.h": header})
@@ -186,7 +198,7 @@ def main():
             if code != 1 or complaint not in text:
                 unseen.append(f"{check} misses {path} with {content[:50]!r}: exit {code}: {text}")
         unseen += check_built(pathlib.Path(name)) + check_licenses(pathlib.Path(name) / "licenses")
-    count = 1 + len(FAULTS) + len(RUDE) + len(LINKED) + len(HEADERS)
+    count = 1 + len(FAULTS) + len(RUDE) + len(LINKED) + len(STATIC) + len(HEADERS)
     print("\n".join(unseen) or f"{count} planted faults found")
     return 1 if unseen else 0
 

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library is a good guest: it exports the functions of its headers and no other name, calls them itself without a detour
 through the PLT, keeps no mutable globals, and never prints, exits, reads the environment or installs signal handlers.
+libyoke.a has the same names, hidden: what links it does not export them.
 
-usage: symbols.py LIBYOKE.A LIBYOKE.SO SOVERSION HEADERS_FOLDER
+usage: symbols.py LIBYOKE_INSIDE.A LIBYOKE.A LIBYOKE.SO SOVERSION HEADERS_FOLDER
 """
 import pathlib
 import re
@@ -28,7 +29,6 @@ ALLOWED = re.compile(r"library\.c\.o: libraries$|metrics\.c\.o: free$|"
 
 def run(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
 
 
 def check_archive(path):
@@ -61,14 +61,23 @@ def declared(headers):
     return set(re.findall(r"^YOKE_API [^;]*?\b(yoke_\w+)\(", text, re.M))
 
 
-def check_shared(path, soversion, headers):
+def check_static(path, functions):
+    """Its global names are the functions, and each is hidden."""
+    symbols = re.findall(r"(?:GLOBAL|WEAK|UNIQUE)\s+(\w+)\s+(?!UND)\w+\s+(\S+)$", run("readelf", "-sW", path), re.M)
+    names = [name for _, name in symbols]
+    found = [f"{path}: {name} is global, and no public header has it" for name in sorted(set(names) - functions)]
+    found += [f"{path} has no {name}" for name in sorted(functions - set(names))]
+    return found + [f"{path}: {name} is not hidden: what links it exports {name}" for visibility, name in symbols
+                    if visibility != "HIDDEN" and name in functions]
+
+
+def check_shared(path, soversion, functions):
     found = []
     exported = [line.split()[-1] for line in run("nm", "-D", "--defined-only", path).splitlines()]
     version = f"@@YOKE_{soversion}"
     names = [name.removesuffix(version) for name in exported if name.endswith(version)]
     found += [f"{path}: {name} has no version, which is {version}" for name in exported
               if not name.endswith(version) and name != version[2:]]
-    functions = declared(headers)
     found += [f"{path} exports {name}, which no public header has" for name in set(names) - functions]
     found += [f"{path} does not export {name}" for name in functions - set(names)]
     detours = re.findall(r"R_\w+ .* (yoke_\w+)", run("readelf", "-rW", path))
@@ -81,8 +90,9 @@ def check_shared(path, soversion, headers):
 
 
 def main():
-    archive, shared, soversion, headers = sys.argv[1:5]
-    found = check_archive(archive) + check_shared(shared, soversion, pathlib.Path(headers))
+    inside, archive, shared, soversion, headers = sys.argv[1:6]
+    functions = declared(pathlib.Path(headers))
+    found = check_archive(inside) + check_static(archive, functions) + check_shared(shared, soversion, functions)
     print("\n".join(found) or "exports the headers' functions only; no mutable globals; nothing forbidden")
     return 1 if found else 0
 

@@ -65,7 +65,6 @@ static trained train(const yoke_model *model, int devices, yoke_schedule schedul
                                           .accumulate = accumulate,
                                           .first_bucket_bytes = 1024,
                                           .bucket_bytes = 2048,
-                                          .broadcast_buffers = true,
                                           .activation_checkpointing = automatic};
     check_engine engine = check_engine_make(model, devices, options, &optimizer);
     yoke_memory_report memory = {.struct_size = sizeof memory};

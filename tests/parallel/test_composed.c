@@ -15,8 +15,7 @@ static yoke_data_parallel_options options_for(yoke_schedule schedule) {
                                         .batch = ROWS,
                                         .seed = 3,
                                         .first_bucket_bytes = 1024,
-                                        .bucket_bytes = 2048,
-                                        .broadcast_buffers = true};
+                                        .bucket_bytes = 2048};
 }
 
 /* The weights after a few steps; the caller frees them. */

@@ -47,7 +47,6 @@ static yoke_data_parallel_options options_for(yoke_schedule schedule, const char
                                         .seed = 3,
                                         .first_bucket_bytes = 1024,
                                         .bucket_bytes = 2048,
-                                        .broadcast_buffers = true,
                                         .freeze_statistics = patterns};
 }
 

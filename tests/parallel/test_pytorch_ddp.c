@@ -43,8 +43,7 @@ static yoke_status train_rank(yoke_process_group *group, const script *play) {
     open_engine(rig,
                 json_object_get(json_object_get(given->fixture, "tensors"), rig->subject->name),
                 given->test_case, "cpu",
-                (yoke_data_parallel_options){
-                    .process_group = group, .broadcast_buffers = true, .mean_of_ranks = true});
+                (yoke_data_parallel_options){.process_group = group, .mean_of_ranks = true});
     train(rig, given->test_case, group->world, group->rank);
     /* The running statistics of the fixture are rank 0's. */
     if (group->rank == 0)

@@ -68,7 +68,6 @@ static yoke_data_parallel_options options_for(yoke_schedule schedule, int shards
                                         .seed = 7,
                                         .first_bucket_bytes = 2048,
                                         .bucket_bytes = 4096,
-                                        .broadcast_buffers = true,
                                         .shards = shards};
 }
 

@@ -70,7 +70,7 @@ static inline yoke_data_parallel_options options_of(const ddp_setting *s) {
         .seed = 7,
         .first_bucket_bytes = 256,
         .bucket_bytes = s->bucket_bytes > 0 ? s->bucket_bytes : 1024,
-        .broadcast_buffers = !s->own_buffers,
+        .own_buffers = s->own_buffers,
         .mean_of_ranks = s->mean_of_ranks,
         .groups = check_groups,
         .group_count = s->groups,

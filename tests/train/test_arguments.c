@@ -161,7 +161,7 @@ static void init_macros_set_the_defaults_of_their_structs(void **state) {
     EXPECT_INIT(yoke_loader_options, YOKE_LOADER_OPTIONS_INIT, .batch = 0);
     EXPECT_INIT(yoke_process_group_options, YOKE_PROCESS_GROUP_OPTIONS_INIT, .rank = NULL);
     EXPECT_INIT(yoke_data_parallel_options, YOKE_DATA_PARALLEL_OPTIONS_INIT, .accumulate = 1,
-                .broadcast_buffers = true, .interpreter_us = 13);
+                .interpreter_us = 13);
     EXPECT_INIT(yoke_trainer_options, YOKE_TRAINER_OPTIONS_INIT, .batch = 64, .epochs = 1,
                 .lr_patience = 10);
     EXPECT_INIT(yoke_parameter_group, YOKE_PARAMETER_GROUP_INIT, .learning_rate_scale = 1);

@@ -99,7 +99,6 @@ static yoke_status build_parallel(compare_engine *engine) {
         .shards = setup->shards,
         .seed = setup->seed,
         .process_group = engine->group,
-        .broadcast_buffers = true,
         .interpreter_us = setup->interpreter_us,
         .link = setup->link[0] != '\0' ? setup->link : NULL,
         .pixels = yoke_loader_pixels(engine->loader)};

@@ -138,7 +138,7 @@ static const yoke_option rows[] = {
     {"devices", YOKE_OPTION_RECORDED, YOKE_OPTION_INTEGER, offsetof(yoke_step, count)},
     {"first_bucket_bytes", YOKE_OPTION_AGREES, YOKE_OPTION_UNSIGNED, ENGINE(first_bucket_bytes)},
     {"bucket_bytes", YOKE_OPTION_AGREES, YOKE_OPTION_UNSIGNED, ENGINE(bucket_bytes)},
-    {"broadcast_buffers", YOKE_OPTION_AGREES, YOKE_OPTION_FLAG, ENGINE(broadcast_buffers)},
+    {"own_buffers", YOKE_OPTION_AGREES, YOKE_OPTION_FLAG, ENGINE(own_buffers)},
     {"skip_finite_check", YOKE_OPTION_AGREES, YOKE_OPTION_FLAG, ENGINE(skip_finite_check)},
     {"link", YOKE_OPTION_AGREES, YOKE_OPTION_TEXT, ENGINE(link)},
 };

@@ -18,7 +18,7 @@ yoke_status yoke_ranks_share_floats(yoke_step *step, float *values, size_t count
 /* In evaluation rank 0's running statistics stand for all, as in a forward of DDP. */
 yoke_status yoke_ranks_share_buffers(yoke_step *step) {
     yoke_ranks *ranks = &step->ranks;
-    if (ranks->buffers_are_equal || !step->options.broadcast_buffers) return YOKE_OK;
+    if (ranks->buffers_are_equal || step->options.own_buffers) return YOKE_OK;
     TRY(yoke_ranks_share_floats(step, step->lanes[0].memory->buffers, step->flat->buffer_elements));
     ranks->buffers_are_equal = true;
     return YOKE_OK;
