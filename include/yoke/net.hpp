@@ -87,6 +87,7 @@ struct fit_options {
     int batch = 0;
     bool no_shuffle = false;
     bool drop_last = false;
+    double learning_rate = 0;
     yoke_lr_schedule_kind lr_schedule = YOKE_LR_CONSTANT;
     std::uint64_t warmup_steps = 0;
     yoke_augment augment = YOKE_AUGMENT_NONE;
@@ -446,6 +447,7 @@ class net {
         all.batch = options.batch;
         all.no_shuffle = options.no_shuffle;
         all.drop_last = options.drop_last;
+        all.learning_rate = options.learning_rate;
         all.lr_schedule = options.lr_schedule;
         all.warmup_steps = options.warmup_steps;
         all.augment = options.augment;
