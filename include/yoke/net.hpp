@@ -293,7 +293,7 @@ class net {
         handle_.reset();
         state_.reset();
     }
-    /** The engine that trains, borrowed; null: the net only predicts. */
+    /** The engine, for what the short road lacks; borrowed from the net. */
     yoke_data_parallel *engine() const noexcept { return yoke_net_engine(get()); }
     yoke_net *get() const noexcept { return handle_.get(); }
     explicit operator bool() const noexcept { return static_cast<bool>(handle_); }

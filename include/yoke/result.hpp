@@ -7,6 +7,7 @@
 #ifndef YOKE_RESULT_HPP
 #define YOKE_RESULT_HPP
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -228,12 +229,16 @@ class carrier {
         }
         std::lock_guard<std::mutex> lock(mutex_);
         if (!waiting_) waiting_ = std::move(thrown);
+        waits_.store(true, std::memory_order_release);
     }
     std::exception_ptr take() {
+        if (!waits_.load(std::memory_order_acquire)) return nullptr; /* no lock in predictions */
         std::lock_guard<std::mutex> lock(mutex_);
+        waits_.store(false, std::memory_order_relaxed);
         return std::exchange(waiting_, nullptr);
     }
     std::mutex mutex_;
+    std::atomic<bool> waits_{false};
     std::exception_ptr waiting_;
 #endif
 };
