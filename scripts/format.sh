@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Formats every C file with the repository's .clang-format; --check changes nothing and fails on a
-# difference (77, "skipped" to ctest, without clang-format 14: other versions format differently).
+# Formats every C file, and C++ but for the simulated GPUs', with the repository's .clang-format; --check
+# changes nothing and fails on a difference (77, "skipped" to ctest, without clang-format 14: other versions format differently).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,7 +29,8 @@ fi
 
 sources=()
 while IFS= read -r -d '' source; do sources+=("$source"); done < <(
-    find include src samples tests bench \( -name '*.[ch]' -o -name '*.cu' \) -print0 | sort -z)
+    find include src samples tests bench \( -name '*.[ch]' -o -name '*.cu' -o \
+        \( -name '*.[ch]pp' -not -path 'tests/simcuda/*' \) \) -print0 | sort -z)
 if [[ $check == no ]]; then
     "$formatter" -i "${sources[@]}"
     exit

@@ -427,7 +427,7 @@ typedef struct yoke_batch {
 #define YOKE_BATCH_INIT                                                                            \
     {                                                                                              \
         sizeof(yoke_batch), 0, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, 0, 0, 0, NULL, 0, NULL,   \
-            0, NULL, NULL, 0                                                                       \
+            0, NULL, NULL, 0, NULL                                                                 \
     }
 
 /** Augmentation, for images with labels only. Order and arithmetic are torchvision's: beyond its

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every public header compiles alone as C11 and as C++11, without a warning; so does each INIT macro, which must name every
 field of its struct. Each struct with a struct_size that the program makes has such a macro, and it differs from zero only
-in the fields that yoke.h lists. Compilers warn where a program calls a deprecated function, and nowhere else.
+in the fields that yoke.h lists. Compilers warn where a program calls a deprecated function, and nowhere else. The headers
+for C++ (.hpp) compile as C++17, 20 and 23, with exceptions and without, and their options have every field of the C API's.
 
 usage: headers.py INCLUDE_FOLDER CC [CXX]
 """
@@ -18,6 +19,11 @@ SIZED = re.compile(r"typedef struct (\w+) \{\s*size_t struct_size;(.*?)\n\} \1;"
 FIELD = re.compile(r"\(\*(\w+)\)|(\w+)(?:\[\w+\])*$")
 MADE = re.compile(r"sizeof\((\w+)\) of the library")  # a callback reads it, and the program makes none
 EXCEPTIONS = re.compile(r"^ \* - (yoke_\w+): ((?:\w+,\s+(?:\*\s+)?)*\w+)$", re.M)
+CPP_WARNINGS = ["-Wconversion", "-Wsign-conversion", "-Wshadow"]
+CPP_STANDARDS = (("17", "17"), ("20", "20"), ("23", "2b"))  # clang 14 knows C++23 by its old name
+# What a call of the C++ header gets as an argument, or sets itself.
+GIVEN = {"struct_size", "name", "more_input_count", "out_channels", "out_features", "kernel", "hidden", "payload", "weight_count"}
+CPP_FIELD = re.compile(r"[\s*](\w+)(?:\s=\s[^;]+)?;|\(\*(\w+)\)\(")
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
 
 
@@ -25,8 +31,42 @@ def uses_of_inits(text):
     return "".join(f"{struct} init_{macro} = {macro};\n" for macro, struct in INIT.findall(text))
 
 
+def fields(text, struct):
+    """The names of the fields of a struct, in C or in C++."""
+    body = re.search(r"struct %s \{(.*?)^\}" % struct, text, re.S | re.M)
+    lines = re.sub(r"/\*.*?\*/", "", body[1], flags=re.S) if body else ""
+    return {name or callback for name, callback in CPP_FIELD.findall(lines)}
+
+
+def left_out(include):
+    """Fields of the C API's options that the C++ struct of the same name lacks."""
+    c_text = "".join(path.read_text() for path in sorted(include.rglob("*.h")))
+    found, count = [], 0
+    for path in sorted(include.rglob("*.hpp")):
+        for struct in re.findall(r"^struct (\w+) \{", path.read_text(), re.M):
+            count += f"struct yoke_{struct} {{" in c_text
+            missing = fields(c_text, f"yoke_{struct}") - fields(path.read_text(), struct) - GIVEN
+            found += [f"{path.name}: {struct} has no {name}" for name in sorted(missing)]
+    return found if count else ["no struct of a C++ header is one of the C API"]
+
+
+def cpp_commands(compiler):
+    """A command for each language that a C++ header is written in; none without a C++ compiler."""
+    for standard, old_name in CPP_STANDARDS:
+        for switch in ([], ["-fno-exceptions"]):
+            for name in dict.fromkeys((standard, old_name)):
+                command = [compiler, "-x", "c++", f"-std=c++{name}", *CPP_WARNINGS, *switch]
+                if subprocess.run(command + ["-fsyntax-only", "-"], input="", capture_output=True, text=True,
+                                  check=False).returncode == 0:
+                    yield command
+                    break
+            else:
+                print(f"the C++ compiler knows no C++{standard}: not tried")
+
+
 def compiles(command, include, header):
-    text = f"#include <{header}>\n#include <{header}>\nint yoke_header_is_alone;\n"
+    text = f"#include <{header}>\n#include <{header}>\nint yoke_header_is_alone();\n" if header.endswith("pp") else \
+        f"#include <{header}>\n#include <{header}>\nint yoke_header_is_alone;\n"
     text += uses_of_inits((include / header).read_text())
     result = subprocess.run(command + WARNINGS + ["-I", str(include), "-"], input=text,
                             capture_output=True, text=True, check=False)
@@ -80,6 +120,18 @@ def check_deprecation(include, languages):
     return found
 
 
+def check_cpp(include, compiler):
+    """What is wrong with the headers for C++. yoke.hpp includes the others, each of which compiles alone in the oldest
+    language."""
+    headers = sorted(p.relative_to(include).as_posix() for p in include.rglob("*.hpp"))
+    commands = list(cpp_commands(compiler))
+    wrong = [h for h in headers for command in commands
+             if (h.endswith("/yoke.hpp") or command == commands[0]) and not compiles(command, include, h)]
+    wrong += left_out(include) if headers else []
+    print(*wrong, f"{len(headers)} headers for C++ in {len(commands)} languages, {len(wrong)} failures", sep="\n")
+    return wrong
+
+
 def main():
     include, compilers = pathlib.Path(sys.argv[1]), sys.argv[2:]
     headers = sorted(p.relative_to(include).as_posix() for p in include.rglob("*.h"))
@@ -93,6 +145,8 @@ def main():
     if (include / "yoke/status.h").exists():  # not in the headers of planted.py
         wrong += check_deprecation(include, languages)
     print(*wrong, f"{len(headers)} headers in {len(languages)} languages, {len(failed) + len(wrong)} failures", sep="\n")
+    if len(languages) > 1:
+        wrong += check_cpp(include, compilers[1])
     return 1 if failed or wrong or not headers else 0
 
 

@@ -93,7 +93,7 @@ def check_room(target, quoted, path, rooms):
 
 def check_tree(folder, base, check, rooms):
     found = []
-    for path in sorted(p for p in folder.rglob("*") if p.suffix in (".c", ".h", ".cu")):
+    for path in sorted(p for p in folder.rglob("*") if p.suffix in (".c", ".h", ".cu", ".hpp")):
         relative = path.relative_to(base).as_posix()
         for number, line in enumerate(path.read_text().splitlines(), 1):
             match = INCLUDE.match(line)

@@ -9,7 +9,7 @@ import sys
 
 LICENSE = "SPDX-License-Identifier: Apache-2.0"
 FOLDERS = (".ci", ".github", "bench", "cmake", "include", "python", "samples", "scripts", "src", "tests")
-C = {".c", ".h", ".cu", ".cpp"}
+C = {".c", ".h", ".cu", ".cpp", ".hpp"}
 HASH = {".py", ".sh", ".cmake", ".sbatch", ".supp", ".toml", ".yml"}
 TEMPLATES = {".cmake.in", ".map.in", ".pc.in"}
 

@@ -123,6 +123,15 @@ HEADERS = [("size_t yoke_a(void);\n", "bad.h"), ("int yoke_b(int class);\n", "c+
            (COUNT % "#define YOKE_COUNT_INIT { sizeof(yoke_count) }\n", "missing"),
            (COUNT % "#define YOKE_COUNT_INIT { sizeof(yoke_count), 1 }\n", "yoke_count.rows is not zero"),
            (COUNT % "#define YOKE_COUNT_INIT { sizeof(yoke_count), 0 }\n/*\n * - yoke_count: rows\n */\n", "which is zero in")]
+# The same of headers for C++, which a header in C has options for.
+CPP_OPTIONS = ("#ifndef B\n#define B\ntypedef struct yoke_a_options {\n    int rows; /**< A. */\n    int columns;\n"
+               "} yoke_a_options;\n#endif\n")
+A_OPTIONS = "struct a_options {\n    int rows = 0;\n    int columns = 0;\n};\n"
+CPP_HEADERS = [("#ifndef A\n#define A\n" + A_OPTIONS + "#endif\n", None),
+               (A_OPTIONS, "redefinition of"),
+               ("#ifndef A\n#define A\n" + A_OPTIONS.replace("int columns = 0;\n", "") + "#endif\n", "no columns"),
+               ("#ifndef A\n#define A\n" + A_OPTIONS + "inline float a(int b) { return b; }\n#endif\n", "conversion"),
+               ("#ifndef A\n#define A\n" + A_OPTIONS + "inline void a() { throw 1; }\n#endif\n", "exception")]
 
 
 def run(check, *arguments):
@@ -162,9 +171,12 @@ def check_built(work):
         code, text = run("symbols.py", *link(work / f"library{number}", source, flags, static))
         if code != (complaint is not None) or (complaint or "") not in text:
             unseen.append(f"symbols.py on {source!r}, {flags}, {static}: exit {code}: {text}")
-    for number, (header, complaint) in enumerate([("int yoke_a(int a);\n", None)] + HEADERS):
+    cases = [({"yoke/bad.h": "int yoke_a(int a);\n"}, None)]
+    cases += [({"yoke/bad.h": header}, complaint) for header, complaint in HEADERS]
+    cases += [({"yoke/a.h": CPP_OPTIONS, "yoke/yoke.hpp": header}, complaint) for header, complaint in CPP_HEADERS]
+    for number, (header, complaint) in enumerate(cases):
         folder = work / f"headers{number}"
-        build(folder, {"yoke/bad.h": header})
+        build(folder, header)
         code, text = run("headers.py", folder, "cc", "c++")
         if code != (complaint is not None) or (complaint or "") not in text.lower():
             unseen.append(f"headers.py on {header!r}: exit {code}: {text}")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every sample prints what its README shows.
+"""Every sample prints what its README shows. Those in C++ (main.cpp) are skipped where this build has none of them.
 
 usage: samples.py ROOT BUILD_FOLDER. Commands name build/release/; the test puts the build under test
 in its place. It reports and leaves out commands whose launcher this machine lacks.
@@ -40,9 +40,13 @@ def check_sample(folder, build):
     commands = pages.commands((folder / "README.md").read_text())
     if not any(expected for _, expected, _ in commands):
         found.append(f"{folder.name}/README.md shows no output")
-    lines = [line for line in (folder / "main.c").read_text().splitlines() if line.strip()]
-    if len(lines) > LINES:
-        found.append(f"{folder.name}/main.c has {len(lines)} lines, a sample {LINES} at most")
+    for source in sorted(folder.glob("*.c*")):
+        lines = [line for line in source.read_text().splitlines() if line.strip()]
+        if len(lines) > LINES:
+            found.append(f"{folder.name}/{source.name} has {len(lines)} lines, a sample {LINES} at most")
+    if (folder / "main.cpp").exists() and not (build / f"sample_{folder.name}").exists():
+        print(f"skipped, this build has no C++: {folder.name}")
+        return found
     for command, expected, exact in commands:
         if is_missing(command):
             print(f"skipped, there is no {command.split()[0]}: {command}")
@@ -56,7 +60,7 @@ def check_sample(folder, build):
 
 def main():
     root, build = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]).resolve()
-    folders = sorted(path.parent for path in root.glob("samples/*/main.c"))
+    folders = sorted(path.parent for path in root.glob("samples/*/README.md"))
     found = [problem for folder in folders for problem in check_sample(folder, build)]
     print("\n".join(found) or f"{len(folders)} samples print what they say")
     return 1 if found or not folders else 0

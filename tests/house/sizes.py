@@ -65,7 +65,7 @@ def main():
     root = pathlib.Path(sys.argv[1])
     failures, notes, owners = [f"{name}: does not belong in the top level" for name in strays(root)], [], {}
     sources = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*"))
-               if path.suffix in (".c", ".h", ".cu", ".py", ".sh")]
+               if path.suffix in (".c", ".h", ".cu", ".hpp", ".py", ".sh")]
     for path in sources:
         relative = path.relative_to(root).as_posix()
         text = path.read_text()

@@ -68,14 +68,30 @@ static yoke_array labels_of(int64_t count) {
 /* Makes one of the two arrays wrong for every net. */
 static void spoil(yoke_array *inputs, yoke_array *targets) {
     switch (below(8)) {
-    case 0: inputs->data = NULL; break;
-    case 1: inputs->ndim = (int)below(2) * 40; break;
-    case 2: inputs->shape[below(4)] = -1; break;
-    case 3: inputs->shape[1 + below(3)] += 1; break;
-    case 4: inputs->element = (yoke_element)77; break;
-    case 5: targets->shape[0] -= 1; break;
-    case 6: targets->data = bad_labels; break;
-    default: targets->element = YOKE_ELEMENT_BFLOAT16; break;
+    case 0:
+        inputs->data = NULL;
+        break;
+    case 1:
+        inputs->ndim = (int)below(2) * 40;
+        break;
+    case 2:
+        inputs->shape[below(4)] = -1;
+        break;
+    case 3:
+        inputs->shape[1 + below(3)] += 1;
+        break;
+    case 4:
+        inputs->element = (yoke_element)77;
+        break;
+    case 5:
+        targets->shape[0] -= 1;
+        break;
+    case 6:
+        targets->data = bad_labels;
+        break;
+    default:
+        targets->element = YOKE_ELEMENT_BFLOAT16;
+        break;
     }
 }
 
@@ -288,8 +304,8 @@ static void predict_wrongly(slot *own) {
     doing = "predict";
     outputs_of found;
     yoke_array inputs = inputs_of(ROWS), targets = labels_of(ROWS);
-    yoke_array outputs = yoke_array_of_rows(found, YOKE_ELEMENT_FLOAT32, ROWS,
-                                            yoke_shape_vector(CHECK_CLASSES));
+    yoke_array outputs =
+        yoke_array_of_rows(found, YOKE_ELEMENT_FLOAT32, ROWS, yoke_shape_vector(CHECK_CLASSES));
     bool of_outputs = below(2);
     if (of_outputs && below(2))
         outputs.shape[below(2)] += 1;
@@ -313,8 +329,7 @@ typedef struct sink_state {
 
 static yoke_status take_bytes(void *payload, const void *bytes, size_t count) {
     sink_state *own = payload;
-    if (own->to->count + count > own->most)
-        return yoke_error_raise(YOKE_ERROR_IO, "no more room");
+    if (own->to->count + count > own->most) return yoke_error_raise(YOKE_ERROR_IO, "no more room");
     memcpy(own->to->bytes + own->to->count, bytes, count);
     own->to->count += count;
     return YOKE_OK;
