@@ -29,7 +29,7 @@ static void nap(double seconds) {
 typedef struct load {
     yoke_predictors *predictors;
     size_t inputs, outputs; /* of a row */
-    bool spins; /* it shares nothing, and counts loops */
+    bool spins;             /* it shares nothing, and counts loops */
     atomic_bool stop;
     atomic_ullong calls;
 } load;

@@ -2,8 +2,8 @@
 /* An engine that only predicts: what it computes, what it does without, and several threads in it
  * at once. */
 #include <pthread.h>
-#include <unistd.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "support/engine_check.h"
 

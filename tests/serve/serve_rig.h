@@ -60,8 +60,7 @@ static inline rig_rows rig_rows_make(const yoke_model *model, int rows, uint32_t
         made.in[k] = malloc(count * sizeof(float));
         for (size_t i = 0; i < count; i++) {
             double noise = check_noise((uint32_t)i + 7919u * seed + 101u * (uint32_t)k);
-            made.in[k][i] =
-                (float)(tokens > 0 ? floor((noise + 0.5) * (double)tokens) : 2 * noise);
+            made.in[k][i] = (float)(tokens > 0 ? floor((noise + 0.5) * (double)tokens) : 2 * noise);
         }
     }
     for (int k = 0; k < made.outputs; k++) {

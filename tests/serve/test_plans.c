@@ -70,8 +70,8 @@ enum { LEAST = 1, MOST = 1000 };
 static void test_memory_of_a_thousand_numbers_of_rows(void **state) {
     (void)state;
     yoke_model *model = rig_preset("mlp:width=16", yoke_shape_image(1, 4, 4), 10);
-    yoke_predictors *predictors = rig_predictors(
-        model, (yoke_predictors_options){.slots = 1, .plans = 4, .rows = 128});
+    yoke_predictors *predictors =
+        rig_predictors(model, (yoke_predictors_options){.slots = 1, .plans = 4, .rows = 128});
     rig_publish(predictors, model, 0.25f);
     long all = 0;
     size_t device = 0, least = SIZE_MAX, most = 0;
@@ -128,9 +128,8 @@ static void test_slots_share_weights_and_what_is_packed(void **state) {
     yoke_predictors_report of[2];
     for (int i = 0; i < 2; i++) {
         yoke_predictors *predictors = rig_predictors(
-            model, (yoke_predictors_options){.algorithm = YOKE_ALGORITHM_DIRECT,
-                                             .slots = 1 + 3 * i,
-                                             .rows = 4});
+            model, (yoke_predictors_options){
+                       .algorithm = YOKE_ALGORITHM_DIRECT, .slots = 1 + 3 * i, .rows = 4});
         rig_publish(predictors, model, 0.25f);
         of[i] = rig_report(predictors);
         yoke_predictors_destroy(predictors);

@@ -58,12 +58,12 @@ static void compare(yoke_predictors *predictors, yoke_data_parallel *engine,
 
 static void expect_the_engines(yoke_model *model, yoke_data_parallel_options options) {
     static const int numbers[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 21};
-    yoke_predictors *predictors = rig_predictors(
-        model, (yoke_predictors_options){.precision = options.precision,
-                                         .algorithm = options.algorithm,
-                                         .algorithm_cache = options.algorithm_cache,
-                                         .slots = 2,
-                                         .rows = MOST});
+    yoke_predictors *predictors =
+        rig_predictors(model, (yoke_predictors_options){.precision = options.precision,
+                                                        .algorithm = options.algorithm,
+                                                        .algorithm_cache = options.algorithm_cache,
+                                                        .slots = 2,
+                                                        .rows = MOST});
     check_engine engine = make_engine(model, options);
     EXPECT_OK(yoke_predictors_publish_engine(predictors, engine.parallel));
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
@@ -139,8 +139,7 @@ static void test_a_row_does_not_see_its_neighbours(void **state) {
     EXPECT_OK(rig_run(predictors, &other));
     for (int row = 0; row < 5; row++) {
         size_t at = (size_t)row * one.out_row[0];
-        bool same =
-            memcmp(one.out[0] + at, other.out[0] + at, one.out_row[0] * sizeof(float)) == 0;
+        bool same = memcmp(one.out[0] + at, other.out[0] + at, one.out_row[0] * sizeof(float)) == 0;
         assert_int_equal(same, row == 2);
     }
     rig_rows_free(&one);

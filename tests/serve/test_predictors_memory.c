@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any allocation may fail: what fails says so, nothing leaks, and what was published still predicts.
- * A prediction whose plan exists allocates nothing. */
+/* Any allocation may fail: what fails says so, nothing leaks, and what was published still
+ * predicts. A prediction whose plan exists allocates nothing. */
 #include "serve/serve_rig.h"
 #include "support/failing_allocator.h"
 

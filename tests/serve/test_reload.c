@@ -99,18 +99,17 @@ static void reload_with(yoke_model *model, yoke_predictors_options options) {
 
 static void test_no_call_mixes_weights(void **state) {
     (void)state;
-    reload_with(check_model(true, 0),
-                (yoke_predictors_options){
-                    .algorithm = YOKE_ALGORITHM_DIRECT, .slots = THREADS, .rows = 8});
+    reload_with(
+        check_model(true, 0),
+        (yoke_predictors_options){.algorithm = YOKE_ALGORITHM_DIRECT, .slots = THREADS, .rows = 8});
 }
 
 /* More threads than slots, and fewer plans than numbers of rows. */
 static void test_threads_wait_and_plans_go(void **state) {
     (void)state;
-    reload_with(check_model(true, 0), (yoke_predictors_options){.algorithm = YOKE_ALGORITHM_DIRECT,
-                                                                .slots = 2,
-                                                                .plans = 2,
-                                                                .rows = 8});
+    reload_with(check_model(true, 0),
+                (yoke_predictors_options){
+                    .algorithm = YOKE_ALGORITHM_DIRECT, .slots = 2, .plans = 2, .rows = 8});
 }
 
 /* 16 channels: kernels that pack their weights take part where the processor has AVX-512. */
@@ -118,11 +117,8 @@ static void test_packed_weights_change_with_their_set(void **state) {
     (void)state;
     yoke_model *model = NULL;
     EXPECT_OK(yoke_model_create(&model, "wide", yoke_shape_image(16, 8, 8)));
-    yoke_conv2d_options conv = {.struct_size = sizeof conv,
-                                .name = "conv1",
-                                .out_channels = 16,
-                                .kernel = 3,
-                                .padding = 1};
+    yoke_conv2d_options conv = {
+        .struct_size = sizeof conv, .name = "conv1", .out_channels = 16, .kernel = 3, .padding = 1};
     yoke_batch_norm_options bn = {
         .struct_size = sizeof bn, .name = "bn1", .epsilon = 1e-5, .momentum = 0.1};
     yoke_value x = yoke_conv2d(model, yoke_model_input(model), &conv);

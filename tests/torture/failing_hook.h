@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An allocator for yoke_set_allocator that fails the chosen allocation, counts the blocks that live,
- * and ends the process where the library breaks the rules of allocator.h. */
+/* An allocator for yoke_set_allocator that fails the chosen allocation, counts the blocks that
+ * live, and ends the process where the library breaks the rules of allocator.h. */
 #ifndef FAILING_HOOK_H
 #define FAILING_HOOK_H
 
@@ -81,8 +81,7 @@ static inline void hook_drop(void *memory) {
 static inline void *hook_allocate(void *payload, size_t alignment, size_t bytes) {
     hook_expect(payload == &hook, "the payload");
     hook_expect(bytes >= 1, "at least 1 byte");
-    hook_expect(alignment >= 16 && (alignment & (alignment - 1)) == 0,
-                "a power of two from 16 up");
+    hook_expect(alignment >= 16 && (alignment & (alignment - 1)) == 0, "a power of two from 16 up");
     return hook_fails() ? NULL : hook_take(alignment, bytes);
 }
 

@@ -73,9 +73,7 @@ enum { SCENARIOS = sizeof scenarios / sizeof scenarios[0] };
 /* How many allocations of a scenario fail by day, about; YOKE_NIGHT: all. */
 enum { BY_DAY = 40, WAITS_BY_DAY = 12 };
 
-static struct {
-    unsigned long failures, tolerated, wrong;
-} seen;
+static struct { unsigned long failures, tolerated, wrong; } seen;
 
 typedef struct outcome {
     yoke_status status;
@@ -197,7 +195,8 @@ int main(int count, char **words) {
         fprintf(stderr, "set-up: %s\n", yoke_last_error());
         return 1;
     }
-    int failed = count > 1 ? look_at(words[1], words[2]) : cmocka_run_group_tests(tests, NULL, NULL);
+    int failed =
+        count > 1 ? look_at(words[1], words[2]) : cmocka_run_group_tests(tests, NULL, NULL);
     char command[128];
     snprintf(command, sizeof command, "rm -rf '%s'", scenario_folder);
     return system(command) == 0 ? failed : 1;
