@@ -7,7 +7,7 @@
  * Data-parallel training on all the devices of one machine from one process.
  *
  * - net.h: the short road: a model that learns from arrays, predicts for several threads, and goes
- * to memory and back; array.h: views of arrays
+ * to memory and back; array.h: views of arrays, dlpack.h: of DLPack's tensors
  * - trainer.h: training from a dataset to a checkpoint with one call; host_parts.h: loss and
  * metrics of the host program for it; lr_find.h: which learning rate to train with
  * - checkpoint.h: a run that goes on bit for bit
@@ -114,6 +114,7 @@
 #include "yoke/dataset.h"
 #include "yoke/device.h"
 #include "yoke/distributed.h"
+#include "yoke/dlpack.h"
 #include "yoke/elementary.h"
 #include "yoke/evaluation.h"
 #include "yoke/function.h"

@@ -233,6 +233,25 @@ static void arrays_may_be_written_behind_scatter(void **state) {
     yoke_model_destroy(model);
 }
 
+/* A download to it is only queued. */
+static void outputs_in_pinned_memory_are_complete_when_the_call_returns(void **state) {
+    (void)state;
+    yoke_model *model = check_model(true, 0);
+    check_batch rows = check_batch_make(ROWS, 1);
+    check_engine engine = make_engine(model, 1, YOKE_SCHEDULE_OVERLAP);
+    float expected[OUTPUTS], *pinned = pinned_memory(sizeof expected);
+    float found[OUTPUTS];
+    EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &rows.batch, false, expected));
+    memset(pinned, 0, sizeof found);
+    EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &rows.batch, false, pinned));
+    memcpy(found, pinned, sizeof found);
+    assert_memory_equal(found, expected, sizeof found);
+    CUDA_OK(cudaFreeHost(pinned));
+    check_engine_free(&engine);
+    check_batch_free(&rows);
+    yoke_model_destroy(model);
+}
+
 /* Errors. */
 
 static void a_stream_of_another_gpu_is_refused(void **state) {
@@ -305,6 +324,7 @@ int main(void) {
         cmocka_unit_test(steps_have_the_bits_of_arrays_on_the_host),
         cmocka_unit_test(by_hand_nobody_waits_but_the_streams),
         cmocka_unit_test(arrays_may_be_written_behind_scatter),
+        cmocka_unit_test(outputs_in_pinned_memory_are_complete_when_the_call_returns),
         cmocka_unit_test(a_stream_of_another_gpu_is_refused),
         cmocka_unit_test(every_failing_order_of_streams_is_an_error),
     };

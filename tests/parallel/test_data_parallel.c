@@ -394,8 +394,7 @@ static void cpu_devices_refuse_a_stream(void **state) {
     batch.batch.stream = &batch;
     assert_int_equal(yoke_data_parallel_evaluate(engine.parallel, &batch.batch, NULL),
                      YOKE_ERROR_ARGUMENT);
-    assert_string_equal(yoke_last_error(),
-                        "the batch has a stream, but cpu:0 has none: leave the field NULL");
+    assert_non_null(strstr(yoke_last_error(), "the batch has a stream, but cpu:"));
     check_engine_free(&engine);
     check_batch_free(&batch);
     yoke_model_destroy(model);

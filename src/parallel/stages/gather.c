@@ -55,8 +55,11 @@ static yoke_status gather_shard(const yoke_lane *lane, const gathered_rows *rows
                                 const float *from) {
     float *to = rows->to + (size_t)lane->shard.first * rows->elements;
     size_t bytes = (size_t)lane->shard.rows * rows->elements * sizeof *to;
-    if (rows->location == NULL)
-        return yoke_device_download(lane->device, YOKE_STREAM_COMPUTE, to, from, bytes);
+    if (rows->location == NULL) {
+        TRY(yoke_device_download(lane->device, YOKE_STREAM_COMPUTE, to, from, bytes));
+        TRY(yoke_device_event_record(lane->events.computed, YOKE_STREAM_COMPUTE));
+        return yoke_device_event_synchronize(lane->events.computed); /* it may be pinned */
+    }
     TRY(yoke_device_event_record(lane->events.computed, YOKE_STREAM_COMPUTE));
     TRY(yoke_device_event_wait(lane->events.computed, rows->location, YOKE_STREAM_COMPUTE));
     return yoke_device_copy(rows->location, YOKE_STREAM_COMPUTE, to, lane->device, from, bytes);
