@@ -18,7 +18,7 @@
 #include "base/options.h"
 #include "base/precision.h"
 #ifndef __cplusplus /* kernels include base, and C++ has no _Atomic */
-#include "base/published.h"
+#include "base/shown_struct.h"
 #endif
 #include "base/random.h"
 #include "base/room.h"

@@ -35,7 +35,7 @@ struct yoke_net {
     YOKE_PUBLISHED(sizeof(yoke_net_progress)) published;
     uint64_t epochs; /* of all fits: each has an order of its own */
     pthread_mutex_t log_turn;
-    /* Predictions: predict.c. */
+    /* Predictions: predicting.c. */
     struct yoke_predictors *_Atomic predictors; /* NULL until the first prediction */
     atomic_uint_least64_t version;              /* grows when the weights of the engine change */
     atomic_uint_least64_t shown;                /* the version of the weights that predict */
@@ -81,7 +81,7 @@ void yoke_array_labels(const yoke_array *array, size_t first, size_t count, size
 /* Rows of arrays as a dataset, which reads `rows` as long as it is open. */
 yoke_status yoke_net_rows_open(yoke_dataset **dataset, const yoke_net_rows *rows);
 
-/* predict.c */
+/* predicting.c */
 
 /* The weights of the engine have changed. The caller has the turn. */
 void yoke_net_changed(yoke_net *net);

@@ -2,8 +2,8 @@
 /* Words that one thread writes and any thread, and any signal handler, reads at any time. The
  * writer writes one of two copies, then says which is the newest: it never waits for a reader, and
  * a signal handler on its own thread reads the older one. */
-#ifndef BASE_PUBLISHED_H
-#define BASE_PUBLISHED_H
+#ifndef BASE_SHOWN_STRUCT_H
+#define BASE_SHOWN_STRUCT_H
 
 #include <stdatomic.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/published.h"
+#include "base/shown_struct.h"
 
 #include <string.h>
 
