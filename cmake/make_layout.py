@@ -86,7 +86,8 @@ def words(values):
 
 def defaults(fields, values, constants):
     """{field: value} of an INIT macro, without those that are 0."""
-    values = [value.strip() for value in re.sub(r"\{[ 0,]*\}", "0", values).split(",")]
+    nested = re.compile(r"\{(?:[ 0,{}]|\(\(void ?\*\)0\))*\}")  # all zero
+    values = [value.strip() for value in nested.sub("0", values).split(",")]
     given = dict(zip([name for name, _, _ in fields], values))
     del given["struct_size"]
     numbers = {name: constants[value] if value in constants else json.loads(value)

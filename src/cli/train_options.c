@@ -309,7 +309,7 @@ const train_setup train_defaults = {
     .optimizer = {.learning_rate = NAN, .momentum = NAN, .weight_decay = NAN},
     .loss = {.struct_size = sizeof(yoke_loss_options), .huber_delta = NAN},
     .async = YOKE_ASYNC_OPTIONS_INIT,
-    .local = YOKE_LOCAL_OPTIONS_INIT,
+    .local = {.struct_size = sizeof(yoke_local_options), .every = 1, .outer_rate = 1},
     .group = {.struct_size = sizeof(yoke_process_group_options)}};
 
 static double given_or(double given, double otherwise) {

@@ -78,7 +78,7 @@ class Trainer:
         self._model = built or Model(LIBRARY.yoke_trainer_model(self._trainer))
         self._built = built is not None
         ranks = max(1, self.summary()["world"])
-        self._rows = max(1, run.batch // ranks // max(1, engine.accumulate) // max(1, engine.shards))
+        self._rows = max(1, (run.batch or 64) // ranks // max(1, engine.accumulate) // max(1, engine.shards))
 
     @property
     def model(self) -> Model:
