@@ -19,7 +19,9 @@ typedef struct yoke_file_target {
 } yoke_file_target;
 
 static inline yoke_file_target yoke_target_path(const char *path) {
-    return (yoke_file_target){.path = path};
+    yoke_file_target named = {0}; /* kernels of CUDA include it as C++ */
+    named.path = path;
+    return named;
 }
 
 typedef struct yoke_file_writer yoke_file_writer;

@@ -18,7 +18,9 @@ typedef struct yoke_file_source {
 } yoke_file_source;
 
 static inline yoke_file_source yoke_source_path(const char *path) {
-    return (yoke_file_source){.path = path};
+    yoke_file_source named = {0}; /* kernels of CUDA include it as C++ */
+    named.path = path;
+    return named;
 }
 
 #define YOKE_BYTES_NAME "the bytes in memory"
