@@ -353,6 +353,39 @@ static inline yoke_status onnx_written_and_read(made *m) {
     return yoke_model_read_onnx(&m->other, path, &options);
 }
 
+typedef struct kept_bytes {
+    unsigned char data[1 << 16];
+    size_t count;
+} kept_bytes;
+
+static inline yoke_status keep_bytes(void *payload, const void *bytes, size_t count) {
+    kept_bytes *kept = payload;
+    if (count > sizeof kept->data - kept->count) return YOKE_ERROR_INTERNAL;
+    memcpy(kept->data + kept->count, bytes, count);
+    kept->count += count;
+    return YOKE_OK;
+}
+
+static inline yoke_status files_in_memory(made *m) {
+    static kept_bytes weights, state, graph;
+    yoke_weights_info info = {.struct_size = sizeof info};
+    yoke_sink sink = YOKE_SINK_INIT;
+    weights.count = state.count = graph.count = 0;
+    sink.write = keep_bytes;
+    TRY(open_mlp(m));
+    sink.payload = &weights;
+    info.model = "mlp:width=8", info.input = image_shape(), info.classes = IMAGE_CLASSES;
+    TRY(yoke_weights_write(m->engine, m->model, &info, &sink));
+    TRY(yoke_weights_read(m->engine, m->model, weights.data, weights.count, NULL));
+    TRY(yoke_weights_description_read(&m->description, weights.data, weights.count));
+    sink.payload = &state;
+    TRY(yoke_state_write(m->engine, &sink));
+    TRY(yoke_state_read(m->engine, state.data, state.count, "seed"));
+    sink.payload = &graph;
+    TRY(yoke_weights_write_onnx(m->engine, m->model, &sink));
+    return yoke_model_read_onnx_bytes(&m->other, graph.data, graph.count, NULL);
+}
+
 static inline yoke_status tensor_files(made *m) {
     const double values[6] = {1, 2, 3, 4, 5, 6};
     double read[6];

@@ -36,6 +36,7 @@ static const scenario scenarios[] = {
     SCENARIO(weights_to_files_and_back),
     SCENARIO(state_to_a_file_and_back),
     SCENARIO(onnx_written_and_read),
+    SCENARIO(files_in_memory),
     SCENARIO(tensor_files),
     SCENARIO(traces),
     SCENARIO(texts_and_tokens),

@@ -157,10 +157,86 @@ static void a_header_above_the_limit_is_refused_by_its_length(void **state) {
     }
 }
 
-/* Time. */
-
 static check_engine engine;
 static yoke_model *model;
+
+/* Memory that calls with a sink, and with bytes, take beside the engine's: the largest tensor. */
+
+enum { SIDE = 1024, LAYERS = 12 };
+#define LARGEST ((size_t)SIDE * SIDE * sizeof(float))
+
+static unsigned char *bytes;
+static size_t byte_count;
+
+static yoke_status count_bytes(void *payload, const void *data, size_t count) {
+    (void)payload, (void)data;
+    byte_count += count;
+    return YOKE_OK;
+}
+
+static yoke_status keep_bytes(void *payload, const void *data, size_t count) {
+    (void)payload;
+    memcpy(bytes + byte_count, data, count);
+    byte_count += count;
+    return YOKE_OK;
+}
+
+static yoke_status write_to(yoke_status (*write)(void *, const void *, size_t)) {
+    yoke_sink sink = YOKE_SINK_INIT;
+    sink.write = write;
+    byte_count = 0;
+    return yoke_weights_write(engine.parallel, model, NULL, &sink);
+}
+
+static yoke_status write_bytes(void) {
+    return write_to(count_bytes);
+}
+
+static yoke_status read_bytes(void) {
+    return yoke_weights_read(engine.parallel, model, bytes, byte_count, NULL);
+}
+
+/* A process that has forked has no engine: the peak of this one begins anew. */
+static size_t measure_here(yoke_status (*call)(void)) {
+    malloc_trim(0);
+    FILE *reset = fopen("/proc/self/clear_refs", "w");
+    assert_non_null(reset);
+    assert_true(fputs("5", reset) >= 0);
+    assert_int_equal(fclose(reset), 0);
+    size_t before = status_kib("VmRSS:");
+    EXPECT_OK(call());
+    return (status_kib("VmHWM:") - before) << 10;
+}
+
+static void a_file_in_memory_costs_one_tensor(void **state) {
+    (void)state;
+    yoke_linear_options fc = YOKE_LINEAR_OPTIONS_INIT;
+    EXPECT_OK(yoke_model_create(&model, "wide", (yoke_shape){SIDE, 1, 1, true, false}));
+    yoke_value x = yoke_model_input(model);
+    for (int i = 0; i < LAYERS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "fc%d", i);
+        fc.name = name;
+        fc.out_features = SIDE;
+        x = yoke_linear(model, x, &fc);
+    }
+    EXPECT_OK(yoke_model_finish(model, x, NULL));
+    engine = check_engine_make(model, 1, check_options(1, YOKE_SCHEDULE_OVERLAP), NULL);
+    size_t writing = measure_here(write_bytes);
+    assert_true(byte_count > LAYERS * LARGEST);
+    bytes = malloc(byte_count);
+    assert_non_null(bytes);
+    EXPECT_OK(write_to(keep_bytes));
+    size_t reading = measure_here(read_bytes);
+    print_message("%zu bytes: writing takes %.2f tensors, reading %.2f\n", byte_count,
+                  (double)writing / (double)LARGEST, (double)reading / (double)LARGEST);
+    if (MEASURES) assert_true(writing < 2 * LARGEST && reading < 2 * LARGEST);
+    free(bytes);
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
+}
+
+/* Time. */
 
 static yoke_status load_weights(void) {
     return yoke_weights_load(engine.parallel, model, path);
@@ -220,6 +296,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_costs_at_most_eight_times_its_header),
         cmocka_unit_test(a_header_above_the_limit_is_refused_by_its_length),
+        cmocka_unit_test(a_file_in_memory_costs_one_tensor),
         cmocka_unit_test(a_sparse_tebibyte_is_refused_in_50_ms),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
