@@ -36,10 +36,10 @@ yoke_status yoke_lr_curve_create(yoke_lr_curve *curve, const yoke_lr_find_option
     yoke_lr_find_options own;
     if (options == NULL) options = &defaults;
     TRY(yoke_options_load(&own, sizeof own, options, "yoke_lr_find_options"));
-    if (own.steps == 0) own.steps = defaults.steps;
-    if (own.lowest == 0) own.lowest = defaults.lowest;
-    if (own.highest == 0) own.highest = defaults.highest;
-    if (own.divergence == 0) own.divergence = defaults.divergence;
+    if (own.steps == 0) own.steps = 100;
+    if (own.lowest == 0) own.lowest = 1e-7;
+    if (own.highest == 0) own.highest = 10;
+    if (own.divergence == 0) own.divergence = 4;
     TRY(check(&own));
     size_t steps = (size_t)own.steps;
     *curve = (yoke_lr_curve){.options = own, .lowest = INFINITY, .suggested = -1};
