@@ -4,6 +4,9 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
+#if __cplusplus >= 202002L
+#include <span>
+#endif
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -202,6 +205,47 @@ void test_cancel() {
     EXPECT(net.fit(some.inputs, some.labels, fit).steps == 8);
 }
 
+/* One cancellation for several calls and threads. */
+void test_cancellation() {
+    const points some(64);
+    yoke::cancellation cancellation;
+    yoke::net_options shared = options();
+    shared.cancellation = &cancellation;
+    yoke::net net(build(), shared);
+    EXPECT(net.try_fit(some.inputs, some.labels));
+    EXPECT(net.predict(some.inputs).size() == 128);
+    cancellation.request();
+    EXPECT_THROWS(yoke::cancelled, net.fit(some.inputs, some.labels));
+    EXPECT(yoke::net::try_open(build(), shared).status() == YOKE_ERROR_CANCELLED);
+    EXPECT(net.predict(some.inputs).size() == 128); /* predictions go on */
+    cancellation.reset();
+    EXPECT(net.try_fit(some.inputs, some.labels));
+    yoke::net other(build(), options());
+    cancellation.request();
+    {
+        yoke::cancellation::scope scope(cancellation);
+        EXPECT(other.try_fit(some.inputs, some.labels).status() == YOKE_ERROR_CANCELLED);
+    }
+    EXPECT(other.try_fit(some.inputs, some.labels));
+    delete cancellation.release();
+    cancellation.request(); /* nothing happens */
+}
+
+/* Options by name, and views of std::span, in C++20. */
+void test_newer_language() {
+#if __cplusplus >= 202002L
+    const points some(64);
+    yoke::net net(build(), {.devices = "cpu", .batch = 16, .optimizer = yoke::adam(0.02)});
+    const auto done = net.fit(some.inputs, some.labels, {.epochs = 3});
+    EXPECT(done.steps == 12);
+    const std::span<const float> half(some.inputs.data(), 64);
+    EXPECT(net.predict(half).size() == 64);
+    std::vector<float> scores(64);
+    net.predict(half, std::span<float>(scores));
+    EXPECT(scores == net.predict(half));
+#endif
+}
+
 } // namespace
 
 int main() {
@@ -211,5 +255,7 @@ int main() {
     test_throwing_callbacks();
     test_moves();
     test_cancel();
+    test_cancellation();
+    test_newer_language();
     std::puts("nets: ok");
 }
