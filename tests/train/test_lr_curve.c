@@ -159,7 +159,7 @@ static void senseless_options_are_refused_with_their_value(void **state) {
     options.lowest = -1;
     refuse(&options, "from -1 to 10");
     options = usual;
-    options.highest = options.lowest;
+    options.highest = options.lowest = 1e-7;
     refuse(&options, "from 1e-07 to 1e-07");
     options.highest = (double)NAN;
     refuse(&options, "to nan");
