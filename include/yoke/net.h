@@ -236,7 +236,13 @@ YOKE_API yoke_status yoke_net_step(yoke_net *net, const yoke_array *inputs,
 YOKE_API yoke_status yoke_net_evaluate(yoke_net *net, const yoke_array *inputs,
                                        const yoke_array *targets, yoke_step_result *result);
 
-/** The same over a dataset. */
+/** The same over a dataset.
+ *
+ * @param net          The net.
+ * @param rows         Rows of the model's shape; no other thread closes it meanwhile.
+ * @param[out] result  Set struct_size first.
+ * @return As yoke_net_fit_rows.
+ */
 YOKE_API yoke_status yoke_net_evaluate_rows(yoke_net *net, const yoke_dataset *rows,
                                             yoke_step_result *result);
 
@@ -281,10 +287,20 @@ YOKE_API yoke_status yoke_net_write(yoke_net *net, yoke_net_part part, const yok
 YOKE_API yoke_status yoke_net_read(yoke_net *net, yoke_net_part part, const void *bytes,
                                    size_t count);
 
-/** Saves the weights to a file: yoke_weights_save. */
+/** Saves the weights to a file.
+ *
+ * @param net   The net.
+ * @param path  As in yoke_weights_save.
+ * @return As yoke_weights_save.
+ */
 YOKE_API yoke_status yoke_net_save(yoke_net *net, const char *path);
 
-/** Loads the weights from a file: yoke_weights_load, as yoke_net_read. */
+/** Loads the weights from a file, as yoke_net_read does from memory.
+ *
+ * @param net   The net.
+ * @param path  As in yoke_weights_load.
+ * @return As yoke_weights_load.
+ */
 YOKE_API yoke_status yoke_net_load(yoke_net *net, const char *path);
 
 /** Tells how far a net is. Any thread and any signal handler may call it at any time.

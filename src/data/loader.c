@@ -410,14 +410,11 @@ yoke_status yoke_loader_begin_at(yoke_loader *loader, uint64_t epoch, size_t bat
 
 /* Waits until a loader thread has filled a batch, or until it is time to look for a request. */
 static void await_thread(yoke_loader *loader) {
-    struct timespec look;
+    struct timespec look = yoke_clock_after(YOKE_CANCEL_LOOK_NS);
     if (!yoke_can_be_cancelled()) {
         pthread_cond_wait(&loader->filled, &loader->mutex);
         return;
     }
-    uint64_t ns = yoke_now_ns() + YOKE_CANCEL_LOOK_NS;
-    look = (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
-                             .tv_nsec = (long)(ns % 1000000000u)};
     (void)pthread_cond_clockwait(&loader->filled, &loader->mutex, CLOCK_MONOTONIC, &look);
 }
 

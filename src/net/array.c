@@ -110,7 +110,7 @@ static yoke_status check_place(const yoke_array *array, const row_kind *kind, bo
     if (!on_gpus)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "%s '%s' lies on a GPU: this call reads rows on the host. yoke_net_step and "
-                    "yoke_net_predict read arrays of a GPU",
+                    "yoke_net_predict of a net with GPUs read arrays there",
                     kind->what, kind->name);
     if (array->element == element) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT, "%s '%s' lies on a GPU: elements are %s there, not %s",
@@ -255,6 +255,15 @@ void yoke_array_labels(const yoke_array *array, size_t first, size_t count, size
     }
     for (size_t i = 0; i < values; i++)
         to[i] = (int32_t)((const int64_t *)array->data)[begin + i];
+}
+
+/* A call waits for one stream. */
+yoke_status yoke_array_take_stream(const yoke_array *array, void **stream) {
+    if (array->stream == NULL || array->stream == *stream) return YOKE_OK;
+    if (*stream != NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "the arrays of one call have different streams");
+    *stream = array->stream;
+    return YOKE_OK;
 }
 
 /* Rows as a dataset. */

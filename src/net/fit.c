@@ -103,6 +103,7 @@ static yoke_status train_batch(fit *own, const yoke_batch *batch) {
     net->now.step++;
     net->now.loss = result.loss;
     net->now.step_ns = yoke_now_ns();
+    yoke_net_show_first(net);
     return report(own);
 }
 

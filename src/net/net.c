@@ -27,6 +27,8 @@ void yoke_net_log(yoke_net *net, yoke_log_level level, const char *format, ...) 
 }
 
 static void log_devices(yoke_net *net) {
+    const char *note = yoke_devices_note(net->devices);
+    if (note != NULL && note[0] != '\0') yoke_net_log(net, YOKE_LOG_DEBUG, "%s", note);
     for (int i = 0; i < yoke_devices_count(net->devices); i++) {
         yoke_device_info info = {.struct_size = sizeof info};
         if (yoke_devices_describe(net->devices, i, &info) == YOKE_OK)
@@ -178,11 +180,8 @@ void yoke_net_close(yoke_net *net) {
 
 static yoke_status await_turn(yoke_net *net) {
     while (pthread_mutex_trylock(&net->turn) != 0) {
-        struct timespec look;
-        uint64_t until = yoke_now_ns() + YOKE_CANCEL_LOOK_NS;
+        struct timespec look = yoke_clock_after(YOKE_CANCEL_LOOK_NS);
         TRY(yoke_check_cancelled());
-        look = (struct timespec){.tv_sec = (time_t)(until / 1000000000u),
-                                 .tv_nsec = (long)(until % 1000000000u)};
         if (pthread_mutex_clocklock(&net->turn, CLOCK_MONOTONIC, &look) == 0) break;
     }
     atomic_store(&net->owner, pthread_self());
@@ -225,6 +224,10 @@ yoke_status yoke_net_check_trains(const yoke_net *net, const char *name) {
     if (!net->options.inference) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT,
                 "%s: this net only predicts: open one without options.inference to train", name);
+}
+
+bool yoke_net_has_gpus(const yoke_net *net) {
+    return !yoke_devices_share_memory(net->devices);
 }
 
 /* Questions. */

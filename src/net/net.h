@@ -54,6 +54,7 @@ yoke_status yoke_net_begin(yoke_net *net, const char *name, yoke_net_activity ac
 yoke_status yoke_net_end(yoke_net *net, const yoke_net_call *call, yoke_status status);
 /* ARGUMENT: the net only predicts. */
 yoke_status yoke_net_check_trains(const yoke_net *net, const char *name);
+bool yoke_net_has_gpus(const yoke_net *net);
 /* Says what `now` holds to other threads. */
 void yoke_net_tell(yoke_net *net);
 void yoke_net_log(yoke_net *net, yoke_log_level level, const char *format, ...)
@@ -78,6 +79,9 @@ void yoke_array_floats(const yoke_array *array, size_t first, size_t count, size
 /* Labels likewise. */
 void yoke_array_labels(const yoke_array *array, size_t first, size_t count, size_t elements,
                        int32_t *to);
+/* The stream of arrays, which is one for all of a call: `*stream` is that of earlier ones, or NULL.
+ * ARGUMENT: they have different ones. */
+yoke_status yoke_array_take_stream(const yoke_array *array, void **stream);
 /* Rows of arrays as a dataset, which reads `rows` as long as it is open. */
 yoke_status yoke_net_rows_open(yoke_dataset **dataset, const yoke_net_rows *rows);
 
@@ -85,6 +89,8 @@ yoke_status yoke_net_rows_open(yoke_dataset **dataset, const yoke_net_rows *rows
 
 /* The weights of the engine have changed. The caller has the turn. */
 void yoke_net_changed(yoke_net *net);
+/* Shows weights to a first prediction that waits for some. Likewise. */
+void yoke_net_show_first(yoke_net *net);
 void yoke_net_describe_predictors(const yoke_net *net, yoke_net_info *info);
 void yoke_net_close_predictors(yoke_net *net);
 

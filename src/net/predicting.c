@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Predictions: threads share the predictors' weights, which follow those of the engine. */
 #include <string.h>
+#include <time.h>
 
 #include "model/model.h"
 #include "net/net.h"
@@ -46,30 +47,50 @@ void yoke_net_changed(yoke_net *net) {
                      yoke_last_error());
 }
 
-/* While another call has the turn, it shows new weights itself when it is done; there are some
- * already but for the first prediction. */
-static yoke_status follow(yoke_net *net) {
-    yoke_net_call call;
-    if (atomic_load(&net->shown) == atomic_load(&net->version)) return YOKE_OK;
-    if (atomic_load(&net->shown) > 0) {
-        if (pthread_mutex_trylock(&net->turn) != 0) return YOKE_OK;
-        yoke_status status = show(net);
+void yoke_net_show_first(yoke_net *net) {
+    if (atomic_load(&net->shown) == 0 && atomic_load(&net->is_read) && show(net) != YOKE_OK)
+        yoke_net_log(net, YOKE_LOG_WARNING, "%s", yoke_last_error());
+}
+
+/* The first prediction waits for weights: it takes the turn, or a fit shows some behind its next
+ * step. What ends the net's other calls does not end it. */
+static yoke_status await_weights(yoke_net *net) {
+    yoke_status status = YOKE_OK;
+    if (atomic_load(&net->owner) == pthread_self())
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "yoke_net_predict: a callback of this net makes its first prediction; make one "
+                    "before the call that has callbacks");
+    while (status == YOKE_OK && atomic_load(&net->shown) == 0) {
+        struct timespec look = yoke_clock_after(YOKE_CANCEL_LOOK_NS);
+        TRY(yoke_check_cancelled());
+        if (pthread_mutex_clocklock(&net->turn, CLOCK_MONOTONIC, &look) != 0) continue;
+        status = show(net);
         pthread_mutex_unlock(&net->turn);
-        return status;
     }
-    TRY(yoke_net_begin(net, "yoke_net_predict", YOKE_NET_TRANSFER, &call));
-    return yoke_net_end(net, &call, show(net));
+    return status;
+}
+
+/* While another call has the turn, that call shows new weights itself when it is done. */
+static yoke_status follow(yoke_net *net) {
+    if (atomic_load(&net->shown) == atomic_load(&net->version)) return YOKE_OK;
+    if (atomic_load(&net->shown) == 0) return await_weights(net);
+    if (pthread_mutex_trylock(&net->turn) != 0) return YOKE_OK;
+    yoke_status status = show(net);
+    pthread_mutex_unlock(&net->turn);
+    return status;
 }
 
 /* Arrays that the predictors read as they are, and copies of the others. */
 typedef struct float_inputs {
     const float *inputs[YOKE_INPUTS_LIMIT];
     float *copies[YOKE_INPUTS_LIMIT];
+    void *stream; /* of all arrays of the call; NULL: none */
 } float_inputs;
 
 static yoke_status take_inputs(const yoke_net_rows *rows, float_inputs *taken) {
     for (int i = 0; i < yoke_model_input_count(rows->model); i++) {
         size_t elements = yoke_model_input_elements(rows->model, i);
+        TRY(yoke_array_take_stream(&rows->inputs[i], &taken->stream));
         taken->inputs[i] = rows->inputs[i].data;
         if (rows->inputs[i].element == YOKE_ELEMENT_FLOAT32) continue;
         taken->copies[i] = yoke_malloc(rows->rows * elements * sizeof(float));
@@ -84,11 +105,14 @@ static yoke_status take_inputs(const yoke_net_rows *rows, float_inputs *taken) {
 static yoke_status predict(yoke_net *net, const yoke_net_rows *rows, const yoke_array *outputs) {
     float_inputs taken = {0};
     float *to[YOKE_OUTPUTS_LIMIT] = {0};
-    for (int i = 0; i < yoke_model_output_count(rows->model); i++)
-        to[i] = outputs[i].data;
     yoke_status status = take_inputs(rows, &taken);
+    for (int i = 0; i < yoke_model_output_count(rows->model) && status == YOKE_OK; i++) {
+        to[i] = outputs[i].data;
+        if (to[i] != NULL) status = yoke_array_take_stream(&outputs[i], &taken.stream);
+    }
     if (status == YOKE_OK)
-        status = yoke_predictors_run(atomic_load(&net->predictors), taken.inputs, rows->rows, to);
+        status = yoke_predictors_run_on(atomic_load(&net->predictors), taken.inputs, rows->rows, to,
+                                        taken.stream);
     for (int i = 0; i < YOKE_INPUTS_LIMIT; i++)
         yoke_free(taken.copies[i]);
     return status;
@@ -98,10 +122,10 @@ yoke_status yoke_net_predict(yoke_net *net, const yoke_array *inputs, const yoke
     TRY(yoke_pointer_check(net, "net"));
     TRY(yoke_process_check(net->process, "this net"));
     yoke_net_rows rows = {.model = net->model, .inputs = inputs};
-    TRY(yoke_net_rows_check(&rows, true, false));
+    TRY(yoke_net_rows_check(&rows, yoke_net_has_gpus(net), false));
     TRY(yoke_net_outputs_check(net->model, outputs, rows.rows));
-    TRY(follow(net));
     if (!atomic_load(&net->is_read)) atomic_store(&net->is_read, true);
+    TRY(follow(net));
     return predict(net, &rows, outputs);
 }
 

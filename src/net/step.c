@@ -41,6 +41,7 @@ static yoke_status take(const yoke_net_rows *rows, step_batch *taken) {
     int inputs = yoke_model_input_count(model);
     *batch = (yoke_batch){.struct_size = sizeof *batch, .rows = (int)rows->rows};
     for (int i = 0; i < inputs; i++) {
+        TRY(yoke_array_take_stream(&rows->inputs[i], &batch->stream));
         TRY(take_floats(&rows->inputs[i], yoke_model_input_elements(model, i), &taken->copies[i],
                         &taken->more[i]));
     }
@@ -48,6 +49,7 @@ static yoke_status take(const yoke_net_rows *rows, step_batch *taken) {
     batch->more_input_count = inputs - 1;
     if (inputs > 1) batch->more_inputs = taken->more + 1;
     if (rows->targets == NULL) return YOKE_OK;
+    TRY(yoke_array_take_stream(rows->targets, &batch->stream));
     void **copy = &taken->copies[YOKE_INPUTS_LIMIT];
     if (yoke_model_reads_labels(model))
         return take_labels(rows->targets, yoke_model_positions(model), copy, &batch->labels);
@@ -77,7 +79,7 @@ yoke_status yoke_net_step(yoke_net *net, const yoke_array *inputs, const yoke_ar
     yoke_net_call call;
     TRY(yoke_pointer_check(net, "net"));
     yoke_net_rows rows = {.model = net->model, .inputs = inputs, .targets = targets};
-    TRY(yoke_net_rows_check(&rows, true, true));
+    TRY(yoke_net_rows_check(&rows, yoke_net_has_gpus(net), true));
     if (rows.rows > (size_t)net->options.batch)
         return FAIL(YOKE_ERROR_ARGUMENT, "a batch of %zu rows: the net was opened for %d at most",
                     rows.rows, net->options.batch);

@@ -43,7 +43,8 @@ static yoke_status run(yoke_service *service, int slot, const yoke_predicted_row
                               .rows = rows->rows,
                               .inputs = inputs[0],
                               .more_inputs = inputs + 1,
-                              .more_input_count = input_count - 1};
+                              .more_input_count = input_count - 1,
+                              .stream = rows->stream};
     return yoke_data_parallel_forward_outputs(self->engine, &batch, false, outputs);
 }
 

@@ -134,13 +134,17 @@ static yoke_status check_tokens(const yoke_model *model, int input, const float 
     return YOKE_OK;
 }
 
-static yoke_status check_arrays(const yoke_model *model, const float *const *inputs, size_t rows,
-                                float *const *outputs) {
+/* An engine checks the tokens of its batches itself, which may lie on a GPU. */
+static yoke_status check_arrays(const yoke_predictors *predictors, const float *const *inputs,
+                                size_t rows, float *const *outputs) {
+    const yoke_model *model = predictors->model;
+    bool checks_tokens = predictors->service->calls == &yoke_service_of_shared_memory;
     TRY(yoke_pointer_check(inputs, "inputs"));
     TRY(yoke_pointer_check(outputs, "outputs"));
     for (int k = 0; k < yoke_model_input_count(model) && rows > 0; k++) {
         if (inputs[k] == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "inputs[%d] is NULL", k);
-        TRY(check_tokens(model, k, inputs[k], rows * yoke_model_input_elements(model, k)));
+        if (checks_tokens)
+            TRY(check_tokens(model, k, inputs[k], rows * yoke_model_input_elements(model, k)));
     }
     return YOKE_OK;
 }
@@ -156,12 +160,12 @@ static yoke_status run_all(const yoke_predictors *predictors, int slot, yoke_pre
     return YOKE_OK;
 }
 
-yoke_status yoke_predictors_run(yoke_predictors *predictors, const float *const *inputs,
-                                size_t rows, float *const *outputs) {
+yoke_status yoke_predictors_run_on(yoke_predictors *predictors, const float *const *inputs,
+                                   size_t rows, float *const *outputs, void *stream) {
     yoke_service *service = predictors->service;
-    yoke_predicted_rows part = {.inputs = inputs, .outputs = outputs};
+    yoke_predicted_rows part = {.inputs = inputs, .outputs = outputs, .stream = stream};
     TRY(yoke_process_check(predictors->process, "these predictors"));
-    TRY(check_arrays(predictors->model, inputs, rows, outputs));
+    TRY(check_arrays(predictors, inputs, rows, outputs));
     int slot = yoke_slots_take(&service->slots);
     yoke_status status = service->calls->begin(service, slot);
     if (status == YOKE_OK) {
@@ -171,6 +175,11 @@ yoke_status yoke_predictors_run(yoke_predictors *predictors, const float *const 
     yoke_slots_leave(&service->slots, slot);
     if (status == YOKE_OK) atomic_fetch_add(&predictors->predictions, rows);
     return status;
+}
+
+yoke_status yoke_predictors_run(yoke_predictors *predictors, const float *const *inputs,
+                                size_t rows, float *const *outputs) {
+    return yoke_predictors_run_on(predictors, inputs, rows, outputs, NULL);
 }
 
 void yoke_predictors_describe(yoke_predictors *predictors, yoke_predictors_report *report) {

@@ -52,6 +52,11 @@ yoke_status yoke_predictors_publish_engine(yoke_predictors *predictors, yoke_dat
 yoke_status yoke_predictors_run(yoke_predictors *predictors, const float *const *inputs,
                                 size_t rows, float *const *outputs);
 
+/* The same of arrays that may lie on a GPU of the predictors, which `stream`, a cudaStream_t or
+ * NULL, writes and reads: as yoke_batch.stream. */
+yoke_status yoke_predictors_run_on(yoke_predictors *predictors, const float *const *inputs,
+                                   size_t rows, float *const *outputs, void *stream);
+
 /* Memory of devices, in bytes, and counts. Of plans: what they compute in, not their descriptions.
  * Any thread may ask at any time. */
 typedef struct yoke_predictors_report {

@@ -10,6 +10,7 @@
 typedef struct yoke_predicted_rows {
     const float *const *inputs;
     float *const *outputs;
+    void *stream; /* of the host program; NULL: none */
     size_t first;
     int rows;
 } yoke_predicted_rows;

@@ -50,11 +50,14 @@ typedef struct short_list {
 
 static ssize_t list_take(void *cookie, const char *from, size_t count) {
     short_list *list = cookie;
-    for (size_t i = 0; i < count; i++, list->bytes++) {
-        char letter = from[i];
-        if (letter == '\n') letter = ';';
-        if (list->bytes < sizeof list->text - 1) list->text[list->bytes] = letter;
-        (void)XXH3_64bits_update(&list->state, &letter, 1);
+    char piece[YOKE_OPTION_BYTES];
+    for (size_t at = 0, used; at < count; at += used, list->bytes += used) {
+        size_t room = sizeof list->text - 1, kept = list->bytes < room ? room - list->bytes : 0;
+        used = count - at < sizeof piece ? count - at : sizeof piece;
+        for (size_t i = 0; i < used; i++)
+            piece[i] = from[at + i] == '\n' ? ';' : from[at + i];
+        if (kept > 0) memcpy(list->text + list->bytes, piece, used < kept ? used : kept);
+        (void)XXH3_64bits_update(&list->state, piece, used);
     }
     return (ssize_t)count;
 }
