@@ -30,11 +30,11 @@ static yoke_status make_stale(bench_engine *engine) {
 }
 
 static yoke_status fill_gradients(bench_engine *engine) {
-    yoke_status status = yoke_scatter(engine->parallel, &engine->batch);
-    if (status == YOKE_OK) status = yoke_replicate(engine->parallel);
-    if (status == YOKE_OK) status = yoke_forward_replicas(engine->parallel, true);
-    if (status == YOKE_OK) status = yoke_loss_replicas(engine->parallel);
-    return status == YOKE_OK ? yoke_backward_replicas(engine->parallel) : status;
+    yoke_status status = yoke_data_parallel_scatter(engine->parallel, &engine->batch);
+    if (status == YOKE_OK) status = yoke_data_parallel_replicate(engine->parallel);
+    if (status == YOKE_OK) status = yoke_data_parallel_forward_replicas(engine->parallel, true);
+    if (status == YOKE_OK) status = yoke_data_parallel_loss_replicas(engine->parallel);
+    return status == YOKE_OK ? yoke_data_parallel_backward_replicas(engine->parallel) : status;
 }
 
 /* Runs `prepare`, then times `stage`, `steps` times. */
@@ -50,17 +50,17 @@ static yoke_status time_stage(bench_engine *engine, int steps, double *milliseco
         status = stage(engine->parallel);
         seconds += race_clock() - begin;
     }
-    yoke_data_parallel_release(engine->parallel);
+    yoke_data_parallel_unbind(engine->parallel);
     *milliseconds = seconds * 1e3 / steps;
     return status;
 }
 
 static yoke_status run_replicate(void *engine, int steps, double *milliseconds) {
-    return time_stage(engine, steps, milliseconds, make_stale, yoke_replicate);
+    return time_stage(engine, steps, milliseconds, make_stale, yoke_data_parallel_replicate);
 }
 
 static yoke_status run_reduce(void *engine, int steps, double *milliseconds) {
-    return time_stage(engine, steps, milliseconds, fill_gradients, yoke_reduce);
+    return time_stage(engine, steps, milliseconds, fill_gradients, yoke_data_parallel_reduce);
 }
 
 static yoke_status copy_job(int worker, void *context) {
@@ -76,7 +76,7 @@ static yoke_status run_copy(void *context, int steps, double *milliseconds) {
     for (int i = 0; i < steps && status == YOKE_OK; i++)
         status = yoke_parallel_apply(copy->engine->parallel, copy_job, copy);
     *milliseconds = (race_clock() - begin) * 1e3 / steps;
-    yoke_data_parallel_release(copy->engine->parallel);
+    yoke_data_parallel_unbind(copy->engine->parallel);
     return status;
 }
 

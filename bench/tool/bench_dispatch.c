@@ -27,7 +27,7 @@ static yoke_status run_dispatch(void *context, int steps, double *milliseconds) 
     for (int i = 0; i < steps && status == YOKE_OK; i++)
         status = yoke_parallel_apply(engine->parallel, empty_job, NULL);
     *milliseconds = (race_clock() - begin) * 1e3 / steps;
-    yoke_data_parallel_release(engine->parallel);
+    yoke_data_parallel_unbind(engine->parallel);
     return status;
 }
 

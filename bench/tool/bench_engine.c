@@ -200,7 +200,7 @@ yoke_status bench_engine_steps(void *context, int steps, double *milliseconds) {
     engine->processor_ms = (processor_clock() - processor) * 1e3 / steps;
     if (status == YOKE_OK) status = yoke_devices_synchronize(engine->devices);
     *milliseconds = (race_clock() - begin) * 1e3 / steps;
-    yoke_data_parallel_release(engine->parallel);
+    yoke_data_parallel_unbind(engine->parallel);
     return status;
 }
 
@@ -214,7 +214,7 @@ yoke_status bench_engine_fastest(void *context, int steps, double *milliseconds)
         if (status == YOKE_OK) status = yoke_devices_synchronize(engine->devices);
         *milliseconds = fmin(*milliseconds, (race_clock() - begin) * 1e3);
     }
-    yoke_data_parallel_release(engine->parallel);
+    yoke_data_parallel_unbind(engine->parallel);
     return status;
 }
 
@@ -234,7 +234,7 @@ static yoke_status time_kernels(bench_engine *engine, bench_timing timing, int r
     yoke_status status = yoke_data_parallel_bind(engine->parallel);
     if (status == YOKE_OK)
         status = bench_kernel_time(engine->parallel, timing, repeat, milliseconds);
-    yoke_data_parallel_release(engine->parallel);
+    yoke_data_parallel_unbind(engine->parallel);
     return status;
 }
 

@@ -105,8 +105,8 @@ YOKE_API yoke_status yoke_data_parallel_broadcast(yoke_data_parallel *parallel);
 typedef struct yoke_step_result {
     size_t struct_size; /**< sizeof(yoke_step_result). */
     double loss;        /**< The labels' losses, summed and divided by `weight`; 0 over weight 0. */
-    int rows;           /**< In the whole batch; after yoke_gather in this rank's part. */
-    int correct;        /**< Labels whose output is the largest; -1 for regression. */
+    int rows;    /**< In the whole batch; after yoke_data_parallel_gather in this rank's part. */
+    int correct; /**< Labels whose output is the largest; -1 for regression. */
     double gradient_norm; /**< Before clipping; -1 without clipping. */
     double weight; /**< `labels`; with class_weights or ignore_index the sum of the weights of
                         the labels that count. Regression: `rows`. */
@@ -193,7 +193,8 @@ YOKE_API yoke_status yoke_data_parallel_forward_outputs(yoke_data_parallel *para
                                                         float *const *outputs);
 
 /** Backward alone, once after each forward in training mode. It leaves the summed gradient on the
- * root, for yoke_update; while yoke_no_sync is on, the gradients add up in the replicas instead.
+ * root, for yoke_data_parallel_update; while yoke_data_parallel_no_sync is on, the gradients add up
+ * in the replicas instead.
  *
  * @param parallel          The engine.
  * @param output_gradients  d loss / d outputs, [rows, output shape]; NULL: of the model's loss with
@@ -289,7 +290,7 @@ YOKE_API yoke_status yoke_data_parallel_read_gradient(yoke_data_parallel *parall
                                                       const char *name, float *values,
                                                       size_t count);
 
-/** Writes the gradient of a parameter on the root, which yoke_update will use.
+/** Writes the gradient of a parameter on the root, which yoke_data_parallel_update will use.
  *
  * @param parallel  The engine.
  * @param name      The parameter's name in PyTorch's state_dict.
@@ -318,7 +319,7 @@ YOKE_API yoke_status yoke_data_parallel_read_input_gradients(yoke_data_parallel 
  * @param[out] gradients  [rows, shape of this input]
  * @return As yoke_data_parallel_read_input_gradients; also ARGUMENT: there is no such input.
  */
-YOKE_API yoke_status yoke_data_parallel_read_gradients_of_input(yoke_data_parallel *parallel,
+YOKE_API yoke_status yoke_data_parallel_read_input_gradients_of(yoke_data_parallel *parallel,
                                                                 int input, float *gradients);
 
 /** Hashes all parameters and buffers: XXH3-64 of their float32 values in PyTorch's layout and
@@ -394,7 +395,7 @@ YOKE_API yoke_status yoke_data_parallel_bind(yoke_data_parallel *parallel);
  *
  * @param parallel  The engine.
  */
-YOKE_API void yoke_data_parallel_release(yoke_data_parallel *parallel);
+YOKE_API void yoke_data_parallel_unbind(yoke_data_parallel *parallel);
 
 /** Makes every plan for one size of the whole batch now, so that no later step allocates: for a
  * short last batch and for evaluation.

@@ -49,9 +49,9 @@ typedef struct yoke_data_parallel_options {
     /** DDP: the ranks that train this model together, one device each; NULL: this process alone.
      * Schedule overlap: ranks all-reduce gradients and each updates its weights; sharded, over
      * shared memory: each rank updates and publishes its part. All ranks call create, broadcast,
-     * step, evaluate and yoke_reduce together, and yoke_scatter where whole_rows is 0. A rank that
-     * fails in one of these, or in forward or backward by hand, ends the group: the others return
-     * its error. */
+     * step, evaluate and yoke_data_parallel_reduce together, and yoke_data_parallel_scatter where
+     * whole_rows is 0. A rank that fails in one of these, or in forward or backward by hand, ends
+     * the group: the others return its error. */
     yoke_process_group *process_group;
     /** DDP: evaluate with each rank's own running statistics; false: with rank 0's, as PyTorch with
      * its default, broadcast_buffers = true. */

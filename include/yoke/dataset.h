@@ -266,9 +266,9 @@ typedef struct yoke_batch {
     const int32_t *labels; /**< [rows, positions of the output] or [rows]; NULL for regression. */
     const float *targets;  /**< [rows, target_count]; NULL for classification. */
     int first_row;         /**< DDP: where this rank's rows begin in the batch of all ranks. With
-                                yoke_no_sync: in the batch whose parts add up. */
+                                yoke_data_parallel_no_sync: in the batch whose parts add up. */
     int whole_rows;        /**< DDP: rows of the batch of all ranks; 0: the ranks must count. With
-                                yoke_no_sync: of all parts. */
+                                yoke_data_parallel_no_sync: of all parts. */
     const uint8_t *pixels; /**< [rows, channels, height, width]: stored pixels, which GPUs decode;
                                 instead of `inputs`. */
     const yoke_placement *placements; /**< [rows]; NULL: every image as it is. */
@@ -284,7 +284,7 @@ typedef struct yoke_batch {
                                            NULL: of none. */
     double whole_weight; /**< What divides the sum of the losses of the batch of all ranks or parts;
                               0: their labels or, with class_weights or ignore_index, what the ranks
-                              count. Parts of yoke_no_sync need it then. */
+                              count. Parts of yoke_data_parallel_no_sync need it then. */
     const yoke_crop *crops; /**< [rows], host memory: `pixels` are parts of decoded images, which
                                  GPUs scale. A batch of a loader; NULL: pixels have the shape of
                                  rows. */
@@ -423,7 +423,8 @@ YOKE_API yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch);
  *
  * @param loader  The loader.
  * @param epoch   Counted from 0.
- * @param batch   The first batch to lend, 0 to yoke_loader_batches; that many: the epoch is over.
+ * @param batch   The first batch to lend, 0 to yoke_loader_batch_count; that many: the epoch is
+ * over.
  * @return ARGUMENT: `loader` is NULL, or the epoch has fewer batches. Of a row stream without
  *         `skip` yoke_loader_next returns DATA for fewer batches; behind a `skip` past the end the
  *         epoch is over.
@@ -470,7 +471,7 @@ YOKE_API yoke_status yoke_loader_shorten(yoke_loader *loader, const yoke_model *
  * @param loader  The loader. NULL: 0.
  * @return The same on every rank. SIZE_MAX: a row stream whose pass has not ended.
  */
-YOKE_API size_t yoke_loader_batches(const yoke_loader *loader);
+YOKE_API size_t yoke_loader_batch_count(const yoke_loader *loader);
 
 /** Whether batches come as pixels of the rows' shape; pass it on as
  * yoke_data_parallel_options.pixels.

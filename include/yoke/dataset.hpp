@@ -258,7 +258,7 @@ class loader {
         return batch;
     }
     yoke_batch next() { return try_next().value(); }
-    std::size_t batches() const noexcept { return yoke_loader_batches(get()); }
+    std::size_t batches() const noexcept { return yoke_loader_batch_count(get()); }
 
     yoke_loader *get() const noexcept { return handle_.get(); }
     explicit operator bool() const noexcept { return static_cast<bool>(handle_); }

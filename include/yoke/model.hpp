@@ -351,10 +351,10 @@ class model {
     static model preset(const std::string &name, yoke_shape input, int classes) {
         return try_preset(name, input, classes).value();
     }
-    /** yoke_model_read_onnx. */
+    /** yoke_model_load_onnx. */
     static result<model> try_read_onnx(const std::string &path) {
         yoke_model *made = nullptr;
-        const yoke_status status = yoke_model_read_onnx(&made, path.c_str(), nullptr);
+        const yoke_status status = yoke_model_load_onnx(&made, path.c_str(), nullptr);
         return own(status, made);
     }
     static model read_onnx(const std::string &path) { return try_read_onnx(path).value(); }

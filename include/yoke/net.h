@@ -279,7 +279,7 @@ YOKE_API yoke_status yoke_net_write(yoke_net *net, yoke_net_part part, const yok
  * new weights, never a mixture.
  *
  * @param net    The net.
- * @param part   Which; not the graph (yoke_model_read_onnx).
+ * @param part   Which; not the graph (yoke_model_load_onnx).
  * @param bytes  [count] the bytes of a file.
  * @param count  Of bytes.
  * @return As yoke_weights_load and yoke_state_load.

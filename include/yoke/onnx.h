@@ -45,20 +45,20 @@ typedef struct yoke_onnx_options {
  * it has an operator that Yoke lacks, or asks of one what Yoke does not do; the text names operator
  * and node. DEVICE: this build has no ONNX; the text says how to get it.
  */
-YOKE_API yoke_status yoke_model_read_onnx(yoke_model **model, const char *path,
+YOKE_API yoke_status yoke_model_load_onnx(yoke_model **model, const char *path,
                                           const yoke_onnx_options *options);
 
-/** yoke_model_read_onnx from a file's bytes in memory, which has all weights itself: DATA if it
+/** yoke_model_load_onnx from a file's bytes in memory, which has all weights itself: DATA if it
  * names other files.
  *
  * @param[out] model  The finished model; NULL on failure.
  * @param bytes       [count], a whole file. Read until it returns.
  * @param count       Its bytes.
  * @param options     NULL: YOKE_ONNX_OPTIONS_INIT.
- * @return As yoke_model_read_onnx; texts name "the bytes in memory".
+ * @return As yoke_model_load_onnx; texts name "the bytes in memory".
  */
-YOKE_API yoke_status yoke_model_read_onnx_bytes(yoke_model **model, const void *bytes, size_t count,
-                                                const yoke_onnx_options *options);
+YOKE_API yoke_status yoke_model_read_onnx(yoke_model **model, const void *bytes, size_t count,
+                                          const yoke_onnx_options *options);
 
 /** Where weights come from: fills `values` with [count] floats of tensor `index`, as
  * yoke_model_tensor counts them. An error ends the writing. */
@@ -77,21 +77,21 @@ typedef yoke_status (*yoke_onnx_weights)(void *payload, int index, float *values
  *         of the host program; `weights` is NULL, and the model has none; or it has more than 2 GB.
  *         DEVICE: this build has no ONNX.
  */
-YOKE_API yoke_status yoke_model_write_onnx(const yoke_model *model, yoke_onnx_weights weights,
-                                           void *payload, const char *path);
+YOKE_API yoke_status yoke_model_save_onnx(const yoke_model *model, yoke_onnx_weights weights,
+                                          void *payload, const char *path);
 
-/** Writes the file of yoke_model_write_onnx to a sink: the same bytes. yoke_weights_write_onnx
+/** Writes the file of yoke_model_save_onnx to a sink: the same bytes. yoke_weights_write_onnx
  * writes an engine's weights.
  *
  * @param model    A finished model.
- * @param weights  As in yoke_model_write_onnx; NULL: the weights with which a model from a file
+ * @param weights  As in yoke_model_save_onnx; NULL: the weights with which a model from a file
  *                 begins.
  * @param payload  Passed to weights.
  * @param sink     Gets the bytes.
- * @return What the sink returns; ARGUMENT and DEVICE as yoke_model_write_onnx.
+ * @return What the sink returns; ARGUMENT and DEVICE as yoke_model_save_onnx.
  */
-YOKE_API yoke_status yoke_model_write_onnx_to(const yoke_model *model, yoke_onnx_weights weights,
-                                              void *payload, const yoke_sink *sink);
+YOKE_API yoke_status yoke_model_write_onnx(const yoke_model *model, yoke_onnx_weights weights,
+                                           void *payload, const yoke_sink *sink);
 
 #ifdef __cplusplus
 }

@@ -237,7 +237,7 @@ YOKE_API double yoke_lr_plateau_update(yoke_lr_plateau *plateau, double loss);
  * @param step      The step, counted from 0.
  * @return The rate, at least 0; NaN: struct_size is wrong, and yoke_last_error says so.
  */
-YOKE_API double yoke_learning_rate(const yoke_lr_schedule *schedule, uint64_t step);
+YOKE_API double yoke_lr_schedule_rate(const yoke_lr_schedule *schedule, uint64_t step);
 
 #ifdef __cplusplus
 }

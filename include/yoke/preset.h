@@ -22,7 +22,7 @@ extern "C" {
  * "gpt2:layers=12,width=768,heads=12,context=1024"; without `context` it has an embedding for each
  * position of a row.
  *
- * NET.onnx: a model from a file, with its weights (yoke_model_read_onnx); an input of 0 channels
+ * NET.onnx: a model from a file, with its weights (yoke_model_load_onnx); an input of 0 channels
  * and 0 classes are the file's.
  *
  * Options may follow the name: "mlp:width=256,dropout=0.5". yoke_model_preset_describe lists them.

@@ -17,17 +17,18 @@ extern "C" {
 /** Cuts a batch by torch.chunk's rule and uploads each shard to its device.
  *
  * @param parallel  The engine.
- * @param batch     Read until yoke_gather returns.
+ * @param batch     Read until yoke_data_parallel_gather returns.
  * @return ARGUMENT: the batch is too large or incomplete.
  */
-YOKE_API yoke_status yoke_scatter(yoke_data_parallel *parallel, const yoke_batch *batch);
+YOKE_API yoke_status yoke_data_parallel_scatter(yoke_data_parallel *parallel,
+                                                const yoke_batch *batch);
 
 /** Gives the root's weights to every replica that is behind.
  *
  * @param parallel  The engine.
  * @return See above.
  */
-YOKE_API yoke_status yoke_replicate(yoke_data_parallel *parallel);
+YOKE_API yoke_status yoke_data_parallel_replicate(yoke_data_parallel *parallel);
 
 /** Computes every shard's outputs on its device.
  *
@@ -35,7 +36,8 @@ YOKE_API yoke_status yoke_replicate(yoke_data_parallel *parallel);
  * @param training  true: batch statistics and dropout; false: running statistics.
  * @return See above.
  */
-YOKE_API yoke_status yoke_forward_replicas(yoke_data_parallel *parallel, bool training);
+YOKE_API yoke_status yoke_data_parallel_forward_replicas(yoke_data_parallel *parallel,
+                                                         bool training);
 
 /** Computes every shard's loss, and its gradient, divided by what the labels of the whole batch
  * weigh, as in yoke_step_result.weight.
@@ -43,14 +45,14 @@ YOKE_API yoke_status yoke_forward_replicas(yoke_data_parallel *parallel, bool tr
  * @param parallel  The engine.
  * @return See above.
  */
-YOKE_API yoke_status yoke_loss_replicas(yoke_data_parallel *parallel);
+YOKE_API yoke_status yoke_data_parallel_loss_replicas(yoke_data_parallel *parallel);
 
 /** Computes every replica's gradient.
  *
  * @param parallel  The engine.
  * @return See above.
  */
-YOKE_API yoke_status yoke_backward_replicas(yoke_data_parallel *parallel);
+YOKE_API yoke_status yoke_data_parallel_backward_replicas(yoke_data_parallel *parallel);
 
 /** Sums the replicas' gradients on the root; in DDP over all ranks. With those that no_sync added
  * up, which it also takes when other batches have come since.
@@ -58,7 +60,7 @@ YOKE_API yoke_status yoke_backward_replicas(yoke_data_parallel *parallel);
  * @param parallel  The engine.
  * @return See above.
  */
-YOKE_API yoke_status yoke_reduce(yoke_data_parallel *parallel);
+YOKE_API yoke_status yoke_data_parallel_reduce(yoke_data_parallel *parallel);
 
 /** Updates the root's weights with the gradient on the root; the other replicas become stale.
  *
@@ -68,12 +70,12 @@ YOKE_API yoke_status yoke_reduce(yoke_data_parallel *parallel);
  *         and when an update has used this gradient. NUMERIC: the gradient is not finite; the text
  *         names the parameter, and no weight changes.
  */
-YOKE_API yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate);
+YOKE_API yoke_status yoke_data_parallel_update(yoke_data_parallel *parallel, double learning_rate);
 
 /** PyTorch's no_sync. While it is on, backward by hand adds the gradients to those of the backward
  * calls before it, in the replicas, and exchanges nothing. After it is off, the next
- * yoke_data_parallel_backward, or yoke_reduce, sums them all once, over devices and ranks. In DDP
- * all ranks call it.
+ * yoke_data_parallel_backward, or yoke_data_parallel_reduce, sums them all once, over devices and
+ * ranks. In DDP all ranks call it.
  *
  * The model's own loss divides by the weight of its batch: to get the mean over several batches,
  * set their first_row and whole_rows as parts of one; with class_weights or ignore_index their
@@ -85,16 +87,17 @@ YOKE_API yoke_status yoke_update(yoke_data_parallel *parallel, double learning_r
  * @return MEMORY: as yoke_data_parallel_create. yoke_data_parallel_step returns ARGUMENT while
  *         no_sync is on or gradients wait.
  */
-YOKE_API yoke_status yoke_no_sync(yoke_data_parallel *parallel, bool on);
+YOKE_API yoke_status yoke_data_parallel_no_sync(yoke_data_parallel *parallel, bool on);
 
 /** Forgets the gradient on the root, and those that wait in the replicas: PyTorch's
- * optimizer.zero_grad(). yoke_update and yoke_reduce then need a backward first.
+ * optimizer.zero_grad(). yoke_data_parallel_update and yoke_data_parallel_reduce then need a
+ * backward first.
  *
  * @param parallel  The engine.
  * @return ARGUMENT: `parallel` is NULL. NUMERIC: on GPUs, the gradient of the step before was not
  *         finite.
  */
-YOKE_API yoke_status yoke_zero_grad(yoke_data_parallel *parallel);
+YOKE_API yoke_status yoke_data_parallel_zero_grad(yoke_data_parallel *parallel);
 
 /** Sums losses and counts of correct rows on the host.
  *
@@ -102,7 +105,8 @@ YOKE_API yoke_status yoke_zero_grad(yoke_data_parallel *parallel);
  * @param[out] result  Set struct_size first. May be NULL.
  * @return See above. A loss that is not finite is a result: the caller decides about the update.
  */
-YOKE_API yoke_status yoke_gather(yoke_data_parallel *parallel, yoke_step_result *result);
+YOKE_API yoke_status yoke_data_parallel_gather(yoke_data_parallel *parallel,
+                                               yoke_step_result *result);
 
 #ifdef __cplusplus
 }

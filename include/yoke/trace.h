@@ -145,7 +145,7 @@ YOKE_API void yoke_trace_reset(yoke_trace *trace);
  * @param path   The file; it is complete, or it is not there.
  * @return IO: the text names the path and the cause.
  */
-YOKE_API yoke_status yoke_trace_write(const yoke_trace *trace, const char *path);
+YOKE_API yoke_status yoke_trace_save(const yoke_trace *trace, const char *path);
 
 #ifdef __cplusplus
 }

@@ -91,12 +91,12 @@ YOKE_API yoke_status yoke_weights_save_described(yoke_data_parallel *parallel,
 YOKE_API yoke_status yoke_weights_write(yoke_data_parallel *parallel, const yoke_model *model,
                                         const yoke_weights_info *info, const yoke_sink *sink);
 
-/** Writes an engine's model and weights as a file of ONNX: yoke_model_write_onnx (yoke/onnx.h).
+/** Writes an engine's model and weights as a file of ONNX: yoke_model_save_onnx (yoke/onnx.h).
  *
  * @param parallel  The engine.
  * @param model     The engine's model.
  * @param path      The file; it is complete, or what it was before.
- * @return As yoke_model_write_onnx and yoke_data_parallel_read.
+ * @return As yoke_model_save_onnx and yoke_data_parallel_read.
  */
 YOKE_API yoke_status yoke_weights_save_onnx(yoke_data_parallel *parallel, const yoke_model *model,
                                             const char *path);
@@ -106,7 +106,7 @@ YOKE_API yoke_status yoke_weights_save_onnx(yoke_data_parallel *parallel, const 
  * @param parallel  The engine.
  * @param model     The engine's model.
  * @param sink      Gets the bytes.
- * @return As yoke_model_write_onnx_to and yoke_data_parallel_read.
+ * @return As yoke_model_write_onnx and yoke_data_parallel_read.
  */
 YOKE_API yoke_status yoke_weights_write_onnx(yoke_data_parallel *parallel, const yoke_model *model,
                                              const yoke_sink *sink);

@@ -23,7 +23,7 @@ def from_onnx(path: str | os.PathLike[str], loss: str = "cross-entropy", *, inpu
     given = make("yoke_onnx_options", "YOKE_ONNX_OPTIONS_INIT", loss=ctypes.addressof(chosen))
     if input is not None:
         given.input = shape_struct(input)
-    LIBRARY.yoke_model_read_onnx(ctypes.byref(handle), os.fsencode(path), ctypes.byref(given))
+    LIBRARY.yoke_model_load_onnx(ctypes.byref(handle), os.fsencode(path), ctypes.byref(given))
     weakref.finalize(handle, LIBRARY.yoke_model_destroy, ctypes.c_void_p(handle.value))
     return Model(handle)
 

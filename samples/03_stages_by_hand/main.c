@@ -15,14 +15,14 @@ static void must(yoke_status status) {
 /* What yoke_data_parallel_step does, in the order the data travels. */
 static double step_by_hand(yoke_data_parallel *parallel, const yoke_batch *batch) {
     yoke_step_result result = {.struct_size = sizeof result};
-    must(yoke_scatter(parallel, batch));
-    must(yoke_replicate(parallel));
-    must(yoke_forward_replicas(parallel, true));
-    must(yoke_loss_replicas(parallel));
-    must(yoke_backward_replicas(parallel));
-    must(yoke_reduce(parallel));
-    must(yoke_update(parallel, 0.05));
-    must(yoke_gather(parallel, &result));
+    must(yoke_data_parallel_scatter(parallel, batch));
+    must(yoke_data_parallel_replicate(parallel));
+    must(yoke_data_parallel_forward_replicas(parallel, true));
+    must(yoke_data_parallel_loss_replicas(parallel));
+    must(yoke_data_parallel_backward_replicas(parallel));
+    must(yoke_data_parallel_reduce(parallel));
+    must(yoke_data_parallel_update(parallel, 0.05));
+    must(yoke_data_parallel_gather(parallel, &result));
     return result.loss;
 }
 

@@ -80,7 +80,7 @@ static double step(const part *first, const part *second, const yoke_batch *batc
     must(yoke_data_parallel_step(second->engine, &middle, YOKE_OPTIMIZER_LEARNING_RATE, &result));
     must(yoke_data_parallel_read_input_gradients(second->engine, gradients));
     must(yoke_data_parallel_backward(first->engine, gradients));
-    must(yoke_update(first->engine, YOKE_OPTIMIZER_LEARNING_RATE));
+    must(yoke_data_parallel_update(first->engine, YOKE_OPTIMIZER_LEARNING_RATE));
     return result.loss;
 }
 
@@ -102,7 +102,7 @@ int main(int argc, char **argv) {
         yoke_batch batch = {.struct_size = sizeof batch};
         yoke_step_result whole = {.struct_size = sizeof whole};
         must(yoke_loader_begin(loader, epoch));
-        for (size_t left = yoke_loader_batches(loader); left > 0; left--) {
+        for (size_t left = yoke_loader_batch_count(loader); left > 0; left--) {
             must(yoke_loader_next(loader, &batch, NULL));
             must(yoke_data_parallel_step(parts[2].engine, &batch, YOKE_OPTIMIZER_LEARNING_RATE,
                                          &whole));

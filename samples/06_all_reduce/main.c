@@ -49,7 +49,7 @@ static void average_gradients(yoke_data_parallel *engine, const yoke_model *mode
 static double train_epoch(yoke_data_parallel *engine, const yoke_model *model, yoke_loader *loader,
                           yoke_process_group *group, float *gradient) {
     double loss = 0;
-    for (size_t i = 0; i < yoke_loader_batches(loader); i++) {
+    for (size_t i = 0; i < yoke_loader_batch_count(loader); i++) {
         yoke_batch batch = {.struct_size = sizeof batch};
         yoke_step_result result = {.struct_size = sizeof result};
         must(yoke_loader_next(loader, &batch, NULL));
@@ -57,9 +57,9 @@ static double train_epoch(yoke_data_parallel *engine, const yoke_model *model, y
         must(yoke_data_parallel_forward(engine, &batch, true, NULL));
         must(yoke_data_parallel_backward(engine, NULL));
         average_gradients(engine, model, group, gradient);
-        must(yoke_update(engine, YOKE_OPTIMIZER_LEARNING_RATE));
-        must(yoke_gather(engine, &result));
-        loss += result.loss / (double)yoke_loader_batches(loader);
+        must(yoke_data_parallel_update(engine, YOKE_OPTIMIZER_LEARNING_RATE));
+        must(yoke_data_parallel_gather(engine, &result));
+        loss += result.loss / (double)yoke_loader_batch_count(loader);
     }
     return loss;
 }

@@ -87,9 +87,9 @@ int main(int argc, char **argv) {
     for (int step = 1; step <= STEPS; step++) {
         must(yoke_data_parallel_forward(parallel, &batch, true, outputs));
         double loss = smooth_l1_loss(outputs, targets, gradients);
-        must(yoke_zero_grad(parallel));
+        must(yoke_data_parallel_zero_grad(parallel));
         must(yoke_data_parallel_backward(parallel, gradients));
-        must(yoke_update(parallel, YOKE_OPTIMIZER_LEARNING_RATE));
+        must(yoke_data_parallel_update(parallel, YOKE_OPTIMIZER_LEARNING_RATE));
         if (step == 1 || step % 40 == 0) printf("step %3d  loss %.5f\n", step, loss);
     }
 

@@ -79,18 +79,18 @@ static void build(job *run, const char *name, int batch, int epochs) {
     run->schedule.struct_size = sizeof run->schedule;
     run->schedule.kind = YOKE_LR_COSINE;
     run->schedule.learning_rate = 0.1;
-    run->schedule.steps = (uint64_t)epochs * yoke_loader_batches(loader);
+    run->schedule.steps = (uint64_t)epochs * yoke_loader_batch_count(loader);
 }
 
 static void train(job *run, uint64_t epoch) {
     yoke_loader *loader = run->loaders[YOKE_SPLIT_TRAIN];
     double data = 0, training = 0;
     must(yoke_loader_begin(loader, epoch));
-    for (uint64_t step = 0; step < yoke_loader_batches(loader); step++) {
+    for (uint64_t step = 0; step < yoke_loader_batch_count(loader); step++) {
         yoke_batch batch = {.struct_size = sizeof batch};
         yoke_step_result result = {.struct_size = sizeof result};
         double rate =
-            yoke_learning_rate(&run->schedule, epoch * yoke_loader_batches(loader) + step);
+            yoke_lr_schedule_rate(&run->schedule, epoch * yoke_loader_batch_count(loader) + step);
         double begin = seconds();
         must(yoke_loader_next(loader, &batch, NULL));
         double loaded = seconds();
@@ -110,7 +110,7 @@ static void evaluate(job *run, uint64_t epoch) {
     yoke_loader *loader = run->loaders[YOKE_SPLIT_TEST];
     double loss = 0, correct = 0, rows = 0;
     must(yoke_loader_begin(loader, 0));
-    for (size_t left = yoke_loader_batches(loader); left > 0; left--) {
+    for (size_t left = yoke_loader_batch_count(loader); left > 0; left--) {
         yoke_batch batch = {.struct_size = sizeof batch};
         yoke_step_result result = {.struct_size = sizeof result};
         must(yoke_loader_next(loader, &batch, NULL));

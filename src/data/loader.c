@@ -520,7 +520,7 @@ yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *w
     return yoke_options_store(batch, &own, sizeof own, "yoke_batch");
 }
 
-size_t yoke_loader_batches(const yoke_loader *loader) {
+size_t yoke_loader_batch_count(const yoke_loader *loader) {
     return loader ? loader->batches : 0;
 }
 

@@ -93,7 +93,7 @@ static yoke_status evaluate_test(fit *own) {
 static yoke_status train_batch(fit *own, const yoke_batch *batch) {
     yoke_net *net = own->net;
     yoke_step_result result = {.struct_size = sizeof result};
-    double rate = yoke_learning_rate(&own->schedule, own->done);
+    double rate = yoke_lr_schedule_rate(&own->schedule, own->done);
     TRY(yoke_data_parallel_step(net->engine, batch, rate, &result));
     own->loss += result.loss * result.weight;
     own->weight += result.weight;
@@ -201,7 +201,7 @@ static yoke_status open_loaders(fit *own, const yoke_dataset *rows) {
 static yoke_status plan(fit *own) {
     yoke_net *net = own->net;
     const yoke_fit_options *options = own->options;
-    size_t batches = yoke_loader_batches(own->loader);
+    size_t batches = yoke_loader_batch_count(own->loader);
     own->epochs = options->epochs > 0 ? (uint64_t)options->epochs : 1;
     own->steps = options->steps;
     net->now.steps = own->steps;
@@ -226,7 +226,7 @@ static yoke_status run(fit *own, const yoke_dataset *rows) {
     TRY(plan(own));
     TRY(yoke_data_parallel_bind(net->engine));
     yoke_status status = train(own);
-    yoke_data_parallel_release(net->engine);
+    yoke_data_parallel_unbind(net->engine);
     if (!isnan(own->best_loss)) {
         bool best = own->options->patience > 0;
         own->result->test_loss = best ? own->best_loss : net->now.test_loss;

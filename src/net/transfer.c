@@ -69,7 +69,7 @@ static yoke_status read_part(yoke_net *net, yoke_net_part part, const void *byte
     TRY(find(net, part, &kind));
     if (kind->read == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "a net has its model already: yoke_model_read_onnx makes one of a graph");
+                    "a net has its model already: yoke_model_load_onnx makes one of a graph");
     TRY(kind->read(net, bytes, count));
     yoke_net_changed(net);
     return YOKE_OK;

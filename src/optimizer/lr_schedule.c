@@ -33,7 +33,7 @@ static double drop_twice(const yoke_lr_schedule *schedule, uint64_t step) {
     return schedule->learning_rate * (done < 0.5 ? 1 : done < 0.75 ? 0.1 : 0.01);
 }
 
-double yoke_learning_rate(const yoke_lr_schedule *given, uint64_t step) {
+double yoke_lr_schedule_rate(const yoke_lr_schedule *given, uint64_t step) {
     if (given == NULL) return 0;
     yoke_lr_schedule own, *schedule = &own;
     if (yoke_options_load(&own, sizeof own, given, "yoke_lr_schedule") != YOKE_OK) return NAN;

@@ -60,7 +60,7 @@ typedef struct yoke_flat_view {
     size_t elements, trainable, buffer_elements;
 } yoke_flat_view;
 yoke_status yoke_data_parallel_flat(yoke_data_parallel *parallel, yoke_flat_view *view);
-/* The caller has written parameters and buffers; or the gradient, for yoke_update. */
+/* The caller has written parameters and buffers; or the gradient, for yoke_data_parallel_update. */
 yoke_status yoke_data_parallel_wrote_weights(yoke_data_parallel *parallel);
 void yoke_data_parallel_wrote_gradient(yoke_data_parallel *parallel);
 /* Steps that others have taken for it. */

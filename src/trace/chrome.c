@@ -200,7 +200,7 @@ yoke_status yoke_trace_write_processes(const yoke_trace_process *processes, int 
     return status;
 }
 
-yoke_status yoke_trace_write(const yoke_trace *trace, const char *path) {
+yoke_status yoke_trace_save(const yoke_trace *trace, const char *path) {
     TRY(yoke_pointer_check(trace, "trace"));
     return yoke_trace_write_processes(&(yoke_trace_process){.rank = -1, .trace = trace}, 1, path);
 }

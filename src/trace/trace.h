@@ -66,7 +66,7 @@ typedef struct yoke_trace_process {
     const char *name; /* NULL: "yoke", or its rank */
 } yoke_trace_process;
 
-/* yoke_trace_write for the processes of a run, in one file (docs/traces.md). */
+/* yoke_trace_save for the processes of a run, in one file (docs/traces.md). */
 yoke_status yoke_trace_write_processes(const yoke_trace_process *processes, int count,
                                        const char *path);
 

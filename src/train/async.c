@@ -13,10 +13,10 @@
 /* On the worker's thread: the gradient of its rows, with the weights that it has pulled. */
 static yoke_status compute_gradient(yoke_worker *own) {
     own->result.struct_size = sizeof own->result;
-    TRY(yoke_forward_replicas(own->engine, true));
-    TRY(yoke_loss_replicas(own->engine));
-    TRY(yoke_backward_replicas(own->engine));
-    return yoke_gather(own->engine, &own->result);
+    TRY(yoke_data_parallel_forward_replicas(own->engine, true));
+    TRY(yoke_data_parallel_loss_replicas(own->engine));
+    TRY(yoke_data_parallel_backward_replicas(own->engine));
+    return yoke_data_parallel_gather(own->engine, &own->result);
 }
 
 static yoke_status open(yoke_trainer *trainer) {
@@ -138,7 +138,7 @@ static yoke_status apply(yoke_trainer *trainer, const yoke_worker *worker, doubl
         memcpy(server->buffers, own->buffers, server->buffer_elements * sizeof *server->buffers);
     yoke_data_parallel_wrote_gradient(run->parallel);
     bool divides = options->divide_rate && staleness > 1;
-    TRY(yoke_update(run->parallel, divides ? rate / (double)staleness : rate));
+    TRY(yoke_data_parallel_update(run->parallel, divides ? rate / (double)staleness : rate));
     apart->updates++;
     return yoke_data_parallel_wrote_weights(run->parallel); /* the running statistics */
 }

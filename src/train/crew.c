@@ -131,7 +131,7 @@ yoke_status yoke_crew_pull(yoke_crew *crew, yoke_worker *worker) {
 }
 
 yoke_status yoke_crew_give(yoke_crew *crew, yoke_worker *worker, const yoke_batch *rows) {
-    TRY(yoke_scatter(worker->engine, rows));
+    TRY(yoke_data_parallel_scatter(worker->engine, rows));
     pthread_mutex_lock(&crew->mutex);
     worker->is_busy = true;
     worker->is_done = false;

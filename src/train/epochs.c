@@ -32,7 +32,7 @@ static yoke_status prepare(const yoke_run *run, size_t rows, bool training) {
 static yoke_status prepare_all(const yoke_run *run, const yoke_rows *test) {
     size_t batch = (size_t)run->options.batch, rows = run->training.info.rows;
     TRY(prepare(run, batch, true));
-    if (run->at.steps >= yoke_loader_batches(run->training.loader) && !run->options.drop_last)
+    if (run->at.steps >= yoke_loader_batch_count(run->training.loader) && !run->options.drop_last)
         TRY(prepare(run, rows % batch, true));
     if (test->loader == NULL) return YOKE_OK;
     if (test->info.rows >= batch || test->info.rows == 0) TRY(prepare(run, batch, false));
@@ -224,7 +224,7 @@ static yoke_status run_epoch(yoke_trainer *trainer) {
         TRY(save_or_stop(trainer));
         TRY(trainer->steps->load(trainer, &step));
         if (step.is_end) break;
-        step.rate = yoke_learning_rate(&run->schedule, run->at.step);
+        step.rate = yoke_lr_schedule_rate(&run->schedule, run->at.step);
         TRY(trainer->steps->update(trainer, &step));
         report_step(trainer, &step);
     }
@@ -238,7 +238,7 @@ static yoke_status evaluate_again(yoke_trainer *trainer) {
     if (trainer->run.options.evaluate_every < 0) return YOKE_OK;
     if (at->batches == 0 && at->epoch > 0) {
         at->epoch--;
-        at->batches = yoke_loader_batches(trainer->run.training.loader);
+        at->batches = yoke_loader_batch_count(trainer->run.training.loader);
     }
     return end_epoch(trainer);
 }

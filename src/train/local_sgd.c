@@ -12,12 +12,12 @@
 /* On the worker's thread. */
 static yoke_status take_step(yoke_worker *own) {
     own->result.struct_size = sizeof own->result;
-    TRY(yoke_forward_replicas(own->engine, true));
-    TRY(yoke_loss_replicas(own->engine));
-    TRY(yoke_backward_replicas(own->engine));
-    TRY(yoke_reduce(own->engine));
-    TRY(yoke_gather(own->engine, &own->result));
-    return yoke_update(own->engine, own->rate);
+    TRY(yoke_data_parallel_forward_replicas(own->engine, true));
+    TRY(yoke_data_parallel_loss_replicas(own->engine));
+    TRY(yoke_data_parallel_backward_replicas(own->engine));
+    TRY(yoke_data_parallel_reduce(own->engine));
+    TRY(yoke_data_parallel_gather(own->engine, &own->result));
+    return yoke_data_parallel_update(own->engine, own->rate);
 }
 
 static yoke_status open(yoke_trainer *trainer) {

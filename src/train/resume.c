@@ -82,7 +82,7 @@ static yoke_status read_best(const yoke_run *run, yoke_saving *saving,
 static yoke_status set_position(yoke_run *run, const yoke_state *state,
                                 const yoke_checkpoint *checkpoint) {
     yoke_position *at = &run->at;
-    uint64_t a_epoch = yoke_loader_batches(run->training.loader);
+    uint64_t a_epoch = yoke_loader_batch_count(run->training.loader);
     uint64_t own = (uint64_t)run->options.batch, theirs = own;
     at->step = state->steps;
     at->epoch = at->step / a_epoch;
@@ -115,7 +115,7 @@ static yoke_status compare_threads(yoke_run *run, const yoke_checkpoint *checkpo
 /* Steps of another batch size count other rows: what is left of the epochs decides. */
 static void plan_remaining(yoke_run *run) {
     yoke_position *at = &run->at;
-    uint64_t a_epoch = yoke_loader_batches(run->training.loader);
+    uint64_t a_epoch = yoke_loader_batch_count(run->training.loader);
     uint64_t all = (uint64_t)run->options.epochs * a_epoch;
     uint64_t done = at->epoch * a_epoch + at->batches;
     if (run->options.steps > 0 || at->steps == UINT64_MAX) return;

@@ -60,7 +60,7 @@ bool yoke_run_is_over(const yoke_run *run) {
 }
 
 bool yoke_run_epoch_is_done(const yoke_run *run) {
-    return run->at.batches >= yoke_loader_batches(run->training.loader);
+    return run->at.batches >= yoke_loader_batch_count(run->training.loader);
 }
 
 bool yoke_run_evaluation_is_due(const yoke_run *run) {

@@ -28,7 +28,7 @@ static yoke_status run_bound(run_thread *own) {
     yoke_turns_pass(&trainer->turns);
     TRY(yoke_data_parallel_bind(trainer->run.parallel));
     yoke_status status = own->loop(trainer);
-    yoke_data_parallel_release(trainer->run.parallel);
+    yoke_data_parallel_unbind(trainer->run.parallel);
     return status;
 }
 
@@ -104,7 +104,7 @@ static yoke_status go_on_without_it(yoke_trainer *trainer) {
                                    "than the deadline, %g s, and is left behind",
                                    run->engine.deadline));
     if (status == YOKE_OK) {
-        yoke_data_parallel_release(run->parallel);
+        yoke_data_parallel_unbind(run->parallel);
         return YOKE_OK;
     }
     yoke_data_parallel_destroy(run->parallel); /* leaves it behind */
@@ -132,7 +132,7 @@ yoke_status yoke_run_on_thread(yoke_trainer *trainer, yoke_status (*loop)(yoke_t
     yoke_run *run = &trainer->run;
     if (!run->options.survive || run->engine.deadline == 0 || run->ranks != NULL)
         return loop(trainer);
-    yoke_data_parallel_release(run->parallel);
+    yoke_data_parallel_unbind(run->parallel);
     yoke_error result = yoke_error_take(run_on_threads(trainer, loop));
     yoke_turns_pass(&trainer->turns);
     yoke_status bound = run->parallel != NULL ? yoke_data_parallel_bind(run->parallel) : YOKE_OK;

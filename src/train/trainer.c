@@ -327,7 +327,7 @@ static yoke_status describe_weights(yoke_run *run) {
 static yoke_status plan_steps(yoke_trainer *trainer) {
     yoke_run *run = &trainer->run;
     const yoke_trainer_options *options = &run->options;
-    uint64_t a_epoch = yoke_loader_batches(run->training.loader);
+    uint64_t a_epoch = yoke_loader_batch_count(run->training.loader);
     run->at.steps = options->steps > 0 ? options->steps : (uint64_t)options->epochs * a_epoch;
     run->at.epochs = UINT64_MAX;
     run->schedule = (yoke_lr_schedule){.struct_size = sizeof run->schedule,

@@ -50,7 +50,7 @@ yoke_status yoke_trainer_begin_work(yoke_trainer *trainer, const char *call) {
 
 void yoke_trainer_end_work(yoke_trainer *trainer) {
     yoke_turns *turns = &trainer->turns;
-    yoke_data_parallel_release(trainer->run.parallel);
+    yoke_data_parallel_unbind(trainer->run.parallel);
     atomic_store(&turns->owner, 0);
     pthread_mutex_unlock(&turns->turn);
     atomic_store(&turns->is_working, false);

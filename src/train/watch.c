@@ -29,7 +29,7 @@ yoke_status yoke_watch_check(const yoke_trainer_options *options) {
 void yoke_watch_begin(yoke_watch *watch, yoke_run *run) {
     const yoke_trainer_options *options = &run->options;
     double gamma = options->lr_gamma;
-    run->schedule.epoch_steps = yoke_loader_batches(run->training.loader);
+    run->schedule.epoch_steps = yoke_loader_batch_count(run->training.loader);
     watch->plateau = (yoke_lr_plateau)YOKE_LR_PLATEAU_INIT;
     watch->plateau.learning_rate = options->optimizer->learning_rate;
     watch->plateau.patience = options->lr_patience;

@@ -21,7 +21,7 @@ yoke_status yoke_weights_write_onnx(yoke_data_parallel *parallel, const yoke_mod
                                     const yoke_sink *sink) {
     source from = {parallel, model};
     TRY(yoke_pointer_check(parallel, "parallel"));
-    return yoke_model_write_onnx_to(model, read_tensor, &from, sink);
+    return yoke_model_write_onnx(model, read_tensor, &from, sink);
 }
 
 yoke_status yoke_weights_save_onnx(yoke_data_parallel *parallel, const yoke_model *model,
@@ -30,5 +30,5 @@ yoke_status yoke_weights_save_onnx(yoke_data_parallel *parallel, const yoke_mode
     TRY(yoke_pointer_check(parallel, "parallel"));
     TRY(yoke_pointer_check(model, "model"));
     TRY(yoke_pointer_check(path, "path"));
-    return yoke_model_write_onnx(model, read_tensor, &from, path);
+    return yoke_model_save_onnx(model, read_tensor, &from, path);
 }

@@ -206,13 +206,13 @@ static void by_hand_nobody_waits_but_the_streams(void **state) {
 static double loss_by_stages(yoke_data_parallel *parallel, const yoke_batch *batch,
                              const host *own) {
     yoke_step_result result = {.struct_size = sizeof result};
-    EXPECT_OK(yoke_scatter(parallel, batch));
+    EXPECT_OK(yoke_data_parallel_scatter(parallel, batch));
     if (own != NULL) spoil(own, own->inputs, INPUTS * sizeof(float));
     if (own != NULL) CUDA_OK(cudaStreamSynchronize(own->stream));
-    EXPECT_OK(yoke_replicate(parallel));
-    EXPECT_OK(yoke_forward_replicas(parallel, false));
-    EXPECT_OK(yoke_loss_replicas(parallel));
-    EXPECT_OK(yoke_gather(parallel, &result));
+    EXPECT_OK(yoke_data_parallel_replicate(parallel));
+    EXPECT_OK(yoke_data_parallel_forward_replicas(parallel, false));
+    EXPECT_OK(yoke_data_parallel_loss_replicas(parallel));
+    EXPECT_OK(yoke_data_parallel_gather(parallel, &result));
     return result.loss;
 }
 

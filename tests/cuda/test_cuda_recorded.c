@@ -116,7 +116,7 @@ static char *read_trace(yoke_data_parallel *parallel) {
     int descriptor = mkstemp(path);
     assert_true(descriptor >= 0);
     close(descriptor);
-    EXPECT_OK(yoke_trace_write(yoke_data_parallel_trace(parallel), path));
+    EXPECT_OK(yoke_trace_save(yoke_data_parallel_trace(parallel), path));
     FILE *file = fopen(path, "r");
     remove(path);
     assert_non_null(file);

@@ -171,7 +171,7 @@ static void check_by_hand(int devices, int location) {
     must(yoke_data_parallel_backward_outputs(
         engine.parallel, (const float *const[]){gradients.head, gradients.side}));
     for (int k = 0; k < 2; k++)
-        must(yoke_data_parallel_read_gradients_of_input(engine.parallel, k, images[0][k]));
+        must(yoke_data_parallel_read_input_gradients_of(engine.parallel, k, images[0][k]));
     must(yoke_data_parallel_read_gradient(engine.parallel, "head.weight", weights[0],
                                           (size_t)classes));
 
@@ -188,7 +188,7 @@ static void check_by_hand(int devices, int location) {
     must(yoke_data_parallel_backward_outputs(engine.parallel,
                                              (const float *const[]){given[0], given[1]}));
     for (int k = 0; k < 2; k++) {
-        must(yoke_data_parallel_read_gradients_of_input(engine.parallel, k, slopes[k]));
+        must(yoke_data_parallel_read_input_gradients_of(engine.parallel, k, slopes[k]));
         gpu_move(gpu, images[1][k], slopes[k], image);
         assert_memory_equal(images[0][k], images[1][k], image);
     }

@@ -135,16 +135,16 @@ static double use_average(const check_engine *engine) {
 }
 
 static void reduce_by_hand(const check_engine *engine) {
-    EXPECT_OK(yoke_loss_replicas(engine->parallel));
-    EXPECT_OK(yoke_backward_replicas(engine->parallel));
-    EXPECT_OK(yoke_reduce(engine->parallel));
+    EXPECT_OK(yoke_data_parallel_loss_replicas(engine->parallel));
+    EXPECT_OK(yoke_data_parallel_backward_replicas(engine->parallel));
+    EXPECT_OK(yoke_data_parallel_reduce(engine->parallel));
 }
 
 static double update_by_hand(const check_engine *engine) {
     check_batch batch = check_batch_make(3, 50); /* no more than a micro-batch */
     EXPECT_OK(yoke_data_parallel_forward(engine->parallel, &batch.batch, true, NULL));
     reduce_by_hand(engine);
-    EXPECT_OK(yoke_update(engine->parallel, YOKE_OPTIMIZER_LEARNING_RATE));
+    EXPECT_OK(yoke_data_parallel_update(engine->parallel, YOKE_OPTIMIZER_LEARNING_RATE));
     check_batch_free(&batch);
     return 0;
 }
@@ -155,9 +155,9 @@ static double update_before_backward(const check_engine *engine) {
     EXPECT_OK(yoke_data_parallel_forward(engine->parallel, &batch.batch, true, NULL));
     reduce_by_hand(engine);
     EXPECT_OK(yoke_data_parallel_forward(engine->parallel, &batch.batch, true, NULL));
-    EXPECT_OK(yoke_update(engine->parallel, YOKE_OPTIMIZER_LEARNING_RATE));
+    EXPECT_OK(yoke_data_parallel_update(engine->parallel, YOKE_OPTIMIZER_LEARNING_RATE));
     reduce_by_hand(engine);
-    EXPECT_OK(yoke_update(engine->parallel, YOKE_OPTIMIZER_LEARNING_RATE));
+    EXPECT_OK(yoke_data_parallel_update(engine->parallel, YOKE_OPTIMIZER_LEARNING_RATE));
     check_batch_free(&batch);
     return 0;
 }

@@ -73,7 +73,7 @@ static size_t read_epoch(yoke_loader *loader, size_t *order) {
         }
         batches++;
     }
-    assert_int_equal(batches, yoke_loader_batches(loader));
+    assert_int_equal(batches, yoke_loader_batch_count(loader));
     assert_int_equal(next(loader, &batch), 0);
     return count;
 }
@@ -84,7 +84,7 @@ static void every_row_comes_once_an_epoch(void **state) {
     for (int shuffle = 0; shuffle < 2; shuffle++) {
         yoke_loader *loader =
             create(dataset, (yoke_loader_options){.batch = 10, .shuffle = shuffle});
-        assert_int_equal(yoke_loader_batches(loader), 11);
+        assert_int_equal(yoke_loader_batch_count(loader), 11);
         for (uint64_t epoch = 0; epoch < 3; epoch++) {
             size_t order[ROWS];
             int seen[ROWS] = {0}, in_place = 0;
@@ -115,7 +115,7 @@ static void drop_last_leaves_the_short_batch_out(void **state) {
         size_t order[ROWS];
         yoke_loader *loader = create(
             dataset, (yoke_loader_options){.batch = rows[i].batch, .drop_last = rows[i].drop_last});
-        assert_int_equal(yoke_loader_batches(loader), rows[i].batches);
+        assert_int_equal(yoke_loader_batch_count(loader), rows[i].batches);
         EXPECT_OK(yoke_loader_begin(loader, 0));
         assert_int_equal(read_epoch(loader, order), rows[i].rows);
         yoke_loader_destroy(loader);

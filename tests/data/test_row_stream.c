@@ -92,9 +92,9 @@ static void expect_same_epoch(yoke_loader *streamed, yoke_loader *wanted) {
         size_t rows = (size_t)own.rows;
         assert_memory_equal(own.inputs, their.inputs, rows * VALUES * sizeof(float));
         assert_memory_equal(own.labels, their.labels, rows * sizeof(int32_t));
-        assert_true(yoke_loader_batches(streamed) == SIZE_MAX);
+        assert_true(yoke_loader_batch_count(streamed) == SIZE_MAX);
     }
-    assert_true(yoke_loader_batches(streamed) == yoke_loader_batches(wanted));
+    assert_true(yoke_loader_batch_count(streamed) == yoke_loader_batch_count(wanted));
     assert_int_equal(next(streamed).rows, 0);
 }
 
@@ -107,7 +107,7 @@ static void compare(yoke_loader_options options, int at_once) {
     for (uint64_t epoch = 3; epoch < 5; epoch++) {
         EXPECT_OK(yoke_loader_begin(streamed, epoch));
         EXPECT_OK(yoke_loader_begin(wanted, epoch));
-        assert_true(yoke_loader_batches(streamed) == SIZE_MAX);
+        assert_true(yoke_loader_batch_count(streamed) == SIZE_MAX);
         expect_same_epoch(streamed, wanted);
         assert_true(own.epoch == epoch);
     }
@@ -289,7 +289,7 @@ static void without_rewind_there_is_one_pass(void **state) {
     assert_int_equal(next(loader).rows, 0);
     expect_refusal(yoke_loader_begin(loader, 1), YOKE_ERROR_ARGUMENT,
                    "a second one needs `rewind`");
-    assert_int_equal(yoke_loader_batches(loader), 2); /* of the pass that has ended */
+    assert_int_equal(yoke_loader_batch_count(loader), 2); /* of the pass that has ended */
     yoke_loader_destroy(loader);
     yoke_dataset_close(stream);
 }
@@ -358,7 +358,7 @@ static void a_limit_ends_each_pass(void **state) {
         assert_true(batch.rows == 100 && batch.inputs[3 * VALUES] == inputs[0]); /* row 103 */
         assert_int_equal(next(loader).rows, 50);
         assert_int_equal(next(loader).rows, 0);
-        assert_int_equal(yoke_loader_batches(loader), 3);
+        assert_int_equal(yoke_loader_batch_count(loader), 3);
     }
     assert_int_equal(own.read, 500);
     yoke_loader_destroy(loader);
@@ -374,7 +374,7 @@ static void an_empty_stream_is_over_at_once(void **state) {
     yoke_loader *loader = create(stream, (yoke_loader_options){.batch = 8});
     EXPECT_OK(yoke_loader_begin(loader, 0));
     assert_int_equal(next(loader).rows, 0);
-    assert_int_equal(yoke_loader_batches(loader), 0);
+    assert_int_equal(yoke_loader_batch_count(loader), 0);
     yoke_loader_destroy(loader);
     yoke_dataset_close(stream);
 }

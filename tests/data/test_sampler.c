@@ -254,7 +254,7 @@ static void balanced_batches_do_not_depend_on_ranks(void **state) {
             options.world = world;
             must(yoke_loader_create(&loader, dataset, &options));
             must(yoke_loader_begin(loader, 345)); /* the seed of the fixture's third draw */
-            for (size_t batch = 0; batch < yoke_loader_batches(loader); batch++) {
+            for (size_t batch = 0; batch < yoke_loader_batch_count(loader); batch++) {
                 yoke_batch got = {.struct_size = sizeof got};
                 must(yoke_loader_next(loader, &got, NULL));
                 for (int i = 0; i < got.rows; i++)

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     yoke_model *model = NULL;
     fuzz_cost before = fuzz_cost_now();
     char *own = fuzz_copy(data, size);
-    yoke_status status = yoke_model_read_onnx_bytes(&model, own, size, NULL);
+    yoke_status status = yoke_model_read_onnx(&model, own, size, NULL);
     free(own);
     if (status == YOKE_OK && yoke_model_layer_count(model) < 1) abort();
     if ((status == YOKE_OK) != (model != NULL)) abort();

@@ -108,7 +108,7 @@ static void refuse_layers(void) {
     REFUSED(yoke_gradient_check_options, yoke_model_check_gradients(model, &given, NULL));
     REFUSED(yoke_embedding_options, build(EMBEDDING, &given));
     REFUSED(yoke_attention_options, build(ATTENTION, &given));
-    REFUSED(yoke_onnx_options, yoke_model_read_onnx(&preset, "net.onnx", &given));
+    REFUSED(yoke_onnx_options, yoke_model_load_onnx(&preset, "net.onnx", &given));
     REFUSED(yoke_loss_options, yoke_model_preset(&preset, "mlp", image, 3, &given));
 }
 
@@ -257,7 +257,7 @@ static void refuse_trainers(void) {
     REFUSED(yoke_async_options, train_apart(&given, NULL));
     REFUSED(yoke_local_options, train_apart(NULL, &given));
     REFUSED(yoke_lr_find_options, find_lr(&given));
-    REFUSED(yoke_lr_schedule, rate_status(yoke_learning_rate(&given, 0)));
+    REFUSED(yoke_lr_schedule, rate_status(yoke_lr_schedule_rate(&given, 0)));
     REFUSED(yoke_lr_plateau, rate_status(yoke_lr_plateau_update(&given, 1)));
 }
 

@@ -51,7 +51,7 @@ static void use_memory_files(yoke_data_parallel *engine, const yoke_model *model
     abi_used = 0;
     yoke_model *read = NULL;
     yoke_status written = yoke_weights_write_onnx(engine, model, &sink);
-    yoke_status back = yoke_model_read_onnx_bytes(&read, abi_bytes, abi_used, NULL);
+    yoke_status back = yoke_model_read_onnx(&read, abi_bytes, abi_used, NULL);
     printf("a graph in memory: %s, %s\n", yoke_status_name(written), yoke_status_name(back));
     yoke_model_destroy(read);
     abi_used = 0;

@@ -26,7 +26,7 @@ static void use_models(yoke_devices *devices) {
     use_generator(devices);
     yoke_onnx_options onnx = YOKE_ONNX_OPTIONS_INIT;
     yoke_model *none = NULL;
-    printf("%s\n", yoke_status_name(yoke_model_read_onnx(&none, "none.onnx", &onnx)));
+    printf("%s\n", yoke_status_name(yoke_model_load_onnx(&none, "none.onnx", &onnx)));
 }
 
 static void use_schedules(void) {
@@ -38,5 +38,5 @@ static void use_schedules(void) {
     double lowered = 0;
     for (int i = 0; i < 3; i++)
         lowered = yoke_lr_plateau_update(&plateau, 1);
-    printf("schedules: %.9g, %.9g\n", yoke_learning_rate(&schedule, 5), lowered);
+    printf("schedules: %.9g, %.9g\n", yoke_lr_schedule_rate(&schedule, 5), lowered);
 }

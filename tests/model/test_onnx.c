@@ -122,7 +122,7 @@ static bytes linear_graph(void) {
 
 static void expect(yoke_status wanted, const char *part) {
     yoke_model *model = (yoke_model *)&wanted;
-    yoke_status status = yoke_model_read_onnx(&model, path, NULL);
+    yoke_status status = yoke_model_load_onnx(&model, path, NULL);
     if (status != wanted || strstr(yoke_last_error(), part) == NULL)
         fail_msg("%s: \"%s\" does not say \"%s\"", yoke_status_name(status), yoke_last_error(),
                  part);
@@ -142,7 +142,7 @@ static void a_model_comes_back_as_it_was_written(void **state) {
             for (size_t j = 0; j < tensor->count; j++)
                 tensor->given[j] = (float)(k + 1) / (float)(j + 2);
         }
-        assert_int_equal(yoke_model_write_onnx(model, NULL, NULL, path), YOKE_OK);
+        assert_int_equal(yoke_model_save_onnx(model, NULL, NULL, path), YOKE_OK);
         assert_int_equal(yoke_model_preset(&back, path, (yoke_shape){0}, 0, NULL), YOKE_OK);
         int compared = 0;
         for (int k = 0; k < model->tensor_count; k++) {
@@ -179,8 +179,8 @@ static void a_sink_gets_the_bytes_of_the_file(void **state) {
     yoke_sink sink = memory_file_sink(&whole);
     assert_int_equal(yoke_model_preset(&model, "resnet20", yoke_shape_image(3, 32, 32), 7, NULL),
                      YOKE_OK);
-    assert_int_equal(yoke_model_write_onnx_to(model, some_weights, NULL, &sink), YOKE_OK);
-    assert_int_equal(yoke_model_write_onnx(model, some_weights, NULL, path), YOKE_OK);
+    assert_int_equal(yoke_model_write_onnx(model, some_weights, NULL, &sink), YOKE_OK);
+    assert_int_equal(yoke_model_save_onnx(model, some_weights, NULL, path), YOKE_OK);
     assert_int_equal(yoke_file_open(&reader, path), YOKE_OK);
     assert_int_equal(reader.bytes, whole.bytes);
     unsigned char *file = malloc(reader.bytes);
@@ -190,21 +190,20 @@ static void a_sink_gets_the_bytes_of_the_file(void **state) {
     yoke_file_close(&reader);
     free(file);
     assert_true(whole.calls > 10 && (size_t)whole.calls < whole.bytes / 1024);
-    assert_int_equal(yoke_model_read_onnx_bytes(&back, whole.data, whole.bytes, NULL), YOKE_OK);
+    assert_int_equal(yoke_model_read_onnx(&back, whole.data, whole.bytes, NULL), YOKE_OK);
     assert_string_equal(yoke_model_name(back), "model");
     yoke_model_destroy(back);
     for (int call = 1; call <= whole.calls; call++) {
         memory_file part = {.fail_at = call, .fails_with = YOKE_ERROR_IO};
         sink = memory_file_sink(&part);
-        assert_int_equal(yoke_model_write_onnx_to(model, some_weights, NULL, &sink), YOKE_ERROR_IO);
+        assert_int_equal(yoke_model_write_onnx(model, some_weights, NULL, &sink), YOKE_ERROR_IO);
         assert_non_null(strstr(yoke_last_error(), "the sink's write: the store is full"));
         assert_int_equal(part.calls, call);
         assert_true(part.bytes == 0 || memcmp(part.data, whole.data, part.bytes) == 0);
         memory_file_free(&part);
     }
     sink = (yoke_sink)YOKE_SINK_INIT;
-    assert_int_equal(yoke_model_write_onnx_to(model, some_weights, NULL, &sink),
-                     YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_model_write_onnx(model, some_weights, NULL, &sink), YOKE_ERROR_ARGUMENT);
     memory_file_free(&whole);
     yoke_model_destroy(model);
 }
@@ -213,7 +212,7 @@ static void a_model_without_weights_is_not_written(void **state) {
     (void)state;
     yoke_model *model = NULL;
     assert_int_equal(yoke_model_preset(&model, "mlp", yoke_shape_image(1, 8, 8), 3, NULL), YOKE_OK);
-    assert_int_equal(yoke_model_write_onnx(model, NULL, NULL, path), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_model_save_onnx(model, NULL, NULL, path), YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "yoke_weights_save_onnx"));
     yoke_model_destroy(model);
 }
@@ -225,14 +224,14 @@ static void rows_and_classes_must_fit_the_file(void **state) {
     yoke_onnx_options options = YOKE_ONNX_OPTIONS_INIT;
     write_graph(&graph, 17);
     options.input = yoke_shape_image(1, 2, 2); /* as many numbers as the vector */
-    assert_int_equal(yoke_model_read_onnx(&model, path, &options), YOKE_OK);
+    assert_int_equal(yoke_model_load_onnx(&model, path, &options), YOKE_OK);
     yoke_model_destroy(model);
     options.input = yoke_shape_image(1, 3, 3);
-    assert_int_equal(yoke_model_read_onnx(&model, path, &options), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_model_load_onnx(&model, path, &options), YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "reads rows of 4 x 1 x 1"));
     options.input = (yoke_shape){0};
     options.outputs = 5;
-    assert_int_equal(yoke_model_read_onnx(&model, path, &options), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_model_load_onnx(&model, path, &options), YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "3 outputs, and the data has 5"));
 }
 
@@ -244,9 +243,9 @@ static yoke_status read_both(const unsigned char *whole, size_t count) {
     assert_non_null(own);
     memcpy(own, whole, count);
     write_bytes(whole, count);
-    yoke_status status = yoke_model_read_onnx(&model, path, NULL);
+    yoke_status status = yoke_model_load_onnx(&model, path, NULL);
     unsigned char *begin = count > 0 ? own : own + 1;
-    assert_int_equal(yoke_model_read_onnx_bytes(&of_bytes, begin, count, NULL), status);
+    assert_int_equal(yoke_model_read_onnx(&of_bytes, begin, count, NULL), status);
     assert_int_equal(status == YOKE_OK, model != NULL);
     assert_int_equal(status == YOKE_OK, of_bytes != NULL);
     yoke_model_destroy(model);
@@ -419,12 +418,11 @@ static void weights_beside_the_file_stay_in_its_folder(void **state) {
     yoke_model *of_bytes = NULL;
     assert_int_equal(yoke_file_open(&reader, path), YOKE_OK);
     assert_int_equal(yoke_file_read_at(&reader, path, 0, whole, reader.bytes), YOKE_OK);
-    assert_int_equal(yoke_model_read_onnx_bytes(&of_bytes, whole, reader.bytes, NULL),
-                     YOKE_ERROR_DATA);
+    assert_int_equal(yoke_model_read_onnx(&of_bytes, whole, reader.bytes, NULL), YOKE_ERROR_DATA);
     assert_non_null(
         strstr(yoke_last_error(), "are in the file 'w.data', and bytes have no folder"));
     yoke_file_close(&reader);
-    assert_int_equal(yoke_model_read_onnx(&model, path, NULL), YOKE_OK);
+    assert_int_equal(yoke_model_load_onnx(&model, path, NULL), YOKE_OK);
     assert_memory_equal(model->tensors[0].given, values, sizeof values);
     yoke_model_destroy(model);
     static const char *const outside[] = {"../w.data", "/etc/passwd", "a/../../w.data", "./../x",
@@ -481,7 +479,7 @@ static int end(void **state) {
 
 int main(void) {
     yoke_model *model = NULL;
-    if (yoke_model_read_onnx(&model, "none", NULL) == YOKE_ERROR_DEVICE) {
+    if (yoke_model_load_onnx(&model, "none", NULL) == YOKE_ERROR_DEVICE) {
         printf("%s\n", yoke_last_error());
         return 77;
     }

@@ -93,7 +93,7 @@ static void parts_that_cannot_go_are_refused(void **state) {
     open_rig(&own, options);
     REFUSED(yoke_net_write(own.net, YOKE_NET_STATE, &sink), "only predicts");
     REFUSED(yoke_net_write(own.net, (yoke_net_part)7, &sink), "part 7");
-    REFUSED(yoke_net_read(own.net, YOKE_NET_GRAPH, few, 10), "yoke_model_read_onnx");
+    REFUSED(yoke_net_read(own.net, YOKE_NET_GRAPH, few, 10), "yoke_model_load_onnx");
     assert_int_equal(yoke_net_write(own.net, YOKE_NET_WEIGHTS, &sink), YOKE_ERROR_IO);
     assert_non_null(strstr(yoke_last_error(), "no room behind"));
     close_rig(&own);

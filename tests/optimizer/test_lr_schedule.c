@@ -21,7 +21,7 @@ static double rate(yoke_lr_schedule_kind kind, uint64_t steps, uint64_t warmup_s
                                  .learning_rate = 0.4,
                                  .steps = steps,
                                  .warmup_steps = warmup_steps};
-    return yoke_learning_rate(&schedule, step);
+    return yoke_lr_schedule_rate(&schedule, step);
 }
 
 static void assert_near(double value, double expected) {
@@ -166,7 +166,7 @@ static void a_schedule_of_an_older_program_is_read_to_its_end_only(void **state)
     yoke_lr_schedule schedule = {
         .kind = YOKE_LR_EXPONENTIAL, .learning_rate = 0.4, .gamma = 0.5, .epoch_steps = 1};
     schedule.struct_size = offsetof(yoke_lr_schedule, gamma);
-    assert_true(yoke_learning_rate(&schedule, 3) == 0.4);
+    assert_true(yoke_lr_schedule_rate(&schedule, 3) == 0.4);
     yoke_lr_plateau plateau = YOKE_LR_PLATEAU_INIT;
     plateau.struct_size = offsetof(yoke_lr_plateau, bad);
     plateau.bad = 1234;
@@ -177,7 +177,7 @@ static void a_schedule_of_an_older_program_is_read_to_its_end_only(void **state)
 static void a_schedule_without_its_size_has_no_rate(void **state) {
     (void)state;
     yoke_lr_schedule schedule = {.learning_rate = 0.4};
-    assert_true(isnan(yoke_learning_rate(&schedule, 0)));
+    assert_true(isnan(yoke_lr_schedule_rate(&schedule, 0)));
     assert_string_equal(yoke_last_error(), "yoke_lr_schedule.struct_size is 0: set it to "
                                            "sizeof(yoke_lr_schedule), which is 56 here");
     yoke_lr_plateau plateau = {.learning_rate = 0.4};

@@ -44,7 +44,7 @@ static void expect_refused(const test_rig *rig, const yoke_batch *batch, const c
                              : call == 1 ? yoke_data_parallel_evaluate(parallel, batch, &result)
                              : call == 2 ? yoke_data_parallel_forward(parallel, batch, true, NULL)
                              : call == 3 ? yoke_data_parallel_forward(parallel, batch, false, NULL)
-                                         : yoke_scatter(parallel, batch);
+                                         : yoke_data_parallel_scatter(parallel, batch);
         assert_int_equal(status, YOKE_ERROR_ARGUMENT);
         if (strstr(yoke_last_error(), words) == NULL)
             fail_msg("call %d: \"%s\" lacks \"%s\"", call, yoke_last_error(), words);

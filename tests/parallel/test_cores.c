@@ -90,7 +90,7 @@ static void every_thread_of_the_devices_stays_on_the_cores(void **state) {
             EXPECT_OK(yoke_parallel_apply(own.parallel, look, team));
             expect_equal(&team[0], &last, "the root's threads");
             expect_equal(&team[1], &last, "a worker's threads");
-            if (round == 1) yoke_data_parallel_release(own.parallel);
+            if (round == 1) yoke_data_parallel_unbind(own.parallel);
             cpu_set_t between = own_cores();
             expect_equal(&between, &before, "the caller");
         }

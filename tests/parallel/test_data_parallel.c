@@ -213,7 +213,7 @@ static void a_rate_of_zero_changes_no_weight(void **state) {
         check_engine engine = check_engine_make(model, 3, options, &sgd);
         for (uint64_t step = 0; step < 4; step++) {
             uint64_t before = check_hash(engine.parallel);
-            double rate = yoke_learning_rate(&cosine, step);
+            double rate = yoke_lr_schedule_rate(&cosine, step);
             EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, rate, NULL));
             assert_true((rate == 0) == (step >= cosine.steps));
             assert_true((check_hash(engine.parallel) == before) == (rate == 0));
@@ -239,14 +239,14 @@ static void stages_by_hand_are_a_step(void **state) {
         yoke_step_result a = {.struct_size = sizeof a}, b = {.struct_size = sizeof b};
         EXPECT_OK(yoke_data_parallel_step(whole.parallel, &batch.batch,
                                           YOKE_OPTIMIZER_LEARNING_RATE, &a));
-        EXPECT_OK(yoke_scatter(hand.parallel, &batch.batch));
-        EXPECT_OK(yoke_replicate(hand.parallel));
-        EXPECT_OK(yoke_forward_replicas(hand.parallel, true));
-        EXPECT_OK(yoke_loss_replicas(hand.parallel));
-        EXPECT_OK(yoke_backward_replicas(hand.parallel));
-        EXPECT_OK(yoke_reduce(hand.parallel));
-        EXPECT_OK(yoke_update(hand.parallel, YOKE_OPTIMIZER_LEARNING_RATE));
-        EXPECT_OK(yoke_gather(hand.parallel, &b));
+        EXPECT_OK(yoke_data_parallel_scatter(hand.parallel, &batch.batch));
+        EXPECT_OK(yoke_data_parallel_replicate(hand.parallel));
+        EXPECT_OK(yoke_data_parallel_forward_replicas(hand.parallel, true));
+        EXPECT_OK(yoke_data_parallel_loss_replicas(hand.parallel));
+        EXPECT_OK(yoke_data_parallel_backward_replicas(hand.parallel));
+        EXPECT_OK(yoke_data_parallel_reduce(hand.parallel));
+        EXPECT_OK(yoke_data_parallel_update(hand.parallel, YOKE_OPTIMIZER_LEARNING_RATE));
+        EXPECT_OK(yoke_data_parallel_gather(hand.parallel, &b));
         assert_true(a.loss == b.loss && a.correct == b.correct && a.rows == b.rows);
     }
     assert_true(check_hash(whole.parallel) == check_hash(hand.parallel));

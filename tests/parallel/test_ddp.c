@@ -133,7 +133,8 @@ static yoke_status predict_alone(yoke_process_group *group, const script *play) 
     yoke_status status = begin_rank(&rig, plan, play, group);
     if (status == YOKE_OK && group->rank == 1) {
         status = yoke_data_parallel_forward(rig.parallel, &rows.batch, false, outputs);
-        bool trains = status == YOKE_OK && yoke_forward_replicas(rig.parallel, true) == YOKE_OK;
+        bool trains =
+            status == YOKE_OK && yoke_data_parallel_forward_replicas(rig.parallel, true) == YOKE_OK;
         if (trains && yoke_model_weighs_labels(plan->model))
             status = FAIL(YOKE_ERROR_INTERNAL, "what divides this loss? nobody counted labels");
     }
@@ -177,7 +178,7 @@ static yoke_status add_up_two_parts(yoke_process_group *group, const script *pla
         batch.whole_rows = whole.batch.rows;
         batch.inputs += (size_t)batch.first_row * CHECK_ROW;
         batch.labels += batch.first_row;
-        status = yoke_no_sync(rig.parallel, part == 0);
+        status = yoke_data_parallel_no_sync(rig.parallel, part == 0);
         if (status == YOKE_OK)
             status = yoke_data_parallel_forward(rig.parallel, &batch, true, NULL);
         if (status == YOKE_OK) status = yoke_data_parallel_backward(rig.parallel, NULL);

@@ -92,7 +92,7 @@ static yoke_optimizer_options optimizer_for(const mode *r) {
 static yoke_status step_by_hand(yoke_data_parallel *parallel, const yoke_batch *batch) {
     TRY(yoke_data_parallel_forward(parallel, batch, true, NULL));
     TRY(yoke_data_parallel_backward(parallel, NULL));
-    return yoke_update(parallel, YOKE_OPTIMIZER_LEARNING_RATE);
+    return yoke_data_parallel_update(parallel, YOKE_OPTIMIZER_LEARNING_RATE);
 }
 
 static yoke_status step_on(const mode *r, yoke_data_parallel *parallel, const yoke_batch *batch) {
@@ -228,13 +228,13 @@ static void nan_output_gradients_by_hand_are_refused_at_the_update(void **state)
     EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch.batch, true, NULL));
     EXPECT_OK(yoke_data_parallel_backward(engine.parallel, gradients));
     uint64_t before = check_hash(engine.parallel);
-    assert_int_equal(yoke_update(engine.parallel, 0.1), YOKE_ERROR_NUMERIC);
+    assert_int_equal(yoke_data_parallel_update(engine.parallel, 0.1), YOKE_ERROR_NUMERIC);
     assert_non_null(strstr(yoke_last_error(), "the gradient of fc.bias is not finite"));
     assert_true(before == check_hash(engine.parallel));
     gradients[17] = 0;
     EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch.batch, true, NULL));
     EXPECT_OK(yoke_data_parallel_backward(engine.parallel, gradients));
-    EXPECT_OK(yoke_update(engine.parallel, 0.1));
+    EXPECT_OK(yoke_data_parallel_update(engine.parallel, 0.1));
     check_batch_free(&batch);
     check_engine_free(&engine);
     yoke_model_destroy(model);
@@ -250,18 +250,18 @@ static void a_gradient_updates_once(void **state) {
     float bias[CHECK_CLASSES];
     EXPECT_OK(step_by_hand(engine.parallel, &batch.batch));
     uint64_t once = check_hash(engine.parallel);
-    assert_int_equal(yoke_update(engine.parallel, 0.1), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_data_parallel_update(engine.parallel, 0.1), YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "in the weights already"));
-    EXPECT_OK(yoke_reduce(engine.parallel)); /* nothing new to reduce */
-    assert_int_equal(yoke_update(engine.parallel, 0.1), YOKE_ERROR_ARGUMENT);
+    EXPECT_OK(yoke_data_parallel_reduce(engine.parallel)); /* nothing new to reduce */
+    assert_int_equal(yoke_data_parallel_update(engine.parallel, 0.1), YOKE_ERROR_ARGUMENT);
     assert_true(once == check_hash(engine.parallel));
     EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch.batch, true, NULL));
     EXPECT_OK(yoke_data_parallel_backward(engine.parallel, NULL));
     EXPECT_OK(yoke_data_parallel_read_gradient(engine.parallel, "fc.bias", bias, CHECK_CLASSES));
     EXPECT_OK(yoke_data_parallel_write_gradient(engine.parallel, "fc.bias", bias, CHECK_CLASSES));
-    EXPECT_OK(yoke_update(engine.parallel, 0.1));
+    EXPECT_OK(yoke_data_parallel_update(engine.parallel, 0.1));
     EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, 0.1, NULL));
-    assert_int_equal(yoke_update(engine.parallel, 0.1), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_data_parallel_update(engine.parallel, 0.1), YOKE_ERROR_ARGUMENT);
     check_batch_free(&batch);
     check_engine_free(&engine);
     yoke_model_destroy(model);

@@ -111,7 +111,7 @@ static double step_halves(halves *pair, const yoke_batch *batch) {
     EXPECT_OK(yoke_data_parallel_step(second, &middle, YOKE_OPTIMIZER_LEARNING_RATE, &result));
     EXPECT_OK(yoke_data_parallel_read_input_gradients(second, gradients));
     EXPECT_OK(yoke_data_parallel_backward(first, gradients));
-    EXPECT_OK(yoke_update(first, YOKE_OPTIMIZER_LEARNING_RATE));
+    EXPECT_OK(yoke_data_parallel_update(first, YOKE_OPTIMIZER_LEARNING_RATE));
     return result.loss;
 }
 
@@ -248,7 +248,7 @@ static void a_written_gradient_is_the_one_the_update_takes(void **state) {
     for (int i = 0; i < COUNT; i++)
         gradient[i] *= 2;
     EXPECT_OK(yoke_data_parallel_write_gradient(parallel, "fc.weight", gradient, COUNT));
-    EXPECT_OK(yoke_update(parallel, YOKE_OPTIMIZER_LEARNING_RATE));
+    EXPECT_OK(yoke_data_parallel_update(parallel, YOKE_OPTIMIZER_LEARNING_RATE));
     EXPECT_OK(yoke_data_parallel_read(parallel, "fc.weight", after, COUNT));
     for (int i = 0; i < COUNT; i++)
         assert_true(fabsf(before[i] - 0.5f * gradient[i] - after[i]) <= 1e-6f);

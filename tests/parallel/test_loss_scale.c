@@ -121,7 +121,7 @@ static void gradients_by_hand_are_without_it(void **state) {
                 weight[i][k] *= 2;
             must(yoke_data_parallel_write_gradient(rig->parallel, "conv1.weight", weight[i],
                                                    8 * 3 * 9));
-            must(yoke_update(rig->parallel, 0.1));
+            must(yoke_data_parallel_update(rig->parallel, 0.1));
             hashes[i] = hash_of(rig);
             close_rig(rig);
         }
@@ -274,7 +274,7 @@ static void by_hand_an_update_is_skipped_too(void **state) {
             gradients[i] = bad ? INFINITY : 0.1f;
         must(yoke_data_parallel_forward(rig->parallel, &batch, true, NULL));
         must(yoke_data_parallel_backward(rig->parallel, gradients));
-        must(yoke_update(rig->parallel, 0.01));
+        must(yoke_data_parallel_update(rig->parallel, 0.01));
         assert_int_equal(hash_of(rig) == before, bad);
     }
     yoke_loss_scale_report scale = scale_of(rig);
@@ -298,13 +298,13 @@ static void a_gradient_keeps_the_scale_of_its_batch(void **state) {
         must(yoke_data_parallel_backward(rig->parallel, NULL));
         must(yoke_data_parallel_read_gradient(rig->parallel, "conv1.weight", before, COUNT));
         must(yoke_data_parallel_forward(rig->parallel, &batch, true, NULL));
-        must(yoke_loss_replicas(rig->parallel));
-        must(yoke_update(rig->parallel, 0.1));
+        must(yoke_data_parallel_loss_replicas(rig->parallel));
+        must(yoke_data_parallel_update(rig->parallel, 0.1));
         must(yoke_data_parallel_read_gradient(rig->parallel, "conv1.weight", after, COUNT));
         assert_memory_equal(before, after, sizeof before);
-        must(yoke_backward_replicas(rig->parallel));
-        must(yoke_reduce(rig->parallel));
-        must(yoke_update(rig->parallel, 0.1));
+        must(yoke_data_parallel_backward_replicas(rig->parallel));
+        must(yoke_data_parallel_reduce(rig->parallel));
+        must(yoke_data_parallel_update(rig->parallel, 0.1));
         if (dynamic) assert_true(scale_of(rig).scale == 4 * 65536.0);
         hashes[dynamic] = hash_of(rig);
         close_rig(rig);
@@ -358,7 +358,7 @@ static void a_gradient_that_no_scale_helps_is_an_error(void **state) {
         yoke_batch batch = make_batch(rig, ROWS, 0);
         must(yoke_data_parallel_forward(rig->parallel, &batch, true, NULL));
         must(yoke_data_parallel_backward(rig->parallel, gradients));
-        status = yoke_update(rig->parallel, 0.01);
+        status = yoke_data_parallel_update(rig->parallel, 0.01);
     }
     assert_int_equal(status, YOKE_ERROR_NUMERIC);
     assert_int_equal(updates, 33); /* 65536 halves 32 times to 2^-16 */

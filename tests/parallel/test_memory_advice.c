@@ -118,7 +118,7 @@ static void no_sync_names_its_own_memory(void **state) {
         model, DEVICES,
         (yoke_data_parallel_options){.algorithm = YOKE_ALGORITHM_DIRECT, .batch = ROWS}, NULL);
     make_devices_scarce(engine.devices, 0);
-    assert_int_equal(yoke_no_sync(engine.parallel, true), YOKE_ERROR_MEMORY);
+    assert_int_equal(yoke_data_parallel_no_sync(engine.parallel, true), YOKE_ERROR_MEMORY);
     if (strstr(yoke_last_error(), "without no_sync there are none") == NULL)
         fail_msg("%s", yoke_last_error());
     make_devices_whole(engine.devices);

@@ -77,10 +77,10 @@ static void parts_of_a_batch_add_up_to_its_gradient(void **state) {
             forward_and_backward(&rig, 0, ROWS, NULL);
             float *whole = gradient_of(&rig, &count);
             for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
-                EXPECT_OK(yoke_no_sync(rig.parallel, true));
+                EXPECT_OK(yoke_data_parallel_no_sync(rig.parallel, true));
                 for (int first = 0, part = 0; first < ROWS; first += cuts[i][part++]) {
                     bool last = first + cuts[i][part] == ROWS;
-                    if (last) EXPECT_OK(yoke_no_sync(rig.parallel, false));
+                    if (last) EXPECT_OK(yoke_data_parallel_no_sync(rig.parallel, false));
                     forward_and_backward(&rig, first, cuts[i][part], NULL);
                 }
                 expect_gradient(&rig, whole, "parts");
@@ -109,27 +109,27 @@ static void parts_of_weighted_labels_need_the_weight_of_the_whole(void **state) 
     yoke_step_result result = {.struct_size = sizeof result};
     forward_and_backward(&rig, 0, ROWS, NULL);
     float *whole = gradient_of(&rig, &count);
-    EXPECT_OK(yoke_gather(rig.parallel, &result));
+    EXPECT_OK(yoke_data_parallel_gather(rig.parallel, &result));
     assert_true(result.weight == ROWS - 5 && result.labels == ROWS - 5 && result.rows == ROWS);
 
     yoke_batch first = part_of(&rig, 0, 6), second = part_of(&rig, 6, ROWS - 6);
-    EXPECT_REFUSED(yoke_scatter(rig.parallel, &first), "whole_weight");
+    EXPECT_REFUSED(yoke_data_parallel_scatter(rig.parallel, &first), "whole_weight");
     first.whole_weight = second.whole_weight = ROWS - 5;
-    EXPECT_OK(yoke_no_sync(rig.parallel, true));
+    EXPECT_OK(yoke_data_parallel_no_sync(rig.parallel, true));
     EXPECT_OK(yoke_data_parallel_forward(rig.parallel, &first, true, NULL));
     EXPECT_OK(yoke_data_parallel_backward(rig.parallel, NULL));
-    EXPECT_OK(yoke_no_sync(rig.parallel, false));
+    EXPECT_OK(yoke_data_parallel_no_sync(rig.parallel, false));
     EXPECT_OK(yoke_data_parallel_forward(rig.parallel, &second, true, NULL));
     EXPECT_OK(yoke_data_parallel_backward(rig.parallel, NULL));
     expect_gradient(&rig, whole, "parts");
     first.whole_weight = NAN;
-    EXPECT_REFUSED(yoke_scatter(rig.parallel, &first), "whole_weight nan");
+    EXPECT_REFUSED(yoke_data_parallel_scatter(rig.parallel, &first), "whole_weight nan");
     free(whole);
     rig_free(&rig);
 }
 
 /* As .grad in PyTorch: the plain sum of what each backward gives alone, for a loss of the host's
- * own. yoke_reduce takes it without a further backward. */
+ * own. yoke_data_parallel_reduce takes it without a further backward. */
 static void gradients_of_the_hosts_own_loss_add_as_they_are(void **state) {
     (void)state;
     test_rig rig = rig_make(3, YOKE_SCHEDULE_OVERLAP, 0);
@@ -143,13 +143,13 @@ static void gradients_of_the_hosts_own_loss_add_as_they_are(void **state) {
     }
     for (size_t k = 0; k < count; k++)
         alone[0][k] += alone[1][k];
-    EXPECT_OK(yoke_no_sync(rig.parallel, true));
+    EXPECT_OK(yoke_data_parallel_no_sync(rig.parallel, true));
     for (int i = 0; i < 2; i++)
         forward_and_backward(&rig, 0, ROWS - 9 * i, own[i]);
-    EXPECT_OK(yoke_no_sync(rig.parallel, false));
-    EXPECT_OK(yoke_reduce(rig.parallel));
+    EXPECT_OK(yoke_data_parallel_no_sync(rig.parallel, false));
+    EXPECT_OK(yoke_data_parallel_reduce(rig.parallel));
     expect_gradient(&rig, alone[0], "the sum");
-    EXPECT_OK(yoke_update(rig.parallel, YOKE_OPTIMIZER_LEARNING_RATE));
+    EXPECT_OK(yoke_data_parallel_update(rig.parallel, YOKE_OPTIMIZER_LEARNING_RATE));
     forward_and_backward(&rig, 0, ROWS, own[0]); /* off: it starts anew */
     free(alone[0]);
     alone[0] = gradient_of(&rig, &count);
@@ -170,20 +170,20 @@ static void gradients_that_wait_outlive_their_batch(void **state) {
         yoke_step_result result = {.struct_size = sizeof result};
         forward_and_backward(&rig, 0, ROWS, NULL);
         float *whole = gradient_of(&rig, &count);
-        EXPECT_OK(yoke_no_sync(rig.parallel, true));
+        EXPECT_OK(yoke_data_parallel_no_sync(rig.parallel, true));
         forward_and_backward(&rig, 0, 9, NULL);
         EXPECT_OK(yoke_data_parallel_evaluate(rig.parallel, &rig.batch.batch, &result));
         forward_and_backward(&rig, 9, ROWS - 9, NULL);
-        EXPECT_OK(yoke_no_sync(rig.parallel, false));
+        EXPECT_OK(yoke_data_parallel_no_sync(rig.parallel, false));
         EXPECT_OK(yoke_data_parallel_evaluate(rig.parallel, &rig.batch.batch, &result));
-        EXPECT_OK(yoke_reduce(rig.parallel));
+        EXPECT_OK(yoke_data_parallel_reduce(rig.parallel));
         expect_gradient(&rig, whole, "after an evaluation");
 
-        EXPECT_OK(yoke_no_sync(rig.parallel, true));
+        EXPECT_OK(yoke_data_parallel_no_sync(rig.parallel, true));
         forward_and_backward(&rig, 0, ROWS, NULL);
-        EXPECT_OK(yoke_no_sync(rig.parallel, false));
+        EXPECT_OK(yoke_data_parallel_no_sync(rig.parallel, false));
         EXPECT_OK(yoke_data_parallel_forward(rig.parallel, &rig.batch.batch, true, NULL));
-        EXPECT_OK(yoke_reduce(rig.parallel));
+        EXPECT_OK(yoke_data_parallel_reduce(rig.parallel));
         expect_gradient(&rig, whole, "between forward and backward");
         EXPECT_OK(yoke_data_parallel_backward(rig.parallel, NULL));
         expect_gradient(&rig, whole, "of that forward");
@@ -197,12 +197,12 @@ static void gradients_travel_once(void **state) {
     test_rig rig = rig_make(2, YOKE_SCHEDULE_OVERLAP, 0);
     forward_and_backward(&rig, 0, 4, NULL);
     double once = check_bytes(rig.parallel, YOKE_STAGE_REDUCE);
-    EXPECT_OK(yoke_no_sync(rig.parallel, true));
+    EXPECT_OK(yoke_data_parallel_no_sync(rig.parallel, true));
     yoke_trace_reset(yoke_data_parallel_trace(rig.parallel));
     for (int i = 0; i < 3; i++)
         forward_and_backward(&rig, 0, 4, NULL);
     assert_true(check_bytes(rig.parallel, YOKE_STAGE_REDUCE) == 0);
-    EXPECT_OK(yoke_no_sync(rig.parallel, false));
+    EXPECT_OK(yoke_data_parallel_no_sync(rig.parallel, false));
     forward_and_backward(&rig, 0, 4, NULL);
     assert_true(check_bytes(rig.parallel, YOKE_STAGE_REDUCE) == once);
     assert_true((once > 0) == devices_are_cpus()); /* queued by hand, no span counts it */
@@ -222,18 +222,19 @@ static void zero_grad_forgets_what_waits(void **state) {
     size_t count;
     forward_and_backward(&rig, 0, 6, NULL);
     float *alone = gradient_of(&rig, &count);
-    EXPECT_OK(yoke_zero_grad(rig.parallel));
-    EXPECT_REFUSED(yoke_update(rig.parallel, 0.1), "no gradient is on the root");
-    EXPECT_REFUSED(yoke_reduce(rig.parallel), "comes after backward");
-    EXPECT_OK(yoke_no_sync(rig.parallel, true));
+    EXPECT_OK(yoke_data_parallel_zero_grad(rig.parallel));
+    EXPECT_REFUSED(yoke_data_parallel_update(rig.parallel, 0.1), "no gradient is on the root");
+    EXPECT_REFUSED(yoke_data_parallel_reduce(rig.parallel), "comes after backward");
+    EXPECT_OK(yoke_data_parallel_no_sync(rig.parallel, true));
     forward_and_backward(&rig, 0, ROWS, NULL);
-    EXPECT_OK(yoke_zero_grad(rig.parallel));
-    EXPECT_OK(yoke_no_sync(rig.parallel, false));
+    EXPECT_OK(yoke_data_parallel_zero_grad(rig.parallel));
+    EXPECT_OK(yoke_data_parallel_no_sync(rig.parallel, false));
     forward_and_backward(&rig, 0, 6, NULL);
     expect_gradient(&rig, alone, "after zero_grad");
     yoke_batch batch = part_of(&rig, 0, 6);
     EXPECT_OK(yoke_data_parallel_forward(rig.parallel, &batch, true, NULL));
-    EXPECT_OK(yoke_zero_grad(rig.parallel)); /* between forward and backward it is harmless */
+    EXPECT_OK(yoke_data_parallel_zero_grad(
+        rig.parallel)); /* between forward and backward it is harmless */
     EXPECT_OK(yoke_data_parallel_backward(rig.parallel, NULL));
     expect_gradient(&rig, alone, "between");
     free(alone);
@@ -244,17 +245,17 @@ static void nothing_is_mixed_with_gradients_that_wait(void **state) {
     (void)state;
     test_rig rig = rig_make(2, YOKE_SCHEDULE_CLASSIC, 0);
     const yoke_batch *batch = &rig.batch.batch;
-    EXPECT_OK(yoke_no_sync(rig.parallel, true));
+    EXPECT_OK(yoke_data_parallel_no_sync(rig.parallel, true));
     EXPECT_REFUSED(yoke_data_parallel_step(rig.parallel, batch, 0.1, NULL), "no_sync is on");
     forward_and_backward(&rig, 0, 4, NULL);
-    EXPECT_REFUSED(yoke_reduce(rig.parallel), "no_sync is on");
-    EXPECT_REFUSED(yoke_update(rig.parallel, 0.1), "no gradient is on the root");
-    EXPECT_OK(yoke_no_sync(rig.parallel, false));
+    EXPECT_REFUSED(yoke_data_parallel_reduce(rig.parallel), "no_sync is on");
+    EXPECT_REFUSED(yoke_data_parallel_update(rig.parallel, 0.1), "no gradient is on the root");
+    EXPECT_OK(yoke_data_parallel_no_sync(rig.parallel, false));
     EXPECT_REFUSED(yoke_data_parallel_step(rig.parallel, batch, 0.1, NULL), "gradients wait");
-    EXPECT_OK(yoke_zero_grad(rig.parallel));
+    EXPECT_OK(yoke_data_parallel_zero_grad(rig.parallel));
     EXPECT_OK(yoke_data_parallel_step(rig.parallel, batch, 0.1, NULL));
-    EXPECT_REFUSED(yoke_no_sync(NULL, true), "NULL");
-    EXPECT_REFUSED(yoke_zero_grad(NULL), "NULL");
+    EXPECT_REFUSED(yoke_data_parallel_no_sync(NULL, true), "NULL");
+    EXPECT_REFUSED(yoke_data_parallel_zero_grad(NULL), "NULL");
     rig_free(&rig);
 }
 

@@ -505,13 +505,13 @@ static void steps_and_stages_by_hand_may_alternate(void **state) {
         for (int round = 0; round < 3; round++) {
             train(&engine, MOST_ROWS, 1);
             yoke_data_parallel *parallel = engine.parallel;
-            EXPECT_OK(yoke_scatter(parallel, &batch_of(MOST_ROWS, 9)->batch));
-            EXPECT_OK(yoke_replicate(parallel));
-            EXPECT_OK(yoke_forward_replicas(parallel, true));
-            EXPECT_OK(yoke_loss_replicas(parallel));
-            EXPECT_OK(yoke_backward_replicas(parallel));
-            EXPECT_OK(yoke_reduce(parallel));
-            EXPECT_OK(yoke_update(parallel, YOKE_OPTIMIZER_LEARNING_RATE));
+            EXPECT_OK(yoke_data_parallel_scatter(parallel, &batch_of(MOST_ROWS, 9)->batch));
+            EXPECT_OK(yoke_data_parallel_replicate(parallel));
+            EXPECT_OK(yoke_data_parallel_forward_replicas(parallel, true));
+            EXPECT_OK(yoke_data_parallel_loss_replicas(parallel));
+            EXPECT_OK(yoke_data_parallel_backward_replicas(parallel));
+            EXPECT_OK(yoke_data_parallel_reduce(parallel));
+            EXPECT_OK(yoke_data_parallel_update(parallel, YOKE_OPTIMIZER_LEARNING_RATE));
         }
         hashes[by_nodes] = check_hash(engine.parallel);
         close_engine(&engine);

@@ -26,7 +26,7 @@ static void learning_rates_follow_pytorchs_schedulers(void **state) {
                                      .steps = (uint64_t)integer(given, "steps"),
                                      .warmup_steps = (uint64_t)integer(given, "warmup_steps")};
         for (uint64_t step = 0; step < schedule.steps; step++)
-            near(yoke_learning_rate(&schedule, step), real_at(given, "rates", step), 1e-9, 1e-6,
+            near(yoke_lr_schedule_rate(&schedule, step), real_at(given, "rates", step), 1e-9, 1e-6,
                  kind);
     }
     assert_int_equal(index, 5);
@@ -42,8 +42,8 @@ static void an_exponential_rate_is_pytorchs(void **state) {
                                  .gamma = real(fixture, "gamma"),
                                  .epoch_steps = 3};
     for (uint64_t step = 0; step < 36; step++)
-        near(yoke_learning_rate(&schedule, step), real_at(fixture, "exponential", step / 3), 1e-14,
-             0, "exponential");
+        near(yoke_lr_schedule_rate(&schedule, step), real_at(fixture, "exponential", step / 3),
+             1e-14, 0, "exponential");
     json_decref(fixture);
 }
 

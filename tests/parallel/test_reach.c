@@ -41,7 +41,7 @@ static void expect_decay(const twins *pair, bool decays, const char *what) {
         must(yoke_data_parallel_read(pair->engines[k].parallel, "side.weight", after[k], SIDE));
     assert_memory_equal(before, after[1], sizeof before);
     for (int k = 0; k < 2; k++) {
-        must(yoke_update(pair->engines[k].parallel, YOKE_OPTIMIZER_LEARNING_RATE));
+        must(yoke_data_parallel_update(pair->engines[k].parallel, YOKE_OPTIMIZER_LEARNING_RATE));
         must(yoke_data_parallel_read(pair->engines[k].parallel, "side.weight", after[k], SIDE));
     }
     for (int i = 0; i < SIDE; i++)
@@ -80,9 +80,9 @@ static void gradients_that_add_up_reach_what_each_of_them_does(void **state) {
         twins pair;
         twins_make(&pair);
         ON_BOTH(pair, {
-            must(yoke_no_sync(engine, true));
+            must(yoke_data_parallel_no_sync(engine, true));
             pair_backward(engine, &pair.batch, first);
-            must(yoke_no_sync(engine, false));
+            must(yoke_data_parallel_no_sync(engine, false));
             pair_backward(engine, &pair.batch, 3 - first);
         });
         expect_decay(&pair, true, "two backwards");
@@ -91,10 +91,10 @@ static void gradients_that_add_up_reach_what_each_of_them_does(void **state) {
     twins pair;
     twins_make(&pair);
     ON_BOTH(pair, {
-        must(yoke_no_sync(engine, true));
+        must(yoke_data_parallel_no_sync(engine, true));
         pair_backward(engine, &pair.batch, 2);
-        must(yoke_no_sync(engine, false));
-        must(yoke_zero_grad(engine));
+        must(yoke_data_parallel_no_sync(engine, false));
+        must(yoke_data_parallel_zero_grad(engine));
         pair_backward(engine, &pair.batch, 1);
     });
     expect_decay(&pair, false, "behind zero_grad");

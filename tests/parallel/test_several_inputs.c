@@ -40,7 +40,7 @@ static void compare_first_step(const test_rig *rig, const pair_batch *batch,
     compare_entries(json_array_get(wanted, 1), outputs.side, "output 1");
     pair_gradient(rig->parallel, batch);
     for (int k = 0; k < 2; k++) {
-        must(yoke_data_parallel_read_gradients_of_input(rig->parallel, k, gradients));
+        must(yoke_data_parallel_read_input_gradients_of(rig->parallel, k, gradients));
         compare_entries(json_array_get(slopes, (size_t)k), gradients, "an input's gradient");
     }
     compare_tensors(rig, json_object_get(fixture, "gradients"), yoke_data_parallel_read_gradient);
@@ -57,7 +57,7 @@ static void train_as_pytorch(const json_t *fixture, int devices, yoke_schedule s
         if (step == 0) compare_first_step(&rig, &batch, fixture);
         near(pair_gradient(rig.parallel, &batch), real_at(fixture, "losses", (size_t)step),
              LOSS_TOLERANCE, 0, "loss");
-        must(yoke_update(rig.parallel, real(fixture, "learning_rate")));
+        must(yoke_data_parallel_update(rig.parallel, real(fixture, "learning_rate")));
     }
     compare_tensors(&rig, json_object_get(fixture, "weights"), yoke_data_parallel_read);
     check_engine_free(&engine);
@@ -179,8 +179,8 @@ static void stages_by_hand_learn_what_whole_steps_do(void **state) {
         pair_batch_make(&batch, pair_rows(step), (uint32_t)step);
         must(yoke_data_parallel_forward(engine.parallel, &batch.batch, true, NULL));
         must(yoke_data_parallel_backward(engine.parallel, NULL));
-        must(yoke_update(engine.parallel, YOKE_OPTIMIZER_LEARNING_RATE));
-        must(yoke_gather(engine.parallel, &result));
+        must(yoke_data_parallel_update(engine.parallel, YOKE_OPTIMIZER_LEARNING_RATE));
+        must(yoke_data_parallel_gather(engine.parallel, &result));
         hand.losses[step] = result.loss;
     }
     hand.weights = check_read_all(engine.parallel, model, false, &hand.count);
@@ -350,7 +350,7 @@ static void inputs_that_do_not_fit_the_model_are_refused(void **state) {
     float gradients[MAX_ROWS * PAIR_ROW];
     batch.batch.more_inputs_counts = (const size_t[]){5 * PAIR_ROW};
     pair_gradient(engine.parallel, &batch);
-    assert_int_equal(yoke_data_parallel_read_gradients_of_input(engine.parallel, 2, gradients),
+    assert_int_equal(yoke_data_parallel_read_input_gradients_of(engine.parallel, 2, gradients),
                      YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "input 2: model 'siamese' has 0 to 1"));
     check_engine_free(&engine);

@@ -459,7 +459,7 @@ static void an_audit_leaves_stages_by_hand_alone(void **state) {
     for (int i = 0; i < 2 * SHARDS; i++) {
         EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &part.batch, true, NULL));
         EXPECT_OK(yoke_data_parallel_backward(engine.parallel, NULL));
-        EXPECT_OK(yoke_update(engine.parallel, YOKE_OPTIMIZER_LEARNING_RATE));
+        EXPECT_OK(yoke_data_parallel_update(engine.parallel, YOKE_OPTIMIZER_LEARNING_RATE));
         for (int k = 0; k < 2; k++) /* and one update by hand: each shard is the last one audited */
             EXPECT_OK(yoke_data_parallel_step(engine.parallel, &whole.batch,
                                               YOKE_OPTIMIZER_LEARNING_RATE, NULL));

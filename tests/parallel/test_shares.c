@@ -181,7 +181,7 @@ static void by_hand_shares_of_shards_do_not_count(void **state) {
     float outputs[BATCH * CHECK_CLASSES];
     EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch.batch, true, outputs));
     EXPECT_OK(yoke_data_parallel_backward(engine.parallel, NULL));
-    EXPECT_OK(yoke_update(engine.parallel, YOKE_OPTIMIZER_LEARNING_RATE));
+    EXPECT_OK(yoke_data_parallel_update(engine.parallel, YOKE_OPTIMIZER_LEARNING_RATE));
     check_batch_free(&batch);
     check_engine_free(&engine);
     yoke_model_destroy(model);

@@ -44,12 +44,14 @@ static void nothing_runs_before_scatter(void **state) {
     yoke_data_parallel *parallel = ((test_rig *)*state)->parallel;
     yoke_step_result result = {.struct_size = sizeof result};
     float bias[CHECK_CLASSES];
-    EXPECT_REFUSED(yoke_forward_replicas(parallel, true), "comes after scatter");
-    EXPECT_REFUSED(yoke_loss_replicas(parallel), "comes after forward");
-    EXPECT_REFUSED(yoke_backward_replicas(parallel), "comes after loss");
-    EXPECT_REFUSED(yoke_reduce(parallel), "comes after backward");
-    EXPECT_REFUSED(yoke_update(parallel, YOKE_OPTIMIZER_LEARNING_RATE), "call yoke_reduce first");
-    EXPECT_REFUSED(yoke_gather(parallel, &result), "call yoke_loss_replicas first");
+    EXPECT_REFUSED(yoke_data_parallel_forward_replicas(parallel, true), "comes after scatter");
+    EXPECT_REFUSED(yoke_data_parallel_loss_replicas(parallel), "comes after forward");
+    EXPECT_REFUSED(yoke_data_parallel_backward_replicas(parallel), "comes after loss");
+    EXPECT_REFUSED(yoke_data_parallel_reduce(parallel), "comes after backward");
+    EXPECT_REFUSED(yoke_data_parallel_update(parallel, YOKE_OPTIMIZER_LEARNING_RATE),
+                   "call yoke_data_parallel_reduce first");
+    EXPECT_REFUSED(yoke_data_parallel_gather(parallel, &result),
+                   "call yoke_data_parallel_loss_replicas first");
     EXPECT_REFUSED(yoke_data_parallel_backward(parallel, NULL), "comes after forward");
     EXPECT_REFUSED(yoke_data_parallel_read_gradient(parallel, "fc.bias", bias, CHECK_CLASSES),
                    "no reduced");
@@ -57,17 +59,19 @@ static void nothing_runs_before_scatter(void **state) {
 
 static void stages_left_out_are_named(void **state) {
     test_rig *rig = *state;
-    EXPECT_OK(yoke_scatter(rig->parallel, &rig->batch.batch));
-    EXPECT_REFUSED(yoke_loss_replicas(rig->parallel), "last stage of this batch was scatter");
-    EXPECT_OK(yoke_forward_replicas(rig->parallel, true));
-    EXPECT_REFUSED(yoke_backward_replicas(rig->parallel), "last stage of this batch was forward");
-    EXPECT_OK(yoke_loss_replicas(rig->parallel));
-    EXPECT_REFUSED(yoke_reduce(rig->parallel), "last stage of this batch was loss");
-    EXPECT_OK(yoke_backward_replicas(rig->parallel));
-    EXPECT_REFUSED(yoke_update(rig->parallel, YOKE_OPTIMIZER_LEARNING_RATE),
-                   "call yoke_reduce first");
-    EXPECT_OK(yoke_reduce(rig->parallel));
-    EXPECT_OK(yoke_update(rig->parallel, YOKE_OPTIMIZER_LEARNING_RATE));
+    EXPECT_OK(yoke_data_parallel_scatter(rig->parallel, &rig->batch.batch));
+    EXPECT_REFUSED(yoke_data_parallel_loss_replicas(rig->parallel),
+                   "last stage of this batch was scatter");
+    EXPECT_OK(yoke_data_parallel_forward_replicas(rig->parallel, true));
+    EXPECT_REFUSED(yoke_data_parallel_backward_replicas(rig->parallel),
+                   "last stage of this batch was forward");
+    EXPECT_OK(yoke_data_parallel_loss_replicas(rig->parallel));
+    EXPECT_REFUSED(yoke_data_parallel_reduce(rig->parallel), "last stage of this batch was loss");
+    EXPECT_OK(yoke_data_parallel_backward_replicas(rig->parallel));
+    EXPECT_REFUSED(yoke_data_parallel_update(rig->parallel, YOKE_OPTIMIZER_LEARNING_RATE),
+                   "call yoke_data_parallel_reduce first");
+    EXPECT_OK(yoke_data_parallel_reduce(rig->parallel));
+    EXPECT_OK(yoke_data_parallel_update(rig->parallel, YOKE_OPTIMIZER_LEARNING_RATE));
 }
 
 static void backward_needs_a_training_forward_of_its_own(void **state) {
@@ -90,14 +94,14 @@ static void backward_needs_a_training_forward_of_its_own(void **state) {
 static void labels_of_an_earlier_batch_are_not_used(void **state) {
     test_rig *rig = *state;
     yoke_batch batch = rig->batch.batch;
-    EXPECT_OK(yoke_scatter(rig->parallel, &batch));
+    EXPECT_OK(yoke_data_parallel_scatter(rig->parallel, &batch));
     batch.labels = NULL;
-    EXPECT_OK(yoke_scatter(rig->parallel, &batch));
-    EXPECT_OK(yoke_forward_replicas(rig->parallel, true));
-    EXPECT_REFUSED(yoke_loss_replicas(rig->parallel), "no labels");
+    EXPECT_OK(yoke_data_parallel_scatter(rig->parallel, &batch));
+    EXPECT_OK(yoke_data_parallel_forward_replicas(rig->parallel, true));
+    EXPECT_REFUSED(yoke_data_parallel_loss_replicas(rig->parallel), "no labels");
     EXPECT_REFUSED(yoke_data_parallel_backward(rig->parallel, NULL), "no labels");
     rig->batch.labels[4] = 1000;
-    EXPECT_REFUSED(yoke_scatter(rig->parallel, &rig->batch.batch), "label 1000");
+    EXPECT_REFUSED(yoke_data_parallel_scatter(rig->parallel, &rig->batch.batch), "label 1000");
 }
 
 static void preparing_in_between_disturbs_nothing(void **state) {
@@ -105,9 +109,9 @@ static void preparing_in_between_disturbs_nothing(void **state) {
     float *gradients[2];
     size_t count;
     for (int between = 0; between < 2; between++) {
-        EXPECT_OK(yoke_scatter(rig->parallel, &rig->batch.batch));
+        EXPECT_OK(yoke_data_parallel_scatter(rig->parallel, &rig->batch.batch));
         if (between) EXPECT_OK(yoke_data_parallel_prepare(rig->parallel, 2, true));
-        EXPECT_OK(yoke_forward_replicas(rig->parallel, true));
+        EXPECT_OK(yoke_data_parallel_forward_replicas(rig->parallel, true));
         if (between) EXPECT_OK(yoke_data_parallel_prepare(rig->parallel, 4, false));
         EXPECT_OK(yoke_data_parallel_backward(rig->parallel, NULL));
         gradients[between] = check_read_all(rig->parallel, rig->model, true, &count);

@@ -248,7 +248,7 @@ typedef struct course {
 /* Rank 1 alone uses output 1. */
 static void step_by_hand(yoke_data_parallel *parallel, pair_batch *batch, int rank) {
     pair_backward(parallel, batch, rank == 1 ? 3 : 1);
-    must(yoke_update(parallel, YOKE_OPTIMIZER_LEARNING_RATE));
+    must(yoke_data_parallel_update(parallel, YOKE_OPTIMIZER_LEARNING_RATE));
 }
 
 static yoke_status train_rank(yoke_process_group *group, const script *play) {

@@ -349,8 +349,8 @@ static inline yoke_status onnx_written_and_read(made *m) {
     yoke_onnx_options options = YOKE_ONNX_OPTIONS_INIT;
     const char *path = at_path("model.onnx");
     TRY(yoke_model_preset(&m->model, "resnet20", image_shape(), IMAGE_CLASSES, NULL));
-    TRY(yoke_model_write_onnx(m->model, zero_values, NULL, path));
-    return yoke_model_read_onnx(&m->other, path, &options);
+    TRY(yoke_model_save_onnx(m->model, zero_values, NULL, path));
+    return yoke_model_load_onnx(&m->other, path, &options);
 }
 
 typedef struct kept_bytes {
@@ -383,7 +383,7 @@ static inline yoke_status files_in_memory(made *m) {
     TRY(yoke_state_read(m->engine, state.data, state.count, "seed"));
     sink.payload = &graph;
     TRY(yoke_weights_write_onnx(m->engine, m->model, &sink));
-    return yoke_model_read_onnx_bytes(&m->other, graph.data, graph.count, NULL);
+    return yoke_model_read_onnx(&m->other, graph.data, graph.count, NULL);
 }
 
 static inline yoke_status tensor_files(made *m) {
@@ -411,7 +411,7 @@ static inline yoke_status traces(made *m) {
     TRY(yoke_data_parallel_step(m->engine, &batch, -1, &result));
     const yoke_trace *trace = yoke_data_parallel_trace(m->engine);
     (void)yoke_trace_summarize(trace, rows, 32);
-    return yoke_trace_write(trace, at_path("trace.json"));
+    return yoke_trace_save(trace, at_path("trace.json"));
 }
 
 static inline yoke_status texts_and_tokens(made *m) {

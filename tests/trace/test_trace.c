@@ -86,7 +86,7 @@ static void no_trace_records_nothing_and_harms_nobody(void **state) {
     yoke_trace_destroy(NULL);
     yoke_stage_summary row = {.struct_size = sizeof row};
     assert_int_equal(yoke_trace_summarize(NULL, &row, 1), 0);
-    assert_int_equal(yoke_trace_write(NULL, "/tmp/absent"), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_trace_save(NULL, "/tmp/absent"), YOKE_ERROR_ARGUMENT);
 }
 
 static void a_step_takes_as_long_as_its_slowest_lane(void **state) {
@@ -279,7 +279,7 @@ static json_t *write_and_read(const yoke_trace *trace) {
     int descriptor = mkstemp(path);
     assert_true(descriptor >= 0);
     close(descriptor);
-    if (yoke_trace_write(trace, path) != YOKE_OK) fail_msg("%s", yoke_last_error());
+    if (yoke_trace_save(trace, path) != YOKE_OK) fail_msg("%s", yoke_last_error());
     json_error_t error;
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     unlink(path);
@@ -397,13 +397,13 @@ static void a_file_that_cannot_be_written_is_named(void **state) {
     (void)state;
     yoke_trace *trace = start(16);
     put(trace, 0, YOKE_STAGE_LOSS, 0, 0, 1);
-    assert_int_equal(yoke_trace_write(trace, "/absent/trace.json"), YOKE_ERROR_IO);
+    assert_int_equal(yoke_trace_save(trace, "/absent/trace.json"), YOKE_ERROR_IO);
     assert_non_null(strstr(yoke_last_error(), "/absent/trace.json"));
     char folder[] = "/tmp/yoke-trace-XXXXXX", full[64];
     assert_non_null(mkdtemp(folder));
     snprintf(full, sizeof full, "%s/trace.json", folder);
     assert_int_equal(symlink("/dev/full", full), 0);
-    yoke_status status = yoke_trace_write(trace, full);
+    yoke_status status = yoke_trace_save(trace, full);
     unlink(full);
     rmdir(folder);
     assert_int_equal(status, YOKE_ERROR_IO);

@@ -88,10 +88,10 @@ NAMED = {
     "yoke_loader_shorten count": "0", # the kit's rows have no lengths
     "yoke_model_finish output": "yoke_linear(k->draft, yoke_flatten(k->draft, yoke_model_input(k->draft)), &k->linear_options)",
     "yoke_model_preset name": '"mlp"',
-    "yoke_model_read_onnx path": "k->onnx_path",
-    "yoke_model_read_onnx_bytes bytes": "k->onnx.data",
-    "yoke_model_read_onnx_bytes count": "k->onnx.bytes",
-    "yoke_model_write_onnx path": "k->scratch_path",
+    "yoke_model_load_onnx path": "k->onnx_path",
+    "yoke_model_read_onnx bytes": "k->onnx.data",
+    "yoke_model_read_onnx count": "k->onnx.bytes",
+    "yoke_model_save_onnx path": "k->scratch_path",
     "yoke_weights_save_onnx path": "k->scratch_path",
     "yoke_net_fit inputs": "&k->net_inputs",
     "yoke_net_fit targets": "&k->net_targets",
@@ -117,7 +117,7 @@ NAMED = {
     "yoke_tensor_file_open path": "k->tensors_path",
     "yoke_tensor_file_read file": "k->read_file",
     "yoke_tensor_file_save path": "k->scratch_path",
-    "yoke_trace_write path": "k->scratch_path",
+    "yoke_trace_save path": "k->scratch_path",
     "yoke_trainer_resize devices": '"cpu"',
     "yoke_weights_description_read bytes": "k->weights.data",
     "yoke_weights_description_read count": "k->weights.bytes",
@@ -137,7 +137,7 @@ NUMBERS_NAMED = {"index": "0", "root": "0", "group": "-1", "replica": "0", "from
 NEVER_WELL = {"yoke_error_raise", "yoke_set_allocator"}
 # What a call needs to have been called before it.
 FIRST = {"yoke_data_parallel_backward_outputs": "yoke_data_parallel_forward(k->parallel, &k->batch, true, NULL)",
-         "yoke_update": "yoke_data_parallel_use_average(k->parallel, false), "
+         "yoke_data_parallel_update": "yoke_data_parallel_use_average(k->parallel, false), "
                         "yoke_data_parallel_forward(k->parallel, &k->batch, true, NULL), "
                         "yoke_data_parallel_backward(k->parallel, NULL)"}
 

@@ -213,11 +213,11 @@ static yoke_batch next_batch(reference *own, uint64_t *epoch) {
 
 static void gradient_at(reference *own, const double *weights, const yoke_batch *batch) {
     write_all(own, weights);
-    EXPECT_OK(yoke_scatter(own->engine, batch));
-    EXPECT_OK(yoke_forward_replicas(own->engine, true));
-    EXPECT_OK(yoke_loss_replicas(own->engine));
-    EXPECT_OK(yoke_backward_replicas(own->engine));
-    EXPECT_OK(yoke_reduce(own->engine));
+    EXPECT_OK(yoke_data_parallel_scatter(own->engine, batch));
+    EXPECT_OK(yoke_data_parallel_forward_replicas(own->engine, true));
+    EXPECT_OK(yoke_data_parallel_loss_replicas(own->engine));
+    EXPECT_OK(yoke_data_parallel_backward_replicas(own->engine));
+    EXPECT_OK(yoke_data_parallel_reduce(own->engine));
     read_all(own, true, own->gradient);
 }
 

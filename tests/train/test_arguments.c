@@ -40,10 +40,10 @@ static void an_engine_names_what_is_null(void **state) {
     uint64_t hash;
     yoke_memory_report report = {.struct_size = sizeof report};
     float values[CHECK_CLASSES] = {0};
-    REFUSED(yoke_replicate(NULL), "engine is NULL");
-    REFUSED(yoke_forward_replicas(NULL, true), "engine is NULL");
-    REFUSED(yoke_update(NULL, YOKE_OPTIMIZER_LEARNING_RATE), "engine is NULL");
-    REFUSED(yoke_gather(NULL, &result), "engine is NULL");
+    REFUSED(yoke_data_parallel_replicate(NULL), "engine is NULL");
+    REFUSED(yoke_data_parallel_forward_replicas(NULL, true), "engine is NULL");
+    REFUSED(yoke_data_parallel_update(NULL, YOKE_OPTIMIZER_LEARNING_RATE), "engine is NULL");
+    REFUSED(yoke_data_parallel_gather(NULL, &result), "engine is NULL");
     REFUSED(yoke_data_parallel_step(parallel, NULL, YOKE_OPTIMIZER_LEARNING_RATE, &result),
             "batch is NULL");
     REFUSED(yoke_data_parallel_read(NULL, "fc.bias", values, CHECK_CLASSES), "engine is NULL");
@@ -112,8 +112,8 @@ static void trainer_files_and_devices_name_what_is_null(void **state) {
     REFUSED(yoke_devices_describe(NULL, 0, &device), "devices is NULL");
     REFUSED(yoke_devices_describe(engine.devices, 0, NULL), "yoke_device_info is NULL");
     REFUSED(yoke_model_tensor(NULL, 0, &tensor), "model is NULL");
-    REFUSED(yoke_trace_write(NULL, "file"), "trace is NULL");
-    REFUSED(yoke_trace_write(trace, NULL), "path is NULL");
+    REFUSED(yoke_trace_save(NULL, "file"), "trace is NULL");
+    REFUSED(yoke_trace_save(trace, NULL), "path is NULL");
     assert_false(yoke_backend_describe(0, NULL));
 }
 

@@ -104,7 +104,7 @@ static yoke_status save_tensors(rig *from, const char *path) {
 }
 
 static yoke_status write_trace(rig *from, const char *path) {
-    return yoke_trace_write(yoke_data_parallel_trace(from->parallel), path);
+    return yoke_trace_save(yoke_data_parallel_trace(from->parallel), path);
 }
 
 static int warnings; /* of the last run: it goes on where a line of metrics cannot be written */
@@ -161,7 +161,7 @@ static const struct {
              {"yoke_weights_save_onnx", save_onnx, false},
              {"yoke_state_save", save_state, false},
              {"yoke_tensor_file_save", save_tensors, false},
-             {"yoke_trace_write", write_trace, false},
+             {"yoke_trace_save", write_trace, false},
              {"yoke_trainer_options.save", run_saves, false},
              {"yoke_trainer_options.trace", run_traces, false},
              {"yoke_trainer_options.metrics", run_measures, true},
@@ -244,7 +244,7 @@ static yoke_status load_tensors(rig *to, const char *path) {
 static yoke_status load_onnx(rig *to, const char *path) {
     yoke_model *model = NULL;
     (void)to;
-    return yoke_model_read_onnx(&model, path, NULL);
+    return yoke_model_load_onnx(&model, path, NULL);
 }
 
 /* A pipe with a name and without a writer, an open one through /proc, and a folder. */

@@ -116,5 +116,5 @@ class Rate:
         if self.function is not None:
             return float(self.function(step))
         if self.schedule is not None:
-            return LIBRARY.yoke_learning_rate(ctypes.byref(self.schedule), step)
+            return LIBRARY.yoke_lr_schedule_rate(ctypes.byref(self.schedule), step)
         return -1.0

@@ -120,7 +120,7 @@ def _array(address: int, shape, write: bool = True) -> numpy.ndarray:
 def write_trace(engine, model, path: str) -> None:
     """The engine's timeline, with the calls of Python's operations by name on lanes of their own."""
     import os
-    LIBRARY.yoke_trace_write(LIBRARY.yoke_data_parallel_trace(engine), os.fsencode(path))
+    LIBRARY.yoke_trace_save(LIBRARY.yoke_data_parallel_trace(engine), os.fsencode(path))
     operations = getattr(model.handle, "operations", [])
     if not operations:
         return

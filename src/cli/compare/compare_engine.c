@@ -183,7 +183,7 @@ yoke_status compare_engine_learn(compare_engine *engine, int steps, compare_lear
         learned->losses[i] = result.loss;
     }
     if (status == YOKE_OK) status = yoke_data_parallel_hash(engine->parallel, &learned->hash);
-    yoke_data_parallel_release(engine->parallel);
+    yoke_data_parallel_unbind(engine->parallel);
     return status;
 }
 
@@ -203,7 +203,7 @@ yoke_status compare_engine_run(compare_engine *engine, int steps, bool fresh,
     if (status == YOKE_OK) status = yoke_devices_synchronize(engine->devices);
     engine->window.end_ns = yoke_now_ns();
     *milliseconds = 1e-6 * (double)(engine->window.end_ns - engine->window.begin_ns) / steps;
-    yoke_data_parallel_release(engine->parallel);
+    yoke_data_parallel_unbind(engine->parallel);
     return status;
 }
 

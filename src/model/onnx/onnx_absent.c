@@ -11,18 +11,18 @@ static yoke_status absent(const char *path) {
                 path != NULL ? path : "ONNX");
 }
 
-yoke_status yoke_model_read_onnx(yoke_model **model, const char *path,
+yoke_status yoke_model_load_onnx(yoke_model **model, const char *path,
                                  const yoke_onnx_options *options) {
     yoke_onnx_options own;
-    if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_read_onnx: `model` is NULL");
+    if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_load_onnx: `model` is NULL");
     *model = NULL;
-    if (path == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_read_onnx: `path` is NULL");
+    if (path == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_load_onnx: `path` is NULL");
     TRY(yoke_options_load(&own, sizeof own, options, "yoke_onnx_options"));
     return absent(path);
 }
 
-yoke_status yoke_model_read_onnx_bytes(yoke_model **model, const void *bytes, size_t count,
-                                       const yoke_onnx_options *options) {
+yoke_status yoke_model_read_onnx(yoke_model **model, const void *bytes, size_t count,
+                                 const yoke_onnx_options *options) {
     yoke_onnx_options own;
     yoke_file_source from;
     TRY(yoke_pointer_check(model, "model"));
@@ -32,8 +32,8 @@ yoke_status yoke_model_read_onnx_bytes(yoke_model **model, const void *bytes, si
     return absent(from.path);
 }
 
-yoke_status yoke_model_write_onnx_to(const yoke_model *model, yoke_onnx_weights weights,
-                                     void *payload, const yoke_sink *sink) {
+yoke_status yoke_model_write_onnx(const yoke_model *model, yoke_onnx_weights weights, void *payload,
+                                  const yoke_sink *sink) {
     yoke_sink own;
     (void)weights, (void)payload;
     TRY(yoke_pointer_check(model, "model"));
@@ -41,10 +41,10 @@ yoke_status yoke_model_write_onnx_to(const yoke_model *model, yoke_onnx_weights 
     return absent(NULL);
 }
 
-yoke_status yoke_model_write_onnx(const yoke_model *model, yoke_onnx_weights weights, void *payload,
-                                  const char *path) {
+yoke_status yoke_model_save_onnx(const yoke_model *model, yoke_onnx_weights weights, void *payload,
+                                 const char *path) {
     (void)weights, (void)payload;
     if (model == NULL || path == NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_write_onnx needs a model and a path");
+        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_save_onnx needs a model and a path");
     return absent(path);
 }

@@ -528,17 +528,17 @@ static yoke_status read_from(yoke_model **model, const yoke_file_source *from,
     return status;
 }
 
-yoke_status yoke_model_read_onnx(yoke_model **model, const char *path,
+yoke_status yoke_model_load_onnx(yoke_model **model, const char *path,
                                  const yoke_onnx_options *options) {
     const yoke_file_source from = yoke_source_path(path);
-    if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_read_onnx: `model` is NULL");
+    if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_load_onnx: `model` is NULL");
     *model = NULL;
     TRY(yoke_pointer_check(path, "path"));
     return read_from(model, &from, options);
 }
 
-yoke_status yoke_model_read_onnx_bytes(yoke_model **model, const void *bytes, size_t count,
-                                       const yoke_onnx_options *options) {
+yoke_status yoke_model_read_onnx(yoke_model **model, const void *bytes, size_t count,
+                                 const yoke_onnx_options *options) {
     yoke_file_source from;
     TRY(yoke_pointer_check(model, "model"));
     *model = NULL;

@@ -282,16 +282,16 @@ static yoke_status write_to(const yoke_model *model, yoke_onnx_weights weights, 
     return status;
 }
 
-yoke_status yoke_model_write_onnx(const yoke_model *model, yoke_onnx_weights weights, void *payload,
-                                  const char *path) {
+yoke_status yoke_model_save_onnx(const yoke_model *model, yoke_onnx_weights weights, void *payload,
+                                 const char *path) {
     const yoke_file_target target = yoke_target_path(path);
     TRY(yoke_pointer_check(model, "model"));
     TRY(yoke_pointer_check(path, "path"));
     return write_to(model, weights, payload, &target);
 }
 
-yoke_status yoke_model_write_onnx_to(const yoke_model *model, yoke_onnx_weights weights,
-                                     void *payload, const yoke_sink *sink) {
+yoke_status yoke_model_write_onnx(const yoke_model *model, yoke_onnx_weights weights, void *payload,
+                                  const yoke_sink *sink) {
     yoke_sink own;
     const yoke_file_target target = {.sink = &own};
     TRY(yoke_pointer_check(model, "model"));

@@ -83,7 +83,7 @@ yoke_status yoke_model_preset(yoke_model **model, const char *name, yoke_shape i
                               const yoke_loss_options *loss) {
     if (names_file(name)) {
         const yoke_onnx_options file = {sizeof file, input, classes, loss, NULL};
-        return yoke_model_read_onnx(model, name, &file);
+        return yoke_model_load_onnx(model, name, &file);
     }
     yoke_preset_request request = {.classes = classes};
     const char *options = NULL;

@@ -26,99 +26,103 @@ static yoke_status scatter(yoke_step *step, const yoke_batch *given, bool traini
     return status == YOKE_OK ? yoke_host_stream_follow_lanes(step) : status;
 }
 
-yoke_status yoke_scatter(yoke_data_parallel *parallel, const yoke_batch *given) {
-    TRY(yoke_enter_settled(parallel, "yoke_scatter"));
+yoke_status yoke_data_parallel_scatter(yoke_data_parallel *parallel, const yoke_batch *given) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_scatter"));
     return leave(parallel, scatter(&parallel->step, given, true));
 }
 
-yoke_status yoke_replicate(yoke_data_parallel *parallel) {
-    TRY(yoke_enter_settled(parallel, "yoke_replicate"));
+yoke_status yoke_data_parallel_replicate(yoke_data_parallel *parallel) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_replicate"));
     return yoke_leave(parallel, yoke_run_stage(&parallel->step, &yoke_stage_replicate));
 }
 
 static yoke_status forward_replicas(yoke_data_parallel *parallel, bool training) {
     yoke_step *step = &parallel->step;
     TRY(yoke_engine_check_trains(parallel, training));
-    TRY(yoke_flight_require(step, "yoke_forward_replicas", YOKE_STAGE_SCATTER,
+    TRY(yoke_flight_require(step, "yoke_data_parallel_forward_replicas", YOKE_STAGE_SCATTER,
                             YOKE_STAGE_BACKWARD));
     if (training && !step->flight.is_weighed)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "a forward in training mode of a batch that came for evaluation: nobody has "
-                    "counted what its labels weigh; call yoke_scatter first");
+                    "counted what its labels weigh; call yoke_data_parallel_scatter first");
     step->flight.training = training;
     return yoke_run_stage(step, &yoke_stage_forward);
 }
 
-yoke_status yoke_forward_replicas(yoke_data_parallel *parallel, bool training) {
-    TRY(yoke_enter_settled(parallel, "yoke_forward_replicas"));
+yoke_status yoke_data_parallel_forward_replicas(yoke_data_parallel *parallel, bool training) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_forward_replicas"));
     return leave(parallel, forward_replicas(parallel, training));
 }
 
 static yoke_status loss_replicas(yoke_step *step) {
-    TRY(yoke_flight_require(step, "yoke_loss_replicas", YOKE_STAGE_FORWARD, YOKE_STAGE_LOSS));
+    TRY(yoke_flight_require(step, "yoke_data_parallel_loss_replicas", YOKE_STAGE_FORWARD,
+                            YOKE_STAGE_LOSS));
     TRY(yoke_flight_require_labels(step, &step->flight.batch));
     return yoke_run_stage(step, &yoke_stage_loss);
 }
 
-yoke_status yoke_loss_replicas(yoke_data_parallel *parallel) {
-    TRY(yoke_enter_settled(parallel, "yoke_loss_replicas"));
+yoke_status yoke_data_parallel_loss_replicas(yoke_data_parallel *parallel) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_loss_replicas"));
     return leave(parallel, loss_replicas(&parallel->step));
 }
 
 /* Gradients of values overwrite values that no later layer reads: there is no second backward
  * without a forward. */
 static yoke_status backward_replicas(yoke_step *step) {
-    TRY(yoke_flight_require(step, "yoke_backward_replicas", YOKE_STAGE_LOSS, YOKE_STAGE_LOSS));
-    TRY(yoke_flight_require_training(step, "yoke_backward_replicas"));
+    TRY(yoke_flight_require(step, "yoke_data_parallel_backward_replicas", YOKE_STAGE_LOSS,
+                            YOKE_STAGE_LOSS));
+    TRY(yoke_flight_require_training(step, "yoke_data_parallel_backward_replicas"));
     return yoke_run_stage(step, &yoke_stage_backward);
 }
 
-yoke_status yoke_backward_replicas(yoke_data_parallel *parallel) {
-    TRY(yoke_enter_settled(parallel, "yoke_backward_replicas"));
+yoke_status yoke_data_parallel_backward_replicas(yoke_data_parallel *parallel) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_backward_replicas"));
     return leave(parallel, backward_replicas(&parallel->step));
 }
 
 static yoke_status reduce(yoke_step *step) {
     if (!yoke_unsynced_is_whole(step))
-        TRY(yoke_flight_require(step, "yoke_reduce", YOKE_STAGE_BACKWARD, YOKE_STAGE_BACKWARD));
+        TRY(yoke_flight_require(step, "yoke_data_parallel_reduce", YOKE_STAGE_BACKWARD,
+                                YOKE_STAGE_BACKWARD));
     return yoke_run_stage(step, &yoke_stage_reduce);
 }
 
-yoke_status yoke_reduce(yoke_data_parallel *parallel) {
-    TRY(yoke_enter_settled(parallel, "yoke_reduce"));
+yoke_status yoke_data_parallel_reduce(yoke_data_parallel *parallel) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_reduce"));
     return leave(parallel, reduce(&parallel->step));
 }
 
 static yoke_status update(yoke_data_parallel *parallel, double learning_rate) {
     yoke_step *step = &parallel->step;
     if (!step->gradient.on_root)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "yoke_update: no gradient is on the root; call yoke_reduce first");
+        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_data_parallel_update: no gradient is on the root; "
+                                         "call yoke_data_parallel_reduce first");
     if (step->gradient.is_used)
-        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_update: this gradient is in the weights already; "
-                                         "run backward and yoke_reduce before the next update");
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "yoke_data_parallel_update: this gradient is in the weights already; "
+                    "run backward and yoke_data_parallel_reduce before the next update");
     TRY(yoke_average_check(parallel));
     step->flight.learning_rate = learning_rate;
     TRY(yoke_run_stage(step, &yoke_stage_update));
     return yoke_average_update(parallel);
 }
 
-yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate) {
-    TRY(yoke_enter_settled(parallel, "yoke_update"));
+yoke_status yoke_data_parallel_update(yoke_data_parallel *parallel, double learning_rate) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_update"));
     return yoke_leave(parallel, update(parallel, learning_rate));
 }
 
 static yoke_status gather(yoke_step *step, yoke_step_result *result) {
     if (!step->flight.losses_known)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "yoke_gather: no loss is known; call yoke_loss_replicas first");
+        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_data_parallel_gather: no loss is known; call "
+                                         "yoke_data_parallel_loss_replicas first");
     step->flight.result = yoke_flight_no_result(step->flight.own);
     TRY(yoke_run_stage(step, &yoke_stage_gather));
     return yoke_result_store(step, result);
 }
 
-yoke_status yoke_gather(yoke_data_parallel *parallel, yoke_step_result *result) {
-    TRY(yoke_enter_settled(parallel, "yoke_gather"));
+yoke_status yoke_data_parallel_gather(yoke_data_parallel *parallel, yoke_step_result *result) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_gather"));
     return yoke_leave(parallel, gather(&parallel->step, result));
 }
 
@@ -128,21 +132,21 @@ yoke_status yoke_data_parallel_read_input_gradients(yoke_data_parallel *parallel
     return yoke_leave(parallel, yoke_gather_input_gradients(&parallel->step, 0, gradients));
 }
 
-yoke_status yoke_data_parallel_read_gradients_of_input(yoke_data_parallel *parallel, int input,
+yoke_status yoke_data_parallel_read_input_gradients_of(yoke_data_parallel *parallel, int input,
                                                        float *gradients) {
-    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_read_gradients_of_input"));
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_read_input_gradients_of"));
     return yoke_leave(parallel, yoke_gather_input_gradients(&parallel->step, input, gradients));
 }
 
 /* no_sync. */
 
-yoke_status yoke_no_sync(yoke_data_parallel *parallel, bool on) {
-    TRY(yoke_enter_settled(parallel, "yoke_no_sync"));
+yoke_status yoke_data_parallel_no_sync(yoke_data_parallel *parallel, bool on) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_no_sync"));
     return yoke_leave(parallel, yoke_unsynced_turn(&parallel->step, on));
 }
 
-yoke_status yoke_zero_grad(yoke_data_parallel *parallel) {
-    TRY(yoke_enter_settled(parallel, "yoke_zero_grad"));
+yoke_status yoke_data_parallel_zero_grad(yoke_data_parallel *parallel) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_zero_grad"));
     yoke_unsynced_forget(&parallel->step);
     return yoke_leave(parallel, YOKE_OK);
 }

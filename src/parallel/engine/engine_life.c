@@ -55,7 +55,7 @@ static yoke_status build_replicas(yoke_data_parallel *parallel) {
     step->versions = (yoke_versions){1, 1, 1};
     TRY(yoke_data_parallel_broadcast(parallel));
     TRY(yoke_data_parallel_prepare(parallel, step->options.batch, !step->options.inference));
-    return yoke_replicate(parallel);
+    return yoke_data_parallel_replicate(parallel);
 }
 
 /* Checkpoints state the patterns: they outlive the caller's text. */
@@ -129,8 +129,7 @@ yoke_status yoke_data_parallel_create(yoke_data_parallel **parallel, const yoke_
 
 /* A thread may still be in the engine: it lives as long as the process. */
 static void leave_behind(yoke_data_parallel *parallel) {
-    if (atomic_load(&parallel->entry.binder) == pthread_self())
-        yoke_data_parallel_release(parallel);
+    if (atomic_load(&parallel->entry.binder) == pthread_self()) yoke_data_parallel_unbind(parallel);
     yoke_devices_stay_open(parallel->step.devices, NULL);
 }
 
@@ -152,7 +151,7 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
         return;
     }
     yoke_step *step = &parallel->step;
-    yoke_data_parallel_release(parallel);
+    yoke_data_parallel_unbind(parallel);
     if (step->lanes != NULL) {
         (void)yoke_lanes_synchronize(step);
         yoke_unsynced_close(step);

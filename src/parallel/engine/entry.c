@@ -29,7 +29,7 @@ yoke_status yoke_claim(yoke_data_parallel *parallel, const char *call) {
     if (binder != 0 && binder != self)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "%s: another thread trains with this engine, until yoke_trainer_run returns or "
-                    "yoke_data_parallel_release; ask that thread, as in on_event, or afterwards",
+                    "yoke_data_parallel_unbind; ask that thread, as in on_event, or afterwards",
                     call);
     bool waits = parallel->step.options.inference || binder == self;
     if (waits)
@@ -122,7 +122,7 @@ yoke_status yoke_data_parallel_bind(yoke_data_parallel *parallel) {
     return status;
 }
 
-void yoke_data_parallel_release(yoke_data_parallel *parallel) {
+void yoke_data_parallel_unbind(yoke_data_parallel *parallel) {
     if (parallel == NULL || !parallel->bound) return;
     yoke_device_leave(parallel->step.lanes[0].device, &parallel->step.lanes[0].scope);
     parallel->bound = false;

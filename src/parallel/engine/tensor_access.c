@@ -33,7 +33,7 @@ static yoke_status find_and_wait(yoke_data_parallel *parallel, const char *name,
     if (gradient && !step->gradient.on_root)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "no reduced gradient is on the root: call yoke_data_parallel_backward or "
-                    "yoke_reduce first");
+                    "yoke_data_parallel_reduce first");
     TRY(yoke_pointer_check(values, "values"));
     return yoke_lanes_synchronize(step);
 }

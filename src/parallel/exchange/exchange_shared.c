@@ -246,8 +246,9 @@ static yoke_change shared_recover(yoke_exchange *exchange) {
 
 static yoke_status shared_update(yoke_exchange *exchange) {
     (void)exchange;
-    return FAIL(YOKE_ERROR_ARGUMENT, "yoke_update: in DDP's sharded schedule the ranks share the "
-                                     "update; call yoke_data_parallel_step");
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "yoke_data_parallel_update: in DDP's sharded schedule the ranks share the "
+                "update; call yoke_data_parallel_step");
 }
 
 const yoke_exchange_kind yoke_exchange_shared = {

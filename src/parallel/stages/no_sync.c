@@ -80,8 +80,9 @@ bool yoke_unsynced_is_whole(const yoke_step *step) {
 yoke_status yoke_unsynced_take(yoke_step *step) {
     yoke_unsynced *own = &step->gradient.unsynced;
     if (own->on)
-        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_reduce: no_sync is on, gradients add up in the "
-                                         "replicas; call yoke_no_sync(engine, false) first");
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "yoke_data_parallel_reduce: no_sync is on, gradients add up in the "
+                    "replicas; call yoke_data_parallel_no_sync(engine, false) first");
     if (!own->holds) return YOKE_OK;
     TRY(yoke_apply(step, step->count, "no_sync", take_sum, step));
     step->flight.contributors = larger(own->contributors, step->flight.contributors);
@@ -96,5 +97,6 @@ yoke_status yoke_unsynced_check_step(const yoke_step *step) {
                 "yoke_data_parallel_step: %s; a step has a gradient of its "
                 "own",
                 own->on ? "no_sync is on; turn it off"
-                        : "gradients wait for yoke_reduce; call it, or yoke_zero_grad");
+                        : "gradients wait for yoke_data_parallel_reduce; call it, or "
+                          "yoke_data_parallel_zero_grad");
 }
