@@ -18,11 +18,7 @@ typedef struct yoke_file_target {
     const yoke_sink *sink; /* checked; NULL: to the path */
 } yoke_file_target;
 
-static inline yoke_file_target yoke_target_path(const char *path) {
-    yoke_file_target named = {0}; /* kernels of CUDA include it as C++ */
-    named.path = path;
-    return named;
-}
+yoke_file_target yoke_target_path(const char *path);
 
 typedef struct yoke_file_writer yoke_file_writer;
 /* How one kind of target is written. */

@@ -16,6 +16,10 @@
 #include "base/memory.h"
 #include "base/options.h"
 
+yoke_file_source yoke_source_path(const char *path) {
+    return (yoke_file_source){.path = path};
+}
+
 struct yoke_reader_kind {
     yoke_status (*read_at)(const yoke_file_reader *reader, const char *path, size_t offset,
                            void *data, size_t bytes);

@@ -17,11 +17,7 @@ typedef struct yoke_file_source {
     size_t count;
 } yoke_file_source;
 
-static inline yoke_file_source yoke_source_path(const char *path) {
-    yoke_file_source named = {0}; /* kernels of CUDA include it as C++ */
-    named.path = path;
-    return named;
-}
+yoke_file_source yoke_source_path(const char *path);
 
 #define YOKE_BYTES_NAME "the bytes in memory"
 /* ARGUMENT: bytes is NULL. */

@@ -26,6 +26,10 @@
 #define NAME_TRIES 8
 #define RESERVE_TRIES 10
 
+yoke_file_target yoke_target_path(const char *path) {
+    return (yoke_file_target){.path = path};
+}
+
 void yoke_file_abort(yoke_file_writer *writer) {
     if (writer->kind != NULL) writer->kind->abort(writer);
     *writer = (yoke_file_writer){.descriptor = -1, .folder = -1};
