@@ -37,7 +37,7 @@ static uint64_t fit_by_hand(const rig *own, const yoke_net_options *options, int
 
 static void a_fit_takes_the_steps_of_an_engine(void **state) {
     (void)state;
-    const char *const devices[] = {"cpu", "2xcpu"};
+    const char *const devices[] = {devices_of(1), devices_of(2)};
     for (int i = 0; i < 2; i++) {
         rig own;
         yoke_fit_options fit = {.struct_size = sizeof fit, .epochs = 2};
@@ -58,7 +58,7 @@ static void a_fit_takes_the_steps_of_an_engine(void **state) {
 static void two_fits_are_one(void **state) {
     (void)state;
     rig own;
-    yoke_net_options options = options_of("cpu");
+    yoke_net_options options = options_of(devices_of(1));
     open_rig(&own, options);
     EXPECT_OK(yoke_net_fit(own.net, &own.inputs, &own.labels, NULL, NULL));
     EXPECT_OK(yoke_net_fit(own.net, &own.inputs, &own.labels, NULL, NULL));
@@ -69,13 +69,13 @@ static void two_fits_are_one(void **state) {
 static void a_step_is_the_engine_s(void **state) {
     (void)state;
     rig own;
-    yoke_net_options options = options_of("2xcpu");
+    yoke_net_options options = options_of(devices_of(2));
     yoke_step_result result = {.struct_size = sizeof result}, wanted = result;
     open_rig(&own, options);
     yoke_data_parallel_options engine = *options.engine;
     engine.batch = BATCH;
     engine.seed = options.seed;
-    check_engine made = check_engine_on(own.model, "2xcpu", engine, NULL);
+    check_engine made = check_engine_on(own.model, devices_of(2), engine, NULL);
     yoke_batch batch = own.rows.batch;
     batch.rows = BATCH;
     own.inputs.shape[0] = own.labels.shape[0] = BATCH;
@@ -98,7 +98,7 @@ static void an_evaluation_counts_every_row(void **state) {
     yoke_step_result result = {.struct_size = sizeof result};
     double loss = 0;
     int correct = 0;
-    open_rig(&own, options_of("2xcpu"));
+    open_rig(&own, options_of(devices_of(2)));
     EXPECT_OK(yoke_net_fit(own.net, &own.inputs, &own.labels, NULL, NULL));
     EXPECT_OK(yoke_net_evaluate(own.net, &own.inputs, &own.labels, &result));
     predict(&own, outputs);
@@ -125,8 +125,8 @@ static void patience_keeps_the_best(void **state) {
     rig own, once;
     yoke_fit_options fit = {.struct_size = sizeof fit, .epochs = 50, .learning_rate = 1e-6};
     yoke_fit_result result = {.struct_size = sizeof result};
-    open_rig(&own, options_of("cpu"));
-    open_rig(&once, options_of("cpu"));
+    open_rig(&own, options_of(devices_of(1)));
+    open_rig(&once, options_of(devices_of(1)));
     /* Labels that no row of training has, so that the test loss grows from the second epoch on. */
     int32_t other[ROWS];
     for (int row = 0; row < ROWS; row++)
@@ -151,7 +151,7 @@ static void patience_keeps_the_best(void **state) {
 
 static uint64_t hash_after(yoke_array inputs, yoke_array labels) {
     rig own;
-    open_rig(&own, options_of("cpu"));
+    open_rig(&own, options_of(devices_of(1)));
     EXPECT_OK(yoke_net_fit(own.net, &inputs, &labels, NULL, NULL));
     inputs.shape[0] = labels.shape[0] = BATCH;
     EXPECT_OK(yoke_net_step(own.net, &inputs, &labels, -1, NULL));
@@ -190,7 +190,7 @@ static void every_element_is_read(void **state) {
                 wanted);
     wide[3] = (int64_t)1 << 40;
     rig own;
-    open_rig(&own, options_of("cpu"));
+    open_rig(&own, options_of(devices_of(1)));
     assert_int_equal(yoke_net_fit(own.net, &as_floats, &wide_labels, NULL, NULL),
                      YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "row 3 has the label 1099511627776"));
@@ -206,7 +206,7 @@ static void tokens_are_integers(void **state) {
     float outputs[TEXTS][LENGTH][CLASSES];
     yoke_model *model = NULL;
     yoke_net *net = NULL;
-    yoke_net_options options = options_of("cpu");
+    yoke_net_options options = options_of(devices_of(1));
     yoke_fit_options fit = {.struct_size = sizeof fit, .epochs = 30, .learning_rate = 0.3};
     yoke_fit_result result = {.struct_size = sizeof result};
     for (int i = 0; i < TEXTS * LENGTH; i++) {
@@ -239,7 +239,7 @@ static void arrays_that_do_not_fit_are_refused(void **state) {
     (void)state;
     rig own;
     float outputs[ROWS][CHECK_CLASSES];
-    open_rig(&own, options_of("cpu"));
+    open_rig(&own, options_of(devices_of(1)));
     yoke_array to =
         yoke_array_of_rows(outputs, YOKE_ELEMENT_FLOAT32, ROWS, yoke_model_output_shape(own.model));
     yoke_array wrong = own.inputs;
@@ -286,7 +286,7 @@ static void options_that_contradict_are_refused(void **state) {
     (void)state;
     rig own;
     yoke_fit_options fit = {.struct_size = sizeof fit, .batch = BATCH + 1};
-    yoke_net_options options = options_of("cpu");
+    yoke_net_options options = options_of(devices_of(1));
     open_rig(&own, options);
     REFUSED(yoke_net_fit(own.net, &own.inputs, &own.labels, &fit, NULL),
             "the net was opened for 16 at most");
@@ -313,7 +313,7 @@ static void a_net_that_predicts_does_not_train(void **state) {
     rig own;
     float outputs[ROWS][CHECK_CLASSES];
     yoke_step_result result = {.struct_size = sizeof result};
-    yoke_net_options options = options_of("cpu");
+    yoke_net_options options = options_of(devices_of(1));
     options.inference = true;
     open_rig(&own, options);
     REFUSED(yoke_net_fit(own.net, &own.inputs, &own.labels, NULL, NULL), "this net only predicts");
@@ -338,5 +338,5 @@ int main(void) {
         cmocka_unit_test(options_that_contradict_are_refused),
         cmocka_unit_test(a_net_that_predicts_does_not_train),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_ON_DEVICES(tests, NULL, NULL);
 }

@@ -29,10 +29,10 @@ static void weights_go_to_memory_and_back(void **state) {
     (void)state;
     rig own, other;
     static float wanted[ROWS][CHECK_CLASSES], found[ROWS][CHECK_CLASSES];
-    yoke_net_options reader = options_of("2xcpu");
+    yoke_net_options reader = options_of(devices_of(2));
     reader.inference = true;
     reader.seed = 9;
-    open_rig(&own, options_of("cpu"));
+    open_rig(&own, options_of(devices_of(1)));
     open_rig(&other, reader);
     predict(&other, found);
     EXPECT_OK(yoke_net_fit(own.net, &own.inputs, &own.labels, NULL, NULL));
@@ -63,15 +63,15 @@ static void weights_go_to_memory_and_back(void **state) {
 static void a_state_goes_on_bit_for_bit(void **state) {
     (void)state;
     rig own, other;
-    open_rig(&own, options_of("2xcpu"));
-    open_rig(&other, options_of("cpu"));
+    open_rig(&own, options_of(devices_of(2)));
+    open_rig(&other, options_of(devices_of(1)));
     EXPECT_OK(yoke_net_fit(own.net, &own.inputs, &own.labels, NULL, NULL));
     written to = write_part(&own, YOKE_NET_STATE);
     EXPECT_OK(yoke_net_read(other.net, YOKE_NET_STATE, to.bytes, to.count));
     assert_true(hash_of(yoke_net_engine(own.net)) == hash_of(yoke_net_engine(other.net)));
     assert_int_equal(query(&other).step, query(&own).step);
     close_rig(&other);
-    open_rig(&other, options_of("2xcpu"));
+    open_rig(&other, options_of(devices_of(2)));
     EXPECT_OK(yoke_net_read(other.net, YOKE_NET_STATE, to.bytes, to.count));
     own.inputs.shape[0] = own.labels.shape[0] = BATCH;
     EXPECT_OK(yoke_net_step(own.net, &own.inputs, &own.labels, 0.1, NULL));
@@ -88,7 +88,7 @@ static void parts_that_cannot_go_are_refused(void **state) {
     char few[100];
     written to = {.bytes = few, .room = sizeof few};
     yoke_sink sink = {.struct_size = sizeof sink, .write = keep_bytes, .payload = &to};
-    yoke_net_options options = options_of("cpu");
+    yoke_net_options options = options_of(devices_of(1));
     options.inference = true;
     open_rig(&own, options);
     REFUSED(yoke_net_write(own.net, YOKE_NET_STATE, &sink), "only predicts");
@@ -105,5 +105,5 @@ int main(void) {
         cmocka_unit_test(a_state_goes_on_bit_for_bit),
         cmocka_unit_test(parts_that_cannot_go_are_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_ON_DEVICES(tests, NULL, NULL);
 }

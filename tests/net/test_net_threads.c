@@ -12,7 +12,7 @@ static void predictions_follow_the_weights(void **state) {
     rig own;
     static float before[ROWS][CHECK_CLASSES], after[ROWS][CHECK_CLASSES];
     static float wanted[ROWS][CHECK_CLASSES];
-    open_rig(&own, options_of("2xcpu"));
+    open_rig(&own, options_of(devices_of(2)));
     for (int round = 0; round < 3; round++) {
         yoke_batch batch = own.rows.batch;
         predict(&own, before);
@@ -60,7 +60,7 @@ static void progress_may_end_a_fit(void **state) {
     yoke_fit_options fit = {
         .struct_size = sizeof fit, .epochs = 100, .progress = hear, .payload = &heard};
     yoke_fit_result result = {.struct_size = sizeof result};
-    open_rig(&own, options_of("2xcpu"));
+    open_rig(&own, options_of(devices_of(2)));
     EXPECT_OK(yoke_net_fit(own.net, &own.inputs, &own.labels, &fit, &result));
     assert_int_equal(result.steps, 5);
     assert_int_equal(heard.nested, YOKE_ERROR_ARGUMENT);
@@ -83,7 +83,7 @@ static void another_thread_cancels_a_fit(void **state) {
     pthread_t thread;
     yoke_fit_options fit = {.struct_size = sizeof fit, .epochs = 1000000};
     yoke_fit_result result = {.struct_size = sizeof result};
-    open_rig(&own, options_of("2xcpu"));
+    open_rig(&own, options_of(devices_of(2)));
     assert_int_equal(pthread_create(&thread, NULL, cancel_after_steps, &own), 0);
     assert_int_equal(yoke_net_fit(own.net, &own.inputs, &own.labels, &fit, &result),
                      YOKE_ERROR_CANCELLED);
@@ -100,7 +100,7 @@ static void another_thread_cancels_a_fit(void **state) {
 static void opening_is_cancelled(void **state) {
     (void)state;
     yoke_cancellation cancellation = {0};
-    yoke_net_options options = options_of("cpu");
+    yoke_net_options options = options_of(devices_of(1));
     yoke_model *model = check_model(true, 0);
     yoke_net *net = NULL;
     options.cancellation = &cancellation;
@@ -128,7 +128,7 @@ static void the_log_says_what_happens(void **state) {
     (void)state;
     rig own;
     log_lines kept = {{0}};
-    yoke_net_options options = options_of("2xcpu");
+    yoke_net_options options = options_of(devices_of(2));
     options.log = keep_line;
     options.payload = &kept;
     open_rig(&own, options);
@@ -163,7 +163,7 @@ static void threads_predict_while_one_fits(void **state) {
     pthread_t threads[3];
     predicting selves[3];
     yoke_fit_options fit = {.struct_size = sizeof fit, .epochs = 30};
-    open_rig(&own, options_of("2xcpu"));
+    open_rig(&own, options_of(devices_of(2)));
     for (int i = 0; i < 3; i++) {
         selves[i] = (predicting){.own = &own};
         assert_int_equal(pthread_create(&threads[i], NULL, keep_predicting, &selves[i]), 0);
@@ -186,5 +186,5 @@ int main(void) {
         cmocka_unit_test(the_log_says_what_happens),
         cmocka_unit_test(threads_predict_while_one_fits),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_ON_DEVICES(tests, NULL, NULL);
 }

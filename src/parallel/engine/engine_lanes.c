@@ -114,6 +114,7 @@ static yoke_status open_lane(int index, void *context) {
     if (!root) TRY(plan_replica(index, job->step));
     if (!root && job->step->exchange->publishes_shadow)
         yoke_replica_leave_shadow(lane->replica, true);
+    TRY(yoke_check_cancelled());
     TRY(yoke_replica_allocate(lane->replica, root ? job->parameters : NULL,
                               root ? job->gradients : NULL));
     lane->memory = yoke_replica_memory_of(lane->replica);

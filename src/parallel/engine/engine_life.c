@@ -46,6 +46,7 @@ static yoke_status build_replicas(yoke_data_parallel *parallel) {
     TRY(yoke_sync_norm_create(step));
     TRY(yoke_engine_plan_root(step));
     TRY(yoke_engine_open_lanes(step));
+    TRY(yoke_check_cancelled());
     TRY(yoke_exchange_open(step->exchange));
     TRY(yoke_guard_create(step));
     TRY(yoke_average_create(parallel));
