@@ -269,8 +269,8 @@ static yoke_status fit_with(yoke_net *net, const yoke_dataset *rows,
 /* Calls. */
 
 /* The result is stored after a failure, too. */
-static yoke_status fit_rows(yoke_net *net, const yoke_dataset *rows, const yoke_fit_options *given,
-                            yoke_fit_result *result) {
+static yoke_status fit_rows(yoke_net *net, const yoke_dataset *rows, const void *given,
+                            void *result) {
     static const yoke_fit_options defaults = YOKE_FIT_OPTIONS_INIT;
     yoke_fit_options options = {0};
     yoke_fit_result own = {.struct_size = sizeof own,
@@ -286,34 +286,11 @@ static yoke_status fit_rows(yoke_net *net, const yoke_dataset *rows, const yoke_
     return yoke_error_restore(&error);
 }
 
-yoke_status yoke_net_fit_rows(yoke_net *net, const yoke_dataset *rows,
-                              const yoke_fit_options *options, yoke_fit_result *result) {
-    yoke_net_call call;
-    TRY(yoke_pointer_check(rows, "rows"));
-    TRY(yoke_net_begin(net, "yoke_net_fit_rows", YOKE_NET_FITTING, &call));
-    return yoke_net_end(net, &call, fit_rows(net, rows, options, result));
-}
-
-yoke_status yoke_net_fit(yoke_net *net, const yoke_array *inputs, const yoke_array *targets,
-                         const yoke_fit_options *options, yoke_fit_result *result) {
-    yoke_net_call call;
-    yoke_dataset *dataset = NULL;
-    TRY(yoke_pointer_check(net, "net"));
-    yoke_net_rows rows = {.model = net->model, .inputs = inputs, .targets = targets};
-    TRY(yoke_net_rows_check(&rows, false, true));
-    TRY(yoke_net_rows_open(&dataset, &rows));
-    yoke_status status = yoke_net_begin(net, "yoke_net_fit", YOKE_NET_FITTING, &call);
-    if (status == YOKE_OK)
-        status = yoke_net_end(net, &call, fit_rows(net, dataset, options, result));
-    yoke_error error = yoke_error_take(status);
-    yoke_dataset_close(dataset);
-    return yoke_error_restore(&error);
-}
-
-static yoke_status evaluate_dataset(yoke_net *net, const yoke_dataset *rows,
-                                    yoke_step_result *result) {
+static yoke_status evaluate_rows(yoke_net *net, const yoke_dataset *rows, const void *options,
+                                 void *result) {
     yoke_step_result own;
     yoke_loader *loader = NULL;
+    (void)options;
     yoke_status status = open_loader(net, &loader, rows, (yoke_loader_options){0});
     if (status == YOKE_OK) status = evaluate_loader(net, loader, &own);
     yoke_error error = yoke_error_take(status);
@@ -322,26 +299,56 @@ static yoke_status evaluate_dataset(yoke_net *net, const yoke_dataset *rows,
     return yoke_options_store(result, &own, sizeof own, "yoke_step_result");
 }
 
-yoke_status yoke_net_evaluate_rows(yoke_net *net, const yoke_dataset *rows,
-                                   yoke_step_result *result) {
+/* A call over rows: those of a dataset, or of arrays as one. */
+typedef struct rows_call {
+    const char *name;
+    yoke_net_activity activity;
+    yoke_status (*run)(yoke_net *net, const yoke_dataset *rows, const void *options, void *result);
+    const void *options;
+    void *result;
+} rows_call;
+
+static yoke_status run_call(yoke_net *net, const yoke_dataset *rows, const rows_call *own) {
     yoke_net_call call;
-    TRY(yoke_pointer_check(rows, "rows"));
-    TRY(yoke_net_begin(net, "yoke_net_evaluate_rows", YOKE_NET_EVALUATING, &call));
-    return yoke_net_end(net, &call, evaluate_dataset(net, rows, result));
+    TRY(yoke_net_begin(net, own->name, own->activity, &call));
+    return yoke_net_end(net, &call, own->run(net, rows, own->options, own->result));
 }
 
-yoke_status yoke_net_evaluate(yoke_net *net, const yoke_array *inputs, const yoke_array *targets,
-                              yoke_step_result *result) {
-    yoke_net_call call;
+static yoke_status run_on_arrays(yoke_net *net, const yoke_array *inputs, const yoke_array *targets,
+                                 const rows_call *own) {
     yoke_dataset *dataset = NULL;
     TRY(yoke_pointer_check(net, "net"));
     yoke_net_rows rows = {.model = net->model, .inputs = inputs, .targets = targets};
     TRY(yoke_net_rows_check(&rows, false, true));
     TRY(yoke_net_rows_open(&dataset, &rows));
-    yoke_status status = yoke_net_begin(net, "yoke_net_evaluate", YOKE_NET_EVALUATING, &call);
-    if (status == YOKE_OK)
-        status = yoke_net_end(net, &call, evaluate_dataset(net, dataset, result));
-    yoke_error error = yoke_error_take(status);
+    yoke_error error = yoke_error_take(run_call(net, dataset, own));
     yoke_dataset_close(dataset);
     return yoke_error_restore(&error);
+}
+
+yoke_status yoke_net_fit_rows(yoke_net *net, const yoke_dataset *rows,
+                              const yoke_fit_options *options, yoke_fit_result *result) {
+    const rows_call own = {"yoke_net_fit_rows", YOKE_NET_FITTING, fit_rows, options, result};
+    TRY(yoke_pointer_check(rows, "rows"));
+    return run_call(net, rows, &own);
+}
+
+yoke_status yoke_net_fit(yoke_net *net, const yoke_array *inputs, const yoke_array *targets,
+                         const yoke_fit_options *options, yoke_fit_result *result) {
+    const rows_call own = {"yoke_net_fit", YOKE_NET_FITTING, fit_rows, options, result};
+    return run_on_arrays(net, inputs, targets, &own);
+}
+
+yoke_status yoke_net_evaluate_rows(yoke_net *net, const yoke_dataset *rows,
+                                   yoke_step_result *result) {
+    const rows_call own = {"yoke_net_evaluate_rows", YOKE_NET_EVALUATING, evaluate_rows, NULL,
+                           result};
+    TRY(yoke_pointer_check(rows, "rows"));
+    return run_call(net, rows, &own);
+}
+
+yoke_status yoke_net_evaluate(yoke_net *net, const yoke_array *inputs, const yoke_array *targets,
+                              yoke_step_result *result) {
+    const rows_call own = {"yoke_net_evaluate", YOKE_NET_EVALUATING, evaluate_rows, NULL, result};
+    return run_on_arrays(net, inputs, targets, &own);
 }
