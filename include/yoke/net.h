@@ -11,8 +11,9 @@
  *     yoke_net_close(net);
  *
  * **Threads.** yoke_net_predict, yoke_net_query and yoke_net_cancel may be called by any thread at
- * any time. The other calls take turns: each waits until the one before it has returned. Calls from
- * a callback of a net to the same net return ARGUMENT, except for query and cancel.
+ * any time. The other calls take turns: each waits until the one before it has returned. A callback of
+ * a net may query and cancel it, and predict but for the first time; its other calls to that net
+ * return ARGUMENT.
  *
  * **Which weights predict.** Those after the latest yoke_net_open, step, fit or read that has
  * returned; while a fit runs, those after its latest epoch. A prediction of any number of rows uses
@@ -303,7 +304,7 @@ YOKE_API yoke_status yoke_net_save(yoke_net *net, const char *path);
  */
 YOKE_API yoke_status yoke_net_load(yoke_net *net, const char *path);
 
-/** Tells how far a net is. Any thread and any signal handler may call it at any time.
+/** Tells how far a net is. Any thread may call it at any time; it waits for no step.
  *
  * @param net        The net.
  * @param[out] info  Set struct_size first.
@@ -325,7 +326,8 @@ YOKE_API void yoke_net_cancel(yoke_net *net);
 YOKE_API void yoke_net_resume(yoke_net *net);
 
 /** The engine that trains, for what the short road lacks. It must not be used while a call of the
- * net runs.
+ * net runs. Weights that it changes reach predictions with the next yoke_net_step, fit, read or
+ * load.
  *
  * @param net  The net. NULL: NULL.
  * @return Borrowed from the net.
