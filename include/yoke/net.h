@@ -11,8 +11,8 @@
  *     yoke_net_close(net);
  *
  * **Threads.** yoke_net_predict, yoke_net_query and yoke_net_cancel may be called by any thread at
- * any time. The other calls take turns: each waits until the one before it has returned. A callback of
- * a net may query and cancel it, and predict but for the first time; its other calls to that net
+ * any time. The other calls take turns: each waits until the one before it has returned. A callback
+ * of a net may query and cancel it, and predict but for the first time; its other calls to that net
  * return ARGUMENT.
  *
  * **Which weights predict.** Those after the latest yoke_net_open, step, fit or read that has
