@@ -124,13 +124,14 @@ yoke_status yoke_predictors_publish_engine(yoke_predictors *predictors,
 /* Predicting. */
 
 static yoke_status check_tokens(const yoke_model *model, int input, const float *values,
-                                size_t count) {
+                                size_t rows) {
     int tokens = yoke_model_tokens(model, input);
-    for (size_t i = 0; tokens > 0 && i < count; i++)
+    size_t row = yoke_model_input_elements(model, input);
+    for (size_t i = 0; tokens > 0 && i < rows * row; i++)
         if (!(values[i] >= 0 && values[i] < (float)tokens) || values[i] != floorf(values[i]))
             return FAIL(YOKE_ERROR_ARGUMENT,
-                        "input %d, element %zu is %g: an embedding reads it, and has rows 0 to %d",
-                        input, i, (double)values[i], tokens - 1);
+                        "row %zu has token id %g at position %zu: this model's tokens are 0 to %d",
+                        i / row, (double)values[i], i % row, tokens - 1);
     return YOKE_OK;
 }
 
@@ -143,8 +144,7 @@ static yoke_status check_arrays(const yoke_predictors *predictors, const float *
     TRY(yoke_pointer_check(outputs, "outputs"));
     for (int k = 0; k < yoke_model_input_count(model) && rows > 0; k++) {
         if (inputs[k] == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "inputs[%d] is NULL", k);
-        if (checks_tokens)
-            TRY(check_tokens(model, k, inputs[k], rows * yoke_model_input_elements(model, k)));
+        if (checks_tokens) TRY(check_tokens(model, k, inputs[k], rows));
     }
     return YOKE_OK;
 }

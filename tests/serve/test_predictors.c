@@ -203,7 +203,8 @@ static void test_what_is_refused(void **state) {
     const float wrong[] = {-1, 50, 0.5f, NAN};
     for (int i = 0; i < 4; i++) {
         rows.in[0][3] = wrong[i];
-        expect_refused(rig_run(predictors, &rows), "element 3 is");
+        expect_refused(rig_run(predictors, &rows),
+                       "at position 3: this model's tokens are 0 to 49");
     }
     rows.in[0][3] = 49;
     EXPECT_OK(rig_run(predictors, &rows));
