@@ -171,11 +171,11 @@ class dataset {
         return yoke_error_raise(YOKE_ERROR_CANCELLED, "the function that gives rows threw");
     }
     template <class Work> static yoke_status guarded(state *own, Work work) noexcept {
-        const bool done = own->callbacks.run(false, [&] {
+        const yoke_status done = own->callbacks.run(YOKE_ERROR_DATA, [&] {
             work();
-            return true;
+            return YOKE_OK;
         });
-        return done ? YOKE_OK : failed();
+        return done == YOKE_OK ? done : failed();
     }
     static yoke_status read_row(void *payload, std::size_t row, float *input, std::int32_t *labels,
                                 float *targets) noexcept {
@@ -218,7 +218,7 @@ template <class Work> result<void> reading(carrier *rows, Work work) {
     if (!rows) return work();
     carrier::call running(*rows);
     result<void> done = work();
-    result<void> thrown = running.finish(YOKE_OK);
+    result<void> thrown = running.thrown(!done.ok());
     return thrown.ok() ? done : thrown;
 }
 

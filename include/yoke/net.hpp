@@ -241,7 +241,7 @@ class net {
         taker.write = running.write;
         taker.payload = &running;
         result<void> done = call([&] { return yoke_net_write(get(), part, &taker); });
-        result<void> thrown = writing.finish(YOKE_OK);
+        result<void> thrown = writing.thrown(!done.ok());
         return thrown.ok() ? done : thrown;
     }
     template <class Sink, class = std::enable_if_t<

@@ -157,7 +157,8 @@ inline void check(yoke_status status) {
 
 /** Keeps the first exception of a callback until the call that ran the callback is over: none
  * crosses the C library. A call is on the thread that calls; what a thread of the library catches
- * waits in the carrier for the next call that ends. */
+ * waits in the carrier for the next call that ends, or, of a callback that returns a status, for
+ * the next one that fails: rows are read ahead of the calls that need them. */
 class carrier {
   public:
     carrier() = default;
@@ -183,12 +184,19 @@ class carrier {
         }
         /** What the call comes to: an exception of its callbacks, or its status. */
         result<void> finish(yoke_status status) {
+            result<void> threw = thrown(status != YOKE_OK);
+            return threw.ok() ? result<void>(status) : threw;
+        }
+        /** The exception of its callbacks, of a call that failed or not. */
+        result<void> thrown(bool call_failed) {
 #ifndef YOKE_NO_EXCEPTIONS
-            std::exception_ptr thrown = std::exchange(thrown_, nullptr);
-            if (!thrown) thrown = owner_->take();
-            if (thrown) return failure(std::move(thrown));
+            std::exception_ptr caught = std::exchange(thrown_, nullptr);
+            if (!caught) caught = owner_->take(call_failed);
+            if (caught) return failure(std::move(caught));
+#else
+            (void)call_failed;
 #endif
-            return result<void>(status);
+            return {};
         }
 
       private:
@@ -210,7 +218,7 @@ class carrier {
         try {
             return work();
         } catch (...) {
-            keep(std::current_exception());
+            keep(std::current_exception(), std::is_same<Value, yoke_status>::value);
             return otherwise;
         }
 #else
@@ -221,25 +229,27 @@ class carrier {
 
 #ifndef YOKE_NO_EXCEPTIONS
   private:
-    void keep(std::exception_ptr thrown) noexcept {
+    void keep(std::exception_ptr thrown, bool fails_call) noexcept {
         for (call *running = call::innermost(); running; running = running->outer_) {
             if (running->owner_ != this) continue;
             if (!running->thrown_) running->thrown_ = std::move(thrown);
             return;
         }
         std::lock_guard<std::mutex> lock(mutex_);
-        if (!waiting_) waiting_ = std::move(thrown);
+        if (!waiting_) fails_call_ = fails_call, waiting_ = std::move(thrown);
         waits_.store(true, std::memory_order_release);
     }
-    std::exception_ptr take() {
+    std::exception_ptr take(bool call_failed) {
         if (!waits_.load(std::memory_order_acquire)) return nullptr; /* no lock in predictions */
         std::lock_guard<std::mutex> lock(mutex_);
+        if (fails_call_ && !call_failed) return nullptr;
         waits_.store(false, std::memory_order_relaxed);
         return std::exchange(waiting_, nullptr);
     }
     std::mutex mutex_;
     std::atomic<bool> waits_{false};
     std::exception_ptr waiting_;
+    bool fails_call_ = false; /* waiting_ came from a callback that returns a status */
 #endif
 };
 
