@@ -147,7 +147,8 @@ yoke_status yoke_net_open(yoke_net **net, const yoke_model *model,
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a net");
     made->process = getpid();
     made->model = model;
-    pthread_mutex_init(&made->turn, NULL); /* neither can fail on Linux */
+    pthread_mutex_init(&made->door, NULL); /* none of these can fail on Linux */
+    pthread_cond_init(&made->passed, NULL);
     pthread_mutex_init(&made->log_turn, NULL);
     made->now =
         (yoke_net_progress){.loss = (double)NAN, .test_loss = (double)NAN, .test_accuracy = -1};
@@ -170,7 +171,8 @@ void yoke_net_close(yoke_net *net) {
     yoke_data_parallel_destroy(net->engine);
     yoke_devices_close(net->devices);
     pthread_mutex_destroy(&net->log_turn);
-    pthread_mutex_destroy(&net->turn);
+    pthread_cond_destroy(&net->passed);
+    pthread_mutex_destroy(&net->door);
     for (size_t i = 0; i < sizeof net->texts / sizeof net->texts[0]; i++)
         yoke_free(net->texts[i]);
     yoke_free(net);
@@ -178,11 +180,33 @@ void yoke_net_close(yoke_net *net) {
 
 /* Turns. */
 
+bool yoke_net_try_turn(yoke_net *net) {
+    pthread_mutex_lock(&net->door);
+    bool is_mine = !net->is_taken;
+    net->is_taken = true;
+    pthread_mutex_unlock(&net->door);
+    return is_mine;
+}
+
+void yoke_net_wait_for_turn(yoke_net *net) {
+    struct timespec look = yoke_clock_after(YOKE_CANCEL_LOOK_NS);
+    pthread_mutex_lock(&net->door);
+    if (net->is_taken)
+        (void)pthread_cond_clockwait(&net->passed, &net->door, CLOCK_MONOTONIC, &look);
+    pthread_mutex_unlock(&net->door);
+}
+
+void yoke_net_pass_turn(yoke_net *net) {
+    pthread_mutex_lock(&net->door);
+    net->is_taken = false;
+    pthread_cond_signal(&net->passed);
+    pthread_mutex_unlock(&net->door);
+}
+
 static yoke_status await_turn(yoke_net *net) {
-    while (pthread_mutex_trylock(&net->turn) != 0) {
-        struct timespec look = yoke_clock_after(YOKE_CANCEL_LOOK_NS);
+    while (!yoke_net_try_turn(net)) {
         TRY(yoke_check_cancelled());
-        if (pthread_mutex_clocklock(&net->turn, CLOCK_MONOTONIC, &look) == 0) break;
+        yoke_net_wait_for_turn(net);
     }
     atomic_store(&net->owner, pthread_self());
     return YOKE_OK;
@@ -215,7 +239,7 @@ yoke_status yoke_net_end(yoke_net *net, const yoke_net_call *call, yoke_status s
     net->now.steps = 0;
     yoke_net_tell(net);
     atomic_store(&net->owner, 0);
-    pthread_mutex_unlock(&net->turn);
+    yoke_net_pass_turn(net);
     (void)yoke_cancel_enter(&call->before);
     return status;
 }

@@ -28,7 +28,9 @@ struct yoke_net {
     yoke_data_parallel *engine; /* trains, evaluates, reads and writes */
     yoke_cancellation cancellation;
     /* One call at a time, but for predictions and questions. */
-    pthread_mutex_t turn;
+    pthread_mutex_t door;  /* of `is_taken` */
+    pthread_cond_t passed; /* the turn is free */
+    bool is_taken;
     _Atomic pthread_t owner; /* the thread that has the turn; 0: none */
     /* What the thread that has the turn knows, and what any thread may read. */
     yoke_net_progress now;
@@ -52,6 +54,10 @@ typedef struct yoke_net_call {
 yoke_status yoke_net_begin(yoke_net *net, const char *name, yoke_net_activity activity,
                            yoke_net_call *call);
 yoke_status yoke_net_end(yoke_net *net, const yoke_net_call *call, yoke_status status);
+/* The turn alone. wait: until it is free, or it is time to look for something else. */
+bool yoke_net_try_turn(yoke_net *net);
+void yoke_net_wait_for_turn(yoke_net *net);
+void yoke_net_pass_turn(yoke_net *net);
 /* ARGUMENT: the net only predicts. */
 yoke_status yoke_net_check_trains(const yoke_net *net, const char *name);
 bool yoke_net_has_gpus(const yoke_net *net);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Predictions: threads share the predictors' weights, which follow those of the engine. */
 #include <string.h>
-#include <time.h>
 
 #include "model/model.h"
 #include "net/net.h"
@@ -61,11 +60,13 @@ static yoke_status await_weights(yoke_net *net) {
                     "yoke_net_predict: a callback of this net makes its first prediction; make one "
                     "before the call that has callbacks");
     while (status == YOKE_OK && atomic_load(&net->shown) == 0) {
-        struct timespec look = yoke_clock_after(YOKE_CANCEL_LOOK_NS);
         TRY(yoke_check_cancelled());
-        if (pthread_mutex_clocklock(&net->turn, CLOCK_MONOTONIC, &look) != 0) continue;
+        if (!yoke_net_try_turn(net)) {
+            yoke_net_wait_for_turn(net);
+            continue;
+        }
         status = show(net);
-        pthread_mutex_unlock(&net->turn);
+        yoke_net_pass_turn(net);
     }
     return status;
 }
@@ -74,9 +75,9 @@ static yoke_status await_weights(yoke_net *net) {
 static yoke_status follow(yoke_net *net) {
     if (atomic_load(&net->shown) == atomic_load(&net->version)) return YOKE_OK;
     if (atomic_load(&net->shown) == 0) return await_weights(net);
-    if (pthread_mutex_trylock(&net->turn) != 0) return YOKE_OK;
+    if (!yoke_net_try_turn(net)) return YOKE_OK;
     yoke_status status = show(net);
-    pthread_mutex_unlock(&net->turn);
+    yoke_net_pass_turn(net);
     return status;
 }
 

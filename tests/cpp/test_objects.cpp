@@ -166,7 +166,8 @@ void test_throwing_rows() {
     loading.batch = 32;
     yoke::loader loader(moved, loading);
     loader.begin(0);
-    std::this_thread::sleep_for(std::chrono::milliseconds(20)); /* the batch that fails is ready, too: it is read ahead */
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(20)); /* the batch that fails is ready, too: it is read ahead */
     EXPECT(loader.next().rows == 32);
     EXPECT_THROWS(own_error, loader.next());
     EXPECT_THROWS(yoke::error, loader.next()); /* thrown once; the epoch is over */
