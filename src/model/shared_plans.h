@@ -40,8 +40,8 @@ struct yoke_shared_plans {
     /* One thread plans at a time: the record of algorithms is no safer. Who holds both took this
      * one first. */
     pthread_mutex_t planning;
-    /* Of everything below. No thread holds it while it plans or runs, nor while it packs a set that
-     * is not published yet. */
+    /* Guards every field below. A thread that plans, runs or packs a set which is not published yet
+     * does not hold it. */
     pthread_mutex_t turn;
     yoke_packed_form *forms; /* [form_limit] */
     yoke_shared_plan *plans;

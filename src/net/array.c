@@ -257,6 +257,18 @@ void yoke_array_labels(const yoke_array *array, size_t first, size_t count, size
         to[i] = (int32_t)((const int64_t *)array->data)[begin + i];
 }
 
+yoke_status yoke_array_take_floats(const yoke_array *array, size_t elements, void **copy,
+                                   const float **taken) {
+    size_t rows = (size_t)array->shape[0];
+    *taken = array->data;
+    if (array->element == YOKE_ELEMENT_FLOAT32) return YOKE_OK;
+    float *floats = yoke_malloc(rows * elements * sizeof *floats);
+    if (floats == NULL) return FAIL_MEMORY(rows * elements * sizeof *floats, "rows as floats");
+    yoke_array_floats(array, 0, rows, elements, floats);
+    *taken = *copy = floats;
+    return YOKE_OK;
+}
+
 /* A call waits for one stream. */
 yoke_status yoke_array_take_stream(const yoke_array *array, void **stream) {
     if (array->stream == NULL || array->stream == *stream) return YOKE_OK;

@@ -82,7 +82,11 @@ yoke_status yoke_net_outputs_check(const yoke_model *model, const yoke_array *ou
 /* Numbers of rows first ... first + count - 1 of the array, `elements` each, as floats. */
 void yoke_array_floats(const yoke_array *array, size_t first, size_t count, size_t elements,
                        float *to);
-/* Labels likewise. */
+/* The numbers of all rows: the array's own if they are floats, otherwise *copy, which the caller
+ * frees. */
+yoke_status yoke_array_take_floats(const yoke_array *array, size_t elements, void **copy,
+                                   const float **taken);
+/* Labels as yoke_array_floats gives numbers. */
 void yoke_array_labels(const yoke_array *array, size_t first, size_t count, size_t elements,
                        int32_t *to);
 /* The stream of arrays, which is one for all of a call: `*stream` is that of earlier ones, or NULL.

@@ -84,21 +84,15 @@ static yoke_status follow(yoke_net *net) {
 /* Arrays that the predictors read as they are, and copies of the others. */
 typedef struct float_inputs {
     const float *inputs[YOKE_INPUTS_LIMIT];
-    float *copies[YOKE_INPUTS_LIMIT];
+    void *copies[YOKE_INPUTS_LIMIT];
     void *stream; /* of all arrays of the call; NULL: none */
 } float_inputs;
 
 static yoke_status take_inputs(const yoke_net_rows *rows, float_inputs *taken) {
     for (int i = 0; i < yoke_model_input_count(rows->model); i++) {
-        size_t elements = yoke_model_input_elements(rows->model, i);
         TRY(yoke_array_take_stream(&rows->inputs[i], &taken->stream));
-        taken->inputs[i] = rows->inputs[i].data;
-        if (rows->inputs[i].element == YOKE_ELEMENT_FLOAT32) continue;
-        taken->copies[i] = yoke_malloc(rows->rows * elements * sizeof(float));
-        if (taken->copies[i] == NULL)
-            return FAIL_MEMORY(rows->rows * elements * sizeof(float), "inputs as floats");
-        yoke_array_floats(&rows->inputs[i], 0, rows->rows, elements, taken->copies[i]);
-        taken->inputs[i] = taken->copies[i];
+        TRY(yoke_array_take_floats(&rows->inputs[i], yoke_model_input_elements(rows->model, i),
+                                   &taken->copies[i], &taken->inputs[i]));
     }
     return YOKE_OK;
 }

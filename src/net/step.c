@@ -10,18 +10,6 @@ typedef struct step_batch {
     void *copies[YOKE_INPUTS_LIMIT + 1];
 } step_batch;
 
-static yoke_status take_floats(const yoke_array *array, size_t elements, void **copy,
-                               const float **taken) {
-    size_t rows = (size_t)array->shape[0];
-    *taken = array->data;
-    if (array->element == YOKE_ELEMENT_FLOAT32) return YOKE_OK;
-    float *floats = yoke_malloc(rows * elements * sizeof *floats);
-    if (floats == NULL) return FAIL_MEMORY(rows * elements * sizeof *floats, "a batch as floats");
-    yoke_array_floats(array, 0, rows, elements, floats);
-    *taken = *copy = floats;
-    return YOKE_OK;
-}
-
 static yoke_status take_labels(const yoke_array *array, size_t elements, void **copy,
                                const int32_t **taken) {
     size_t rows = (size_t)array->shape[0];
@@ -42,8 +30,8 @@ static yoke_status take(const yoke_net_rows *rows, step_batch *taken) {
     *batch = (yoke_batch){.struct_size = sizeof *batch, .rows = (int)rows->rows};
     for (int i = 0; i < inputs; i++) {
         TRY(yoke_array_take_stream(&rows->inputs[i], &batch->stream));
-        TRY(take_floats(&rows->inputs[i], yoke_model_input_elements(model, i), &taken->copies[i],
-                        &taken->more[i]));
+        TRY(yoke_array_take_floats(&rows->inputs[i], yoke_model_input_elements(model, i),
+                                   &taken->copies[i], &taken->more[i]));
     }
     batch->inputs = taken->more[0];
     batch->more_input_count = inputs - 1;
@@ -53,7 +41,8 @@ static yoke_status take(const yoke_net_rows *rows, step_batch *taken) {
     void **copy = &taken->copies[YOKE_INPUTS_LIMIT];
     if (yoke_model_reads_labels(model))
         return take_labels(rows->targets, yoke_model_positions(model), copy, &batch->labels);
-    return take_floats(rows->targets, yoke_model_output_elements(model, 0), copy, &batch->targets);
+    return yoke_array_take_floats(rows->targets, yoke_model_output_elements(model, 0), copy,
+                                  &batch->targets);
 }
 
 static yoke_status step(yoke_net *net, const yoke_net_rows *rows, double learning_rate,

@@ -12,7 +12,7 @@ typedef struct yoke_slot_waiter {
     int slot; /* -1: none yet */
 } waiter;
 
-/* Of the latest object: where it has fewer, the search begins anywhere. */
+/* The slot that this thread had last, of any object: a search for a free one begins there. */
 static _Thread_local int last_slot;
 
 yoke_status yoke_slots_create(yoke_slots *slots, int count) {

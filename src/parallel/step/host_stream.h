@@ -6,9 +6,9 @@
 
 #include "parallel/step/parts.h"
 
-/* What all lanes queue from now on waits for what the stream holds. *owner gets the device that the
- * stream is of; `likely` is asked first, and may be NULL. ARGUMENT: it is of none, or devices of
- * this kind have no streams. */
+/* What all lanes queue from now on waits for what the stream holds. *owner gets the device whose
+ * stream it is. The search begins with `likely`; NULL: with the first. ARGUMENT: no device of the
+ * engine has this stream, or devices of this kind have none. */
 yoke_status yoke_host_stream_arrive(yoke_step *step, void *stream, yoke_device *likely,
                                     yoke_device **owner);
 /* The same for the stream of the batch in flight, if it has one. */
