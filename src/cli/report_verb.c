@@ -24,7 +24,8 @@ const cli_verb report_verb = {
     .option_count = CLI_OPTION_COUNT(options),
     .more = "FILEs are what --trace and --metrics of 'yoke train' wrote, in any mixture; each\n"
             "becomes a run of the page. What is cut short is read as far as it goes, with a\n"
-            "note on the page. The page needs no network and no script.\n"};
+            "note on the page. The page needs no network; without a script it has\n"
+            "sentences and tables, and no figures.\n"};
 
 int report_main(int argc, char **argv) {
     report_flags flags = {.html = "report.html"};
@@ -33,7 +34,7 @@ int report_main(int argc, char **argv) {
     if (operands < 1) return cli_usage_error("report", "report takes FILE...");
     if (operands > FILES_MAX)
         return cli_usage_error("report", "%d files, a page has %d at most", operands, FILES_MAX);
-    yoke_report report = {.title = "Yoke: a report"};
+    yoke_report report = {.subject = "Yoke: a report"};
     yoke_used_file files[FILES_MAX + 1] = {{"--html", flags.html, YOKE_FILE_WRITTEN}};
     for (int i = 1; i <= operands; i++)
         files[i] = (yoke_used_file){"the file", argv[i], YOKE_FILE_READ};

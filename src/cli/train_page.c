@@ -226,7 +226,7 @@ typedef struct page_parts {
 static yoke_status fill(yoke_report *report, page_parts *parts, const train_page *page) {
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
     TRY(yoke_trainer_summarize(page->trainer, &summary));
-    snprintf(report->title, sizeof report->title, "%.30s on %.40s: a %s", summary.model,
+    snprintf(report->subject, sizeof report->subject, "%.30s on %.40s: a %s", summary.model,
              summary.dataset, page->found != NULL ? "range test" : "training run");
     TRY(add_facts(report, page, &summary));
     TRY(add_notes(report, page, &summary));

@@ -1,119 +1,160 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/html.h"
 
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
-void yoke_html_begin(yoke_markup *out, const char *title) {
-    yoke_markup_raw(out, "<!DOCTYPE html>\n");
-    yoke_markup_open(out, "html");
-    yoke_markup_attribute(out, "lang", "en");
-    yoke_markup_open(out, "head");
-    yoke_markup_open(out, "meta");
-    yoke_markup_attribute(out, "charset", "utf-8");
-    yoke_markup_close(out);
-    yoke_markup_open(out, "meta");
-    yoke_markup_attribute(out, "name", "viewport");
-    yoke_markup_attribute(out, "content", "width=device-width, initial-scale=1");
-    yoke_markup_close(out);
-    yoke_markup_open(out, "meta");
-    yoke_markup_attribute(out, "name", "color-scheme");
-    yoke_markup_attribute(out, "content", "light dark");
-    yoke_markup_close(out);
-    yoke_markup_element(out, "title", NULL, title);
-    yoke_markup_open(out, "style");
-    for (const char *const *part = yoke_html_style(); *part != NULL; part++)
-        yoke_markup_raw(out, *part);
-    yoke_markup_close(out);
-    yoke_markup_close(out);
-    yoke_markup_open(out, "body");
-    yoke_markup_open(out, "main");
-    yoke_markup_element(out, "h1", NULL, title);
+#include "base/base.h"
+
+void yoke_html_end(yoke_html *out) {
+    yoke_free(out->text);
+    *out = (yoke_html){0};
 }
 
-void yoke_html_end(yoke_markup *out) {
-    yoke_markup_close(out);
-    yoke_markup_close(out);
-    yoke_markup_close(out);
-    yoke_markup_raw(out, "\n");
-}
-
-void yoke_html_figure_begin(yoke_markup *out, const char *id, const char *title, bool wide) {
-    char heading[64];
-    snprintf(heading, sizeof heading, "%s-heading", id);
-    yoke_markup_raw(out, "\n");
-    yoke_markup_open(out, "section");
-    yoke_markup_attribute(out, "id", id);
-    yoke_markup_attribute(out, "class", wide ? "figure wide" : "figure");
-    yoke_markup_attribute(out, "aria-labelledby", heading);
-    yoke_markup_open(out, "h2");
-    yoke_markup_attribute(out, "id", heading);
-    yoke_markup_text(out, title);
-    yoke_markup_close(out);
-}
-
-void yoke_html_figure_end(yoke_markup *out) {
-    yoke_markup_close(out);
-}
-
-void yoke_html_chart_begin(yoke_markup *out, const char *title, bool wide) {
-    yoke_markup_open(out, "div");
-    yoke_markup_attribute(out, "class", wide ? "chart scroll" : "chart");
-    if (!wide) return;
-    yoke_markup_attribute(out, "role", "region");
-    yoke_markup_attribute(out, "tabindex", "0");
-    yoke_markup_attribute(out, "aria-label", title);
-}
-
-void yoke_html_chart_end(yoke_markup *out) {
-    yoke_markup_close(out);
-}
-
-void yoke_html_table_begin(yoke_markup *out, const char *summary, const char *caption,
-                           const char *const *headers, int count) {
-    if (summary != NULL) {
-        yoke_markup_open(out, "details");
-        yoke_markup_element(out, "summary", NULL, summary);
+void yoke_html_raw(yoke_html *out, const char *bytes, size_t count) {
+    size_t needed = out->length + count + 1;
+    if (needed > out->capacity && !out->failed) {
+        size_t capacity = out->capacity > 0 ? out->capacity : 4096;
+        while (capacity < needed)
+            capacity *= 2;
+        char *text = yoke_realloc(out->text, capacity);
+        out->failed = text == NULL;
+        if (text != NULL) {
+            out->text = text;
+            out->capacity = capacity;
+        }
     }
-    yoke_markup_open(out, "div");
-    yoke_markup_attribute(out, "class", "scroll");
-    yoke_markup_attribute(out, "role", "region");
-    yoke_markup_attribute(out, "tabindex", "0");
-    yoke_markup_attribute(out, "aria-label", caption);
-    yoke_markup_open(out, "table");
-    yoke_markup_element(out, "caption", NULL, caption);
-    yoke_markup_open(out, "thead");
-    yoke_markup_open(out, "tr");
-    for (int i = 0; i < count; i++) {
-        yoke_markup_open(out, "th");
-        yoke_markup_attribute(out, "scope", "col");
-        yoke_markup_text(out, headers[i]);
-        yoke_markup_close(out);
+    if (out->failed) return;
+    memcpy(out->text + out->length, bytes, count);
+    out->length += count;
+    out->text[out->length] = '\0';
+}
+
+static void append(yoke_html *out, const char *word) {
+    yoke_html_raw(out, word, strlen(word));
+}
+
+/* Characters that XML 1.0 does not allow, even as references; DEL, U+FFFE and U+FFFF. */
+static bool forbidden(const char *s, size_t bytes) {
+    unsigned char c = (unsigned char)*s;
+    if (bytes == 3) return strncmp(s, "\xEF\xBF\xBE", 3) == 0 || strncmp(s, "\xEF\xBF\xBF", 3) == 0;
+    return (c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f;
+}
+
+/* Unicode's Bidi_Control. */
+static bool turns_the_line(unsigned code) {
+    return code == 0x61C || code == 0x200E || code == 0x200F ||
+           (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+}
+
+static unsigned code_of(const char *s, size_t bytes) {
+    static const unsigned masks[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
+    unsigned code = (unsigned char)s[0] & masks[bytes];
+    for (size_t i = 1; i < bytes; i++)
+        code = code << 6 | ((unsigned char)s[i] & 0x3F);
+    return code;
+}
+
+/* How a page shows the first character of a text. Returns its bytes. */
+static size_t show(const char *s, char shown[8]) {
+    size_t bytes = yoke_text_utf8_bytes(s);
+    if (bytes == 0 || forbidden(s, bytes))
+        strcpy(shown, "\xEF\xBF\xBD"); /* U+FFFD */
+    else if (turns_the_line(code_of(s, bytes)))
+        snprintf(shown, 8, "\\u%04X", code_of(s, bytes));
+    else
+        snprintf(shown, 8, "%.*s", (int)bytes, s);
+    return bytes > 0 ? bytes : 1;
+}
+
+void yoke_html_shown(yoke_html *out, const char *text) {
+    char shown[8];
+    for (const char *s = text; *s != '\0'; append(out, shown))
+        s += show(s, shown);
+}
+
+static void append_escaped(yoke_html *out, const char *text) {
+    char shown[8];
+    for (const char *s = text; *s != '\0';) {
+        s += show(s, shown);
+        append(out, *shown == '<'   ? "&lt;"
+                    : *shown == '>' ? "&gt;"
+                    : *shown == '&' ? "&amp;"
+                    : *shown == '"' ? "&quot;"
+                                    : shown);
     }
-    yoke_markup_close(out);
-    yoke_markup_close(out);
-    yoke_markup_open(out, "tbody");
 }
 
-void yoke_html_table_end(yoke_markup *out, const char *summary) {
-    yoke_markup_close(out);
-    yoke_markup_close(out);
-    yoke_markup_close(out);
-    if (summary != NULL) yoke_markup_close(out);
+void yoke_html_write(yoke_html *out, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    for (const char *s = format, *end; *s != '\0'; s = end) {
+        end = strstr(s, "%s");
+        if (end != NULL && end == s) append_escaped(out, va_arg(arguments, const char *));
+        if (end == NULL) end = s + strlen(s);
+        yoke_html_raw(out, s, (size_t)(end - s));
+        if (end == s) end += 2;
+    }
+    va_end(arguments);
 }
 
-void yoke_html_row_begin(yoke_markup *out, const char *name) {
-    yoke_markup_raw(out, "\n");
-    yoke_markup_open(out, "tr");
-    yoke_markup_open(out, "th");
-    yoke_markup_attribute(out, "scope", "row");
-    yoke_markup_text(out, name);
-    yoke_markup_close(out);
+void yoke_html_json(yoke_html *out, const char *json) {
+    for (const char *s = json; *s != '\0'; s++) {
+        if (strchr("<>&", *s) != NULL) {
+            char escape[8];
+            yoke_html_raw(out, escape, (size_t)snprintf(escape, sizeof escape, "\\u%04x", *s));
+        } else if (strncmp(s, "\xE2\x80\xA8", 3) == 0 || strncmp(s, "\xE2\x80\xA9", 3) == 0) {
+            append(out, s[2] == '\xA8' ? "\\u2028" : "\\u2029");
+            s += 2;
+        } else {
+            yoke_html_raw(out, s, 1);
+        }
+    }
 }
 
-void yoke_html_cell(yoke_markup *out, const char *text) {
-    yoke_markup_element(out, "td", NULL, text);
+/* Numbers, by integers: printf's point depends on the locale. */
+
+static const char *decimal(double value, int decimals, bool trim, char text[YOKE_NUMBER_BYTES]) {
+    static const int64_t powers[] = {1, 10, 100, 1000, 10000, 100000, 1000000};
+    if (!isfinite(value)) return strcpy(text, "-");
+    if (fabs(value) > 1e12) value = copysign(1e12, value);
+    int64_t scale = powers[decimals], scaled = llround(fabs(value) * (double)scale);
+    while (trim && decimals > 0 && scaled % 10 == 0) {
+        scaled /= 10;
+        scale = powers[--decimals];
+    }
+    const char *sign = value < 0 && scaled > 0 ? "-" : "";
+    if (decimals == 0)
+        snprintf(text, YOKE_NUMBER_BYTES, "%s%" PRId64, sign, scaled);
+    else
+        snprintf(text, YOKE_NUMBER_BYTES, "%s%" PRId64 ".%0*" PRId64, sign, scaled / scale,
+                 decimals, scaled % scale);
+    return text;
 }
 
-void yoke_html_row_end(yoke_markup *out) {
-    yoke_markup_close(out);
+const char *yoke_decimal(double value, int decimals, char text[YOKE_NUMBER_BYTES]) {
+    return decimal(value, decimals, true, text);
+}
+
+const char *yoke_number(double value, char text[YOKE_NUMBER_BYTES]) {
+    double size = fabs(value);
+    if (!(size > 0) || !isfinite(size)) return decimal(value, 0, false, text);
+    int decimals = 2 - (int)floor(log10(size));
+    return decimal(value, decimals < 0 ? 0 : decimals > 6 ? 6 : decimals, false, text);
+}
+
+const char *yoke_scientific(double value, char text[YOKE_NUMBER_BYTES]) {
+    double size = fabs(value);
+    if (!(size > 0) || !isfinite(size) || (size >= 1e-3 && size < 1e6))
+        return yoke_number(value, text);
+    int power = (int)floor(log10(size));
+    if (round(size / pow(10, power - 2)) >= 1000) power++; /* 9.999e-8 */
+    (void)yoke_decimal(value / pow(10, power), 2, text);
+    size_t used = strlen(text);
+    snprintf(text + used, YOKE_NUMBER_BYTES - used, "e%d", power);
+    return text;
 }

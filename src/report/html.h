@@ -1,32 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The frame of the page: head with the style sheet, figures, tables. */
+/* Writes HTML that is well-formed XML too: texts are escaped, numbers have a point in every locale.
+ * Characters that a reader would not see, or that turn the line around, show as texts. */
 #ifndef REPORT_HTML_H
 #define REPORT_HTML_H
 
-#include "report/markup.h"
+#include <stdbool.h>
+#include <stddef.h>
 
-/* The parts of the style sheet, static, with a NULL behind them; every colour is a variable, once
- * for light and once for dark. */
-const char *const *yoke_html_style(void);
+typedef struct yoke_html {
+    char *text; /* written so far, NUL-terminated; NULL: nothing yet */
+    size_t length, capacity;
+    bool failed; /* out of memory: text is incomplete */
+} yoke_html;
 
-void yoke_html_begin(yoke_markup *out, const char *title);
-void yoke_html_end(yoke_markup *out);
+/* Frees the text; takes a zeroed struct. */
+void yoke_html_end(yoke_html *out);
+/* As it is: a style sheet, a script. */
+void yoke_html_raw(yoke_html *out, const char *bytes, size_t count);
+/* The format is markup; each %s is a text of any bytes, which is escaped. It knows no other. */
+void yoke_html_write(yoke_html *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A text as a page shows it, in HTML and in JSON alike, but not escaped: bytes that are no
+ * characters become U+FFFD, controls of the direction of writing become "\u202E". */
+void yoke_html_shown(yoke_html *out, const char *text);
+/* JSON within an element <script>, which nothing in it can end. */
+void yoke_html_json(yoke_html *out, const char *json);
 
-/* In this order: figure_begin, sentences, chart_begin, a drawing, chart_end, text and tables,
- * figure_end. wide: as wide as the page. */
-void yoke_html_figure_begin(yoke_markup *out, const char *id, const char *title, bool wide);
-void yoke_html_figure_end(yoke_markup *out);
-/* A narrow screen scrolls a wide drawing sideways; `title` names that part for a reader of the
- * page aloud. */
-void yoke_html_chart_begin(yoke_markup *out, const char *title, bool wide);
-void yoke_html_chart_end(yoke_markup *out);
-
-/* A table that opens at a click and that print leaves out. summary NULL: always open. */
-void yoke_html_table_begin(yoke_markup *out, const char *summary, const char *caption,
-                           const char *const *headers, int count);
-void yoke_html_table_end(yoke_markup *out, const char *summary);
-void yoke_html_row_begin(yoke_markup *out, const char *name);
-void yoke_html_cell(yoke_markup *out, const char *text);
-void yoke_html_row_end(yoke_markup *out);
+#define YOKE_NUMBER_BYTES 32
+/* All return `text`. decimal: rounded, without closing zeros. number: three significant digits, as
+ * people read them ("0.0123", "41.3", "12345"). scientific: likewise, below 0.001 and from a
+ * million as "1.23e-7". A value that is not finite gives "-". */
+const char *yoke_decimal(double value, int decimals, char text[YOKE_NUMBER_BYTES]);
+const char *yoke_number(double value, char text[YOKE_NUMBER_BYTES]);
+const char *yoke_scientific(double value, char text[YOKE_NUMBER_BYTES]);
 
 #endif

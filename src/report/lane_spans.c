@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a lane does at every instant of a step, by the rule of trace/account.h, and what other lanes
  * do while it waits. */
-#include <stdlib.h>
+#include <stdio.h>
 
 #include "base/base.h"
 #include "report/trace_reader.h"
@@ -41,6 +41,31 @@ yoke_status yoke_report_cut(yoke_report_lane *lane, const yoke_span_info *spans,
     yoke_free(pieces);
     yoke_free(list);
     return status;
+}
+
+yoke_status yoke_report_carry(yoke_report_mode *mode, yoke_report_lane **link, const char *device,
+                              const yoke_span_info *span, uint64_t begin_ns, uint64_t end_ns) {
+    yoke_activity activity = yoke_activity_of((int)span->stage);
+    uint64_t begin = span->begin_ns > begin_ns ? span->begin_ns : begin_ns;
+    uint64_t end = span->end_ns < end_ns ? span->end_ns : end_ns;
+    if (activity != YOKE_COMMUNICATES && activity != YOKE_WAITS) return YOKE_OK;
+    if (span->sent_bytes + span->received_bytes == 0 || begin >= end) return YOKE_OK;
+    if (*link == NULL) {
+        TRY(yoke_report_add_lane(mode, "", link));
+        (*link)->kind = YOKE_LANE_LINK;
+        snprintf((*link)->name, sizeof(*link)->name, "link of %.80s", device);
+    }
+    /* Where two overlap, the first one shows. */
+    if ((*link)->span_count > 0) {
+        uint64_t before = (*link)->spans[(*link)->span_count - 1].span.end_ns + begin_ns;
+        begin = begin > before ? begin : before;
+    }
+    if (begin >= end) return YOKE_OK;
+    yoke_report_span carried = {.span = *span, .cause_lane = -1, .cause_stage = -1};
+    carried.span.begin_ns = begin - begin_ns;
+    carried.span.end_ns = end - begin_ns;
+    carried.span.bytes = span->sent_bytes + span->received_bytes;
+    return yoke_report_add_span(*link, &carried);
 }
 
 /* Causes. */

@@ -1,50 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page: facts and notes, a table of all runs, then every figure that has data. */
-#include <stdlib.h>
+/* The page: its title and first picture, facts and notes, a table of all runs, every section that
+ * has data, then the model as JSON and the script that draws it. */
+#include <string.h>
 
 #include "base/base.h"
-#include "report/figures.h"
+#include "report/sections.h"
 
-static void write_figures(yoke_markup *out, const yoke_report *report) {
-    yoke_markup_open(out, "div");
-    yoke_markup_attribute(out, "class", "figures");
-    if (report->predictions == NULL) { /* a training run has one number of devices */
-        yoke_figure_throughput(out, report);
-        yoke_figure_step_time(out, report);
-    }
-    yoke_figure_timeline(out, report);
-    yoke_figure_stages(out, report);
-    yoke_figure_devices(out, report);
-    yoke_figure_memory(out, report);
-    yoke_figure_links(out, report);
-    yoke_figure_moved(out, report);
-    yoke_figure_curves(out, report);
-    yoke_figure_rates(out, report);
-    yoke_figure_predictions(out, report);
-    yoke_markup_close(out);
+static void write_file(yoke_html *out, const unsigned char *bytes) {
+    yoke_html_raw(out, (const char *)bytes, strlen((const char *)bytes));
+}
+
+static void write_head(yoke_html *out, const yoke_report *report, const char *title) {
+    yoke_html_write(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>"
+        "<meta name=\"color-scheme\" content=\"light dark\"/><title>%s</title>\n<style>",
+        title);
+    write_file(out, yoke_page_style);
+    yoke_html_write(out, "</style></head>\n<body><main><h1>%s</h1>", title);
+    if (strcmp(title, report->subject) != 0)
+        yoke_html_write(out, "<p class=\"subject\">%s</p>", report->subject);
+    yoke_html_write(out, "\n<div class=\"chart first\" data-figure=\"first\"></div>");
+    for (int i = 0; i < report->note_count; i++)
+        yoke_html_write(out, "\n<p class=\"note\">%s</p>", report->notes[i]);
+    if (report->fact_count > 0) yoke_html_write(out, "\n<dl class=\"facts\">");
+    for (int i = 0; i < report->fact_count; i++)
+        yoke_html_write(out, "<dt>%s</dt><dd>%s</dd>", report->facts[i].key,
+                        report->facts[i].value);
+    if (report->fact_count > 0) yoke_html_write(out, "</dl>");
 }
 
 yoke_status yoke_report_page(const yoke_report *report, char **page, size_t *bytes) {
-    yoke_markup out = {0};
+    yoke_html out = {0};
+    char title[YOKE_TITLE_BYTES];
     *page = NULL;
     *bytes = 0;
-    yoke_html_begin(&out, report->title[0] != '\0' ? report->title : "Yoke");
-    for (int i = 0; i < report->note_count; i++)
-        yoke_markup_element(&out, "p", "note", report->notes[i]);
-    if (report->fact_count > 0) {
-        yoke_markup_open(&out, "dl");
-        yoke_markup_attribute(&out, "class", "facts");
-        for (int i = 0; i < report->fact_count; i++) {
-            yoke_markup_element(&out, "dt", NULL, report->facts[i].key);
-            yoke_markup_element(&out, "dd", NULL, report->facts[i].value);
-        }
-        yoke_markup_close(&out);
+    write_head(&out, report, yoke_page_title(report, title));
+    yoke_section_runs(&out, report);
+    yoke_html_write(&out, "\n<div class=\"figures\">");
+    yoke_section_timeline(&out, report);
+    yoke_section_stages(&out, report);
+    yoke_section_devices(&out, report);
+    if (report->predictions == NULL) { /* a training run has one number of devices */
+        yoke_section_throughput(&out, report);
+        yoke_section_step_time(&out, report);
     }
-    yoke_figure_runs(&out, report);
-    write_figures(&out, report);
-    yoke_html_end(&out);
-    if (out.failed || out.depth != 0) {
-        yoke_markup_end(&out);
+    yoke_section_amounts(&out, report);
+    yoke_section_curves(&out, report);
+    yoke_section_rates(&out, report);
+    yoke_section_predictions(&out, report);
+    yoke_html_write(&out, "</div></main>\n<script type=\"application/json\" id=\"yoke-page\">");
+    yoke_page_json(&out, report, title);
+    yoke_html_write(&out, "</script>\n<script>");
+    write_file(&out, yoke_page_script);
+    yoke_html_write(&out, "</script></body></html>\n");
+    if (out.failed) {
+        yoke_html_end(&out);
         return FAIL(YOKE_ERROR_MEMORY, "out of memory for a report's page");
     }
     *page = out.text;

@@ -9,6 +9,7 @@
 #include "report/trace_reader.h"
 
 #define FILE_BYTES_MAX ((size_t)1 << 30)
+#define FIRST_MAX 4 /* traces that the first picture compares */
 
 static const char *last_part(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -45,6 +46,7 @@ static yoke_status read_trace(yoke_report *report, const char *name, const char 
     if (status == YOKE_OK) status = yoke_trace_file_read(&file, text, bytes);
     if (status == YOKE_OK) status = yoke_trace_file_sum(&file, mode);
     if (status == YOKE_OK) status = note_trace(report, name, &file, bytes);
+    if (status == YOKE_OK) mode->first = report->mode_count <= FIRST_MAX;
     yoke_trace_file_clear(&file);
     return status;
 }

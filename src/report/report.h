@@ -27,11 +27,17 @@ typedef struct yoke_report_span {
 
 double yoke_report_span_ms(const yoke_report_span *span);
 
-/* One device of a run, or a thread that a trace has beside it. */
+/* Only devices have stages and bars; the timeline shows all lanes. */
+typedef enum yoke_lane_kind {
+    YOKE_LANE_DEVICE,
+    YOKE_LANE_BESIDE, /* copies, communication or the host of a GPU, which has a lane of its own */
+    YOKE_LANE_LINK    /* the times at which a device's link carries something */
+} yoke_lane_kind;
+
+/* One device of a run, or what runs beside it. */
 typedef struct yoke_report_lane {
     char name[YOKE_REPORT_NAME_BYTES];
-    bool beside; /* copies, communication or the host of a GPU, which has a lane of its own: only
-                    the timeline shows it */
+    yoke_lane_kind kind;
     double stage_ms[YOKE_ACCOUNT_STAGES]; /* of the mean step, by trace/account.h; their sum is the
                                              mode's step; 0 beside a device */
     yoke_report_span *spans;              /* [span_count], of one step, in order of time */
@@ -77,6 +83,7 @@ typedef struct yoke_report_points {
 typedef struct yoke_report_mode {
     char name[YOKE_REPORT_NAME_BYTES];
     int devices; /* 0: unknown */
+    bool first;  /* one of those that the first picture of the page compares */
     yoke_report_interval step_ms, images_per_second, speedup;
     double mean_step_ms; /* of the steps behind lanes[].stage_ms; 0: no lanes */
     int steps;           /* number of those */
@@ -129,7 +136,7 @@ typedef struct yoke_report_fact {
 } yoke_report_fact;
 
 typedef struct yoke_report {
-    char title[YOKE_REPORT_NAME_BYTES];
+    char subject[YOKE_REPORT_NAME_BYTES];      /* the page's title where it has no result */
     char interval[2 * YOKE_REPORT_NAME_BYTES]; /* what low and high are */
     char link[YOKE_REPORT_NAME_BYTES];         /* of each device: "12.3 GB/s, 5 us, switch"; "":
                                                   unknown */
@@ -162,6 +169,11 @@ yoke_status yoke_report_add_span(yoke_report_lane *lane, const yoke_report_span 
 yoke_status yoke_report_cut(yoke_report_lane *lane, const yoke_span_info *spans, size_t count,
                             int number, uint64_t begin_ns, uint64_t end_ns);
 void yoke_report_find_causes(yoke_report_mode *mode);
+/* Adds the time in which a device's link carries something to the link's lane, from a whole span of
+ * the device in the step from begin_ns to end_ns; spans come in order of begin. *link NULL: adds
+ * the lane at the first of them. Behind find_causes: a measured link is no cause. */
+yoke_status yoke_report_carry(yoke_report_mode *mode, yoke_report_lane **link, const char *device,
+                              const yoke_span_info *span, uint64_t begin_ns, uint64_t end_ns);
 /* Adds to the amount of this kind at this place. */
 yoke_status yoke_report_add_amount(yoke_report_amounts *amounts, const char *where,
                                    const char *what, double bytes);

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/stage_facts.h"
 
-#include <stdio.h>
-#include <string.h>
-
-#include "report/html.h"
-
 static const char *const sources[YOKE_STAGE_COUNT] = {
     [YOKE_STAGE_LOAD] = "src/data/loader.c",
     [YOKE_STAGE_SCATTER] = "src/parallel/stages/scatter.c",
@@ -35,17 +30,4 @@ stage_fact yoke_stage_fact(int stage) {
         return (stage_fact){yoke_account_name(stage),
                             "no stage runs here, and the device is not known to wait", NULL};
     return (stage_fact){yoke_account_name(stage), meanings[stage], sources[stage]};
-}
-
-static bool is_in_style(const char *name) {
-    for (const char *const *part = yoke_html_style(); *part != NULL; part++)
-        if (strstr(*part, name) != NULL) return true;
-    return false;
-}
-
-yoke_svg_part yoke_stage_part(int stage) {
-    yoke_svg_part part = {.name = yoke_stage_fact(stage).name};
-    snprintf(part.style, sizeof part.style, "s-%s", part.name);
-    if (!is_in_style(part.style)) snprintf(part.style, sizeof part.style, "s-other");
-    return part;
 }

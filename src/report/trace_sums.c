@@ -153,7 +153,7 @@ static void add_step(summing *all, const window *step, int steps) {
     find_events(all->file, step, all->lanes);
     for (int i = 0; i < all->mode->lane_count; i++) {
         yoke_account account = {0};
-        if (all->mode->lanes[i].beside) continue;
+        if (all->mode->lanes[i].kind != YOKE_LANE_DEVICE) continue;
         size_t count = cut(all, step, i, true);
         yoke_account_add_pieces(&account, all->pieces, count, 1.0 / steps);
         for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++)
@@ -180,6 +180,12 @@ static yoke_status show_step(summing *all, const window *step) {
         }
     }
     yoke_report_find_causes(all->mode);
+    for (int i = 0; i < all->file->lane_count; i++) {
+        yoke_report_lane *link = NULL;
+        for (size_t at = all->lanes[i].first; at < all->lanes[i].last; at++)
+            TRY(yoke_report_carry(all->mode, &link, all->file->lanes[i].name,
+                                  &all->file->events[at].span, step->begin_ns, step->end_ns));
+    }
     all->mode->shown_ms = window_ms(step);
     return YOKE_OK;
 }
@@ -205,8 +211,8 @@ static yoke_status sum_steps(summing *all, const window *windows, int count) {
         yoke_report_lane *lane;
         const char *name = all->file->lanes[i].name;
         TRY(yoke_report_add_lane(all->mode, name, &lane));
-        lane->beside = name[device_length(name)] != '\0';
-        all->mode->devices += !lane->beside;
+        if (name[device_length(name)] != '\0') lane->kind = YOKE_LANE_BESIDE;
+        all->mode->devices += lane->kind == YOKE_LANE_DEVICE;
     }
     for (int i = 0; i < count; i++)
         add_step(all, &windows[i], count);

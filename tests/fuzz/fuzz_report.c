@@ -8,7 +8,7 @@
 static void check_sums(const yoke_report_mode *mode) {
     for (int i = 0; i < mode->lane_count; i++) {
         double sum = 0;
-        if (mode->lanes[i].beside) continue; /* counts as a part of its device */
+        if (mode->lanes[i].kind != YOKE_LANE_DEVICE) continue; /* counts as a part of its device */
         for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++)
             sum += mode->lanes[i].stage_ms[stage];
         if (isfinite(mode->mean_step_ms) &&

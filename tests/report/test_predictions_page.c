@@ -15,7 +15,7 @@
 #include "report/report.h"
 
 static char *page_of(yoke_report_predictions *predictions) {
-    yoke_report report = {.title = "A run", .predictions = predictions};
+    yoke_report report = {.subject = "A run", .predictions = predictions};
     char *page;
     size_t bytes;
     assert_int_equal(yoke_report_page(&report, &page, &bytes), YOKE_OK);

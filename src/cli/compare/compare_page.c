@@ -152,10 +152,21 @@ static yoke_status add_device(yoke_report_mode *mode, const compare_mode *from, 
     return yoke_report_add_amount(&mode->memory, name, "other", memory->other);
 }
 
+static yoke_status add_link_lane(yoke_report_mode *mode, const compare_mode *from, int index) {
+    yoke_report_lane *link = NULL;
+    for (int i = 0; i < from->step.count; i++)
+        if (from->step.spans[i].lane == index)
+            TRY(yoke_report_carry(mode, &link, mode->lanes[index].name, &from->step.spans[i],
+                                  from->step.begin_ns, from->step.end_ns));
+    return YOKE_OK;
+}
+
 static yoke_status add_devices(yoke_report_mode *mode, const compare_mode *from, bool linked) {
     for (int i = 0; i < from->devices; i++)
         TRY(add_device(mode, from, i, linked));
     yoke_report_find_causes(mode);
+    for (int i = 0; i < from->devices; i++)
+        TRY(add_link_lane(mode, from, i));
     mode->mean_step_ms = from->parts[0].account.step_ms;
     mode->median_ms = from->step_ms.median;
     mode->shown_ms = from->step.milliseconds;
@@ -174,14 +185,19 @@ static yoke_status add_mode(yoke_report *report, const compare_result *result,
         TRY(yoke_report_add_point(&mode->curves[YOKE_REPORT_LOSS], i + 1, from->losses[i]));
     if (result->learn_steps > 0)
         snprintf(mode->weights_hash, sizeof mode->weights_hash, "%016" PRIx64, from->weights_hash);
+    /* The fewest that show the result. */
+    mode->first = from->devices == result->setup.device_count && from->parts != NULL &&
+                  (from->kind == COMPARE_CLASSIC || from->kind == COMPARE_OVERLAP ||
+                   from->kind == COMPARE_DDP);
     bool shown = from->devices == 1 || from->devices == result->setup.device_count;
     return shown && from->parts != NULL ? add_devices(mode, from, result->setup.link[0] != '\0')
                                         : YOKE_OK;
 }
 
 static yoke_status fill(yoke_report *report, const compare_result *result) {
-    snprintf(report->title, sizeof report->title, "%.40s: DataParallel and DDP, side by side",
-             result->setup.model);
+    snprintf(report->subject, sizeof report->subject,
+             "%.40s on %d devices: DataParallel and DDP, side by side", result->setup.model,
+             result->setup.device_count);
     snprintf(report->interval, sizeof report->interval, "%s",
              result->interval ? "95 % interval" : "range of the rounds");
     report->no_verdict = !result->interval;

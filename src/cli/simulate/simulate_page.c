@@ -22,14 +22,19 @@ static yoke_status add_facts(yoke_report *report, const simulate_setup *setup) {
                                         "profile's rows.");
 }
 
-/* The collectives behind backward, one after the other. Where there are none, no lane. */
-static yoke_status add_link(yoke_report_mode *mode, const yoke_simulation *found) {
+/* What a link carries, one transfer after the other: lane YOKE_SIMULATED_LANES + k is device k's,
+ * or the one lane that the collectives of all share. */
+static yoke_status add_link(yoke_report_mode *mode, const yoke_simulation *found, int device) {
     yoke_report_lane *lane = NULL;
+    bool shared = true;
+    for (int i = 0; i < found->span_count; i++)
+        shared &= found->spans[i].lane <= YOKE_SIMULATED_LANES;
     for (int i = 0; i < found->span_count; i++) {
-        if (found->spans[i].lane != YOKE_SIMULATED_LANES) continue;
+        if (found->spans[i].lane != YOKE_SIMULATED_LANES + device) continue;
         yoke_report_span span = {.span = found->spans[i], .cause_lane = -1, .cause_stage = -1};
         if (lane == NULL) TRY(yoke_report_add_lane(mode, "link", &lane));
-        lane->beside = true;
+        lane->kind = YOKE_LANE_LINK;
+        if (!shared) snprintf(lane->name, sizeof lane->name, "link of device %d", device);
         TRY(yoke_report_add_span(lane, &span));
     }
     return YOKE_OK;
@@ -45,7 +50,8 @@ static yoke_status add_lanes(yoke_report_mode *mode, const yoke_simulation *foun
         for (int i = 0; i < lane->span_count; i++)
             lane->stage_ms[lane->spans[i].span.stage] += yoke_report_span_ms(&lane->spans[i]);
     }
-    TRY(add_link(mode, found));
+    for (int k = 0; k < YOKE_SIMULATED_LANES; k++)
+        TRY(add_link(mode, found, k));
     yoke_report_find_causes(mode);
     return YOKE_OK;
 }
@@ -70,14 +76,28 @@ static yoke_status add_mode(yoke_report *report, const simulate_setup *setup,
     return YOKE_OK;
 }
 
+/* The slowest and the fastest mode at most devices. */
+static void mark_first(yoke_report *report, int most) {
+    yoke_report_mode *slow = NULL, *fast = NULL;
+    for (int i = 0; i < report->mode_count; i++) {
+        yoke_report_mode *mode = &report->modes[i];
+        if (mode->devices != most) continue;
+        if (slow == NULL || mode->step_ms.value > slow->step_ms.value) slow = mode;
+        if (fast == NULL || mode->step_ms.value < fast->step_ms.value) fast = mode;
+    }
+    if (slow != NULL) slow->first = fast->first = true;
+}
+
 static yoke_status fill(yoke_report *report, const simulate_setup *setup,
                         const simulate_runs *runs) {
-    report->simulated = true;
-    snprintf(report->title, sizeof report->title, "%.40s: a simulated step", setup->profile.model);
-    TRY(add_facts(report, setup));
     int most = runs->list[runs->count - 1].devices;
+    report->simulated = true;
+    snprintf(report->subject, sizeof report->subject, "%.40s on up to %d devices, simulated",
+             setup->profile.model, most);
+    TRY(add_facts(report, setup));
     for (int i = 0; i < runs->count; i++)
         TRY(add_mode(report, setup, &runs->list[i], most));
+    mark_first(report, most);
     return YOKE_OK;
 }
 

@@ -196,7 +196,8 @@ CPU_CLONES static void add_products(const cpu_depthwise *self, const tap *t,
         const float *x = from.at + (t->pixel + (size_t)line * self->line_pixels) * from.step;
         float *y = to.at + (t->place + (size_t)line * (size_t)self->out_width) * to.step;
         for (int place = 0; place < t->places; place++) {
-            FOR_LANES y[lane] += weights[lane] * x[lane];
+            FOR_LANES
+                y[lane] += weights[lane] * x[lane];
             x += from.step * (size_t)self->across.stride;
             y += to.step;
         }
@@ -206,17 +207,20 @@ CPU_CLONES static void add_products(const cpu_depthwise *self, const tap *t,
 CPU_CLONES static void sum_products(const cpu_depthwise *self, const tap *t, float *restrict sums,
                                     pixels from, pixels to) {
     float own[LANES];
-    FOR_LANES own[lane] = sums[lane];
+    FOR_LANES
+        own[lane] = sums[lane];
     for (int line = 0; line < t->lines; line++) {
         const float *x = from.at + (t->pixel + (size_t)line * self->line_pixels) * from.step;
         const float *dy = to.at + (t->place + (size_t)line * (size_t)self->out_width) * to.step;
         for (int place = 0; place < t->places; place++) {
-            FOR_LANES own[lane] += x[lane] * dy[lane];
+            FOR_LANES
+                own[lane] += x[lane] * dy[lane];
             x += from.step * (size_t)self->across.stride;
             dy += to.step;
         }
     }
-    FOR_LANES sums[lane] = own[lane];
+    FOR_LANES
+        sums[lane] = own[lane];
 }
 
 /* NaN stays NaN. */
@@ -224,7 +228,8 @@ CPU_CLONES static void bound_row(const cpu_depthwise *self, pixels to) {
     float low = self->low, high = self->high;
     for (size_t place = 0; place < self->to.pixels; place++) {
         float *y = to.at + place * to.step;
-        FOR_LANES y[lane] = y[lane] < low ? low : y[lane] > high ? high : y[lane];
+        FOR_LANES
+            y[lane] = y[lane] < low ? low : y[lane] > high ? high : y[lane];
     }
 }
 

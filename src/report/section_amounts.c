@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes: in each device's memory by category, over each device's link, and moved in memory. */
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "report/sections.h"
+
+#define ALIKE 0.02 /* a difference below this share is not worth a word */
+
+/* What one of the figures is about. */
+typedef struct subject {
+    const char *id, *title, *caption, *meaning, *source;
+    const char *owner, *verb; /* "the link of " a device "carries" */
+    size_t offset;            /* of the amounts in a mode */
+} subject;
+
+static const yoke_report_amounts *amounts_of(const subject *of, const yoke_report_mode *mode) {
+    return (const yoke_report_amounts *)(const void *)((const char *)mode + of->offset);
+}
+
+double yoke_bytes_at(const yoke_report_amounts *amounts, const char *where, const char *what) {
+    double sum = 0;
+    for (int i = 0; i < amounts->count; i++)
+        if (strcmp(amounts->rows[i].where, where) == 0 &&
+            (what == NULL || strcmp(amounts->rows[i].what, what) == 0))
+            sum += amounts->rows[i].bytes;
+    return sum;
+}
+
+static bool is_first_of_place(const yoke_report_amounts *amounts, int row) {
+    for (int i = 0; i < row; i++)
+        if (strcmp(amounts->rows[i].where, amounts->rows[row].where) == 0) return false;
+    return true;
+}
+
+static int count_places(const yoke_report_amounts *amounts) {
+    int count = 0;
+    for (int i = 0; i < amounts->count; i++)
+        count += is_first_of_place(amounts, i);
+    return count;
+}
+
+/* The place with the most bytes, or the fewest. */
+static const char *extreme(const yoke_report_amounts *amounts, const char *but, double sign) {
+    const char *found = NULL;
+    for (int i = 0; i < amounts->count; i++) {
+        const char *where = amounts->rows[i].where;
+        if (but != NULL && strcmp(where, but) == 0) continue;
+        if (found == NULL ||
+            sign * yoke_bytes_at(amounts, where, NULL) > sign * yoke_bytes_at(amounts, found, NULL))
+            found = where;
+    }
+    return found;
+}
+
+const char *yoke_most_bytes(const yoke_report_amounts *amounts, const char *but) {
+    return extreme(amounts, but, 1);
+}
+
+static void say_extremes(yoke_html *out, const subject *of, const char *label,
+                         const yoke_report_amounts *amounts) {
+    const char *most = extreme(amounts, NULL, 1), *least = extreme(amounts, NULL, -1);
+    double high = yoke_bytes_at(amounts, most, NULL), low = yoke_bytes_at(amounts, least, NULL);
+    if (high - low < ALIKE * high)
+        yoke_say(out, "%s: every device %s about %s.", label, of->verb, BYTES(high));
+    else
+        yoke_say(out, "%s: %s %s most, %s; %s the least, %s.", label, most, of->verb, BYTES(high),
+                 least, BYTES(low));
+}
+
+/* The first place is the root's. In DDP no rank is one, and then all links carry the same. */
+static void say_links(yoke_html *out, const char *label, const yoke_report_amounts *amounts) {
+    const char *root = amounts->rows[0].where, *other = extreme(amounts, root, 1);
+    double own = yoke_bytes_at(amounts, root, NULL), others = yoke_bytes_at(amounts, other, NULL);
+    double least = yoke_bytes_at(amounts, extreme(amounts, NULL, -1), NULL);
+    char carries[160];
+    snprintf(carries, sizeof carries, "%s out",
+             BYTES(yoke_bytes_at(amounts, root, YOKE_REPORT_OUT)));
+    const char *in = BYTES(yoke_bytes_at(amounts, root, YOKE_REPORT_IN));
+    if (fmax(own, others) - least < ALIKE * fmax(own, others))
+        yoke_say(out, "%s: every link carries about %s of its device and %s in.", label, carries,
+                 in);
+    else if (own > others)
+        yoke_say(out,
+                 "%s: the link of %s, the root, carries %s and %s in: %s times as much as that of "
+                 "%s, the busiest of the others.",
+                 label, root, carries, in, DECIMAL(own / others, 1), other);
+    else
+        yoke_say(out,
+                 "%s: the link of %s, the root, carries %s and %s in; that of %s carries most, %s "
+                 "times as much.",
+                 label, root, carries, in, other, DECIMAL(others / own, 1));
+}
+
+/* The mode whose devices differ most, "In dp classic cpu:0 holds 2.1 times as much as cpu:1";
+ * where all are alike, the subject. */
+static void write_title(const yoke_report *report, const subject *of, char text[YOKE_TITLE_BYTES]) {
+    double most = 1 + ALIKE;
+    snprintf(text, YOKE_TITLE_BYTES, "%s", of->title);
+    for (int m = 0; m < report->mode_count; m++) {
+        const yoke_report_amounts *amounts = amounts_of(of, &report->modes[m]);
+        if (count_places(amounts) < 2) continue;
+        const char *high = extreme(amounts, NULL, 1), *low = extreme(amounts, NULL, -1);
+        double least = yoke_bytes_at(amounts, low, NULL);
+        double ratio = yoke_bytes_at(amounts, high, NULL) / least;
+        if (!(least > 0) || ratio <= most) continue;
+        most = ratio;
+        snprintf(text, YOKE_TITLE_BYTES, "In %s %s%s %s %s times as much as %s%s",
+                 LABEL(report, &report->modes[m]), of->owner, high, of->verb, DECIMAL(ratio, 2),
+                 of->owner[0] != '\0' ? "that of " : "", low);
+    }
+}
+
+/* A row for each place of each mode, a column for each kind. Returns the number of places. */
+static int fill_table(yoke_table *table, const yoke_report *report, const subject *of) {
+    int places = 0;
+    for (int m = 0; m < report->mode_count; m++) /* columns in the order of kinds */
+        for (int i = 0; i < amounts_of(of, &report->modes[m])->count; i++)
+            yoke_table_cell(table, amounts_of(of, &report->modes[m])->rows[i].what, "");
+    int kinds = table->column_count;
+    for (int m = 0; m < report->mode_count; m++) {
+        const yoke_report_amounts *amounts = amounts_of(of, &report->modes[m]);
+        for (int i = 0; i < amounts->count; i++) {
+            const char *where = amounts->rows[i].where;
+            if (!is_first_of_place(amounts, i) || places++ >= YOKE_DEVICES_MAX) continue;
+            yoke_table_row(table, "%s, %s", LABEL(report, &report->modes[m]), where);
+            for (int k = 1; k < kinds && table->columns[k] != NULL; k++)
+                yoke_table_put(table, k, BYTES(yoke_bytes_at(amounts, where, table->columns[k])));
+            yoke_table_cell(table, "sum", BYTES(yoke_bytes_at(amounts, where, NULL)));
+        }
+    }
+    return places;
+}
+
+static void write_section(yoke_html *out, const yoke_report *report, const subject *of) {
+    char title[YOKE_TITLE_BYTES];
+    bool links = of->offset == offsetof(yoke_report_mode, links);
+    int any = 0, said = 0;
+    for (int m = 0; m < report->mode_count; m++)
+        any += amounts_of(of, &report->modes[m])->count;
+    if (any == 0) return;
+    write_title(report, of, title);
+    yoke_section_begin(out, of->id, title, false);
+    for (int m = 0; m < report->mode_count; m++) {
+        const yoke_report_amounts *amounts = amounts_of(of, &report->modes[m]);
+        if (count_places(amounts) < 2 || said++ >= YOKE_SAID_MAX) continue;
+        if (links)
+            say_links(out, LABEL(report, &report->modes[m]), amounts);
+        else
+            say_extremes(out, of, LABEL(report, &report->modes[m]), amounts);
+    }
+    yoke_chart(out, of->id);
+    yoke_table table = yoke_table_begin(out, "Data", of->caption, "");
+    int places = fill_table(&table, report, of);
+    yoke_table_end(&table);
+    yoke_say_left_out(out, YOKE_DEVICES_MAX, places, "devices");
+    if (links && report->link[0] != '\0')
+        yoke_say(out, "The link of each device: %s, modelled.", report->link);
+    yoke_section_end(out, of->source, "%s", of->meaning);
+}
+
+void yoke_section_amounts(yoke_html *out, const yoke_report *report) {
+    static const subject subjects[] = {
+        {"memory", "Memory of each device", "bytes at the peak",
+         "Bytes that an engine allocates on the device before the first step; no step allocates "
+         "more.",
+         "src/model/arena.c", "", "holds", offsetof(yoke_report_mode, memory)},
+        {"links", "Bytes over each link", "bytes in a step",
+         "Out: rows, gradients and weights that the device sends in one step; in: those that it "
+         "receives. A link is full duplex, so that the larger of the two decides how long it is "
+         "busy.",
+         "src/links/links.c", "the link of ", "carries", offsetof(yoke_report_mode, links)},
+        {"moved", "Bytes moved in memory", "bytes in a step",
+         "Bytes that a device reads and writes in one step outside forward, loss and backward. "
+         "They say nothing about links: CPU devices share one memory, unless --link models links "
+         "between them, and between GPUs the driver or NCCL chooses the way.",
+         "src/parallel/exchange/exchange.c", "", "moves", offsetof(yoke_report_mode, moved)}};
+    for (size_t i = 0; i < sizeof subjects / sizeof subjects[0]; i++)
+        write_section(out, report, &subjects[i]);
+}

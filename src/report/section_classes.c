@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How well the model knows each class, which classes it takes for which, and the wrong rows of the
+ * largest loss. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/base.h"
+#include "report/png.h"
+#include "report/sections.h"
+
+#define TABLE_CLASSES 20 /* with more, a table of confusions stands in the open, too */
+#define CONFUSIONS 15
+#define MISCLASSIFIED_MAX 48
+#define SOURCE "src/train/predictions.c"
+
+const char *yoke_class_name(const yoke_report_predictions *predictions, int index, char text[16]) {
+    if (predictions->names != NULL) return predictions->names[index];
+    snprintf(text, 16, "%d", index);
+    return text;
+}
+
+int64_t yoke_class_count(const yoke_report_predictions *predictions, int label, int predicted) {
+    return predictions->counts[(size_t)label * (size_t)predictions->classes + (size_t)predicted];
+}
+
+int64_t yoke_class_rows(const yoke_report_predictions *predictions, int label) {
+    int64_t sum = 0;
+    for (int predicted = 0; predicted < predictions->classes; predicted++)
+        sum += yoke_class_count(predictions, label, predicted);
+    return sum;
+}
+
+/* Rows of all classes that the model took for this one. */
+static int64_t taken_for(const yoke_report_predictions *predictions, int predicted) {
+    int64_t sum = 0;
+    for (int label = 0; label < predictions->classes; label++)
+        sum += yoke_class_count(predictions, label, predicted);
+    return sum;
+}
+
+/* "75.0"; "": of nothing. */
+static const char *percent(int64_t part, int64_t whole, char text[YOKE_NUMBER_BYTES]) {
+    return whole > 0 ? yoke_number(100 * (double)part / (double)whole, text) : "";
+}
+#define SHARE(part, whole) percent(part, whole, (char[YOKE_NUMBER_BYTES]){0})
+
+static double accuracy_of(const yoke_report_predictions *predictions, int label) {
+    int64_t rows = yoke_class_rows(predictions, label);
+    return rows > 0 ? (double)yoke_class_count(predictions, label, label) / (double)rows : -1;
+}
+
+/* The most frequent confusions: the largest count first, equal counts in the order of the classes.
+ * Returns how many there are, `room` at most. label -1: of any class. */
+typedef struct confusion {
+    int label, predicted;
+    int64_t count;
+} confusion;
+static int find_confusions(const yoke_report_predictions *predictions, int only, confusion *most,
+                           int room) {
+    int found = 0, classes = predictions->classes;
+    for (int label = only < 0 ? 0 : only; label < (only < 0 ? classes : only + 1); label++) {
+        for (int predicted = 0; predicted < classes; predicted++) {
+            int64_t count = yoke_class_count(predictions, label, predicted);
+            int place = found;
+            if (label == predicted || count == 0) continue;
+            while (place > 0 && most[place - 1].count < count)
+                place--;
+            if (place == room) continue;
+            if (found < room) found++;
+            for (int i = found - 1; i > place; i--)
+                most[i] = most[i - 1];
+            most[place] = (confusion){label, predicted, count};
+        }
+    }
+    return found;
+}
+
+static void say_class(yoke_html *out, const yoke_report_predictions *predictions, int label,
+                      const char *which) {
+    char mostly[256] = "";
+    confusion most;
+    int64_t right = yoke_class_count(predictions, label, label);
+    int64_t rows = yoke_class_rows(predictions, label);
+    if (find_confusions(predictions, label, &most, 1) > 0)
+        snprintf(mostly, sizeof mostly, "; of the others it takes %" PRId64 " for %.80s",
+                 most.count, CLASS(predictions, most.predicted));
+    yoke_say(out,
+             "The class that the model knows %s is %.80s: %s %%, %" PRId64 " of %" PRId64
+             " rows right%s.",
+             which, CLASS(predictions, label), SHARE(right, rows), right, rows, mostly);
+}
+
+static void write_classes(yoke_html *out, const yoke_report_predictions *predictions) {
+    int64_t right = 0, rows = 0;
+    int least = -1, best = -1;
+    char title[YOKE_TITLE_BYTES];
+    for (int i = 0; i < predictions->classes; i++) {
+        double accuracy = accuracy_of(predictions, i);
+        right += yoke_class_count(predictions, i, i);
+        rows += yoke_class_rows(predictions, i);
+        if (accuracy < 0) continue; /* a class without rows is neither */
+        if (least < 0 || accuracy < accuracy_of(predictions, least)) least = i;
+        if (best < 0 || accuracy >= accuracy_of(predictions, best)) best = i;
+    }
+    if (least < 0) least = best = 0;
+    int64_t own = yoke_class_count(predictions, least, least);
+    snprintf(title, sizeof title, "%s %% of the test rows are right; least of class %.80s: %s %%",
+             SHARE(right, rows), CLASS(predictions, least),
+             SHARE(own, yoke_class_rows(predictions, least)));
+    yoke_section_begin(out, "classes", title, false);
+    yoke_say(out,
+             "After step %" PRIu64 " the model classifies %" PRId64 " of %" PRId64
+             " rows of the test split correctly: %s %%.",
+             predictions->step, right, rows, SHARE(right, rows));
+    say_class(out, predictions, least, "least");
+    if (best != least) say_class(out, predictions, best, "best");
+    yoke_chart(out, "classes");
+    yoke_table table = yoke_table_begin(out, "Data", "Rows of the test split by class", "class");
+    for (int i = 0; i < predictions->classes; i++) {
+        int64_t of = yoke_class_rows(predictions, i), taken = taken_for(predictions, i);
+        own = yoke_class_count(predictions, i, i);
+        yoke_table_row(&table, "%s", CLASS(predictions, i));
+        yoke_table_cell(&table, "rows", COUNT(of));
+        yoke_table_cell(&table, "right", COUNT(own));
+        yoke_table_cell(&table, "accuracy %", SHARE(own, of));
+        yoke_table_cell(&table, "predicted", COUNT(taken));
+        yoke_table_cell(&table, "precision %", SHARE(own, taken));
+    }
+    yoke_table_end(&table);
+    yoke_section_end(
+        out, SOURCE,
+        "Accuracy: of the rows of a class, those that the model takes for it (recall). "
+        "Precision, in the table: of the rows that the model takes for a class, those "
+        "that are of it.");
+}
+
+/* Confusions. */
+
+static void write_confusions(yoke_html *out, const yoke_report_predictions *predictions,
+                             const confusion *most, int found) {
+    yoke_table table = yoke_table_begin(out, NULL, "The most frequent confusions", "true class");
+    for (int i = 0; i < found; i++) {
+        int64_t rows = yoke_class_rows(predictions, most[i].label);
+        yoke_table_row(&table, "%s", CLASS(predictions, most[i].label));
+        yoke_table_cell(&table, "taken for", CLASS(predictions, most[i].predicted));
+        yoke_table_cell(&table, "rows", COUNT(most[i].count));
+        yoke_table_cell(&table, "% of the class", SHARE(most[i].count, rows));
+    }
+    yoke_table_end(&table);
+}
+
+/* Zeros stay empty. */
+static void write_counts(yoke_html *out, const yoke_report_predictions *predictions) {
+    yoke_table table = yoke_table_begin(
+        out, "Data", "Rows of the test split by true and predicted class", "true class");
+    for (int i = 0; i < predictions->classes; i++)
+        yoke_table_column(&table, CLASS(predictions, i));
+    for (int label = 0; label < predictions->classes; label++) {
+        yoke_table_row(&table, "%s", CLASS(predictions, label));
+        for (int i = 0; i < predictions->classes; i++) {
+            int64_t count = yoke_class_count(predictions, label, i);
+            yoke_table_put(&table, i + 1, count > 0 ? COUNT(count) : "");
+        }
+    }
+    yoke_table_end(&table);
+}
+
+static void write_confusion(yoke_html *out, const yoke_report_predictions *predictions) {
+    confusion most[CONFUSIONS];
+    int found = find_confusions(predictions, -1, most, CONFUSIONS);
+    bool drawn = predictions->classes <= YOKE_CLASSES_MAX;
+    char title[YOKE_TITLE_BYTES] = "The model confuses no two classes", back[64] = "";
+    int64_t wrong = 0, reverse = 0;
+    for (int label = 0; label < predictions->classes; label++)
+        wrong += yoke_class_rows(predictions, label) - yoke_class_count(predictions, label, label);
+    if (found > 0) {
+        snprintf(title, sizeof title, "Most often the model takes %.80s for %.80s",
+                 CLASS(predictions, most->label), CLASS(predictions, most->predicted));
+        reverse = yoke_class_count(predictions, most->predicted, most->label);
+    }
+    if (reverse > 0) snprintf(back, sizeof back, "; the other way round, %" PRId64, reverse);
+    yoke_section_begin(out, "confusion", title, false);
+    if (found == 0)
+        yoke_say(out, "%s.", title);
+    else
+        yoke_say(out, "%s: %" PRId64 " of the %" PRId64 " wrong rows (%s)%s.", title, most->count,
+                 wrong, PERCENT((double)most->count, (double)wrong), back);
+    if (drawn) yoke_chart(out, "confusion");
+    if (predictions->classes > TABLE_CLASSES) write_confusions(out, predictions, most, found);
+    if (drawn) write_counts(out, predictions);
+    yoke_section_end(out, SOURCE,
+                     "Counts of rows of the test split. The colour is the share of the rows of the "
+                     "true class%s.",
+                     drawn ? "" : "; more classes than 100 are not drawn");
+}
+
+/* Misclassified rows. */
+
+int yoke_shown_misclassified(const yoke_report_predictions *predictions) {
+    int count = predictions->misclassified_count;
+    return count < MISCLASSIFIED_MAX ? count : MISCLASSIFIED_MAX;
+}
+
+static void write_misclassified(yoke_html *out, const yoke_report_predictions *predictions) {
+    int count = yoke_shown_misclassified(predictions);
+    const yoke_report_misclassified *worst = predictions->misclassified;
+    bool reduced = predictions->height > YOKE_PNG_SIDE || predictions->width > YOKE_PNG_SIDE;
+    bool grey = predictions->channels != 1 && predictions->channels != 3;
+    char title[YOKE_TITLE_BYTES];
+    if (count == 0) return; /* the confusion matrix says that nothing is wrong */
+    snprintf(title, sizeof title,
+             "The worst misclassification is row %zu: %.80s, taken for %.80s with %s", worst->row,
+             CLASS(predictions, worst->label), CLASS(predictions, worst->predicted),
+             PERCENT(worst->probability, 1));
+    yoke_section_begin(out, "misclassified", title, true);
+    yoke_say(out,
+             "The %d wrong rows of the largest loss, the largest first: the true class, what "
+             "the model took the row for, and how sure it was.",
+             count);
+    yoke_say(out, "%s: a loss of %s.", title, NUMBER(worst->loss));
+    yoke_chart(out, "misclassified");
+    yoke_table table = yoke_table_begin(out, "Data", "Wrong rows of the largest loss", "row");
+    for (int i = 0; i < count; i++) {
+        const yoke_report_misclassified *wrong = &predictions->misclassified[i];
+        yoke_table_row(&table, "%zu", wrong->row);
+        yoke_table_cell(&table, "class", CLASS(predictions, wrong->label));
+        yoke_table_cell(&table, "taken for", CLASS(predictions, wrong->predicted));
+        yoke_table_cell(&table, "with %", NUMBER(100 * wrong->probability));
+        yoke_table_cell(&table, "loss", NUMBER(wrong->loss));
+    }
+    yoke_table_end(&table);
+    yoke_section_end(out, SOURCE,
+                     "Pixels as the dataset has them, before normalisation.%s%s Row: in the test "
+                     "split, counted from 0. Loss: cross entropy of the row, without label "
+                     "smoothing.",
+                     reduced ? " The pictures are reduced." : "",
+                     grey ? " They show the first channel of the row in grey." : "");
+}
+
+void yoke_section_predictions(yoke_html *out, const yoke_report *report) {
+    const yoke_report_predictions *predictions = report->predictions;
+    if (predictions == NULL) return;
+    if (predictions->absent[0] != '\0') {
+        yoke_section_begin(out, "predictions", "Accuracy by class, confusions, misclassified rows",
+                           true);
+        yoke_section_end(out, NULL, "%s", predictions->absent);
+        return;
+    }
+    write_classes(out, predictions);
+    write_confusion(out, predictions);
+    write_misclassified(out, predictions);
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a run learns: a figure for each kind of curve, with a line for each run. Of one run alone,
+ * the batches and the test split share a figure. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "report/sections.h"
+
+#define LINES_MAX 32
+#define POINTS_MAX 12000 /* on the page */
+#define CELLS_MAX 3000   /* of a table */
+
+typedef struct curve_fact {
+    const char *id, *title, *y_name, *meaning, *source;
+    yoke_report_curve other; /* the curve of the test split; itself: none */
+} curve_fact;
+
+static const curve_fact facts[YOKE_REPORT_CURVES] = {
+    [YOKE_REPORT_LOSS] = {"loss", "Loss", "loss of a batch",
+                          "The mean loss of the rows of a batch, before the step's update.",
+                          "src/parallel/stages/root_loss.c", YOKE_REPORT_TEST_LOSS},
+    [YOKE_REPORT_TEST_LOSS] = {"test-loss", "Loss of the test split", "loss of the test split",
+                               "The mean loss of all rows of the test split.",
+                               "src/parallel/engine/data_parallel.c", YOKE_REPORT_TEST_LOSS},
+    [YOKE_REPORT_TRAINING_ACCURACY] = {"accuracy", "Accuracy", "% of the rows",
+                                       "Rows of a batch that the model classifies correctly.",
+                                       "src/parallel/stages/gather.c", YOKE_REPORT_ACCURACY},
+    [YOKE_REPORT_ACCURACY] = {"accuracy", "Accuracy", "% of the test split",
+                              "Rows of the test split that the model classifies correctly.",
+                              "src/parallel/stages/gather.c", YOKE_REPORT_ACCURACY},
+    [YOKE_REPORT_LEARNING_RATE] = {"learning-rate", "Learning rate", "learning rate",
+                                   "The rate of the step's update.", "src/optimizer/lr_schedule.c",
+                                   YOKE_REPORT_LEARNING_RATE},
+    [YOKE_REPORT_STEP_MS] = {"step-ms", "Time of each step", "ms / step", "How long the step took.",
+                             "src/train/epochs.c", YOKE_REPORT_STEP_MS},
+    [YOKE_REPORT_IMAGES] = {"images", "Images a second", "images / s",
+                            "Rows of a batch by the time of its step, with the wait for data.",
+                            "src/train/epochs.c", YOKE_REPORT_IMAGES},
+};
+
+int yoke_shown_points(const yoke_report *report, const yoke_report_points *points) {
+    int curves = 0;
+    for (int m = 0; m < report->mode_count; m++)
+        for (int kind = 0; kind < YOKE_REPORT_CURVES; kind++)
+            curves += report->modes[m].curves[kind].count > 1;
+    int most = POINTS_MAX / (curves > 0 ? curves : 1);
+    most = most > 300 ? 300 : most < 20 ? 20 : most;
+    return points->count < most ? points->count : most;
+}
+
+/* Evenly spread, the last one among them. */
+const yoke_report_point *yoke_shown_point(const yoke_report_points *points, int shown, int i) {
+    return &points->points[shown > 1 ? (int64_t)i * (points->count - 1) / (shown - 1)
+                                     : points->count - 1];
+}
+
+/* The lines of a figure. */
+typedef struct curve_line {
+    char label[YOKE_LABEL_BYTES];
+    const yoke_report_points *curve;
+    int shown, next;
+} curve_line;
+typedef struct curve_lines {
+    curve_line all[LINES_MAX];
+    int count;
+} curve_lines;
+
+static void add_line(curve_lines *lines, const yoke_report *report, const yoke_report_points *curve,
+                     const char *label) {
+    if (lines->count == LINES_MAX) return;
+    curve_line *line = &lines->all[lines->count++];
+    *line = (curve_line){.curve = curve, .shown = yoke_shown_points(report, curve)};
+    snprintf(line->label, sizeof line->label, "%s", label);
+}
+
+/* Whether another curve of the only run has this one beside it. */
+static bool is_beside(const yoke_report *report, int kind) {
+    for (int other = 0; other < YOKE_REPORT_CURVES; other++)
+        if (other != kind && (int)facts[other].other == kind &&
+            report->modes[0].curves[other].count > 1)
+            return true;
+    return false;
+}
+
+/* A curve of one point is a number in the table of runs; beside a line, it is a point. A curve of
+ * the only run that has nothing beside it bears the run's name. */
+static void collect(curve_lines *lines, const yoke_report *report, int kind) {
+    for (int m = 0; m < report->mode_count; m++) {
+        const yoke_report_mode *mode = &report->modes[m];
+        const yoke_report_points *steps = &mode->curves[kind];
+        const yoke_report_points *tests = &mode->curves[facts[kind].other];
+        bool together = report->mode_count == 1 && tests != steps;
+        if (steps->count < 2 || (report->mode_count == 1 && is_beside(report, kind))) continue;
+        add_line(lines, report, steps, together ? "Training batches" : LABEL(report, mode));
+        if (together && tests->count > 0) add_line(lines, report, tests, "Test split");
+    }
+}
+
+/* The first and the last point of a line. */
+static const yoke_report_point *first_of(const curve_line *line) {
+    return &line->curve->points[0];
+}
+
+static const yoke_report_point *last_of(const curve_line *line) {
+    return &line->curve->points[line->curve->count - 1];
+}
+
+/* Sentences. */
+
+/* The modes that end with the same weights as this one and come behind it. */
+static void say_same_bits(yoke_html *out, const yoke_report *report, const yoke_report_mode *mode) {
+    const yoke_report_mode *end = report->modes + report->mode_count;
+    bool any = false;
+    if (mode->weights_hash[0] == '\0') return;
+    for (const yoke_report_mode *other = report->modes; other < end; other++) {
+        if (other == mode || strcmp(other->weights_hash, mode->weights_hash) != 0) continue;
+        if (other < mode) return;
+        if (!any)
+            yoke_html_write(out, "<p>Equal weights, bit for bit (hash %s): %s", mode->weights_hash,
+                            LABEL(report, mode));
+        yoke_html_write(out, ", %s", LABEL(report, other));
+        any = true;
+    }
+    if (any) yoke_html_write(out, ".</p>");
+}
+
+static void say_ends(yoke_html *out, const curve_lines *lines) {
+    for (int i = 0; i < lines->count && i < 4; i++) {
+        const curve_line *line = &lines->all[i];
+        const yoke_report_point *first = first_of(line), *last = last_of(line);
+        bool constant = true;
+        for (const yoke_report_point *point = first; point <= last; point++)
+            constant &= point->value == first->value;
+        if (first == last)
+            yoke_say(out, "%s: %s at step %s.", line->label, NUMBER(first->value),
+                     COUNT(first->step));
+        else if (constant)
+            yoke_say(out, "%s: %s from step %s to step %s.", line->label, NUMBER(first->value),
+                     COUNT(first->step), COUNT(last->step));
+        else
+            yoke_say(out, "%s: from %s at step %s to %s at step %s.", line->label,
+                     NUMBER(first->value), COUNT(first->step), NUMBER(last->value),
+                     COUNT(last->step));
+    }
+}
+
+/* Says where evaluations were better than at the end. */
+static void say_best(yoke_html *out, const curve_line *tests, double sign) {
+    const yoke_report_point *best = first_of(tests), *last = last_of(tests);
+    for (const yoke_report_point *point = best; point <= last; point++)
+        if (sign * point->value > sign * best->value) best = point;
+    if (sign * best->value > sign * last->value)
+        yoke_say(out, "%s is best at step %s, with %s, and worse at the end.", tests->label,
+                 COUNT(best->step), NUMBER(best->value));
+}
+
+/* The largest distance between the first curve and another one at the same place, relative;
+ * negative: their steps differ. */
+static double largest_difference(const curve_lines *lines) {
+    const curve_line *first = &lines->all[0];
+    double largest = 0;
+    for (const curve_line *line = first + 1; line < first + lines->count; line++) {
+        if (line->curve->count != first->curve->count ||
+            first_of(line)->step != first_of(first)->step ||
+            last_of(line)->step != last_of(first)->step)
+            return -1;
+        for (int i = 0; i < line->curve->count; i++)
+            largest =
+                fmax(largest, fabs(line->curve->points[i].value - first->curve->points[i].value) /
+                                  fmax(fabs(first->curve->points[i].value), 1e-300));
+    }
+    return largest;
+}
+
+/* One sentence where all lines lie on each other. */
+static void say_losses(yoke_html *out, const yoke_report *report, const curve_lines *lines) {
+    double difference = lines->count > 1 ? largest_difference(lines) : -1;
+    char text[32] = "by nothing";
+    if (difference > 0)
+        snprintf(text, sizeof text, "by less than 1e%d", (int)floor(log10(difference)) + 1);
+    if (difference >= 0 && difference < 1e-3)
+        yoke_say(out,
+                 "The lines of all %d runs lie on each other, from %s to %s: their losses differ "
+                 "%s, relative.",
+                 lines->count, NUMBER(first_of(&lines->all[0])->value),
+                 NUMBER(last_of(&lines->all[0])->value), text);
+    else
+        say_ends(out, lines);
+    for (int m = 0; m < report->mode_count; m++)
+        say_same_bits(out, report, &report->modes[m]);
+}
+
+/* The table has a row for each step at which a line has a point: the smallest of those that come
+ * next. */
+static bool next_row(curve_lines *lines, yoke_table *table) {
+    double step = INFINITY;
+    const yoke_report_point *points[LINES_MAX];
+    for (int i = 0; i < lines->count; i++) {
+        curve_line *line = &lines->all[i];
+        points[i] = line->next < line->shown
+                        ? yoke_shown_point(line->curve, line->shown, line->next)
+                        : NULL;
+        if (points[i] != NULL) step = fmin(step, points[i]->step);
+    }
+    if (table != NULL) yoke_table_row(table, "%s", DECIMAL(step, 2));
+    for (int i = 0; i < lines->count; i++) {
+        if (points[i] == NULL || points[i]->step > step) continue;
+        lines->all[i].next++;
+        if (table != NULL) yoke_table_put(table, i + 1, NUMBER(points[i]->value));
+    }
+    return isfinite(step);
+}
+
+static void write_table(yoke_html *out, curve_lines *lines, const char *y_name) {
+    char summary[64] = "Data";
+    curve_lines counted = *lines;
+    int rows = 0;
+    while (next_row(&counted, NULL))
+        rows++;
+    int stride = 1 + rows * lines->count / CELLS_MAX;
+    if (stride > 1) snprintf(summary, sizeof summary, "Data, one row of %d", stride);
+    yoke_table table = yoke_table_begin(out, summary, y_name, "step");
+    for (int i = 0; i < lines->count; i++)
+        yoke_table_column(&table, lines->all[i].label);
+    for (int row = 0; row < rows; row++)
+        (void)next_row(lines, row % stride == 0 ? &table : NULL);
+    yoke_table_end(&table);
+}
+
+/* The title says where the loss or the accuracy of one run ends; otherwise it is the subject. */
+static void write_section(yoke_html *out, const yoke_report *report, curve_lines *lines, int kind) {
+    const curve_fact *fact = &facts[kind];
+    const yoke_report_mode *mode = &report->modes[0];
+    bool alone = report->mode_count == 1, together = alone && lines->count > 1;
+    bool loss = kind <= YOKE_REPORT_TEST_LOSS, tests = fact->other == (yoke_report_curve)kind;
+    char title[YOKE_TITLE_BYTES], mean[96] = "";
+    snprintf(title, sizeof title, "%s", fact->title);
+    if (alone && kind <= YOKE_REPORT_ACCURACY)
+        snprintf(title, sizeof title, "At the end the %s is %s%s on %s", loss ? "loss" : "accuracy",
+                 NUMBER(last_of(&lines->all[lines->count - 1])->value), loss ? "" : " %",
+                 together || tests ? "the test split" : "a batch");
+    yoke_section_begin(out, fact->id, title, false);
+    if (kind == YOKE_REPORT_LOSS && !alone)
+        say_losses(out, report, lines);
+    else
+        say_ends(out, lines);
+    if (alone && kind == YOKE_REPORT_IMAGES && mode->images_per_second.value > 0)
+        yoke_say(out, "A step of median length trains %s images a second.",
+                 NUMBER(mode->images_per_second.value));
+    if (together) say_best(out, &lines->all[1], loss ? -1 : 1);
+    yoke_chart(out, fact->id);
+    write_table(out, lines, together && loss ? "loss" : fact->y_name);
+    if (alone && mode->point_steps > 1 && !(tests && kind <= YOKE_REPORT_ACCURACY))
+        snprintf(mean, sizeof mean, " A point%s is the mean of %llu steps.",
+                 together ? " of the training batches" : "", (unsigned long long)mode->point_steps);
+    yoke_section_end(out, fact->source, "%s%s%s%s", fact->meaning, together ? " " : "",
+                     together ? facts[fact->other].meaning : "", mean);
+}
+
+void yoke_section_curves(yoke_html *out, const yoke_report *report) {
+    for (int kind = 0; kind < YOKE_REPORT_CURVES; kind++) {
+        curve_lines lines = {.count = 0};
+        collect(&lines, report, kind);
+        if (lines.count > 0) write_section(out, report, &lines, kind);
+    }
+}
+
+/* A learning rate range test: the losses of its steps against their rates. */
+void yoke_section_rates(yoke_html *out, const yoke_report *report) {
+    const yoke_report_rates *test = report->rates;
+    char title[YOKE_TITLE_BYTES] = "Loss by learning rate", text[YOKE_NUMBER_BYTES];
+    if (test == NULL) return;
+    if (test->count < 2) {
+        yoke_say(out, "There is %s.", test->text);
+        return;
+    }
+    if (test->suggested >= 0)
+        snprintf(title, sizeof title, "The smoothed loss falls fastest at a rate of %s",
+                 yoke_scientific(test->rates[test->suggested], text));
+    yoke_section_begin(out, "rates", title, false);
+    if (test->suggested >= 0)
+        yoke_say(out, "%s.", title);
+    else
+        yoke_say(out, "There is %s.", test->text);
+    if (test->suggested >= 0 && test->cautious < test->rates[test->suggested])
+        yoke_say(out,
+                 "Where a run at this rate diverges, try %s, a tenth of the rate of the lowest "
+                 "smoothed loss.",
+                 yoke_scientific(test->cautious, text));
+    yoke_chart(out, "rates");
+    yoke_table table = yoke_table_begin(out, "Data", "loss", "learning rate");
+    for (int i = 0; i < test->count; i++) {
+        yoke_table_row(&table, "%s", yoke_scientific(test->rates[i], text));
+        yoke_table_cell(&table, "Loss of a batch", NUMBER(test->losses[i]));
+        yoke_table_cell(&table, "Smoothed loss", NUMBER(test->smoothed[i]));
+        if (i == test->suggested) yoke_table_cell(&table, "Suggested rate", "here");
+    }
+    yoke_table_end(&table);
+    yoke_section_end(out, "src/train/lr_find.c src/train/lr_curve.c",
+                     "The rate of each step is that of the step before, times the same factor. A "
+                     "smoothed loss is the mean of the losses so far, in which older ones weigh "
+                     "less, as in fastai's lr_find. A loss that diverges leaves the drawing; the "
+                     "table has it.");
+}

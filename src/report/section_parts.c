@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the sections share. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "report/sections.h"
+
+#define SAY_BYTES 1024
+
+void yoke_section_begin(yoke_html *out, const char *id, const char *title, bool wide) {
+    yoke_html_write(out,
+                    "\n<section id=\"%s\" class=\"figure%s\" aria-labelledby=\"%s-heading\">"
+                    "<h2 id=\"%s-heading\">%s</h2>",
+                    id, wide ? " wide" : "", id, id, title);
+}
+
+void yoke_section_end(yoke_html *out, const char *sources, const char *meaning, ...) {
+    char text[SAY_BYTES];
+    va_list arguments;
+    va_start(arguments, meaning);
+    vsnprintf(text, sizeof text, meaning, arguments);
+    va_end(arguments);
+    yoke_html_write(out, "<p class=\"meaning\">%s</p>", text);
+    if (sources != NULL) {
+        char copy[SAY_BYTES], *rest = NULL;
+        snprintf(copy, sizeof copy, "%s", sources);
+        yoke_html_write(out, "<p class=\"source\">Source:");
+        for (char *file = strtok_r(copy, " ", &rest); file; file = strtok_r(NULL, " ", &rest))
+            yoke_html_write(out, "%s <code>%s</code>", file == copy ? "" : ",", file);
+        yoke_html_write(out, "</p>");
+    }
+    yoke_html_write(out, "</section>");
+}
+
+void yoke_say(yoke_html *out, const char *format, ...) {
+    char text[SAY_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    yoke_html_write(out, "<p>%s</p>", text);
+}
+
+void yoke_say_left_out(yoke_html *out, int most, int all, const char *what) {
+    if (all > most) yoke_say(out, "Only the first %d of %d %s are drawn.", most, all, what);
+}
+
+void yoke_chart(yoke_html *out, const char *figure) {
+    yoke_html_write(out, "<div class=\"chart\" data-figure=\"%s\"></div>", figure);
+}
+
+/* Tables. */
+
+yoke_table yoke_table_begin(yoke_html *out, const char *summary, const char *caption,
+                            const char *first_column) {
+    yoke_table table = {.out = out, .summary = summary, .caption = caption};
+    yoke_table_column(&table, first_column);
+    return table;
+}
+
+static char *copy_of(yoke_table *table, const char *text) {
+    char *copy = yoke_strdup(text);
+    table->out->failed |= copy == NULL;
+    return copy;
+}
+
+int yoke_table_column(yoke_table *table, const char *name) {
+    if (table->column_count == YOKE_COLUMNS_MAX) return -1;
+    table->columns[table->column_count] = copy_of(table, name);
+    table->kept[table->column_count] = true;
+    return table->column_count++;
+}
+
+void yoke_table_row(yoke_table *table, const char *format, ...) {
+    char text[SAY_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    size_t count = (size_t)table->row_count;
+    if ((count & (count - 1)) == 0) { /* it grows at powers of two */
+        size_t rows = count > 0 ? 2 * count : 1;
+        void *larger = yoke_realloc(table->rows, rows * sizeof *table->rows);
+        table->out->failed |= larger == NULL;
+        if (larger == NULL) return;
+        table->rows = larger;
+    }
+    memset(table->rows[count], 0, sizeof table->rows[count]);
+    table->row_count++;
+    yoke_table_put(table, 0, text);
+}
+
+void yoke_table_put(yoke_table *table, int column, const char *text) {
+    if (column < 0 || table->row_count == 0 || text[0] == '\0') return;
+    char **cell = &table->rows[table->row_count - 1][column];
+    yoke_free(*cell);
+    *cell = copy_of(table, text);
+}
+
+void yoke_table_cell(yoke_table *table, const char *column, const char *text) {
+    int found = 1;
+    while (found < table->column_count && table->columns[found] != NULL &&
+           strcmp(table->columns[found], column) != 0)
+        found++;
+    if (found == table->column_count && (found = yoke_table_column(table, column)) > 0)
+        table->kept[found] = false;
+    yoke_table_put(table, found, text);
+}
+
+static bool is_shown(const yoke_table *table, int column) {
+    bool shown = table->kept[column];
+    for (int row = 0; row < table->row_count; row++)
+        shown |= table->rows[row][column] != NULL;
+    return shown;
+}
+
+static void write_row(const yoke_table *table, char *const *cells, const bool *shown, bool head) {
+    yoke_html_write(table->out, "\n<tr>");
+    for (int i = 0; i < table->column_count; i++) {
+        const char *text = cells[i] != NULL ? cells[i] : "";
+        if (!shown[i]) continue;
+        if (head || i == 0)
+            yoke_html_write(table->out, "<th scope=\"%s\">%s</th>", head ? "col" : "row", text);
+        else
+            yoke_html_write(table->out, "<td>%s</td>", text);
+    }
+    yoke_html_write(table->out, "</tr>");
+}
+
+void yoke_table_end(yoke_table *table) {
+    yoke_html *out = table->out;
+    bool shown[YOKE_COLUMNS_MAX];
+    for (int i = 0; i < table->column_count; i++)
+        shown[i] = is_shown(table, i);
+    if (table->summary != NULL)
+        yoke_html_write(out, "<details><summary>%s</summary>", table->summary);
+    yoke_html_write(out,
+                    "<div class=\"table scroll\" role=\"region\" tabindex=\"0\" aria-label=\"%s\">"
+                    "<table><caption>%s</caption><thead>",
+                    table->caption, table->caption);
+    write_row(table, table->columns, shown, true);
+    yoke_html_write(out, "</thead><tbody>");
+    for (int row = 0; row < table->row_count; row++)
+        write_row(table, table->rows[row], shown, false);
+    yoke_html_write(out, "</tbody></table></div>%s", "");
+    if (table->summary != NULL) yoke_html_write(out, "</details>");
+    for (int i = 0; i < table->column_count; i++) {
+        yoke_free(table->columns[i]);
+        for (int row = 0; row < table->row_count; row++)
+            yoke_free(table->rows[row][i]);
+    }
+    yoke_free(table->rows);
+}
+
+/* Texts. */
+
+const char *yoke_mode_label(const yoke_report *report, const yoke_report_mode *mode,
+                            char text[YOKE_LABEL_BYTES]) {
+    int namesakes = 0;
+    for (int i = 0; i < report->mode_count; i++)
+        namesakes += strcmp(report->modes[i].name, mode->name) == 0;
+    snprintf(text, YOKE_LABEL_BYTES, mode->devices > 0 && namesakes > 1 ? "%s on %d" : "%s",
+             mode->name, mode->devices);
+    return text;
+}
+
+const char *yoke_text_ms(double milliseconds, char text[64]) {
+    snprintf(text, 64, "%s ms", NUMBER(milliseconds));
+    return text;
+}
+
+const char *yoke_text_percent(double part, double whole, char text[64]) {
+    snprintf(text, 64, "%s %%", COUNT(whole > 0 ? 100 * part / whole : 0));
+    return text;
+}
+
+const char *yoke_interval_text(yoke_report_interval figure, char text[128]) {
+    text[0] = '\0';
+    if (figure.value > 0 && figure.low < figure.high)
+        snprintf(text, 128, "%s (%s to %s)", NUMBER(figure.value), NUMBER(figure.low),
+                 NUMBER(figure.high));
+    else if (figure.value > 0)
+        yoke_number(figure.value, text);
+    return text;
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the time goes: one step of each mode, the stages of its mean step, and what each device
+ * does. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "report/sections.h"
+#include "report/stage_facts.h"
+
+#define ROWS_MAX 600 /* of the table of spans */
+
+const char *yoke_cause_text(const yoke_report_mode *mode, const yoke_report_span *span,
+                            char text[160]) {
+    text[0] = '\0';
+    if (span->cause_lane >= 0 && span->cause_lane < mode->lane_count)
+        snprintf(text, 160, "while %s runs %s", mode->lanes[span->cause_lane].name,
+                 yoke_account_name(span->cause_stage));
+    return text;
+}
+
+/* The timeline. */
+
+static int by_length(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a < b) - (a > b);
+}
+
+double yoke_shortest_ms(yoke_html *out, const yoke_report *report) {
+    int count = 0, filled = 0;
+    FOR_MODES (report, mode)
+        FOR_LANES (mode, lane)
+            count += lane->span_count;
+    if (count <= YOKE_SPANS_MAX) return 0;
+    double *lengths = yoke_malloc((size_t)count * sizeof *lengths), shortest = 0;
+    out->failed |= lengths == NULL;
+    if (lengths == NULL) return 0;
+    FOR_MODES (report, mode)
+        FOR_LANES (mode, lane)
+            for (int j = 0; j < lane->span_count; j++)
+                lengths[filled++] = yoke_report_span_ms(&lane->spans[j]);
+    qsort(lengths, (size_t)count, sizeof *lengths, by_length);
+    shortest = lengths[YOKE_SPANS_MAX - 1];
+    yoke_free(lengths);
+    return shortest;
+}
+
+/* Sums over a step are those of the mean step, in another figure: here is one step. */
+static void say_shown_step(yoke_html *out, const yoke_report *report,
+                           const yoke_report_mode *mode) {
+    const yoke_report_lane *waiter = NULL;
+    const yoke_report_span *longest = NULL;
+    char cause[160], median[80] = "", wait[256] = "No device waits for long.";
+    FOR_LANES (mode, lane)
+        for (const yoke_report_span *span = lane->spans; span < lane->spans + lane->span_count;
+             span++) {
+            if (lane->kind != YOKE_LANE_DEVICE ||
+                yoke_activity_of((int)span->span.stage) != YOKE_WAITS)
+                continue;
+            if (longest != NULL && yoke_report_span_ms(span) <= yoke_report_span_ms(longest))
+                continue;
+            longest = span;
+            waiter = lane;
+        }
+    if (mode->median_ms > 0) snprintf(median, sizeof median, " (median %s)", MS(mode->median_ms));
+    if (longest != NULL && yoke_report_span_ms(longest) >= 0.01 * mode->shown_ms)
+        snprintf(wait, sizeof wait, "The longest wait is %s, on %s%s%s%s.",
+                 MS(yoke_report_span_ms(longest)), waiter->name,
+                 longest->cause_lane >= 0 ? ", " : "", yoke_cause_text(mode, longest, cause),
+                 longest->cause_lane < 0 && report->simulated ? ", for its link" : "");
+    yoke_say(out, "%s: one step: %s%s. %s", LABEL(report, mode), MS(mode->shown_ms), median, wait);
+}
+
+static void add_span(yoke_table *table, const yoke_report *report, const yoke_report_mode *mode,
+                     const yoke_report_lane *lane, const yoke_report_span *of) {
+    const yoke_span_info *span = &of->span;
+    char cause[160];
+    yoke_table_row(table, "%s", LABEL(report, mode));
+    yoke_table_cell(table, "lane", lane->name);
+    yoke_table_cell(table, "stage", yoke_account_name((int)span->stage));
+    yoke_table_cell(table, "bucket", span->bucket >= 0 ? COUNT(span->bucket) : "");
+    yoke_table_cell(table, "begin ms", NUMBER(1e-6 * (double)span->begin_ns));
+    yoke_table_cell(table, "length ms", NUMBER(yoke_report_span_ms(of)));
+    yoke_table_cell(table, "bytes", span->bytes > 0 ? BYTES((double)span->bytes) : "");
+    yoke_table_cell(table, "meanwhile", yoke_cause_text(mode, of, cause));
+}
+
+void yoke_section_timeline(yoke_html *out, const yoke_report *report) {
+    int spans = 0, lanes = 0, said = 0;
+    double longest = 0, shortest = yoke_shortest_ms(out, report);
+    FOR_MODES (report, mode) {
+        longest = mode->shown_ms > longest ? mode->shown_ms : longest;
+        FOR_LANES (mode, lane) {
+            lanes += lane->span_count > 0;
+            spans += lane->span_count;
+        }
+    }
+    if (spans == 0) return;
+    yoke_section_begin(out, "timeline", "Timeline of one step", true);
+    FOR_MODES (report, mode)
+        if (mode->lane_count > 0 && said++ < YOKE_SAID_MAX) say_shown_step(out, report, mode);
+    yoke_chart(out, "timeline");
+    yoke_table table = yoke_table_begin(out, "Data", "Spans of the step", "run");
+    FOR_MODES (report, mode)
+        FOR_LANES (mode, lane)
+            for (int j = 0; j < lane->span_count && table.row_count < ROWS_MAX; j++)
+                if (spans <= ROWS_MAX || yoke_report_span_ms(&lane->spans[j]) >= longest / 500)
+                    add_span(&table, report, mode, lane, &lane->spans[j]);
+    int rows = table.row_count;
+    yoke_table_end(&table);
+    yoke_say_left_out(out, YOKE_LANES_MAX, lanes, "lanes");
+    if (shortest > 0) yoke_say(out, "Spans shorter than %s are not drawn.", MS(shortest));
+    if (spans > rows) yoke_say(out, "The table has %d of the %d spans.", rows, spans);
+    yoke_section_end(out,
+                     report->simulated
+                         ? "src/simulate/simulate.c"
+                         : "src/parallel/engine/data_parallel.c src/parallel/observers/timeline.c",
+                     "%s All runs share the axis. A number in a span is its bucket. Where spans "
+                     "overlap, computation shows before communication, and communication before a "
+                     "wait; of two of a kind, the one that began last.",
+                     report->simulated ? "A simulated step, on its first devices."
+                                       : "Of each run one recorded step, the one closest to the "
+                                         "median of all; other figures show means.");
+}
+
+/* Stages. */
+
+static bool has_stages(const yoke_report_mode *mode) {
+    return mode->lane_count > 0 && mode->mean_step_ms > 0;
+}
+
+/* Of all modes; -1: of none. */
+static int next_stage(const yoke_report *report, int stage) {
+    while (++stage < YOKE_ACCOUNT_STAGES)
+        FOR_MODES (report, mode)
+            FOR_LANES (mode, lane)
+                if (lane->stage_ms[stage] > 0) return stage;
+    return -1;
+}
+
+double yoke_mode_stage_ms(const yoke_report_mode *mode, int stage) {
+    double sum = 0;
+    int count = 0;
+    FOR_LANES (mode, lane) {
+        if (lane->kind != YOKE_LANE_DEVICE) continue;
+        sum += lane->stage_ms[stage];
+        count++;
+    }
+    return count > 0 ? sum / count : 0;
+}
+
+/* "computes for 3 ms, communicates for 1 ms and waits for 2 ms"; what takes no time is left out. */
+static const char *activities_text(const double means[YOKE_ACCOUNT_STAGES], char text[256]) {
+    static const char *const verbs[] = {"computes", "communicates", "waits", "is idle"};
+    double spent[YOKE_ACTIVITIES];
+    int count = 0, said = 0;
+    size_t length = 0;
+    for (int i = 0; i < YOKE_ACTIVITIES; i++) {
+        spent[i] = yoke_account_activity_ms(means, (yoke_activity)i);
+        count += spent[i] > 0;
+    }
+    text[0] = '\0';
+    for (int i = 0; i < YOKE_ACTIVITIES && length < 256; i++) {
+        if (!(spent[i] > 0)) continue;
+        const char *before = said == 0 ? "" : said + 1 < count ? ", " : " and ";
+        length += (size_t)snprintf(text + length, 256 - length, "%s%s for %s", before, verbs[i],
+                                   MS(spent[i]));
+        said++;
+    }
+    return text;
+}
+
+/* A mean over devices hides that the root's link may carry more than the others. */
+static void say_stages(yoke_html *out, const yoke_report *report, const yoke_report_mode *mode) {
+    double means[YOKE_ACCOUNT_STAGES];
+    int longest = YOKE_STAGE_FORWARD;
+    for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++) {
+        means[stage] = yoke_mode_stage_ms(mode, stage);
+        if (yoke_activity_of(stage) < YOKE_WAITS && means[stage] > means[longest]) longest = stage;
+    }
+    yoke_say(out, "%s: of the %s of a step a device %s. Its longest stage is %s, %s.",
+             LABEL(report, mode), MS(mode->mean_step_ms), activities_text(means, (char[256]){0}),
+             yoke_account_name(longest), MS(means[longest]));
+    const yoke_report_lane *root = &mode->lanes[0];
+    double root_ms = yoke_account_activity_ms(root->stage_ms, YOKE_COMMUNICATES);
+    if (root->kind == YOKE_LANE_DEVICE && root_ms >= 0.05 * mode->mean_step_ms &&
+        root_ms >= 1.1 * yoke_account_activity_ms(means, YOKE_COMMUNICATES))
+        yoke_say(out, "%s: the root, %s, communicates for %s of the step.", LABEL(report, mode),
+                 root->name, MS(root_ms));
+}
+
+/* How much of the step a device computes in the slowest and in the fastest mode. */
+static void write_stages_title(const yoke_report *report, char title[YOKE_TITLE_BYTES]) {
+    const yoke_report_mode *ends[2];
+    double share[2] = {0};
+    yoke_find_ends(report, true, &ends[1], &ends[0]);
+    for (int i = 0; i < 2 && ends[i] != NULL; i++) {
+        for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++)
+            if (yoke_activity_of(stage) == YOKE_COMPUTES)
+                share[i] += yoke_mode_stage_ms(ends[i], stage);
+        share[i] /= ends[i]->mean_step_ms;
+    }
+    snprintf(title, YOKE_TITLE_BYTES, "Stages of a step");
+    if (ends[0] != NULL && report->mode_count == 1)
+        snprintf(title, YOKE_TITLE_BYTES, "A device computes for %s of a step",
+                 PERCENT(share[0], 1));
+    else if (yoke_are_apart(report, ends[1], ends[0]))
+        snprintf(title, YOKE_TITLE_BYTES, "A device computes for %s of a step in %s, for %s in %s",
+                 PERCENT(share[0], 1), ends[0]->name, PERCENT(share[1], 1), ends[1]->name);
+}
+
+void yoke_section_stages(yoke_html *out, const yoke_report *report) {
+    int said = 0;
+    char title[YOKE_TITLE_BYTES];
+    if (next_stage(report, -1) < 0) return;
+    write_stages_title(report, title);
+    yoke_section_begin(out, "stages", title, false);
+    yoke_table table = yoke_table_begin(out, "Data", "ms in a step, mean over devices", "run");
+    FOR_MODES (report, mode) {
+        double sum = 0;
+        if (!has_stages(mode)) continue;
+        if (said++ < YOKE_SAID_MAX) say_stages(out, report, mode);
+        yoke_table_row(&table, "%s", LABEL(report, mode));
+        for (int s = -1; (s = next_stage(report, s)) >= 0;) {
+            yoke_table_cell(&table, yoke_account_name(s), NUMBER(yoke_mode_stage_ms(mode, s)));
+            sum += yoke_mode_stage_ms(mode, s);
+        }
+        yoke_table_cell(&table, "sum", NUMBER(sum));
+    }
+    yoke_chart(out, "stages");
+    yoke_table_end(&table);
+    table = yoke_table_begin(out, "Stages and their source files", "Stages", "stage");
+    for (int s = -1; (s = next_stage(report, s)) >= 0;) {
+        stage_fact fact = yoke_stage_fact(s);
+        yoke_table_row(&table, "%s", fact.name);
+        yoke_table_cell(&table, "what happens", fact.what);
+        yoke_table_cell(&table, "source", fact.source != NULL ? fact.source : "");
+    }
+    yoke_html_write(out, "<div class=\"words\">");
+    yoke_table_end(&table);
+    yoke_html_write(out, "</div>");
+    yoke_section_end(out, NULL,
+                     "A part is the time that a device spends in the stage, as a mean over devices "
+                     "and steps; the parts of a bar add up to the step. At every instant a device "
+                     "is in one stage or idle: where spans overlap, computation counts before "
+                     "communication, and communication before a wait; of two of a kind, the one "
+                     "that began last. Wait: for another device, or for its link. Idle: no stage "
+                     "runs, and the device is not known to wait.");
+}
+
+/* Devices. */
+
+static double busy_ms(const yoke_report_lane *lane) {
+    return yoke_account_activity_ms(lane->stage_ms, YOKE_COMPUTES);
+}
+
+static void say_devices(yoke_html *out, const yoke_report *report, const yoke_report_mode *mode) {
+    const yoke_report_lane *most = NULL, *least = NULL;
+    FOR_LANES (mode, lane) {
+        if (lane->kind != YOKE_LANE_DEVICE) continue;
+        if (most == NULL || busy_ms(lane) > busy_ms(most)) most = lane;
+        if (least == NULL || busy_ms(lane) <= busy_ms(least)) least = lane;
+    }
+    if (most == least) return;
+    if (busy_ms(most) - busy_ms(least) < 0.02 * mode->mean_step_ms)
+        yoke_say(out, "%s: every device computes for about %s of the step.", LABEL(report, mode),
+                 PERCENT(busy_ms(most), mode->mean_step_ms));
+    else
+        yoke_say(out, "%s: %s computes most, for %s of the step; %s least, for %s.",
+                 LABEL(report, mode), most->name, PERCENT(busy_ms(most), mode->mean_step_ms),
+                 least->name, PERCENT(busy_ms(least), mode->mean_step_ms));
+}
+
+void yoke_section_devices(yoke_html *out, const yoke_report *report) {
+    static const char *const names[] = {"compute", "communicate", "wait", "idle"};
+    int said = 0, devices = 0;
+    if (next_stage(report, -1) < 0) return;
+    yoke_section_begin(out, "devices", "What each device does", false);
+    yoke_table table = yoke_table_begin(out, "Data", "ms in a step", "");
+    FOR_MODES (report, mode) {
+        if (!has_stages(mode)) continue;
+        if (said++ < YOKE_SAID_MAX) say_devices(out, report, mode);
+        FOR_LANES (mode, lane) {
+            if (lane->kind != YOKE_LANE_DEVICE || devices++ >= YOKE_DEVICES_MAX) continue;
+            yoke_table_row(&table, "%s, %s", LABEL(report, mode), lane->name);
+            double sum = 0;
+            for (int i = 0; i < YOKE_ACTIVITIES; i++) {
+                double ms = yoke_account_activity_ms(lane->stage_ms, (yoke_activity)i);
+                yoke_table_cell(&table, names[i], NUMBER(ms));
+                sum += ms;
+            }
+            yoke_table_cell(&table, "sum", NUMBER(sum));
+        }
+    }
+    yoke_chart(out, "devices");
+    yoke_table_end(&table);
+    yoke_say_left_out(out, YOKE_DEVICES_MAX, devices, "devices");
+    yoke_section_end(out, "src/parallel/step/runner.c",
+                     "A mean over the same steps as in the figure of stages, by the same rule. "
+                     "Compute: python, forward, loss, backward, update. Communicate: scatter, "
+                     "replicate, reduce, exchange, all_reduce, gather. Wait: load, wait.");
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside report: the sections of the page. Each writes its title, sentences made from the numbers,
+ * the place of the figure that the script draws, the data as a table, what the numbers mean and
+ * source files; or nothing where the report lacks its data. */
+#ifndef REPORT_SECTIONS_H
+#define REPORT_SECTIONS_H
+
+#include "report/html.h"
+#include "report/report.h"
+
+#define YOKE_LABEL_BYTES (YOKE_REPORT_NAME_BYTES + 16)
+#define YOKE_TITLE_BYTES 384 /* what a figure shows, or its result */
+#define YOKE_LANES_MAX 128   /* of a timeline */
+#define YOKE_SPANS_MAX 2000  /* of the page; the shortest are left out */
+#define YOKE_DEVICES_MAX 96  /* of a figure of bars */
+#define YOKE_CLASSES_MAX 100 /* of a drawn confusion matrix */
+#define YOKE_SAID_MAX 6      /* modes that a figure has sentences about */
+
+void yoke_section_runs(yoke_html *out, const yoke_report *report);
+void yoke_section_throughput(yoke_html *out, const yoke_report *report);
+void yoke_section_step_time(yoke_html *out, const yoke_report *report);
+void yoke_section_timeline(yoke_html *out, const yoke_report *report);
+void yoke_section_stages(yoke_html *out, const yoke_report *report);
+void yoke_section_devices(yoke_html *out, const yoke_report *report);
+void yoke_section_amounts(yoke_html *out, const yoke_report *report);
+void yoke_section_curves(yoke_html *out, const yoke_report *report);
+void yoke_section_rates(yoke_html *out, const yoke_report *report);
+/* Accuracy by class, confusion matrix and worst misclassified rows; or why there are none. */
+void yoke_section_predictions(yoke_html *out, const yoke_report *report);
+
+/* The page's title: the result, where the report has one; otherwise its subject. */
+const char *yoke_page_title(const yoke_report *report, char text[YOKE_TITLE_BYTES]);
+/* The model that the script draws: docs/report.md has its fields. */
+void yoke_page_json(yoke_html *out, const yoke_report *report, const char *title);
+/* The bytes of page/page.js and page/page.css, with a 0 behind them. */
+extern const unsigned char yoke_page_script[], yoke_page_style[];
+
+/* What the sections share. */
+
+void yoke_section_begin(yoke_html *out, const char *id, const char *title, bool wide);
+/* Says what the numbers mean, and the source files, which spaces separate; then ends the section.
+ * sources NULL: none. */
+void yoke_section_end(yoke_html *out, const char *sources, const char *meaning, ...)
+    __attribute__((format(printf, 3, 4)));
+void yoke_say(yoke_html *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* "Only the first 96 of 120 devices are drawn."; nothing where all are. */
+void yoke_say_left_out(yoke_html *out, int most, int all, const char *what);
+/* The place of a figure. */
+void yoke_chart(yoke_html *out, const char *figure);
+
+/* A table. Columns that yoke_table_cell adds are left out where no cell has a text. */
+#define YOKE_COLUMNS_MAX (YOKE_CLASSES_MAX + 2)
+typedef struct yoke_table {
+    yoke_html *out;
+    const char *summary; /* it opens at a click, and print leaves it out; NULL: always open */
+    const char *caption;
+    char *columns[YOKE_COLUMNS_MAX];
+    bool kept[YOKE_COLUMNS_MAX];
+    char *(*rows)[YOKE_COLUMNS_MAX]; /* [row_count]: a name, then cells */
+    int column_count, row_count;
+} yoke_table;
+yoke_table yoke_table_begin(yoke_html *out, const char *summary, const char *caption,
+                            const char *first_column);
+int yoke_table_column(yoke_table *table, const char *name); /* a new one; returns its number */
+void yoke_table_row(yoke_table *table, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* A cell of the last row. cell: of the first column of this name, or of a new one. */
+void yoke_table_put(yoke_table *table, int column, const char *text);
+void yoke_table_cell(yoke_table *table, const char *column, const char *text);
+void yoke_table_end(yoke_table *table); /* writes it */
+
+#define FOR_MODES(report, mode)                                                                    \
+    for (const yoke_report_mode *mode = (report)->modes;                                           \
+         mode < (report)->modes + (report)->mode_count; mode++)
+#define FOR_LANES(mode, lane)                                                                      \
+    for (const yoke_report_lane *lane = (mode)->lanes; lane < (mode)->lanes + (mode)->lane_count;  \
+         lane++)
+
+/* Short-lived texts. */
+#define NUMBER(value) yoke_number(value, (char[YOKE_NUMBER_BYTES]){0})
+#define DECIMAL(value, places) yoke_decimal(value, places, (char[YOKE_NUMBER_BYTES]){0})
+#define COUNT(value) DECIMAL((double)(value), 0)
+#define BYTES(value) yoke_text_bytes(value, (char[64]){0}, 64)
+#define MS(value) yoke_text_ms(value, (char[64]){0})                       /* "41.3 ms" */
+#define PERCENT(part, whole) yoke_text_percent(part, whole, (char[64]){0}) /* "12 %" */
+#define LABEL(report, mode) yoke_mode_label(report, mode, (char[YOKE_LABEL_BYTES]){0})
+#define CLASS(predictions, index) yoke_class_name(predictions, index, (char[16]){0})
+const char *yoke_text_ms(double milliseconds, char text[64]);
+const char *yoke_text_percent(double part, double whole, char text[64]);
+const char *yoke_interval_text(yoke_report_interval figure, char text[128]);
+/* "while cpu:0 runs update"; "": no cause is known. */
+const char *yoke_cause_text(const yoke_report_mode *mode, const yoke_report_span *span,
+                            char text[160]);
+/* The mode's name, with its devices where another mode has the same name: "dp overlap on 4". */
+const char *yoke_mode_label(const yoke_report *report, const yoke_report_mode *mode,
+                            char text[YOKE_LABEL_BYTES]);
+/* The name of a class, or its number. */
+const char *yoke_class_name(const yoke_report_predictions *predictions, int index, char text[16]);
+
+/* Facts of a report. */
+
+/* The shortest and the longest step on the largest number of devices; NULL: none. */
+void yoke_find_ends(const yoke_report *report, bool first_only, const yoke_report_mode **fast,
+                    const yoke_report_mode **slow);
+double yoke_mode_step_ms(const yoke_report_mode *mode);
+/* Whether the intervals say that one of them is faster. */
+bool yoke_are_apart(const yoke_report *report, const yoke_report_mode *fast,
+                    const yoke_report_mode *slow);
+/* The mean over the mode's devices. */
+double yoke_mode_stage_ms(const yoke_report_mode *mode, int stage);
+/* Of one place, or of the place with the most of them; what NULL: of every kind. */
+double yoke_bytes_at(const yoke_report_amounts *amounts, const char *where, const char *what);
+const char *yoke_most_bytes(const yoke_report_amounts *amounts, const char *but);
+/* Spans shorter than this are left out; 0: none. */
+double yoke_shortest_ms(yoke_html *out, const yoke_report *report);
+/* At most so many of the points of a curve are shown; `at` is their place among all. */
+int yoke_shown_points(const yoke_report *report, const yoke_report_points *points);
+const yoke_report_point *yoke_shown_point(const yoke_report_points *points, int shown, int i);
+/* Rows of this true class that the model took for `predicted`; all of the class. */
+int64_t yoke_class_count(const yoke_report_predictions *predictions, int label, int predicted);
+int64_t yoke_class_rows(const yoke_report_predictions *predictions, int label);
+/* Misclassified rows that the page shows. */
+int yoke_shown_misclassified(const yoke_report_predictions *predictions);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the page answers at its first glance. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "report/sections.h"
+
+#define WORTH 1.1       /* times as many bytes: a reason */
+#define WORTH_SHARE 0.3 /* of what one mode is slower, in one stage: a reason */
+
+/* More bytes over the busiest link. */
+static bool say_links(const yoke_report_mode *fast, const yoke_report_mode *slow, char text[160]) {
+    if (fast->links.count == 0 || slow->links.count == 0) return false;
+    const char *busiest = yoke_most_bytes(&slow->links, NULL);
+    double most = yoke_bytes_at(&slow->links, busiest, NULL);
+    double others = yoke_bytes_at(&fast->links, yoke_most_bytes(&fast->links, NULL), NULL);
+    const char *next = yoke_most_bytes(&slow->links, busiest);
+    if (!(others > 0) || most / others < WORTH) return false;
+    bool root = strcmp(busiest, slow->links.rows[0].where) == 0 && next != NULL &&
+                most > WORTH * yoke_bytes_at(&slow->links, next, NULL);
+    snprintf(text, 160, ": %s link carries %s times as much", root ? "the root's" : "its busiest",
+             DECIMAL(most / others, 1));
+    return true;
+}
+
+/* The stage that costs most of the difference. */
+static void say_stage(const yoke_report_mode *fast, const yoke_report_mode *slow, char text[160]) {
+    int most = 0;
+    double longest = 0;
+    for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++) {
+        double more = yoke_mode_stage_ms(slow, stage) - yoke_mode_stage_ms(fast, stage);
+        if (more > longest) {
+            longest = more;
+            most = stage;
+        }
+    }
+    if (!(longest > WORTH_SHARE * (yoke_mode_step_ms(slow) - yoke_mode_step_ms(fast)))) return;
+    if (yoke_activity_of(most) < YOKE_WAITS)
+        snprintf(text, 160, ": its %s takes %s more of a device", yoke_account_name(most),
+                 MS(longest));
+    else
+        snprintf(text, 160, ": its devices %s %s longer",
+                 yoke_activity_of(most) == YOKE_IDLES ? "are idle" : "wait", MS(longest));
+}
+
+static bool say_modes(const yoke_report *report, char text[YOKE_TITLE_BYTES]) {
+    const yoke_report_mode *fast, *slow;
+    char reason[160] = "";
+    yoke_find_ends(report, true, &fast, &slow);
+    /* Of several that are as fast, ddp: it is what one uses. */
+    for (int i = 0; i < report->mode_count && fast != NULL; i++)
+        if (report->modes[i].first && strcmp(report->modes[i].name, "ddp") == 0 &&
+            !yoke_are_apart(report, fast, &report->modes[i]))
+            fast = &report->modes[i];
+    if (!yoke_are_apart(report, fast, slow)) return false;
+    if (!say_links(fast, slow, reason)) say_stage(fast, slow, reason);
+    snprintf(text, YOKE_TITLE_BYTES, "%s %s, %s %s%s", slow->name, MS(yoke_mode_step_ms(slow)),
+             fast->name, MS(yoke_mode_step_ms(fast)), reason);
+    return true;
+}
+
+/* Of one run: how well it ended, or what a device does in a step. */
+static bool say_run(const yoke_report_mode *mode, char text[YOKE_TITLE_BYTES]) {
+    static const struct {
+        yoke_report_curve curve;
+        const char *format;
+    } ends[] = {{YOKE_REPORT_ACCURACY, "%s %% of the test rows are right after step %s"},
+                {YOKE_REPORT_TEST_LOSS, "The loss of the test split is %s after step %s"},
+                {YOKE_REPORT_LOSS, "The loss of a batch is %s after step %s"}};
+    if (mode->mean_step_ms > 0 && mode->lane_count > 0) {
+        double compute = 0;
+        for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++)
+            if (yoke_activity_of(stage) == YOKE_COMPUTES)
+                compute += yoke_mode_stage_ms(mode, stage);
+        snprintf(text, YOKE_TITLE_BYTES, "A step takes %s: a device computes for %s of it",
+                 MS(yoke_mode_step_ms(mode)), PERCENT(compute, mode->mean_step_ms));
+        return true;
+    }
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        const yoke_report_points *curve = &mode->curves[ends[i].curve];
+        if (curve->count == 0) continue;
+        const yoke_report_point *last = &curve->points[curve->count - 1];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        snprintf(text, YOKE_TITLE_BYTES, ends[i].format, NUMBER(last->value), COUNT(last->step));
+#pragma GCC diagnostic pop
+        return true;
+    }
+    return false;
+}
+
+const char *yoke_page_title(const yoke_report *report, char text[YOKE_TITLE_BYTES]) {
+    const yoke_report_rates *rates = report->rates;
+    if (rates != NULL && rates->count > 1 && rates->suggested >= 0)
+        snprintf(text, YOKE_TITLE_BYTES, "The smoothed loss falls fastest at a learning rate of %s",
+                 yoke_scientific(rates->rates[rates->suggested], (char[YOKE_NUMBER_BYTES]){0}));
+    else if (!say_modes(report, text) && !(report->mode_count == 1 && say_run(report->modes, text)))
+        snprintf(text, YOKE_TITLE_BYTES, "%s",
+                 report->subject[0] != '\0' ? report->subject : "Yoke");
+    return text;
+}
