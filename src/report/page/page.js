@@ -197,8 +197,7 @@
     }
 
     function repaint(place, state, print) {
-        const style = getComputedStyle(place);
-        const width = print || place.clientWidth;
+        const style = getComputedStyle(place), width = print ? print.width : place.clientWidth;
         if (!(width > 0)) return; // it is hidden, and paints itself when it no longer is
         const focused = place.contains(document.activeElement);
         const id = `yoke-figure-${++serial}`;
@@ -206,8 +205,8 @@
             xmlns: SVG, role: "img", "aria-labelledby": `${id}-title`, "aria-describedby": `${id}-text`, tabindex: 0,
         });
         const sheet = {
-            svg, width, em: print ? 13 : Math.max(14, parseFloat(style.fontSize) * 0.9), family: style.fontFamily,
-            root: print ? 13 : parseFloat(getComputedStyle(document.body).fontSize), marks: [], id,
+            svg, width, em: print ? print.em : Math.max(14, parseFloat(style.fontSize) * 0.9), family: style.fontFamily,
+            root: print ? print.em : parseFloat(getComputedStyle(document.body).fontSize), marks: [], id,
         };
         state.width = place.clientWidth;
         node(svg, "title", {id: `${id}-title`}, words(state.head.title));
@@ -256,20 +255,19 @@
         readout.hidden = true;
 
         function visit(at) {
-            const mark = sheet.marks[at], drawn = sheet.svg.getBoundingClientRect();
+            const mark = sheet.marks[at], ratio = sheet.svg.getBoundingClientRect().width / sheet.width;
             state.at = mark ? at : -1;
             frame.setAttribute("visibility", mark ? "visible" : "hidden");
             readout.hidden = !mark;
             if (!mark) return;
-            for (const [key, value] of Object.entries({
-                x: mark.x - 2, y: mark.y - 2, width: mark.width + 4, height: mark.height + 4,
-            })) frame.setAttribute(key, value.toFixed(1));
+            const around = {x: mark.x - 2, y: mark.y - 2, width: mark.width + 4, height: mark.height + 4};
+            for (const [key, size] of Object.entries(around)) frame.setAttribute(key, size.toFixed(1));
             readout.textContent = mark.say();
-            const ratio = drawn.width / sheet.width, centre = (mark.x + mark.width / 2) * ratio;
+            const left = (mark.x + mark.width / 2) * ratio - readout.offsetWidth / 2;
             const above = mark.y * ratio - readout.offsetHeight - 8;
-            const left = Math.min(Math.max(0, centre - readout.offsetWidth / 2), place.clientWidth - readout.offsetWidth);
-            readout.style.left = `${Math.max(0, left)}px`;
-            readout.style.top = `${drawn.top + above < 0 ? (mark.y + mark.height) * ratio + 8 : above}px`;
+            const hidden = sheet.svg.getBoundingClientRect().top + above < 0;
+            readout.style.left = `${Math.max(0, Math.min(left, place.clientWidth - readout.offsetWidth))}px`;
+            readout.style.top = `${hidden ? (mark.y + mark.height) * ratio + 8 : above}px`;
         }
 
         function point(event) {
@@ -281,9 +279,8 @@
         sheet.svg.onblur = () => visit(-1);
         sheet.svg.onkeydown = (event) => {
             if (event.ctrlKey || event.altKey || event.metaKey) return;
-            if (event.key === "Escape") {
-                sheet.svg.blur();
-            } else if (/^(Arrow|Home|End)/.test(event.key) && sheet.marks.length > 0) {
+            if (event.key === "Escape") sheet.svg.blur();
+            else if (/^(Arrow|Home|End)/.test(event.key) && sheet.marks.length > 0) {
                 visit(follow(sheet, state.at, event.key));
                 event.preventDefault();
             } else return;
@@ -294,7 +291,8 @@
 
     // On paper: light, without readouts, and as wide as a page.
     addEventListener("beforeprint", () => {
-        for (const [place, state] of shown) repaint(place, {...state, at: -1}, Number(place.dataset.print) || 720);
+        for (const [place, state] of shown)
+            repaint(place, {...state, at: -1}, place.closest(".slide") ? {width: 1000, em: 20} : {width: 720, em: 13});
     });
     addEventListener("afterprint", () => shown.forEach((state, place) => repaint(place, state)));
 
@@ -694,133 +692,103 @@
         place.replaceChildren(all);
     }
 
-    // From the model of a page to figures. Each returns false where its data are missing.
+    // From the model of a page to figures. Each returns whether it has the data.
 
     const modesOf = (page) => list(page.modes).filter((mode) => mode && typeof mode === "object");
     const labelOf = (mode) => mode.label || mode.name || "";
-    const lanesOf = (mode, kinds) => list(mode.lanes).filter((lane) => lane && kinds.includes(lane.kind ?? "device"));
+    const lanesOf = (mode, ...kinds) => list(mode.lanes).filter((lane) => lane && kinds.includes(lane.kind ?? "device"));
     const value = (interval) => (Array.isArray(interval) && interval[0] > 0 ? interval[0] : 0);
-    const titleOf = (place) => place.closest("section")?.querySelector("h2")?.textContent ??
-        document.querySelector("h1")?.textContent ?? document.title;
     const lengthOf = (mode) => mode.shown_ms || value(mode.step_ms) || mode.mean_step_ms || 0;
+    const hasSpans = (lane) => list(lane?.spans).length > 0;
+    // Of every timeline of a page: the end of the axis, and the names beside it.
+    const axisOf = (page) => ({
+        length: Math.max(0, ...modesOf(page).filter((mode) => list(mode.lanes).length > 0).map(lengthOf)),
+        names: modesOf(page).flatMap((mode) => list(mode.lanes).map((lane) => lane?.name)),
+    });
 
-    const laneNames = (page) => modesOf(page).flatMap((mode) => list(mode.lanes).map((lane) => lane?.name));
-    // The length of the longest step that the page draws: all its timelines have one axis.
-    const axisOf = (page) => Math.max(0, ...modesOf(page).filter((mode) => list(mode.lanes).length > 0).map(lengthOf));
-
-    function stepText(mode) {
-        const step = value(mode.step_ms) || mode.mean_step_ms || lengthOf(mode), drawn = lengthOf(mode);
-        return `: ${number(step)} ms` +
-            (Math.abs(drawn - step) > 0.03 * step ? `, the step below ${number(drawn)} ms` : "");
+    function give(how, place, chart) {
+        const heading = place.closest("section")?.querySelector("h2, h1") ?? document.querySelector("h1");
+        how(place, {title: heading?.textContent ?? document.title, ...chart});
+        return true;
     }
 
+    function groupOf(mode, kept) {
+        const drawn = lengthOf(mode), step = value(mode.step_ms) || mode.mean_step_ms || drawn;
+        const other = Math.abs(drawn - step) > 0.03 * step ? `, the step below ${number(drawn)} ms` : "";
+        return {name: labelOf(mode), value: `: ${number(step)} ms${other}`, length: drawn, lanes: kept};
+    }
+
+    // The picture of the first screen: as many devices as it has room for, and their links.
     function drawFirst(place, page) {
-        const modes = modesOf(page).filter((mode) => mode.first && list(mode.lanes).some((lane) => list(lane?.spans).length))
-            .slice(0, 4);
+        const modes = modesOf(page).filter((mode) => mode.first && list(mode.lanes).some(hasSpans)).slice(0, 4);
         if (modes.length === 0)
             return ["throughput", "rates", "accuracy", "loss", "classes"].some((name) => FIGURES[name](place, page, name));
-        // As many devices as a screen shows.
-        const pairs = modes.some((mode) => lanesOf(mode, ["link"]).length > 0) ? 2.84 : 1.62;
-        const room = Math.max(2, Math.floor((34 / modes.length - 2.2) / pairs));
-        const links = modes.flatMap((mode) => lanesOf(mode, ["link"]).slice(0, room));
+        const pair = modes.some((mode) => lanesOf(mode, "link").length > 0) ? 2.84 : 1.62;
+        const room = Math.max(2, Math.floor((34 / modes.length - 2.2) / pair));
+        const links = modes.flatMap((mode) => lanesOf(mode, "link").slice(0, room));
         const most = Math.max(0, ...links.map((lane) => busy(lane))), isBusiest = (lane) => busy(lane) >= 0.98 * most;
         // Where most links are busy alike, none is the busiest.
-        const strong = most > 0 && 2 * links.filter(isBusiest).length <= Math.max(2, links.length);
-        let left = 0;
-        const groups = modes.map((mode) => {
-            const devices = lanesOf(mode, ["device"]);
-            left = Math.max(left, devices.length - room);
-            return {
-                name: labelOf(mode), value: stepText(mode), length: lengthOf(mode),
-                lanes: [...devices.slice(0, room), ...lanesOf(mode, ["link"]).slice(0, room)
-                    .map((lane) => ({...lane, strong: strong && isBusiest(lane)}))],
-            };
-        });
-        const notes = left > 0 ? [`Of each group the first ${room} devices; the timeline below has the others.`] : [];
-        return draw1(lanes, place, {title: titleOf(place), groups, length: axisOf(page), names: laneNames(page), quiet: true, notes});
+        const any = most > 0 && 2 * links.filter(isBusiest).length <= Math.max(2, links.length);
+        const groups = modes.map((mode) => groupOf(mode, [...lanesOf(mode, "device").slice(0, room),
+            ...lanesOf(mode, "link").slice(0, room).map((lane) => ({...lane, strong: any && isBusiest(lane)}))]));
+        const cut = modes.some((mode) => lanesOf(mode, "device").length > room);
+        const notes = cut ? [`Of each group the first ${room} devices; the timeline below has the others.`] : [];
+        return give(lanes, place, {groups, ...axisOf(page), quiet: true, notes});
     }
 
-    const draw1 = (how, place, chart) => {
-        how(place, chart);
-        return true;
-    };
-
     function drawTimeline(place, page) {
-        const all = modesOf(page).map((mode) => ({
-            name: labelOf(mode), value: stepText(mode), length: lengthOf(mode),
-            lanes: lanesOf(mode, ["device", "link", "beside"]).filter((lane) => list(lane.spans).length > 0),
-        })).filter((group) => group.lanes.length > 0);
+        const all = modesOf(page).map((mode) => groupOf(mode, lanesOf(mode, "device", "link", "beside").filter(hasSpans)));
+        const count = sum(all.map((group) => group.lanes.length));
         let room = ROWS;
         const groups = all.map((group) => {
             const kept = group.lanes.slice(0, room);
             room -= kept.length;
             return {...group, lanes: kept};
         }).filter((group) => group.lanes.length > 0);
-        if (groups.length === 0) return false;
-        const count = sum(all.map((group) => group.lanes.length));
-        const notes = room === 0 && count > ROWS ? [`Only the first ${ROWS} of ${decimal(count, 0)} lanes are drawn.`] : [];
-        return draw1(lanes, place, {title: titleOf(place), groups, length: axisOf(page), names: laneNames(page), notes});
+        const notes = count > ROWS ? [`Only the first ${ROWS} of ${decimal(count, 0)} lanes are drawn.`] : [];
+        return groups.length > 0 && give(lanes, place, {groups, ...axisOf(page), notes});
     }
 
     // Bars where there is one number of devices, in order of speed; curves where there are several.
     function drawScaling(place, page, name) {
         const rate = name === "throughput", key = rate ? "images_per_second" : "step_ms";
-        const modes = modesOf(page).filter((mode) => value(mode[key]) > 0);
+        const modes = modesOf(page).filter((mode) => value(mode[key]) > 0), unit = rate ? "rows a second" : "ms a step";
         const counts = unique(modes.filter((mode) => mode.devices > 0).map((mode) => mode.devices));
-        const unit = rate ? "rows a second" : "ms a step";
-        if (modes.length === 0) return false;
         if (counts.length < 2) {
-            const sorted = [...modes].sort((a, b) => (rate ? 1 : -1) * (value(a[key]) - value(b[key])));
-            return draw1(bars, place, {
-                title: titleOf(place), x: unit, unit: rate ? "" : "ms",
-                rows: sorted.map((mode) => ({
-                    name: labelOf(mode), low: mode[key][1], high: mode[key][2],
-                    parts: [{name: unit, class: "amount", value: value(mode[key])}],
-                })),
-            });
+            const rows = [...modes].sort((a, b) => (rate ? 1 : -1) * (value(a[key]) - value(b[key]))).map((mode) => ({
+                name: labelOf(mode), low: mode[key][1], high: mode[key][2],
+                parts: [{name: unit, class: "amount", value: value(mode[key])}]}));
+            return rows.length > 0 && give(bars, place, {x: unit, unit: rate ? "" : "ms", rows});
         }
-        const names = unique(modes.map((mode) => String(mode.name)));
-        const series = names.map((one, index) => ({
+        const series = unique(modes.map((mode) => String(mode.name))).map((one, index) => ({
             name: one, class: `m${index % 8}`, markers: true, dashed: index >= 8,
             points: modes.filter((mode) => String(mode.name) === one && mode.devices > 0)
-                .map((mode) => [mode.devices, ...mode[key]]).sort((a, b) => a[0] - b[0]),
-        }));
+                .map((mode) => [mode.devices, ...mode[key]]).sort((a, b) => a[0] - b[0])}));
         const base = modes.find((mode) => mode.devices === 1), most = Math.max(...counts);
         // A simulation's devices keep their rows; those of a race share a batch.
         const ideal = (count) => value(base[key]) * (rate ? count : page.simulated ? 1 : 1 / count);
-        if (base) series.push({
-            name: "ideal", class: "guide", guide: true, dashed: true,
-            points: Array.from({length: 65}, (_, index) => most ** (index / 64)).map((count) => [count, ideal(count)]),
-        });
-        return draw1(xy, place, {
-            title: titleOf(place), series, x: {name: "devices", counts: true}, y: {name: unit, zero: true},
-        });
+        const between = Array.from({length: 65}, (_, index) => most ** (index / 64));
+        if (base) series.push({name: "ideal", class: "guide", guide: true, dashed: true,
+            points: between.map((count) => [count, ideal(count)])});
+        return give(xy, place, {series, x: {name: "devices", counts: true}, y: {name: unit, zero: true}});
     }
 
-    const meanStages = (mode) => {
-        const devices = lanesOf(mode, ["device"]);
-        return Object.keys(STAGES).map((stage) =>
-            [stage, sum(devices.map((lane) => lane.stage_ms?.[stage])) / (devices.length || 1)]);
-    };
+    const someParts = (rows) => rows.filter((row) => row.parts.some((part) => part.value > 0));
 
     function drawStages(place, page) {
-        const rows = modesOf(page).map((mode) => ({
-            name: labelOf(mode),
-            parts: meanStages(mode).map(([stage, ms]) => ({name: stage, class: stageClass(stage), value: ms})),
-        })).filter((row) => row.parts.some((part) => part.value > 0));
-        return rows.length > 0 && draw1(bars, place, {
-            title: titleOf(place), rows, unit: "ms", x: "ms in a step, mean over devices",
-        });
+        const mean = (all, stage) => sum(all.map((lane) => lane.stage_ms?.[stage])) / (all.length || 1);
+        const rows = someParts(modesOf(page).map((mode) => ({name: labelOf(mode), parts: Object.keys(STAGES).map((stage) =>
+            ({name: stage, class: stageClass(stage), value: mean(lanesOf(mode, "device"), stage)}))})));
+        return rows.length > 0 && give(bars, place, {rows, unit: "ms", x: "ms in a step, mean over devices"});
     }
 
     function drawDevices(place, page) {
         const spent = (lane, of) => sum(Object.entries(lane.stage_ms ?? {}).filter(([stage]) => activity(stage) === of)
             .map(([, ms]) => ms));
-        const rows = modesOf(page).flatMap((mode) => lanesOf(mode, ["device"]).map((lane) => ({
-            group: labelOf(mode), name: lane.name,
-            parts: Object.entries(ACTIVITIES).map(([of, verb]) => ({name: verb, class: `a-${of}`, value: spent(lane, of)})),
-        }))).filter((row) => row.parts.some((part) => part.value > 0));
-        return rows.length > 0 && draw1(bars, place, {title: titleOf(place), rows, unit: "ms", x: "ms in a step"});
+        const rows = someParts(modesOf(page).flatMap((mode) => lanesOf(mode, "device").map((lane) => ({
+            group: labelOf(mode), name: lane.name, parts: Object.entries(ACTIVITIES).map(([of, verb]) =>
+                ({name: verb, class: `a-${of}`, value: spent(lane, of)}))}))));
+        return rows.length > 0 && give(bars, place, {rows, unit: "ms", x: "ms in a step"});
     }
 
     function drawAmounts(place, page, name) {
@@ -836,72 +804,57 @@
             }
             rows.push(...places.values());
         }
-        return rows.length > 0 && draw1(bars, place, {
-            title: titleOf(place), rows, unit: "bytes", x: name === "memory" ? "bytes at the peak" : "bytes in a step",
-        });
+        const x = name === "memory" ? "bytes at the peak" : "bytes in a step";
+        return someParts(rows).length > 0 && give(bars, place, {rows, unit: "bytes", x});
     }
+
+    const CURVES = {
+        loss: ["loss", "loss", "test-loss"], accuracy: ["%", "training-accuracy", "accuracy"],
+        "test-loss": ["loss of the test split"], "learning-rate": ["learning rate"], "step-ms": ["ms a step"],
+        images: ["rows a second"],
+    };
 
     // Of one run, the batches and the test split share a figure.
     function drawCurve(place, page, name) {
-        const modes = modesOf(page), alone = modes.length === 1;
-        const names = {
-            loss: ["loss", "loss", "test-loss"], accuracy: ["%", "training-accuracy", "accuracy"],
-            "test-loss": ["loss of the test split"], "learning-rate": ["learning rate"], "step-ms": ["ms a step"],
-            images: ["rows a second"],
-        }[name];
-        const lineOf = (mode, key, label, index) => ({
-            name: label, class: `m${index % 8}`, dashed: index % 2 === 1, points: list(mode.curves?.[key]),
-            markers: list(mode.curves?.[key]).length <= 12,
-        });
-        const series = alone && names.length > 1
-            ? [lineOf(modes[0], names[1], "training batches", 0), lineOf(modes[0], names[2], "test split", 1)]
-            : modes.map((mode, index) => lineOf(mode, name, labelOf(mode), index));
-        const drawn = series.filter((one) => one.points.length > 0);
-        if (!drawn.some((one) => one.points.length > 1)) return false;
-        return draw1(xy, place, {
-            title: titleOf(place), series: drawn, x: {name: "step"},
-            y: {name: names[0], zero: ["learning-rate", "step-ms", "images"].includes(name)},
-        });
+        const modes = modesOf(page), [unit, batches, test] = CURVES[name];
+        const lineOf = (mode, key, label, index) => ({name: label, class: `m${index % 8}`, dashed: index % 2 === 1,
+            points: list(mode.curves?.[key]), markers: list(mode.curves?.[key]).length <= 12});
+        const series = (modes.length === 1 && test
+            ? [lineOf(modes[0], batches, "training batches", 0), lineOf(modes[0], test, "test split", 1)]
+            : modes.map((mode, index) => lineOf(mode, name, labelOf(mode), index))).filter((one) => one.points.length > 0);
+        return series.some((one) => one.points.length > 1) && give(xy, place, {series, x: {name: "step"},
+            y: {name: unit, zero: ["learning-rate", "step-ms", "images"].includes(name)}});
     }
 
     function drawRates(place, page) {
-        const {rates, losses, smoothed, suggested} = page.rates ?? {};
+        const {rates, losses, smoothed, suggested} = page.rates ?? {}, values = list(smoothed);
         if (list(rates).length < 2) return false;
-        const values = list(smoothed), lowest = values.indexOf(Math.min(...values));
-        const high = Math.max(...values.slice(0, lowest + 1)), low = Math.min(...list(losses).filter(isNumber));
-        const series = [
-            {name: "loss of a batch", class: "m1", apart: true, markers: true, points: rates.map((rate, k) => [rate, losses?.[k]])},
-            {name: "smoothed loss", class: "m0", points: rates.map((rate, k) => [rate, values[k]])},
-        ];
+        const high = Math.max(...values.slice(0, values.indexOf(Math.min(...values)) + 1));
+        const low = Math.min(...list(losses).filter(isNumber)), pairs = (all) => rates.map((rate, k) => [rate, all?.[k]]);
+        const series = [{name: "loss of a batch", class: "m1", apart: true, markers: true, points: pairs(losses)},
+            {name: "smoothed loss", class: "m0", points: pairs(values)}];
         if (suggested >= 0 && isNumber(values[suggested])) series.push({
             name: `suggested rate ${number(rates[suggested])}`, class: "m2", markers: true, upright: true, apart: true,
-            points: [[rates[suggested], values[suggested]]],
-        });
-        return draw1(xy, place, {
-            title: titleOf(place), series, x: {name: "learning rate", log: true}, y: {name: "loss", most: 2 * high - low},
-        });
+            points: [[rates[suggested], values[suggested]]]});
+        return give(xy, place, {series, x: {name: "learning rate", log: true}, y: {name: "loss", most: 2 * high - low}});
     }
 
     const className = (page) => (index) => words(list(page.predictions?.names)[index] ?? index, 80);
 
     function drawClasses(place, page) {
         const counts = list(page.predictions?.counts).map(list), name = className(page);
-        const all = counts.map((row, index) => ({index, rows: sum(row), right: row[index]})).filter((one) => one.rows > 0)
-            .map((one) => ({name: name(one.index), parts: [
-                {name: "classified correctly", class: "amount", value: (100 * one.right) / one.rows}]}));
+        const percent = (row, index) => [{name: "classified correctly", class: "amount", value: (100 * row[index]) / sum(row)}];
+        const all = counts.map((row, index) => ({name: name(index), parts: percent(row, index), any: sum(row) > 0}))
+            .filter((row) => row.any);
         const sorted = [...all].sort((a, b) => a.parts[0].value - b.parts[0].value);
-        const rows = all.length <= 32 ? all : [
-            ...sorted.slice(0, 12).map((row) => ({...row, group: "lowest"})),
+        const rows = all.length <= 32 ? all : [...sorted.slice(0, 12).map((row) => ({...row, group: "lowest"})),
             ...sorted.slice(-12).map((row) => ({...row, group: "highest"}))];
-        return rows.length > 0 && draw1(bars, place, {
-            title: titleOf(place), rows, unit: "percent", most: 100, x: "% of the rows of the class",
-        });
+        return rows.length > 0 && give(bars, place, {rows, unit: "percent", most: 100, x: "% of the rows of the class"});
     }
 
     function drawConfusion(place, page) {
-        const counts = list(page.predictions?.counts);
-        if (counts.length === 0 || counts.length > 100) return false;
-        return draw1(matrix, place, {title: titleOf(place), counts, names: counts.map((_, index) => className(page)(index))});
+        const counts = list(page.predictions?.counts), names = counts.map((_, index) => className(page)(index));
+        return counts.length > 0 && counts.length <= 100 && give(matrix, place, {counts, names});
     }
 
     function drawMisclassified(place, page) {
@@ -912,9 +865,9 @@
 
     const FIGURES = {
         first: drawFirst, throughput: drawScaling, "step-time": drawScaling, timeline: drawTimeline, stages: drawStages,
-        devices: drawDevices, memory: drawAmounts, links: drawAmounts, moved: drawAmounts, loss: drawCurve,
-        "test-loss": drawCurve, accuracy: drawCurve, "learning-rate": drawCurve, "step-ms": drawCurve, images: drawCurve,
-        rates: drawRates, classes: drawClasses, confusion: drawConfusion, misclassified: drawMisclassified,
+        devices: drawDevices, memory: drawAmounts, links: drawAmounts, moved: drawAmounts, rates: drawRates,
+        classes: drawClasses, confusion: drawConfusion, misclassified: drawMisclassified,
+        ...Object.fromEntries(Object.keys(CURVES).map((name) => [name, drawCurve])),
     };
 
     // Draws a figure of a page's model; hides the element where its data are missing, and returns whether it drew.
@@ -924,11 +877,156 @@
         return drawn;
     }
 
-    globalThis.yokePage = {draw, lanes, bars, xy, matrix, words, number, bytes, element};
+    // Slides of a subset of Markdown: headings, lists, tables, quotes, code, images, links, emphasis; "---" between them.
 
-    const source = document.getElementById("yoke-page");
+    // An address that runs nothing.
+    const isSafe = (url) => !/^[a-z][a-z0-9+.-]*:/i.test(url) || /^(https?:|mailto:|data:image\/(png|jpeg|svg\+xml|webp)[;,])/i.test(url);
+
+    function inline(parent, text) {
+        const sign = /`([^`]+)`|\*\*(.+?)\*\*|\*([^*\s][^*]*)\*|(!?)\[([^\]]*)\]\(([^)\s]+)\)/.exec(text);
+        if (!sign) return parent.append(text);
+        const [all, code, strong, emphasis, bang, name, url] = sign;
+        parent.append(text.slice(0, sign.index));
+        if (code) element(parent, "code", "", code);
+        else if (strong || emphasis) inline(element(parent, strong ? "strong" : "em"), strong || emphasis);
+        else if (!isSafe(url)) parent.append(name);
+        else if (bang) Object.assign(element(parent, "img"), {src: url, alt: name});
+        else inline(Object.assign(element(parent, "a"), {href: url}), name);
+        return inline(parent, text.slice(sign.index + all.length));
+    }
+
+    const ITEM = /^\s*([-*+]|\d+[.)])\s+/;
+
+    function items(parent, lines) {
+        const indent = lines[0].search(/\S/), all = element(parent, /^\s*\d/.test(lines[0]) ? "ol" : "ul");
+        for (let k = 0; k < lines.length;) {
+            const item = element(all, "li"), head = lines[k++].replace(ITEM, ""), rest = [];
+            while (k < lines.length && lines[k].search(/\S/) > indent) rest.push(lines[k++]);
+            const inner = rest.findIndex((one) => ITEM.test(one)), own = inner < 0 ? rest : rest.slice(0, inner);
+            inline(item, [head, ...own.map((one) => one.trim())].join(" "));
+            if (inner >= 0) items(item, rest.slice(inner));
+        }
+    }
+
+    function table(parent, lines) {
+        const all = element(parent, "table"), cells = (row) => row.replace(/^\||\|\s*$/g, "").split("|");
+        lines.filter((row) => !/^[|\s:-]+$/.test(row)).forEach((row, index) => {
+            const made = element(all, "tr");
+            for (const cell of cells(row)) inline(element(made, index > 0 ? "td" : "th"), cell.trim());
+        });
+    }
+
+    // A block of code; or "figure NAME PAGE" draws a figure of an embedded page, with the block's text below it.
+    function fenced(parent, kind, text, pages) {
+        const [what, name, file] = kind.trim().split(/\s+/), all = element(parent, what === "figure" ? "figure" : "pre");
+        if (what !== "figure") return element(all, "code", "", text);
+        const page = pages[file] ?? Object.values(pages)[0], place = element(all, "div", "chart");
+        all.classList.add("drawn");
+        if (!draw(place, name, page)) element(all, "p", "note", `${file ?? "the page"} has no figure ${name}.`);
+        return text.trim() && inline(element(all, "figcaption"), text);
+    }
+
+    function blocks(parent, lines, pages) {
+        let k = 0;
+        const take = (test) => {
+            const from = k;
+            while (k < lines.length && test(lines[k])) k++;
+            return lines.slice(from, k);
+        };
+        while (k < lines.length) {
+            const first = lines[k], fence = /^(```+)(.*)$/.exec(first), heading = /^(#{1,4})\s+(.*)$/.exec(first);
+            if (fence) {
+                k++;
+                fenced(parent, fence[2], take((one) => !one.startsWith(fence[1])).join("\n"), pages);
+                k++;
+            } else if (heading) {
+                inline(element(parent, `h${heading[1].length}`), heading[2]);
+                k++;
+            } else if (ITEM.test(first)) items(parent, take((one) => one.trim() !== ""));
+            else if (first.startsWith("|")) table(parent, take((one) => one.startsWith("|")));
+            else if (first.startsWith(">"))
+                blocks(element(parent, "blockquote"), take((one) => one.startsWith(">")).map((one) => one.replace(/^> ?/, "")), pages);
+            else if (first.trim() === "") k++;
+            else inline(element(parent, "p"), take((one) => one.trim() !== "" && !/^(```|#{1,4}\s|\||>)/.test(one)).join(" "));
+        }
+    }
+
+    // The lines of each slide and of its notes, which begin with "Note:".
+    function parts(text) {
+        const all = [{lines: [], notes: []}];
+        let fence = false;
+        for (const one of text.replace(/\r/g, "").split("\n")) {
+            const slide = all.at(-1);
+            fence = one.startsWith("```") ? !fence : fence;
+            if (!fence && /^---+\s*$/.test(one)) all.push({lines: [], notes: []});
+            else if (!fence && (slide.notes.length > 0 || /^Notes?:/.test(one))) slide.notes.push(one.replace(/^Notes?:\s*/, ""));
+            else slide.lines.push(one);
+        }
+        return all.filter((slide) => slide.lines.some((one) => one.trim() !== ""));
+    }
+
+    // Smaller text where a slide is fuller than the screen.
+    function shrink(slide) {
+        for (const scale of [1, 0.92, 0.84, 0.76, 0.68, 0.6, 0.52, 0.45]) {
+            slide.style.setProperty("--scale", scale);
+            for (const place of slide.querySelectorAll(".chart")) if (shown.has(place)) repaint(place, shown.get(place));
+            if (slide.scrollHeight <= slide.clientHeight + 1 && slide.scrollWidth <= slide.clientWidth + 1) return;
+        }
+    }
+
+    // pages: {"lesson.html": the model of the page}
+    function slides(place, text, pages = {}) {
+        const deck = element(null, "div", "deck"), all = parts(text).map(({lines, notes}) => {
+            const slide = element(deck, "section", "slide");
+            slide.tabIndex = -1;
+            blocks(slide, lines, pages);
+            if (notes.length > 0) blocks(element(slide, "aside", "notes"), notes, pages);
+            return slide;
+        });
+        const bar = element(deck, "nav", "bar"), back = element(bar, "button", "", "‹"), progress = element(bar, "progress");
+        const label = element(bar, "span"), on = element(bar, "button", "", "›");
+        let at = 0;
+        function go(to) {
+            at = Math.max(0, Math.min(all.length - 1, to));
+            all.forEach((slide, index) => slide.classList.toggle("now", index === at));
+            Object.assign(progress, {max: all.length, value: at + 1});
+            label.textContent = `${at + 1} / ${all.length}`;
+            history.replaceState(null, "", `#${at + 1}`);
+            if (!all[at]) return;
+            shrink(all[at]);
+            all[at].focus({preventScroll: true});
+        }
+        const keys = {ArrowRight: 1, PageDown: 1, " ": 1, ArrowLeft: -1, PageUp: -1, Home: -1e6, End: 1e6};
+        addEventListener("keydown", (event) => {
+            if (event.ctrlKey || event.altKey || event.metaKey || event.target.matches?.("input, textarea, select")) return;
+            if (event.key === "n") deck.classList.toggle("with-notes");
+            if (event.key === "n") shrink(all[at]);
+            if (!Object.hasOwn(keys, event.key) || (event.key === " " && event.target.matches?.("button"))) return;
+            event.preventDefault();
+            go(at + keys[event.key]);
+        });
+        back.setAttribute("aria-label", "the slide before");
+        on.setAttribute("aria-label", "the next slide");
+        back.onclick = () => go(at - 1);
+        on.onclick = () => go(at + 1);
+        addEventListener("resize", () => all[at] && shrink(all[at]));
+        addEventListener("hashchange", () => go(Number(location.hash.slice(1)) - 1 || 0));
+        addEventListener("afterprint", () => all[at] && shrink(all[at]));
+        place.append(deck);
+        go(Number(location.hash.slice(1)) - 1 || 0);
+    }
+
+    globalThis.yokePage = {draw, lanes, bars, xy, matrix, slides, words, number, bytes, element};
+
+    const source = document.getElementById("yoke-page"), deck = document.getElementById("yoke-slides");
     if (source) {
         const page = JSON.parse(source.textContent);
         for (const place of document.querySelectorAll("[data-figure]")) draw(place, place.dataset.figure, page);
+    }
+    if (deck) {
+        const models = [...document.querySelectorAll("script[data-page]")];
+        deck.hidden = true;
+        slides(document.body, deck.textContent.replace(/<\\\//g, "</"),
+            Object.fromEntries(models.map((model) => [model.dataset.page, JSON.parse(model.textContent)])));
     }
 })();
