@@ -377,7 +377,7 @@
                     const thin = lane.kind === "link" || lane.kind === "beside";
                     const pitch = (thin ? 1.22 : 1.62) * em, height = (thin ? 0.72 : 1.38) * em;
                     const top = y + (pitch - height) / 2, width = scale(group.length || most) - left;
-                    const style = lane.strong ? {className: "strong-text", weight: 700} : {className: thin ? "quiet" : ""};
+                    const style = lane.strong ? {className: "strong-text", weight: 700} : thin ? {className: "quiet"} : {};
                     node(behind, "path", {class: "lane", d: box(left, top, width, height)});
                     write(sheet, sheet.svg, left - 0.5 * em, y + pitch / 2 + 0.35 * em, words(lane.name, 80),
                         {anchor: "end", room: left - 0.5 * em, ...style});
@@ -700,17 +700,19 @@
 
     // The picture of the first screen: as many devices as it has room for, and their links.
     function drawFirst(place, page) {
-        const modes = modesOf(page).filter((mode) => mode.first && list(mode.lanes).some(hasSpans)).slice(0, 4);
+        const isFirst = (mode) => mode.first && lengthOf(mode) > 0 && list(mode.lanes).some(hasSpans);
+        const modes = modesOf(page).filter(isFirst).slice(0, 4), links = modes.flatMap((mode) => lanesOf(mode, "link"));
         if (modes.length === 0)
             return ["throughput", "rates", "accuracy", "loss", "classes"].some((name) => draw(place, name, page));
-        const pair = modes.some((mode) => lanesOf(mode, "link").length > 0) ? 2.84 : 1.62;
-        const room = Math.max(2, Math.floor((34 / modes.length - 2.2) / pair));
-        const links = modes.flatMap((mode) => lanesOf(mode, "link").slice(0, room));
+        const room = Math.max(2, Math.floor((34 / modes.length - 2.2) / (links.length > 0 ? 2.84 : 1.62)));
         const most = Math.max(0, ...links.map((lane) => busy(lane))), isBusiest = (lane) => busy(lane) >= 0.98 * most;
         // Where most links are busy alike, none is the busiest.
         const any = most > 0 && 2 * links.filter(isBusiest).length <= Math.max(2, links.length);
-        const groups = modes.map((mode) => groupOf(mode, [...lanesOf(mode, "device").slice(0, room),
-            ...lanesOf(mode, "link").slice(0, room).map((lane) => ({...lane, strong: any && isBusiest(lane)}))]));
+        const groups = modes.map((mode) => {
+            const own = lanesOf(mode, "link").map((lane) => ({...lane, strong: any && isBusiest(lane)}));
+            const isKept = (_, k) => k < room || k === own.findIndex((lane) => lane.strong);
+            return groupOf(mode, [...lanesOf(mode, "device").filter(isKept), ...own.filter(isKept)]);
+        });
         const cut = modes.some((mode) => lanesOf(mode, "device").length > room);
         const notes = cut ? [`Of each group the first ${room} devices; the timeline below has the others.`] : [];
         return give(lanes, place, {groups, ...axisOf(page), quiet: true, notes});
