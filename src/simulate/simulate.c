@@ -7,8 +7,8 @@
 
 #include "base/base.h"
 #include "simulate/simulate_async.h"
+#include "simulate/simulated_spans.h"
 #include "simulate/spread.h"
-#include "simulate/timeline.h"
 
 #define ALL_DEVICES (-1)
 #define LINK_LANE(device) (YOKE_SIMULATED_LANES + (device))

@@ -4,7 +4,7 @@
 #define SIMULATE_SIMULATE_ASYNC_H
 
 #include "simulate/simulate.h"
-#include "simulate/timeline.h"
+#include "simulate/simulated_spans.h"
 
 /* Fills the result but for its spans, its efficiency and what the root does. Its devices are set,
  * and its links allocated. The timeline gets the first round of the steady state. MEMORY. */
