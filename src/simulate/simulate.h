@@ -62,6 +62,9 @@ typedef struct yoke_topology {
     /* Forward and backward take this device so many times as long; factor 0: none does. */
     int straggler;
     double straggler_factor;
+    double spread;     /* standard deviation of the time that devices compute, by its mean: a
+                          synchronous step waits for the slowest one. 0: all are alike */
+    int max_staleness; /* of dp-async: no push is staler; 0: no bound */
 } yoke_topology;
 
 /* A layer's share of the time between two holders in `yoke train --schedule python`: 3.4 to 6.4 us
@@ -69,14 +72,15 @@ typedef struct yoke_topology {
 #define YOKE_HANDOVER_US 5.0
 #define YOKE_THREAD_US 48.0
 
-/* The enumerator, the name, the route of its buckets, and whether it is ranks, who may span nodes.
- */
+/* The enumerator, the name, the route of its buckets (dp-async has none), and whether it is ranks,
+ * who may span nodes. */
 #define YOKE_SIMULATED_TABLE(X)                                                                    \
     X(YOKE_SIMULATED_PYTHON, "dp-python", YOKE_ROUTE_CHAIN, false)                                 \
     X(YOKE_SIMULATED_CLASSIC, "dp-classic", YOKE_ROUTE_CHAIN, false)                               \
     X(YOKE_SIMULATED_NCCL, "dp-nccl", YOKE_ROUTE_CHAIN, false)                                     \
     X(YOKE_SIMULATED_OVERLAP, "dp-overlap", YOKE_ROUTE_CHAIN, false)                               \
     X(YOKE_SIMULATED_SHARDED, "dp-sharded", YOKE_ROUTE_RING, false)                                \
+    X(YOKE_SIMULATED_ASYNC, "dp-async", YOKE_ROUTE_CHAIN, false)                                   \
     X(YOKE_SIMULATED_DDP_RING, "ddp-ring", YOKE_ROUTE_RING, true)                                  \
     X(YOKE_SIMULATED_DDP_TREE, "ddp-tree", YOKE_ROUTE_TREE, true)                                  \
     X(YOKE_SIMULATED_DDP_HIERARCHICAL, "ddp-hierarchical", YOKE_ROUTE_HIERARCHICAL, true)
@@ -102,8 +106,14 @@ typedef struct yoke_simulation {
     uint64_t update_ns, loss_ns; /* on the root */
     uint64_t python_ns;          /* of the step: rebuilding replicas, and what the lock adds */
     double efficiency;           /* step of one device / step: each device keeps its rows */
-    yoke_span_info *spans;       /* in the order of lanes and time; a lane is a device, or
-                                    YOKE_SIMULATED_LANES: the collectives of buckets */
+    double mean_staleness; /* of dp-async: updates between the pull and the push of a device */
+    uint64_t largest_staleness;
+    yoke_link_bytes *links; /* [link_count]: of each device's link in the step */
+    int link_count;         /* devices */
+    /* In the order of lanes and time. Lane k < YOKE_SIMULATED_LANES is device k; lane
+     * YOKE_SIMULATED_LANES + k is the link of device k, and its spans have the bytes that the link
+     * carried. */
+    yoke_span_info *spans;
     int span_count;
 } yoke_simulation;
 
@@ -111,7 +121,7 @@ typedef struct yoke_simulation {
 yoke_status yoke_simulate_check(const yoke_topology *topology, yoke_simulated_mode mode,
                                 int devices);
 /* The step after the first: replicas are stale in dp-python, dp-classic and dp-nccl, and equal
- * elsewhere. */
+ * elsewhere. In dp-async, the pushes of a steady state: a step has as many as there are devices. */
 yoke_status yoke_simulate(yoke_simulation *simulation, const yoke_profile *profile,
                           const yoke_topology *topology, yoke_simulated_mode mode, int devices);
 void yoke_simulation_clear(yoke_simulation *simulation); /* takes a zeroed struct */

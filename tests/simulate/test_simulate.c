@@ -1,58 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulator against the formulas of docs/ddp.md, and profiles that are none. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "base/base.h"
-#include "simulate/simulate.h"
+/* The simulator against the formulas of docs/ddp.md. */
+#include "simulate/bare_profile.h"
+#include "simulate/spread.h"
 #include "yoke/data_parallel.h"
-
-#define EXPECT_OK(call)                                                                            \
-    do {                                                                                           \
-        if ((call) != YOKE_OK) fail_msg("%s: %s", #call, yoke_last_error());                       \
-    } while (0)
-
-/* Nothing but transfers takes time, unless a test says so. */
-enum { SEGMENTS = 3, ROWS = 16, INPUT = 3000, OUTPUT = 40 };
-static yoke_profile_segment segments[SEGMENTS] = {{0, 1000000}, {0, 4000000}, {0, 3000000}};
-static const double p = 8e6, alpha = 5e3, beta = 0.5; /* bytes, ns, bytes / ns */
-#define LINK "0.5,5"
-
-static yoke_profile bare_profile(void) {
-    return (yoke_profile){.model = "m",
-                          .device = "d",
-                          .precision = "float32",
-                          .source = "s",
-                          .rows = ROWS,
-                          .layers = 1,
-                          .input_bytes = INPUT,
-                          .output_bytes = OUTPUT,
-                          .segments = segments,
-                          .segment_count = SEGMENTS};
-}
-
-static yoke_topology topology_of(const char *link, int per_node, const char *nic) {
-    yoke_topology topology = {.per_node = per_node};
-    EXPECT_OK(yoke_link_parse(&topology.link, link));
-    if (nic != NULL) EXPECT_OK(yoke_link_parse(&topology.nic, nic));
-    return topology;
-}
-
-static yoke_simulation simulate(const yoke_profile *profile, const yoke_topology *topology,
-                                yoke_simulated_mode mode, int devices) {
-    yoke_simulation found;
-    EXPECT_OK(yoke_simulate(&found, profile, topology, mode, devices));
-    return found;
-}
 
 /* Times are whole ns. */
 static void expect_step(yoke_profile profile, const yoke_topology *topology,
@@ -159,15 +109,6 @@ static void python_takes_its_lock_for_every_layer(void **state) {
     expect_step(profile, &topology, YOKE_SIMULATED_PYTHON, 4, l * 20e3 + transfers);
 }
 
-static void expect_refused(const yoke_topology *topology, yoke_simulated_mode mode, int devices,
-                           const char *word) {
-    yoke_profile profile = bare_profile();
-    yoke_simulation found;
-    assert_int_equal(yoke_simulate(&found, &profile, topology, mode, devices), YOKE_ERROR_ARGUMENT);
-    if (strstr(yoke_last_error(), word) == NULL)
-        fail_msg("\"%s\" lacks \"%s\"", yoke_last_error(), word);
-}
-
 /* Everybody waits for it, and nobody where there is no such device. */
 static void a_straggler_sets_the_pace(void **state) {
     (void)state;
@@ -196,6 +137,35 @@ static void a_straggler_sets_the_pace(void **state) {
     }
     topology.straggler_factor = 0.5;
     expect_refused(&topology, YOKE_SIMULATED_OVERLAP, 2, "straggler");
+}
+
+/* Expected largest of N standard normal deviates: Tippett 1925, and tables of order statistics. */
+static void the_slowest_of_several_sets_the_pace(void **state) {
+    (void)state;
+    static const struct {
+        int devices;
+        double deviations;
+    } table[] = {{1, 0}, {2, 0.56419}, {4, 1.02938}, {8, 1.42360}, {10, 1.53875}, {1000, 3.24144}};
+    yoke_profile profile = bare_profile();
+    yoke_topology topology = topology_of("1e6,0", 0, NULL);
+    profile.forward_ms = 100;
+    topology.spread = 0.1;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        double ring_ns = 2 * (table[i].devices - 1) * p / (1e6 * table[i].devices);
+        assert_true(fabs(yoke_largest_deviate(table[i].devices) - table[i].deviations) < 1e-5);
+        expect_step(profile, &topology, YOKE_SIMULATED_DDP_RING, table[i].devices,
+                    100e6 * (1 + 0.1 * yoke_largest_deviate(table[i].devices)) + ring_ns);
+    }
+    yoke_simulation found = simulate(&profile, &topology, YOKE_SIMULATED_DDP_RING, 2);
+    double forward_ns = (double)(found.spans[0].end_ns - found.spans[0].begin_ns);
+    assert_true(fabs(forward_ns - 100e6 * (1 - 0.056419)) < 1000); /* the mean of two is 1 */
+    yoke_simulation_clear(&found);
+    topology.straggler_factor = 1.5; /* and the root is slower still */
+    expect_step(profile, &topology, YOKE_SIMULATED_OVERLAP, 4, 150e6 + 2 * 3e6 / 1e6);
+    topology.spread = 1.1;
+    expect_refused(&topology, YOKE_SIMULATED_OVERLAP, 2, "spread");
+    topology.spread = NAN;
+    expect_refused(&topology, YOKE_SIMULATED_OVERLAP, 2, "spread");
 }
 
 /* As the engine does: replicate is the transfer of the weights, python the copy of the modules. */
@@ -255,9 +225,83 @@ static void lanes_do_one_thing_at_a_time(void **state) {
             assert_true(span->begin_ns < span->end_ns && span->end_ns <= found.step_ns);
             if (span->lane == 0) root_ns += span->end_ns - span->begin_ns;
         }
-        assert_int_equal(root_ns + 1000000, found.step_ns); /* and the host's time */
+        if (mode != YOKE_SIMULATED_ASYNC) /* whose rounds end within a step of the root */
+            assert_int_equal(root_ns + 1000000, found.step_ns); /* and the host's time */
         yoke_simulation_clear(&found);
     }
+}
+
+static void expect_bytes(const yoke_simulation *found, int device, double sent, double received) {
+    if ((double)found->links[device].sent != sent ||
+        (double)found->links[device].received != received)
+        fail_msg("%s: the link of device %d sent %.0f and received %.0f bytes, not %.0f and %.0f",
+                 yoke_simulated_name(found->mode), device, (double)found->links[device].sent,
+                 (double)found->links[device].received, sent, received);
+}
+
+/* docs/ddp.md, "How many bytes move": P of gradients, and in classic rows and outputs. */
+static void links_carry_what_the_schedule_moves(void **state) {
+    (void)state;
+    enum { DEVICES = 8 };
+    yoke_profile profile = bare_profile();
+    yoke_topology topology = topology_of(LINK, 0, NULL);
+    double n = DEVICES, to = ROWS * (INPUT + OUTPUT), from = ROWS * OUTPUT;
+    for (int mode = 0; mode < YOKE_SIMULATED_MODES; mode++) {
+        profile.forward_ms = mode == YOKE_SIMULATED_ASYNC ? 1000 : 0; /* all push equally often */
+        yoke_simulation found = simulate(&profile, &topology, (yoke_simulated_mode)mode, DEVICES);
+        assert_int_equal(found.link_count, DEVICES);
+        if (mode == YOKE_SIMULATED_CLASSIC || mode == YOKE_SIMULATED_PYTHON) {
+            expect_bytes(&found, 0, (n - 1) * (p + to), (n - 1) * (p + from));
+            expect_bytes(&found, 7, p + from, p + to);
+        } else if (mode == YOKE_SIMULATED_NCCL) {
+            expect_bytes(&found, 0, p + (n - 1) * to, p + (n - 1) * from);
+            expect_bytes(&found, 6, 2 * p + from, 2 * p + to);
+            expect_bytes(&found, 7, p + from, p + to);
+        } else if (mode == YOKE_SIMULATED_ASYNC) {
+            expect_bytes(&found, 0, (n - 1) * p, (n - 1) * p);
+            expect_bytes(&found, 7, p, p);
+        } else if (mode == YOKE_SIMULATED_OVERLAP) {
+            expect_bytes(&found, 0, p, p);
+            expect_bytes(&found, 6, 2 * p, 2 * p);
+        } else {
+            for (int k = 0; k < DEVICES; k++)
+                expect_bytes(&found, k, 2 * p * (n - 1) / n, 2 * p * (n - 1) / n);
+        }
+        yoke_simulation_clear(&found);
+    }
+}
+
+/* The root's link is busy from the first copy to the last, another's during its own. */
+static void a_links_lane_shows_when_it_carries(void **state) {
+    (void)state;
+    yoke_profile profile = bare_profile();
+    yoke_topology topology = topology_of(LINK, 0, NULL);
+    yoke_simulation found = simulate(&profile, &topology, YOKE_SIMULATED_CLASSIC, 3);
+    double copy_ns = ROWS * INPUT / beta;
+    uint64_t bytes[YOKE_SIMULATED_LANES] = {0};
+    int seen = 0;
+    for (int i = 0; i < found.span_count; i++) {
+        const yoke_span_info *span = &found.spans[i];
+        int device = span->lane - YOKE_SIMULATED_LANES;
+        if (device < 0) continue;
+        bytes[device] += span->bytes;
+        if (span->stage != YOKE_STAGE_SCATTER || bytes[device] != span->bytes) continue;
+        double begin_ns = alpha + (device == 2 ? copy_ns : 0);
+        double end_ns = begin_ns + (device == 0 ? 2 : 1) * copy_ns;
+        if (fabs((double)span->begin_ns - begin_ns) > 1 || fabs((double)span->end_ns - end_ns) > 1)
+            fail_msg("link %d: %.0f to %.0f, not %.0f to %.0f ns", device, (double)span->begin_ns,
+                     (double)span->end_ns, begin_ns, end_ns);
+        seen++;
+    }
+    assert_int_equal(seen, 3);
+    for (int k = 0; k < 3; k++)
+        assert_int_equal(bytes[k], found.links[k].sent + found.links[k].received);
+    yoke_simulation_clear(&found);
+    found = simulate(&profile, &topology, YOKE_SIMULATED_DDP_RING, 3);
+    for (int i = 0; i < found.span_count; i++)
+        if (found.spans[i].lane >= YOKE_SIMULATED_LANES) seen++;
+    assert_int_equal(seen, 3 + 3 * SEGMENTS);
+    yoke_simulation_clear(&found);
 }
 
 /* A byte takes less than a nanosecond. */
@@ -330,86 +374,6 @@ static void a_step_of_no_time_gives_finite_rates(void **state) {
     }
 }
 
-/* Profiles. */
-
-#define HEAD                                                                                       \
-    "{\"yoke_profile\": 1, \"model\": \"m\", \"device\": \"d\", \"precision\": \"float32\", "      \
-    "\"source\": \"s\", \"input_bytes\": 4, \"output_bytes\": 4, \"layers\": 1, \"host_ms\": 0, "  \
-    "\"loss_ms\": 0, \"update_ns_per_byte\": 0, "
-static const char good[] =
-    HEAD "\"rows\": 2, \"forward_ms\": 1, \"segments\": [{\"backward_ms\": 1, \"bytes\": 8}]}";
-
-static void expect_no_profile(const char *text, size_t bytes, const char *word) {
-    yoke_profile profile;
-    if (yoke_profile_parse(&profile, "file.json", text, bytes) != YOKE_ERROR_DATA)
-        fail_msg("taken: %.*s", (int)bytes, text);
-    if (strstr(yoke_last_error(), "file.json") == NULL || strstr(yoke_last_error(), word) == NULL)
-        fail_msg("\"%s\" lacks \"%s\"", yoke_last_error(), word);
-}
-
-static void a_profile_cut_anywhere_is_refused(void **state) {
-    (void)state;
-    yoke_profile profile;
-    EXPECT_OK(yoke_profile_parse(&profile, "file.json", good, strlen(good)));
-    yoke_profile_clear(&profile);
-    for (size_t bytes = 0; bytes < strlen(good); bytes++)
-        expect_no_profile(good, bytes, "no complete JSON");
-}
-
-static void what_is_no_profile_is_refused(void **state) {
-    (void)state;
-    static const struct {
-        const char *text, *word;
-    } cases[] = {
-        {"[]", "no profile"},
-        {"{\"traceEvents\": []}", "no profile"},
-        {"{\"yoke_profile\": 2}", "format 2"},
-        {"{\"yoke_profile\": 1}", "\"model\""},
-        {HEAD "\"forward_ms\": 1}", "\"rows\""},
-        {HEAD "\"rows\": 0, \"forward_ms\": 1}", "\"rows\""},
-        {HEAD "\"rows\": 2, \"forward_ms\": -1}", "\"forward_ms\""},
-        {HEAD "\"rows\": 2, \"forward_ms\": \"1\"}", "\"forward_ms\""},
-        {HEAD "\"rows\": 2, \"forward_ms\": 1, \"segments\": []}", "\"segments\""},
-        {HEAD "\"rows\": 2, \"forward_ms\": 1, \"segments\": [3]}", "\"backward_ms\""},
-        {HEAD "\"rows\": 2, \"forward_ms\": 1, \"segments\": [{\"backward_ms\": 1}]}", "\"bytes\""},
-        {HEAD "\"rows\": 2, \"forward_ms\": 0, \"segments\": [{\"backward_ms\": 0, \"bytes\": 8}]}",
-         "0 ms"},
-        {HEAD
-         "\"rows\": 2, \"forward_ms\": 1e-9, \"segments\": [{\"backward_ms\": 0, \"bytes\": 8}]}",
-         "1e-09 ms in 5 parts; 0.0005 to 1e+09"},
-        {HEAD
-         "\"rows\": 2, \"forward_ms\": 9e8, \"segments\": [{\"backward_ms\": 9e8, \"bytes\": 8}]}",
-         "1.8e+09 ms"},
-        {HEAD "\"rows\": 2, \"rows\": 3}", "no complete JSON"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        expect_no_profile(cases[i].text, strlen(cases[i].text), cases[i].word);
-}
-
-static void a_written_profile_reads_back(void **state) {
-    (void)state;
-    char path[] = "/tmp/yoke-profile-XXXXXX";
-    yoke_profile_segment own[1] = {{0.1 + 0.2, 12345}};
-    yoke_profile profile = bare_profile(), found;
-    profile.segments = own;
-    profile.segment_count = 1;
-    profile.forward_ms = 1.0 / 3;
-    snprintf(profile.device, sizeof profile.device, "a \"device\"");
-    int file = mkstemp(path);
-    assert_true(file >= 0);
-    close(file);
-    EXPECT_OK(yoke_profile_write(&profile, path));
-    EXPECT_OK(yoke_profile_read(&found, path));
-    unlink(path);
-    assert_string_equal(found.device, profile.device);
-    assert_true(found.forward_ms == profile.forward_ms);
-    assert_true(found.segments[0].backward_ms == own[0].backward_ms);
-    assert_int_equal(found.segments[0].bytes, 12345);
-    assert_int_equal(found.rows, ROWS);
-    yoke_profile_clear(&found);
-    assert_int_equal(yoke_profile_read(&found, "/nonexistent"), YOKE_ERROR_MISSING);
-}
-
 /* The simulator shows no stage that the engine's schedule lacks. */
 static void stages_are_those_that_the_engine_runs(void **state) {
     (void)state;
@@ -447,16 +411,16 @@ int main(void) {
         cmocka_unit_test(the_root_computes_what_others_do_not),
         cmocka_unit_test(python_takes_its_lock_for_every_layer),
         cmocka_unit_test(a_straggler_sets_the_pace),
+        cmocka_unit_test(the_slowest_of_several_sets_the_pace),
         cmocka_unit_test(copies_of_modules_are_of_the_stage_python),
         cmocka_unit_test(nodes_take_their_formulas),
         cmocka_unit_test(lanes_do_one_thing_at_a_time),
+        cmocka_unit_test(links_carry_what_the_schedule_moves),
+        cmocka_unit_test(a_links_lane_shows_when_it_carries),
         cmocka_unit_test(no_span_is_empty),
         cmocka_unit_test(impossible_topologies_are_refused),
         cmocka_unit_test(a_step_of_decades_is_refused),
         cmocka_unit_test(a_step_of_no_time_gives_finite_rates),
-        cmocka_unit_test(a_profile_cut_anywhere_is_refused),
-        cmocka_unit_test(what_is_no_profile_is_refused),
-        cmocka_unit_test(a_written_profile_reads_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

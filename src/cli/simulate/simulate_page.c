@@ -22,20 +22,33 @@ static yoke_status add_facts(yoke_report *report, const simulate_setup *setup) {
                                         "profile's rows.");
 }
 
-/* What a link carries, one transfer after the other: lane YOKE_SIMULATED_LANES + k is device k's,
- * or the one lane that the collectives of all share. */
-static yoke_status add_link(yoke_report_mode *mode, const yoke_simulation *found, int device) {
+/* The links of the devices shown. Where nothing travels, no lane. */
+static yoke_status add_links(yoke_report_mode *mode, const yoke_simulation *found) {
     yoke_report_lane *lane = NULL;
-    bool shared = true;
-    for (int i = 0; i < found->span_count; i++)
-        shared &= found->spans[i].lane <= YOKE_SIMULATED_LANES;
-    for (int i = 0; i < found->span_count; i++) {
-        if (found->spans[i].lane != YOKE_SIMULATED_LANES + device) continue;
-        yoke_report_span span = {.span = found->spans[i], .cause_lane = -1, .cause_stage = -1};
-        if (lane == NULL) TRY(yoke_report_add_lane(mode, "link", &lane));
+    for (int i = 0, last = -1; i < found->span_count; i++) {
+        int device = found->spans[i].lane - YOKE_SIMULATED_LANES;
+        char name[32];
+        if (device < 0) continue;
+        snprintf(name, sizeof name, "link of device %d", device);
+        if (device != last) TRY(yoke_report_add_lane(mode, name, &lane));
         lane->kind = YOKE_LANE_LINK;
-        if (!shared) snprintf(lane->name, sizeof lane->name, "link of device %d", device);
+        last = device;
+        yoke_report_span span = {.span = found->spans[i], .cause_lane = -1, .cause_stage = -1};
         TRY(yoke_report_add_span(lane, &span));
+    }
+    return YOKE_OK;
+}
+
+/* The bytes of the links shown. */
+static yoke_status add_bytes(yoke_report_mode *mode, const yoke_simulation *found) {
+    for (int k = 0; k < YOKE_SIMULATED_LANES && k < found->link_count; k++) {
+        const yoke_link_bytes *bytes = &found->links[k];
+        char name[24];
+        snprintf(name, sizeof name, "device %d", k);
+        if (bytes->sent > 0)
+            TRY(yoke_report_add_amount(&mode->links, name, YOKE_REPORT_OUT, (double)bytes->sent));
+        if (bytes->received > 0)
+            TRY(yoke_report_add_amount(&mode->links, name, YOKE_REPORT_IN, (double)bytes->received));
     }
     return YOKE_OK;
 }
@@ -50,8 +63,8 @@ static yoke_status add_lanes(yoke_report_mode *mode, const yoke_simulation *foun
         for (int i = 0; i < lane->span_count; i++)
             lane->stage_ms[lane->spans[i].span.stage] += yoke_report_span_ms(&lane->spans[i]);
     }
-    for (int k = 0; k < YOKE_SIMULATED_LANES; k++)
-        TRY(add_link(mode, found, k));
+    TRY(add_links(mode, found));
+    TRY(add_bytes(mode, found));
     yoke_report_find_causes(mode);
     return YOKE_OK;
 }

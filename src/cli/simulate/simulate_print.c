@@ -10,6 +10,22 @@ static const char *name_of(const yoke_simulation *found) {
     return found->devices == 1 ? "single" : yoke_simulated_name(found->mode);
 }
 
+static bool is_async(const yoke_simulation *found) {
+    return found->devices > 1 && found->mode == YOKE_SIMULATED_ASYNC;
+}
+
+static void print_staleness(FILE *out, const simulate_runs *runs) {
+    const char *line = "\n";
+    for (int i = 0; i < runs->count; i++) {
+        const yoke_simulation *found = &runs->list[i];
+        if (!is_async(found)) continue;
+        fprintf(out, "%sdp-async on %d: a push is %.1f updates behind, %llu at most\n", line,
+                found->devices, found->mean_staleness,
+                (unsigned long long)found->largest_staleness);
+        line = "";
+    }
+}
+
 void simulate_print_table(FILE *out, const simulate_setup *setup, const simulate_runs *runs) {
     simulate_print_head(out, setup);
     fprintf(out, "\n%7s %5s %-16s %9s %8s %8s %5s %7s %7s\n", "devices", "nodes", "mode", "step ms",
@@ -22,6 +38,7 @@ void simulate_print_table(FILE *out, const simulate_setup *setup, const simulate
                 found->efficiency * found->devices, 100 * found->efficiency,
                 ms(found->communicate_ns), ms(found->wait_ns));
     }
+    print_staleness(out, runs);
     fprintf(out, "\nspeed-up  rows/s, divided by those of one device\n"
                  "eff.      speed-up / devices\n"
                  "comm      time in which the root communicates and does not compute\n"
@@ -31,15 +48,35 @@ void simulate_print_table(FILE *out, const simulate_setup *setup, const simulate
 
 static void json_span(yoke_json *json, const yoke_span_info *span) {
     yoke_json_open(json, NULL, '{');
-    if (span->lane == YOKE_SIMULATED_LANES)
-        yoke_json_text(json, "lane", "links");
-    else
-        yoke_json_integer(json, "lane", span->lane);
+    bool link = span->lane >= YOKE_SIMULATED_LANES;
+    yoke_json_integer(json, link ? "link" : "lane",
+                      link ? span->lane - YOKE_SIMULATED_LANES : span->lane);
     yoke_json_text(json, "stage", yoke_stage_name(span->stage));
     if (span->bucket >= 0) yoke_json_integer(json, "bucket", span->bucket);
     yoke_json_real(json, "begin_ms", ms(span->begin_ns));
     yoke_json_real(json, "end_ms", ms(span->end_ns));
+    if (link) yoke_json_integer(json, "bytes", (int64_t)span->bytes);
     yoke_json_close(json, '}');
+}
+
+static void json_link(yoke_json *json, const char *name, const yoke_simulation *found, int device) {
+    yoke_json_open(json, name, '{');
+    yoke_json_integer(json, "device", device);
+    yoke_json_integer(json, "sent", (int64_t)found->links[device].sent);
+    yoke_json_integer(json, "received", (int64_t)found->links[device].received);
+    yoke_json_close(json, '}');
+}
+
+/* The root's link, and the one of the others that carries most. */
+static void json_links(yoke_json *json, const yoke_simulation *found) {
+    int most = 1;
+    if (found->devices < 2) return;
+    for (int k = 2; k < found->devices; k++) {
+        const yoke_link_bytes *own = &found->links[k], *best = &found->links[most];
+        if (own->sent + own->received > best->sent + best->received) most = k;
+    }
+    json_link(json, "root_link", found, 0);
+    json_link(json, "busiest_other_link", found, most);
 }
 
 static void json_run(yoke_json *json, const yoke_profile *profile, const yoke_simulation *found) {
@@ -56,6 +93,11 @@ static void json_run(yoke_json *json, const yoke_profile *profile, const yoke_si
     yoke_json_real(json, "travel_ms", ms(found->travel_ns));
     yoke_json_real(json, "update_ms", ms(found->update_ns));
     yoke_json_real(json, "python_ms", ms(found->python_ns));
+    if (is_async(found)) {
+        yoke_json_real(json, "mean_staleness", found->mean_staleness);
+        yoke_json_integer(json, "largest_staleness", (int64_t)found->largest_staleness);
+    }
+    json_links(json, found);
     yoke_json_open(json, "spans", '[');
     for (int i = 0; i < found->span_count; i++)
         json_span(json, &found->spans[i]);
