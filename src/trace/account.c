@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "trace/trace.h"
 
 static const yoke_activity activities[YOKE_ACCOUNT_STAGES] = {
     [YOKE_STAGE_LOAD] = YOKE_WAITS,
@@ -35,18 +36,31 @@ const char *yoke_account_name(int stage) {
 
 /* Spans. */
 
-yoke_status yoke_spans_read(const yoke_trace *trace, uint64_t steps, yoke_spans *spans) {
-    uint64_t last = steps > 0 ? steps : UINT64_MAX;
-    *spans = (yoke_spans){.count = yoke_trace_read_last(trace, last, NULL, 0)};
-    spans->all = yoke_calloc(spans->count + 1, sizeof *spans->all);
-    if (spans->all == NULL)
-        return FAIL_MEMORY((spans->count + 1) * sizeof *spans->all, "the spans of a trace");
-    spans->all[0].struct_size = sizeof *spans->all;
-    spans->count = yoke_trace_read_last(trace, last, spans->all, spans->count);
+typedef size_t (*span_reader)(const yoke_trace *trace, uint64_t steps, yoke_span_info *spans,
+                              size_t capacity);
+
+static yoke_status read_list(span_reader read, const yoke_trace *trace, uint64_t steps,
+                             yoke_span_info **list, size_t *count) {
+    size_t room = read(trace, steps, NULL, 0) + 1;
+    *list = yoke_calloc(room, sizeof **list);
+    if (*list == NULL) return FAIL_MEMORY(room * sizeof **list, "the spans of a trace");
+    (*list)->struct_size = sizeof **list;
+    *count = read(trace, steps, *list, room - 1);
     return YOKE_OK;
 }
 
+yoke_status yoke_spans_read(const yoke_trace *trace, uint64_t steps, yoke_spans *spans) {
+    uint64_t last = steps > 0 ? steps : UINT64_MAX;
+    *spans = (yoke_spans){0};
+    yoke_status status = read_list(yoke_trace_read_last, trace, last, &spans->all, &spans->count);
+    if (status == YOKE_OK)
+        status = read_list(yoke_trace_read_links, trace, last, &spans->links, &spans->link_count);
+    if (status != YOKE_OK) yoke_spans_free(spans);
+    return status;
+}
+
 void yoke_spans_free(yoke_spans *spans) {
+    yoke_free(spans->links);
     yoke_free(spans->all);
     *spans = (yoke_spans){0};
 }

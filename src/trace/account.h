@@ -33,6 +33,8 @@ const char *yoke_account_name(int stage); /* "forward"; "idle" */
 typedef struct yoke_spans {
     yoke_span_info *all; /* [count] */
     size_t count;
+    yoke_span_info *links; /* [link_count]: of the modelled link of each lane */
+    size_t link_count;
 } yoke_spans;
 
 /* Copies the spans of the last `steps` steps, or of all with 0. MEMORY. The caller frees. */

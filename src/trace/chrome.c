@@ -44,7 +44,7 @@ static int thread_of(const chrome_file *file, int process, int lane, yoke_track 
 /* "cpu:0", "rank 1 · cpu:0", "cuda:1 · communication". */
 static void name_lane(const chrome_file *file, int process, int lane, yoke_track track,
                       char name[NAME_BYTES]) {
-    static const char *const tracks[] = {"", " · copy", " · communication", " · host"};
+    static const char *const tracks[] = {"", " · copy", " · communication", " · host", " · link"};
     const yoke_trace_process *of = &file->all.processes[process];
     char rank[32] = "";
     if (of->rank >= 0) snprintf(rank, sizeof rank, "rank %d · ", of->rank);

@@ -113,9 +113,10 @@ yoke_status yoke_trace_events_open(yoke_trace_events *all, const yoke_trace_proc
         if (depth < NESTING_MOST) open[depth++] = event;
     }
     for (size_t i = 0; i < all->count; i++)
-        all->by_steps[i] = &all->list[i];
-    qsort(all->by_steps, all->count, sizeof(yoke_trace_event *), compare_ends);
-    for (size_t i = 0; i < all->count; i++)
+        if (all->list[i].span.track != YOKE_TRACK_LINK)
+            all->by_steps[all->step_count++] = &all->list[i];
+    qsort(all->by_steps, all->step_count, sizeof(yoke_trace_event *), compare_ends);
+    for (size_t i = 0; i < all->step_count; i++)
         find_cause(all, i);
     return YOKE_OK;
 }

@@ -22,7 +22,8 @@ typedef struct yoke_trace_events {
     int process_count, row_count;
     size_t count;
     yoke_trace_event *list;      /* [count] by process, lane, track and begin; outer spans first */
-    yoke_trace_event **by_steps; /* [count] by step, then end */
+    yoke_trace_event **by_steps; /* [step_count] by step, then end; without those of links */
+    size_t step_count;
 } yoke_trace_events;
 
 yoke_status yoke_trace_events_open(yoke_trace_events *all, const yoke_trace_process *processes,

@@ -165,10 +165,10 @@ static yoke_status follow_step(const flow_maker *maker, const step_events *befor
 static yoke_status follow_steps(const flow_maker *maker) {
     const yoke_trace_events *all = maker->all;
     step_events before = {0};
-    for (size_t i = 0; i < all->count;) {
+    for (size_t i = 0; i < all->step_count;) {
         step_events step = {.events = all->by_steps + i};
         uint64_t number = all->by_steps[i]->span.step;
-        for (; i < all->count && all->by_steps[i]->span.step == number; i++)
+        for (; i < all->step_count && all->by_steps[i]->span.step == number; i++)
             step.count++;
         TRY(follow_step(maker, &before, &step));
         before = step;

@@ -146,14 +146,14 @@ static uint32_t first_place(const yoke_trace *trace, int lane, uint64_t first) {
     return place;
 }
 
-static size_t read_from(const yoke_trace *trace, uint64_t first, yoke_span_info *spans,
-                        size_t capacity) {
+static size_t read_from(const yoke_trace *trace, uint64_t first, bool of_links,
+                        yoke_span_info *spans, size_t capacity) {
     size_t bytes = capacity > 0 && spans->struct_size > 0 ? spans->struct_size : sizeof *spans;
     size_t count = 0;
     for (int lane = 0; lane < trace->lane_count; lane++) {
         for (uint32_t i = first_place(trace, lane, first); i < yoke_lane_count(trace, lane); i++) {
             const yoke_span *span = yoke_lane_span(trace, lane, i);
-            if (span->step < first) continue;
+            if (span->step < first || (span->track == YOKE_TRACK_LINK) != of_links) continue;
             if (count < capacity && !copy_span((char *)spans + count * bytes, bytes, lane, span))
                 return 0;
             count++;
@@ -164,7 +164,7 @@ static size_t read_from(const yoke_trace *trace, uint64_t first, yoke_span_info 
 
 size_t yoke_trace_read(const yoke_trace *trace, yoke_span_info *spans, size_t capacity) {
     if (trace == NULL || (spans == NULL && capacity > 0)) return 0;
-    return read_from(trace, yoke_trace_first_step(trace), spans, capacity);
+    return read_from(trace, yoke_trace_first_step(trace), false, spans, capacity);
 }
 
 /* Lane 0 records the whole of a step. */
@@ -176,10 +176,20 @@ static uint64_t steps_end(const yoke_trace *trace) {
     return 0;
 }
 
-size_t yoke_trace_read_last(const yoke_trace *trace, uint64_t steps, yoke_span_info *spans,
-                            size_t capacity) {
+static size_t read_last(const yoke_trace *trace, uint64_t steps, bool of_links,
+                        yoke_span_info *spans, size_t capacity) {
     if (trace == NULL || (spans == NULL && capacity > 0)) return 0;
     uint64_t first = yoke_trace_first_step(trace), end = steps_end(trace);
     if (end > steps && end - steps > first) first = end - steps;
-    return read_from(trace, first, spans, capacity);
+    return read_from(trace, first, of_links, spans, capacity);
+}
+
+size_t yoke_trace_read_last(const yoke_trace *trace, uint64_t steps, yoke_span_info *spans,
+                            size_t capacity) {
+    return read_last(trace, steps, false, spans, capacity);
+}
+
+size_t yoke_trace_read_links(const yoke_trace *trace, uint64_t steps, yoke_span_info *spans,
+                             size_t capacity) {
+    return read_last(trace, steps, true, spans, capacity);
 }

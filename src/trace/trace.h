@@ -18,6 +18,7 @@ typedef enum yoke_track {
     YOKE_TRACK_COPY,
     YOKE_TRACK_COMMUNICATION,
     YOKE_TRACK_HOST, /* of a lane that queues: what its host thread measures */
+    YOKE_TRACK_LINK, /* what the lane's modelled link carries; no time of the lane */
     YOKE_TRACK_COUNT
 } yoke_track;
 
@@ -52,6 +53,10 @@ void yoke_trace_span(yoke_trace *trace, int lane, yoke_stage stage, uint64_t ste
 void yoke_trace_end_span(yoke_trace *trace, int lane, const yoke_span *span);
 /* Records a span that ended earlier. */
 void yoke_trace_past_span(yoke_trace *trace, int lane, const yoke_span *span);
+
+/* As yoke_trace_read_last, the spans of modelled links alone, which it leaves out. */
+size_t yoke_trace_read_links(const yoke_trace *trace, uint64_t steps, yoke_span_info *spans,
+                             size_t capacity);
 
 /* A trace on its way to another process of the same program. pack: *words[*count] is heap memory
  * that the caller frees. unpack: DATA when the words are no packed trace. */

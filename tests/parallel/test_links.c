@@ -305,17 +305,62 @@ static void transfers_run_while_workers_compute(void **state) {
 
 #define SPANS 512
 
-/* The spans of a step on two devices. */
-static size_t record_step(const journey *plan, yoke_span_info spans[SPANS]) {
+typedef size_t (*span_reader)(const yoke_trace *trace, yoke_span_info *spans, size_t capacity);
+
+/* What `read` finds of a step on two devices. */
+static size_t spans_of_step(const journey *plan, span_reader read, yoke_span_info spans[SPANS]) {
     measured found = {0};
+    yoke_optimizer_options optimizer = journey_optimizer(plan);
     check_engine engine =
-        check_engine_on(plan->model, devices_of(2), journey_options(plan), &plain);
+        check_engine_on(plan->model, devices_of(2), journey_options(plan), &optimizer);
     EXPECT_OK(take_steps(engine.parallel, 1, 0, &found));
     spans[0].struct_size = sizeof spans[0];
-    size_t count = yoke_trace_read(yoke_data_parallel_trace(engine.parallel), spans, SPANS);
+    size_t count = read(yoke_data_parallel_trace(engine.parallel), spans, SPANS);
     assert_true(count <= SPANS);
     check_engine_free(&engine);
     return count;
+}
+
+static size_t record_step(const journey *plan, yoke_span_info spans[SPANS]) {
+    return spans_of_step(plan, yoke_trace_read, spans);
+}
+
+static size_t read_links(const yoke_trace *trace, yoke_span_info *spans, size_t capacity) {
+    return yoke_trace_read_links(trace, UINT64_MAX, spans, capacity);
+}
+
+/* What a link carries follows each other and takes the link's time: n / beta, each way. */
+static void expect_link_time(const journey *plan, int lane, double seconds) {
+    yoke_span_info spans[SPANS];
+    const yoke_span_info *before = NULL;
+    double busy = 0;
+    size_t count = spans_of_step(plan, read_links, spans);
+    for (size_t i = 0; i < count; i++) {
+        if (spans[i].lane != lane) continue;
+        assert_true(before == NULL || before->end_ns <= spans[i].begin_ns);
+        busy += 1e-9 * (double)(spans[i].end_ns - spans[i].begin_ns);
+        before = &spans[i];
+    }
+    assert_true(fabs(busy - seconds) < 1e-3 * seconds);
+}
+
+/* In overlap each bucket passes one hop twice. In classic the second device gets the weights and
+ * sends its gradients; its rows are a few hundred bytes. */
+static void the_timeline_has_what_each_link_carries(void **state) {
+    (void)state;
+    journey plan = {.model = wide_model(), .link = SLOW, .schedule = YOKE_SCHEDULE_OVERLAP};
+    int buckets = travel(&(journey){.model = plan.model,
+                                    .link = SLOW,
+                                    .devices = 2,
+                                    .schedule = YOKE_SCHEDULE_OVERLAP})
+                      .buckets;
+    for (int lane = 0; lane < 2; lane++)
+        expect_link_time(&plan, lane, 2 * (buckets * alpha + p / beta));
+    plan.clips = true;
+    expect_link_time(&plan, 1, 2 * (buckets * alpha + p / beta));
+    plan = (journey){.model = plan.model, .link = SLOW, .schedule = YOKE_SCHEDULE_CLASSIC};
+    expect_link_time(&plan, 1, 2 * p / beta);
+    yoke_model_destroy((yoke_model *)plan.model);
 }
 
 /* A span that begins during a transfer ends in it: otherwise the file of the timeline cuts the
@@ -440,6 +485,7 @@ int main(void) {
         cmocka_unit_test(transfers_run_while_workers_compute),
         cmocka_unit_test(transfers_stay_whole_in_the_timeline),
         cmocka_unit_test(a_wait_for_a_link_blames_no_device),
+        cmocka_unit_test(the_timeline_has_what_each_link_carries),
         cmocka_unit_test(links_change_no_bit),
         cmocka_unit_test(a_loss_that_is_not_finite_fails_as_without_links),
         cmocka_unit_test(ranks_with_unequal_links_are_refused),

@@ -48,7 +48,8 @@ static yoke_status add_bytes(yoke_report_mode *mode, const yoke_simulation *foun
         if (bytes->sent > 0)
             TRY(yoke_report_add_amount(&mode->links, name, YOKE_REPORT_OUT, (double)bytes->sent));
         if (bytes->received > 0)
-            TRY(yoke_report_add_amount(&mode->links, name, YOKE_REPORT_IN, (double)bytes->received));
+            TRY(yoke_report_add_amount(&mode->links, name, YOKE_REPORT_IN,
+                                       (double)bytes->received));
     }
     return YOKE_OK;
 }

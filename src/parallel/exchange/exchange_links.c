@@ -10,8 +10,9 @@ struct yoke_bucket_times {
     uint64_t **arrived_ns; /* [devices] of [buckets]: the device's gradients are complete */
     uint64_t *own;         /* the lanes' arrivals; NULL: they lie in memory of all ranks */
     yoke_bucket_clock clock;
-    size_t *bytes; /* the clock's */
-    int timed;     /* buckets whose times are known */
+    size_t *bytes;       /* the clock's */
+    uint64_t *begins_ns; /* [buckets]: the bucket's first collective begins */
+    int timed;           /* buckets whose times are known */
 };
 
 static int device_count(const yoke_step *step) {
@@ -53,8 +54,10 @@ static yoke_status create_clock(const yoke_exchange *exchange, yoke_bucket_times
                             .summed_ns = yoke_calloc(buckets, sizeof *clock->summed_ns),
                             .published_ns = yoke_calloc(buckets, sizeof *clock->published_ns)};
     clock->bytes = times->bytes = yoke_calloc(buckets, sizeof *times->bytes);
-    if (clock->summed_ns == NULL || clock->published_ns == NULL || times->bytes == NULL)
-        return FAIL_MEMORY(3 * buckets * sizeof(uint64_t), "times of buckets");
+    times->begins_ns = yoke_calloc(buckets, sizeof *times->begins_ns);
+    if (clock->summed_ns == NULL || clock->published_ns == NULL || times->bytes == NULL ||
+        times->begins_ns == NULL)
+        return FAIL_MEMORY(4 * buckets * sizeof(uint64_t), "times of buckets");
     for (size_t b = 0; b < buckets; b++)
         times->bytes[b] = flat->buckets[b].elements * sizeof(float);
     return YOKE_OK;
@@ -77,6 +80,7 @@ void yoke_exchange_links_close(yoke_exchange *exchange) {
     yoke_bucket_times *times = exchange->times;
     if (times == NULL) return;
     yoke_free(times->own);
+    yoke_free(times->begins_ns);
     yoke_free(times->bytes);
     yoke_free(times->clock.published_ns);
     yoke_free(times->clock.summed_ns);
@@ -98,6 +102,13 @@ void yoke_exchange_links_arrive(yoke_exchange *exchange, int lane, int bucket) {
     exchange->times->arrived_ns[exchange->step->ranks.rank + lane][bucket] = yoke_now_ns();
 }
 
+/* When the links are free for the bucket. */
+static uint64_t free_ns(const yoke_bucket_times *times, int bucket) {
+    const yoke_bucket_clock *clock = &times->clock;
+    if (bucket == 0) return 0;
+    return clock->late ? clock->summed_ns[bucket - 1] : clock->published_ns[bucket - 1];
+}
+
 /* A bucket travels when the last device has computed it. */
 static void time_buckets(const yoke_exchange *exchange, int last) {
     yoke_bucket_times *times = exchange->times;
@@ -108,6 +119,8 @@ static void time_buckets(const yoke_exchange *exchange, int last) {
             uint64_t own_ns = times->arrived_ns[k][times->timed];
             if (own_ns > arrived_ns) arrived_ns = own_ns;
         }
+        uint64_t begin_ns = free_ns(times, times->timed);
+        times->begins_ns[times->timed] = arrived_ns > begin_ns ? arrived_ns : begin_ns;
         yoke_bucket_clock_run(&times->clock, times->timed, arrived_ns);
     }
     pthread_mutex_unlock(&times->mutex);
@@ -132,6 +145,29 @@ void yoke_exchange_links_await(yoke_exchange *exchange, int lane, int bucket) {
     await(exchange->step, lane, exchange->times->clock.summed_ns[bucket], (yoke_link_bytes){0});
 }
 
+/* The timeline's row of the lane's link: every bucket, and with clipping the weights behind them.
+ */
+static void record_travel(const yoke_exchange *exchange, int lane) {
+    const yoke_step *step = exchange->step;
+    const yoke_bucket_clock *clock = &exchange->times->clock;
+    yoke_span span = {.step = step->steps,
+                      .stage = clock->all_reduces ? YOKE_STAGE_ALL_REDUCE : YOKE_STAGE_EXCHANGE,
+                      .track = YOKE_TRACK_LINK};
+    int last = clock->count - 1;
+    for (span.bucket = 0; span.bucket <= last; span.bucket++) {
+        span.begin_ns = exchange->times->begins_ns[span.bucket];
+        span.end_ns =
+            clock->late ? clock->summed_ns[span.bucket] : clock->published_ns[span.bucket];
+        span.bytes = clock->bytes[span.bucket];
+        yoke_trace_past_span(step->watch.trace, lane, &span);
+    }
+    if (!clock->late || clock->all_reduces) return;
+    span.bucket = YOKE_NO_BUCKET;
+    span.begin_ns = clock->summed_ns[last];
+    span.end_ns = clock->published_ns[last];
+    yoke_trace_past_span(step->watch.trace, lane, &span);
+}
+
 void yoke_exchange_links_finish(yoke_exchange *exchange, int lane) {
     if (exchange->times == NULL) return;
     yoke_step *step = exchange->step;
@@ -141,5 +177,6 @@ void yoke_exchange_links_finish(yoke_exchange *exchange, int lane) {
     pthread_mutex_lock(&times->mutex);
     yoke_link_bytes carried = yoke_links_take(step->watch.links, step->ranks.rank + lane);
     pthread_mutex_unlock(&times->mutex);
+    record_travel(exchange, lane);
     await(step, lane, times->clock.published_ns[last], carried);
 }

@@ -40,6 +40,8 @@ static void record(yoke_step *step, int lane, uint64_t begin_ns, uint64_t end_ns
                       .stage = watch->modelled->stage,
                       .bucket = YOKE_NO_BUCKET};
     yoke_trace_past_span(watch->trace, lane, &span);
+    span.track = YOKE_TRACK_LINK;
+    yoke_trace_past_span(watch->trace, lane, &span);
 }
 
 /* All devices take part in a chain from its begin to its end. */
