@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# OUTPUT: a C source with the page's script and style as arrays of bytes, which no limit of string literals cuts.
+# OUTPUT: a C source with the page's script, style and words as arrays of bytes, which no limit of string literals cuts.
 # cmake -DFOLDER=src/report/page -DOUTPUT=page_files.c -P embed_page.cmake
-set(text "/* SPDX-License-Identifier: Apache-2.0 */\n/* Made from page.js and page.css by cmake/embed_page.cmake. */\n")
-foreach(pair script:page.js style:page.css)
+set(text "/* SPDX-License-Identifier: Apache-2.0 */\n/* Made of src/report/page by cmake/embed_page.cmake. */\n")
+foreach(pair script:page.js style:page.css words:words.txt)
   string(REPLACE ":" ";" pair ${pair})
   list(GET pair 0 name)
   list(GET pair 1 file)

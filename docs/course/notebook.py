@@ -29,10 +29,11 @@ class show:
     def __init__(self, page, figure=None, height=600):
         with open(page) as file:
             self.text, self.height = file.read(), height
-        if figure:  # the head of the page has its colours
-            head = self.text[:self.text.index("<main>")]
-            section = self.text[self.text.index(f'<section id="{figure}"'):]
-            self.text = head + section[:section.index("</section>") + len("</section>")]
+        if figure:  # between the head of the page, which has its colours, and the script that draws
+            head, body = self.text.split("<main>", 1)
+            section = body[body.index(f'<section id="{figure}"'):]
+            section = section[:section.index("</section>") + len("</section>")]
+            self.text = head + "<main>" + section + body[body.index("</main>"):]
 
     def _repr_html_(self):
         return f'<iframe srcdoc="{html.escape(self.text)}" width="100%" height="{self.height}"></iframe>'"""

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The model of the page as JSON, which the script draws. */
 #include <math.h>
+#include <stdarg.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -20,36 +21,45 @@ static void put_text(yoke_json *json, const char *key, const char *text) {
 /* Seven digits are enough for a drawing. */
 static void put_number(yoke_json *json, const char *key, double value) {
     double scale = pow(10, 6 - floor(log10(fabs(value))));
-    bool short_enough = isnormal(scale) && isfinite(value * scale);
-    yoke_json_real(json, key, short_enough ? round(value * scale) / scale : value);
+    bool short_enough = value == round(value) || !isnormal(scale) || !isfinite(value * scale);
+    yoke_json_real(json, key, short_enough ? value : round(value * scale) / scale);
+}
+
+/* A list: 'n' is a number, 'i' an int64_t, 't' a text; NULL is null. */
+static void put_row(yoke_json *json, const char *key, const char *kinds, ...) {
+    va_list values;
+    va_start(values, kinds);
+    yoke_json_open(json, key, '[');
+    for (; *kinds != '\0'; kinds++) {
+        const char *text = *kinds == 't' ? va_arg(values, const char *) : NULL;
+        if (*kinds == 'n')
+            put_number(json, NULL, va_arg(values, double));
+        else if (*kinds == 'i')
+            yoke_json_integer(json, NULL, va_arg(values, int64_t));
+        else if (text != NULL)
+            put_text(json, NULL, text);
+        else
+            yoke_json_null(json, NULL);
+    }
+    yoke_json_close(json, ']');
+    va_end(values);
 }
 
 static void put_interval(yoke_json *json, const char *key, yoke_report_interval figure) {
-    if (!(figure.value > 0)) {
+    if (figure.value > 0)
+        put_row(json, key, "nnn", figure.value, figure.low > 0 ? figure.low : figure.value,
+                figure.high > 0 ? figure.high : figure.value);
+    else
         yoke_json_null(json, key);
-        return;
-    }
-    yoke_json_open(json, key, '[');
-    put_number(json, NULL, figure.value);
-    put_number(json, NULL, figure.low > 0 ? figure.low : figure.value);
-    put_number(json, NULL, figure.high > 0 ? figure.high : figure.value);
-    yoke_json_close(json, ']');
 }
 
 static void put_span(yoke_json *json, const yoke_report_mode *mode, const yoke_report_span *of) {
     const yoke_span_info *span = &of->span;
     char cause[160];
-    yoke_json_open(json, NULL, '[');
-    put_number(json, NULL, 1e-6 * (double)span->begin_ns);
-    put_number(json, NULL, 1e-6 * (double)span->end_ns);
-    yoke_json_text(json, NULL, yoke_account_name((int)span->stage));
-    yoke_json_integer(json, NULL, span->bucket);
-    yoke_json_integer(json, NULL, (int64_t)span->bytes);
-    if (yoke_cause_text(mode, of, cause)[0] != '\0')
-        put_text(json, NULL, cause);
-    else
-        yoke_json_null(json, NULL);
-    yoke_json_close(json, ']');
+    yoke_cause_text(mode, of, cause);
+    put_row(json, NULL, "nntiit", 1e-6 * (double)span->begin_ns, 1e-6 * (double)span->end_ns,
+            yoke_account_name((int)span->stage), (int64_t)span->bucket, (int64_t)span->bytes,
+            cause[0] != '\0' ? cause : NULL);
 }
 
 static void put_lane(yoke_json *json, const yoke_report_mode *mode, const yoke_report_lane *lane,
@@ -76,30 +86,22 @@ static void put_lane(yoke_json *json, const yoke_report_mode *mode, const yoke_r
 static void put_amounts(yoke_json *json, const char *key, const yoke_report_amounts *amounts) {
     yoke_json_open(json, key, '[');
     for (int i = 0; i < amounts->count; i++) {
-        yoke_json_open(json, NULL, '[');
-        put_text(json, NULL, amounts->rows[i].where);
-        put_text(json, NULL, amounts->rows[i].what);
-        put_number(json, NULL, amounts->rows[i].bytes);
-        yoke_json_close(json, ']');
+        put_row(json, NULL, "ttn", amounts->rows[i].where, amounts->rows[i].what,
+                amounts->rows[i].bytes);
     }
     yoke_json_close(json, ']');
 }
 
 static void put_curves(yoke_json *json, const yoke_report *report, const yoke_report_mode *mode) {
-    static const char *const names[YOKE_REPORT_CURVES] = {
-        "loss", "test-loss", "training-accuracy", "accuracy", "learning-rate", "step-ms", "images"};
     yoke_json_open(json, "curves", '{');
     for (int kind = 0; kind < YOKE_REPORT_CURVES; kind++) {
         const yoke_report_points *curve = &mode->curves[kind];
         int shown = yoke_shown_points(report, curve);
         if (shown == 0) continue;
-        yoke_json_open(json, names[kind], '[');
+        yoke_json_open(json, yoke_curve_names[kind], '[');
         for (int i = 0; i < shown; i++) {
             const yoke_report_point *point = yoke_shown_point(curve, shown, i);
-            yoke_json_open(json, NULL, '[');
-            yoke_json_real(json, NULL, point->step);
-            put_number(json, NULL, point->value);
-            yoke_json_close(json, ']');
+            put_row(json, NULL, "nn", point->step, point->value);
         }
         yoke_json_close(json, ']');
     }

@@ -169,11 +169,11 @@ yoke_status yoke_report_add_span(yoke_report_lane *lane, const yoke_report_span 
 yoke_status yoke_report_cut(yoke_report_lane *lane, const yoke_span_info *spans, size_t count,
                             int number, uint64_t begin_ns, uint64_t end_ns);
 void yoke_report_find_causes(yoke_report_mode *mode);
-/* Adds the time in which a device's link carries something to the link's lane, from a whole span of
- * the device in the step from begin_ns to end_ns; spans come in order of begin. *link NULL: adds
- * the lane at the first of them. Behind find_causes: a measured link is no cause. */
-yoke_status yoke_report_carry(yoke_report_mode *mode, yoke_report_lane **link, const char *device,
-                              const yoke_span_info *span, uint64_t begin_ns, uint64_t end_ns);
+/* Adds a lane for the link of a device, if it carries something in the step: from the device's
+ * whole spans, in order of begin. Behind find_causes: a measured link is no cause. */
+yoke_status yoke_report_add_link(yoke_report_mode *mode, const char *device,
+                                 const yoke_span_info *const *spans, size_t count,
+                                 uint64_t begin_ns, uint64_t end_ns);
 /* Adds to the amount of this kind at this place. */
 yoke_status yoke_report_add_amount(yoke_report_amounts *amounts, const char *where,
                                    const char *what, double bytes);

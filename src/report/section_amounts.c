@@ -12,9 +12,8 @@
 
 /* What one of the figures is about. */
 typedef struct subject {
-    const char *id, *title, *caption, *meaning, *source;
-    const char *owner, *verb; /* "the link of " a device "carries" */
-    size_t offset;            /* of the amounts in a mode */
+    const char *id, *owner, *verb; /* "the link of " a device "carries" */
+    size_t offset;                 /* of the amounts in a mode */
 } subject;
 
 static const yoke_report_amounts *amounts_of(const subject *of, const yoke_report_mode *mode) {
@@ -99,7 +98,7 @@ static void say_links(yoke_html *out, const char *label, const yoke_report_amoun
  * where all are alike, the subject. */
 static void write_title(const yoke_report *report, const subject *of, char text[YOKE_TITLE_BYTES]) {
     double most = 1 + ALIKE;
-    snprintf(text, YOKE_TITLE_BYTES, "%s", of->title);
+    snprintf(text, YOKE_TITLE_BYTES, "%s", WORDS(of->id, "title"));
     for (int m = 0; m < report->mode_count; m++) {
         const yoke_report_amounts *amounts = amounts_of(of, &report->modes[m]);
         if (count_places(amounts) < 2) continue;
@@ -153,31 +152,20 @@ static void write_section(yoke_html *out, const yoke_report *report, const subje
             say_extremes(out, of, LABEL(report, &report->modes[m]), amounts);
     }
     yoke_chart(out, of->id);
-    yoke_table table = yoke_table_begin(out, "Data", of->caption, "");
+    yoke_table table = yoke_data_begin(out, of->id, "");
     int places = fill_table(&table, report, of);
     yoke_table_end(&table);
     yoke_say_left_out(out, YOKE_DEVICES_MAX, places, "devices");
     if (links && report->link[0] != '\0')
         yoke_say(out, "The link of each device: %s, modelled.", report->link);
-    yoke_section_end(out, of->source, "%s", of->meaning);
+    yoke_section_end(out, of->id, "%s", "");
 }
 
 void yoke_section_amounts(yoke_html *out, const yoke_report *report) {
     static const subject subjects[] = {
-        {"memory", "Memory of each device", "bytes at the peak",
-         "Bytes that an engine allocates on the device before the first step; no step allocates "
-         "more.",
-         "src/model/arena.c", "", "holds", offsetof(yoke_report_mode, memory)},
-        {"links", "Bytes over each link", "bytes in a step",
-         "Out: rows, gradients and weights that the device sends in one step; in: those that it "
-         "receives. A link is full duplex, so that the larger of the two decides how long it is "
-         "busy.",
-         "src/links/links.c", "the link of ", "carries", offsetof(yoke_report_mode, links)},
-        {"moved", "Bytes moved in memory", "bytes in a step",
-         "Bytes that a device reads and writes in one step outside forward, loss and backward. "
-         "They say nothing about links: CPU devices share one memory, unless --link models links "
-         "between them, and between GPUs the driver or NCCL chooses the way.",
-         "src/parallel/exchange/exchange.c", "", "moves", offsetof(yoke_report_mode, moved)}};
+        {"memory", "", "holds", offsetof(yoke_report_mode, memory)},
+        {"links", "the link of ", "carries", offsetof(yoke_report_mode, links)},
+        {"moved", "", "moves", offsetof(yoke_report_mode, moved)}};
     for (size_t i = 0; i < sizeof subjects / sizeof subjects[0]; i++)
         write_section(out, report, &subjects[i]);
 }

@@ -11,7 +11,6 @@
 #define TABLE_CLASSES 20 /* with more, a table of confusions stands in the open, too */
 #define CONFUSIONS 15
 #define MISCLASSIFIED_MAX 48
-#define SOURCE "src/train/predictions.c"
 
 const char *yoke_class_name(const yoke_report_predictions *predictions, int index, char text[16]) {
     if (predictions->names != NULL) return predictions->names[index];
@@ -115,7 +114,7 @@ static void write_classes(yoke_html *out, const yoke_report_predictions *predict
     say_class(out, predictions, least, "least");
     if (best != least) say_class(out, predictions, best, "best");
     yoke_chart(out, "classes");
-    yoke_table table = yoke_table_begin(out, "Data", "Rows of the test split by class", "class");
+    yoke_table table = yoke_data_begin(out, "classes", "class");
     for (int i = 0; i < predictions->classes; i++) {
         int64_t of = yoke_class_rows(predictions, i), taken = taken_for(predictions, i);
         own = yoke_class_count(predictions, i, i);
@@ -127,11 +126,7 @@ static void write_classes(yoke_html *out, const yoke_report_predictions *predict
         yoke_table_cell(&table, "precision %", SHARE(own, taken));
     }
     yoke_table_end(&table);
-    yoke_section_end(
-        out, SOURCE,
-        "Accuracy: of the rows of a class, those that the model takes for it (recall). "
-        "Precision, in the table: of the rows that the model takes for a class, those "
-        "that are of it.");
+    yoke_section_end(out, "classes", "%s", "");
 }
 
 /* Confusions. */
@@ -151,8 +146,7 @@ static void write_confusions(yoke_html *out, const yoke_report_predictions *pred
 
 /* Zeros stay empty. */
 static void write_counts(yoke_html *out, const yoke_report_predictions *predictions) {
-    yoke_table table = yoke_table_begin(
-        out, "Data", "Rows of the test split by true and predicted class", "true class");
+    yoke_table table = yoke_data_begin(out, "confusion", "true class");
     for (int i = 0; i < predictions->classes; i++)
         yoke_table_column(&table, CLASS(predictions, i));
     for (int label = 0; label < predictions->classes; label++) {
@@ -188,10 +182,7 @@ static void write_confusion(yoke_html *out, const yoke_report_predictions *predi
     if (drawn) yoke_chart(out, "confusion");
     if (predictions->classes > TABLE_CLASSES) write_confusions(out, predictions, most, found);
     if (drawn) write_counts(out, predictions);
-    yoke_section_end(out, SOURCE,
-                     "Counts of rows of the test split. The colour is the share of the rows of the "
-                     "true class%s.",
-                     drawn ? "" : "; more classes than 100 are not drawn");
+    yoke_section_end(out, "confusion", "%s", drawn ? "" : "More classes than 100 are not drawn.");
 }
 
 /* Misclassified rows. */
@@ -219,7 +210,7 @@ static void write_misclassified(yoke_html *out, const yoke_report_predictions *p
              count);
     yoke_say(out, "%s: a loss of %s.", title, NUMBER(worst->loss));
     yoke_chart(out, "misclassified");
-    yoke_table table = yoke_table_begin(out, "Data", "Wrong rows of the largest loss", "row");
+    yoke_table table = yoke_data_begin(out, "misclassified", "row");
     for (int i = 0; i < count; i++) {
         const yoke_report_misclassified *wrong = &predictions->misclassified[i];
         yoke_table_row(&table, "%zu", wrong->row);
@@ -229,12 +220,9 @@ static void write_misclassified(yoke_html *out, const yoke_report_predictions *p
         yoke_table_cell(&table, "loss", NUMBER(wrong->loss));
     }
     yoke_table_end(&table);
-    yoke_section_end(out, SOURCE,
-                     "Pixels as the dataset has them, before normalisation.%s%s Row: in the test "
-                     "split, counted from 0. Loss: cross entropy of the row, without label "
-                     "smoothing.",
-                     reduced ? " The pictures are reduced." : "",
-                     grey ? " They show the first channel of the row in grey." : "");
+    yoke_section_end(out, "misclassified", "%s%s%s", reduced ? "The pictures are reduced." : "",
+                     reduced && grey ? " " : "",
+                     grey ? "They show the first channel of the row in grey." : "");
 }
 
 void yoke_section_predictions(yoke_html *out, const yoke_report *report) {
@@ -243,7 +231,7 @@ void yoke_section_predictions(yoke_html *out, const yoke_report *report) {
     if (predictions->absent[0] != '\0') {
         yoke_section_begin(out, "predictions", "Accuracy by class, confusions, misclassified rows",
                            true);
-        yoke_section_end(out, NULL, "%s", predictions->absent);
+        yoke_section_end(out, "predictions", "%s", predictions->absent);
         return;
     }
     write_classes(out, predictions);

@@ -12,33 +12,14 @@
 #define POINTS_MAX 12000 /* on the page */
 #define CELLS_MAX 3000   /* of a table */
 
-typedef struct curve_fact {
-    const char *id, *title, *y_name, *meaning, *source;
-    yoke_report_curve other; /* the curve of the test split; itself: none */
-} curve_fact;
+const char *const yoke_curve_names[YOKE_REPORT_CURVES] = {
+    "loss", "test-loss", "training-accuracy", "accuracy", "learning-rate", "step-ms", "images"};
 
-static const curve_fact facts[YOKE_REPORT_CURVES] = {
-    [YOKE_REPORT_LOSS] = {"loss", "Loss", "loss of a batch",
-                          "The mean loss of the rows of a batch, before the step's update.",
-                          "src/parallel/stages/root_loss.c", YOKE_REPORT_TEST_LOSS},
-    [YOKE_REPORT_TEST_LOSS] = {"test-loss", "Loss of the test split", "loss of the test split",
-                               "The mean loss of all rows of the test split.",
-                               "src/parallel/engine/data_parallel.c", YOKE_REPORT_TEST_LOSS},
-    [YOKE_REPORT_TRAINING_ACCURACY] = {"accuracy", "Accuracy", "% of the rows",
-                                       "Rows of a batch that the model classifies correctly.",
-                                       "src/parallel/stages/gather.c", YOKE_REPORT_ACCURACY},
-    [YOKE_REPORT_ACCURACY] = {"accuracy", "Accuracy", "% of the test split",
-                              "Rows of the test split that the model classifies correctly.",
-                              "src/parallel/stages/gather.c", YOKE_REPORT_ACCURACY},
-    [YOKE_REPORT_LEARNING_RATE] = {"learning-rate", "Learning rate", "learning rate",
-                                   "The rate of the step's update.", "src/optimizer/lr_schedule.c",
-                                   YOKE_REPORT_LEARNING_RATE},
-    [YOKE_REPORT_STEP_MS] = {"step-ms", "Time of each step", "ms / step", "How long the step took.",
-                             "src/train/epochs.c", YOKE_REPORT_STEP_MS},
-    [YOKE_REPORT_IMAGES] = {"images", "Images a second", "images / s",
-                            "Rows of a batch by the time of its step, with the wait for data.",
-                            "src/train/epochs.c", YOKE_REPORT_IMAGES},
-};
+/* The curve of the test split; itself: none. */
+static int other_of(int kind) {
+    if (kind == YOKE_REPORT_LOSS) return YOKE_REPORT_TEST_LOSS;
+    return kind == YOKE_REPORT_TRAINING_ACCURACY ? YOKE_REPORT_ACCURACY : kind;
+}
 
 int yoke_shown_points(const yoke_report *report, const yoke_report_points *points) {
     int curves = 0;
@@ -78,8 +59,7 @@ static void add_line(curve_lines *lines, const yoke_report *report, const yoke_r
 /* Whether another curve of the only run has this one beside it. */
 static bool is_beside(const yoke_report *report, int kind) {
     for (int other = 0; other < YOKE_REPORT_CURVES; other++)
-        if (other != kind && (int)facts[other].other == kind &&
-            report->modes[0].curves[other].count > 1)
+        if (other != kind && other_of(other) == kind && report->modes[0].curves[other].count > 1)
             return true;
     return false;
 }
@@ -90,7 +70,7 @@ static void collect(curve_lines *lines, const yoke_report *report, int kind) {
     for (int m = 0; m < report->mode_count; m++) {
         const yoke_report_mode *mode = &report->modes[m];
         const yoke_report_points *steps = &mode->curves[kind];
-        const yoke_report_points *tests = &mode->curves[facts[kind].other];
+        const yoke_report_points *tests = &mode->curves[other_of(kind)];
         bool together = report->mode_count == 1 && tests != steps;
         if (steps->count < 2 || (report->mode_count == 1 && is_beside(report, kind))) continue;
         add_line(lines, report, steps, together ? "Training batches" : LABEL(report, mode));
@@ -231,17 +211,18 @@ static void write_table(yoke_html *out, curve_lines *lines, const char *y_name) 
 
 /* The title says where the loss or the accuracy of one run ends; otherwise it is the subject. */
 static void write_section(yoke_html *out, const yoke_report *report, curve_lines *lines, int kind) {
-    const curve_fact *fact = &facts[kind];
+    const char *name = yoke_curve_names[kind];
+    const char *id = kind == YOKE_REPORT_TRAINING_ACCURACY ? "accuracy" : name;
     const yoke_report_mode *mode = &report->modes[0];
     bool alone = report->mode_count == 1, together = alone && lines->count > 1;
-    bool loss = kind <= YOKE_REPORT_TEST_LOSS, tests = fact->other == (yoke_report_curve)kind;
-    char title[YOKE_TITLE_BYTES], mean[96] = "";
-    snprintf(title, sizeof title, "%s", fact->title);
+    bool loss = kind <= YOKE_REPORT_TEST_LOSS, tests = other_of(kind) == kind;
+    char title[YOKE_WORDS_BYTES], mean[96] = "";
+    yoke_words(name, "title", title);
     if (alone && kind <= YOKE_REPORT_ACCURACY)
         snprintf(title, sizeof title, "At the end the %s is %s%s on %s", loss ? "loss" : "accuracy",
                  NUMBER(last_of(&lines->all[lines->count - 1])->value), loss ? "" : " %",
                  together || tests ? "the test split" : "a batch");
-    yoke_section_begin(out, fact->id, title, false);
+    yoke_section_begin(out, id, title, false);
     if (kind == YOKE_REPORT_LOSS && !alone)
         say_losses(out, report, lines);
     else
@@ -250,13 +231,13 @@ static void write_section(yoke_html *out, const yoke_report *report, curve_lines
         yoke_say(out, "A step of median length trains %s images a second.",
                  NUMBER(mode->images_per_second.value));
     if (together) say_best(out, &lines->all[1], loss ? -1 : 1);
-    yoke_chart(out, fact->id);
-    write_table(out, lines, together && loss ? "loss" : fact->y_name);
+    yoke_chart(out, id);
+    write_table(out, lines, together && loss ? "loss" : WORDS(name, "caption"));
     if (alone && mode->point_steps > 1 && !(tests && kind <= YOKE_REPORT_ACCURACY))
-        snprintf(mean, sizeof mean, " A point%s is the mean of %llu steps.",
+        snprintf(mean, sizeof mean, "A point%s is the mean of %llu steps.",
                  together ? " of the training batches" : "", (unsigned long long)mode->point_steps);
-    yoke_section_end(out, fact->source, "%s%s%s%s", fact->meaning, together ? " " : "",
-                     together ? facts[fact->other].meaning : "", mean);
+    const char *tested = together ? WORDS(yoke_curve_names[other_of(kind)], "meaning") : "";
+    yoke_section_end(out, name, "%s%s%s", tested, together && mean[0] != '\0' ? " " : "", mean);
 }
 
 void yoke_section_curves(yoke_html *out, const yoke_report *report) {
@@ -290,7 +271,7 @@ void yoke_section_rates(yoke_html *out, const yoke_report *report) {
                  "smoothed loss.",
                  yoke_scientific(test->cautious, text));
     yoke_chart(out, "rates");
-    yoke_table table = yoke_table_begin(out, "Data", "loss", "learning rate");
+    yoke_table table = yoke_table_begin(out, "Data", WORDS("loss", "title"), "learning rate");
     for (int i = 0; i < test->count; i++) {
         yoke_table_row(&table, "%s", yoke_scientific(test->rates[i], text));
         yoke_table_cell(&table, "Loss of a batch", NUMBER(test->losses[i]));
@@ -298,9 +279,5 @@ void yoke_section_rates(yoke_html *out, const yoke_report *report) {
         if (i == test->suggested) yoke_table_cell(&table, "Suggested rate", "here");
     }
     yoke_table_end(&table);
-    yoke_section_end(out, "src/train/lr_find.c src/train/lr_curve.c",
-                     "The rate of each step is that of the step before, times the same factor. A "
-                     "smoothed loss is the mean of the losses so far, in which older ones weigh "
-                     "less, as in fastai's lr_find. A loss that diverges leaves the drawing; the "
-                     "table has it.");
+    yoke_section_end(out, "rates", "%s", "");
 }

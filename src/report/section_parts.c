@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the sections share. */
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,21 +17,36 @@ void yoke_section_begin(yoke_html *out, const char *id, const char *title, bool 
                     id, wide ? " wide" : "", id, id, title);
 }
 
-void yoke_section_end(yoke_html *out, const char *sources, const char *meaning, ...) {
-    char text[SAY_BYTES];
+const char *yoke_words(const char *section, const char *part, char text[YOKE_WORDS_BYTES]) {
+    char key[96];
+    size_t length = (size_t)snprintf(key, sizeof key, "\n%s.%s\n", section, part);
+    const char *entry = strstr((const char *)yoke_page_words, key);
+    const char *end = entry != NULL ? strstr(entry + length, "\n\n") : NULL;
+    text[0] = '\0';
+    if (end == NULL) return text;
+    snprintf(text, YOKE_WORDS_BYTES, "%.*s", (int)(end - entry - (ptrdiff_t)length),
+             entry + length);
+    for (char *line = text; (line = strchr(line, '\n')) != NULL;)
+        *line = ' ';
+    return text;
+}
+
+void yoke_section_end(yoke_html *out, const char *words, const char *more, ...) {
+    char text[SAY_BYTES], *rest = NULL, files[YOKE_WORDS_BYTES];
+    const char *meaning = WORDS(words, "meaning"), *before = "<p class=\"source\">Source: ";
     va_list arguments;
-    va_start(arguments, meaning);
-    vsnprintf(text, sizeof text, meaning, arguments);
+    va_start(arguments, more);
+    vsnprintf(text, sizeof text, more, arguments);
     va_end(arguments);
-    yoke_html_write(out, "<p class=\"meaning\">%s</p>", text);
-    if (sources != NULL) {
-        char copy[SAY_BYTES], *rest = NULL;
-        snprintf(copy, sizeof copy, "%s", sources);
-        yoke_html_write(out, "<p class=\"source\">Source:");
-        for (char *file = strtok_r(copy, " ", &rest); file; file = strtok_r(NULL, " ", &rest))
-            yoke_html_write(out, "%s <code>%s</code>", file == copy ? "" : ",", file);
-        yoke_html_write(out, "</p>");
+    yoke_html_write(out, "<p class=\"meaning\">%s%s%s</p>", meaning,
+                    meaning[0] != '\0' && text[0] != '\0' ? " " : "", text);
+    yoke_words(words, "source", files);
+    for (char *file = strtok_r(files, " ", &rest); file; file = strtok_r(NULL, " ", &rest)) {
+        yoke_html_raw(out, before, strlen(before));
+        yoke_html_write(out, "<code>%s</code>", file);
+        before = ", ";
     }
+    if (before[0] == ',') yoke_html_write(out, "</p>");
     yoke_html_write(out, "</section>");
 }
 
@@ -55,9 +71,14 @@ void yoke_chart(yoke_html *out, const char *figure) {
 
 yoke_table yoke_table_begin(yoke_html *out, const char *summary, const char *caption,
                             const char *first_column) {
-    yoke_table table = {.out = out, .summary = summary, .caption = caption};
+    yoke_table table = {.out = out, .summary = summary};
+    snprintf(table.caption, sizeof table.caption, "%s", caption);
     yoke_table_column(&table, first_column);
     return table;
+}
+
+yoke_table yoke_data_begin(yoke_html *out, const char *words, const char *first_column) {
+    return yoke_table_begin(out, "Data", WORDS(words, "caption"), first_column);
 }
 
 static char *copy_of(yoke_table *table, const char *text) {

@@ -103,8 +103,7 @@ static double ideal_of(const yoke_report *report, double one, bool throughput, i
 }
 
 static void write_table(yoke_html *out, const yoke_report *report, bool throughput, bool ideal) {
-    yoke_table table =
-        yoke_table_begin(out, "Data", throughput ? "images / s" : "ms / step", "devices");
+    yoke_table table = yoke_data_begin(out, throughput ? "throughput" : "step-time", "devices");
     for (int i = 0; i < report->mode_count; i++) /* columns in the order of modes */
         if (report->modes[i].devices > 0) yoke_table_cell(&table, report->modes[i].name, "");
     for (int count = 0; (count = next_count(report, throughput, count)) > 0;) {
@@ -146,13 +145,12 @@ static void write_section(yoke_html *out, const yoke_report *report, bool throug
         say_step_time(out, report, fast, slow);
     yoke_chart(out, throughput ? "throughput" : "step-time");
     write_table(out, report, throughput, ideal);
-    yoke_section_end(
-        out, report->simulated ? "src/simulate/simulate.c" : "src/parallel/engine/data_parallel.c",
-        "A point is %s%s%s.%s%s%s",
-        report->simulated ? "a simulated step" : "the median of the rounds",
-        report->interval[0] != '\0' ? "; a bar through it, the " : "", report->interval,
-        ideal ? " Ideal: N devices are N times as fast as " : "", ideal ? base->name : "",
-        ideal ? " on one." : "");
+    yoke_section_end(out, report->simulated ? "simulated-runs" : "throughput",
+                     "A point is %s%s%s.%s%s%s",
+                     report->simulated ? "a simulated step" : "the median of the rounds",
+                     report->interval[0] != '\0' ? "; a bar through it, the " : "",
+                     report->interval, ideal ? " Ideal: N devices are N times as fast as " : "",
+                     ideal ? base->name : "", ideal ? " on one." : "");
 }
 
 void yoke_section_throughput(yoke_html *out, const yoke_report *report) {

@@ -7,7 +7,6 @@
 
 #include "base/base.h"
 #include "report/sections.h"
-#include "report/stage_facts.h"
 
 #define ROWS_MAX 600 /* of the table of spans */
 
@@ -101,7 +100,7 @@ void yoke_section_timeline(yoke_html *out, const yoke_report *report) {
     FOR_MODES (report, mode)
         if (mode->lane_count > 0 && said++ < YOKE_SAID_MAX) say_shown_step(out, report, mode);
     yoke_chart(out, "timeline");
-    yoke_table table = yoke_table_begin(out, "Data", "Spans of the step", "run");
+    yoke_table table = yoke_data_begin(out, "timeline", "run");
     FOR_MODES (report, mode)
         FOR_LANES (mode, lane)
             for (int j = 0; j < lane->span_count && table.row_count < ROWS_MAX; j++)
@@ -112,16 +111,7 @@ void yoke_section_timeline(yoke_html *out, const yoke_report *report) {
     yoke_say_left_out(out, YOKE_LANES_MAX, lanes, "lanes");
     if (shortest > 0) yoke_say(out, "Spans shorter than %s are not drawn.", MS(shortest));
     if (spans > rows) yoke_say(out, "The table has %d of the %d spans.", rows, spans);
-    yoke_section_end(out,
-                     report->simulated
-                         ? "src/simulate/simulate.c"
-                         : "src/parallel/engine/data_parallel.c src/parallel/observers/timeline.c",
-                     "%s All runs share the axis. A number in a span is its bucket. Where spans "
-                     "overlap, computation shows before communication, and communication before a "
-                     "wait; of two of a kind, the one that began last.",
-                     report->simulated ? "A simulated step, on its first devices."
-                                       : "Of each run one recorded step, the one closest to the "
-                                         "median of all; other figures show means.");
+    yoke_section_end(out, report->simulated ? "simulated" : "timeline", "%s", "");
 }
 
 /* Stages. */
@@ -210,13 +200,22 @@ static void write_stages_title(const yoke_report *report, char title[YOKE_TITLE_
                  PERCENT(share[0], 1), ends[0]->name, PERCENT(share[1], 1), ends[1]->name);
 }
 
+static const char *what_of(int stage) {
+    static const char *const meanings[YOKE_ACCOUNT_STAGES] = {
+#define STAGE_MEANING(name, text, what) what,
+        YOKE_STAGE_TABLE(STAGE_MEANING)
+#undef STAGE_MEANING
+            "no stage runs here, and the device is not known to wait"};
+    return meanings[stage];
+}
+
 void yoke_section_stages(yoke_html *out, const yoke_report *report) {
     int said = 0;
     char title[YOKE_TITLE_BYTES];
     if (next_stage(report, -1) < 0) return;
     write_stages_title(report, title);
     yoke_section_begin(out, "stages", title, false);
-    yoke_table table = yoke_table_begin(out, "Data", "ms in a step, mean over devices", "run");
+    yoke_table table = yoke_data_begin(out, "stages", "run");
     FOR_MODES (report, mode) {
         double sum = 0;
         if (!has_stages(mode)) continue;
@@ -232,21 +231,14 @@ void yoke_section_stages(yoke_html *out, const yoke_report *report) {
     yoke_table_end(&table);
     table = yoke_table_begin(out, "Stages and their source files", "Stages", "stage");
     for (int s = -1; (s = next_stage(report, s)) >= 0;) {
-        stage_fact fact = yoke_stage_fact(s);
-        yoke_table_row(&table, "%s", fact.name);
-        yoke_table_cell(&table, "what happens", fact.what);
-        yoke_table_cell(&table, "source", fact.source != NULL ? fact.source : "");
+        yoke_table_row(&table, "%s", yoke_account_name(s));
+        yoke_table_cell(&table, "what happens", what_of(s));
+        yoke_table_cell(&table, "source", WORDS("stage", yoke_account_name(s)));
     }
     yoke_html_write(out, "<div class=\"words\">");
     yoke_table_end(&table);
     yoke_html_write(out, "</div>");
-    yoke_section_end(out, NULL,
-                     "A part is the time that a device spends in the stage, as a mean over devices "
-                     "and steps; the parts of a bar add up to the step. At every instant a device "
-                     "is in one stage or idle: where spans overlap, computation counts before "
-                     "communication, and communication before a wait; of two of a kind, the one "
-                     "that began last. Wait: for another device, or for its link. Idle: no stage "
-                     "runs, and the device is not known to wait.");
+    yoke_section_end(out, "stages", "%s", "");
 }
 
 /* Devices. */
@@ -277,7 +269,7 @@ void yoke_section_devices(yoke_html *out, const yoke_report *report) {
     int said = 0, devices = 0;
     if (next_stage(report, -1) < 0) return;
     yoke_section_begin(out, "devices", "What each device does", false);
-    yoke_table table = yoke_table_begin(out, "Data", "ms in a step", "");
+    yoke_table table = yoke_data_begin(out, "devices", "");
     FOR_MODES (report, mode) {
         if (!has_stages(mode)) continue;
         if (said++ < YOKE_SAID_MAX) say_devices(out, report, mode);
@@ -296,8 +288,5 @@ void yoke_section_devices(yoke_html *out, const yoke_report *report) {
     yoke_chart(out, "devices");
     yoke_table_end(&table);
     yoke_say_left_out(out, YOKE_DEVICES_MAX, devices, "devices");
-    yoke_section_end(out, "src/parallel/step/runner.c",
-                     "A mean over the same steps as in the figure of stages, by the same rule. "
-                     "Compute: python, forward, loss, backward, update. Communicate: scatter, "
-                     "replicate, reduce, exchange, all_reduce, gather. Wait: load, wait.");
+    yoke_section_end(out, "devices", "%s", "");
 }

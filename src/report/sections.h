@@ -32,16 +32,20 @@ void yoke_section_predictions(yoke_html *out, const yoke_report *report);
 const char *yoke_page_title(const yoke_report *report, char text[YOKE_TITLE_BYTES]);
 /* The model that the script draws: docs/report.md has its fields. */
 void yoke_page_json(yoke_html *out, const yoke_report *report, const char *title);
-/* The bytes of page/page.js and page/page.css, with a 0 behind them. */
-extern const unsigned char yoke_page_script[], yoke_page_style[];
+/* The bytes of page/page.js, page.css and words.txt, with a 0 behind them. */
+extern const unsigned char yoke_page_script[], yoke_page_style[], yoke_page_words[];
 
 /* What the sections share. */
 
 void yoke_section_begin(yoke_html *out, const char *id, const char *title, bool wide);
-/* Says what the numbers mean, and the source files, which spaces separate; then ends the section.
- * sources NULL: none. */
-void yoke_section_end(yoke_html *out, const char *sources, const char *meaning, ...)
+/* Says what the numbers mean, by the words of this key, then what this run adds, and the source
+ * files; ends the section. */
+void yoke_section_end(yoke_html *out, const char *words, const char *more, ...)
     __attribute__((format(printf, 3, 4)));
+/* An entry of words.txt, "SECTION.PART"; "": there is none. Returns text. */
+#define YOKE_WORDS_BYTES 1024
+const char *yoke_words(const char *section, const char *part, char text[YOKE_WORDS_BYTES]);
+#define WORDS(section, part) yoke_words(section, part, (char[YOKE_WORDS_BYTES]){0})
 void yoke_say(yoke_html *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "Only the first 96 of 120 devices are drawn."; nothing where all are. */
 void yoke_say_left_out(yoke_html *out, int most, int all, const char *what);
@@ -53,7 +57,7 @@ void yoke_chart(yoke_html *out, const char *figure);
 typedef struct yoke_table {
     yoke_html *out;
     const char *summary; /* it opens at a click, and print leaves it out; NULL: always open */
-    const char *caption;
+    char caption[YOKE_LABEL_BYTES];
     char *columns[YOKE_COLUMNS_MAX];
     bool kept[YOKE_COLUMNS_MAX];
     char *(*rows)[YOKE_COLUMNS_MAX]; /* [row_count]: a name, then cells */
@@ -61,6 +65,8 @@ typedef struct yoke_table {
 } yoke_table;
 yoke_table yoke_table_begin(yoke_html *out, const char *summary, const char *caption,
                             const char *first_column);
+/* The data of a figure, which open at a click; their caption is in the words of this key. */
+yoke_table yoke_data_begin(yoke_html *out, const char *words, const char *first_column);
 int yoke_table_column(yoke_table *table, const char *name); /* a new one; returns its number */
 void yoke_table_row(yoke_table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -113,6 +119,7 @@ double yoke_bytes_at(const yoke_report_amounts *amounts, const char *where, cons
 const char *yoke_most_bytes(const yoke_report_amounts *amounts, const char *but);
 /* Spans shorter than this are left out; 0: none. */
 double yoke_shortest_ms(yoke_html *out, const yoke_report *report);
+extern const char *const yoke_curve_names[YOKE_REPORT_CURVES]; /* "test-loss" */
 /* At most so many of the points of a curve are shown; `at` is their place among all. */
 int yoke_shown_points(const yoke_report *report, const yoke_report_points *points);
 const yoke_report_point *yoke_shown_point(const yoke_report_points *points, int shown, int i);

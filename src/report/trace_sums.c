@@ -181,10 +181,11 @@ static yoke_status show_step(summing *all, const window *step) {
     }
     yoke_report_find_causes(all->mode);
     for (int i = 0; i < all->file->lane_count; i++) {
-        yoke_report_lane *link = NULL;
+        size_t count = 0;
         for (size_t at = all->lanes[i].first; at < all->lanes[i].last; at++)
-            TRY(yoke_report_carry(all->mode, &link, all->file->lanes[i].name,
-                                  &all->file->events[at].span, step->begin_ns, step->end_ns));
+            all->list[count++] = &all->file->events[at].span;
+        TRY(yoke_report_add_link(all->mode, all->file->lanes[i].name, all->list, count,
+                                 step->begin_ns, step->end_ns));
     }
     all->mode->shown_ms = window_ms(step);
     return YOKE_OK;

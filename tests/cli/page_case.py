@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of HTML pages share: the tool, the page as XML, its colours.
+"""What the tests of HTML pages share: the tool, the page as XML, its model as JSON, its colours.
 
 A test that imports this runs as: test_NAME.py YOKE [unittest arguments]
 """
+import json
 import math
 import operator
+import pathlib
 import re
 import subprocess
 import sys
@@ -12,7 +14,8 @@ import xml.etree.ElementTree as ElementTree
 
 YOKE = sys.argv.pop(1)
 LIMIT_S = 900
-SVG = "{http://www.w3.org/2000/svg}"
+SOURCES = pathlib.Path(__file__).parents[2] / "src" / "report" / "page"
+EMBEDDED = re.compile(r"<(style|script)([^>]*)>(.*?)</\1>", re.DOTALL)
 
 
 def yoke(*arguments, cwd=None):
@@ -20,14 +23,40 @@ def yoke(*arguments, cwd=None):
 
 
 def parse(text):
-    """The page as XML: every element is closed, every text escaped."""
-    return ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>"))
+    """The page as XML, without its style and scripts: every element is closed, every text escaped."""
+    return ElementTree.fromstring(EMBEDDED.sub("", text).removeprefix("<!DOCTYPE html>"))
+
+
+def model(text):
+    """What the script draws."""
+    found, = [body for _, attributes, body in EMBEDDED.findall(text) if attributes == ' type="application/json" id="yoke-page"']
+    return json.loads(found, parse_constant=lambda name: 1 / 0)
+
+
+def check_self_contained(case, text):
+    """One style, one model, one script, each as its file is; nothing comes from elsewhere; below a megabyte."""
+    parts = [(tag, attributes) for tag, attributes, _ in EMBEDDED.findall(text)]
+    case.assertEqual(parts, [("style", ""), ("script", ' type="application/json" id="yoke-page"'), ("script", "")])
+    bodies = [body for _, _, body in EMBEDDED.findall(text)]
+    case.assertEqual((bodies[0], bodies[2]), tuple((SOURCES / name).read_text() for name in ("page.css", "page.js")))
+    case.assertEqual(text.count("<script"), 2)
+    case.assertEqual(text.count("</script"), 2)
+    rest = EMBEDDED.sub("", text)
+    case.assertIsNone(re.search(r"https?:|//\w|url\(|@import|<link|<iframe|<img|<svg| src=| href=| on\w+=", rest))
+    for body in bodies[0], bodies[2]:
+        case.assertIsNone(re.search(r"https?://(?!www\.w3\.org/2000/svg)|url\(|@import|fetch\(|XMLHttpRequest|import\(", body))
+    case.assertLess(len(text.encode()), 1_000_000)
+
+
+def charts(element):
+    """The names of the figures that the script draws within."""
+    return [chart.get("data-figure") for chart in element.iter("div") if chart.get("data-figure")]
 
 
 def themes(text):
     """The colours by name, in light, dark and print."""
-    return [dict(re.findall(r"--([\w-]+):(#[0-9a-f]{6})", theme))
-            for theme in re.findall(r":root\{([^}]*--page[^}]*)\}", text)]
+    return [dict(re.findall(r"--([\w-]+):\s*(#[0-9a-f]{6})", theme))
+            for theme in re.findall(r":root\s*\{([^}]*--page[^}]*)\}", text)]
 
 
 def mixed(colour, page, share):
@@ -43,26 +72,6 @@ def luminance(colour):
 def contrast(one, other):
     low, high = sorted([luminance(one), luminance(other)])
     return (high + 0.05) / (low + 0.05)
-
-
-def markers(svg):
-    """(contender, devices, x) of each marker of a chart over the number of devices."""
-    for path in svg.iter(f"{SVG}path"):
-        title = path.find(f"{SVG}title")
-        if title is not None:
-            name, at = re.fullmatch(r"(.*): \S+ at ([\d.]+)", title.text).groups()
-            yield name, float(at), float(re.match(r"M([\d.]+)", path.get("d"))[1])
-
-
-def ticks(svg):
-    """The places of the ticks below a chart, by their texts; the name of the axis is no number."""
-    middle = [text for text in svg.iter(f"{SVG}text") if text.get("text-anchor") == "middle"]
-    return {float(text.text): float(text.get("x")) for text in middle if re.fullmatch(r"[\d.]+", text.text)}
-
-
-def highest_tick(svg):
-    return max(float(text.text) for text in svg.iter(f"{SVG}text")
-               if text.get("text-anchor") == "end" and re.fullmatch(r"[\d.]+", text.text))
 
 
 def linear(colour):

@@ -149,7 +149,7 @@ class Notebook(unittest.TestCase):
         code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
         shown = re.sub(r"^(show\(.*?\))", r"print(\1._repr_html_())", code, flags=re.M)
         printed = run([python, "-c", shown], folder("notebook"), env=module)
-        figures = re.findall(r'<iframe srcdoc="[^"]*&lt;section id=&quot;([\w-]+)&quot;[^"]*&lt;svg[^"]*"', printed)
+        figures = re.findall(r'<iframe srcdoc="[^"]*&lt;section id=&quot;([\w-]+)&quot;[^"]*&lt;/section&gt;[^"]*yoke-page[^"]*"', printed)
         self.assertEqual(figures, ["timeline", "stages", "timeline", "timeline", "timeline", "step-time", "timeline"])
         self.assertNotRegex("".join("".join(cell["source"]) for cell in cells), r"!\[.*\]\(\w+\.svg\)")
         self.assertEqual(printed.count("the same bits: True"), 2)

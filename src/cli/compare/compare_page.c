@@ -3,6 +3,7 @@
  * bytes are those of one device and of all devices. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -152,21 +153,25 @@ static yoke_status add_device(yoke_report_mode *mode, const compare_mode *from, 
     return yoke_report_add_amount(&mode->memory, name, "other", memory->other);
 }
 
-static yoke_status add_link_lane(yoke_report_mode *mode, const compare_mode *from, int index) {
-    yoke_report_lane *link = NULL;
-    for (int i = 0; i < from->step.count; i++)
-        if (from->step.spans[i].lane == index)
-            TRY(yoke_report_carry(mode, &link, mode->lanes[index].name, &from->step.spans[i],
-                                  from->step.begin_ns, from->step.end_ns));
-    return YOKE_OK;
+static yoke_status add_link_lanes(yoke_report_mode *mode, const compare_mode *from) {
+    size_t spans = (size_t)from->step.count;
+    const yoke_span_info **list = calloc(spans + 1, sizeof *list);
+    yoke_status status = YOKE_OK;
+    if (list == NULL) return FAIL(YOKE_ERROR_MEMORY, "out of memory for a page");
+    for (int i = 0; i < from->devices && status == YOKE_OK; i++) {
+        size_t count = yoke_spans_of_lane(from->step.spans, spans, i, list);
+        status = yoke_report_add_link(mode, mode->lanes[i].name, list, count, from->step.begin_ns,
+                                      from->step.end_ns);
+    }
+    free(list);
+    return status;
 }
 
 static yoke_status add_devices(yoke_report_mode *mode, const compare_mode *from, bool linked) {
     for (int i = 0; i < from->devices; i++)
         TRY(add_device(mode, from, i, linked));
     yoke_report_find_causes(mode);
-    for (int i = 0; i < from->devices; i++)
-        TRY(add_link_lane(mode, from, i));
+    TRY(add_link_lanes(mode, from));
     mode->mean_step_ms = from->parts[0].account.step_ms;
     mode->median_ms = from->step_ms.median;
     mode->shown_ms = from->step.milliseconds;
