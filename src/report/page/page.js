@@ -1021,7 +1021,7 @@
     if (deck) {
         const models = [...document.querySelectorAll("script[data-page]")];
         deck.hidden = true;
-        slides(document.body, deck.textContent.replace(/<\\\//g, "</"),
+        slides(document.body, deck.textContent.replace(/<\\(?=\/script|!--)/gi, "<"),
             Object.fromEntries(models.map((model) => [model.dataset.page, JSON.parse(model.textContent)])));
     }
 })();
