@@ -329,10 +329,11 @@
         for (const span of list(lane.spans).filter(isSpan)) {
             const name = laneClass(chart, lane, span[2]), begin = scale(span[0]), end = scale(span[1]);
             mark(sheet, row, begin, y, Math.max(1, end - begin), height, () => spanText(lane, span));
-            if (name.endsWith("-idle")) continue;
+            if (name.endsWith("-idle") || (chart.quiet && end - begin < 0.2)) continue;
             const joins = open?.name === name && begin - open.end < 0.5 && (chart.quiet || end - begin < 1);
             if (!joins) close();
-            const text = chart.quiet ? activity(span[2]) : hasBucket(span) ? String(span[3]) : words(span[2], 40);
+            const numbered = hasBucket(span) && !isPale(name);
+            const text = chart.quiet ? activity(span[2]) : numbered ? String(span[3]) : words(span[2], 40);
             open = joins ? {...open, end} : {name, begin, end, text};
         }
         close();
@@ -377,7 +378,8 @@
                     const thin = lane.kind === "link" || lane.kind === "beside";
                     const pitch = (thin ? 1.22 : 1.62) * em, height = (thin ? 0.72 : 1.38) * em;
                     const top = y + (pitch - height) / 2, width = scale(group.length || most) - left;
-                    const style = lane.strong ? {className: "strong-text", weight: 700} : thin ? {className: "quiet"} : {};
+                    const style = lane.strong ? {className: "strong-text", weight: 700}
+                        : thin ? {className: "quiet"} : {};
                     node(behind, "path", {class: "lane", d: box(left, top, width, height)});
                     write(sheet, sheet.svg, left - 0.5 * em, y + pitch / 2 + 0.35 * em, words(lane.name, 80),
                         {anchor: "end", room: left - 0.5 * em, ...style});
@@ -527,8 +529,8 @@
     function paintSeries(sheet, chart, one, row, place, clip) {
         const em = sheet.em, {x, y} = place;
         if (!one.apart && one.points.length > 1)
-            node(sheet.svg, "path", {
-                class: `line ${one.class}${one.dashed ? " dashed" : ""}`, "clip-path": `url(#${clip})`,
+            node(clip, "path", {
+                class: `line ${one.class}${one.dashed ? " dashed" : ""}`,
                 d: one.points.map((point, index) => `${index ? "L" : "M"}${x(point[0]).toFixed(1)} ` +
                     Math.max(-1e4, Math.min(1e4, y(point[1]))).toFixed(1)).join(""),
             });
@@ -590,8 +592,8 @@
                 x: (log ? logarithmic : linear)(range.x[0], range.x[1], left + inset, right - inset),
                 y: linear(low, high, bottom, top),
             };
-            const clip = `${sheet.id}-clip`;
-            node(node(sheet.svg, "clipPath", {id: clip}), "path", {d: box(left, top, right - left, height)});
+            const clip = node(sheet.svg, "svg", {x: left, y: top, width: right - left, height}); // what leaves it is cut
+            clip.setAttribute("viewBox", `${left} ${top} ${right - left} ${height}`);
             write(sheet, behind, 0, 1.05 * em, words(chart.y?.name ?? ""), {className: "quiet", room: sheet.width});
             for (const [value, text] of ticks) {
                 const at = scales.y(value);
@@ -694,7 +696,7 @@
 
     function groupOf(mode, kept) {
         const drawn = lengthOf(mode), step = value(mode.step_ms) || mode.mean_step_ms || drawn;
-        const other = Math.abs(drawn - step) > 0.03 * step ? `, the step below ${number(drawn)} ms` : "";
+        const other = Math.abs(drawn - step) > 0.03 * step ? ` (the step drawn: ${number(drawn)} ms)` : "";
         return {name: labelOf(mode), value: `: ${number(step)} ms${other}`, length: drawn, lanes: kept};
     }
 
@@ -1019,7 +1021,7 @@
     if (deck) {
         const models = [...document.querySelectorAll("script[data-page]")];
         deck.hidden = true;
-        slides(document.body, deck.textContent.replace(/<\\\//g, "</"),
+        slides(document.body, deck.textContent.replace(/<\\(?=\/script|!--)/gi, "<"),
             Object.fromEntries(models.map((model) => [model.dataset.page, JSON.parse(model.textContent)])));
     }
 })();
