@@ -66,8 +66,7 @@ yoke_status analysis_resolve_work(analysis *found);
 /* stage_times.c: means over the steps, of one device. */
 typedef struct device_times {
     double stage_ms[YOKE_ACCOUNT_STAGES], step_ms, shortest_ms, longest_ms;
-    double travel_ms, hidden_ms;
-    double median_travel_ms; /* of a step's all-reduces */
+    double travel_ms, hidden_ms; /* all-reduces that ran; behind computation */
 } device_times;
 yoke_status analysis_times(const analysis *found, int device, device_times *times);
 

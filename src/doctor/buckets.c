@@ -197,8 +197,8 @@ static void tell(const bucket_list *buckets, double stated, bool gradients,
     if (buckets->count == 0)
         snprintf(figure->text, sizeof figure->text, "unknown");
     else
-        snprintf(figure->text, sizeof figure->text, "%.0f of gradients in %d buckets, %s",
-                 buckets->bytes, buckets->count, from);
+        snprintf(figure->text, sizeof figure->text, "%.0f of gradients in %d bucket%s, %s",
+                 buckets->bytes, buckets->count, buckets->count == 1 ? "" : "s", from);
 }
 
 static yoke_status find_buckets(const analysis *found, yoke_doctor_run run, double stated,

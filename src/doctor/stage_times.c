@@ -153,7 +153,7 @@ static void add_idle(const analysis *found, const step_window *window, const yok
 }
 
 static void account(const analysis *found, const step_window *window, window_spans *own,
-                    device_times *times, double *travel_ms) {
+                    device_times *times) {
     uint64_t length_ns = (uint64_t)(window->device_end_ns - window->device_begin_ns);
     double step_ms = 1e-6 * (double)length_ns;
     for (size_t i = 0; i < own->count; i++)
@@ -167,52 +167,41 @@ static void account(const analysis *found, const step_window *window, window_spa
             times->stage_ms[piece->span->stage] += 1e-6 * (double)(piece->end_ns - piece->begin_ns);
     }
     merge(own);
-    *travel_ms = 0;
     for (size_t i = 0; i < own->collective_count; i++)
-        *travel_ms += 1e-6 * (double)(own->collectives[i].end_ns - own->collectives[i].begin_ns);
-    times->travel_ms += *travel_ms;
+        times->travel_ms +=
+            1e-6 * (double)(own->collectives[i].end_ns - own->collectives[i].begin_ns);
     times->hidden_ms += 1e-6 * (double)hidden_ns(own, pieces);
     times->step_ms += step_ms;
     if (step_ms < times->shortest_ms || times->shortest_ms == 0) times->shortest_ms = step_ms;
     if (step_ms > times->longest_ms) times->longest_ms = step_ms;
 }
 
-static int by_value(const void *left, const void *right) {
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 static yoke_status add_windows(const analysis *found, int device, device_times *times,
-                               window_spans *own, double *travel_ms) {
-    int steps = found->window_count;
+                               window_spans *own) {
     for (int lane = 0; lane < found->trace->lane_count; lane++)
         own->next[lane] = found->lanes[lane].begin;
     TRY(grow(own));
-    for (int w = 0; w < steps; w++) {
+    for (int w = 0; w < found->window_count; w++) {
         TRY(gather(found, device, &found->windows[w], own));
-        account(found, &found->windows[w], own, times, &travel_ms[w]);
+        account(found, &found->windows[w], own, times);
     }
-    qsort(travel_ms, (size_t)steps, sizeof *travel_ms, by_value);
-    times->median_travel_ms = (travel_ms[(steps - 1) / 2] + travel_ms[steps / 2]) / 2;
     return YOKE_OK;
 }
 
 yoke_status analysis_times(const analysis *found, int device, device_times *times) {
     window_spans own = {0};
-    size_t steps = (size_t)found->window_count;
-    double weight = 1.0 / (double)steps;
-    double *travel_ms = yoke_calloc(steps, sizeof *travel_ms);
+    size_t lanes = (size_t)found->trace->lane_count + 1;
+    double weight = 1.0 / found->window_count;
     *times = (device_times){0};
-    own.next = yoke_calloc((size_t)found->trace->lane_count + 1, sizeof *own.next);
-    yoke_status status = travel_ms == NULL || own.next == NULL
-                             ? FAIL_MEMORY(steps * sizeof *travel_ms, "the steps of a trace")
-                             : add_windows(found, device, times, &own, travel_ms);
+    own.next = yoke_calloc(lanes, sizeof *own.next);
+    yoke_status status = own.next == NULL
+                             ? FAIL_MEMORY(lanes * sizeof *own.next, "the steps of a trace")
+                             : add_windows(found, device, times, &own);
     for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++)
         times->stage_ms[stage] *= weight;
     times->step_ms *= weight;
     times->travel_ms *= weight;
     times->hidden_ms *= weight;
-    yoke_free(travel_ms);
     free_spans(&own);
     return status;
 }

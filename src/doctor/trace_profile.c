@@ -83,11 +83,14 @@ static void find_rows(const analysis *found, const yoke_doctor_options *options,
                "1 of 1 byte: there are no shapes; record_shapes=True records them");
 }
 
+/* Operations of forward: those of the loader, say, lie in its span. */
 static int count_layers(const analysis *found, int devices) {
     double calls = 0;
-    for (size_t i = 0; i < found->trace->count; i++)
-        calls += found->trace->spans[i].name->kind == DOCTOR_OPERATION &&
-                 found->stages[i] == YOKE_STAGE_FORWARD;
+    for (size_t i = 0; i < found->trace->count; i++) {
+        const kineto_span *span = &found->trace->spans[i];
+        calls += span->name->kind == DOCTOR_OPERATION &&
+                 analysis_stage_at(found, span->lane, span->begin_ns) == YOKE_STAGE_FORWARD;
+    }
     return (int)between(calls / found->window_count / devices, 1, MOST_LAYERS);
 }
 
@@ -131,7 +134,7 @@ static yoke_status find_link(const analysis *found, const device_times *root,
         TRY(yoke_link_parse(link, options->link));
         name_link(doctor, YOKE_DOCTOR_STATED, "as stated");
     } else if (buckets->measured &&
-               link_from(link, 1e6 * root->median_travel_ms, 2 * hops * bytes / doctor->devices,
+               link_from(link, 1e6 * root->travel_ms, 2 * hops * bytes / doctor->devices,
                          2 * hops * buckets->count, latency_ns)) {
         name_link(doctor, YOKE_DOCTOR_MEASURED, "from all-reduces, latency assumed");
     } else if (doctor->run == YOKE_DOCTOR_DP && link_of_copies(found, link)) {

@@ -49,7 +49,12 @@ static yoke_status simulate_mode(const yoke_doctor *doctor, const yoke_topology 
                                  yoke_simulated_mode mode, doctor_runs *runs) {
     doctor_run *run = &runs->list[runs->count];
     bool ran = doctor->has_mode && mode == doctor->mode;
-    TRY(yoke_simulate(&run->found, &doctor->profile, topology, mode, doctor->devices));
+    yoke_status status =
+        yoke_simulate(&run->found, &doctor->profile, topology, mode, doctor->devices);
+    if (status == YOKE_ERROR_ARGUMENT) /* the options have been checked */
+        return cli_refuse(YOKE_ERROR_DATA, "the trace's times and bytes cannot be: %s",
+                          yoke_last_error());
+    TRY(status);
     run->step_ms = 1e-6 * (double)run->found.step_ns + (ran ? doctor->outside_ms : 0);
     if (ran) runs->ran = runs->count;
     runs->count++;
