@@ -25,6 +25,34 @@ LAYERS = [("conv.weight", "F32", [2, 2, 1, 1]), ("conv.bias", "F32", [2]), ("bn.
 BYTES = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8, "I64": 8, "I32": 4, "U8": 1, "BOOL": 1}
 
 
+def doctor_traces():
+    """Two steps of PyTorch: of a CPU over gloo, and of two GPUs."""
+    def span(category, name, begin, length, process=9, thread=9, **arguments):
+        return {"ph": "X", "cat": category, "name": name, "pid": process, "tid": thread, "ts": begin, "dur": length,
+                "args": arguments}
+    host, devices = [], []
+    for step in range(2):
+        at = 100 * step
+        host += [span("user_annotation", f"ProfilerStep#{step}", at, 100), span("cpu_op", "aten::linear", at + 5, 20, **{
+                     "Input Dims": [[2, 3], [4, 3], []], "Input type": ["float", "float", ""]}),
+                 span("cpu_op", "autograd::engine::evaluate_function: AddmmBackward0", at + 30, 20),
+                 span("cpu_op", "torch::autograd::AccumulateGrad", at + 45, 4, **{"Input Dims": [[4, 3]]}),
+                 span("user_annotation", "Optimizer.step#SGD.step", at + 70, 10)]
+        devices += [span("cuda_runtime", "cudaLaunchKernel", at + 6, 1, correlation=step + 1),
+                    span("kernel", "gemm", at + 10, 30, step % 2, 7, device=step % 2, correlation=step + 1),
+                    span("gpu_memcpy", "Memcpy PtoP (Device -> Device)", at + 40, 9, 0, 7, device=0, bytes=9999),
+                    span("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", at + 31, 9, 0, 8, **{
+                        "In msg nelems": 12, "dtype": "Float", "Group size": 2})]
+    gloo = [span("user_annotation", "gloo:all_reduce", 52, 15, 9, 10, **{"Input Dims": [[12]], "Input type": ["float"]}),
+            span("user_annotation", "DistributedDataParallel.forward", 4, 22),
+            span("cpu_op", "c10d::allreduce_", 46, 2, **{"Input Dims": [[[12]], []], "Input type": ["TensorList", ""]})]
+    whole = {"schemaVersion": 1, "deviceProperties": [{"name": "x"}], "distributedInfo": {"rank": 0, "world_size": 2}}
+    yield json.dumps(dict(whole, traceEvents=host + gloo))
+    yield json.dumps(dict(whole, traceEvents=host + devices + [span("user_annotation", "DataParallel.forward", 4, 22)]))
+    yield json.dumps(host)[:-40]
+    yield '{"otherData": {"program": "yoke"}}'
+
+
 def safetensors(tensors, metadata=None, header=None):
     table, end = ({"__metadata__": metadata} if metadata else {}), 0
     for name, dtype, shape in tensors:
@@ -157,6 +185,7 @@ def seeds():
     short = dict(profile, rows=1, output_bytes=1)
     for text in [json.dumps(profile), json.dumps(short), json.dumps(profile)[:-9]]:
         yield "profile", text.encode()
+    yield from (("doctor", text.encode()) for text in doctor_traces())
     for text in ["", "conv 3x3 forward\t1\tdirect\t0.25\n", "a\t0\tb\t1\nc\t-1\td\tnan\n", "a\t1\n", "\t\t\t\n\n",
                  "yoke choices 1\n", "yoke choices 1\nm\t1\t0.5\tname\tkey\nother\t2\t1e3\tname\tkey\n"]:
         yield "algorithms", text.encode()
