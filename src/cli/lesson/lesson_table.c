@@ -104,21 +104,21 @@ const lesson lesson_table[] = {
     {6,
      "links",
      "What the link does",
-     {"simulate rtx3090:resnet50 --devices 8 --link 1000,2000",
+     {"simulate rtx3090:resnet50 --devices 8 --link 1000,20000",
       "simulate v100:resnet50 --devices 8 --link 0.3,20",
       "simulate v100:resnet50 --devices 8 --link 0.6,20"},
      NULL,
-     {"Eight simulated GPUs, links of 1000 GB/s, but with a latency of 2 ms. Order by the time of "
-      "an exchange on the links, the shortest first: classic (the root copies to each), ring and "
-      "tree.",
-      LESSON_ORDER, "ms on the links that computing does not hide",
+     {"Eight simulated GPUs, links of 1000 GB/s, but with a latency of 20 ms, as between "
+      "continents. Order by the time that the exchange adds to a step, the shortest first: classic "
+      "(the root copies to each), ring and tree.",
+      LESSON_ORDER, "ms of the links that computing does not hide",
       "classic = $1.runs[mode=dp-classic].communicate_ms + $1.runs[mode=dp-classic].wait_ms; "
       "ring = $1.runs[mode=ddp-ring].communicate_ms + $1.runs[mode=ddp-ring].wait_ms; "
       "tree = $1.runs[mode=ddp-tree].communicate_ms + $1.runs[mode=ddp-tree].wait_ms",
       0.02, false,
-      "Where only the latency counts, the number of hops decides: 14 one after the other in a ring "
-      "of 8, 2 times 3 levels in a tree. The root's copies follow each other on the bandwidth, not "
-      "on the latency, but classic hides none of them."},
+      "Where only the latency counts, the number of hops decides: classic's five large transfers pay "
+      "it once each, a tree of 8 pays 3 times up and 3 times down, a ring 14 times. And buckets pay "
+      "it each."},
      {"A link of 12.3 GB/s with a latency of 5 us (PCIe 3): from which size on does a transfer take "
       "nine tenths of its time for bytes?",
       LESSON_NUMBER, "kB", "9 * 5e-6 * 12.3e9 / 1e3", 0.03, false,
