@@ -28,6 +28,7 @@ int report_main(int argc, char **argv);
 int data_main(int argc, char **argv);
 int simulate_main(int argc, char **argv);
 int advise_main(int argc, char **argv);
+int lesson_main(int argc, char **argv);
 int completion_main(int argc, char **argv);
 int version_main(int argc, char **argv);
 int help_main(int argc, char **argv);
@@ -35,7 +36,8 @@ int help_main(int argc, char **argv);
 /* Their options: cli_parse and `yoke help VERB` read them. */
 extern const cli_verb train_verb, evaluate_verb, predict_verb, generate_verb, devices_verb,
     bench_verb, compare_verb, verify_verb, launch_verb, resize_verb, checkpoint_verb, model_verb,
-    data_verb, report_verb, simulate_verb, advise_verb, completion_verb, version_verb, help_verb;
+    data_verb, report_verb, simulate_verb, advise_verb, lesson_verb, completion_verb, version_verb,
+    help_verb;
 
 /* Records a failure of the tool itself; the first text stays. Returns `status`. */
 yoke_status cli_refuse(yoke_status status, const char *format, ...)

@@ -32,6 +32,7 @@ static const struct {
     {&report_verb, report_main},
     {&simulate_verb, simulate_main},
     {&advise_verb, advise_main},
+    {&lesson_verb, lesson_main},
     {&completion_verb, completion_main},
     {&version_verb, version_main},
     {&help_verb, help_main},

@@ -10,10 +10,10 @@
 
 #include "base/base.h"
 
-#define LESSON_COMMANDS 4  /* of a lesson */
-#define LESSON_NAMES 8     /* of an order */
-#define LESSON_WORDS 64    /* of a command */
-#define LESSON_ANSWER 256  /* bytes of an answer, as it is kept */
+#define LESSON_COMMANDS 4 /* of a lesson */
+#define LESSON_NAMES 8    /* of an order */
+#define LESSON_WORDS 64   /* of a command */
+#define LESSON_ANSWER 256 /* bytes of an answer, as it is kept */
 
 typedef enum lesson_kind {
     LESSON_NUMBER, /* with a unit */
@@ -34,16 +34,16 @@ typedef struct lesson_question {
     const char *why;  /* one or two sentences */
 } lesson_question;
 
-typedef struct lesson {
+typedef struct lesson_row {
     int number;
     const char *name, *title;
     const char *commands[LESSON_COMMANDS]; /* of this tool, run in a folder of their own with --json
                                               behind them; NULL behind the last */
     const char *look; /* a command to look at, where there is a terminal; NULL: none */
     lesson_question predict, exercise;
-} lesson;
+} lesson_row;
 
-extern const lesson lesson_table[];
+extern const lesson_row lesson_table[];
 extern const int lesson_count;
 
 #endif

@@ -7,7 +7,7 @@
 #define SLOW "--batch 64 --steps 8 --link 0.05,2000 --evaluate-every -1 --devices 2xcpu"
 #define RACE "compare --devices 4xcpu --counts doubling --batch 8 --link 0.3,20 --seconds 6"
 
-const lesson lesson_table[] = {
+const lesson_row lesson_table[] = {
     {1,
      "step",
      "What a step does",
@@ -116,10 +116,13 @@ const lesson lesson_table[] = {
       "ring = $1.runs[mode=ddp-ring].communicate_ms + $1.runs[mode=ddp-ring].wait_ms; "
       "tree = $1.runs[mode=ddp-tree].communicate_ms + $1.runs[mode=ddp-tree].wait_ms",
       0.02, false,
-      "Where only the latency counts, the number of hops decides: classic's five large transfers pay "
-      "it once each, a tree of 8 pays 3 times up and 3 times down, a ring 14 times. And buckets pay "
+      "Where only the latency counts, the number of hops decides: classic's five large transfers "
+      "pay "
+      "it once each, a tree of 8 pays 3 times up and 3 times down, a ring 14 times. And buckets "
+      "pay "
       "it each."},
-     {"A link of 12.3 GB/s with a latency of 5 us (PCIe 3): from which size on does a transfer take "
+     {"A link of 12.3 GB/s with a latency of 5 us (PCIe 3): from which size on does a transfer "
+      "take "
       "nine tenths of its time for bytes?",
       LESSON_NUMBER, "kB", "9 * 5e-6 * 12.3e9 / 1e3", 0.03, false,
       "n / b = 9 a. Smaller buckets waste bandwidth, much larger ones gain little."}},
@@ -137,13 +140,15 @@ const lesson lesson_table[] = {
      {"Now the fast one gets three of four rows. How many times as long is a step as with two fast "
       "devices of half the rows each?",
       LESSON_NUMBER, "times", "(3 / 4) / (1 / 2)", 0.02, false,
-      "Both are done after 3/4 of the rows at full speed, in place of 1/2: 1.5 times, half of the 3 "
+      "Both are done after 3/4 of the rows at full speed, in place of 1/2: 1.5 times, half of the "
+      "3 "
       "times of equal shares."}},
     {8,
      "failure",
      "Failure and going on",
      {"train --devices 3xcpu --threads 1 --shards 8 --steps 20 " SMALL,
-      "train --devices 3xcpu --threads 1 --shards 8 --steps 20 --survive --fault error:0@10 " SMALL},
+      "train --devices 3xcpu --threads 1 --shards 8 --steps 20 --survive --fault "
+      "error:0@10 " SMALL},
      NULL,
      {"Device 0 of three, the root, fails after step 10 of 20. The two others go on from the last "
       "kept state, with the same 8 shards of each batch. Do they end with the weights that three "
@@ -160,7 +165,8 @@ const lesson lesson_table[] = {
     {9,
      "staleness",
      "Asynchronous staleness",
-     {"train --mode async --devices 3xcpu --threads 1 --steps 120 --batch 12 --straggler 0:3 " SMALL},
+     {"train --mode async --devices 3xcpu --threads 1 --steps 120 --batch 12 --straggler "
+      "0:3 " SMALL},
      NULL,
      {"Three devices push gradients to a server and wait for nobody; one of them takes three times "
       "as long. How many updates does a push miss on average, between its pull and itself?",
@@ -185,7 +191,8 @@ const lesson lesson_table[] = {
       0.08, false,
       "Half the bytes take as long as all of them over twice the bandwidth. The ring is shorter by "
       "0.30 s, the computing stays: less than twice as fast."},
-     {"The same over NVLink, where a step takes as long as its computing. How many times as fast is "
+     {"The same over NVLink, where a step takes as long as its computing. How many times as fast "
+      "is "
       "a step with half the bytes?",
       LESSON_NUMBER, "times", "1 + $3.runs[mode=ddp-ring].wait_ms / $3.runs[mode=ddp-ring].step_ms",
       0.02, false,
@@ -212,7 +219,8 @@ const lesson lesson_table[] = {
       "train --devices 2xcpu --batch 64 --steps 2 --evaluate-every -1 --activation-checkpointing",
       RACE},
      NULL,
-     {"resnet20, 32 rows on each of two devices: weights, gradients and momentum take 3.3 MB of the "
+     {"resnet20, 32 rows on each of two devices: weights, gradients and momentum take 3.3 MB of "
+      "the "
       "root's 57 MB, activations nearly all the rest. Activation checkpointing keeps few of them "
       "and computes the others again. What share of the 57 MB does the root still need?",
       LESSON_NUMBER, "%", "100 * $2.peak_bytes[0] / $1.peak_bytes[0]", 0.25, false,
