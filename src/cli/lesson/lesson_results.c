@@ -171,7 +171,7 @@ yoke_status lesson_results_add(const char *path, const char *name, json_t *entry
     if (status != YOKE_OK) return status;
     char *text = NULL;
     if (json_array_append(json_object_get(results, "entries"), entry) == 0)
-        text = json_dumps(results, JSON_INDENT(1));
+        text = json_dumps(results, JSON_INDENT(1) | JSON_REAL_PRECISION(10));
     json_decref(results);
     if (text == NULL) return cli_refuse(YOKE_ERROR_MEMORY, "no memory for results");
     status = write_text(path, text);

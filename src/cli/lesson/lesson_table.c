@@ -5,7 +5,10 @@
 /* A run of a second or two that nothing but the commands' other words changes. */
 #define SMALL "--model mlp --dataset synthetic:1x28x28 --evaluate-every -1"
 #define SLOW "--batch 64 --steps 8 --link 0.05,2000 --evaluate-every -1 --devices 2xcpu"
-#define RACE "compare --devices 4xcpu --counts doubling --batch 8 --link 0.3,20 --seconds 6"
+#define RACE                                                                                       \
+    "compare --devices 4xcpu --counts doubling --batch 8 --link 0.3,20 --learn-steps 2 --rounds "  \
+    "3 "                                                                                           \
+    "--seconds 2"
 
 const lesson_row lesson_table[] = {
     {1,
@@ -165,8 +168,8 @@ const lesson_row lesson_table[] = {
     {9,
      "staleness",
      "Asynchronous staleness",
-     {"train --mode async --devices 3xcpu --threads 1 --steps 120 --batch 12 --straggler "
-      "0:3 " SMALL},
+     {"train --mode async --devices 3xcpu --threads 1 --steps 120 --batch 12 --lr 0.001 "
+      "--straggler 0:3 " SMALL},
      NULL,
      {"Three devices push gradients to a server and wait for nobody; one of them takes three times "
       "as long. How many updates does a push miss on average, between its pull and itself?",

@@ -131,7 +131,9 @@ static yoke_status finish(const lesson_flags *flags, const lesson_entry *entry) 
     yoke_status status = YOKE_OK;
     if (json == NULL) return cli_refuse(YOKE_ERROR_MEMORY, "no memory for the result");
     if (flags->results != NULL) status = lesson_results_add(flags->results, flags->name, json);
-    char *text = flags->json && status == YOKE_OK ? json_dumps(json, JSON_COMPACT) : NULL;
+    char *text = flags->json && status == YOKE_OK
+                     ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(10))
+                     : NULL;
     if (text != NULL) printf("%s\n", text);
     free(text);
     json_decref(json);
@@ -145,7 +147,8 @@ static yoke_status conclude(const lesson_row *lesson, const lesson_flags *flags,
     yoke_status status = find_truths(results, lesson, entry);
     if (status != YOKE_OK) return status;
     judge(&entry->predict);
-    if (!flags->json || terminal) print_result(out, terminal, "predicted", "came out", &entry->predict);
+    if (!flags->json || terminal)
+        print_result(out, terminal, "predicted", "came out", &entry->predict);
     fflush(out);
     if (!entry->exercise.asked) status = ask(lesson, flags, terminal, &entry->exercise);
     if (status != YOKE_OK) return status;
