@@ -29,6 +29,7 @@ int data_main(int argc, char **argv);
 int simulate_main(int argc, char **argv);
 int advise_main(int argc, char **argv);
 int doctor_main(int argc, char **argv);
+int lesson_main(int argc, char **argv);
 int completion_main(int argc, char **argv);
 int version_main(int argc, char **argv);
 int help_main(int argc, char **argv);
@@ -36,7 +37,8 @@ int help_main(int argc, char **argv);
 /* Their options: cli_parse and `yoke help VERB` read them. */
 extern const cli_verb train_verb, evaluate_verb, predict_verb, generate_verb, devices_verb,
     bench_verb, compare_verb, verify_verb, launch_verb, resize_verb, checkpoint_verb, model_verb,
-    data_verb, report_verb, simulate_verb, advise_verb, doctor_verb, completion_verb, version_verb,
+    data_verb, report_verb, simulate_verb, advise_verb, doctor_verb, lesson_verb, completion_verb,
+    version_verb,
     help_verb;
 
 /* Records a failure of the tool itself; the first text stays. Returns `status`. */

@@ -33,6 +33,7 @@ static const struct {
     {&simulate_verb, simulate_main},
     {&advise_verb, advise_main},
     {&doctor_verb, doctor_main},
+    {&lesson_verb, lesson_main},
     {&completion_verb, completion_main},
     {&version_verb, version_main},
     {&help_verb, help_main},

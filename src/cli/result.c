@@ -275,6 +275,10 @@ static void json_lists(yoke_json *json, yoke_data_parallel *engine) {
     for (int i = 0; i < count; i++)
         yoke_json_real(json, yoke_stage_name(rows[i].stage), rows[i].median_ms);
     yoke_json_close(json, '}');
+    yoke_json_open(json, "stage_bytes", '{');
+    for (int i = 0; i < count; i++)
+        if (rows[i].bytes > 0) yoke_json_real(json, yoke_stage_name(rows[i].stage), rows[i].bytes);
+    yoke_json_close(json, '}');
     yoke_json_open(json, "peak_bytes", '[');
     for (int i = 0; i < yoke_data_parallel_device_count(engine); i++) {
         yoke_memory_report report = {.struct_size = sizeof report};

@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""yoke lesson: predictions, refusals, files of results; and every lesson's commands run and say what the lesson says.
+
+usage: test_lesson.py YOKE [unittest arguments]
+"""
+import json
+import os
+import pathlib
+import pty
+import shlex
+import subprocess
+import sys
+import tempfile
+import unittest
+
+YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
+LIMIT_S = 300
+# Lesson: right prediction, its answer as computed here, wrong prediction, right answer of the exercise, wrong one.
+# None: a clock decides, and the test only runs it.
+ANSWERS = {
+    1: ("2", None, "x", "yes", "no"),
+    2: ("ddp, overlap, classic, python", None, "x", 7 * 4 * 272474 / 0.3e9 * 1e3, 12),
+    3: ("4 copies", 4, "1", 327, 109),
+    4: ("four one many", None, "x", "5 ms", "15"),
+    5: ("2x", 2, "3", 1.98, 100),
+    6: ("classic < tree < ring", None, "ring,tree,classic", "0.5535 MB", "5"),
+    7: ("3", 3, "1.5", 1.5, 3),
+    8: ("yes", True, "no", 50, 100),
+    9: ("2 updates", 2, "1", 15, 5),
+    10: ("1.75 times", 1.75, "2", 1, 2),
+    11: ("27 %", 300 / 11, "37", 27, 40),
+    12: ("41%", 41, "80", 25, 100),
+    13: ("80", None, "x", 33.3, 66),
+}
+
+
+def yoke(*arguments, folder=None, **options):
+    return subprocess.run([YOKE, *map(str, arguments)], cwd=folder, text=True, capture_output=True, timeout=LIMIT_S,
+                          check=False, stdin=subprocess.DEVNULL, **options)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        made = tempfile.TemporaryDirectory(prefix="yoke-lesson-test-")
+        self.addCleanup(made.cleanup)
+        self.folder = pathlib.Path(made.name)
+
+    def run_ok(self, *arguments, **options):
+        done = yoke(*arguments, folder=self.folder, **options)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done
+
+    def said(self, *arguments):
+        return json.loads(self.run_ok(*arguments, "--json").stdout)
+
+    def refused(self, code, text, *arguments, **options):
+        done = yoke(*arguments, folder=self.folder, **options)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.assertIn(text, done.stderr)
+        self.assertEqual(done.stdout, "")
+        return done
+
+    def write(self, name, content):
+        (self.folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
+        return name
+
+
+class Lessons(Case):
+    def check(self, number):
+        right, truth, wrong, answer, mistake = ANSWERS[number]
+        told = self.said("lesson", number, "--predict", right, "--answer", answer)
+        prediction, exercise = told["prediction"], told["exercise"]
+        self.assertTrue(exercise["right"], exercise)
+        self.assertEqual(truth is None, prediction["clock"] or prediction["kind"] == "order")
+        if not prediction["clock"]:
+            self.assertTrue(prediction["right"], prediction)
+            if truth is not None:
+                self.assertAlmostEqual(prediction["measured"] / truth, 1, delta=0.1)
+            self.assertFalse(self.said("lesson", number, "--predict", wrong)["prediction"]["right"])
+        self.assertEqual(told["lesson"], number)
+        return told, mistake
+
+    def test_wrong_answers_of_exercises_are_wrong(self):
+        for number in (7, 10, 11):
+            told, mistake = self.check(number)
+            again = self.said("lesson", told["name"], "--predict", ANSWERS[number][0], "--answer", mistake)
+            self.assertFalse(again["exercise"]["right"])
+            self.assertAlmostEqual(again["exercise"]["off"], mistake / again["exercise"]["measured"], delta=1e-6)
+
+    def test_the_list_has_them_all(self):
+        listed = self.said("lesson")["lessons"]
+        self.assertEqual([lesson["lesson"] for lesson in listed], list(ANSWERS))
+        lines = self.run_ok("lesson").stdout.splitlines()
+        self.assertEqual([line.split()[:2] for line in lines], [[str(x["lesson"]), x["name"]] for x in listed])
+
+    def test_a_measured_figure_is_that_of_the_commands(self):
+        """The expressions of lessons 6 and 10, computed here from the commands' own JSON."""
+        commands = {x["lesson"]: x["commands"] for x in self.said("lesson")["lessons"]}
+        run = {number: [{mode["mode"]: mode for mode in self.said(*shlex.split(command))["runs"]}
+                        for command in commands[number]] for number in (6, 10)}
+        hidden = {"classic": "dp-classic", "ring": "ddp-ring", "tree": "ddp-tree"}
+        for name, value in self.said("lesson", 6, "--predict", "ring,tree,classic")["prediction"]["measured"].items():
+            mode = run[6][0][hidden[name]]
+            self.assertAlmostEqual(value, mode["communicate_ms"] + mode["wait_ms"], places=3)
+        fast = self.said("lesson", 10, "--predict", "1")["prediction"]
+        self.assertAlmostEqual(fast["measured"], run[10][0]["ddp-ring"]["step_ms"] / run[10][1]["ddp-ring"]["step_ms"], 6)
+        self.assertAlmostEqual(fast["off"], 1 / fast["measured"], 6)
+
+    def test_an_order_counts_the_pairs_that_are_the_other_way_round(self):
+        for order, pairs in (("classic,tree,ring", 0), ("tree,classic,ring", 1), ("ring,tree,classic", 3)):
+            told = self.said("lesson", "links", "--predict", order)["prediction"]
+            self.assertEqual((told["off"], told["right"]), (pairs, pairs == 0))
+
+    def test_answers_of_a_file(self):
+        answers = self.write("answers.json", {"7": {"predict": 3, "exercise": "1.5 times"},
+                                              "links": {"predict": ["classic", "tree", "ring"]}})
+        told = self.said("lesson", 7, "--answers", answers)
+        self.assertTrue(told["prediction"]["right"] and told["exercise"]["right"])
+        told = self.said("lesson", 6, "--answers", answers)
+        self.assertTrue(told["prediction"]["right"])
+        self.assertIsNone(told["exercise"])
+        self.refused(2, "wants a prediction first", "lesson", 11, "--answers", answers)
+
+    def test_words_show_prediction_outcome_and_reason(self):
+        words = self.run_ok("lesson", 7, "--predict", "2", "--answer", "1500e-3 x").stdout
+        self.assertRegex(words, r"predicted +2\n +came out +2\.99\d times\n +wrong: 0\.66\d times what it is\n")
+        self.assertIn("Everybody waits for the slowest device", words)
+        self.assertIn("right, within 2 %", words)
+        self.assertLessEqual(max(map(len, words.splitlines())), 79)
+
+
+def add_lesson(number):
+    setattr(Lessons, f"test_lesson_{number}", lambda self: self.check(number) and None)
+
+
+for one in ANSWERS:
+    if one not in (7, 10, 11):
+        add_lesson(one)
+
+
+class Refusals(Case):
+    def test_without_a_terminal_it_wants_a_prediction(self):
+        self.refused(2, "--predict", "lesson", 7)
+
+    def test_answers_that_are_none(self):
+        for number, value, text in ((7, "three", "a number of times"), (7, "3 km", "a number of times"),
+                                    (7, "nan", "a number of times"), (8, "perhaps", "yes or no"),
+                                    (6, "ring,tree", "each of classic, ring, tree once"),
+                                    (6, "ring,ring,tree", "once"), (6, "ring,tree,star", "once"),
+                                    (7, "1" * 300, "at most 255 bytes")):
+            self.refused(2, text, "lesson", number, "--predict", value)
+        self.refused(2, "a number of times", "lesson", 7, "--predict", 3, "--answer", "x")
+
+    def test_what_is_no_lesson(self):
+        for word in ("0", "14", "-1", "steps", ""):
+            self.refused(2, "", "lesson", "--predict", 1, "--", word)
+        self.refused(2, "one lesson at a time", "lesson", 7, 8)
+        self.refused(2, "say which lesson", "lesson", "--predict", 1)
+        self.refused(2, "--name is for", "lesson", 7, "--predict", 1, "--name", "Ada")
+
+    def test_files_of_answers(self):
+        self.refused(66, "missing.json", "lesson", 7, "--answers", "missing.json")
+        self.refused(65, "line 1", "lesson", 7, "--answers", self.write("bad.json", "{"))
+        self.refused(65, "no text, number", "lesson", 7, "--answers", self.write("list.json", {"7": {"predict": {}}}))
+
+    def test_a_command_that_fails_leaves_the_results_alone(self):
+        self.said("lesson", 7, "--predict", 3, "--results", "r.json", "--name", "Ada")
+        before = (self.folder / "r.json").read_bytes()
+        env = dict(os.environ, TMPDIR="/nowhere")
+        self.refused(74, "cannot create the folder", "lesson", 7, "--predict", 3, "--results", "r.json", env=env)
+        self.assertEqual((self.folder / "r.json").read_bytes(), before)
+
+    def test_a_command_that_fails_is_named_with_what_it_said(self):
+        limited = f"ulimit -v 200000; {shlex.quote(str(YOKE))}"
+        options = {"capture_output": True, "text": True, "timeout": LIMIT_S, "stdin": subprocess.DEVNULL, "check": False}
+        if subprocess.run(["bash", "-c", f"{limited} version"], **options).returncode:
+            self.skipTest("the tool does not start in 200 MB of addresses here")
+        done = subprocess.run(["bash", "-c", f"{limited} lesson 8 --predict yes"], **options)
+        self.assertEqual((done.returncode, done.stdout), (71, ""), done.stderr)
+        self.assertIn("out of memory", done.stderr)
+        self.assertIn("the lesson's command ended with exit code 71: yoke train", done.stderr)
+
+
+class Results(Case):
+    def add(self, number, value, name=None, file="r.json"):
+        named = ["--name", name] if name is not None else []
+        return self.run_ok("lesson", number, "--predict", value, "--results", file, *named)
+
+    def test_it_grows_by_an_entry_for_each_run(self):
+        self.add(7, 2, "Ada")
+        self.add(7, 3)
+        told = json.loads((self.folder / "r.json").read_text())
+        self.assertEqual((told["yoke_lessons"], told["student"], len(told["entries"])), (1, "Ada", 2))
+        entry = told["entries"][0]
+        self.assertEqual(entry["yoke"], yoke("version").stdout.split()[1])
+        self.assertEqual(entry["cores"], os.cpu_count())
+        self.assertRegex(entry["date"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["r.json"])
+
+    def test_files_that_cannot_take_it_stay_as_they_are(self):
+        self.add(7, 2, "Ada")
+        for name, content in (("other.json", {"a": 1}), ("list.json", []), ("cut.json", '{"yoke_lessons":1'),
+                              ("entry.json", {"yoke_lessons": 1, "student": "A", "entries": [{"lesson": 99}]}),
+                              ("new.json", {"yoke_lessons": 2, "student": "A", "entries": []})):
+            self.write(name, content)
+            before = (self.folder / name).read_bytes()
+            self.refused(65, name, "lesson", 7, "--predict", 3, "--results", name)
+            self.assertEqual((self.folder / name).read_bytes(), before)
+        self.refused(2, "of Ada, not of Bob", "lesson", 7, "--predict", 3, "--results", "r.json", "--name", "Bob")
+        self.refused(2, "--name", "lesson", 7, "--predict", 3, "--results", "fresh.json")
+        self.refused(2, "UTF-8", "lesson", 7, "--predict", 3, "--results", "fresh.json", "--name", "x" * 201)
+        self.refused(74, "nowhere", "lesson", 7, "--predict", 3, "--results", "nowhere/r.json", "--name", "A")
+        os.mkfifo(self.folder / "pipe")
+        self.assertNotEqual(yoke("lesson", 7, "--predict", 3, "--results", "pipe", "--name", "A",
+                                 folder=self.folder).returncode, 0)
+        self.assertFalse((self.folder / "fresh.json").exists())
+
+    def test_a_table_of_several_students_in_which_the_first_answer_counts(self):
+        self.add(7, 2, "Ada")
+        self.add(7, 3)
+        self.add(7, 3, "Bob", "bob.json")
+        table = self.run_ok("lesson", "--collect", "r.json", "bob.json").stdout.splitlines()
+        marks = {line.split()[0]: line.split()[7] for line in table[1:3]}
+        self.assertEqual(marks, {"Ada": "-.", "Bob": "+."})
+        self.assertRegex("\n".join(table), r" 7\. Unequal devices +predictions +1 of +2 right, exercises +0 of +0")
+        told = self.said("lesson", "--collect", "r.json", "bob.json")["students"]
+        self.assertEqual([(x["student"], x["file"], x["lessons"][0]["attempts"], x["lessons"][0]["prediction"]["right"])
+                          for x in told], [("Ada", "r.json", 2, False), ("Bob", "bob.json", 1, True)])
+        self.refused(66, "missing.json", "lesson", "--collect", "r.json", "missing.json")
+        self.refused(2, "--collect takes", "lesson", "--collect")
+
+    def test_hostile_names_show_as_text(self):
+        name = "</script>\"'\x1b[31m\u202eevil\u2028\t<b>"
+        self.write("h.json", {"yoke_lessons": 1, "student": name, "entries": []})
+        line = self.run_ok("lesson", "--collect", "h.json").stdout.splitlines()[1]
+        self.assertTrue(line.startswith("</script>\"'\\x1b[31m\\u202Eevil\\u2028\\x09<b>"), line)
+        self.assertEqual(self.said("lesson", "--collect", "h.json")["students"][0]["student"], name)
+        self.add(7, 3, name, "i.json")
+        self.assertEqual(json.loads((self.folder / "i.json").read_text())["student"], name)
+
+
+class Terminal(Case):
+    def talk(self, lines, *arguments):
+        """(exit code, all that the terminal showed) of a student who types these lines."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(self.folder)
+            os.execv(YOKE, [str(YOKE), *map(str, arguments)])
+        shown = b""
+        for line in lines:
+            while not shown.endswith(b"> "):
+                shown += os.read(terminal, 4096)
+            os.write(terminal, line.encode() + b"\n")
+            shown += b"\n"
+        while True:
+            try:
+                part = os.read(terminal, 4096)
+            except OSError:
+                break
+            if not part:
+                break
+            shown += part
+        os.close(terminal)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+
+    def test_it_asks_first_runs_and_asks_for_the_exercise(self):
+        code, shown = self.talk(["much", "3", "1.5"], "lesson", 7, "--results", "r.json", "--name", "Ada")
+        self.assertEqual(code, 0, shown)
+        places = [shown.index(text) for text in (
+            "Lesson 7. Unequal devices", "Predict first.", "'much' is no answer", "$ yoke simulate", "came out",
+            "Everybody waits", "Exercise.", "Both are done")]
+        self.assertEqual(places, sorted(places))
+        entry = json.loads((self.folder / "r.json").read_text())["entries"][0]
+        self.assertTrue(entry["prediction"]["right"] and entry["exercise"]["right"])
+
+    def test_a_student_who_gives_up(self):
+        code, shown = self.talk(["much", "more", "many"], "lesson", 7)
+        self.assertEqual(code, 2)
+        self.assertIn("no answer in 3 attempts", shown)
+        code, shown = self.talk(["3", "\x04"], "lesson", 7)
+        self.assertEqual(code, 0, shown)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
