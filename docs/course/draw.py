@@ -4,7 +4,7 @@ dark, with a title that states its result and a text for those who cannot see it
 
 usage: draw.py FIGURE.svg TITLE TEXT {HEADING TRACE.json FIRST:LAST}...
 
-draws steps FIRST to LAST of traces of yoke train, without FIRST:LAST the step that other programs delayed least.
+draws steps FIRST to LAST of traces of yoke train, without FIRST:LAST the step of median length.
 """
 import html
 import json
@@ -55,7 +55,7 @@ def ticks(end):
     return [step * number for number in range(int(end / step + 1e-9) + 1)]
 
 
-def lanes(path, title, words, rows, end, unit):
+def lanes(path, title, words, rows, end, unit, behind="pale"):
     """rows: (name, spans), a name without spans is a heading; a span: (begin, end, kind, label)."""
     parts, y, scale = [], 52, (WIDTH - LEFT - RIGHT) / end
     bottom = y + 34 * len(rows)
@@ -63,8 +63,8 @@ def lanes(path, title, words, rows, end, unit):
         parts += [grid(LEFT + at * scale, y, bottom), text(LEFT + at * scale, bottom + 18, f"{at:g}", "middle")]
     for name, spans in rows:
         parts.append(text(16, y + 20, name, kind="" if spans else "title"))
-        if spans:  # what stays pale is idle
-            parts.append(rectangle(LEFT, y + 2, end * scale, 26, "pale"))
+        if spans:  # where nothing is drawn over it, the lane is idle
+            parts.append(rectangle(LEFT, y + 2, end * scale, 26, behind))
         for begin, stop, kind, label in spans:
             parts.append(rectangle(LEFT + begin * scale, y + 2, max(0.5, (stop - begin) * scale - 1), 26, kind))
             if label != "":
@@ -106,7 +106,7 @@ def steps_of(path, steps):
         for span in spans[1:]:
             if span["name"] == "step":
                 lengths[span["args"]["step"]] = max(span["dur"], lengths.get(span["args"]["step"], 0))
-        steps = [min(lengths, key=lengths.get)]
+        steps = [sorted(lengths, key=lengths.get)[len(lengths) // 2]]
     spans = [span for span in spans if steps[0] <= span["args"]["step"] <= steps[-1]]
     begin = min(span["ts"] for span in spans)
     lanes_of = {}

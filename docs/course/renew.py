@@ -33,7 +33,7 @@ DRAWN = {
     "12-memory": ("memory", "compare --devices 4xcpu --counts doubling --threads 1 --batch 16 --link 0.3,20 --seconds 5"),
     "13-idle": ("steps", "One waits for a slow device; both wait for a slow link",
                 "Two steps of two devices: in the first cpu:0 waits for cpu:1, in the second both wait after backward.",
-                "cpu:1 computes half as fast", "build/slow.json", "", "a link of 0.05 GB/s", "build/link.json", ""),
+                "cpu:1 computes a third as fast", "build/slow.json", "", "a link of 0.05 GB/s", "build/link.json", ""),
 }
 SCRIPT = re.compile(r"```console\n\$ python3 (\S+)\n```\n\n```text\n(.*?)```", re.S)
 
@@ -96,9 +96,9 @@ def cut(page, section):
 def draw_memory(figure, command):
     """Bars of the bytes of the root and of another device, for each way to train on all devices and for one device."""
     result = json.loads(run(["build/release/yoke", *command.split(), "--json"]))
-    kinds = {"weights": "quiet", "gradients": "soft", "optimizer": "strong", "activations": "pale", "other": "faint"}
+    kinds = {"weights": "quiet", "gradients": "soft", "optimizer": "strong", "activations": "faint", "other": "pale"}
     most = max(way["devices"] for way in result["contenders"])
-    rows = [("weights, gradients, optimizer (strong), activations (pale), other", [])]
+    rows = []
     for way in result["contenders"]:
         if way["devices"] == most or way["name"] == "single":
             for place, part in zip(("root", "other"), way["parts"]):
@@ -108,10 +108,13 @@ def draw_memory(figure, command):
                     bars.append((at, at + size, colour, f"{size:.1f}" if size > 1.2 else ""))
                     at += size
                 rows.append((f"{way['name']}, {place}" if most > 1 and way["name"] != "single" else "one device", bars))
+    width = max(bar[1] for _, bars in rows for bar in bars)
+    places = [number * width / 5 for number in range(5)]
     draw.lanes(figure, "Four devices divide the activations; only sharded divides the optimizer",
                "Bars of memory: activations are by far the longest part, on one device four times as long as on each "
                "of four; the optimizer lies on the root, on every rank of DDP, or in quarters on all.",
-               rows, max(bar[1] for _, bars in rows for bar in bars), "MiB")
+               [("", [(at, at + width / 5, colour, kind) for at, (kind, colour) in zip(places, kinds.items())]), *rows],
+               width, "MiB", "page")
 
 
 def draw_figure(lesson, figure, python):
