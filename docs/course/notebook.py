@@ -37,6 +37,7 @@ class show:
 
     def _repr_html_(self):
         return f'<iframe srcdoc="{html.escape(self.text)}" width="100%" height="{self.height}"></iframe>'"""
+PAGES = {**FIGURES, "13-idle": "timeline"}  # the figure of the last page that a lesson writes
 # Code that follows the commands of a lesson.
 TRIALS = {
     "1-step": """run = ["train", "--devices", "2xcpu", "--batch", 32, "--steps", 20, "--evaluate-every", -1]
@@ -67,6 +68,31 @@ print("the same bits:", threads["weights_hash"] == ranks["weights_hash"])""",
 for shares in ("1:1", "3:1", "7:1"):
     result = yoke.tool(*run, "--shares", shares, "--evaluate-every", -1)
     print(shares, round(result["step_ms"]["median"], 1), "ms a step, weights", result["weights_hash"])""",
+    "8-failure": """run = ["train", "--devices", "3xcpu", "--threads", 1, "--shards", 8, "--steps", 40, "--evaluate-every", -1]
+for fault in ("error:0@20", "memory:2@39", "error:0@10,error:1@30"):
+    result = yoke.tool(*run, "--survive", "--fault", fault)
+    print(fault, "lost", result["lost"], "weights", result["weights_hash"])""",
+    "9-stale": """run = ["train", "--mode", "async", "--devices", "3xcpu", "--threads", 1, "--batch", 16, "--evaluate-every", -1]
+for bound in (2, 4, 8):
+    counts = yoke.tool(*run, "--steps", 60, "--straggler", "0:3", "--max-staleness", bound)["staleness"]
+    mean = sum(stale * count for stale, count in enumerate(counts)) / sum(counts)
+    print("bound", bound, "pushes by staleness", counts, "mean", round(mean, 2))""",
+    "10-compression": """for part in (1, 0.5, 0.25, 0.02):  # of the bytes: as much as a link of 1 / part times the bandwidth
+    run = yoke.tool("simulate", "build/p.json", "--devices", 8, "--mode", "ddp-ring", "--link", f"{0.03 / part},20")["runs"][0]
+    print(f"{part:.0%} of the bytes: {run['step_ms']:.1f} ms a step, efficiency {run['efficiency']:.0%}")""",
+    "11-pipelines": """for parts in (1, 2, 4, 8):
+    run = ["train", "--devices", "cpu", "--batch", 64, "--steps", 2, "--evaluate-every", -1, "--accumulate", parts]
+    print(parts, "micro-batches:", round(yoke.tool(*run)["peak_bytes"][0] / 1e6, 1), "MB; bubble of 4 stages",
+          f"{3 / (parts + 3):.0%}")""",
+    "12-memory": """for model in ("resnet20", "resnet56", "mlp"):
+    run = ["train", "--model", model, "--devices", "cpu", "--batch", 32, "--steps", 1, "--evaluate-every", -1]
+    kept, again = (yoke.tool(*run, *more) for more in ([], ["--activation-checkpointing"]))
+    print(model, round(kept["peak_bytes"][0] / 1e6, 1), "or", round(again["peak_bytes"][0] / 1e6, 1), "MB, equal weights:",
+          kept["weights_hash"] == again["weights_hash"])""",
+    "13-idle": """for width in (16, 64, 256, 1024):
+    result = yoke.tool("train", "--devices", "cpu", "--steps", 30, "--batch", 256, "--model", f"mlp:width={width}",
+                       "--dataset", "synthetic:3x32x32", "--augment", "crop-flip-cutout", "--evaluate-every", -1)
+    print(width, f"{result['load_wait_share']:.0%} of the time waits for rows")""",
 }
 
 
@@ -82,12 +108,14 @@ def code_of(block):
 def figure_cell(lesson, text):
     """The cell that shows the figure whose picture the lesson has."""
     page = re.findall(r"--html (\S+)", text)[-1]
-    return f'show("{page}", "{FIGURES[lesson]}")  # show("{page}") shows the whole page'
+    return f'show("{page}", "{PAGES[lesson]}")  # show("{page}") shows the whole page'
 
 
 def part_of(lesson, text, part):
     """A part of a lesson between two commands, with the reader's own figure in the place of the lesson's picture."""
     words, *rest = PICTURE.split(part)
+    if rest and lesson not in PAGES:  # draw.py or a script draws it
+        words, rest = words + rest[0], []
     yield "markdown", words
     if rest:
         yield "code", figure_cell(lesson, text)

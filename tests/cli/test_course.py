@@ -30,7 +30,7 @@ ATTEMPTS = 3
 
 
 def lessons():
-    return sorted(COURSE.glob("[0-9]-*.md"))
+    return sorted(COURSE.glob("[0-9]*-*.md"), key=lambda page: int(page.name.split("-")[0]))
 
 
 @functools.cache
@@ -88,7 +88,7 @@ class Pages(unittest.TestCase):
 
     def test_a_lesson_has_a_prediction_commands_a_figure_a_script_and_an_exercise_with_its_answer(self):
         index = (COURSE / "README.md").read_text()
-        self.assertEqual(len(lessons()), 7)
+        self.assertEqual([int(page.name.split("-")[0]) for page in lessons()], list(range(1, 14)))
         for page in lessons():
             with self.subTest(lesson=page.stem):
                 text = page.read_text()
@@ -99,6 +99,7 @@ class Pages(unittest.TestCase):
                 self.assertEqual(len(scripts(page.stem)), 1)
                 self.assertRegex(text, r"## Exercise\n\n(.|\n)+<details><summary>Answer</summary>\n\n(.|\n)+</details>")
                 self.assertIn(f"({page.name})", index)
+                self.assertIn(f"**Check yourself:** `build/release/yoke lesson {page.name.split('-')[0]}`", text)
 
     def test_figures_are_svg_files_with_a_title_and_a_text_for_those_who_cannot_see_them(self):
         space = "{http://www.w3.org/2000/svg}"
@@ -127,7 +128,7 @@ class Scripts(unittest.TestCase):
         for page in lessons():
             for name, expected in scripts(page.stem):
                 with self.subTest(script=name):
-                    printed = run([TORCH, COURSE / name], ROOT)
+                    printed = run([TORCH, COURSE / name], folder("scripts"))
                     self.assertIsNone(pages.difference(expected, printed, False), printed)
 
 
@@ -280,6 +281,129 @@ class Claims(unittest.TestCase):
         advice = [yoke("6-links", number) for number in (4, 5, 6)]
         for words, limit in zip(advice, ("limit: the links", "no bandwidth makes it", "limit: computation")):
             self.assertIn(limit, words)
+
+    def test_7_a_slow_device_sets_the_pace_and_whole_shards_keep_the_bits(self):
+        yoke("7-unequal", 0)
+        set_times(folder("7-unequal") / "build/p.json", 4.5)
+        alike, slow = ({run["devices"]: run for run in told("7-unequal", number)["runs"]} for number in (1, 2))
+        for devices, rate in ((2, 2 / 3), (8, 8 / 3)):
+            self.assertAlmostEqual(slow[devices]["step_ms"] / alike[1]["step_ms"], 3, delta=0.05)
+            self.assertAlmostEqual(slow[devices]["speedup"] / rate, 1, delta=0.02)
+        equal, dealt, by_speed = (told("7-unequal", number) for number in (3, 4, 5))
+        self.assertEqual(equal["weights_hash"], dealt["weights_hash"])
+        self.assertEqual([equal["rows_of_devices"], dealt["rows_of_devices"]], [[32, 32], [48, 16]])
+        self.assertEqual(sum(by_speed["rows_of_devices"]), 64)
+
+    @judges_clock
+    def test_7_three_to_one_is_half_again_as_fast_at_least(self):
+        def check():
+            equal, dealt, by_speed = (told("7-unequal", number) for number in (3, 4, 5))
+            self.assertGreater(equal["step_ms"]["median"], 1.5 * dealt["step_ms"]["median"])
+            self.assertGreater(by_speed["rows_of_devices"][0], 1.5 * by_speed["rows_of_devices"][1])
+        self.claim(check)
+
+    def test_8_a_run_that_loses_its_root_or_a_rank_ends_with_the_same_bits(self):
+        quiet, died = (told("8-failure", number) for number in (0, 1))
+        self.assertEqual((quiet.get("lost", 0), died["lost"]), (0, 1))
+        self.assertEqual(quiet["weights_hash"], died["weights_hash"])
+        self.assertIn(f"weights_hash {quiet['weights_hash']}", yoke("8-failure", 2))
+        lines = [json.loads(line) for line in (folder("8-failure") / "build/died.jsonl").read_text().splitlines()]
+        self.assertEqual([line["step"] for line in lines if "train_loss" in line], list(range(1, 41)))
+        last = {}
+        for span in spans("8-failure", "died.json"):
+            last[span["tid"]] = max(span["args"]["step"], last.get(span["tid"], 0))
+        self.assertEqual(last[1], 20)  # cpu:0
+        self.assertEqual({last[2], last[3]}, {39})
+
+    def test_9_the_order_of_the_pushes_repeats_a_run_and_a_bound_holds(self):
+        first, again, bound = (told("9-stale", number) for number in range(3))
+        self.assertEqual((first["weights_hash"], first["staleness"]), (again["weights_hash"], again["staleness"]))
+        self.assertEqual(len(bound["staleness"]), 3)
+        # Each update makes the two gradients that are under way one update older; those of the end never arrive.
+        missed = sum(stale * count for stale, count in enumerate(first["staleness"]))
+        self.assertLessEqual(missed, 2 * 60)
+        self.assertGreater(missed, 2 * 60 - 30)
+
+    @unittest.skipUnless(TORCH, "YOKE_TEST_TORCH names no interpreter with PyTorch")
+    def test_9_stale_gradients_need_the_rate_of_the_formula(self):
+        table = run([TORCH, COURSE / "stale.py"], folder("scripts")).split("+ 2))\n")[1]
+        for line in table.splitlines():
+            _, found, formula = map(float, line.split())
+            self.assertAlmostEqual(found / formula, 1, delta=0.002)
+
+    def test_10_half_the_bytes_are_worth_twice_the_bandwidth_and_precision_changes_no_bytes(self):
+        yoke("10-compression", 0)
+        set_times(folder("10-compression") / "build/p.json", 4.5)
+        whole, half, little = (told("10-compression", number)["runs"][0] for number in (1, 2, 3))
+        self.assertGreater(half["efficiency"], 1.5 * whole["efficiency"])
+        self.assertGreater(little["efficiency"], 0.95)
+        result = told("10-compression", 4)
+        sent = sum(span["args"].get("sent", 0) for span in spans("10-compression", "float16.json"))
+        # gradients of one device and weights of the other, in each step
+        self.assertAlmostEqual(sent / result["steps"] / (2 * 4 * result["parameters"]), 1, delta=0.01)
+
+    @unittest.skipUnless(TORCH, "YOKE_TEST_TORCH names no interpreter with PyTorch")
+    def test_10_what_is_left_out_must_be_remembered(self):
+        printed = run([TORCH, COURSE / "compression.py"], folder("scripts"))
+        loss = {line[:19].strip(): float(line.split()[-1]) for line in printed.splitlines()[1:]}
+        self.assertAlmostEqual(loss["bfloat16"] / loss["float32"], 1, delta=0.02)
+        for name in ("top 1 %", "sign"):
+            self.assertGreater(loss[name], 1.5 * loss["float32"])
+            self.assertLess(loss[f"{name}, feedback"], 1.15 * loss["float32"])
+
+    def test_11_values_outweigh_gradients_at_a_cut_and_micro_batches_divide_activations(self):
+        layers = {layer["name"]: layer for layer in told("11-pipelines", 0)["layers"]}
+        crossing = 64 * layers["relu.23"]["activation_bytes"]
+        whole, parts = (told("11-pipelines", number) for number in (1, 2))
+        self.assertGreater(crossing, 3.5 * 4 * whole["parameters"])
+        fixed = 4 * 4 * whole["parameters"]  # weights, gradients and their sum, momentum
+        self.assertLess(parts["peak_bytes"][0] - fixed, 0.3 * (whole["peak_bytes"][0] - fixed))
+
+    def test_11_the_schedules_have_the_bubble_of_the_formula_and_1f1b_keeps_no_more_than_its_stages(self):
+        sys.path.insert(0, str(COURSE))
+        import pipelines
+        for stages in (1, 2, 3, 4, 8):
+            for parts in (1, 2, 4, 7, 32):
+                for schedule, most in ((pipelines.gpipe, parts), (pipelines.one_f_one_b, min(stages, parts))):
+                    lanes = pipelines.run(schedule, stages, parts)
+                    self.assertEqual(sum(map(len, lanes)), 2 * stages * parts)
+                    self.assertAlmostEqual(pipelines.bubble(lanes), (stages - 1) / (parts + stages - 1))
+                    self.assertEqual(max(map(pipelines.kept, lanes)), most)
+
+    def test_12_activations_are_divided_and_checkpointing_keeps_the_bits(self):
+        ways = {(way["name"], way["devices"]): way["parts"] for way in told("12-memory", 0)["contenders"]}
+        one = ways["single", 1][0]["memory_bytes"]
+        for name in ("dp classic", "dp overlap", "dp sharded", "ddp"):
+            for part in ways[name, 4]:
+                self.assertAlmostEqual(part["memory_bytes"]["activations"] / one["activations"], 0.25, delta=0.02)
+                self.assertAlmostEqual(part["memory_bytes"]["weights"] / one["weights"], 1, delta=0.01)
+        for part in ways["dp sharded", 4]:
+            self.assertAlmostEqual(part["memory_bytes"]["optimizer"] / one["optimizer"], 0.25, delta=0.01)
+        kept, again = (told("12-memory", number) for number in (1, 2))
+        self.assertEqual(kept["weights_hash"], again["weights_hash"])
+        self.assertLess(again["peak_bytes"][0], 0.7 * kept["peak_bytes"][0])
+
+    def waits(self, name):
+        """Milliseconds by (thread that waits, thread that is the cause, or None)."""
+        found = {}
+        for span in spans("13-idle", name):
+            if span["name"] == "wait":
+                key = span["tid"], span["args"].get("cause")
+                found[key] = found.get(key, 0) + span["dur"] / 1e3
+        return found
+
+    def test_13_a_wait_names_the_slow_device_or_nobody_where_bytes_are_on_their_way(self):
+        result, linked = told("13-idle", 0), told("13-idle", 1)
+        slow = self.waits("slow.json")
+        self.assertEqual(max(slow, key=slow.get), (1, "cpu:1"))
+        link_ms = linked["steps"] * 2 * 4 * linked["parameters"] / 0.05e9 * 1e3
+        waits = self.waits("link.json")
+        self.assertGreater(waits[1, None] + waits[2, None], 0.5 * link_ms)
+        self.assertEqual(result["weights_hash"], linked["weights_hash"])
+
+    @judges_clock
+    def test_13_one_thread_of_the_loader_is_slower_than_a_tiny_network(self):
+        self.claim(lambda: self.assertGreater(told("13-idle", 3)["load_wait_share"], 0.5))
 
 
 if __name__ == "__main__":
