@@ -25,7 +25,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # torch.set_num_threads does not reach thre
 
 import torch
 
-from pytorch_models import MODELS
+from pytorch_models import CLASSES, Row, network
 
 
 def times(work, rounds):
@@ -80,7 +80,7 @@ def apply(replicas, inputs):
 
 
 def measure(name, rounds, replicas):
-    model, inputs = MODELS[name](), torch.zeros(2, 3, 8, 8)
+    model, inputs = network(name, Row(CLASSES, 3, 8, 8)), torch.zeros(2, 3, 8, 8)
     operations = count_operations(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.jit is deprecated, and has no equal without Python

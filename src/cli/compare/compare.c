@@ -18,12 +18,12 @@
 
 typedef struct compare_flags {
     compare_setup setup; /* optimizer: kind and learning rate, NaN: the default of the kind */
-    const char *model, *dataset, *devices, *link, *html;
+    const char *model, *dataset, *devices, *link, *html, *with_torch;
     algorithm_cache_flags algorithm_cache;
     straggler straggler;
     unsigned counts, ddp, also; /* words */
     int threads, learn_steps, rounds, steps;
-    double tolerance, seconds;
+    double tolerance, seconds, torch_deadline;
     bool lesson, json, quiet, rank_worker;
 } compare_flags;
 
@@ -53,6 +53,11 @@ static const cli_option options[] = {
      AT(also)},
     {"sync-every", "K", "local: steps from one mean of the weights to the next (4)",
      AT(setup.sync_every), 1, 1 << 16},
+    {"with-torch", "[PYTHON=python3]",
+     "race PyTorch itself, in this interpreter: eager, and DDP over gloo or nn.DataParallel",
+     AT(with_torch)},
+    {"torch-deadline", "S", "seconds in which PyTorch must answer (120)", AT(torch_deadline), 0.1,
+     86400},
     CLI_OPTION_COLLECTIVES(AT(setup.collectives)),
     CLI_OPTION_BUCKET_MB(AT(setup.bucket_mb), "as in yoke train"),
     CLI_OPTION_LINK(AT(link)),
@@ -93,6 +98,9 @@ const cli_verb compare_verb = {
         "--also adds asynchronous and local SGD, whose devices have weights of their own: they "
         "are\n"
         "timed beside the others, and their losses are compared with nobody's.\n"
+        "--with-torch adds torch eager on one device and, on all, torch ddp over gloo or, on\n"
+        "GPUs, torch dp (nn.DataParallel): the same model, batches and first weights, in the\n"
+        "same rounds. It needs an interpreter of Python that has torch.\n"
         "--lesson races dp python (nn.DataParallel without NCCL, with what Python costs it),\n"
         "dp classic (the same without Python), dp nccl (likewise, with NCCL), dp overlap and ddp\n"
         "on 4 CPU devices of one thread, with a batch of 8, a learning rate of 0.01, buckets of\n"
@@ -105,6 +113,7 @@ static const compare_flags defaults = {
     .learn_steps = 10,
     .rounds = 9,
     .seconds = 60,
+    .torch_deadline = 120,
     .tolerance = NAN};
 
 /* Small shards and slow links: what the schedules differ in is as large as what they compute. The
@@ -147,6 +156,11 @@ static int fill_setup(compare_setup *setup, const compare_flags *flags) {
     if (strlen(link) >= sizeof setup->link)
         return cli_usage_error("compare", "--link: '%.40s...' is no link", link);
     strcpy(setup->link, link);
+    const char *torch = flags->with_torch != NULL ? flags->with_torch : "";
+    if (strlen(torch) >= sizeof setup->torch || (flags->with_torch != NULL && torch[0] == '\0'))
+        return cli_usage_error("compare", "--with-torch: '%.40s' is no program", torch);
+    strcpy(setup->torch, torch);
+    setup->torch_deadline = flags->torch_deadline;
     int code = fill_algorithm_cache(setup, flags);
     return code >= 0 ? code : compare_setup_names(setup, "compare", flags->model, flags->dataset);
 }
@@ -192,17 +206,30 @@ static void enter_also(comparison *all, unsigned also, int devices) {
     if (also == ALSO_LOCAL || also == ALSO_BOTH) enter(all, COMPARE_LOCAL, devices, 0);
 }
 
+/* Each has processes of its own, so it races on all devices alone. */
+static void enter_torch_on_all(comparison *all, int devices) {
+    bool gpus = all->result.cores == 0;
+    if (all->result.setup.torch[0] == '\0') return;
+    enter(all, gpus ? COMPARE_TORCH_DP : COMPARE_TORCH_DDP, devices, 0);
+}
+
+static void enter_torch_on_one(comparison *all) {
+    if (all->result.setup.torch[0] != '\0') enter(all, COMPARE_TORCH_EAGER, 1, 0);
+}
+
 static int enter_lesson(comparison *all, int devices) {
     if (all->result.cores == 0)
         return cli_usage_error("compare",
                                "--lesson: GPUs have links of their own, and no schedule python; "
                                "leave it out, or use CPU devices");
     enter(all, COMPARE_SINGLE, 1, 0);
+    enter_torch_on_one(all);
     enter(all, COMPARE_PYTHON, devices, 0);
     enter(all, COMPARE_CLASSIC, devices, 0);
     enter(all, COMPARE_NCCL, devices, 0);
     enter(all, COMPARE_OVERLAP, devices, 0);
     enter(all, COMPARE_DDP, devices, 0);
+    enter_torch_on_all(all, devices);
     return -1;
 }
 
@@ -214,6 +241,7 @@ static int enter_all(comparison *all, const compare_flags *flags, const device_v
     int used = setup->threads * setup->device_count;
     if (used > all->result.cores) used = all->result.cores;
     if (used > setup->threads) enter(all, COMPARE_ALL_CORES, 1, used);
+    enter_torch_on_one(all);
     for (int devices = 2; devices <= view->count; devices++) {
         bool doubled = (devices & (devices - 1)) == 0 || devices == view->count;
         if (flags->counts == DOUBLING && !doubled) continue;
@@ -226,6 +254,7 @@ static int enter_all(comparison *all, const compare_flags *flags, const device_v
             enter(all, COMPARE_DDP, devices, 0);
         enter_also(all, flags->also, devices);
     }
+    enter_torch_on_all(all, view->count);
     if (all->count <= RACE_CONTENDERS) return -1;
     return cli_usage_error("compare",
                            "%d devices make %d contenders, but %d can race; use --counts doubling "
@@ -271,15 +300,26 @@ static void note(progress *view, const char *doing, const compare_contender *con
     progress_note(view, text);
 }
 
+/* PyTorch comes first: where it refuses, nobody has waited for the others. */
+static void choose_order(const comparison *all, int order[RACE_CONTENDERS]) {
+    int count = 0;
+    for (int i = 0; i < all->count; i++)
+        if (compare_is_torch(all->contenders[i].kind)) order[count++] = i;
+    for (int i = 0; i < all->count; i++)
+        if (!compare_is_torch(all->contenders[i].kind)) order[count++] = i;
+}
+
 /* With direct algorithms: the fastest ones differ with the size of a shard, and their rounding
  * errors grow with every step. */
 static yoke_status learn(comparison *all, const compare_meeting *meeting, progress *view) {
     compare_setup direct = all->result.setup;
     yoke_status status = YOKE_OK;
+    int order[RACE_CONTENDERS];
+    choose_order(all, order);
     direct.algorithm = YOKE_ALGORITHM_DIRECT;
     direct.learn_steps = all->result.learn_steps;
     for (int i = 0; i < all->count && all->result.learn_steps > 0 && status == YOKE_OK; i++) {
-        compare_contender *contender = &all->contenders[i];
+        compare_contender *contender = &all->contenders[order[i]];
         note(view, "training", contender);
         status = compare_contender_build(contender, &direct, meeting);
         if (status == YOKE_OK) status = compare_contender_learn(contender, all->result.learn_steps);
@@ -290,10 +330,13 @@ static yoke_status learn(comparison *all, const compare_meeting *meeting, progre
 
 static yoke_status build(comparison *all, const compare_meeting *meeting, progress *view) {
     yoke_status status = YOKE_OK;
+    int order[RACE_CONTENDERS];
+    choose_order(all, order);
     for (int i = 0; i < all->count && status == YOKE_OK; i++) {
-        note(view, "preparing", &all->contenders[i]);
-        status = compare_contender_build(&all->contenders[i], &all->result.setup, meeting);
-        if (status == YOKE_OK) status = compare_contender_record(&all->contenders[i]);
+        compare_contender *contender = &all->contenders[order[i]];
+        note(view, "preparing", contender);
+        status = compare_contender_build(contender, &all->result.setup, meeting);
+        if (status == YOKE_OK) status = compare_contender_record(contender);
     }
     return status;
 }

@@ -11,6 +11,7 @@ static const struct {
     const compare_way *way;
     yoke_schedule schedule; /* of an engine */
     yoke_mode mode;         /* of a trainer */
+    const char *torch;      /* as compare_entry.torch */
 } kinds[COMPARE_KINDS] = {
     [COMPARE_SINGLE] = {"single", &compare_by_engine, .schedule = YOKE_SCHEDULE_OVERLAP},
     [COMPARE_ALL_CORES] = {"all cores", &compare_by_engine, .schedule = YOKE_SCHEDULE_OVERLAP},
@@ -21,7 +22,10 @@ static const struct {
     [COMPARE_SHARDED] = {"dp sharded", &compare_by_engine, .schedule = YOKE_SCHEDULE_SHARDED},
     [COMPARE_DDP] = {"ddp", &compare_by_ranks, .schedule = YOKE_SCHEDULE_OVERLAP},
     [COMPARE_ASYNC] = {"async", &compare_by_trainer, .mode = YOKE_MODE_ASYNC},
-    [COMPARE_LOCAL] = {"local", &compare_by_trainer, .mode = YOKE_MODE_LOCAL}};
+    [COMPARE_LOCAL] = {"local", &compare_by_trainer, .mode = YOKE_MODE_LOCAL},
+    [COMPARE_TORCH_EAGER] = {"torch eager", &compare_by_torch, .torch = "eager"},
+    [COMPARE_TORCH_DP] = {"torch dp", &compare_by_torch, .torch = "dp"},
+    [COMPARE_TORCH_DDP] = {"torch ddp", &compare_by_torch, .torch = "ddp"}};
 
 const char *compare_kind_name(compare_kind kind) {
     return kinds[kind].name;
@@ -41,7 +45,9 @@ yoke_status compare_contender_build(compare_contender *contender, const compare_
                                     .schedule = kinds[contender->kind].schedule,
                                     .chains = contender->kind == COMPARE_NCCL,
                                     .rank = {.struct_size = sizeof entry.role.rank}},
-                           .mode = kinds[contender->kind].mode};
+                           .mode = kinds[contender->kind].mode,
+                           .name = kinds[contender->kind].name,
+                           .torch = kinds[contender->kind].torch};
     yoke_status status = way->build(&contender->inside, &entry);
     if (status == YOKE_OK && way->describe != NULL)
         way->describe(contender->inside, &contender->facts);

@@ -171,6 +171,19 @@ static yoke_status next_batch(compare_engine *engine) {
     return status == YOKE_OK ? yoke_loader_next(engine->loader, &engine->batch, NULL) : status;
 }
 
+const yoke_dataset_info *compare_engine_rows(const compare_engine *engine) {
+    return &engine->rows;
+}
+
+yoke_status compare_engine_next(compare_engine *engine, const yoke_batch **batch) {
+    *batch = &engine->batch;
+    return next_batch(engine);
+}
+
+yoke_status compare_engine_save(compare_engine *engine, const char *path) {
+    return yoke_weights_save(engine->parallel, engine->model, path);
+}
+
 yoke_status compare_engine_learn(compare_engine *engine, int steps, compare_learned *learned) {
     yoke_status status = yoke_data_parallel_bind(engine->parallel);
     learned->steps = steps;

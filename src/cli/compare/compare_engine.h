@@ -35,6 +35,7 @@ typedef struct compare_facts {
     size_t parameters;
     bool batch_norm;
     char dataset[32], transport[32];
+    char torch[96]; /* "torch 2.6.0, Python 3.11.2"; "": this program computes */
 } compare_facts;
 
 /* Bytes of one device at their peak. An engine allocates all of them before its first step. */
@@ -77,6 +78,11 @@ const yoke_model *compare_engine_model(const compare_engine *engine);
 /* Walks the tensors of the model but the integer ones, in their order; *place begins at 0. false:
  * past the last. */
 bool compare_next_tensor(const yoke_model *model, int *place, yoke_tensor_info *info);
+/* What its rows are, and the next batch of them: borrowed, the batch until the next call. */
+const yoke_dataset_info *compare_engine_rows(const compare_engine *engine);
+yoke_status compare_engine_next(compare_engine *engine, const yoke_batch **batch);
+/* Writes the weights as safetensors. */
+yoke_status compare_engine_save(compare_engine *engine, const char *path);
 /* All of these, one after another. */
 size_t compare_weights_count(const yoke_model *model);
 yoke_status compare_engine_read(compare_engine *engine, float *weights);

@@ -117,6 +117,8 @@ static yoke_status fill_mode(comparison *all, int index) {
     mode->devices = contender->devices;
     mode->threads = all->result.cores > 0 ? threads : 0;
     memcpy(mode->transport, contender->facts.transport, sizeof mode->transport);
+    if (contender->facts.torch[0] != '\0')
+        memcpy(all->result.torch, contender->facts.torch, sizeof all->result.torch);
     mode->staleness = compare_contender_staleness(contender);
     fill_figures(all, index, mode);
     yoke_status status = fill_learned(contender, all->result.learn_steps, mode);

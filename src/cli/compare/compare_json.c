@@ -29,6 +29,7 @@ static void json_setup(yoke_json *json, const compare_result *result) {
     }
     if (compare_find(result, COMPARE_LOCAL, setup->device_count) != NULL)
         yoke_json_integer(json, "sync_every", setup->sync_every);
+    if (result->torch[0] != '\0') yoke_json_text(json, "torch", result->torch);
     yoke_json_text(json, "processor", result->processor);
     yoke_json_integer(json, "cores", result->cores);
     yoke_json_integer(json, "threads", setup->threads);
@@ -67,11 +68,13 @@ static void json_learned(yoke_json *json, const compare_result *result, const co
     for (int i = 0; i < result->learn_steps; i++)
         yoke_json_real(json, NULL, mode->losses[i]);
     yoke_json_close(json, ']');
-    yoke_json_hash(json, "weights_hash", mode->weights_hash);
+    if (!compare_is_torch(mode->kind)) yoke_json_hash(json, "weights_hash", mode->weights_hash);
     yoke_json_text(json, "equality", compare_verdict_name(mode->verdict));
     if (mode->compared_with < 0) return;
     yoke_json_text(json, "compared_with",
                    compare_kind_name(result->modes[mode->compared_with].kind));
+    if (mode->compared_steps < result->learn_steps)
+        yoke_json_integer(json, "compared_steps", mode->compared_steps);
     yoke_json_real(json, "largest_difference", mode->difference);
 }
 

@@ -41,6 +41,7 @@ static yoke_status add_facts(yoke_report *report, const compare_result *result) 
     snprintf(text, sizeof text, "%g MiB of gradients", setup->bucket_mb);
     if (setup->bucket_mb > 0) TRY(yoke_report_add_fact(report, "buckets", text));
     TRY(add_link(report, setup));
+    if (result->torch[0] != '\0') TRY(yoke_report_add_fact(report, "PyTorch", result->torch));
     snprintf(text, sizeof text,
              "in dp python: %g us to call a layer or to copy it, one thread at a time",
              setup->interpreter_us);
@@ -78,13 +79,18 @@ static yoke_status note_order(yoke_report *report, const compare_result *result)
 }
 
 static yoke_status note_apart(yoke_report *report, const compare_result *result) {
-    char names[COMPARE_APART_BYTES];
-    if (compare_apart_names(result, names)[0] == '\0') return YOKE_OK;
-    return yoke_report_add_note(report,
-                                "What %s learned is compared with nothing: another method ends "
-                                "with other weights, by design. The figures of stages, memory and "
-                                "bytes leave %s out: nothing records them.",
-                                names, names);
+    char names[COMPARE_NAMES_BYTES];
+    if (compare_apart_names(result, names)[0] != '\0')
+        TRY(yoke_report_add_note(report,
+                                 "What %s learned is compared with nothing: another method ends "
+                                 "with other weights, by design.",
+                                 names));
+    if (compare_unrecorded_names(result, names)[0] != '\0')
+        TRY(yoke_report_add_note(report,
+                                 "The figures of stages, memory and bytes leave %s out: nothing "
+                                 "records them.",
+                                 names));
+    return YOKE_OK;
 }
 
 static yoke_status add_notes(yoke_report *report, const compare_result *result) {
@@ -188,7 +194,7 @@ static yoke_status add_mode(yoke_report *report, const compare_result *result,
     mode->speedup = interval_of(from->speedup);
     for (int i = 0; i < result->learn_steps; i++)
         TRY(yoke_report_add_point(&mode->curves[YOKE_REPORT_LOSS], i + 1, from->losses[i]));
-    if (result->learn_steps > 0)
+    if (result->learn_steps > 0 && !compare_is_torch(from->kind))
         snprintf(mode->weights_hash, sizeof mode->weights_hash, "%016" PRIx64, from->weights_hash);
     /* The fewest that show the result. */
     mode->first = from->devices == result->setup.device_count && from->parts != NULL &&

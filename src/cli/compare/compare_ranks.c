@@ -4,24 +4,17 @@
 #include "cli/compare/compare_ranks.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/compare/rounds.h"
 
 #define GRACE_MS 500 /* after a failure, for replies of other ranks: one of them has the cause */
 #define FAREWELL_MS 5000 /* for ranks to destroy their engines */
-#define WORKER_SOCKET 3  /* a rank's descriptor */
 
 /* Both ends are one program, so a message is a struct as it lies in memory. */
 typedef enum request_kind {
@@ -59,8 +52,7 @@ typedef struct rank_reply {
 typedef enum rank_state { RANK_IDLE, RANK_WAITING, RANK_FAILED, RANK_GONE } rank_state;
 
 typedef struct rank {
-    pid_t pid; /* 0: none */
-    int socket;
+    compare_child child;
     rank_state state;
     rank_reply reply;
 } rank;
@@ -75,79 +67,17 @@ struct compare_ranks {
     rank ranks[];
 };
 
-/* The meeting. */
-
-int compare_meeting_open(compare_meeting *meeting) {
-    int code = launch_folder_make(meeting->folder, "compare");
-    if (code >= 0) return code;
-    code = launch_guard_start(&meeting->guard, meeting->folder);
-    if (code >= 0) rmdir(meeting->folder);
-    return code;
-}
-
-void compare_meeting_close(compare_meeting *meeting) {
-    launch_guard_end(&meeting->guard);
-}
-
 /* Processes. */
 
-/* Runs this program as a rank. The socket gets a fixed number; exec closes all others. */
-static void become_worker(int socket, pid_t parent) {
-    static char name[] = "yoke", verb[] = "compare", option[] = "--rank-worker";
-    char *command[] = {name, verb, option, NULL};
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(1); /* the parent died before prctl */
-    int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-    dup2(nothing, STDIN_FILENO);
-    dup2(nothing, STDOUT_FILENO);
-    if (socket != WORKER_SOCKET)
-        dup2(socket, WORKER_SOCKET);
-    else
-        fcntl(socket, F_SETFD, 0);
-    execv("/proc/self/exe", command);
-    _exit(127);
-}
-
+/* Runs this program as a rank. */
 static yoke_status start_one(compare_ranks *ranks, rank *one) {
-    int ends[2];
-    pid_t parent = getpid();
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-        return cli_refuse(YOKE_ERROR_SYSTEM, "cannot create a socket: %s", strerror(errno));
-    pid_t pid = fork();
-    int cause = errno;
-    if (pid == 0) become_worker(ends[1], parent);
-    close(ends[1]);
-    one->socket = ends[0];
-    if (pid < 0)
-        return cli_refuse(YOKE_ERROR_SYSTEM, "cannot start a process: %s", strerror(cause));
-    setpgid(pid, pid); /* both processes do it, so nobody waits for the other */
-    one->pid = pid;
-    launch_guard_add(&ranks->meeting->guard, pid);
-    return YOKE_OK;
-}
-
-static void reap(const compare_ranks *ranks, rank *one) {
-    if (one->socket >= 0) close(one->socket);
-    one->socket = -1;
-    if (one->pid <= 0) return;
-    kill(-one->pid, SIGKILL);
-    launch_guard_remove(&ranks->meeting->guard, one->pid);
-    waitpid(one->pid, NULL, 0);
-    one->pid = 0;
+    static const char *const words[] = {"yoke", "compare", "--rank-worker", NULL};
+    const compare_command command = {
+        .program = "/proc/self/exe", .words = words, .socket_type = SOCK_SEQPACKET};
+    return compare_child_start(&one->child, ranks->meeting, &command);
 }
 
 /* Failures. */
-
-static void describe_end(const rank *one, char text[128]) {
-    siginfo_t info = {0};
-    if (waitid(P_PID, (id_t)one->pid, &info, WEXITED | WNOWAIT) != 0)
-        snprintf(text, 128, "is gone");
-    else if (info.si_code == CLD_EXITED)
-        snprintf(text, 128, "exited with code %d", info.si_status);
-    else
-        snprintf(text, 128, "died of signal %d (%s)", info.si_status, strsignal(info.si_status));
-}
 
 /* One failure makes other ranks fail. The cause is a rank that died, else a rank with an error of
  * its own, else one that lost its peers. */
@@ -169,10 +99,10 @@ static yoke_status report_failure(const compare_ranks *ranks) {
     if (one->state == RANK_FAILED)
         return cli_refuse(one->reply.status, "rank %d of %d: %s", worst, ranks->world,
                           one->reply.text);
-    char end[128];
-    describe_end(one, end);
+    char end[COMPARE_END_BYTES];
+    compare_child_describe_end(&one->child, end);
     return cli_refuse(YOKE_ERROR_PEER, "rank %d of %d (process %d) %s", worst, ranks->world,
-                      (int)one->pid, end);
+                      (int)one->child.pid, end);
 }
 
 /* Requests. */
@@ -180,7 +110,7 @@ static yoke_status report_failure(const compare_ranks *ranks) {
 static void receive_reply(rank *one) {
     ssize_t got;
     do {
-        got = recv(one->socket, &one->reply, sizeof one->reply, 0);
+        got = recv(one->child.socket, &one->reply, sizeof one->reply, 0);
     } while (got < 0 && errno == EINTR);
     if (got != (ssize_t)sizeof one->reply)
         one->state = RANK_GONE;
@@ -208,7 +138,7 @@ static void receive_replies(compare_ranks *ranks) {
         for (int i = 0; i < ranks->world; i++) {
             bool asked = ranks->ranks[i].state == RANK_WAITING;
             ranks->watched[i] =
-                (struct pollfd){.fd = asked ? ranks->ranks[i].socket : -1, .events = POLLIN};
+                (struct pollfd){.fd = asked ? ranks->ranks[i].child.socket : -1, .events = POLLIN};
         }
         if (poll(ranks->watched, (nfds_t)ranks->world, wait_ms) < 0) continue;
         for (int i = 0; i < ranks->world; i++)
@@ -220,7 +150,7 @@ static yoke_status request_all(compare_ranks *ranks) {
     for (int i = 0; i < ranks->world; i++) {
         rank *one = &ranks->ranks[i];
         ranks->request.role.rank.rank = ranks->request.role.rank.local_rank = i;
-        ssize_t sent = send(one->socket, &ranks->request, sizeof ranks->request, MSG_NOSIGNAL);
+        ssize_t sent = send(one->child.socket, &ranks->request, sizeof ranks->request, MSG_NOSIGNAL);
         one->state = sent == (ssize_t)sizeof ranks->request ? RANK_WAITING : RANK_GONE;
     }
     receive_replies(ranks);
@@ -263,7 +193,7 @@ yoke_status compare_ranks_start(compare_ranks **ranks, const compare_meeting *me
     made->meeting = meeting;
     made->world = world;
     for (int i = 0; i < world; i++)
-        made->ranks[i].socket = -1;
+        made->ranks[i].child.socket = -1;
     made->watched = calloc((size_t)world, sizeof *made->watched);
     made->memory = calloc((size_t)world, sizeof *made->memory);
     fill_request(made, setup);
@@ -281,9 +211,9 @@ yoke_status compare_ranks_start(compare_ranks **ranks, const compare_meeting *me
 static void wait_for_ends(compare_ranks *ranks) {
     double end = race_clock() + FAREWELL_MS * 1e-3;
     for (int i = 0; i < ranks->world; i++)
-        shutdown(ranks->ranks[i].socket, SHUT_WR);
+        shutdown(ranks->ranks[i].child.socket, SHUT_WR);
     for (int i = 0; i < ranks->world; i++) {
-        struct pollfd last = {.fd = ranks->ranks[i].socket, .events = POLLIN};
+        struct pollfd last = {.fd = ranks->ranks[i].child.socket, .events = POLLIN};
         int wait_ms = (int)((end - race_clock()) * 1e3);
         (void)poll(&last, 1, wait_ms > 0 ? wait_ms : 0);
     }
@@ -295,7 +225,7 @@ void compare_ranks_end(compare_ranks *ranks) {
     if (ranks->watched != NULL && count_waiting(ranks, &failed) == 0 && !failed)
         wait_for_ends(ranks);
     for (int i = 0; i < ranks->world; i++)
-        reap(ranks, &ranks->ranks[i]);
+        compare_child_reap(&ranks->ranks[i].child, ranks->meeting);
     free(ranks->memory);
     free(ranks->watched);
     free(ranks);
@@ -404,13 +334,8 @@ yoke_status compare_ranks_read(compare_ranks *ranks, float *weights, size_t coun
 
 double compare_ranks_seconds(const compare_ranks *ranks) {
     double seconds = 0;
-    for (int i = 0; i < ranks->world; i++) {
-        clockid_t clock;
-        struct timespec used;
-        if (clock_getcpuclockid(ranks->ranks[i].pid, &clock) != 0) continue;
-        if (clock_gettime(clock, &used) == 0)
-            seconds += (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
-    }
+    for (int i = 0; i < ranks->world; i++)
+        seconds += compare_child_seconds(&ranks->ranks[i].child);
     return seconds;
 }
 
@@ -473,7 +398,7 @@ static yoke_status run_request(compare_engine **engine, const rank_request *requ
 static ssize_t receive(rank_request *request) {
     ssize_t got;
     do {
-        got = recv(WORKER_SOCKET, request, sizeof *request, 0);
+        got = recv(COMPARE_CHILD_SOCKET, request, sizeof *request, 0);
     } while (got < 0 && errno == EINTR);
     return got;
 }
@@ -485,7 +410,7 @@ static void serve(compare_engine **engine, rank_request *request, rank_reply *re
         reply->status = run_request(engine, request, reply);
         if (reply->status != YOKE_OK)
             snprintf(reply->text, sizeof reply->text, "%s", cli_failure(reply->status));
-        ssize_t sent = send(WORKER_SOCKET, reply, sizeof *reply, MSG_NOSIGNAL);
+        ssize_t sent = send(COMPARE_CHILD_SOCKET, reply, sizeof *reply, MSG_NOSIGNAL);
         if (sent < 0 || reply->status != YOKE_OK) return;
     }
 }
@@ -493,7 +418,7 @@ static void serve(compare_engine **engine, rank_request *request, rank_reply *re
 static bool has_socket(void) {
     int kind = 0;
     socklen_t size = sizeof kind;
-    return getsockopt(WORKER_SOCKET, SOL_SOCKET, SO_TYPE, &kind, &size) == 0 &&
+    return getsockopt(COMPARE_CHILD_SOCKET, SOL_SOCKET, SO_TYPE, &kind, &size) == 0 &&
            kind == SOCK_SEQPACKET;
 }
 

@@ -3,18 +3,8 @@
 #ifndef CLI_COMPARE_RANKS_H
 #define CLI_COMPARE_RANKS_H
 
+#include "cli/compare/compare_child.h"
 #include "cli/compare/compare_engine.h"
-#include "cli/launch/launch_guard.h"
-
-/* The folder where ranks meet: only this user can open it, and it ends with this process. */
-typedef struct compare_meeting {
-    char folder[LAUNCH_FOLDER_BYTES];
-    launch_guard guard;
-} compare_meeting;
-
-/* -1, or the exit code behind a printed error. */
-int compare_meeting_open(compare_meeting *meeting);
-void compare_meeting_close(compare_meeting *meeting);
 
 typedef struct compare_ranks compare_ranks;
 

@@ -28,6 +28,13 @@ static const char *plural(int count) {
     return count == 1 ? "" : "s";
 }
 
+static void print_torch(FILE *out, const compare_result *result) {
+    int threads = result->setup.threads;
+    fprintf(out, "PyTorch  %s", result->torch);
+    if (threads > 0) fprintf(out, "; gloo; %d thread%s each", threads, plural(threads));
+    fputc('\n', out);
+}
+
 static void print_setup(FILE *out, const compare_result *result) {
     const compare_setup *setup = &result->setup;
     fprintf(out, "model    %s, %zu parameters, %s%s\n", setup->model, result->parameters,
@@ -41,6 +48,7 @@ static void print_setup(FILE *out, const compare_result *result) {
                 plural(setup->threads), result->cores, plural(result->cores));
     if (setup->bucket_mb > 0) fprintf(out, "buckets  %g MiB of gradients\n", setup->bucket_mb);
     if (setup->link[0] != '\0') fprintf(out, "link     %.54s, modelled\n", setup->link);
+    if (result->torch[0] != '\0') print_torch(out, result);
     if (!isnan(setup->interpreter_us))
         fprintf(out, "python   %g us for each call or copy of a layer\n", setup->interpreter_us);
     if (setup->straggler_factor > 0)
@@ -55,7 +63,7 @@ static void print_name(FILE *out, const compare_mode *mode) {
         snprintf(devices, sizeof devices, "%d x %d", mode->devices, mode->threads);
     else
         snprintf(devices, sizeof devices, "%d", mode->devices);
-    fprintf(out, "%-10s %7s", compare_kind_name(mode->kind), devices);
+    fprintf(out, "%-11s %6s", compare_kind_name(mode->kind), devices);
 }
 
 /* What each learned. */
@@ -79,8 +87,11 @@ static void print_learned(FILE *out, const compare_result *result) {
     for (int i = 0; i < result->mode_count; i++) {
         const compare_mode *mode = &result->modes[i];
         print_name(out, mode);
-        fprintf(out, " %11.8f  %016" PRIx64, mode->losses[result->learn_steps - 1],
-                mode->weights_hash);
+        fprintf(out, " %11.8f", mode->losses[result->learn_steps - 1]);
+        if (compare_is_torch(mode->kind))
+            fprintf(out, "  %-16s", "-");
+        else
+            fprintf(out, "  %016" PRIx64, mode->weights_hash);
         print_equality(out, result, mode);
         fputc('\n', out);
     }
@@ -232,9 +243,10 @@ static void print_stage_meanings(FILE *out, const bool shown[YOKE_ACCOUNT_STAGES
 }
 
 static void print_unrecorded(FILE *out, const compare_result *result) {
-    char names[COMPARE_APART_BYTES];
-    if (compare_apart_names(result, names)[0] != '\0')
-        fprintf(out, "  %s: -, here and below; no stages, memory or bytes are recorded\n", names);
+    char names[COMPARE_NAMES_BYTES];
+    if (compare_unrecorded_names(result, names)[0] == '\0') return;
+    fprintf(out, "  %s: -, here and below;\n", names);
+    fprintf(out, "  no stages, memory or bytes of them are recorded\n");
 }
 
 /* What memory it takes and what it moves. */

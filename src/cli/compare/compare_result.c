@@ -90,7 +90,8 @@ void compare_order(const compare_result *result, int devices, char *text, size_t
     const compare_mode *modes[COMPARE_KINDS];
     int count = 0, ordered = 0;
     for (int i = 0; i < result->mode_count && count < COMPARE_KINDS; i++)
-        if (result->modes[i].devices == devices) modes[count++] = &result->modes[i];
+        if (result->modes[i].devices == devices && compare_pays(result, &result->modes[i]))
+            modes[count++] = &result->modes[i];
     text[0] = '\0';
     for (int i = 0; i < count; i++)
         ordered += append_faster(modes[i], modes, count, text, size);
@@ -113,9 +114,11 @@ const char *compare_verdict_name(compare_verdict verdict) {
 
 /* Modes on as many devices are compared with dp overlap, and that and all cores with single; not
  * with batch norm, where the result depends on the number of devices, and where the rounding of
- * another number of threads grows from step to step. */
+ * another number of threads grows from step to step. PyTorch on one device has the threads of
+ * single. */
 static const compare_mode *reference_of(const compare_result *result, const compare_mode *mode) {
     if (mode->kind == COMPARE_SINGLE) return mode;
+    if (mode->kind == COMPARE_TORCH_EAGER) return &result->modes[0];
     if (mode->devices > 1 && mode->kind != COMPARE_OVERLAP)
         return compare_find(result, COMPARE_OVERLAP, mode->devices);
     return result->batch_norm ? mode : &result->modes[0];
@@ -125,13 +128,50 @@ bool compare_is_apart(compare_kind kind) {
     return kind == COMPARE_ASYNC || kind == COMPARE_LOCAL;
 }
 
-const char *compare_apart_names(const compare_result *result, char text[COMPARE_APART_BYTES]) {
-    int most = result->modes[result->mode_count - 1].devices;
-    bool async = compare_find(result, COMPARE_ASYNC, most) != NULL;
-    bool local = compare_find(result, COMPARE_LOCAL, most) != NULL;
-    snprintf(text, COMPARE_APART_BYTES, "%s%s%s", async ? compare_kind_name(COMPARE_ASYNC) : "",
-             async && local ? " and " : "", local ? compare_kind_name(COMPARE_LOCAL) : "");
+bool compare_is_torch(compare_kind kind) {
+    return kind >= COMPARE_TORCH_EAGER;
+}
+
+bool compare_pays(const compare_result *result, const compare_mode *mode) {
+    bool alike = result->setup.link[0] == '\0' && !(result->setup.straggler_factor > 0);
+    return alike || !compare_is_torch(mode->kind) || mode->devices == 1;
+}
+
+static bool is_unrecorded(compare_kind kind) {
+    return compare_is_apart(kind) || compare_is_torch(kind);
+}
+
+/* "async, local and torch eager": the kinds that race and that `are` says. */
+static const char *list_kinds(const compare_result *result, bool (*are)(compare_kind kind),
+                              char text[COMPARE_NAMES_BYTES]) {
+    bool races[COMPARE_KINDS] = {false};
+    int left = 0;
+    for (int i = 0; i < result->mode_count; i++)
+        races[result->modes[i].kind] = are(result->modes[i].kind);
+    for (int kind = 0; kind < COMPARE_KINDS; kind++)
+        left += races[kind];
+    text[0] = '\0';
+    for (int kind = 0; kind < COMPARE_KINDS; kind++) {
+        if (!races[kind]) continue;
+        left--;
+        append(text, COMPARE_NAMES_BYTES, "%s%s", compare_kind_name((compare_kind)kind),
+               left > 1    ? ", "
+               : left == 1 ? " and "
+                           : "");
+    }
     return text;
+}
+
+const char *compare_apart_names(const compare_result *result, char text[COMPARE_NAMES_BYTES]) {
+    return list_kinds(result, compare_is_apart, text);
+}
+
+const char *compare_torch_names(const compare_result *result, char text[COMPARE_NAMES_BYTES]) {
+    return list_kinds(result, compare_is_torch, text);
+}
+
+const char *compare_unrecorded_names(const compare_result *result, char text[COMPARE_NAMES_BYTES]) {
+    return list_kinds(result, is_unrecorded, text);
 }
 
 static double largest_difference(const double *a, const double *b, int count) {
@@ -141,6 +181,12 @@ static double largest_difference(const double *a, const double *b, int count) {
         if (a[i] != b[i]) largest = fmax(largest, difference);
     }
     return largest;
+}
+
+static int steps_compared(const compare_result *result, const compare_mode *mode) {
+    int steps = result->learn_steps;
+    bool grows = compare_is_torch(mode->kind) && result->batch_norm;
+    return grows && steps > COMPARE_TORCH_STEPS ? COMPARE_TORCH_STEPS : steps;
 }
 
 void compare_judge(compare_result *result) {
@@ -153,8 +199,9 @@ void compare_judge(compare_result *result) {
         if (mode->verdict == COMPARE_ANOTHER) continue;
         if (with == mode) continue;
         mode->compared_with = (int)(with - result->modes);
-        mode->difference = largest_difference(mode->losses, with->losses, result->learn_steps);
-        bool same = mode->weights_hash == with->weights_hash;
+        mode->compared_steps = steps_compared(result, mode);
+        mode->difference = largest_difference(mode->losses, with->losses, mode->compared_steps);
+        bool same = !compare_is_torch(mode->kind) && mode->weights_hash == with->weights_hash;
         mode->verdict = same ? COMPARE_SAME_BITS : COMPARE_ROUNDING;
         if (!(mode->difference <= result->tolerance)) mode->verdict = COMPARE_DIFFERENT;
     }

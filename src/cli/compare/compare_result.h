@@ -18,11 +18,16 @@ typedef enum compare_kind {
     COMPARE_DDP,
     COMPARE_ASYNC, /* asynchronous SGD with a server */
     COMPARE_LOCAL, /* local SGD */
+    COMPARE_TORCH_EAGER,
+    COMPARE_TORCH_DP,  /* nn.DataParallel */
+    COMPARE_TORCH_DDP, /* DistributedDataParallel over gloo */
     COMPARE_KINDS
 } compare_kind;
 const char *compare_kind_name(compare_kind kind); /* "dp overlap" */
 /* Whether its devices have weights of their own: by design it learns something else. */
 bool compare_is_apart(compare_kind kind);
+/* Whether PyTorch trains it: its weights stay in another process, and have no hash. */
+bool compare_is_torch(compare_kind kind);
 
 /* Did two modes learn the same? With batch norm only modes on the same number of several devices
  * can, because it normalizes each shard alone. */
@@ -54,14 +59,15 @@ typedef struct compare_mode {
     compare_kind kind;
     int devices;
     int threads;        /* of each device; 0: GPUs */
-    char transport[32]; /* of ddp; "": devices of one process */
+    char transport[32]; /* of ranks; "": devices of one process */
 
     /* The first steps. */
     double *losses;        /* [compare_result.learn_steps] */
     uint64_t weights_hash; /* after them */
     compare_verdict verdict;
     int compared_with; /* index of a mode; -1: a reference, or another method */
-    double difference; /* the largest of the losses, relative */
+    int compared_steps; /* the first ones */
+    double difference;  /* the largest of their losses, relative */
 
     /* The race. Each figure is formed from the medians over the rounds, so step_ms of one mode
      * divided by that of another is exactly the quotient of their speed-ups. low and high: see
@@ -84,6 +90,7 @@ typedef struct compare_mode {
 typedef struct compare_result {
     compare_setup setup;
     char processor[96]; /* or the model of the GPU */
+    char torch[96];     /* compare_facts.torch; "": PyTorch does not race */
     int cores;          /* shared by CPU devices; 0: GPUs */
     size_t parameters;
     bool batch_norm;
@@ -107,17 +114,26 @@ typedef struct compare_result {
 void compare_result_clear(compare_result *result);
 /* NULL: no such mode. */
 const compare_mode *compare_find(const compare_result *result, compare_kind kind, int devices);
+/* Whether the mode pays for its exchange what the others pay: PyTorch's ranks know neither the
+ * modelled link nor the straggler. */
+bool compare_pays(const compare_result *result, const compare_mode *mode);
 /* Whether every figure of `slow` lies above those of `fast`: the intervals are disjoint. */
 bool compare_is_slower(const compare_mode *slow, const compare_mode *fast);
 /* The modes on so many devices whose intervals are disjoint, and that the others cannot be told
  * apart, in one sentence. */
 void compare_order(const compare_result *result, int devices, char *text, size_t size);
 /* "async", "async and local", "local": those that race; "": none. */
-#define COMPARE_APART_BYTES 32
-const char *compare_apart_names(const compare_result *result, char text[COMPARE_APART_BYTES]);
+#define COMPARE_NAMES_BYTES 64
+const char *compare_apart_names(const compare_result *result, char text[COMPARE_NAMES_BYTES]);
+/* Likewise those of PyTorch, and all that record no stages. */
+const char *compare_torch_names(const compare_result *result, char text[COMPARE_NAMES_BYTES]);
+const char *compare_unrecorded_names(const compare_result *result, char text[COMPARE_NAMES_BYTES]);
 /* The mean over the devices of a mode with parts. */
 yoke_account compare_mean_account(const compare_mode *mode);
-/* Sets verdict, compared_with and difference of every mode. */
+/* PyTorch rounds otherwise from the first step on, and with batch norm a difference grows a
+ * hundredfold from step to step. The second loss is that of weights after a whole step. */
+#define COMPARE_TORCH_STEPS 2
+/* Sets verdict, compared_with, compared_steps and difference of every mode. */
 void compare_judge(compare_result *result);
 bool compare_all_equal(const compare_result *result);
 /* Bytes that a device moves in a step to exchange rows, gradients and weights: over its modelled

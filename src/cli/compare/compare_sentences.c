@@ -32,26 +32,35 @@ static void say(FILE *out, const char *format, ...) {
 
 /* Learning. */
 
-/* Over the modes compared with single, or over those compared with as many devices. */
-static double most_different(const compare_result *result, bool single, bool *same_bits) {
+/* Modes compared with single, with dp overlap on as many devices, and those of PyTorch with either.
+ */
+typedef enum compared { WITH_SINGLE, WITH_OVERLAP, OF_TORCH } compared;
+
+static compared how_compared(const compare_mode *mode) {
+    if (compare_is_torch(mode->kind)) return OF_TORCH;
+    return mode->compared_with == 0 ? WITH_SINGLE : WITH_OVERLAP;
+}
+
+static double most_different(const compare_result *result, compared how, bool *same_bits) {
     double most = 0;
     *same_bits = true;
     for (int i = 0; i < result->mode_count; i++) {
         const compare_mode *mode = &result->modes[i];
-        if (mode->compared_with < 0 || (mode->compared_with == 0) != single) continue;
+        if (mode->compared_with < 0 || how_compared(mode) != how) continue;
         most = fmax(most, mode->difference);
         *same_bits = *same_bits && mode->verdict == COMPARE_SAME_BITS;
     }
     return most;
 }
 
-static bool has_apart(const compare_result *result) {
-    char names[COMPARE_APART_BYTES];
-    return compare_apart_names(result, names)[0] != '\0';
+/* Whether some modes are compared with nothing, or have no weights to compare. */
+static bool has_others(const compare_result *result) {
+    char names[COMPARE_NAMES_BYTES];
+    return compare_unrecorded_names(result, names)[0] != '\0';
 }
 
 static void say_another(FILE *out, const compare_result *result) {
-    char names[COMPARE_APART_BYTES];
+    char names[COMPARE_NAMES_BYTES];
     if (compare_apart_names(result, names)[0] != '\0')
         say(out,
             "What %s learned is compared with nothing: another method ends with other "
@@ -59,16 +68,28 @@ static void say_another(FILE *out, const compare_result *result) {
             names);
 }
 
+static void say_same_network(FILE *out, const compare_result *result, double most) {
+    bool some = result->batch_norm && result->learn_steps > COMPARE_TORCH_STEPS;
+    char first[16] = "";
+    if (some) snprintf(first, sizeof first, "first %d ", COMPARE_TORCH_STEPS);
+    say(out, "PyTorch's %slosses differ from Yoke's by %.1e at most: the same network learned.%s",
+        first, most,
+        some ? " It rounds otherwise, and with batch norm that grows in each step: later losses "
+               "part, as those of single and all cores do."
+             : "");
+}
+
 static void say_learning(FILE *out, const compare_result *result) {
-    bool same_bits, single_bits;
-    double among = most_different(result, false, &same_bits);
-    double single = most_different(result, true, &single_bits);
+    bool same_bits, unused;
+    double among = most_different(result, WITH_OVERLAP, &same_bits);
+    double single = most_different(result, WITH_SINGLE, &unused);
+    double torch = most_different(result, OF_TORCH, &unused);
     if (!compare_all_equal(result))
         say(out, "NOT ALL LEARNED THE SAME: losses differ by %.1e; the tolerance is %g.",
-            fmax(among, single), result->tolerance);
+            fmax(fmax(among, single), torch), result->tolerance);
     else if (same_bits)
         say(out, "All %smodes on as many devices learned the same weights, bit for bit.",
-            has_apart(result) ? "dp and ddp " : "");
+            has_others(result) ? "dp and ddp " : "");
     else
         say(out,
             "Modes on as many devices learned the same up to rounding: losses differ by %.1e at "
@@ -79,6 +100,7 @@ static void say_learning(FILE *out, const compare_result *result) {
                  "devices computes something else: the losses on one device stand alone.");
     else if (compare_all_equal(result))
         say(out, "Their losses differ from those of single by %.1e at most.", single);
+    if (result->torch[0] != '\0' && compare_all_equal(result)) say_same_network(out, result, torch);
     say_another(out, result);
 }
 
@@ -116,8 +138,8 @@ static void say_faster(FILE *out, const compare_result *result, const compare_mo
     const char *verdict = ratio.low > 100    ? "it is faster"
                           : ratio.high < 100 ? "it is slower"
                                              : "no difference shows";
-    say(out, "On %d devices %s has %.1f %% of the speed of %s (95 %% interval %.1f .. %.1f): %s.",
-        one->devices, name, ratio.median, rival, ratio.low, ratio.high, verdict);
+    say(out, "On %d device%s %s has %.1f %% of the speed of %s (95 %% interval %.1f .. %.1f): %s.",
+        one->devices, one->devices == 1 ? "" : "s", name, ratio.median, rival, ratio.low, ratio.high, verdict);
 }
 
 /* Time. */
@@ -147,7 +169,7 @@ static void say_apart(FILE *out, const compare_result *result, int devices) {
     const compare_setup *setup = &result->setup;
     const compare_mode *async = compare_find(result, COMPARE_ASYNC, devices);
     const compare_mode *local = compare_find(result, COMPARE_LOCAL, devices);
-    char names[COMPARE_APART_BYTES];
+    char names[COMPARE_NAMES_BYTES];
     if (async != NULL)
         say(out,
             "In async no device waits for another one%s. For that gradients come late: %.2f "
@@ -161,6 +183,29 @@ static void say_apart(FILE *out, const compare_result *result, int devices) {
             "The steps of %s include the wait for new rows and the ends of epochs; the other modes "
             "repeat one batch.",
             compare_apart_names(result, names));
+}
+
+/* The real ones, each beside what stands for it. */
+static void say_torch(FILE *out, const compare_result *result, int devices) {
+    static const struct {
+        compare_kind torch, yoke;
+    } pairs[] = {{COMPARE_TORCH_EAGER, COMPARE_SINGLE},
+                 {COMPARE_TORCH_DP, COMPARE_CLASSIC},
+                 {COMPARE_TORCH_DDP, COMPARE_DDP}};
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        int count = pairs[i].yoke == COMPARE_SINGLE ? 1 : devices;
+        const compare_mode *torch = compare_find(result, pairs[i].torch, count);
+        const compare_mode *yoke = compare_find(result, pairs[i].yoke, count);
+        if (torch == NULL) continue;
+        if (compare_pays(result, torch) && has_verdict(result) && yoke != NULL)
+            say_faster(out, result, torch, yoke);
+        if (!compare_pays(result, torch))
+            say(out,
+                "%s knows no %s: it does not pay what the others pay, and its speed is compared with "
+                "nobody's.",
+                compare_kind_name(torch->kind),
+                result->setup.link[0] != '\0' ? "modelled link" : "straggler");
+    }
 }
 
 static void say_limits(FILE *out, const compare_result *result, int devices) {
@@ -213,6 +258,7 @@ void compare_print_sentences(FILE *out, const compare_result *result) {
     if (has_verdict(result) && python != NULL) say_faster(out, result, python, classic);
     if (has_verdict(result) && async != NULL) say_faster(out, result, async, overlap);
     if (has_verdict(result) && local != NULL) say_faster(out, result, local, overlap);
+    say_torch(out, result, devices);
     say_apart(out, result, devices);
     if (python != NULL) say_overhead(out, python);
     say_overhead(out, classic);

@@ -32,7 +32,9 @@ typedef struct compare_setup {
     double straggler_factor;
     double interpreter_us; /* of python; NAN: it does not race */
     int sync_every;        /* of local: steps from one mean to the next */
-    int learn_steps;       /* of a trainer, which learns so many; 0: it races */
+    char torch[1024];      /* the interpreter of the torch contenders; "": they do not race */
+    double torch_deadline; /* seconds in which they answer */
+    int learn_steps;       /* of a trainer and of torch, which learn so many; 0: they race */
 } compare_setup;
 
 /* Refuses to run as a rank: -1, or the exit code behind a printed error. */

@@ -12,7 +12,9 @@ typedef struct compare_entry {
     const compare_setup *setup;
     const compare_meeting *meeting; /* of ranks */
     compare_role role;
-    yoke_mode mode; /* of a trainer */
+    yoke_mode mode;    /* of a trainer */
+    const char *name;  /* of the contender */
+    const char *torch; /* "eager", "dp" or "ddp" */
 } compare_entry;
 
 /* `inside` is what build made. */
@@ -37,5 +39,6 @@ typedef struct compare_way {
 
 extern const compare_way compare_by_engine, compare_by_ranks; /* compare_way.c */
 extern const compare_way compare_by_trainer;                  /* compare_apart.c */
+extern const compare_way compare_by_torch;                    /* compare_torch.c */
 
 #endif
