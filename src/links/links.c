@@ -270,9 +270,9 @@ uint64_t yoke_links_collective(yoke_links *links, yoke_route route, yoke_half ha
             if (k != (half == YOKE_HALF_SUM ? last : first)) link->received += bytes;
         }
     }
-    if (route == YOKE_ROUTE_RING) {
-        size_t count = (size_t)links->devices, passed = bytes * (count - 1) / count;
-        for (size_t k = 0; k < count; k++) {
+    if (route != YOKE_ROUTE_CHAIN) {
+        uint64_t count = (uint64_t)links->devices, passed = bytes * (count - 1) / count;
+        for (uint64_t k = 0; k < count; k++) {
             links->carried[k].sent += passed;
             links->carried[k].received += passed;
         }

@@ -89,8 +89,9 @@ typedef enum yoke_half {
 uint64_t yoke_links_collective(yoke_links *links, yoke_route route, yoke_half half, size_t bytes,
                                uint64_t earliest_ns);
 
-/* The bytes of the device's link since the last call for it: of transfers, and of collectives over
- * chains and rings, which engines take. Other routes are not counted. */
+/* The bytes of the device's link since the last call for it. A ring passes (N - 1) n / N over every
+ * link, and so does hierarchical, over link and card; a tree's devices pass this much on average,
+ * and each one is counted so. */
 yoke_link_bytes yoke_links_take(yoke_links *links, int device);
 
 /* Puts the devices, in their order, into nodes of so many. All devices are in one node otherwise.

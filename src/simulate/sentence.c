@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "simulate/simulate.h"
+#include "simulate/spread.h"
 
 #define SMALLEST_SHARE 0.005 /* of a step, to be named */
 #define TEXT_BYTES 160
@@ -48,17 +49,21 @@ static void measure(const yoke_simulation *found, const yoke_profile *profile,
     for (int s = 0; s < profile->segment_count; s++)
         passes_ms += profile->segments[s].backward_ms;
     double loss_ns = 1e6 * profile->loss_ms;
-    bool slow = topology->straggler_factor > 0 && topology->straggler < found->devices;
+    yoke_paces paces = yoke_paces_of(topology, found->devices);
+    double slowest = yoke_pace_slowest(&paces);
     parts[COMPUTING].ns = 1e6 * (profile->host_ms + passes_ms) + loss_ns + (double)found->update_ns;
-    parts[STRAGGLER].ns = slow ? 1e6 * passes_ms * (topology->straggler_factor - 1) : 0;
+    parts[STRAGGLER].ns = 1e6 * passes_ms * (slowest - 1);
     parts[PYTHON].ns = (double)found->python_ns;
     parts[ROOT].ns = (double)found->loss_ns - loss_ns;
     parts[LINKS].ns = step_ns;
     for (int i = 0; i < LINKS; i++)
         parts[LINKS].ns -= parts[i].ns;
     snprintf(parts[COMPUTING].text, TEXT_BYTES, "computes");
-    snprintf(parts[STRAGGLER].text, TEXT_BYTES, "waits for device %d, which is slow",
-             topology->straggler);
+    if (paces.straggler_factor >= slowest)
+        snprintf(parts[STRAGGLER].text, TEXT_BYTES, "waits for device %d, which is slow",
+                 paces.straggler);
+    else
+        snprintf(parts[STRAGGLER].text, TEXT_BYTES, "waits for the slowest device");
     snprintf(parts[PYTHON].text, TEXT_BYTES,
              "is Python's: it copies modules, starts threads and holds a lock for each layer");
     snprintf(parts[ROOT].text, TEXT_BYTES, "is the root's alone: the loss of all rows");

@@ -3,16 +3,18 @@
  * is complete on all of them at the same time; links.h says when it has travelled. */
 #include "simulate/simulate.h"
 
-#include <stdlib.h>
+#include <math.h>
 
 #include "base/base.h"
+#include "simulate/spread.h"
+#include "simulate/timeline.h"
 
 #define ALL_DEVICES (-1)
-#define COLLECTIVES YOKE_SIMULATED_LANES
+#define LINK_LANE(device) (YOKE_SIMULATED_LANES + (device))
 #define NO_BUCKET (-1)
 #define LONGEST_CALL_US 1e6
 #define LONGEST_FACTOR 1e6
-#define NO_DEVICE (-1)
+#define MOST_SPREAD 1.0
 #define MOST_NS 1e18 /* times in ns fit into 64 bits */
 
 static const struct {
@@ -45,6 +47,9 @@ yoke_status yoke_simulate_check(const yoke_topology *topology, yoke_simulated_mo
         !(topology->straggler_factor >= 1 && topology->straggler_factor <= LONGEST_FACTOR))
         return FAIL(YOKE_ERROR_ARGUMENT, "a straggler that takes %g times as long; 1 to %g",
                     topology->straggler_factor, LONGEST_FACTOR);
+    if (!(topology->spread >= 0 && topology->spread <= MOST_SPREAD))
+        return FAIL(YOKE_ERROR_ARGUMENT, "a spread of %g between devices; 0 to %g is possible",
+                    topology->spread, MOST_SPREAD);
     if (topology->nic.bridge)
         return FAIL(YOKE_ERROR_ARGUMENT, "a network card has no bridge; leave ',bridge' out");
     if (per_node == 0 || devices <= per_node) return YOKE_OK;
@@ -75,11 +80,10 @@ typedef struct simulator {
     size_t *bytes;                            /* [segments]; in classic [devices] */
     uint64_t *ends_ns;                        /* [devices] */
     uint64_t now_ns;                          /* of the slowest device */
-    uint64_t lag_ns;                          /* by which the others are ahead of the straggler */
-    int straggler;                            /* NO_DEVICE: none */
-    double factor;                            /* of its forward and backward */
+    uint64_t ahead_ns[YOKE_SIMULATED_LANES];  /* of each device shown */
+    yoke_paces paces;                         /* of forward and backward */
     uint64_t call_ns, handover_ns, thread_ns; /* dp-python */
-    int span_capacity;
+    yoke_timeline timeline;
 } simulator;
 
 static uint64_t ns_of_ms(double ms) {
@@ -88,34 +92,38 @@ static uint64_t ns_of_ms(double ms) {
 
 /* Spans. */
 
-/* A span of less than a nanosecond is none. */
 static yoke_status add_span(simulator *run, int lane, yoke_stage stage, int bucket,
                             uint64_t begin_ns, uint64_t end_ns) {
-    yoke_simulation *result = run->result;
-    if (end_ns <= begin_ns) return YOKE_OK;
-    if (result->span_count == run->span_capacity) {
-        int capacity = run->span_capacity > 0 ? 2 * run->span_capacity : 64;
-        size_t bytes = (size_t)capacity * sizeof *result->spans;
-        yoke_span_info *larger = yoke_realloc(result->spans, bytes);
-        if (larger == NULL) return FAIL_MEMORY(bytes, "a simulated timeline");
-        result->spans = larger;
-        run->span_capacity = capacity;
-    }
-    result->spans[result->span_count++] = (yoke_span_info){
-        .lane = lane, .stage = stage, .bucket = bucket, .begin_ns = begin_ns, .end_ns = end_ns};
-    return YOKE_OK;
+    return yoke_timeline_add(&run->timeline, &(yoke_span_info){.lane = lane,
+                                                               .stage = stage,
+                                                               .bucket = bucket,
+                                                               .begin_ns = begin_ns,
+                                                               .end_ns = end_ns});
 }
 
 /* The time that a device has reached. */
 static uint64_t clock_of(const simulator *run, int device) {
-    return device == run->straggler ? run->now_ns : run->now_ns - run->lag_ns;
+    return run->now_ns - run->ahead_ns[device];
 }
 
 /* From a device's own time to `end_ns`. */
 static yoke_status note(simulator *run, int lane, yoke_stage stage, int bucket, uint64_t end_ns) {
-    uint64_t begin_ns = clock_of(run, lane);
-    if (lane >= YOKE_SIMULATED_LANES) return YOKE_OK;
-    return add_span(run, lane, stage, bucket, begin_ns, end_ns);
+    return add_span(run, lane, stage, bucket, clock_of(run, lane), end_ns);
+}
+
+/* What the device's link has carried since the last note. */
+static yoke_status note_link(simulator *run, int device, yoke_stage stage, int bucket,
+                             uint64_t begin_ns, uint64_t end_ns) {
+    yoke_link_bytes carried = yoke_links_take(run->links, device);
+    run->result->links[device].sent += carried.sent;
+    run->result->links[device].received += carried.received;
+    return yoke_timeline_add(&run->timeline,
+                             &(yoke_span_info){.lane = LINK_LANE(device),
+                                               .stage = stage,
+                                               .bucket = bucket,
+                                               .begin_ns = begin_ns,
+                                               .end_ns = end_ns,
+                                               .bytes = carried.sent + carried.received});
 }
 
 static int shown(const simulator *run) {
@@ -123,11 +131,12 @@ static int shown(const simulator *run) {
     return devices < YOKE_SIMULATED_LANES ? devices : YOKE_SIMULATED_LANES;
 }
 
-static int by_lane_and_time(const void *a, const void *b) {
-    const yoke_span_info *x = a, *y = b;
-    if (x->lane != y->lane) return x->lane < y->lane ? -1 : 1;
-    if (x->begin_ns != y->begin_ns) return x->begin_ns < y->begin_ns ? -1 : 1;
-    return (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
+/* A collective: every link has its part in it. */
+static yoke_status note_links(simulator *run, yoke_stage stage, int bucket, uint64_t begin_ns,
+                              uint64_t end_ns) {
+    for (int k = 0; k < shown(run); k++)
+        TRY(note_link(run, k, stage, bucket, begin_ns, end_ns));
+    return YOKE_OK;
 }
 
 /* Stages. */
@@ -144,22 +153,26 @@ static yoke_status compute(simulator *run, int lane, yoke_stage stage, int bucke
 
 /* Forward, or a segment of backward. */
 static yoke_status compute_slowly(simulator *run, yoke_stage stage, int bucket, double ms) {
-    uint64_t ns = ns_of_ms(ms);
-    uint64_t slow_ns = run->straggler == NO_DEVICE ? ns : ns_of_ms(run->factor * ms);
+    uint64_t slowest_ns = ns_of_ms(yoke_pace_slowest(&run->paces) * ms);
+    uint64_t own_ns[YOKE_SIMULATED_LANES];
+    for (int k = 0; k < shown(run); k++) {
+        own_ns[k] = ns_of_ms(yoke_pace_of(&run->paces, k) * ms);
+        TRY(note(run, k, stage, bucket, clock_of(run, k) + own_ns[k]));
+    }
+    run->now_ns += slowest_ns;
     for (int k = 0; k < shown(run); k++)
-        TRY(note(run, k, stage, bucket, clock_of(run, k) + (k == run->straggler ? slow_ns : ns)));
-    run->now_ns += slow_ns;
-    run->lag_ns += slow_ns - ns;
+        run->ahead_ns[k] += slowest_ns - own_ns[k];
     return YOKE_OK;
 }
 
-/* All devices wait, for their links or for the straggler. */
+/* All devices wait, for their links or for the slowest one. */
 static yoke_status await(simulator *run, uint64_t until_ns) {
     if (until_ns < run->now_ns) until_ns = run->now_ns;
     for (int k = 0; k < shown(run); k++)
         TRY(note(run, k, YOKE_STAGE_WAIT, NO_BUCKET, until_ns));
     run->now_ns = until_ns;
-    run->lag_ns = 0;
+    for (int k = 0; k < shown(run); k++)
+        run->ahead_ns[k] = 0;
     return YOKE_OK;
 }
 
@@ -173,8 +186,10 @@ static yoke_status transfer(simulator *run, yoke_stage stage, bool to_root, size
     uint64_t end_ns =
         yoke_links_root_stage(run->links, to_root, run->bytes, begin_ns, run->ends_ns);
     uint64_t span_ns = yoke_links_span(run->links, bytes);
+    TRY(note_link(run, 0, stage, NO_BUCKET, run->ends_ns[1] - span_ns, end_ns));
     for (int k = 1; k < shown(run); k++) {
         uint64_t own_ns = run->ends_ns[k] - span_ns;
+        TRY(note_link(run, k, stage, NO_BUCKET, own_ns, run->ends_ns[k]));
         TRY(add_span(run, k, YOKE_STAGE_WAIT, NO_BUCKET, begin_ns, own_ns));
         TRY(add_span(run, k, stage, NO_BUCKET, own_ns, run->ends_ns[k]));
         TRY(add_span(run, k, YOKE_STAGE_WAIT, NO_BUCKET, run->ends_ns[k], end_ns));
@@ -197,6 +212,7 @@ static yoke_status travel_whole(simulator *run, yoke_stage stage, bool to_root) 
                               to_root ? YOKE_HALF_SUM : YOKE_HALF_PUBLISH, bytes, begin_ns);
     for (int k = 0; k < shown(run); k++)
         TRY(note(run, k, stage, NO_BUCKET, end_ns));
+    TRY(note_links(run, stage, NO_BUCKET, begin_ns, end_ns));
     run->result->travel_ns += end_ns - begin_ns;
     run->now_ns = end_ns;
     return YOKE_OK;
@@ -220,7 +236,7 @@ static yoke_status forward_with_lock(simulator *run) {
         uint64_t kernel_ns =
             ns_of_ms(part * profile->forward_ms) - ns_of_ms(before * profile->forward_ms);
         for (int k = 0; k < devices; k++) {
-            double factor = k == run->straggler ? run->factor : 1;
+            double factor = yoke_pace_of(&run->paces, k);
             bool waits = run->ends_ns[k] < free_ns;
             free_ns = (waits ? free_ns + run->handover_ns : run->ends_ns[k]) + call_ns;
             run->ends_ns[k] = free_ns + (uint64_t)(factor * (double)kernel_ns);
@@ -234,8 +250,7 @@ static yoke_status forward_with_lock(simulator *run) {
         TRY(note(run, k, YOKE_STAGE_WAIT, NO_BUCKET, last_ns));
     }
     run->now_ns = last_ns;
-    uint64_t kernels_ns =
-        ns_of_ms(profile->forward_ms * (run->straggler == NO_DEVICE ? 1 : run->factor));
+    uint64_t kernels_ns = ns_of_ms(profile->forward_ms * yoke_pace_slowest(&run->paces));
     if (last_ns - begin_ns > kernels_ns) run->result->python_ns += last_ns - begin_ns - kernels_ns;
     return YOKE_OK;
 }
@@ -275,14 +290,14 @@ static yoke_status run_classic(simulator *run) {
     return compute(run, 0, YOKE_STAGE_UPDATE, NO_BUCKET, result->update_ns);
 }
 
-/* The two collectives of a bucket, on the lane of collectives. */
+/* The two collectives of a bucket. */
 static yoke_status note_travel(simulator *run, const yoke_bucket_clock *clock, int bucket,
                                uint64_t *free_ns) {
     uint64_t begin_ns = run->now_ns > *free_ns ? run->now_ns : *free_ns;
     yoke_stage stage = clock->all_reduces ? YOKE_STAGE_ALL_REDUCE : YOKE_STAGE_EXCHANGE;
     *free_ns = clock->published_ns[bucket];
     run->result->travel_ns += *free_ns - begin_ns;
-    return add_span(run, COLLECTIVES, stage, bucket, begin_ns, *free_ns);
+    return note_links(run, stage, bucket, begin_ns, *free_ns);
 }
 
 static yoke_status backward_and_travel(simulator *run, const yoke_bucket_clock *clock) {
@@ -332,7 +347,8 @@ static double longest_ns(const yoke_profile *profile, const yoke_topology *topol
     if (nic->bytes_per_ns > 0) ns += transfers * nic->latency_ns + 2 * bytes / nic->bytes_per_ns;
     double layer_us = 2 * topology->interpreter_us + topology->handover_us;
     double python_ns = 1e3 * (layer_us * profile->layers + topology->thread_us);
-    double slow = topology->straggler_factor > 1 ? topology->straggler_factor : 1;
+    /* The slowest of any number of devices is less than 4 deviations behind. */
+    double slow = fmax(1 + 4 * topology->spread, topology->straggler_factor);
     double step_ns = 1e6 * slow * yoke_profile_step_ms(profile);
     return devices * (5 * link->latency_ns + ns + python_ns + step_ns);
 }
@@ -343,8 +359,11 @@ static yoke_status prepare(simulator *run, const yoke_topology *topology) {
     run->times = yoke_calloc(2 * (size_t)segments, sizeof *run->times);
     run->bytes = yoke_calloc(most, sizeof *run->bytes);
     run->ends_ns = yoke_calloc((size_t)devices, sizeof *run->ends_ns);
-    if (run->times == NULL || run->bytes == NULL || run->ends_ns == NULL)
-        return FAIL_MEMORY(4 * most * sizeof(uint64_t), "a simulation");
+    run->result->links = yoke_calloc((size_t)devices, sizeof *run->result->links);
+    run->result->link_count = devices;
+    if (run->times == NULL || run->bytes == NULL || run->ends_ns == NULL ||
+        run->result->links == NULL)
+        return FAIL_MEMORY(6 * most * sizeof(uint64_t), "a simulation");
     if (devices < 2) return YOKE_OK;
     TRY(yoke_links_create(&run->links, &topology->link, devices));
     if (run->result->nodes > 1)
@@ -361,30 +380,22 @@ static yoke_status run_step(simulator *run, const yoke_topology *topology) {
     run->thread_ns = (uint64_t)(1e3 * topology->thread_us);
     TRY(result->mode <= YOKE_SIMULATED_NCCL ? run_classic(run) : run_buckets(run));
     result->step_ns = run->now_ns > 0 ? run->now_ns : 1; /* rates divide by it */
-    result->efficiency = 1e6 * yoke_profile_step_ms(run->profile) / (double)result->step_ns;
-    if (result->span_count > 0)
-        qsort(result->spans, (size_t)result->span_count, sizeof *result->spans, by_lane_and_time);
-    /* Sum up what the root does. */
-    size_t count = (size_t)result->span_count, bytes = (count + 1) * sizeof(yoke_span_info *);
-    const yoke_span_info **list = yoke_malloc(bytes);
-    yoke_piece *pieces = yoke_malloc((2 * count + 1) * sizeof *pieces);
-    yoke_status status = YOKE_OK;
-    if (list == NULL || pieces == NULL) {
-        status = FAIL_MEMORY(bytes, "a simulated timeline");
-    } else {
-        count = yoke_spans_of_lane(result->spans, count, 0, list);
-        count = yoke_account_cut(list, count, 0, result->step_ns, pieces);
-        for (size_t i = 0; i < count; i++) {
-            uint64_t ns = pieces[i].end_ns - pieces[i].begin_ns;
-            if (pieces[i].span == NULL) continue;
-            yoke_activity activity = yoke_activity_of((int)pieces[i].span->stage);
-            if (activity == YOKE_COMMUNICATES) result->communicate_ns += ns;
-            if (activity == YOKE_WAITS) result->wait_ns += ns;
-        }
+    for (int k = 0; k < result->devices && run->links != NULL; k++) {
+        yoke_link_bytes carried = yoke_links_take(run->links, k);
+        result->links[k].sent += carried.sent;
+        result->links[k].received += carried.received;
     }
-    yoke_free(pieces);
-    yoke_free(list);
-    return status;
+    return yoke_timeline_cut(&run->timeline, 2 * YOKE_SIMULATED_LANES, 0, result->step_ns);
+}
+
+/* What the root does in the timeline. */
+static void sum_up_root(yoke_simulation *result) {
+    for (int i = 0; i < result->span_count && result->spans[i].lane == 0; i++) {
+        uint64_t ns = result->spans[i].end_ns - result->spans[i].begin_ns;
+        yoke_activity activity = yoke_activity_of((int)result->spans[i].stage);
+        if (activity == YOKE_COMMUNICATES) result->communicate_ns += ns;
+        if (activity == YOKE_WAITS) result->wait_ns += ns;
+    }
 }
 
 yoke_status yoke_simulate(yoke_simulation *simulation, const yoke_profile *profile,
@@ -397,12 +408,13 @@ yoke_status yoke_simulate(yoke_simulation *simulation, const yoke_profile *profi
                     devices);
     if (topology->per_node > 0 && devices > topology->per_node)
         simulation->nodes = devices / topology->per_node;
-    bool slow = topology->straggler_factor > 0 && topology->straggler < devices;
-    simulator run = {.profile = profile,
-                     .result = simulation,
-                     .straggler = slow ? topology->straggler : NO_DEVICE,
-                     .factor = topology->straggler_factor};
+    simulator run = {
+        .profile = profile, .result = simulation, .paces = yoke_paces_of(topology, devices)};
     yoke_status status = run_step(&run, topology);
+    simulation->spans = run.timeline.spans;
+    simulation->span_count = run.timeline.count;
+    simulation->efficiency = 1e6 * yoke_profile_step_ms(profile) / (double)simulation->step_ns;
+    sum_up_root(simulation);
     yoke_links_destroy(run.links);
     yoke_free(run.ends_ns);
     yoke_free(run.bytes);
@@ -412,6 +424,7 @@ yoke_status yoke_simulate(yoke_simulation *simulation, const yoke_profile *profi
 }
 
 void yoke_simulation_clear(yoke_simulation *simulation) {
+    yoke_free(simulation->links);
     yoke_free(simulation->spans);
     *simulation = (yoke_simulation){0};
 }

@@ -71,6 +71,9 @@ typedef struct yoke_topology {
     /* Forward and backward take this device so many times as long; factor 0: none does. */
     int straggler;
     double straggler_factor;
+    double spread;     /* standard deviation of the time that devices compute, by its mean: a
+                          synchronous step waits for the slowest one. 0: all are alike */
+    int max_staleness; /* of dp-async: no push is staler; 0: no bound */
 } yoke_topology;
 
 /* A layer's share of the time between two holders in `yoke train --schedule python`: 3.4 to 6.4 us
@@ -111,8 +114,14 @@ typedef struct yoke_simulation {
     uint64_t update_ns, loss_ns; /* on the root */
     uint64_t python_ns;          /* of the step: rebuilding replicas, and what the lock adds */
     double efficiency;           /* step of one device / step: each device keeps its rows */
-    yoke_span_info *spans;       /* in the order of lanes and time; a lane is a device, or
-                                    YOKE_SIMULATED_LANES: the collectives of buckets */
+    double mean_staleness; /* of dp-async: updates between the pull and the push of a device */
+    uint64_t largest_staleness;
+    yoke_link_bytes *links; /* [link_count]: of each device's link in the step */
+    int link_count;         /* devices */
+    /* In the order of lanes and time. Lane k < YOKE_SIMULATED_LANES is device k; lane
+     * YOKE_SIMULATED_LANES + k is the link of device k, and its spans have the bytes that the link
+     * carried. */
+    yoke_span_info *spans;
     int span_count;
 } yoke_simulation;
 
@@ -120,7 +129,7 @@ typedef struct yoke_simulation {
 yoke_status yoke_simulate_check(const yoke_topology *topology, yoke_simulated_mode mode,
                                 int devices);
 /* The step after the first: replicas are stale in dp-python, dp-classic and dp-nccl, and equal
- * elsewhere. */
+ * elsewhere. In dp-async, the pushes of a steady state: a step has as many as there are devices. */
 yoke_status yoke_simulate(yoke_simulation *simulation, const yoke_profile *profile,
                           const yoke_topology *topology, yoke_simulated_mode mode, int devices);
 /* Where the time of the step goes: "62 % of the step waits for the root's link: ...; 38 %

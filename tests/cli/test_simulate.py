@@ -143,6 +143,21 @@ class Shown(unittest.TestCase):
             self.assertAlmostEqual(runs["dp-classic", devices]["step_ms"] - runs["dp-nccl", devices]["step_ms"], saved,
                                    delta=1e-3)
 
+    def test_json_has_the_bytes_of_links(self):
+        """The root's link carries what all others carry together, in classic; a ring loads all alike."""
+        runs = simulated(profile(), "--devices", 8, "--link", "0.5,20")
+        classic, ring = runs["dp-classic", 8], runs["ddp-ring", 8]
+        self.assertEqual(classic["root_link"]["sent"], 7 * classic["busiest_other_link"]["received"])
+        self.assertEqual(classic["root_link"]["received"], 7 * classic["busiest_other_link"]["sent"])
+        bytes_ = sum(segment["bytes"] for segment in json.loads(profile().read_text())["segments"])
+        self.assertEqual(classic["first_links"][0], classic["root_link"])
+        self.assertEqual([each["device"] for each in classic["first_links"]], list(range(8)))
+        for link, device in (("root_link", 0), ("busiest_other_link", 1)):
+            self.assertEqual(ring[link]["device"], device)
+            self.assertAlmostEqual(ring[link]["sent"], 2 * 7 / 8 * bytes_, delta=99)
+        carried = sum(span["bytes"] for span in classic["spans"] if span.get("link") == 0)
+        self.assertEqual(carried, classic["root_link"]["sent"] + classic["root_link"]["received"])
+
     def test_a_straggler_slows_all_devices_down(self):
         result = yoke("simulate", "h100:resnet50", "--straggler", "1:1.5", "--devices", "1,8")
         self.assertEqual(result.returncode, 0, result.stderr)

@@ -123,6 +123,9 @@ static void links_count_what_they_carry(void **state) {
     (void)yoke_links_collective(links, YOKE_ROUTE_RING, YOKE_HALF_PUBLISH, MB, 0);
     for (int k = 0; k < 2; k++)
         expect_carried(links, k, 2 * 750000, 2 * 750000);
+    (void)yoke_links_collective(links, YOKE_ROUTE_TREE, YOKE_HALF_SUM, MB, 0);
+    (void)yoke_links_collective(links, YOKE_ROUTE_HIERARCHICAL, YOKE_HALF_SUM, MB, 0);
+    expect_carried(links, 3, 4 * 750000, 4 * 750000); /* with the ring's, which nobody took */
     yoke_links_destroy(links);
 }
 

@@ -14,6 +14,7 @@
 
 #include "base/base.h"
 #include "simulate/simulate.h"
+#include "simulate/spread.h"
 #include "yoke/data_parallel.h"
 
 #define EXPECT_OK(call)                                                                            \
@@ -198,6 +199,35 @@ static void a_straggler_sets_the_pace(void **state) {
     expect_refused(&topology, YOKE_SIMULATED_OVERLAP, 2, "straggler");
 }
 
+/* Expected largest of N standard normal deviates: Tippett 1925, and tables of order statistics. */
+static void the_slowest_of_several_sets_the_pace(void **state) {
+    (void)state;
+    static const struct {
+        int devices;
+        double deviations;
+    } table[] = {{1, 0}, {2, 0.56419}, {4, 1.02938}, {8, 1.42360}, {10, 1.53875}, {1000, 3.24144}};
+    yoke_profile profile = bare_profile();
+    yoke_topology topology = topology_of("1e6,0", 0, NULL);
+    profile.forward_ms = 100;
+    topology.spread = 0.1;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        double ring_ns = 2 * (table[i].devices - 1) * p / (1e6 * table[i].devices);
+        assert_true(fabs(yoke_largest_deviate(table[i].devices) - table[i].deviations) < 1e-5);
+        expect_step(profile, &topology, YOKE_SIMULATED_DDP_RING, table[i].devices,
+                    100e6 * (1 + 0.1 * yoke_largest_deviate(table[i].devices)) + ring_ns);
+    }
+    yoke_simulation found = simulate(&profile, &topology, YOKE_SIMULATED_DDP_RING, 2);
+    double forward_ns = (double)(found.spans[0].end_ns - found.spans[0].begin_ns);
+    assert_true(fabs(forward_ns - 100e6 * (1 - 0.056419)) < 1000); /* the mean of two is 1 */
+    yoke_simulation_clear(&found);
+    topology.straggler_factor = 1.5; /* and the root is slower still */
+    expect_step(profile, &topology, YOKE_SIMULATED_OVERLAP, 4, 150e6 + 2 * 3e6 / 1e6);
+    topology.spread = 1.1;
+    expect_refused(&topology, YOKE_SIMULATED_OVERLAP, 2, "spread");
+    topology.spread = NAN;
+    expect_refused(&topology, YOKE_SIMULATED_OVERLAP, 2, "spread");
+}
+
 /* As the engine does: replicate is the transfer of the weights, python the copy of the modules. */
 static void copies_of_modules_are_of_the_stage_python(void **state) {
     (void)state;
@@ -258,6 +288,75 @@ static void lanes_do_one_thing_at_a_time(void **state) {
         assert_int_equal(root_ns + 1000000, found.step_ns); /* and the host's time */
         yoke_simulation_clear(&found);
     }
+}
+
+static void expect_bytes(const yoke_simulation *found, int device, double sent, double received) {
+    if ((double)found->links[device].sent != sent ||
+        (double)found->links[device].received != received)
+        fail_msg("%s: the link of device %d sent %.0f and received %.0f bytes, not %.0f and %.0f",
+                 yoke_simulated_name(found->mode), device, (double)found->links[device].sent,
+                 (double)found->links[device].received, sent, received);
+}
+
+/* docs/ddp.md, "How many bytes move": P of gradients, and in classic rows and outputs. */
+static void links_carry_what_the_schedule_moves(void **state) {
+    (void)state;
+    enum { DEVICES = 8 };
+    yoke_profile profile = bare_profile();
+    yoke_topology topology = topology_of(LINK, 0, NULL);
+    double n = DEVICES, to = ROWS * (INPUT + OUTPUT), from = ROWS * OUTPUT;
+    for (int mode = 0; mode < YOKE_SIMULATED_MODES; mode++) {
+        yoke_simulation found = simulate(&profile, &topology, (yoke_simulated_mode)mode, DEVICES);
+        assert_int_equal(found.link_count, DEVICES);
+        if (mode == YOKE_SIMULATED_CLASSIC || mode == YOKE_SIMULATED_PYTHON) {
+            expect_bytes(&found, 0, (n - 1) * (p + to), (n - 1) * (p + from));
+            expect_bytes(&found, 7, p + from, p + to);
+        } else if (mode == YOKE_SIMULATED_NCCL) {
+            expect_bytes(&found, 0, p + (n - 1) * to, p + (n - 1) * from);
+            expect_bytes(&found, 6, 2 * p + from, 2 * p + to);
+            expect_bytes(&found, 7, p + from, p + to);
+        } else if (mode == YOKE_SIMULATED_OVERLAP) {
+            expect_bytes(&found, 0, p, p);
+            expect_bytes(&found, 6, 2 * p, 2 * p);
+        } else {
+            for (int k = 0; k < DEVICES; k++)
+                expect_bytes(&found, k, 2 * p * (n - 1) / n, 2 * p * (n - 1) / n);
+        }
+        yoke_simulation_clear(&found);
+    }
+}
+
+/* The root's link is busy from the first copy to the last, another's during its own. */
+static void a_links_lane_shows_when_it_carries(void **state) {
+    (void)state;
+    yoke_profile profile = bare_profile();
+    yoke_topology topology = topology_of(LINK, 0, NULL);
+    yoke_simulation found = simulate(&profile, &topology, YOKE_SIMULATED_CLASSIC, 3);
+    double copy_ns = ROWS * INPUT / beta;
+    uint64_t bytes[YOKE_SIMULATED_LANES] = {0};
+    int seen = 0;
+    for (int i = 0; i < found.span_count; i++) {
+        const yoke_span_info *span = &found.spans[i];
+        int device = span->lane - YOKE_SIMULATED_LANES;
+        if (device < 0) continue;
+        bytes[device] += span->bytes;
+        if (span->stage != YOKE_STAGE_SCATTER || bytes[device] != span->bytes) continue;
+        double begin_ns = alpha + (device == 2 ? copy_ns : 0);
+        double end_ns = begin_ns + (device == 0 ? 2 : 1) * copy_ns;
+        if (fabs((double)span->begin_ns - begin_ns) > 1 || fabs((double)span->end_ns - end_ns) > 1)
+            fail_msg("link %d: %.0f to %.0f, not %.0f to %.0f ns", device, (double)span->begin_ns,
+                     (double)span->end_ns, begin_ns, end_ns);
+        seen++;
+    }
+    assert_int_equal(seen, 3);
+    for (int k = 0; k < 3; k++)
+        assert_int_equal(bytes[k], found.links[k].sent + found.links[k].received);
+    yoke_simulation_clear(&found);
+    found = simulate(&profile, &topology, YOKE_SIMULATED_DDP_RING, 3);
+    for (int i = 0; i < found.span_count; i++)
+        if (found.spans[i].lane >= YOKE_SIMULATED_LANES) seen++;
+    assert_int_equal(seen, 3 + 3 * SEGMENTS);
+    yoke_simulation_clear(&found);
 }
 
 /* A byte takes less than a nanosecond. */
@@ -447,9 +546,12 @@ int main(void) {
         cmocka_unit_test(the_root_computes_what_others_do_not),
         cmocka_unit_test(python_takes_its_lock_for_every_layer),
         cmocka_unit_test(a_straggler_sets_the_pace),
+        cmocka_unit_test(the_slowest_of_several_sets_the_pace),
         cmocka_unit_test(copies_of_modules_are_of_the_stage_python),
         cmocka_unit_test(nodes_take_their_formulas),
         cmocka_unit_test(lanes_do_one_thing_at_a_time),
+        cmocka_unit_test(links_carry_what_the_schedule_moves),
+        cmocka_unit_test(a_links_lane_shows_when_it_carries),
         cmocka_unit_test(no_span_is_empty),
         cmocka_unit_test(impossible_topologies_are_refused),
         cmocka_unit_test(a_step_of_decades_is_refused),

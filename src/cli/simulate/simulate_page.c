@@ -22,14 +22,18 @@ static yoke_status add_facts(yoke_report *report, const simulate_setup *setup) {
                                         "profile's rows.");
 }
 
-/* The collectives behind backward, one after the other. Where there are none, no lane. */
-static yoke_status add_link(yoke_report_mode *mode, const yoke_simulation *found) {
+/* The links of the devices shown. Where nothing travels, no lane. */
+static yoke_status add_links(yoke_report_mode *mode, const yoke_simulation *found) {
     yoke_report_lane *lane = NULL;
-    for (int i = 0; i < found->span_count; i++) {
-        if (found->spans[i].lane != YOKE_SIMULATED_LANES) continue;
-        yoke_report_span span = {.span = found->spans[i], .cause_lane = -1, .cause_stage = -1};
-        if (lane == NULL) TRY(yoke_report_add_lane(mode, "link", &lane));
+    for (int i = 0, last = -1; i < found->span_count; i++) {
+        int device = found->spans[i].lane - YOKE_SIMULATED_LANES;
+        char name[32];
+        if (device < 0) continue;
+        snprintf(name, sizeof name, "link of device %d", device);
+        if (device != last) TRY(yoke_report_add_lane(mode, name, &lane));
         lane->beside = true;
+        last = device;
+        yoke_report_span span = {.span = found->spans[i], .cause_lane = -1, .cause_stage = -1};
         TRY(yoke_report_add_span(lane, &span));
     }
     return YOKE_OK;
@@ -45,7 +49,7 @@ static yoke_status add_lanes(yoke_report_mode *mode, const yoke_simulation *foun
         for (int i = 0; i < lane->span_count; i++)
             lane->stage_ms[lane->spans[i].span.stage] += yoke_report_span_ms(&lane->spans[i]);
     }
-    TRY(add_link(mode, found));
+    TRY(add_links(mode, found));
     yoke_report_find_causes(mode);
     return YOKE_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define TERMINAL_COLUMNS 80
+#define LISTED_LINKS 64
 
 static double ms(uint64_t ns) {
     return 1e-6 * (double)ns;
@@ -68,15 +69,39 @@ void simulate_print_table(FILE *out, const simulate_setup *setup, const simulate
 
 static void json_span(yoke_json *json, const yoke_span_info *span) {
     yoke_json_open(json, NULL, '{');
-    if (span->lane == YOKE_SIMULATED_LANES)
-        yoke_json_text(json, "lane", "links");
-    else
-        yoke_json_integer(json, "lane", span->lane);
+    bool link = span->lane >= YOKE_SIMULATED_LANES;
+    yoke_json_integer(json, link ? "link" : "lane",
+                      link ? span->lane - YOKE_SIMULATED_LANES : span->lane);
     yoke_json_text(json, "stage", yoke_stage_name(span->stage));
     if (span->bucket >= 0) yoke_json_integer(json, "bucket", span->bucket);
     yoke_json_real(json, "begin_ms", ms(span->begin_ns));
     yoke_json_real(json, "end_ms", ms(span->end_ns));
+    if (link) yoke_json_integer(json, "bytes", (int64_t)span->bytes);
     yoke_json_close(json, '}');
+}
+
+static void json_link(yoke_json *json, const char *name, const yoke_simulation *found, int device) {
+    yoke_json_open(json, name, '{');
+    yoke_json_integer(json, "device", device);
+    yoke_json_integer(json, "sent", (int64_t)found->links[device].sent);
+    yoke_json_integer(json, "received", (int64_t)found->links[device].received);
+    yoke_json_close(json, '}');
+}
+
+/* The root's link, the one of the others that carries most, and those of the first devices. */
+static void json_links(yoke_json *json, const yoke_simulation *found) {
+    int most = 1;
+    if (found->devices < 2) return;
+    for (int k = 2; k < found->devices; k++) {
+        const yoke_link_bytes *own = &found->links[k], *best = &found->links[most];
+        if (own->sent + own->received > best->sent + best->received) most = k;
+    }
+    json_link(json, "root_link", found, 0);
+    json_link(json, "busiest_other_link", found, most);
+    yoke_json_open(json, "first_links", '[');
+    for (int k = 0; k < found->devices && k < LISTED_LINKS; k++)
+        json_link(json, NULL, found, k);
+    yoke_json_close(json, ']');
 }
 
 static void json_run(yoke_json *json, const simulate_setup *setup, const yoke_simulation *found) {
@@ -97,6 +122,7 @@ static void json_run(yoke_json *json, const simulate_setup *setup, const yoke_si
     yoke_json_real(json, "python_ms", ms(found->python_ns));
     yoke_json_text(json, "sentence",
                    yoke_simulation_describe(found, profile, &setup->topology, text));
+    json_links(json, found);
     yoke_json_open(json, "spans", '[');
     for (int i = 0; i < found->span_count; i++)
         json_span(json, &found->spans[i]);
