@@ -1,1 +1,934 @@
+// SPDX-License-Identifier: Apache-2.0
+// Draws the figures of a page from its model in JSON, and slides: yokePage. docs/report.md lists the model's keys.
+"use strict";
+(() => {
+    const SVG = "http://www.w3.org/2000/svg";
+    const STAGES = {
+        python: "compute", forward: "compute", loss: "compute", backward: "compute", update: "compute",
+        scatter: "communicate", replicate: "communicate", reduce: "communicate", exchange: "communicate",
+        all_reduce: "communicate", gather: "communicate", load: "wait", wait: "wait", idle: "idle",
+    };
+    const ACTIVITIES = {compute: "computes", communicate: "communicates", wait: "waits", idle: "is idle"};
+    const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+    const ROWS = 96; // of bars and of lanes; a sentence says how many more there are
+    const pen = document.createElement("canvas").getContext("2d");
+    let serial = 0;
 
+    // Values and texts.
+
+    const list = (value) => (Array.isArray(value) ? value : []);
+    const isNumber = (value) => Number.isFinite(value);
+    const sum = (values) => values.reduce((total, value) => total + (isNumber(value) ? value : 0), 0);
+    const unique = (values) => [...new Set(values)];
+    const activity = (stage) => (Object.hasOwn(STAGES, stage) ? STAGES[stage] : "communicate");
+    const stageClass = (stage) => (Object.hasOwn(STAGES, stage) ? `s-${stage}` : "s-other");
+
+    // A name as text: what would hide or reorder characters shows as its code.
+    function words(value, most = 300) {
+        const text = value === null || value === undefined ? "" : String(value).slice(0, most + 1);
+        const code = (sign) => `\\u${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+        return (text.length > most ? `${text.slice(0, most - 1)}…` : text).replace(HIDDEN, code);
+    }
+
+    function decimal(value, decimals) {
+        return value.toLocaleString("en", {minimumFractionDigits: decimals, maximumFractionDigits: decimals});
+    }
+
+    // Three digits: 0.123, 12.3, 1,234.
+    function number(value) {
+        if (!isNumber(value)) return "unknown";
+        const size = Math.abs(value);
+        if (size > 0 && (size < 1e-4 || size >= 1e9)) return value.toExponential(2);
+        return decimal(value, size > 0 ? Math.min(6, Math.max(0, 2 - Math.floor(Math.log10(size)))) : 0);
+    }
+
+    function bytes(value) {
+        const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+        let unit = 0;
+        for (; unit < 4 && value >= (unit === 0 ? 1024 : 1023.95); unit++) value /= 1024;
+        return `${decimal(value, unit === 0 ? 0 : 1)} ${units[unit]}`;
+    }
+
+    const count = (value) => (Number.isInteger(value) ? decimal(value, 0) : number(value));
+    const isPale = (name) => /-(wait|load|idle)$/.test(name);
+
+    const UNITS = {
+        ms: (value) => `${number(value)} ms`, bytes, percent: (value) => `${number(value)} %`, "": number,
+    };
+
+    // Multiples of it are the ticks of an axis.
+    function tickOf(range, count, base = 10) {
+        if (!(range > 0)) return 1;
+        const rough = range / Math.max(1, count);
+        if (base === 2) return 2 ** Math.ceil(Math.log2(rough));
+        const power = 10 ** Math.floor(Math.log10(rough));
+        return [1, 2, 5, 10].find((times) => rough <= times * power * 1.000001) * power;
+    }
+
+    const plain = (value, tick) => decimal(value, Math.min(6, Math.max(0, -Math.floor(Math.log10(tick) + 1e-9))));
+
+    // Nodes.
+
+    function node(parent, name, attributes = {}, text) {
+        const made = document.createElementNS(SVG, name);
+        for (const [key, value] of Object.entries(attributes))
+            made.setAttribute(key, typeof value === "number" ? Math.round(value * 100) / 100 : value);
+        if (text !== undefined) made.textContent = text;
+        parent?.append(made);
+        return made;
+    }
+
+    function element(parent, name, className, text) {
+        const made = document.createElement(name);
+        if (className) made.className = className;
+        if (text !== undefined) made.textContent = text;
+        parent?.append(made);
+        return made;
+    }
+
+    // A sheet is what a figure paints on: its svg, its width, the size of its text, and marks, which a reader can visit.
+
+    function widthOf(sheet, text, weight = 400) {
+        pen.font = `${weight} ${sheet.em}px ${sheet.family}`;
+        return pen.measureText(text).width;
+    }
+
+    function fit(sheet, text, room, weight) {
+        let low = 0, high = text.length;
+        if (widthOf(sheet, text, weight) <= room) return text;
+        while (low < high) {
+            const middle = (low + high + 1) >> 1;
+            if (widthOf(sheet, `${text.slice(0, middle)}…`, weight) <= room) low = middle;
+            else high = middle - 1;
+        }
+        return low > 0 ? `${text.slice(0, low)}…` : "";
+    }
+
+    function write(sheet, parent, x, y, text, {anchor = "start", className, room = Infinity, weight} = {}) {
+        const shown = room < Infinity ? fit(sheet, text, room, weight) : text;
+        const made = node(parent, "text", {x, y, "font-size": sheet.em}, shown);
+        if (anchor !== "start") made.setAttribute("text-anchor", anchor);
+        if (className) made.setAttribute("class", className);
+        return made;
+    }
+
+    const line = (parent, className, x1, y1, x2, y2) => node(parent, "line", {class: className, x1, y1, x2, y2});
+    const box = (x, y, width, height) =>
+        `M${x.toFixed(2)} ${y.toFixed(2)}h${width.toFixed(2)}v${height.toFixed(2)}h${(-width).toFixed(2)}z`;
+
+    function mark(sheet, row, x, y, width, height, say) {
+        sheet.marks.push({row, x, y, width, height, say});
+    }
+
+    // Below a figure: what its colours mean. Returns the height.
+    function legend(sheet, entries, x, y) {
+        const em = sheet.em;
+        let at = x, row = y;
+        for (const entry of entries) {
+            const name = fit(sheet, words(entry.name), sheet.width - x - 2 * em);
+            const room = 1.5 * em + widthOf(sheet, name) + 1.3 * em;
+            if (at > x && at + room - 1.3 * em > sheet.width) [at, row] = [x, row + 1.5 * em];
+            if (entry.line) {
+                line(sheet.svg, `line ${entry.class}${entry.dashed ? " dashed" : ""}`,
+                    at, row + 0.55 * em, at + 1.1 * em, row + 0.55 * em);
+            }
+            if (entry.marker) marker(sheet, entry.class, at + 0.55 * em, row + 0.55 * em);
+            else if (!entry.line) node(sheet.svg, "path", {class: entry.class, d: box(at, row + 0.1 * em, 1.1 * em, 0.9 * em)});
+            write(sheet, sheet.svg, at + 1.5 * em, row + 0.92 * em, name);
+            at += room;
+        }
+        return entries.length > 0 ? row - y + 1.4 * em : 0;
+    }
+
+    // Ticks below a drawing, their lines behind it. Returns the height.
+    function xAxis(sheet, behind, scale, ticks, top, bottom, name) {
+        const em = sheet.em;
+        let free = -Infinity;
+        for (const [place, text] of ticks.map(([value, text]) => [scale(value), text])) {
+            const half = widthOf(sheet, text) / 2;
+            line(behind, "grid", place, top, place, bottom);
+            if (place - half < free) continue;
+            const middle = Math.max(half, Math.min(place, sheet.width - half));
+            write(sheet, behind, middle, bottom + 1.15 * em, text, {anchor: "middle", className: "quiet"});
+            free = middle + half + 0.5 * em;
+        }
+        write(sheet, behind, scale.begin, bottom + 2.45 * em, name,
+            {className: "quiet", room: sheet.width - scale.begin});
+        return 2.8 * em;
+    }
+
+    function linear(low, high, begin, end) {
+        const scale = (value) => begin + ((value - low) / (high - low || 1)) * (end - begin);
+        return Object.assign(scale, {low, high, begin, end});
+    }
+
+    function logarithmic(low, high, begin, end) {
+        const inner = linear(Math.log(low), Math.log(high), begin, end);
+        return Object.assign((value) => inner(Math.log(value)), {low, high, begin, end});
+    }
+
+    function ticksOf(high, tick, text, low = 0) {
+        const ticks = [];
+        for (let k = Math.ceil(low / tick - 1e-6); k * tick <= high + tick * 1e-6 && ticks.length < 60; k++)
+            ticks.push([k * tick + 0, text(k * tick + 0)]);
+        return ticks;
+    }
+
+    // Figures on the screen: each paints itself anew where its place changes its width.
+
+    const shown = new Map(); // element: {head, paint, width, at}
+    const watch = new ResizeObserver((entries) => {
+        for (const {target} of entries) {
+            const state = shown.get(target);
+            if (!target.isConnected) {
+                shown.delete(target);
+                watch.unobserve(target);
+            } else if (state && Math.abs(target.clientWidth - state.width) >= 1) repaint(target, state);
+        }
+    });
+
+    function show(place, head, paint) {
+        const state = {head, paint, width: 0, at: -1};
+        shown.set(place, state);
+        place.hidden = false;
+        place.classList.add("chart");
+        repaint(place, state);
+        watch.observe(place);
+    }
+
+    function repaint(place, state, print) {
+        const style = getComputedStyle(place);
+        const width = print || place.clientWidth;
+        if (!(width > 0)) return; // it is hidden, and paints itself when it no longer is
+        const focused = place.contains(document.activeElement);
+        const id = `yoke-figure-${++serial}`;
+        const svg = node(null, "svg", {
+            xmlns: SVG, role: "img", "aria-labelledby": `${id}-title`, "aria-describedby": `${id}-text`, tabindex: 0,
+        });
+        const sheet = {
+            svg, width, em: print ? 13 : Math.max(14, parseFloat(style.fontSize) * 0.9), family: style.fontFamily,
+            root: print ? 13 : parseFloat(getComputedStyle(document.body).fontSize), marks: [], id,
+        };
+        state.width = place.clientWidth;
+        node(svg, "title", {id: `${id}-title`}, words(state.head.title));
+        node(svg, "desc", {id: `${id}-text`}, words(state.head.text, 3000));
+        const height = Math.ceil(state.paint(sheet));
+        svg.setAttribute("viewBox", `0 0 ${Math.round(width)} ${height}`);
+        place.replaceChildren(svg);
+        for (const note of list(state.head.notes)) element(place, "p", "meaning", note);
+        listen(place, sheet, state);
+        if (focused) svg.focus({preventScroll: true});
+    }
+
+    // The mark at a point, or the closest one nearby; -1: none.
+    function nearest(sheet, x, y) {
+        let best = -1, least = 1.5 * sheet.em;
+        sheet.marks.forEach((mark, index) => {
+            const across = Math.max(mark.x - x, 0, x - mark.x - mark.width);
+            const down = Math.max(mark.y - y, 0, y - mark.y - mark.height);
+            const distance = Math.hypot(across, down) + 1e-3 * Math.abs(x - mark.x - mark.width / 2);
+            if (distance < least) [best, least] = [index, distance];
+        });
+        return best;
+    }
+
+    // The mark that a key leads to from another.
+    function follow(sheet, at, key) {
+        const last = sheet.marks.length - 1, from = sheet.marks[at];
+        if (key === "Home" || !from) return 0;
+        if (key === "End") return last;
+        if (key === "ArrowRight") return Math.min(last, at + 1);
+        if (key === "ArrowLeft") return Math.max(0, at - 1);
+        const rows = unique(sheet.marks.map((mark) => mark.row));
+        const row = rows[rows.indexOf(from.row) + (key === "ArrowDown" ? 1 : -1)];
+        let best = at, least = Infinity;
+        sheet.marks.forEach((mark, index) => {
+            const far = Math.abs(mark.x + mark.width / 2 - from.x - from.width / 2);
+            if (mark.row === row && far < least) [best, least] = [index, far];
+        });
+        return best;
+    }
+
+    function listen(place, sheet, state) {
+        const readout = element(place, "output", "readout");
+        const frame = node(sheet.svg, "rect", {class: "mark", visibility: "hidden"});
+        readout.setAttribute("aria-live", "polite");
+        readout.hidden = true;
+
+        function visit(at) {
+            const mark = sheet.marks[at], drawn = sheet.svg.getBoundingClientRect();
+            state.at = mark ? at : -1;
+            frame.setAttribute("visibility", mark ? "visible" : "hidden");
+            readout.hidden = !mark;
+            if (!mark) return;
+            for (const [key, value] of Object.entries({
+                x: mark.x - 2, y: mark.y - 2, width: mark.width + 4, height: mark.height + 4,
+            })) frame.setAttribute(key, value.toFixed(1));
+            readout.textContent = mark.say();
+            const ratio = drawn.width / sheet.width, centre = (mark.x + mark.width / 2) * ratio;
+            const above = mark.y * ratio - readout.offsetHeight - 8;
+            const left = Math.min(Math.max(0, centre - readout.offsetWidth / 2), place.clientWidth - readout.offsetWidth);
+            readout.style.left = `${Math.max(0, left)}px`;
+            readout.style.top = `${drawn.top + above < 0 ? (mark.y + mark.height) * ratio + 8 : above}px`;
+        }
+
+        function point(event) {
+            const drawn = sheet.svg.getBoundingClientRect(), ratio = sheet.width / (drawn.width || 1);
+            visit(nearest(sheet, (event.clientX - drawn.left) * ratio, (event.clientY - drawn.top) * ratio));
+        }
+        place.onpointermove = place.onpointerdown = point;
+        place.onpointerleave = (event) => event.pointerType === "mouse" && visit(-1);
+        sheet.svg.onblur = () => visit(-1);
+        sheet.svg.onkeydown = (event) => {
+            if (event.ctrlKey || event.altKey || event.metaKey) return;
+            if (event.key === "Escape") {
+                sheet.svg.blur();
+            } else if (/^(Arrow|Home|End)/.test(event.key) && sheet.marks.length > 0) {
+                visit(follow(sheet, state.at, event.key));
+                event.preventDefault();
+            } else return;
+            event.stopPropagation();
+        };
+        if (state.at >= 0) visit(Math.min(state.at, sheet.marks.length - 1));
+    }
+
+    // On paper: light, without readouts, and as wide as a page.
+    addEventListener("beforeprint", () => {
+        for (const [place, state] of shown) repaint(place, {...state, at: -1}, Number(place.dataset.print) || 720);
+    });
+    addEventListener("afterprint", () => shown.forEach((state, place) => repaint(place, state)));
+
+    // Lanes of spans on one axis of time: of devices, and thin ones of links and of what is beside a device.
+    // groups: [{name, value, length, lanes: [{name, kind, strong, spans: [[begin, end, stage, bucket, bytes, cause]]}]}]
+    // quiet: the colours are those of activities, not of stages.
+
+    const spanText = (lane, span) => {
+        const [begin, end, stage, bucket, size, cause] = span;
+        return `${words(lane.name, 80)}: ${words(stage, 40)}${bucket >= 0 && bucket !== null ? `, bucket ${bucket}` : ""}, ` +
+            `${number(end - begin)} ms, from ${number(begin)} to ${number(end)} ms` +
+            `${size > 0 ? `, ${bytes(size)}` : ""}${cause ? `, ${words(cause, 120)}` : ""}`;
+    };
+
+    const isSpan = (span) => Array.isArray(span) && isNumber(span[0]) && isNumber(span[1]) && span[1] >= span[0];
+    const busy = (lane, of) => sum(list(lane.spans).filter(isSpan).filter((span) => !of || activity(span[2]) === of)
+        .map((span) => span[1] - span[0]));
+
+    function laneClass(chart, lane, stage) {
+        if (lane.strong) return "strong";
+        if (!chart.quiet) return stageClass(stage);
+        return lane.kind === "link" ? "a-communicate" : `a-${activity(stage)}`;
+    }
+
+    // One path for each colour: a timeline may have thousands of spans. Of neighbours with one colour no line is between.
+    function paintSpans(sheet, chart, lane, row, scale, y, height) {
+        const paths = new Map(), em = sheet.em, labels = [];
+        let open = null;
+        const close = () => {
+            if (!open) return;
+            const width = Math.max(0.4, open.end - open.begin);
+            paths.set(open.name, (paths.get(open.name) ?? "") + box(open.begin, y, width, height));
+            labels.push({...open, width});
+            open = null;
+        };
+        for (const span of list(lane.spans).filter(isSpan)) {
+            const name = laneClass(chart, lane, span[2]), begin = scale(span[0]), end = scale(span[1]);
+            mark(sheet, row, begin, y, Math.max(1, end - begin), height, () => spanText(lane, span));
+            if (name.endsWith("-idle")) continue;
+            const joined = open?.name === name && begin - open.end < 0.5 && (chart.quiet || end - begin < 1);
+            if (joined) {
+                open.end = end;
+                continue;
+            }
+            close();
+            open = {name, begin, end, text: chart.quiet ? activity(span[2]) : span[3] >= 0 && span[3] !== null
+                ? String(span[3]) : words(span[2], 40)};
+        }
+        close();
+        for (const [name, d] of paths) node(sheet.svg, "path", {class: `span ${name}`, d});
+        for (const label of height < em ? [] : labels) {
+            const room = label.width > 1.2 * em && widthOf(sheet, label.text) + 0.5 * em <= label.width;
+            if (room)
+                write(sheet, sheet.svg, label.begin + label.width / 2, y + height / 2 + 0.35 * em, label.text,
+                    {anchor: "middle", className: isPale(label.name) ? "on-pale" : "in"});
+        }
+    }
+
+    function laneLegend(chart, groups) {
+        const spans = groups.flatMap((group) => group.lanes.flatMap((lane) => list(lane.spans).filter(isSpan)
+            .map((span) => laneClass(chart, lane, span[2]))));
+        const used = new Set(spans), strong = groups.flatMap((group) => group.lanes.filter((lane) => lane.strong)
+            .map((lane) => ({lane, group})));
+        const names = chart.quiet ? Object.entries(ACTIVITIES).map(([key, name]) => [`a-${key}`, name])
+            : [...Object.keys(STAGES).map((stage) => [`s-${stage}`, stage]), ["s-other", "other"]];
+        const entries = names.filter(([name]) => used.has(name) && !name.endsWith("-idle"))
+            .map(([name, text]) => ({class: name, name: text}));
+        if (strong.length > 0) {
+            const [{lane, group}] = strong;
+            entries.unshift({class: "strong", name: `the busiest link: ${number(busy(lane))} of ` +
+                `${number(group.length)} ms`});
+        }
+        return entries;
+    }
+
+    function lanes(place, chart) {
+        const groups = list(chart.groups).map((group) => ({...group, lanes: list(group.lanes)}));
+        const most = Math.max(0, ...groups.map((group) => group.length || 0), chart.length || 0,
+            ...groups.flatMap((group) => group.lanes.flatMap((lane) => list(lane.spans).filter(isSpan)
+                .reduce((last, span) => Math.max(last, span[1]), 0)))) || 1;
+        show(place, {title: chart.title, text: chart.text ?? laneWords(groups), notes: chart.notes}, (sheet) => {
+            const em = sheet.em, behind = node(sheet.svg, "g");
+            const names = chart.names ?? groups.flatMap((group) => group.lanes.map((lane) => lane.name));
+            // As wide as in a larger figure of the page, so that a moment has one length.
+            const wide = Math.max(0, ...unique(names).map((name) => widthOf(sheet, words(name, 80), 700) / em));
+            const left = Math.min((wide + 0.6) * Math.max(em, sheet.root), 0.34 * sheet.width);
+            const scale = linear(0, most, left, sheet.width - 1.2 * sheet.root);
+            let y = 0, row = 0;
+            for (const group of groups) {
+                const value = words(group.value), room = sheet.width - widthOf(sheet, value, 700);
+                write(sheet, sheet.svg, 0, y + 1.15 * em, fit(sheet, words(group.name), room, 700) + value, {className: "group"});
+                y += 1.65 * em;
+                const begin = y;
+                for (const lane of group.lanes) {
+                    const thin = lane.kind === "link" || lane.kind === "beside";
+                    const pitch = (thin ? 1.22 : 1.62) * em, height = (thin ? 0.72 : 1.38) * em;
+                    const top = y + (pitch - height) / 2;
+                    node(behind, "path", {class: "lane", d: box(left, top, scale(group.length || most) - left, height)});
+                    write(sheet, sheet.svg, left - 0.5 * em, y + pitch / 2 + 0.35 * em, words(lane.name, 80), {
+                        anchor: "end", room: left - 0.5 * em, className: lane.strong ? "strong-text" : thin ? "quiet" : "",
+                    });
+                    paintSpans(sheet, chart, lane, row++, scale, top, height);
+                    y += pitch;
+                }
+                if (group.length > 0)
+                    line(sheet.svg, "axis", scale(group.length), begin, scale(group.length), y);
+                y += 0.5 * em;
+            }
+            const tick = tickOf(most, (scale.end - left) / (5 * em));
+            y += xAxis(sheet, behind, scale, ticksOf(most, tick, (value) => plain(value, tick)), 1.5 * em, y,
+                chart.x ?? "ms since the step began");
+            return y + 0.4 * em + legend(sheet, laneLegend(chart, groups), 0, y + 0.4 * em);
+        });
+    }
+
+    function laneWords(groups) {
+        const laneText = (lane) => (lane.kind === "link" ? `${words(lane.name, 80)} is busy for ${number(busy(lane))} ms`
+            : `${words(lane.name, 80)} ${Object.entries(ACTIVITIES).filter(([of]) => busy(lane, of) > 0)
+                .map(([of, verb]) => `${verb} for ${number(busy(lane, of))} ms`).join(", ") || "does nothing"}`);
+        return `A lane for each device and each link, along the time of a step. ${groups.slice(0, 4).map((group) =>
+            `${words(group.name, 80)}: ${group.lanes.slice(0, 8).map(laneText).join("; ")}.`).join(" ")}`;
+    }
+
+    // Bars from left to right, in parts.
+    // rows: [{group, name, parts: [{name, class, value}], low, high}]; unit: a key of UNITS; most: the end of the axis
+
+    function bars(place, chart) {
+        const all = list(chart.rows), rows = all.slice(0, ROWS), unit = UNITS[chart.unit ?? ""] ?? number;
+        const partsOf = (row) => list(row.parts).filter((part) => part.value > 0 && isNumber(part.value));
+        const total = (row) => sum(partsOf(row).map((part) => part.value));
+        const valueText = (row) => unit(total(row)) + (row.high > row.low
+            ? ` (${number(row.low)} to ${number(row.high)})` : "");
+        const most = chart.most || Math.max(0, ...rows.map((row) => Math.max(total(row), row.high || 0))) || 1;
+        const keyOf = (part) => `${part.class}\n${part.name}`, used = new Set(rows.flatMap((row) => partsOf(row).map(keyOf)));
+        const entries = unique(rows.flatMap((row) => list(row.parts).map(keyOf))).filter((key) => used.has(key)).map((key) => ({class: key.split("\n")[0], name: key.split("\n")[1]}));
+        const notes = [...list(chart.notes), ...(all.length > ROWS
+            ? [`Only the first ${ROWS} of ${decimal(all.length, 0)} bars are drawn.`] : [])];
+        const text = chart.text ?? `A bar for each row. ${rows.slice(0, 16).map((row) =>
+            `${words(row.group ? `${row.group}, ${row.name}` : row.name, 80)}: ${valueText(row)}`).join("; ")}.`;
+        show(place, {title: chart.title, text, notes}, (sheet) => {
+            const em = sheet.em, behind = node(sheet.svg, "g");
+            const names = Math.max(0, ...rows.map((row) => widthOf(sheet, words(row.name, 80))));
+            const ends = Math.max(0, ...rows.map((row) => widthOf(sheet, unit(total(row)), 600)));
+            const above = names + 0.6 * em > 0.36 * sheet.width; // long names stand above their bars
+            const left = above ? 0 : names + 0.6 * em;
+            const scale = linear(0, most, left, sheet.width - ends - 0.8 * em);
+            let y = 0;
+            rows.forEach((row, index) => {
+                if (row.group && row.group !== rows[index - 1]?.group) {
+                    write(sheet, sheet.svg, 0, y + 1.15 * em, words(row.group),
+                        {className: "group", room: sheet.width, weight: 700});
+                    y += 1.65 * em;
+                }
+                if (above) {
+                    write(sheet, sheet.svg, 0, y + 1.05 * em, words(row.name, 200), {room: sheet.width});
+                    y += 1.3 * em;
+                } else
+                    write(sheet, sheet.svg, left - 0.5 * em, y + 1.15 * em, words(row.name, 80), {anchor: "end"});
+                const height = 1.4 * em, top = y + 0.1 * em;
+                let value = 0;
+                for (const part of partsOf(row)) {
+                    const begin = scale(value), width = Math.max(0.5, scale(value + part.value) - begin);
+                    const name = words(part.name, 80);
+                    node(sheet.svg, "path", {class: `span ${part.class}`, d: box(begin, top, width, height)});
+                    if (entries.length > 1 && widthOf(sheet, name) + 0.6 * em <= width)
+                        write(sheet, sheet.svg, begin + width / 2, top + height / 2 + 0.35 * em, name,
+                            {anchor: "middle", className: isPale(part.class) ? "on-pale" : "in"});
+                    mark(sheet, index, begin, top, Math.max(1, width), height, () =>
+                        `${words(row.group ? `${row.group}, ${row.name}` : row.name, 120)}: ` +
+                        (entries.length > 1 ? `${name} ${unit(part.value)}, of ${unit(total(row))}` : valueText(row)));
+                    value += part.value;
+                }
+                const low = scale(row.low), high = scale(row.high), middle = top + height / 2;
+                const whisker = row.high > row.low;
+                if (whisker) {
+                    line(sheet.svg, "whisker", low, middle, high, middle);
+                    for (const end of [low, high])
+                        line(sheet.svg, "whisker", end, middle - 0.3 * em, end, middle + 0.3 * em);
+                }
+                const end = Math.max(scale(value), whisker ? high : 0);
+                write(sheet, sheet.svg, Math.min(end + 0.5 * em, sheet.width - ends), y + 1.15 * em, unit(total(row)),
+                    {className: "value"});
+                y += 1.7 * em;
+            });
+            const count = (scale.end - left) / ((chart.unit === "bytes" ? 8 : 5) * em);
+            const tick = tickOf(most, count, chart.unit === "bytes" ? 2 : 10);
+            const ticks = ticksOf(most, tick, chart.unit === "bytes" ? bytes : (value) => plain(value, tick));
+            y += xAxis(sheet, behind, scale, ticks, 0, y, chart.x ?? "");
+            return y + (entries.length > 1 ? 0.4 * em + legend(sheet, entries, 0, y + 0.4 * em) : 0);
+        });
+    }
+
+    // Lines and points over two axes.
+    // series: [{name, class, points: [[x, y, low, high]], markers, apart, guide, dashed, upright}]
+    // x: {name, log, counts}; y: {name, zero, most}. apart: no line joins the points. guide: it scales no axis.
+    // counts: ticks stand only at values of x that a series has.
+
+    const SHAPES = ["m-.3 0a.3 .3 0 1 0 .6 0a.3 .3 0 1 0 -.6 0z", "m-.27 -.27h.54v.54h-.54z", "m0 -.38l.38 .38l-.38 .38l-.38 -.38z",
+        "m0 -.35l.35 .62h-.7z", "m0 .35l.35 -.62h-.7z"];
+
+    function marker(sheet, className, x, y) {
+        const shape = SHAPES[(Number(className.at(-1)) || 0) % SHAPES.length];
+        const d = `M${x.toFixed(1)} ${y.toFixed(1)}` +
+            shape.replace(/-?\d*\.\d+/g, (part) => (Number(part) * sheet.em).toFixed(1));
+        node(sheet.svg, "path", {class: `dot ${className}`, d});
+    }
+
+    function rangeOf(chart, series) {
+        const points = series.filter((one) => !one.guide).flatMap((one) => one.points);
+        const xs = points.map((point) => point[0]), ys = points.flatMap((point) => point.slice(1).filter(isNumber));
+        const low = ys.reduce((a, b) => Math.min(a, b), Infinity), high = ys.reduce((a, b) => Math.max(a, b), -Infinity);
+        const range = {
+            x: [xs.reduce((a, b) => Math.min(a, b), Infinity), xs.reduce((a, b) => Math.max(a, b), -Infinity)],
+            y: [chart.y?.zero ? Math.min(0, low) : low, chart.y?.most > 0 ? Math.min(high, chart.y.most) : high],
+        };
+        if (range.x[0] === range.x[1]) range.x[1] = chart.x?.log ? 10 * range.x[0] : range.x[0] + 1;
+        if (!(range.y[0] < range.y[1])) range.y = [Math.min(0, low), Math.max(0, high) || 1];
+        return range;
+    }
+
+    function countTicks(chart, series, range) {
+        if (chart.x?.counts) {
+            const counts = unique(series.filter((one) => !one.guide).flatMap((one) => one.points.map(([x]) => x)));
+            return counts.sort((a, b) => a - b).map((value) => [value, count(value)]);
+        }
+        const ticks = [];
+        for (let k = Math.ceil(Math.log10(range.x[0]) - 1e-9); 10 ** k <= range.x[1] * 1.000001; k++)
+            ticks.push([10 ** k, k >= -3 && k < 6 ? number(10 ** k).replace(/\.0+$|(\.\d*?)0+$/, "$1") : `1e${k}`]);
+        return ticks;
+    }
+
+    // The names of lines at their ends, apart from each other.
+    function nameEnds(sheet, chart, series, place, right) {
+        const em = sheet.em, labels = series.filter((one) => !one.guide && one.points.length > 0).map((one) =>
+            ({one, y: place.y(Math.min(one.points.at(-1)[1], place.y.high))})).sort((a, b) => a.y - b.y);
+        labels.forEach((label, index) => {
+            if (index > 0) label.y = Math.max(label.y, labels[index - 1].y + 1.2 * em);
+        });
+        const over = labels.length > 0 ? Math.max(0, labels.at(-1).y - place.y.begin) : 0;
+        for (const {one, y} of labels)
+            write(sheet, sheet.svg, right + 0.6 * em, y - over + 0.35 * em, words(one.name),
+                {className: `name ${one.class}`, room: sheet.width - right - 0.6 * em, weight: 600});
+    }
+
+    function paintSeries(sheet, chart, one, row, place, clip) {
+        const em = sheet.em, {x, y} = place;
+        if (!one.apart && one.points.length > 1)
+            node(sheet.svg, "path", {
+                class: `line ${one.class}${one.dashed ? " dashed" : ""}`, "clip-path": `url(#${clip})`,
+                d: one.points.map((point, index) => `${index ? "L" : "M"}${x(point[0]).toFixed(1)} ` +
+                    Math.max(-1e4, Math.min(1e4, y(point[1]))).toFixed(1)).join(""),
+            });
+        if (one.guide) return nameGuide(sheet, one, place);
+        const stride = Math.ceil(one.points.length / 500);
+        one.points.forEach((point, index) => {
+            const [at, value, low, high] = point, left = x(at), top = y(value);
+            if (value > y.high * (1 + 1e-9) || (index % stride && index + 1 < one.points.length)) return;
+            if (one.upright) line(sheet.svg, `line ${one.class}`, left, y.end, left, y.begin);
+            if (high > low) {
+                line(sheet.svg, `line ${one.class}`, left, y(low), left, y(high));
+                for (const end of [y(low), y(high)])
+                    line(sheet.svg, `line ${one.class}`, left - 0.25 * em, end, left + 0.25 * em, end);
+            }
+            if (one.markers) marker(sheet, one.class, left, top);
+            mark(sheet, row, left - 0.3 * em, top - 0.3 * em, 0.6 * em, 0.6 * em, () =>
+                `${words(one.name, 80)}: ${number(value)}${high > low ? ` (${number(low)} to ${number(high)})` : ""} ` +
+                `${words(chart.y?.name ?? "", 40)} at ${words(chart.x?.name ?? "x", 40)} ${count(at)}`);
+        });
+    }
+
+    // Where a guide leaves the drawing, or at its end.
+    function nameGuide(sheet, guide, {x, y}) {
+        const index = guide.points.findIndex((point) => point[1] > y.high);
+        const [before, after] = [guide.points[index - 1], guide.points[index]];
+        const last = guide.points.at(-1), text = `${words(guide.name, 40)}: ${number(last[1])} at ${count(last[0])}`;
+        const share = before && after ? (y.high - before[1]) / (after[1] - before[1]) : 0;
+        const left = before && after ? x(before[0]) + share * (x(after[0]) - x(before[0])) : x(last[0]);
+        const top = before && after ? y.end : y(last[1]), right = left + widthOf(sheet, text) + sheet.em < x.end;
+        write(sheet, sheet.svg, left + (right ? 0.5 : -0.9) * sheet.em, top + 1.1 * sheet.em, text,
+            {anchor: right ? "start" : "end", className: "quiet"});
+    }
+
+    function xy(place, chart) {
+        const isPoint = (point) => Array.isArray(point) && isNumber(point[0]) && isNumber(point[1]) &&
+            (!chart.x?.log || point[0] > 0);
+        const series = list(chart.series).map((one) => ({...one, points: list(one.points).filter(isPoint)}))
+            .filter((one) => one.points.length > 0);
+        const ends = (one) => `${words(one.name, 80)}: from ${number(one.points[0][1])} at ${count(one.points[0][0])} to ` +
+            `${number(one.points.at(-1)[1])} at ${count(one.points.at(-1)[0])}`;
+        const text = chart.text ?? `${words(chart.y?.name ?? "values")} against ${words(chart.x?.name ?? "x")}. ` +
+            `${series.slice(0, 12).map(ends).join("; ")}.`;
+        show(place, {title: chart.title, text, notes: chart.notes}, (sheet) => {
+            const em = sheet.em, range = rangeOf(chart, series), behind = node(sheet.svg, "g");
+            const drawn = series.filter((one) => !one.guide);
+            const names = Math.max(0, ...drawn.map((one) => widthOf(sheet, words(one.name, 80), 600)));
+            const direct = drawn.length > 1 && drawn.length <= 8 && !drawn.some((one) => one.apart) &&
+                names + 0.8 * em < 0.3 * sheet.width;
+            const height = Math.min(19 * em, Math.max(11 * em, 0.5 * sheet.width)), top = 1.9 * em;
+            const tick = tickOf(range.y[1] - range.y[0], 5);
+            const low = Math.floor(range.y[0] / tick + 1e-6) * tick, high = Math.ceil(range.y[1] / tick - 1e-6) * tick;
+            const ticks = ticksOf(high, tick, (value) => (tick < 1e-4 || tick >= 1e9 ? number(value)
+                : plain(value, tick)), low);
+            const left = Math.max(...ticks.map(([, text]) => widthOf(sheet, text))) + 0.7 * em;
+            const right = sheet.width - (direct ? names + 0.8 * em : 0.9 * em), bottom = top + height;
+            const inset = chart.x?.counts ? 1.2 * em : 0;
+            const log = chart.x?.log || (chart.x?.counts && range.x[0] > 0 && range.x[1] > 32 * range.x[0]);
+            const scales = {
+                x: (log ? logarithmic : linear)(range.x[0], range.x[1], left + inset, right - inset),
+                y: linear(low, high, bottom, top),
+            };
+            const clip = `${sheet.id}-clip`;
+            node(node(sheet.svg, "clipPath", {id: clip}), "path", {d: box(left, top, right - left, height)});
+            write(sheet, behind, 0, 1.05 * em, words(chart.y?.name ?? ""), {className: "quiet", room: sheet.width});
+            for (const [value, text] of ticks) {
+                line(behind, "grid", left, scales.y(value), right, scales.y(value));
+                write(sheet, behind, left - 0.5 * em, scales.y(value) + 0.35 * em, text, {anchor: "end", className: "quiet"});
+            }
+            const step = tickOf(range.x[1] - range.x[0], (right - left) / (5 * em));
+            const across = chart.x?.counts || chart.x?.log ? countTicks(chart, series, range)
+                : ticksOf(range.x[1], step, (value) => plain(value, step), range.x[0]);
+            let y = bottom + xAxis(sheet, behind, scales.x, across, bottom, bottom + 0.3 * em, words(chart.x?.name ?? ""));
+            for (const apart of [true, false]) // lines lie over points that none joins
+                series.forEach((one, row) => !one.apart !== apart && paintSeries(sheet, chart, one, row, scales, clip));
+            sheet.marks.sort((a, b) => a.row - b.row);
+            if (direct) nameEnds(sheet, chart, series, scales, right);
+            else if (drawn.length > 1) y += 0.5 * em + legend(sheet, series.filter((one) => !one.guide).map((one) =>
+                ({name: one.name, class: one.class, line: !one.apart, dashed: one.dashed, marker: one.markers})), 0, y + 0.5 * em);
+            return y + 0.3 * em;
+        });
+    }
+
+    // Counts by row and column; the colour is the share of the row.
+    // names: [classes]; counts: [classes][classes]
+
+    function matrix(place, chart) {
+        const counts = list(chart.counts).map(list), size = counts.length;
+        const names = counts.map((_, index) => words(list(chart.names)[index] ?? index, 80));
+        const rights = sum(counts.map((row, index) => row[index])), all = sum(counts.map(sum));
+        const text = chart.text ?? `A cell for each true class and each predicted class. ${decimal(rights, 0)} of ` +
+            `${decimal(all, 0)} rows are on the diagonal, where both are equal.`;
+        show(place, {title: chart.title, text, notes: chart.notes}, (sheet) => {
+            const em = sheet.em;
+            const widest = Math.max(0, ...names.map((name) => widthOf(sheet, name)));
+            const left = Math.min(widest + 1.8 * em, 0.36 * sheet.width);
+            const head = Math.min(widest + 0.8 * em, 9 * em);
+            const cell = Math.min(4.2 * em, (sheet.width - left - 2) / Math.max(1, size));
+            const every = Math.max(1, Math.ceil((1.15 * em) / cell)), paths = new Map(), top = 1.6 * em + head;
+            write(sheet, sheet.svg, 0, em, "row: true class; column: predicted class", {className: "quiet", room: sheet.width});
+            counts.forEach((row, label) => {
+                const total = sum(row), y = top + label * cell;
+                if (label % every === 0) {
+                    const x = left + (label + 0.5) * cell;
+                    write(sheet, sheet.svg, left - 0.5 * em, y + cell / 2 + 0.35 * em, names[label],
+                        {anchor: "end", room: left - 0.5 * em});
+                    write(sheet, sheet.svg, x, top - 0.4 * em, names[label], {room: head - 0.6 * em})
+                        .setAttribute("transform", `rotate(-90 ${(x + 0.35 * em).toFixed(1)} ${(top - 0.4 * em).toFixed(1)}) ` +
+                            `translate(${(0.35 * em).toFixed(1)} ${(0.35 * em).toFixed(1)})`);
+                }
+                for (let predicted = 0; predicted < size; predicted++) {
+                    const count = row[predicted] > 0 ? row[predicted] : 0, share = total > 0 ? count / total : 0;
+                    const x = left + predicted * cell, level = count > 0 ? Math.min(5, 1 + Math.floor(share * 5)) : 0;
+                    paths.set(level, (paths.get(level) ?? "") + box(x, y, cell, cell));
+                    if (count > 0 || label === predicted)
+                        mark(sheet, label, x, y, cell, cell, () => `${decimal(count, 0)} of the ${decimal(total, 0)} ` +
+                            `rows of class ${names[label]} (${number(100 * share)} %) taken for ${names[predicted]}`);
+                }
+            });
+            const cells = node(null, "g");
+            for (const [level, d] of paths) node(cells, "path", {class: `cell k${level}`, d});
+            sheet.svg.append(cells);
+            counts.forEach((row, label) => row.forEach((count, predicted) => {
+                if (!(count > 0) || label >= size || widthOf(sheet, String(count)) + 0.3 * em > cell || cell < 1.2 * em) return;
+                const share = count / sum(row), x = left + (predicted + 0.5) * cell;
+                write(sheet, sheet.svg, x, top + (label + 0.5) * cell + 0.35 * em, String(count),
+                    {anchor: "middle", className: share >= 0.6 ? "in" : "on-pale"});
+            }));
+            return top + size * cell + 3;
+        });
+    }
+
+    // Wrong rows with their pictures.
+    function pictures(place, rows, name) {
+        const all = element(null, "ul", "pictures");
+        for (const row of rows) {
+            const item = element(all, "li"), percent = `${number(100 * row.probability)} %`;
+            const [label, predicted] = [name(row.label), name(row.predicted)];
+            if (/^data:image\/(png|jpeg);base64,/.test(row.picture ?? "")) {
+                const image = element(item, "img");
+                image.src = row.picture;
+                image.alt = `row ${row.row}: ${label}, taken for ${predicted} with ${percent}`;
+            }
+            element(item, "b", "", label);
+            element(item, "span", "", `taken for ${predicted}, ${percent}`);
+            element(item, "span", "quiet", `row ${number(row.row)}, loss ${number(row.loss)}`);
+        }
+        place.hidden = false;
+        place.replaceChildren(all);
+    }
+
+    // From the model of a page to figures. Each returns false where its data are missing.
+
+    const modesOf = (page) => list(page.modes).filter((mode) => mode && typeof mode === "object");
+    const labelOf = (mode) => mode.label || mode.name || "";
+    const lanesOf = (mode, kinds) => list(mode.lanes).filter((lane) => lane && kinds.includes(lane.kind ?? "device"));
+    const value = (interval) => (Array.isArray(interval) && interval[0] > 0 ? interval[0] : 0);
+    const titleOf = (place) => place.closest("section")?.querySelector("h2")?.textContent ??
+        document.querySelector("h1")?.textContent ?? document.title;
+    const lengthOf = (mode) => mode.shown_ms || value(mode.step_ms) || mode.mean_step_ms || 0;
+
+    const laneNames = (page) => modesOf(page).flatMap((mode) => list(mode.lanes).map((lane) => lane?.name));
+    // The length of the longest step that the page draws: all its timelines have one axis.
+    const axisOf = (page) => Math.max(0, ...modesOf(page).filter((mode) => list(mode.lanes).length > 0).map(lengthOf));
+
+    function stepText(mode) {
+        const step = value(mode.step_ms) || mode.mean_step_ms || lengthOf(mode), drawn = lengthOf(mode);
+        return `: ${number(step)} ms` +
+            (Math.abs(drawn - step) > 0.03 * step ? `, the step below ${number(drawn)} ms` : "");
+    }
+
+    function drawFirst(place, page) {
+        const modes = modesOf(page).filter((mode) => mode.first && list(mode.lanes).some((lane) => list(lane?.spans).length))
+            .slice(0, 4);
+        if (modes.length === 0)
+            return ["throughput", "rates", "accuracy", "loss", "classes"].some((name) => FIGURES[name](place, page, name));
+        // As many devices as a screen shows.
+        const pairs = modes.some((mode) => lanesOf(mode, ["link"]).length > 0) ? 2.84 : 1.62;
+        const room = Math.max(2, Math.floor((34 / modes.length - 2.2) / pairs));
+        const links = modes.flatMap((mode) => lanesOf(mode, ["link"]).slice(0, room));
+        const most = Math.max(0, ...links.map((lane) => busy(lane))), isBusiest = (lane) => busy(lane) >= 0.98 * most;
+        // Where most links are busy alike, none is the busiest.
+        const strong = most > 0 && 2 * links.filter(isBusiest).length <= Math.max(2, links.length);
+        let left = 0;
+        const groups = modes.map((mode) => {
+            const devices = lanesOf(mode, ["device"]);
+            left = Math.max(left, devices.length - room);
+            return {
+                name: labelOf(mode), value: stepText(mode), length: lengthOf(mode),
+                lanes: [...devices.slice(0, room), ...lanesOf(mode, ["link"]).slice(0, room)
+                    .map((lane) => ({...lane, strong: strong && isBusiest(lane)}))],
+            };
+        });
+        const notes = left > 0 ? [`Of each group the first ${room} devices; the timeline below has the others.`] : [];
+        return draw1(lanes, place, {title: titleOf(place), groups, length: axisOf(page), names: laneNames(page), quiet: true, notes});
+    }
+
+    const draw1 = (how, place, chart) => {
+        how(place, chart);
+        return true;
+    };
+
+    function drawTimeline(place, page) {
+        const all = modesOf(page).map((mode) => ({
+            name: labelOf(mode), value: stepText(mode), length: lengthOf(mode),
+            lanes: lanesOf(mode, ["device", "link", "beside"]).filter((lane) => list(lane.spans).length > 0),
+        })).filter((group) => group.lanes.length > 0);
+        let room = ROWS;
+        const groups = all.map((group) => {
+            const kept = group.lanes.slice(0, room);
+            room -= kept.length;
+            return {...group, lanes: kept};
+        }).filter((group) => group.lanes.length > 0);
+        if (groups.length === 0) return false;
+        const count = sum(all.map((group) => group.lanes.length));
+        const notes = room === 0 && count > ROWS ? [`Only the first ${ROWS} of ${decimal(count, 0)} lanes are drawn.`] : [];
+        return draw1(lanes, place, {title: titleOf(place), groups, length: axisOf(page), names: laneNames(page), notes});
+    }
+
+    // Bars where there is one number of devices, in order of speed; curves where there are several.
+    function drawScaling(place, page, name) {
+        const rate = name === "throughput", key = rate ? "images_per_second" : "step_ms";
+        const modes = modesOf(page).filter((mode) => value(mode[key]) > 0);
+        const counts = unique(modes.filter((mode) => mode.devices > 0).map((mode) => mode.devices));
+        const unit = rate ? "rows a second" : "ms a step";
+        if (modes.length === 0) return false;
+        if (counts.length < 2) {
+            const sorted = [...modes].sort((a, b) => (rate ? 1 : -1) * (value(a[key]) - value(b[key])));
+            return draw1(bars, place, {
+                title: titleOf(place), x: unit, unit: rate ? "" : "ms",
+                rows: sorted.map((mode) => ({
+                    name: labelOf(mode), low: mode[key][1], high: mode[key][2],
+                    parts: [{name: unit, class: "amount", value: value(mode[key])}],
+                })),
+            });
+        }
+        const names = unique(modes.map((mode) => String(mode.name)));
+        const series = names.map((one, index) => ({
+            name: one, class: `m${index % 8}`, markers: true, dashed: index >= 8,
+            points: modes.filter((mode) => String(mode.name) === one && mode.devices > 0)
+                .map((mode) => [mode.devices, ...mode[key]]).sort((a, b) => a[0] - b[0]),
+        }));
+        const base = modes.find((mode) => mode.devices === 1), most = Math.max(...counts);
+        // A simulation's devices keep their rows; those of a race share a batch.
+        const ideal = (count) => value(base[key]) * (rate ? count : page.simulated ? 1 : 1 / count);
+        if (base) series.push({
+            name: "ideal", class: "guide", guide: true, dashed: true,
+            points: Array.from({length: 65}, (_, index) => most ** (index / 64)).map((count) => [count, ideal(count)]),
+        });
+        return draw1(xy, place, {
+            title: titleOf(place), series, x: {name: "devices", counts: true}, y: {name: unit, zero: true},
+        });
+    }
+
+    const meanStages = (mode) => {
+        const devices = lanesOf(mode, ["device"]);
+        return Object.keys(STAGES).map((stage) =>
+            [stage, sum(devices.map((lane) => lane.stage_ms?.[stage])) / (devices.length || 1)]);
+    };
+
+    function drawStages(place, page) {
+        const rows = modesOf(page).map((mode) => ({
+            name: labelOf(mode),
+            parts: meanStages(mode).map(([stage, ms]) => ({name: stage, class: stageClass(stage), value: ms})),
+        })).filter((row) => row.parts.some((part) => part.value > 0));
+        return rows.length > 0 && draw1(bars, place, {
+            title: titleOf(place), rows, unit: "ms", x: "ms in a step, mean over devices",
+        });
+    }
+
+    function drawDevices(place, page) {
+        const spent = (lane, of) => sum(Object.entries(lane.stage_ms ?? {}).filter(([stage]) => activity(stage) === of)
+            .map(([, ms]) => ms));
+        const rows = modesOf(page).flatMap((mode) => lanesOf(mode, ["device"]).map((lane) => ({
+            group: labelOf(mode), name: lane.name,
+            parts: Object.entries(ACTIVITIES).map(([of, verb]) => ({name: verb, class: `a-${of}`, value: spent(lane, of)})),
+        }))).filter((row) => row.parts.some((part) => part.value > 0));
+        return rows.length > 0 && draw1(bars, place, {title: titleOf(place), rows, unit: "ms", x: "ms in a step"});
+    }
+
+    function drawAmounts(place, page, name) {
+        const kinds = ["weights", "gradients", "optimizer", "activations", "out", "in"];
+        const rows = [], classOf = (what) => (kinds.includes(what) ? `b-${what}` : stageClass(what));
+        for (const mode of modesOf(page)) {
+            const places = new Map();
+            for (const [where, what, amount] of list(mode[name]).filter(Array.isArray)) {
+                if (!places.has(where)) places.set(where, {group: labelOf(mode), name: where, parts: []});
+                const {parts} = places.get(where), part = parts.find((one) => one.name === what);
+                if (part) part.value += amount;
+                else parts.push({name: what, class: classOf(what), value: amount});
+            }
+            rows.push(...places.values());
+        }
+        return rows.length > 0 && draw1(bars, place, {
+            title: titleOf(place), rows, unit: "bytes", x: name === "memory" ? "bytes at the peak" : "bytes in a step",
+        });
+    }
+
+    // Of one run, the batches and the test split share a figure.
+    function drawCurve(place, page, name) {
+        const modes = modesOf(page), alone = modes.length === 1;
+        const names = {
+            loss: ["loss", "loss", "test-loss"], accuracy: ["%", "training-accuracy", "accuracy"],
+            "test-loss": ["loss of the test split"], "learning-rate": ["learning rate"], "step-ms": ["ms a step"],
+            images: ["rows a second"],
+        }[name];
+        const lineOf = (mode, key, label, index) => ({
+            name: label, class: `m${index % 8}`, dashed: index % 2 === 1, points: list(mode.curves?.[key]),
+            markers: list(mode.curves?.[key]).length <= 12,
+        });
+        const series = alone && names.length > 1
+            ? [lineOf(modes[0], names[1], "training batches", 0), lineOf(modes[0], names[2], "test split", 1)]
+            : modes.map((mode, index) => lineOf(mode, name, labelOf(mode), index));
+        const drawn = series.filter((one) => one.points.length > 0);
+        if (!drawn.some((one) => one.points.length > 1)) return false;
+        return draw1(xy, place, {
+            title: titleOf(place), series: drawn, x: {name: "step"},
+            y: {name: names[0], zero: ["learning-rate", "step-ms", "images"].includes(name)},
+        });
+    }
+
+    function drawRates(place, page) {
+        const {rates, losses, smoothed, suggested} = page.rates ?? {};
+        if (list(rates).length < 2) return false;
+        const values = list(smoothed), lowest = values.indexOf(Math.min(...values));
+        const high = Math.max(...values.slice(0, lowest + 1)), low = Math.min(...list(losses).filter(isNumber));
+        const series = [
+            {name: "loss of a batch", class: "m1", apart: true, markers: true, points: rates.map((rate, k) => [rate, losses?.[k]])},
+            {name: "smoothed loss", class: "m0", points: rates.map((rate, k) => [rate, values[k]])},
+        ];
+        if (suggested >= 0 && isNumber(values[suggested])) series.push({
+            name: `suggested rate ${number(rates[suggested])}`, class: "m2", markers: true, upright: true, apart: true,
+            points: [[rates[suggested], values[suggested]]],
+        });
+        return draw1(xy, place, {
+            title: titleOf(place), series, x: {name: "learning rate", log: true}, y: {name: "loss", most: 2 * high - low},
+        });
+    }
+
+    const className = (page) => (index) => words(list(page.predictions?.names)[index] ?? index, 80);
+
+    function drawClasses(place, page) {
+        const counts = list(page.predictions?.counts).map(list), name = className(page);
+        const all = counts.map((row, index) => ({index, rows: sum(row), right: row[index]})).filter((one) => one.rows > 0)
+            .map((one) => ({name: name(one.index), parts: [
+                {name: "classified correctly", class: "amount", value: (100 * one.right) / one.rows}]}));
+        const sorted = [...all].sort((a, b) => a.parts[0].value - b.parts[0].value);
+        const rows = all.length <= 32 ? all : [
+            ...sorted.slice(0, 12).map((row) => ({...row, group: "lowest"})),
+            ...sorted.slice(-12).map((row) => ({...row, group: "highest"}))];
+        return rows.length > 0 && draw1(bars, place, {
+            title: titleOf(place), rows, unit: "percent", most: 100, x: "% of the rows of the class",
+        });
+    }
+
+    function drawConfusion(place, page) {
+        const counts = list(page.predictions?.counts);
+        if (counts.length === 0 || counts.length > 100) return false;
+        return draw1(matrix, place, {title: titleOf(place), counts, names: counts.map((_, index) => className(page)(index))});
+    }
+
+    function drawMisclassified(place, page) {
+        const rows = list(page.predictions?.misclassified).slice(0, 64);
+        if (rows.length > 0) pictures(place, rows, className(page));
+        return rows.length > 0;
+    }
+
+    const FIGURES = {
+        first: drawFirst, throughput: drawScaling, "step-time": drawScaling, timeline: drawTimeline, stages: drawStages,
+        devices: drawDevices, memory: drawAmounts, links: drawAmounts, moved: drawAmounts, loss: drawCurve,
+        "test-loss": drawCurve, accuracy: drawCurve, "learning-rate": drawCurve, "step-ms": drawCurve, images: drawCurve,
+        rates: drawRates, classes: drawClasses, confusion: drawConfusion, misclassified: drawMisclassified,
+    };
+
+    // Draws a figure of a page's model; hides the element where its data are missing, and returns whether it drew.
+    function draw(place, name, page) {
+        const drawn = Object.hasOwn(FIGURES, name) && Boolean(FIGURES[name](place, page ?? {}, name));
+        if (!drawn) place.hidden = true;
+        return drawn;
+    }
+
+    globalThis.yokePage = {draw, lanes, bars, xy, matrix, words, number, bytes, element};
+
+    const source = document.getElementById("yoke-page");
+    if (source) {
+        const page = JSON.parse(source.textContent);
+        for (const place of document.querySelectorAll("[data-figure]")) draw(place, place.dataset.figure, page);
+    }
+})();
