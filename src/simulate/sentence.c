@@ -19,7 +19,7 @@ typedef struct step_part {
 enum { COMPUTING, STRAGGLER, PYTHON, ROOT, LINKS, PARTS };
 
 static bool has_buckets(yoke_simulated_mode mode) {
-    return mode > YOKE_SIMULATED_NCCL;
+    return mode > YOKE_SIMULATED_NCCL && mode != YOKE_SIMULATED_ASYNC;
 }
 
 static void say_links(const yoke_simulation *found, char text[TEXT_BYTES]) {
@@ -70,6 +70,23 @@ static void measure(const yoke_simulation *found, const yoke_profile *profile,
     say_links(found, parts[LINKS].text);
 }
 
+/* Nobody waits for all, so there is no step whose parts add up: the devices' time does. */
+static void describe_async(const yoke_simulation *found, char text[YOKE_SIMULATION_TEXT_BYTES]) {
+    double ns[YOKE_ACTIVITIES] = {0};
+    int shown = found->devices < YOKE_SIMULATED_LANES ? found->devices : YOKE_SIMULATED_LANES;
+    for (int i = 0; i < found->span_count; i++) {
+        const yoke_span_info *span = &found->spans[i];
+        if (span->lane < shown)
+            ns[yoke_activity_of((int)span->stage)] += (double)(span->end_ns - span->begin_ns);
+    }
+    double percent = 100 / ((double)found->step_ns * shown);
+    snprintf(text, YOKE_SIMULATION_TEXT_BYTES,
+             "%.0f %% of the devices' time computes; %.0f %% is for weights and gradients on their "
+             "way; %.0f %% waits for the root's link and its updates",
+             percent * ns[YOKE_COMPUTES], percent * ns[YOKE_COMMUNICATES],
+             percent * ns[YOKE_WAITS]);
+}
+
 static int larger_first(const void *a, const void *b) {
     const step_part *x = a, *y = b;
     return (x->ns < y->ns) - (x->ns > y->ns);
@@ -80,6 +97,10 @@ const char *yoke_simulation_describe(const yoke_simulation *found, const yoke_pr
                                      char text[YOKE_SIMULATION_TEXT_BYTES]) {
     step_part parts[PARTS];
     size_t length = 0, size = YOKE_SIMULATION_TEXT_BYTES;
+    if (found->mode == YOKE_SIMULATED_ASYNC && found->devices > 1) {
+        describe_async(found, text);
+        return text;
+    }
     measure(found, profile, topology, parts);
     bool hidden = found->devices > 1 && has_buckets(found->mode) &&
                   parts[LINKS].ns < SMALLEST_SHARE * (double)found->step_ns;

@@ -6,8 +6,9 @@
 #include <math.h>
 
 #include "base/base.h"
+#include "simulate/simulate_async.h"
+#include "simulate/simulated_spans.h"
 #include "simulate/spread.h"
-#include "simulate/timeline.h"
 
 #define ALL_DEVICES (-1)
 #define LINK_LANE(device) (YOKE_SIMULATED_LANES + (device))
@@ -52,6 +53,12 @@ yoke_status yoke_simulate_check(const yoke_topology *topology, yoke_simulated_mo
                     topology->spread, MOST_SPREAD);
     if (topology->nic.bridge)
         return FAIL(YOKE_ERROR_ARGUMENT, "a network card has no bridge; leave ',bridge' out");
+    if (mode == YOKE_SIMULATED_ASYNC && topology->max_staleness != 0 &&
+        topology->max_staleness < devices - 1)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "a staleness of %d at most: %d devices that compute at once make pushes as "
+                    "stale as %d",
+                    topology->max_staleness, devices, devices - 1);
     if (per_node == 0 || devices <= per_node) return YOKE_OK;
     if (!modes[mode].ranks)
         return FAIL(YOKE_ERROR_ARGUMENT,
@@ -374,6 +381,8 @@ static yoke_status prepare(simulator *run, const yoke_topology *topology) {
 static yoke_status run_step(simulator *run, const yoke_topology *topology) {
     yoke_simulation *result = run->result;
     TRY(prepare(run, topology));
+    if (result->mode == YOKE_SIMULATED_ASYNC)
+        return yoke_simulate_async(result, &run->timeline, run->profile, topology);
     run->now_ns = ns_of_ms(run->profile->host_ms);
     run->call_ns = (uint64_t)(1e3 * topology->interpreter_us);
     run->handover_ns = (uint64_t)(1e3 * topology->handover_us);

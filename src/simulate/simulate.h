@@ -81,14 +81,15 @@ typedef struct yoke_topology {
 #define YOKE_HANDOVER_US 5.0
 #define YOKE_THREAD_US 48.0
 
-/* The enumerator, the name, the route of its buckets, and whether it is ranks, who may span nodes.
- */
+/* The enumerator, the name, the route of its buckets (dp-async has none), and whether it is ranks,
+ * who may span nodes. */
 #define YOKE_SIMULATED_TABLE(X)                                                                    \
     X(YOKE_SIMULATED_PYTHON, "dp-python", YOKE_ROUTE_CHAIN, false)                                 \
     X(YOKE_SIMULATED_CLASSIC, "dp-classic", YOKE_ROUTE_CHAIN, false)                               \
     X(YOKE_SIMULATED_NCCL, "dp-nccl", YOKE_ROUTE_CHAIN, false)                                     \
     X(YOKE_SIMULATED_OVERLAP, "dp-overlap", YOKE_ROUTE_CHAIN, false)                               \
     X(YOKE_SIMULATED_SHARDED, "dp-sharded", YOKE_ROUTE_RING, false)                                \
+    X(YOKE_SIMULATED_ASYNC, "dp-async", YOKE_ROUTE_CHAIN, false)                                   \
     X(YOKE_SIMULATED_DDP_RING, "ddp-ring", YOKE_ROUTE_RING, true)                                  \
     X(YOKE_SIMULATED_DDP_TREE, "ddp-tree", YOKE_ROUTE_TREE, true)                                  \
     X(YOKE_SIMULATED_DDP_HIERARCHICAL, "ddp-hierarchical", YOKE_ROUTE_HIERARCHICAL, true)

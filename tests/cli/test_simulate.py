@@ -158,6 +158,31 @@ class Shown(unittest.TestCase):
         carried = sum(span["bytes"] for span in classic["spans"] if span.get("link") == 0)
         self.assertEqual(carried, classic["root_link"]["sent"] + classic["root_link"]["received"])
 
+    def test_pushes_are_as_stale_as_those_of_a_run(self):
+        """Device 0 is so slow that the bound decides the order, on any machine: its push ends each round of five."""
+        bound = ["--straggler", "0:20", "--max-staleness", 4]
+        run = simulated(profile(), "--mode", "dp-async", "--devices", 3, *bound)["dp-async", 3]
+        result = yoke("train", "--mode", "async", "--devices", "3xcpu", "--threads", 1, "--model", "mlp", "--dataset", "synthetic:1x28x28",
+                      "--steps", 60, "--batch", 16, "--evaluate-every", -1, "--quiet", "--no-cache", "--json", *bound)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        counts = json.loads(result.stdout)["staleness"]
+        self.assertEqual(run["largest_staleness"], 4)
+        self.assertEqual(len(counts), 5)
+        mean = sum(stale * count for stale, count in enumerate(counts)) / sum(counts)
+        self.assertAlmostEqual(run["mean_staleness"], mean, delta=0.1)
+
+    def test_the_table_says_how_stale_pushes_are(self):
+        text = yoke("simulate", "h100:resnet50", "--devices", "1,4").stdout
+        self.assertIn("dp-async on 4: a push is 3.0 updates behind, 3 at most\n", text)
+        self.assertNotIn("dp-async on 1", text)
+        self.assertNotIn("updates behind", yoke("simulate", profile(), "--mode", "ddp-ring").stdout)
+
+    def test_a_spread_lets_all_wait_for_the_slowest(self):
+        even, spread = (simulated(profile(), "--devices", 8, "--link", "1e6,0", "--spread", x)["ddp-ring", 8] for x in (0, 0.1))
+        computes = sum(span["end_ms"] - span["begin_ms"] for span in even["spans"]
+                       if span.get("lane") == 0 and span["stage"] in ("forward", "backward"))
+        self.assertAlmostEqual(spread["step_ms"] - even["step_ms"], 0.142360 * computes, delta=1e-4)
+
     def test_a_straggler_slows_all_devices_down(self):
         result = yoke("simulate", "h100:resnet50", "--straggler", "1:1.5", "--devices", "1,8")
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -212,7 +237,8 @@ class Shown(unittest.TestCase):
         page = folder() / "page.html"
         self.assertEqual(yoke("simulate", profile(), "--html", page).returncode, 0)
         text = page.read_text()
-        for mode in ("single", "dp-python", "dp-classic", "dp-nccl", "dp-overlap", "dp-sharded", "ddp-ring", "ddp-tree", "ddp-hierarchical"):
+        for mode in ("single", "dp-python", "dp-classic", "dp-nccl", "dp-overlap", "dp-sharded", "dp-async", "ddp-ring", "ddp-tree",
+                     "ddp-hierarchical"):
             self.assertIn(mode, text)
         self.assertIn("Simulated, not measured", text)
         self.assertIn("src/simulate/simulate.c", text)
@@ -392,6 +418,12 @@ class Refused(unittest.TestCase):
             self.refuse(2, "do not fill nodes of 3", arguments=["--devices-per-node", 3, "--nic", "10,5"], verb=verb)
         self.refuse(2, "one process on one node",
                     arguments=["--devices-per-node", 2, "--nic", "10,5", "--mode", "dp-overlap"])
+
+    def test_impossible_stalenesses_and_spreads(self):
+        self.refuse(2, "as stale as 7", arguments=["--mode", "dp-async", "--max-staleness", 6])
+        self.refuse(2, "--mode dp-async", arguments=["--mode", "ddp-ring", "--max-staleness", 8])
+        self.refuse(2, "--max-staleness", arguments=["--max-staleness", 0])
+        self.refuse(2, "--spread", arguments=["--spread", 1.5])
 
     def test_impossible_devices(self):
         for devices in ("0", "4097", "2,1", "2,2", "1..9999", "8..4", "..", "1,", "two", ",".join(map(str, range(1, 80)))):

@@ -100,9 +100,22 @@ static void python_is_named(void **state) {
     expect_in_text("is Python's");
 }
 
+/* Four equal devices with links that take no time: each computes all the time, but for the update
+ * of each push. */
+static void devices_that_do_not_wait_are_described(void **state) {
+    (void)state;
+    describe(link_of(1e6), YOKE_SIMULATED_ASYNC, 4);
+    expect_in_text(" % of the devices' time computes; ");
+    double computes = strtod(text, NULL);
+    if (!(computes > 70 && computes < 95)) fail_msg("%s", text);
+    describe(link_of(0.1), YOKE_SIMULATED_ASYNC, 4);
+    if (!(strtod(text, NULL) < computes - 20)) fail_msg("%s", text);
+}
+
 static void the_parts_are_the_step(void **state) {
     (void)state;
     for (int mode = 0; mode < YOKE_SIMULATED_MODES; mode++) {
+        if (mode == YOKE_SIMULATED_ASYNC) continue;
         double sum = 0;
         yoke_topology topology = link_of(0.5);
         topology.interpreter_us = 100;
@@ -160,6 +173,7 @@ int main(void) {
         cmocka_unit_test(a_straggler_is_named),
         cmocka_unit_test(a_spread_is_named),
         cmocka_unit_test(python_is_named),
+        cmocka_unit_test(devices_that_do_not_wait_are_described),
         cmocka_unit_test(the_parts_are_the_step),
         cmocka_unit_test(rows_take_time_in_proportion),
         cmocka_unit_test(impossible_rows_are_refused),

@@ -47,6 +47,22 @@ static void print_sentences(FILE *out, const simulate_setup *setup, const simula
     }
 }
 
+static bool is_async(const yoke_simulation *found) {
+    return found->devices > 1 && found->mode == YOKE_SIMULATED_ASYNC;
+}
+
+static void print_staleness(FILE *out, const simulate_runs *runs) {
+    const char *line = "\n";
+    for (int i = 0; i < runs->count; i++) {
+        const yoke_simulation *found = &runs->list[i];
+        if (!is_async(found)) continue;
+        fprintf(out, "%sdp-async on %d: a push is %.1f updates behind, %llu at most\n", line,
+                found->devices, found->mean_staleness,
+                (unsigned long long)found->largest_staleness);
+        line = "";
+    }
+}
+
 void simulate_print_table(FILE *out, const simulate_setup *setup, const simulate_runs *runs) {
     simulate_print_head(out, setup);
     fprintf(out, "\n%7s %5s %-16s %9s %8s %8s %5s %7s %7s\n", "devices", "nodes", "mode", "step ms",
@@ -60,6 +76,7 @@ void simulate_print_table(FILE *out, const simulate_setup *setup, const simulate
                 ms(found->communicate_ns), ms(found->wait_ns));
     }
     print_sentences(out, setup, runs);
+    print_staleness(out, runs);
     fprintf(out, "\nspeed-up  rows/s, divided by those of one device\n"
                  "eff.      speed-up / devices\n"
                  "comm      time in which the root communicates and does not compute\n"
@@ -122,6 +139,10 @@ static void json_run(yoke_json *json, const simulate_setup *setup, const yoke_si
     yoke_json_real(json, "python_ms", ms(found->python_ns));
     yoke_json_text(json, "sentence",
                    yoke_simulation_describe(found, profile, &setup->topology, text));
+    if (is_async(found)) {
+        yoke_json_real(json, "mean_staleness", found->mean_staleness);
+        yoke_json_integer(json, "largest_staleness", (int64_t)found->largest_staleness);
+    }
     json_links(json, found);
     yoke_json_open(json, "spans", '[');
     for (int i = 0; i < found->span_count; i++)

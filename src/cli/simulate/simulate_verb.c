@@ -15,7 +15,8 @@ typedef struct simulate_arguments {
     const char *devices, *html;
     straggler straggler;
     unsigned mode; /* 0: all */
-    double interpreter_us;
+    double interpreter_us, spread;
+    int max_staleness; /* 0: no bound */
     bool json, list;
 } simulate_arguments;
 
@@ -26,8 +27,14 @@ static const cli_option options[] = {
     {"devices", "LIST", "numbers of devices, or a range of powers of two: 1..4096 (1,2,4,8)",
      FIELD(devices)},
     {"mode",
-     "all|dp-python|dp-classic|dp-nccl|dp-overlap|dp-sharded|ddp-ring|ddp-tree|ddp-hierarchical",
+     "all|dp-python|dp-classic|dp-nccl|dp-overlap|dp-sharded|dp-async|ddp-ring|ddp-tree|"
+     "ddp-hierarchical",
      "schedule of DataParallel, or route of DDP's all-reduce (all)", FIELD(mode)},
+    {"max-staleness", "N",
+     "dp-async: devices that are ahead wait, so that no push is staler (no bound)",
+     FIELD(max_staleness), 1, 1e6},
+    {"spread", "X", "standard deviation of the time that devices compute, by its mean: 0.05 (0)",
+     FIELD(spread), 0, 1},
     SIMULATE_OPTIONS(FLAGS),
     {"interpreter-us", "X",
      "dp-python: microseconds of Python for each layer and replica (13, as measured)",
@@ -133,6 +140,9 @@ int simulate_main(int argc, char **argv) {
     }
     if (operands != 1)
         return cli_usage_error("simulate", "simulate takes one PROFILE or NAME; --list takes none");
+    bool bounded = arguments.max_staleness > 0, all = arguments.mode == 0;
+    if (bounded && !all && arguments.mode - 1 != YOKE_SIMULATED_ASYNC)
+        return cli_usage_error("simulate", "--max-staleness is of --mode dp-async");
     device_counts devices;
     if (!read_counts(arguments.devices, &devices))
         return cli_usage_error("simulate",
@@ -146,6 +156,8 @@ int simulate_main(int argc, char **argv) {
     /* Without lock time no lane waits. */
     setup.topology.handover_us = arguments.interpreter_us > 0 ? YOKE_HANDOVER_US : 0;
     setup.topology.thread_us = YOKE_THREAD_US;
+    setup.topology.max_staleness = arguments.max_staleness;
+    setup.topology.spread = arguments.spread;
     setup.topology.straggler = arguments.straggler.index;
     setup.topology.straggler_factor = arguments.straggler.factor;
     if (status == YOKE_OK) status = run_all(&runs, &setup, arguments.mode, &devices);

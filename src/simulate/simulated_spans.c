@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "simulate/timeline.h"
+#include "simulate/simulated_spans.h"
 
 #include "base/base.h"
 

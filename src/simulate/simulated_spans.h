@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The spans of a simulated step. */
-#ifndef SIMULATE_TIMELINE_H
-#define SIMULATE_TIMELINE_H
+#ifndef SIMULATE_SIMULATED_SPANS_H
+#define SIMULATE_SIMULATED_SPANS_H
 
 #include "trace/trace.h"
 
