@@ -86,7 +86,7 @@
         return made;
     }
 
-    // A sheet is what a figure paints on: its svg, its width, the size of its text, and marks, which a reader can visit.
+    // A sheet is what a figure paints on: svg, width, size of text, and marks, which a reader can visit.
 
     function widthOf(sheet, text, weight = 400) {
         pen.font = `${weight} ${sheet.em}px ${sheet.family}`;
@@ -112,6 +112,9 @@
         return made;
     }
 
+    // In the middle of a box.
+    const inside = (sheet, x, y, height, text, pale) => write(sheet, sheet.svg, x, y + height / 2 + 0.35 * sheet.em,
+        text, {anchor: "middle", className: pale ? "on-pale" : "in"});
     const line = (parent, className, x1, y1, x2, y2) => node(parent, "line", {class: className, x1, y1, x2, y2});
     const box = (x, y, width, height) =>
         `M${x.toFixed(2)} ${y.toFixed(2)}h${width.toFixed(2)}v${height.toFixed(2)}h${(-width).toFixed(2)}z`;
@@ -128,12 +131,11 @@
             const name = fit(sheet, words(entry.name), sheet.width - x - 2 * em);
             const room = 1.5 * em + widthOf(sheet, name) + 1.3 * em;
             if (at > x && at + room - 1.3 * em > sheet.width) [at, row] = [x, row + 1.5 * em];
-            if (entry.line) {
-                line(sheet.svg, `line ${entry.class}${entry.dashed ? " dashed" : ""}`,
-                    at, row + 0.55 * em, at + 1.1 * em, row + 0.55 * em);
-            }
-            if (entry.marker) marker(sheet, entry.class, at + 0.55 * em, row + 0.55 * em);
-            else if (!entry.line) node(sheet.svg, "path", {class: entry.class, d: box(at, row + 0.1 * em, 1.1 * em, 0.9 * em)});
+            const middle = row + 0.55 * em, style = `line ${entry.class}${entry.dashed ? " dashed" : ""}`;
+            if (entry.line) line(sheet.svg, style, at, middle, at + 1.1 * em, middle);
+            if (entry.marker) marker(sheet, entry.class, at + 0.55 * em, middle);
+            if (!entry.line && !entry.marker)
+                node(sheet.svg, "path", {class: entry.class, d: box(at, row + 0.1 * em, 1.1 * em, 0.9 * em)});
             write(sheet, sheet.svg, at + 1.5 * em, row + 0.92 * em, name);
             at += room;
         }
@@ -152,8 +154,8 @@
             write(sheet, behind, middle, bottom + 1.15 * em, text, {anchor: "middle", className: "quiet"});
             free = middle + half + 0.5 * em;
         }
-        write(sheet, behind, scale.begin, bottom + 2.45 * em, name,
-            {className: "quiet", room: sheet.width - scale.begin});
+        const style = {className: "quiet", room: sheet.width - scale.begin};
+        write(sheet, behind, scale.begin, bottom + 2.45 * em, name, style);
         return 2.8 * em;
     }
 
@@ -197,24 +199,21 @@
     }
 
     function repaint(place, state, print) {
-        const style = getComputedStyle(place);
-        const width = print || place.clientWidth;
+        const style = getComputedStyle(place), width = print ? print.width : place.clientWidth;
         if (!(width > 0)) return; // it is hidden, and paints itself when it no longer is
-        const focused = place.contains(document.activeElement);
-        const id = `yoke-figure-${++serial}`;
-        const svg = node(null, "svg", {
-            xmlns: SVG, role: "img", "aria-labelledby": `${id}-title`, "aria-describedby": `${id}-text`, tabindex: 0,
-        });
-        const sheet = {
-            svg, width, em: print ? 13 : Math.max(14, parseFloat(style.fontSize) * 0.9), family: style.fontFamily,
-            root: print ? 13 : parseFloat(getComputedStyle(document.body).fontSize), marks: [], id,
-        };
+        const focused = place.contains(document.activeElement), id = `yoke-figure-${++serial}`, at = state.at;
+        const svg = node(null, "svg", {xmlns: SVG, role: "img", tabindex: 0,
+            "aria-labelledby": `${id}-title`, "aria-describedby": `${id}-text`});
+        const em = print ? print.em : Math.max(14, parseFloat(style.fontSize) * 0.9);
+        const root = print ? em : parseFloat(getComputedStyle(document.body).fontSize);
+        const sheet = {svg, width, em, root, family: style.fontFamily, marks: [], id};
         state.width = place.clientWidth;
         node(svg, "title", {id: `${id}-title`}, words(state.head.title));
         node(svg, "desc", {id: `${id}-text`}, words(state.head.text, 3000));
         const height = Math.ceil(state.paint(sheet));
         svg.setAttribute("viewBox", `0 0 ${Math.round(width)} ${height}`);
         place.replaceChildren(svg);
+        state.at = at;
         for (const note of list(state.head.notes)) element(place, "p", "meaning", note);
         listen(place, sheet, state);
         if (focused) svg.focus({preventScroll: true});
@@ -256,20 +255,19 @@
         readout.hidden = true;
 
         function visit(at) {
-            const mark = sheet.marks[at], drawn = sheet.svg.getBoundingClientRect();
+            const mark = sheet.marks[at], ratio = sheet.svg.getBoundingClientRect().width / sheet.width;
             state.at = mark ? at : -1;
             frame.setAttribute("visibility", mark ? "visible" : "hidden");
             readout.hidden = !mark;
             if (!mark) return;
-            for (const [key, value] of Object.entries({
-                x: mark.x - 2, y: mark.y - 2, width: mark.width + 4, height: mark.height + 4,
-            })) frame.setAttribute(key, value.toFixed(1));
+            const around = {x: mark.x - 2, y: mark.y - 2, width: mark.width + 4, height: mark.height + 4};
+            for (const [key, size] of Object.entries(around)) frame.setAttribute(key, size.toFixed(1));
             readout.textContent = mark.say();
-            const ratio = drawn.width / sheet.width, centre = (mark.x + mark.width / 2) * ratio;
+            const left = (mark.x + mark.width / 2) * ratio - readout.offsetWidth / 2;
             const above = mark.y * ratio - readout.offsetHeight - 8;
-            const left = Math.min(Math.max(0, centre - readout.offsetWidth / 2), place.clientWidth - readout.offsetWidth);
-            readout.style.left = `${Math.max(0, left)}px`;
-            readout.style.top = `${drawn.top + above < 0 ? (mark.y + mark.height) * ratio + 8 : above}px`;
+            const hidden = sheet.svg.getBoundingClientRect().top + above < 0;
+            readout.style.left = `${Math.max(0, Math.min(left, place.clientWidth - readout.offsetWidth))}px`;
+            readout.style.top = `${hidden ? (mark.y + mark.height) * ratio + 8 : above}px`;
         }
 
         function point(event) {
@@ -281,9 +279,8 @@
         sheet.svg.onblur = () => visit(-1);
         sheet.svg.onkeydown = (event) => {
             if (event.ctrlKey || event.altKey || event.metaKey) return;
-            if (event.key === "Escape") {
-                sheet.svg.blur();
-            } else if (/^(Arrow|Home|End)/.test(event.key) && sheet.marks.length > 0) {
+            if (event.key === "Escape") sheet.svg.blur();
+            else if (/^(Arrow|Home|End)/.test(event.key) && sheet.marks.length > 0) {
                 visit(follow(sheet, state.at, event.key));
                 event.preventDefault();
             } else return;
@@ -294,21 +291,20 @@
 
     // On paper: light, without readouts, and as wide as a page.
     addEventListener("beforeprint", () => {
-        for (const [place, state] of shown) repaint(place, {...state, at: -1}, Number(place.dataset.print) || 720);
+        for (const [place, state] of shown)
+            repaint(place, {...state, at: -1}, place.closest(".slide") ? {width: 1000, em: 20} : {width: 720, em: 13});
     });
     addEventListener("afterprint", () => shown.forEach((state, place) => repaint(place, state)));
 
     // Lanes of spans on one axis of time: of devices, and thin ones of links and of what is beside a device.
-    // groups: [{name, value, length, lanes: [{name, kind, strong, spans: [[begin, end, stage, bucket, bytes, cause]]}]}]
-    // quiet: the colours are those of activities, not of stages.
+    // groups: [{name, value, length, lanes: [{name, kind, strong, spans}]}]
+    // spans: [[begin, end, stage, bucket, bytes, cause]]; quiet: the colours are those of activities, not of stages.
 
-    const spanText = (lane, span) => {
-        const [begin, end, stage, bucket, size, cause] = span;
-        return `${words(lane.name, 80)}: ${words(stage, 40)}${bucket >= 0 && bucket !== null ? `, bucket ${bucket}` : ""}, ` +
-            `${number(end - begin)} ms, from ${number(begin)} to ${number(end)} ms` +
-            `${size > 0 ? `, ${bytes(size)}` : ""}${cause ? `, ${words(cause, 120)}` : ""}`;
-    };
-
+    const hasBucket = (span) => span[3] >= 0 && span[3] !== null;
+    const spanText = (lane, span) => [`${words(lane.name, 80)}: ${words(span[2], 40)}`,
+        hasBucket(span) && `bucket ${span[3]}`, `${number(span[1] - span[0])} ms`,
+        `from ${number(span[0])} to ${number(span[1])} ms`, span[4] > 0 && bytes(span[4]), words(span[5], 120)]
+        .filter(Boolean).join(", ");
     const isSpan = (span) => Array.isArray(span) && isNumber(span[0]) && isNumber(span[1]) && span[1] >= span[0];
     const busy = (lane, of) => sum(list(lane.spans).filter(isSpan).filter((span) => !of || activity(span[2]) === of)
         .map((span) => span[1] - span[0]));
@@ -319,7 +315,7 @@
         return lane.kind === "link" ? "a-communicate" : `a-${activity(stage)}`;
     }
 
-    // One path for each colour: a timeline may have thousands of spans. Of neighbours with one colour no line is between.
+    // One path for each colour: a timeline may have thousands of spans. In quiet lanes neighbours of one colour join.
     function paintSpans(sheet, chart, lane, row, scale, y, height) {
         const paths = new Map(), em = sheet.em, labels = [];
         let open = null;
@@ -334,40 +330,28 @@
             const name = laneClass(chart, lane, span[2]), begin = scale(span[0]), end = scale(span[1]);
             mark(sheet, row, begin, y, Math.max(1, end - begin), height, () => spanText(lane, span));
             if (name.endsWith("-idle")) continue;
-            const joined = open?.name === name && begin - open.end < 0.5 && (chart.quiet || end - begin < 1);
-            if (joined) {
-                open.end = end;
-                continue;
-            }
-            close();
-            open = {name, begin, end, text: chart.quiet ? activity(span[2]) : span[3] >= 0 && span[3] !== null
-                ? String(span[3]) : words(span[2], 40)};
+            const joins = open?.name === name && begin - open.end < 0.5 && (chart.quiet || end - begin < 1);
+            if (!joins) close();
+            const text = chart.quiet ? activity(span[2]) : hasBucket(span) ? String(span[3]) : words(span[2], 40);
+            open = joins ? {...open, end} : {name, begin, end, text};
         }
         close();
         for (const [name, d] of paths) node(sheet.svg, "path", {class: `span ${name}`, d});
-        for (const label of height < em ? [] : labels) {
-            const room = label.width > 1.2 * em && widthOf(sheet, label.text) + 0.5 * em <= label.width;
-            if (room)
-                write(sheet, sheet.svg, label.begin + label.width / 2, y + height / 2 + 0.35 * em, label.text,
-                    {anchor: "middle", className: isPale(label.name) ? "on-pale" : "in"});
-        }
+        for (const {begin, width, name, text} of height < em ? [] : labels)
+            if (width > 1.2 * em && widthOf(sheet, text, 600) + 0.5 * em <= width)
+                inside(sheet, begin + width / 2, y, height, text, isPale(name));
     }
 
     function laneLegend(chart, groups) {
-        const spans = groups.flatMap((group) => group.lanes.flatMap((lane) => list(lane.spans).filter(isSpan)
-            .map((span) => laneClass(chart, lane, span[2]))));
-        const used = new Set(spans), strong = groups.flatMap((group) => group.lanes.filter((lane) => lane.strong)
-            .map((lane) => ({lane, group})));
+        const used = new Set(groups.flatMap((group) => group.lanes.flatMap((lane) => list(lane.spans).filter(isSpan)
+            .map((span) => laneClass(chart, lane, span[2])))));
+        const group = groups.find((one) => one.lanes.some((lane) => lane.strong));
+        const busiest = group && number(busy(group.lanes.find((lane) => lane.strong)));
         const names = chart.quiet ? Object.entries(ACTIVITIES).map(([key, name]) => [`a-${key}`, name])
             : [...Object.keys(STAGES).map((stage) => [`s-${stage}`, stage]), ["s-other", "other"]];
-        const entries = names.filter(([name]) => used.has(name) && !name.endsWith("-idle"))
-            .map(([name, text]) => ({class: name, name: text}));
-        if (strong.length > 0) {
-            const [{lane, group}] = strong;
-            entries.unshift({class: "strong", name: `the busiest link: ${number(busy(lane))} of ` +
-                `${number(group.length)} ms`});
-        }
-        return entries;
+        if (group) names.unshift(["strong", `the busiest link: ${busiest} of ${number(group.length)} ms`]);
+        const entries = names.filter(([key]) => used.has(key) && !key.endsWith("-idle"));
+        return entries.map(([key, name]) => ({class: key, name}));
     }
 
     function lanes(place, chart) {
@@ -385,22 +369,22 @@
             let y = 0, row = 0;
             for (const group of groups) {
                 const value = words(group.value), room = sheet.width - widthOf(sheet, value, 700);
-                write(sheet, sheet.svg, 0, y + 1.15 * em, fit(sheet, words(group.name), room, 700) + value, {className: "group"});
+                const title = fit(sheet, words(group.name), room, 700) + value;
+                write(sheet, sheet.svg, 0, y + 1.15 * em, title, {className: "group"});
                 y += 1.65 * em;
                 const begin = y;
                 for (const lane of group.lanes) {
                     const thin = lane.kind === "link" || lane.kind === "beside";
                     const pitch = (thin ? 1.22 : 1.62) * em, height = (thin ? 0.72 : 1.38) * em;
-                    const top = y + (pitch - height) / 2;
-                    node(behind, "path", {class: "lane", d: box(left, top, scale(group.length || most) - left, height)});
-                    write(sheet, sheet.svg, left - 0.5 * em, y + pitch / 2 + 0.35 * em, words(lane.name, 80), {
-                        anchor: "end", room: left - 0.5 * em, className: lane.strong ? "strong-text" : thin ? "quiet" : "",
-                    });
+                    const top = y + (pitch - height) / 2, width = scale(group.length || most) - left;
+                    const style = lane.strong ? {className: "strong-text", weight: 700} : {className: thin ? "quiet" : ""};
+                    node(behind, "path", {class: "lane", d: box(left, top, width, height)});
+                    write(sheet, sheet.svg, left - 0.5 * em, y + pitch / 2 + 0.35 * em, words(lane.name, 80),
+                        {anchor: "end", room: left - 0.5 * em, ...style});
                     paintSpans(sheet, chart, lane, row++, scale, top, height);
                     y += pitch;
                 }
-                if (group.length > 0)
-                    line(sheet.svg, "axis", scale(group.length), begin, scale(group.length), y);
+                if (group.length > 0) line(sheet.svg, "axis", scale(group.length), begin, scale(group.length), y);
                 y += 0.5 * em;
             }
             const tick = tickOf(most, (scale.end - left) / (5 * em));
@@ -411,9 +395,10 @@
     }
 
     function laneWords(groups) {
-        const laneText = (lane) => (lane.kind === "link" ? `${words(lane.name, 80)} is busy for ${number(busy(lane))} ms`
-            : `${words(lane.name, 80)} ${Object.entries(ACTIVITIES).filter(([of]) => busy(lane, of) > 0)
-                .map(([of, verb]) => `${verb} for ${number(busy(lane, of))} ms`).join(", ") || "does nothing"}`);
+        const spent = (lane) => Object.entries(ACTIVITIES).filter(([of]) => busy(lane, of) > 0)
+            .map(([of, verb]) => `${verb} for ${number(busy(lane, of))} ms`).join(", ") || "does nothing";
+        const laneText = (lane) => `${words(lane.name, 80)} ` +
+            (lane.kind === "link" ? `is busy for ${number(busy(lane))} ms` : spent(lane));
         return `A lane for each device and each link, along the time of a step. ${groups.slice(0, 4).map((group) =>
             `${words(group.name, 80)}: ${group.lanes.slice(0, 8).map(laneText).join("; ")}.`).join(" ")}`;
     }
@@ -428,8 +413,9 @@
         const valueText = (row) => unit(total(row)) + (row.high > row.low
             ? ` (${number(row.low)} to ${number(row.high)})` : "");
         const most = chart.most || Math.max(0, ...rows.map((row) => Math.max(total(row), row.high || 0))) || 1;
-        const keyOf = (part) => `${part.class}\n${part.name}`, used = new Set(rows.flatMap((row) => partsOf(row).map(keyOf)));
-        const entries = unique(rows.flatMap((row) => list(row.parts).map(keyOf))).filter((key) => used.has(key)).map((key) => ({class: key.split("\n")[0], name: key.split("\n")[1]}));
+        const keyOf = (part) => `${part.class} ${part.name}`, used = new Set(rows.flatMap(partsOf).map(keyOf));
+        const named = new Map(rows.flatMap((row) => list(row.parts)).map((part) => [keyOf(part), part]));
+        const entries = [...named.values()].filter((part) => used.has(keyOf(part)));
         const notes = [...list(chart.notes), ...(all.length > ROWS
             ? [`Only the first ${ROWS} of ${decimal(all.length, 0)} bars are drawn.`] : [])];
         const text = chart.text ?? `A bar for each row. ${rows.slice(0, 16).map((row) =>
@@ -459,9 +445,8 @@
                     const begin = scale(value), width = Math.max(0.5, scale(value + part.value) - begin);
                     const name = words(part.name, 80);
                     node(sheet.svg, "path", {class: `span ${part.class}`, d: box(begin, top, width, height)});
-                    if (entries.length > 1 && widthOf(sheet, name) + 0.6 * em <= width)
-                        write(sheet, sheet.svg, begin + width / 2, top + height / 2 + 0.35 * em, name,
-                            {anchor: "middle", className: isPale(part.class) ? "on-pale" : "in"});
+                    if (entries.length > 1 && widthOf(sheet, name, 600) + 0.6 * em <= width)
+                        inside(sheet, begin + width / 2, top, height, name, isPale(part.class));
                     mark(sheet, index, begin, top, Math.max(1, width), height, () =>
                         `${words(row.group ? `${row.group}, ${row.name}` : row.name, 120)}: ` +
                         (entries.length > 1 ? `${name} ${unit(part.value)}, of ${unit(total(row))}` : valueText(row)));
@@ -492,8 +477,8 @@
     // x: {name, log, counts}; y: {name, zero, most}. apart: no line joins the points. guide: it scales no axis.
     // counts: ticks stand only at values of x that a series has.
 
-    const SHAPES = ["m-.3 0a.3 .3 0 1 0 .6 0a.3 .3 0 1 0 -.6 0z", "m-.27 -.27h.54v.54h-.54z", "m0 -.38l.38 .38l-.38 .38l-.38 -.38z",
-        "m0 -.35l.35 .62h-.7z", "m0 .35l.35 -.62h-.7z"];
+    const SHAPES = ["m-.3 0a.3 .3 0 1 0 .6 0a.3 .3 0 1 0 -.6 0z", "m-.27 -.27h.54v.54h-.54z",
+        "m0 -.38l.38 .38l-.38 .38l-.38 -.38z", "m0 -.35l.35 .62h-.7z", "m0 .35l.35 -.62h-.7z"];
 
     function marker(sheet, className, x, y) {
         const shape = SHAPES[(Number(className.at(-1)) || 0) % SHAPES.length];
@@ -504,10 +489,10 @@
 
     function rangeOf(chart, series) {
         const points = series.filter((one) => !one.guide).flatMap((one) => one.points);
-        const xs = points.map((point) => point[0]), ys = points.flatMap((point) => point.slice(1).filter(isNumber));
-        const low = ys.reduce((a, b) => Math.min(a, b), Infinity), high = ys.reduce((a, b) => Math.max(a, b), -Infinity);
+        const ends = (all) => [Math.min, Math.max].map((of) => all.reduce((a, b) => of(a, b), of()));
+        const [low, high] = ends(points.flatMap((point) => point.slice(1).filter(isNumber)));
         const range = {
-            x: [xs.reduce((a, b) => Math.min(a, b), Infinity), xs.reduce((a, b) => Math.max(a, b), -Infinity)],
+            x: ends(points.map((point) => point[0])),
             y: [chart.y?.zero ? Math.min(0, low) : low, chart.y?.most > 0 ? Math.min(high, chart.y.most) : high],
         };
         if (range.x[0] === range.x[1]) range.x[1] = chart.x?.log ? 10 * range.x[0] : range.x[0] + 1;
@@ -582,8 +567,8 @@
             (!chart.x?.log || point[0] > 0);
         const series = list(chart.series).map((one) => ({...one, points: list(one.points).filter(isPoint)}))
             .filter((one) => one.points.length > 0);
-        const ends = (one) => `${words(one.name, 80)}: from ${number(one.points[0][1])} at ${count(one.points[0][0])} to ` +
-            `${number(one.points.at(-1)[1])} at ${count(one.points.at(-1)[0])}`;
+        const end = ([x, y]) => `${number(y)} at ${count(x)}`;
+        const ends = (one) => `${words(one.name, 80)}: from ${end(one.points[0])} to ${end(one.points.at(-1))}`;
         const text = chart.text ?? `${words(chart.y?.name ?? "values")} against ${words(chart.x?.name ?? "x")}. ` +
             `${series.slice(0, 12).map(ends).join("; ")}.`;
         show(place, {title: chart.title, text, notes: chart.notes}, (sheet) => {
@@ -609,19 +594,20 @@
             node(node(sheet.svg, "clipPath", {id: clip}), "path", {d: box(left, top, right - left, height)});
             write(sheet, behind, 0, 1.05 * em, words(chart.y?.name ?? ""), {className: "quiet", room: sheet.width});
             for (const [value, text] of ticks) {
-                line(behind, "grid", left, scales.y(value), right, scales.y(value));
-                write(sheet, behind, left - 0.5 * em, scales.y(value) + 0.35 * em, text, {anchor: "end", className: "quiet"});
+                const at = scales.y(value);
+                line(behind, "grid", left, at, right, at);
+                write(sheet, behind, left - 0.5 * em, at + 0.35 * em, text, {anchor: "end", className: "quiet"});
             }
             const step = tickOf(range.x[1] - range.x[0], (right - left) / (5 * em));
             const across = chart.x?.counts || chart.x?.log ? countTicks(chart, series, range)
                 : ticksOf(range.x[1], step, (value) => plain(value, step), range.x[0]);
-            let y = bottom + xAxis(sheet, behind, scales.x, across, bottom, bottom + 0.3 * em, words(chart.x?.name ?? ""));
+            let y = bottom + xAxis(sheet, behind, scales.x, across, bottom, bottom + 0.3 * em, words(chart.x?.name));
             for (const apart of [true, false]) // lines lie over points that none joins
                 series.forEach((one, row) => !one.apart !== apart && paintSeries(sheet, chart, one, row, scales, clip));
             sheet.marks.sort((a, b) => a.row - b.row);
             if (direct) nameEnds(sheet, chart, series, scales, right);
-            else if (drawn.length > 1) y += 0.5 * em + legend(sheet, series.filter((one) => !one.guide).map((one) =>
-                ({name: one.name, class: one.class, line: !one.apart, dashed: one.dashed, marker: one.markers})), 0, y + 0.5 * em);
+            else if (drawn.length > 1) y += 0.5 * em + legend(sheet, drawn.map((one) =>
+                ({...one, line: !one.apart, marker: one.markers})), 0, y + 0.5 * em);
             return y + 0.3 * em;
         });
     }
@@ -636,22 +622,19 @@
         const text = chart.text ?? `A cell for each true class and each predicted class. ${decimal(rights, 0)} of ` +
             `${decimal(all, 0)} rows are on the diagonal, where both are equal.`;
         show(place, {title: chart.title, text, notes: chart.notes}, (sheet) => {
-            const em = sheet.em;
-            const widest = Math.max(0, ...names.map((name) => widthOf(sheet, name)));
-            const left = Math.min(widest + 1.8 * em, 0.36 * sheet.width);
-            const head = Math.min(widest + 0.8 * em, 9 * em);
-            const cell = Math.min(4.2 * em, (sheet.width - left - 2) / Math.max(1, size));
-            const every = Math.max(1, Math.ceil((1.15 * em) / cell)), paths = new Map(), top = 1.6 * em + head;
-            write(sheet, sheet.svg, 0, em, "row: true class; column: predicted class", {className: "quiet", room: sheet.width});
+            const em = sheet.em, widest = Math.max(0, ...names.map((name) => widthOf(sheet, name)));
+            const left = Math.min(widest + 1.8 * em, 0.36 * sheet.width), head = Math.min(widest + 0.8 * em, 9 * em);
+            const cell = Math.min(4.2 * em, (sheet.width - left - 2) / Math.max(1, size)), top = 1.6 * em + head;
+            const every = Math.max(1, Math.ceil((1.15 * em) / cell)), paths = new Map(), numbers = [];
+            const axes = "row: true class; column: predicted class";
+            write(sheet, sheet.svg, 0, em, axes, {className: "quiet", room: sheet.width});
             counts.forEach((row, label) => {
-                const total = sum(row), y = top + label * cell;
+                const total = sum(row), y = top + label * cell, x = left + (label + 0.5) * cell + 0.35 * em;
                 if (label % every === 0) {
-                    const x = left + (label + 0.5) * cell;
                     write(sheet, sheet.svg, left - 0.5 * em, y + cell / 2 + 0.35 * em, names[label],
                         {anchor: "end", room: left - 0.5 * em});
                     write(sheet, sheet.svg, x, top - 0.4 * em, names[label], {room: head - 0.6 * em})
-                        .setAttribute("transform", `rotate(-90 ${(x + 0.35 * em).toFixed(1)} ${(top - 0.4 * em).toFixed(1)}) ` +
-                            `translate(${(0.35 * em).toFixed(1)} ${(0.35 * em).toFixed(1)})`);
+                        .setAttribute("transform", `rotate(-90 ${x.toFixed(1)} ${(top - 0.4 * em).toFixed(1)})`);
                 }
                 for (let predicted = 0; predicted < size; predicted++) {
                     const count = row[predicted] > 0 ? row[predicted] : 0, share = total > 0 ? count / total : 0;
@@ -660,17 +643,12 @@
                     if (count > 0 || label === predicted)
                         mark(sheet, label, x, y, cell, cell, () => `${decimal(count, 0)} of the ${decimal(total, 0)} ` +
                             `rows of class ${names[label]} (${number(100 * share)} %) taken for ${names[predicted]}`);
+                    if (count > 0 && cell >= 1.2 * em && widthOf(sheet, String(count), 600) + 0.3 * em <= cell)
+                        numbers.push([x + cell / 2, y, String(count), level < 4]);
                 }
             });
-            const cells = node(null, "g");
-            for (const [level, d] of paths) node(cells, "path", {class: `cell k${level}`, d});
-            sheet.svg.append(cells);
-            counts.forEach((row, label) => row.forEach((count, predicted) => {
-                if (!(count > 0) || label >= size || widthOf(sheet, String(count)) + 0.3 * em > cell || cell < 1.2 * em) return;
-                const share = count / sum(row), x = left + (predicted + 0.5) * cell;
-                write(sheet, sheet.svg, x, top + (label + 0.5) * cell + 0.35 * em, String(count),
-                    {anchor: "middle", className: share >= 0.6 ? "in" : "on-pale"});
-            }));
+            for (const [level, d] of paths) node(sheet.svg, "path", {class: `cell k${level}`, d});
+            for (const [x, y, text, pale] of numbers) inside(sheet, x, y, cell, text, pale);
             return top + size * cell + 3;
         });
     }
@@ -694,133 +672,105 @@
         place.replaceChildren(all);
     }
 
-    // From the model of a page to figures. Each returns false where its data are missing.
+    // From the model of a page to figures. Each returns whether it has the data.
 
     const modesOf = (page) => list(page.modes).filter((mode) => mode && typeof mode === "object");
     const labelOf = (mode) => mode.label || mode.name || "";
-    const lanesOf = (mode, kinds) => list(mode.lanes).filter((lane) => lane && kinds.includes(lane.kind ?? "device"));
+    const lanesOf = (mode, ...kinds) => list(mode.lanes).filter((lane) => kinds.includes(lane?.kind));
     const value = (interval) => (Array.isArray(interval) && interval[0] > 0 ? interval[0] : 0);
-    const titleOf = (place) => place.closest("section")?.querySelector("h2")?.textContent ??
-        document.querySelector("h1")?.textContent ?? document.title;
     const lengthOf = (mode) => mode.shown_ms || value(mode.step_ms) || mode.mean_step_ms || 0;
+    const hasSpans = (lane) => list(lane?.spans).length > 0;
+    // Of every timeline of a page: the end of the axis, and the names beside it.
+    const axisOf = (page) => ({
+        length: Math.max(0, ...modesOf(page).filter((mode) => list(mode.lanes).length > 0).map(lengthOf)),
+        names: modesOf(page).flatMap((mode) => list(mode.lanes).map((lane) => lane?.name)),
+    });
 
-    const laneNames = (page) => modesOf(page).flatMap((mode) => list(mode.lanes).map((lane) => lane?.name));
-    // The length of the longest step that the page draws: all its timelines have one axis.
-    const axisOf = (page) => Math.max(0, ...modesOf(page).filter((mode) => list(mode.lanes).length > 0).map(lengthOf));
-
-    function stepText(mode) {
-        const step = value(mode.step_ms) || mode.mean_step_ms || lengthOf(mode), drawn = lengthOf(mode);
-        return `: ${number(step)} ms` +
-            (Math.abs(drawn - step) > 0.03 * step ? `, the step below ${number(drawn)} ms` : "");
+    function give(how, place, chart) {
+        const heading = place.closest("section")?.querySelector("h2, h1") ?? document.querySelector("h1");
+        how(place, {title: heading?.textContent ?? document.title, ...chart});
+        return true;
     }
 
+    function groupOf(mode, kept) {
+        const drawn = lengthOf(mode), step = value(mode.step_ms) || mode.mean_step_ms || drawn;
+        const other = Math.abs(drawn - step) > 0.03 * step ? `, the step below ${number(drawn)} ms` : "";
+        return {name: labelOf(mode), value: `: ${number(step)} ms${other}`, length: drawn, lanes: kept};
+    }
+
+    // The picture of the first screen: as many devices as it has room for, and their links.
     function drawFirst(place, page) {
-        const modes = modesOf(page).filter((mode) => mode.first && list(mode.lanes).some((lane) => list(lane?.spans).length))
-            .slice(0, 4);
+        const modes = modesOf(page).filter((mode) => mode.first && list(mode.lanes).some(hasSpans)).slice(0, 4);
         if (modes.length === 0)
-            return ["throughput", "rates", "accuracy", "loss", "classes"].some((name) => FIGURES[name](place, page, name));
-        // As many devices as a screen shows.
-        const pairs = modes.some((mode) => lanesOf(mode, ["link"]).length > 0) ? 2.84 : 1.62;
-        const room = Math.max(2, Math.floor((34 / modes.length - 2.2) / pairs));
-        const links = modes.flatMap((mode) => lanesOf(mode, ["link"]).slice(0, room));
+            return ["throughput", "rates", "accuracy", "loss", "classes"].some((name) => draw(place, name, page));
+        const pair = modes.some((mode) => lanesOf(mode, "link").length > 0) ? 2.84 : 1.62;
+        const room = Math.max(2, Math.floor((34 / modes.length - 2.2) / pair));
+        const links = modes.flatMap((mode) => lanesOf(mode, "link").slice(0, room));
         const most = Math.max(0, ...links.map((lane) => busy(lane))), isBusiest = (lane) => busy(lane) >= 0.98 * most;
         // Where most links are busy alike, none is the busiest.
-        const strong = most > 0 && 2 * links.filter(isBusiest).length <= Math.max(2, links.length);
-        let left = 0;
-        const groups = modes.map((mode) => {
-            const devices = lanesOf(mode, ["device"]);
-            left = Math.max(left, devices.length - room);
-            return {
-                name: labelOf(mode), value: stepText(mode), length: lengthOf(mode),
-                lanes: [...devices.slice(0, room), ...lanesOf(mode, ["link"]).slice(0, room)
-                    .map((lane) => ({...lane, strong: strong && isBusiest(lane)}))],
-            };
-        });
-        const notes = left > 0 ? [`Of each group the first ${room} devices; the timeline below has the others.`] : [];
-        return draw1(lanes, place, {title: titleOf(place), groups, length: axisOf(page), names: laneNames(page), quiet: true, notes});
+        const any = most > 0 && 2 * links.filter(isBusiest).length <= Math.max(2, links.length);
+        const groups = modes.map((mode) => groupOf(mode, [...lanesOf(mode, "device").slice(0, room),
+            ...lanesOf(mode, "link").slice(0, room).map((lane) => ({...lane, strong: any && isBusiest(lane)}))]));
+        const cut = modes.some((mode) => lanesOf(mode, "device").length > room);
+        const notes = cut ? [`Of each group the first ${room} devices; the timeline below has the others.`] : [];
+        return give(lanes, place, {groups, ...axisOf(page), quiet: true, notes});
     }
 
-    const draw1 = (how, place, chart) => {
-        how(place, chart);
-        return true;
-    };
-
     function drawTimeline(place, page) {
-        const all = modesOf(page).map((mode) => ({
-            name: labelOf(mode), value: stepText(mode), length: lengthOf(mode),
-            lanes: lanesOf(mode, ["device", "link", "beside"]).filter((lane) => list(lane.spans).length > 0),
-        })).filter((group) => group.lanes.length > 0);
+        const all = modesOf(page).map((mode) => groupOf(mode, list(mode.lanes).filter(hasSpans)));
+        const count = sum(all.map((group) => group.lanes.length));
         let room = ROWS;
         const groups = all.map((group) => {
             const kept = group.lanes.slice(0, room);
             room -= kept.length;
             return {...group, lanes: kept};
         }).filter((group) => group.lanes.length > 0);
-        if (groups.length === 0) return false;
-        const count = sum(all.map((group) => group.lanes.length));
-        const notes = room === 0 && count > ROWS ? [`Only the first ${ROWS} of ${decimal(count, 0)} lanes are drawn.`] : [];
-        return draw1(lanes, place, {title: titleOf(place), groups, length: axisOf(page), names: laneNames(page), notes});
+        const notes = count > ROWS ? [`Only the first ${ROWS} of ${decimal(count, 0)} lanes are drawn.`] : [];
+        return groups.length > 0 && give(lanes, place, {groups, ...axisOf(page), notes});
     }
 
     // Bars where there is one number of devices, in order of speed; curves where there are several.
     function drawScaling(place, page, name) {
         const rate = name === "throughput", key = rate ? "images_per_second" : "step_ms";
-        const modes = modesOf(page).filter((mode) => value(mode[key]) > 0);
+        const modes = modesOf(page).filter((mode) => value(mode[key]) > 0), unit = rate ? "rows a second" : "ms a step";
         const counts = unique(modes.filter((mode) => mode.devices > 0).map((mode) => mode.devices));
-        const unit = rate ? "rows a second" : "ms a step";
-        if (modes.length === 0) return false;
         if (counts.length < 2) {
-            const sorted = [...modes].sort((a, b) => (rate ? 1 : -1) * (value(a[key]) - value(b[key])));
-            return draw1(bars, place, {
-                title: titleOf(place), x: unit, unit: rate ? "" : "ms",
-                rows: sorted.map((mode) => ({
-                    name: labelOf(mode), low: mode[key][1], high: mode[key][2],
-                    parts: [{name: unit, class: "amount", value: value(mode[key])}],
-                })),
-            });
+            const rows = [...modes].sort((a, b) => (rate ? 1 : -1) * (value(a[key]) - value(b[key]))).map((mode) => ({
+                name: labelOf(mode), low: mode[key][1], high: mode[key][2],
+                parts: [{name: unit, class: "amount", value: value(mode[key])}]}));
+            return rows.length > 0 && give(bars, place, {x: unit, unit: rate ? "" : "ms", rows});
         }
-        const names = unique(modes.map((mode) => String(mode.name)));
-        const series = names.map((one, index) => ({
+        const series = unique(modes.map((mode) => String(mode.name))).map((one, index) => ({
             name: one, class: `m${index % 8}`, markers: true, dashed: index >= 8,
             points: modes.filter((mode) => String(mode.name) === one && mode.devices > 0)
-                .map((mode) => [mode.devices, ...mode[key]]).sort((a, b) => a[0] - b[0]),
-        }));
+                .map((mode) => [mode.devices, ...mode[key]]).sort((a, b) => a[0] - b[0])}));
         const base = modes.find((mode) => mode.devices === 1), most = Math.max(...counts);
         // A simulation's devices keep their rows; those of a race share a batch.
         const ideal = (count) => value(base[key]) * (rate ? count : page.simulated ? 1 : 1 / count);
-        if (base) series.push({
-            name: "ideal", class: "guide", guide: true, dashed: true,
-            points: Array.from({length: 65}, (_, index) => most ** (index / 64)).map((count) => [count, ideal(count)]),
-        });
-        return draw1(xy, place, {
-            title: titleOf(place), series, x: {name: "devices", counts: true}, y: {name: unit, zero: true},
-        });
+        const between = Array.from({length: 65}, (_, index) => most ** (index / 64));
+        if (base) series.push({name: "ideal", class: "guide", guide: true, dashed: true,
+            points: between.map((count) => [count, ideal(count)])});
+        return give(xy, place, {series, x: {name: "devices", counts: true}, y: {name: unit, zero: true}});
     }
 
-    const meanStages = (mode) => {
-        const devices = lanesOf(mode, ["device"]);
-        return Object.keys(STAGES).map((stage) =>
-            [stage, sum(devices.map((lane) => lane.stage_ms?.[stage])) / (devices.length || 1)]);
-    };
+    const someParts = (rows) => rows.filter((row) => row.parts.some((part) => part.value > 0));
 
     function drawStages(place, page) {
-        const rows = modesOf(page).map((mode) => ({
-            name: labelOf(mode),
-            parts: meanStages(mode).map(([stage, ms]) => ({name: stage, class: stageClass(stage), value: ms})),
-        })).filter((row) => row.parts.some((part) => part.value > 0));
-        return rows.length > 0 && draw1(bars, place, {
-            title: titleOf(place), rows, unit: "ms", x: "ms in a step, mean over devices",
-        });
+        const mean = (all, stage) => sum(all.map((lane) => lane.stage_ms?.[stage])) / (all.length || 1);
+        const partsOf = (all) => Object.keys(STAGES).map((stage) =>
+            ({name: stage, class: stageClass(stage), value: mean(all, stage)}));
+        const rows = someParts(modesOf(page).map((mode) =>
+            ({name: labelOf(mode), parts: partsOf(lanesOf(mode, "device"))})));
+        return rows.length > 0 && give(bars, place, {rows, unit: "ms", x: "ms in a step, mean over devices"});
     }
 
     function drawDevices(place, page) {
         const spent = (lane, of) => sum(Object.entries(lane.stage_ms ?? {}).filter(([stage]) => activity(stage) === of)
             .map(([, ms]) => ms));
-        const rows = modesOf(page).flatMap((mode) => lanesOf(mode, ["device"]).map((lane) => ({
-            group: labelOf(mode), name: lane.name,
-            parts: Object.entries(ACTIVITIES).map(([of, verb]) => ({name: verb, class: `a-${of}`, value: spent(lane, of)})),
-        }))).filter((row) => row.parts.some((part) => part.value > 0));
-        return rows.length > 0 && draw1(bars, place, {title: titleOf(place), rows, unit: "ms", x: "ms in a step"});
+        const rows = someParts(modesOf(page).flatMap((mode) => lanesOf(mode, "device").map((lane) => ({
+            group: labelOf(mode), name: lane.name, parts: Object.entries(ACTIVITIES).map(([of, verb]) =>
+                ({name: verb, class: `a-${of}`, value: spent(lane, of)}))}))));
+        return rows.length > 0 && give(bars, place, {rows, unit: "ms", x: "ms in a step"});
     }
 
     function drawAmounts(place, page, name) {
@@ -836,72 +786,61 @@
             }
             rows.push(...places.values());
         }
-        return rows.length > 0 && draw1(bars, place, {
-            title: titleOf(place), rows, unit: "bytes", x: name === "memory" ? "bytes at the peak" : "bytes in a step",
-        });
+        const x = name === "memory" ? "bytes at the peak" : "bytes in a step";
+        return someParts(rows).length > 0 && give(bars, place, {rows, unit: "bytes", x});
     }
+
+    const CURVES = {
+        loss: ["loss", "loss", "test-loss"], accuracy: ["%", "training-accuracy", "accuracy"],
+        "test-loss": ["loss of the test split"], "learning-rate": ["learning rate"], "step-ms": ["ms a step"],
+        images: ["rows a second"],
+    };
 
     // Of one run, the batches and the test split share a figure.
     function drawCurve(place, page, name) {
-        const modes = modesOf(page), alone = modes.length === 1;
-        const names = {
-            loss: ["loss", "loss", "test-loss"], accuracy: ["%", "training-accuracy", "accuracy"],
-            "test-loss": ["loss of the test split"], "learning-rate": ["learning rate"], "step-ms": ["ms a step"],
-            images: ["rows a second"],
-        }[name];
-        const lineOf = (mode, key, label, index) => ({
-            name: label, class: `m${index % 8}`, dashed: index % 2 === 1, points: list(mode.curves?.[key]),
-            markers: list(mode.curves?.[key]).length <= 12,
-        });
-        const series = alone && names.length > 1
-            ? [lineOf(modes[0], names[1], "training batches", 0), lineOf(modes[0], names[2], "test split", 1)]
-            : modes.map((mode, index) => lineOf(mode, name, labelOf(mode), index));
-        const drawn = series.filter((one) => one.points.length > 0);
-        if (!drawn.some((one) => one.points.length > 1)) return false;
-        return draw1(xy, place, {
-            title: titleOf(place), series: drawn, x: {name: "step"},
-            y: {name: names[0], zero: ["learning-rate", "step-ms", "images"].includes(name)},
-        });
+        const modes = modesOf(page), [unit, batches, test] = CURVES[name];
+        const lineOf = (mode, key, label, index) => ({name: label, class: `m${index % 8}`, dashed: index % 2 === 1,
+            points: list(mode.curves?.[key]), markers: list(mode.curves?.[key]).length <= 12});
+        const series = (modes.length === 1 && test
+            ? [lineOf(modes[0], batches, "training batches", 0), lineOf(modes[0], test, "test split", 1)]
+            : modes.map((mode, index) => lineOf(mode, name, labelOf(mode), index)))
+            .filter((one) => one.points.length > 0);
+        return series.some((one) => one.points.length > 1) && give(xy, place, {series, x: {name: "step"},
+            y: {name: unit, zero: ["learning-rate", "step-ms", "images"].includes(name)}});
     }
 
     function drawRates(place, page) {
-        const {rates, losses, smoothed, suggested} = page.rates ?? {};
+        const {rates, losses, smoothed, suggested} = page.rates ?? {}, values = list(smoothed);
         if (list(rates).length < 2) return false;
-        const values = list(smoothed), lowest = values.indexOf(Math.min(...values));
-        const high = Math.max(...values.slice(0, lowest + 1)), low = Math.min(...list(losses).filter(isNumber));
-        const series = [
-            {name: "loss of a batch", class: "m1", apart: true, markers: true, points: rates.map((rate, k) => [rate, losses?.[k]])},
-            {name: "smoothed loss", class: "m0", points: rates.map((rate, k) => [rate, values[k]])},
-        ];
+        const high = Math.max(...values.slice(0, values.indexOf(Math.min(...values)) + 1));
+        const low = Math.min(...list(losses).filter(isNumber));
+        const pairs = (all) => rates.map((rate, k) => [rate, all?.[k]]);
+        const series = [{name: "loss of a batch", class: "m1", apart: true, markers: true, points: pairs(losses)},
+            {name: "smoothed loss", class: "m0", points: pairs(values)}];
         if (suggested >= 0 && isNumber(values[suggested])) series.push({
             name: `suggested rate ${number(rates[suggested])}`, class: "m2", markers: true, upright: true, apart: true,
-            points: [[rates[suggested], values[suggested]]],
-        });
-        return draw1(xy, place, {
-            title: titleOf(place), series, x: {name: "learning rate", log: true}, y: {name: "loss", most: 2 * high - low},
-        });
+            points: [[rates[suggested], values[suggested]]]});
+        const x = {name: "learning rate", log: true};
+        return give(xy, place, {series, x, y: {name: "loss", most: 2 * high - low}});
     }
 
     const className = (page) => (index) => words(list(page.predictions?.names)[index] ?? index, 80);
 
     function drawClasses(place, page) {
         const counts = list(page.predictions?.counts).map(list), name = className(page);
-        const all = counts.map((row, index) => ({index, rows: sum(row), right: row[index]})).filter((one) => one.rows > 0)
-            .map((one) => ({name: name(one.index), parts: [
-                {name: "classified correctly", class: "amount", value: (100 * one.right) / one.rows}]}));
+        const right = (row, k) => ({name: "classified correctly", class: "amount", value: (100 * row[k]) / sum(row)});
+        const all = counts.map((row, k) => ({name: name(k), parts: [right(row, k)], any: sum(row) > 0}))
+            .filter((row) => row.any);
         const sorted = [...all].sort((a, b) => a.parts[0].value - b.parts[0].value);
-        const rows = all.length <= 32 ? all : [
-            ...sorted.slice(0, 12).map((row) => ({...row, group: "lowest"})),
+        const rows = all.length <= 32 ? all : [...sorted.slice(0, 12).map((row) => ({...row, group: "lowest"})),
             ...sorted.slice(-12).map((row) => ({...row, group: "highest"}))];
-        return rows.length > 0 && draw1(bars, place, {
-            title: titleOf(place), rows, unit: "percent", most: 100, x: "% of the rows of the class",
-        });
+        const x = "% of the rows of the class";
+        return rows.length > 0 && give(bars, place, {rows, unit: "percent", most: 100, x});
     }
 
     function drawConfusion(place, page) {
-        const counts = list(page.predictions?.counts);
-        if (counts.length === 0 || counts.length > 100) return false;
-        return draw1(matrix, place, {title: titleOf(place), counts, names: counts.map((_, index) => className(page)(index))});
+        const counts = list(page.predictions?.counts), names = counts.map((_, index) => className(page)(index));
+        return counts.length > 0 && counts.length <= 100 && give(matrix, place, {counts, names});
     }
 
     function drawMisclassified(place, page) {
@@ -912,9 +851,9 @@
 
     const FIGURES = {
         first: drawFirst, throughput: drawScaling, "step-time": drawScaling, timeline: drawTimeline, stages: drawStages,
-        devices: drawDevices, memory: drawAmounts, links: drawAmounts, moved: drawAmounts, loss: drawCurve,
-        "test-loss": drawCurve, accuracy: drawCurve, "learning-rate": drawCurve, "step-ms": drawCurve, images: drawCurve,
-        rates: drawRates, classes: drawClasses, confusion: drawConfusion, misclassified: drawMisclassified,
+        devices: drawDevices, memory: drawAmounts, links: drawAmounts, moved: drawAmounts, rates: drawRates,
+        classes: drawClasses, confusion: drawConfusion, misclassified: drawMisclassified,
+        ...Object.fromEntries(Object.keys(CURVES).map((name) => [name, drawCurve])),
     };
 
     // Draws a figure of a page's model; hides the element where its data are missing, and returns whether it drew.
@@ -924,11 +863,161 @@
         return drawn;
     }
 
-    globalThis.yokePage = {draw, lanes, bars, xy, matrix, words, number, bytes, element};
+    // Slides of Markdown: headings, lists, tables, quotes, code, images, links and emphasis, with "---" between slides.
 
-    const source = document.getElementById("yoke-page");
+    // An address that runs nothing.
+    const isSafe = (url) => !/^[a-z][a-z0-9+.-]*:/i.test(url) || /^(https?:|mailto:|data:image\/)/i.test(url);
+
+    function inline(parent, text) {
+        const sign = /`([^`]+)`|\*\*(.+?)\*\*|\*([^*\s][^*]*)\*|(!?)\[([^\]]*)\]\(([^)\s]+)\)/.exec(text);
+        if (!sign) return parent.append(text);
+        const [all, code, strong, emphasis, bang, name, url] = sign;
+        parent.append(text.slice(0, sign.index));
+        if (code) element(parent, "code", "", code);
+        else if (strong || emphasis) inline(element(parent, strong ? "strong" : "em"), strong || emphasis);
+        else if (!isSafe(url)) parent.append(name);
+        else if (bang) Object.assign(element(parent, "img"), {src: url, alt: name});
+        else inline(Object.assign(element(parent, "a"), {href: url}), name);
+        return inline(parent, text.slice(sign.index + all.length));
+    }
+
+    const ITEM = /^\s*([-*+]|\d+[.)])\s+/;
+
+    function items(parent, lines) {
+        const indent = lines[0].search(/\S/), all = element(parent, /^\s*\d/.test(lines[0]) ? "ol" : "ul");
+        for (let k = 0; k < lines.length;) {
+            const item = element(all, "li"), head = lines[k++].replace(ITEM, ""), rest = [];
+            while (k < lines.length && lines[k].search(/\S/) > indent) rest.push(lines[k++]);
+            const inner = rest.findIndex((one) => ITEM.test(one)), own = inner < 0 ? rest : rest.slice(0, inner);
+            inline(item, [head, ...own.map((one) => one.trim())].join(" "));
+            if (inner >= 0) items(item, rest.slice(inner));
+        }
+    }
+
+    function table(parent, lines) {
+        const all = element(parent, "table"), cells = (row) => row.replace(/^\||\|\s*$/g, "").split("|");
+        lines.filter((row) => !/^[|\s:-]+$/.test(row)).forEach((row, index) => {
+            const made = element(all, "tr");
+            for (const cell of cells(row)) inline(element(made, index > 0 ? "td" : "th"), cell.trim());
+        });
+    }
+
+    // A block of code; or "figure NAME PAGE" draws a figure of an embedded page, with the block's text below it.
+    function fenced(parent, kind, text, pages) {
+        const [what, name, file] = kind.trim().split(/\s+/);
+        if (what !== "figure") return element(element(parent, "pre"), "code", "", text);
+        const all = element(parent, "figure"), page = pages[file] ?? Object.values(pages)[0];
+        if (!draw(element(all, "div", "chart"), name, page))
+            element(all, "p", "note", `${file ?? "the page"} has no figure ${name}.`);
+        return text.trim() && inline(element(all, "figcaption"), text);
+    }
+
+    function blocks(parent, lines, pages) {
+        let k = 0;
+        const take = (test) => {
+            const from = k;
+            while (k < lines.length && test(lines[k])) k++;
+            return lines.slice(from, k);
+        };
+        while (k < lines.length) {
+            const first = lines[k], fence = /^(```+)(.*)$/.exec(first), heading = /^(#{1,4})\s+(.*)$/.exec(first);
+            if (fence) {
+                k++;
+                fenced(parent, fence[2], take((one) => !one.startsWith(fence[1])).join("\n"), pages);
+                k++;
+            } else if (heading) {
+                inline(element(parent, `h${heading[1].length}`), heading[2]);
+                k++;
+            } else if (ITEM.test(first)) items(parent, take((one) => one.trim() !== ""));
+            else if (first.startsWith("|")) table(parent, take((one) => one.startsWith("|")));
+            else if (first.startsWith(">")) {
+                const quoted = take((one) => one.startsWith(">")).map((one) => one.replace(/^> ?/, ""));
+                blocks(element(parent, "blockquote"), quoted, pages);
+            } else if (first.trim() === "") k++;
+            else inline(element(parent, "p"), take((one) => !/^(\s*$|```|#{1,4}\s|\||>)/.test(one)).join(" "));
+        }
+    }
+
+    // The lines of each slide and of its notes, which begin with "Note:".
+    function parts(text) {
+        const all = [{lines: [], notes: []}];
+        let fence = false;
+        for (const one of text.replace(/\r/g, "").split("\n")) {
+            const slide = all.at(-1);
+            fence = one.startsWith("```") ? !fence : fence;
+            if (!fence && /^---+\s*$/.test(one)) all.push({lines: [], notes: []});
+            else if (slide.notes.length > 0 || (!fence && /^Notes?:/.test(one)))
+                slide.notes.push(one.replace(/^Notes?:\s*/, ""));
+            else slide.lines.push(one);
+        }
+        return all.filter((slide) => slide.lines.some((one) => one.trim() !== ""));
+    }
+
+    // Smaller text where a slide is fuller than the screen.
+    function shrink(slide) {
+        for (const scale of [1, 0.92, 0.84, 0.76, 0.68, 0.6, 0.52, 0.45]) {
+            slide.style.setProperty("--scale", scale);
+            shown.forEach((state, place) => slide.contains(place) && repaint(place, state));
+            if (slide.scrollHeight <= slide.clientHeight + 1 && slide.scrollWidth <= slide.clientWidth + 1) return;
+        }
+    }
+
+    // pages: {"lesson.html": the model of the page}
+    function slides(place, text, pages = {}) {
+        const deck = element(null, "div", "deck"), all = parts(text).map(({lines, notes}) => {
+            const slide = element(deck, "section", "slide");
+            slide.tabIndex = -1;
+            blocks(slide, lines, pages);
+            if (notes.length > 0) blocks(element(slide, "aside", "notes"), notes, pages);
+            return slide;
+        });
+        const bar = element(deck, "nav", "bar"), back = element(bar, "button", "", "‹");
+        const progress = element(bar, "progress"), label = element(bar, "span"), on = element(bar, "button", "", "›");
+        let at = 0;
+        function go(to) {
+            at = Math.max(0, Math.min(all.length - 1, to));
+            all.forEach((slide, index) => slide.classList.toggle("now", index === at));
+            Object.assign(progress, {max: all.length, value: at + 1});
+            label.textContent = `${at + 1} / ${all.length}`;
+            history.replaceState(null, "", `#${at + 1}`);
+            if (!all[at]) return;
+            shrink(all[at]);
+            all[at].focus({preventScroll: true});
+        }
+        const keys = {ArrowRight: 1, PageDown: 1, " ": 1, ArrowLeft: -1, PageUp: -1, Home: -1e6, End: 1e6};
+        addEventListener("keydown", (event) => {
+            const typing = event.target.matches?.(event.key === " " ? "input, textarea, button" : "input, textarea");
+            if (event.ctrlKey || event.altKey || event.metaKey || typing) return;
+            if (event.key === "n" && all[at]) {
+                deck.classList.toggle("with-notes");
+                shrink(all[at]);
+            }
+            if (!Object.hasOwn(keys, event.key)) return;
+            event.preventDefault();
+            go(at + keys[event.key]);
+        });
+        back.setAttribute("aria-label", "the slide before");
+        on.setAttribute("aria-label", "the next slide");
+        back.onclick = () => go(at - 1);
+        on.onclick = () => go(at + 1);
+        addEventListener("resize", () => all[at] && shrink(all[at]));
+        addEventListener("hashchange", () => go(Number(location.hash.slice(1)) - 1 || 0));
+        addEventListener("afterprint", () => all[at] && shrink(all[at]));
+        place.append(deck);
+        go(Number(location.hash.slice(1)) - 1 || 0);
+    }
+
+    globalThis.yokePage = {draw, lanes, bars, xy, matrix, slides, words, number, bytes, element};
+
+    const source = document.getElementById("yoke-page"), deck = document.getElementById("yoke-slides");
     if (source) {
         const page = JSON.parse(source.textContent);
         for (const place of document.querySelectorAll("[data-figure]")) draw(place, place.dataset.figure, page);
+    }
+    if (deck) {
+        const models = [...document.querySelectorAll("script[data-page]")];
+        deck.hidden = true;
+        slides(document.body, deck.textContent.replace(/<\\\//g, "</"),
+            Object.fromEntries(models.map((model) => [model.dataset.page, JSON.parse(model.textContent)])));
     }
 })();
