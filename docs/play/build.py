@@ -18,7 +18,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SOURCES = ["docs/play/door.c",
            *(f"src/cli/{name}.c" for name in ("arguments", "messages", "option_values", "other_words")),
-           *(f"src/cli/simulate/{name}.c" for name in ("published", "simulate_print", "simulate_setup", "simulate_verb")),
+           *(f"src/cli/simulate/{name}.c" for name in ("published", "simulate_print", "simulate_setup",
+                                                       "simulate_verb")),
            *(f"src/base/{name}.c" for name in ("error", "json", "memory", "options", "text")),
            "src/trace/account.c", "src/trace/trace.c"]
 ROOMS = ["src/simulate", "src/links"]
@@ -27,13 +28,18 @@ FLAGS = ["--target=wasm32-wasi", "-std=gnu17", "-Oz", "-D_GNU_SOURCE", "-DNDEBUG
          "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-Wno-deprecated-declarations",
          "-isystem", "docs/play/libc", "-Iinclude", "-Isrc"]
 LIBRARIES = pathlib.Path("/usr/lib/wasm32-wasi")
-LINK = ["--strip-all", "--stack-first", "-z", "stack-size=262144", "--entry", "_initialize", LIBRARIES / "crt1-reactor.o"]
+LINK = ["--strip-all", "--stack-first", "-z", "stack-size=262144", "--entry", "_initialize",
+        LIBRARIES / "crt1-reactor.o"]
+
+
+def output(*words):
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def compiler():
     """What makes the same bytes, as one line; None: it is not here."""
     try:
-        version = subprocess.run(["clang", "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+        version = output("clang", "--version").splitlines()[0]
         library = hashlib.sha256((LIBRARIES / "libc.a").read_bytes()).hexdigest()[:16]
     except (OSError, subprocess.CalledProcessError):
         return None
@@ -61,7 +67,8 @@ def profile_source():
         fields = ", ".join(f".{key} = {literal(value)}" for key, value in profile.items())
         table.append(f"    {{{literal(path.relative_to(ROOT).as_posix())}, {{{fields}, .segments = segments_{number}, "
                      f".segment_count = {len(segments)}}}}},")
-    lines += ["static const struct {", "    const char *path;", "    yoke_profile profile;", "} profiles[] = {", *table, "};"]
+    lines += ["static const struct {", "    const char *path;", "    yoke_profile profile;", "} profiles[] = {",
+              *table, "};"]
     network = json.loads((HERE / "resnet50.json").read_text())
     rows = ", ".join(f"{{{each['bytes']}, {each['multiplications']}}}" for each in network["segments"])
     lines += [f"enum {{ resnet50_layers = {network['layers']} }};",
@@ -71,8 +78,7 @@ def profile_source():
 
 def builtins():
     """Of clang: what the processor has no instructions for."""
-    return subprocess.run(["clang", FLAGS[0], "-rtlib=compiler-rt", "-print-libgcc-file-name"], capture_output=True, text=True,
-                          check=True).stdout.strip()
+    return output("clang", FLAGS[0], "-rtlib=compiler-rt", "-print-libgcc-file-name")
 
 
 def compile_simulator():
@@ -85,7 +91,7 @@ def compile_simulator():
         for source, target in zip(SOURCES + rooms, objects, strict=True):
             subprocess.run(["clang", *FLAGS, f"-I{folder}", "-c", source, "-o", target], cwd=ROOT, check=True)
         # Not by clang: it would let wasm-opt change the result where that is installed.
-        subprocess.run(["wasm-ld", *LINK, *objects, LIBRARIES / "libc.a", builtins(), "-o", made / "play.wasm"], check=True)
+        output("wasm-ld", *LINK, *objects, LIBRARIES / "libc.a", builtins(), "-o", made / "play.wasm")
         return (made / "play.wasm").read_bytes()
 
 
@@ -94,11 +100,12 @@ def paths():
 
 
 def page():
-    text = (HERE / "template.html").read_text()
-    parts = {"COMPILER": compiler(), "STYLE": (ROOT / "src/report/page/page.css").read_text() + (HERE / "play.css").read_text(),
-             "PROFILES": json.dumps(paths()), "SIMULATOR": base64.b64encode(compile_simulator()).decode(),
-             "FIGURES": (ROOT / "src/report/page/page.js").read_text(), "PLAY": (HERE / "play.js").read_text()}
-    return re.sub(r"@([A-Z]+)@", lambda found: parts[found[1]], text)
+    drawing = ROOT / "src/report/page"
+    parts = {"COMPILER": compiler(), "PROFILES": json.dumps(paths()),
+             "STYLE": (drawing / "page.css").read_text() + (HERE / "play.css").read_text(),
+             "SETTINGS": (HERE / "settings.json").read_text(), "FIGURES": (drawing / "page.js").read_text(),
+             "PLAY": (HERE / "play.js").read_text(), "SIMULATOR": base64.b64encode(compile_simulator()).decode()}
+    return re.sub(r"@([A-Z]+)@", lambda found: parts[found[1]], (HERE / "template.html").read_text())
 
 
 def main():
