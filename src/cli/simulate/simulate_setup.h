@@ -12,7 +12,10 @@ typedef struct simulate_flags {
     const char *link, *nic;     /* NULL: pcie4; none */
     int per_node;               /* 0: all devices are in one node */
     const char *model, *device; /* what the profile must be of; NULL: anything */
+    double spread;              /* NOT_STATED: that of published machines, else 0 */
 } simulate_flags;
+
+#define NOT_STATED (-1.0)
 
 /* Rows of an option table; AT is the macro that finds a field of the simulate_flags. */
 // clang-format off
@@ -23,7 +26,11 @@ typedef struct simulate_flags {
     {"nic", "GB/s,US", "network card of each node: 25,10 say, GB/s and microseconds", AT(nic)},    \
     {"devices-per-node", "N", "devices of a node (all)", AT(per_node), 1, YOKE_SIMULATED_DEVICES}, \
     {"model", "NAME", "refuse a profile of another model", AT(model)},                             \
-    {"device", "TEXT", "refuse a profile of a device without TEXT in its name", AT(device)}
+    {"device", "TEXT", "refuse a profile of a device without TEXT in its name", AT(device)},       \
+    {"spread", "X",                                                                                \
+     "standard deviation of the time that devices compute, by its mean (published profiles: "      \
+     "0.054, others: 0)",                                                                          \
+     AT(spread), 0, 1}
 // clang-format on
 
 typedef struct simulate_setup {
@@ -38,6 +45,8 @@ typedef struct simulate_setup {
  * profile of another model or device. */
 yoke_status simulate_setup_read(simulate_setup *setup, const simulate_flags *flags,
                                 const char *name);
+/* "5.4 % between devices, the slowest of 8 ..."; "": all are alike. */
+void simulate_spread_text(const simulate_setup *setup, char *text, size_t size);
 /* Who straggles, and how much; "" nobody does. */
 void simulate_straggler_text(const simulate_setup *setup, char *text, size_t size);
 void simulate_print_head(FILE *out, const simulate_setup *setup);
