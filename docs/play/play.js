@@ -54,6 +54,7 @@ globalThis.yokePlay = (() => {
         if (mode === "dp-python") words.push("--interpreter-us", `${state.lock}`);
         if (mode === "dp-async" && state.stale >= 0)
             words.push("--max-staleness", `${Math.max(1, state.devices - 1 + state.stale)}`);
+        if (state.spread >= 0) words.push("--spread", `${state.spread}`);
         return state.slow > 1 ? [...words, "--straggler", `1:${state.slow}`] : words;
     }
 

@@ -9,8 +9,7 @@
 
 #define NOBODY (-1)
 #define NO_BUCKET (-1)
-/* A slow device's pushes before and in the time that is measured: all others push as often, or more
- * often, and a factor of whole eighths gives them whole numbers of pushes. */
+/* The slowest device's pushes before and in the time that is measured. */
 #define WARM_UP 3
 #define MEASURED 8
 #define MOST_PUSHES 1000000 /* where a device is slower than others by orders of magnitude */
@@ -26,6 +25,7 @@ typedef struct worker {
     worker_event event;
     uint64_t when_ns;   /* of its event; idle: since */
     uint64_t version;   /* updates when it pulled */
+    uint64_t pushed_ns; /* when its last push was applied */
     int older, younger; /* the busy device that pulled before, and after */
 } worker;
 
@@ -249,6 +249,23 @@ static yoke_status open_run(async_run *run, const yoke_profile *profile,
     return devices > 1 ? yoke_links_create(&run->links, &topology->link, devices) : YOKE_OK;
 }
 
+/* The time that is measured: from a push of the slowest device to another. */
+typedef struct steady_time {
+    uint64_t begin_ns, end_ns;
+    uint64_t updates; /* of the run at its end */
+    double pushes;
+} steady_time;
+
+/* The part of the device's time since its push before this one that lies in what is measured. */
+static double share_of_push(const async_run *run, int device, const steady_time *steady,
+                            uint64_t now_ns) {
+    uint64_t before_ns = run->workers[device].pushed_ns;
+    uint64_t from_ns = before_ns > steady->begin_ns ? before_ns : steady->begin_ns;
+    uint64_t to_ns = now_ns < steady->end_ns ? now_ns : steady->end_ns;
+    if (to_ns <= from_ns) return now_ns == before_ns ? 1 : 0;
+    return (double)(to_ns - from_ns) / (double)(now_ns - before_ns);
+}
+
 static int slowest_device(const async_run *run) {
     int slowest = run->devices - 1;
     for (int k = 0; k < run->devices; k++)
@@ -256,42 +273,67 @@ static int slowest_device(const async_run *run) {
     return slowest;
 }
 
-/* Until the device has pushed so often, or all have pushed `most` times. */
+/* Until the device has pushed so often, or all have pushed `most` times. *now_ns: when. */
 static yoke_status run_until(async_run *run, int device, int pushes, uint64_t most,
-                             uint64_t *now_ns) {
+                             steady_time *steady, uint64_t *now_ns) {
     while (pushes > 0 && run->updates < most) {
         int pushed;
         *now_ns = run->workers[run->queue[0]].when_ns;
         TRY(next_event(run, &pushed));
+        if (pushed == NOBODY) continue;
+        steady->pushes += share_of_push(run, pushed, steady, *now_ns);
+        run->workers[pushed].pushed_ns = *now_ns;
         if (pushed == device) pushes--;
     }
     return YOKE_OK;
 }
 
-typedef struct steady_time {
-    uint64_t begin_ns, end_ns, updates; /* of the run at its end */
-} steady_time;
+/* The others' pushes under way at the end: each counts with the part of its time before it. */
+static yoke_status finish_pushes(async_run *run, steady_time *steady) {
+    int missing = 0;
+    for (int k = 0; k < run->devices; k++)
+        missing += run->workers[k].pushed_ns < steady->end_ns;
+    while (missing > 0 && run->updates < MOST_PUSHES + MOST_PUSHES / 4) {
+        int pushed;
+        uint64_t now_ns = run->workers[run->queue[0]].when_ns;
+        TRY(next_event(run, &pushed));
+        if (pushed == NOBODY || run->workers[pushed].pushed_ns >= steady->end_ns) continue;
+        steady->pushes += share_of_push(run, pushed, steady, now_ns);
+        run->workers[pushed].pushed_ns = now_ns;
+        missing -= now_ns >= steady->end_ns;
+    }
+    return YOKE_OK;
+}
+
+static void take_links(async_run *run, yoke_link_bytes *links, double share) {
+    for (int k = 0; k < run->devices && run->links != NULL; k++) {
+        yoke_link_bytes carried = yoke_links_take(run->links, k);
+        links[k].sent = (uint64_t)(share * (double)carried.sent + 0.5);
+        links[k].received = (uint64_t)(share * (double)carried.received + 0.5);
+    }
+}
 
 static yoke_status measure(async_run *run, yoke_simulation *result, steady_time *steady) {
     int slowest = slowest_device(run);
     TRY(give(run, 0));
-    TRY(run_until(run, slowest, WARM_UP, MOST_PUSHES / 4, &steady->begin_ns));
+    TRY(run_until(run, slowest, WARM_UP, MOST_PUSHES / 4, steady, &steady->begin_ns));
     uint64_t before_it = run->updates;
     run->stale_sum = run->stale_most = 0;
-    for (int k = 0; k < run->devices && run->links != NULL; k++)
-        (void)yoke_links_take(run->links, k);
-    TRY(run_until(run, slowest, MEASURED, MOST_PUSHES, &steady->end_ns));
+    take_links(run, result->links, 0);
+    steady->pushes = 0;
+    uint64_t end_ns = steady->begin_ns;
+    steady->end_ns = UINT64_MAX;
+    TRY(run_until(run, slowest, MEASURED, MOST_PUSHES, steady, &end_ns));
+    steady->end_ns = end_ns;
     steady->updates = run->updates;
-    double pushes = (double)(run->updates - before_it), share = run->devices / pushes;
-    for (int k = 0; k < run->devices && run->links != NULL; k++) {
-        yoke_link_bytes carried = yoke_links_take(run->links, k);
-        result->links[k].sent = (uint64_t)(share * (double)carried.sent + 0.5);
-        result->links[k].received = (uint64_t)(share * (double)carried.received + 0.5);
-    }
-    result->step_ns = (uint64_t)(share * (double)(steady->end_ns - steady->begin_ns));
-    if (result->step_ns == 0) result->step_ns = 1; /* rates divide by it */
-    result->mean_staleness = (double)run->stale_sum / pushes;
+    double whole = (double)(run->updates - before_it);
+    result->mean_staleness = (double)run->stale_sum / whole;
     result->largest_staleness = run->stale_most;
+    take_links(run, result->links, run->devices / whole);
+    TRY(finish_pushes(run, steady));
+    double span_ns = (double)(end_ns - steady->begin_ns);
+    result->step_ns = (uint64_t)(run->devices * span_ns / steady->pushes);
+    if (result->step_ns == 0) result->step_ns = 1; /* rates divide by it */
     return YOKE_OK;
 }
 

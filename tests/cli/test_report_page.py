@@ -212,13 +212,13 @@ class Counts(Page):
         self.assertGreaterEqual(min(b - a for a, b in itertools.pairwise(sorted(places.values()))), 18)
         self.assertLessEqual({x for _, _, x in markers(svg)}, {round(x, 1) for x in grid})
 
-    def test_a_link_has_a_lane_where_collectives_hide_behind_backward(self):
-        for mode, lanes in ("ddp-ring", 1), ("dp-classic", 0):
+    def test_links_have_lanes_and_are_what_devices_wait_for_where_no_device_works(self):
+        for mode, cause in ("ddp-ring", "link of device 0 runs all_reduce"), ("dp-classic", "device 0 runs scatter"):
             text, _ = self.simulated("--devices", "4", "--mode", mode, "--link", "0.3,20")
             svg = parse(text).find(f".//section[@id='timeline']//{SVG}svg")
             names = [element.text for element in svg.iter(f"{SVG}text") if element.get("text-anchor") == "end"]
-            self.assertEqual(names, [f"device {k}" for k in range(4)] + ["link"] * lanes)
-            self.assertEqual("while link runs all_reduce" in text, lanes > 0)
+            self.assertEqual(names, [f"device {k}" for k in range(4)] + [f"link of device {k}" for k in range(4)])
+            self.assertIn(f"while {cause}", text)
 
     def test_a_title_states_the_result_that_the_runs_have(self):
         text, result = self.simulated("--devices", "1,8", "--link", "0.3,20")

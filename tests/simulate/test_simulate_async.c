@@ -49,14 +49,14 @@ static void a_slow_device_slows_nobody_down(void **state) {
     yoke_profile profile = pushing_profile(100);
     yoke_topology topology = topology_of("1e6,0", 0, NULL);
     topology.straggler = 0; /* it pushes over no link */
-    for (double factor = 2; factor <= 8; factor *= 2)
+    for (double factor = 1.7; factor <= 8; factor *= 1.9)
         for (int devices = 2; devices <= 8; devices += 3) {
             topology.straggler_factor = factor;
             double n = devices, fast_ns = 100e6 + 2 * p / 1e6;
             yoke_simulation found = simulate(&profile, &topology, YOKE_SIMULATED_ASYNC, devices);
             double step_ns = n / ((n - 1) / fast_ns + 1 / (100e6 * factor));
-            assert_true(fabs((double)found.step_ns / step_ns - 1) < 0.01);
-            assert_true(fabs(found.mean_staleness - (n - 1)) < 0.1);
+            assert_true(fabs((double)found.step_ns / step_ns - 1) < 1e-4);
+            assert_true(fabs(found.mean_staleness - (n - 1)) < 0.2);
             assert_true(fabs((double)found.largest_staleness - factor * (n - 1)) <= n - 1);
             yoke_simulation_clear(&found);
         }
@@ -106,11 +106,25 @@ static void a_round_of_pushes_is_shown(void **state) {
     yoke_simulation_clear(&found);
 }
 
+/* Nobody waits for the slowest: of the spread's mean of 1 the mean of the rates remains. */
+static void a_spread_hardly_slows_pushes_down(void **state) {
+    (void)state;
+    yoke_profile profile = pushing_profile(100);
+    yoke_topology topology = topology_of("1e6,0", 0, NULL);
+    topology.spread = 0.1;
+    yoke_simulation found = simulate(&profile, &topology, YOKE_SIMULATED_ASYNC, 8);
+    double slow = 1 + 0.1423600, other = 1 - 0.1423600 / 7,
+           step_ns = 100e6 * 8 / (1 / slow + 7 / other);
+    assert_true(fabs((double)found.step_ns / step_ns - 1) < 1e-3);
+    yoke_simulation_clear(&found);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_devices_push_in_turns),
         cmocka_unit_test(a_slow_device_slows_nobody_down),
         cmocka_unit_test(a_bound_makes_all_wait_for_the_slow_device),
+        cmocka_unit_test(a_spread_hardly_slows_pushes_down),
         cmocka_unit_test(a_round_of_pushes_is_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -54,7 +54,8 @@ typedef struct device_advice {
 
 typedef struct advised_limit {
     bool links;       /* the links, or computation */
-    double waits;     /* the links' share of the step */
+    double waits;     /* the links' share of the step of devices that are alike */
+    double slowest;   /* the share in which all wait for the slowest device */
     double latency;   /* the share of their latency */
     double bandwidth; /* so many times as much allows the efficiency; NaN: no bandwidth does */
     double efficiency;
@@ -142,8 +143,11 @@ static yoke_status find_limit(const simulate_setup *setup, const device_advice *
                               advised_limit *limit) {
     double no_latency;
     yoke_simulation found;
-    TRY(yoke_simulate(&found, &setup->profile, &setup->topology, advice->mode, advice->devices));
+    yoke_topology alike = setup->topology;
+    alike.spread = 0;
+    TRY(yoke_simulate(&found, &setup->profile, &alike, advice->mode, advice->devices));
     limit->waits = (double)(found.communicate_ns + found.wait_ns) / (double)found.step_ns;
+    limit->slowest = 1 - advice->efficiency / found.efficiency;
     yoke_simulation_clear(&found);
     limit->links = limit->waits >= 0.02;
     if (!limit->links) return YOKE_OK;
@@ -154,8 +158,11 @@ static yoke_status find_limit(const simulate_setup *setup, const device_advice *
 
 static void print_limit(const advised_limit *limit, int devices) {
     if (!limit->links) {
-        printf("limit: computation; on %d devices links take %.1f %% of the step\n", devices,
+        printf("limit: computation; on %d devices links take %.1f %% of the step", devices,
                100 * limit->waits);
+        if (limit->slowest > 0)
+            printf(", and waits for the slowest device %.1f %%", 100 * limit->slowest);
+        printf("\n");
         return;
     }
     printf("limit: the links, %.0f %% of the step on %d devices (latency %.0f %%); ",
@@ -214,6 +221,7 @@ static yoke_status print_json(const simulate_setup *setup, const whole_advice *a
     yoke_json_close(&json, ']');
     yoke_json_text(&json, "limit", limit->links ? "links" : "computation");
     yoke_json_real(&json, "links_share", limit->waits);
+    yoke_json_real(&json, "slowest_share", limit->slowest);
     if (limit->links) {
         yoke_json_real(&json, "latency_share", limit->latency);
         yoke_json_real(&json, "bandwidth_factor", limit->bandwidth);
@@ -224,7 +232,7 @@ static yoke_status print_json(const simulate_setup *setup, const whole_advice *a
 }
 
 int advise_main(int argc, char **argv) {
-    advise_arguments arguments = {0};
+    advise_arguments arguments = {.flags = {.spread = NOT_STATED}};
     simulate_setup setup;
     whole_advice advice = {0};
     int operands = 0, code = cli_parse(&advise_verb, argc, argv, &arguments, &operands);

@@ -121,9 +121,12 @@ void published_print(FILE *out) {
         fprintf(out, "%-22s %-13s %5d %8.0f %7d %8.0f %-7s %s\n", row->name, row->precision,
                 row->rows, row->rows_per_second, row->devices, row->all_per_second, row->link,
                 strcmp(row->source, LAMBDA) == 0 ? "[1]" : "[2]");
-    fprintf(out, "\nrows      of a step, on each device: images of 3 x 224 x 224\n"
-                 "images/s  published, of one device and of several in one machine\n"
-                 "[1] https://" LAMBDA "\n[2] https://" NVIDIA "\n"
-                 "Profiles are computed from the figure of one device. Of several devices all\n"
-                 "nine are simulated too fast, by 1 to 19 %%: upper bounds (docs/simulate.md).\n");
+    fprintf(out,
+            "\nrows      of a step, on each device: images of 3 x 224 x 224\n"
+            "images/s  published, of one device and of several in one machine\n"
+            "[1] https://" LAMBDA "\n[2] https://" NVIDIA "\n"
+            "Profiles are computed from the figure of one device. Several devices have a\n"
+            "spread of %g, fitted on six of the nine rows: they are simulated 6 %% too slow\n"
+            "to 10 %% too fast, with a median error of 3.9 %% (docs/simulate.md).\n",
+            PUBLISHED_SPREAD);
 }

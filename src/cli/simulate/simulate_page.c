@@ -15,6 +15,8 @@ static yoke_status add_facts(yoke_report *report, const simulate_setup *setup) {
     TRY(yoke_report_add_fact(report, "device of the profile", profile->device));
     TRY(yoke_report_add_fact(report, "profile", profile->source));
     TRY(yoke_report_add_fact(report, "links", setup->link_text));
+    simulate_spread_text(setup, text, sizeof text);
+    if (text[0] != '\0') TRY(yoke_report_add_fact(report, "spread", text));
     simulate_straggler_text(setup, text, sizeof text);
     if (text[0] != '\0') TRY(yoke_report_add_fact(report, "straggler", text));
     return yoke_report_add_note(report, "Simulated, not measured: the step of a profile of one "

@@ -164,6 +164,7 @@ yoke_status simulate_print_json(FILE *out, const simulate_setup *setup, const si
     yoke_json_text(&json, "links", setup->link_text);
     simulate_straggler_text(setup, text, sizeof text);
     if (text[0] != '\0') yoke_json_text(&json, "straggler", text);
+    yoke_json_real(&json, "spread", setup->topology.spread);
     yoke_json_integer(&json, "rows_per_device", profile->rows);
     yoke_json_real(&json, "profile_step_ms", yoke_profile_step_ms(profile));
     yoke_json_open(&json, "runs", '[');

@@ -83,6 +83,8 @@ yoke_status simulate_setup_read(simulate_setup *setup, const simulate_flags *fla
         TRY(yoke_profile_read(&setup->profile, name));
     TRY(check_profile(&setup->profile, flags, name));
     if (flags->rows > 0) TRY(yoke_profile_set_rows(&setup->profile, flags->rows));
+    double usual = figures != NULL ? PUBLISHED_SPREAD : 0;
+    setup->topology.spread = flags->spread == NOT_STATED ? usual : flags->spread;
     TRY(read_link(setup, figures, flags->link));
     return read_nic(setup, flags);
 }
@@ -92,6 +94,15 @@ static void print_fact(FILE *out, const char *name, const char *text) {
     fprintf(out, "%-8s ", name);
     cli_print_text(out, text, 0);
     fputc('\n', out);
+}
+
+void simulate_spread_text(const simulate_setup *setup, char *text, size_t size) {
+    double spread = setup->topology.spread;
+    bool fitted = setup->published && spread == PUBLISHED_SPREAD;
+    text[0] = '\0';
+    if (spread > 0)
+        snprintf(text, size, "%g between devices%s; all wait for the slowest", spread,
+                 fitted ? " (fitted to published machines)" : "");
 }
 
 void simulate_straggler_text(const simulate_setup *setup, char *text, size_t size) {
@@ -111,6 +122,8 @@ void simulate_print_head(FILE *out, const simulate_setup *setup) {
     print_fact(out, "device", profile->device);
     print_fact(out, "source", profile->source);
     print_fact(out, "links", setup->link_text);
+    simulate_spread_text(setup, text, sizeof text);
+    if (text[0] != '\0') print_fact(out, "spread", text);
     simulate_straggler_text(setup, text, sizeof text);
     if (text[0] != '\0') print_fact(out, "slow", text);
 }

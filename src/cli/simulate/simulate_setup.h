@@ -13,7 +13,10 @@ typedef struct simulate_flags {
     int per_node;               /* 0: all devices are in one node */
     int rows;                   /* of each device; 0: the profile's */
     const char *model, *device; /* what the profile must be of; NULL: anything */
+    double spread;              /* NOT_STATED: that of published machines, else 0 */
 } simulate_flags;
+
+#define NOT_STATED (-1.0)
 
 /* Rows of an option table; AT is the macro that finds a field of the simulate_flags. */
 // clang-format off
@@ -26,7 +29,11 @@ typedef struct simulate_flags {
     {"rows", "N", "rows of each device; computing scales in proportion (the profile's)",          \
      AT(rows), 1, YOKE_PROFILE_MOST_ROWS},                                                         \
     {"model", "NAME", "refuse a profile of another model", AT(model)},                             \
-    {"device", "TEXT", "refuse a profile of a device without TEXT in its name", AT(device)}
+    {"device", "TEXT", "refuse a profile of a device without TEXT in its name", AT(device)},       \
+    {"spread", "X",                                                                                \
+     "standard deviation of the time that devices compute, by its mean (published profiles: "      \
+     "0.054, others: 0)",                                                                          \
+     AT(spread), 0, 1}
 // clang-format on
 
 typedef struct simulate_setup {
@@ -41,6 +48,8 @@ typedef struct simulate_setup {
  * profile of another model or device. */
 yoke_status simulate_setup_read(simulate_setup *setup, const simulate_flags *flags,
                                 const char *name);
+/* "5.4 % between devices, the slowest of 8 ..."; "": all are alike. */
+void simulate_spread_text(const simulate_setup *setup, char *text, size_t size);
 /* Who straggles, and how much; "" nobody does. */
 void simulate_straggler_text(const simulate_setup *setup, char *text, size_t size);
 void simulate_print_head(FILE *out, const simulate_setup *setup);

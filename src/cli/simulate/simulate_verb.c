@@ -15,7 +15,7 @@ typedef struct simulate_arguments {
     const char *devices, *html;
     straggler straggler;
     unsigned mode; /* 0: all */
-    double interpreter_us, spread;
+    double interpreter_us;
     int max_staleness; /* 0: no bound */
     bool json, list;
 } simulate_arguments;
@@ -33,8 +33,6 @@ static const cli_option options[] = {
     {"max-staleness", "N",
      "dp-async: devices that are ahead wait, so that no push is staler (no bound)",
      FIELD(max_staleness), 1, 1e6},
-    {"spread", "X", "standard deviation of the time that devices compute, by its mean: 0.05 (0)",
-     FIELD(spread), 0, 1},
     SIMULATE_OPTIONS(FLAGS),
     {"interpreter-us", "X",
      "dp-python: microseconds of Python for each layer and replica (13, as measured)",
@@ -131,7 +129,9 @@ static yoke_status run_all(simulate_runs *runs, const simulate_setup *setup, uns
 }
 
 int simulate_main(int argc, char **argv) {
-    simulate_arguments arguments = {.devices = "1,2,4,8", .interpreter_us = YOKE_INTERPRETER_US};
+    simulate_arguments arguments = {.flags = {.spread = NOT_STATED},
+                                    .devices = "1,2,4,8",
+                                    .interpreter_us = YOKE_INTERPRETER_US};
     int operands = 0, code = cli_parse(&simulate_verb, argc, argv, &arguments, &operands);
     if (code >= 0) return code;
     if (arguments.list && operands == 0) {
@@ -157,7 +157,6 @@ int simulate_main(int argc, char **argv) {
     setup.topology.handover_us = arguments.interpreter_us > 0 ? YOKE_HANDOVER_US : 0;
     setup.topology.thread_us = YOKE_THREAD_US;
     setup.topology.max_staleness = arguments.max_staleness;
-    setup.topology.spread = arguments.spread;
     setup.topology.straggler = arguments.straggler.index;
     setup.topology.straggler_factor = arguments.straggler.factor;
     if (status == YOKE_OK) status = run_all(&runs, &setup, arguments.mode, &devices);
