@@ -329,10 +329,11 @@
         for (const span of list(lane.spans).filter(isSpan)) {
             const name = laneClass(chart, lane, span[2]), begin = scale(span[0]), end = scale(span[1]);
             mark(sheet, row, begin, y, Math.max(1, end - begin), height, () => spanText(lane, span));
-            if (name.endsWith("-idle")) continue;
+            if (name.endsWith("-idle") || (chart.quiet && end - begin < 0.2)) continue;
             const joins = open?.name === name && begin - open.end < 0.5 && (chart.quiet || end - begin < 1);
             if (!joins) close();
-            const text = chart.quiet ? activity(span[2]) : hasBucket(span) ? String(span[3]) : words(span[2], 40);
+            const numbered = hasBucket(span) && !isPale(name);
+            const text = chart.quiet ? activity(span[2]) : numbered ? String(span[3]) : words(span[2], 40);
             open = joins ? {...open, end} : {name, begin, end, text};
         }
         close();
@@ -377,7 +378,8 @@
                     const thin = lane.kind === "link" || lane.kind === "beside";
                     const pitch = (thin ? 1.22 : 1.62) * em, height = (thin ? 0.72 : 1.38) * em;
                     const top = y + (pitch - height) / 2, width = scale(group.length || most) - left;
-                    const style = lane.strong ? {className: "strong-text", weight: 700} : {className: thin ? "quiet" : ""};
+                    const style = lane.strong ? {className: "strong-text", weight: 700}
+                        : thin ? {className: "quiet"} : {};
                     node(behind, "path", {class: "lane", d: box(left, top, width, height)});
                     write(sheet, sheet.svg, left - 0.5 * em, y + pitch / 2 + 0.35 * em, words(lane.name, 80),
                         {anchor: "end", room: left - 0.5 * em, ...style});
@@ -527,8 +529,8 @@
     function paintSeries(sheet, chart, one, row, place, clip) {
         const em = sheet.em, {x, y} = place;
         if (!one.apart && one.points.length > 1)
-            node(sheet.svg, "path", {
-                class: `line ${one.class}${one.dashed ? " dashed" : ""}`, "clip-path": `url(#${clip})`,
+            node(clip, "path", {
+                class: `line ${one.class}${one.dashed ? " dashed" : ""}`,
                 d: one.points.map((point, index) => `${index ? "L" : "M"}${x(point[0]).toFixed(1)} ` +
                     Math.max(-1e4, Math.min(1e4, y(point[1]))).toFixed(1)).join(""),
             });
@@ -590,8 +592,8 @@
                 x: (log ? logarithmic : linear)(range.x[0], range.x[1], left + inset, right - inset),
                 y: linear(low, high, bottom, top),
             };
-            const clip = `${sheet.id}-clip`;
-            node(node(sheet.svg, "clipPath", {id: clip}), "path", {d: box(left, top, right - left, height)});
+            const clip = node(sheet.svg, "svg", {x: left, y: top, width: right - left, height}); // what leaves it is cut
+            clip.setAttribute("viewBox", `${left} ${top} ${right - left} ${height}`);
             write(sheet, behind, 0, 1.05 * em, words(chart.y?.name ?? ""), {className: "quiet", room: sheet.width});
             for (const [value, text] of ticks) {
                 const at = scales.y(value);
@@ -694,23 +696,25 @@
 
     function groupOf(mode, kept) {
         const drawn = lengthOf(mode), step = value(mode.step_ms) || mode.mean_step_ms || drawn;
-        const other = Math.abs(drawn - step) > 0.03 * step ? `, the step below ${number(drawn)} ms` : "";
+        const other = Math.abs(drawn - step) > 0.03 * step ? ` (the step drawn: ${number(drawn)} ms)` : "";
         return {name: labelOf(mode), value: `: ${number(step)} ms${other}`, length: drawn, lanes: kept};
     }
 
     // The picture of the first screen: as many devices as it has room for, and their links.
     function drawFirst(place, page) {
-        const modes = modesOf(page).filter((mode) => mode.first && list(mode.lanes).some(hasSpans)).slice(0, 4);
+        const isFirst = (mode) => mode.first && lengthOf(mode) > 0 && list(mode.lanes).some(hasSpans);
+        const modes = modesOf(page).filter(isFirst).slice(0, 4), links = modes.flatMap((mode) => lanesOf(mode, "link"));
         if (modes.length === 0)
             return ["throughput", "rates", "accuracy", "loss", "classes"].some((name) => draw(place, name, page));
-        const pair = modes.some((mode) => lanesOf(mode, "link").length > 0) ? 2.84 : 1.62;
-        const room = Math.max(2, Math.floor((34 / modes.length - 2.2) / pair));
-        const links = modes.flatMap((mode) => lanesOf(mode, "link").slice(0, room));
+        const room = Math.max(2, Math.floor((34 / modes.length - 2.2) / (links.length > 0 ? 2.84 : 1.62)));
         const most = Math.max(0, ...links.map((lane) => busy(lane))), isBusiest = (lane) => busy(lane) >= 0.98 * most;
         // Where most links are busy alike, none is the busiest.
         const any = most > 0 && 2 * links.filter(isBusiest).length <= Math.max(2, links.length);
-        const groups = modes.map((mode) => groupOf(mode, [...lanesOf(mode, "device").slice(0, room),
-            ...lanesOf(mode, "link").slice(0, room).map((lane) => ({...lane, strong: any && isBusiest(lane)}))]));
+        const groups = modes.map((mode) => {
+            const own = lanesOf(mode, "link").map((lane) => ({...lane, strong: any && isBusiest(lane)}));
+            const isKept = (_, k) => k < room || k === own.findIndex((lane) => lane.strong);
+            return groupOf(mode, [...lanesOf(mode, "device").filter(isKept), ...own.filter(isKept)]);
+        });
         const cut = modes.some((mode) => lanesOf(mode, "device").length > room);
         const notes = cut ? [`Of each group the first ${room} devices; the timeline below has the others.`] : [];
         return give(lanes, place, {groups, ...axisOf(page), quiet: true, notes});
@@ -1017,7 +1021,7 @@
     if (deck) {
         const models = [...document.querySelectorAll("script[data-page]")];
         deck.hidden = true;
-        slides(document.body, deck.textContent.replace(/<\\\//g, "</"),
+        slides(document.body, deck.textContent.replace(/<\\(?=\/script|!--)/gi, "<"),
             Object.fromEntries(models.map((model) => [model.dataset.page, JSON.parse(model.textContent)])));
     }
 })();

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Makes one HTML file, which needs nothing else, of a deck of slides in Markdown.
+
+usage: docs/course/slides.py DECK.md [FILE.html]. FILE: DECK.html beside the deck.
+
+A line "---" begins the next slide. "Note:" begins what the lecturer reads; N shows it. A block draws a figure of a page
+that `yoke` wrote, or of the model in JSON that such a page holds; the file lies beside the deck:
+
+    ```figure first lesson.html
+    The text below the figure.
+    ```
+
+The figures are those of src/report/page/page.js: first, throughput, step-time, timeline, stages, devices, memory, links,
+moved, loss, accuracy ... Without a script the page shows the Markdown.
+"""
+import base64
+import html
+import json
+import mimetypes
+import pathlib
+import re
+import sys
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "src/report/page"
+MODEL = re.compile(r'<script type="application/json" id="yoke-page">(.*?)</script>', re.S)
+FIGURE = re.compile(r"^```+figure[ \t]+(\S+)[ \t]+(\S+)", re.M)
+PICTURE = re.compile(r"(!\[[^\]]*\]\()([^)\s:]+)(\))")
+
+
+def model_of(path):
+    """The model of a page, from its HTML or as it is."""
+    text = path.read_text()
+    found = MODEL.search(text)
+    try:
+        model = json.loads(found[1] if found else text)
+    except ValueError as error:
+        sys.exit(f"{path} is no page of Yoke and no model of one: {error}")
+    if not isinstance(model, dict) or model.get("yoke_page") != 1:
+        sys.exit(f"{path} is no page of Yoke and no model of one")
+    return model
+
+
+def escaped(model):
+    """JSON as a script element may hold it."""
+    text = json.dumps(model, ensure_ascii=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def embedded(deck, folder):
+    """The deck with its pictures in it."""
+    def data(match):
+        path = folder / match[2]
+        kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+        return f"{match[1]}data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}{match[3]}"
+    return PICTURE.sub(data, deck)
+
+
+def page_of(deck, folder, title):
+    files = dict.fromkeys(file for _, file in FIGURE.findall(deck))
+    models = "".join(f'<script type="application/json" data-page="{html.escape(file)}">{escaped(model_of(folder / file))}</script>\n'
+                     for file in files)
+    text = re.sub(r"</(?=script)", r"<\\/", embedded(deck, folder), flags=re.I).replace("<!--", "<\\!--")
+    return (f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{html.escape(title)}</title>\n'
+            f"<style>{(PAGE / 'page.css').read_text()}</style></head>\n<body>\n"
+            f'<script type="text/markdown" id="yoke-slides">\n{text}\n</script>\n{models}'
+            f"<script>{(PAGE / 'page.js').read_text()}</script></body></html>\n")
+
+
+def main():
+    if not 2 <= len(sys.argv) <= 3 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    deck = pathlib.Path(sys.argv[1])
+    text = deck.read_text()
+    heading = re.search(r"^#+\s+(.+)$", text, re.M)
+    path = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else deck.with_suffix(".html")
+    path.write_text(page_of(text, deck.parent, re.sub(r"[*`]", "", heading[1]) if heading else deck.stem))
+
+
+if __name__ == "__main__":
+    main()
