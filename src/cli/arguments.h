@@ -31,7 +31,7 @@ typedef enum cli_kind {
     CLI_TEXTS,
     CLI_SCALE
 } cli_kind;
-_Static_assert(_Generic((size_t)0, uint64_t : true, default : false), "CLI_UNSIGNED");
+_Static_assert(_Generic((size_t)0, uint64_t : true, default : sizeof(size_t) < 8), "CLI_UNSIGNED");
 
 typedef struct cli_option {
     const char *name;  /* "warmup-steps": --warmup-steps N, --warmup-steps=N, --warmup_steps N */

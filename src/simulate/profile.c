@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Profiles as JSON files. */
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,31 +12,6 @@
 #define FILE_LIMIT ((size_t)16 << 20)
 #define SEGMENTS_LIMIT 100000
 #define MOST_LAYERS 1e5 /* dp-python takes time for each layer of each device */
-#define LONGEST_MS 1e9
-#define SHORTEST_PART_MS 1e-4 /* on average: the simulator counts whole ns */
-#define MOST_ROWS 1e9
-#define MOST_BYTES 1e15
-
-enum { PARTS = 4 }; /* of a step, besides segments: host, forward, loss, update */
-
-void yoke_profile_clear(yoke_profile *profile) {
-    yoke_free(profile->segments);
-    *profile = (yoke_profile){0};
-}
-
-size_t yoke_profile_bytes(const yoke_profile *profile) {
-    size_t bytes = 0;
-    for (int s = 0; s < profile->segment_count; s++)
-        bytes += profile->segments[s].bytes;
-    return bytes;
-}
-
-double yoke_profile_step_ms(const yoke_profile *profile) {
-    double ms = profile->host_ms + profile->forward_ms + profile->loss_ms;
-    for (int s = 0; s < profile->segment_count; s++)
-        ms += profile->segments[s].backward_ms;
-    return ms + 1e-6 * profile->update_ns_per_byte * (double)yoke_profile_bytes(profile);
-}
 
 /* Reading. */
 
@@ -85,8 +59,9 @@ static yoke_status read_segments(const json_t *root, const char *name, yoke_prof
     for (size_t s = 0; s < count; s++) {
         const json_t *object = json_array_get(list, s);
         yoke_profile_segment *segment = &profile->segments[s];
-        TRY(read_real(object, name, "backward_ms", LONGEST_MS, &segment->backward_ms));
-        TRY(read_count(object, name, "bytes", MOST_BYTES / SEGMENTS_LIMIT, &segment->bytes));
+        TRY(read_real(object, name, "backward_ms", YOKE_PROFILE_MOST_MS, &segment->backward_ms));
+        TRY(read_count(object, name, "bytes", YOKE_PROFILE_MOST_BYTES / SEGMENTS_LIMIT,
+                       &segment->bytes));
     }
     return YOKE_OK;
 }
@@ -106,28 +81,19 @@ static yoke_status read_all(const json_t *root, const char *name, yoke_profile *
     TRY(read_text(root, name, "device", profile->device));
     TRY(read_text(root, name, "precision", profile->precision));
     TRY(read_text(root, name, "source", profile->source));
-    TRY(read_count(root, name, "rows", MOST_ROWS, &rows));
+    TRY(read_count(root, name, "rows", YOKE_PROFILE_MOST_ROWS, &rows));
     profile->rows = (int)rows;
     TRY(read_count(root, name, "layers", MOST_LAYERS, &layers));
     profile->layers = (int)layers;
-    TRY(read_count(root, name, "input_bytes", MOST_BYTES, &profile->input_bytes));
-    TRY(read_count(root, name, "output_bytes", MOST_BYTES, &profile->output_bytes));
-    TRY(read_real(root, name, "host_ms", LONGEST_MS, &profile->host_ms));
-    TRY(read_real(root, name, "forward_ms", LONGEST_MS, &profile->forward_ms));
-    TRY(read_real(root, name, "loss_ms", LONGEST_MS, &profile->loss_ms));
-    TRY(read_real(root, name, "update_ns_per_byte", LONGEST_MS, &profile->update_ns_per_byte));
+    TRY(read_count(root, name, "input_bytes", YOKE_PROFILE_MOST_BYTES, &profile->input_bytes));
+    TRY(read_count(root, name, "output_bytes", YOKE_PROFILE_MOST_BYTES, &profile->output_bytes));
+    TRY(read_real(root, name, "host_ms", YOKE_PROFILE_MOST_MS, &profile->host_ms));
+    TRY(read_real(root, name, "forward_ms", YOKE_PROFILE_MOST_MS, &profile->forward_ms));
+    TRY(read_real(root, name, "loss_ms", YOKE_PROFILE_MOST_MS, &profile->loss_ms));
+    TRY(read_real(root, name, "update_ns_per_byte", YOKE_PROFILE_MOST_MS,
+                  &profile->update_ns_per_byte));
     TRY(read_segments(root, name, profile));
-    double step_ms = yoke_profile_step_ms(profile);
-    int parts = profile->segment_count + PARTS;
-    double shortest_ms = SHORTEST_PART_MS * parts;
-    if (!(step_ms >= shortest_ms && step_ms <= LONGEST_MS))
-        return FAIL(YOKE_ERROR_DATA, "%s: a step of %g ms in %d parts; %g to %g is possible", name,
-                    step_ms, parts, shortest_ms, LONGEST_MS);
-    double row_bytes = (double)profile->input_bytes + (double)profile->output_bytes;
-    if (row_bytes * profile->rows > MOST_BYTES)
-        return FAIL(YOKE_ERROR_DATA, "%s: %d rows of %g bytes; all may have %g", name,
-                    profile->rows, row_bytes, MOST_BYTES);
-    return YOKE_OK;
+    return yoke_profile_check(profile, name, YOKE_ERROR_DATA);
 }
 
 yoke_status yoke_profile_parse(yoke_profile *profile, const char *name, const char *text,

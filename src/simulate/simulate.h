@@ -39,6 +39,15 @@ void yoke_profile_clear(yoke_profile *profile); /* takes a zeroed struct */
 /* How many bytes of gradients a step has. */
 size_t yoke_profile_bytes(const yoke_profile *profile);
 double yoke_profile_step_ms(const yoke_profile *profile);
+/* `status`: the step is too short or too long to simulate, or its rows have too many bytes; `name`
+ * begins the text. */
+#define YOKE_PROFILE_MOST_MS 1e9
+#define YOKE_PROFILE_MOST_ROWS 1e9
+#define YOKE_PROFILE_MOST_BYTES 1e15
+yoke_status yoke_profile_check(const yoke_profile *profile, const char *name, yoke_status status);
+/* The same device with other rows: forward, loss and backward take time in proportion to them,
+ * update and host do not change. ARGUMENT: no such step can be simulated. */
+yoke_status yoke_profile_set_rows(yoke_profile *profile, int rows);
 
 /* DATA: the text is cut short, or no profile; what is wrong, and where. `name` begins the error's
  * text. After a failure the profile is clear. */
@@ -124,6 +133,12 @@ yoke_status yoke_simulate_check(const yoke_topology *topology, yoke_simulated_mo
  * elsewhere. In dp-async, the pushes of a steady state: a step has as many as there are devices. */
 yoke_status yoke_simulate(yoke_simulation *simulation, const yoke_profile *profile,
                           const yoke_topology *topology, yoke_simulated_mode mode, int devices);
+/* Where the time of the step goes: "62 % of the step waits for the root's link: ...; 38 %
+ * computes". Of the profile and the topology that it was simulated with. */
+#define YOKE_SIMULATION_TEXT_BYTES 512
+const char *yoke_simulation_describe(const yoke_simulation *simulation, const yoke_profile *profile,
+                                     const yoke_topology *topology,
+                                     char text[YOKE_SIMULATION_TEXT_BYTES]);
 void yoke_simulation_clear(yoke_simulation *simulation); /* takes a zeroed struct */
 
 #endif

@@ -152,6 +152,8 @@ class Shown(unittest.TestCase):
         self.assertEqual(classic["root_link"]["sent"], 7 * classic["busiest_other_link"]["received"])
         self.assertEqual(classic["root_link"]["received"], 7 * classic["busiest_other_link"]["sent"])
         bytes_ = sum(segment["bytes"] for segment in json.loads(profile().read_text())["segments"])
+        self.assertEqual(classic["first_links"][0], classic["root_link"])
+        self.assertEqual([each["device"] for each in classic["first_links"]], list(range(8)))
         for link, device in (("root_link", 0), ("busiest_other_link", 1)):
             self.assertEqual(ring[link]["device"], device)
             self.assertAlmostEqual(ring[link]["sent"], 2 * 7 / 8 * bytes_, delta=99)
@@ -194,6 +196,30 @@ class Shown(unittest.TestCase):
             added = slow[mode, 8]["step_ms"] - even[mode, 8]["step_ms"]
             self.assertAlmostEqual(added, 0.5 * even["single", 1]["step_ms"], delta=0.5)
         self.assertEqual(yoke("simulate", "h100:resnet50", "--straggler", "1:0.5").returncode, 2)
+
+    def test_rows_scale_what_computes_them(self):
+        of_profile = json.loads(profile().read_text())
+        fixed = of_profile["host_ms"] + 1e-6 * of_profile["update_ns_per_byte"] * sum(
+            segment["bytes"] for segment in of_profile["segments"])
+        for factor in (0.25, 3):
+            rows = int(factor * of_profile["rows"])
+            result = yoke("simulate", profile(), "--rows", rows, "--json")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            found, usual = json.loads(result.stdout), json.loads(yoke("simulate", profile(), "--json").stdout)
+            self.assertEqual(found["rows_per_device"], rows)
+            self.assertAlmostEqual(found["profile_step_ms"], fixed + factor * (usual["profile_step_ms"] - fixed), places=9)
+            advice = json.loads(yoke("advise", profile(), "--rows", rows, "--json").stdout)
+            self.assertEqual(advice["profile_step_ms"], found["profile_step_ms"])
+        result = yoke("simulate", "dgx-1-float32:resnet50", "--rows", 1000000000)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("resnet50: a step of", result.stderr)
+
+    def test_it_says_where_the_time_goes(self):
+        text = yoke("simulate", "h100:resnet50", "--rows", 32, "--link", "pcie3", "--devices", 8)
+        words = " ".join(text.stdout.split())
+        for run in simulated("h100:resnet50", "--rows", 32, "--link", "pcie3", "--devices", 8).values():
+            shown = f"{run['mode']} on 8: {run['sentence']}." in words
+            self.assertEqual(shown, run["mode"] in ("dp-python", "dp-sharded"), run)  # slowest, fastest
 
     def test_help_shows_the_whole_of_a_long_choice(self):
         words = yoke("help", "simulate").stdout

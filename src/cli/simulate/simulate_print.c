@@ -2,12 +2,49 @@
 /* Simulations as a table and as JSON. */
 #include "cli/simulate/simulate_setup.h"
 
+#include <string.h>
+
+#define TERMINAL_COLUMNS 80
+#define LISTED_LINKS 64
+
 static double ms(uint64_t ns) {
     return 1e-6 * (double)ns;
 }
 
 static const char *name_of(const yoke_simulation *found) {
     return found->devices == 1 ? "single" : yoke_simulated_name(found->mode);
+}
+
+/* Breaks lines between words. */
+static void print_wrapped(FILE *out, const char *text) {
+    int column = 0;
+    for (const char *word = text; *word != '\0';) {
+        int length = (int)strcspn(word, " ");
+        bool breaks = column > 0 && column + 1 + length > TERMINAL_COLUMNS;
+        fprintf(out, "%s%.*s", breaks ? "\n" : column > 0 ? " " : "", length, word);
+        column = (breaks || column == 0 ? 0 : column + 1) + length;
+        word += length + (word[length] == ' ');
+    }
+    fputc('\n', out);
+}
+
+/* Where the time goes in the slowest and the fastest mode on the most devices. */
+static void print_sentences(FILE *out, const simulate_setup *setup, const simulate_runs *runs) {
+    const yoke_simulation *last = &runs->list[runs->count - 1], *slowest = last, *fastest = last;
+    for (const yoke_simulation *found = runs->list; found < last; found++) {
+        if (found->devices != last->devices) continue;
+        if (found->step_ns > slowest->step_ns) slowest = found;
+        if (found->step_ns < fastest->step_ns) fastest = found;
+    }
+    const yoke_simulation *shown[] = {slowest, fastest};
+    for (int i = 0; i < (slowest == fastest ? 1 : 2); i++) {
+        char sentence[YOKE_SIMULATION_TEXT_BYTES], text[64 + YOKE_SIMULATION_TEXT_BYTES];
+        yoke_simulation_describe(shown[i], &setup->profile, &setup->topology, sentence);
+        snprintf(text, sizeof text, "%s on %d: %s.", name_of(shown[i]), shown[i]->devices,
+                 sentence);
+        fputc('\n', out);
+        print_wrapped(out, text);
+    }
 }
 
 static bool is_async(const yoke_simulation *found) {
@@ -38,6 +75,7 @@ void simulate_print_table(FILE *out, const simulate_setup *setup, const simulate
                 found->efficiency * found->devices, 100 * found->efficiency,
                 ms(found->communicate_ns), ms(found->wait_ns));
     }
+    print_sentences(out, setup, runs);
     print_staleness(out, runs);
     fprintf(out, "\nspeed-up  rows/s, divided by those of one device\n"
                  "eff.      speed-up / devices\n"
@@ -67,7 +105,7 @@ static void json_link(yoke_json *json, const char *name, const yoke_simulation *
     yoke_json_close(json, '}');
 }
 
-/* The root's link, and the one of the others that carries most. */
+/* The root's link, the one of the others that carries most, and those of the first devices. */
 static void json_links(yoke_json *json, const yoke_simulation *found) {
     int most = 1;
     if (found->devices < 2) return;
@@ -77,9 +115,15 @@ static void json_links(yoke_json *json, const yoke_simulation *found) {
     }
     json_link(json, "root_link", found, 0);
     json_link(json, "busiest_other_link", found, most);
+    yoke_json_open(json, "first_links", '[');
+    for (int k = 0; k < found->devices && k < LISTED_LINKS; k++)
+        json_link(json, NULL, found, k);
+    yoke_json_close(json, ']');
 }
 
-static void json_run(yoke_json *json, const yoke_profile *profile, const yoke_simulation *found) {
+static void json_run(yoke_json *json, const simulate_setup *setup, const yoke_simulation *found) {
+    const yoke_profile *profile = &setup->profile;
+    char text[YOKE_SIMULATION_TEXT_BYTES];
     yoke_json_open(json, NULL, '{');
     yoke_json_integer(json, "devices", found->devices);
     yoke_json_integer(json, "nodes", found->nodes);
@@ -93,6 +137,8 @@ static void json_run(yoke_json *json, const yoke_profile *profile, const yoke_si
     yoke_json_real(json, "travel_ms", ms(found->travel_ns));
     yoke_json_real(json, "update_ms", ms(found->update_ns));
     yoke_json_real(json, "python_ms", ms(found->python_ns));
+    yoke_json_text(json, "sentence",
+                   yoke_simulation_describe(found, profile, &setup->topology, text));
     if (is_async(found)) {
         yoke_json_real(json, "mean_staleness", found->mean_staleness);
         yoke_json_integer(json, "largest_staleness", (int64_t)found->largest_staleness);
@@ -123,7 +169,7 @@ yoke_status simulate_print_json(FILE *out, const simulate_setup *setup, const si
     yoke_json_real(&json, "profile_step_ms", yoke_profile_step_ms(profile));
     yoke_json_open(&json, "runs", '[');
     for (int i = 0; i < runs->count; i++)
-        json_run(&json, profile, &runs->list[i]);
+        json_run(&json, setup, &runs->list[i]);
     yoke_json_close(&json, ']');
     yoke_json_close(&json, '}');
     return cli_print_json(&json, out);

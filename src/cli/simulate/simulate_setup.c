@@ -82,6 +82,7 @@ yoke_status simulate_setup_read(simulate_setup *setup, const simulate_flags *fla
     else
         TRY(yoke_profile_read(&setup->profile, name));
     TRY(check_profile(&setup->profile, flags, name));
+    if (flags->rows > 0) TRY(yoke_profile_set_rows(&setup->profile, flags->rows));
     double usual = figures != NULL ? PUBLISHED_SPREAD : 0;
     setup->topology.spread = flags->spread == NOT_STATED ? usual : flags->spread;
     TRY(read_link(setup, figures, flags->link));

@@ -11,6 +11,7 @@
 typedef struct simulate_flags {
     const char *link, *nic;     /* NULL: pcie4; none */
     int per_node;               /* 0: all devices are in one node */
+    int rows;                   /* of each device; 0: the profile's */
     const char *model, *device; /* what the profile must be of; NULL: anything */
     double spread;              /* NOT_STATED: that of published machines, else 0 */
 } simulate_flags;
@@ -25,6 +26,8 @@ typedef struct simulate_flags {
      AT(link)},                                                                                    \
     {"nic", "GB/s,US", "network card of each node: 25,10 say, GB/s and microseconds", AT(nic)},    \
     {"devices-per-node", "N", "devices of a node (all)", AT(per_node), 1, YOKE_SIMULATED_DEVICES}, \
+    {"rows", "N", "rows of each device; computing scales in proportion (the profile's)",          \
+     AT(rows), 1, YOKE_PROFILE_MOST_ROWS},                                                         \
     {"model", "NAME", "refuse a profile of another model", AT(model)},                             \
     {"device", "TEXT", "refuse a profile of a device without TEXT in its name", AT(device)},       \
     {"spread", "X",                                                                                \
