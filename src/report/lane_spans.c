@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/base.h"
-#include "report/trace_reader.h"
+#include "report/trace_sums.h"
 
 static bool works(int stage) {
     return yoke_activity_of(stage) < YOKE_WAITS;

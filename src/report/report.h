@@ -8,23 +8,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "trace/trace.h"
+#include "trace/chrome_reader.h"
 
-#define YOKE_REPORT_NAME_BYTES 96
+#define YOKE_REPORT_NAME_BYTES YOKE_TRACE_NAME_BYTES
 
 /* value <= 0: not measured; low == high: one measurement, without an interval. */
 typedef struct yoke_report_interval {
     double value, low, high;
 } yoke_report_interval;
 
-/* A span with its cause. Those of a lane of a report do not overlap, begin with the step at 0 ns,
- * and may have the stage YOKE_STAGE_IDLE. */
-typedef struct yoke_report_span {
-    yoke_span_info span;         /* first: a piece's span is a part of this struct */
-    int cause_lane, cause_stage; /* of a wait or idle time: what another lane does most of that
-                                    time; -1: none */
-} yoke_report_span;
-
+/* Those of a lane of a report do not overlap, begin with the step at 0 ns, and may have the stage
+ * YOKE_STAGE_IDLE. */
+typedef yoke_caused_span yoke_report_span;
 double yoke_report_span_ms(const yoke_report_span *span);
 
 /* Only devices have stages and bars; the timeline shows all lanes. */
@@ -157,7 +152,8 @@ void yoke_report_clear(yoke_report *report);
 
 /* They append, and cut texts that are too long. MEMORY. A returned mode is borrowed until the next
  * call adds one. */
-yoke_status yoke_report_add_fact(yoke_report *report, const char *key, const char *value);
+yoke_status yoke_report_add_fact(yoke_report *report, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 yoke_status yoke_report_add_note(yoke_report *report, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 yoke_status yoke_report_add_mode(yoke_report *report, const char *name, yoke_report_mode **mode);

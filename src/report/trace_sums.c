@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "report/trace_reader.h"
+#include "report/trace_sums.h"
 
 #define STEPS_MAX 64 /* the last ones of the file */
 
