@@ -25,4 +25,12 @@ size_t yoke_text_utf8_bytes(const char *text);
 /* Writes "1.5 GiB"; returns buffer. */
 const char *yoke_text_bytes(double bytes, char *buffer, size_t size);
 
+#define YOKE_NUMBER_BYTES 32
+/* All return `text`. decimal: rounded, without closing zeros. number: three significant digits, as
+ * people read them ("0.0123", "41.3", "12345"). scientific: likewise, below 0.001 and from a
+ * million as "1.23e-7". A value that is not finite gives "-". */
+const char *yoke_decimal(double value, int decimals, char text[YOKE_NUMBER_BYTES]);
+const char *yoke_number(double value, char text[YOKE_NUMBER_BYTES]);
+const char *yoke_scientific(double value, char text[YOKE_NUMBER_BYTES]);
+
 #endif

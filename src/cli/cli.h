@@ -38,8 +38,7 @@ int help_main(int argc, char **argv);
 extern const cli_verb train_verb, evaluate_verb, predict_verb, generate_verb, devices_verb,
     bench_verb, compare_verb, verify_verb, launch_verb, resize_verb, checkpoint_verb, model_verb,
     data_verb, report_verb, simulate_verb, advise_verb, doctor_verb, lesson_verb, completion_verb,
-    version_verb,
-    help_verb;
+    version_verb, help_verb;
 
 /* Records a failure of the tool itself; the first text stays. Returns `status`. */
 yoke_status cli_refuse(yoke_status status, const char *format, ...)

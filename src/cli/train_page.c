@@ -1,28 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/train_page.h"
-#include "cli/shared_options.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "cli/shared_options.h"
-
-#define FACT_BYTES sizeof((yoke_report_fact *)NULL)->value
-
-static yoke_status add_fact(yoke_report *report, const char *key, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static yoke_status add_fact(yoke_report *report, const char *key, const char *format, ...) {
-    char text[FACT_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return yoke_report_add_fact(report, key, text);
-}
 
 static yoke_status add_command(yoke_report *report, const train_page *page) {
     char *text = NULL;
@@ -34,7 +18,7 @@ static yoke_status add_command(yoke_report *report, const train_page *page) {
         cli_print_word(out, page->command[i]);
     }
     bool written = fclose(out) == 0;
-    yoke_status status = written ? yoke_report_add_fact(report, "command", text) : YOKE_OK;
+    yoke_status status = written ? yoke_report_add_fact(report, "command", "%s", text) : YOKE_OK;
     free(text);
     return status;
 }
@@ -46,14 +30,15 @@ static yoke_status add_devices(yoke_report *report, const train_page *page,
     if (device->capability == 0)
         snprintf(threads, sizeof threads, ", %d thread%s each", device->threads,
                  device->threads == 1 ? "" : "s");
-    TRY(add_fact(report, "devices", "%d x %s%s", summary->devices, device->description, threads));
+    TRY(yoke_report_add_fact(report, "devices", "%d x %s%s", summary->devices, device->description,
+                             threads));
     if (summary->transport != NULL)
-        TRY(add_fact(report, "mode", "%s, %s, gradients over %s", summary->mode, summary->schedule,
-                     summary->transport));
+        TRY(yoke_report_add_fact(report, "mode", "%s, %s, gradients over %s", summary->mode,
+                                 summary->schedule, summary->transport));
     else
-        TRY(add_fact(report, "mode", "%s, %s", summary->mode, summary->schedule));
+        TRY(yoke_report_add_fact(report, "mode", "%s, %s", summary->mode, summary->schedule));
     if (summary->link == NULL) return YOKE_OK;
-    return add_fact(report, "link", "%s, modelled", summary->link);
+    return yoke_report_add_fact(report, "link", "%s, modelled", summary->link);
 }
 
 static yoke_status add_optimizer(yoke_report *report, const train_page *page) {
@@ -64,8 +49,9 @@ static yoke_status add_optimizer(yoke_report *report, const train_page *page) {
     if (cli_has_momentum(optimizer->kind))
         snprintf(momentum, sizeof momentum, ", momentum %g%s", optimizer->momentum,
                  optimizer->nesterov ? " (Nesterov)" : "");
-    return add_fact(report, "optimizer", "%s%s%s, weight decay %g",
-                    yoke_optimizer_name(optimizer->kind), rate, momentum, optimizer->weight_decay);
+    return yoke_report_add_fact(report, "optimizer", "%s%s%s, weight decay %g",
+                                yoke_optimizer_name(optimizer->kind), rate, momentum,
+                                optimizer->weight_decay);
 }
 
 static const char *duration_text(double seconds, char text[32]) {
@@ -102,15 +88,15 @@ static yoke_status add_rows(yoke_report *report, const train_page *page) {
     for (int i = 0; yoke_data_parallel_device_rows(engine, i) > 0 && used < 400; i++)
         used += (size_t)snprintf(rows + used, sizeof rows - used, "%s%d", i > 0 ? " + " : "",
                                  yoke_data_parallel_device_rows(engine, i));
-    return add_fact(report, "rows of devices", "%s, %s", rows,
-                    shares->measured ? "by measured speed" : "as given");
+    return yoke_report_add_fact(report, "rows of devices", "%s, %s", rows,
+                                shares->measured ? "by measured speed" : "as given");
 }
 
 static yoke_status add_lost(yoke_report *report, const yoke_trainer_summary *summary) {
     if (summary->lost == 0) return YOKE_OK;
     const char *who = summary->transport != NULL ? "lost ranks" : "lost devices";
-    return add_fact(report, who, "%d, and %.2f s to do their steps again", summary->lost,
-                    summary->lost_seconds);
+    return yoke_report_add_fact(report, who, "%d, and %.2f s to do their steps again",
+                                summary->lost, summary->lost_seconds);
 }
 
 static yoke_status add_facts(yoke_report *report, const train_page *page,
@@ -119,23 +105,25 @@ static yoke_status add_facts(yoke_report *report, const train_page *page,
     const yoke_data_parallel_options *engine = &page->setup->engine;
     bool fixed = engine->shards > 0 && engine->algorithm_cache == NULL;
     char text[32];
-    TRY(add_fact(report, "model", "%s, %zu parameters, %s", summary->model, summary->parameters,
-                 summary->precision));
-    TRY(add_fact(report, "dataset", "%s", summary->dataset));
+    TRY(yoke_report_add_fact(report, "model", "%s, %zu parameters, %s", summary->model,
+                             summary->parameters, summary->precision));
+    TRY(yoke_report_add_fact(report, "dataset", "%s", summary->dataset));
     TRY(add_devices(report, page, summary));
     TRY(add_lost(report, summary));
-    TRY(add_fact(report, "batch", "%d rows on all devices together", summary->batch));
+    TRY(yoke_report_add_fact(report, "batch", "%d rows on all devices together", summary->batch));
     TRY(add_rows(report, page));
-    TRY(add_fact(report, "steps", "%" PRIu64 " of %" PRIu64, taken(page, summary), page->steps));
+    TRY(yoke_report_add_fact(report, "steps", "%" PRIu64 " of %" PRIu64, taken(page, summary),
+                             page->steps));
     TRY(add_optimizer(report, page));
-    TRY(add_fact(report, "algorithms", "%s",
-                 algorithms[fixed ? YOKE_ALGORITHM_DIRECT : engine->algorithm]));
-    TRY(add_fact(report, "seed", "%" PRIu64, page->setup->run.seed));
-    TRY(add_fact(report, "duration", "%s%s", duration_text(page->seconds, text),
-                 page->found != NULL ? "" : ", with evaluations"));
+    TRY(yoke_report_add_fact(report, "algorithms", "%s",
+                             algorithms[fixed ? YOKE_ALGORITHM_DIRECT : engine->algorithm]));
+    TRY(yoke_report_add_fact(report, "seed", "%" PRIu64, page->setup->run.seed));
+    TRY(yoke_report_add_fact(report, "duration", "%s%s", duration_text(page->seconds, text),
+                             page->found != NULL ? "" : ", with evaluations"));
     if (page->found == NULL)
-        TRY(add_fact(report, "weights hash", "%016" PRIx64, summary->weights_hash));
-    TRY(add_fact(report, "versions", "yoke %s, %s", yoke_version(), backend_text(page->view)));
+        TRY(yoke_report_add_fact(report, "weights hash", "%016" PRIx64, summary->weights_hash));
+    TRY(yoke_report_add_fact(report, "versions", "yoke %s, %s", yoke_version(),
+                             backend_text(page->view)));
     return add_command(report, page);
 }
 

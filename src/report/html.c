@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/html.h"
 
-#include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -114,47 +112,4 @@ void yoke_html_json(yoke_html *out, const char *json) {
             yoke_html_raw(out, s, 1);
         }
     }
-}
-
-/* Numbers, by integers: printf's point depends on the locale. */
-
-static const char *decimal(double value, int decimals, bool trim, char text[YOKE_NUMBER_BYTES]) {
-    static const int64_t powers[] = {1, 10, 100, 1000, 10000, 100000, 1000000};
-    if (!isfinite(value)) return strcpy(text, "-");
-    if (fabs(value) > 1e12) value = copysign(1e12, value);
-    int64_t scale = powers[decimals], scaled = llround(fabs(value) * (double)scale);
-    while (trim && decimals > 0 && scaled % 10 == 0) {
-        scaled /= 10;
-        scale = powers[--decimals];
-    }
-    const char *sign = value < 0 && scaled > 0 ? "-" : "";
-    if (decimals == 0)
-        snprintf(text, YOKE_NUMBER_BYTES, "%s%" PRId64, sign, scaled);
-    else
-        snprintf(text, YOKE_NUMBER_BYTES, "%s%" PRId64 ".%0*" PRId64, sign, scaled / scale,
-                 decimals, scaled % scale);
-    return text;
-}
-
-const char *yoke_decimal(double value, int decimals, char text[YOKE_NUMBER_BYTES]) {
-    return decimal(value, decimals, true, text);
-}
-
-const char *yoke_number(double value, char text[YOKE_NUMBER_BYTES]) {
-    double size = fabs(value);
-    if (!(size > 0) || !isfinite(size)) return decimal(value, 0, false, text);
-    int decimals = 2 - (int)floor(log10(size));
-    return decimal(value, decimals < 0 ? 0 : decimals > 6 ? 6 : decimals, false, text);
-}
-
-const char *yoke_scientific(double value, char text[YOKE_NUMBER_BYTES]) {
-    double size = fabs(value);
-    if (!(size > 0) || !isfinite(size) || (size >= 1e-3 && size < 1e6))
-        return yoke_number(value, text);
-    int power = (int)floor(log10(size));
-    if (round(size / pow(10, power - 2)) >= 1000) power++; /* 9.999e-8 */
-    (void)yoke_decimal(value / pow(10, power), 2, text);
-    size_t used = strlen(text);
-    snprintf(text + used, YOKE_NUMBER_BYTES - used, "e%d", power);
-    return text;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes HTML that is well-formed XML too: texts are escaped, numbers have a point in every locale.
- * Characters that a reader would not see, or that turn the line around, show as texts. */
+/* Writes HTML that is well-formed XML too: texts are escaped. Characters that a reader would not
+ * see, or that turn the line around, show as texts. */
 #ifndef REPORT_HTML_H
 #define REPORT_HTML_H
 
@@ -24,13 +24,5 @@ void yoke_html_write(yoke_html *out, const char *format, ...) __attribute__((for
 void yoke_html_shown(yoke_html *out, const char *text);
 /* JSON within an element <script>, which nothing in it can end. */
 void yoke_html_json(yoke_html *out, const char *json);
-
-#define YOKE_NUMBER_BYTES 32
-/* All return `text`. decimal: rounded, without closing zeros. number: three significant digits, as
- * people read them ("0.0123", "41.3", "12345"). scientific: likewise, below 0.001 and from a
- * million as "1.23e-7". A value that is not finite gives "-". */
-const char *yoke_decimal(double value, int decimals, char text[YOKE_NUMBER_BYTES]);
-const char *yoke_number(double value, char text[YOKE_NUMBER_BYTES]);
-const char *yoke_scientific(double value, char text[YOKE_NUMBER_BYTES]);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/base.h"
-#include "report/trace_reader.h"
+#include "report/trace_sums.h"
 
 static bool works(int stage) {
     return yoke_activity_of(stage) < YOKE_WAITS;
@@ -43,45 +43,15 @@ yoke_status yoke_report_cut(yoke_report_lane *lane, const yoke_span_info *spans,
     return status;
 }
 
-/* Buckets travel behind the waits of a device, whose last one has their bytes: from the end of the
- * first bucket's backward on. */
-typedef struct bucket_travel {
-    uint64_t begin_ns;
-    yoke_stage stage;
-} bucket_travel;
-static bucket_travel find_travel(const yoke_span_info *const *spans, size_t count) {
-    bucket_travel found = {UINT64_MAX, YOKE_STAGE_EXCHANGE};
-    for (size_t i = 0; i < count; i++) {
-        if (spans[i]->stage == YOKE_STAGE_ALL_REDUCE) found.stage = YOKE_STAGE_ALL_REDUCE;
-        if (spans[i]->stage == YOKE_STAGE_BACKWARD && spans[i]->bucket >= 0 &&
-            spans[i]->end_ns < found.begin_ns)
-            found.begin_ns = spans[i]->end_ns;
-    }
-    return found;
-}
-
-yoke_status yoke_report_add_link(yoke_report_mode *mode, const char *device,
-                                 const yoke_span_info *const *spans, size_t count,
-                                 uint64_t begin_ns, uint64_t end_ns) {
-    yoke_report_lane *link = NULL;
-    bucket_travel travel = find_travel(spans, count);
-    uint64_t before = begin_ns;
+yoke_status yoke_report_add_carried(yoke_report_lane *link, const yoke_span_info *const *spans,
+                                    size_t count, uint64_t begin_ns, uint64_t end_ns) {
+    link->kind = YOKE_LANE_LINK;
     for (size_t i = 0; i < count; i++) {
         yoke_report_span carried = {.span = *spans[i], .cause_lane = -1, .cause_stage = -1};
         yoke_span_info *span = &carried.span;
-        yoke_activity activity = yoke_activity_of((int)span->stage);
-        if (activity != YOKE_COMMUNICATES && activity != YOKE_WAITS) continue;
-        if (activity == YOKE_WAITS && travel.begin_ns < span->begin_ns)
-            span->begin_ns = travel.begin_ns;
-        if (activity == YOKE_WAITS) span->stage = travel.stage;
-        span->bytes = span->sent_bytes + span->received_bytes;
-        if (span->begin_ns < before) span->begin_ns = before; /* of two, the first one shows */
+        if (span->begin_ns < begin_ns) span->begin_ns = begin_ns;
         if (span->end_ns > end_ns) span->end_ns = end_ns;
-        if (span->bytes == 0 || span->begin_ns >= span->end_ns) continue;
-        before = span->end_ns;
-        if (link == NULL) TRY(yoke_report_add_lane(mode, "", &link));
-        link->kind = YOKE_LANE_LINK;
-        snprintf(link->name, sizeof link->name, "link of %.80s", device);
+        if (span->begin_ns >= span->end_ns) continue;
         span->begin_ns -= begin_ns;
         span->end_ns -= begin_ns;
         TRY(yoke_report_add_span(link, &carried));

@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 #include "report/report.h"
-#include "report/trace_reader.h"
+#include "report/trace_sums.h"
 
 #define FILE_BYTES_MAX ((size_t)1 << 30)
 #define FIRST_MAX 4 /* traces that the first picture compares */

@@ -8,23 +8,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "trace/trace.h"
+#include "trace/chrome_reader.h"
 
-#define YOKE_REPORT_NAME_BYTES 96
+#define YOKE_REPORT_NAME_BYTES YOKE_TRACE_NAME_BYTES
 
 /* value <= 0: not measured; low == high: one measurement, without an interval. */
 typedef struct yoke_report_interval {
     double value, low, high;
 } yoke_report_interval;
 
-/* A span with its cause. Those of a lane of a report do not overlap, begin with the step at 0 ns,
- * and may have the stage YOKE_STAGE_IDLE. */
-typedef struct yoke_report_span {
-    yoke_span_info span;         /* first: a piece's span is a part of this struct */
-    int cause_lane, cause_stage; /* of a wait or idle time: what another lane does most of that
-                                    time; -1: none */
-} yoke_report_span;
-
+/* Those of a lane of a report do not overlap, begin with the step at 0 ns, and may have the stage
+ * YOKE_STAGE_IDLE. */
+typedef yoke_caused_span yoke_report_span;
 double yoke_report_span_ms(const yoke_report_span *span);
 
 /* Only devices have stages and bars; the timeline shows all lanes. */
@@ -157,7 +152,8 @@ void yoke_report_clear(yoke_report *report);
 
 /* They append, and cut texts that are too long. MEMORY. A returned mode is borrowed until the next
  * call adds one. */
-yoke_status yoke_report_add_fact(yoke_report *report, const char *key, const char *value);
+yoke_status yoke_report_add_fact(yoke_report *report, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 yoke_status yoke_report_add_note(yoke_report *report, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 yoke_status yoke_report_add_mode(yoke_report *report, const char *name, yoke_report_mode **mode);
@@ -169,11 +165,9 @@ yoke_status yoke_report_add_span(yoke_report_lane *lane, const yoke_report_span 
 yoke_status yoke_report_cut(yoke_report_lane *lane, const yoke_span_info *spans, size_t count,
                             int number, uint64_t begin_ns, uint64_t end_ns);
 void yoke_report_find_causes(yoke_report_mode *mode);
-/* Adds a lane for the link of a device, if it carries something in the step: from the device's
- * whole spans, in order of begin. Behind find_causes: a measured link is no cause. */
-yoke_status yoke_report_add_link(yoke_report_mode *mode, const char *device,
-                                 const yoke_span_info *const *spans, size_t count,
-                                 uint64_t begin_ns, uint64_t end_ns);
+/* Makes the lane that of a link, and adds what the link carries in the step. */
+yoke_status yoke_report_add_carried(yoke_report_lane *link, const yoke_span_info *const *spans,
+                                    size_t count, uint64_t begin_ns, uint64_t end_ns);
 /* Adds to the amount of this kind at this place. */
 yoke_status yoke_report_add_amount(yoke_report_amounts *amounts, const char *where,
                                    const char *what, double bytes);

@@ -30,11 +30,14 @@ static yoke_status no_memory(void) {
     return FAIL(YOKE_ERROR_MEMORY, "out of memory for a report");
 }
 
-yoke_status yoke_report_add_fact(yoke_report *report, const char *key, const char *value) {
+yoke_status yoke_report_add_fact(yoke_report *report, const char *key, const char *format, ...) {
     yoke_report_fact *fact = GROW(report->facts, report->fact_count);
     if (fact == NULL) return no_memory();
     COPY(fact->key, key);
-    COPY(fact->value, value);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(fact->value, sizeof fact->value, format, arguments);
+    va_end(arguments);
     return YOKE_OK;
 }
 

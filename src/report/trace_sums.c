@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "report/trace_reader.h"
+#include "report/trace_sums.h"
 
 #define STEPS_MAX 64 /* the last ones of the file */
 
@@ -85,10 +85,12 @@ static int compare_windows(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* A GPU has threads of its own for copies, communication and its host: "cuda:0 · copy". Returns the
- * length of the device's name. */
+#define LINK_THREAD " · link"
+
+/* A GPU has threads of its own for copies, communication and its host, "cuda:0 · copy", and a
+ * modelled link has one. Returns the length of the device's name. */
 static size_t device_length(const char *name) {
-    static const char *const threads[] = {" · copy", " · communication", " · host"};
+    static const char *const threads[] = {" · copy", " · communication", " · host", LINK_THREAD};
     size_t length = strlen(name);
     for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
         size_t tail = strlen(threads[i]);
@@ -97,12 +99,18 @@ static size_t device_length(const char *name) {
     return length;
 }
 
-/* Whether the lane is the device, or a thread beside it. */
+static bool is_link(const trace_file *file, int lane) {
+    const char *name = file->lanes[lane].name;
+    return strcmp(name + device_length(name), LINK_THREAD) == 0;
+}
+
+/* Whether the lane is the device, or a thread beside it that says what the device does. */
 static bool belongs_to(const trace_file *file, int lane, int device) {
     const trace_lane *own = &file->lanes[lane], *of = &file->lanes[device];
     size_t length = device_length(own->name);
-    return lane == device || (own->process == of->process && strlen(of->name) == length &&
-                              memcmp(own->name, of->name, length) == 0);
+    return lane == device ||
+           (!is_link(file, lane) && own->process == of->process && strlen(of->name) == length &&
+            memcmp(own->name, of->name, length) == 0);
 }
 
 /* The events of a lane in a step. */
@@ -162,6 +170,14 @@ static void add_step(summing *all, const window *step, int steps) {
     all->mode->mean_step_ms += window_ms(step) / steps;
 }
 
+static yoke_status show_link(const summing *all, const window *step, int lane) {
+    size_t count = 0;
+    for (size_t at = all->lanes[lane].first; at < all->lanes[lane].last; at++)
+        all->list[count++] = &all->file->events[at].span;
+    return yoke_report_add_carried(&all->mode->lanes[lane], all->list, count, step->begin_ns,
+                                   step->end_ns);
+}
+
 /* The step of the timeline. */
 static yoke_status show_step(summing *all, const window *step) {
     size_t crowded = all->file->crowded; /* is counted once */
@@ -169,6 +185,10 @@ static yoke_status show_step(summing *all, const window *step) {
     all->file->crowded = crowded;
     for (int i = 0; i < all->mode->lane_count; i++) {
         yoke_report_lane *lane = &all->mode->lanes[i];
+        if (lane->kind == YOKE_LANE_LINK) {
+            TRY(show_link(all, step, i));
+            continue;
+        }
         size_t count = cut(all, step, i, false);
         TRY(yoke_report_add_pieces(lane, all->pieces, count, step->begin_ns));
         for (size_t k = 0; k < count; k++) {
@@ -180,13 +200,6 @@ static yoke_status show_step(summing *all, const window *step) {
         }
     }
     yoke_report_find_causes(all->mode);
-    for (int i = 0; i < all->file->lane_count; i++) {
-        size_t count = 0;
-        for (size_t at = all->lanes[i].first; at < all->lanes[i].last; at++)
-            all->list[count++] = &all->file->events[at].span;
-        TRY(yoke_report_add_link(all->mode, all->file->lanes[i].name, all->list, count,
-                                 step->begin_ns, step->end_ns));
-    }
     all->mode->shown_ms = window_ms(step);
     return YOKE_OK;
 }
@@ -213,6 +226,11 @@ static yoke_status sum_steps(summing *all, const window *windows, int count) {
         const char *name = all->file->lanes[i].name;
         TRY(yoke_report_add_lane(all->mode, name, &lane));
         if (name[device_length(name)] != '\0') lane->kind = YOKE_LANE_BESIDE;
+        if (is_link(all->file, i)) {
+            lane->kind = YOKE_LANE_LINK;
+            snprintf(lane->name, sizeof lane->name, "link of %.*s",
+                     (int)device_length(name) > 80 ? 80 : (int)device_length(name), name);
+        }
         all->mode->devices += lane->kind == YOKE_LANE_DEVICE;
     }
     for (int i = 0; i < count; i++)
@@ -226,6 +244,7 @@ static yoke_status sum_steps(summing *all, const window *windows, int count) {
     yoke_report_mode *mode = all->mode;
     for (size_t i = middle->first; i < middle->last; i++) {
         const yoke_span_info *span = &file->events[i].span;
+        if (is_link(file, span->lane)) continue; /* its bytes are in the device's spans */
         if (yoke_activity_of((int)span->stage) != YOKE_IDLES && span->end_ns > middle->begin_ns)
             TRY(add_bytes_of(mode, file->lanes[span->lane].name, span));
     }

@@ -2,6 +2,7 @@
 /* Numbers are parsed strictly; an unknown name gets the nearest known one. */
 #include <float.h>
 #include <locale.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -156,6 +157,28 @@ static void bytes_are_readable(void **state) {
     }
 }
 
+static void numbers_have_three_digits_and_a_point(void **state) {
+    (void)state;
+    static const struct {
+        double value;
+        const char *number, *decimal; /* of two places */
+    } cases[] = {{0, "0", "0"},
+                 {41.26, "41.3", "41.26"},
+                 {-41.26, "-41.3", "-41.26"},
+                 {0.012345, "0.0123", "0.01"},
+                 {12345.6, "12346", "12345.6"},
+                 {1, "1.00", "1"},
+                 {-0.0001, "-0.000100", "0"},
+                 {NAN, "-", "-"},
+                 {INFINITY, "-", "-"},
+                 {1e300, "1000000000000", "1000000000000"}};
+    char text[YOKE_NUMBER_BYTES];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_string_equal(yoke_number(cases[i].value, text), cases[i].number);
+        assert_string_equal(yoke_decimal(cases[i].value, 2, text), cases[i].decimal);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_parse_as_a_whole_or_fail),
@@ -165,6 +188,7 @@ int main(void) {
         cmocka_unit_test(a_misspelled_name_finds_the_right_one),
         cmocka_unit_test(another_word_finds_nothing),
         cmocka_unit_test(bytes_are_readable),
+        cmocka_unit_test(numbers_have_three_digits_and_a_point),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever goes in, what comes out is well-formed: texts cannot leave their place. */
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,28 +66,6 @@ static void long_texts_have_room(void **state) {
     expect(&out, wanted);
 }
 
-static void numbers_have_three_digits_and_a_point(void **state) {
-    (void)state;
-    static const struct {
-        double value;
-        const char *number, *decimal; /* of two places */
-    } cases[] = {{0, "0", "0"},
-                 {41.26, "41.3", "41.26"},
-                 {-41.26, "-41.3", "-41.26"},
-                 {0.012345, "0.0123", "0.01"},
-                 {12345.6, "12346", "12345.6"},
-                 {1, "1.00", "1"},
-                 {-0.0001, "-0.000100", "0"},
-                 {NAN, "-", "-"},
-                 {INFINITY, "-", "-"},
-                 {1e300, "1000000000000", "1000000000000"}};
-    char text[YOKE_NUMBER_BYTES];
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_string_equal(yoke_number(cases[i].value, text), cases[i].number);
-        assert_string_equal(yoke_decimal(cases[i].value, 2, text), cases[i].decimal);
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_and_attributes_are_escaped_and_markup_is_not),
@@ -96,7 +73,6 @@ int main(void) {
         cmocka_unit_test(controls_of_the_direction_show_as_text),
         cmocka_unit_test(json_cannot_end_its_element),
         cmocka_unit_test(long_texts_have_room),
-        cmocka_unit_test(numbers_have_three_digits_and_a_point),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,49 +16,45 @@
 /* The engines have read the option. */
 static yoke_status add_link(yoke_report *report, const compare_setup *setup) {
     yoke_link link;
-    char text[YOKE_LINK_BYTES], fact[TEXT_BYTES];
+    char text[YOKE_LINK_BYTES];
     if (setup->link[0] == '\0') return YOKE_OK;
     TRY(yoke_link_parse(&link, setup->link));
     snprintf(report->link, sizeof report->link, "%s", yoke_link_describe(&link, text));
-    snprintf(fact, sizeof fact, "%s, modelled", report->link);
-    return yoke_report_add_fact(report, "link", fact);
+    return yoke_report_add_fact(report, "link", "%s, modelled", report->link);
 }
 
 static yoke_status add_facts(yoke_report *report, const compare_result *result) {
     const compare_setup *setup = &result->setup;
-    char text[TEXT_BYTES];
-    snprintf(text, sizeof text, "%s, %zu parameters", setup->model, result->parameters);
-    TRY(yoke_report_add_fact(report, "model", text));
-    TRY(yoke_report_add_fact(report, "dataset", setup->dataset));
-    snprintf(text, sizeof text, "%d rows on all devices together", setup->batch);
-    TRY(yoke_report_add_fact(report, "batch", text));
-    TRY(yoke_report_add_fact(report, "processor", result->processor));
-    if (result->cores > 0) {
-        snprintf(text, sizeof text, "%d, shared by CPU devices of %d thread%s each", result->cores,
-                 setup->threads, setup->threads == 1 ? "" : "s");
-        TRY(yoke_report_add_fact(report, "cores", text));
-    }
-    snprintf(text, sizeof text, "%g MiB of gradients", setup->bucket_mb);
-    if (setup->bucket_mb > 0) TRY(yoke_report_add_fact(report, "buckets", text));
+    TRY(yoke_report_add_fact(report, "model", "%s, %zu parameters", setup->model,
+                             result->parameters));
+    TRY(yoke_report_add_fact(report, "dataset", "%s", setup->dataset));
+    TRY(yoke_report_add_fact(report, "batch", "%d rows on all devices together", setup->batch));
+    TRY(yoke_report_add_fact(report, "processor", "%s", result->processor));
+    if (result->cores > 0)
+        TRY(yoke_report_add_fact(report, "cores", "%d, shared by CPU devices of %d thread%s each",
+                                 result->cores, setup->threads, setup->threads == 1 ? "" : "s"));
+    if (setup->bucket_mb > 0)
+        TRY(yoke_report_add_fact(report, "buckets", "%g MiB of gradients", setup->bucket_mb));
     TRY(add_link(report, setup));
-    if (result->torch[0] != '\0') TRY(yoke_report_add_fact(report, "PyTorch", result->torch));
-    snprintf(text, sizeof text,
-             "in dp python: %g us to call a layer or to copy it, one thread at a time",
-             setup->interpreter_us);
+    if (result->torch[0] != '\0')
+        TRY(yoke_report_add_fact(report, "PyTorch", "%s", result->torch));
     if (compare_find(result, COMPARE_PYTHON, setup->device_count) != NULL)
-        TRY(yoke_report_add_fact(report, "Python", text));
-    snprintf(text, sizeof text, "device or rank %d computes %g times as long; not in single",
-             setup->straggler, setup->straggler_factor);
-    if (setup->straggler_factor > 0) TRY(yoke_report_add_fact(report, "straggler", text));
-    snprintf(text, sizeof text, "a step is a push, of %d rows by one device", setup->batch);
+        TRY(yoke_report_add_fact(
+            report, "Python",
+            "in dp python: %g us to call a layer or to copy it, one thread at a time",
+            setup->interpreter_us));
+    if (setup->straggler_factor > 0)
+        TRY(yoke_report_add_fact(report, "straggler",
+                                 "device or rank %d computes %g times as long; not in single",
+                                 setup->straggler, setup->straggler_factor));
     if (compare_find(result, COMPARE_ASYNC, setup->device_count) != NULL)
-        TRY(yoke_report_add_fact(report, "async", text));
-    snprintf(text, sizeof text, "a mean of the weights every %d step%s", setup->sync_every,
-             setup->sync_every == 1 ? "" : "s");
+        TRY(yoke_report_add_fact(report, "async", "a step is a push, of %d rows by one device",
+                                 setup->batch));
     if (compare_find(result, COMPARE_LOCAL, setup->device_count) != NULL)
-        TRY(yoke_report_add_fact(report, "local", text));
-    snprintf(text, sizeof text, "%d rounds of %d steps", result->rounds, result->steps);
-    return yoke_report_add_fact(report, "race", text);
+        TRY(yoke_report_add_fact(report, "local", "a mean of the weights every %d step%s",
+                                 setup->sync_every, setup->sync_every == 1 ? "" : "s"));
+    return yoke_report_add_fact(report, "race", "%d rounds of %d steps", result->rounds,
+                                result->steps);
 }
 
 /* Where so few steps were recorded that none of the right length is there. */
@@ -165,9 +161,15 @@ static yoke_status add_link_lanes(yoke_report_mode *mode, const compare_mode *fr
     yoke_status status = YOKE_OK;
     if (list == NULL) return FAIL(YOKE_ERROR_MEMORY, "out of memory for a page");
     for (int i = 0; i < from->devices && status == YOKE_OK; i++) {
-        size_t count = yoke_spans_of_lane(from->step.spans, spans, i, list);
-        status = yoke_report_add_link(mode, mode->lanes[i].name, list, count, from->step.begin_ns,
-                                      from->step.end_ns);
+        size_t count = yoke_spans_of_lane(from->step.spans, spans, COMPARE_LINK_OF(i), list);
+        char name[YOKE_REPORT_NAME_BYTES];
+        yoke_report_lane *link;
+        if (count == 0) continue;
+        snprintf(name, sizeof name, "link of %.80s", mode->lanes[i].name);
+        status = yoke_report_add_lane(mode, name, &link);
+        if (status == YOKE_OK)
+            status =
+                yoke_report_add_carried(link, list, count, from->step.begin_ns, from->step.end_ns);
     }
     free(list);
     return status;

@@ -43,6 +43,15 @@ uint64_t compare_steps_choose(const yoke_span_info *steps, int count, double mil
     return best != NULL ? best->step : COMPARE_NO_STEP;
 }
 
+static void add_span(compare_step *step, int capacity, const yoke_span_info *span, int lane) {
+    if (step->count == capacity) {
+        step->left_out++;
+        return;
+    }
+    step->spans[step->count] = *span;
+    step->spans[step->count++].lane = lane;
+}
+
 /* NULL: the trace has no such step. */
 static const yoke_span_info *find_step(const yoke_spans *spans, uint64_t number) {
     for (size_t i = 0; i < spans->count; i++)
@@ -62,10 +71,11 @@ void compare_step_read(const yoke_spans *spans, compare_step *step, int capacity
     for (size_t i = 0; i < spans->count; i++) {
         const yoke_span_info *span = &spans->all[i];
         if (span->step != whole->step || span->stage == YOKE_STAGE_STEP) continue;
-        if (step->count < capacity)
-            step->spans[step->count++] = *span;
-        else
-            step->left_out++;
+        add_span(step, capacity, span, span->lane);
+    }
+    for (size_t i = 0; i < spans->link_count; i++) {
+        const yoke_span_info *span = &spans->links[i];
+        if (span->step == whole->step) add_span(step, capacity, span, COMPARE_LINK_OF(span->lane));
     }
 }
 
@@ -78,6 +88,6 @@ void compare_step_join(compare_step *step, const compare_step *part, int rank) {
     for (int i = 0; i < part->count; i++) {
         yoke_span_info *span = &step->spans[step->count++];
         *span = part->spans[i];
-        span->lane = rank;
+        span->lane = span->lane < 0 ? COMPARE_LINK_OF(rank) : rank;
     }
 }

@@ -7,6 +7,7 @@
 
 #define COMPARE_LANE_SPANS 1024 /* that one device can have; more are left out */
 #define COMPARE_NO_STEP UINT64_MAX
+#define COMPARE_LINK_OF(lane) (-1 - (lane)) /* the lane of the lane's modelled link */
 
 typedef struct compare_step {
     uint64_t number;

@@ -9,16 +9,15 @@
 static yoke_status add_facts(yoke_report *report, const simulate_setup *setup) {
     const yoke_profile *profile = &setup->profile;
     char text[96];
-    TRY(yoke_report_add_fact(report, "model", profile->model));
-    snprintf(text, sizeof text, "%d on each device", profile->rows);
-    TRY(yoke_report_add_fact(report, "rows", text));
-    TRY(yoke_report_add_fact(report, "device of the profile", profile->device));
-    TRY(yoke_report_add_fact(report, "profile", profile->source));
-    TRY(yoke_report_add_fact(report, "links", setup->link_text));
+    TRY(yoke_report_add_fact(report, "model", "%s", profile->model));
+    TRY(yoke_report_add_fact(report, "rows", "%d on each device", profile->rows));
+    TRY(yoke_report_add_fact(report, "device of the profile", "%s", profile->device));
+    TRY(yoke_report_add_fact(report, "profile", "%s", profile->source));
+    TRY(yoke_report_add_fact(report, "links", "%s", setup->link_text));
     simulate_spread_text(setup, text, sizeof text);
-    if (text[0] != '\0') TRY(yoke_report_add_fact(report, "spread", text));
+    if (text[0] != '\0') TRY(yoke_report_add_fact(report, "spread", "%s", text));
     simulate_straggler_text(setup, text, sizeof text);
-    if (text[0] != '\0') TRY(yoke_report_add_fact(report, "straggler", text));
+    if (text[0] != '\0') TRY(yoke_report_add_fact(report, "straggler", "%s", text));
     return yoke_report_add_note(report, "Simulated, not measured: the step of a profile of one "
                                         "device, and links by a formula. Every device keeps the "
                                         "profile's rows.");

@@ -1,19 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside report: reads the events of a Chrome trace, and sums them up. */
-#ifndef REPORT_TRACE_READER_H
-#define REPORT_TRACE_READER_H
+/* Reads the spans of a Chrome trace, as chrome.c writes it. */
+#ifndef TRACE_CHROME_READER_H
+#define TRACE_CHROME_READER_H
 
-#include "report/report.h"
+#include "trace/trace.h"
 
+/* A span with its cause. */
+typedef struct yoke_caused_span {
+    yoke_span_info span;         /* first: a piece's span is a part of this struct */
+    int cause_lane, cause_stage; /* of a wait or idle time: what another lane does most of that
+                                    time; -1: none */
+} yoke_caused_span;
+
+#define YOKE_TRACE_NAME_BYTES 96
 typedef struct trace_lane {
     int64_t process, thread;
-    char name[YOKE_REPORT_NAME_BYTES];
+    char name[YOKE_TRACE_NAME_BYTES];
 } trace_lane;
 
 #define YOKE_TRACE_LANES 256
 #define YOKE_TRACE_STEP_SPANS 4096 /* of a lane in a step */
 typedef struct trace_file {
-    yoke_report_span
+    yoke_caused_span
         *events; /* [event_count], on lanes of the file, with the causes that it names */
     size_t event_count, event_capacity;
     trace_lane *lanes;
@@ -28,13 +36,5 @@ typedef struct trace_file {
 /* Reads the text's events as far as it goes. MEMORY. */
 yoke_status yoke_trace_file_read(trace_file *file, const char *text, size_t bytes);
 void yoke_trace_file_clear(trace_file *file);
-
-/* Appends a lane's pieces of a step. */
-yoke_status yoke_report_add_pieces(yoke_report_lane *lane, const yoke_piece *pieces, size_t count,
-                                   uint64_t begin_ns);
-
-/* Fills in the lanes and the step of a mode from the last complete steps. Sorts the events. DATA:
- * no complete step. */
-yoke_status yoke_trace_file_sum(trace_file *file, yoke_report_mode *mode);
 
 #endif

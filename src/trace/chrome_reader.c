@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads Chrome's trace format event by event, so that a file that ends early loses its end only. */
-#include "report/trace_reader.h"
+#include "trace/chrome_reader.h"
 
 #include <ctype.h>
 #include <jansson.h>
@@ -49,10 +49,10 @@ static void read_name(trace_file *file, const json_t *event) {
     if (lane >= 0) snprintf(file->lanes[lane].name, sizeof file->lanes[lane].name, "%s", name);
 }
 
-static yoke_status add_event(trace_file *file, const yoke_report_span *event) {
+static yoke_status add_event(trace_file *file, const yoke_caused_span *event) {
     if (file->event_count == file->event_capacity) {
         size_t capacity = file->event_capacity > 0 ? 2 * file->event_capacity : 1024;
-        yoke_report_span *larger = yoke_realloc(file->events, capacity * sizeof *larger);
+        yoke_caused_span *larger = yoke_realloc(file->events, capacity * sizeof *larger);
         if (larger == NULL) return FAIL_MEMORY(capacity * sizeof *larger, "the spans of a trace");
         file->events = larger;
         file->event_capacity = capacity;
@@ -68,7 +68,7 @@ static int lane_named(const trace_file *file, const char *name) {
 }
 
 /* The names of threads come before the spans. */
-static void read_cause(const trace_file *file, const json_t *arguments, yoke_report_span *event) {
+static void read_cause(const trace_file *file, const json_t *arguments, yoke_caused_span *event) {
     const char *lane = json_string_value(json_object_get(arguments, "cause"));
     const char *stage = json_string_value(json_object_get(arguments, "cause_stage"));
     event->cause_lane = lane != NULL ? lane_named(file, lane) : -1;
@@ -101,7 +101,7 @@ static yoke_status read_span(trace_file *file, const json_t *event) {
         file->no_lane++;
         return YOKE_OK;
     }
-    yoke_report_span read = {
+    yoke_caused_span read = {
         .span = {.lane = lane,
                  .stage = (yoke_stage)stage,
                  .bucket = json_is_integer(bucket) ? (int)json_integer_value(bucket) : -1,
