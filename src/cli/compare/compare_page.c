@@ -209,8 +209,8 @@ static yoke_status add_mode(yoke_report *report, const compare_result *result,
 
 static yoke_status fill(yoke_report *report, const compare_result *result) {
     snprintf(report->subject, sizeof report->subject,
-             "%.40s on %d devices: DataParallel and DDP, side by side", result->setup.model,
-             result->setup.device_count);
+             "%.24s on %d devices, %.24s: DataParallel and DDP", result->setup.model,
+             result->setup.device_count, result->setup.dataset);
     snprintf(report->interval, sizeof report->interval, "%s",
              result->interval ? "95 % interval" : "range of the rounds");
     report->no_verdict = !result->interval;
