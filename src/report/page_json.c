@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "base/json.h"
 #include "report/png.h"
 #include "report/sections.h"
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "trace/chrome_reader.h"
+#include "trace/trace.h"
 
 #define YOKE_REPORT_NAME_BYTES YOKE_TRACE_NAME_BYTES
 

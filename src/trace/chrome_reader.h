@@ -3,7 +3,9 @@
 #ifndef TRACE_CHROME_READER_H
 #define TRACE_CHROME_READER_H
 
-#include "trace/trace.h"
+#include <stdbool.h>
+
+#include "yoke/trace.h"
 
 /* A span with its cause. */
 typedef struct yoke_caused_span {

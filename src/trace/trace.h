@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "trace/account.h"
+#include "trace/chrome_reader.h"
 #include "yoke/trace.h"
 
 #define YOKE_NO_BUCKET (-1)

@@ -137,9 +137,9 @@ class Colours(Page):
                 if name not in ("page", "faint", "pale"):
                     self.assertGreaterEqual(contrast(colour, colours["page"]), CONTRAST, f"{name} {colour}")
 
-    def test_no_two_contenders_and_no_two_kinds_of_bytes_look_alike_with_and_without_green(self):
+    def test_no_two_contenders_stages_or_kinds_of_bytes_look_alike_with_and_without_green(self):
         for theme, colours in zip(("light", "dark", "print"), themes(compared()[0])):
-            for kind in r"m\d|wrong", r"b-.*|wrong":
+            for kind in r"m\d|wrong", r"b-.*|wrong", r"s-.*|wrong":
                 names = [name for name in colours if re.fullmatch(kind, name)]
                 self.assertGreater(len(names), 5)
                 for one, other in itertools.combinations(names, 2):
