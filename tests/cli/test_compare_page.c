@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -160,12 +161,66 @@ static void a_mode_that_records_nothing_is_slower_than_no_step(void **state) {
     unlink(path);
 }
 
+static void expect_text(const char *page, const char *text) {
+    if (strstr(page, text) == NULL) fail_msg("the page lacks: %s", text);
+}
+
+/* The lanes of links come behind those of devices, which move as they grow. */
+static void each_of_four_devices_has_a_link_with_its_name(void **state) {
+    (void)state;
+    char path[] = "/tmp/yoke-page-XXXXXX";
+    unsigned char *text;
+    size_t bytes;
+    yoke_span_info spans[4];
+    compare_device parts[4];
+    memset(parts, 0, sizeof parts);
+    for (int i = 0; i < 4; i++) {
+        spans[i] = (yoke_span_info){.lane = i,
+                                    .stage = YOKE_STAGE_REDUCE,
+                                    .bucket = -1,
+                                    .end_ns = 1000000,
+                                    .sent_bytes = 100,
+                                    .received_bytes = 23};
+        snprintf(parts[i].name, sizeof parts[i].name, "<cpu>:%d", i);
+        parts[i].account.step_ms = parts[i].account.stage_ms[YOKE_STAGE_REDUCE] = 1;
+    }
+    compare_mode mode = {
+        .kind = COMPARE_CLASSIC,
+        .devices = 4,
+        .parts = parts,
+        .step_ms = {1, 1, 1},
+        .step = {.milliseconds = 1, .end_ns = 1000000, .count = 4, .spans = spans}};
+    compare_result result = {.setup = {.device_count = 4, .model = "mlp", .dataset = "</script>"},
+                             .modes = &mode,
+                             .mode_count = 1,
+                             .interval = true};
+    close(mkstemp(path));
+    assert_int_equal(compare_write_page(path, &result), YOKE_OK);
+    assert_int_equal(yoke_file_read(path, 1 << 20, &text, &bytes), YOKE_OK);
+    const char *page = (const char *)text;
+    for (int i = 0; i < 4; i++) {
+        char wanted[256];
+        snprintf(wanted, sizeof wanted,
+                 "{\"name\":\"link of "
+                 "\\u003ccpu\\u003e:%d\",\"kind\":\"link\",\"stage_ms\":{},\"spans\":[["
+                 "0.0,1.0,\"reduce\",-1,123,null]]}",
+                 i);
+        expect_text(page, wanted);
+    }
+    expect_text(page, "\"label\":\"dp classic\",\"devices\":4,\"first\":true");
+    expect_text(page, "mlp on 4 devices, \\u003c/script\\u003e: DataParallel and DDP");
+    expect_text(page, "<dd>&lt;/script&gt;</dd>");
+    free(text);
+    unlink(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spans_that_are_left_out_get_a_note),
         cmocka_unit_test(disjoint_intervals_order_modes_on_a_busy_machine),
         cmocka_unit_test(each_number_of_a_mode_has_one_value_on_the_page),
         cmocka_unit_test(a_mode_that_records_nothing_is_slower_than_no_step),
+        cmocka_unit_test(each_of_four_devices_has_a_link_with_its_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,8 +36,7 @@ static yoke_status add_facts(yoke_report *report, const compare_result *result) 
     if (setup->bucket_mb > 0)
         TRY(yoke_report_add_fact(report, "buckets", "%g MiB of gradients", setup->bucket_mb));
     TRY(add_link(report, setup));
-    if (result->torch[0] != '\0')
-        TRY(yoke_report_add_fact(report, "PyTorch", "%s", result->torch));
+    if (result->torch[0] != '\0') TRY(yoke_report_add_fact(report, "PyTorch", "%s", result->torch));
     if (compare_find(result, COMPARE_PYTHON, setup->device_count) != NULL)
         TRY(yoke_report_add_fact(
             report, "Python",
