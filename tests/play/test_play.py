@@ -27,6 +27,7 @@ PROFILES = ["h100:resnet50", "v100:resnet50", "dgx-1-float32:resnet50",
 OPTIONS = [[], ["--link", "pcie3"], ["--link", "0.125,50"], ["--link", "1.25,30,bridge"], ["--rows", "1"],
            ["--rows", "100", "--straggler", "1:1.5"], ["--interpreter-us", "0"], ["--interpreter-us", "200"],
            ["--devices", "1..64", "--link", "24.6,5"], ["--devices", "3,5,12", "--straggler", "2:3"],
+           ["--mode", "dp-async", "--straggler", "0:3"], ["--mode", "dp-async", "--max-staleness", "8", "--spread", "0.1"],
            ["--devices", "8..4096", "--devices-per-node", "8", "--nic", "50,10"]]
 REFUSED = [["no:such"], ["none.json"], ["h100:resnet50", "--link", "pcie9"], ["h100:resnet50", "--devices", "0"],
            ["h100:resnet50", "--rows", "0"], ["h100:resnet50", "--rows", "4000000"],

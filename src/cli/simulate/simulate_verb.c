@@ -29,7 +29,8 @@ static const cli_option options[] = {
     {"mode",
      "all|dp-python|dp-classic|dp-nccl|dp-overlap|dp-sharded|dp-async|ddp-ring|ddp-tree|"
      "ddp-hierarchical",
-     "schedule of DataParallel, or route of DDP's all-reduce (all)", FIELD(mode)},
+     "schedule of DataParallel, or route of DDP's all-reduce (all but dp-async, another method)",
+     FIELD(mode)},
     {"max-staleness", "N",
      "dp-async: devices that are ahead wait, so that no push is staler (no bound)",
      FIELD(max_staleness), 1, 1e6},
@@ -106,7 +107,8 @@ static yoke_status add_run(simulate_runs *runs, const simulate_setup *setup,
     return YOKE_OK;
 }
 
-/* `all` leaves out the modes that do not span nodes, where they cannot run. */
+/* `all` are the modes that take the same step: not dp-async; and those that do not span nodes only
+ * within one. */
 static yoke_status run_devices(simulate_runs *runs, const simulate_setup *setup, unsigned mode,
                                int devices) {
     const yoke_topology *topology = &setup->topology;
@@ -114,7 +116,7 @@ static yoke_status run_devices(simulate_runs *runs, const simulate_setup *setup,
     if (devices == 1) return add_run(runs, setup, YOKE_SIMULATED_OVERLAP, 1);
     if (mode > 0) return add_run(runs, setup, (yoke_simulated_mode)(mode - 1), devices);
     for (int m = several ? YOKE_SIMULATED_DDP_RING : 0; m < YOKE_SIMULATED_MODES; m++)
-        TRY(add_run(runs, setup, (yoke_simulated_mode)m, devices));
+        if (m != YOKE_SIMULATED_ASYNC) TRY(add_run(runs, setup, (yoke_simulated_mode)m, devices));
     return YOKE_OK;
 }
 
@@ -140,8 +142,7 @@ int simulate_main(int argc, char **argv) {
     }
     if (operands != 1)
         return cli_usage_error("simulate", "simulate takes one PROFILE or NAME; --list takes none");
-    bool bounded = arguments.max_staleness > 0, all = arguments.mode == 0;
-    if (bounded && !all && arguments.mode - 1 != YOKE_SIMULATED_ASYNC)
+    if (arguments.max_staleness > 0 && arguments.mode != YOKE_SIMULATED_ASYNC + 1)
         return cli_usage_error("simulate", "--max-staleness is of --mode dp-async");
     device_counts devices;
     if (!read_counts(arguments.devices, &devices))
