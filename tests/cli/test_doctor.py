@@ -286,6 +286,11 @@ class Options(unittest.TestCase):
                       "link     measured", "Python   assumed", "would be"):
             self.assertIn(words, result.stdout)
 
+    def test_the_page_shows_what_is_printed(self):
+        page = (FIXTURES.parents[1] / "docs" / "doctor.md").read_text(encoding="utf-8")
+        shown = re.search(r"\$ yoke doctor tests/fixtures/doctor/(\S+)\n(.*?)```", page, re.DOTALL)
+        self.assertEqual(yoke("doctor", TRACES / shown[1]).stdout, shown[2])
+
     def test_refusals(self):
         trace = TRACES / "single.json.gz"
         for words, code, text in [([], 2, "doctor takes one TRACE"), ([trace, trace], 2, "doctor takes one TRACE"),
