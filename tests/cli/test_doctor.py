@@ -257,11 +257,26 @@ class MadeUpTraces(unittest.TestCase):
         self.assertEqual(sum(segment["bytes"] for segment in found["segments"]), 20_000_000)
         self.assertEqual(diagnosed(path, "--bytes", 20_000_000)["runs"], found["runs"])
 
+    def test_data_parallel_of_one_gpu(self):
+        trace = made.dp()
+        trace["traceEvents"] = [event for event in trace["traceEvents"] if event["pid"] != 1]
+        found = diagnosed(written("one.json", trace))
+        self.assertEqual((found["run"], found["traced_devices"]), ("one device", 1))
+        self.assertTrue(any("one device" in note for note in found["notes"]))
+
+    def test_ranks_without_a_wrapper(self):
+        text = json.dumps(made.ddp()).replace("DistributedDataParallel.forward", "my_forward")
+        found = diagnosed(written("wrapper.json", text))
+        self.assertEqual(found["run"], "DistributedDataParallel")
+        self.assertTrue(any("taken for DDP" in note for note in found["notes"]))
+
     def test_sharded_data_parallel_is_not_simulated(self):
         text = json.dumps(made.ddp()).replace("DistributedDataParallel.forward", "FullyShardedDataParallel.forward")
         found = diagnosed(written("fsdp.json", text))
         self.assertNotIn("error", found)
         self.assertTrue(any("FSDP" in note for note in found["notes"]))
+        text = json.dumps(made.ddp()).replace("DistributedDataParallel.forward", "FSDP::pre_forward (layers.0)")
+        self.assertNotIn("error", diagnosed(written("fsdp2.json", text)))
 
 
 class Options(unittest.TestCase):
