@@ -133,7 +133,7 @@ static yoke_status find_link(const analysis *found, const device_times *root,
     if (options->link != NULL) {
         TRY(yoke_link_parse(link, options->link));
         name_link(doctor, YOKE_DOCTOR_STATED, "as stated");
-    } else if (buckets->measured &&
+    } else if (doctor->run == YOKE_DOCTOR_DDP && buckets->count > 0 &&
                link_from(link, 1e6 * root->travel_ms, 2 * hops * bytes / doctor->devices,
                          2 * hops * buckets->count, latency_ns)) {
         name_link(doctor, YOKE_DOCTOR_MEASURED, "from all-reduces, latency assumed");

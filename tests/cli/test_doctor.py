@@ -256,6 +256,9 @@ class MadeUpTraces(unittest.TestCase):
         self.assertEqual(found["bytes"]["origin"], "stated")
         self.assertEqual(sum(segment["bytes"] for segment in found["segments"]), 20_000_000)
         self.assertEqual(diagnosed(path, "--bytes", 20_000_000)["runs"], found["runs"])
+        # As many bytes and buckets as the trace had: the time of its all-reduces gives the same link.
+        self.assertEqual(found["gigabytes_per_second"], diagnosed(TRACES / "ddp-gpu.json.gz")["gigabytes_per_second"])
+        self.assertEqual(found["link"]["origin"], "measured")
 
     def test_data_parallel_of_one_gpu(self):
         trace = made.dp()
