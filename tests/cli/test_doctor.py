@@ -215,7 +215,8 @@ class MadeUpTraces(unittest.TestCase):
         for event in trace["traceEvents"]:
             step = math.floor((event["ts"] - made.ORIGIN_US) / made.STEP_US) if "ts" in event else 0
             if event.get("cat") in ("cpu_op", "user_annotation", "cuda_runtime") and 0 <= step < 6:
-                event["ts"] = round(made.ORIGIN_US + step * 8000 + (event["ts"] - made.ORIGIN_US - step * made.STEP_US) * 0.8, 3)
+                since = event["ts"] - made.ORIGIN_US - step * made.STEP_US
+                event["ts"] = round(made.ORIGIN_US + step * 8000 + since * 0.8, 3)
                 event["dur"] = round(event["dur"] * 0.8, 3)
         found = diagnosed(written("ahead.json", trace))
         self.assertAlmostEqual(found["stage_ms"]["forward"], 2, delta=0.01)
@@ -353,7 +354,8 @@ class BadFiles(unittest.TestCase):
 
     def test_our_own(self):
         path = folder() / "own.json"
-        result = yoke("train", "--model", "mlp", "--dataset", "synthetic:1x8x8", "--steps", 2, "--devices", "cpu", "--trace", path)
+        result = yoke("train", "--model", "mlp", "--dataset", "synthetic:1x8x8", "--steps", 2, "--devices", "cpu",
+                      "--trace", path)
         self.assertEqual(result.returncode, 0, result.stderr)
         result = yoke("doctor", path)
         self.assertEqual(result.returncode, 65)
@@ -411,7 +413,8 @@ class LargeFiles(unittest.TestCase):
         path, size = folder() / "large.json", 0
         block = made.ddp(steps=1)["traceEvents"]
         with open(path, "w", encoding="utf-8") as file:
-            file.write('{"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 4}, "traceEvents": [')
+            file.write('{"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 4}, '
+                       '"traceEvents": [')
             step = 0
             while size < 320 << 20:
                 events = [dict(event, ts=round(event["ts"] + step * made.STEP_US, 3)) if "ts" in event else event
