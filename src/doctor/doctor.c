@@ -15,15 +15,17 @@ void yoke_doctor_clear(yoke_doctor *doctor) {
     *doctor = (yoke_doctor){0};
 }
 
-static yoke_doctor_run run_of(const kineto_trace *trace) {
-    if (trace->marks & DOCTOR_DDP) return YOKE_DOCTOR_DDP;
-    if (trace->marks & DOCTOR_DP) return YOKE_DOCTOR_DP;
-    return trace->world > 1 ? YOKE_DOCTOR_DDP : YOKE_DOCTOR_SINGLE;
+/* nn.DataParallel of one GPU, or without any, calls the model as it is. */
+static yoke_doctor_run run_of(const analysis *found) {
+    unsigned marks = found->trace->marks;
+    if (marks & DOCTOR_DDP) return YOKE_DOCTOR_DDP;
+    if (marks & DOCTOR_DP) return found->device_count > 1 ? YOKE_DOCTOR_DP : YOKE_DOCTOR_SINGLE;
+    return found->trace->world > 1 ? YOKE_DOCTOR_DDP : YOKE_DOCTOR_SINGLE;
 }
 
 static void describe(const analysis *found, const device_times *root, yoke_doctor *doctor) {
     const kineto_trace *trace = found->trace;
-    doctor->run = run_of(trace);
+    doctor->run = run_of(found);
     doctor->gpu = found->gpu;
     doctor->traced_devices = found->device_count;
     doctor->rank = trace->rank;

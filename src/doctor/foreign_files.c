@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "base/base.h"
-
 #define HOW "yoke doctor reads what torch.profiler's export_chrome_trace writes"
 
 typedef struct foreign_bytes {

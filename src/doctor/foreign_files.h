@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "yoke/status.h"
+#include "base/base.h"
 
 /* By the first bytes of the file, unpacked. OK: they may be a trace. */
 yoke_status foreign_bytes_check(const char *name, const char *text, size_t bytes);

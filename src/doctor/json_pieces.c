@@ -9,8 +9,6 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "base/base.h"
-
 #define WINDOW_BYTES ((size_t)256 << 10)
 #define PIECE_MOST ((size_t)16 << 20)
 

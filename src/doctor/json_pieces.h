@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "yoke/status.h"
+#include "base/base.h"
 
 typedef enum json_piece_kind {
     JSON_PIECE_MEMBER, /* of the outermost object */

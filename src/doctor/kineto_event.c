@@ -8,12 +8,12 @@
 #define NS_MOST 4000000000000000000 /* two of them fit into 64 bits */
 
 bool json_slice_is(json_slice slice, const char *word) {
-    return slice.count == strlen(word) && memcmp(slice.text, word, slice.count) == 0;
+    return slice.count == strlen(word) && json_slice_begins(slice, word);
 }
 
 bool json_slice_begins(json_slice slice, const char *word) {
     size_t length = strlen(word);
-    return slice.count >= length && memcmp(slice.text, word, length) == 0;
+    return length == 0 || (slice.count >= length && memcmp(slice.text, word, length) == 0);
 }
 
 bool json_slice_contains(json_slice slice, const char *word) {

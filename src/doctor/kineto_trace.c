@@ -88,7 +88,9 @@ static double bytes_of(kineto_trace *trace, const doctor_name *name,
 
 static yoke_status read_span(kineto_trace *trace, const kineto_event *event) {
     const doctor_name *name = doctor_name_of(event);
-    if (name == NULL || name->kind == DOCTOR_NOTHING) return YOKE_OK;
+    if (name == NULL) return YOKE_OK;
+    trace->marks |= name->marks;
+    if (name->kind == DOCTOR_NOTHING) return YOKE_OK;
     bool gpu = name->kind == DOCTOR_WORK;
     bool bare = name->kind == DOCTOR_SPAN && (name->marks & DOCTOR_LOSS_ROWS) == 0;
     bare = bare || name->kind == DOCTOR_STEP ||
@@ -105,7 +107,6 @@ static yoke_status read_span(kineto_trace *trace, const kineto_event *event) {
     if (lane < 0) return YOKE_OK;
     if (name->kind == DOCTOR_OPERATION && is_inside_last(&trace->lanes[lane], event))
         return YOKE_OK;
-    trace->marks |= name->marks;
     kineto_span span = {.begin_ns = event->begin_ns,
                         .end_ns = event->end_ns,
                         .correlation = arguments.correlation,

@@ -133,7 +133,7 @@ static yoke_status find_link(const analysis *found, const device_times *root,
     if (options->link != NULL) {
         TRY(yoke_link_parse(link, options->link));
         name_link(doctor, YOKE_DOCTOR_STATED, "as stated");
-    } else if (buckets->measured &&
+    } else if (doctor->run == YOKE_DOCTOR_DDP && buckets->count > 0 &&
                link_from(link, 1e6 * root->travel_ms, 2 * hops * bytes / doctor->devices,
                          2 * hops * buckets->count, latency_ns)) {
         name_link(doctor, YOKE_DOCTOR_MEASURED, "from all-reduces, latency assumed");
@@ -230,8 +230,12 @@ static yoke_status fill_profile(const analysis *found, const device_times *times
     return fill_segments(buckets, mean_of(times, traced, YOKE_STAGE_BACKWARD), profile);
 }
 
-static void add_notes(yoke_doctor *doctor) {
+static void add_notes(unsigned marks, yoke_doctor *doctor) {
     if (doctor->steps < FEW_STEPS) note(doctor, "fewer than 3 steps: their means say little");
+    if (doctor->run == YOKE_DOCTOR_SINGLE && (marks & DOCTOR_DP) != 0)
+        note(doctor, "nn.DataParallel ran on one device, so it called the model as it is");
+    if (doctor->run == YOKE_DOCTOR_DDP && (marks & (DOCTOR_DDP | DOCTOR_FSDP)) == 0)
+        note(doctor, "several ranks without DistributedDataParallel.forward: taken for DDP");
     if (doctor->run == YOKE_DOCTOR_DDP)
         note(doctor, "the trace is of one rank: where it waits for a slower one, that counts as "
                      "all_reduce");
@@ -254,6 +258,6 @@ yoke_status analysis_profile(const analysis *found, const device_times *times,
     if (status == YOKE_OK && buckets.count > 0)
         status = fill_profile(found, times, &buckets, doctor);
     yoke_free(buckets.list);
-    add_notes(doctor);
+    add_notes(found->trace->marks, doctor);
     return status;
 }

@@ -215,7 +215,8 @@ class MadeUpTraces(unittest.TestCase):
         for event in trace["traceEvents"]:
             step = math.floor((event["ts"] - made.ORIGIN_US) / made.STEP_US) if "ts" in event else 0
             if event.get("cat") in ("cpu_op", "user_annotation", "cuda_runtime") and 0 <= step < 6:
-                event["ts"] = round(made.ORIGIN_US + step * 8000 + (event["ts"] - made.ORIGIN_US - step * made.STEP_US) * 0.8, 3)
+                since = event["ts"] - made.ORIGIN_US - step * made.STEP_US
+                event["ts"] = round(made.ORIGIN_US + step * 8000 + since * 0.8, 3)
                 event["dur"] = round(event["dur"] * 0.8, 3)
         found = diagnosed(written("ahead.json", trace))
         self.assertAlmostEqual(found["stage_ms"]["forward"], 2, delta=0.01)
@@ -256,12 +257,30 @@ class MadeUpTraces(unittest.TestCase):
         self.assertEqual(found["bytes"]["origin"], "stated")
         self.assertEqual(sum(segment["bytes"] for segment in found["segments"]), 20_000_000)
         self.assertEqual(diagnosed(path, "--bytes", 20_000_000)["runs"], found["runs"])
+        # As many bytes and buckets as the trace had: the time of its all-reduces gives the same link.
+        self.assertEqual(found["gigabytes_per_second"], diagnosed(TRACES / "ddp-gpu.json.gz")["gigabytes_per_second"])
+        self.assertEqual(found["link"]["origin"], "measured")
+
+    def test_data_parallel_of_one_gpu(self):
+        trace = made.dp()
+        trace["traceEvents"] = [event for event in trace["traceEvents"] if event["pid"] != 1]
+        found = diagnosed(written("one.json", trace))
+        self.assertEqual((found["run"], found["traced_devices"]), ("one device", 1))
+        self.assertTrue(any("one device" in note for note in found["notes"]))
+
+    def test_ranks_without_a_wrapper(self):
+        text = json.dumps(made.ddp()).replace("DistributedDataParallel.forward", "my_forward")
+        found = diagnosed(written("wrapper.json", text))
+        self.assertEqual(found["run"], "DistributedDataParallel")
+        self.assertTrue(any("taken for DDP" in note for note in found["notes"]))
 
     def test_sharded_data_parallel_is_not_simulated(self):
         text = json.dumps(made.ddp()).replace("DistributedDataParallel.forward", "FullyShardedDataParallel.forward")
         found = diagnosed(written("fsdp.json", text))
         self.assertNotIn("error", found)
         self.assertTrue(any("FSDP" in note for note in found["notes"]))
+        text = json.dumps(made.ddp()).replace("DistributedDataParallel.forward", "FSDP::pre_forward (layers.0)")
+        self.assertNotIn("error", diagnosed(written("fsdp2.json", text)))
 
 
 class Options(unittest.TestCase):
@@ -285,6 +304,11 @@ class Options(unittest.TestCase):
         for words in ("backward            2.000  20.0 %", "ran: 10.000 ms measured, error", "measured, on the root",
                       "link     measured", "Python   assumed", "would be"):
             self.assertIn(words, result.stdout)
+
+    def test_the_page_shows_what_is_printed(self):
+        page = (FIXTURES.parents[1] / "docs" / "doctor.md").read_text(encoding="utf-8")
+        shown = re.search(r"\$ yoke doctor tests/fixtures/doctor/(\S+)\n(.*?)```", page, re.DOTALL)
+        self.assertEqual(yoke("doctor", TRACES / shown[1]).stdout, shown[2])
 
     def test_refusals(self):
         trace = TRACES / "single.json.gz"
@@ -330,7 +354,8 @@ class BadFiles(unittest.TestCase):
 
     def test_our_own(self):
         path = folder() / "own.json"
-        result = yoke("train", "--model", "mlp", "--dataset", "synthetic:1x8x8", "--steps", 2, "--devices", "cpu", "--trace", path)
+        result = yoke("train", "--model", "mlp", "--dataset", "synthetic:1x8x8", "--steps", 2, "--devices", "cpu",
+                      "--trace", path)
         self.assertEqual(result.returncode, 0, result.stderr)
         result = yoke("doctor", path)
         self.assertEqual(result.returncode, 65)
@@ -388,7 +413,8 @@ class LargeFiles(unittest.TestCase):
         path, size = folder() / "large.json", 0
         block = made.ddp(steps=1)["traceEvents"]
         with open(path, "w", encoding="utf-8") as file:
-            file.write('{"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 4}, "traceEvents": [')
+            file.write('{"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 4}, '
+                       '"traceEvents": [')
             step = 0
             while size < 320 << 20:
                 events = [dict(event, ts=round(event["ts"] + step * made.STEP_US, 3)) if "ts" in event else event
