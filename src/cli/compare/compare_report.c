@@ -35,6 +35,14 @@ static void print_torch(FILE *out, const compare_result *result) {
     fputc('\n', out);
 }
 
+static void print_shares(FILE *out, const compare_setup *setup) {
+    fprintf(out, "shares   rows of %d devices or ranks:", setup->device_count);
+    for (int i = 0; i < setup->device_count; i++)
+        fprintf(out, "%s%d", i == 0 ? " " : " + ",
+                compare_setup_rows(setup, setup->device_count, i).count);
+    fputc('\n', out);
+}
+
 static void print_setup(FILE *out, const compare_result *result) {
     const compare_setup *setup = &result->setup;
     fprintf(out, "model    %s, %zu parameters, %s%s\n", setup->model, result->parameters,
@@ -51,6 +59,7 @@ static void print_setup(FILE *out, const compare_result *result) {
     if (result->torch[0] != '\0') print_torch(out, result);
     if (!isnan(setup->interpreter_us))
         fprintf(out, "python   %g us for each call or copy of a layer\n", setup->interpreter_us);
+    if (setup->share_count > 0) print_shares(out, setup);
     if (setup->straggler_factor > 0)
         fprintf(out, "slow     device or rank %d computes %g times as long; not in single\n",
                 setup->straggler, setup->straggler_factor);
