@@ -160,7 +160,7 @@ static int fill_setup(compare_setup *setup, const compare_flags *flags) {
         return cli_usage_error("compare", "--link: '%.40s...' is no link", link);
     strcpy(setup->link, link);
     const char *torch = flags->with_torch != NULL ? flags->with_torch : "";
-    if (strlen(torch) >= sizeof setup->torch || (flags->with_torch != NULL && torch[0] == '\0'))
+    if (strlen(torch) >= sizeof setup->torch)
         return cli_usage_error("compare", "--with-torch: '%.40s' is no program", torch);
     strcpy(setup->torch, torch);
     setup->torch_deadline = flags->torch_deadline;

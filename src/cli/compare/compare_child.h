@@ -23,11 +23,11 @@ void compare_meeting_close(compare_meeting *meeting);
 #define COMPARE_CHILD_SOCKET 3 /* the child's descriptor */
 
 typedef struct compare_command {
-    const char *program;     /* a path, or a name on PATH */
+    const char *program;          /* a path, or a name on PATH */
     const char *const *words;     /* NULL behind the last */
     const char *const *variables; /* the environment; NULL: this process's */
-    const char *output_path; /* what it prints on stdout and stderr; NULL: stdout is dropped */
-    int socket_type;         /* SOCK_SEQPACKET: messages; SOCK_STREAM: bytes */
+    const char *output_path;      /* what it prints on stdout and stderr; NULL: stdout is dropped */
+    int socket_type;              /* SOCK_SEQPACKET: messages; SOCK_STREAM: bytes */
 } compare_command;
 
 typedef struct compare_child {

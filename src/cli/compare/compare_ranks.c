@@ -150,7 +150,8 @@ static yoke_status request_all(compare_ranks *ranks) {
     for (int i = 0; i < ranks->world; i++) {
         rank *one = &ranks->ranks[i];
         ranks->request.role.rank.rank = ranks->request.role.rank.local_rank = i;
-        ssize_t sent = send(one->child.socket, &ranks->request, sizeof ranks->request, MSG_NOSIGNAL);
+        ssize_t sent =
+            send(one->child.socket, &ranks->request, sizeof ranks->request, MSG_NOSIGNAL);
         one->state = sent == (ssize_t)sizeof ranks->request ? RANK_WAITING : RANK_GONE;
     }
     receive_replies(ranks);

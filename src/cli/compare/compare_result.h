@@ -65,7 +65,7 @@ typedef struct compare_mode {
     double *losses;        /* [compare_result.learn_steps] */
     uint64_t weights_hash; /* after them */
     compare_verdict verdict;
-    int compared_with; /* index of a mode; -1: a reference, or another method */
+    int compared_with;  /* index of a mode; -1: a reference, or another method */
     int compared_steps; /* the first ones */
     double difference;  /* the largest of their losses, relative */
 

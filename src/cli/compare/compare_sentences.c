@@ -139,7 +139,8 @@ static void say_faster(FILE *out, const compare_result *result, const compare_mo
                           : ratio.high < 100 ? "it is slower"
                                              : "no difference shows";
     say(out, "On %d device%s %s has %.1f %% of the speed of %s (95 %% interval %.1f .. %.1f): %s.",
-        one->devices, one->devices == 1 ? "" : "s", name, ratio.median, rival, ratio.low, ratio.high, verdict);
+        one->devices, one->devices == 1 ? "" : "s", name, ratio.median, rival, ratio.low,
+        ratio.high, verdict);
 }
 
 /* Time. */
@@ -201,7 +202,8 @@ static void say_torch(FILE *out, const compare_result *result, int devices) {
             say_faster(out, result, torch, yoke);
         if (!compare_pays(result, torch))
             say(out,
-                "%s knows no %s: it does not pay what the others pay, and its speed is compared with "
+                "%s knows no %s: it does not pay what the others pay, and its speed is compared "
+                "with "
                 "nobody's.",
                 compare_kind_name(torch->kind),
                 result->setup.link[0] != '\0' ? "modelled link" : "straggler");

@@ -32,8 +32,8 @@ typedef struct compare_setup {
     double straggler_factor;
     double interpreter_us; /* of python; NAN: it does not race */
     int sync_every;        /* of local: steps from one mean to the next */
-    double shares[64]; /* of the devices or ranks; contenders on fewer have the first few */
-    int share_count;   /* 0: all have as many rows */
+    double shares[64];     /* of the devices or ranks; contenders on fewer have the first few */
+    int share_count;       /* 0: all have as many rows */
     char torch[1024];      /* the interpreter of the torch contenders; "": they do not race */
     double torch_deadline; /* seconds in which they answer */
     int learn_steps;       /* of a trainer and of torch, which learn so many; 0: they race */

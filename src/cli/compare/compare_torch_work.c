@@ -87,8 +87,7 @@ static yoke_status save_batch(const char *path, const yoke_batch *batch,
     const int64_t wanted_shape[] = {batch->rows, wanted, 1, 1};
     yoke_tensor_file *file;
     TRY(yoke_tensor_file_create(&file));
-    yoke_status status =
-        add_array(file, "inputs", input_shape, batch->inputs, YOKE_TENSOR_FLOAT32);
+    yoke_status status = add_array(file, "inputs", input_shape, batch->inputs, YOKE_TENSOR_FLOAT32);
     if (status == YOKE_OK && regression)
         status = add_array(file, "wanted", wanted_shape, batch->targets, YOKE_TENSOR_FLOAT32);
     else if (status == YOKE_OK)
