@@ -83,6 +83,8 @@ static void print_equality(FILE *out, const compare_result *result, const compar
     const char *with = compare_kind_name(result->modes[mode->compared_with].kind);
     if (mode->verdict == COMPARE_SAME_BITS)
         fprintf(out, "  same bits as %s", with);
+    else if (mode->verdict == COMPARE_ROUNDING && mode->compared_steps < result->learn_steps)
+        fprintf(out, "  first %d: %.1e to %s", mode->compared_steps, mode->difference, with);
     else if (mode->verdict == COMPARE_ROUNDING)
         fprintf(out, "  losses %.1e from %s", mode->difference, with);
     else
