@@ -138,6 +138,15 @@ class Result(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn("--counts: --lesson races on all devices alone", result.stderr)
 
+    def test_shares_give_all_modes_the_same_rows_and_bits(self):
+        for arguments, rows in ((["--shares", "3:1"], [7, 2]),
+                                (["--lesson", "--devices", "3xcpu", "--shares", "2:1:1", "--straggler", "2:2"], [5, 2, 2])):
+            result, lines = told("--model", "resnet20", "--dataset", "synthetic:3x8x8,classes=3,rows=40", *arguments)
+            others = [contender for contender in result["contenders"] if contender["devices"] > 1]
+            self.assertEqual(result["rows_of_devices"], rows)
+            self.assertEqual(len({contender["weights_hash"] for contender in others}), 1, arguments)
+            self.assertIn("shares   rows of", " ".join(lines))
+
     def test_batch_norm_makes_another_number_of_devices_another_computation(self):
         result, lines = told("--model", "resnet20", "--dataset", "synthetic:3x8x8,classes=3,rows=40")
         single, *others = result["contenders"]
@@ -473,6 +482,10 @@ class Mistakes(unittest.TestCase):
                 (2, ["yoke compare starts itself"], ["--rank-worker"]),
                 (2, ["'ddp'", "local", "both"], ["--also", "ddp"]),
                 (2, ["--sync-every needs --also local"], ["--sync-every", "2", "--also", "async"]),
+                (2, ["--shares auto", "give numbers"], ["--shares", "auto"]),
+                (2, ["one share for each of 2 devices"], ["--shares", "1:2:3"]),
+                (2, ["--shares", "--also"], ["--shares", "1:2", "--also", "async"]),
+                (2, ["without rows"], ["--shares", "1:100"]),
                 (2, ["no modelled link", "--link"], ["--also", "async", "--link", "1,5"]),
                 (2, ["no modelled link", "--lesson"], ["--also", "both", "--lesson"]),
                 (66, ["data_batch_1.bin"], ["--dataset", "cifar10:/nonexistent"]),

@@ -21,6 +21,7 @@ typedef struct compare_flags {
     const char *model, *dataset, *devices, *link, *html, *with_torch;
     algorithm_cache_flags algorithm_cache;
     straggler straggler;
+    device_shares shares;
     unsigned counts, ddp, also; /* words */
     int threads, learn_steps, rounds, steps;
     double tolerance, seconds, torch_deadline;
@@ -66,6 +67,8 @@ static const cli_option options[] = {
                          "with momentum and weight decay as in yoke train (sgd)"),
     CLI_OPTION_LR(AT(setup.optimizer.learning_rate), "learning rate", "0.05"),
     CLI_OPTION_STRAGGLER(AT(straggler), "; not in single"),
+    {"shares", "A:B...", "rows of each CPU device or rank: 2:1:1, the first gets half (equal)",
+     AT(shares)},
     CLI_OPTION_SEED(AT(setup.seed), "weights, row order and dropout"),
     {"learn-steps", "N", "steps that each contender trains before the race; 0: none (10)",
      AT(learn_steps), 0, COMPARE_LEARN_STEPS},
@@ -157,7 +160,7 @@ static int fill_setup(compare_setup *setup, const compare_flags *flags) {
         return cli_usage_error("compare", "--link: '%.40s...' is no link", link);
     strcpy(setup->link, link);
     const char *torch = flags->with_torch != NULL ? flags->with_torch : "";
-    if (strlen(torch) >= sizeof setup->torch || (flags->with_torch != NULL && torch[0] == '\0'))
+    if (strlen(torch) >= sizeof setup->torch)
         return cli_usage_error("compare", "--with-torch: '%.40s' is no program", torch);
     strcpy(setup->torch, torch);
     setup->torch_deadline = flags->torch_deadline;
@@ -172,6 +175,26 @@ static int set_straggler(compare_setup *setup, const compare_flags *flags) {
     if (slow->index < setup->device_count) return -1;
     return cli_usage_error("compare", "--straggler %s: the devices are 0 to %d", slow->text,
                            setup->device_count - 1);
+}
+
+static int set_shares(compare_setup *setup, const compare_flags *flags, bool gpus) {
+    const device_shares *given = &flags->shares;
+    if (given->text == NULL) return -1;
+    if (given->measured)
+        return cli_usage_error("compare", "--shares auto: each mode would get rows by its own "
+                                          "measure, and learn something else; give numbers");
+    if (gpus)
+        return cli_usage_error("compare", "--shares: ranks with GPUs have equal ones; leave it "
+                                          "out, or use --devices 2xcpu");
+    if (flags->also != ALSO_NONE)
+        return cli_usage_error("compare", "--shares: async and local give every device a batch of "
+                                          "its own; leave out --shares or --also");
+    if (given->count != setup->device_count)
+        return cli_usage_error("compare", "--shares %s: give one share for each of %d devices",
+                               given->text, setup->device_count);
+    setup->share_count = given->count;
+    memcpy(setup->shares, given->shares, (size_t)given->count * sizeof *setup->shares);
+    return -1;
 }
 
 /* threads: of each device; 0: as the setup says. */
@@ -279,6 +302,7 @@ static int prepare(comparison *all, const compare_flags *flags) {
     snprintf(all->result.processor, sizeof all->result.processor, "%s",
              view.devices[0].description);
     code = set_straggler(&all->result.setup, flags);
+    if (code < 0) code = set_shares(&all->result.setup, flags, view.devices[0].capability > 0);
     if (code < 0) code = check_also(flags, &view);
     if (code >= 0) return code;
     all->result.learn_steps = flags->learn_steps;

@@ -29,6 +29,14 @@ static bool is_rank(const compare_engine *engine) {
     return engine->role.rank.world > 0;
 }
 
+static int participants_of(const compare_engine *engine) {
+    return is_rank(engine) ? engine->role.rank.world : engine->role.devices;
+}
+
+static bool has_shares(const compare_engine *engine) {
+    return participants_of(engine) > 1 && engine->setup.share_count > 0;
+}
+
 static yoke_status open_devices(compare_engine *engine) {
     char list[COMPARE_LIST_BYTES];
     compare_setup_list(&engine->setup, engine->role.devices, list);
@@ -52,6 +60,7 @@ static yoke_status open_data(compare_engine *engine) {
                                    .devices = engine->devices,
                                    .rank = engine->role.rank.rank,
                                    .world = engine->role.rank.world};
+    if (has_shares(engine)) options.rank = options.world = 0; /* take_share cuts whole batches */
     yoke_status status = compare_setup_open(setup, !is_rank(engine), &engine->dataset);
     engine->rows.struct_size = sizeof engine->rows;
     if (status == YOKE_OK) status = yoke_dataset_describe(engine->dataset, &engine->rows);
@@ -76,8 +85,20 @@ static yoke_status join_ranks(compare_engine *engine) {
 
 /* single stays the yardstick. */
 static bool has_straggler(const compare_engine *engine) {
-    int participants = is_rank(engine) ? engine->role.rank.world : engine->role.devices;
+    int participants = participants_of(engine);
     return participants > 1 && engine->setup.straggler < participants;
+}
+
+/* Ranks bring as many rows as their share has: each engine has room for the largest one. */
+static int largest_batch(const compare_engine *engine) {
+    const compare_setup *setup = &engine->setup;
+    int world = engine->role.rank.world, most = 0;
+    if (!is_rank(engine) || !has_shares(engine)) return setup->batch;
+    for (int i = 0; i < world; i++) {
+        int count = compare_setup_rows(setup, world, i).count;
+        most = count > most ? count : most;
+    }
+    return most * world;
 }
 
 static yoke_status build_parallel(compare_engine *engine) {
@@ -95,13 +116,17 @@ static yoke_status build_parallel(compare_engine *engine) {
         .collectives = collectives,
         .first_bucket_bytes = bucket_bytes,
         .bucket_bytes = bucket_bytes,
-        .batch = setup->batch,
+        .batch = largest_batch(engine),
         .shards = setup->shards,
         .seed = setup->seed,
         .process_group = engine->group,
         .interpreter_us = setup->interpreter_us,
         .link = setup->link[0] != '\0' ? setup->link : NULL,
         .pixels = yoke_loader_pixels(engine->loader)};
+    if (has_shares(engine) && !is_rank(engine)) {
+        options.shares = setup->shares;
+        options.share_count = engine->role.devices;
+    }
     if (has_straggler(engine)) {
         options.straggler = setup->straggler;
         options.straggler_factor = setup->straggler_factor;
@@ -163,12 +188,37 @@ void compare_engine_describe(const compare_engine *engine, compare_facts *facts)
     }
 }
 
+/* Leaves this rank's rows of a whole batch. */
+static void take_share(compare_engine *engine) {
+    yoke_batch *batch = &engine->batch;
+    size_t rows = (size_t)batch->rows;
+    compare_rows own =
+        compare_setup_rows(&engine->setup, participants_of(engine), engine->role.rank.rank);
+    size_t first = (size_t)own.first, count = (size_t)own.count;
+    if (batch->inputs != NULL) batch->inputs += first * (batch->inputs_count / rows);
+    if (batch->labels != NULL) batch->labels += first * (batch->labels_count / rows);
+    if (batch->targets != NULL) batch->targets += first * (batch->targets_count / rows);
+    batch->inputs_count = batch->inputs_count / rows * count;
+    batch->labels_count = batch->labels_count / rows * count;
+    batch->targets_count = batch->targets_count / rows * count;
+    batch->first_row = own.first;
+    batch->whole_rows = batch->rows;
+    batch->rows = own.count;
+}
+
 /* The next batch; starts another epoch at the end of one. */
 static yoke_status next_batch(compare_engine *engine) {
-    yoke_status status = yoke_loader_next(engine->loader, &engine->batch, NULL);
-    if (status != YOKE_OK || engine->batch.rows > 0 || engine->batch.whole_rows > 0) return status;
-    status = yoke_loader_begin(engine->loader, ++engine->epoch);
-    return status == YOKE_OK ? yoke_loader_next(engine->loader, &engine->batch, NULL) : status;
+    TRY(yoke_loader_next(engine->loader, &engine->batch, NULL));
+    if (engine->batch.rows == 0 && engine->batch.whole_rows == 0) {
+        TRY(yoke_loader_begin(engine->loader, ++engine->epoch));
+        TRY(yoke_loader_next(engine->loader, &engine->batch, NULL));
+    }
+    if (!is_rank(engine) || !has_shares(engine)) return YOKE_OK;
+    if (engine->batch.more_input_count > 0)
+        return cli_refuse(YOKE_ERROR_ARGUMENT, "--shares: rows of one input; %s has several",
+                          engine->rows.name);
+    take_share(engine);
+    return YOKE_OK;
 }
 
 const yoke_dataset_info *compare_engine_rows(const compare_engine *engine) {

@@ -27,6 +27,12 @@ static void json_setup(yoke_json *json, const compare_result *result) {
         yoke_json_integer(json, "straggler", setup->straggler);
         yoke_json_real(json, "straggler_factor", setup->straggler_factor);
     }
+    if (setup->share_count > 0) {
+        yoke_json_open(json, "rows_of_devices", '[');
+        for (int i = 0; i < setup->device_count; i++)
+            yoke_json_integer(json, NULL, compare_setup_rows(setup, setup->device_count, i).count);
+        yoke_json_close(json, ']');
+    }
     if (compare_find(result, COMPARE_LOCAL, setup->device_count) != NULL)
         yoke_json_integer(json, "sync_every", setup->sync_every);
     if (result->torch[0] != '\0') yoke_json_text(json, "torch", result->torch);

@@ -23,6 +23,16 @@ static yoke_status add_link(yoke_report *report, const compare_setup *setup) {
     return yoke_report_add_fact(report, "link", "%s, modelled", report->link);
 }
 
+static yoke_status add_shares(yoke_report *report, const compare_setup *setup) {
+    char text[TEXT_BYTES] = "";
+    for (int i = 0; i < setup->device_count && setup->share_count > 0; i++) {
+        size_t length = strlen(text);
+        snprintf(text + length, sizeof text - length, "%s%d", i == 0 ? "" : " + ",
+                 compare_setup_rows(setup, setup->device_count, i).count);
+    }
+    return text[0] != '\0' ? yoke_report_add_fact(report, "rows of devices", "%s", text) : YOKE_OK;
+}
+
 static yoke_status add_facts(yoke_report *report, const compare_result *result) {
     const compare_setup *setup = &result->setup;
     TRY(yoke_report_add_fact(report, "model", "%s, %zu parameters", setup->model,
@@ -46,6 +56,7 @@ static yoke_status add_facts(yoke_report *report, const compare_result *result) 
         TRY(yoke_report_add_fact(report, "straggler",
                                  "device or rank %d computes %g times as long; not in single",
                                  setup->straggler, setup->straggler_factor));
+    TRY(add_shares(report, setup));
     if (compare_find(result, COMPARE_ASYNC, setup->device_count) != NULL)
         TRY(yoke_report_add_fact(report, "async", "a step is a push, of %d rows by one device",
                                  setup->batch));

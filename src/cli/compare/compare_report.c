@@ -35,6 +35,14 @@ static void print_torch(FILE *out, const compare_result *result) {
     fputc('\n', out);
 }
 
+static void print_shares(FILE *out, const compare_setup *setup) {
+    fprintf(out, "shares   rows of %d devices or ranks:", setup->device_count);
+    for (int i = 0; i < setup->device_count; i++)
+        fprintf(out, "%s%d", i == 0 ? " " : " + ",
+                compare_setup_rows(setup, setup->device_count, i).count);
+    fputc('\n', out);
+}
+
 static void print_setup(FILE *out, const compare_result *result) {
     const compare_setup *setup = &result->setup;
     fprintf(out, "model    %s, %zu parameters, %s%s\n", setup->model, result->parameters,
@@ -51,6 +59,7 @@ static void print_setup(FILE *out, const compare_result *result) {
     if (result->torch[0] != '\0') print_torch(out, result);
     if (!isnan(setup->interpreter_us))
         fprintf(out, "python   %g us for each call or copy of a layer\n", setup->interpreter_us);
+    if (setup->share_count > 0) print_shares(out, setup);
     if (setup->straggler_factor > 0)
         fprintf(out, "slow     device or rank %d computes %g times as long; not in single\n",
                 setup->straggler, setup->straggler_factor);
@@ -74,6 +83,8 @@ static void print_equality(FILE *out, const compare_result *result, const compar
     const char *with = compare_kind_name(result->modes[mode->compared_with].kind);
     if (mode->verdict == COMPARE_SAME_BITS)
         fprintf(out, "  same bits as %s", with);
+    else if (mode->verdict == COMPARE_ROUNDING && mode->compared_steps < result->learn_steps)
+        fprintf(out, "  first %d: %.1e to %s", mode->compared_steps, mode->difference, with);
     else if (mode->verdict == COMPARE_ROUNDING)
         fprintf(out, "  losses %.1e from %s", mode->difference, with);
     else

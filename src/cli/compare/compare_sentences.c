@@ -75,7 +75,7 @@ static void say_same_network(FILE *out, const compare_result *result, double mos
     say(out, "PyTorch's %slosses differ from Yoke's by %.1e at most: the same network learned.%s",
         first, most,
         some ? " It rounds otherwise, and with batch norm that grows in each step: later losses "
-               "part, as those of single and all cores do."
+               "part, as those of other numbers of threads do."
              : "");
 }
 

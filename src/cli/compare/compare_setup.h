@@ -32,6 +32,8 @@ typedef struct compare_setup {
     double straggler_factor;
     double interpreter_us; /* of python; NAN: it does not race */
     int sync_every;        /* of local: steps from one mean to the next */
+    double shares[64];     /* of the devices or ranks; contenders on fewer have the first few */
+    int share_count;       /* 0: all have as many rows */
     char torch[1024];      /* the interpreter of the torch contenders; "": they do not race */
     double torch_deadline; /* seconds in which they answer */
     int learn_steps;       /* of a trainer and of torch, which learn so many; 0: they race */
@@ -54,6 +56,12 @@ void compare_setup_devices(compare_setup *setup, const struct device_view *view,
 /* The first `count` devices, as yoke_devices_options.list. */
 #define COMPARE_LIST_BYTES 1024
 void compare_setup_list(const compare_setup *setup, int count, char list[COMPARE_LIST_BYTES]);
+typedef struct compare_rows {
+    int first, count;
+} compare_rows;
+/* The rows of one of several devices or ranks in a batch: torch.chunk's, or by shares those that
+ * yoke_data_parallel_options.shares gives. */
+compare_rows compare_setup_rows(const compare_setup *setup, int participants, int index);
 /* The rate of a race: weights stay the same, so that all rounds compute with the same numbers. */
 #define COMPARE_RACE_RATE 1e-9
 /* Whether two of the first `count` devices are one GPU: NCCL allows one rank for each. */

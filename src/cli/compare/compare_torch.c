@@ -101,9 +101,13 @@ static void read_tail(const compare_torch *torch, int rank, char text[TAIL_BYTES
     text[0] = '\0';
     FILE *file = fopen(path, "r");
     if (file == NULL) return;
-    if (fseek(file, -(TAIL_BYTES - 1), SEEK_END) != 0) rewind(file);
+    bool cut = fseek(file, -(TAIL_BYTES - 1), SEEK_END) == 0;
+    if (!cut) rewind(file);
     size_t length = fread(text, 1, TAIL_BYTES - 1, file);
     fclose(file);
+    const char *whole = cut ? memchr(text, '\n', length) : NULL; /* its lines are whole */
+    if (whole != NULL) length -= (size_t)(++whole - text);
+    if (whole != NULL) memmove(text, whole, length);
     while (length > 0 && isspace((unsigned char)text[length - 1]))
         length--;
     text[length] = '\0';

@@ -126,7 +126,6 @@ static void json_rows(yoke_json *json, const yoke_dataset_info *rows) {
     yoke_json_integer(json, "channels", rows->shape.channels);
     yoke_json_integer(json, "height", rows->shape.height);
     yoke_json_integer(json, "width", rows->shape.width);
-    yoke_json_boolean(json, "text", rows->shape.sequence);
     yoke_json_boolean(json, "regression", regression);
     yoke_json_integer(json, "classes", regression ? rows->target_count : rows->classes);
 }
@@ -135,6 +134,10 @@ static void json_work(yoke_json *json, const compare_entry *entry, int ranks) {
     const compare_setup *setup = entry->setup;
     yoke_json_text(json, "way", entry->torch);
     yoke_json_integer(json, "ranks", ranks);
+    yoke_json_open(json, "rows", '[');
+    for (int i = 0; i < ranks; i++)
+        yoke_json_integer(json, NULL, compare_setup_rows(setup, ranks, i).count);
+    yoke_json_close(json, ']');
     yoke_json_integer(json, "devices", entry->role.devices);
     yoke_json_boolean(json, "cuda", compare_torch_has_cuda(setup));
     yoke_json_integer(json, "threads", setup->threads);

@@ -110,6 +110,9 @@ class Contender:
 
     def make_model(self):
         row = self.models.Row(self.work["classes"], self.work["channels"], self.work["height"], self.work["width"])
+        self.text = self.models.options_of(self.work["model"])[0] in self.models.TEXTS
+        if self.text:  # its values are tokens in a row
+            row = self.models.Row(row.classes, 1, row.channels * row.height * row.width, 1)
         try:
             model = self.models.network(self.work["model"], row)
         except self.models.NoModel as why:
@@ -131,23 +134,20 @@ class Contender:
         return self.torch.nn.parallel.DistributedDataParallel(self.model, **buckets)
 
     def read_batch(self):
-        """This rank's rows, by torch.chunk's rule."""
+        """This rank's rows."""
         batch = read_tensors(self.torch, self.folder / "batch")
         self.inputs, self.wanted = (self.part_of(batch[key]) for key in ("inputs", "wanted"))
         self.values = batch["wanted"].numel()  # what divides the loss of all ranks
-        if self.work["text"]:
-            self.inputs = self.inputs.flatten(1).long()
-        if not self.work["regression"]:
-            self.wanted = self.wanted.long().flatten()
+        self.inputs = self.inputs.flatten(1).long() if self.text else self.inputs
+        self.wanted = self.wanted.flatten(1) if self.work["regression"] else self.wanted.flatten().long()
         if self.work["cuda"]:
             self.inputs, self.wanted = self.inputs.pin_memory(), self.wanted.pin_memory()
 
     def part_of(self, tensor):
-        parts = tensor.chunk(self.world)
-        if len(parts) < self.world:
+        if 0 in self.work["rows"]:
             raise Refusal(f"--batch {len(tensor)} leaves a rank of {self.world} without rows, and PyTorch's ranks all "
                           "need some")
-        return parts[self.rank].clone()
+        return tensor.split(self.work["rows"])[self.rank].clone()
 
     def loss(self):
         """DDP takes the mean of the ranks' gradients; the rows of all ranks divide Yoke's."""
