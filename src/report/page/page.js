@@ -95,6 +95,7 @@
 
     function fit(sheet, text, room, weight) {
         let low = 0, high = text.length;
+        room *= 0.98; // two browsers measure a long text a little differently
         if (widthOf(sheet, text, weight) <= room) return text;
         while (low < high) {
             const middle = (low + high + 1) >> 1;
@@ -291,8 +292,13 @@
 
     // On paper: light, without readouts, and as wide as a page.
     addEventListener("beforeprint", () => {
-        for (const [place, state] of shown)
-            repaint(place, {...state, at: -1}, place.closest(".slide") ? {width: 1000, em: 20} : {width: 720, em: 13});
+        for (const [place, state] of shown) {
+            if (!place.closest(".slide")) repaint(place, {...state, at: -1}, {width: 720, em: 13});
+            else for (let em = 22, high = true; high && em > 7; em -= 2) {
+                repaint(place, {...state, at: -1}, {width: 1000, em});
+                high = place.firstChild.viewBox.baseVal.height > 430;
+            }
+        }
     });
     addEventListener("afterprint", () => shown.forEach((state, place) => repaint(place, state)));
 
@@ -592,7 +598,8 @@
                 x: (log ? logarithmic : linear)(range.x[0], range.x[1], left + inset, right - inset),
                 y: linear(low, high, bottom, top),
             };
-            const clip = node(sheet.svg, "svg", {x: left, y: top, width: right - left, height}); // what leaves it is cut
+            const clip = node(sheet.svg, "svg", {x: left, y: top, width: right - left, height});
+            // What leaves it is cut.
             clip.setAttribute("viewBox", `${left} ${top} ${right - left} ${height}`);
             write(sheet, behind, 0, 1.05 * em, words(chart.y?.name ?? ""), {className: "quiet", room: sheet.width});
             for (const [value, text] of ticks) {
@@ -706,7 +713,8 @@
         const modes = modesOf(page).filter(isFirst).slice(0, 4), links = modes.flatMap((mode) => lanesOf(mode, "link"));
         if (modes.length === 0)
             return ["throughput", "rates", "accuracy", "loss", "classes"].some((name) => draw(place, name, page));
-        const room = Math.max(2, Math.floor((34 / modes.length - 2.2) / (links.length > 0 ? 2.84 : 1.62)));
+        const height = place.closest(".slide") ? 22 : 34; // of a screen, in letters
+        const room = Math.max(2, Math.floor((height / modes.length - 2.2) / (links.length > 0 ? 2.84 : 1.62)));
         const most = Math.max(0, ...links.map((lane) => busy(lane))), isBusiest = (lane) => busy(lane) >= 0.98 * most;
         // Where most links are busy alike, none is the busiest.
         const any = most > 0 && 2 * links.filter(isBusiest).length <= Math.max(2, links.length);
@@ -716,7 +724,7 @@
             return groupOf(mode, [...lanesOf(mode, "device").filter(isKept), ...own.filter(isKept)]);
         });
         const cut = modes.some((mode) => lanesOf(mode, "device").length > room);
-        const notes = cut ? [`Of each group the first ${room} devices; the timeline below has the others.`] : [];
+        const notes = cut ? [`Of each group the first ${room} devices; the timeline has the others.`] : [];
         return give(lanes, place, {groups, ...axisOf(page), quiet: true, notes});
     }
 
