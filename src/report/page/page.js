@@ -50,6 +50,7 @@
     }
 
     const count = (value) => (Number.isInteger(value) ? decimal(value, 0) : number(value));
+    const between = (low, high) => (high > low ? ` (${number(low)} to ${number(high)})` : "");
     const isPale = (name) => /-(wait|load|idle)$/.test(name);
 
     const UNITS = {
@@ -93,6 +94,8 @@
         return pen.measureText(text).width;
     }
 
+    const widest = (sheet, texts, weight) => Math.max(0, ...texts.map((text) => widthOf(sheet, text, weight)));
+
     function fit(sheet, text, room, weight) {
         let low = 0, high = text.length;
         room *= 0.98; // two browsers measure a long text a little differently
@@ -119,6 +122,13 @@
     const line = (parent, className, x1, y1, x2, y2) => node(parent, "line", {class: className, x1, y1, x2, y2});
     const box = (x, y, width, height) =>
         `M${x.toFixed(2)} ${y.toFixed(2)}h${width.toFixed(2)}v${height.toFixed(2)}h${(-width).toFixed(2)}z`;
+
+    // A line with a stroke at each end.
+    function whisker(sheet, className, x1, y1, x2, y2, across, down) {
+        line(sheet.svg, className, x1, y1, x2, y2);
+        for (const [x, y] of [[x1, y1], [x2, y2]])
+            line(sheet.svg, className, x - across, y - down, x + across, y + down);
+    }
 
     function mark(sheet, row, x, y, width, height, say) {
         sheet.marks.push({row, x, y, width, height, say});
@@ -182,11 +192,9 @@
     const shown = new Map(); // element: {head, paint, width, at}
     const watch = new ResizeObserver((entries) => {
         for (const {target} of entries) {
+            if (!target.isConnected) shown.delete(target);
             const state = shown.get(target);
-            if (!target.isConnected) {
-                shown.delete(target);
-                watch.unobserve(target);
-            } else if (state && Math.abs(target.clientWidth - state.width) >= 1) repaint(target, state);
+            if (state && Math.abs(target.clientWidth - state.width) >= 1) repaint(target, state);
         }
     });
 
@@ -200,12 +208,12 @@
     }
 
     function repaint(place, state, print) {
-        const style = getComputedStyle(place), width = print ? print.width : place.clientWidth;
+        const style = getComputedStyle(place), width = print?.width ?? place.clientWidth;
         if (!(width > 0)) return; // it is hidden, and paints itself when it no longer is
         const focused = place.contains(document.activeElement), id = `yoke-figure-${++serial}`, at = state.at;
         const svg = node(null, "svg", {xmlns: SVG, role: "img", tabindex: 0,
             "aria-labelledby": `${id}-title`, "aria-describedby": `${id}-text`});
-        const em = print ? print.em : Math.max(14, parseFloat(style.fontSize) * 0.9);
+        const em = print?.em ?? Math.max(14, parseFloat(style.fontSize) * 0.9);
         const root = print ? em : parseFloat(getComputedStyle(document.body).fontSize);
         const sheet = {svg, width, em, root, family: style.fontFamily, marks: [], id};
         state.width = place.clientWidth;
@@ -251,7 +259,7 @@
 
     function listen(place, sheet, state) {
         const readout = element(place, "output", "readout");
-        const frame = node(sheet.svg, "rect", {class: "mark", visibility: "hidden"});
+        const frame = node(sheet.svg, "path", {class: "mark", visibility: "hidden"});
         readout.setAttribute("aria-live", "polite");
         readout.hidden = true;
 
@@ -261,8 +269,7 @@
             frame.setAttribute("visibility", mark ? "visible" : "hidden");
             readout.hidden = !mark;
             if (!mark) return;
-            const around = {x: mark.x - 2, y: mark.y - 2, width: mark.width + 4, height: mark.height + 4};
-            for (const [key, size] of Object.entries(around)) frame.setAttribute(key, size.toFixed(1));
+            frame.setAttribute("d", box(mark.x - 2, mark.y - 2, mark.width + 4, mark.height + 4));
             readout.textContent = mark.say();
             const left = (mark.x + mark.width / 2) * ratio - readout.offsetWidth / 2;
             const above = mark.y * ratio - readout.offsetHeight - 8;
@@ -366,12 +373,12 @@
         const most = Math.max(0, ...groups.map((group) => group.length || 0), chart.length || 0,
             ...groups.flatMap((group) => group.lanes.flatMap((lane) => list(lane.spans).filter(isSpan)
                 .reduce((last, span) => Math.max(last, span[1]), 0)))) || 1;
-        show(place, {title: chart.title, text: chart.text ?? laneWords(groups), notes: chart.notes}, (sheet) => {
+        show(place, {...chart, text: chart.text ?? laneWords(groups)}, (sheet) => {
             const em = sheet.em, behind = node(sheet.svg, "g");
             const names = chart.names ?? groups.flatMap((group) => group.lanes.map((lane) => lane.name));
             // As wide as in a larger figure of the page, so that a moment has one length.
-            const wide = Math.max(0, ...unique(names).map((name) => widthOf(sheet, words(name, 80), 700) / em));
-            const left = Math.min((wide + 0.6) * Math.max(em, sheet.root), 0.34 * sheet.width);
+            const wide = widest(sheet, unique(names).map((name) => words(name, 80)), 700) / em + 0.6;
+            const left = Math.min(wide * Math.max(em, sheet.root), 0.34 * sheet.width);
             const scale = linear(0, most, left, sheet.width - 1.2 * sheet.root);
             let y = 0, row = 0;
             for (const group of groups) {
@@ -418,8 +425,8 @@
         const all = list(chart.rows), rows = all.slice(0, ROWS), unit = UNITS[chart.unit ?? ""] ?? number;
         const partsOf = (row) => list(row.parts).filter((part) => part.value > 0 && isNumber(part.value));
         const total = (row) => sum(partsOf(row).map((part) => part.value));
-        const valueText = (row) => unit(total(row)) + (row.high > row.low
-            ? ` (${number(row.low)} to ${number(row.high)})` : "");
+        const valueText = (row) => unit(total(row)) + between(row.low, row.high);
+        const nameOf = (row) => words(row.group ? `${row.group}, ${row.name}` : row.name, 120);
         const most = chart.most || Math.max(0, ...rows.map((row) => Math.max(total(row), row.high || 0))) || 1;
         const keyOf = (part) => `${part.class} ${part.name}`, used = new Set(rows.flatMap(partsOf).map(keyOf));
         const named = new Map(rows.flatMap((row) => list(row.parts)).map((part) => [keyOf(part), part]));
@@ -427,11 +434,11 @@
         const notes = [...list(chart.notes), ...(all.length > ROWS
             ? [`Only the first ${ROWS} of ${decimal(all.length, 0)} bars are drawn.`] : [])];
         const text = chart.text ?? `A bar for each row. ${rows.slice(0, 16).map((row) =>
-            `${words(row.group ? `${row.group}, ${row.name}` : row.name, 80)}: ${valueText(row)}`).join("; ")}.`;
-        show(place, {title: chart.title, text, notes}, (sheet) => {
+            `${nameOf(row)}: ${valueText(row)}`).join("; ")}.`;
+        show(place, {...chart, text, notes}, (sheet) => {
             const em = sheet.em, behind = node(sheet.svg, "g");
-            const names = Math.max(0, ...rows.map((row) => widthOf(sheet, words(row.name, 80))));
-            const ends = Math.max(0, ...rows.map((row) => widthOf(sheet, unit(total(row)), 600)));
+            const names = widest(sheet, rows.map((row) => words(row.name, 80)));
+            const ends = widest(sheet, rows.map((row) => unit(total(row))), 600);
             const above = names + 0.6 * em > 0.36 * sheet.width; // long names stand above their bars
             const left = above ? 0 : names + 0.6 * em;
             const scale = linear(0, most, left, sheet.width - ends - 0.8 * em);
@@ -442,11 +449,9 @@
                         {className: "group", room: sheet.width, weight: 700});
                     y += 1.65 * em;
                 }
-                if (above) {
-                    write(sheet, sheet.svg, 0, y + 1.05 * em, words(row.name, 200), {room: sheet.width});
-                    y += 1.3 * em;
-                } else
-                    write(sheet, sheet.svg, left - 0.5 * em, y + 1.15 * em, words(row.name, 80), {anchor: "end"});
+                const style = above ? {room: sheet.width} : {anchor: "end"};
+                write(sheet, sheet.svg, above ? 0 : left - 0.5 * em, y + 1.1 * em, words(row.name, 200), style);
+                y += above ? 1.3 * em : 0;
                 const height = 1.4 * em, top = y + 0.1 * em;
                 let value = 0;
                 for (const part of partsOf(row)) {
@@ -455,21 +460,14 @@
                     node(sheet.svg, "path", {class: `span ${part.class}`, d: box(begin, top, width, height)});
                     if (entries.length > 1 && widthOf(sheet, name, 600) + 0.6 * em <= width)
                         inside(sheet, begin + width / 2, top, height, name, isPale(part.class));
-                    mark(sheet, index, begin, top, Math.max(1, width), height, () =>
-                        `${words(row.group ? `${row.group}, ${row.name}` : row.name, 120)}: ` +
+                    mark(sheet, index, begin, top, Math.max(1, width), height, () => `${nameOf(row)}: ` +
                         (entries.length > 1 ? `${name} ${unit(part.value)}, of ${unit(total(row))}` : valueText(row)));
                     value += part.value;
                 }
-                const low = scale(row.low), high = scale(row.high), middle = top + height / 2;
-                const whisker = row.high > row.low;
-                if (whisker) {
-                    line(sheet.svg, "whisker", low, middle, high, middle);
-                    for (const end of [low, high])
-                        line(sheet.svg, "whisker", end, middle - 0.3 * em, end, middle + 0.3 * em);
-                }
-                const end = Math.max(scale(value), whisker ? high : 0);
-                write(sheet, sheet.svg, Math.min(end + 0.5 * em, sheet.width - ends), y + 1.15 * em, unit(total(row)),
-                    {className: "value"});
+                const middle = top + height / 2, high = row.high > row.low ? row.high : 0;
+                const end = Math.min(scale(Math.max(value, high)) + 0.5 * em, sheet.width - ends);
+                if (high) whisker(sheet, "whisker", scale(row.low), middle, scale(high), middle, 0, 0.3 * em);
+                write(sheet, sheet.svg, end, y + 1.15 * em, unit(total(row)), {className: "value"});
                 y += 1.7 * em;
             });
             const count = (scale.end - left) / ((chart.unit === "bytes" ? 8 : 5) * em);
@@ -499,13 +497,10 @@
         const points = series.filter((one) => !one.guide).flatMap((one) => one.points);
         const ends = (all) => [Math.min, Math.max].map((of) => all.reduce((a, b) => of(a, b), of()));
         const [low, high] = ends(points.flatMap((point) => point.slice(1).filter(isNumber)));
-        const range = {
-            x: ends(points.map((point) => point[0])),
-            y: [chart.y?.zero ? Math.min(0, low) : low, chart.y?.most > 0 ? Math.min(high, chart.y.most) : high],
-        };
-        if (range.x[0] === range.x[1]) range.x[1] = chart.x?.log ? 10 * range.x[0] : range.x[0] + 1;
-        if (!(range.y[0] < range.y[1])) range.y = [Math.min(0, low), Math.max(0, high) || 1];
-        return range;
+        const x = ends(points.map((point) => point[0]));
+        const y = [chart.y?.zero ? Math.min(0, low) : low, chart.y?.most > 0 ? Math.min(high, chart.y.most) : high];
+        if (x[0] === x[1]) x[1] = chart.x?.log ? 10 * x[0] : x[0] + 1;
+        return {x, y: y[0] < y[1] ? y : [Math.min(0, low), Math.max(0, high) || 1]};
     }
 
     function countTicks(chart, series, range) {
@@ -515,7 +510,7 @@
         }
         const ticks = [];
         for (let k = Math.ceil(Math.log10(range.x[0]) - 1e-9); 10 ** k <= range.x[1] * 1.000001; k++)
-            ticks.push([10 ** k, k >= -3 && k < 6 ? number(10 ** k).replace(/\.0+$|(\.\d*?)0+$/, "$1") : `1e${k}`]);
+            ticks.push([10 ** k, k >= -3 && k < 6 ? String(Number((10 ** k).toPrecision(1))) : `1e${k}`]);
         return ticks;
     }
 
@@ -535,39 +530,30 @@
     function paintSeries(sheet, chart, one, row, place, clip) {
         const em = sheet.em, {x, y} = place;
         if (!one.apart && one.points.length > 1)
-            node(clip, "path", {
-                class: `line ${one.class}${one.dashed ? " dashed" : ""}`,
+            node(clip, "path", {class: `line ${one.class}${one.dashed ? " dashed" : ""}`,
                 d: one.points.map((point, index) => `${index ? "L" : "M"}${x(point[0]).toFixed(1)} ` +
-                    Math.max(-1e4, Math.min(1e4, y(point[1]))).toFixed(1)).join(""),
-            });
+                    Math.max(-1e4, Math.min(1e4, y(point[1]))).toFixed(1)).join("")});
         if (one.guide) return nameGuide(sheet, one, place);
         const stride = Math.ceil(one.points.length / 500);
         one.points.forEach((point, index) => {
             const [at, value, low, high] = point, left = x(at), top = y(value);
             if (value > y.high * (1 + 1e-9) || (index % stride && index + 1 < one.points.length)) return;
             if (one.upright) line(sheet.svg, `line ${one.class}`, left, y.end, left, y.begin);
-            if (high > low) {
-                line(sheet.svg, `line ${one.class}`, left, y(low), left, y(high));
-                for (const end of [y(low), y(high)])
-                    line(sheet.svg, `line ${one.class}`, left - 0.25 * em, end, left + 0.25 * em, end);
-            }
+            if (high > low) whisker(sheet, `line ${one.class}`, left, y(low), left, y(high), 0.25 * em, 0);
             if (one.markers) marker(sheet, one.class, left, top);
             mark(sheet, row, left - 0.3 * em, top - 0.3 * em, 0.6 * em, 0.6 * em, () =>
-                `${words(one.name, 80)}: ${number(value)}${high > low ? ` (${number(low)} to ${number(high)})` : ""} ` +
+                `${words(one.name, 80)}: ${number(value)}${between(low, high)} ` +
                 `${words(chart.y?.name ?? "", 40)} at ${words(chart.x?.name ?? "x", 40)} ${count(at)}`);
         });
     }
 
     // Where a guide leaves the drawing, or at its end.
     function nameGuide(sheet, guide, {x, y}) {
-        const index = guide.points.findIndex((point) => point[1] > y.high);
-        const [before, after] = [guide.points[index - 1], guide.points[index]];
-        const last = guide.points.at(-1), text = `${words(guide.name, 40)}: ${number(last[1])} at ${count(last[0])}`;
-        const share = before && after ? (y.high - before[1]) / (after[1] - before[1]) : 0;
-        const left = before && after ? x(before[0]) + share * (x(after[0]) - x(before[0])) : x(last[0]);
-        const top = before && after ? y.end : y(last[1]), right = left + widthOf(sheet, text) + sheet.em < x.end;
-        write(sheet, sheet.svg, left + (right ? 0.5 : -0.9) * sheet.em, top + 1.1 * sheet.em, text,
-            {anchor: right ? "start" : "end", className: "quiet"});
+        const last = guide.points.at(-1), seen = guide.points.findLast((point) => point[1] <= y.high) ?? last;
+        const text = `${words(guide.name, 40)}: ${number(last[1])} at ${count(last[0])}`, left = x(seen[0]);
+        const isRoom = left + widthOf(sheet, text) + sheet.em < x.end;
+        write(sheet, sheet.svg, left + (isRoom ? 0.5 : -0.9) * sheet.em, y(seen[1]) + 1.1 * sheet.em, text,
+            {anchor: isRoom ? "start" : "end", className: "quiet"});
     }
 
     function xy(place, chart) {
@@ -579,10 +565,10 @@
         const ends = (one) => `${words(one.name, 80)}: from ${end(one.points[0])} to ${end(one.points.at(-1))}`;
         const text = chart.text ?? `${words(chart.y?.name ?? "values")} against ${words(chart.x?.name ?? "x")}. ` +
             `${series.slice(0, 12).map(ends).join("; ")}.`;
-        show(place, {title: chart.title, text, notes: chart.notes}, (sheet) => {
+        show(place, {...chart, text}, (sheet) => {
             const em = sheet.em, range = rangeOf(chart, series), behind = node(sheet.svg, "g");
             const drawn = series.filter((one) => !one.guide);
-            const names = Math.max(0, ...drawn.map((one) => widthOf(sheet, words(one.name, 80), 600)));
+            const names = widest(sheet, drawn.map((one) => words(one.name, 80)), 600);
             const direct = drawn.length > 1 && drawn.length <= 8 && !drawn.some((one) => one.apart) &&
                 names + 0.8 * em < 0.3 * sheet.width;
             const height = Math.min(19 * em, Math.max(11 * em, 0.5 * sheet.width)), top = 1.9 * em;
@@ -590,17 +576,14 @@
             const low = Math.floor(range.y[0] / tick + 1e-6) * tick, high = Math.ceil(range.y[1] / tick - 1e-6) * tick;
             const ticks = ticksOf(high, tick, (value) => (tick < 1e-4 || tick >= 1e9 ? number(value)
                 : plain(value, tick)), low);
-            const left = Math.max(...ticks.map(([, text]) => widthOf(sheet, text))) + 0.7 * em;
+            const left = widest(sheet, ticks.map(([, text]) => text)) + 0.7 * em;
             const right = sheet.width - (direct ? names + 0.8 * em : 0.9 * em), bottom = top + height;
             const inset = chart.x?.counts ? 1.2 * em : 0;
             const log = chart.x?.log || (chart.x?.counts && range.x[0] > 0 && range.x[1] > 32 * range.x[0]);
-            const scales = {
-                x: (log ? logarithmic : linear)(range.x[0], range.x[1], left + inset, right - inset),
-                y: linear(low, high, bottom, top),
-            };
-            const clip = node(sheet.svg, "svg", {x: left, y: top, width: right - left, height});
-            // What leaves it is cut.
-            clip.setAttribute("viewBox", `${left} ${top} ${right - left} ${height}`);
+            const x = (log ? logarithmic : linear)(range.x[0], range.x[1], left + inset, right - inset);
+            const scales = {x, y: linear(low, high, bottom, top)}, width = right - left;
+            const viewBox = `${left} ${top} ${width} ${height}`;
+            const clip = node(sheet.svg, "svg", {x: left, y: top, width, height, viewBox});
             write(sheet, behind, 0, 1.05 * em, words(chart.y?.name ?? ""), {className: "quiet", room: sheet.width});
             for (const [value, text] of ticks) {
                 const at = scales.y(value);
@@ -630,9 +613,9 @@
         const rights = sum(counts.map((row, index) => row[index])), all = sum(counts.map(sum));
         const text = chart.text ?? `A cell for each true class and each predicted class. ${decimal(rights, 0)} of ` +
             `${decimal(all, 0)} rows are on the diagonal, where both are equal.`;
-        show(place, {title: chart.title, text, notes: chart.notes}, (sheet) => {
-            const em = sheet.em, widest = Math.max(0, ...names.map((name) => widthOf(sheet, name)));
-            const left = Math.min(widest + 1.8 * em, 0.36 * sheet.width), head = Math.min(widest + 0.8 * em, 9 * em);
+        show(place, {...chart, text}, (sheet) => {
+            const em = sheet.em, longest = widest(sheet, names);
+            const left = Math.min(longest + 1.8 * em, 0.36 * sheet.width), head = Math.min(longest + 0.8 * em, 9 * em);
             const cell = Math.min(4.2 * em, (sheet.width - left - 2) / Math.max(1, size)), top = 1.6 * em + head;
             const every = Math.max(1, Math.ceil((1.15 * em) / cell)), paths = new Map(), numbers = [];
             const axes = "row: true class; column: predicted class";
@@ -668,11 +651,9 @@
         for (const row of rows) {
             const item = element(all, "li"), percent = `${number(100 * row.probability)} %`;
             const [label, predicted] = [name(row.label), name(row.predicted)];
-            if (/^data:image\/(png|jpeg);base64,/.test(row.picture ?? "")) {
-                const image = element(item, "img");
-                image.src = row.picture;
-                image.alt = `row ${row.row}: ${label}, taken for ${predicted} with ${percent}`;
-            }
+            const alt = `row ${row.row}: ${label}, taken for ${predicted} with ${percent}`;
+            if (/^data:image\/(png|jpeg);base64,/.test(row.picture ?? ""))
+                Object.assign(element(item, "img"), {src: row.picture, alt});
             element(item, "b", "", label);
             element(item, "span", "", `taken for ${predicted}, ${percent}`);
             element(item, "span", "quiet", `row ${number(row.row)}, loss ${number(row.loss)}`);
@@ -759,9 +740,9 @@
         const base = modes.find((mode) => mode.devices === 1), most = Math.max(...counts);
         // A simulation's devices keep their rows; those of a race share a batch.
         const ideal = (count) => value(base[key]) * (rate ? count : page.simulated ? 1 : 1 / count);
-        const between = Array.from({length: 65}, (_, index) => most ** (index / 64));
+        const steps = Array.from({length: 65}, (_, index) => most ** (index / 64));
         if (base) series.push({name: "ideal", class: "guide", guide: true, dashed: true,
-            points: between.map((count) => [count, ideal(count)])});
+            points: steps.map((count) => [count, ideal(count)])});
         return give(xy, place, {series, x: {name: "devices", counts: true}, y: {name: unit, zero: true}});
     }
 
@@ -985,6 +966,7 @@
         });
         const bar = element(deck, "nav", "bar"), back = element(bar, "button", "", "‹");
         const progress = element(bar, "progress"), label = element(bar, "span"), on = element(bar, "button", "", "›");
+        const again = () => all[at] && shrink(all[at]);
         let at = 0;
         function go(to) {
             at = Math.max(0, Math.min(all.length - 1, to));
@@ -992,29 +974,23 @@
             Object.assign(progress, {max: all.length, value: at + 1});
             label.textContent = `${at + 1} / ${all.length}`;
             history.replaceState(null, "", `#${at + 1}`);
-            if (!all[at]) return;
-            shrink(all[at]);
-            all[at].focus({preventScroll: true});
+            again();
+            all[at]?.focus({preventScroll: true});
         }
         const keys = {ArrowRight: 1, PageDown: 1, " ": 1, ArrowLeft: -1, PageUp: -1, Home: -1e6, End: 1e6};
         addEventListener("keydown", (event) => {
             const typing = event.target.matches?.(event.key === " " ? "input, textarea, button" : "input, textarea");
             if (event.ctrlKey || event.altKey || event.metaKey || typing) return;
-            if (event.key === "n" && all[at]) {
-                deck.classList.toggle("with-notes");
-                shrink(all[at]);
-            }
+            if (event.key === "n") deck.classList.toggle("with-notes");
+            if (event.key === "n") again();
             if (!Object.hasOwn(keys, event.key)) return;
             event.preventDefault();
             go(at + keys[event.key]);
         });
-        back.setAttribute("aria-label", "the slide before");
-        on.setAttribute("aria-label", "the next slide");
-        back.onclick = () => go(at - 1);
-        on.onclick = () => go(at + 1);
-        addEventListener("resize", () => all[at] && shrink(all[at]));
+        Object.assign(back, {ariaLabel: "the slide before", onclick: () => go(at - 1)});
+        Object.assign(on, {ariaLabel: "the next slide", onclick: () => go(at + 1)});
         addEventListener("hashchange", () => go(Number(location.hash.slice(1)) - 1 || 0));
-        addEventListener("afterprint", () => all[at] && shrink(all[at]));
+        for (const kind of ["resize", "afterprint"]) addEventListener(kind, again);
         place.append(deck);
         go(Number(location.hash.slice(1)) - 1 || 0);
     }
