@@ -35,7 +35,7 @@ def page_of(model, title="Sample", figures=FIGURES):
             f"<script>{(PAGE / 'page.js').read_text()}</script></body></html>")
 
 
-def mode(name, devices, stages, links, first=True):
+def mode(name, devices, stages, links, first=True, rate=300000):
     """A step of `stages` [(stage, ms of the root, ms of another)] and of `links` [(begin, end) of the root's, of another's]."""
     lanes, step = [], max(sum(stage[1] for stage in stages), sum(stage[2] for stage in stages))
     for device in range(devices):
@@ -50,7 +50,7 @@ def mode(name, devices, stages, links, first=True):
         lanes.append({"name": f"cpu:{device}", "kind": "device", "stage_ms": spent, "spans": spans})
     for device in range(devices):
         lanes.append({"name": f"link of cpu:{device}", "kind": "link",
-                      "spans": [[begin, end, "reduce", -1, 1 << 20, None] for begin, end in links[min(device, 1)]]})
+                      "spans": [[begin, end, "reduce", -1, int(rate * (end - begin)), None] for begin, end in links[min(device, 1)]]})
     rows = 64000 / step
     return {"name": name, "label": name, "devices": devices, "first": first, "step_ms": [step, 0.95 * step, 1.06 * step],
             "images_per_second": [rows, 0.95 * rows, 1.05 * rows], "speedup": [1, 1, 1], "mean_step_ms": step,
@@ -73,9 +73,9 @@ def lesson():
                                ("wait", 1, 15.2), ("reduce", 13.9, 0), ("update", .8, 0), ("replicate", 5.5, 5.5)],
              [[(.2, 1.1), (11, 31)], [(.3, .6), (12, 17), (26, 30)]]),
         mode("dp overlap", 4, [("scatter", .8, .3), ("forward", 3.1, 3.3), ("loss", .2, .2), ("backward", 6.4, 6.6),
-                               ("exchange", 3.9, 1.2), ("wait", .4, 3.2)], [[(.2, 1.1), (5, 13.9)], [(.3, .6), (6, 10)]]),
+                               ("exchange", 3.9, 1.2), ("wait", .4, 3.2)], [[(.2, 1.1), (5, 13.9)], [(.3, .6), (6, 10)]], rate=100000),
         mode("ddp", 4, [("forward", 3.2, 3.2), ("loss", .2, .2), ("backward", 6.3, 6.4), ("all_reduce", 2.1, 2.1),
-                        ("wait", .8, .7), ("update", .4, .4)], [[(4.5, 12.5)], [(4.5, 12.5)]]),
+                        ("wait", .8, .7), ("update", .4, .4)], [[(4.5, 12.5)], [(4.5, 12.5)]], rate=90000),
     ]
     return {"yoke_page": 1, "title": "classic 31.3 ms, DDP 13.0 ms", "subject": "resnet20", "simulated": False,
             "no_verdict": False, "interval": "95 % interval", "link": "0.3 GB/s, 20 us, switch", "modes": modes}

@@ -14,8 +14,6 @@
     const pen = document.createElement("canvas").getContext("2d");
     let serial = 0;
 
-    // Values and texts.
-
     const list = (value) => (Array.isArray(value) ? value : []);
     const isNumber = (value) => Number.isFinite(value);
     const sum = (values) => values.reduce((total, value) => total + (isNumber(value) ? value : 0), 0);
@@ -52,10 +50,7 @@
     const count = (value) => (Number.isInteger(value) ? decimal(value, 0) : number(value));
     const between = (low, high) => (high > low ? ` (${number(low)} to ${number(high)})` : "");
     const isPale = (name) => /-(wait|load|idle)$/.test(name);
-
-    const UNITS = {
-        ms: (value) => `${number(value)} ms`, bytes, percent: (value) => `${number(value)} %`, "": number,
-    };
+    const UNITS = {ms: (value) => `${number(value)} ms`, bytes, percent: (value) => `${number(value)} %`, "": number};
 
     // Multiples of it are the ticks of an axis.
     function tickOf(range, count, base = 10) {
@@ -67,8 +62,6 @@
     }
 
     const plain = (value, tick) => decimal(value, Math.min(6, Math.max(0, -Math.floor(Math.log10(tick) + 1e-9))));
-
-    // Nodes.
 
     function node(parent, name, attributes = {}, text) {
         const made = document.createElementNS(SVG, name);
@@ -97,15 +90,10 @@
     const widest = (sheet, texts, weight) => Math.max(0, ...texts.map((text) => widthOf(sheet, text, weight)));
 
     function fit(sheet, text, room, weight) {
-        let low = 0, high = text.length;
-        room *= 0.98; // two browsers measure a long text a little differently
-        if (widthOf(sheet, text, weight) <= room) return text;
-        while (low < high) {
-            const middle = (low + high + 1) >> 1;
-            if (widthOf(sheet, `${text.slice(0, middle)}…`, weight) <= room) low = middle;
-            else high = middle - 1;
-        }
-        return low > 0 ? `${text.slice(0, low)}…` : "";
+        let kept = text; // two browsers measure a long text a little differently
+        const isWide = () => widthOf(sheet, kept === text ? text : `${kept}…`, weight) > 0.98 * room;
+        while (kept && isWide()) kept = kept.slice(0, -1);
+        return kept === text || !kept ? kept : `${kept}…`;
     }
 
     function write(sheet, parent, x, y, text, {anchor = "start", className, room = Infinity, weight} = {}) {
@@ -223,7 +211,7 @@
         svg.setAttribute("viewBox", `0 0 ${Math.round(width)} ${height}`);
         place.replaceChildren(svg);
         state.at = at;
-        for (const note of list(state.head.notes)) element(place, "p", "meaning", note);
+        if (list(state.head.notes).length > 0) element(place, "p", "meaning", state.head.notes.join(" "));
         listen(place, sheet, state);
         if (focused) svg.focus({preventScroll: true});
     }
@@ -247,14 +235,10 @@
         if (key === "End") return last;
         if (key === "ArrowRight") return Math.min(last, at + 1);
         if (key === "ArrowLeft") return Math.max(0, at - 1);
-        const rows = unique(sheet.marks.map((mark) => mark.row));
-        const row = rows[rows.indexOf(from.row) + (key === "ArrowDown" ? 1 : -1)];
-        let best = at, least = Infinity;
-        sheet.marks.forEach((mark, index) => {
-            const far = Math.abs(mark.x + mark.width / 2 - from.x - from.width / 2);
-            if (mark.row === row && far < least) [best, least] = [index, far];
-        });
-        return best;
+        const rows = unique(sheet.marks.map((mark) => mark.row)), step = key === "ArrowDown" ? 1 : -1;
+        const row = sheet.marks.filter((mark) => mark.row === rows[rows.indexOf(from.row) + step]);
+        const far = (mark) => Math.abs(mark.x + mark.width / 2 - from.x - from.width / 2);
+        return row.length > 0 ? sheet.marks.indexOf(row.reduce((a, b) => (far(b) < far(a) ? b : a))) : at;
     }
 
     function listen(place, sheet, state) {
@@ -303,7 +287,7 @@
             if (!place.closest(".slide")) repaint(place, {...state, at: -1}, {width: 720, em: 13});
             else for (let em = 22, high = true; high && em > 7; em -= 2) {
                 repaint(place, {...state, at: -1}, {width: 1000, em});
-                high = place.firstChild.viewBox.baseVal.height > 430;
+                high = place.firstChild.viewBox.baseVal.height > 340;
             }
         }
     });
@@ -328,42 +312,53 @@
         return lane.kind === "link" ? "a-communicate" : `a-${activity(stage)}`;
     }
 
+    // The bytes of a lane of a link, and its highest rate: of the bar of a span the area is the bytes.
+    const carried = (lane) => sum(list(lane.spans).filter(isSpan).map((span) => span[4]));
+    const rateOf = (span) => (span[4] > 0 ? span[4] / (span[1] - span[0] || 1) : 0);
+    const fastest = (groups, shortest) => groups.flatMap((group) => group.lanes.filter((lane) => lane.kind === "link"))
+        .flatMap((lane) => list(lane.spans).filter((span) => isSpan(span) && span[1] - span[0] >= shortest))
+        .reduce((most, span) => Math.max(most, rateOf(span)), 0);
+
     // One path for each colour: a timeline may have thousands of spans. In quiet lanes neighbours of one colour join.
-    function paintSpans(sheet, chart, lane, row, scale, y, height) {
+    function paintSpans(sheet, chart, lane, row, scale, bottom, whole, rate) {
         const paths = new Map(), em = sheet.em, labels = [];
         let open = null;
         const close = () => {
             if (!open) return;
-            const width = Math.max(0.4, open.end - open.begin);
-            paths.set(open.name, (paths.get(open.name) ?? "") + box(open.begin, y, width, height));
+            const {name, begin, height} = open, width = Math.max(0.4, open.end - begin);
+            paths.set(name, (paths.get(name) ?? "") + box(begin, bottom - height, width, height));
             labels.push({...open, width});
             open = null;
         };
         for (const span of list(lane.spans).filter(isSpan)) {
             const name = laneClass(chart, lane, span[2]), begin = scale(span[0]), end = scale(span[1]);
-            mark(sheet, row, begin, y, Math.max(1, end - begin), height, () => spanText(lane, span));
+            const share = lane.kind === "link" && rate > 0 && span[4] > 0 ? Math.min(1, rateOf(span) / rate) : 1;
+            const height = whole * Math.max(0.12, share);
+            mark(sheet, row, begin, bottom - whole, Math.max(1, end - begin), whole, () => spanText(lane, span));
             if (name.endsWith("-idle") || (chart.quiet && end - begin < 0.2)) continue;
-            const joins = open?.name === name && begin - open.end < 0.5 && (chart.quiet || end - begin < 1);
+            const alike = open?.name === name && open.height === height && begin - open.end < 0.5;
+            const joins = alike && (chart.quiet || end - begin < 1);
             if (!joins) close();
             const numbered = hasBucket(span) && !isPale(name);
             const text = chart.quiet ? activity(span[2]) : numbered ? String(span[3]) : words(span[2], 40);
-            open = joins ? {...open, end} : {name, begin, end, text};
+            open = joins ? {...open, end} : {name, begin, end, text, height};
         }
         close();
         for (const [name, d] of paths) node(sheet.svg, "path", {class: `span ${name}`, d});
-        for (const {begin, width, name, text} of height < em ? [] : labels)
-            if (width > 1.2 * em && widthOf(sheet, text, 600) + 0.5 * em <= width)
-                inside(sheet, begin + width / 2, y, height, text, isPale(name));
+        for (const {begin, width, name, text, height} of labels)
+            if (height > em && width > 1.2 * em && widthOf(sheet, text, 600) + 0.5 * em <= width)
+                inside(sheet, begin + width / 2, bottom - height, height, text, isPale(name));
     }
 
     function laneLegend(chart, groups) {
         const used = new Set(groups.flatMap((group) => group.lanes.flatMap((lane) => list(lane.spans).filter(isSpan)
             .map((span) => laneClass(chart, lane, span[2])))));
         const group = groups.find((one) => one.lanes.some((lane) => lane.strong));
-        const busiest = group && number(busy(group.lanes.find((lane) => lane.strong)));
+        const lane = group?.lanes.find((lane) => lane.strong), size = group && carried(lane);
         const names = chart.quiet ? Object.entries(ACTIVITIES).map(([key, name]) => [`a-${key}`, name])
             : [...Object.keys(STAGES).map((stage) => [`s-${stage}`, stage]), ["s-other", "other"]];
-        if (group) names.unshift(["strong", `the busiest link: ${busiest} of ${number(group.length)} ms`]);
+        if (group) names.unshift(["strong", `the busiest link: ${size > 0 ? `${bytes(size)} in ` : ""}` +
+            `${number(busy(lane))} of ${number(group.length)} ms`]);
         const entries = names.filter(([key]) => used.has(key) && !key.endsWith("-idle"));
         return entries.map(([key, name]) => ({class: key, name}));
     }
@@ -373,7 +368,10 @@
         const most = Math.max(0, ...groups.map((group) => group.length || 0), chart.length || 0,
             ...groups.flatMap((group) => group.lanes.flatMap((lane) => list(lane.spans).filter(isSpan)
                 .reduce((last, span) => Math.max(last, span[1]), 0)))) || 1;
-        show(place, {...chart, text: chart.text ?? laneWords(groups)}, (sheet) => {
+        const rate = fastest(groups, 0.005 * most);
+        const area = rate > 0 ? "A link's bar is as high as its rate: its area is the bytes." : [];
+        const notes = list(chart.notes).concat(area);
+        show(place, {...chart, text: chart.text ?? laneWords(groups), notes}, (sheet) => {
             const em = sheet.em, behind = node(sheet.svg, "g");
             const names = chart.names ?? groups.flatMap((group) => group.lanes.map((lane) => lane.name));
             // As wide as in a larger figure of the page, so that a moment has one length.
@@ -396,7 +394,7 @@
                     node(behind, "path", {class: "lane", d: box(left, top, width, height)});
                     write(sheet, sheet.svg, left - 0.5 * em, y + pitch / 2 + 0.35 * em, words(lane.name, 80),
                         {anchor: "end", room: left - 0.5 * em, ...style});
-                    paintSpans(sheet, chart, lane, row++, scale, top, height);
+                    paintSpans(sheet, chart, lane, row++, scale, top + height, height, rate);
                     y += pitch;
                 }
                 if (group.length > 0) line(sheet.svg, "axis", scale(group.length), begin, scale(group.length), y);
@@ -431,8 +429,8 @@
         const keyOf = (part) => `${part.class} ${part.name}`, used = new Set(rows.flatMap(partsOf).map(keyOf));
         const named = new Map(rows.flatMap((row) => list(row.parts)).map((part) => [keyOf(part), part]));
         const entries = [...named.values()].filter((part) => used.has(keyOf(part)));
-        const notes = [...list(chart.notes), ...(all.length > ROWS
-            ? [`Only the first ${ROWS} of ${decimal(all.length, 0)} bars are drawn.`] : [])];
+        const cut = all.length > ROWS ? `Only the first ${ROWS} of ${decimal(all.length, 0)} bars are drawn.` : [];
+        const notes = list(chart.notes).concat(cut);
         const text = chart.text ?? `A bar for each row. ${rows.slice(0, 16).map((row) =>
             `${nameOf(row)}: ${valueText(row)}`).join("; ")}.`;
         show(place, {...chart, text, notes}, (sheet) => {
@@ -696,7 +694,8 @@
             return ["throughput", "rates", "accuracy", "loss", "classes"].some((name) => draw(place, name, page));
         const height = place.closest(".slide") ? 22 : 34; // of a screen, in letters
         const room = Math.max(2, Math.floor((height / modes.length - 2.2) / (links.length > 0 ? 2.84 : 1.62)));
-        const most = Math.max(0, ...links.map((lane) => busy(lane))), isBusiest = (lane) => busy(lane) >= 0.98 * most;
+        const load = links.some((lane) => carried(lane) > 0) ? carried : busy;
+        const most = Math.max(0, ...links.map((lane) => load(lane))), isBusiest = (lane) => load(lane) >= 0.98 * most;
         // Where most links are busy alike, none is the busiest.
         const any = most > 0 && 2 * links.filter(isBusiest).length <= Math.max(2, links.length);
         const groups = modes.map((mode) => {
@@ -768,17 +767,13 @@
 
     function drawAmounts(place, page, name) {
         const kinds = ["weights", "gradients", "optimizer", "activations", "out", "in"];
-        const rows = [], classOf = (what) => (kinds.includes(what) ? `b-${what}` : stageClass(what));
-        for (const mode of modesOf(page)) {
-            const places = new Map();
-            for (const [where, what, amount] of list(mode[name]).filter(Array.isArray)) {
-                if (!places.has(where)) places.set(where, {group: labelOf(mode), name: where, parts: []});
-                const {parts} = places.get(where), part = parts.find((one) => one.name === what);
-                if (part) part.value += amount;
-                else parts.push({name: what, class: classOf(what), value: amount});
-            }
-            rows.push(...places.values());
-        }
+        const classOf = (what) => (kinds.includes(what) ? `b-${what}` : stageClass(what));
+        const partsOf = (all) => all.map(([, what, value]) => ({name: what, class: classOf(what), value}));
+        const rows = modesOf(page).flatMap((mode) => {
+            const all = list(mode[name]).filter(Array.isArray), places = unique(all.map(([where]) => where));
+            return places.map((where) => ({group: labelOf(mode), name: where,
+                parts: partsOf(all.filter((one) => one[0] === where))}));
+        });
         const x = name === "memory" ? "bytes at the peak" : "bytes in a step";
         return someParts(rows).length > 0 && give(bars, place, {rows, unit: "bytes", x});
     }
@@ -820,10 +815,10 @@
     const className = (page) => (index) => words(list(page.predictions?.names)[index] ?? index, 80);
 
     function drawClasses(place, page) {
-        const counts = list(page.predictions?.counts).map(list), name = className(page);
-        const right = (row, k) => ({name: "classified correctly", class: "amount", value: (100 * row[k]) / sum(row)});
-        const all = counts.map((row, k) => ({name: name(k), parts: [right(row, k)], any: sum(row) > 0}))
-            .filter((row) => row.any);
+        const {counts, rows: tested, right} = page.predictions ?? {}, name = className(page);
+        const rowsOf = list(tested ?? list(counts).map(sum)), rightOf = right ?? list(counts).map((row, k) => row[k]);
+        const part = (k) => ({name: "classified correctly", class: "amount", value: (100 * rightOf[k]) / rowsOf[k]});
+        const all = rowsOf.map((_, k) => ({name: name(k), parts: [part(k)]})).filter((_, k) => rowsOf[k] > 0);
         const sorted = [...all].sort((a, b) => a.parts[0].value - b.parts[0].value);
         const rows = all.length <= 32 ? all : [...sorted.slice(0, 12).map((row) => ({...row, group: "lowest"})),
             ...sorted.slice(-12).map((row) => ({...row, group: "highest"}))];
