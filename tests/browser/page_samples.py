@@ -1,15 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of pages made by hand, and the template that holds one: what the script must draw, and what it must survive."""
+import base64
 import json
 import pathlib
+import struct
+import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "src/report/page"
-PIXEL = ("data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAIAAAD91JpzAAAAFElEQVR4nGP8z8DAwMDAxMDAwMAAAAwO"
-         "AQH8V7fVAAAAAElFTkSuQmCC")
 FIGURES = ["throughput", "step-time", "timeline", "stages", "devices", "memory", "links", "moved", "loss", "test-loss",
            "accuracy", "learning-rate", "step-ms", "images", "rates", "classes", "confusion", "misclassified"]
 EVIL = ["</script><script>throw 1</script>", "\"quoted\" 'name' &amp; <b>", "\u202ereversed\u202c", "long " * 2000]
+
+
+def picture():
+    """A PNG of four colours, as the C writes them."""
+    def chunk(kind, data):
+        return struct.pack("!I", len(data)) + kind + data + struct.pack("!I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + bytes(row) for row in ([200, 40, 40, 40, 160, 60], [50, 60, 200, 230, 200, 60]))
+    data = (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack("!2I5B", 2, 2, 8, 2, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    return f"data:image/png;base64,{base64.b64encode(data).decode()}"
 
 
 def escaped(model):
@@ -109,7 +120,7 @@ def training(classes=10):
     names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
     counts = [[900 - 40 * (a % 4) if a == b else (a * 7 + b * 3) % 17 for b in range(classes)] for a in range(classes)]
     wrong = [{"row": 17 * k, "label": k % classes, "predicted": (k + 3) % classes, "probability": .99 - .01 * k,
-              "loss": 9.1 - .3 * k, "picture": PIXEL} for k in range(12)]
+              "loss": 9.1 - .3 * k, "picture": picture()} for k in range(12)]
     return {**lesson(), "title": "resnet20 reaches 86.4 %", "modes": [run],
             "predictions": {"absent": "", "step": 300, "classes": classes, "names": names if classes == 10 else None,
                             "counts": counts, "misclassified": wrong},

@@ -220,6 +220,7 @@ class InBrowser:
         self.assertFalse(any(re.search("[\u202a-\u202e\u2066-\u2069]", text) for text in texts))
         self.assertLess(max(map(len, texts)), 400)
         self.assertEqual(page.run("[...document.images].filter((one) => !one.src.startsWith('data:image/png')).length"), 0)
+        self.assertGreater(page.run("[...document.images].filter((one) => one.naturalWidth === 2).length"), 9)
         self.assertEqual(page.errors, [])
 
     def test_a_moment_has_the_same_length_in_both_timelines(self):

@@ -654,7 +654,7 @@
                 Object.assign(element(item, "img"), {src: row.picture, alt});
             element(item, "b", "", label);
             element(item, "span", "", `taken for ${predicted}, ${percent}`);
-            element(item, "span", "quiet", `row ${number(row.row)}, loss ${number(row.loss)}`);
+            element(item, "span", "quiet", `row ${count(row.row)}, loss ${number(row.loss)}`);
         }
         place.hidden = false;
         place.replaceChildren(all);
