@@ -312,53 +312,42 @@
         return lane.kind === "link" ? "a-communicate" : `a-${activity(stage)}`;
     }
 
-    // The bytes of a lane of a link, and its highest rate: of the bar of a span the area is the bytes.
-    const carried = (lane) => sum(list(lane.spans).filter(isSpan).map((span) => span[4]));
-    const rateOf = (span) => (span[4] > 0 ? span[4] / (span[1] - span[0] || 1) : 0);
-    const fastest = (groups, shortest) => groups.flatMap((group) => group.lanes.filter((lane) => lane.kind === "link"))
-        .flatMap((lane) => list(lane.spans).filter((span) => isSpan(span) && span[1] - span[0] >= shortest))
-        .reduce((most, span) => Math.max(most, rateOf(span)), 0);
-
     // One path for each colour: a timeline may have thousands of spans. In quiet lanes neighbours of one colour join.
-    function paintSpans(sheet, chart, lane, row, scale, bottom, whole, rate) {
+    function paintSpans(sheet, chart, lane, row, scale, y, height) {
         const paths = new Map(), em = sheet.em, labels = [];
         let open = null;
         const close = () => {
             if (!open) return;
-            const {name, begin, height} = open, width = Math.max(0.4, open.end - begin);
-            paths.set(name, (paths.get(name) ?? "") + box(begin, bottom - height, width, height));
+            const {name, begin} = open, width = Math.max(0.4, open.end - begin);
+            paths.set(name, (paths.get(name) ?? "") + box(begin, y, width, height));
             labels.push({...open, width});
             open = null;
         };
         for (const span of list(lane.spans).filter(isSpan)) {
             const name = laneClass(chart, lane, span[2]), begin = scale(span[0]), end = scale(span[1]);
-            const share = lane.kind === "link" && rate > 0 && span[4] > 0 ? Math.min(1, rateOf(span) / rate) : 1;
-            const height = whole * Math.max(0.12, share);
-            mark(sheet, row, begin, bottom - whole, Math.max(1, end - begin), whole, () => spanText(lane, span));
+            mark(sheet, row, begin, y, Math.max(1, end - begin), height, () => spanText(lane, span));
             if (name.endsWith("-idle") || (chart.quiet && end - begin < 0.2)) continue;
-            const alike = open?.name === name && open.height === height && begin - open.end < 0.5;
-            const joins = alike && (chart.quiet || end - begin < 1);
+            const joins = open?.name === name && begin - open.end < 0.5 && (chart.quiet || end - begin < 1);
             if (!joins) close();
             const numbered = hasBucket(span) && !isPale(name);
             const text = chart.quiet ? activity(span[2]) : numbered ? String(span[3]) : words(span[2], 40);
-            open = joins ? {...open, end} : {name, begin, end, text, height};
+            open = joins ? {...open, end} : {name, begin, end, text};
         }
         close();
         for (const [name, d] of paths) node(sheet.svg, "path", {class: `span ${name}`, d});
-        for (const {begin, width, name, text, height} of labels)
+        for (const {begin, width, name, text} of labels)
             if (height > em && width > 1.2 * em && widthOf(sheet, text, 600) + 0.5 * em <= width)
-                inside(sheet, begin + width / 2, bottom - height, height, text, isPale(name));
+                inside(sheet, begin + width / 2, y, height, text, isPale(name));
     }
 
     function laneLegend(chart, groups) {
         const used = new Set(groups.flatMap((group) => group.lanes.flatMap((lane) => list(lane.spans).filter(isSpan)
             .map((span) => laneClass(chart, lane, span[2])))));
         const group = groups.find((one) => one.lanes.some((lane) => lane.strong));
-        const lane = group?.lanes.find((lane) => lane.strong), size = group && carried(lane);
+        const lane = group?.lanes.find((one) => one.strong);
         const names = chart.quiet ? Object.entries(ACTIVITIES).map(([key, name]) => [`a-${key}`, name])
             : [...Object.keys(STAGES).map((stage) => [`s-${stage}`, stage]), ["s-other", "other"]];
-        if (group) names.unshift(["strong", `the busiest link: ${size > 0 ? `${bytes(size)} in ` : ""}` +
-            `${number(busy(lane))} of ${number(group.length)} ms`]);
+        if (group) names.unshift(["strong", `the busiest link: ${number(busy(lane))} of ${number(group.length)} ms`]);
         const entries = names.filter(([key]) => used.has(key) && !key.endsWith("-idle"));
         return entries.map(([key, name]) => ({class: key, name}));
     }
@@ -368,10 +357,7 @@
         const most = Math.max(0, ...groups.map((group) => group.length || 0), chart.length || 0,
             ...groups.flatMap((group) => group.lanes.flatMap((lane) => list(lane.spans).filter(isSpan)
                 .reduce((last, span) => Math.max(last, span[1]), 0)))) || 1;
-        const rate = fastest(groups, 0.005 * most);
-        const area = rate > 0 ? "A link's bar is as high as its rate: its area is the bytes." : [];
-        const notes = list(chart.notes).concat(area);
-        show(place, {...chart, text: chart.text ?? laneWords(groups), notes}, (sheet) => {
+        show(place, {...chart, text: chart.text ?? laneWords(groups)}, (sheet) => {
             const em = sheet.em, behind = node(sheet.svg, "g");
             const names = chart.names ?? groups.flatMap((group) => group.lanes.map((lane) => lane.name));
             // As wide as in a larger figure of the page, so that a moment has one length.
@@ -394,7 +380,7 @@
                     node(behind, "path", {class: "lane", d: box(left, top, width, height)});
                     write(sheet, sheet.svg, left - 0.5 * em, y + pitch / 2 + 0.35 * em, words(lane.name, 80),
                         {anchor: "end", room: left - 0.5 * em, ...style});
-                    paintSpans(sheet, chart, lane, row++, scale, top + height, height, rate);
+                    paintSpans(sheet, chart, lane, row++, scale, top, height);
                     y += pitch;
                 }
                 if (group.length > 0) line(sheet.svg, "axis", scale(group.length), begin, scale(group.length), y);
@@ -694,8 +680,7 @@
             return ["throughput", "rates", "accuracy", "loss", "classes"].some((name) => draw(place, name, page));
         const height = place.closest(".slide") ? 22 : 34; // of a screen, in letters
         const room = Math.max(2, Math.floor((height / modes.length - 2.2) / (links.length > 0 ? 2.84 : 1.62)));
-        const load = links.some((lane) => carried(lane) > 0) ? carried : busy;
-        const most = Math.max(0, ...links.map((lane) => load(lane))), isBusiest = (lane) => load(lane) >= 0.98 * most;
+        const most = Math.max(0, ...links.map((lane) => busy(lane))), isBusiest = (lane) => busy(lane) >= 0.98 * most;
         // Where most links are busy alike, none is the busiest.
         const any = most > 0 && 2 * links.filter(isBusiest).length <= Math.max(2, links.length);
         const groups = modes.map((mode) => {
