@@ -353,6 +353,8 @@ class InChromium(InBrowser, unittest.TestCase):
         for name in "title", "desc", "style":
             self.assertTrue(root.find(f"{space}{name}").text)
         self.assertIn("prefers-color-scheme:dark", root.find(f"{space}style").text)
+        with self.assertRaisesRegex(SystemExit, "the page has no figure nonsense"):
+            cut.cut(page_file(self, "lesson").read_text(), "nonsense")
         used = set(re.findall(r"var\((--[\w-]+)\)", text))
         self.assertLessEqual(used, set(re.findall(r"(--[\w-]+):#", text)))
 
@@ -368,6 +370,17 @@ class Files(unittest.TestCase):
         lines = [line for script in scripts for line in script.read_text().splitlines()]
         self.assertLessEqual(len(lines), SCRIPT_LINES)
         self.assertLessEqual(max(map(len, lines)), COLUMNS)
+
+    def test_a_deck_that_names_no_page_of_yoke_is_refused(self):
+        place = folder(self)
+        (place / "deck.md").write_text("# A\n\n```figure first lesson.json\n```\n")
+        for text in "no JSON", "[]", "{}", '{"yoke_page": 2}':
+            (place / "lesson.json").write_text(text)
+            ended = subprocess.run([sys.executable, ROOT / "docs/course/slides.py", place / "deck.md"],
+                                   capture_output=True, text=True, check=False)
+            self.assertEqual(ended.returncode, 1)
+            self.assertIn("lesson.json is no page of Yoke and no model of one", ended.stderr)
+            self.assertFalse((place / "deck.html").exists())
 
     def test_no_two_stages_look_alike_with_and_without_green(self):
         text = (ROOT / "src/report/page/page.css").read_text()
