@@ -12,6 +12,7 @@
 # --packages: also what cpack needs for Debian packages.
 # --text: also PCRE2, with which texts become tokens of a BPE vocabulary (yoke generate --tokenizer).
 # --abi: also abidiff, with which scripts/abi-check.sh compares the library with a release.
+# --browsers: also Chromium and Firefox, which draw the pages in tests that are skipped without them.
 # --room MB: build/ will grow to that much; too small a disk is said here, before anything is fetched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,7 +20,7 @@ export LC_ALL=C # apt's figures are read below
 
 cmake_wanted=3.22
 usage() {
-    echo "usage: scripts/install-deps.sh [--launchers] [--docs] [--fuzz] [--python] [--onnx] [--text] [--cache] [--roots] [--packages] [--abi] [--room MB]" >&2
+    echo "usage: scripts/install-deps.sh [--launchers] [--docs] [--fuzz] [--python] [--onnx] [--text] [--cache] [--roots] [--packages] [--abi] [--browsers] [--room MB]" >&2
     exit 2
 }
 
@@ -36,6 +37,9 @@ have_cmocka() { # its header wants others before it
 have_pcre2() { have_command cc && printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | cc -E -x c - >/dev/null 2>&1; }
 have_python() { have_command python3 && python3 -c "import $1" >/dev/null 2>&1; }
 have_jpeg() { have_command cc && printf '#include <stdio.h>\n#include <jpeglib.h>\n' | cc -E -x c - >/dev/null 2>&1; }
+have_chromium() { have_command chromium || have_command chromium-browser || have_command google-chrome; }
+have_firefox() { have_command firefox-esr || have_command firefox; }
+have_font() { [[ -n $(find /usr/share/fonts ~/.fonts -name '*.[ot]tf' -print -quit 2>/dev/null) ]]; }
 have_clang_with() { have_command clang && clang "$@" -x c - -o /dev/null >/dev/null 2>&1; }
 have_libfuzzer() { echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | have_clang_with -fsanitize=fuzzer,address; }
 have_clang_openmp() { printf '#include <omp.h>\nint main(void) { return 0; }\n' | have_clang_with -fopenmp; }
@@ -89,6 +93,11 @@ packages=(
 )
 text=("libpcre2-dev have_pcre2")
 abi=("abigail-tools have_command abidiff")
+browsers=(
+    "chromium have_chromium"
+    "firefox-esr have_firefox"
+    "fonts-dejavu-core have_font"
+)
 room=0
 while (($# > 0)); do
     case $1 in
@@ -101,6 +110,7 @@ while (($# > 0)); do
     --roots) needs+=("${roots[@]}") ;;
     --packages) needs+=("${packages[@]}") ;;
     --abi) needs+=("${abi[@]}") ;;
+    --browsers) needs+=("${browsers[@]}") ;;
     --text) needs+=("${text[@]}") ;;
     --room)
         [[ ${2-} =~ ^[0-9]+$ ]] || usage

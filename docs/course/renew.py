@@ -16,6 +16,7 @@ ROOT = COURSE.parents[1]
 sys.path.insert(0, str(ROOT / "tests/house"))
 import draw
 import pages
+from cut import cut
 
 FIGURES = {"1-step": "timeline", "2-classic": "stages", "3-replicas": "timeline", "4-buckets": "timeline",
            "5-ddp": "timeline", "6-links": "step-time"}  # the section of the last page that the lesson writes
@@ -70,27 +71,6 @@ def renew_page(lesson, python):
         text = text.replace(expected, renewed(expected, run([python, script])) + "\n", 1)
     path.write_text(text)
     return written
-
-
-def style_of(page, svg):
-    """The rules that the figure needs: colours in light and dark, and the classes that it uses."""
-    sheet = re.search(r"<style>(.*?)</style>", page, re.S)[1].splitlines()
-    used = {name for names in re.findall(r'class="([^"]+)"', svg) for name in names.split()} | {"page"}
-    colours = [line for line in sheet if line.startswith((":root", "@media (prefers-color-scheme:dark)"))]
-    shapes = [line for line in sheet if line.startswith(("svg text", "svg .", "rect", "path.line", ".grid", ".dashed"))]
-    fills = [line for line in sheet if (name := re.match(r"\.([\w-]+)\{fill", line)) and name[1] in used]
-    return "\n".join(colours + fills + shapes)
-
-
-def cut(page, section):
-    """A figure of a page as a file of its own, with the page's colours behind and in it."""
-    begin = page.index("<svg", page.index(f'<section id="{section}"'))
-    svg = page[begin:page.index("</svg>", begin) + len("</svg>")]
-    width, height = re.search(r'viewBox="0 0 (\d+) (\d+)"', svg).groups()
-    head, body = svg.split("</desc>", 1)
-    head = head.replace("<svg ", f'<svg width="{width}" height="{height}" ', 1)
-    behind = f'<rect class="page" width="{width}" height="{height}"/>'
-    return f"{head}</desc>\n<style>{style_of(page, svg)}</style>\n{behind}\n{body}\n"
 
 
 def draw_memory(figure, command):

@@ -14,8 +14,6 @@
     const pen = document.createElement("canvas").getContext("2d");
     let serial = 0;
 
-    // Values and texts.
-
     const list = (value) => (Array.isArray(value) ? value : []);
     const isNumber = (value) => Number.isFinite(value);
     const sum = (values) => values.reduce((total, value) => total + (isNumber(value) ? value : 0), 0);
@@ -50,11 +48,9 @@
     }
 
     const count = (value) => (Number.isInteger(value) ? decimal(value, 0) : number(value));
+    const between = (low, high) => (high > low ? ` (${number(low)} to ${number(high)})` : "");
     const isPale = (name) => /-(wait|load|idle)$/.test(name);
-
-    const UNITS = {
-        ms: (value) => `${number(value)} ms`, bytes, percent: (value) => `${number(value)} %`, "": number,
-    };
+    const UNITS = {ms: (value) => `${number(value)} ms`, bytes, percent: (value) => `${number(value)} %`, "": number};
 
     // Multiples of it are the ticks of an axis.
     function tickOf(range, count, base = 10) {
@@ -66,8 +62,6 @@
     }
 
     const plain = (value, tick) => decimal(value, Math.min(6, Math.max(0, -Math.floor(Math.log10(tick) + 1e-9))));
-
-    // Nodes.
 
     function node(parent, name, attributes = {}, text) {
         const made = document.createElementNS(SVG, name);
@@ -93,15 +87,13 @@
         return pen.measureText(text).width;
     }
 
+    const widest = (sheet, texts, weight) => Math.max(0, ...texts.map((text) => widthOf(sheet, text, weight)));
+
     function fit(sheet, text, room, weight) {
-        let low = 0, high = text.length;
-        if (widthOf(sheet, text, weight) <= room) return text;
-        while (low < high) {
-            const middle = (low + high + 1) >> 1;
-            if (widthOf(sheet, `${text.slice(0, middle)}…`, weight) <= room) low = middle;
-            else high = middle - 1;
-        }
-        return low > 0 ? `${text.slice(0, low)}…` : "";
+        let kept = text; // two browsers measure a long text a little differently
+        const isWide = () => widthOf(sheet, kept === text ? text : `${kept}…`, weight) > 0.98 * room;
+        while (kept && isWide()) kept = kept.slice(0, -1);
+        return kept === text || !kept ? kept : `${kept}…`;
     }
 
     function write(sheet, parent, x, y, text, {anchor = "start", className, room = Infinity, weight} = {}) {
@@ -118,6 +110,13 @@
     const line = (parent, className, x1, y1, x2, y2) => node(parent, "line", {class: className, x1, y1, x2, y2});
     const box = (x, y, width, height) =>
         `M${x.toFixed(2)} ${y.toFixed(2)}h${width.toFixed(2)}v${height.toFixed(2)}h${(-width).toFixed(2)}z`;
+
+    // A line with a stroke at each end.
+    function whisker(sheet, className, x1, y1, x2, y2, across, down) {
+        line(sheet.svg, className, x1, y1, x2, y2);
+        for (const [x, y] of [[x1, y1], [x2, y2]])
+            line(sheet.svg, className, x - across, y - down, x + across, y + down);
+    }
 
     function mark(sheet, row, x, y, width, height, say) {
         sheet.marks.push({row, x, y, width, height, say});
@@ -181,11 +180,9 @@
     const shown = new Map(); // element: {head, paint, width, at}
     const watch = new ResizeObserver((entries) => {
         for (const {target} of entries) {
+            if (!target.isConnected) shown.delete(target);
             const state = shown.get(target);
-            if (!target.isConnected) {
-                shown.delete(target);
-                watch.unobserve(target);
-            } else if (state && Math.abs(target.clientWidth - state.width) >= 1) repaint(target, state);
+            if (state && Math.abs(target.clientWidth - state.width) >= 1) repaint(target, state);
         }
     });
 
@@ -199,12 +196,12 @@
     }
 
     function repaint(place, state, print) {
-        const style = getComputedStyle(place), width = print ? print.width : place.clientWidth;
+        const style = getComputedStyle(place), width = print?.width ?? place.clientWidth;
         if (!(width > 0)) return; // it is hidden, and paints itself when it no longer is
         const focused = place.contains(document.activeElement), id = `yoke-figure-${++serial}`, at = state.at;
         const svg = node(null, "svg", {xmlns: SVG, role: "img", tabindex: 0,
             "aria-labelledby": `${id}-title`, "aria-describedby": `${id}-text`});
-        const em = print ? print.em : Math.max(14, parseFloat(style.fontSize) * 0.9);
+        const em = print?.em ?? Math.max(14, parseFloat(style.fontSize) * 0.9);
         const root = print ? em : parseFloat(getComputedStyle(document.body).fontSize);
         const sheet = {svg, width, em, root, family: style.fontFamily, marks: [], id};
         state.width = place.clientWidth;
@@ -214,7 +211,7 @@
         svg.setAttribute("viewBox", `0 0 ${Math.round(width)} ${height}`);
         place.replaceChildren(svg);
         state.at = at;
-        for (const note of list(state.head.notes)) element(place, "p", "meaning", note);
+        if (list(state.head.notes).length > 0) element(place, "p", "meaning", state.head.notes.join(" "));
         listen(place, sheet, state);
         if (focused) svg.focus({preventScroll: true});
     }
@@ -238,19 +235,15 @@
         if (key === "End") return last;
         if (key === "ArrowRight") return Math.min(last, at + 1);
         if (key === "ArrowLeft") return Math.max(0, at - 1);
-        const rows = unique(sheet.marks.map((mark) => mark.row));
-        const row = rows[rows.indexOf(from.row) + (key === "ArrowDown" ? 1 : -1)];
-        let best = at, least = Infinity;
-        sheet.marks.forEach((mark, index) => {
-            const far = Math.abs(mark.x + mark.width / 2 - from.x - from.width / 2);
-            if (mark.row === row && far < least) [best, least] = [index, far];
-        });
-        return best;
+        const rows = unique(sheet.marks.map((mark) => mark.row)), step = key === "ArrowDown" ? 1 : -1;
+        const row = sheet.marks.filter((mark) => mark.row === rows[rows.indexOf(from.row) + step]);
+        const far = (mark) => Math.abs(mark.x + mark.width / 2 - from.x - from.width / 2);
+        return row.length > 0 ? sheet.marks.indexOf(row.reduce((a, b) => (far(b) < far(a) ? b : a))) : at;
     }
 
     function listen(place, sheet, state) {
         const readout = element(place, "output", "readout");
-        const frame = node(sheet.svg, "rect", {class: "mark", visibility: "hidden"});
+        const frame = node(sheet.svg, "path", {class: "mark", visibility: "hidden"});
         readout.setAttribute("aria-live", "polite");
         readout.hidden = true;
 
@@ -260,8 +253,7 @@
             frame.setAttribute("visibility", mark ? "visible" : "hidden");
             readout.hidden = !mark;
             if (!mark) return;
-            const around = {x: mark.x - 2, y: mark.y - 2, width: mark.width + 4, height: mark.height + 4};
-            for (const [key, size] of Object.entries(around)) frame.setAttribute(key, size.toFixed(1));
+            frame.setAttribute("d", box(mark.x - 2, mark.y - 2, mark.width + 4, mark.height + 4));
             readout.textContent = mark.say();
             const left = (mark.x + mark.width / 2) * ratio - readout.offsetWidth / 2;
             const above = mark.y * ratio - readout.offsetHeight - 8;
@@ -291,8 +283,13 @@
 
     // On paper: light, without readouts, and as wide as a page.
     addEventListener("beforeprint", () => {
-        for (const [place, state] of shown)
-            repaint(place, {...state, at: -1}, place.closest(".slide") ? {width: 1000, em: 20} : {width: 720, em: 13});
+        for (const [place, state] of shown) {
+            if (!place.closest(".slide")) repaint(place, {...state, at: -1}, {width: 720, em: 13});
+            else for (let em = 22, high = true; high && em > 7; em -= 2) {
+                repaint(place, {...state, at: -1}, {width: 1000, em});
+                high = place.firstChild.viewBox.baseVal.height > 340;
+            }
+        }
     });
     addEventListener("afterprint", () => shown.forEach((state, place) => repaint(place, state)));
 
@@ -321,8 +318,8 @@
         let open = null;
         const close = () => {
             if (!open) return;
-            const width = Math.max(0.4, open.end - open.begin);
-            paths.set(open.name, (paths.get(open.name) ?? "") + box(open.begin, y, width, height));
+            const {name, begin} = open, width = Math.max(0.4, open.end - begin);
+            paths.set(name, (paths.get(name) ?? "") + box(begin, y, width, height));
             labels.push({...open, width});
             open = null;
         };
@@ -338,8 +335,8 @@
         }
         close();
         for (const [name, d] of paths) node(sheet.svg, "path", {class: `span ${name}`, d});
-        for (const {begin, width, name, text} of height < em ? [] : labels)
-            if (width > 1.2 * em && widthOf(sheet, text, 600) + 0.5 * em <= width)
+        for (const {begin, width, name, text} of labels)
+            if (height > em && width > 1.2 * em && widthOf(sheet, text, 600) + 0.5 * em <= width)
                 inside(sheet, begin + width / 2, y, height, text, isPale(name));
     }
 
@@ -347,10 +344,10 @@
         const used = new Set(groups.flatMap((group) => group.lanes.flatMap((lane) => list(lane.spans).filter(isSpan)
             .map((span) => laneClass(chart, lane, span[2])))));
         const group = groups.find((one) => one.lanes.some((lane) => lane.strong));
-        const busiest = group && number(busy(group.lanes.find((lane) => lane.strong)));
+        const lane = group?.lanes.find((one) => one.strong);
         const names = chart.quiet ? Object.entries(ACTIVITIES).map(([key, name]) => [`a-${key}`, name])
             : [...Object.keys(STAGES).map((stage) => [`s-${stage}`, stage]), ["s-other", "other"]];
-        if (group) names.unshift(["strong", `the busiest link: ${busiest} of ${number(group.length)} ms`]);
+        if (group) names.unshift(["strong", `the busiest link: ${number(busy(lane))} of ${number(group.length)} ms`]);
         const entries = names.filter(([key]) => used.has(key) && !key.endsWith("-idle"));
         return entries.map(([key, name]) => ({class: key, name}));
     }
@@ -360,12 +357,12 @@
         const most = Math.max(0, ...groups.map((group) => group.length || 0), chart.length || 0,
             ...groups.flatMap((group) => group.lanes.flatMap((lane) => list(lane.spans).filter(isSpan)
                 .reduce((last, span) => Math.max(last, span[1]), 0)))) || 1;
-        show(place, {title: chart.title, text: chart.text ?? laneWords(groups), notes: chart.notes}, (sheet) => {
+        show(place, {...chart, text: chart.text ?? laneWords(groups)}, (sheet) => {
             const em = sheet.em, behind = node(sheet.svg, "g");
             const names = chart.names ?? groups.flatMap((group) => group.lanes.map((lane) => lane.name));
             // As wide as in a larger figure of the page, so that a moment has one length.
-            const wide = Math.max(0, ...unique(names).map((name) => widthOf(sheet, words(name, 80), 700) / em));
-            const left = Math.min((wide + 0.6) * Math.max(em, sheet.root), 0.34 * sheet.width);
+            const wide = widest(sheet, unique(names).map((name) => words(name, 80)), 700) / em + 0.6;
+            const left = Math.min(wide * Math.max(em, sheet.root), 0.34 * sheet.width);
             const scale = linear(0, most, left, sheet.width - 1.2 * sheet.root);
             let y = 0, row = 0;
             for (const group of groups) {
@@ -412,20 +409,20 @@
         const all = list(chart.rows), rows = all.slice(0, ROWS), unit = UNITS[chart.unit ?? ""] ?? number;
         const partsOf = (row) => list(row.parts).filter((part) => part.value > 0 && isNumber(part.value));
         const total = (row) => sum(partsOf(row).map((part) => part.value));
-        const valueText = (row) => unit(total(row)) + (row.high > row.low
-            ? ` (${number(row.low)} to ${number(row.high)})` : "");
+        const valueText = (row) => unit(total(row)) + between(row.low, row.high);
+        const nameOf = (row) => words(row.group ? `${row.group}, ${row.name}` : row.name, 120);
         const most = chart.most || Math.max(0, ...rows.map((row) => Math.max(total(row), row.high || 0))) || 1;
         const keyOf = (part) => `${part.class} ${part.name}`, used = new Set(rows.flatMap(partsOf).map(keyOf));
         const named = new Map(rows.flatMap((row) => list(row.parts)).map((part) => [keyOf(part), part]));
         const entries = [...named.values()].filter((part) => used.has(keyOf(part)));
-        const notes = [...list(chart.notes), ...(all.length > ROWS
-            ? [`Only the first ${ROWS} of ${decimal(all.length, 0)} bars are drawn.`] : [])];
+        const cut = all.length > ROWS ? `Only the first ${ROWS} of ${decimal(all.length, 0)} bars are drawn.` : [];
+        const notes = list(chart.notes).concat(cut);
         const text = chart.text ?? `A bar for each row. ${rows.slice(0, 16).map((row) =>
-            `${words(row.group ? `${row.group}, ${row.name}` : row.name, 80)}: ${valueText(row)}`).join("; ")}.`;
-        show(place, {title: chart.title, text, notes}, (sheet) => {
+            `${nameOf(row)}: ${valueText(row)}`).join("; ")}.`;
+        show(place, {...chart, text, notes}, (sheet) => {
             const em = sheet.em, behind = node(sheet.svg, "g");
-            const names = Math.max(0, ...rows.map((row) => widthOf(sheet, words(row.name, 80))));
-            const ends = Math.max(0, ...rows.map((row) => widthOf(sheet, unit(total(row)), 600)));
+            const names = widest(sheet, rows.map((row) => words(row.name, 80)));
+            const ends = widest(sheet, rows.map((row) => unit(total(row))), 600);
             const above = names + 0.6 * em > 0.36 * sheet.width; // long names stand above their bars
             const left = above ? 0 : names + 0.6 * em;
             const scale = linear(0, most, left, sheet.width - ends - 0.8 * em);
@@ -436,11 +433,9 @@
                         {className: "group", room: sheet.width, weight: 700});
                     y += 1.65 * em;
                 }
-                if (above) {
-                    write(sheet, sheet.svg, 0, y + 1.05 * em, words(row.name, 200), {room: sheet.width});
-                    y += 1.3 * em;
-                } else
-                    write(sheet, sheet.svg, left - 0.5 * em, y + 1.15 * em, words(row.name, 80), {anchor: "end"});
+                const style = above ? {room: sheet.width} : {anchor: "end"};
+                write(sheet, sheet.svg, above ? 0 : left - 0.5 * em, y + 1.1 * em, words(row.name, 200), style);
+                y += above ? 1.3 * em : 0;
                 const height = 1.4 * em, top = y + 0.1 * em;
                 let value = 0;
                 for (const part of partsOf(row)) {
@@ -449,21 +444,14 @@
                     node(sheet.svg, "path", {class: `span ${part.class}`, d: box(begin, top, width, height)});
                     if (entries.length > 1 && widthOf(sheet, name, 600) + 0.6 * em <= width)
                         inside(sheet, begin + width / 2, top, height, name, isPale(part.class));
-                    mark(sheet, index, begin, top, Math.max(1, width), height, () =>
-                        `${words(row.group ? `${row.group}, ${row.name}` : row.name, 120)}: ` +
+                    mark(sheet, index, begin, top, Math.max(1, width), height, () => `${nameOf(row)}: ` +
                         (entries.length > 1 ? `${name} ${unit(part.value)}, of ${unit(total(row))}` : valueText(row)));
                     value += part.value;
                 }
-                const low = scale(row.low), high = scale(row.high), middle = top + height / 2;
-                const whisker = row.high > row.low;
-                if (whisker) {
-                    line(sheet.svg, "whisker", low, middle, high, middle);
-                    for (const end of [low, high])
-                        line(sheet.svg, "whisker", end, middle - 0.3 * em, end, middle + 0.3 * em);
-                }
-                const end = Math.max(scale(value), whisker ? high : 0);
-                write(sheet, sheet.svg, Math.min(end + 0.5 * em, sheet.width - ends), y + 1.15 * em, unit(total(row)),
-                    {className: "value"});
+                const middle = top + height / 2, high = row.high > row.low ? row.high : 0;
+                const end = Math.min(scale(Math.max(value, high)) + 0.5 * em, sheet.width - ends);
+                if (high) whisker(sheet, "whisker", scale(row.low), middle, scale(high), middle, 0, 0.3 * em);
+                write(sheet, sheet.svg, end, y + 1.15 * em, unit(total(row)), {className: "value"});
                 y += 1.7 * em;
             });
             const count = (scale.end - left) / ((chart.unit === "bytes" ? 8 : 5) * em);
@@ -493,13 +481,10 @@
         const points = series.filter((one) => !one.guide).flatMap((one) => one.points);
         const ends = (all) => [Math.min, Math.max].map((of) => all.reduce((a, b) => of(a, b), of()));
         const [low, high] = ends(points.flatMap((point) => point.slice(1).filter(isNumber)));
-        const range = {
-            x: ends(points.map((point) => point[0])),
-            y: [chart.y?.zero ? Math.min(0, low) : low, chart.y?.most > 0 ? Math.min(high, chart.y.most) : high],
-        };
-        if (range.x[0] === range.x[1]) range.x[1] = chart.x?.log ? 10 * range.x[0] : range.x[0] + 1;
-        if (!(range.y[0] < range.y[1])) range.y = [Math.min(0, low), Math.max(0, high) || 1];
-        return range;
+        const x = ends(points.map((point) => point[0]));
+        const y = [chart.y?.zero ? Math.min(0, low) : low, chart.y?.most > 0 ? Math.min(high, chart.y.most) : high];
+        if (x[0] === x[1]) x[1] = chart.x?.log ? 10 * x[0] : x[0] + 1;
+        return {x, y: y[0] < y[1] ? y : [Math.min(0, low), Math.max(0, high) || 1]};
     }
 
     function countTicks(chart, series, range) {
@@ -509,7 +494,7 @@
         }
         const ticks = [];
         for (let k = Math.ceil(Math.log10(range.x[0]) - 1e-9); 10 ** k <= range.x[1] * 1.000001; k++)
-            ticks.push([10 ** k, k >= -3 && k < 6 ? number(10 ** k).replace(/\.0+$|(\.\d*?)0+$/, "$1") : `1e${k}`]);
+            ticks.push([10 ** k, k >= -3 && k < 6 ? String(Number((10 ** k).toPrecision(1))) : `1e${k}`]);
         return ticks;
     }
 
@@ -529,39 +514,30 @@
     function paintSeries(sheet, chart, one, row, place, clip) {
         const em = sheet.em, {x, y} = place;
         if (!one.apart && one.points.length > 1)
-            node(clip, "path", {
-                class: `line ${one.class}${one.dashed ? " dashed" : ""}`,
+            node(clip, "path", {class: `line ${one.class}${one.dashed ? " dashed" : ""}`,
                 d: one.points.map((point, index) => `${index ? "L" : "M"}${x(point[0]).toFixed(1)} ` +
-                    Math.max(-1e4, Math.min(1e4, y(point[1]))).toFixed(1)).join(""),
-            });
+                    Math.max(-1e4, Math.min(1e4, y(point[1]))).toFixed(1)).join("")});
         if (one.guide) return nameGuide(sheet, one, place);
         const stride = Math.ceil(one.points.length / 500);
         one.points.forEach((point, index) => {
             const [at, value, low, high] = point, left = x(at), top = y(value);
             if (value > y.high * (1 + 1e-9) || (index % stride && index + 1 < one.points.length)) return;
             if (one.upright) line(sheet.svg, `line ${one.class}`, left, y.end, left, y.begin);
-            if (high > low) {
-                line(sheet.svg, `line ${one.class}`, left, y(low), left, y(high));
-                for (const end of [y(low), y(high)])
-                    line(sheet.svg, `line ${one.class}`, left - 0.25 * em, end, left + 0.25 * em, end);
-            }
+            if (high > low) whisker(sheet, `line ${one.class}`, left, y(low), left, y(high), 0.25 * em, 0);
             if (one.markers) marker(sheet, one.class, left, top);
             mark(sheet, row, left - 0.3 * em, top - 0.3 * em, 0.6 * em, 0.6 * em, () =>
-                `${words(one.name, 80)}: ${number(value)}${high > low ? ` (${number(low)} to ${number(high)})` : ""} ` +
+                `${words(one.name, 80)}: ${number(value)}${between(low, high)} ` +
                 `${words(chart.y?.name ?? "", 40)} at ${words(chart.x?.name ?? "x", 40)} ${count(at)}`);
         });
     }
 
     // Where a guide leaves the drawing, or at its end.
     function nameGuide(sheet, guide, {x, y}) {
-        const index = guide.points.findIndex((point) => point[1] > y.high);
-        const [before, after] = [guide.points[index - 1], guide.points[index]];
-        const last = guide.points.at(-1), text = `${words(guide.name, 40)}: ${number(last[1])} at ${count(last[0])}`;
-        const share = before && after ? (y.high - before[1]) / (after[1] - before[1]) : 0;
-        const left = before && after ? x(before[0]) + share * (x(after[0]) - x(before[0])) : x(last[0]);
-        const top = before && after ? y.end : y(last[1]), right = left + widthOf(sheet, text) + sheet.em < x.end;
-        write(sheet, sheet.svg, left + (right ? 0.5 : -0.9) * sheet.em, top + 1.1 * sheet.em, text,
-            {anchor: right ? "start" : "end", className: "quiet"});
+        const last = guide.points.at(-1), seen = guide.points.findLast((point) => point[1] <= y.high) ?? last;
+        const text = `${words(guide.name, 40)}: ${number(last[1])} at ${count(last[0])}`, left = x(seen[0]);
+        const isRoom = left + widthOf(sheet, text) + sheet.em < x.end;
+        write(sheet, sheet.svg, left + (isRoom ? 0.5 : -0.9) * sheet.em, y(seen[1]) + 1.1 * sheet.em, text,
+            {anchor: isRoom ? "start" : "end", className: "quiet"});
     }
 
     function xy(place, chart) {
@@ -573,10 +549,10 @@
         const ends = (one) => `${words(one.name, 80)}: from ${end(one.points[0])} to ${end(one.points.at(-1))}`;
         const text = chart.text ?? `${words(chart.y?.name ?? "values")} against ${words(chart.x?.name ?? "x")}. ` +
             `${series.slice(0, 12).map(ends).join("; ")}.`;
-        show(place, {title: chart.title, text, notes: chart.notes}, (sheet) => {
+        show(place, {...chart, text}, (sheet) => {
             const em = sheet.em, range = rangeOf(chart, series), behind = node(sheet.svg, "g");
             const drawn = series.filter((one) => !one.guide);
-            const names = Math.max(0, ...drawn.map((one) => widthOf(sheet, words(one.name, 80), 600)));
+            const names = widest(sheet, drawn.map((one) => words(one.name, 80)), 600);
             const direct = drawn.length > 1 && drawn.length <= 8 && !drawn.some((one) => one.apart) &&
                 names + 0.8 * em < 0.3 * sheet.width;
             const height = Math.min(19 * em, Math.max(11 * em, 0.5 * sheet.width)), top = 1.9 * em;
@@ -584,16 +560,14 @@
             const low = Math.floor(range.y[0] / tick + 1e-6) * tick, high = Math.ceil(range.y[1] / tick - 1e-6) * tick;
             const ticks = ticksOf(high, tick, (value) => (tick < 1e-4 || tick >= 1e9 ? number(value)
                 : plain(value, tick)), low);
-            const left = Math.max(...ticks.map(([, text]) => widthOf(sheet, text))) + 0.7 * em;
+            const left = widest(sheet, ticks.map(([, text]) => text)) + 0.7 * em;
             const right = sheet.width - (direct ? names + 0.8 * em : 0.9 * em), bottom = top + height;
             const inset = chart.x?.counts ? 1.2 * em : 0;
             const log = chart.x?.log || (chart.x?.counts && range.x[0] > 0 && range.x[1] > 32 * range.x[0]);
-            const scales = {
-                x: (log ? logarithmic : linear)(range.x[0], range.x[1], left + inset, right - inset),
-                y: linear(low, high, bottom, top),
-            };
-            const clip = node(sheet.svg, "svg", {x: left, y: top, width: right - left, height}); // what leaves it is cut
-            clip.setAttribute("viewBox", `${left} ${top} ${right - left} ${height}`);
+            const x = (log ? logarithmic : linear)(range.x[0], range.x[1], left + inset, right - inset);
+            const scales = {x, y: linear(low, high, bottom, top)}, width = right - left;
+            const viewBox = `${left} ${top} ${width} ${height}`;
+            const clip = node(sheet.svg, "svg", {x: left, y: top, width, height, viewBox});
             write(sheet, behind, 0, 1.05 * em, words(chart.y?.name ?? ""), {className: "quiet", room: sheet.width});
             for (const [value, text] of ticks) {
                 const at = scales.y(value);
@@ -623,9 +597,9 @@
         const rights = sum(counts.map((row, index) => row[index])), all = sum(counts.map(sum));
         const text = chart.text ?? `A cell for each true class and each predicted class. ${decimal(rights, 0)} of ` +
             `${decimal(all, 0)} rows are on the diagonal, where both are equal.`;
-        show(place, {title: chart.title, text, notes: chart.notes}, (sheet) => {
-            const em = sheet.em, widest = Math.max(0, ...names.map((name) => widthOf(sheet, name)));
-            const left = Math.min(widest + 1.8 * em, 0.36 * sheet.width), head = Math.min(widest + 0.8 * em, 9 * em);
+        show(place, {...chart, text}, (sheet) => {
+            const em = sheet.em, longest = widest(sheet, names);
+            const left = Math.min(longest + 1.8 * em, 0.36 * sheet.width), head = Math.min(longest + 0.8 * em, 9 * em);
             const cell = Math.min(4.2 * em, (sheet.width - left - 2) / Math.max(1, size)), top = 1.6 * em + head;
             const every = Math.max(1, Math.ceil((1.15 * em) / cell)), paths = new Map(), numbers = [];
             const axes = "row: true class; column: predicted class";
@@ -661,14 +635,12 @@
         for (const row of rows) {
             const item = element(all, "li"), percent = `${number(100 * row.probability)} %`;
             const [label, predicted] = [name(row.label), name(row.predicted)];
-            if (/^data:image\/(png|jpeg);base64,/.test(row.picture ?? "")) {
-                const image = element(item, "img");
-                image.src = row.picture;
-                image.alt = `row ${row.row}: ${label}, taken for ${predicted} with ${percent}`;
-            }
+            const alt = `row ${row.row}: ${label}, taken for ${predicted} with ${percent}`;
+            if (/^data:image\/(png|jpeg);base64,/.test(row.picture ?? ""))
+                Object.assign(element(item, "img"), {src: row.picture, alt});
             element(item, "b", "", label);
             element(item, "span", "", `taken for ${predicted}, ${percent}`);
-            element(item, "span", "quiet", `row ${number(row.row)}, loss ${number(row.loss)}`);
+            element(item, "span", "quiet", `row ${count(row.row)}, loss ${number(row.loss)}`);
         }
         place.hidden = false;
         place.replaceChildren(all);
@@ -706,7 +678,8 @@
         const modes = modesOf(page).filter(isFirst).slice(0, 4), links = modes.flatMap((mode) => lanesOf(mode, "link"));
         if (modes.length === 0)
             return ["throughput", "rates", "accuracy", "loss", "classes"].some((name) => draw(place, name, page));
-        const room = Math.max(2, Math.floor((34 / modes.length - 2.2) / (links.length > 0 ? 2.84 : 1.62)));
+        const height = place.closest(".slide") ? 22 : 34; // of a screen, in letters
+        const room = Math.max(2, Math.floor((height / modes.length - 2.2) / (links.length > 0 ? 2.84 : 1.62)));
         const most = Math.max(0, ...links.map((lane) => busy(lane))), isBusiest = (lane) => busy(lane) >= 0.98 * most;
         // Where most links are busy alike, none is the busiest.
         const any = most > 0 && 2 * links.filter(isBusiest).length <= Math.max(2, links.length);
@@ -716,7 +689,7 @@
             return groupOf(mode, [...lanesOf(mode, "device").filter(isKept), ...own.filter(isKept)]);
         });
         const cut = modes.some((mode) => lanesOf(mode, "device").length > room);
-        const notes = cut ? [`Of each group the first ${room} devices; the timeline below has the others.`] : [];
+        const notes = cut ? [`Of each group the first ${room} devices; the timeline has the others.`] : [];
         return give(lanes, place, {groups, ...axisOf(page), quiet: true, notes});
     }
 
@@ -751,9 +724,9 @@
         const base = modes.find((mode) => mode.devices === 1), most = Math.max(...counts);
         // A simulation's devices keep their rows; those of a race share a batch.
         const ideal = (count) => value(base[key]) * (rate ? count : page.simulated ? 1 : 1 / count);
-        const between = Array.from({length: 65}, (_, index) => most ** (index / 64));
+        const steps = Array.from({length: 65}, (_, index) => most ** (index / 64));
         if (base) series.push({name: "ideal", class: "guide", guide: true, dashed: true,
-            points: between.map((count) => [count, ideal(count)])});
+            points: steps.map((count) => [count, ideal(count)])});
         return give(xy, place, {series, x: {name: "devices", counts: true}, y: {name: unit, zero: true}});
     }
 
@@ -779,17 +752,13 @@
 
     function drawAmounts(place, page, name) {
         const kinds = ["weights", "gradients", "optimizer", "activations", "out", "in"];
-        const rows = [], classOf = (what) => (kinds.includes(what) ? `b-${what}` : stageClass(what));
-        for (const mode of modesOf(page)) {
-            const places = new Map();
-            for (const [where, what, amount] of list(mode[name]).filter(Array.isArray)) {
-                if (!places.has(where)) places.set(where, {group: labelOf(mode), name: where, parts: []});
-                const {parts} = places.get(where), part = parts.find((one) => one.name === what);
-                if (part) part.value += amount;
-                else parts.push({name: what, class: classOf(what), value: amount});
-            }
-            rows.push(...places.values());
-        }
+        const classOf = (what) => (kinds.includes(what) ? `b-${what}` : stageClass(what));
+        const partsOf = (all) => all.map(([, what, value]) => ({name: what, class: classOf(what), value}));
+        const rows = modesOf(page).flatMap((mode) => {
+            const all = list(mode[name]).filter(Array.isArray), places = unique(all.map(([where]) => where));
+            return places.map((where) => ({group: labelOf(mode), name: where,
+                parts: partsOf(all.filter((one) => one[0] === where))}));
+        });
         const x = name === "memory" ? "bytes at the peak" : "bytes in a step";
         return someParts(rows).length > 0 && give(bars, place, {rows, unit: "bytes", x});
     }
@@ -831,10 +800,10 @@
     const className = (page) => (index) => words(list(page.predictions?.names)[index] ?? index, 80);
 
     function drawClasses(place, page) {
-        const counts = list(page.predictions?.counts).map(list), name = className(page);
-        const right = (row, k) => ({name: "classified correctly", class: "amount", value: (100 * row[k]) / sum(row)});
-        const all = counts.map((row, k) => ({name: name(k), parts: [right(row, k)], any: sum(row) > 0}))
-            .filter((row) => row.any);
+        const {counts, rows: tested, right} = page.predictions ?? {}, name = className(page);
+        const rowsOf = list(tested ?? list(counts).map(sum)), rightOf = right ?? list(counts).map((row, k) => row[k]);
+        const part = (k) => ({name: "classified correctly", class: "amount", value: (100 * rightOf[k]) / rowsOf[k]});
+        const all = rowsOf.map((_, k) => ({name: name(k), parts: [part(k)]})).filter((_, k) => rowsOf[k] > 0);
         const sorted = [...all].sort((a, b) => a.parts[0].value - b.parts[0].value);
         const rows = all.length <= 32 ? all : [...sorted.slice(0, 12).map((row) => ({...row, group: "lowest"})),
             ...sorted.slice(-12).map((row) => ({...row, group: "highest"}))];
@@ -977,6 +946,7 @@
         });
         const bar = element(deck, "nav", "bar"), back = element(bar, "button", "", "‹");
         const progress = element(bar, "progress"), label = element(bar, "span"), on = element(bar, "button", "", "›");
+        const again = () => all[at] && shrink(all[at]);
         let at = 0;
         function go(to) {
             at = Math.max(0, Math.min(all.length - 1, to));
@@ -984,29 +954,23 @@
             Object.assign(progress, {max: all.length, value: at + 1});
             label.textContent = `${at + 1} / ${all.length}`;
             history.replaceState(null, "", `#${at + 1}`);
-            if (!all[at]) return;
-            shrink(all[at]);
-            all[at].focus({preventScroll: true});
+            again();
+            all[at]?.focus({preventScroll: true});
         }
         const keys = {ArrowRight: 1, PageDown: 1, " ": 1, ArrowLeft: -1, PageUp: -1, Home: -1e6, End: 1e6};
         addEventListener("keydown", (event) => {
             const typing = event.target.matches?.(event.key === " " ? "input, textarea, button" : "input, textarea");
             if (event.ctrlKey || event.altKey || event.metaKey || typing) return;
-            if (event.key === "n" && all[at]) {
-                deck.classList.toggle("with-notes");
-                shrink(all[at]);
-            }
+            if (event.key === "n") deck.classList.toggle("with-notes");
+            if (event.key === "n") again();
             if (!Object.hasOwn(keys, event.key)) return;
             event.preventDefault();
             go(at + keys[event.key]);
         });
-        back.setAttribute("aria-label", "the slide before");
-        on.setAttribute("aria-label", "the next slide");
-        back.onclick = () => go(at - 1);
-        on.onclick = () => go(at + 1);
-        addEventListener("resize", () => all[at] && shrink(all[at]));
+        Object.assign(back, {ariaLabel: "the slide before", onclick: () => go(at - 1)});
+        Object.assign(on, {ariaLabel: "the next slide", onclick: () => go(at + 1)});
         addEventListener("hashchange", () => go(Number(location.hash.slice(1)) - 1 || 0));
-        addEventListener("afterprint", () => all[at] && shrink(all[at]));
+        for (const kind of ["resize", "afterprint"]) addEventListener(kind, again);
         place.append(deck);
         go(Number(location.hash.slice(1)) - 1 || 0);
     }

@@ -1,15 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of pages made by hand, and the template that holds one: what the script must draw, and what it must survive."""
+import base64
 import json
 import pathlib
+import struct
+import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "src/report/page"
-PIXEL = ("data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAIAAAD91JpzAAAAFElEQVR4nGP8z8DAwMDAxMDAwMAAAAwO"
-         "AQH8V7fVAAAAAElFTkSuQmCC")
 FIGURES = ["throughput", "step-time", "timeline", "stages", "devices", "memory", "links", "moved", "loss", "test-loss",
            "accuracy", "learning-rate", "step-ms", "images", "rates", "classes", "confusion", "misclassified"]
 EVIL = ["</script><script>throw 1</script>", "\"quoted\" 'name' &amp; <b>", "\u202ereversed\u202c", "long " * 2000]
+
+
+def picture():
+    """A PNG of four colours, as the C writes them."""
+    def chunk(kind, data):
+        return struct.pack("!I", len(data)) + kind + data + struct.pack("!I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + bytes(row) for row in ([200, 40, 40, 40, 160, 60], [50, 60, 200, 230, 200, 60]))
+    data = (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack("!2I5B", 2, 2, 8, 2, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    return f"data:image/png;base64,{base64.b64encode(data).decode()}"
 
 
 def escaped(model):
@@ -35,7 +46,7 @@ def page_of(model, title="Sample", figures=FIGURES):
             f"<script>{(PAGE / 'page.js').read_text()}</script></body></html>")
 
 
-def mode(name, devices, stages, links, first=True):
+def mode(name, devices, stages, links, first=True, rate=300000):
     """A step of `stages` [(stage, ms of the root, ms of another)] and of `links` [(begin, end) of the root's, of another's]."""
     lanes, step = [], max(sum(stage[1] for stage in stages), sum(stage[2] for stage in stages))
     for device in range(devices):
@@ -50,7 +61,7 @@ def mode(name, devices, stages, links, first=True):
         lanes.append({"name": f"cpu:{device}", "kind": "device", "stage_ms": spent, "spans": spans})
     for device in range(devices):
         lanes.append({"name": f"link of cpu:{device}", "kind": "link",
-                      "spans": [[begin, end, "reduce", -1, 1 << 20, None] for begin, end in links[min(device, 1)]]})
+                      "spans": [[begin, end, "reduce", -1, int(rate * (end - begin)), None] for begin, end in links[min(device, 1)]]})
     rows = 64000 / step
     return {"name": name, "label": name, "devices": devices, "first": first, "step_ms": [step, 0.95 * step, 1.06 * step],
             "images_per_second": [rows, 0.95 * rows, 1.05 * rows], "speedup": [1, 1, 1], "mean_step_ms": step,
@@ -73,9 +84,9 @@ def lesson():
                                ("wait", 1, 15.2), ("reduce", 13.9, 0), ("update", .8, 0), ("replicate", 5.5, 5.5)],
              [[(.2, 1.1), (11, 31)], [(.3, .6), (12, 17), (26, 30)]]),
         mode("dp overlap", 4, [("scatter", .8, .3), ("forward", 3.1, 3.3), ("loss", .2, .2), ("backward", 6.4, 6.6),
-                               ("exchange", 3.9, 1.2), ("wait", .4, 3.2)], [[(.2, 1.1), (5, 13.9)], [(.3, .6), (6, 10)]]),
+                               ("exchange", 3.9, 1.2), ("wait", .4, 3.2)], [[(.2, 1.1), (5, 13.9)], [(.3, .6), (6, 10)]], rate=100000),
         mode("ddp", 4, [("forward", 3.2, 3.2), ("loss", .2, .2), ("backward", 6.3, 6.4), ("all_reduce", 2.1, 2.1),
-                        ("wait", .8, .7), ("update", .4, .4)], [[(4.5, 12.5)], [(4.5, 12.5)]]),
+                        ("wait", .8, .7), ("update", .4, .4)], [[(4.5, 12.5)], [(4.5, 12.5)]], rate=90000),
     ]
     return {"yoke_page": 1, "title": "classic 31.3 ms, DDP 13.0 ms", "subject": "resnet20", "simulated": False,
             "no_verdict": False, "interval": "95 % interval", "link": "0.3 GB/s, 20 us, switch", "modes": modes}
@@ -109,7 +120,7 @@ def training(classes=10):
     names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
     counts = [[900 - 40 * (a % 4) if a == b else (a * 7 + b * 3) % 17 for b in range(classes)] for a in range(classes)]
     wrong = [{"row": 17 * k, "label": k % classes, "predicted": (k + 3) % classes, "probability": .99 - .01 * k,
-              "loss": 9.1 - .3 * k, "picture": PIXEL} for k in range(12)]
+              "loss": 9.1 - .3 * k, "picture": picture()} for k in range(12)]
     return {**lesson(), "title": "resnet20 reaches 86.4 %", "modes": [run],
             "predictions": {"absent": "", "step": 300, "classes": classes, "names": names if classes == 10 else None,
                             "counts": counts, "misclassified": wrong},
