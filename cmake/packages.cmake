@@ -24,7 +24,8 @@ else()
   install(FILES ${pages}/yoke.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT tool)
 endif()
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tool)
-install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tool PATTERN Doxyfile EXCLUDE)
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tool PATTERN Doxyfile EXCLUDE
+  REGEX "/docs/play/(build\\.py|door\\.c|libc|play\\.|template|settings|resnet50|__pycache__)" EXCLUDE) # what builds the page
 install(DIRECTORY samples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT development)
 
 if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr" OR CMAKE_CROSSCOMPILING OR NOT EXISTS /etc/debian_version)

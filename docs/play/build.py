@@ -95,15 +95,36 @@ def compile_simulator():
         return (made / "play.wasm").read_bytes()
 
 
-def paths():
-    return [path.relative_to(ROOT).as_posix() for path in sorted((HERE / "profiles").glob("*.json"))]
+def settings():
+    """The file, with the names that the sources hold."""
+    found = json.loads((HERE / "settings.json").read_text())
+    modes = re.findall(r'X\(YOKE_SIMULATED_\w+, "(\S+)"', (ROOT / "src/simulate/simulate.h").read_text())
+    names = re.findall(r'^    \{"(\S+:\S+)", "', (ROOT / "src/cli/simulate/published.c").read_text(), re.MULTILINE)
+    own = [path.relative_to(ROOT).as_posix() for path in sorted((HERE / "profiles").glob("*.json"))]
+    known = {"first": modes, "second": modes, "profile": names + own}
+    for control in found["controls"]:
+        control["values"] = control.get("values") or known[control["key"]]
+    return found
+
+
+def controls(found):
+    """A slider for numbers, a list for names; play.js gives them their values."""
+    lines = []
+    for control in found["controls"]:
+        name, values, texts = f'id="set-{control["key"]}"', control["values"], control.get("texts", {})
+        options = "".join(f'<option value="{value}">{texts.get(value, value)}</option>' for value in values)
+        field = (f"<select {name}>{options}</select>" if isinstance(values[0], str) else
+                 f'<b></b><input {name} type="range" min="0" max="{len(values) - 1}" step="1">')
+        lines.append(f'<label><span>{control["label"]}</span>{field}</label>')
+    return "\n".join(lines)
 
 
 def page():
     drawing = ROOT / "src/report/page"
-    parts = {"COMPILER": compiler(), "PROFILES": json.dumps(paths()),
+    found = settings()
+    parts = {"COMPILER": compiler(), "CONTROLS": controls(found), "SETTINGS": json.dumps(found, ensure_ascii=False),
              "STYLE": (drawing / "page.css").read_text() + (HERE / "play.css").read_text(),
-             "SETTINGS": (HERE / "settings.json").read_text(), "FIGURES": (drawing / "page.js").read_text(),
+             "FIGURES": (drawing / "page.js").read_text(),
              "PLAY": (HERE / "play.js").read_text(), "SIMULATOR": base64.b64encode(compile_simulator()).decode()}
     return re.sub(r"@([A-Z]+)@", lambda found: parts[found[1]], (HERE / "template.html").read_text())
 

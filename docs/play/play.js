@@ -2,7 +2,7 @@
 // The page of docs/play: runs `yoke simulate` as WebAssembly, and draws what it prints by page.js.
 "use strict";
 globalThis.yokePlay = (() => {
-    let compiled = null, settings = null, state = null, turn = 0;
+    let compiled = null, settings = null, state = null, turn = 0, drawn = -1;
     const at = (id) => document.getElementById(id);
     const controlOf = (key) => settings.controls.find((control) => control.key === key);
     const isSlider = (control) => typeof settings.usual[control.key] === "number";
@@ -68,26 +68,26 @@ globalThis.yokePlay = (() => {
     }
 
     // A mode of a page's model, as page.js takes it.
-    function modelOf(name, run) {
-        const lanes = {}, drawn = run.devices === state.devices, {rows_per_second: rate, step_ms: step} = run;
-        for (const {lane, link, stage, bucket, bytes, begin_ms: begin, end_ms: end} of drawn ? run.spans : []) {
+    const modelOf = (name) => (run) => {
+        const lanes = {}, shown = run.devices === state.devices, {rows_per_second: rate, step_ms: step} = run;
+        for (const {lane, link, stage, bucket, bytes, begin_ms: begin, end_ms: end} of shown ? run.spans : []) {
             const kind = link === undefined ? "device" : "link", name = `${kind} ${link ?? lane}`;
             (lanes[name] ??= {name, kind, spans: []}).spans.push([begin, end, stage, bucket ?? -1, bytes ?? 0, null]);
         }
         return {
-            name, label: `${name} on ${run.devices}`, devices: run.devices, first: drawn, lanes: Object.values(lanes),
+            name, label: `${name} on ${run.devices}`, devices: run.devices, first: shown, lanes: Object.values(lanes),
             step_ms: [step, step, step], shown_ms: step, images_per_second: [rate, rate, rate],
-            links: ((drawn && run.first_links) || []).flatMap(({device, sent, received}) =>
+            links: ((shown && run.first_links) || []).flatMap(({device, sent, received}) =>
                 [[`link ${device}`, "out", sent], [`link ${device}`, "in", received]]),
         };
-    }
+    };
 
     function titleOf(modes, [first, second]) {
         const {number} = yokePage, ms = (run) => `${number(run.step_ms)} ms`;
         if (state.devices === 1 || !second) return `A step on ${state.devices} takes ${ms(first)}`;
         const gain = first.step_ms / second.step_ms, times = number(Math.max(gain, 1 / gain));
         return `On ${state.devices} devices ${modes[0]} takes ${ms(first)}, ${modes[1]} ${ms(second)}: ` +
-            (times === "1.00" ? "as fast" : `${times} times as ${gain > 1 ? "fast" : "long"}`);
+            (times === "1.00" ? "equally fast" : `${times} times as ${gain > 1 ? "fast" : "long"}`);
     }
 
     function fillTable(modes, runs) {
@@ -97,16 +97,17 @@ globalThis.yokePlay = (() => {
         for (const [key, name] of settings.numbers.filter(([key]) => runs.some((run) => key in run))) {
             const row = element(body, "tr");
             element(row, "th", "", name).scope = "row";
-            for (const run of runs) element(row, "td", "", key in run ? number(run[key]) : "–");
+            for (const {[key]: value = "–"} of runs)
+                element(row, "td", "", Number.isInteger(value) || value === "–" ? `${value}` : number(value));
         }
         document.querySelector("#numbers .table").replaceChildren(table);
     }
 
     function fillSentences(modes, runs) {
         at("sentences").replaceChildren(...runs.map((run, index) => {
-            const line = yokePage.element(null, "p"), mode = modes[index], what = settings.modes[mode];
-            yokePage.element(line, "b", "", mode);
-            line.append(`${what ? ` (${what})` : ""}: ${run.sentence.replaceAll(" %", "\u00a0%")}.`);
+            const line = yokePage.element(null, "p"), what = settings.modes[modes[index]] ?? "a mode";
+            yokePage.element(line, "b", "", modes[index]);
+            line.append(` (${what}): ${run.sentence.replaceAll(" %", "\u00a0%")}.`);
             return line;
         }));
     }
@@ -126,24 +127,25 @@ globalThis.yokePlay = (() => {
             const [, rate, delay] = /^([^ ]+) GB\/s, ([^ ]+) us/.exec(links).map(Number);
             if (state.link !== "own") Object.assign(state, {rate, delay});
             showControls();
-            at("title").textContent = titleOf(modes, runs);
+            at("title").textContent = titleOf(modes, runs).replaceAll("-", "\u2011"); // names stay whole
             at("subject").textContent = `Simulated: ${model}, ${rows} rows on each ${device}, links of ${links}.`;
             document.querySelector("main").classList.add("ready");
             fillSentences(modes, runs);
             fillTable(modes, runs);
-            const models = results.flatMap((result, k) => result.runs.map((run) => modelOf(modes[k], run)));
-            const page = {simulated: true, modes: models};
+            const page = {simulated: true, modes: results.flatMap((result, k) => result.runs.map(modelOf(modes[k])))};
             document.querySelectorAll("[data-play]").forEach((place) => yokePage.draw(place, place.dataset.play, page));
             at("words").textContent = modes.map((mode) => `yoke ${command(mode, devices).join(" ")}`).join("\n");
         } catch (error) {
-            if (now === turn) at("subject").textContent = `This cannot be simulated: ${error.message}`;
+            document.querySelector("main").classList.remove("ready");
+            at("title").textContent = "This cannot be simulated";
+            at("subject").textContent = error.message;
         }
+        drawn = Math.max(drawn, now);
     }
 
     function showControls() {
         for (const control of settings.controls) {
             const {key, values, of} = control, input = at(`set-${key}`), text = textOf(control, state[key]);
-            // A link may lie between two values.
             input.value = isSlider(control) ? values.filter((value) => value <= state[key]).length - 1 : state[key];
             input.disabled = Boolean(of) && state.first !== of && state.second !== of;
             input.parentElement.classList.toggle("off", input.disabled);
@@ -152,35 +154,28 @@ globalThis.yokePlay = (() => {
         }
     }
 
-    function makeControl(control) {
-        const {element} = yokePage, {key, values} = control, slider = isSlider(control);
-        const label = element(at("controls"), "label");
-        element(label, "span", "", control.label);
-        if (slider) element(label, "b");
-        const input = element(label, slider ? "input" : "select");
-        if (slider) Object.assign(input, {type: "range", min: 0, max: values.length - 1, step: 1});
-        else for (const value of values) element(input, "option", "", textOf(control, value)).value = value;
-        input.id = `set-${key}`;
-        input.oninput = () => {
-            state = {...state, [key]: slider ? values[Number(input.value)] : input.value};
-            if (/rate|delay/.test(key)) state.link = "own";
-            update();
-        };
+    function change(values) {
+        state = {...state, ...values};
+        return update();
+    }
+
+    function listen({key, values}) {
+        at(`set-${key}`).oninput = ({target}) => change({
+            [key]: target.type === "range" ? values[Number(target.value)] : target.value,
+            ...(/rate|delay/.test(key) ? {link: "own"} : {}),
+        });
     }
 
     async function start() {
+        const set = (hash) => change(fromHash(hash));
         await load(at("simulator").textContent, at("settings").textContent);
-        const help = await run(["simulate", "--help"]), list = await run(["simulate", "--list"]);
-        controlOf("first").values = controlOf("second").values = /--mode all\|(\S+)/.exec(help.out)[1].split("|");
-        controlOf("profile").values = list.out.match(/^\S+:\S+(?= )/gm).concat(JSON.parse(at("profiles").textContent));
-        settings.controls.forEach(makeControl);
-        const set = (hash) => { state = fromHash(hash); return update(); };
+        document.forms[0].hidden = false;
+        settings.controls.forEach(listen);
         at("again").onclick = () => set("");
         addEventListener("hashchange", () => set(location.hash));
         await set(location.hash);
     }
 
-    if (globalThis.document)
-        start().catch((error) => { at("subject").textContent = `This page cannot run: ${error}`; });
-    return {load, run, fromHash};
+    if (globalThis.document) start().catch((error) => { at("subject").textContent = `This page fails: ${error}`; });
+    return {load, run, fromHash, change, busy: () => drawn !== turn};
 })();

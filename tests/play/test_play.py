@@ -62,9 +62,13 @@ class Numbers(unittest.TestCase):
         words = ["simulate", PROFILES[0], "--link", "pcie3"]
         self.assertEqual(in_page([words])[0]["out"], tool(words).stdout)
 
-    def test_every_published_profile_is_the_tool_s(self):
+    def test_every_published_profile_and_mode_is_the_tool_s(self):
         published = re.findall(r"^(\S+:\S+) ", in_page([["simulate", "--list"]])[0]["out"], re.MULTILINE)
         self.assertGreaterEqual(len(published), 9)
+        offered = {control["key"]: control["values"] for control in build.settings()["controls"]}
+        self.assertEqual(offered["profile"][:len(published)], published)
+        words = tool(["help", "simulate"]).stdout
+        self.assertIn(f"--mode all|{'|'.join(offered['first'])}\n", words)
         lists = [["simulate", name, "--devices", "2", "--json"] for name in published]
         for words, found in zip(lists, in_page(lists), strict=True):
             self.assertEqual(found["out"], tool(words).stdout)
