@@ -309,11 +309,11 @@ class Claims(unittest.TestCase):
         self.assertIn(f"weights_hash {quiet['weights_hash']}", yoke("8-failure", 2))
         lines = [json.loads(line) for line in (folder("8-failure") / "build/died.jsonl").read_text().splitlines()]
         self.assertEqual([line["step"] for line in lines if "train_loss" in line], list(range(1, 41)))
-        last = {}
+        engines = {}  # by the number of the engine: its devices, and the last step that one of them worked at
         for span in spans("8-failure", "died.json"):
-            last[span["tid"]] = max(span["args"]["step"], last.get(span["tid"], 0))
-        self.assertEqual(last[1], 20)  # cpu:0
-        self.assertEqual({last[2], last[3]}, {39})
+            devices, last = engines.get(span["pid"], (set(), 0))
+            engines[span["pid"]] = devices | {span["tid"]}, max(last, span["args"]["step"])
+        self.assertEqual(engines, {1: ({1, 2, 3}, 20), 2: ({1, 2}, 39)})
 
     def test_9_the_order_of_the_pushes_repeats_a_run_and_a_bound_holds(self):
         first, again, bound = (told("9-stale", number) for number in range(3))
