@@ -11,7 +11,7 @@ import json
 import pathlib
 import sys
 
-WIDTH, LEFT, RIGHT = 960, 150, 40
+WIDTH, LEFT, RIGHT = 960, 160, 40
 LIGHT = {"page": "#ffffff", "text": "#1b1f24", "faint": "#d8dee4", "pale": "#eef1f4", "quiet": "#6c7f93",
          "soft": "#a9bac9", "strong": "#c44f21"}
 DARK = {"page": "#10151c", "text": "#e8ecf1", "faint": "#333c47", "pale": "#1b232d", "quiet": "#8497ab",
