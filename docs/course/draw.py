@@ -43,7 +43,7 @@ def grid(x, top, bottom):
 
 def write(path, height, title, words, parts):
     path.write_text("\n".join(
-        [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
+        [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
          f'role="img" aria-labelledby="title text"><title id="title">{html.escape(title)}</title>'
          f'<desc id="text">{html.escape(words)}</desc>', f"<style>{style()}</style>",
          rectangle(0, 0, WIDTH, height, "page"), text(16, 30, title, kind="title"), *parts, "</svg>", ""]))

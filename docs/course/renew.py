@@ -53,6 +53,9 @@ DRAWN = {
                 "Two steps of two devices: in the first cpu:0 waits for cpu:1, in the second both wait after backward.",
                 "cpu:1 computes a third as fast", "build/slow.json", "", "a link of 0.05 GB/s", "build/link.json", ""),
 }
+# Models of pages for the slides: file to (page, its modes, whether their timelines are drawn).
+MODELS = {"lesson.json": ("build/lesson.html", ("dp classic", "dp overlap", "ddp"), True),
+          "links.json": ("build/links.html", ("dp-classic", "dp-nccl", "dp-overlap", "ddp-ring"), False)}
 SCRIPT = re.compile(r"```console\n\$ python3 (\S+)\n```\n\n```text\n(.*?)```", re.S)
 
 
@@ -152,6 +155,15 @@ def draw_memory(figure, command):
               "four; the optimizer lies on the root, on every rank of DDP, or in quarters on all.", kinds, rows, "MiB")
 
 
+def write_models():
+    """What the slides draw of pages that the lessons' commands wrote."""
+    for name, (page, modes, timelines) in MODELS.items():
+        text = (ROOT / page).read_text()
+        model = json.loads(re.search(r'<script type="application/json" id="yoke-page">(.*?)</script>', text, re.S)[1])
+        model["modes"] = [mode if timelines else mode | {"lanes": []} for mode in model["modes"] if mode["name"] in modes]
+        (COURSE / name).write_text(json.dumps(model, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
 def draw_figure(lesson, figure, python):
     what = DRAWN[lesson]
     if isinstance(what, str):
@@ -168,6 +180,7 @@ def main():
         renew_page(lesson, python)
         draw_figure(lesson, COURSE / f"{lesson.split('-', 1)[1]}.svg", python)
     if not lessons:
+        write_models()
         run([python, "docs/course/routes.py", COURSE / "routes.svg"])
 
 
