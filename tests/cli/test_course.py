@@ -132,6 +132,54 @@ class Scripts(unittest.TestCase):
                     self.assertIsNone(pages.difference(expected, printed, False), printed)
 
 
+class Slides(unittest.TestCase):
+    def slides(self, name):
+        """(what a slide shows, its notes) of a deck."""
+        deck = (COURSE / name).read_text()
+        return [re.split(r"^Note:\n", slide, flags=re.M) for slide in re.split(r"^---\n", deck, flags=re.M)]
+
+    def test_a_deck_asks_for_a_prediction_first_and_has_few_words_and_one_figure_on_a_slide(self):
+        for name, least in (("slides-50.md", 12), ("slides-90.md", 26)):
+            slides = self.slides(name)
+            self.assertGreaterEqual(len(slides), least)
+            self.assertIn("Write down", slides[1][0])
+            for number, (shown, notes) in enumerate(slides, 1):
+                with self.subTest(deck=name, slide=number):
+                    self.assertTrue(notes.strip())
+                    figures = re.findall(r"^!\[[^]]{20,}\]\((\w+\.svg)\)$|^```figure [\w-]+ (\w+\.json)$", shown, re.M)
+                    self.assertLessEqual(len(figures), 1)
+                    self.assertLessEqual(len(re.sub(r"!\[.*\]", "", shown).split()), 45)
+                    self.assertTrue(all((COURSE / (picture or model)).is_file() for picture, model in figures))
+
+    def test_a_deck_becomes_one_file_with_its_pictures_and_models(self):
+        for name in ("slides-50.md", "slides-90.md"):
+            with tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder) / "deck.html"
+                run([sys.executable, COURSE / "slides.py", COURSE / name, path], folder)
+                text = path.read_text()
+                self.assertEqual(text.count("(data:image/svg+xml;base64,"), (COURSE / name).read_text().count(".svg)\n"))
+                self.assertEqual(re.findall(r'data-page="(.*?)"', text), ["lesson.json", "links.json"])
+                self.assertNotRegex(text, r"(src|href)=.?https?:")
+
+    def test_the_routes_take_what_lesson_5_says(self):
+        sys.path.insert(0, str(COURSE))
+        import routes
+        for devices in (2, 4, 8, 64):
+            hop = routes.HOP
+            self.assertAlmostEqual(routes.end(routes.root(devices)), 2 * (hop + devices - 1))
+            self.assertAlmostEqual(routes.end(routes.chain(devices)), 2 * ((devices - 1) * hop + 1))
+            self.assertAlmostEqual(routes.end(routes.ring(devices)), 2 * (devices - 1) * (hop + 1 / devices))
+            parts = [[span[3] for span in lane] for lane in routes.ring(devices)]
+            for at in range(2 * (devices - 1)):  # each part is on one link at a time
+                self.assertEqual(sorted(lane[at] for lane in parts), list(range(1, devices + 1)))
+
+    def test_the_teachers_page_and_the_index_name_every_lesson(self):
+        teacher, index = ((COURSE / name).read_text() for name in ("teacher.md", "README.md"))
+        for page in lessons():
+            self.assertIn(f"({page.name})", index)
+        self.assertEqual(re.search(r"^\| lesson \| (.*) \|$", teacher, re.M)[1].split(" | "), list(map(str, range(1, 14))))
+
+
 class Notebook(unittest.TestCase):
     """The lessons as a notebook, which calls the tool through the module `yoke`."""
 
