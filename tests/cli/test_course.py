@@ -449,6 +449,18 @@ class Claims(unittest.TestCase):
         self.assertGreater(waits[1, None] + waits[2, None], 0.5 * link_ms)
         self.assertEqual(result["weights_hash"], linked["weights_hash"])
 
+    @unittest.skipUnless(TORCH, "YOKE_TEST_TORCH names no interpreter with PyTorch")
+    def test_13_doctor_reads_the_trace_of_the_script_and_finds_that_it_loads(self):
+        where = folder("13-idle")
+        run([TORCH, COURSE / "idle.py", "build/kineto.json"], where)
+        command, shown = re.search(r"^\$ (build/release/yoke doctor .*)\n((?:.|\n)*?)```", (COURSE / "13-idle.md").read_text(),
+                                   re.M).groups()
+        printed = run([YOKE, *shlex.split(command)[1:]], where)
+        self.assertIsNone(pages.difference(shown, printed, False), printed)
+        share = {line.split()[0]: float(line.split()[2]) for line in printed.splitlines()
+                 if re.match(r"\w+ +[\d.]+ +[\d.]+ %$", line)}
+        self.assertEqual(max(share, key=share.get), "load")  # a read sleeps for 19 ms, however busy the machine is
+
     @judges_clock
     def test_13_one_thread_of_the_loader_is_slower_than_a_tiny_network(self):
         self.claim(lambda: self.assertGreater(told("13-idle", 3)["load_wait_share"], 0.5))
