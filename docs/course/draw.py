@@ -11,7 +11,7 @@ import json
 import pathlib
 import sys
 
-WIDTH, LEFT, RIGHT = 960, 150, 40
+WIDTH, LEFT, RIGHT = 960, 185, 40
 LIGHT = {"page": "#ffffff", "text": "#1b1f24", "faint": "#d8dee4", "pale": "#eef1f4", "quiet": "#6c7f93",
          "soft": "#a9bac9", "strong": "#c44f21"}
 DARK = {"page": "#10151c", "text": "#e8ecf1", "faint": "#333c47", "pale": "#1b232d", "quiet": "#8497ab",
@@ -26,7 +26,8 @@ def style():
     return (f":root{{color-scheme:light dark;{colours(LIGHT)}}}\n"
             f"@media (prefers-color-scheme:dark){{:root{{{colours(DARK)}}}}}\n{fills}\n"
             "text{font:15px system-ui,sans-serif;fill:var(--text)}.title{font-size:19px;font-weight:600}\n"
-            ".in{font-size:13px}.wait{fill:var(--page);stroke:var(--quiet);stroke-dasharray:3 3}.strong+.in{fill:var(--page);font-weight:600}.grid{stroke:var(--faint)}")
+            ".in{font-size:13px}.wait{fill:var(--page);stroke:var(--quiet);stroke-dasharray:3 3}\n"
+            ".strong+.in,.text+.in{fill:var(--page);font-weight:600}.grid{stroke:var(--faint)}")
 
 
 def text(x, y, words, anchor="start", kind=""):
@@ -43,7 +44,7 @@ def grid(x, top, bottom):
 
 def write(path, height, title, words, parts):
     path.write_text("\n".join(
-        [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
+        [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
          f'role="img" aria-labelledby="title text"><title id="title">{html.escape(title)}</title>'
          f'<desc id="text">{html.escape(words)}</desc>', f"<style>{style()}</style>",
          rectangle(0, 0, WIDTH, height, "page"), text(16, 30, title, kind="title"), *parts, "</svg>", ""]))
@@ -55,7 +56,7 @@ def ticks(end):
     return [step * number for number in range(int(end / step + 1e-9) + 1)]
 
 
-def lanes(path, title, words, rows, end, unit, behind="pale"):
+def lanes(path, title, words, rows, end, unit, behind="pale", legend=""):
     """rows: (name, spans), a name without spans is a heading; a span: (begin, end, kind, label)."""
     parts, y, scale = [], 52, (WIDTH - LEFT - RIGHT) / end
     bottom = y + 34 * len(rows)
@@ -70,7 +71,8 @@ def lanes(path, title, words, rows, end, unit, behind="pale"):
             if label != "":
                 parts.append(text(LEFT + (begin + stop) / 2 * scale, y + 20, label, "middle", "in"))
         y += 34
-    write(path, bottom + 44, title, words, parts + [text(WIDTH - RIGHT, bottom + 38, unit, "end")])
+    parts += [text(16, bottom + 38, legend), text(WIDTH - RIGHT, bottom + 38, unit, "end")]
+    write(path, bottom + 44, title, words, parts)
 
 
 def lines(path, title, words, curves, axes):
@@ -83,17 +85,17 @@ def lines(path, title, words, curves, axes):
         parts += [grid(90 + at * across, top, bottom), text(90 + at * across, bottom + 18, f"{at:g}", "middle")]
     for at in ticks(most_y)[1:]:
         parts.append(text(80, bottom - at * up + 5, f"{at:g}", "end"))
-    taken = []
-    for name, kind, points in sorted(curves, key=lambda curve: -curve[2][-1][1]):
+    above = top
+    for number, (name, kind, points) in enumerate(sorted(curves, key=lambda curve: -curve[2][-1][1]), 1):
         where = " ".join(f"{90 + x * across:.1f},{bottom - y * up:.1f}" for x, y in points)
-        at = max([bottom - points[-1][1] * up + 5] + [y + 19 for y in taken[-1:]])
-        taken.append(at)
-        parts += [f'<polyline class="line {kind}" points="{where}"/>', text(right + 10, at, name)]
+        above = min(max(bottom - points[-1][1] * up + 5, above + 19), bottom + 5 - 19 * (len(curves) - number))
+        parts += [f'<polyline class="line {kind}" points="{where}"/>', text(right + 10, above, name)]
     write(path, bottom + 48, title, words, parts)
 
 
-KINDS = {"wait": "wait", "load": "wait", "forward": "soft", "backward": "quiet", "loss": "quiet", "update": "quiet"}
-ORDER = ("wait", "strong", "soft", "quiet")  # what is drawn later covers what is drawn before
+KINDS = {"wait": "wait", "load": "wait", "python": "text", "forward": "soft", "backward": "quiet", "loss": "quiet",
+         "update": "quiet"}
+ORDER = ("wait", "strong", "text", "soft", "quiet")  # what is drawn later covers what is drawn before
 
 
 def steps_of(path, steps):
@@ -126,7 +128,8 @@ def main():
         found, end = steps_of(trace, [int(step) for step in steps.split(":") if step])
         rows += [(heading, []), *found]
         ends.append(end)
-    lanes(pathlib.Path(path), title, words, rows, max(ends), "milliseconds")
+    lanes(pathlib.Path(path), title, words, rows, max(ends), "milliseconds",
+          legend="light: forward · dark: backward · red: moves data · dashed: waits")
 
 
 if __name__ == "__main__":

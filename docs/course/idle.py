@@ -18,6 +18,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils.data import DataLoader, Dataset
 
 ROWS, BATCH, READ_S = 768, 64, 3e-4
+torch.set_num_threads(1)
 
 
 class Slow(Dataset):
@@ -32,10 +33,10 @@ class Slow(Dataset):
 def train(workers, path):
     """Writes the trace of a pass over the rows."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 30 * 30, 10))
+    model = nn.Sequential(nn.Conv2d(3, 16, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 15 * 15, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     model(torch.zeros(BATCH, 3, 32, 32)).sum().backward()  # the first step warms PyTorch up
-    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
         for inputs, labels in DataLoader(Slow(), BATCH, num_workers=workers):
             optimizer.zero_grad()
             with record_function("forward"):
@@ -43,6 +44,7 @@ def train(workers, path):
             with record_function("backward"):
                 loss.backward()
             optimizer.step()
+            profiler.step()
     profiler.export_chrome_trace(str(path))
 
 

@@ -132,6 +132,54 @@ class Scripts(unittest.TestCase):
                     self.assertIsNone(pages.difference(expected, printed, False), printed)
 
 
+class Slides(unittest.TestCase):
+    def slides(self, name):
+        """(what a slide shows, its notes) of a deck."""
+        deck = (COURSE / name).read_text()
+        return [re.split(r"^Note:\n", slide, flags=re.M) for slide in re.split(r"^---\n", deck, flags=re.M)]
+
+    def test_a_deck_asks_for_a_prediction_first_and_has_few_words_and_one_figure_on_a_slide(self):
+        for name, least in (("slides-50.md", 12), ("slides-90.md", 26)):
+            slides = self.slides(name)
+            self.assertGreaterEqual(len(slides), least)
+            self.assertIn("Write down", slides[1][0])
+            for number, (shown, notes) in enumerate(slides, 1):
+                with self.subTest(deck=name, slide=number):
+                    self.assertTrue(notes.strip())
+                    figures = re.findall(r"^!\[[^]]{20,}\]\((\w+\.svg)\)$|^```figure [\w-]+ (\w+\.json)$", shown, re.M)
+                    self.assertLessEqual(len(figures), 1)
+                    self.assertLessEqual(len(re.sub(r"!\[.*\]", "", shown).split()), 45)
+                    self.assertTrue(all((COURSE / (picture or model)).is_file() for picture, model in figures))
+
+    def test_a_deck_becomes_one_file_with_its_pictures_and_models(self):
+        for name in ("slides-50.md", "slides-90.md"):
+            with tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder) / "deck.html"
+                run([sys.executable, COURSE / "slides.py", COURSE / name, path], folder)
+                text = path.read_text()
+                self.assertEqual(text.count("(data:image/svg+xml;base64,"), (COURSE / name).read_text().count(".svg)\n"))
+                self.assertEqual(re.findall(r'data-page="(.*?)"', text), ["lesson.json", "links.json"])
+                self.assertNotRegex(text, r"(src|href)=.?https?:")
+
+    def test_the_routes_take_what_lesson_5_says(self):
+        sys.path.insert(0, str(COURSE))
+        import routes
+        for devices in (2, 4, 8, 64):
+            hop = routes.HOP
+            self.assertAlmostEqual(routes.end(routes.root(devices)), 2 * (hop + devices - 1))
+            self.assertAlmostEqual(routes.end(routes.chain(devices)), 2 * ((devices - 1) * hop + 1))
+            self.assertAlmostEqual(routes.end(routes.ring(devices)), 2 * (devices - 1) * (hop + 1 / devices))
+            parts = [[span[3] for span in lane] for lane in routes.ring(devices)]
+            for at in range(2 * (devices - 1)):  # each part is on one link at a time
+                self.assertEqual(sorted(lane[at] for lane in parts), list(range(1, devices + 1)))
+
+    def test_the_teachers_page_and_the_index_name_every_lesson(self):
+        teacher, index = ((COURSE / name).read_text() for name in ("teacher.md", "README.md"))
+        for page in lessons():
+            self.assertIn(f"({page.name})", index)
+        self.assertEqual(re.search(r"^\| lesson \| (.*) \|$", teacher, re.M)[1].split(" | "), list(map(str, range(1, 14))))
+
+
 class Notebook(unittest.TestCase):
     """The lessons as a notebook, which calls the tool through the module `yoke`."""
 
@@ -307,11 +355,11 @@ class Claims(unittest.TestCase):
         self.assertIn(f"weights_hash {quiet['weights_hash']}", yoke("8-failure", 2))
         lines = [json.loads(line) for line in (folder("8-failure") / "build/died.jsonl").read_text().splitlines()]
         self.assertEqual([line["step"] for line in lines if "train_loss" in line], list(range(1, 41)))
-        last = {}
+        engines = {}  # by the number of the engine: its devices, and the last step that one of them worked at
         for span in spans("8-failure", "died.json"):
-            last[span["tid"]] = max(span["args"]["step"], last.get(span["tid"], 0))
-        self.assertEqual(last[1], 20)  # cpu:0
-        self.assertEqual({last[2], last[3]}, {39})
+            devices, last = engines.get(span["pid"], (set(), 0))
+            engines[span["pid"]] = devices | {span["tid"]}, max(last, span["args"]["step"])
+        self.assertEqual(engines, {1: ({1, 2, 3}, 20), 2: ({1, 2}, 39)})
 
     def test_9_the_order_of_the_pushes_repeats_a_run_and_a_bound_holds(self):
         first, again, bound = (told("9-stale", number) for number in range(3))
@@ -398,6 +446,18 @@ class Claims(unittest.TestCase):
         waits = self.waits("link.json")
         self.assertGreater(waits[1, None] + waits[2, None], 0.5 * link_ms)
         self.assertEqual(result["weights_hash"], linked["weights_hash"])
+
+    @unittest.skipUnless(TORCH, "YOKE_TEST_TORCH names no interpreter with PyTorch")
+    def test_13_doctor_reads_the_trace_of_the_script_and_finds_that_it_loads(self):
+        where = folder("13-idle")
+        run([TORCH, COURSE / "idle.py", "build/kineto.json"], where)
+        command, shown = re.search(r"^\$ (build/release/yoke doctor .*)\n((?:.|\n)*?)```", (COURSE / "13-idle.md").read_text(),
+                                   re.M).groups()
+        printed = run([YOKE, *shlex.split(command)[1:]], where)
+        self.assertIsNone(pages.difference(shown, printed, False), printed)
+        share = {line.split()[0]: float(line.split()[2]) for line in printed.splitlines()
+                 if re.match(r"\w+ +[\d.]+ +[\d.]+ %$", line)}
+        self.assertEqual(max(share, key=share.get), "load")  # a read sleeps for 19 ms, however busy the machine is
 
     @judges_clock
     def test_13_one_thread_of_the_loader_is_slower_than_a_tiny_network(self):
