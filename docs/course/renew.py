@@ -16,7 +16,6 @@ ROOT = COURSE.parents[1]
 sys.path.insert(0, str(ROOT / "tests/house"))
 import draw
 import pages
-from cut import cut
 
 # The section of the last page that a lesson writes, which the notebook shows.
 FIGURES = {"1-step": "timeline", "2-classic": "stages", "3-replicas": "timeline", "4-buckets": "timeline",
