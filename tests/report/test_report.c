@@ -122,27 +122,24 @@ static void bytes_over_links_are_those_that_the_file_names(void **state) {
 /* Its bytes are in the device's spans, too, and its time is no time of the device. */
 static void a_link_is_a_lane_of_what_it_carries(void **state) {
     (void)state;
-    yoke_report report =
-        read_text(
-            "{\"traceEvents\":[" NAMED(1, "cpu:0") "," NAMED(
-                2,
-                "cpu:0 · "
-                "link") "," SPAN("step", 1,
-                                 1000, 10000, "") "," SPAN("backward", 1, 1000, 8000,
-                                                           "") "," SPAN("wait", 1, 9000, 2000,
-                                                                        ",\"sent\":5,\"received\":"
-                                                                        "6") "," SPAN("exchange", 2,
-                                                                                      500, 1500,
-                                                                                      "") "," SPAN("exchange",
-                                                                                                   2,
-                                                                                                   3000,
-                                                                                                   1000,
-                                                                                                   ",\"bucket\":"
-                                                                                                   "1") "," SPAN("exchange",
-                                                                                                                 2,
-                                                                                                                 10000,
-                                                                                                                 4000,
-                                                                                                                 "") "]}");
+    yoke_report report = read_text("{\"traceEvents\":[" NAMED(1, "cpu:0") "," NAMED(
+        2,
+        "cpu:0 · "
+        "link") "," SPAN("step", 1, 1000, 10000,
+                         "") "," SPAN("backward", 1, 1000, 8000,
+                                      "") "," SPAN("wait", 1, 9000, 2000,
+                                                   ",\"sent\":5,\"received\":"
+                                                   "6") "," SPAN("exchange", 2, 500, 1500,
+                                                                 "") "," SPAN("exchange", 2, 3000,
+                                                                              1000,
+                                                                              ",\"bucket\":"
+                                                                              "1") "," SPAN("exchan"
+                                                                                            "ge",
+                                                                                            2,
+                                                                                            10000,
+                                                                                            4000,
+                                                                                            "") "]"
+                                                                                                "}");
     const yoke_report_mode *mode = &report.modes[0];
     assert_int_equal(mode->lane_count, 2);
     assert_int_equal(mode->devices, 1);
