@@ -52,6 +52,8 @@ yoke_status yoke_report_add_carried(yoke_report_lane *link, const yoke_span_info
         if (span->begin_ns < begin_ns) span->begin_ns = begin_ns;
         if (span->end_ns > end_ns) span->end_ns = end_ns;
         if (span->begin_ns >= span->end_ns) continue;
+        if (span->sent_bytes + span->received_bytes > 0)
+            span->bytes = span->sent_bytes + span->received_bytes;
         span->begin_ns -= begin_ns;
         span->end_ns -= begin_ns;
         TRY(yoke_report_add_span(link, &carried));

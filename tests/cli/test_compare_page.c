@@ -175,12 +175,11 @@ static void each_of_four_devices_has_a_link_with_its_name(void **state) {
     compare_device parts[4];
     memset(parts, 0, sizeof parts);
     for (int i = 0; i < 4; i++) {
-        spans[i] = (yoke_span_info){.lane = i,
+        spans[i] = (yoke_span_info){.lane = COMPARE_LINK_OF(i),
                                     .stage = YOKE_STAGE_REDUCE,
                                     .bucket = -1,
                                     .end_ns = 1000000,
-                                    .sent_bytes = 100,
-                                    .received_bytes = 23};
+                                    .bytes = 123};
         snprintf(parts[i].name, sizeof parts[i].name, "<cpu>:%d", i);
         parts[i].account.step_ms = parts[i].account.stage_ms[YOKE_STAGE_REDUCE] = 1;
     }

@@ -173,7 +173,9 @@ def seeds():
                                                   safetensors(TINY, dict(FACTS, **{"yoke.format": "2"}))])
     event = {"ph": "X", "name": "step", "pid": 1, "tid": 0, "ts": 1.0, "dur": 9.5, "args": {"step": 0, "bytes": 1}}
     spans = [event, dict(event, name="forward", dur=4), dict(event, name="wait", ts=5, dur=2, tid=1),
-             {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "<script>"}}]
+             {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "</script><b>\u202e\u2028"}},
+             {"ph": "M", "name": "thread_name", "pid": 1, "tid": 2, "args": {"name": "cpu:0 \u00b7 link"}},
+             dict(event, name="reduce", dur=3, tid=2)]
     line = {"step": 1, "epoch": 1, "train_loss": 2.5, "lr": 0.05, "rows": 64, "step_ms": 56.0}
     for text in [json.dumps({"displayTimeUnit": "ms", "traceEvents": spans}), json.dumps(spans), "[", "{}",
                  json.dumps(line) + "\n" + json.dumps(dict(line, step=2, loss=None)) + "\n" +

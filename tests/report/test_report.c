@@ -116,51 +116,54 @@ static void bytes_over_links_are_those_that_the_file_names(void **state) {
     yoke_report_clear(&report);
 }
 
-static void a_link_has_the_whole_spans_that_carry_its_bytes(void **state) {
-    (void)state;
-    yoke_report report = read_text(
-        HEAD SPAN("step", 0, 0, 10000, "") "," SPAN("backward", 0, 0, 4000, ",\"bucket\":0") "," SPAN("scatter", 1, 500, 1000, ",\"sent\":7,\"received\":1") "," SPAN(
-            "rep"
-            "licate",
-            1, 1000, 1000,
-            ",\"sent\":9") "," SPAN("backward", 1, 2000, 2000,
-                                    ",\"bucket\":0") "," SPAN("backward", 1, 4000, 2000,
-                                                              ",\"bucket\":1") "," SPAN("all_"
-                                                                                        "reduce",
-                                                                                        1, 6000, 1,
-                                                                                        "") "," SPAN("wait",
-                                                                                                     1,
-                                                                                                     7000,
-                                                                                                     4000,
-                                                                                                     ",\"sent\":5,\"received\":6") "]}");
-    const yoke_report_mode *mode = &report.modes[0];
-    assert_int_equal(mode->lane_count, 3); /* lane 0 has no link */
-    const yoke_report_lane *link = &mode->lanes[2];
-    assert_string_equal(link->name, "link of cpu:1");
-    assert_int_equal(link->kind, YOKE_LANE_LINK);
-    static const struct {
-        yoke_stage stage;
-        uint64_t begin_us, end_us, bytes;
-    } wanted[] = {{YOKE_STAGE_SCATTER, 500, 1500, 8},
-                  {YOKE_STAGE_REPLICATE, 1500, 2000, 9},     /* behind the first */
-                  {YOKE_STAGE_ALL_REDUCE, 4000, 10000, 11}}; /* from the first bucket on, cut */
-    assert_int_equal(link->span_count, 3);
-    for (int i = 0; i < 3; i++) {
-        const yoke_report_span *span = &link->spans[i];
-        assert_int_equal(span->span.stage, wanted[i].stage);
-        assert_int_equal(span->span.begin_ns, 1000 * wanted[i].begin_us);
-        assert_int_equal(span->span.end_ns, 1000 * wanted[i].end_us);
-        assert_int_equal(span->span.bytes, wanted[i].bytes);
-        assert_int_equal(span->cause_lane, -1);
-    }
-    for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++)
-        assert_float_equal(link->stage_ms[stage], 0, 0);
-    yoke_report_clear(&report);
-}
-
 #define NAMED(tid, name)                                                                           \
     "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":" #tid ",\"args\":{\"name\":\"" name \
     "\"}}"
+/* Its bytes are in the device's spans, too, and its time is no time of the device. */
+static void a_link_is_a_lane_of_what_it_carries(void **state) {
+    (void)state;
+    yoke_report report = read_text("{\"traceEvents\":[" NAMED(1, "cpu:0") "," NAMED(
+        2,
+        "cpu:0 · "
+        "link") "," SPAN("step", 1, 1000, 10000,
+                         "") "," SPAN("backward", 1, 1000, 8000,
+                                      "") "," SPAN("wait", 1, 9000, 2000,
+                                                   ",\"sent\":5,\"received\":"
+                                                   "6") "," SPAN("exchange", 2, 500, 1500,
+                                                                 "") "," SPAN("exchange", 2, 3000,
+                                                                              1000,
+                                                                              ",\"bucket\":"
+                                                                              "1") "," SPAN("exchan"
+                                                                                            "ge",
+                                                                                            2,
+                                                                                            10000,
+                                                                                            4000,
+                                                                                            "") "]"
+                                                                                                "}");
+    const yoke_report_mode *mode = &report.modes[0];
+    assert_int_equal(mode->lane_count, 2);
+    assert_int_equal(mode->devices, 1);
+    const yoke_report_lane *link = &mode->lanes[1];
+    assert_string_equal(link->name, "link of cpu:0");
+    assert_int_equal(link->kind, YOKE_LANE_LINK);
+    static const uint64_t wanted_us[][2] = {{0, 1000}, {2000, 3000}, {9000, 10000}};
+    assert_int_equal(link->span_count, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(link->spans[i].span.begin_ns, 1000 * wanted_us[i][0]);
+        assert_int_equal(link->spans[i].span.end_ns, 1000 * wanted_us[i][1]);
+        assert_int_equal(link->spans[i].cause_lane, -1);
+    }
+    assert_int_equal(link->spans[1].span.bucket, 1);
+    for (int stage = 0; stage < YOKE_ACCOUNT_STAGES; stage++)
+        assert_float_equal(link->stage_ms[stage], 0, 0);
+    assert_float_equal(mode->lanes[0].stage_ms[YOKE_STAGE_BACKWARD], 8, 1e-9);
+    assert_float_equal(mode->lanes[0].stage_ms[YOKE_STAGE_WAIT], 2, 1e-9);
+    assert_int_equal(mode->links.count, 2);
+    assert_float_equal(mode->links.rows[0].bytes, 5, 0);
+    assert_float_equal(mode->links.rows[1].bytes, 6, 0);
+    yoke_report_clear(&report);
+}
+
 static void streams_of_a_gpu_are_no_devices(void **state) {
     (void)state;
     yoke_report report =
@@ -303,7 +306,7 @@ int main(void) {
         cmocka_unit_test(a_cause_that_the_file_names_counts),
         cmocka_unit_test(an_evaluation_before_the_step_moves_no_bytes_in_it),
         cmocka_unit_test(bytes_over_links_are_those_that_the_file_names),
-        cmocka_unit_test(a_link_has_the_whole_spans_that_carry_its_bytes),
+        cmocka_unit_test(a_link_is_a_lane_of_what_it_carries),
         cmocka_unit_test(streams_of_a_gpu_are_no_devices),
         cmocka_unit_test(what_runs_beside_a_gpu_is_time_of_the_gpu),
         cmocka_unit_test(an_all_reduce_behind_backward_does_not_count),
