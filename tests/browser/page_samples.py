@@ -77,6 +77,7 @@ def mode(name, devices, stages, links, first=True, rate=300000):
 def lesson():
     """What a race of classic, overlap and DDP looks like."""
     modes = [
+        mode("single", 1, [("forward", 2.1, 0), ("backward", 4.3, 0), ("update", .4, 0)], [[], []], first=False),
         mode("python", 4, [("python", 14, 14), ("forward", 3.1, 3.3), ("loss", .2, .2), ("backward", 6, 6.2),
                            ("wait", 2, 8.3), ("reduce", 6.9, 0), ("update", .8, .8), ("replicate", 5.5, 5.5)],
              [[(.2, 1.1), (23, 38.2)], [(.3, .6), (24, 29)]], first=False),
@@ -134,11 +135,11 @@ def hostile():
     """Names that are markup, quotes, bidi marks and long; empty lists, zeros, one span, nulls and values of a wrong type."""
     model = lesson()
     for number, made in enumerate(model["modes"]):
-        made["label"] = made["name"] = EVIL[number]
+        made["label"] = made["name"] = EVIL[number % 4]
         for lane in made["lanes"]:
             lane["name"] = EVIL[(number + 1) % 4] + lane["name"]
             for span in lane["spans"]:
-                span[5] = EVIL[number]
+                span[5] = EVIL[number % 4]
     model["modes"] += [
         {"name": "empty", "label": "empty", "devices": 4, "first": True, "lanes": [], "step_ms": None, "curves": {}},
         {"name": None, "devices": 0, "lanes": [{"name": None, "kind": "device", "spans": [], "stage_ms": {}}]},

@@ -253,11 +253,13 @@ class InBrowser:
             self.assertEqual(ticks, ["1", "2", "4", "8"])
         self.assertEqual(page.run("document.querySelectorAll('[data-figure=throughput] .whisker').length"), 0)
 
-    def test_bars_of_one_number_of_devices_stand_in_order(self):
+    def test_bars_stand_in_order_where_each_mode_has_one_number_of_devices(self):
         page = self.open(page_file(self, "lesson"))
         values = page.run("[...document.querySelectorAll('[data-figure=step-time] .value')].map((one) => parseFloat(one.textContent))")
         self.assertEqual(values, sorted(values, reverse=True))
         self.assertEqual(page.run("document.querySelectorAll('[data-figure=step-time] .whisker').length"), 3 * len(values))
+        names = page.run("[...document.querySelectorAll('[data-figure=step-time] text[text-anchor=end]')].map((one) => one.textContent)")
+        self.assertEqual(names, ["python on 4", "dp classic on 4", "dp overlap on 4", "ddp on 4", "single on 1"])
 
     def test_paper_has_whole_drawings_and_no_readouts(self):
         page = self.open(page_file(self, "lesson"))

@@ -706,27 +706,29 @@
         return groups.length > 0 && give(lanes, place, {groups, ...axisOf(page), notes});
     }
 
-    // Bars where there is one number of devices, in order of speed; curves where there are several.
+    // Bars in order of speed where each mode has one number of devices; curves where one has several.
     function drawScaling(place, page, name) {
         const rate = name === "throughput", key = rate ? "images_per_second" : "step_ms";
         const modes = modesOf(page).filter((mode) => value(mode[key]) > 0), unit = rate ? "rows a second" : "ms a step";
         const counts = unique(modes.filter((mode) => mode.devices > 0).map((mode) => mode.devices));
-        if (counts.length < 2) {
+        const on = (mode) => (counts.length > 1 && !/ on \d+$/.test(labelOf(mode)) ? ` on ${count(mode.devices)}` : "");
+        const names = unique(modes.map((mode) => String(mode.name)));
+        if (counts.length < 2 || names.length === modes.length) {
             const rows = [...modes].sort((a, b) => (rate ? 1 : -1) * (value(a[key]) - value(b[key]))).map((mode) => ({
-                name: labelOf(mode), low: mode[key][1], high: mode[key][2],
+                name: labelOf(mode) + on(mode), low: mode[key][1], high: mode[key][2],
                 parts: [{name: unit, class: "amount", value: value(mode[key])}]}));
             return rows.length > 0 && give(bars, place, {x: unit, unit: rate ? "" : "ms", rows});
         }
-        const series = unique(modes.map((mode) => String(mode.name))).map((one, index) => ({
+        const series = names.map((one, index) => ({
             name: one, class: `m${index % 8}`, markers: true, dashed: index >= 8,
             points: modes.filter((mode) => String(mode.name) === one && mode.devices > 0)
                 .map((mode) => [mode.devices, ...mode[key]]).sort((a, b) => a[0] - b[0])}));
         const base = modes.find((mode) => mode.devices === 1), most = Math.max(...counts);
         // A simulation's devices keep their rows; those of a race share a batch.
-        const ideal = (count) => value(base[key]) * (rate ? count : page.simulated ? 1 : 1 / count);
+        const ideal = (devices) => value(base[key]) * (rate ? devices : page.simulated ? 1 : 1 / devices);
         const steps = Array.from({length: 65}, (_, index) => most ** (index / 64));
         if (base) series.push({name: "ideal", class: "guide", guide: true, dashed: true,
-            points: steps.map((count) => [count, ideal(count)])});
+            points: steps.map((devices) => [devices, ideal(devices)])});
         return give(xy, place, {series, x: {name: "devices", counts: true}, y: {name: unit, zero: true}});
     }
 
