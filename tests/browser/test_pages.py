@@ -245,6 +245,14 @@ class InBrowser:
             self.assertEqual(len(fills), strong)
             self.assertFalse(fills & {fill for kind, fill in colours if kind != "strong"})
 
+    def test_the_first_picture_of_a_run_without_a_trace_is_what_it_learned(self):
+        path, model = page_file(self, "training"), page_samples.training()
+        model["modes"][0].update(first=False)
+        for wanted, change in (("learning rate", {}), ("step", {"rates": None})):
+            path.write_text(page_samples.page_of({**model, **change}))
+            page = self.open(path)
+            self.assertIn(wanted, page.run("[...document.querySelectorAll('[data-figure=first] .quiet')].map((one) => one.textContent)"))
+
     def test_ticks_stand_at_the_numbers_of_devices_that_ran(self):
         page = self.open(page_file(self, "scaling"))
         for figure in "throughput", "step-time":

@@ -633,7 +633,7 @@
     function pictures(place, rows, name) {
         const all = element(null, "ul", "pictures");
         for (const row of rows) {
-            const item = element(all, "li"), percent = `${number(100 * row.probability)} %`;
+            const item = element(all, "li"), percent = `${decimal(100 * (row.probability || 0), 0)}\u00a0%`;
             const [label, predicted] = [name(row.label), name(row.predicted)];
             const alt = `row ${row.row}: ${label}, taken for ${predicted} with ${percent}`;
             if (/^data:image\/(png|jpeg);base64,/.test(row.picture ?? ""))
@@ -676,8 +676,9 @@
     function drawFirst(place, page) {
         const isFirst = (mode) => mode.first && lengthOf(mode) > 0 && list(mode.lanes).some(hasSpans);
         const modes = modesOf(page).filter(isFirst).slice(0, 4), links = modes.flatMap((mode) => lanesOf(mode, "link"));
-        if (modes.length === 0)
-            return ["throughput", "rates", "accuracy", "loss", "classes"].some((name) => draw(place, name, page));
+        const others = ["rates", "accuracy", "loss", "classes", "throughput"];
+        if (modes.length === 0) // of several runs their speed, of one what it learned
+            return (modesOf(page).length > 1 ? others.reverse() : others).some((name) => draw(place, name, page));
         const height = place.closest(".slide") ? 22 : 34; // of a screen, in letters
         const room = Math.max(2, Math.floor((height / modes.length - 2.2) / (links.length > 0 ? 2.84 : 1.62)));
         const most = Math.max(0, ...links.map((lane) => busy(lane))), isBusiest = (lane) => busy(lane) >= 0.98 * most;
