@@ -129,7 +129,7 @@ def main():
         rows += [(heading, []), *found]
         ends.append(end)
     lanes(pathlib.Path(path), title, words, rows, max(ends), "milliseconds",
-          legend="light: forward · dark: backward · red: moves data · dashed: waits")
+          legend="light: forward · dark: backward · orange: moves data · dashed: waits")
 
 
 if __name__ == "__main__":

@@ -101,6 +101,10 @@ class Pages(unittest.TestCase):
                 self.assertIn(f"({page.name})", index)
                 self.assertIn(f"**Check yourself:** `build/release/yoke lesson {page.name.split('-')[0]}`", text)
 
+    def test_each_lesson_can_be_checked_by_the_tool(self):
+        known = [int(number) for number in re.findall(r"^ *(\d+)  ", run([YOKE, "lesson"], ROOT), re.M)]
+        self.assertEqual(known, [int(page.name.split("-")[0]) for page in lessons()])
+
     def test_figures_are_svg_files_with_a_title_and_a_text_for_those_who_cannot_see_them(self):
         space = "{http://www.w3.org/2000/svg}"
         for page in lessons():
