@@ -43,16 +43,28 @@ static yoke_status check(const yoke_wire *wire, int from, int to, size_t first, 
                 first + count, view->bucket, view->count);
 }
 
+/* The blocks that begin in a range; of a range without one, the block that it lies in. Ranges that
+ * do not overlap have no block in common, where each begins a block. */
+static void find_blocks(const yoke_wire *wire, size_t first, size_t count, size_t *begin,
+                        size_t *end) {
+    *begin = (first + wire->block - 1) / wire->block;
+    *end = (first + count + wire->block - 1) / wire->block;
+    if (*begin < *end) return;
+    *begin = first / wire->block;
+    *end = *begin + 1;
+}
+
 /* The transfer begins when all that it sends has arrived. */
 static void time_transfer(yoke_wire *wire, int from, int to, size_t first, size_t count,
                           size_t bytes) {
     uint64_t begin_ns = wire->begin_ns, end_ns = begin_ns;
     uint64_t *out = ready_of(wire, from), *in = ready_of(wire, to);
-    size_t begin = first / wire->block, end = (first + count - 1) / wire->block;
-    for (size_t b = begin; b <= end; b++)
+    size_t begin, end;
+    find_blocks(wire, first, count, &begin, &end);
+    for (size_t b = begin; b < end; b++)
         if (out[b] > begin_ns) begin_ns = out[b];
     if (wire->links != NULL) end_ns = yoke_links_transfer(wire->links, from, to, bytes, begin_ns);
-    for (size_t b = begin; b <= end; b++)
+    for (size_t b = begin; b < end; b++)
         if (end_ns > in[b]) in[b] = end_ns;
     if (end_ns > wire->end_ns) wire->end_ns = end_ns;
 }
