@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sends of one bucket after the other. */
-#include "links/wire.h"
-
 #include <string.h>
 
-#include "base/bfloat16.h"
+#include "links/links.h"
 
 #define BLOCKS ((size_t)1 << 16) /* of a device: times are exact for buckets that are no larger */
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "links/wire.h"
+#include "links/links.h"
 
 #define DEVICES 5 /* at most */
 #define STACK ((size_t)1 << 16)

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "parallel/exchange/exchange_custom.h"
 #include "parallel/exchange/exchange_links.h"
 
 _Static_assert(YOKE_DEVICES_LIMIT <= YOKE_AGREE_RANKS, "arrays of ranks hold all devices, too");
@@ -13,7 +12,7 @@ _Static_assert(YOKE_DEVICES_LIMIT <= YOKE_AGREE_RANKS, "arrays of ranks hold all
 /* Life. */
 
 yoke_status yoke_exchange_create(yoke_step *step, const yoke_exchange_kind *kind) {
-    if (step->options.custom_exchange != NULL) TRY(yoke_custom_exchange_check(step));
+    if (kind->check != NULL) TRY(kind->check(step));
     yoke_exchange *exchange = yoke_calloc(1, kind->bytes);
     if (exchange == NULL) return FAIL_MEMORY(kind->bytes, "the exchange");
     exchange->kind = kind;

@@ -28,7 +28,8 @@ typedef struct yoke_exchange_kind {
     bool joins_ranks;   /* its participants are the ranks, not the lanes */
     bool times_itself;  /* on modelled links; exchange_links.c does so for the others */
     bool takes_factors; /* it sums by exchange_memory.c, where every lane reads all replicas */
-    bool (*fits)(const yoke_step *step); /* NULL: exchange_kinds.c says where */
+    yoke_status (*check)(const yoke_step *step); /* whether the options allow it; NULL: they do */
+    bool (*fits)(const yoke_step *step);         /* NULL: exchange_kinds.c says where */
 
     /* Where the root's flat buffers of `bytes` lie; what stays NULL is allocated on the device. */
     yoke_status (*place)(yoke_exchange *exchange, size_t bytes, float **parameters,

@@ -3,12 +3,9 @@
  * each bucket once the gradients of all lanes are complete. Then participant 0 holds the sum, and
  * the lanes check, update and publish their slices as in exchange_threads.c; published weights take
  * no time on modelled links, because every device could update its own. */
-#include "parallel/exchange/exchange_custom.h"
-
 #include <stdatomic.h>
 #include <string.h>
 
-#include "links/wire.h"
 #include "parallel/exchange/exchange_links.h"
 
 typedef struct custom_exchange {
@@ -20,7 +17,7 @@ typedef struct custom_exchange {
     _Atomic uint64_t *completed_ns; /* [buckets] the last lane's gradients */
 } custom_exchange;
 
-yoke_status yoke_custom_exchange_check(const yoke_step *step) {
+static yoke_status custom_check(const yoke_step *step) {
     const yoke_data_parallel_options *options = &step->options;
     yoke_custom_exchange own = {0};
     TRY(yoke_options_load(&own, sizeof own, options->custom_exchange, "yoke_custom_exchange"));
@@ -180,6 +177,7 @@ static yoke_status custom_replicate(yoke_exchange *exchange) {
 const yoke_exchange_kind yoke_exchange_custom = {
     .bytes = sizeof(custom_exchange),
     .times_itself = true,
+    .check = custom_check,
     .open = custom_open,
     .close = custom_close,
     .begin = custom_begin,
